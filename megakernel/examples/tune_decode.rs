@@ -4,7 +4,7 @@
 //! list of settings and position the median of three launches of STEPS steps from there on, and of twenty launches of one
 //! step, with a sum over the tokens: the same for settings that change speed alone. Keys: the names of `DeviceOptions::NUMBERS`
 //! (`stage flight sums held registers group least` for short), `splits page` (numbers), `activation` (`f32`, `bf16`), `deal`
-//! (`order`, `units`, `stages`), `tags`, `stream`, `pages`, `take`, `times` (0 or 1; `times` prints where the time of each level
+//! (`order`, `strips`, `stages`), `tags`, `stream`, `pages`, `take`, `times` (0 or 1; `times` prints where the time of each level
 //! goes). What ships is timed, and compared with its peers, by
 //! `tilewright bench --suite decode`.
 
@@ -61,7 +61,7 @@ const SHORT: [(&str, &str); 7] = [
     ("least", "split_tokens"),
     ("sums", "sums_bytes"),
     ("registers", "held_registers"),
-    ("group", "streamed_units"),
+    ("group", "streamed_strips"),
     ("held", "held_rows"),
 ];
 
@@ -77,7 +77,7 @@ fn options(settings: &str, mut lowering: LowerOptions) -> Result<(LowerOptions, 
             "pages" => device.pages_ahead = number()? != 0,
             "deal" => {
                 let dealing = Dealing::ALL.iter().find(|(name, _)| *name == value);
-                let wrong = || format!("`{pair}`: stages are dealt in `order`, by `units` or by `stages`");
+                let wrong = || format!("`{pair}`: stages are dealt in `order`, by `strips` or by `stages`");
                 device.dealing = dealing.ok_or_else(wrong)?.1;
             }
             "take" => device.take_registers = number()? != 0,

@@ -20,7 +20,7 @@ pub(crate) fn space(mut options: DeviceOptions, rows: usize, codes: bool) -> Spa
     match rows {
         0..=2 => space.axis("hold", [0, 2, 4, 6]),
         _ => {
-            let space = space.axis("streamed_units", [2, 4, 8, 16]).axis("held_rows", [3, 9, 17]);
+            let space = space.axis("streamed_strips", [2, 4, 8, 16]).axis("held_rows", [3, 9, 17]);
             match codes {
                 true if rows > 8 => space.axis("paired_rows", [8, 16]),
                 true => space,
@@ -39,7 +39,7 @@ pub(crate) fn options(mut options: DeviceOptions, settings: &Settings) -> Result
         match options.number_mut(name) {
             Some(number) => *number = settings.number(name)?,
             None if name == "dealing" => {
-                options.dealing = settings.choice(name, &Dealing::ALL, "order, units or stages")?;
+                options.dealing = settings.choice(name, &Dealing::ALL, "order, strips or stages")?;
             }
             None => return Err(SettingsError::Unknown { name: name.to_owned(), value: value.to_owned() }),
         }
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn what_is_not_named_stays_and_what_is_unknown_is_refused() {
         let some = |text: &str| options(DeviceOptions::default(), &text.parse().expect("is a text of settings"));
-        assert_eq!(some("hold=2 dealing=units").map(|o| (o.hold, o.dealing, o.warps)), Ok((2, Dealing::Units, 8)));
+        assert_eq!(some("hold=2 dealing=strips").map(|o| (o.hold, o.dealing, o.warps)), Ok((2, Dealing::Strips, 8)));
         for wrong in ["holds=2", "hold=two", "dealing=round", "hold=-1"] {
             assert_eq!(some(wrong).expect_err(wrong).to_string().lines().count(), 1);
         }

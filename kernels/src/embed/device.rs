@@ -4,7 +4,7 @@ use half::bf16;
 use tilewright_codegen::build::{Global, Ptr, Val};
 
 use crate::gemv::linear::ScaledOutput;
-use crate::gemv::{Deal, Unit};
+use crate::gemv::{Deal, Strip};
 use crate::norm::NormStart;
 use crate::tile::{Array, Copies, Float};
 use crate::warps::ConsumerWarps;
@@ -12,13 +12,13 @@ use crate::warps::ConsumerWarps;
 /// The table of embeddings, of bf16.
 #[derive(Clone, Copy)]
 pub enum EmbedTable<'k> {
-    /// As units of eight rows: the packed weights of a matrix-vector product.
-    Units {
+    /// As strips of eight rows: the packed weights of a matrix-vector product.
+    Strips {
         /// Where they begin.
         base: Ptr<'k, Global, bf16>,
-        /// Shape of a unit; its rows have the width of the residual stream.
-        unit: Unit,
-        /// Where the stages of the units lie.
+        /// Shape of a strip; its rows have the width of the residual stream.
+        strip: Strip,
+        /// Where the stages of the strips lie.
         deal: Deal,
     },
     /// Row by row.
@@ -112,7 +112,7 @@ impl<'k> EmbedTable<'k> {
     /// Elements of a row.
     fn width(self) -> u32 {
         match self {
-            EmbedTable::Units { unit, .. } => unit.k(),
+            EmbedTable::Strips { strip, .. } => strip.k(),
             EmbedTable::Rows { width, .. } => width,
         }
     }
@@ -124,20 +124,20 @@ impl<'k> EmbedTable<'k> {
                 let start = base.at(id.mul_wide(width));
                 Box::new(move |column| (start, column))
             }
-            EmbedTable::Units { base, unit, deal } => {
-                let (number, row) = (id / Unit::ROWS, id % Unit::ROWS);
-                let in_order = deal.is_in_order().then(|| base.at(number.mul_wide(unit.bytes() / 2)));
+            EmbedTable::Strips { base, strip, deal } => {
+                let (number, row) = (id / Strip::ROWS, id % Strip::ROWS);
+                let in_order = deal.is_in_order().then(|| base.at(number.mul_wide(strip.bytes() / 2)));
                 Box::new(move |column| {
                     let (start, within) = in_order.map_or_else(
                         || {
                             // The stage that has the column, and which column of the stage it is.
-                            let columns = unit.stage_k();
-                            let place = deal.at(number * unit.stages() + column / columns);
-                            (base.at(place.mul_wide(unit.stage_bytes() / 2)), column % columns)
+                            let columns = strip.stage_k();
+                            let place = deal.at(number * strip.stages() + column / columns);
+                            (base.at(place.mul_wide(strip.stage_bytes() / 2)), column % columns)
                         },
                         |start| (start, column),
                     );
-                    (start, unit.element(row, within))
+                    (start, strip.element(row, within))
                 })
             }
         }

@@ -6,7 +6,7 @@ use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::{Embed, EmbedNorm, EmbedTable, embed};
 use crate::early::early;
-use crate::gemv::{Deal, Unit};
+use crate::gemv::{Deal, Strip};
 use crate::norm::NormStart;
 use crate::tile::{Array, Float};
 use crate::warps::ConsumerWarps;
@@ -14,8 +14,8 @@ use crate::warps::ConsumerWarps;
 /// How the rows of a table lie; their length is a multiple of four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableOrder {
-    /// As units of eight rows, one behind the other.
-    Units(Unit),
+    /// As strips of eight rows, one behind the other.
+    Strips(Strip),
     /// Row by row, of so many elements.
     Rows(u32),
 }
@@ -51,7 +51,7 @@ pub fn embed_rows(arch: Arch, shape: EmbedShape) -> Kernel {
         early(k);
         let (first_row, first) = (k.block_id(), k.lit(0u32));
         let (table, columns) = match shape.table {
-            TableOrder::Units(unit) => (EmbedTable::Units { base: table, unit, deal: Deal::IN_ORDER }, unit.k()),
+            TableOrder::Strips(strip) => (EmbedTable::Strips { base: table, strip, deal: Deal::IN_ORDER }, strip.k()),
             TableOrder::Rows(width) => (EmbedTable::Rows { base: table, width }, width),
         };
         embed(

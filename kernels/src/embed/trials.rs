@@ -6,7 +6,7 @@ use tilewright_codegen::trial::{Bound, Draw, Shipped, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::{EmbedShape, TableOrder, embed_rows};
-use crate::gemv::{Unit, pack};
+use crate::gemv::{Strip, pack};
 use crate::naive;
 use crate::norm::SLOT;
 use crate::shipped::Entry;
@@ -21,14 +21,14 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
     vec![Box::new(Entry {
         name: "embed",
         needs: Needs::Sm80,
-        record: |arch| embed_rows(arch, EmbedShape { table: units(2048, 8), out: Float::Bf16, warps: 8, norm: None }),
+        record: |arch| embed_rows(arch, EmbedShape { table: strips(2048, 8), out: Float::Bf16, warps: 8, norm: None }),
         draw: trial,
     })]
 }
 
-fn units(hidden: u32, warps: u32) -> TableOrder {
-    TableOrder::Units(
-        Unit::new(hidden, warps, STAGE_BYTES).expect("rows of 1 to 2^20 elements, stages of a tile a warp"),
+fn strips(hidden: u32, warps: u32) -> TableOrder {
+    TableOrder::Strips(
+        Strip::new(hidden, warps, STAGE_BYTES).expect("rows of 1 to 2^20 elements, stages of a tile a warp"),
     )
 }
 
@@ -39,12 +39,12 @@ fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     // Every third of whole warps, where a norm may begin.
     let hidden = if draw.between(0..=2) == 0 { 128 * draw.between(1..=4) } else { 4 * draw.between(1..=most) };
     let (warps, out) = (draw.between(1..=8), stored::float(draw));
-    let order = if draw.between(0..=2) == 0 { TableOrder::Rows(hidden) } else { units(hidden, warps) };
+    let order = if draw.between(0..=2) == 0 { TableOrder::Rows(hidden) } else { strips(hidden, warps) };
     let norm = (hidden.is_multiple_of(128) && draw.between(0..=1) == 0).then(|| stored::float(draw));
     let shape = EmbedShape { table: order, out, warps, norm };
     let table = draw.floats((vocab * hidden) as usize, bf16::from_f64);
     let placed = match order {
-        TableOrder::Units(unit) => pack(&table, unit),
+        TableOrder::Strips(strip) => pack(&table, strip),
         TableOrder::Rows(_) => table.clone(),
     };
     let ids: Vec<i32> = (0..rows).map(|_| draw.between(0..=vocab - 1) as i32).collect();

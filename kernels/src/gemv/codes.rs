@@ -1,6 +1,6 @@
 //! Quantised weights on the device: codes of 4 or 8 bits, and the factors of their groups.
 //!
-//! A unit is eight rows, as of bf16, and a lane still reads 16 bytes of a tile: 32 codes of 4 bits, or 16 of 8. A tile so
+//! A strip is eight rows, as of bf16, and a lane still reads 16 bytes of a tile: 32 codes of 4 bits, or 16 of 8. A tile so
 //! covers 128 or 64 of k, which are four or two *steps* of 32. In each step a lane has the eight k that it would have of
 //! bf16, so activations keep their order. A stage is its tiles and, behind them, the scales of its groups, then their zeros:
 //! one contiguous copy.
@@ -17,20 +17,20 @@ use tilewright_codegen::build::{F16x2, Ptr, Shared, Val};
 use tilewright_layout::Layout;
 
 use super::packed::{leaf, modes};
-use super::{DEPTH, Unit};
+use super::{DEPTH, Strip};
 use crate::quant::{Code, QuantMatrix};
 use crate::tile::{Float, Index};
 
 /// How quantised weights are stored on a device: constant in the code, equal for all rows of a stream.
 ///
 /// ```
-/// use tilewright_kernels::gemv::{Codes, Unit};
+/// use tilewright_kernels::gemv::{Codes, Strip};
 /// use tilewright_kernels::{quant::Code, tile::Float};
 /// let codes = Codes { code: Code::U4, group: Some(128), zeros: false, scale: Float::Bf16 };
-/// let unit = Unit::of_codes(4096, 8, 16384, codes)?;
+/// let strip = Strip::of_codes(4096, 8, 16384, codes)?;
 /// // 32 tiles of 512 bytes, and 32 groups of eight scales.
-/// assert_eq!((unit.stages(), unit.stage_k(), unit.stage_bytes()), (1, 4096, 16384 + 512));
-/// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
+/// assert_eq!((strip.stages(), strip.stage_k(), strip.stage_bytes()), (1, 4096, 16384 + 512));
+/// # Ok::<(), tilewright_kernels::gemv::StripError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Codes {
@@ -110,7 +110,7 @@ impl Codes {
 
     /// Bytes of the factors of eight rows' group.
     pub(super) fn factor_bytes(self) -> u32 {
-        Unit::ROWS * (self.scale.bytes() + if self.zeros { 2 } else { 0 })
+        Strip::ROWS * (self.scale.bytes() + if self.zeros { 2 } else { 0 })
     }
 
     /// A tile, (row, k) to code: each lane's 16 bytes one behind the other, its words step by step.
@@ -119,7 +119,7 @@ impl Codes {
             4 => modes(&[leaf(2, 4), leaf(4, 1), leaf(4, 32), leaf(4, 8)]),
             _ => modes(&[leaf(2, 2), leaf(2, 1), leaf(2, 4), leaf(4, 16), leaf(2, 8)]),
         };
-        modes(&[leaf(Unit::ROWS, 4 * 16 * 8 / self.code.bits() as u32), k])
+        modes(&[leaf(Strip::ROWS, 4 * 16 * 8 / self.code.bits() as u32), k])
     }
 
     /// What is stored for a zero: the code, as it is stored, that is worth nothing.
@@ -145,7 +145,7 @@ pub(super) const fn common_divisor(a: u32, b: u32) -> u32 {
 /// Which operand of the MMA weights are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The m16 operand: rows 0 to 7 are a step of the unit's rows, rows 8 to 15 the next step of the same. Lane l has sums of
+    /// The m16 operand: rows 0 to 7 are a step of the strip's rows, rows 8 to 15 the next step of the same. Lane l has sums of
     /// feature l / 4, whose activations are the columns 0 to 3 of the first step, and 4 to 7 of the second.
     A,
     /// The n8 operand, activations are the other. Lane l has sums of the features 2·(l mod 4) and the next.
@@ -153,8 +153,8 @@ pub enum Side {
     /// The same where activations are eight rows at most: rows 8 to 15 are the same rows at other k. Of two instructions with the same
     /// activations the first is looked at for rows 0 to 7, the second for the others.
     Half,
-    /// The m16 operand: rows 0 to 7 are a unit's rows, rows 8 to 15 the next unit's at the same k. Activations are the n8 operand, eight rows
-    /// an instruction. Lane l has sums of feature l / 4 of both units, for the columns 2·(l mod 4) and the next.
+    /// The m16 operand: rows 0 to 7 are a strip's rows, rows 8 to 15 the next strip's at the same k. Activations are the n8 operand, eight rows
+    /// an instruction. Lane l has sums of feature l / 4 of both strips, for the columns 2·(l mod 4) and the next.
     Pair,
 }
 
@@ -261,7 +261,7 @@ impl<'k> Factors<'k> {
     }
 }
 
-impl Unit {
+impl Strip {
     /// Steps that share their factors, at most a tile's.
     pub fn run(self) -> u32 {
         self.steps().min(self.span() / DEPTH)
@@ -283,14 +283,14 @@ impl Unit {
         tile: Index<'k>,
     ) -> Vec<Factors<'k>> {
         let (k, span, depth) = (at.builder(), self.span(), self.depth());
-        let (runs, bytes) = (self.steps() / self.run(), Unit::ROWS * codes.scale.bytes());
+        let (runs, bytes) = (self.steps() / self.run(), Strip::ROWS * codes.scale.bytes());
         let first = if span >= depth { tile / (span / depth) } else { tile * runs };
         let zeros = self.zeros_at() - self.scales_at();
         let factors = |run: u32| {
             let group = first + run;
             let scales = Numbers::load(codes.scale, at.at((group * bytes).get(k)), side);
             let zeros = codes.zeros.then(|| {
-                let at = at.at((group * (2 * Unit::ROWS) + zeros).get(k));
+                let at = at.at((group * (2 * Strip::ROWS) + zeros).get(k));
                 Numbers::load(Float::Bf16, at, side)
             });
             Factors { scales, zeros }

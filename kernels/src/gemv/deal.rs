@@ -2,7 +2,7 @@
 //!
 //! Blocks of a GPU read consecutive parts of a stream at the same time, one stage after the other. Where the stream lies in
 //! its order, what is read at one moment is spread over all of it. Dealt, it is contiguous: round r of all pieces lies
-//! behind round r − 1 of all pieces, the layout `(rounds, pieces) : (pieces, 1)`. Pieces that are a unit longer than others
+//! behind round r − 1 of all pieces, the layout `(rounds, pieces) : (pieces, 1)`. Pieces that are a strip longer than others
 //! come first, and what they have more lies behind, `(more, longer) : (longer, 1)`.
 
 use tilewright_codegen::build::Val;
@@ -27,19 +27,19 @@ impl Deal {
     /// Every stage in its order.
     pub const IN_ORDER: Deal = Deal { block: 1, pieces: 1, longer: 0, rounds: u32::MAX, more: 0 };
 
-    /// Deals `units` units of `stages` stages to `pieces` pieces: consecutive units each, their numbers differing by one at
+    /// Deals `strips` strips of `stages` stages to `pieces` pieces: consecutive strips each, their numbers differing by one at
     /// most, more first. `block` stages stay together; it divides `stages`.
     ///
     /// ```
     /// use tilewright_kernels::gemv::Deal;
-    /// // Five units of two stages for two SMs: stages 0 to 5 and 6 to 9.
+    /// // Five strips of two stages for two SMs: stages 0 to 5 and 6 to 9.
     /// let deal = Deal::new(5, 2, 2, 1);
     /// assert_eq!((0..10).map(|stage| deal.place(stage)).collect::<Vec<_>>(), [0, 2, 4, 6, 8, 9, 1, 3, 5, 7]);
     /// ```
-    pub fn new(units: u32, pieces: u32, stages: u32, block: u32) -> Deal {
+    pub fn new(strips: u32, pieces: u32, stages: u32, block: u32) -> Deal {
         let block = if stages.is_multiple_of(block.max(1)) { block.max(1) } else { 1 };
-        let (pieces, each) = (pieces.clamp(1, units.max(1)), stages / block);
-        Deal { block, pieces, longer: units % pieces, rounds: (units / pieces * each).max(1), more: each }
+        let (pieces, each) = (pieces.clamp(1, strips.max(1)), stages / block);
+        Deal { block, pieces, longer: strips % pieces, rounds: (strips / pieces * each).max(1), more: each }
     }
 
     /// Whether every stage lies in its order.
@@ -135,9 +135,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn stages_have_a_place_each_and_the_device_finds_it(units in 1u32..60, pieces in 1u32..20, stages in 1u32..5, whole: bool) {
-            let (all, block_of) = (units * stages, if whole { stages } else { 1 });
-            let deal = Deal::new(units, pieces, stages, block_of);
+        fn stages_have_a_place_each_and_the_device_finds_it(strips in 1u32..60, pieces in 1u32..20, stages in 1u32..5, whole: bool) {
+            let (all, block_of) = (strips * stages, if whole { stages } else { 1 });
+            let deal = Deal::new(strips, pieces, stages, block_of);
             let places: Vec<u32> = (0..all).map(|stage| deal.place(stage)).collect();
             let mut sorted = places.clone();
             sorted.sort_unstable();

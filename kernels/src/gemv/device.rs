@@ -3,7 +3,7 @@
 use super::packed::DEPTH;
 use super::product::{Chains, Fragment, Packed, WarpTile, multiply as multiply_tiles};
 use super::tiles::{Plan, Vectors, Weights};
-use super::{Octets, Unit};
+use super::{Octets, Strip};
 use crate::mma::Accumulator;
 use crate::ring::{BulkSource, ByBulk, Consumer, Producer, StageTile, View, in_pieces};
 use crate::tile::{Index, place};
@@ -17,33 +17,33 @@ use tilewright_layout::typed::StaticLayout;
 /// What a stage of either ring holds.
 pub type Stage = (StageTile<bf16, Layout>,);
 
-/// What a block computes: units `first` to `first + count` of weights as [`Unit::layout`] has them.
+/// What a block computes: strips `first` to `first + count` of weights as [`Strip::layout`] has them.
 #[derive(Clone, Copy)]
 pub struct Task<'k> {
-    /// The weights, from unit 0 on.
+    /// The weights, from strip 0 on.
     pub weights: Ptr<'k, Global, bf16>,
     /// The vectors, [`Plan::x_pitch`] apart.
     pub x: Ptr<'k, Global, bf16>,
-    /// The first unit.
+    /// The first strip.
     pub first: Val<'k, u32>,
-    /// Number of units.
+    /// Number of strips.
     pub count: Val<'k, u32>,
 }
 
-/// The units of a task in groups: `body` takes a group's first unit, counted from the task's, and its size.
+/// The strips of a task in groups: `body` takes a group's first strip, counted from the task's, and its size.
 fn groups<'k>(k: &'k Builder, plan: &Plan, task: Task<'k>, body: impl FnOnce(Val<'k, u32>, Val<'k, u32>)) {
     k.for_step(0, task.count, plan.group, |start| body(start, (task.count - start).min(plan.group)));
 }
 
-/// Fetches weights, by one thread: of each group stage 0 of every unit, then stage 1 of every unit, and so on.
+/// Fetches weights, by one thread: of each group stage 0 of every strip, then stage 1 of every strip, and so on.
 pub fn fetch_weights<'k>(k: &'k Builder, plan: &Plan, ring: &mut Producer<'k, Weights, Stage, ByBulk>, task: Task<'k>) {
     let how = Bulk::default().policy(k.policy(Eviction::First));
-    let (unit, elements) = (plan.unit, plan.unit.bytes() / 2);
-    groups(k, plan, task, |start, units| {
+    let (strip, elements) = (plan.strip, plan.strip.bytes() / 2);
+    groups(k, plan, task, |start, strips| {
         let group = task.weights.at((task.first + start).mul_wide(elements));
-        k.for_(0, unit.stages(), |s| {
-            k.for_(0, units, |u| {
-                let from = group.at(u.mul_wide(elements)).at(s * (unit.stage_bytes() / 2));
+        k.for_(0, strip.stages(), |s| {
+            k.for_(0, strips, |u| {
+                let from = group.at(u.mul_wide(elements)).at(s * (strip.stage_bytes() / 2));
                 ring.acquire().fill((BulkSource::from(from).how(how),)).commit();
             });
         });
@@ -52,14 +52,14 @@ pub fn fetch_weights<'k>(k: &'k Builder, plan: &Plan, ring: &mut Producer<'k, We
 
 /// Fetches activations, by one thread: for each group all of k.
 pub fn fetch_vectors<'k>(k: &'k Builder, plan: &Plan, ring: &mut Producer<'k, Vectors, Stage, ByBulk>, task: Task<'k>) {
-    let unit = plan.unit;
+    let strip = plan.strip;
     groups(k, plan, task, |_, _| {
-        k.for_(0, unit.stages(), |s| {
-            let column = s * unit.stage_k();
+        k.for_(0, strip.stages(), |s| {
+            let column = s * strip.stage_k();
             // The last stage may run over the end of the vectors.
-            let length = match unit.padded_k() - plan.x_pitch() {
-                0 => k.lit(unit.stage_k()),
-                _ => (k.lit(plan.x_pitch()) - column).min(unit.stage_k()),
+            let length = match strip.padded_k() - plan.x_pitch() {
+                0 => k.lit(strip.stage_k()),
+                _ => (k.lit(plan.x_pitch()) - column).min(strip.stage_k()),
             };
             let (from, bytes) = (task.x.at(column).cast::<u8>(), length * 2);
             let rows = in_pieces(bytes * plan.batch, Bulk::default(), |to| {
@@ -79,12 +79,12 @@ pub struct Inputs<'k> {
     pub vectors: Consumer<'k, Vectors, Stage>,
 }
 
-/// Room for the warps' sums of two units.
+/// Room for the warps' sums of two strips.
 pub fn room<'k>(k: &'k Builder, plan: &Plan) -> Ptr<'k, Shared, f32> {
-    k.shared_aligned("sums", 2 * plan.unit.warps() * plan.warp_sums(), 128)
+    k.shared_aligned("sums", 2 * plan.strip.warps() * plan.warp_sums(), 128)
 }
 
-/// Multiplies, by the first [`Unit::warps`] warps. `epilogue` takes a sum's vector and row, and the sum.
+/// Multiplies, by the first [`Strip::warps`] warps. `epilogue` takes a sum's vector and row, and the sum.
 pub fn multiply<'k>(
     k: &'k Builder,
     plan: &Plan,
@@ -93,20 +93,20 @@ pub fn multiply<'k>(
     task: Task<'k>,
     epilogue: impl Fn([Val<'k, u32>; 2], Val<'k, f32>),
 ) {
-    let (unit, atoms, side) = (plan.unit, plan.atoms(), k.var(0u32));
-    groups(k, plan, task, |start, units| {
+    let (strip, atoms, side) = (plan.strip, plan.atoms(), k.var(0u32));
+    groups(k, plan, task, |start, strips| {
         let acc = Accumulator::warp::<bf16>(k, plan.group * atoms, 1);
         let sums = |u: u32| Chains::of(acc.rows_of_atoms(u * atoms, atoms), 1);
-        k.for_(0, unit.stages(), |s| {
+        k.for_(0, strip.stages(), |s| {
             let vectors = inputs.vectors.wait();
-            let ((x,), tiles) = (vectors.tiles(), tiles(k, unit, s));
+            let ((x,), tiles) = (vectors.tiles(), tiles(k, strip, s));
             let load = |tile: &WarpTile<'k>| fragments(k, plan, tile.tile, x);
             let kept: Vec<_> = tiles.iter().filter(|_| plan.x_in_registers()).map(load).collect();
             for u in 0..plan.group {
-                k.when(units.gt(u), || {
+                k.when(strips.gt(u), || {
                     let weights = inputs.weights.wait();
                     let (w,) = weights.tiles();
-                    let packed: Vec<Packed> = tiles.iter().map(|tile| tile.load(unit, w.base())).collect();
+                    let packed: Vec<Packed> = tiles.iter().map(|tile| tile.load(strip, w.base())).collect();
                     let meets = |i: u32| kept.get(i as usize).cloned().unwrap_or_else(|| load(&tiles[i as usize]));
                     multiply_tiles(k, packed.into_iter(), meets, sums(u));
                     // Behind the products: the fence of a release waits for what was read, which they have waited for.
@@ -116,9 +116,9 @@ pub fn multiply<'k>(
             vectors.release();
         });
         for u in 0..plan.group {
-            k.when(units.gt(u), || {
+            k.when(strips.gt(u), || {
                 add_warps(k, plan, room, sums(u), side, |[m, row], sum| {
-                    epilogue([m, (task.first + start + u) * Unit::ROWS + row], sum);
+                    epilogue([m, (task.first + start + u) * Strip::ROWS + row], sum);
                 });
             });
         }
@@ -126,23 +126,23 @@ pub fn multiply<'k>(
 }
 
 /// This warp's tiles of stage `s`: warps take one each, round after round.
-fn tiles<'k>(k: &'k Builder, unit: Unit, s: Val<'k, u32>) -> Vec<WarpTile<'k>> {
-    let (warps, stage_tiles) = (unit.warps(), unit.stage_tiles());
-    let padded = unit.stages() * stage_tiles > unit.tiles();
+fn tiles<'k>(k: &'k Builder, strip: Strip, s: Val<'k, u32>) -> Vec<WarpTile<'k>> {
+    let (warps, stage_tiles) = (strip.warps(), strip.stage_tiles());
+    let padded = strip.stages() * stage_tiles > strip.tiles();
     let of_round = |round: u32| {
-        let (tile, whole) = (WarpTile::number(k, unit, round), stage_tiles - round * warps >= warps);
+        let (tile, whole) = (WarpTile::number(k, strip, round), stage_tiles - round * warps >= warps);
         if whole && !padded {
             return WarpTile { tile, exists: None };
         }
         // Warps without a tile load the last one again, and do not use it: behind the end of k is nothing.
         let tiles = match padded {
-            true => (k.lit(unit.tiles()) - s * stage_tiles).min(stage_tiles),
+            true => (k.lit(strip.tiles()) - s * stage_tiles).min(stage_tiles),
             false => k.lit(stage_tiles),
         };
         let number = tile.get(k);
         WarpTile { tile: Index::below(number.min(tiles - 1), stage_tiles), exists: Some(number.lt(tiles)) }
     };
-    (0..unit.per_warp()).map(of_round).collect()
+    (0..strip.per_warp()).map(of_round).collect()
 }
 
 /// The activations that meet this lane's weights of a tile. Vectors beyond the batch are the last one again: nobody looks
@@ -150,7 +150,7 @@ fn tiles<'k>(k: &'k Builder, unit: Unit, s: Val<'k, u32>) -> Vec<WarpTile<'k>> {
 fn fragments<'k>(k: &'k Builder, plan: &Plan, tile: Index<'k>, x: View<'k, bf16, Layout>) -> Vec<Fragment<'k>> {
     const LANES: Layout = Octets::LAYOUT.right_inverse();
     let place = place(&LANES, Index::lane(k));
-    let (vector, inside) = (place % Unit::ROWS, place / Unit::ROWS * 8);
+    let (vector, inside) = (place % Strip::ROWS, place / Strip::ROWS * 8);
     let eight = |first: u32| {
         let vector = vector + first;
         let whole = first + 8 <= plan.batch;
@@ -161,7 +161,7 @@ fn fragments<'k>(k: &'k Builder, plan: &Plan, tile: Index<'k>, x: View<'k, bf16,
     eights.chunks(2).map(|eights| Fragment { low: eights[0], high: eights.get(1).copied() }).collect()
 }
 
-/// Adds the warps' sums of a unit: `each` takes vector and row, and their sum.
+/// Adds the warps' sums of a strip: `each` takes vector and row, and their sum.
 fn add_warps<'k>(
     k: &'k Builder,
     plan: &Plan,
@@ -170,7 +170,7 @@ fn add_warps<'k>(
     side: Var<'k, u32>,
     each: impl Fn([Val<'k, u32>; 2], Val<'k, f32>),
 ) {
-    let (own, warps) = (plan.warp_sums(), plan.unit.warps());
+    let (own, warps) = (plan.warp_sums(), plan.strip.warps());
     let threads = warps * 32;
     let room = room.at(side.get() * (warps * own));
     // The accumulator's fragment: lane 4·m + n/2 holds rows n and n + 1 of vector m.
@@ -183,7 +183,7 @@ fn add_warps<'k>(
         let at = k.tid() + first;
         k.when(at.lt(plan.sums()), || {
             let sum = sum_of_warps(room.at(at), warps, own);
-            each([at / Unit::ROWS, at % Unit::ROWS], sum);
+            each([at / Strip::ROWS, at % Strip::ROWS], sum);
         });
     }
     side.set(side.get() ^ 1);

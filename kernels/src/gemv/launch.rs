@@ -1,6 +1,6 @@
 //! The standalone kernel.
 
-use super::Unit;
+use super::Strip;
 use super::device::{Inputs, Task, fetch_vectors, fetch_weights, multiply, room};
 use super::tiles::{Plan, Vectors, Weights};
 use crate::ring::{Ring, start};
@@ -26,8 +26,8 @@ pub struct Epilogue {
 /// and residual\[batch, n\] where the epilogue has them. Weights are fetched before the grids before this one have ended;
 /// nothing else is touched until then.
 pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Kernel {
-    let (stage, x_stage, warps) = ((plan.stage(),), (plan.x_stage(),), plan.unit.warps());
-    let name = format!("gemv_b{}_k{}", plan.batch, plan.unit.k());
+    let (stage, x_stage, warps) = ((plan.stage(),), (plan.x_stage(),), plan.strip.warps());
+    let name = format!("gemv_b{}_k{}", plan.batch, plan.strip.k());
     record(&name, arch, block(plan.threads()).min_blocks(1), |k| {
         let n = k.param::<u32>("n");
         let (weights, x, y) = (k.global::<bf16>("w"), k.global::<bf16>("x"), k.global::<bf16>("y"));
@@ -40,7 +40,7 @@ pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Kernel {
         let (mut fill_weights, weights_full) = weights_ring.split();
         let (mut fill_vectors, vectors_full) = vectors_ring.split();
         let (mut inputs, room) = (Inputs { weights: weights_full, vectors: vectors_full }, room(k, plan));
-        let (first, count) = share(k, (n + (Unit::ROWS - 1)) / Unit::ROWS);
+        let (first, count) = share(k, (n + (Strip::ROWS - 1)) / Strip::ROWS);
         let task = Task { weights, x, first, count };
         let store = |[m, row]: [Val<'_, u32>; 2], sum: Val<'_, f32>| {
             k.when(row.lt(n), || {
@@ -69,9 +69,9 @@ pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Kernel {
     })
 }
 
-/// This block's part of so many units, whose product with the blocks has 32 bits: parts differ by one unit at most.
-fn share<'k>(k: &'k Builder, units: Val<'k, u32>) -> (Val<'k, u32>, Val<'k, u32>) {
-    let bound = |block: Val<'k, u32>| block * units / k.blocks();
+/// This block's part of so many strips, whose product with the blocks has 32 bits: parts differ by one strip at most.
+fn share<'k>(k: &'k Builder, strips: Val<'k, u32>) -> (Val<'k, u32>, Val<'k, u32>) {
+    let bound = |block: Val<'k, u32>| block * strips / k.blocks();
     let (first, end) = (bound(k.block_id()), bound(k.block_id() + 1));
     (first, end - first)
 }

@@ -2,8 +2,8 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `packed` | the order of packed weights, and the packer that walks it: [`Tile`], [`Unit`], [`Packer`] |
-//! | `codes` | quantised weights: how units, stages and factors of groups lie, [`Codes`] |
+//! | `packed` | the order of packed weights, and the packer that walks it: [`Tile`], [`Strip`], [`Packer`] |
+//! | `codes` | quantised weights: how strips, stages and factors of groups lie, [`Codes`] |
 //! | `convert` | codes to numbers that tensor cores take, in registers |
 //! | `packer` | quantised matrices into stages and back: [`CodePacker`] |
 //! | `product` | tiles of a stage times activations, wherever these come from: [`product::multiply`] |
@@ -16,17 +16,17 @@
 //! | `trial` | shapes with inputs and what must come out: [`Case`] |
 //!
 //! The weights are the n8 operand of `mma.m16n8k16`, the activations the m16 operand, so a batch of 16 costs the bytes
-//! of a batch of 1. Weights were packed once: eight rows make a unit, a unit is cut along k into stages of 16 KiB that
+//! of a batch of 1. Weights were packed once: eight rows make a strip, a strip is cut along k into stages of 16 KiB that
 //! one bulk copy brings, and within a stage each lane's 16 bytes lie where no bank is met twice. The megakernel's linear
-//! tasks ([`linear`]) read the same units by the same product.
+//! tasks ([`linear`]) read the same strips by the same product.
 //!
 //! One warp fetches weights, one fetches activations, the others multiply: they share a stage by its k, and add their
-//! sums once a unit. A block takes its units in groups that go through k together, so that activations, which come from
-//! L2, are read once for up to sixteen units, and stay in registers while the units meet them.
+//! sums once a strip. A block takes its strips in groups that go through k together, so that activations, which come from
+//! L2, are read once for up to sixteen strips, and stay in registers while the strips meet them.
 //!
 //! # Accuracy
 //! Products of `bf16` are exact in f32. A sum of K terms adds rounding errors of at most `γ Σ|x·w|` with
-//! `γ = K·u/(1 − K·u)`, u = 2⁻²³ (Higham, Accuracy and Stability, 3.1; the unit is doubled as tensor cores may truncate);
+//! `γ = K·u/(1 − K·u)`, u = 2⁻²³ (Higham, Accuracy and Stability, 3.1; the strip is doubled as tensor cores may truncate);
 //! a `bf16` result rounds once more, by 2⁻⁸ of its value.
 
 mod codes;
@@ -48,7 +48,7 @@ pub use deal::Deal;
 pub use device::{Inputs, Stage, Task, fetch_vectors, fetch_weights, multiply, room};
 pub use launch::{Epilogue, gemv};
 pub(crate) use packed::DEPTH;
-pub use packed::{Octets, Packer, Tile, Unit, UnitError, pack};
+pub use packed::{Octets, Packer, Strip, StripError, Tile, pack};
 pub use packer::{CodePacker, QuantRow};
 pub use tiles::{Plan, PlanError, Tuning, Vectors, Weights};
 pub use trial::{Case, shipped};

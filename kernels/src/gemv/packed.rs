@@ -3,8 +3,8 @@
 //! | word | what it is |
 //! |---|---|
 //! | [`Tile`] | eight rows by 32 of k: what a warp reads by one load of 16 bytes a lane, two matrix instructions' worth |
-//! | [`Unit`] | eight rows with all of their k: tile after tile |
-//! | stage | consecutive tiles of a unit: what a ring brings at once |
+//! | [`Strip`] | eight rows with all of their k: tile after tile |
+//! | stage | consecutive tiles of a strip: what a ring brings at once |
 //!
 //! Weights are the n8 operand of `m16n8k16`. A lane holds eight consecutive elements of its row ([`Octets`]), where the
 //! instruction would have them two by two: a permutation of k that both operands share, which changes no sum. So the lanes'
@@ -30,7 +30,7 @@ pub type Octets = RowMajor<8, 4>;
 /// k of a tile.
 pub(crate) const DEPTH: u32 = 32;
 /// Elements of a tile.
-const ELEMENTS: u32 = Unit::ROWS * DEPTH;
+const ELEMENTS: u32 = Strip::ROWS * DEPTH;
 /// Bytes of a tile.
 const BYTES: u32 = 2 * ELEMENTS;
 /// Bytes of a line of level two.
@@ -54,7 +54,7 @@ pub(super) const fn modes(modes: &[Layout]) -> Layout {
 
 /// Eight rows of weights: how they are cut into stages, and each stage dealt to the warps that multiply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Unit {
+pub struct Strip {
     k: u32,
     warps: u32,
     stages: u32,
@@ -64,7 +64,7 @@ pub struct Unit {
 
 /// Rows that cannot be streamed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum UnitError {
+pub enum StripError {
     /// No elements, or more than an MMA's exact sum of positions can count.
     #[error("weight rows of {k} elements cannot be streamed: from 1 to 2^20 are supported")]
     Length {
@@ -87,85 +87,85 @@ pub enum UnitError {
     },
 }
 
-impl Unit {
-    /// Rows of a unit: the n of the matrix instruction.
+impl Strip {
+    /// Rows of a strip: the n of the matrix instruction.
     pub const ROWS: u32 = 8;
 
-    /// A unit of rows of `k` elements in the fewest stages of at most `stage_bytes` bytes, each of which has as many tiles
+    /// A strip of rows of `k` elements in the fewest stages of at most `stage_bytes` bytes, each of which has as many tiles
     /// for every one of `warps` warps.
     ///
     /// # Errors
     /// If a row is empty or longer than 2^20, or a stage does not hold 512 bytes per warp.
     ///
     /// ```
-    /// use tilewright_kernels::gemv::Unit;
-    /// let unit = Unit::new(8192, 8, 16384)?;
-    /// assert_eq!((unit.stages(), unit.stage_bytes(), unit.padded_k()), (8, 16384, 8192));
-    /// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
+    /// use tilewright_kernels::gemv::Strip;
+    /// let strip = Strip::new(8192, 8, 16384)?;
+    /// assert_eq!((strip.stages(), strip.stage_bytes(), strip.padded_k()), (8, 16384, 8192));
+    /// # Ok::<(), tilewright_kernels::gemv::StripError>(())
     /// ```
-    pub fn new(k: u32, warps: u32, stage_bytes: u32) -> Result<Unit, UnitError> {
+    pub fn new(k: u32, warps: u32, stage_bytes: u32) -> Result<Strip, StripError> {
         let most = stage_bytes / BYTES / warps.max(1);
         if most == 0 || warps == 0 {
-            return Err(UnitError::Stage { stage_bytes, warps });
+            return Err(StripError::Stage { stage_bytes, warps });
         }
-        Unit::cut(k, warps, warps, most)
+        Strip::cut(k, warps, warps, most)
     }
 
-    /// The longest unit of one stage of at most `stage_bytes` bytes, which has as many tiles for every one of `warps` warps.
-    pub(crate) fn of_one_stage(warps: u32, stage_bytes: u32) -> Unit {
+    /// The longest strip of one stage of at most `stage_bytes` bytes, which has as many tiles for every one of `warps` warps.
+    pub(crate) fn of_one_stage(warps: u32, stage_bytes: u32) -> Strip {
         let stage_tiles = stage_bytes / BYTES / warps * warps;
-        Unit { k: stage_tiles * DEPTH, warps, stages: 1, stage_tiles, codes: None }
+        Strip { k: stage_tiles * DEPTH, warps, stages: 1, stage_tiles, codes: None }
     }
 
-    /// A unit in the fewest stages of at most `most` times `together` tiles, 1 at least.
-    pub(super) fn cut(k: u32, warps: u32, together: u32, most: u32) -> Result<Unit, UnitError> {
+    /// A strip in the fewest stages of at most `most` times `together` tiles, 1 at least.
+    pub(super) fn cut(k: u32, warps: u32, together: u32, most: u32) -> Result<Strip, StripError> {
         if !(1..=MOST_K).contains(&k) {
-            return Err(UnitError::Length { k });
+            return Err(StripError::Length { k });
         }
         let all = k.div_ceil(DEPTH).div_ceil(together);
         let stages = all.div_ceil(most);
-        Ok(Unit { k, warps, stages, stage_tiles: all.div_ceil(stages) * together, codes: None })
+        Ok(Strip { k, warps, stages, stage_tiles: all.div_ceil(stages) * together, codes: None })
     }
 
-    /// A unit of rows of `k` codes, in stages that have as many tiles for every one of `warps` warps. The codes of a stage have
+    /// A strip of rows of `k` codes, in stages that have as many tiles for every one of `warps` warps. The codes of a stage have
     /// at most `stage_bytes` bytes, and at least half of that where the row has; behind them lie its factors. Of these
     /// numbers of stages it is the one with the least padding, where a stage counts as half a round of tiles.
     ///
     /// # Errors
-    /// As [`Unit::new`]; if a group is no multiple of 32.
-    pub fn of_codes(k: u32, warps: u32, stage_bytes: u32, codes: Codes) -> Result<Unit, UnitError> {
+    /// As [`Strip::new`]; if a group is no multiple of 32.
+    pub fn of_codes(k: u32, warps: u32, stage_bytes: u32, codes: Codes) -> Result<Strip, StripError> {
         let most = stage_bytes / BYTES / warps.max(1);
         if most == 0 || warps == 0 {
-            return Err(UnitError::Stage { stage_bytes, warps });
+            return Err(StripError::Stage { stage_bytes, warps });
         }
         if !(1..=MOST_K).contains(&k) {
-            return Err(UnitError::Length { k });
+            return Err(StripError::Length { k });
         }
         if let Some(group) = codes.group.filter(|&group| group == 0 || !group.is_multiple_of(DEPTH)) {
-            return Err(UnitError::Group { group });
+            return Err(StripError::Group { group });
         }
         let rounds = k.div_ceil(codes.depth()).div_ceil(warps);
         let least = rounds.div_ceil(most);
         let cost = |stages: &u32| 2 * rounds.div_ceil(*stages) * stages + stages;
         let stages = (least..=rounds.div_ceil(most.div_ceil(2)).max(least)).min_by_key(cost).unwrap_or(least);
         let (stage_tiles, codes) = (rounds.div_ceil(stages) * warps, Some(codes));
-        Ok(Unit { k, warps, stages, stage_tiles, codes })
+        Ok(Strip { k, warps, stages, stage_tiles, codes })
     }
 
-    /// The consecutive stages of the unit from `first` on, as units of shorter rows.
+    /// The consecutive stages of the strip from `first` on, as strips of shorter rows.
     ///
     /// ```
-    /// use tilewright_kernels::gemv::Unit;
-    /// let unit = Unit::new(1000, 8, 4096)?;
-    /// assert_eq!((unit.stages(), unit.stage_k()), (4, 256));
-    /// let [first, last] = [unit.part(0, 2), unit.part(2, 2)];
+    /// use tilewright_kernels::gemv::Strip;
+    /// let strip = Strip::new(1000, 8, 4096)?;
+    /// assert_eq!((strip.stages(), strip.stage_k()), (4, 256));
+    /// let [first, last] = [strip.part(0, 2), strip.part(2, 2)];
     /// assert_eq!((first.k(), last.k(), last.stages()), (512, 488, 2));
-    /// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
+    /// # Ok::<(), tilewright_kernels::gemv::StripError>(())
     /// ```
     #[must_use]
-    pub fn part(self, first: u32, stages: u32) -> Unit {
+    pub fn part(self, first: u32, stages: u32) -> Strip {
         let [from, to] = [first, first + stages].map(|stage| (stage * self.stage_k()).min(self.k));
-        Unit { k: to - from, stages, ..self }
+        Strip { k: to - from, stages, ..self }
     }
 
     /// How its weights are stored, where they are quantised; else they are bf16.
@@ -202,7 +202,7 @@ impl Unit {
     /// Where its zeros begin, bytes: `[spans, 8]` of bf16.
     pub(super) fn zeros_at(self) -> u32 {
         let scale = self.codes.map_or(0, |codes| codes.scale.bytes());
-        self.scales_at() + self.stage_k() / self.span() * Unit::ROWS * scale
+        self.scales_at() + self.stage_k() / self.span() * Strip::ROWS * scale
     }
 
     /// Elements of a row.
@@ -225,7 +225,7 @@ impl Unit {
         self.k.div_ceil(self.depth())
     }
 
-    /// Stages of the unit.
+    /// Stages of the strip.
     pub fn stages(self) -> u32 {
         self.stages
     }
@@ -256,7 +256,7 @@ impl Unit {
         }
     }
 
-    /// Bytes of the unit.
+    /// Bytes of the strip.
     pub fn bytes(self) -> u32 {
         self.stages * self.stage_bytes()
     }
@@ -268,18 +268,18 @@ impl Unit {
         warp + round * self.warps
     }
 
-    /// Where element (row, k) of so many units lies, in elements: unit after unit, tile after tile. Of quantised weights that is
+    /// Where element (row, k) of so many strips lies, in elements: strip after strip, tile after tile. Of quantised weights that is
     /// where codes lie, were there no factors behind each stage.
     ///
     /// ```
-    /// use tilewright_kernels::gemv::Unit;
-    /// let layout = Unit::new(64, 1, 1024)?.layout(3);
+    /// use tilewright_kernels::gemv::Strip;
+    /// let layout = Strip::new(64, 1, 1024)?.layout(3);
     /// assert_eq!([layout.mode(0)?.to_string(), layout.mode(1)?.to_string()], ["(8,3):(32,512)", "(32,2):(1,256)"]);
     /// assert!(layout.is_bijective());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn layout(self, units: u32) -> Layout {
-        self.packed(units, self.stages * self.stage_tiles)
+    pub fn layout(self, strips: u32) -> Layout {
+        self.packed(strips, self.stages * self.stage_tiles)
     }
 
     /// A stage, (row, k) to element.
@@ -287,10 +287,10 @@ impl Unit {
         self.packed(1, self.stage_tiles)
     }
 
-    /// So many units of so many tiles: (row, k) to element.
-    pub(super) fn packed(self, units: u32, tiles: u32) -> Layout {
+    /// So many strips of so many tiles: (row, k) to element.
+    pub(super) fn packed(self, strips: u32, tiles: u32) -> Layout {
         let tile = self.codes.map_or(Tile::LAYOUT, Codes::tile);
-        Layout::constant(tile.blocked_product(&modes(&[leaf(units, tiles), leaf(tiles, 1)])))
+        Layout::constant(tile.blocked_product(&modes(&[leaf(strips, tiles), leaf(tiles, 1)])))
     }
 
     /// A stage as the lanes read it: (lane, tile) to the first of its 16 bytes, counted in elements of bf16.
@@ -298,7 +298,7 @@ impl Unit {
         modes(&[LANES, leaf(self.stage_tiles, ELEMENTS)])
     }
 
-    /// Where an element of a row lies in the unit, in elements.
+    /// Where an element of a row lies in the strip, in elements.
     #[track_caller]
     pub fn element<'k>(self, row: Val<'k, u32>, column: Val<'k, u32>) -> Val<'k, u32> {
         let layout = self.layout(1);
@@ -320,15 +320,15 @@ impl Unit {
         let starts = |mode: Layout, step: usize| {
             (0..mode.size()).step_by(step).map(|at| mode.at(at) as usize).collect::<Vec<_>>()
         };
-        Packer { unit: self, run, rows: starts(rows, 1), columns: starts(columns, run) }
+        Packer { strip: self, run, rows: starts(rows, 1), columns: starts(columns, run) }
     }
 }
 
-/// Packs rows into units and stages, run by run as the layout of a stage has them: elements of a row that lie one behind the
+/// Packs rows into strips and stages, run by run as the layout of a stage has them: elements of a row that lie one behind the
 /// other. Where a run begins is the sum of what its row adds and what its first k adds.
 #[derive(Clone, Debug)]
 pub struct Packer {
-    unit: Unit,
+    strip: Strip,
     run: usize,
     rows: Vec<usize>,
     columns: Vec<usize>,
@@ -338,13 +338,13 @@ impl Packer {
     /// Packs eight rows of `k` elements; a missing row, and what is behind a row, become zeros.
     ///
     /// # Panics
-    /// If a row or the unit's memory has another length.
+    /// If a row or the strip's memory has another length.
     pub fn pack(&self, rows: &[Option<&[bf16]>; 8], packed: &mut [bf16]) {
-        let unit = self.unit;
-        assert_eq!(packed.len() as u32 * 2, unit.bytes(), "a unit's memory");
-        assert!(rows.iter().flatten().all(|row| row.len() as u32 == unit.k), "a unit's rows");
-        for (stage, packed) in (0..).zip(packed.chunks_exact_mut(unit.stage_bytes() as usize / 2)) {
-            self.pack_stage(&rows.map(|row| row.map(|row| &row[unit.columns(stage)])), packed);
+        let strip = self.strip;
+        assert_eq!(packed.len() as u32 * 2, strip.bytes(), "a strip's memory");
+        assert!(rows.iter().flatten().all(|row| row.len() as u32 == strip.k), "a strip's rows");
+        for (stage, packed) in (0..).zip(packed.chunks_exact_mut(strip.stage_bytes() as usize / 2)) {
+            self.pack_stage(&rows.map(|row| row.map(|row| &row[strip.columns(stage)])), packed);
         }
     }
 
@@ -353,8 +353,8 @@ impl Packer {
     /// # Panics
     /// If there are more columns than the stage has, or its memory has another length.
     pub fn pack_stage(&self, rows: &[Option<&[bf16]>; 8], packed: &mut [bf16]) {
-        assert_eq!(packed.len() as u32 * 2, self.unit.stage_bytes(), "a stage's memory");
-        assert!(rows.iter().flatten().all(|row| row.len() as u32 <= self.unit.stage_k()), "a stage's columns");
+        assert_eq!(packed.len() as u32 * 2, self.strip.stage_bytes(), "a stage's memory");
+        assert!(rows.iter().flatten().all(|row| row.len() as u32 <= self.strip.stage_k()), "a stage's columns");
         packed.fill(bf16::ZERO);
         for (start, row) in self.rows.iter().zip(rows) {
             for (at, from) in self.columns.iter().zip(row.unwrap_or_default().chunks(self.run)) {
@@ -364,24 +364,24 @@ impl Packer {
     }
 }
 
-/// The matrix `w[n, k]`, row-major, packed as [`Unit::layout`] says. Rows and columns that are added hold zeros.
+/// The matrix `w[n, k]`, row-major, packed as [`Strip::layout`] says. Rows and columns that are added hold zeros.
 ///
 /// ```
-/// use tilewright_kernels::gemv::{Unit, pack};
+/// use tilewright_kernels::gemv::{Strip, pack};
 /// let w: Vec<half::bf16> = (0..16 * 64).map(|i| half::bf16::from_bits(i)).collect();
-/// let unit = Unit::new(64, 1, 1024)?;
-/// let (packed, number) = (pack(&w, unit), unit.layout(2).right_inverse());
+/// let strip = Strip::new(64, 1, 1024)?;
+/// let (packed, number) = (pack(&w, strip), strip.layout(2).right_inverse());
 /// // The inverse of the layout: rows come fastest.
 /// let unpacked = |place: usize| w[number.at(place as i64) as usize % 16 * 64 + number.at(place as i64) as usize / 16];
 /// assert!((0..1024).all(|place| packed[place] == unpacked(place)));
-/// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
+/// # Ok::<(), tilewright_kernels::gemv::StripError>(())
 /// ```
-pub fn pack(w: &[bf16], unit: Unit) -> Vec<bf16> {
-    let (packer, rows): (_, Vec<&[bf16]>) = (unit.packer(), w.chunks(unit.k as usize).collect());
-    let of_unit = |rows: &[&[bf16]]| {
-        let mut packed = vec![bf16::ZERO; unit.bytes() as usize / 2];
+pub fn pack(w: &[bf16], strip: Strip) -> Vec<bf16> {
+    let (packer, rows): (_, Vec<&[bf16]>) = (strip.packer(), w.chunks(strip.k as usize).collect());
+    let of_strip = |rows: &[&[bf16]]| {
+        let mut packed = vec![bf16::ZERO; strip.bytes() as usize / 2];
         packer.pack(&core::array::from_fn(|row| rows.get(row).copied()), &mut packed);
         packed
     };
-    rows.chunks(8).flat_map(of_unit).collect()
+    rows.chunks(8).flat_map(of_strip).collect()
 }

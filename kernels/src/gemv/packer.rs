@@ -1,8 +1,8 @@
-//! Quantised matrices into the stages of units, run by run as the layout of a stage has them, and back.
+//! Quantised matrices into the stages of strips, run by run as the layout of a stage has them, and back.
 
 use tilewright_layout::Layout;
 
-use super::Unit;
+use super::Strip;
 use super::codes::{Codes, offset};
 use crate::quant::{Code, QuantMatrix};
 use crate::tile::Float;
@@ -14,19 +14,19 @@ pub type QuantRow<'m> = (&'m QuantMatrix, usize);
 /// for each, and where a word lies is the sum of what its row adds and what its first k adds.
 ///
 /// ```
-/// use tilewright_kernels::gemv::{CodePacker, Codes, Unit};
+/// use tilewright_kernels::gemv::{CodePacker, Codes, Strip};
 /// use tilewright_kernels::quant::{Code, Rounding, nearest};
 /// let rounding = Rounding { code: Code::U4, zero: 8, group: 32, store: |scale| scale };
 /// let matrix = nearest(&vec![1.0; 8 * 64], 8, 64, &rounding)?;
-/// let unit = Unit::of_codes(64, 1, 512, Codes::of(&matrix).expect("a device has it"))?;
-/// let (packer, mut memory) = (CodePacker::new(unit).expect("codes"), vec![0u8; unit.bytes() as usize]);
+/// let strip = Strip::of_codes(64, 1, 512, Codes::of(&matrix).expect("a device has it"))?;
+/// let (packer, mut memory) = (CodePacker::new(strip).expect("codes"), vec![0u8; strip.bytes() as usize]);
 /// packer.pack_stage(0, &std::array::from_fn(|row| Some((&matrix, row))), &mut memory);
 /// assert_eq!(packer.unpack(&memory)[3][..64], [matrix.bits(3, 0); 64]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct CodePacker {
-    unit: Unit,
+    strip: Strip,
     codes: Codes,
     /// Of each element of a word, the bit where it begins.
     within: Vec<u32>,
@@ -37,35 +37,35 @@ pub struct CodePacker {
 }
 
 impl CodePacker {
-    /// What packs the rows of a unit; `None` where it has no codes.
-    pub fn new(unit: Unit) -> Option<CodePacker> {
-        let codes = unit.codes()?;
-        let (layout, bits) = (unit.stage_layout(), codes.code.bits());
+    /// What packs the rows of a strip; `None` where it has no codes.
+    pub fn new(strip: Strip) -> Option<CodePacker> {
+        let codes = strip.codes()?;
+        let (layout, bits) = (strip.stage_layout(), codes.code.bits());
         let [rows, columns] = [0, 1].map(|mode| Layout::constant(layout.mode(mode)));
         let word = 32 / bits;
         let within = (0..word as i64).map(|at| columns.at(at) as u32 * bits as u32).collect();
         let rows = (0..rows.size()).map(|row| rows.at(row) as usize / word).collect();
         let runs = (0..columns.size()).step_by(word).map(|at| columns.at(at) as usize / word).collect();
-        Some(CodePacker { unit, codes, within, rows, runs })
+        Some(CodePacker { strip, codes, within, rows, runs })
     }
 
     /// Packs the columns of a stage of eight rows. A missing row, and what is behind a row, has scales of 0.
     ///
     /// # Panics
-    /// If the memory is not a stage's, or a row has another length or form than the unit.
+    /// If the memory is not a stage's, or a row has another length or form than the strip.
     pub fn pack_stage(&self, stage: u32, rows: &[Option<QuantRow>; 8], memory: &mut [u8]) {
-        assert_eq!(memory.len() as u32, self.unit.stage_bytes(), "a stage's memory");
+        assert_eq!(memory.len() as u32, self.strip.stage_bytes(), "a stage's memory");
         memory.fill(0);
         for (row, from) in rows.iter().enumerate() {
             let Some((matrix, number)) = from else { continue };
-            assert_eq!(matrix.k() as u32, self.unit.k(), "a unit's row");
+            assert_eq!(matrix.k() as u32, self.strip.k(), "a strip's row");
             self.codes(stage, (matrix, *number), self.rows[row], memory);
             self.factors(stage, (matrix, *number), row, memory);
         }
     }
 
     fn codes(&self, stage: u32, (matrix, number): QuantRow, first: usize, memory: &mut [u8]) {
-        let columns = self.unit.columns(stage);
+        let columns = self.strip.columns(stage);
         let (row, bits) = (matrix.row(number), self.codes.code.bits());
         let per_byte = 8 / bits;
         let flip = offset(matrix.code()) as u8;
@@ -80,11 +80,11 @@ impl CodePacker {
     }
 
     fn factors(&self, stage: u32, (matrix, number): QuantRow, row: usize, memory: &mut [u8]) {
-        let (columns, span) = (self.unit.columns(stage), self.unit.span() as usize);
-        let (scales, each) = (self.unit.scales_at() as usize, self.codes.scale.bytes() as usize);
+        let (columns, span) = (self.strip.columns(stage), self.strip.span() as usize);
+        let (scales, each) = (self.strip.scales_at() as usize, self.codes.scale.bytes() as usize);
         for (at, first) in columns.step_by(span).enumerate() {
             let group = first / matrix.group();
-            let place = at * Unit::ROWS as usize + row;
+            let place = at * Strip::ROWS as usize + row;
             let scale = matrix.scales(number)[group];
             let to = &mut memory[scales + place * each..][..each];
             match self.codes.scale {
@@ -94,7 +94,7 @@ impl CodePacker {
             }
             if self.codes.zeros {
                 let zero = self.codes.stored_zero(matrix.zero(number, group) + offset(matrix.code()));
-                memory[self.unit.zeros_at() as usize + place * 2..][..2].copy_from_slice(&zero.to_le_bytes());
+                memory[self.strip.zeros_at() as usize + place * 2..][..2].copy_from_slice(&zero.to_le_bytes());
             }
         }
     }
@@ -104,11 +104,11 @@ impl CodePacker {
     /// # Panics
     /// If the memory is not a stage's.
     pub fn unpack(&self, memory: &[u8]) -> [Vec<u8>; 8] {
-        assert_eq!(memory.len() as u32, self.unit.stage_bytes(), "a stage's memory");
-        let (inverse, bits) = (self.unit.stage_layout().right_inverse(), self.codes.code.bits());
+        assert_eq!(memory.len() as u32, self.strip.stage_bytes(), "a stage's memory");
+        let (inverse, bits) = (self.strip.stage_layout().right_inverse(), self.codes.code.bits());
         let mut rows = [const { Vec::new() }; 8];
-        rows.iter_mut().for_each(|row| row.resize(self.unit.stage_k() as usize, 0));
-        for place in 0..8 * self.unit.stage_k() as usize {
+        rows.iter_mut().for_each(|row| row.resize(self.strip.stage_k() as usize, 0));
+        for place in 0..8 * self.strip.stage_k() as usize {
             let number = inverse.at(place as i64) as usize;
             let byte = memory[place * bits / 8];
             let code = if bits == 4 { byte >> (4 * (place % 2)) & 15 } else { byte };
@@ -126,7 +126,7 @@ impl Codes {
 
     /// Bits of a weight: its code, and its share of the factors.
     pub fn bits(self, k: u32) -> f64 {
-        let factors = f64::from(8 * self.factor_bytes()) / f64::from(Unit::ROWS);
+        let factors = f64::from(8 * self.factor_bytes()) / f64::from(Strip::ROWS);
         Code::bits(self.code) as f64 + factors / f64::from(self.group.unwrap_or(k).max(1))
     }
 }

@@ -8,7 +8,7 @@ use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
 use super::codes::{Codes, Factors, Side};
 use super::convert::Terms;
-use super::{Unit, convert};
+use super::{Strip, convert};
 use crate::mma::Accumulator;
 use crate::quant::Code;
 use crate::tile::{Index, LayoutTensor};
@@ -41,27 +41,27 @@ pub struct Packed<'k> {
 
 impl<'k> WarpTile<'k> {
     /// The tiles of this warp in a stage that has as many for every warp.
-    pub fn of_whole_rounds(k: &'k Builder, unit: Unit) -> impl Iterator<Item = WarpTile<'k>> {
-        (0..unit.per_warp()).map(move |round| WarpTile { tile: WarpTile::number(k, unit, round), exists: None })
+    pub fn of_whole_rounds(k: &'k Builder, strip: Strip) -> impl Iterator<Item = WarpTile<'k>> {
+        (0..strip.per_warp()).map(move |round| WarpTile { tile: WarpTile::number(k, strip, round), exists: None })
     }
 
     /// The tile of this warp in a round.
-    pub fn number(k: &'k Builder, unit: Unit, round: u32) -> Index<'k> {
-        Index::below(k.warp(), unit.warps()) + round * unit.warps()
+    pub fn number(k: &'k Builder, strip: Strip, round: u32) -> Index<'k> {
+        Index::below(k.warp(), strip.warps()) + round * strip.warps()
     }
 
     /// Loads this lane's weights of the tile with their factors.
     #[track_caller]
-    pub fn load_codes(self, (unit, codes): (Unit, Codes), side: Side, stage: Ptr<'k, Shared, u8>) -> CodeTile<'k> {
-        let factors = unit.factors(codes, side, stage.at(unit.scales_at()), self.tile);
-        CodeTile::new(self.load(unit, stage.cast()), factors)
+    pub fn load_codes(self, (strip, codes): (Strip, Codes), side: Side, stage: Ptr<'k, Shared, u8>) -> CodeTile<'k> {
+        let factors = strip.factors(codes, side, stage.at(strip.scales_at()), self.tile);
+        CodeTile::new(self.load(strip, stage.cast()), factors)
     }
 
     /// Loads this lane's weights of the tile.
     #[track_caller]
-    pub fn load(self, unit: Unit, stage: Ptr<'k, Shared, bf16>) -> Packed<'k> {
+    pub fn load(self, strip: Strip, stage: Ptr<'k, Shared, bf16>) -> Packed<'k> {
         let at = [Index::lane(stage.builder()), self.tile];
-        let codes = LayoutTensor::new(stage, unit.stage_lanes()).at(at).cast().load_vec();
+        let codes = LayoutTensor::new(stage, strip.stage_lanes()).at(at).cast().load_vec();
         Packed { codes, exists: self.exists }
     }
 }
@@ -78,7 +78,7 @@ impl<'k> Packed<'k> {
     }
 }
 
-/// A lane's codes of a tile with their factors; of [`Side::Pair`] those of two units' tiles at the same k.
+/// A lane's codes of a tile with their factors; of [`Side::Pair`] those of two strips' tiles at the same k.
 #[derive(Clone)]
 pub struct CodeTile<'k> {
     packed: Vec<Packed<'k>>,
@@ -87,12 +87,12 @@ pub struct CodeTile<'k> {
 }
 
 impl<'k> CodeTile<'k> {
-    /// A tile of a unit, and its factors run by run.
+    /// A tile of a strip, and its factors run by run.
     pub fn new(packed: Packed<'k>, factors: Vec<Factors<'k>>) -> CodeTile<'k> {
         CodeTile { packed: vec![packed], factors }
     }
 
-    /// The same with the tile of the next unit.
+    /// The same with the tile of the next strip.
     #[must_use]
     pub fn beside(&self, next: &CodeTile<'k>) -> CodeTile<'k> {
         let factors = self.factors.iter().zip(&next.factors).flat_map(|(&one, &other)| [one, other]).collect();
@@ -167,13 +167,13 @@ pub struct Meeting<'a, 'k> {
 /// product divided by [`lowered`]'s factor.
 pub fn multiply_codes<'k>(
     k: &'k Builder,
-    (unit, codes): (Unit, Codes),
+    (strip, codes): (Strip, Codes),
     tiles: impl Iterator<Item = CodeTile<'k>>,
     meeting: &Meeting<'_, 'k>,
     sums: Chains<'k>,
 ) {
     let Meeting { side, terms, .. } = *meeting;
-    let (meets, parts) = (unit.steps() / side.steps(), unit.parts(side));
+    let (meets, parts) = (strip.steps() / side.steps(), strip.parts(side));
     let (mut tiles, atoms) = ((0u32..).zip(tiles), sums.atoms);
     loop {
         let tiles: Vec<_> = tiles.by_ref().take(if atoms == 1 { TOGETHER } else { 1 }).collect();
@@ -212,7 +212,7 @@ pub fn multiply_codes<'k>(
     }
 }
 
-/// The instructions of codes of one step with the fragments of it, or of two steps or two units, where codes are the A operand.
+/// The instructions of codes of one step with the fragments of it, or of two steps or two strips, where codes are the A operand.
 pub(super) fn code_instructions<'k>(
     k: &'k Builder,
     (side, terms): (Side, Terms),
@@ -251,8 +251,8 @@ fn one<'k>(terms: Terms, a: [Val<'k, u32>; 4], b: [Val<'k, u32>; 2], sums: Accum
 }
 
 /// What `sums` are together, of codes times their power of two.
-pub fn lowered<'k>(unit: Unit, (side, terms): (Side, Terms), sums: Chains<'k>) -> [Val<'k, f32>; 4] {
-    let lower = unit.codes().map(|codes| convert::lower(codes.code, terms));
+pub fn lowered<'k>(strip: Strip, (side, terms): (Side, Terms), sums: Chains<'k>) -> [Val<'k, f32>; 4] {
+    let lower = strip.codes().map(|codes| convert::lower(codes.code, terms));
     let all: [Val<f32>; 4] = std::array::from_fn(|register| {
         let sum = sums.get(register as u32);
         lower.map_or(sum, |lower| sum * lower)
@@ -263,7 +263,7 @@ pub fn lowered<'k>(unit: Unit, (side, terms): (Side, Terms), sums: Chains<'k>) -
     }
 }
 
-/// The sums of a unit: an atom for each sixteen vectors, in `chains` that take turns, since an instruction on an accumulator
+/// The sums of a strip: an atom for each sixteen vectors, in `chains` that take turns, since an instruction on an accumulator
 /// waits for the one before.
 #[derive(Clone, Copy)]
 pub struct Chains<'k> {

@@ -1,7 +1,7 @@
 //! Every tile of the kernel by level of memory, and the sizes that follow from a shape.
 
 use super::packed::DEPTH;
-use super::{Unit, UnitError};
+use super::{Strip, StripError};
 use crate::ring::{Consumers, Shape, StageTile};
 use half::bf16;
 use tilewright_layout::Layout;
@@ -25,7 +25,7 @@ pub enum PlanError {
     },
     /// k is zero or too large.
     #[error(transparent)]
-    Unit(#[from] UnitError),
+    Strip(#[from] StripError),
     /// Two stages of weights do not fit beside the activations.
     #[error(
         "{needed} bytes of shared memory for a batch of {batch} and stages of {stage_tiles} tiles, and a block has {limit}; use smaller stages"
@@ -53,9 +53,9 @@ const SHARED: u32 = 227 << 10;
 pub struct Plan {
     /// Vectors.
     pub batch: u32,
-    /// Units of weights: k, the warps that multiply, stages.
-    pub unit: Unit,
-    /// Units that meet the same activations: a group goes through k together.
+    /// Strips of weights: k, the warps that multiply, stages.
+    pub strip: Strip,
+    /// Strips that meet the same activations: a group goes through k together.
     pub group: u32,
     /// Stages of the ring of weights.
     pub stages: u32,
@@ -78,7 +78,7 @@ pub struct Tuning {
     pub in_flight: u32,
     /// Stages of the ring of activations.
     pub x_stages: u32,
-    /// Most units of a group; 16 at a batch of 16, fewer where accumulators run out.
+    /// Most strips of a group; 16 at a batch of 16, fewer where accumulators run out.
     pub group: u32,
 }
 
@@ -95,66 +95,66 @@ impl Tuning {
 }
 
 impl Plan {
-    /// The sizes for a batch and a k, and blocks that have so many units each.
+    /// The sizes for a batch and a k, and blocks that have so many strips each.
     ///
     /// # Errors
     /// [`PlanError`].
-    pub fn new(batch: u32, k: u32, units: u32, tuning: Tuning) -> Result<Plan, PlanError> {
+    pub fn new(batch: u32, k: u32, strips: u32, tuning: Tuning) -> Result<Plan, PlanError> {
         if !(1..=64).contains(&batch) {
             return Err(PlanError::Batch { batch });
         }
         let Tuning { warps, stage_tiles, stages, in_flight, x_stages, .. } = tuning;
-        let unit = Unit::cut(k, warps, 1, stage_tiles)?;
+        let strip = Strip::cut(k, warps, 1, stage_tiles)?;
         // Groups are alike in size, and no larger than accumulators allow.
         let most = tuning.group.min(ACCUMULATORS / (batch.div_ceil(16) * 4)).max(1);
-        let group = units.max(1).div_ceil(units.max(1).div_ceil(most));
-        let plan = Plan { batch, unit, group, stages, in_flight, x_stages };
-        let fixed = plan.shared_bytes() - stages * unit.stage_bytes();
-        let stages = stages.min((SHARED.saturating_sub(fixed)) / unit.stage_bytes());
+        let group = strips.max(1).div_ceil(strips.max(1).div_ceil(most));
+        let plan = Plan { batch, strip, group, stages, in_flight, x_stages };
+        let fixed = plan.shared_bytes() - stages * strip.stage_bytes();
+        let stages = stages.min((SHARED.saturating_sub(fixed)) / strip.stage_bytes());
         let plan = Plan { stages, in_flight: in_flight.min(stages), ..plan };
         if stages < tuning.stages.min(2) {
-            let needed = fixed + 2 * unit.stage_bytes();
-            return Err(PlanError::Shared { needed, batch, stage_tiles: unit.stage_tiles(), limit: SHARED });
+            let needed = fixed + 2 * strip.stage_bytes();
+            return Err(PlanError::Shared { needed, batch, stage_tiles: strip.stage_tiles(), limit: SHARED });
         }
         Ok(plan)
     }
 
-    /// Units of the block that has most, of `n` rows over so many blocks.
-    pub fn units(n: u32, blocks: u32) -> u32 {
-        n.div_ceil(Unit::ROWS).div_ceil(blocks.max(1))
+    /// Strips of the block that has most, of `n` rows over so many blocks.
+    pub fn strips(n: u32, blocks: u32) -> u32 {
+        n.div_ceil(Strip::ROWS).div_ceil(blocks.max(1))
     }
 
     /// From one vector to the next in memory: whole tiles. Behind k stand zeros.
     pub fn x_pitch(&self) -> u32 {
-        self.unit.tiles() * DEPTH
+        self.strip.tiles() * DEPTH
     }
 
     /// A stage of weights: (row, k) to offset.
     pub fn stage(&self) -> StageTile<bf16, Layout> {
-        StageTile::new(self.unit.stage_layout())
+        StageTile::new(self.strip.stage_layout())
     }
 
     /// A stage of activations: (vector, k) to offset. Vectors are an odd number of 64 bytes apart, so that neighbours
     /// use the other half of the banks.
     pub fn x_stage(&self) -> StageTile<bf16, Layout> {
         let leaf = |extent: u32, stride: u32| Layout::constant(Layout::leaf(extent.into(), stride.into()));
-        let modes = [leaf(self.batch, self.x_stage_pitch()), leaf(self.unit.stage_k(), 1)];
+        let modes = [leaf(self.batch, self.x_stage_pitch()), leaf(self.strip.stage_k(), 1)];
         StageTile::new(Layout::constant(Layout::tuple(&modes)))
     }
 
     /// From one vector to the next in a stage.
     pub(super) fn x_stage_pitch(&self) -> u32 {
-        (self.unit.stage_tiles() | 1) * DEPTH
+        (self.strip.stage_tiles() | 1) * DEPTH
     }
 
     /// The ring of weights.
     pub fn ring(&self) -> Shape {
-        Shape::stages(self.stages).in_flight(self.in_flight).consumers(Consumers::Warps(self.unit.warps()))
+        Shape::stages(self.stages).in_flight(self.in_flight).consumers(Consumers::Warps(self.strip.warps()))
     }
 
     /// The ring of activations.
     pub fn x_ring(&self) -> Shape {
-        Shape::stages(self.x_stages).consumers(Consumers::Warps(self.unit.warps()))
+        Shape::stages(self.x_stages).consumers(Consumers::Warps(self.strip.warps()))
     }
 
     /// Instructions' worth of vectors.
@@ -162,30 +162,30 @@ impl Plan {
         self.batch.div_ceil(16)
     }
 
-    /// Sums of a unit.
+    /// Sums of a strip.
     pub fn sums(&self) -> u32 {
-        self.batch * Unit::ROWS
+        self.batch * Strip::ROWS
     }
 
-    /// Sums of a unit that a warp stores: vectors in eights.
+    /// Sums of a strip that a warp stores: vectors in eights.
     pub fn warp_sums(&self) -> u32 {
-        self.batch.next_multiple_of(8) * Unit::ROWS
+        self.batch.next_multiple_of(8) * Strip::ROWS
     }
 
     /// Threads of a block: those that multiply, a warp that fetches weights and one that fetches activations.
     pub fn threads(&self) -> u32 {
-        (self.unit.warps() + 2) * 32
+        (self.strip.warps() + 2) * 32
     }
 
     /// Shared memory, with what alignment and mbarriers add, bytes.
     pub fn shared_bytes(&self) -> u32 {
         let x = self.x_stages * (self.batch * self.x_stage_pitch() * 2).next_multiple_of(128);
-        let sums = 2 * self.unit.warps() * self.warp_sums() * 4;
-        self.stages * self.unit.stage_bytes() + x + sums + (self.stages + self.x_stages) * 16 + 512
+        let sums = 2 * self.strip.warps() * self.warp_sums() * 4;
+        self.stages * self.strip.stage_bytes() + x + sums + (self.stages + self.x_stages) * 16 + 512
     }
 
-    /// Whether a warp's activations of a stage stay in registers while a group's units meet them.
+    /// Whether a warp's activations of a stage stay in registers while a group's strips meet them.
     pub fn x_in_registers(&self) -> bool {
-        self.unit.per_warp() * self.batch.div_ceil(8) * 4 <= 64
+        self.strip.per_warp() * self.batch.div_ceil(8) * 4 <= 64
     }
 }

@@ -63,14 +63,14 @@ impl Case {
     /// For a shape that has no plan: a mistake in the case.
     pub fn trial(&self, arch: Arch, draw: &mut Draw) -> Result<Trial, VerifyErrors> {
         let Case { batch, n, k, blocks, tuning, epilogue } = *self;
-        let plan = Plan::new(batch, k, Plan::units(n, blocks), tuning).expect("a case has a plan");
+        let plan = Plan::new(batch, k, Plan::strips(n, blocks), tuning).expect("a case has a plan");
         let kernel = verify(gemv(arch, &plan, epilogue))?;
         let mut floats = |count: u32| draw.floats::<bf16>(count as usize, bf16::from_f64);
         let (w, x, bias, residual) = (floats(n * k), floats(batch * k), floats(n), floats(batch * n));
         let (values, bound) = expected(k, epilogue, &w, &x, &bias, &residual);
 
         let mut trial = Trial::new(kernel, blocks).note(format!("{self:?}"));
-        let w = trial.input("w", &pack(&w, plan.unit));
+        let w = trial.input("w", &pack(&w, plan.strip));
         let pitch = plan.x_pitch() as usize;
         let mut pitched = vec![bf16::ZERO; batch as usize * pitch];
         for (to, from) in pitched.chunks_mut(pitch).zip(x.chunks(k as usize)) {

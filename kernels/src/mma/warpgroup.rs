@@ -183,13 +183,13 @@ impl<'k, S: Scalar> Accumulator<'k, S> {
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
     /// use half::bf16;
-    /// use tilewright_kernels::gemv::Unit;
+    /// use tilewright_kernels::gemv::Strip;
     /// use tilewright_kernels::mma::{Accumulator, SharedOperand, warpgroup_atom};
     /// use tilewright_kernels::tile::{Index, LayoutTensor};
     /// use tilewright_layout::{swizzle::canonical::Major, typed::operand_tile};
     /// # record("sample", Arch::Sm90a, block(128), |k| {
     /// // 64 packed rows of weights times 32 vectors, over 64 of k.
-    /// let weights = Unit::new(64, 1, 1024).unwrap().layout(8);
+    /// let weights = Strip::new(64, 1, 1024).unwrap().layout(8);
     /// let weights = LayoutTensor::new(k.shared_aligned::<bf16>("weights", 64 * 64, 1024), weights);
     /// let vectors = operand_tile(Major::K, 16, 32, 64).unwrap();
     /// let vectors = LayoutTensor::new(k.shared_aligned::<bf16>("vectors", 32 * 64, 1024), vectors);

@@ -6,7 +6,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::gemv::linear::{AOperand, ActivationOutput, Input, Linear, Output, Packing, linear};
-use tilewright_kernels::gemv::{Codes, Unit};
+use tilewright_kernels::gemv::{Codes, Strip};
 use tilewright_kernels::naive;
 use tilewright_kernels::quant::Code;
 use tilewright_kernels::sample::tiles::TileBests;
@@ -39,14 +39,14 @@ struct Case {
     rows: u32,
     k: u32,
     n: u32,
-    /// Units of a block's tile.
+    /// Strips of a block's tile.
     tile: u32,
     bias: bool,
     x: Float,
     out: Float,
     warps: u32,
     stage_bytes: u32,
-    /// Units of a group.
+    /// Strips of a group.
     group: u32,
     /// Where the A operand lives.
     a_operand: AOperand,
@@ -86,9 +86,9 @@ impl Case {
 
     /// A way for the activations; of logits often one by phases, which take rows that end with a stage.
     fn with_a_operand(self, draw: &mut Draw) -> Case {
-        let (phases, whole) = (self.to == To::Logits && self.out == Float::F32, self.unit().padded_k());
+        let (phases, whole) = (self.to == To::Logits && self.out == Float::F32, self.strip().padded_k());
         let case = if phases { Case { k: whole, ..self } } else { self };
-        Case { a_operand: a_operand(draw, case.unit(), case.packing(), phases), ..case }
+        Case { a_operand: a_operand(draw, case.strip(), case.packing(), phases), ..case }
     }
 
     /// The same with quantised weights: codes, groups, zeros and scales at random. Logits are whole numbers.
@@ -106,12 +106,12 @@ impl Case {
         case.with_a_operand(draw)
     }
 
-    fn unit(self) -> Unit {
+    fn strip(self) -> Strip {
         match self.codes {
-            None => Unit::new(self.k, self.warps, self.stage_bytes).expect("a unit"),
+            None => Strip::new(self.k, self.warps, self.stage_bytes).expect("a strip"),
             Some(Codes { code, group, zeros, scale }) => {
                 let codes = Codes::new(code, group.map(|group| group as usize), zeros, scale).expect("a form");
-                Unit::of_codes(self.k, self.warps, self.stage_bytes, codes).expect("a unit")
+                Strip::of_codes(self.k, self.warps, self.stage_bytes, codes).expect("a strip")
             }
         }
     }
@@ -122,7 +122,7 @@ impl Case {
 
     fn operand_bytes(self) -> u32 {
         // No more than is needed: sums would take the rest, and fewer groups have fewer meetings.
-        self.a_operand.operand_bytes(self.unit(), self.packing())
+        self.a_operand.operand_bytes(self.strip(), self.packing())
     }
 
     fn tiles(self) -> u32 {
@@ -130,9 +130,9 @@ impl Case {
     }
 
     fn record(self, k: &Builder) {
-        let (team, unit) = (ConsumerWarps::new(k, self.warps), self.unit());
+        let (team, strip) = (ConsumerWarps::new(k, self.warps), self.strip());
         let streams = if self.to == To::SiluMul { 2 } else { 1 };
-        let weights = k.global::<u32>("weights").at(k.block_id() * (self.tile * streams * unit.bytes() / 4));
+        let weights = k.global::<u32>("weights").at(k.block_id() * (self.tile * streams * strip.bytes() / 4));
         let [x, weight] = ["x", "weight"].map(|name| k.global::<u8>(name));
         let [bias, up_bias, residual, out] = ["bias", "up_bias", "residual", "out"].map(|name| k.global::<u8>(name));
         let (value, index) = (k.global::<f32>("value"), k.global::<i32>("index"));
@@ -156,8 +156,8 @@ impl Case {
         };
         let first = k.block_id() * (self.tile * 8);
         let tile = Linear {
-            unit,
-            pitch: unit.k(),
+            strip,
+            pitch: strip.k(),
             rows: self.rows,
             first_row: k.lit(0),
             first,
@@ -168,8 +168,8 @@ impl Case {
             output,
         };
         let scratch = scratch(team, self.operand_bytes(), self.rows, sums(self.a_operand, self.group));
-        let units = (tile.end - first + 7) / 8 * streams;
-        let supply = Supply::new(team, unit, weights, units, self.tile * streams, self.a_operand);
+        let strips = (tile.end - first + 7) / 8 * streams;
+        let supply = Supply::new(team, strip, weights, strips, self.tile * streams, self.a_operand);
         linear(team, scratch, &supply, tile, None);
     }
 
@@ -182,7 +182,7 @@ impl Case {
     /// The relative error of activations, as they are multiplied, and of a sum of so many products.
     fn accuracy(self) -> f64 {
         // In two parts, bf16 as it is, or one f16.
-        let parts = self.packing().meeting(self.unit()) == self.packing();
+        let parts = self.packing().meeting(self.strip()) == self.packing();
         let operand = if parts { 2f64.powi(-16) } else { 2f64.powi(-11) };
         let products = f64::from(self.k.div_ceil(16) * 4 + self.warps + 8) * UNIT;
         let made = if self.from == From::Plain { 0.0 } else { f64::from(self.k / 32 + 60) * UNIT };
@@ -219,19 +219,19 @@ fn product(rows: &[Vec<f64>], weight: &[f64], bias: Option<&[f64]>) -> (Vec<f64>
     (rows.iter().flat_map(|row| naive::linear(row, weight, bias)).collect(), largest)
 }
 
-/// A matrix, and how it lies in units.
+/// A matrix, and how it lies in strips.
 fn weights(case: Case, draw: &mut Draw) -> (Vec<f64>, Vec<bf16>) {
     let order: Vec<[Option<usize>; 8]> = (0..(case.n as usize).div_ceil(8))
-        .map(|unit| std::array::from_fn(|i| Some(unit * 8 + i).filter(|&row| row < case.n as usize)))
+        .map(|strip| std::array::from_fn(|i| Some(strip * 8 + i).filter(|&row| row < case.n as usize)))
         .collect();
     let Some(codes) = case.codes else {
         let weights = case.numbers(draw, Float::Bf16, case.n * case.k);
         let brain: Vec<bf16> = weights.iter().map(|&v| bf16::from_f64(v)).collect();
-        let laid = pack(case.unit(), &brain, &order);
+        let laid = pack(case.strip(), &brain, &order);
         return (weights, laid);
     };
     let matrix = quantised(draw, [case.n as usize, case.k as usize], codes, case.to == To::Logits);
-    (naive::dequantize(&matrix), pack_codes(case.unit(), &matrix, &order))
+    (naive::dequantize(&matrix), pack_codes(case.strip(), &matrix, &order))
 }
 
 fn trial(case: Case, draw: &mut Draw) -> Trial {
@@ -257,7 +257,7 @@ fn trial(case: Case, draw: &mut Draw) -> Trial {
 
     let mut laid = laid;
     if case.to == To::SiluMul {
-        let bytes = case.unit().bytes() as usize / 2;
+        let bytes = case.strip().bytes() as usize / 2;
         laid = laid.chunks(bytes).zip(laid_ups.chunks(bytes)).flat_map(|(y, up)| [y, up].concat()).collect();
     }
     let kernel = record("linear", Arch::Sm80, block(case.warps * 32), |k| case.record(k));
@@ -345,14 +345,14 @@ fn every_code_comes_out(rows: usize, a_operand: AOperand, float: Float) {
             a_operand,
             codes: Some(codes),
         };
-        let order: Vec<_> = (0..n / 8).map(|unit| std::array::from_fn(|i| Some(unit * 8 + i))).collect();
+        let order: Vec<_> = (0..n / 8).map(|strip| std::array::from_fn(|i| Some(strip * 8 + i))).collect();
         for first in (0..k).step_by(rows) {
             let kernel = record("linear", Arch::Sm80, block(32), |b| case.record(b));
             let mut trial = Trial::new(verify(kernel).unwrap_or_else(|e| panic!("{e}")), 1).note(format!("{case:?}"));
             let one_hot = |at: usize| f64::from(u8::from(at % k == first + at / k));
             let x: Vec<f64> = (0..rows * k).map(one_hot).collect();
             let y: Vec<f64> = (0..rows * n).map(|at| expected[at % n * k + first + at / n]).collect();
-            let weights = trial.input("weights", &pack_codes(case.unit(), &matrix, &order));
+            let weights = trial.input("weights", &pack_codes(case.strip(), &matrix, &order));
             let x = stored::input(&mut trial, "x", float, &x);
             let [weight, bias, up_bias, residual] =
                 ["weight", "bias", "up_bias", "residual"].map(|name| trial.scratch::<f32>(name, 1));
@@ -384,7 +384,7 @@ fn mutants_are_found_out() {
         (From::Plain, To::Logits, AOperand::Registers),
         (From::RmsNorm, To::Add, streamed),
     ] {
-        // Several warps, rows and groups of units.
+        // Several warps, rows and groups of strips.
         let several = |case: &Case| {
             (case.from, case.to, case.a_operand) == (from, to, a_operand)
                 && case.warps > 1

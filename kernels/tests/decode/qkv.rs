@@ -5,7 +5,7 @@ use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, Draw, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::gemv::Unit;
+use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{AOperand, Input, Keys, Operand, Packing, Qkv, qkv};
 use tilewright_kernels::naive;
 use tilewright_kernels::rope::Rotation;
@@ -23,7 +23,7 @@ struct Case {
     kv_heads: u32,
     dim: u32,
     k: u32,
-    /// Units of a block's tile.
+    /// Strips of a block's tile.
     tile: u32,
     normed: bool,
     bias: bool,
@@ -68,7 +68,7 @@ impl Case {
             position: (0..rows).map(|_| draw.between(0..=POSITIONS) as i32 - 1).collect(),
             a_operand: AOperand::Shared,
         };
-        Case { a_operand: a_operand(draw, case.unit(), case.packing(), false), ..case }
+        Case { a_operand: a_operand(draw, case.strip(), case.packing(), false), ..case }
     }
 
     fn rows(&self) -> u32 {
@@ -79,26 +79,26 @@ impl Case {
         Packing::of(self.rows(), if self.normed { Float::F32 } else { self.x })
     }
 
-    fn unit(&self) -> Unit {
-        Unit::new(self.k, self.warps, self.warps * STAGE).expect("a unit")
+    fn strip(&self) -> Strip {
+        Strip::new(self.k, self.warps, self.warps * STAGE).expect("a strip")
     }
 
-    /// Units of a head, and of a kv head's group.
-    fn units(&self) -> (u32, u32) {
+    /// Strips of a head, and of a kv head's group.
+    fn strips(&self) -> (u32, u32) {
         let of_head = (self.dim / 2).div_ceil(4);
         (of_head, (self.heads / self.kv_heads + 2) * of_head)
     }
 
     fn tiles(&self) -> u32 {
-        self.units().1.div_ceil(self.tile)
+        self.strips().1.div_ceil(self.tile)
     }
 
-    /// Rows of the weight `[q; k; v]` that each unit of a kv head's group has.
+    /// Rows of the weight `[q; k; v]` that each strip of a kv head's group has.
     fn order(&self, kv_head: u32) -> Vec<[Option<usize>; 8]> {
-        let (Case { heads, kv_heads, dim, .. }, (of_head, all)) = (self, self.units());
+        let (Case { heads, kv_heads, dim, .. }, (of_head, all)) = (self, self.strips());
         let (group, half) = (heads / kv_heads, dim / 2);
-        let row = |unit: u32, feature: u32| {
-            let (slot, within) = (unit / of_head, unit % of_head);
+        let row = |strip: u32, feature: u32| {
+            let (slot, within) = (strip / of_head, strip % of_head);
             if slot > group {
                 let at = within * 8 + feature;
                 return (at < *dim).then_some((heads + kv_heads + kv_head) * dim + at);
@@ -107,15 +107,15 @@ impl Case {
             let pair = within * 4 + feature % 4;
             (pair < half).then_some(head * dim + pair + feature / 4 * half)
         };
-        let unit = |unit| std::array::from_fn(|feature| row(unit, feature as u32).map(|row| row as usize));
-        (0..all).map(unit).collect()
+        let strip = |strip| std::array::from_fn(|feature| row(strip, feature as u32).map(|row| row as usize));
+        (0..all).map(strip).collect()
     }
 
     fn record(&self, k: &Builder) {
-        let (team, unit, tiles) = (ConsumerWarps::new(k, self.warps), self.unit(), self.tiles());
+        let (team, strip, tiles) = (ConsumerWarps::new(k, self.warps), self.strip(), self.tiles());
         let (kv_head, first) = (k.block_id() / tiles, k.block_id() % tiles * self.tile);
-        let bytes = unit.bytes() / 4;
-        let weights = k.global::<u32>("weights").at((kv_head * self.units().1 + first) * bytes);
+        let bytes = strip.bytes() / 4;
+        let weights = k.global::<u32>("weights").at((kv_head * self.strips().1 + first) * bytes);
         let [x, weight] = ["x", "weight"].map(|name| k.global::<u8>(name));
         let bias = ["q_bias", "k_bias", "v_bias"].map(|name| Array::new(k.global::<u8>(name), Float::F32));
         let rotation = Rotation { table: k.global("turns"), half: self.dim / 2 };
@@ -124,11 +124,11 @@ impl Case {
         let pages = |pool| self.paged.pages(k, Array::new(pool, self.pool), position, table);
         let x = Array::new(x, self.x);
         let work = Qkv {
-            unit,
+            strip,
             rows: self.rows(),
             first_row: k.lit(0),
             first,
-            units: (k.lit(self.units().1) - first).min(self.tile),
+            strips: (k.lit(self.strips().1) - first).min(self.tile),
             kv_head,
             heads: self.heads,
             kv_heads: self.kv_heads,
@@ -149,8 +149,8 @@ impl Case {
             v: pages(values),
             newest: None,
         };
-        let scratch = scratch(team, Operand::bytes(unit, self.packing()), self.rows(), sums(self.a_operand, 3));
-        let supply = Supply::new(team, unit, weights, work.units, self.tile, self.a_operand);
+        let scratch = scratch(team, Operand::bytes(strip, self.packing()), self.rows(), sums(self.a_operand, 3));
+        let supply = Supply::new(team, strip, weights, work.strips, self.tile, self.a_operand);
         qkv(team, scratch, &supply, work, None);
     }
 }
@@ -212,7 +212,7 @@ fn trial(case: &Case, draw: &mut Draw) -> Trial {
     let kernel = record("qkv", Arch::Sm80, block(case.warps * 32), |k| case.record(k));
     let kernel = verify(kernel).unwrap_or_else(|errors| panic!("{errors}"));
     let mut trial = Trial::new(kernel, case.kv_heads * case.tiles()).note(format!("{case:?}"));
-    let weights = trial.input("weights", &pack(case.unit(), &brain, &order));
+    let weights = trial.input("weights", &pack(case.strip(), &brain, &order));
     let x = stored::input(&mut trial, "x", case.x, &x);
     let (queries, keys) = ((case.heads * case.dim) as usize, (case.kv_heads * case.dim) as usize);
     let parts = [
@@ -246,7 +246,7 @@ fn random_groups() {
 
 #[test]
 fn mutants_are_found_out() {
-    let several = |case: &Case| case.warps > 1 && case.tile == 6 && case.units().1 > 6 && case.normed && case.k < 40;
+    let several = |case: &Case| case.warps > 1 && case.tile == 6 && case.strips().1 > 6 && case.normed && case.k < 40;
     let seed = (0..10_000).find(|&seed| several(&Case::draw(&mut Draw::new(seed)))).expect("a case");
     let mut draw = Draw::new(seed);
     let case = Case::draw(&mut draw);

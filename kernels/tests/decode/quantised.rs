@@ -1,8 +1,8 @@
-//! Quantised matrices for trials, and how they lie in units.
+//! Quantised matrices for trials, and how they lie in strips.
 
 use half::{bf16, f16};
 use tilewright_codegen::trial::Draw;
-use tilewright_kernels::gemv::{CodePacker, Codes, Unit};
+use tilewright_kernels::gemv::{CodePacker, Codes, Strip};
 use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts, Zeros};
 use tilewright_kernels::tile::Float;
 
@@ -25,7 +25,7 @@ pub fn quantised(draw: &mut Draw, [n, k]: [usize; 2], form: Codes, whole: bool) 
     let (code, group) = (form.code, form.group.map_or(k, |group| group as usize));
     let (known, groups) = (known(code), n * k.div_ceil(group));
     let codes: Vec<u8> = (0..n * k).map(|_| known[draw.between(0..=known.len() as u32 - 1) as usize]).collect();
-    // Products of unit size, whatever the code's range.
+    // Products of strip size, whatever the code's range.
     let most = f64::from(code.range().1 - f32::from(code.middle()));
     let scale = |draw: &mut Draw| match form.scale {
         _ if whole => 1.0,
@@ -60,13 +60,13 @@ pub fn every_code(form: Codes, [n, k]: [usize; 2]) -> QuantMatrix {
     QuantMatrix::new(QuantParts { n, k, code, group, codes, scales, zeros, order: None }).expect("sound")
 }
 
-/// The rows as units of eight, in the order of `order`, which says what rows each has; as words of 16 bits.
-pub fn pack_codes(unit: Unit, matrix: &QuantMatrix, order: &[[Option<usize>; 8]]) -> Vec<bf16> {
-    let packer = CodePacker::new(unit).expect("a unit of codes");
-    let mut bytes = vec![0xa5u8; order.len() * unit.bytes() as usize];
-    let stages = bytes.chunks_exact_mut(unit.stage_bytes() as usize);
+/// The rows as strips of eight, in the order of `order`, which says what rows each has; as words of 16 bits.
+pub fn pack_codes(strip: Strip, matrix: &QuantMatrix, order: &[[Option<usize>; 8]]) -> Vec<bf16> {
+    let packer = CodePacker::new(strip).expect("a strip of codes");
+    let mut bytes = vec![0xa5u8; order.len() * strip.bytes() as usize];
+    let stages = bytes.chunks_exact_mut(strip.stage_bytes() as usize);
     for (number, memory) in stages.enumerate() {
-        let (at, stage) = (number / unit.stages() as usize, number as u32 % unit.stages());
+        let (at, stage) = (number / strip.stages() as usize, number as u32 % strip.stages());
         packer.pack_stage(stage, &order[at].map(|row| row.map(|row| (matrix, row))), memory);
     }
     bytes.chunks_exact(2).map(|pair| bf16::from_le_bytes([pair[0], pair[1]])).collect()

@@ -3,7 +3,7 @@
 use half::bf16;
 use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::trial::Draw;
-use tilewright_kernels::gemv::Unit;
+use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{AOperand, Order, Packing, Phases, Scratch, Sums, Weights};
 use tilewright_kernels::warps::ConsumerWarps;
 
@@ -13,7 +13,7 @@ type StageAt<'k> = Box<dyn Fn(Val<'k, u32>) -> Val<'k, u32> + 'k>;
 /// Most bytes that are held at once.
 const HELD: u32 = 64 << 10;
 
-/// The stages of units that lie one behind the other.
+/// The stages of strips that lie one behind the other.
 pub struct Supply<'k> {
     team: ConsumerWarps<'k>,
     from: Ptr<'k, Global, u32>,
@@ -23,36 +23,36 @@ pub struct Supply<'k> {
     /// Whether all stages are held from the beginning.
     whole: bool,
     next: Var<'k, u32>,
-    /// Which stage comes at a place, where not unit after unit comes.
+    /// Which stage comes at a place, where not strip after strip comes.
     order: Option<StageAt<'k>>,
 }
 
 impl<'k> Supply<'k> {
-    /// So many units from there on, `most` at most. If they are small, all of them are copied now, to be read once the
+    /// So many strips from there on, `most` at most. If they are small, all of them are copied now, to be read once the
     /// team has met.
     pub fn new(
         team: ConsumerWarps<'k>,
-        unit: Unit,
+        strip: Strip,
         from: Ptr<'k, Global, u32>,
-        units: Val<'k, u32>,
+        strips: Val<'k, u32>,
         most: u32,
         a_operand: AOperand,
     ) -> Supply<'k> {
-        let (k, words, whole) = (team.k, unit.stage_bytes() / 4, most * unit.bytes() <= HELD);
-        let memory = k.shared("stages", if whole { most * unit.bytes() / 4 } else { 2 * words });
+        let (k, words, whole) = (team.k, strip.stage_bytes() / 4, most * strip.bytes() <= HELD);
+        let memory = k.shared("stages", if whole { most * strip.bytes() / 4 } else { 2 * words });
         if whole {
-            k.for_step(k.tid(), units * (unit.bytes() / 4), team.threads(), |at| {
+            k.for_step(k.tid(), strips * (strip.bytes() / 4), team.threads(), |at| {
                 memory.at(at).store(from.at(at).load())
             });
         }
-        let (stages, all) = (k.lit(unit.stages()), units * unit.stages());
+        let (stages, all) = (k.lit(strip.stages()), strips * strip.stages());
         let order: Option<StageAt<'k>> = match a_operand {
             AOperand::Reloaded { group } => {
                 let order = Order { stages, group: k.lit(group), all };
                 Some(Box::new(move |place| order.stage(place)))
             }
             AOperand::Phases { stages: each } => {
-                let phases = Phases { stages, each: k.lit(each), of_phase: units * each };
+                let phases = Phases { stages, each: k.lit(each), of_phase: strips * each };
                 Some(Box::new(move |place| phases.stage(place)))
             }
             AOperand::Shared | AOperand::Registers => None,
@@ -83,23 +83,23 @@ impl<'k> Weights<'k> for Supply<'k> {
 }
 
 /// A way that these activations can take, at random.
-pub fn a_operand(draw: &mut Draw, unit: Unit, packing: Packing, logits: bool) -> AOperand {
+pub fn a_operand(draw: &mut Draw, strip: Strip, packing: Packing, logits: bool) -> AOperand {
     let group = 2 * draw.between(1..=3);
-    let stages = draw.between(1..=unit.stages());
-    let part = AOperand::registers(unit.part(0, stages), packing) <= 128;
-    if logits && part && unit.stages().is_multiple_of(stages) && unit.padded_k() == unit.k() {
+    let stages = draw.between(1..=strip.stages());
+    let part = AOperand::registers(strip.part(0, stages), packing) <= 128;
+    if logits && part && strip.stages().is_multiple_of(stages) && strip.padded_k() == strip.k() {
         return AOperand::Phases { stages };
     }
     match draw.between(0..=2) {
         0 => AOperand::Shared,
-        1 if AOperand::registers(unit, packing) <= 128 => AOperand::Registers,
+        1 if AOperand::registers(strip, packing) <= 128 => AOperand::Registers,
         _ => AOperand::Reloaded { group },
     }
 }
 
-/// Units of which there are sums: `units`, and a group's where that asks for more.
-pub fn sums(a_operand: AOperand, units: u32) -> u32 {
-    if let AOperand::Reloaded { group } = a_operand { units.max(group) } else { units }
+/// Strips of which there are sums: `strips`, and a group's where that asks for more.
+pub fn sums(a_operand: AOperand, strips: u32) -> u32 {
+    if let AOperand::Reloaded { group } = a_operand { strips.max(group) } else { strips }
 }
 
 /// The files in which weights and activations are read from shared memory.
@@ -110,9 +110,9 @@ pub fn reading(a_operand: AOperand) -> &'static [&'static str] {
     }
 }
 
-/// The team's shared memory for so many rows of the operand's bytes, with sums for `units` units.
-pub fn scratch(team: ConsumerWarps<'_>, operand_bytes: u32, rows: u32, units: u32) -> Scratch<'_> {
-    let (k, sums_bytes) = (team.k, units * Sums::bytes(rows, team.warps));
+/// The team's shared memory for so many rows of the operand's bytes, with sums for `strips` strips.
+pub fn scratch(team: ConsumerWarps<'_>, operand_bytes: u32, rows: u32, strips: u32) -> Scratch<'_> {
+    let (k, sums_bytes) = (team.k, strips * Sums::bytes(rows, team.warps));
     let operand_bytes = operand_bytes.next_multiple_of(8);
     let operand = k.shared_aligned("operand", (operand_bytes + sums_bytes) / 2, 128);
     Scratch {
@@ -129,14 +129,14 @@ pub fn scratch(team: ConsumerWarps<'_>, operand_bytes: u32, rows: u32, units: u3
     }
 }
 
-/// The rows `[n, k]` as units of eight, in the order of `order`: which rows each has.
-pub fn pack(unit: Unit, weight: &[bf16], order: &[[Option<usize>; 8]]) -> Vec<bf16> {
-    let row = |row: usize| &weight[row * unit.k() as usize..][..unit.k() as usize];
-    let packer = unit.packer();
-    let units = order.iter().flat_map(|rows| {
-        let mut place = vec![bf16::ZERO; unit.bytes() as usize / 2];
+/// The rows `[n, k]` as strips of eight, in the order of `order`: which rows each has.
+pub fn pack(strip: Strip, weight: &[bf16], order: &[[Option<usize>; 8]]) -> Vec<bf16> {
+    let row = |row: usize| &weight[row * strip.k() as usize..][..strip.k() as usize];
+    let packer = strip.packer();
+    let strips = order.iter().flat_map(|rows| {
+        let mut place = vec![bf16::ZERO; strip.bytes() as usize / 2];
         packer.pack(&rows.map(|at| at.map(row)), &mut place);
         place
     });
-    units.collect()
+    strips.collect()
 }

@@ -8,10 +8,10 @@ use tilewright_codegen::verify::verify;
 use tilewright_kernels::gemv::{Epilogue, Plan, gemv, pack};
 
 fn run(batch: u32, n: u32, k: u32) -> (Plan, Counters) {
-    let plan = Plan::new(batch, k, Plan::units(n, 2), SMALL).expect("a plan");
+    let plan = Plan::new(batch, k, Plan::strips(n, 2), SMALL).expect("a plan");
     let kernel = verify(gemv(Arch::Sm90a, &plan, Epilogue::default())).expect("it verifies");
     let mut memory = Memory::new();
-    let w = memory.upload("w", &pack(&vec![bf16::ONE; (n * k) as usize], plan.unit));
+    let w = memory.upload("w", &pack(&vec![bf16::ONE; (n * k) as usize], plan.strip));
     let x = memory.upload("x", &vec![bf16::ONE; (batch * plan.x_pitch()) as usize]);
     let y = memory.alloc("y", (batch * n * 2) as usize);
     let args = vec![Arg::Scalar(Const::u32(n)), Arg::Ptr(w), Arg::Ptr(x), Arg::Ptr(y)];

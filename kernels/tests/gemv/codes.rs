@@ -1,9 +1,9 @@
-//! Units of codes: what the packer writes, by the layout's inverse and by a decoder that knows the format's text alone.
+//! Strips of codes: what the packer writes, by the layout's inverse and by a decoder that knows the format's text alone.
 
 use half::{bf16, f16};
 use proptest::prelude::*;
 use tilewright_codegen::trial::Draw;
-use tilewright_kernels::gemv::{CodePacker, Codes, CodesError, Unit};
+use tilewright_kernels::gemv::{CodePacker, Codes, CodesError, Strip};
 use tilewright_kernels::naive;
 use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts, Zeros};
 use tilewright_kernels::tile::Float;
@@ -29,7 +29,7 @@ fn matrix(draw: &mut Draw, [n, k, group]: [usize; 3], code: Code, zeros: bool, s
 }
 
 /// What the weight (row, k) of a stage is, read from its bytes as the page says: lane, step, pair, half.
-fn decoded(unit: Unit, codes: Codes, memory: &[u8], row: usize, k: usize) -> f64 {
+fn decoded(strip: Strip, codes: Codes, memory: &[u8], row: usize, k: usize) -> f64 {
     let bits = codes.code.bits();
     let depth = if bits == 4 { 128 } else { 64 };
     let (tile, within) = (k / depth, k % depth);
@@ -41,8 +41,8 @@ fn decoded(unit: Unit, codes: Codes, memory: &[u8], row: usize, k: usize) -> f64
     } else {
         memory[start + step * 8 + element / 4 * 4 + element % 2 * 2 + element % 4 / 2]
     };
-    let all = memory_of_tiles(unit);
-    let group = k / unit.span() as usize * 8 + row;
+    let all = memory_of_tiles(strip);
+    let group = k / strip.span() as usize * 8 + row;
     let wide = codes.scale.bytes() as usize;
     let at = |start: usize, wide: usize| &memory[start + group * wide..][..wide];
     let scale = match codes.scale {
@@ -50,7 +50,7 @@ fn decoded(unit: Unit, codes: Codes, memory: &[u8], row: usize, k: usize) -> f64
         Float::F16 => f16::from_le_bytes(at(all, 2).try_into().expect("2 bytes")).to_f32(),
         Float::Bf16 => bf16::from_le_bytes(at(all, 2).try_into().expect("2 bytes")).to_f32(),
     };
-    let zeros = all + unit.stage_k() as usize / unit.span() as usize * 8 * wide;
+    let zeros = all + strip.stage_k() as usize / strip.span() as usize * 8 * wide;
     let zero = || bf16::from_le_bytes(at(zeros, 2).try_into().expect("2 bytes")).to_f64();
     let value = match codes.code {
         Code::U4 | Code::U8 if codes.zeros => f64::from(code) - zero(),
@@ -61,8 +61,8 @@ fn decoded(unit: Unit, codes: Codes, memory: &[u8], row: usize, k: usize) -> f64
     value * f64::from(scale)
 }
 
-fn memory_of_tiles(unit: Unit) -> usize {
-    (unit.stage_tiles() * 512) as usize
+fn memory_of_tiles(strip: Strip) -> usize {
+    (strip.stage_tiles() * 512) as usize
 }
 
 const CODES: [Code; 5] = [Code::U4, Code::I4, Code::U8, Code::I8, Code::E4m3];
@@ -78,20 +78,20 @@ proptest! {
         let group = [k, 32, 64, 96, 128][group];
         let matrix = matrix(&mut Draw::new(seed), [8, k, group], code, zeros, scale);
         let codes = Codes::of(&matrix).expect("a device has it");
-        let unit = Unit::of_codes(k as u32, warps, most * warps * 512, codes).expect("a unit");
-        prop_assert!(codes.holds(&matrix) && unit.padded_k() as usize >= k);
-        prop_assert!(unit.stage_layout().is_bijective());
-        let packer = CodePacker::new(unit).expect("codes");
+        let strip = Strip::of_codes(k as u32, warps, most * warps * 512, codes).expect("a strip");
+        prop_assert!(codes.holds(&matrix) && strip.padded_k() as usize >= k);
+        prop_assert!(strip.stage_layout().is_bijective());
+        let packer = CodePacker::new(strip).expect("codes");
         let expected: Vec<f64> = naive::dequantize(&matrix);
         let rows = std::array::from_fn(|row| (row != missing).then_some((&matrix, row)));
-        let mut memory = vec![0xa5; unit.stage_bytes() as usize];
-        for stage in 0..unit.stages() {
+        let mut memory = vec![0xa5; strip.stage_bytes() as usize];
+        for stage in 0..strip.stages() {
             packer.pack_stage(stage, &rows, &mut memory);
             let unpacked = packer.unpack(&memory);
-            let first = (stage * unit.stage_k()) as usize;
+            let first = (stage * strip.stage_k()) as usize;
             for row in 0..8 {
-                for at in 0..unit.stage_k() as usize {
-                    let (value, inside) = (decoded(unit, codes, &memory, row, at), first + at < k && row != missing);
+                for at in 0..strip.stage_k() as usize {
+                    let (value, inside) = (decoded(strip, codes, &memory, row, at), first + at < k && row != missing);
                     let wanted = if inside { expected[row * k + first + at] } else { 0.0 };
                     prop_assert_eq!(if inside { value } else { value * 0.0 }, wanted, "row {}, k {}", row, first + at);
                     let flip = match code { Code::I4 => 8, Code::I8 => 128, _ => 0 };
@@ -132,8 +132,8 @@ fn what_a_device_has_no_form_for_is_named() {
 fn stages_are_cut_for_little_padding_and_many_bytes() {
     let cut = |k: u32, code: Code| {
         let codes = Codes::new(code, Some(128), false, Float::Bf16).expect("a form");
-        let unit = Unit::of_codes(k, 8, 16384, codes).expect("a unit");
-        (unit.stages(), unit.stage_bytes(), unit.padded_k())
+        let strip = Strip::of_codes(k, 8, 16384, codes).expect("a strip");
+        (strip.stages(), strip.stage_bytes(), strip.padded_k())
     };
     assert_eq!(cut(2048, Code::U4), (1, 8192 + 256, 2048));
     assert_eq!(cut(4096, Code::U4), (1, 16384 + 512, 4096));

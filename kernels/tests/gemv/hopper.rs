@@ -7,14 +7,14 @@ use tilewright_codegen::sim::Counters;
 use tilewright_codegen::trial::Draw;
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::gemv::hopper::{Case, Finish, HeadPages, Plan, PlanError, Rows, Tuning, choose, gemv, predict};
-use tilewright_kernels::gemv::{Codes, Epilogue, Unit, shipped};
+use tilewright_kernels::gemv::{Codes, Epilogue, Strip, shipped};
 use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::quant::Code;
 use tilewright_kernels::tile::Float;
 
 /// One warpgroup and small stages.
 const SMALL: Tuning =
-    Tuning { warpgroups: 1, units: 8, stage_tiles: 2, stages: 2, in_flight: 2, multicast: 1, splits: 1, per_sm: 1 };
+    Tuning { warpgroups: 1, strips: 8, stage_tiles: 2, stages: 2, in_flight: 2, multicast: 1, splits: 1, per_sm: 1 };
 
 fn case(batch: u32, n: u32, k: u32, tuning: Tuning) -> Case {
     Case { batch, rows: n.into(), k, multiprocessors: 4, packed_tiles: 3, tuning, finish: Finish::default() }
@@ -42,18 +42,18 @@ proptest! {
 fn shapes_around_every_edge() {
     for (batch, n, k) in [(1, 1, 1), (8, 64, 64), (9, 65, 65), (17, 63, 31), (16, 128, 128), (33, 130, 97)] {
         run(case(batch, n, k, SMALL), 3).unwrap_or_else(|error| panic!("{error}"));
-        run(case(batch, n, k, Tuning { warpgroups: 2, units: 16, multicast: 2, ..SMALL }), 4)
+        run(case(batch, n, k, Tuning { warpgroups: 2, strips: 16, multicast: 2, ..SMALL }), 4)
             .unwrap_or_else(|error| panic!("{error}"));
     }
 }
 
 /// Warps without rows of their own keep nothing, whatever becomes of the sums; odd numbers and idle warpgroups are refused.
 #[test]
-fn tiles_have_any_number_of_units() {
-    let of = |units: u32| Tuning { warpgroups: units.div_ceil(8), units, ..SMALL };
-    for (units, n) in [(2, 40), (6, 96), (14, 224), (20, 161), (3, 40), (9, 144), (15, 233)] {
-        run(case(24, n, 130, of(units)), 10).unwrap_or_else(|error| panic!("{error}"));
-        run(case(24, n, 130, Tuning { multicast: 2, ..of(units) }), 11).unwrap_or_else(|error| panic!("{error}"));
+fn tiles_have_any_number_of_strips() {
+    let of = |strips: u32| Tuning { warpgroups: strips.div_ceil(8), strips, ..SMALL };
+    for (strips, n) in [(2, 40), (6, 96), (14, 224), (20, 161), (3, 40), (9, 144), (15, 233)] {
+        run(case(24, n, 130, of(strips)), 10).unwrap_or_else(|error| panic!("{error}"));
+        run(case(24, n, 130, Tuning { multicast: 2, ..of(strips) }), 11).unwrap_or_else(|error| panic!("{error}"));
     }
     let gated = Case { rows: Rows::Gated(112), ..case(40, 1, 256, of(28)) };
     run(gated, 12).unwrap_or_else(|error| panic!("{error}"));
@@ -63,10 +63,10 @@ fn tiles_have_any_number_of_units() {
     let adds = Epilogue { residual: true, wide: true, ..Epilogue::default() };
     let begins = Finish { normed: Some(Float::F32), ..adds.into() };
     run(Case { finish: begins, ..case(20, 192, 256, of(12)) }, 14).unwrap_or_else(|error| panic!("{error}"));
-    let unit = Unit::new(256, 1, 2048).expect("a unit");
-    for (warpgroups, units) in [(1, 1), (2, 8), (1, 9), (1, 0)] {
-        let error = Plan::new(20, 64, unit, Tuning { warpgroups, units, ..SMALL }).expect_err("is refused");
-        assert!(error.to_string().contains("units of a tile"), "{error}");
+    let strip = Strip::new(256, 1, 2048).expect("a strip");
+    for (warpgroups, strips) in [(1, 1), (2, 8), (1, 9), (1, 0)] {
+        let error = Plan::new(20, 64, strip, Tuning { warpgroups, strips, ..SMALL }).expect_err("is refused");
+        assert!(error.to_string().contains("strips of a tile"), "{error}");
     }
 }
 
@@ -84,17 +84,17 @@ fn rows_in_the_order_of_the_megakernels_tasks_make_their_results() {
     for (rows, tuning) in [
         (Rows::Gated(72), SMALL),
         (Rows::Gated(20), Tuning { splits: 2, multicast: 2, ..SMALL }),
-        (Rows::Gated(31), Tuning { warpgroups: 2, units: 16, ..SMALL }),
+        (Rows::Gated(31), Tuning { warpgroups: 2, strips: 16, ..SMALL }),
         (heads, SMALL),
-        (heads, Tuning { splits: 4, warpgroups: 2, units: 16, ..SMALL }),
+        (heads, Tuning { splits: 4, warpgroups: 2, strips: 16, ..SMALL }),
     ] {
         run(Case { rows, finish: epilogue.into(), ..case(17, 1, 256, tuning) }, 6)
             .unwrap_or_else(|error| panic!("{error}"));
     }
-    let unit = Unit::new(64, 1, 2048).expect("a unit");
-    let error = Plan::new(32, Rows::Groups { group: 1, kv_heads: 1, dim: 12 }, unit, SMALL).expect_err("is refused");
+    let strip = Strip::new(64, 1, 2048).expect("a strip");
+    let error = Plan::new(32, Rows::Groups { group: 1, kv_heads: 1, dim: 12 }, strip, SMALL).expect_err("is refused");
     assert!(error.to_string().contains("multiple of 8"), "{error}");
-    let error = Plan::new(32, Rows::Gated(64), unit, Tuning { splits: 8, ..SMALL }).expect_err("is refused");
+    let error = Plan::new(32, Rows::Gated(64), strip, Tuning { splits: 8, ..SMALL }).expect_err("is refused");
     assert!(error.to_string().contains("sixteenth"), "{error}");
 }
 
@@ -108,7 +108,7 @@ fn norms_begin_in_one_product_and_end_in_the_next() {
     for (finish, tuning) in [
         (begins, SMALL),
         (begins, shared),
-        (Finish { scaled: true, normed: Some(Float::Bf16), ..begins }, Tuning { warpgroups: 2, units: 16, ..SMALL }),
+        (Finish { scaled: true, normed: Some(Float::Bf16), ..begins }, Tuning { warpgroups: 2, strips: 16, ..SMALL }),
         (ends, SMALL),
         (ends, Tuning { multicast: 2, ..shared }),
     ] {
@@ -117,14 +117,14 @@ fn norms_begin_in_one_product_and_end_in_the_next() {
     let gated = Case { rows: Rows::Gated(40), finish: ends, ..case(64, 1, 1024, SMALL) };
     run(gated, 8).unwrap_or_else(|error| panic!("{error}"));
     // A block whose share of the rows is no whole slot, and what is no residual stream.
-    let unit = Unit::new(256, 1, 2048).expect("a unit");
+    let strip = Strip::new(256, 1, 2048).expect("a strip");
     for (rows, tuning, finish, what) in [
         (Rows::InOrder(128), Tuning { splits: 4, ..SMALL }, begins, "slots"),
         (Rows::InOrder(100), SMALL, begins, "slots"),
         (Rows::Gated(128), SMALL, begins, "in their order"),
         (Rows::InOrder(128), SMALL, Finish { heads: Some(PAGES), ..begins }, "groups of heads"),
     ] {
-        let plan = Plan::new(20, rows, unit, tuning).expect("a plan");
+        let plan = Plan::new(20, rows, strip, tuning).expect("a plan");
         let error = finish.check(&plan).expect_err("is refused").to_string();
         assert!(error.contains(what), "{error}");
         assert!(verify(gemv(Arch::Sm90a, &plan, finish)).is_err());
@@ -140,22 +140,22 @@ fn the_largest_of_every_tile_is_kept() {
     for (finish, tuning) in [
         (finish, SMALL),
         (bias, Tuning { multicast: 4, ..SMALL }),
-        (bias, Tuning { warpgroups: 3, units: 24, ..SMALL }),
-        (finish, Tuning { units: 7, ..SMALL }),
-        (finish, Tuning { warpgroups: 2, units: 16, multicast: 2, ..SMALL }),
+        (bias, Tuning { warpgroups: 3, strips: 24, ..SMALL }),
+        (finish, Tuning { strips: 7, ..SMALL }),
+        (finish, Tuning { warpgroups: 2, strips: 16, multicast: 2, ..SMALL }),
     ] {
         for n in [64, 190, 200, 260] {
             run(Case { finish, ..case(37, n, 96, tuning) }, 5).unwrap_or_else(|error| panic!("{error}"));
         }
     }
-    let unit = Unit::new(256, 1, 2048).expect("a unit");
+    let strip = Strip::new(256, 1, 2048).expect("a strip");
     for (rows, tuning, finish, what) in [
         (Rows::InOrder(128), Tuning { splits: 2, ..SMALL }, finish, "shares of k"),
         (Rows::Gated(128), SMALL, finish, "in their order"),
         (Rows::InOrder(128), SMALL, Finish { scaled: true, ..finish }, "largest"),
         (Rows::InOrder(128), SMALL, Finish { best: true, ..Finish::default() }, "f32 results"),
     ] {
-        let plan = Plan::new(20, rows, unit, tuning).expect("a plan");
+        let plan = Plan::new(20, rows, strip, tuning).expect("a plan");
         let error = finish.check(&plan).expect_err("is refused").to_string();
         assert!(error.contains(what), "{error}");
     }
@@ -170,7 +170,7 @@ fn heads_are_rotated_and_appended() {
     // Rows of 64 dimensions are swizzled in their pages, others lie as they are.
     for (dim, finish, tuning) in [
         (64, finish, SMALL),
-        (16, bias, Tuning { splits: 4, warpgroups: 2, units: 16, ..SMALL }),
+        (16, bias, Tuning { splits: 4, warpgroups: 2, strips: 16, ..SMALL }),
         (64, bias, Tuning { splits: 2, multicast: 2, ..SMALL }),
     ] {
         let rows = Rows::Groups { group: 3, kv_heads: 2, dim };
@@ -179,10 +179,10 @@ fn heads_are_rotated_and_appended() {
 }
 
 #[test]
-fn units_of_codes_are_refused() {
+fn strips_of_codes_are_refused() {
     let codes = Codes::new(Code::U4, Some(32), false, Float::Bf16).expect("a form");
-    let unit = Unit::of_codes(64, 4, 2048, codes).expect("a unit");
-    assert_eq!(Plan::new(32, 64, unit, SMALL), Err(PlanError::Codes));
+    let strip = Strip::of_codes(64, 4, 2048, codes).expect("a strip");
+    assert_eq!(Plan::new(32, 64, strip, SMALL), Err(PlanError::Codes));
 }
 
 fn count(case: Case) -> Counters {
@@ -197,7 +197,7 @@ fn count(case: Case) -> Counters {
 fn no_bank_conflicts() {
     for (batch, tuning) in [
         (64, SMALL),
-        (24, Tuning { warpgroups: 2, units: 16, stage_tiles: 4, ..SMALL }),
+        (24, Tuning { warpgroups: 2, strips: 16, stage_tiles: 4, ..SMALL }),
         (64, Tuning { splits: 2, ..SMALL }),
     ] {
         let counters = count(case(batch, 128, 256, tuning));
@@ -216,8 +216,8 @@ fn the_chosen_settings_are_those_of_the_page() {
         [(4096, 4096), (14336, 4096), (4096, 14336), (128_256, 4096), (8192, 2048), (2048, 8192), (128_256, 2048)];
     let mut page = String::new();
     for (n, k) in shapes {
-        let unit = Unit::new(k, 8, 16384).expect("rows that can be streamed");
-        let plan = Plan::new(64, n, unit, choose(64, n, unit, 132, 8)).expect("a plan");
+        let strip = Strip::new(k, 8, 16384).expect("rows that can be streamed");
+        let plan = Plan::new(64, n, strip, choose(64, n, strip, 132, 8)).expect("a plan");
         let Tuning { stage_tiles, multicast, splits, stages, .. } = plan.tuning;
         let l2 = 1.0 + f64::from(plan.columns()) / f64::from(plan.rows() * multicast);
         let memory = 2.0 * f64::from(n) * f64::from(k) / 4.6e6;

@@ -2,30 +2,30 @@
 
 use half::bf16;
 use proptest::prelude::*;
-use tilewright_kernels::gemv::{Octets, Plan, Tile, Tuning, Unit, pack};
+use tilewright_kernels::gemv::{Octets, Plan, Strip, Tile, Tuning, pack};
 use tilewright_layout::Layout;
 use tilewright_layout::fragment::{FragmentA, FragmentB, atoms};
 use tilewright_layout::typed::StaticLayout;
 
-/// Units as the standalone kernel cuts them, and as the megakernel does.
-fn units(k: u32, warps: u32, stage_tiles: u32) -> [Unit; 2] {
+/// Strips as the standalone kernel cuts them, and as the megakernel does.
+fn strips(k: u32, warps: u32, stage_tiles: u32) -> [Strip; 2] {
     let plan = Plan::new(1, k, 1, Tuning { warps, stage_tiles, ..Tuning::h100(1) }).expect("a plan");
-    [plan.unit, Unit::new(k, warps, stage_tiles * warps * 512).expect("a unit")]
+    [plan.strip, Strip::new(k, warps, stage_tiles * warps * 512).expect("a strip")]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn the_weights_lie_where_the_layout_says(n in 1u32..40, k in 1u32..700, warps in 1u32..9, stage_tiles in 1u32..33) {
-        for unit in units(k, warps, stage_tiles) {
-            prop_assert!(unit.padded_k() >= k && unit.stage_tiles() <= stage_tiles * warps);
-            let layout = unit.layout(n.div_ceil(8));
+        for strip in strips(k, warps, stage_tiles) {
+            prop_assert!(strip.padded_k() >= k && strip.stage_tiles() <= stage_tiles * warps);
+            let layout = strip.layout(n.div_ceil(8));
             prop_assert!(layout.is_bijective(), "no two weights share a place, and there is no gap");
             prop_assert_eq!(layout.extent(0), i64::from(n.next_multiple_of(8)));
-            prop_assert_eq!(layout.extent(1), i64::from(unit.padded_k()));
+            prop_assert_eq!(layout.extent(1), i64::from(strip.padded_k()));
 
             let w: Vec<bf16> = (0..n * k).map(|i| bf16::from_bits(i as u16 | 1)).collect();
-            let packed = pack(&w, unit);
+            let packed = pack(&w, strip);
             prop_assert_eq!(packed.len() as i64, layout.size());
             // The definition: the inverse of the layout sends a place to the number of its element, rows fastest.
             let inverse = layout.right_inverse();
@@ -41,12 +41,12 @@ proptest! {
 
     #[test]
     fn a_missing_row_is_zeros(k in 1u32..300, warps in 1u32..9, missing in 0usize..8) {
-        let unit = Unit::new(k, warps, 512 * warps).expect("a unit");
+        let strip = Strip::new(k, warps, 512 * warps).expect("a strip");
         let row: Vec<bf16> = (0..k).map(|i| bf16::from_bits(i as u16 | 1)).collect();
-        let mut packed = vec![bf16::ONE; unit.bytes() as usize / 2];
-        unit.packer().pack(&core::array::from_fn(|at| (at != missing).then_some(&row[..])), &mut packed);
-        let layout = unit.layout(1);
-        for at in 0..8 * unit.padded_k() as usize {
+        let mut packed = vec![bf16::ONE; strip.bytes() as usize / 2];
+        strip.packer().pack(&core::array::from_fn(|at| (at != missing).then_some(&row[..])), &mut packed);
+        let layout = strip.layout(1);
+        for at in 0..8 * strip.padded_k() as usize {
             let (row_at, column) = (at % 8, at / 8);
             let expected = if row_at == missing || column >= k as usize { bf16::ZERO } else { row[column] };
             prop_assert_eq!(packed[layout.at(at as i64) as usize], expected);

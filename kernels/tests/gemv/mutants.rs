@@ -30,12 +30,12 @@ fn whole(count: u32, seed: u32) -> Vec<f32> {
 }
 
 fn survey(batch: u32, n: u32, k: u32, tuning: Tuning) -> Result<Survey, SimError> {
-    let plan = Plan::new(batch, k, Plan::units(n, 2), tuning).expect("a plan");
+    let plan = Plan::new(batch, k, Plan::strips(n, 2), tuning).expect("a plan");
     let kernel = gemv(Arch::Sm90a, &plan, Epilogue { wide: true, ..Epilogue::default() });
     let (w, x) = (whole(n * k, 1), whole(batch * k, 2));
     let expected: Vec<f32> = x.chunks(k as usize).flat_map(|x| linear(x, &w, None)).collect();
     let brain = |values: &[f32]| values.iter().map(|&v| bf16::from_f32(v)).collect::<Vec<_>>();
-    let laid = pack(&brain(&w), plan.unit);
+    let laid = pack(&brain(&w), plan.strip);
     let judge = under_seeds(0..6, |kernel, seed| {
         let mut memory = Memory::new();
         let (w, x) = (memory.upload("w", &laid), memory.upload("x", &brain(&x)));
@@ -70,7 +70,7 @@ fn survey_of(case: hopper::Case, ledger: &[Equivalent]) {
 fn mutants_of_the_product_by_wgmma_are_found_out() {
     let tuning = hopper::Tuning {
         warpgroups: 2,
-        units: 16,
+        strips: 16,
         stage_tiles: 2,
         stages: 4,
         in_flight: 1,
@@ -89,7 +89,7 @@ fn mutants_of_the_product_by_wgmma_are_found_out() {
 fn mutants_of_shares_of_k_are_found_out() {
     let tuning = hopper::Tuning {
         warpgroups: 1,
-        units: 8,
+        strips: 8,
         stage_tiles: 2,
         stages: 2,
         in_flight: 2,

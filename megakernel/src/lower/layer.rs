@@ -84,17 +84,17 @@ fn qkv(e: &mut Emitter, layer: usize, ready: Done) -> Result<Vec<Done>, LowerErr
         None => (e.state().q, KeyOutput::RopeAppend { rope: rotation(e), pool: k_pool }),
     };
     let shape = GroupShape { group: e.spec.group(), head_dim: e.spec.head_dim };
-    let tasks = tiling::tasks_per_group(e.spec.kv_heads, shape.units(), e.sms());
+    let tasks = tiling::tasks_per_group(e.spec.kv_heads, shape.strips(), e.sms());
     let mut done = Vec::with_capacity(e.spec.kv_heads);
     for kv_head in 0..e.spec.kv_heads {
-        let ops = tiling::deal(shape.units(), tasks).into_iter().map(|units| {
+        let ops = tiling::deal(shape.strips(), tasks).into_iter().map(|strips| {
             Op::from(Qkv {
                 input: input.clone(),
                 wq: wq.clone(),
                 wk: wk.clone(),
                 wv: wv.clone(),
                 kv_head,
-                units,
+                strips,
                 rows: e.rows(),
                 q,
                 k: k.clone(),

@@ -26,7 +26,7 @@ use emit::Emitter;
 pub use indexer::{Indexer, LayerTasks, Selected};
 pub use options::{LowerError, LowerOptions, MAX_PAGES, MAX_ROWS, MAX_SPLITS, MAX_TASKS};
 pub use state::{LOGITS, NEXT_TOKEN, PAGE_TABLE, POSITION, REQUEST, TOKEN};
-pub use tiling::UNIT;
+pub use tiling::STRIP;
 pub(crate) use tiling::deal;
 use weights::WeightBuffers;
 

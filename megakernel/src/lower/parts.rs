@@ -5,18 +5,18 @@
 //! SM has of the level; over the columns of a part they are the part's share. The price is a level more, which adds up the
 //! parts.
 
-use tilewright_kernels::gemv::Unit;
+use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{AOperand, Packing};
 use tilewright_layout::DType;
 
-use super::{LowerError, UNIT, deal};
+use super::{LowerError, STRIP, deal};
 use crate::ops::{Linear, LinearInput, LinearOutput, LinearPart, Op, Reduce};
 use crate::program::{BufferId, BufferKind, CounterId, Program, Span, Task, Wait, float_of};
 use crate::vm::device::DeviceOptions;
 
 /// How the sums of a level of linear tasks are cut.
 struct Cut {
-    /// Stages of a unit, and its columns, of each part.
+    /// Stages of a strip, and its columns, of each part.
     parts: Vec<(u32, Span)>,
     /// The buffers of the parts.
     buffers: Vec<BufferId>,
@@ -81,20 +81,20 @@ impl Program {
             return None;
         }
         let (warps, bytes) = (options.warps, options.stage_bytes);
-        let unit = match weight.quantised.map(|form| form.codes()).transpose().ok()? {
-            None => Unit::new(k as u32, warps, bytes),
-            Some(codes) => Unit::of_codes(k as u32, warps, bytes, codes),
+        let strip = match weight.quantised.map(|form| form.codes()).transpose().ok()? {
+            None => Strip::new(k as u32, warps, bytes),
+            Some(codes) => Strip::of_codes(k as u32, warps, bytes, codes),
         };
-        let (unit, packing) = (unit.ok()?, Packing::of(rows, float));
-        let registers = |stages: u32| AOperand::registers(unit.part(0, stages), packing);
-        if registers(unit.stages()) <= options.held_registers || registers(1) > options.held_registers {
+        let (strip, packing) = (strip.ok()?, Packing::of(rows, float));
+        let registers = |stages: u32| AOperand::registers(strip.part(0, stages), packing);
+        if registers(strip.stages()) <= options.held_registers || registers(1) > options.held_registers {
             return None;
         }
         let most =
-            (1..unit.stages()).take_while(|&stages| registers(stages) <= options.part_registers).last().unwrap_or(1);
-        let parts = deal(unit.stages() as usize, unit.stages().div_ceil(most) as usize);
+            (1..strip.stages()).take_while(|&stages| registers(stages) <= options.part_registers).last().unwrap_or(1);
+        let parts = deal(strip.stages() as usize, strip.stages().div_ceil(most) as usize);
         let columns = |stages: &Span| {
-            let [lo, hi] = [stages.lo, stages.hi].map(|stage| (stage * unit.stage_k() as usize).min(k));
+            let [lo, hi] = [stages.lo, stages.hi].map(|stage| (stage * strip.stage_k() as usize).min(k));
             (stages.len() as u32, Span::new(lo, hi))
         };
         let shape = self.buffers.get(op.output.out().index())?.shape.clone();
@@ -122,8 +122,8 @@ impl Program {
             let before = behind;
             behind += stages;
             let [from, to] = [before, behind].map(|stages| (self.target.sms as u32 * stages + all / 2) / all);
-            for units in deal(features.div_ceil(UNIT), (to - from).max(1) as usize) {
-                let cols = Span::new(units.lo * UNIT, (units.hi * UNIT).min(features));
+            for strips in deal(features.div_ceil(STRIP), (to - from).max(1) as usize) {
+                let cols = Span::new(strips.lo * STRIP, (strips.hi * STRIP).min(features));
                 let part = LinearPart { x, weight: op.weight, rows: op.rows, cols, along, out };
                 self.add_like(first, format!("{name}[{number}]"), part, first.waits.clone(), vec![counter])?;
                 number += 1;

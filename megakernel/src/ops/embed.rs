@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use tilewright_kernels::embed;
-use tilewright_kernels::gemv::{Deal, Unit};
+use tilewright_kernels::gemv::{Deal, Strip};
 use tilewright_kernels::tile::MAX_DEVICES;
 
 use super::{CellUse, Check, Footprint, Op, Operands, TaskOp, interval};
@@ -164,9 +164,9 @@ impl DeviceOp for Embed {
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
         let (columns, hidden) = (self.cols.len() as u32, plan.extent(self.table, 0)?);
         multiple("the columns of an embedding task", columns | self.cols.lo as u32, 4, "a multiple of 4")?;
-        let unit = plan.table(hidden, self.table)?;
+        let strip = plan.table(hidden, self.table)?;
         let features = plan.extent(self.table, 1)? as usize;
-        let stream = plan.stream(Rows::Matrix(self.table), unit, features);
+        let stream = plan.stream(Rows::Matrix(self.table), strip, features);
         let (weights, deal) = (plan.start(stream), plan.deal(stream));
         let (to, out) = plan.destinations("out", self.sent.iter().copied().chain([self.out]))?;
         let scaled = plan.scaled_output()?;
@@ -174,7 +174,7 @@ impl DeviceOp for Embed {
         let ids_of_shard = self.shard.map(|_| features as u32);
         let devices = if self.sent.is_empty() { Vec::new() } else { to.devices.clone() };
         let function =
-            RowsOfTable { unit, deal, rows: rows_of(self.rows)?, columns, out, scaled, devices, ids: ids_of_shard };
+            RowsOfTable { strip, deal, rows: rows_of(self.rows)?, columns, out, scaled, devices, ids: ids_of_shard };
         let [ids, position] = [plan.operand(self.ids)?, plan.operand(self.position)?];
         let shard = self.shard.map_or(0, |shard| shard.first as u32);
         let [first_row, first] = [self.rows.lo as u32, self.cols.lo as u32];
@@ -205,8 +205,8 @@ struct Fields {
 /// The device function.
 #[derive(Clone, Debug, PartialEq)]
 struct RowsOfTable {
-    /// Shape of the table's units.
-    unit: Unit,
+    /// Shape of the table's strips.
+    strip: Strip,
     /// Where the stages of these lie.
     deal: Deal,
     /// Rows of the task.
@@ -225,7 +225,7 @@ struct RowsOfTable {
 
 impl DeviceFunction for RowsOfTable {
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
-        let RowsOfTable { unit, deal, rows, columns, out, scaled, ref devices, ids } = *self;
+        let RowsOfTable { strip, deal, rows, columns, out, scaled, ref devices, ids } = *self;
         let outs = offset_of!(Fields, outs);
         let copies = match devices[..] {
             [] => call.stored(outs, out, Generation::Output).into(),
@@ -235,7 +235,7 @@ impl DeviceFunction for RowsOfTable {
         let rows_of_table = embed::Embed {
             ids: call.state(offset_of!(Fields, ids)).cast(),
             position: call.state(offset_of!(Fields, position)).cast(),
-            table: embed::EmbedTable::Units { base: call.packed().cast(), unit, deal },
+            table: embed::EmbedTable::Strips { base: call.packed().cast(), strip, deal },
             out: copies,
             shard: ids.map(|ids| (call.value(offset_of!(Fields, shard)), ids)),
             rows,

@@ -4,7 +4,7 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
-use tilewright_kernels::gemv::Unit;
+use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{self, AOperand, Announce, Early, HeldForm, Output, Packing};
 use tilewright_layout::DType;
 
@@ -89,13 +89,13 @@ impl DeviceOp for LinearPart {
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
         let (k, features) = (plan.extent(self.weight, 0)?, plan.extent(self.weight, 1)?);
-        let unit = plan.unit(k, &[self.weight])?;
-        multiple("the first feature of a tile", self.cols.lo as u32, Unit::ROWS, "a multiple of 8")?;
-        let [first, end] = stages(unit, self.along)?;
-        let part = unit.part(first, end - first);
+        let strip = plan.strip(k, &[self.weight])?;
+        multiple("the first feature of a tile", self.cols.lo as u32, Strip::ROWS, "a multiple of 8")?;
+        let [first, end] = stages(strip, self.along)?;
+        let part = strip.part(first, end - first);
         let activations = LinearInput::Plain { x: self.x };
         let input = InputCode::plan(&activations, plan)?;
-        let stream = plan.stream(Rows::Matrix(self.weight), unit, features as usize);
+        let stream = plan.stream(Rows::Matrix(self.weight), strip, features as usize);
         let rows = rows_of(self.rows)?;
         let out = plan.storage("out", self.out)?;
         let a_operand = plan_a_operand(plan, rows, part, input);
@@ -106,7 +106,7 @@ impl DeviceOp for LinearPart {
                 ("registers of a part's activations", "what shared memory or `held_registers` holds");
             return Err(Unsupported::Number { what, found: found as usize, expected });
         }
-        let (first_unit, units) = (self.cols.lo / 8, self.cols.len().div_ceil(8));
+        let (first_strip, strips) = (self.cols.lo / 8, self.cols.len().div_ceil(8));
         let fields = Fields {
             first_row: self.rows.lo as u32,
             first: self.cols.lo as u32,
@@ -119,18 +119,18 @@ impl DeviceOp for LinearPart {
         let function = PartTile { tile, out, pitch: k, width: features, early };
         Ok(Planned::new(function, fields).streaming(Stretch {
             stream,
-            first: first_unit,
-            units,
+            first: first_strip,
+            strips,
             taken: Taken::Part([first, end]),
         }))
     }
 }
 
-/// The stages of a unit that have some of its columns.
-fn stages(unit: Unit, along: Span) -> Result<[u32; 2], Unsupported> {
-    let (each, expected) = (unit.stage_k(), "where a stage of its weights begins");
+/// The stages of a strip that have some of its columns.
+fn stages(strip: Strip, along: Span) -> Result<[u32; 2], Unsupported> {
+    let (each, expected) = (strip.stage_k(), "where a stage of its weights begins");
     multiple("the first column of a part", along.lo as u32, each, expected)?;
-    if along.hi as u32 != unit.k() {
+    if along.hi as u32 != strip.k() {
         multiple("where the columns of a part end", along.hi as u32, each, expected)?;
     }
     Ok([along.lo as u32 / each, (along.hi as u32).div_ceil(each)])
@@ -154,7 +154,7 @@ struct Fields {
 /// The device function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartTile {
-    /// The product; its unit is the part of a unit that is multiplied.
+    /// The product; its strip is the part of a strip that is multiplied.
     pub tile: TileCode,
     /// Storage of the part.
     out: Storage,
@@ -188,9 +188,9 @@ impl DeviceFunction for PartTile {
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
         let value = |field: usize| call.value(field);
-        let TileCode { unit, rows, input, a_operand, .. } = self.tile;
+        let TileCode { strip, rows, input, a_operand, .. } = self.tile;
         let tile = linear::Linear {
-            unit,
+            strip,
             rows,
             first_row: value(offset_of!(Fields, first_row)),
             first: value(offset_of!(Fields, first)),

@@ -49,7 +49,7 @@ pub use linear::{InputCode, Linear, LinearInput, LinearOutput, LinearTile, TileC
 pub use linear_part::{LinearPart, PartTile};
 pub use operand::{Check, OperandError, Operands, index, interval, multiple, positive, same_extents};
 pub use place::{Place, Rotation};
-pub use qkv::{GroupShape, KeyOutput, PAIRS_PER_UNIT, Part, Projection, Qkv, QkvTile, Run};
+pub use qkv::{GroupShape, KeyOutput, PAIRS_PER_STRIP, Part, Projection, Qkv, QkvTile, Run};
 pub use reduce::Reduce;
 pub use registry::{RegisterError, register};
 pub use rms_norm::RmsNorm;

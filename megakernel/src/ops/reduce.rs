@@ -180,8 +180,8 @@ impl DeviceFunction for SumTile {
         let first = call.stored(offset_of!(Fields, parts), part, Generation::Input);
         let first = if across { first.across_devices() } else { first };
         // Elements of 16 bytes: packets are twice as long.
-        let per_unit = if part.period > 0 { 2 } else { 4 };
-        let part = |number: u32| first.from(call.builder().lit(number * self.step * per_unit));
+        let per_strip = if part.period > 0 { 2 } else { 4 };
+        let part = |number: u32| first.from(call.builder().lit(number * self.step * per_strip));
         let column = |at: usize| call.value(offset_of!(Fields, columns) + 4 * at);
         let sums = PartSums {
             parts: (0..self.count).map(part).collect(),

@@ -68,8 +68,8 @@ fn activations_in_whole_chunks_agree_with_the_reference() {
 #[test]
 fn streamed_activations_agree_with_the_reference() {
     let streamed = DeviceOptions { held_rows: 1, held_registers: 0, ..options() };
-    for (rows, streamed_units) in [(1, 2), (3, 8), (7, 4), (16, 6)] {
-        agree(&tiny(), rows, DeviceOptions { streamed_units, ..streamed }, if rows <= 4 { 4e-3 } else { 1e-2 });
+    for (rows, streamed_strips) in [(1, 2), (3, 8), (7, 4), (16, 6)] {
+        agree(&tiny(), rows, DeviceOptions { streamed_strips, ..streamed }, if rows <= 4 { 4e-3 } else { 1e-2 });
     }
     // Rows of nine stages, two of which end inside; more than registers hold of 9 rows, and of 5 in two parts.
     let wide = ModelSpec { intermediate: 17 * 4 * 32 - 4, ..tiny() };
@@ -118,19 +118,19 @@ fn releases_and_tags_and_registers_give_the_same_bits() {
     assert_eq!(bits(true, false), expected);
 }
 
-/// Of a unit, stage by stage is added up whatever units come between, and squares once a group.
+/// Of a strip, stage by stage is added up whatever strips come between, and squares once a group.
 #[test]
-fn groups_of_streamed_units_change_no_bit() {
+fn groups_of_streamed_strips_change_no_bit() {
     for (rows, tags) in [(2, true), (9, false)] {
-        let bits = |streamed_units: u32| {
-            let streamed = DeviceOptions { held_rows: 1, held_registers: 0, streamed_units, tags, ..options() };
+        let bits = |streamed_strips: u32| {
+            let streamed = DeviceOptions { held_rows: 1, held_registers: 0, streamed_strips, tags, ..options() };
             let mut machine = machine(&tiny(), rows, 3, 24, streamed);
             let tokens = machine.run(&Cells::at(rows, 0).view(), 2).unwrap();
             (tokens, machine.f32(LOGITS).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>())
         };
         let expected = bits(2);
-        for streamed_units in [4, 8] {
-            assert!(bits(streamed_units) == expected, "rows {rows}, groups of {streamed_units} units");
+        for streamed_strips in [4, 8] {
+            assert!(bits(streamed_strips) == expected, "rows {rows}, groups of {streamed_strips} strips");
         }
     }
 }

@@ -12,11 +12,11 @@ use tilewright_megakernel::vm::reference::StepCells;
 
 use super::lab::{PAGES, bits, device, least, machine, normed, options, placed, tiny, weights};
 
-const WAYS: [Dealing; 3] = [Dealing::InOrder, Dealing::Units, Dealing::Stages];
+const WAYS: [Dealing; 3] = [Dealing::InOrder, Dealing::Strips, Dealing::Stages];
 
 #[test]
 fn no_bit_of_a_step_depends_on_where_stages_lie() {
-    let streamed = DeviceOptions { held_rows: 1, held_registers: 0, streamed_units: 4, ..options() };
+    let streamed = DeviceOptions { held_rows: 1, held_registers: 0, streamed_strips: 4, ..options() };
     let small = DeviceOptions { stage_bytes: 2048, warps: 2, ..options() };
     let untied = ModelSpec { tied_embeddings: false, ..tiny() };
     for (spec, rows, sms, options) in [
@@ -26,8 +26,8 @@ fn no_bit_of_a_step_depends_on_where_stages_lie() {
         (least(), 1, 2, DeviceOptions { stage_bytes: 1024, warps: 2, ..options() }),
     ] {
         let with = |dealing| bits(&mut machine(&spec, rows, sms, 11, DeviceOptions { dealing, ..options }), rows);
-        let [in_order, units, stages] = WAYS.map(with);
-        assert!(in_order == units && in_order == stages, "{rows} rows on {sms} SMs");
+        let [in_order, strips, stages] = WAYS.map(with);
+        assert!(in_order == strips && in_order == stages, "{rows} rows on {sms} SMs");
         assert!(in_order.iter().any(|bits| *bits != in_order[0]));
     }
 }

@@ -6,7 +6,7 @@ use tilewright_megakernel::vm::device::{Dealing, DeviceFault, DeviceMachine, Dev
 
 use super::lab::{Cells, bits, chain, least, machine, normed, options, tiny};
 
-/// Units of one stage and of several, stages of fewer bytes than others, groups of fewer units than are held.
+/// Strips of one stage and of several, stages of fewer bytes than others, groups of fewer strips than are held.
 #[test]
 fn no_bit_of_a_step_depends_on_what_is_held() {
     let wide = ModelSpec { intermediate: 288, ..tiny() };
@@ -36,7 +36,7 @@ fn no_bit_of_a_step_depends_on_what_is_held() {
 #[test]
 fn batches_hold_no_stages() {
     let with = |hold| {
-        let streamed = DeviceOptions { held_rows: 1, held_registers: 0, streamed_units: 4, hold, ..options() };
+        let streamed = DeviceOptions { held_rows: 1, held_registers: 0, streamed_strips: 4, hold, ..options() };
         bits(&mut machine(&tiny(), 2, 3, 5, streamed), 2)
     };
     assert_eq!(with(3), with(0));

@@ -126,7 +126,7 @@ fn wide(rows: usize) -> Recording {
     Recording::new("wide", (&spec, program), options(), vec![Launch::WELL])
 }
 
-/// Nothing tagged, no tokens in the ring, and tasks of more units than a group of sums has.
+/// Nothing tagged, no tokens in the ring, and tasks of more strips than a group of sums has.
 fn plain() -> Recording {
     let spec = ModelSpec { hidden: 64, intermediate: 64, ..least() };
     let program = splitting(&spec, ROWS, SMS, SPLITS);

@@ -14,7 +14,7 @@ use tilewright_megakernel::vm::device::{DeviceOptions, Opcode, Plan};
 fn line(opcode: &Opcode) -> Option<String> {
     let linear = opcode.get::<LinearTile>().map(|linear| linear.tile);
     let linear = linear.or_else(|| opcode.get::<PartTile>().map(|part| part.tile));
-    let TileCode { unit, input, a_operand, .. } = linear.or_else(|| opcode.get::<QkvTile>().map(|qkv| qkv.tile))?;
+    let TileCode { strip, input, a_operand, .. } = linear.or_else(|| opcode.get::<QkvTile>().map(|qkv| qkv.tile))?;
     let input = match input {
         InputCode::Plain { .. } => "plain",
         InputCode::RmsNorm { .. } => "norm",
@@ -26,7 +26,7 @@ fn line(opcode: &Opcode) -> Option<String> {
         AOperand::Phases { .. } => "by phases",
         AOperand::Reloaded { .. } => "streamed",
     };
-    Some(format!("{input} {} {a_operand}", unit.k()))
+    Some(format!("{input} {} {a_operand}", strip.k()))
 }
 
 #[test]

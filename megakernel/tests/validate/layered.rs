@@ -148,9 +148,9 @@ impl Builder {
 
     /// `extent` cut into as many tiles as there are SMs, in steps.
     fn tiles(&self, extent: usize, step: usize) -> Vec<Span> {
-        let units = extent.div_ceil(step);
-        let count = self.shape.sms.min(units);
-        let cut = |at: usize| (at * units / count * step).min(extent);
+        let steps = extent.div_ceil(step);
+        let count = self.shape.sms.min(steps);
+        let cut = |at: usize| (at * steps / count * step).min(extent);
         (0..count).map(|at| Span::new(cut(at), cut(at + 1))).collect()
     }
 
@@ -208,8 +208,8 @@ impl Builder {
         };
         let (k_pool, v_pool) = (pool("k_pool"), pool("v_pool"));
         let rows = Span::all(rows);
-        let units = GroupShape { group: heads / kv_heads, head_dim }.units();
-        let per_head = (sms / kv_heads).clamp(1, units);
+        let strips = GroupShape { group: heads / kv_heads, head_dim }.strips();
+        let per_head = (sms / kv_heads).clamp(1, strips);
         let mut ops = Vec::new();
         for kv_head in 0..kv_heads {
             for at in 0..per_head {
@@ -219,7 +219,7 @@ impl Builder {
                     wk: wk.clone(),
                     wv: wv.clone(),
                     kv_head,
-                    units: Span::new(at * units / per_head, (at + 1) * units / per_head),
+                    strips: Span::new(at * strips / per_head, (at + 1) * strips / per_head),
                     rows,
                     q: self.q,
                     k: KeyOutput::RopeAppend { rope: Rotation { inv_freq: self.inv_freq, scale: 1.0 }, pool: k_pool },

@@ -159,14 +159,14 @@ fn a_footprint_longer_than_what_is_declared_is_not_computed() {
         let v_pool = p.add_buffer("v", BufferKind::KvPool, DType::BF16, &pool);
         let position = p.add_buffer("position", BufferKind::Cell, DType::I32, &[1]);
         let page_table = p.add_buffer("pages", BufferKind::Cell, DType::I32, &[1, 1]);
-        let units = Span::all(GroupShape { group: heads, head_dim: 2 }.units());
+        let strips = Span::all(GroupShape { group: heads, head_dim: 2 }.strips());
         let op = Op::from(Qkv {
             input: LinearInput::Plain { x: X },
             wq,
             wk,
             wv,
             kv_head: 0,
-            units,
+            strips,
             rows: Span::all(1),
             q,
             k: KeyOutput::RopeAppend { rope: Rotation { inv_freq, scale: 1.0 }, pool: k_pool },

@@ -83,7 +83,7 @@ proptest! {
         prop_assert_eq!(lab.run().bits("out"), fused.bits("out"));
     }
 
-    /// Projections by units, with rotation and append, against plain layers, rope and append; and the same in two
+    /// Projections by strips, with rotation and append, against plain layers, rope and append; and the same in two
     /// levels, as models with norms over heads need it.
     #[test]
     fn qkv_is_three_layers_rope_and_append(
@@ -168,13 +168,13 @@ impl QkvCase {
         } else {
             (out, KeyOutput::RopeAppend { rope: rope.clone(), pool: k_pool }, None)
         };
-        let units = GroupShape { group: self.group, head_dim: dim }.units();
+        let strips = GroupShape { group: self.group, head_dim: dim }.strips();
         let mut ops = Vec::new();
         for kv_head in 0..self.kv_heads {
-            for units in lab.tiles(units, 4) {
+            for strips in lab.tiles(strips, 4) {
                 let (input, wq, wk, wv, k, at) =
                     (input.clone(), wq.clone(), wk.clone(), wv.clone(), k.clone(), at.clone());
-                ops.push(Op::from(Qkv { input, wq, wk, wv, kv_head, units, rows, q, k, v_pool, at }));
+                ops.push(Op::from(Qkv { input, wq, wk, wv, kv_head, strips, rows, q, k, v_pool, at }));
             }
         }
         lab.tasks(ops);

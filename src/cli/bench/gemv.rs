@@ -9,7 +9,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::Draw;
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::gemm::{self, Argument};
-use tilewright_kernels::gemv::{Epilogue, Plan, Tuning, Unit, gemv, hopper};
+use tilewright_kernels::gemv::{Epilogue, Plan, Strip, Tuning, gemv, hopper};
 
 use super::finding;
 use super::timing::Bench;
@@ -44,7 +44,7 @@ impl Weights {
     /// Room for the zeros that any plan adds.
     fn new(bench: &Bench, (n, k): (u32, u32)) -> Result<Weights, Failure> {
         let plans = STAGE_TILES.map(|stage_tiles| Plan::new(1, k, 1, Tuning { stage_tiles, ..Tuning::h100(1) }));
-        let rooms = plans.into_iter().map(|plan| Ok(plan?.unit.layout(n.div_ceil(Unit::ROWS)).cosize()));
+        let rooms = plans.into_iter().map(|plan| Ok(plan?.strip.layout(n.div_ceil(Strip::ROWS)).cosize()));
         let rooms = rooms.collect::<Result<Vec<i64>, Failure>>()?;
         let len = rooms.into_iter().max().unwrap_or(0) as usize;
         let mut draw = Draw::new(u64::from(n) << 32 | u64::from(k));
@@ -123,10 +123,10 @@ enum Chosen {
 }
 
 impl Chosen {
-    fn unit(&self) -> Unit {
+    fn strip(&self) -> Strip {
         match self {
-            Chosen::Warps(plan) => plan.unit,
-            Chosen::Warpgroups(plan) => plan.unit,
+            Chosen::Warps(plan) => plan.strip,
+            Chosen::Warpgroups(plan) => plan.strip,
         }
     }
 
@@ -152,8 +152,8 @@ impl<'b> Vectors<'b> {
         let stage_tiles = || settings.number("stage_tiles");
         if self.wgmma.is_some() && settings.choice("kernel", &KERNELS, "wgmma or mma")? {
             let tuning = hopper::Tuning {
-                warpgroups: settings.number("units")?.div_ceil(8),
-                units: settings.number("units")?,
+                warpgroups: settings.number("strips")?.div_ceil(8),
+                strips: settings.number("strips")?,
                 stage_tiles: stage_tiles()?,
                 stages: settings.number("stages")?,
                 in_flight: settings.number("in_flight")?,
@@ -161,7 +161,7 @@ impl<'b> Vectors<'b> {
                 splits: settings.number("splits")?,
                 per_sm: settings.number("per_sm")?,
             };
-            let plan = hopper::Plan::new(self.batch, self.weights.n, unit(self.weights.k)?, tuning)?;
+            let plan = hopper::Plan::new(self.batch, self.weights.n, strip(self.weights.k)?, tuning)?;
             return Ok(Chosen::Warpgroups(plan));
         }
         let tuning = match self.wgmma {
@@ -175,7 +175,7 @@ impl<'b> Vectors<'b> {
                 group: settings.number("group")?,
             },
         };
-        Ok(Chosen::Warps(Plan::new(self.batch, self.weights.k, Plan::units(self.weights.n, self.sms()), tuning)?))
+        Ok(Chosen::Warps(Plan::new(self.batch, self.weights.k, Plan::strips(self.weights.n, self.sms()), tuning)?))
     }
 }
 
@@ -183,20 +183,20 @@ impl<'b> Vectors<'b> {
 const KERNELS: [(&str, bool); 2] = [("wgmma", true), ("mma", false)];
 
 /// The image of the weights that the product by `wgmma` reads: that of one vector.
-fn unit(k: u32) -> Result<Unit, Failure> {
-    Ok(Plan::new(1, k, 1, Tuning::h100(1))?.unit)
+fn strip(k: u32) -> Result<Strip, Failure> {
+    Ok(Plan::new(1, k, 1, Tuning::h100(1))?.strip)
 }
 
 /// The settings of the product by `wgmma`, with the largest clusters of which the device holds all at once.
 fn chosen(bench: &Bench, weights: &Weights, batch: u32) -> Result<hopper::Tuning, Failure> {
-    let (sms, unit) = (bench.device.properties().sms, unit(weights.k)?);
+    let (sms, strip) = (bench.device.properties().sms, strip(weights.k)?);
     let mut most = 8;
     loop {
-        let tuning = hopper::choose(batch, weights.n, unit, sms, most);
+        let tuning = hopper::choose(batch, weights.n, strip, sms, most);
         if tuning.splits == 1 {
             return Ok(tuning);
         }
-        let plan = hopper::Plan::new(batch, weights.n, unit, tuning)?;
+        let plan = hopper::Plan::new(batch, weights.n, strip, tuning)?;
         let kernel = bench.device.load(&verify(hopper::gemv(Arch::Sm90a, &plan, Epilogue::default()))?)?;
         if u64::from(plan.blocks(sms)) <= kernel.resident_blocks() {
             return Ok(tuning);
@@ -215,13 +215,13 @@ impl Tunable for Vectors<'_> {
     }
 
     fn space(&self) -> Space {
-        if let Some(hopper::Tuning { units, stage_tiles, stages, in_flight, multicast, splits, per_sm, .. }) =
+        if let Some(hopper::Tuning { strips, stage_tiles, stages, in_flight, multicast, splits, per_sm, .. }) =
             self.wgmma
         {
-            let shipped = Settings::default().with("kernel", "wgmma").with("units", units);
+            let shipped = Settings::default().with("kernel", "wgmma").with("strips", strips);
             let shipped = shipped.with("stage_tiles", stage_tiles).with("stages", stages).with("in_flight", in_flight);
             return Space::new(shipped.with("multicast", multicast).with("splits", splits).with("per_sm", per_sm))
-                .axis("units", (2..=32).step_by(2))
+                .axis("strips", (2..=32).step_by(2))
                 .axis("stage_tiles", [2, 4, 8])
                 .axis("stages", [2, 3, 4, 6, 8])
                 .axis("in_flight", [2, 3, 4, 6, 8])
@@ -247,7 +247,7 @@ impl Tunable for Vectors<'_> {
             Ok(Chosen::Warpgroups(plan)) => return hopper::predict(&plan, self.sms()),
             Ok(Chosen::Warps(_)) | Err(_) => return f64::INFINITY,
         };
-        let bytes = |stages: u32| f64::from(stages * plan.unit.stage_bytes());
+        let bytes = |stages: u32| f64::from(stages * plan.strip.stage_bytes());
         let off = |bytes: f64, wanted: f64| (bytes / wanted).ln().abs();
         off(bytes(plan.in_flight), WANTED[0]) + off(bytes(plan.stages), WANTED[1])
     }
@@ -277,7 +277,7 @@ impl Tunable for Vectors<'_> {
         let times = bench.time(&work)?;
         let bytes = 2 * (u64::from(n) * u64::from(k) + u64::from(batch) * u64::from(n + k));
         let flops = 2 * u64::from(batch) * u64::from(n) * u64::from(k);
-        let error = error(weights, plan.unit(), &x, &bench.stream.read(&y)?)?;
+        let error = error(weights, plan.strip(), &x, &bench.stream.read(&y)?)?;
         let row = finding::row(self.suite(), &self.shape(), times, [bytes, flops], error);
         finding::check(Row { variant: plan.variant(), ..row }, LIMIT)
     }
@@ -312,8 +312,8 @@ fn launch(bench: &Bench, kernel: &Kernel, step: &gemm::Step, [w, x, y]: [&Buffer
 }
 
 /// The relative error of some rows, against f64.
-fn error(weights: &Weights, unit: Unit, x: &[bf16], y: &[bf16]) -> Result<f64, Failure> {
-    let layout = unit.layout(weights.n.div_ceil(Unit::ROWS));
+fn error(weights: &Weights, strip: Strip, x: &[bf16], y: &[bf16]) -> Result<f64, Failure> {
+    let layout = strip.layout(weights.n.div_ceil(Strip::ROWS));
     let (rows, columns) = (layout.mode(0)?, layout.mode(1)?);
     let (n, k) = (weights.n as usize, weights.k as usize);
     let places: Vec<usize> = (0..k).map(|column| columns.at(column as i64) as usize).collect();

@@ -115,14 +115,14 @@ fn served(spec: &ModelSpec, target: &Target, rows: usize, context: usize) -> Res
 /// Where the activations of a product lie.
 fn way(opcode: &Opcode) -> Option<String> {
     let linear = opcode.get::<LinearTile>().map(|linear| linear.tile);
-    let TileCode { unit, a_operand, .. } = linear.or_else(|| opcode.get::<QkvTile>().map(|qkv| qkv.tile))?;
+    let TileCode { strip, a_operand, .. } = linear.or_else(|| opcode.get::<QkvTile>().map(|qkv| qkv.tile))?;
     let place = match a_operand {
         AOperand::Shared => "shared memory",
         AOperand::Registers => "registers",
-        AOperand::Phases { .. } => "registers, some columns of all units at a time",
+        AOperand::Phases { .. } => "registers, some columns of all strips at a time",
         AOperand::Reloaded { .. } => "the ring's stages",
     };
-    Some(format!("activations of k={} in {place}", unit.k()))
+    Some(format!("activations of k={} in {place}", strip.k()))
 }
 
 fn print(

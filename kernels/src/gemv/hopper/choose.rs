@@ -8,7 +8,7 @@
 //!   11 TB/s together (6144 × 4096 in tiles of 48 rows and 64 vectors took 117 MB in 12 µs). So memory is the bound where `N/(R·C)` is below 1.4;
 //!   a fiftieth of L2's time is added nevertheless.
 //! * To one multiprocessor come 35.5 bytes of weights a nanosecond at most, whatever else it takes in (28672 × 4096 on 112, 6144 × 4096 on 96
-//!   multiprocessors). So tiles have as many units as make about as many blocks as there are multiprocessors.
+//!   multiprocessors). So tiles have as many strips as make about as many blocks as there are multiprocessors.
 //! * A multiprocessor takes in `1 + N/R` bytes for each byte of weights, 80 bytes a nanosecond at most, and no more than its
 //!   rings hold in 1.5 µs.
 //! * Shares of k make enough blocks of few rows. Blocks exchange their sums inside a cluster: `4·R·N·(S − 1)/S` bytes at 25
@@ -32,7 +32,7 @@
 
 use super::Rows;
 use super::tiles::{Plan, Tuning};
-use crate::gemv::Unit;
+use crate::gemv::Strip;
 use crate::gemv::packed::DEPTH;
 
 /// Bytes that memory brings in a microsecond, of an H200.
@@ -57,7 +57,7 @@ const CYCLES: f64 = 1750.0;
 const CHAIN: f64 = 400.0;
 /// What a stage fewer than this many costs, as a part of the whole.
 const STAGES: (u32, f64) = (4, 0.02);
-/// Units of a tile of which any number is tried where blocks have several.
+/// Strips of a tile of which any number is tried where blocks have several.
 const LARGE: u32 = 24;
 /// Microseconds that each doubling of a cluster costs where it gains nothing.
 const CLUSTER: f64 = 0.1;
@@ -72,7 +72,7 @@ const BYTES_IN_FLIGHT: u32 = 48 << 10;
 /// What is chosen where nothing else goes.
 const LEAST: Tuning = Tuning {
     warpgroups: 1,
-    units: 8,
+    strips: 8,
     stage_tiles: 2,
     stages: 12,
     in_flight: IN_FLIGHT[0],
@@ -84,12 +84,12 @@ const LEAST: Tuning = Tuning {
 /// Microseconds of a plan on so many multiprocessors; infinite where blocks that meet are not resident together.
 ///
 /// ```
-/// use tilewright_kernels::gemv::{Unit, hopper};
-/// let unit = Unit::new(4096, 8, 16384)?;
-/// let best = hopper::choose(64, 14336, unit, 132, 8);
-/// let time = |tuning| hopper::Plan::new(64, 14336, unit, tuning).map(|plan| hopper::predict(&plan, 132));
+/// use tilewright_kernels::gemv::{Strip, hopper};
+/// let strip = Strip::new(4096, 8, 16384)?;
+/// let best = hopper::choose(64, 14336, strip, 132, 8);
+/// let time = |tuning| hopper::Plan::new(64, 14336, strip, tuning).map(|plan| hopper::predict(&plan, 132));
 /// // Tiles of 128 rows make 112 blocks.
-/// assert!(time(best)? < time(hopper::Tuning { warpgroups: 2, units: 16, ..best })?);
+/// assert!(time(best)? < time(hopper::Tuning { warpgroups: 2, strips: 16, ..best })?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn predict(plan: &Plan, multiprocessors: u32) -> f64 {
@@ -99,7 +99,7 @@ pub fn predict(plan: &Plan, multiprocessors: u32) -> f64 {
     if resident == 0 || (splits > 1 && groups > resident) {
         return f64::INFINITY;
     }
-    let [n, k, columns, rows] = [plan.n, plan.unit.padded_k(), plan.columns(), plan.rows()].map(f64::from);
+    let [n, k, columns, rows] = [plan.n, plan.strip.padded_k(), plan.columns(), plan.rows()].map(f64::from);
     let weights = 2.0 * n * k;
     let taken_in = 1.0 + columns / rows;
     let together = MEMORY.min(L2 / (1.0 + columns / (rows * f64::from(multicast))));
@@ -119,60 +119,60 @@ pub fn predict(plan: &Plan, multiprocessors: u32) -> f64 {
     stream * (1.0 + fewer) + of_l2 + exchange + CLUSTER * f64::from(cluster).log2()
 }
 
-/// The settings for a batch and rows, their number or what else they are, packed as `unit` says, on so many multiprocessors, with clusters of so many blocks at
+/// The settings for a batch and rows, their number or what else they are, packed as `strip` says, on so many multiprocessors, with clusters of so many blocks at
 /// most: 8 everywhere, fewer where a device has not got as many clusters of them as its multiprocessors would make.
 ///
 /// ```
-/// use tilewright_kernels::gemv::{Unit, hopper};
-/// let unit = Unit::new(2048, 8, 16384)?;
-/// let best = hopper::choose(64, 8192, unit, 132, 8);
-/// assert!(hopper::Plan::new(64, 8192, unit, best).is_ok());
-/// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
+/// use tilewright_kernels::gemv::{Strip, hopper};
+/// let strip = Strip::new(2048, 8, 16384)?;
+/// let best = hopper::choose(64, 8192, strip, 132, 8);
+/// assert!(hopper::Plan::new(64, 8192, strip, best).is_ok());
+/// # Ok::<(), tilewright_kernels::gemv::StripError>(())
 /// ```
-pub fn choose(batch: u32, rows: impl Into<Rows>, unit: Unit, multiprocessors: u32, most_blocks: u32) -> Tuning {
-    choose_for(batch, rows, unit, [multiprocessors, most_blocks], |_| true).unwrap_or(LEAST)
+pub fn choose(batch: u32, rows: impl Into<Rows>, strip: Strip, multiprocessors: u32, most_blocks: u32) -> Tuning {
+    choose_for(batch, rows, strip, [multiprocessors, most_blocks], |_| true).unwrap_or(LEAST)
 }
 
 /// The same among plans that fit; none where no plan does.
 ///
 /// ```
-/// use tilewright_kernels::gemv::{Epilogue, Unit, hopper::{Finish, Plan, choose_for}};
+/// use tilewright_kernels::gemv::{Epilogue, Strip, hopper::{Finish, Plan, choose_for}};
 /// use tilewright_kernels::tile::Float;
 /// // A norm begins where the rows of a block are whole slots.
 /// let adds = Finish::from(Epilogue { residual: true, wide: true, ..Epilogue::default() });
 /// let begins = Finish { normed: Some(Float::F32), ..adds };
-/// let unit = Unit::new(2048, 8, 16384)?;
-/// let tuning = choose_for(64, 2048, unit, [132, 2], |plan| begins.check(plan).is_ok()).expect("there is one");
-/// assert_eq!((tuning.units * 8 / tuning.splits) % 32, 0);
-/// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
+/// let strip = Strip::new(2048, 8, 16384)?;
+/// let tuning = choose_for(64, 2048, strip, [132, 2], |plan| begins.check(plan).is_ok()).expect("there is one");
+/// assert_eq!((tuning.strips * 8 / tuning.splits) % 32, 0);
+/// # Ok::<(), tilewright_kernels::gemv::StripError>(())
 /// ```
 pub fn choose_for(
     batch: u32,
     rows: impl Into<Rows>,
-    unit: Unit,
+    strip: Strip,
     [multiprocessors, most_blocks]: [u32; 2],
     fits: impl Fn(&Plan) -> bool,
 ) -> Option<Tuning> {
     let rows = rows.into();
     let mut best: Option<(f64, Tuning)> = None;
-    for units in (2u32..=32).rev() {
+    for strips in (2u32..=32).rev() {
         for stage_tiles in [4, 2] {
             for multicast in [1, 2] {
                 for splits in [1, 2, 4, 8] {
-                    let warpgroups = units.div_ceil(8);
-                    let stage_bytes = units * Unit::ROWS * stage_tiles * DEPTH * 2;
+                    let warpgroups = strips.div_ceil(8);
+                    let stage_bytes = strips * Strip::ROWS * stage_tiles * DEPTH * 2;
                     let in_flight = BYTES_IN_FLIGHT.div_ceil(stage_bytes).clamp(IN_FLIGHT[1], IN_FLIGHT[0]);
-                    let tuning = Tuning { warpgroups, units, stage_tiles, in_flight, multicast, splits, ..LEAST };
+                    let tuning = Tuning { warpgroups, strips, stage_tiles, in_flight, multicast, splits, ..LEAST };
                     if tuning.cluster() > most_blocks {
                         continue;
                     }
-                    let Ok(plan) = Plan::new(batch, rows, unit, tuning) else { continue };
+                    let Ok(plan) = Plan::new(batch, rows, strip, tuning) else { continue };
                     let time = predict(&plan, multiprocessors);
-                    // What the last round leaves idle is little of many small tiles, and large ones ask L2 for less. An odd number of units has a
+                    // What the last round leaves idle is little of many small tiles, and large ones ask L2 for less. An odd number of strips has a
                     // warp that multiplies rows of another: where there are several rounds that is worth a fuller last one.
                     let goes = match plan.groups() * plan.tuning.cluster() > multiprocessors {
-                        true => units >= LARGE || units % 8 == 0,
-                        false => units % 2 == 0,
+                        true => strips >= LARGE || strips % 8 == 0,
+                        false => strips % 2 == 0,
                     };
                     if !goes {
                         continue;

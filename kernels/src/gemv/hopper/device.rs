@@ -71,10 +71,10 @@ impl<'a, 'k> Block<'a, 'k> {
         let (k, plan, [begin, end]) = (self.k, self.plan, self.chunks());
         let how = Bulk::default().policy(k.policy(Eviction::First));
         self.each_tile(|tile| {
-            let unit = (tile * plan.units()).cast::<i32>();
+            let strip = (tile * plan.strips()).cast::<i32>();
             k.for_(begin, end, |chunk| {
                 let line = (chunk * plan.stage_lines()).cast::<i32>();
-                let bring = |to: Pieces<'k>| to.bring_box(map, &[k.lit(0), line, unit]);
+                let bring = |to: Pieces<'k>| to.bring_box(map, &[k.lit(0), line, strip]);
                 ring.acquire().fill((in_pieces(k.lit(plan.stage_bytes()), how, bring),)).commit();
             });
         });
@@ -123,7 +123,7 @@ impl<'a, 'k> Block<'a, 'k> {
         let sums = Accumulator::<f32>::unset(k, warpgroup_atom::<bf16>(plan.columns()).1, 1, 1);
         // A warp without rows of its own multiplies the tile's last ones again, and keeps nothing of it; a warp with eight also those
         // above, which it does not keep.
-        let (warps, last) = (plan.rows() / 16, plan.units() - 2);
+        let (warps, last) = (plan.rows() / 16, plan.strips() - 2);
         let (from, row) = match plan.has_rows_for_all() {
             true => (thread, group * 64),
             false => (Index::below(k.lane(), 32), Index::below((k.warp() * 2).min(last), last + 1) * 8),

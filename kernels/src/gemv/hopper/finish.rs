@@ -7,7 +7,7 @@ use super::Rows;
 use super::best::Bests;
 use super::tiles::{Plan, PlanError};
 use crate::elementwise::silu;
-use crate::gemv::{Epilogue, Unit};
+use crate::gemv::{Epilogue, Strip};
 use crate::kv::{PoolArray, PoolType, TokenRow};
 use crate::norm::{NormEnd, NormStart, SLOT};
 use crate::tile::{Array, Float};
@@ -63,8 +63,8 @@ impl Finish {
     pub fn check(&self, plan: &Plan) -> Result<(), PlanError> {
         let setting = |what, found, wanted| Err(PlanError::Setting { what, found, wanted });
         let (n, rows) = (plan.results.results(), plan.rows() / plan.tuning.splits);
-        if self.scaled && !plan.unit.k().is_multiple_of(SLOT) {
-            return setting("k of sums that are scaled", plan.unit.k(), "a multiple of 32");
+        if self.scaled && !plan.strip.k().is_multiple_of(SLOT) {
+            return setting("k of sums that are scaled", plan.strip.k(), "a multiple of 32");
         }
         if self.normed.is_some() {
             if !matches!(plan.results, Rows::InOrder(_)) || !self.epilogue.wide {
@@ -151,7 +151,7 @@ impl<'k> Results<'k> {
         let bias = epilogue.bias.then(|| array("bias", Float::Bf16));
         let residual = epilogue.residual.then(|| array("residual", float));
         let scaled = scaled.then(|| {
-            let (width, rows) = (plan.unit.k(), plan.batch);
+            let (width, rows) = (plan.strip.k(), plan.batch);
             let parts = NormEnd::parts((plan.tuning.warpgroups * 128).min(ROOM), width, rows);
             let (squares, eps) = (k.global("squares"), k.param("eps"));
             NormEnd { squares, eps, width, rows, parts, factors: k.shared("factors", parts * rows) }
@@ -281,7 +281,7 @@ impl<'k> Results<'k> {
     /// From a run of packed rows to the one that is finished with it: what gates gate, or the second of pairs.
     pub(super) fn others(&self, results: Rows) -> Option<u32> {
         match results {
-            Rows::Gated(_) => Some(Unit::ROWS),
+            Rows::Gated(_) => Some(Strip::ROWS),
             Rows::Groups { .. } if self.heads.is_some() => Some(RUN),
             Rows::InOrder(_) | Rows::Groups { .. } => None,
         }
@@ -306,15 +306,15 @@ impl<'k> Pair<'k> {
         let (group, kv_heads, dim) = match rows {
             Rows::Groups { group, kv_heads, dim } => (group, kv_heads, dim),
             // Refused: these are no heads.
-            Rows::InOrder(_) | Rows::Gated(_) => (1, 1, Unit::ROWS),
+            Rows::InOrder(_) | Rows::Gated(_) => (1, 1, Strip::ROWS),
         };
-        let (per_head, half) = (dim / Unit::ROWS, dim / 2);
-        let unit = row / Unit::ROWS;
-        let (kv_head, unit) = (unit / (per_head * (group + 2)), unit % (per_head * (group + 2)));
-        let (slot, at) = (unit / per_head, unit % per_head);
+        let (per_head, half) = (dim / Strip::ROWS, dim / 2);
+        let strip = row / Strip::ROWS;
+        let (kv_head, strip) = (strip / (per_head * (group + 2)), strip % (per_head * (group + 2)));
+        let (slot, at) = (strip / per_head, strip % per_head);
         let (is_query, is_value) = (slot.lt(group), slot.gt(group));
         let head = is_query.select(kv_head * group + slot, kv_head);
-        let first = is_value.select(at * Unit::ROWS, at * RUN);
+        let first = is_value.select(at * Strip::ROWS, at * RUN);
         let dims = [first, first + is_value.select(row.builder().lit(RUN), half)];
         let of_all = is_query.select(head, slot * kv_heads + kv_head) * dim;
         Pair { is_query, is_value, head, dims, results: dims.map(|at| of_all + at) }

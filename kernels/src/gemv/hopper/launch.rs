@@ -34,7 +34,7 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
         Rows::Groups { .. } => "_heads",
     };
     let best = if finish.best { "_best" } else { "" };
-    let name = format!("gemv_wgmma_b{}_n{}_k{}{results}{best}", plan.batch, plan.n, plan.unit.k());
+    let name = format!("gemv_wgmma_b{}_n{}_k{}{results}{best}", plan.batch, plan.n, plan.strip.k());
     let launch = block(plan.threads()).cluster(tuning.cluster()).min_blocks(tuning.per_sm);
     record(&name, arch, launch, |k| {
         let (w_map, x_map) = (k.tensor_map("w"), k.tensor_map("x"));
@@ -84,10 +84,10 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
 ///
 /// ```
 /// use tilewright_codegen::ir::Arch;
-/// use tilewright_kernels::gemv::{Epilogue, Unit, hopper};
-/// let unit = Unit::new(4096, 8, 16384)?;
-/// let tuning = hopper::choose(64, 14336, unit, 132, 8);
-/// let plan = hopper::Plan::new(64, 14336, unit, tuning)?;
+/// use tilewright_kernels::gemv::{Epilogue, Strip, hopper};
+/// let strip = Strip::new(4096, 8, 16384)?;
+/// let tuning = hopper::choose(64, 14336, strip, 132, 8);
+/// let plan = hopper::Plan::new(64, 14336, strip, tuning)?;
 /// let step = hopper::step(Arch::Sm90a, &plan, Epilogue::default(), 132);
 /// assert_eq!((step.kernel.name.as_str(), step.grid), ("gemv_wgmma_b64_n14336_k4096", 128));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

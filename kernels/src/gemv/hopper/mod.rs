@@ -14,9 +14,9 @@
 //! | `trial` | shapes with inputs and what must come out: [`Case`] |
 //!
 //! Weights are the A operand in registers, activations the B operand in shared memory. The image of packed weights is that of
-//! every other product ([`Unit`](super::Unit)). A tile of it is eight rows of 64 bytes, so that `ldmatrix` gives the operand
+//! every other product ([`Strip`](super::Strip)). A tile of it is eight rows of 64 bytes, so that `ldmatrix` gives the operand
 //! in k's own order, and activations need no other order either. A tensor map brings lines of 128 bytes of
-//! many units, and swizzles them, so that no bank is met twice: what lies in shared memory is the packed layout behind a swizzle.
+//! many strips, and swizzles them, so that no bank is met twice: what lies in shared memory is the packed layout behind a swizzle.
 //!
 //! The blocks of a cluster lie along the rows, and bring each other activations by multicast, or along k, and exchange
 //! sums through distributed shared memory in the order of their ranks: results do not depend on who was first.

@@ -32,7 +32,7 @@ pub(super) struct Given {
 
 impl Given {
     pub fn draw(draw: &mut Draw, plan: &Plan, finish: Finish) -> Given {
-        let (batch, k, results) = (plan.batch, plan.unit.k(), plan.results.results());
+        let (batch, k, results) = (plan.batch, plan.strip.k(), plan.results.results());
         let n = if matches!(plan.results, Rows::Gated(_)) { 2 * results } else { results };
         // Sums of small whole numbers are exact, and many are equal: which is the largest is certain.
         let number: fn(f64) -> bf16 = if finish.best { |x| bf16::from_f64((2.0 * x).round()) } else { bf16::from_f64 };
@@ -69,7 +69,7 @@ impl Given {
     /// The factor of a vector's norm.
     fn factor(&self, vector: usize, plan: &Plan) -> f64 {
         let sums = self.squares.iter().skip(vector).step_by(plan.batch as usize);
-        let mean = sums.map(|&sum| f64::from(sum)).sum::<f64>() / f64::from(plan.unit.k());
+        let mean = sums.map(|&sum| f64::from(sum)).sum::<f64>() / f64::from(plan.strip.k());
         1.0 / (mean + f64::from(self.eps)).sqrt()
     }
 }
@@ -103,7 +103,7 @@ fn bests(plan: &Plan, y: &[f64]) -> Vec<u64> {
 }
 
 pub(super) fn expected(plan: &Plan, finish: Finish, given: &Given) -> Found {
-    let (k, results) = (plan.unit.k(), plan.results.results() as usize);
+    let (k, results) = (plan.strip.k(), plan.results.results() as usize);
     let wide = Epilogue { wide: true, ..Epilogue::default() };
     let (mut sums, bound) = trial::expected(k, wide, &given.w, &given.x, &[], &[]);
     let largest = |values: &[f64]| values.iter().fold(0f64, |most, value| most.max(value.abs()));
@@ -133,7 +133,7 @@ pub(super) fn expected(plan: &Plan, finish: Finish, given: &Given) -> Found {
             gates.iter().zip(others).map(|(gate, other)| gate / (1.0 + (-gate).exp()) * other).collect::<Vec<f64>>()
         };
         y = y.chunks(n).flat_map(gated).collect();
-        // The slope of silu is at most 1.1; exponential and quotient are off by a few units of 2⁻²².
+        // The slope of silu is at most 1.1; exponential and quotient are off by a few strips of 2⁻²².
         error = 2.2 * error * (most + error) + 2f64.powi(-20) * (most * most + 1.0);
     }
     if finish.epilogue.residual {

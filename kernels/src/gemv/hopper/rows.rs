@@ -6,16 +6,16 @@
 
 use tilewright_codegen::build::Val;
 
-use crate::gemv::Unit;
+use crate::gemv::Strip;
 
 /// What the rows of packed weights are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rows {
     /// So many, each a result.
     InOrder(u32),
-    /// Units of gates, each before the unit of what it gates: so many results `silu(gate) · up`.
+    /// Strips of gates, each before the strip of what it gates: so many results `silu(gate) · up`.
     Gated(u32),
-    /// The projections of one group after the other, as [`qkv`](crate::gemv::linear::qkv) has their units. Results are all
+    /// The projections of one group after the other, as [`qkv`](crate::gemv::linear::qkv) has their strips. Results are all
     /// query heads, then keys, then values.
     Groups {
         /// Query heads of a group.
@@ -34,7 +34,7 @@ impl From<u32> for Rows {
 }
 
 impl Rows {
-    /// Rows of the image, without those that fill its last unit.
+    /// Rows of the image, without those that fill its last strip.
     ///
     /// ```
     /// use tilewright_kernels::gemv::hopper::Rows;
@@ -44,7 +44,7 @@ impl Rows {
     pub fn packed(self) -> u32 {
         match self {
             Rows::InOrder(rows) => rows,
-            Rows::Gated(results) => results.div_ceil(Unit::ROWS).saturating_mul(2 * Unit::ROWS),
+            Rows::Gated(results) => results.div_ceil(Strip::ROWS).saturating_mul(2 * Strip::ROWS),
             Rows::Groups { .. } => self.results(),
         }
     }
@@ -61,8 +61,8 @@ impl Rows {
     pub(super) fn together(self) -> u32 {
         match self {
             Rows::InOrder(_) => 4,
-            Rows::Groups { .. } => Unit::ROWS,
-            Rows::Gated(_) => 2 * Unit::ROWS,
+            Rows::Groups { .. } => Strip::ROWS,
+            Rows::Gated(_) => 2 * Strip::ROWS,
         }
     }
 
@@ -79,19 +79,19 @@ impl Rows {
     /// assert_eq!(found, [0, 4, 16, 20, 32, 36, 8, 12, 24, 28, 40, 44]);
     /// ```
     pub fn weight(self, row: u32) -> Option<u32> {
-        let (unit, within) = (row / Unit::ROWS, row % Unit::ROWS);
+        let (strip, within) = (row / Strip::ROWS, row % Strip::ROWS);
         match self {
             Rows::InOrder(rows) => Some(row).filter(|&row| row < rows),
             Rows::Gated(results) => {
-                let at = unit / 2 * Unit::ROWS + within;
-                (at < results).then_some(at + unit % 2 * results)
+                let at = strip / 2 * Strip::ROWS + within;
+                (at < results).then_some(at + strip % 2 * results)
             }
             Rows::Groups { group, kv_heads, dim } => {
-                let (per_head, half) = (dim / Unit::ROWS, dim / 2);
-                let (kv_head, unit) = (unit / (per_head * (group + 2)), unit % (per_head * (group + 2)));
-                let (slot, at) = (unit / per_head, unit % per_head);
+                let (per_head, half) = (dim / Strip::ROWS, dim / 2);
+                let (kv_head, strip) = (strip / (per_head * (group + 2)), strip % (per_head * (group + 2)));
+                let (slot, at) = (strip / per_head, strip % per_head);
                 let head = if slot < group { kv_head * group + slot } else { slot * kv_heads + kv_head };
-                let at = if slot > group { at * Unit::ROWS + within } else { at * 4 + within % 4 + within / 4 * half };
+                let at = if slot > group { at * Strip::ROWS + within } else { at * 4 + within % 4 + within / 4 * half };
                 (kv_head < kv_heads).then_some(head * dim + at)
             }
         }
@@ -101,15 +101,15 @@ impl Rows {
     pub(super) fn result(self, row: Val<'_, u32>) -> Val<'_, u32> {
         match self {
             Rows::InOrder(_) => row,
-            Rows::Gated(_) => row / (2 * Unit::ROWS) * Unit::ROWS + row % Unit::ROWS,
+            Rows::Gated(_) => row / (2 * Strip::ROWS) * Strip::ROWS + row % Strip::ROWS,
             Rows::Groups { group, kv_heads, dim } => {
-                let (per_head, half) = (dim / Unit::ROWS, dim / 2);
-                let (unit, within) = (row / Unit::ROWS, row % Unit::ROWS);
-                let (kv_head, unit) = (unit / (per_head * (group + 2)), unit % (per_head * (group + 2)));
-                let (slot, at) = (unit / per_head, unit % per_head);
+                let (per_head, half) = (dim / Strip::ROWS, dim / 2);
+                let (strip, within) = (row / Strip::ROWS, row % Strip::ROWS);
+                let (kv_head, strip) = (strip / (per_head * (group + 2)), strip % (per_head * (group + 2)));
+                let (slot, at) = (strip / per_head, strip % per_head);
                 let head = slot.lt(group).select(kv_head * group + slot, slot * kv_heads + kv_head);
                 let pair = at * 4 + within % 4 + within / 4 * half;
-                head * dim + slot.gt(group).select(at * Unit::ROWS + within, pair)
+                head * dim + slot.gt(group).select(at * Strip::ROWS + within, pair)
             }
         }
     }

@@ -8,7 +8,7 @@ use tilewright_codegen::build::{Ptr, Shared, Val};
 use super::Rows;
 use super::device::Block;
 use super::finish::{Operands, Results, Sums};
-use crate::gemv::Unit;
+use crate::gemv::Strip;
 use crate::warps::ConsumerWarps;
 
 /// Rounds of runs that are unrolled.
@@ -81,13 +81,13 @@ impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
         if self.is_whole() { finish() } else { row.builder().when(is_row(), finish) }
     }
 
-    /// Whether there are all rows: the last tile may have some that there are not, and so may the last unit of gates.
+    /// Whether there are all rows: the last tile may have some that there are not, and so may the last strip of gates.
     fn is_whole(self) -> bool {
         let (plan, gated) = (self.block.plan, matches!(self.block.plan.results, Rows::Gated(_)));
-        plan.is_whole() && plan.results.results().is_multiple_of(if gated { Unit::ROWS } else { 1 })
+        plan.is_whole() && plan.results.results().is_multiple_of(if gated { Strip::ROWS } else { 1 })
     }
 
-    /// Where two runs are finished together, from the first to the second: of gates and what they gate every second unit.
+    /// Where two runs are finished together, from the first to the second: of gates and what they gate every second strip.
     fn others(self) -> Option<u32> {
         self.results.others(self.block.plan.results)
     }

@@ -12,7 +12,7 @@ use tilewright_layout::typed::operand_tile;
 use tilewright_layout::{DType, Swizzle, Swizzled};
 
 use super::Rows;
-use crate::gemv::Unit;
+use crate::gemv::Strip;
 use crate::gemv::packed::DEPTH;
 use crate::ring::{Consumers, Shape, StageTile};
 
@@ -86,7 +86,7 @@ pub enum PlanError {
         needed: u32,
         /// The batch.
         batch: u32,
-        /// Tiles of a unit in a stage.
+        /// Tiles of a strip in a stage.
         stage_tiles: u32,
         /// Threads of a block.
         threads: u32,
@@ -102,7 +102,7 @@ pub enum PlanError {
         needed: u32,
         /// The batch.
         batch: u32,
-        /// Tiles of a unit in a stage.
+        /// Tiles of a strip in a stage.
         stage_tiles: u32,
         /// Bytes of a block.
         limit: u32,
@@ -114,10 +114,10 @@ pub enum PlanError {
 pub struct Tuning {
     /// Warpgroups that multiply, 1 to 4: 64 rows of weights each, the last of them fewer where the tile ends.
     pub warpgroups: u32,
-    /// Units of a tile, 2 at least: more than one warpgroup fewer would have, and no more than eight for each. Of gates, which take turns
+    /// Strips of a tile, 2 at least: more than one warpgroup fewer would have, and no more than eight for each. Of gates, which take turns
     /// with what they gate, even.
-    pub units: u32,
-    /// Tiles of a unit in a stage: 4 are 128 of k.
+    pub strips: u32,
+    /// Tiles of a strip in a stage: 4 are 128 of k.
     pub stage_tiles: u32,
     /// Stages of weights, fewer where shared memory runs out; of activations as many, 5 at most. Weights wait there for the activations of
     /// the launch before.
@@ -150,18 +150,18 @@ pub struct Plan {
     /// Which results they make.
     pub results: Rows,
     /// How the weights are packed.
-    pub unit: Unit,
+    pub strip: Strip,
     /// What was chosen, stages as many as fit.
     pub tuning: Tuning,
 }
 
 impl Plan {
-    /// The sizes for a batch and rows of weights, their number or what else they are, that are packed as `unit` says. How many warps share a unit's tiles makes
+    /// The sizes for a batch and rows of weights, their number or what else they are, that are packed as `strip` says. How many warps share a strip's tiles makes
     /// no difference here.
     ///
     /// # Errors
     /// [`PlanError`].
-    pub fn new(batch: u32, rows: impl Into<Rows>, unit: Unit, tuning: Tuning) -> Result<Plan, PlanError> {
+    pub fn new(batch: u32, rows: impl Into<Rows>, strip: Strip, tuning: Tuning) -> Result<Plan, PlanError> {
         let results = rows.into();
         let n = results.packed();
         if !(1..=256).contains(&batch) {
@@ -170,16 +170,16 @@ impl Plan {
         if !(1..=1 << 24).contains(&n) {
             return Err(PlanError::Rows { n });
         }
-        if unit.codes().is_some() {
+        if strip.codes().is_some() {
             return Err(PlanError::Codes);
         }
         if let Rows::Groups { dim, .. } = results
-            && !dim.is_multiple_of(Unit::ROWS)
+            && !dim.is_multiple_of(Strip::ROWS)
         {
             let (what, wanted) = ("the number of dimensions of a head", "a multiple of 8");
             return Err(PlanError::Setting { what, found: dim, wanted });
         }
-        let plan = Plan { batch, n, results, unit, tuning };
+        let plan = Plan { batch, n, results, strip, tuning };
         plan.check()?;
         plan.check_registers()?;
         let limit = SHARED / tuning.per_sm - RESERVED;
@@ -203,20 +203,20 @@ impl Plan {
     }
 
     fn check(&self) -> Result<(), PlanError> {
-        let Tuning { warpgroups, units, stage_tiles, stages, in_flight, multicast, splits, per_sm } = self.tuning;
+        let Tuning { warpgroups, strips, stage_tiles, stages, in_flight, multicast, splits, per_sm } = self.tuning;
         let setting = |what, found, wanted| Err(PlanError::Setting { what, found, wanted });
         if !(1..=4).contains(&warpgroups) {
             return setting("the number of warpgroups", warpgroups, "1 to 4");
         }
-        if units < 2 || units.div_ceil(GROUP_ROWS / Unit::ROWS) != warpgroups {
+        if strips < 2 || strips.div_ceil(GROUP_ROWS / Strip::ROWS) != warpgroups {
             return setting(
-                "the number of units of a tile",
-                units,
+                "the number of strips of a tile",
+                strips,
                 "2 at least, and as many as its warpgroups multiply",
             );
         }
         if !self.rows().is_multiple_of(self.results.together()) {
-            return setting("the number of units of a tile of gates", units, "even");
+            return setting("the number of strips of a tile of gates", strips, "even");
         }
         if !(2..=64).contains(&stage_tiles) || !stage_tiles.is_multiple_of(2) {
             return setting("the number of tiles of a stage", stage_tiles, "even, 2 to 64");
@@ -275,7 +275,7 @@ impl Plan {
 
     /// From one vector to the next in memory: whole tiles.
     pub fn x_pitch(&self) -> u32 {
-        self.unit.tiles() * DEPTH
+        self.strip.tiles() * DEPTH
     }
 
     /// Columns of the instruction: the batch in eights, as many for each of the blocks that share activations.
@@ -290,7 +290,7 @@ impl Plan {
 
     /// Rows of weights of a tile.
     pub fn rows(&self) -> u32 {
-        Unit::ROWS * self.tuning.units
+        Strip::ROWS * self.tuning.strips
     }
 
     /// Whether every warp has rows of the tile.
@@ -298,9 +298,9 @@ impl Plan {
         self.rows() == GROUP_ROWS * self.tuning.warpgroups
     }
 
-    /// Units of a tile.
-    pub(super) fn units(&self) -> u32 {
-        self.tuning.units
+    /// Strips of a tile.
+    pub(super) fn strips(&self) -> u32 {
+        self.tuning.strips
     }
 
     /// Tiles, a cluster's worth of rows whole: some may have no rows.
@@ -325,12 +325,12 @@ impl Plan {
 
     /// Stages that all of k takes.
     pub fn chunks(&self) -> u32 {
-        self.unit.tiles().div_ceil(self.tuning.stage_tiles)
+        self.strip.tiles().div_ceil(self.tuning.stage_tiles)
     }
 
-    /// Lines of a unit in a stage.
+    /// Lines of a strip in a stage.
     pub(super) fn stage_lines(&self) -> u32 {
-        self.stage_k() * Unit::ROWS / LINE
+        self.stage_k() * Strip::ROWS / LINE
     }
 
     /// Lines of a vector in a stage; a panel is one of every vector.
@@ -349,7 +349,7 @@ impl Plan {
             Ok(swizzle) => swizzle,
             Err(_) => panic!("the swizzle of 128 bytes"),
         };
-        StageTile::new(Swizzled::new(LINES, 0, self.unit.packed(self.units(), self.tuning.stage_tiles)))
+        StageTile::new(Swizzled::new(LINES, 0, self.strip.packed(self.strips(), self.tuning.stage_tiles)))
     }
 
     /// A stage of activations, (vector, k) to element: the B operand.
@@ -435,14 +435,16 @@ impl Plan {
         clusters * cluster
     }
 
-    /// The packed weights as a box of the copy engine has them: line, line of its unit, unit.
+    /// The packed weights as a box of the copy engine has them: line, line of its strip, strip.
     pub(super) fn weights_map(&self) -> TensorShape {
-        let unit = self.unit;
+        let strip = self.strip;
         TensorShape {
             dtype: DType::BF16,
-            dims: [LINE, unit.tiles() * DEPTH * Unit::ROWS / LINE, self.n.div_ceil(Unit::ROWS)].map(u64::from).to_vec(),
-            strides: [LINE_BYTES, unit.bytes()].map(u64::from).to_vec(),
-            tile: vec![LINE, self.stage_lines(), self.units()],
+            dims: [LINE, strip.tiles() * DEPTH * Strip::ROWS / LINE, self.n.div_ceil(Strip::ROWS)]
+                .map(u64::from)
+                .to_vec(),
+            strides: [LINE_BYTES, strip.bytes()].map(u64::from).to_vec(),
+            tile: vec![LINE, self.stage_lines(), self.strips()],
             swizzle: TileSwizzle::Bytes128,
             outside: Outside::Zero,
             promotion: Promotion::Bytes256,
@@ -453,7 +455,7 @@ impl Plan {
     pub(super) fn vectors_map(&self) -> TensorShape {
         TensorShape {
             dtype: DType::BF16,
-            dims: [self.unit.k(), self.batch].map(u64::from).to_vec(),
+            dims: [self.strip.k(), self.batch].map(u64::from).to_vec(),
             strides: vec![u64::from(self.x_pitch() * 2)],
             tile: vec![LINE, self.fetched()],
             swizzle: TileSwizzle::Bytes128,

@@ -3,7 +3,7 @@
 use super::oracle::{Given, expected};
 use super::{Finish, HeadPages, Plan, Rows, Tuning, choose, step};
 use crate::gemm::{Argument, Buffer};
-use crate::gemv::{Epilogue, Unit, pack};
+use crate::gemv::{Epilogue, Strip, pack};
 use crate::kv::{PoolType, swizzled};
 use crate::norm::SLOT;
 use crate::shipped::Entry;
@@ -52,10 +52,10 @@ impl Case {
                 _ => draw.between(1..=320),
             };
             let flag = |draw: &mut Draw| draw.between(0..=1) == 1;
-            let units = draw.between(2..=24);
+            let strips = draw.between(2..=24);
             let tuning = Tuning {
-                warpgroups: units.div_ceil(8),
-                units,
+                warpgroups: strips.div_ceil(8),
+                strips,
                 stage_tiles: 2 * draw.between(1..=3),
                 stages: draw.between(2..=4),
                 in_flight: draw.between(1..=4),
@@ -89,8 +89,8 @@ impl Case {
             };
             let case = Case { batch, rows, k, multiprocessors, packed_tiles, tuning, finish };
             // Some settings do not go together: others, then. A few are those that are chosen.
-            let tuning = match case.unit() {
-                Some(unit) if draw.between(0..=4) == 0 => choose(batch, rows, unit, multiprocessors, 8),
+            let tuning = match case.strip() {
+                Some(strip) if draw.between(0..=4) == 0 => choose(batch, rows, strip, multiprocessors, 8),
                 _ => tuning,
             };
             let case = Case { tuning, ..case };
@@ -103,12 +103,12 @@ impl Case {
         }
     }
 
-    fn unit(&self) -> Option<Unit> {
-        Unit::new(self.k, 1, self.packed_tiles * 512).ok()
+    fn strip(&self) -> Option<Strip> {
+        Strip::new(self.k, 1, self.packed_tiles * 512).ok()
     }
 
     fn plan(&self) -> Option<Plan> {
-        Plan::new(self.batch, self.rows, self.unit()?, self.tuning).ok()
+        Plan::new(self.batch, self.rows, self.strip()?, self.tuning).ok()
     }
 
     /// The trial with inputs from -1 to 1.
@@ -144,7 +144,7 @@ impl Case {
                 Argument::Map(buffer, shape) => (buffer, Some(shape)),
             };
             let id = match buffer {
-                Buffer::A => trial.input("w", &pack(&packed, plan.unit)),
+                Buffer::A => trial.input("w", &pack(&packed, plan.strip)),
                 Buffer::B => trial.input("x", &pitched),
                 Buffer::Bias => trial.input("bias", &given.bias),
                 Buffer::Residual => stored::input(&mut trial, "residual", float, &given.residual),
@@ -190,8 +190,8 @@ impl Case {
 /// The kernel as it is shipped.
 pub(crate) fn shipped() -> Entry {
     let record = |arch| {
-        let unit = Unit::new(4096, 8, 16384).expect("rows that can be streamed");
-        let plan = Plan::new(64, 4096, unit, choose(64, 4096, unit, 132, 8)).expect("a plan for a batch of 64");
+        let strip = Strip::new(4096, 8, 16384).expect("rows that can be streamed");
+        let plan = Plan::new(64, 4096, strip, choose(64, 4096, strip, 132, 8)).expect("a plan for a batch of 64");
         step(arch, &plan, Epilogue::default(), 132).kernel
     };
     let draw = |arch, seed| {

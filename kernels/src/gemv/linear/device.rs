@@ -1,11 +1,11 @@
-//! A tile of a linear layer: units of eight output features, streamed, with the epilogue that follows.
+//! A tile of a linear layer: strips of eight output features, streamed, with the epilogue that follows.
 
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
 use super::pass::{Announce, Cell, Pass};
 use super::{AOperand, ActivationOutput, Beyond, Input, ScaledOutput, Sums, Weights};
-use crate::gemv::Unit;
+use crate::gemv::Strip;
 use crate::sample::key::{key, largest};
 use crate::sample::tiles::TileBests;
 use crate::tile::{Array, Copies};
@@ -14,8 +14,8 @@ use crate::warps::ConsumerWarps;
 /// A tile of a linear layer.
 #[derive(Clone, Copy)]
 pub struct Linear<'k> {
-    /// Shape of a unit.
-    pub unit: Unit,
+    /// Shape of a strip.
+    pub strip: Strip,
     /// Elements from a row of activations to the next.
     pub pitch: u32,
     /// Rows of the batch, 1 to 16.
@@ -57,7 +57,7 @@ pub enum Output<'k> {
         /// Where it is stored as the readers of its norm multiply it, too.
         scaled: Option<ScaledOutput<'k>>,
     },
-    /// `out[r, n] = silu(y[r, n]) · u[r, n]`; units of y and u take turns in the ring.
+    /// `out[r, n] = silu(y[r, n]) · u[r, n]`; strips of y and u take turns in the ring.
     SiluMul {
         /// Bias of u.
         up_bias: Option<Array<'k>>,
@@ -99,7 +99,7 @@ pub struct Scratch<'k> {
     /// Most registers of a lane to which copied activations come before bf16 weights are multiplied: then a tile of weights is all that a
     /// product reads of shared memory.
     pub copied_registers: u32,
-    /// Most rows whose codes are multiplied two units at a time, where they can be.
+    /// Most rows whose codes are multiplied two strips at a time, where they can be.
     pub paired_rows: u32,
     /// Where it is said that activations are beyond what an f16 holds, if it is.
     pub beyond: Option<Beyond<'k>>,
@@ -117,14 +117,14 @@ pub fn linear<'k>(
 ) {
     let (k, rows) = (team.k, tile.rows);
     let streams = if matches!(tile.output, Output::SiluMul { .. }) { 2 } else { 1 };
-    let units = (tile.end - tile.first + (Unit::ROWS - 1)) / Unit::ROWS;
+    let strips = (tile.end - tile.first + (Strip::ROWS - 1)) / Strip::ROWS;
     if let Output::Logits { .. } = tile.output {
         k.when(k.tid().lt(rows), || scratch.best.at(k.tid()).store(0u64));
     }
     let pass = Pass {
         team,
         scratch,
-        unit: tile.unit,
+        strip: tile.strip,
         pitch: tile.pitch,
         rows,
         streams,
@@ -134,14 +134,14 @@ pub fn linear<'k>(
     };
     match tile.a_operand {
         AOperand::Shared | AOperand::Registers | AOperand::Reloaded { .. } => {
-            tile.tile(pass, weights, units, (None, announce));
+            tile.tile(pass, weights, strips, (None, announce));
         }
         AOperand::Phases { stages } => {
-            let unit = tile.unit.part(0, stages);
-            let pass = Pass { unit, a_operand: AOperand::Registers, ..pass };
-            k.for_(0u32, tile.unit.stages() / stages, |number| {
-                let phase = Phase { number, last: number.eq(tile.unit.stages() / stages - 1), columns: unit.k() };
-                tile.tile(Pass { behind: Some(number.gt(0)), ..pass }, weights, units, (Some(phase), None));
+            let strip = tile.strip.part(0, stages);
+            let pass = Pass { strip, a_operand: AOperand::Registers, ..pass };
+            k.for_(0u32, tile.strip.stages() / stages, |number| {
+                let phase = Phase { number, last: number.eq(tile.strip.stages() / stages - 1), columns: strip.k() };
+                tile.tile(Pass { behind: Some(number.gt(0)), ..pass }, weights, strips, (Some(phase), None));
                 // The sums are read.
                 team.sync();
             });
@@ -170,17 +170,17 @@ impl<'k> Linear<'k> {
         self,
         pass: Pass<'k>,
         weights: &dyn Weights<'k>,
-        units: Val<'k, u32>,
+        strips: Val<'k, u32>,
         (phase, announce): (Option<Phase<'k>>, Option<Announce<'_>>),
     ) {
         let (tile, Pass { team, scratch, .. }) = (self, pass);
         let k = team.k;
         let input = phase.map_or(tile.input, |phase| tile.input.from(phase.number * phase.columns));
         let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| {
-            let n = tile.first + (base + cell.unit) * Unit::ROWS + cell.feature;
+            let n = tile.first + (base + cell.strip) * Strip::ROWS + cell.feature;
             tile.prepare(team, cell, n, phase)
         };
-        pass.run(weights, (input, tile.first_row), (units, announce), prepare, |sums, cell, prepared| {
+        pass.run(weights, (input, tile.first_row), (strips, announce), prepare, |sums, cell, prepared| {
             let (n, inside) = (prepared.n, prepared.inside);
             let (best, result) = (k.var(0u64), k.var(0.0f32));
             k.when(inside, || {
@@ -204,8 +204,8 @@ impl<'k> Linear<'k> {
                 terms.store_of_eight([row, n], result, prepared.weight.map(Var::get), inside);
             }
             if let Output::Logits { .. } = tile.output {
-                // Eight lanes have the features of one unit and row.
-                let best = largest(best.get(), Unit::ROWS);
+                // Eight lanes have the features of one strip and row.
+                let best = largest(best.get(), Strip::ROWS);
                 let first = inside & cell.feature.eq(0);
                 k.when(first, || scratch.best.at(cell.row).red(AtomOp::Max, best, RedOrder::Relaxed(Scope::Cta)));
             }
@@ -266,7 +266,7 @@ impl<'k> Linear<'k> {
         prepared: &Prepared<'k>,
         phase: Option<Phase<'k>>,
     ) -> Val<'k, f32> {
-        let scale = self.input.scale(team, self.unit, cell.row, scratch.squares);
+        let scale = self.input.scale(team, self.strip, cell.row, scratch.squares);
         let scaled = |sum: Val<'k, f32>| scale.map_or(sum, |scale| sum * scale);
         let plus = |sum: Val<'k, f32>, other: Option<Var<'k, f32>>| other.map_or(sum, |other| sum + other.get());
         if let Some(phase) = phase {
@@ -278,7 +278,7 @@ impl<'k> Linear<'k> {
             Output::Store { .. } | Output::Logits { .. } => y,
             Output::Add { .. } => plus(y, prepared.other),
             Output::SiluMul { .. } => {
-                let up = plus(scaled(sums.total(cell.place + self.rows * Unit::ROWS)), prepared.other);
+                let up = plus(scaled(sums.total(cell.place + self.rows * Strip::ROWS)), prepared.other);
                 y.div_approx((y * -std::f32::consts::LOG2_E).ex2() + 1.0) * up
             }
         }

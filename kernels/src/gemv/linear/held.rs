@@ -8,7 +8,7 @@ use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
 use super::Weights;
 use crate::gemv::product::{CodeTile, Packed, WarpTile};
-use crate::gemv::{Codes, Factors, Side, Unit};
+use crate::gemv::{Codes, Factors, Side, Strip};
 use crate::tile::Index;
 use crate::warps::ConsumerWarps;
 
@@ -24,25 +24,25 @@ impl HeldForm {
     /// Bits of a form.
     pub const BITS: u32 = 8;
 
-    /// The form of a unit's stages; `None` where they cannot be held: where a tile has several groups, scales are of f32, or
+    /// The form of a strip's stages; `None` where they cannot be held: where a tile has several groups, scales are of f32, or
     /// tiles of a group are no power of two.
     ///
     /// ```
-    /// use tilewright_kernels::gemv::{Codes, Unit, linear::HeldForm};
+    /// use tilewright_kernels::gemv::{Codes, Strip, linear::HeldForm};
     /// use tilewright_kernels::{quant::Code, tile::Float};
-    /// let unit = |group| {
+    /// let strip = |group| {
     ///     let codes = Codes { code: Code::U4, group, zeros: false, scale: Float::Bf16 };
-    ///     Unit::of_codes(4096, 8, 16384, codes)
+    ///     Strip::of_codes(4096, 8, 16384, codes)
     /// };
-    /// assert!(HeldForm::of(unit(Some(128))?).is_some() && HeldForm::of(unit(None)?).is_some());
-    /// assert_eq!(HeldForm::of(unit(Some(64))?), None);
-    /// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
+    /// assert!(HeldForm::of(strip(Some(128))?).is_some() && HeldForm::of(strip(None)?).is_some());
+    /// assert_eq!(HeldForm::of(strip(Some(64))?), None);
+    /// # Ok::<(), tilewright_kernels::gemv::StripError>(())
     /// ```
-    pub fn of(unit: Unit) -> Option<HeldForm> {
-        let Some(codes) = unit.codes() else { return Some(HeldForm(0)) };
-        let (span, depth) = (unit.span(), unit.depth());
+    pub fn of(strip: Strip) -> Option<HeldForm> {
+        let Some(codes) = strip.codes() else { return Some(HeldForm(0)) };
+        let (span, depth) = (strip.span(), strip.depth());
         let shift = match span / depth {
-            _ if span == unit.stage_k() => 31,
+            _ if span == strip.stage_k() => 31,
             tiles if tiles.is_power_of_two() => tiles.trailing_zeros(),
             _ => return None,
         };
@@ -60,7 +60,7 @@ impl HeldForm {
 /// A stage of the ring in the registers of the team: of each tile that a warp multiplies, a lane's 16 bytes.
 pub struct HeldStage<'k> {
     team: ConsumerWarps<'k>,
-    widest: Unit,
+    widest: Strip,
     tiles: Vec<[Var<'k, u32>; 4]>,
     /// Of each tile, the word that has the scale of this lane's row, and that of the zero.
     factors: [Option<Vec<Var<'k, u32>>>; 2],
@@ -69,7 +69,7 @@ pub struct HeldStage<'k> {
 impl<'k> HeldStage<'k> {
     /// Registers for a stage of at most so many bytes of tiles, of any of these forms; zeros.
     pub fn new(team: ConsumerWarps<'k>, stage_bytes: u32, forms: HeldForm) -> HeldStage<'k> {
-        let widest = Unit::of_one_stage(team.warps, stage_bytes);
+        let widest = Strip::of_one_stage(team.warps, stage_bytes);
         let tile = |_| std::array::from_fn(|_| team.k.var(0u32));
         let word = |bit: u32| (forms.0 & bit > 0).then(|| (0..widest.per_warp()).map(|_| team.k.var(0u32)).collect());
         let tiles = (0..widest.per_warp()).map(tile).collect();
@@ -101,7 +101,7 @@ impl<'k> HeldStage<'k> {
         tiles: Val<'k, u32>,
         form: Val<'k, u32>,
     ) {
-        let (k, shift, row) = (self.team.k, form >> HeldForm::SHIFT, Unit::ROWS * 2);
+        let (k, shift, row) = (self.team.k, form >> HeldForm::SHIFT, Strip::ROWS * 2);
         let factors = stage.at(tiles);
         let group = || (tile.get(k) >> shift) * row;
         if let [Some(scales), _] = &self.factors {
@@ -119,19 +119,19 @@ impl<'k> HeldStage<'k> {
         }
     }
 
-    /// This lane's weights of its warp's tiles of a stage of the unit.
-    pub(super) fn tiles(&self, unit: Unit) -> impl Iterator<Item = Packed<'k>> {
-        self.tiles.iter().take(unit.per_warp() as usize).map(|tile| Packed::of(tile.map(Var::get)))
+    /// This lane's weights of its warp's tiles of a stage of the strip.
+    pub(super) fn tiles(&self, strip: Strip) -> impl Iterator<Item = Packed<'k>> {
+        self.tiles.iter().take(strip.per_warp() as usize).map(|tile| Packed::of(tile.map(Var::get)))
     }
 
-    /// The same of a unit of codes, with their factors.
-    pub(super) fn code_tiles(&self, (unit, codes): (Unit, Codes), side: Side) -> impl Iterator<Item = CodeTile<'k>> {
+    /// The same of a strip of codes, with their factors.
+    pub(super) fn code_tiles(&self, (strip, codes): (Strip, Codes), side: Side) -> impl Iterator<Item = CodeTile<'k>> {
         let word = move |which: usize, number: usize| self.factors[which].as_ref().map(|words| words[number].get());
         let factors = move |number: usize| {
             let zeros = word(1, number).filter(|_| codes.zeros);
             word(0, number).map(|scales| Factors::of_words(codes, side, scales, zeros)).into_iter().collect()
         };
-        self.tiles(unit).enumerate().map(move |(number, tile)| CodeTile::new(tile, factors(number)))
+        self.tiles(strip).enumerate().map(move |(number, tile)| CodeTile::new(tile, factors(number)))
     }
 }
 

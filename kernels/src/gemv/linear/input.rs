@@ -3,7 +3,7 @@
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
 use super::{Operand, Scaled};
-use crate::gemv::Unit;
+use crate::gemv::Strip;
 use crate::tile::{Array, Float};
 use crate::warps::{ConsumerWarps, Item, store_warp_sum, sum_of_warps};
 
@@ -56,12 +56,12 @@ impl<'k> Input<'k> {
     pub(super) fn fill(
         self,
         team: ConsumerWarps<'k>,
-        (unit, pitch): (Unit, u32),
+        (strip, pitch): (Strip, u32),
         first: Val<'k, u32>,
         to: Operand<'k>,
         squares: Squares<'k>,
     ) {
-        let width = unit.k();
+        let width = strip.k();
         for row in 0..to.rows() {
             let start = (first + row) * pitch;
             match self {
@@ -105,7 +105,7 @@ impl<'k> Input<'k> {
     pub(super) fn scale(
         self,
         team: ConsumerWarps<'k>,
-        unit: Unit,
+        strip: Strip,
         row: Val<'k, u32>,
         squares: Squares<'k>,
     ) -> Option<Val<'k, f32>> {
@@ -114,7 +114,7 @@ impl<'k> Input<'k> {
             Input::RmsNorm { eps, .. } => (sum_of_warps(squares.at(row * team.warps), team.warps, 1), eps),
             Input::Scaled { eps: Some(eps), .. } => (squares.at(row * team.warps).load(), eps),
         };
-        Some((sum * (1.0 / unit.k() as f32) + eps).sqrt().recip())
+        Some((sum * (1.0 / strip.k() as f32) + eps).sqrt().recip())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Linear layers of a decode step as tasks: a tile of units of weights, which come through a ring that somebody else fills,
+//! Linear layers of a decode step as tasks: a tile of strips of weights, which come through a ring that somebody else fills,
 //! times 1 to 16 rows of activations, with the epilogue that follows.
 //!
 //! Functions begin with everything they read visible to all consumer warps, and return with all their stores done by some
@@ -17,10 +17,10 @@
 //! | `starts` | what the sums of codes begin with |
 //! | `source` | activations straight to registers, without a copy |
 //! | `held` | stages of weights in registers |
-//! | `pass` | the passage of a tile's units through the team |
+//! | `pass` | the passage of a tile's strips through the team |
 //! | `parts` | sums of the parts that a contraction was cut into |
 //! | `wide` | stages of codes with more activations than registers hold |
-//! | `sums` | units from the ring times activations, by [`product`](super::product), and the warps' sums |
+//! | `sums` | strips from the ring times activations, by [`product`](super::product), and the warps' sums |
 
 mod a_operand;
 mod beyond;

@@ -6,7 +6,7 @@ use tilewright_codegen::build::{F16x2, Ptr, Shared, Val};
 use super::beyond::Beyond;
 use super::packing::{Packing, Quads};
 use crate::gemv::product::Fragment;
-use crate::gemv::{DEPTH, Terms, Unit, convert};
+use crate::gemv::{DEPTH, Strip, Terms, convert};
 use crate::tile::narrow;
 use crate::warps::ConsumerWarps;
 
@@ -14,7 +14,7 @@ use crate::warps::ConsumerWarps;
 #[derive(Clone, Copy)]
 pub struct Operand<'k> {
     at: Ptr<'k, Shared, bf16>,
-    unit: Unit,
+    strip: Strip,
     packing: Packing,
     beyond: Option<Beyond<'k>>,
 }
@@ -27,23 +27,27 @@ pub(super) struct Lane<'k> {
 }
 
 impl<'k> Operand<'k> {
-    /// Bytes of shared memory that rows of a unit's length take.
+    /// Bytes of shared memory that rows of a strip's length take.
     ///
     /// ```
-    /// use tilewright_kernels::{gemv::Unit, gemv::linear::{Operand, Packing}, tile::Float};
-    /// let unit = Unit::new(2048, 8, 16384)?;
-    /// assert_eq!(Operand::bytes(unit, Packing::of(1, Float::F32)), 2 * (2048 + 32) * 2);
-    /// assert_eq!(Operand::bytes(unit, Packing::of(1, Float::Bf16)), (2048 + 32) * 2);
-    /// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
+    /// use tilewright_kernels::{gemv::Strip, gemv::linear::{Operand, Packing}, tile::Float};
+    /// let strip = Strip::new(2048, 8, 16384)?;
+    /// assert_eq!(Operand::bytes(strip, Packing::of(1, Float::F32)), 2 * (2048 + 32) * 2);
+    /// assert_eq!(Operand::bytes(strip, Packing::of(1, Float::Bf16)), (2048 + 32) * 2);
+    /// # Ok::<(), tilewright_kernels::gemv::StripError>(())
     /// ```
-    pub fn bytes(unit: Unit, packing: Packing) -> u32 {
-        let packing = packing.meeting(unit);
-        packing.parts() * packing.rows() * pitch(unit) * 2
+    pub fn bytes(strip: Strip, packing: Packing) -> u32 {
+        let packing = packing.meeting(strip);
+        packing.parts() * packing.rows() * pitch(strip) * 2
     }
 
     /// The operand that begins there, aligned to 16 bytes.
-    pub fn new(at: Ptr<'k, Shared, bf16>, (unit, packing): (Unit, Packing), beyond: Option<Beyond<'k>>) -> Operand<'k> {
-        Operand { at, unit, packing, beyond }
+    pub fn new(
+        at: Ptr<'k, Shared, bf16>,
+        (strip, packing): (Strip, Packing),
+        beyond: Option<Beyond<'k>>,
+    ) -> Operand<'k> {
+        Operand { at, strip, packing, beyond }
     }
 
     /// Rows of the batch.
@@ -64,13 +68,13 @@ impl<'k> Operand<'k> {
 
     /// A row of a part.
     fn row(self, part: u32, row: u32) -> Ptr<'k, Shared, bf16> {
-        self.at.at((part * self.rows() + row) * pitch(self.unit))
+        self.at.at((part * self.rows() + row) * pitch(self.strip))
     }
 
     /// Stores four elements of a row, from a column that is a multiple of four; as codes want them.
     #[track_caller]
     pub(super) fn store4(self, row: u32, column: Val<'k, u32>, [a, b, c, d]: [Val<'k, f32>; 4]) {
-        let [even, odd] = lift(self.unit, self.packing);
+        let [even, odd] = lift(self.strip, self.packing);
         let times = |x: Val<'k, f32>, lift: Option<f32>| lift.map_or(x, |lift| x * lift);
         let [a, b, c, d] = [times(a, even), times(b, even), times(c, odd), times(d, odd)];
         let place = |part: u32| self.row(part, row).at(column).cast::<u32>();
@@ -88,9 +92,9 @@ impl<'k> Operand<'k> {
 
     /// Zeros behind the rows, where weights are zeros too: what lay there could be a NaN.
     pub(super) fn clear_tail(self, team: ConsumerWarps<'k>) {
-        let tail = self.unit.padded_k() - self.unit.k();
+        let tail = self.strip.padded_k() - self.strip.k();
         for row in 0..self.packing.parts() * self.rows() {
-            let start = self.row(0, row).at(self.unit.k()).cast::<u16>();
+            let start = self.row(0, row).at(self.strip.k()).cast::<u16>();
             team.each(tail, |at| start.at(at).store(0u16));
         }
     }
@@ -100,7 +104,7 @@ impl<'k> Operand<'k> {
         let (lane, columns) = (team.k.lane(), self.packing.parts() * self.packing.rows());
         let column = (lane / 4 % 4).min(columns - 1);
         let column = if columns == 2 { lane / 4 % 2 } else { column };
-        self.at.at(column * pitch(self.unit) + lane / 16 * DEPTH + lane % 4 * 8).cast()
+        self.at.at(column * pitch(self.strip) + lane / 16 * DEPTH + lane % 4 * 8).cast()
     }
 
     /// Where this lane reads.
@@ -109,7 +113,7 @@ impl<'k> Operand<'k> {
         let quads = packing.halves().into_iter().flat_map(|half| {
             let row = half.row(team);
             let of_part = |part: Val<'k, u32>| {
-                let start = (part * packing.rows() + row) * pitch(self.unit);
+                let start = (part * packing.rows() + row) * pitch(self.strip);
                 self.at.at(start + column).cast::<u32>()
             };
             let parts = match packing.quads() {
@@ -138,9 +142,9 @@ pub(super) fn of_two_steps<'k>(from: Ptr<'k, Shared, u32>, step: Val<'k, u32>) -
     vec![Fragment { low: from.at(step * (DEPTH / 2)).load_vec(), high: None }]
 }
 
-/// What the even and the odd pairs of a lane's eight elements are multiplied with for the codes of a unit, if it has codes.
-pub(super) fn lift(unit: Unit, packing: Packing) -> [Option<f32>; 2] {
-    match unit.codes() {
+/// What the even and the odd pairs of a lane's eight elements are multiplied with for the codes of a strip, if it has codes.
+pub(super) fn lift(strip: Strip, packing: Packing) -> [Option<f32>; 2] {
+    match strip.codes() {
         Some(codes) => convert::lift(codes.code, packing.terms()).map(Some),
         None => [None; 2],
     }
@@ -148,6 +152,6 @@ pub(super) fn lift(unit: Unit, packing: Packing) -> [Option<f32>; 2] {
 
 /// Elements from a row to the next: an odd number of tiles' k, half of the banks each, so that neighbouring rows lie in different banks when a warp
 /// reads them.
-fn pitch(unit: Unit) -> u32 {
-    ((unit.padded_k() / DEPTH) | 1) * DEPTH
+fn pitch(strip: Strip) -> u32 {
+    ((strip.padded_k() / DEPTH) | 1) * DEPTH
 }

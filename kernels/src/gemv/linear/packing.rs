@@ -15,7 +15,7 @@
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
 use crate::gemv::product::Fragment;
-use crate::gemv::{Terms, Unit};
+use crate::gemv::{Strip, Terms};
 use crate::tile::Float;
 use crate::warps::ConsumerWarps;
 
@@ -60,10 +60,10 @@ impl Packing {
         Packing { rows, parts: if float == Float::Bf16 { 1 } else { 2 }, terms: Terms::Bf16 }
     }
 
-    /// The same as it meets the weights of a unit: 5 to 16 rows in two parts meet codes as one f16.
+    /// The same as it meets the weights of a strip: 5 to 16 rows in two parts meet codes as one f16.
     #[must_use]
-    pub fn meeting(self, unit: Unit) -> Packing {
-        match unit.codes() {
+    pub fn meeting(self, strip: Strip) -> Packing {
+        match strip.codes() {
             Some(_) if self.rows > 4 && self.parts == 2 => Packing { parts: 1, terms: Terms::F16, ..self },
             _ => self,
         }
@@ -137,7 +137,7 @@ impl Packing {
         }
     }
 
-    /// The same where the columns of a step are those of two units' features, of the first two or the last two sums of a lane: `(row,
+    /// The same where the columns of a step are those of two strips' features, of the first two or the last two sums of a lane: `(row,
     /// sum)`, in lanes where the row is one of the batch.
     pub(super) fn rows_of_two<'k>(self, k: &'k Builder, sums: [Val<'k, f32>; 2]) -> [(Val<'k, u32>, Val<'k, f32>); 2] {
         let first = k.lane() % 4 * 2;

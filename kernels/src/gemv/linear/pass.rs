@@ -1,4 +1,4 @@
-//! The passage of a tile's units through the team: activations, products group by group, the outputs of each group.
+//! The passage of a tile's strips through the team: activations, products group by group, the outputs of each group.
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
@@ -8,7 +8,7 @@ use super::starts::{Brought, side};
 use super::sums::{Activations, Operands, pairs, product, products, several, turns};
 use super::{AOperand, HeldStage, Input, Operand, Packing, Scratch, Sums, Weights};
 use crate::gemv::product::Fragment;
-use crate::gemv::{Side, Unit};
+use crate::gemv::{Side, Strip};
 use crate::warps::{ConsumerWarps, Item};
 
 /// Most fragments of two steps that a lane keeps, 4 registers each.
@@ -35,28 +35,28 @@ pub struct Announce<'a> {
 
 /// One output of a group.
 pub(super) struct Cell<'k> {
-    /// Unit of the group.
-    pub unit: Val<'k, u32>,
+    /// Strip of the group.
+    pub strip: Val<'k, u32>,
     /// Row of the tile.
     pub row: Val<'k, u32>,
-    /// Feature of the unit.
+    /// Feature of the strip.
     pub feature: Val<'k, u32>,
     /// Whether there is such an output.
     pub inside: Val<'k, bool>,
-    /// Place among the group's outputs, were every unit a single one.
+    /// Place among the group's outputs, were every strip a single one.
     pub place: Val<'k, u32>,
 }
 
-/// The passage of a tile's units through the team.
+/// The passage of a tile's strips through the team.
 #[derive(Clone, Copy)]
 pub(super) struct Pass<'k> {
     pub team: ConsumerWarps<'k>,
     pub scratch: Scratch<'k>,
-    pub unit: Unit,
+    pub strip: Strip,
     /// Elements from a row of activations to the next.
     pub pitch: u32,
     pub rows: u32,
-    /// Units of the ring that make one unit of the output.
+    /// Strips of the ring that make one strip of the output.
     pub streams: u32,
     /// Where the A operand lives.
     pub a_operand: AOperand,
@@ -67,19 +67,19 @@ pub(super) struct Pass<'k> {
 }
 
 impl<'k> Pass<'k> {
-    /// Fills the operand, multiplies `units` units in groups, and lets `finish` have the outputs of each group.
+    /// Fills the operand, multiplies `strips` strips in groups, and lets `finish` have the outputs of each group.
     ///
     /// `prepare` comes for each output before the product: what it loads arrives meanwhile.
     pub fn run<P>(
         self,
         weights: &dyn Weights<'k>,
         (input, first_row): (Input<'k>, Val<'k, u32>),
-        (units, announce): (Val<'k, u32>, Option<Announce<'_>>),
+        (strips, announce): (Val<'k, u32>, Option<Announce<'_>>),
         prepare: impl Fn(Val<'k, u32>, &Cell<'k>) -> P,
         finish: impl Fn(Sums<'k>, &Cell<'k>, &P),
     ) {
         let Pass { team, scratch, rows, streams, a_operand, .. } = self;
-        let (k, packing) = (team.k, Packing::of(rows, input.float()).meeting(self.unit));
+        let (k, packing) = (team.k, Packing::of(rows, input.float()).meeting(self.strip));
         let squares = self.load_squares(input, first_row);
         let x = self.bring(input, first_row);
         self.store_squares(input, first_row, squares);
@@ -88,23 +88,23 @@ impl<'k> Pass<'k> {
             k.when(k.tid().eq(0), || loaded.store(k.globaltimer()));
         }
         let sums = self.sums(packing);
-        let group = (sums.units() / streams).max(1);
-        k.for_step(0u32, units, group, |base| {
+        let group = (sums.strips() / streams).max(1);
+        k.for_step(0u32, strips, group, |base| {
             k.when(base.gt(0), || team.sync());
-            let here = (units - base).min(group);
+            let here = (strips - base).min(group);
             let cell = |item: Item<'k>| {
                 let at = item.at;
-                let (feature, row, unit) = (at % Unit::ROWS, at / Unit::ROWS % rows, at / (Unit::ROWS * rows));
-                let inside = item.inside & unit.lt(here);
-                let place = (unit * streams * rows + row) * Unit::ROWS + feature;
-                let cell = Cell { unit, row, feature, inside, place };
+                let (feature, row, strip) = (at % Strip::ROWS, at / Strip::ROWS % rows, at / (Strip::ROWS * rows));
+                let inside = item.inside & strip.lt(here);
+                let place = (strip * streams * rows + row) * Strip::ROWS + feature;
+                let cell = Cell { strip, row, feature, inside, place };
                 let prepared = prepare(base, &cell);
                 (item, cell, prepared)
             };
             let cells: Vec<(Item, Cell, P)> = team.items(sums.outputs(group)).into_iter().map(cell).collect();
             let announce = |at: Early| {
                 if let Some(announce) = announce.filter(|announce| announce.at == at) {
-                    k.when((base + group).ge(units) & k.tid().eq(0), || (announce.say)());
+                    k.when((base + group).ge(strips) & k.tid().eq(0), || (announce.say)());
                 }
             };
             announce(Early::Products);
@@ -118,7 +118,7 @@ impl<'k> Pass<'k> {
                 Activations::TwoSteps(from) => each(&|step, _| of_two_steps(*from, step)),
                 Activations::Registers(held) => each(&|_, place| held[place as usize].clone()),
                 Activations::Reloaded(source) => {
-                    let group = if let AOperand::Reloaded { .. } = a_operand { Some(sums.units()) } else { None };
+                    let group = if let AOperand::Reloaded { .. } = a_operand { Some(sums.strips()) } else { None };
                     let starts = match &starts {
                         Some(Brought::Shared(starts)) => Some(*starts),
                         Some(Brought::Kept(_)) | None => None,
@@ -141,37 +141,37 @@ impl<'k> Pass<'k> {
 type Fragments<'f, 'k> = &'f dyn Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>;
 
 impl<'k> Pass<'k> {
-    /// The products of a group of `units` units, before which the task had `before`; its first stages may be held.
+    /// The products of a group of `strips` strips, before which the task had `before`; its first stages may be held.
     fn products(
         self,
         (weights, held): (&dyn Weights<'k>, &[HeldStage<'k>]),
         operands: Operands<'_, 'k>,
         sums: Sums<'k>,
-        [before, units]: [Val<'k, u32>; 2],
+        [before, strips]: [Val<'k, u32>; 2],
     ) {
-        let (Pass { team, unit, .. }, k) = (self, self.team.k);
-        let held: Vec<_> = held.chunks(unit.stages() as usize).collect();
+        let (Pass { team, strip, .. }, k) = (self, self.team.k);
+        let held: Vec<_> = held.chunks(strip.stages() as usize).collect();
         for (number, held) in (0u32..).zip(&held) {
             let slot = k.lit(number) - before;
-            k.when(before.le(number) & slot.lt(units), || {
-                product(team, unit, (weights, held), operands, sums, slot);
+            k.when(before.le(number) & slot.lt(strips), || {
+                product(team, strip, (weights, held), operands, sums, slot);
             });
         }
         if operands.side == Side::Pair {
-            return pairs(team, unit, weights, operands, (sums, units));
+            return pairs(team, strip, weights, operands, (sums, strips));
         }
         let held = held.len() as u32;
         let next = if held == 0 { k.lit(0u32) } else { before.max(held) - before };
-        let one = |slot| product(team, unit, (weights, &[]), operands, sums, slot);
+        let one = |slot| product(team, strip, (weights, &[]), operands, sums, slot);
         if operands.side != Side::A {
-            return k.for_(next, units, one);
+            return k.for_(next, strips, one);
         }
         let first = k.var(next);
-        for together in turns(unit, weights.most()) {
-            let last = first.get() + (units.max(first.get()) - first.get()) / together * together;
+        for together in turns(strip, weights.most()) {
+            let last = first.get() + (strips.max(first.get()) - first.get()) / together * together;
             k.for_step(first.get(), last, together, |slot| match together {
                 1 => one(slot),
-                _ => several(team, unit, weights, operands, (sums, slot), together),
+                _ => several(team, strip, weights, operands, (sums, slot), together),
             });
             first.set(last);
         }
@@ -179,13 +179,13 @@ impl<'k> Pass<'k> {
 
     /// Activations that are read two steps at a time: few are kept in registers.
     fn two_steps(self, from: Ptr<'k, Shared, u32>) -> Activations<'k> {
-        let Pass { team, unit, .. } = self;
-        let (tiles, steps) = (unit.stages() * unit.per_warp(), unit.steps());
+        let Pass { team, strip, .. } = self;
+        let (tiles, steps) = (strip.stages() * strip.per_warp(), strip.steps());
         if tiles * steps / 2 > KEPT {
             return Activations::TwoSteps(from);
         }
         let of_tile = |number: u32| {
-            let first = unit.tile(team.k.warp(), team.k.lit(number)) * steps;
+            let first = strip.tile(team.k.warp(), team.k.lit(number)) * steps;
             (0..steps).step_by(2).map(move |step| of_two_steps(from, first + step))
         };
         Activations::Registers((0..tiles).flat_map(of_tile).collect())
@@ -193,7 +193,7 @@ impl<'k> Pass<'k> {
 
     /// Which operand the weights are.
     pub(super) fn side(self, packing: Packing) -> Side {
-        match side(self.unit, packing, self.a_operand) {
+        match side(self.strip, packing, self.a_operand) {
             Side::Pair if packing.rows() > self.scratch.paired_rows => Side::B,
             side => side,
         }
@@ -201,30 +201,30 @@ impl<'k> Pass<'k> {
 
     /// Brings the activations as far as they go before the products.
     fn bring(self, input: Input<'k>, first_row: Val<'k, u32>) -> Activations<'k> {
-        let Pass { team, scratch, unit, rows, a_operand, .. } = self;
-        let packing = Packing::of(rows, input.float()).meeting(unit);
-        let source = || Source::new(team, unit, packing, input, (first_row, self.pitch));
+        let Pass { team, scratch, strip, rows, a_operand, .. } = self;
+        let packing = Packing::of(rows, input.float()).meeting(strip);
+        let source = || Source::new(team, strip, packing, input, (first_row, self.pitch));
         match a_operand {
             AOperand::Shared => {
-                let x = Operand::new(scratch.operand, (unit, packing), scratch.beyond);
-                input.fill(team, (unit, self.pitch), first_row, x, scratch.squares);
+                let x = Operand::new(scratch.operand, (strip, packing), scratch.beyond);
+                input.fill(team, (strip, self.pitch), first_row, x, scratch.squares);
                 team.sync();
                 match self.side(packing) {
                     Side::A => self.two_steps(x.two_steps(team)),
                     Side::B | Side::Half | Side::Pair => {
-                        let (lane, tiles) = (x.lane(team), unit.stages() * unit.per_warp());
-                        let registers = AOperand::registers(unit, packing);
-                        if unit.codes().is_some() || registers > scratch.copied_registers {
+                        let (lane, tiles) = (x.lane(team), strip.stages() * strip.per_warp());
+                        let registers = AOperand::registers(strip, packing);
+                        if strip.codes().is_some() || registers > scratch.copied_registers {
                             return Activations::Shared(lane);
                         }
-                        let tile = |number| lane.tile(unit.tile(team.k.warp(), team.k.lit(number)));
+                        let tile = |number| lane.tile(strip.tile(team.k.warp(), team.k.lit(number)));
                         Activations::Registers((0..tiles).map(tile).collect())
                     }
                 }
             }
             AOperand::Registers | AOperand::Phases { .. } => {
                 let source = source();
-                let stages = (0..unit.stages()).map(|stage| team.k.lit(stage));
+                let stages = (0..strip.stages()).map(|stage| team.k.lit(stage));
                 let held = source.fragments(&stages.flat_map(|stage| source.columns(stage)).collect::<Vec<_>>());
                 source.store_squares(scratch.squares, self.behind);
                 source.look(scratch.beyond);

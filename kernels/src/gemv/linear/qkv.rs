@@ -1,32 +1,32 @@
 //! The projections of one kv head's group: q and k rotated, k and v appended to their pages.
 //!
-//! With `half = dim / 2` and `u = ceil(half / 4)`, the group has `u` units for each of its query heads, `u` for k and
-//! `u` for v. Unit j of a query or key head has the features `4j ..+4` and, for what they are rotated with,
-//! `half + 4j ..+4`; unit j of v has `8j ..+8`.
+//! With `half = dim / 2` and `u = ceil(half / 4)`, the group has `u` strips for each of its query heads, `u` for k and
+//! `u` for v. Strip j of a query or key head has the features `4j ..+4` and, for what they are rotated with,
+//! `half + 4j ..+4`; strip j of v has `8j ..+8`.
 
 use tilewright_codegen::build::{Val, Var};
 
 use super::pass::{Cell, Pass};
 use super::{AOperand, Announce, Input, Scratch, Sums, Weights};
-use crate::gemv::Unit;
+use crate::gemv::Strip;
 use crate::kv::{Newest, PagedPool};
 use crate::rope::Rotation;
 use crate::tile::Array;
 use crate::warps::ConsumerWarps;
 
-/// A tile of the group's units.
+/// A tile of the group's strips.
 #[derive(Clone, Copy)]
 pub struct Qkv<'k> {
-    /// Shape of a unit.
-    pub unit: Unit,
+    /// Shape of a strip.
+    pub strip: Strip,
     /// Rows of the batch, 1 to 16.
     pub rows: u32,
     /// First row.
     pub first_row: Val<'k, u32>,
-    /// First unit of the group.
+    /// First strip of the group.
     pub first: Val<'k, u32>,
-    /// How many units.
-    pub units: Val<'k, u32>,
+    /// How many strips.
+    pub strips: Val<'k, u32>,
     /// The kv head.
     pub kv_head: Val<'k, u32>,
     /// Query heads.
@@ -77,16 +77,16 @@ pub fn qkv<'k>(
     let pass = Pass {
         team,
         scratch,
-        unit: tile.unit,
-        pitch: tile.unit.k(),
+        strip: tile.strip,
+        pitch: tile.strip.k(),
         rows: tile.rows,
         streams: 1,
         a_operand: tile.a_operand,
         spreads: false,
         behind: None,
     };
-    let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| tile.prepare(team, cell, tile.first + base + cell.unit);
-    pass.run(weights, (tile.input, tile.first_row), (tile.units, announce), prepare, |sums, cell, prepared| {
+    let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| tile.prepare(team, cell, tile.first + base + cell.strip);
+    pass.run(weights, (tile.input, tile.first_row), (tile.strips, announce), prepare, |sums, cell, prepared| {
         tile.finish(team, scratch, sums, cell, prepared);
     });
 }
@@ -108,15 +108,15 @@ struct Prepared<'k> {
 const NOWHERE: u32 = u32::MAX;
 
 impl<'k> Qkv<'k> {
-    fn prepare(self, team: ConsumerWarps<'k>, cell: &Cell<'k>, unit: Val<'k, u32>) -> Prepared<'k> {
+    fn prepare(self, team: ConsumerWarps<'k>, cell: &Cell<'k>, strip: Val<'k, u32>) -> Prepared<'k> {
         let k = team.k;
         let (group, half) = (self.heads / self.kv_heads, self.dim / 2);
         let per_head = half.div_ceil(4);
-        let (slot, within) = (unit / per_head, unit % per_head);
+        let (slot, within) = (strip / per_head, strip % per_head);
         let (is_q, is_v) = (slot.lt(group), slot.gt(group));
         let pair = within * 4 + cell.feature % 4;
         let second = cell.feature.ge(4);
-        let dim = is_v.select(within * Unit::ROWS + cell.feature, second.select(pair + half, pair));
+        let dim = is_v.select(within * Strip::ROWS + cell.feature, second.select(pair + half, pair));
         let exists = cell.inside & is_v.select(dim, pair).lt(is_v.select(self.dim, half));
         let head = is_q.select(self.kv_head * group + slot, self.kv_head);
         let bias = self.bias.iter().any(Option::is_some).then(|| k.var(0.0f32));
@@ -171,7 +171,7 @@ impl<'k> Qkv<'k> {
         let y = k.var(0.0f32);
         k.when(exists, || {
             let sum = sums.total(cell.place);
-            let sum = self.input.scale(team, self.unit, cell.row, scratch.squares).map_or(sum, |scale| sum * scale);
+            let sum = self.input.scale(team, self.strip, cell.row, scratch.squares).map_or(sum, |scale| sum * scale);
             y.set(prepared.bias.map_or(sum, |bias| sum + bias.get()));
         });
         let (y, partner) = (y.get(), y.get().shfl_bfly(4));

@@ -12,7 +12,7 @@ use super::beyond::Beyond;
 use super::input::Squares;
 use super::packing::Packing;
 use super::pass::Pass;
-use crate::gemv::{DEPTH, Terms, Unit, convert};
+use crate::gemv::{DEPTH, Strip, Terms, convert};
 use crate::quant::Code;
 use crate::tile::{Access, Array, Float, narrow};
 use crate::warps::ConsumerWarps;
@@ -25,15 +25,15 @@ const BLOCK: u32 = ROWS * DEPTH;
 /// How the terms of activations are stored: 16 bits each, `[k / 32, parts, rows / 8, 8, 32]`.
 ///
 /// ```
-/// use tilewright_kernels::{gemv::Unit, gemv::linear::{Packing, ScaledForm}, tile::Float};
-/// let unit = Unit::new(4096, 8, 16384)?;
-/// let form = ScaledForm::of(unit, Packing::of(8, Float::F32), 8).expect("rows are whole steps");
+/// use tilewright_kernels::{gemv::Strip, gemv::linear::{Packing, ScaledForm}, tile::Float};
+/// let strip = Strip::new(4096, 8, 16384)?;
+/// let form = ScaledForm::of(strip, Packing::of(8, Float::F32), 8).expect("rows are whole steps");
 /// // Two parts of bf16, and a sum of squares in f32 for eight columns.
 /// assert_eq!(form.bytes(), [8 * 4096 * 2 * 2, 8 * 512 * 4]);
 /// // Without a norm there are terms alone.
 /// assert_eq!(form.without_norm().bytes(), [8 * 4096 * 2 * 2, 0]);
-/// assert_eq!(ScaledForm::of(Unit::new(4100, 8, 16384)?, Packing::of(8, Float::F32), 8), None);
-/// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
+/// assert_eq!(ScaledForm::of(Strip::new(4100, 8, 16384)?, Packing::of(8, Float::F32), 8), None);
+/// # Ok::<(), tilewright_kernels::gemv::StripError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ScaledForm {
@@ -50,13 +50,13 @@ pub struct ScaledForm {
 }
 
 impl ScaledForm {
-    /// The form that a unit's products take, for a normalised stream of `rows` rows. `None` where rows are no whole steps of 32.
-    pub fn of(unit: Unit, packing: Packing, rows: u32) -> Option<ScaledForm> {
+    /// The form that a strip's products take, for a normalised stream of `rows` rows. `None` where rows are no whole steps of 32.
+    pub fn of(strip: Strip, packing: Packing, rows: u32) -> Option<ScaledForm> {
         let exact = if packing.parts() == 1 { Float::Bf16 } else { Float::F32 };
-        let (packing, code) = (packing.meeting(unit), unit.codes().map(|codes| codes.code));
+        let (packing, code) = (packing.meeting(strip), strip.codes().map(|codes| codes.code));
         let form =
-            ScaledForm { terms: packing.terms(), parts: packing.parts(), exact, norm: true, code, rows, k: unit.k() };
-        unit.k().is_multiple_of(DEPTH).then_some(form)
+            ScaledForm { terms: packing.terms(), parts: packing.parts(), exact, norm: true, code, rows, k: strip.k() };
+        strip.k().is_multiple_of(DEPTH).then_some(form)
     }
 
     /// The same of activations that are multiplied as they are: without sums of squares.
@@ -68,7 +68,7 @@ impl ScaledForm {
     /// Bytes of the terms, and of the sums of squares.
     pub fn bytes(self) -> [u64; 2] {
         let blocks = self.k / DEPTH * self.parts * self.groups();
-        let squares = if self.norm { self.rows * (self.k / Unit::ROWS) } else { 0 };
+        let squares = if self.norm { self.rows * (self.k / Strip::ROWS) } else { 0 };
         [u64::from(blocks * BLOCK) * 2, u64::from(squares) * 4]
     }
 
@@ -210,7 +210,7 @@ impl<'k> ScaledOutput<'k> {
             self.to.squares.map(|to| (to, [1u32, 2, 4].into_iter().fold(x * x, |sum, bits| sum + sum.shfl_bfly(bits))));
         k.when(inside & (column % 2).eq(0), || self.to.store2([row, column], [scaled, next], self.beyond));
         if let Some((to, square)) = square {
-            k.when(inside & (column % Unit::ROWS).eq(0), || self.store_square(to, [row, column], square));
+            k.when(inside & (column % Strip::ROWS).eq(0), || self.store_square(to, [row, column], square));
         }
     }
 
@@ -241,12 +241,12 @@ impl<'k> ScaledOutput<'k> {
             self.to.store2([row, column + 2], [scaled[2], scaled[3]], self.beyond);
         });
         if let Some((to, square)) = square {
-            k.when(inside & (column % Unit::ROWS).eq(0), || self.store_square(to, [row, column], square));
+            k.when(inside & (column % Strip::ROWS).eq(0), || self.store_square(to, [row, column], square));
         }
     }
 
     fn store_square(self, to: Array<'k>, [row, column]: [Val<'k, u32>; 2], square: Val<'k, f32>) {
-        to.store(row * (self.to.form.k / Unit::ROWS) + column / Unit::ROWS, square);
+        to.store(row * (self.to.form.k / Strip::ROWS) + column / Strip::ROWS, square);
     }
 }
 

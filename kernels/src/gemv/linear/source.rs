@@ -14,11 +14,11 @@ use super::packing::{Half, Packing, Quads};
 use super::wide::is_wide;
 use super::{Input, Scaled};
 use crate::gemv::product::Fragment;
-use crate::gemv::{DEPTH, Terms, Unit};
+use crate::gemv::{DEPTH, Strip, Terms};
 use crate::tile::{Array, narrow};
 use crate::warps::ConsumerWarps;
 
-/// Loads of four elements that are in flight together; fewer where registers hold the weights of a group of units, or a row of 4096 of each of
+/// Loads of four elements that are in flight together; fewer where registers hold the weights of a group of strips, or a row of 4096 of each of
 /// 16 vectors.
 const TOGETHER: [usize; 2] = [16, 8];
 
@@ -28,7 +28,7 @@ const MINUS_ZERO: u32 = 0x8000_8000;
 /// The activations of a tile, and how they lie in the operand.
 pub(super) struct Source<'k> {
     pub team: ConsumerWarps<'k>,
-    pub unit: Unit,
+    pub strip: Strip,
     pub packing: Packing,
     input: Input<'k>,
     /// First row.
@@ -51,23 +51,23 @@ impl<'k> Source<'k> {
     /// The rows of `packing` from `first` on.
     pub fn new(
         team: ConsumerWarps<'k>,
-        unit: Unit,
+        strip: Strip,
         packing: Packing,
         input: Input<'k>,
         (first, pitch): (Val<'k, u32>, u32),
     ) -> Source<'k> {
         let halves = packing.halves().into_iter().map(|half| (half, team.k.var(0.0f32))).collect();
         let made = packing.terms() == Terms::F16 && !matches!(input, Input::Scaled { .. });
-        Source { team, unit, packing, input, first, pitch, halves, most: made.then(|| team.k.var(0u32)) }
+        Source { team, strip, packing, input, first, pitch, halves, most: made.then(|| team.k.var(0u32)) }
     }
 
     /// The columns where the steps of 32 of this warp's tiles of a stage begin.
     pub fn columns(&self, stage: Val<'k, u32>) -> Vec<Val<'k, u32>> {
-        let Source { team, unit, .. } = *self;
-        let first = unit.tile(team.k.warp(), stage * unit.per_warp());
-        let tile = |round: u32| (first + round * team.warps) * unit.depth();
-        let steps = |tile: Val<'k, u32>| (0..unit.steps()).map(move |s| if s == 0 { tile } else { tile + s * DEPTH });
-        (0..unit.per_warp()).map(tile).flat_map(steps).collect()
+        let Source { team, strip, .. } = *self;
+        let first = strip.tile(team.k.warp(), stage * strip.per_warp());
+        let tile = |round: u32| (first + round * team.warps) * strip.depth();
+        let steps = |tile: Val<'k, u32>| (0..strip.steps()).map(move |s| if s == 0 { tile } else { tile + s * DEPTH });
+        (0..strip.per_warp()).map(tile).flat_map(steps).collect()
     }
 
     /// This lane's words of each tile that begins at one of these columns. Of a normalised input the squares are added up.
@@ -105,7 +105,7 @@ impl<'k> Source<'k> {
         let k = self.team.k;
         let start = (self.first + half.row(self.team)) * self.pitch;
         match self.input {
-            Input::Plain(x) if x.is_words() && self.unit.k().is_multiple_of(8) => {
+            Input::Plain(x) if x.is_words() && self.strip.k().is_multiple_of(8) => {
                 self.by_eights(x, start, columns).into_iter().map(|quad| vec![self.lift_words(quad)]).collect()
             }
             Input::Scaled { x, .. } => self.of_terms(x, half, columns),
@@ -123,7 +123,7 @@ impl<'k> Source<'k> {
 
     /// This lane's eight elements of each tile, words of the operand as they are; zeros behind the row.
     fn by_eights(&self, x: Array<'k>, start: Val<'k, u32>, columns: &[Val<'k, u32>]) -> Vec<[Val<'k, u32>; 4]> {
-        let (mine, end) = (self.team.k.lane() % 4 * 8, self.unit.k());
+        let (mine, end) = (self.team.k.lane() % 4 * 8, self.strip.k());
         let inside = |&column: &Val<'k, u32>| (!self.is_whole()).then(|| (column + mine).lt(end));
         let place = |&column: &Val<'k, u32>| {
             let column = column + mine;
@@ -138,7 +138,7 @@ impl<'k> Source<'k> {
 
     /// This lane's eight terms of each tile, of each part that it brings; zeros behind the row.
     fn of_terms(&self, x: Scaled<'k>, half: Half, columns: &[Val<'k, u32>]) -> Vec<Vec<[Val<'k, u32>; 4]>> {
-        let (k, end, row) = (self.team.k, self.unit.k(), self.first + half.row(self.team));
+        let (k, end, row) = (self.team.k, self.strip.k(), self.first + half.row(self.team));
         let mine = k.lane() % 4 * 8;
         let parts = match self.packing.quads() {
             Quads::High => vec![k.lit(0u32)],
@@ -167,13 +167,13 @@ impl<'k> Source<'k> {
                 word.bits::<Bf16x2>().fma(k.lit(both).bits::<Bf16x2>(), k.lit(MINUS_ZERO).bits::<Bf16x2>()).bits()
             })
         };
-        let lift = lift(self.unit, self.packing);
+        let lift = lift(self.strip, self.packing);
         std::array::from_fn(|i| times(quad[i], lift[i % 2]))
     }
 
     /// Whether rows end with a tile.
     fn is_whole(&self) -> bool {
-        self.unit.padded_k() == self.unit.k()
+        self.strip.padded_k() == self.strip.k()
     }
 
     /// The quads of tiles, whose elements `load` gives four by four, of some tiles at once.
@@ -186,7 +186,7 @@ impl<'k> Source<'k> {
         // Both lanes of a pair first load the even lane's eight, then the odd lane's.
         let offset = lane % 4 / 2 * 16 + lane % 2 * 4;
         let four = |column: Val<'k, u32>| {
-            let end = self.unit.k();
+            let end = self.strip.k();
             let inside = (!self.is_whole()).then(|| column.lt(end));
             Four { column: if inside.is_some() { column.min(end - 4) } else { column }, inside }
         };
@@ -200,14 +200,14 @@ impl<'k> Source<'k> {
             };
             values.chunks(2).map(tile).collect::<Vec<_>>()
         };
-        let few = is_wide(self.unit, self.packing) || self.packing.terms() == Terms::F16;
+        let few = is_wide(self.strip, self.packing) || self.packing.terms() == Terms::F16;
         let together = TOGETHER[usize::from(few)];
         tiles.chunks(together / 2).flat_map(some).collect()
     }
 
     /// Four elements, as codes want them, as words of each of this lane's quads.
     fn pack(&self, [a, b, c, d]: [Val<'k, f32>; 4]) -> Vec<[Val<'k, u32>; 2]> {
-        let [even, odd] = lift(self.unit, self.packing);
+        let [even, odd] = lift(self.strip, self.packing);
         let times = |x: Val<'k, f32>, lift: Option<f32>| lift.map_or(x, |lift| x * lift);
         let [a, b, c, d] = [times(a, even), times(b, even), times(c, odd), times(d, odd)];
         if self.packing.terms() == Terms::F16 {

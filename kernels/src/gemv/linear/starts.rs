@@ -12,7 +12,7 @@ use super::pass::Pass;
 use super::sums::Activations;
 use super::{AOperand, Packing};
 use crate::gemv::product::{Chains, Fragment, code_instructions};
-use crate::gemv::{Codes, Side, Terms, Unit, convert};
+use crate::gemv::{Codes, Side, Strip, Terms, convert};
 use crate::warps::ConsumerWarps;
 
 /// Words of a part of a tile.
@@ -20,12 +20,12 @@ const WORDS: u32 = 16;
 /// Tiles whose products of zeros are on their way together.
 const STARTS: u32 = 4;
 
-/// Products of zeros, f32 `[tiles, parts, 16]`. Of weights as the A operand lanes 0 to 3 bring four each (of two units two each), as
+/// Products of zeros, f32 `[tiles, parts, 16]`. Of weights as the A operand lanes 0 to 3 bring four each (of two strips two each), as
 /// the B operand lanes 4·l two each: others have the same.
 #[derive(Clone, Copy)]
 pub(super) struct Starts<'k> {
     at: Ptr<'k, Shared, f32>,
-    unit: Unit,
+    strip: Strip,
     codes: Codes,
     side: Side,
     terms: Terms,
@@ -43,7 +43,7 @@ pub(super) enum Brought<'k> {
 const KEPT: usize = 8;
 
 impl<'k> Brought<'k> {
-    /// Those of a part of this warp's tile `number`, which is tile `tile` of the unit, in the registers of an accumulator.
+    /// Those of a part of this warp's tile `number`, which is tile `tile` of the strip, in the registers of an accumulator.
     pub fn load(&self, (number, parts): (u32, u32), tile: Val<'k, u32>, part: u32, atom: u32) -> [Val<'k, f32>; 4] {
         match self {
             Brought::Shared(starts) => starts.load(tile, part, atom),
@@ -54,26 +54,26 @@ impl<'k> Brought<'k> {
 
 impl<'k> Starts<'k> {
     /// Bytes of shared memory for so many tiles.
-    pub fn bytes(unit: Unit, side: Side, tiles: u32) -> u32 {
-        let has_zeros = unit.codes().is_some_and(|codes| codes.code.is_integer());
-        if has_zeros { tiles * unit.parts(side) * WORDS * 4 } else { 0 }
+    pub fn bytes(strip: Strip, side: Side, tiles: u32) -> u32 {
+        let has_zeros = strip.codes().is_some_and(|codes| codes.code.is_integer());
+        if has_zeros { tiles * strip.parts(side) * WORDS * 4 } else { 0 }
     }
 
     /// The products that lie there; `None` where codes have no zeros.
-    pub fn new(at: Ptr<'k, Shared, u8>, unit: Unit, (side, terms): (Side, Terms)) -> Option<Starts<'k>> {
-        let codes = unit.codes().filter(|codes| codes.code.is_integer())?;
-        Some(Starts { at: at.cast(), unit, codes, side, terms })
+    pub fn new(at: Ptr<'k, Shared, u8>, strip: Strip, (side, terms): (Side, Terms)) -> Option<Starts<'k>> {
+        let codes = strip.codes().filter(|codes| codes.code.is_integer())?;
+        Some(Starts { at: at.cast(), strip, codes, side, terms })
     }
 
     /// The products of some tiles of this warp, part by part: of their steps' fragments, as instructions take them. All are on
     /// their way together.
     fn products(self, k: &'k Builder, tiles: &[(Val<'k, u32>, Vec<Vec<Fragment<'k>>>)]) -> Vec<Vec<Chains<'k>>> {
-        let Starts { unit, codes, side, terms, .. } = self;
+        let Starts { strip, codes, side, terms, .. } = self;
         let number = if codes.zeros { 1 } else { codes.code.middle() as u32 };
         let [even, odd] = convert::minus(codes.code, number).map(|bits| k.lit(bits));
         let together = if side == Side::Pair { 2 } else { side.steps() };
         let w = vec![[even, odd, even, odd]; together as usize];
-        let parts = unit.parts(side);
+        let parts = strip.parts(side);
         let product = |fragments: &[Vec<Fragment<'k>>]| {
             let two = side == Side::Pair && fragments.iter().flatten().any(|x| x.high.is_some());
             let sums = Chains::new(k, if two { 2 } else { 1 }, side.chains());
@@ -140,20 +140,20 @@ impl<'k> Starts<'k> {
     }
 
     fn part(self, tile: Val<'k, u32>, part: u32) -> Ptr<'k, Shared, f32> {
-        self.at.at(tile * (self.unit.parts(self.side) * WORDS) + part * WORDS)
+        self.at.at(tile * (self.strip.parts(self.side) * WORDS) + part * WORDS)
     }
 }
 
 impl<'k> Pass<'k> {
     /// What sums of codes begin with: of activations that have been brought it is made here, by each warp for its own tiles.
     pub(super) fn starts(self, x: &Activations<'k>, packing: Packing) -> Option<Brought<'k>> {
-        let (Pass { team, scratch, unit, a_operand, .. }, k) = (self, self.team.k);
-        unit.codes()?;
-        let at = scratch.operand.cast::<u8>().at(a_operand.starts_at(unit, packing));
-        let starts = Starts::new(at, unit, (self.side(packing), packing.terms()))?;
-        let (all, steps) = (unit.stages() * unit.per_warp(), unit.steps());
+        let (Pass { team, scratch, strip, a_operand, .. }, k) = (self, self.team.k);
+        strip.codes()?;
+        let at = scratch.operand.cast::<u8>().at(a_operand.starts_at(strip, packing));
+        let starts = Starts::new(at, strip, (self.side(packing), packing.terms()))?;
+        let (all, steps) = (strip.stages() * strip.per_warp(), strip.steps());
         let of_tile = |number: Val<'k, u32>, fragments: &dyn Fn(Val<'k, u32>) -> Vec<Vec<Fragment<'k>>>| {
-            let tile = unit.tile(k.warp(), number);
+            let tile = strip.tile(k.warp(), number);
             (tile, fragments(tile * steps))
         };
         let some = |fragments: &dyn Fn(Val<'k, u32>) -> Vec<Vec<Fragment<'k>>>| {
@@ -167,7 +167,7 @@ impl<'k> Pass<'k> {
         };
         let of_registers = |held: &[Vec<Fragment<'k>>]| {
             let meets = steps / self.side(packing).steps();
-            let tile = |number: u32| unit.tile(k.warp(), k.lit(number));
+            let tile = |number: u32| strip.tile(k.warp(), k.lit(number));
             let tiles = (0u32..).zip(held.chunks(meets as usize));
             tiles.map(|(number, fragments)| (tile(number), fragments.to_vec())).collect::<Vec<_>>()
         };
@@ -178,7 +178,7 @@ impl<'k> Pass<'k> {
             }
             Activations::Registers(held) => {
                 let tiles = of_registers(held);
-                if starts.side == Side::A && tiles.len() * unit.parts(Side::A) as usize <= KEPT {
+                if starts.side == Side::A && tiles.len() * strip.parts(Side::A) as usize <= KEPT {
                     let sums = starts.products(k, &tiles).into_iter().flatten();
                     return Some(Brought::Kept(sums.map(|sums| sums.of_side(Side::A)).collect()));
                 }
@@ -191,17 +191,17 @@ impl<'k> Pass<'k> {
     }
 }
 
-/// Most stages of a unit that wait in registers for those of the next: of eight rows, and of more.
+/// Most stages of a strip that wait in registers for those of the next: of eight rows, and of more.
 const MOST_STAGES: [u32; 2] = [2, 1];
 
-/// Which operand codes are: A, where activations are in shared memory and the parts of all rows are four columns at most; two units
-/// together, where activations are in registers, eight columns or two times eight, and units have few stages.
-pub(super) fn side(unit: Unit, packing: Packing, a_operand: AOperand) -> Side {
+/// Which operand codes are: A, where activations are in shared memory and the parts of all rows are four columns at most; two strips
+/// together, where activations are in registers, eight columns or two times eight, and strips have few stages.
+pub(super) fn side(strip: Strip, packing: Packing, a_operand: AOperand) -> Side {
     let (columns, most) = (packing.rows() * packing.parts(), MOST_STAGES[usize::from(packing.rows() > 8)]);
-    match (unit.codes(), a_operand) {
+    match (strip.codes(), a_operand) {
         (None, _) => Side::B,
         (Some(_), AOperand::Shared) if columns <= 4 => Side::A,
-        (Some(_), AOperand::Registers) if packing.quads() != Quads::Both && unit.stages() <= most => Side::Pair,
+        (Some(_), AOperand::Registers) if packing.quads() != Quads::Both && strip.stages() <= most => Side::Pair,
         (Some(_), _) if packing.is_half() => Side::Half,
         (Some(_), _) => Side::B,
     }

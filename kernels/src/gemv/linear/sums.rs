@@ -1,4 +1,4 @@
-//! Units from the ring times activations, and the sums of the warps' shares.
+//! Strips from the ring times activations, and the sums of the warps' shares.
 
 use core::cell::RefCell;
 
@@ -13,7 +13,7 @@ use super::starts::{Brought, Starts, side};
 use super::wide;
 use super::{AOperand, HeldStage};
 use crate::gemv::product::{Chains, CodeTile, Fragment, Meeting, WarpTile, lowered, multiply, multiply_codes};
-use crate::gemv::{Codes, Side, Terms, Unit};
+use crate::gemv::{Codes, Side, Strip, Terms};
 use crate::ring::{Consumer, Full, StageTile};
 use crate::warps::{ConsumerWarps, sum_of_warps};
 
@@ -107,52 +107,52 @@ impl<'k, B, L: OffsetMap> Weights<'k> for RefCell<Consumer<'k, B, (StageTile<u32
     }
 }
 
-/// Accumulators of a unit of bf16 that take turns.
+/// Accumulators of a strip of bf16 that take turns.
 const CHAINS: u32 = 4;
 
-/// Accumulators of a unit that take turns: of quantised weights those of a group do.
-fn chains(unit: Unit) -> u32 {
-    if unit.codes().is_some() { 1 } else { CHAINS }
+/// Accumulators of a strip that take turns: of quantised weights those of a group do.
+fn chains(strip: Strip) -> u32 {
+    if strip.codes().is_some() { 1 } else { CHAINS }
 }
 
-/// Sums in shared memory, f32 `[warps, units, rows, 8]`: each warp's share of each output of a group of units.
+/// Sums in shared memory, f32 `[warps, strips, rows, 8]`: each warp's share of each output of a group of strips.
 #[derive(Clone, Copy)]
 pub struct Sums<'k> {
     at: Ptr<'k, Shared, f32>,
     packing: Packing,
-    units: u32,
+    strips: u32,
     warps: u32,
 }
 
 impl<'k> Sums<'k> {
-    /// Sums of the products of those rows, for as many units as fit into `bytes` bytes, 1 at least and 64 at most.
+    /// Sums of the products of those rows, for as many strips as fit into `bytes` bytes, 1 at least and 64 at most.
     pub fn new(at: Ptr<'k, Shared, f32>, bytes: u32, packing: Packing, warps: u32) -> Sums<'k> {
-        let units = (bytes / Sums::bytes(packing.rows(), warps)).clamp(1, 64);
-        Sums { at, packing, units, warps }
+        let strips = (bytes / Sums::bytes(packing.rows(), warps)).clamp(1, 64);
+        Sums { at, packing, strips, warps }
     }
 
-    /// Bytes of a unit's sums.
+    /// Bytes of a strip's sums.
     pub fn bytes(rows: u32, warps: u32) -> u32 {
-        warps * rows * Unit::ROWS * 4
+        warps * rows * Strip::ROWS * 4
     }
 
-    /// Units of a group.
-    pub fn units(self) -> u32 {
-        self.units
+    /// Strips of a group.
+    pub fn strips(self) -> u32 {
+        self.strips
     }
 
-    /// Outputs of so many units.
-    pub(super) fn outputs(self, units: u32) -> u32 {
-        units * self.packing.rows() * Unit::ROWS
+    /// Outputs of so many strips.
+    pub(super) fn outputs(self, strips: u32) -> u32 {
+        strips * self.packing.rows() * Strip::ROWS
     }
 
-    /// The sum of the warps' shares of output `(unit · rows + row) · 8 + feature`.
+    /// The sum of the warps' shares of output `(strip · rows + row) · 8 + feature`.
     #[track_caller]
     pub(super) fn total(self, output: Val<'k, u32>) -> Val<'k, f32> {
-        sum_of_warps(self.at.at(output), self.warps, self.outputs(self.units))
+        sum_of_warps(self.at.at(output), self.warps, self.outputs(self.strips))
     }
 
-    /// Adds this lane's part of a unit's products to what is there.
+    /// Adds this lane's part of a strip's products to what is there.
     pub(super) fn add(self, team: ConsumerWarps<'k>, slot: Val<'k, u32>, products: [Val<'k, f32>; 4]) {
         self.place(team, slot, products, |at, [a, b]| {
             let [x, y]: [Val<f32>; 2] = at.load_vec();
@@ -160,16 +160,16 @@ impl<'k> Sums<'k> {
         });
     }
 
-    /// Stores this lane's part of a unit's products with codes as the A operand.
+    /// Stores this lane's part of a strip's products with codes as the A operand.
     fn store_features(self, team: ConsumerWarps<'k>, slot: Val<'k, u32>, products: [Val<'k, f32>; 4]) {
         let (k, rows) = (team.k, self.packing.rows());
-        let unit = self.at.at((k.warp() * self.units + slot) * (rows * Unit::ROWS) + k.lane() / 4);
+        let strip = self.at.at((k.warp() * self.strips + slot) * (rows * Strip::ROWS) + k.lane() / 4);
         for (row, lane, value) in self.packing.rows_of_columns(k, products) {
-            k.when((k.lane() % 4).eq(lane), || unit.at(row * Unit::ROWS).store(value));
+            k.when((k.lane() % 4).eq(lane), || strip.at(row * Strip::ROWS).store(value));
         }
     }
 
-    /// Stores this lane's part of the products of a unit and, where `second` says so, the next, with codes as the A operand: of eight rows
+    /// Stores this lane's part of the products of a strip and, where `second` says so, the next, with codes as the A operand: of eight rows
     /// from `first` on.
     fn store_pair(
         self,
@@ -179,18 +179,18 @@ impl<'k> Sums<'k> {
         second: bool,
     ) {
         let (k, rows) = (team.k, self.packing.rows());
-        let unit = self.at.at((k.warp() * self.units + slot) * (rows * Unit::ROWS) + k.lane() / 4);
+        let strip = self.at.at((k.warp() * self.strips + slot) * (rows * Strip::ROWS) + k.lane() / 4);
         let [a, b, c, d] = products;
         for (next, sums) in [[a, b], [c, d]].into_iter().enumerate().take(1 + usize::from(second)) {
-            let unit = unit.at(next as u32 * rows * Unit::ROWS);
+            let strip = strip.at(next as u32 * rows * Strip::ROWS);
             for (row, sum) in self.packing.rows_of_two(k, sums) {
                 let row = first + row;
-                k.when(row.lt(rows), || unit.at(row * Unit::ROWS).store(sum));
+                k.when(row.lt(rows), || strip.at(row * Strip::ROWS).store(sum));
             }
         }
     }
 
-    /// Lets `put` have the places of this lane's part of a unit's products, and what goes there.
+    /// Lets `put` have the places of this lane's part of a strip's products, and what goes there.
     fn place(
         self,
         team: ConsumerWarps<'k>,
@@ -200,110 +200,110 @@ impl<'k> Sums<'k> {
     ) {
         let k = team.k;
         let (rows, group, feature) = (self.packing.rows(), k.lane() / 4, k.lane() % 4 * 2);
-        let unit = self.at.at((k.warp() * self.units + slot) * (rows * Unit::ROWS) + feature);
+        let strip = self.at.at((k.warp() * self.strips + slot) * (rows * Strip::ROWS) + feature);
         let (first, second) = self.packing.totals(products);
-        k.when(group.lt(rows), || put(unit.at(group * 8), first));
+        k.when(group.lt(rows), || put(strip.at(group * 8), first));
         if let Some(second) = second {
-            k.when((group + 8).lt(rows), || put(unit.at(group * 8 + 64), second));
+            k.when((group + 8).lt(rows), || put(strip.at(group * 8 + 64), second));
         }
     }
 }
 
 impl<'k> Pass<'k> {
-    /// The sums of a group of units. Activations in registers leave their shared memory to them, up to four outputs of a thread: the
+    /// The sums of a group of strips. Activations in registers leave their shared memory to them, up to four outputs of a thread: the
     /// ring is not read while outputs are finished, so few large groups are better than many small ones.
     pub(super) fn sums(self, packing: Packing) -> Sums<'k> {
-        let Pass { team, scratch, unit, rows, a_operand, .. } = self;
+        let Pass { team, scratch, strip, rows, a_operand, .. } = self;
         let each = Sums::bytes(rows, team.warps);
         let plain = |bytes: u32| Sums::new(scratch.sums, bytes, packing, team.warps);
         match a_operand {
             AOperand::Reloaded { group } => plain(group * each),
             AOperand::Registers | AOperand::Phases { .. } if self.spreads => {
-                let used = a_operand.operand_bytes(unit, packing).next_multiple_of(8).min(scratch.operand_bytes);
-                let most = team.threads() * 4 / (rows * Unit::ROWS);
-                let units = ((scratch.operand_bytes - used + scratch.sums_bytes) / each).min(most) & !1;
-                if units * each <= scratch.sums_bytes {
+                let used = a_operand.operand_bytes(strip, packing).next_multiple_of(8).min(scratch.operand_bytes);
+                let most = team.threads() * 4 / (rows * Strip::ROWS);
+                let strips = ((scratch.operand_bytes - used + scratch.sums_bytes) / each).min(most) & !1;
+                if strips * each <= scratch.sums_bytes {
                     return plain(scratch.sums_bytes);
                 }
-                Sums::new(scratch.operand.at(used / 2).cast(), units * each, packing, team.warps)
+                Sums::new(scratch.operand.at(used / 2).cast(), strips * each, packing, team.warps)
             }
             AOperand::Shared | AOperand::Registers | AOperand::Phases { .. } => plain(scratch.sums_bytes),
         }
     }
 }
 
-/// The next unit of the ring times the operand, into slot `slot` of the sums. `fragments` gives those of a tile: its
-/// number, and its place among those of this warp. The unit's first stages may be held in registers.
+/// The next strip of the ring times the operand, into slot `slot` of the sums. `fragments` gives those of a tile: its
+/// number, and its place among those of this warp. The strip's first stages may be held in registers.
 pub(super) fn product<'k>(
     team: ConsumerWarps<'k>,
-    unit: Unit,
+    strip: Strip,
     (weights, held): (&dyn Weights<'k>, &[HeldStage<'k>]),
     operands: Operands<'_, 'k>,
     sums: Sums<'k>,
     slot: Val<'k, u32>,
 ) {
-    let chains = Chains::new(team.k, 1, chains(unit));
-    for stage in 0..unit.stages() {
+    let chains = Chains::new(team.k, 1, chains(strip));
+    for stage in 0..strip.stages() {
         let from = held.get(stage as usize).map_or(Stage::Next(weights), Stage::Held);
-        operands.meet(team, unit, stage, |meeting| {
-            from.multiply(team, unit, meeting, chains.behind(stage * unit.per_warp()))
+        operands.meet(team, strip, stage, |meeting| {
+            from.multiply(team, strip, meeting, chains.behind(stage * strip.per_warp()))
         });
     }
-    store(team, unit, operands, (sums, slot), chains);
+    store(team, strip, operands, (sums, slot), chains);
 }
 
-/// Parts of tiles of codes of a warp that are under way together, where units are of a single stage.
+/// Parts of tiles of codes of a warp that are under way together, where strips are of a single stage.
 const PARTS: u32 = 8;
 
-/// How many units are multiplied together, most first: of a single stage, and no more stages than there may be.
-pub(super) fn turns(unit: Unit, stages: u32) -> impl Iterator<Item = u32> {
-    let most = if unit.stages() == 1 { (PARTS / (unit.per_warp() * unit.parts(Side::A))).min(stages) } else { 1 };
-    [4, 2, 1].into_iter().filter(move |&units| units <= most.max(1))
+/// How many strips are multiplied together, most first: of a single stage, and no more stages than there may be.
+pub(super) fn turns(strip: Strip, stages: u32) -> impl Iterator<Item = u32> {
+    let most = if strip.stages() == 1 { (PARTS / (strip.per_warp() * strip.parts(Side::A))).min(stages) } else { 1 };
+    [4, 2, 1].into_iter().filter(move |&strips| strips <= most.max(1))
 }
 
-/// The next `count` units of the ring, of a single stage each, times the operand, into slot `slot` of the sums and those behind it: all
+/// The next `count` strips of the ring, of a single stage each, times the operand, into slot `slot` of the sums and those behind it: all
 /// are under way together. The sums are those that [`product`] makes.
 pub(super) fn several<'k>(
     team: ConsumerWarps<'k>,
-    unit: Unit,
+    strip: Strip,
     weights: &dyn Weights<'k>,
     operands: Operands<'_, 'k>,
     (sums, slot): (Sums<'k>, Val<'k, u32>),
     count: u32,
 ) {
-    let Some(codes) = unit.codes() else { return };
-    let all: Vec<_> = (0..count).map(|next| (slot + next, Chains::new(team.k, 1, chains(unit)))).collect();
+    let Some(codes) = strip.codes() else { return };
+    let all: Vec<_> = (0..count).map(|next| (slot + next, Chains::new(team.k, 1, chains(strip)))).collect();
     weights.several(count, &|stages| {
-        let tiles = |&stage| code_tiles(team.k, (unit, codes), operands.side, stage).collect::<Vec<_>>();
+        let tiles = |&stage| code_tiles(team.k, (strip, codes), operands.side, stage).collect::<Vec<_>>();
         let tiles: Vec<_> = stages.iter().map(tiles).collect();
         for (tiles, &(_, chains)) in tiles.into_iter().zip(&all) {
-            operands.meet(team, unit, 0, |meeting| {
-                multiply_codes(team.k, (unit, codes), tiles.into_iter(), &meeting, chains);
+            operands.meet(team, strip, 0, |meeting| {
+                multiply_codes(team.k, (strip, codes), tiles.into_iter(), &meeting, chains);
             });
         }
     });
-    all.into_iter().for_each(|(slot, chains)| store(team, unit, operands, (sums, slot), chains));
+    all.into_iter().for_each(|(slot, chains)| store(team, strip, operands, (sums, slot), chains));
 }
 
 /// This warp's tiles of codes of a stage, each loaded as it is come to.
 fn code_tiles<'k>(
     k: &'k Builder,
-    (unit, codes): (Unit, Codes),
+    (strip, codes): (Strip, Codes),
     side: Side,
     stage: Ptr<'k, Shared, u32>,
 ) -> impl Iterator<Item = CodeTile<'k>> {
-    WarpTile::of_whole_rounds(k, unit).map(move |tile| tile.load_codes((unit, codes), side, stage.cast()))
+    WarpTile::of_whole_rounds(k, strip).map(move |tile| tile.load_codes((strip, codes), side, stage.cast()))
 }
 
-/// Stores a unit's products, which are in `chains`, into a slot of the sums.
+/// Stores a strip's products, which are in `chains`, into a slot of the sums.
 fn store<'k>(
     team: ConsumerWarps<'k>,
-    unit: Unit,
+    strip: Strip,
     Operands { side, terms, .. }: Operands<'_, 'k>,
     (sums, slot): (Sums<'k>, Val<'k, u32>),
     chains: Chains<'k>,
 ) {
-    let products = lowered(unit, (side, terms), chains);
+    let products = lowered(strip, (side, terms), chains);
     match side {
         Side::A => sums.store_features(team, slot, products),
         Side::B | Side::Half | Side::Pair => sums.place(team, slot, products, |at, sums| at.store_vec(sums)),
@@ -311,11 +311,11 @@ fn store<'k>(
 }
 
 impl<'k> Operands<'_, 'k> {
-    /// How a unit's weights from a stage on meet them.
-    fn meet(self, team: ConsumerWarps<'k>, unit: Unit, stage: u32, multiply: impl FnOnce(Meeting<'_, 'k>)) {
-        let (side, before) = (self.side, stage * unit.per_warp());
-        let first = unit.tile(team.k.warp(), team.k.lit(before));
-        let of_step = |number: u32| match unit.steps() {
+    /// How a strip's weights from a stage on meet them.
+    fn meet(self, team: ConsumerWarps<'k>, strip: Strip, stage: u32, multiply: impl FnOnce(Meeting<'_, 'k>)) {
+        let (side, before) = (self.side, stage * strip.per_warp());
+        let first = strip.tile(team.k.warp(), team.k.lit(before));
+        let of_step = |number: u32| match strip.steps() {
             1 => (self.fragments)(first + number * team.warps, before + number),
             steps => {
                 let meets = steps / side.steps();
@@ -323,7 +323,7 @@ impl<'k> Operands<'_, 'k> {
                 (self.fragments)(tile * steps + number % meets * side.steps(), before * meets + number)
             }
         };
-        let parts = unit.parts(side);
+        let parts = strip.parts(side);
         let starts = |round: u32, part: u32, _: u32| {
             self.starts.map(|starts| starts.load((before + round, parts), first + round * team.warps, part, 0))
         };
@@ -331,47 +331,53 @@ impl<'k> Operands<'_, 'k> {
     }
 }
 
-/// The next `units` units of the ring times the operand, two by two.
+/// The next `strips` strips of the ring times the operand, two by two.
 pub(super) fn pairs<'k>(
     team: ConsumerWarps<'k>,
-    unit: Unit,
+    strip: Strip,
     weights: &dyn Weights<'k>,
     operands: Operands<'_, 'k>,
-    (sums, units): (Sums<'k>, Val<'k, u32>),
+    (sums, strips): (Sums<'k>, Val<'k, u32>),
 ) {
-    let last = units - units % 2;
-    team.k.for_step(0u32, last, 2, |slot| pair(team, unit, weights, operands, (sums, slot), true));
-    team.k.when(last.lt(units), || pair(team, unit, weights, operands, (sums, last), false));
+    let last = strips - strips % 2;
+    team.k.for_step(0u32, last, 2, |slot| pair(team, strip, weights, operands, (sums, slot), true));
+    team.k.when(last.lt(strips), || pair(team, strip, weights, operands, (sums, last), false));
 }
 
-/// The next unit of the ring and, where `second` says so, the one behind it, times the operand, into slot `slot` of the sums and the
-/// next. A single stage of the first is given back with that of the second; several wait in registers. A unit's sums are the same
+/// The next strip of the ring and, where `second` says so, the one behind it, times the operand, into slot `slot` of the sums and the
+/// next. A single stage of the first is given back with that of the second; several wait in registers. A strip's sums are the same
 /// whether there is another.
 fn pair<'k>(
     team: ConsumerWarps<'k>,
-    unit: Unit,
+    strip: Strip,
     weights: &dyn Weights<'k>,
     operands: Operands<'_, 'k>,
     (sums, slot): (Sums<'k>, Val<'k, u32>),
     second: bool,
 ) {
     let (k, side, terms) = (team.k, operands.side, operands.terms);
-    let Some(codes) = unit.codes() else { return };
-    let load = |stage| code_tiles(k, (unit, codes), side, stage);
+    let Some(codes) = strip.codes() else { return };
+    let load = |stage| code_tiles(k, (strip, codes), side, stage);
     let eights = sums.packing.halves().len() as u32;
     let chains = Chains::new(k, eights, 1);
     let multiply = |number: u32, tiles: &mut dyn Iterator<Item = CodeTile<'k>>| {
-        let before = number * unit.per_warp();
-        let tile = |round: u32| unit.tile(k.warp(), k.lit(before + round));
-        let of_step = |step: u32| (operands.fragments)(tile(step / unit.steps()), before * unit.steps() + step);
+        let before = number * strip.per_warp();
+        let tile = |round: u32| strip.tile(k.warp(), k.lit(before + round));
+        let of_step = |step: u32| (operands.fragments)(tile(step / strip.steps()), before * strip.steps() + step);
         let starts = |round: u32, part: u32, atom: u32| {
-            operands.starts.map(|starts| starts.load((before + round, unit.parts(side)), tile(round), part, atom))
+            operands.starts.map(|starts| starts.load((before + round, strip.parts(side)), tile(round), part, atom))
         };
-        multiply_codes(k, (unit, codes), tiles, &Meeting { side, terms, fragments: &of_step, starts: &starts }, chains);
+        multiply_codes(
+            k,
+            (strip, codes),
+            tiles,
+            &Meeting { side, terms, fragments: &of_step, starts: &starts },
+            chains,
+        );
     };
     let both = |(first, next): (CodeTile<'k>, CodeTile<'k>)| first.beside(&next);
     let twice = |first: CodeTile<'k>| first.beside(&first);
-    if unit.stages() == 1 {
+    if strip.stages() == 1 {
         weights.stage(&|first| {
             if second {
                 weights.stage(&|next| multiply(0, &mut load(first).zip(load(next)).map(both)));
@@ -380,7 +386,7 @@ fn pair<'k>(
             }
         });
     } else {
-        let held: Vec<RefCell<Vec<CodeTile>>> = (0..unit.stages()).map(|_| RefCell::default()).collect();
+        let held: Vec<RefCell<Vec<CodeTile>>> = (0..strip.stages()).map(|_| RefCell::default()).collect();
         held.iter().for_each(|held| weights.stage(&|stage| held.borrow_mut().extend(load(stage))));
         for (number, first) in (0u32..).zip(&held) {
             let first = first.borrow();
@@ -393,47 +399,47 @@ fn pair<'k>(
         }
     }
     for eight in 0..eights {
-        sums.store_pair(team, [slot, k.lit(eight * 8)], lowered(unit, (side, terms), chains.atom(eight)), second);
+        sums.store_pair(team, [slot, k.lit(eight * 8)], lowered(strip, (side, terms), chains.atom(eight)), second);
     }
 }
 
-/// The next `units` units of the ring, `group` at most, which come in the order of a group, times activations that are loaded
+/// The next `strips` strips of the ring, `group` at most, which come in the order of a group, times activations that are loaded
 /// stage by stage. `room` is shared memory of [`wide::room`].
 pub(super) fn products<'k>(
     source: &Source<'k>,
     weights: &dyn Weights<'k>,
     sums: Sums<'k>,
-    (group, units): (Option<u32>, Val<'k, u32>),
+    (group, strips): (Option<u32>, Val<'k, u32>),
     (room, starts): (Ptr<'k, Shared, u8>, Option<Starts<'k>>),
 ) {
-    let Source { team, unit, packing, .. } = *source;
-    let (k, side, terms) = (team.k, side(unit, packing, AOperand::Reloaded { group: 0 }), packing.terms());
+    let Source { team, strip, packing, .. } = *source;
+    let (k, side, terms) = (team.k, side(strip, packing, AOperand::Reloaded { group: 0 }), packing.terms());
     // A lane alone reads and writes its part of the sums until the team meets.
-    k.for_(0u32, units, |slot| {
+    k.for_(0u32, strips, |slot| {
         sums.place(team, slot, [k.lit(0.0f32); 4], |at, zeros| at.store_vec(zeros));
     });
     source.clear_squares();
-    if let (Some(codes), true, Some(group)) = (unit.codes(), wide::is_wide(unit, packing), group) {
-        return wide::products(source, codes, weights, (sums, group, units), (room, starts));
+    if let (Some(codes), true, Some(group)) = (strip.codes(), wide::is_wide(strip, packing), group) {
+        return wide::products(source, codes, weights, (sums, group, strips), (room, starts));
     }
-    k.for_(0u32, unit.stages(), |stage| {
+    k.for_(0u32, strip.stages(), |stage| {
         let fragments = source.fragments(&source.columns(stage));
-        let tile = |round: u32| WarpTile::number(k, unit, round).get(k);
+        let tile = |round: u32| WarpTile::number(k, strip, round).get(k);
         if let Some(starts) = starts {
             // The warp has read those of the stage before.
             k.sync_warp();
-            let tiles = (0u32..).zip(fragments.chunks(unit.steps() as usize));
+            let tiles = (0u32..).zip(fragments.chunks(strip.steps() as usize));
             let tiles: Vec<_> = tiles.map(|(round, fragments)| (tile(round), fragments.to_vec())).collect();
             starts.make(team, &tiles);
             k.sync_warp();
         }
         let starts = |round: u32, part: u32, _: u32| starts.map(|starts| starts.load(tile(round), part, 0));
         let fragments = |step: u32| fragments[step as usize].clone();
-        k.for_(0u32, units, |slot| {
-            let chains = Chains::new(k, 1, chains(unit));
+        k.for_(0u32, strips, |slot| {
+            let chains = Chains::new(k, 1, chains(strip));
             let meeting = Meeting { side, terms, fragments: &fragments, starts: &starts };
-            Stage::Next(weights).multiply(team, unit, meeting, chains);
-            sums.add(team, slot, lowered(unit, (side, terms), chains));
+            Stage::Next(weights).multiply(team, strip, meeting, chains);
+            sums.add(team, slot, lowered(strip, (side, terms), chains));
         });
     });
 }
@@ -448,22 +454,22 @@ enum Stage<'w, 'k> {
 
 impl<'k> Stage<'_, 'k> {
     /// Adds its products.
-    fn multiply(self, team: ConsumerWarps<'k>, unit: Unit, meeting: Meeting<'_, 'k>, chains: Chains<'k>) {
+    fn multiply(self, team: ConsumerWarps<'k>, strip: Strip, meeting: Meeting<'_, 'k>, chains: Chains<'k>) {
         let side = meeting.side;
         match self {
             Stage::Next(weights) => weights.stage(&|stage| {
-                if let Some(codes) = unit.codes() {
-                    let tiles = code_tiles(team.k, (unit, codes), side, stage);
-                    return multiply_codes(team.k, (unit, codes), tiles, &meeting, chains);
+                if let Some(codes) = strip.codes() {
+                    let tiles = code_tiles(team.k, (strip, codes), side, stage);
+                    return multiply_codes(team.k, (strip, codes), tiles, &meeting, chains);
                 }
-                let tiles = WarpTile::of_whole_rounds(team.k, unit).map(|tile| tile.load(unit, stage.cast()));
+                let tiles = WarpTile::of_whole_rounds(team.k, strip).map(|tile| tile.load(strip, stage.cast()));
                 multiply(team.k, tiles, meeting.fragments, chains);
             }),
-            Stage::Held(held) => match unit.codes() {
-                None => multiply(team.k, held.tiles(unit), meeting.fragments, chains),
+            Stage::Held(held) => match strip.codes() {
+                None => multiply(team.k, held.tiles(strip), meeting.fragments, chains),
                 Some(codes) => {
-                    let tiles = held.code_tiles((unit, codes), side);
-                    multiply_codes(team.k, (unit, codes), tiles, &meeting, chains);
+                    let tiles = held.code_tiles((strip, codes), side);
+                    multiply_codes(team.k, (strip, codes), tiles, &meeting, chains);
                 }
             },
         }

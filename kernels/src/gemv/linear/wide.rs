@@ -1,7 +1,7 @@
 //! Stages of codes with more activations than registers hold: 16 KB of 4 bits have four times the k of bf16.
 //!
-//! The stages of a group of units are taken into registers, their factors into shared memory; then activations come by
-//! rounds of tiles, and meet every unit of the group before the next come.
+//! The stages of a group of strips are taken into registers, their factors into shared memory; then activations come by
+//! rounds of tiles, and meet every strip of the group before the next come.
 
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
@@ -11,56 +11,56 @@ use super::source::Source;
 use super::starts::{Starts, side};
 use super::sums::{Sums, Weights};
 use crate::gemv::product::{Chains, CodeTile, Meeting, Packed, WarpTile, lowered, multiply_codes};
-use crate::gemv::{Codes, Unit};
+use crate::gemv::{Codes, Strip};
 
 /// Most registers of a lane that hold a stage's activations.
 const MOST: u32 = 128;
 
 /// Whether a stage's activations take more registers than there are for them.
-pub(super) fn is_wide(unit: Unit, packing: Packing) -> bool {
-    unit.codes().is_some() && unit.per_warp() * unit.steps() * packing.words() > MOST
+pub(super) fn is_wide(strip: Strip, packing: Packing) -> bool {
+    strip.codes().is_some() && strip.per_warp() * strip.steps() * packing.words() > MOST
 }
 
-/// Bytes of shared memory for the factors of a group of units.
-pub(super) fn room(unit: Unit, packing: Packing, group: u32) -> u32 {
-    if is_wide(unit, packing) { group * factor_bytes(unit) } else { 0 }
+/// Bytes of shared memory for the factors of a group of strips.
+pub(super) fn room(strip: Strip, packing: Packing, group: u32) -> u32 {
+    if is_wide(strip, packing) { group * factor_bytes(strip) } else { 0 }
 }
 
-fn factor_bytes(unit: Unit) -> u32 {
-    unit.stage_bytes() - unit.scales_at()
+fn factor_bytes(strip: Strip) -> u32 {
+    strip.stage_bytes() - strip.scales_at()
 }
 
-/// Adds the products of the next `units` units of the ring, `group` at most, which come in the order of a group, to their sums.
+/// Adds the products of the next `strips` strips of the ring, `group` at most, which come in the order of a group, to their sums.
 pub(super) fn products<'k>(
     source: &Source<'k>,
     codes: Codes,
     weights: &dyn Weights<'k>,
-    (sums, group, units): (Sums<'k>, u32, Val<'k, u32>),
+    (sums, group, strips): (Sums<'k>, u32, Val<'k, u32>),
     (room, starts): (Ptr<'k, Shared, u8>, Option<Starts<'k>>),
 ) {
-    let Source { team, unit, packing, .. } = *source;
-    let (k, side, terms) = (team.k, side(unit, packing, AOperand::Reloaded { group }), packing.terms());
-    let each = |of: &dyn Fn(u32)| (0..group).for_each(|slot| k.when(units.gt(slot), || of(slot)));
-    let factors = |slot: u32| room.at(slot * factor_bytes(unit));
-    k.for_(0u32, unit.stages(), |stage| {
+    let Source { team, strip, packing, .. } = *source;
+    let (k, side, terms) = (team.k, side(strip, packing, AOperand::Reloaded { group }), packing.terms());
+    let each = |of: &dyn Fn(u32)| (0..group).for_each(|slot| k.when(strips.gt(slot), || of(slot)));
+    let factors = |slot: u32| room.at(slot * factor_bytes(strip));
+    k.for_(0u32, strip.stages(), |stage| {
         let tile = |_| -> [Var<'k, u32>; 4] { std::array::from_fn(|_| k.var(0u32)) };
-        let held: Vec<Vec<_>> = (0..group).map(|_| (0..unit.per_warp()).map(tile).collect()).collect();
+        let held: Vec<Vec<_>> = (0..group).map(|_| (0..strip.per_warp()).map(tile).collect()).collect();
         // Nobody reads the factors of the stage before.
         team.sync();
         each(&|slot| {
             weights.stage(&|from| {
-                for (tile, words) in WarpTile::of_whole_rounds(k, unit).zip(&held[slot as usize]) {
-                    let loaded = tile.load(unit, from.cast()).codes();
+                for (tile, words) in WarpTile::of_whole_rounds(k, strip).zip(&held[slot as usize]) {
+                    let loaded = tile.load(strip, from.cast()).codes();
                     words.iter().zip(loaded).for_each(|(word, loaded)| word.set(loaded));
                 }
-                let (from, to) = (from.at(unit.scales_at() / 4), factors(slot).cast::<u32>());
-                team.each(factor_bytes(unit) / 4, |at| to.at(at).store(from.at(at).load()));
+                let (from, to) = (from.at(strip.scales_at() / 4), factors(slot).cast::<u32>());
+                team.each(factor_bytes(strip) / 4, |at| to.at(at).store(from.at(at).load()));
             });
         });
         team.sync();
         let chains: Vec<Chains> = (0..group).map(|_| Chains::new(k, 1, 1)).collect();
         let columns = source.columns(stage);
-        let rounds = columns.chunks(unit.steps() as usize).zip(WarpTile::of_whole_rounds(k, unit));
+        let rounds = columns.chunks(strip.steps() as usize).zip(WarpTile::of_whole_rounds(k, strip));
         for (round, (columns, tile)) in rounds.enumerate() {
             let fragments = source.fragments(columns);
             let number = tile.tile.get(k);
@@ -72,11 +72,11 @@ pub(super) fn products<'k>(
             let starts = |_: u32, part: u32, _: u32| starts.map(|starts| starts.load(number, part, 0));
             each(&|slot| {
                 let packed = Packed::of(held[slot as usize][round].map(Var::get));
-                let tile = CodeTile::new(packed, unit.factors(codes, side, factors(slot), tile.tile));
+                let tile = CodeTile::new(packed, strip.factors(codes, side, factors(slot), tile.tile));
                 let meeting = Meeting { side, terms, fragments: &fragments, starts: &starts };
-                multiply_codes(k, (unit, codes), std::iter::once(tile), &meeting, chains[slot as usize]);
+                multiply_codes(k, (strip, codes), std::iter::once(tile), &meeting, chains[slot as usize]);
             });
         }
-        each(&|slot| sums.add(team, k.lit(slot), lowered(unit, (side, terms), chains[slot as usize])));
+        each(&|slot| sums.add(team, k.lit(slot), lowered(strip, (side, terms), chains[slot as usize])));
     });
 }

@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
-use tilewright_kernels::gemv::Unit;
+use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{
     self, AOperand, ActivationOutput, Announce, Early, HeldForm, Output, Packing, ScaledForm,
 };
@@ -78,22 +78,22 @@ impl DeviceOp for Linear {
             LinearOutput::SiluMul { up, .. } => vec![self.weight, up],
             LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Logits { .. } => vec![self.weight],
         };
-        let unit = plan.unit(k, &weights)?;
-        multiple("the first feature of a tile", self.cols.lo as u32, Unit::ROWS, "a multiple of 8")?;
+        let strip = plan.strip(k, &weights)?;
+        multiple("the first feature of a tile", self.cols.lo as u32, Strip::ROWS, "a multiple of 8")?;
         let input = InputCode::plan(&self.input, plan)?;
         let bias = self.bias.map(|bias| plan.float("bias", bias)).transpose()?;
         let (rows_of_stream, output) = OutputCode::plan(self, plan)?;
         let turns = if matches!(rows_of_stream, Rows::Turns(..)) { 2 } else { 1 };
-        let stream = plan.stream(rows_of_stream, unit, features as usize);
-        let (first, units) = (self.cols.lo / 8 * turns, self.cols.len().div_ceil(8) * turns);
+        let stream = plan.stream(rows_of_stream, strip, features as usize);
+        let (first, strips) = (self.cols.lo / 8 * turns, self.cols.len().div_ceil(8) * turns);
         let out = self.output.out();
         let width = plan.extent(out, 0)?;
         let rows = rows_of(self.rows)?;
-        let a_operand = match (plan_a_operand(plan, rows, unit, input), &self.output) {
-            (AOperand::Reloaded { .. }, LinearOutput::Logits { .. }) => plan_phases(plan, rows, unit, input),
+        let a_operand = match (plan_a_operand(plan, rows, strip, input), &self.output) {
+            (AOperand::Reloaded { .. }, LinearOutput::Logits { .. }) => plan_phases(plan, rows, strip, input),
             (a_operand, _) => a_operand,
         };
-        let tile = TileCode::new(plan, unit, rows, input, a_operand);
+        let tile = TileCode::new(plan, strip, rows, input, a_operand);
         let common = TileFields {
             first_row: self.rows.lo as u32,
             first: self.cols.lo as u32,
@@ -102,7 +102,7 @@ impl DeviceOp for Linear {
             bias: plan.operand_of(self.bias)?,
             out: plan.operand(out)?,
         };
-        let weights = Stretch { stream, first, units, taken: tile.taken() };
+        let weights = Stretch { stream, first, strips, taken: tile.taken() };
         let early = plan.options().early().filter(|_| output.is_packets());
         let function = LinearTile { tile, bias, output, width, early };
         Ok(self.fields(plan, function, common)?.streaming(weights))
@@ -420,10 +420,10 @@ impl DeviceFunction for LinearTile {
         let output = self.output(call);
         let (first, end) = (call.value(offset_of!(TileFields, first)), call.value(offset_of!(TileFields, end)));
         let bias = self.bias.map(|bias| call.plain(offset_of!(TileFields, bias), bias));
-        let TileCode { unit, rows, input, a_operand, .. } = self.tile;
+        let TileCode { strip, rows, input, a_operand, .. } = self.tile;
         let input = input.of(call, offset_of!(TileFields, input));
-        let pitch = unit.k();
-        let tile = linear::Linear { unit, pitch, rows, first_row, first, end, input, a_operand, bias, output };
+        let pitch = strip.k();
+        let tile = linear::Linear { strip, pitch, rows, first_row, first, end, input, a_operand, bias, output };
         let say = || call.signal_early();
         let announce = self.early.map(|at| Announce { at, say: &say });
         linear::linear(call.team(), call.scratch(), weights, tile, announce);

@@ -1,45 +1,45 @@
-//! What tiles of products have in common: a unit's shape, where activations lie while they are multiplied, whether stages are held beside them.
+//! What tiles of products have in common: a strip's shape, where activations lie while they are multiplied, whether stages are held beside them.
 
-use tilewright_kernels::gemv::Unit;
+use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{AOperand, HeldForm, Operand, Sums};
 
 use super::InputCode;
 use crate::vm::device::{Planner, SharedBytes, Taken};
 
-/// Units of a group of sums where activations are held in registers, at least: fewer groups, fewer barriers. The stages of a group of
+/// Strips of a group of sums where activations are held in registers, at least: fewer groups, fewer barriers. The stages of a group of
 /// codes are over sooner; of more than eight rows the ring needs the room.
-const HELD_UNITS: [u32; 2] = [4, 8];
+const HELD_STRIPS: [u32; 2] = [4, 8];
 /// Most rows whose tasks hold stages beside activations: with 16 rows a model of 1B takes 882.7 µs on an H200, without 879.5.
 const BESIDE_ROWS: u32 = 8;
 
 /// Where the A operand lives: of few rows in shared memory, of more in registers; what has no room is reloaded with each
 /// stage.
-pub(in crate::ops) fn plan_a_operand(plan: &Planner, rows: u32, unit: Unit, input: InputCode) -> AOperand {
+pub(in crate::ops) fn plan_a_operand(plan: &Planner, rows: u32, strip: Strip, input: InputCode) -> AOperand {
     let (packing, options) = (input.packing(rows), plan.options());
     // A ring of less than half of the memory does not last while the team waits.
-    let room = Operand::bytes(unit, packing) <= plan.target().shared_bytes_per_block as u32 / 2;
+    let room = Operand::bytes(strip, packing) <= plan.target().shared_bytes_per_block as u32 / 2;
     match (rows >= options.held_rows, room) {
-        (true, _) if AOperand::registers(unit, packing) <= options.held_registers => AOperand::Registers,
+        (true, _) if AOperand::registers(strip, packing) <= options.held_registers => AOperand::Registers,
         (false, true) => AOperand::Shared,
-        (true, _) | (false, false) => AOperand::Reloaded { group: (options.streamed_units & !1).clamp(2, 64) },
+        (true, _) | (false, false) => AOperand::Reloaded { group: (options.streamed_strips & !1).clamp(2, 64) },
     }
 }
 
-/// The same of logits whose activations fit neither: as many columns of all units at a time as registers hold, where that is whole
+/// The same of logits whose activations fit neither: as many columns of all strips at a time as registers hold, where that is whole
 /// stages.
-pub(super) fn plan_phases(plan: &Planner, rows: u32, unit: Unit, input: InputCode) -> AOperand {
+pub(super) fn plan_phases(plan: &Planner, rows: u32, strip: Strip, input: InputCode) -> AOperand {
     let (packing, most) = (input.packing(rows), plan.options().held_registers);
-    let even = |stages: &u32| unit.stages().is_multiple_of(*stages) && unit.padded_k() == unit.k();
-    let fits = |stages: &u32| AOperand::registers(unit.part(0, *stages), packing) <= most;
-    let stages = (1..unit.stages()).filter(even).take_while(fits).last();
-    stages.map_or(plan_a_operand(plan, rows, unit, input), |stages| AOperand::Phases { stages })
+    let even = |stages: &u32| strip.stages().is_multiple_of(*stages) && strip.padded_k() == strip.k();
+    let fits = |stages: &u32| AOperand::registers(strip.part(0, *stages), packing) <= most;
+    let stages = (1..strip.stages()).filter(even).take_while(fits).last();
+    stages.map_or(plan_a_operand(plan, rows, strip, input), |stages| AOperand::Phases { stages })
 }
 
 /// What tiles of products have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TileCode {
-    /// Shape of a unit.
-    pub unit: Unit,
+    /// Shape of a strip.
+    pub strip: Strip,
     /// Rows of the task.
     pub rows: u32,
     /// Activations.
@@ -54,54 +54,54 @@ impl TileCode {
     /// The product of a task.
     pub(in crate::ops) fn new(
         plan: &Planner,
-        unit: Unit,
+        strip: Strip,
         rows: u32,
         input: InputCode,
         a_operand: AOperand,
     ) -> TileCode {
-        let beside = TileCode::fits_beside((unit, rows), input, a_operand, plan.options().hold_beside);
-        TileCode { unit, rows, input, a_operand, beside }
+        let beside = TileCode::fits_beside((strip, rows), input, a_operand, plan.options().hold_beside);
+        TileCode { strip, rows, input, a_operand, beside }
     }
 
     /// The product of a part of a cut sum, which has no epilogue: more activations leave room for stages.
     pub(in crate::ops) fn of_part(self, plan: &Planner) -> TileCode {
-        let TileCode { unit, rows, input, a_operand, .. } = self;
+        let TileCode { strip, rows, input, a_operand, .. } = self;
         TileCode {
-            beside: TileCode::fits_beside((unit, rows), input, a_operand, 2 * plan.options().hold_beside),
+            beside: TileCode::fits_beside((strip, rows), input, a_operand, 2 * plan.options().hold_beside),
             ..self
         }
     }
 
     /// Whether stages fit beside activations, of which so many registers at most.
-    fn fits_beside((unit, rows): (Unit, u32), input: InputCode, a_operand: AOperand, most: u32) -> bool {
-        let registers = AOperand::registers(unit, input.packing(rows));
-        a_operand == AOperand::Registers && rows <= BESIDE_ROWS && registers <= most && unit.codes().is_none()
+    fn fits_beside((strip, rows): (Strip, u32), input: InputCode, a_operand: AOperand, most: u32) -> bool {
+        let registers = AOperand::registers(strip, input.packing(rows));
+        a_operand == AOperand::Registers && rows <= BESIDE_ROWS && registers <= most && strip.codes().is_none()
     }
 
     /// Whether the first stages of a task may be held in registers, and how: where activations are not, or beside few of them.
     pub(in crate::ops) fn holds_stages(&self) -> Option<HeldForm> {
-        HeldForm::of(self.unit).filter(|_| self.a_operand == AOperand::Shared || self.beside)
+        HeldForm::of(self.strip).filter(|_| self.a_operand == AOperand::Shared || self.beside)
     }
 
-    /// The stages of its units, in the order in which it multiplies them.
+    /// The stages of its strips, in the order in which it multiplies them.
     pub(in crate::ops) fn taken(&self) -> Taken {
         match self.a_operand {
             AOperand::Reloaded { group } => Taken::Groups(group),
             AOperand::Phases { stages } => Taken::Phases(stages),
-            AOperand::Shared | AOperand::Registers => Taken::Units,
+            AOperand::Shared | AOperand::Registers => Taken::Strips,
         }
     }
 
-    /// Shared memory, where a unit of features has `streams` units of weights.
+    /// Shared memory, where a strip of features has `streams` strips of weights.
     pub(in crate::ops) fn shared(&self, warps: u32, streams: u32) -> SharedBytes {
-        let units = match self.a_operand {
+        let strips = match self.a_operand {
             AOperand::Shared => streams,
             AOperand::Registers | AOperand::Phases { .. } => {
-                HELD_UNITS[usize::from(self.unit.codes().is_some() && self.rows <= 8)]
+                HELD_STRIPS[usize::from(self.strip.codes().is_some() && self.rows <= 8)]
             }
             AOperand::Reloaded { group } => group,
         };
-        let operand = self.a_operand.operand_bytes(self.unit, self.input.packing(self.rows));
-        SharedBytes { sums: units * Sums::bytes(self.rows, warps), operand }
+        let operand = self.a_operand.operand_bytes(self.strip, self.input.packing(self.rows));
+        SharedBytes { sums: strips * Sums::bytes(self.rows, warps), operand }
     }
 }

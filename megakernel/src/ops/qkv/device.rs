@@ -49,7 +49,7 @@ impl DeviceOp for Qkv {
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
         let weights = [self.wq.weight, self.wk.weight, self.wv.weight];
-        let unit = plan.unit(plan.extent(self.wq.weight, 0)?, &weights)?;
+        let strip = plan.strip(plan.extent(self.wq.weight, 0)?, &weights)?;
         let input = InputCode::plan(&self.input, plan)?;
         let (heads, kv_heads, dim) = (plan.extent(self.q, 1)?, plan.extent(self.v_pool, 3)?, plan.extent(self.q, 0)?);
         let heads = Heads { heads, kv_heads, dim, splits: 1 };
@@ -67,16 +67,16 @@ impl DeviceOp for Qkv {
         let group = (heads.heads / kv_heads.max(1)) as usize;
         let (kv_head, kv_heads) = (self.kv_head, kv_heads as usize);
         let rows_of_stream = Rows::Group { weights, kv_head, kv_heads, group, dim: dim as usize };
-        let stream = plan.stream(rows_of_stream, unit, 0);
+        let stream = plan.stream(rows_of_stream, strip, 0);
         let rows = rows_of(self.rows)?;
-        let tile = TileCode::new(plan, unit, rows, input, plan_a_operand(plan, rows, unit, input));
+        let tile = TileCode::new(plan, strip, rows, input, plan_a_operand(plan, rows, strip, input));
         let newest = plan.newest();
         let period = newest.map_or(0, |(_, period)| period);
         let early = plan.options().early().filter(|_| period > 0);
         let fields = Fields {
             first_row: self.rows.lo as u32,
-            first: self.units.lo as u32,
-            units: self.units.len() as u32,
+            first: self.strips.lo as u32,
+            strips: self.strips.len() as u32,
             kv_head: self.kv_head as u32,
             input: InputFields::plan(&self.input, plan)?,
             q: newest.map_or(plan.operand(self.q), |([q, ..], _)| Ok(q))?,
@@ -84,7 +84,7 @@ impl DeviceOp for Qkv {
             v: plan.operand(self.v_pool)?,
             newest: newest.map_or([0; 2], |([_, keys, values], _)| [keys, values]),
         };
-        let weights = Stretch { stream, first: self.units.lo, units: self.units.len(), taken: tile.taken() };
+        let weights = Stretch { stream, first: self.strips.lo, strips: self.strips.len(), taken: tile.taken() };
         let q = Storage { float: q, period };
         let function = QkvTile { tile, heads, bias, q, keys, pools, early };
         let scales = match &self.k {
@@ -115,9 +115,9 @@ impl DeviceOp for Qkv {
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Fields {
     first_row: u32,
-    /// The first unit.
+    /// The first strip.
     first: u32,
-    units: u32,
+    strips: u32,
     kv_head: u32,
     input: InputFields,
     q: u32,
@@ -208,7 +208,8 @@ impl DeviceFunction for QkvTile {
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
-        let QkvTile { tile: TileCode { unit, rows, input, a_operand, .. }, heads, bias, q, keys, pools, early } = *self;
+        let QkvTile { tile: TileCode { strip, rows, input, a_operand, .. }, heads, bias, q, keys, pools, early } =
+            *self;
         let first_row = call.value(offset_of!(Fields, first_row));
         let scales = match bias {
             [None, None, None] => offset_of!(CodeFields, scales),
@@ -229,11 +230,11 @@ impl DeviceFunction for QkvTile {
         ];
         let bias = bias.map(|(field, bias)| bias.map(|bias| call.plain(field, bias)));
         let tile = linear::Qkv {
-            unit,
+            strip,
             rows,
             first_row,
             first: call.value(offset_of!(Fields, first)),
-            units: call.value(offset_of!(Fields, units)),
+            strips: call.value(offset_of!(Fields, strips)),
             kv_head: call.value(offset_of!(Fields, kv_head)),
             heads: heads.heads,
             kv_heads: heads.kv_heads,

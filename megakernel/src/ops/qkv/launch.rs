@@ -11,7 +11,7 @@ use crate::vm::graph::{Appended, GraphPlanner, Heads, HeadsOut, HeadsPart, Launc
 
 impl LaunchOp for Qkv {
     fn level(&self) -> Op {
-        Op::from(Qkv { kv_head: 0, units: Span::all(0), rows: Span::all(0), ..self.clone() })
+        Op::from(Qkv { kv_head: 0, strips: Span::all(0), rows: Span::all(0), ..self.clone() })
     }
 
     fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {

@@ -1,12 +1,12 @@
 //! The query, key and value projections of one kv head and its query group, with rotation and append fused.
 //!
-//! The output rows of a group are numbered in *units*, so that every tile of consecutive units can rotate its own
-//! pairs and all units weigh the same (8 weight rows where the head allows it):
+//! The output rows of a group are numbered in *strips*, so that every tile of consecutive strips can rotate its own
+//! pairs and all strips weigh the same (8 weight rows where the head allows it):
 //!
 //! ```text
-//! group = heads / kv_heads, half = head_dim / 2, units per head u = ceil(half / 4)
+//! group = heads / kv_heads, half = head_dim / 2, strips per head u = ceil(half / 4)
 //!
-//! unit        0 .. group·u          group·u .. (group+1)·u     (group+1)·u .. (group+2)·u
+//! strip        0 .. group·u          group·u .. (group+1)·u     (group+1)·u .. (group+2)·u
 //! part        q heads of the group  k head                     v head
 //! rows        pairs 4j..4j+4:       pairs 4j..4j+4:            8j..8j+8 of v
 //!             (i, i + half) of q    (i, i + half) of k
@@ -15,12 +15,12 @@
 mod device;
 mod launch;
 mod oracle;
-mod units;
+mod strips;
 
 use serde::{Deserialize, Serialize};
 
 pub use device::QkvTile;
-pub use units::{GroupShape, PAIRS_PER_UNIT, Part, Run};
+pub use strips::{GroupShape, PAIRS_PER_STRIP, Part, Run};
 
 use super::{
     Check, Footprint, LinearInput, OperandError, Operands, Place, Rotation, TaskOp, index, interval, multiple,
@@ -30,7 +30,7 @@ use crate::vm::device::DeviceOp;
 use crate::vm::graph::LaunchOp;
 use crate::vm::reference::{Context, Done};
 
-/// Projects `input` to the units `units` of kv head `kv_head`'s group.
+/// Projects `input` to the strips `strips` of kv head `kv_head`'s group.
 ///
 /// With `rope`, q is rotated and stored to `q`, k is rotated and appended to `k`. Without it (models that normalise each
 /// head first), q and k are stored as they are, k to `k_raw`; the op `rope` finishes both. v is always appended.
@@ -47,8 +47,8 @@ pub struct Qkv {
     pub wv: Projection,
     /// The kv head whose group this is.
     pub kv_head: usize,
-    /// Units of the group that this task computes.
-    pub units: Span,
+    /// Strips of the group that this task computes.
+    pub strips: Span,
     /// Rows of the batch that this task computes.
     pub rows: Span,
     /// Output for q, `[rows, heads, head_dim]`.
@@ -150,7 +150,7 @@ impl TaskOp for Qkv {
 
     fn footprint(&self, ops: &Operands) -> Check<Footprint> {
         let QkvShape { group, k, rows } = self.shape(ops)?;
-        interval("units", self.units, group.units())?;
+        interval("strips", self.strips, group.strips())?;
         let (count, mut reads) = self.input.footprint(ops, self.rows, k)?;
         if count != rows {
             let (operand, buffer) = ("input", self.q);
@@ -159,7 +159,7 @@ impl TaskOp for Qkv {
         interval("rows", self.rows, rows)?;
         reads.extend(self.at.footprint(ops, self.rows, rows)?);
         let mut writes = Vec::new();
-        for run in group.runs(self.kv_head, self.units) {
+        for run in group.runs(self.kv_head, self.strips) {
             let head = match run.part {
                 Part::Query { head } => head,
                 Part::Key | Part::Value => self.kv_head,
@@ -202,8 +202,8 @@ impl TaskOp for Qkv {
     /// A tile writes every head that it meets.
     fn least_writes(&self, ops: &Operands) -> usize {
         let Ok([_, heads, head_dim]) = ops.shape("q", self.q) else { return 0 };
-        let per_head = GroupShape { group: heads, head_dim }.units_per_head();
-        let Span { lo, hi } = self.units;
+        let per_head = GroupShape { group: heads, head_dim }.strips_per_head();
+        let Span { lo, hi } = self.strips;
         if per_head == 0 || hi <= lo { 0 } else { (hi - 1) / per_head - lo / per_head + 1 }
     }
 }

@@ -13,7 +13,7 @@ pub(super) fn qkv(op: &Qkv, on: &Context) -> Done {
     let x = activations(on, &op.input, op.rows)?;
     let group = GroupShape { group: heads / kv_heads.max(1), head_dim };
     let tile = Tile { op, on, x, heads, kv_heads, head_dim };
-    group.runs(op.kv_head, op.units).into_iter().try_for_each(|run| tile.run(run))
+    group.runs(op.kv_head, op.strips).into_iter().try_for_each(|run| tile.run(run))
 }
 
 /// What all runs of a task share.

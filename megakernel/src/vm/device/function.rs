@@ -179,24 +179,24 @@ impl Planned {
 pub struct Stretch {
     /// The stream, as [`Planner::stream`] numbers it.
     pub stream: usize,
-    /// First unit.
+    /// First strip.
     pub first: usize,
-    /// Units.
-    pub units: usize,
+    /// Strips.
+    pub strips: usize,
     /// Which of their stages, and in which order.
     pub taken: Taken,
 }
 
-/// The stages of its units that a task takes.
+/// The stages of its strips that a task takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// All, unit by unit.
-    Units,
-    /// All, by groups of so many units ([`Order`](tilewright_kernels::gemv::linear::Order)).
+    /// All, strip by strip.
+    Strips,
+    /// All, by groups of so many strips ([`Order`](tilewright_kernels::gemv::linear::Order)).
     Groups(u32),
-    /// Of every unit the stages from the first to before the second.
+    /// Of every strip the stages from the first to before the second.
     Part([u32; 2]),
-    /// All, by phases: of every unit its next so many stages, which divide its stages.
+    /// All, by phases: of every strip its next so many stages, which divide its stages.
     Phases(u32),
 }
 

@@ -1,7 +1,7 @@
 //! The image: weights in the order in which the ring streams them.
 //!
-//! A stream is a run of units (see [`Unit`]) that tasks take consecutive parts of: a matrix by rows of eight, two
-//! matrices whose units take turns, or the projections of a kv head's group. Its order is the program's, not the
+//! A stream is a run of strips (see [`Strip`]) that tasks take consecutive parts of: a matrix by rows of eight, two
+//! matrices whose strips take turns, or the projections of a kv head's group. Its order is the program's, not the
 //! placement's: a task's part is consecutive stages, whatever SM it runs on. Where a stage lies, its [`Deal`] says, which
 //! follows from the stream and the number of SMs alone: programs of any rows find the same image.
 
@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use half::{bf16, f16};
 use rayon::prelude::*;
-use tilewright_kernels::gemv::{CodePacker, Deal, Unit};
+use tilewright_kernels::gemv::{CodePacker, Deal, Strip};
 use tilewright_kernels::tile::Float;
 
 use super::Dealing;
@@ -25,9 +25,9 @@ pub(super) const CHUNK: u64 = 512;
 pub enum Rows {
     /// Rows of one matrix, eight by eight.
     Matrix(BufferId),
-    /// Units of the first and of the second take turns.
+    /// Strips of the first and of the second take turns.
     Turns(BufferId, BufferId),
-    /// Units of q, k and v of a kv head's group.
+    /// Strips of q, k and v of a kv head's group.
     Group {
         /// Weights of q, k and v.
         weights: [BufferId; 3],
@@ -42,13 +42,13 @@ pub enum Rows {
     },
 }
 
-/// A run of units in the image.
+/// A run of strips in the image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stream {
     /// Whose rows.
     pub rows: Rows,
-    /// Shape of a unit.
-    pub unit: Unit,
+    /// Shape of a strip.
+    pub strip: Strip,
     /// Rows of the matrices, for streams of whole matrices.
     pub features: usize,
     /// The device in whose image it is.
@@ -60,7 +60,7 @@ pub struct Stream {
 }
 
 impl Rows {
-    /// Units that make one unit of the output.
+    /// Strips that make one strip of the output.
     fn turns(&self) -> usize {
         if matches!(self, Rows::Turns(..)) { 2 } else { 1 }
     }
@@ -68,51 +68,51 @@ impl Rows {
 
 impl Stream {
     /// A stream whose stages are dealt as `dealing` says, its tasks being as many as `sms` SMs are.
-    pub fn new(rows: Rows, unit: Unit, features: usize, start: u64, (dealing, sms): (Dealing, usize)) -> Stream {
+    pub fn new(rows: Rows, strip: Strip, features: usize, start: u64, (dealing, sms): (Dealing, usize)) -> Stream {
         let (turns, of_group) =
             (rows.turns(), if let Rows::Group { kv_heads, .. } = rows { kv_heads.max(1) } else { 1 });
-        let stream = Stream { rows, unit, features, device: 0, start, deal: Deal::IN_ORDER };
-        let (units, stages) = ((stream.units() / turns) as u32, turns as u32 * unit.stages());
-        let dealt = |block| Deal::new(units, (sms / of_group) as u32, stages, block);
+        let stream = Stream { rows, strip, features, device: 0, start, deal: Deal::IN_ORDER };
+        let (strips, stages) = ((stream.strips() / turns) as u32, turns as u32 * strip.stages());
+        let dealt = |block| Deal::new(strips, (sms / of_group) as u32, stages, block);
         let deal = match dealing {
             Dealing::InOrder => Deal::IN_ORDER,
-            Dealing::Units => dealt(unit.stages()),
+            Dealing::Strips => dealt(strip.stages()),
             Dealing::Stages => dealt(1),
         };
         Stream { deal, ..stream }
     }
 
-    /// Units.
-    pub fn units(&self) -> usize {
-        let whole = self.features.div_ceil(Unit::ROWS as usize);
+    /// Strips.
+    pub fn strips(&self) -> usize {
+        let whole = self.features.div_ceil(Strip::ROWS as usize);
         match self.rows {
             Rows::Matrix(_) | Rows::Turns(..) => self.rows.turns() * whole,
-            Rows::Group { group, dim, .. } => GroupShape { group, head_dim: dim }.units(),
+            Rows::Group { group, dim, .. } => GroupShape { group, head_dim: dim }.strips(),
         }
     }
 
     /// Stages.
     pub fn stages(&self) -> usize {
-        self.units() * self.unit.stages() as usize
+        self.strips() * self.strip.stages() as usize
     }
 
     /// Chunks of 512 bytes.
     pub fn chunks(&self) -> u64 {
-        (self.units() as u64 * u64::from(self.unit.bytes())).div_ceil(CHUNK)
+        (self.strips() as u64 * u64::from(self.strip.bytes())).div_ceil(CHUNK)
     }
 
-    /// The rows of a unit: of which weight, and which.
-    pub fn rows_of(&self, unit: usize) -> [Option<(BufferId, usize)>; 8] {
-        let eight = |buffer: BufferId, unit: usize| {
-            std::array::from_fn(|i| Some((buffer, unit * 8 + i)).filter(|&(_, row)| row < self.features))
+    /// The rows of a strip: of which weight, and which.
+    pub fn rows_of(&self, strip: usize) -> [Option<(BufferId, usize)>; 8] {
+        let eight = |buffer: BufferId, strip: usize| {
+            std::array::from_fn(|i| Some((buffer, strip * 8 + i)).filter(|&(_, row)| row < self.features))
         };
         match self.rows {
-            Rows::Matrix(buffer) => eight(buffer, unit),
-            Rows::Turns(first, second) => eight(if unit.is_multiple_of(2) { first } else { second }, unit / 2),
+            Rows::Matrix(buffer) => eight(buffer, strip),
+            Rows::Turns(first, second) => eight(if strip.is_multiple_of(2) { first } else { second }, strip / 2),
             Rows::Group { weights, kv_head, group, dim, .. } => {
                 let shape = GroupShape { group, head_dim: dim };
                 let mut rows = [None; 8];
-                for run in shape.runs(kv_head, Span::one(unit)) {
+                for run in shape.runs(kv_head, Span::one(strip)) {
                     let (buffer, head) = match run.part {
                         Part::Query { head } => (weights[0], head),
                         Part::Key => (weights[1], kv_head),
@@ -133,7 +133,7 @@ impl Stream {
 
     /// Packs what lies at the places `places`, counted in stages, into `memory`. `weight` gives a weight's values.
     pub fn pack<'w>(&self, places: Span, weight: impl Fn(BufferId) -> &'w Stored + Sync, memory: &mut [bf16]) {
-        match CodePacker::new(self.unit) {
+        match CodePacker::new(self.strip) {
             None => self.pack_rows(places, weight, memory),
             Some(packer) => self.pack_codes(&packer, places, weight, memory),
         }
@@ -146,7 +146,7 @@ impl Stream {
         weight: impl Fn(BufferId) -> &'w Stored + Sync,
         memory: &mut [bf16],
     ) {
-        let (each, stages) = (self.unit.stage_bytes() as usize, self.unit.stages());
+        let (each, stages) = (self.strip.stage_bytes() as usize, self.strip.stages());
         let memory: &mut [u8] = bytemuck::cast_slice_mut(memory);
         memory.par_chunks_mut(each).zip(places.lo..places.hi).for_each(|(memory, place)| {
             let stage = self.deal.stage(place as u32);
@@ -164,10 +164,10 @@ impl Stream {
             Stored::Dense(tensor) => tensor,
             Stored::Codes(_) => unreachable!("weights are bound in the form that the program says"),
         };
-        let (packer, each, stages) = (self.unit.packer(), self.unit.stage_bytes() as usize / 2, self.unit.stages());
+        let (packer, each, stages) = (self.strip.packer(), self.strip.stage_bytes() as usize / 2, self.strip.stages());
         memory.par_chunks_mut(each).zip(places.lo..places.hi).for_each(|(memory, place)| {
-            let (k, stage) = (self.unit.k() as usize, self.deal.stage(place as u32));
-            let columns = self.unit.columns(stage % stages);
+            let (k, stage) = (self.strip.k() as usize, self.deal.stage(place as u32));
+            let columns = self.strip.columns(stage % stages);
             let of = |(buffer, row)| part_of_row(tensor(buffer), row * k + columns.start..row * k + columns.end);
             let rows = self.rows_of((stage / stages) as usize).map(|row| row.map(of));
             let rows: [Option<&[bf16]>; 8] = std::array::from_fn(|i| rows[i].as_deref());

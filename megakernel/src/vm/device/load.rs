@@ -103,12 +103,12 @@ pub(super) fn image(
 ) -> Result<Buffer<bf16>, DeviceError> {
     // No memory has no bytes: a program without streamed weights has some that nobody reads.
     let image = device.buffer::<bf16>((plan.image_of(number) / 2).max(1) as usize)?;
-    let largest = plan.streams.iter().map(|run| run.unit.stage_bytes() as usize / 2).max().unwrap_or(1);
+    let largest = plan.streams.iter().map(|run| run.strip.stage_bytes() as usize / 2).max().unwrap_or(1);
     let len = PART.min(image.len()).max(largest);
     let mut parts = Parts { device, len, sent: std::collections::VecDeque::new(), made: 0 };
     let mut done = 0;
     for run in plan.streams.iter().filter(|run| run.device == number) {
-        let each = run.unit.stage_bytes() as usize / 2;
+        let each = run.strip.stage_bytes() as usize / 2;
         let together = (len / each).max(1);
         for first in (0..run.stages()).step_by(together) {
             let places = Span::new(first, run.stages().min(first + together));

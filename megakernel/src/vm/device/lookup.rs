@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::target::Target;
 use tilewright_kernels::gemv::linear::{HeldForm, ScaledForm};
-use tilewright_kernels::gemv::{Codes, Deal, Unit};
+use tilewright_kernels::gemv::{Codes, Deal, Strip};
 use tilewright_kernels::kv::{PoolType, SplitPages};
 use tilewright_kernels::tile::{Float, MAX_DEVICES};
 use tilewright_layout::DType;
@@ -122,17 +122,17 @@ impl Planner<'_> {
         }
     }
 
-    /// The shape of a unit of weight rows of that length, which are rows of one of these: bf16, or the form of codes that
+    /// The shape of a strip of weight rows of that length, which are rows of one of these: bf16, or the form of codes that
     /// holds all of them.
     ///
     /// # Errors
     /// If there is none that a device has.
-    pub fn unit(&self, k: u32, weights: &[BufferId]) -> Result<Unit, Unsupported> {
+    pub fn strip(&self, k: u32, weights: &[BufferId]) -> Result<Strip, Unsupported> {
         multiple("the length of a weight row", k, 4, "a multiple of 4")?;
         let DeviceOptions { warps, stage_bytes, .. } = self.options;
         match self.codes(weights)? {
-            None => Ok(Unit::new(k, warps, stage_bytes)?),
-            Some(codes) => Ok(Unit::of_codes(k, warps, stage_bytes, codes)?),
+            None => Ok(Strip::new(k, warps, stage_bytes)?),
+            Some(codes) => Ok(Strip::of_codes(k, warps, stage_bytes, codes)?),
         }
     }
 
@@ -156,14 +156,14 @@ impl Planner<'_> {
         Ok(all)
     }
 
-    /// The unit of a matrix of bf16 whose rows are read one by one.
+    /// The strip of a matrix of bf16 whose rows are read one by one.
     ///
     /// # Errors
     /// If it is quantised, or there is none that a device has.
-    pub fn table(&self, k: u32, weight: BufferId) -> Result<Unit, Unsupported> {
+    pub fn table(&self, k: u32, weight: BufferId) -> Result<Strip, Unsupported> {
         match self.buffer(weight)? {
             buffer if buffer.quantised.is_some() => Err(Unsupported::Quantised { weight: buffer.name.clone() }),
-            _ => self.unit(k, &[weight]),
+            _ => self.strip(k, &[weight]),
         }
     }
 
@@ -307,13 +307,13 @@ impl Planner<'_> {
     }
 
     /// The stream of these rows, added where it is new; its number.
-    pub fn stream(&mut self, rows: Rows, unit: Unit, features: usize) -> usize {
+    pub fn stream(&mut self, rows: Rows, strip: Strip, features: usize) -> usize {
         let (device, dealing) = (self.device, (self.options.dealing, self.placed.target.sms));
         let last = self.streams.iter().rfind(|stream| stream.device == device);
         let start = last.map_or(0, |last| last.start + last.chunks());
         let streams = &mut self.streams;
         *self.by_rows.entry((device, rows.clone())).or_insert_with(|| {
-            streams.push(Stream { device, ..Stream::new(rows, unit, features, start, dealing) });
+            streams.push(Stream { device, ..Stream::new(rows, strip, features, start, dealing) });
             streams.len() - 1
         })
     }
@@ -374,25 +374,25 @@ impl Planner<'_> {
         self.record_bytes = self.record_bytes.max((offset_of!(TaskRecord, fields) + bytes) as u32);
         let (early, holds) = (opcode.signals_early(), opcode.holds_stages());
         record.opcode = number_of(&mut self.opcodes, opcode) as u32;
-        if let Some(Stretch { stream, first, units, taken }) = weights {
+        if let Some(Stretch { stream, first, strips, taken }) = weights {
             let stream = &self.streams[stream];
-            (record.weights, record.first) = (stream.start as u32, first as u32 * stream.unit.stages());
+            (record.weights, record.first) = (stream.start as u32, first as u32 * stream.strip.stages());
             record.deal = short("different deals of streams", number_of(&mut self.deals, stream.deal))?;
-            let all = stream.unit.stages();
+            let all = stream.strip.stages();
             let [from, to] = match taken {
                 Taken::Part(part) => part,
-                Taken::Units | Taken::Groups(_) | Taken::Phases(_) => [0, all],
+                Taken::Strips | Taken::Groups(_) | Taken::Phases(_) => [0, all],
             };
             record.first += from;
-            record.stages = units as u32 * (to - from);
-            record.stage_bytes = stream.unit.stage_bytes();
-            record.unit_stages = short("stages of a unit", stream.unit.stages() as usize)?;
+            record.stages = strips as u32 * (to - from);
+            record.stage_bytes = stream.strip.stage_bytes();
+            record.strip_stages = short("stages of a strip", stream.strip.stages() as usize)?;
             record.held =
                 holds.map_or(0, |form| record.stages.min(self.options.hold()) as u16 | (form.0 as u16) << HELD);
             record.group = match taken {
-                Taken::Units => 0,
-                Taken::Groups(units) => short("units of a group", units as usize)?,
-                Taken::Part(_) => short("stages of a part of a unit", (to - from) as usize)? | PART,
+                Taken::Strips => 0,
+                Taken::Groups(strips) => short("strips of a group", strips as usize)?,
+                Taken::Part(_) => short("stages of a part of a strip", (to - from) as usize)? | PART,
                 Taken::Phases(stages) => short("stages of a phase", stages as usize)? | PHASES,
             };
         }

@@ -83,7 +83,7 @@ pub use newest::{Newest, NewestToken};
 pub use norms::{NormTerms, Norms};
 pub use options::{Dealing, DeviceOptions};
 pub use packed::Packed;
-pub(super) use packed::PackedUnits;
+pub(super) use packed::PackedStrips;
 pub use place::{Places, Space, space};
 pub(super) use plan::one_device;
 pub use plan::{Feedback, Lengths, NoFeedback, Plan, RotationTable};

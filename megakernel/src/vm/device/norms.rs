@@ -111,7 +111,7 @@ fn terms(plan: &Planner, read: &TermsRead, rows: u32) -> Option<NormTerms> {
         Some(merge) => (merge.width, merge.rows, merge.float),
         None => (plan.extent(read.x, 0).ok()?, plan.extent(read.x, 1).ok()?, plan.float("x", read.x).ok()?),
     };
-    let unit = plan.unit(k, &read.weights).ok()?;
+    let strip = plan.strip(k, &read.weights).ok()?;
     let exact = match (float, read.norm) {
         (Float::F32, _) => Float::F32,
         (Float::Bf16, None) => Float::Bf16,
@@ -119,9 +119,9 @@ fn terms(plan: &Planner, read: &TermsRead, rows: u32) -> Option<NormTerms> {
     };
     let packing = Packing::of(rows, exact);
     // Kernels of bf16 weights that reload activations have no registers left.
-    let stages = read.along.map_or(unit.stages(), |along| (along.len() as u32).div_ceil(unit.stage_k()));
-    let held = AOperand::registers(unit.part(0, stages), packing) <= plan.options.held_registers;
-    let form = ScaledForm::of(unit, packing, all).filter(|_| held || plan.quantised)?;
+    let stages = read.along.map_or(strip.stages(), |along| (along.len() as u32).div_ceil(strip.stage_k()));
+    let held = AOperand::registers(strip.part(0, stages), packing) <= plan.options.held_registers;
+    let form = ScaledForm::of(strip, packing, all).filter(|_| held || plan.quantised)?;
     let form = if read.norm.is_some() { form } else { form.without_norm() };
     Some(NormTerms { form, weight: read.norm })
 }

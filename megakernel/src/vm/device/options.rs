@@ -63,11 +63,11 @@ pub struct DeviceOptions {
     pub part_registers: u32,
     /// Most registers of a thread to which activations that are copied to shared memory come before they meet weights of bf16.
     pub copied_registers: u32,
-    /// Most rows whose activations, held in registers, meet the codes of two units at a time.
+    /// Most rows whose activations, held in registers, meet the codes of two strips at a time.
     pub paired_rows: u32,
-    /// Units whose sums are kept at once where activations are streamed, an even number from 2 to 64: for each so many the
+    /// Strips whose sums are kept at once where activations are streamed, an even number from 2 to 64: for each so many the
     /// activations are loaded once.
-    pub streamed_units: u32,
+    pub streamed_strips: u32,
     /// Whether the team takes over the registers of the producer, which then has a warpgroup of its own; only where the team
     /// is whole warpgroups, and gains by it.
     pub take_registers: bool,
@@ -82,8 +82,8 @@ pub struct DeviceOptions {
 pub enum Dealing {
     /// In their order: what an SM reads is contiguous.
     InOrder,
-    /// Units dealt round the SMs: the first unit of each SM's part, then the second.
-    Units,
+    /// Strips dealt round the SMs: the first strip of each SM's part, then the second.
+    Strips,
     /// Stages dealt round the SMs: what all SMs read at a time is contiguous.
     Stages,
 }
@@ -91,13 +91,13 @@ pub enum Dealing {
 impl Dealing {
     /// All of them, each with the name that settings have for it.
     pub const ALL: [(&'static str, Dealing); 3] =
-        [("order", Dealing::InOrder), ("units", Dealing::Units), ("stages", Dealing::Stages)];
+        [("order", Dealing::InOrder), ("strips", Dealing::Strips), ("stages", Dealing::Stages)];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Dealing::InOrder => "order",
-            Dealing::Units => "units",
+            Dealing::Strips => "strips",
             Dealing::Stages => "stages",
         }
     }
@@ -137,7 +137,7 @@ impl DeviceOptions {
         ("part_registers", |options| &mut options.part_registers),
         ("copied_registers", |options| &mut options.copied_registers),
         ("paired_rows", |options| &mut options.paired_rows),
-        ("streamed_units", |options| &mut options.streamed_units),
+        ("streamed_strips", |options| &mut options.streamed_strips),
     ];
 
     /// The number of that name among [`DeviceOptions::NUMBERS`].
@@ -240,7 +240,7 @@ impl Default for DeviceOptions {
             part_registers: 64,
             copied_registers: 32,
             paired_rows: 16,
-            streamed_units: 4,
+            streamed_strips: 4,
             take_registers: true,
             timeline: false,
             propose: false,

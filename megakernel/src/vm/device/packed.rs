@@ -1,6 +1,6 @@
 //! What lies where in an image of streamed weights: for products that read it beside the machines that stream it.
 
-use tilewright_kernels::gemv::Unit;
+use tilewright_kernels::gemv::Strip;
 
 use super::image::CHUNK;
 use super::{Plan, Rows, Stream};
@@ -13,15 +13,15 @@ pub struct Packed {
     streams: Vec<Stream>,
 }
 
-/// Units of the image that lie one behind the other.
+/// Strips of the image that lie one behind the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::vm) struct PackedUnits {
+pub(in crate::vm) struct PackedStrips {
     /// Where they begin, elements.
     pub first: u64,
     /// Elements.
     pub len: u64,
-    /// Shape of a unit.
-    pub unit: Unit,
+    /// Shape of a strip.
+    pub strip: Strip,
 }
 
 impl Packed {
@@ -38,21 +38,21 @@ impl Packed {
 
     /// Where the streams of these rows of a program's weights lie, one behind the other, each in its order. None: they are not
     /// in the image, or lie elsewhere.
-    pub(in crate::vm) fn find(&self, program: &Program, rows: &[Rows]) -> Option<PackedUnits> {
-        let mut found: Option<(PackedUnits, u64)> = None;
+    pub(in crate::vm) fn find(&self, program: &Program, rows: &[Rows]) -> Option<PackedStrips> {
+        let mut found: Option<(PackedStrips, u64)> = None;
         for rows in rows {
             let rows = self.known(program, rows)?;
             let stream = self.streams.iter().find(|stream| stream.rows == rows && stream.deal.is_in_order())?;
             let (len, end) = (stream.chunks() * CHUNK / 2, stream.start + stream.chunks());
             found = Some(match found {
-                None => (PackedUnits { first: stream.start * CHUNK / 2, len, unit: stream.unit }, end),
-                Some((units, last)) if units.unit == stream.unit && last == stream.start => {
-                    (PackedUnits { len: units.len + len, ..units }, end)
+                None => (PackedStrips { first: stream.start * CHUNK / 2, len, strip: stream.strip }, end),
+                Some((strips, last)) if strips.strip == stream.strip && last == stream.start => {
+                    (PackedStrips { len: strips.len + len, ..strips }, end)
                 }
                 Some(_) => return None,
             });
         }
-        found.map(|(units, _)| units)
+        found.map(|(strips, _)| strips)
     }
 
     /// The same rows by the numbers that the image's program has for the weights.

@@ -114,30 +114,30 @@ impl Places {
     pub(super) fn operand(&self, buffer: BufferId) -> Result<u32, Unsupported> {
         match self.offset(buffer) {
             u64::MAX => Err(Unsupported::Packed { buffer }),
-            offset => Places::units(buffer, offset),
+            offset => Places::strips(buffer, offset),
         }
     }
 
-    /// Where the merge of partial sums lies, and its arrivals, in the same units.
+    /// Where the merge of partial sums lies, and its arrivals, in the same strips.
     pub(super) fn merged(&self, acc: BufferId) -> Result<[u32; 2], Unsupported> {
         let found = self.merged.iter().find(|(buffer, _)| *buffer == acc);
         let [out, arrivals] = found.map_or([u64::MAX; 2], |(_, places)| *places);
-        Ok([Places::units(acc, out)?, Places::units(acc, arrivals)?])
+        Ok([Places::strips(acc, out)?, Places::strips(acc, arrivals)?])
     }
 
-    /// Where the packets of the newest token lie, in the same units: queries, keys, values.
+    /// Where the packets of the newest token lie, in the same strips: queries, keys, values.
     pub(super) fn newest(&self) -> [u32; 3] {
         self.newest.map(|offset| (offset / 16) as u32)
     }
 
-    /// Where the terms of activations lie, and the sums of squares, in the same units.
+    /// Where the terms of activations lie, and the sums of squares, in the same strips.
     pub(super) fn scaled(&self, stream: BufferId) -> Result<[u32; 2], Unsupported> {
         let found = self.scaled.iter().find(|(buffer, _)| *buffer == stream);
         let [terms, squares] = found.map_or([u64::MAX; 2], |(_, places)| *places);
-        Ok([Places::units(stream, terms)?, Places::units(stream, squares)?])
+        Ok([Places::strips(stream, terms)?, Places::strips(stream, squares)?])
     }
 
-    fn units(buffer: BufferId, offset: u64) -> Result<u32, Unsupported> {
+    fn strips(buffer: BufferId, offset: u64) -> Result<u32, Unsupported> {
         match u32::try_from(offset / 16) {
             Ok(operand) if offset.is_multiple_of(16) => Ok(operand),
             _ => Err(Unsupported::Offset { buffer, offset }),

@@ -59,7 +59,7 @@ pub struct Plan {
     pub rows: u32,
     /// Positions and page tables that a block keeps in shared memory, if they are the same for all tasks.
     pub cells: Option<CellsPlan>,
-    /// Whether some tasks take a part of each of their units, or part by part.
+    /// Whether some tasks take a part of each of their strips, or part by part.
     pub parts: bool,
     /// What of the program's lengths a launch is told: the code does not depend on them.
     pub lengths: Lengths,
@@ -188,15 +188,15 @@ impl Plan {
 
     /// Whether some stages have fewer bytes than half of the largest.
     pub(super) fn has_small_stages(&self) -> bool {
-        self.streams.iter().any(|stream| stream.unit.codes().is_some() && self.is_small(stream.unit.stage_bytes()))
+        self.streams.iter().any(|stream| stream.strip.codes().is_some() && self.is_small(stream.strip.stage_bytes()))
     }
 
     /// Whether activations may meet codes as f16.
     pub(super) fn has_halves(&self) -> bool {
-        self.rows > 4 && self.streams.iter().any(|stream| stream.unit.codes().is_some())
+        self.rows > 4 && self.streams.iter().any(|stream| stream.strip.codes().is_some())
     }
 
-    /// Whether some tasks take a part of each of their units, or part by part.
+    /// Whether some tasks take a part of each of their strips, or part by part.
     pub(super) fn has_parts(&self) -> bool {
         self.parts
     }

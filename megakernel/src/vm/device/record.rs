@@ -5,7 +5,7 @@ use bytemuck::{Pod, Zeroable};
 /// A task of a block's queue: what the machine reads of every task, and behind it the fields of its op.
 ///
 /// ```text
-/// word  0 opcode    1 task            2 weights   3 first         4 stages    5 stage_bytes   6 unit_stages, held
+/// word  0 opcode    1 task            2 weights   3 first         4 stages    5 stage_bytes   6 strip_stages, held
 ///       7 group, deal                 8 waits     9 wait_count   10 signals  11 signal_count
 ///      12 input    13 residual       14 output   15 releases, early          16 .. 32 fields
 /// ```
@@ -26,13 +26,13 @@ pub struct TaskRecord {
     pub stages: u32,
     /// Bytes of each of them.
     pub stage_bytes: u32,
-    /// Stages of a unit of weights.
-    pub unit_stages: u16,
+    /// Stages of a strip of weights.
+    pub strip_stages: u16,
     /// Of its first stages, how many the team takes into registers before it waits; above the low eight bits, how
     /// ([`HeldForm`](tilewright_kernels::gemv::linear::HeldForm)).
     pub held: u16,
-    /// Units of a group, where weights come group by group ([`Order`](tilewright_kernels::gemv::linear::Order)); 0: in order. With
-    /// the highest bit, `PART`, how many stages of each unit come, where not all do; with the next, `PHASES`, how many of each
+    /// Strips of a group, where weights come group by group ([`Order`](tilewright_kernels::gemv::linear::Order)); 0: in order. With
+    /// the highest bit, `PART`, how many stages of each strip come, where not all do; with the next, `PHASES`, how many of each
     /// come before the next so many.
     pub group: u16,
     /// Where the stream's stages lie: which of the plan's deals.
@@ -66,7 +66,7 @@ pub(super) const SIGNAL_COUNTERS: u32 = 1 << SIGNAL_DEVICE;
 pub(super) const SIGNAL_DEVICE: u32 = 24;
 /// The bit that says that tasks of another device signal the counter, too.
 pub(super) const SIGNAL_ACROSS: u32 = 1 << 31;
-/// The bit of a record's `group` that says that a part of each unit comes.
+/// The bit of a record's `group` that says that a part of each strip comes.
 pub(super) const PART: u16 = 1 << 15;
 /// The bit that says that stages come by phases.
 pub(super) const PHASES: u16 = 1 << 14;

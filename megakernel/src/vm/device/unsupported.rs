@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 use tilewright_kernels::gemm::Refusal;
-use tilewright_kernels::gemv::{CodesError, UnitError};
+use tilewright_kernels::gemv::{CodesError, StripError};
 use tilewright_layout::DType;
 
 use super::Lengths;
@@ -56,7 +56,7 @@ pub enum Unsupported {
     )]
     Mixed { first: String, second: String },
     #[error(transparent)]
-    Unit(#[from] UnitError),
+    Strip(#[from] StripError),
     #[error(
         "a block needs {needed} bytes of shared memory for its tables, activations and two stages, the target has {limit}; \
          lower with fewer rows, or schedule for more SMs"

@@ -54,8 +54,8 @@ impl GraphPlanner<'_> {
     /// The likeliest tokens of rows whose norms lie there, where a product of packed weights keeps the best of its tiles and no logits.
     fn best_of(&mut self, product: &Multiply, rows: u32) -> Result<Option<Vec<Launch>>, Unsupported> {
         let Some(mut packed) = self.packed_of(product) else { return Ok(None) };
-        let hopper::Plan { batch, results, unit, tuning, .. } = packed.plan;
-        let Ok(plan) = hopper::Plan::new(batch, results, unit, hopper::Tuning { splits: 1, ..tuning }) else {
+        let hopper::Plan { batch, results, strip, tuning, .. } = packed.plan;
+        let Ok(plan) = hopper::Plan::new(batch, results, strip, hopper::Tuning { splits: 1, ..tuning }) else {
             return Ok(None);
         };
         (packed.plan, packed.finish.best) = (plan, true);

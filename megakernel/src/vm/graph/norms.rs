@@ -110,7 +110,7 @@ impl GraphPlanner<'_> {
         let mut launch = match launch {
             Begun::Embedding(Embedding { order, args, rows, .. }) => {
                 let width = match order {
-                    TableOrder::Units(unit) => unit.k(),
+                    TableOrder::Strips(strip) => strip.k(),
                     TableOrder::Rows(width) => *width,
                 };
                 let warps = copying_warps(*rows, width);

@@ -14,7 +14,7 @@ use super::norms::{Activations, Begun};
 use super::plan::LogitsPlan;
 use super::planner::{GraphPlanner, number_of};
 use crate::program::BufferId;
-use crate::vm::device::{PackedUnits, Rows as Streamed, Unsupported};
+use crate::vm::device::{PackedStrips, Rows as Streamed, Unsupported};
 
 /// Bytes that the addresses of buffers are multiples of.
 const ALIGNED: u32 = 256;
@@ -50,7 +50,7 @@ pub(super) struct Multiply<'a> {
 /// A product of packed weights.
 #[derive(Clone)]
 pub(crate) struct PackedProduct {
-    units: PackedUnits,
+    strips: PackedStrips,
     pub(super) plan: hopper::Plan,
     pub(super) finish: hopper::Finish,
     a: LaunchMemory,
@@ -181,30 +181,30 @@ impl GraphPlanner<'_> {
             }
             _ => return None,
         };
-        let units = packed.find(self.program, &streams)?;
-        if units.unit.codes().is_some() || !units.unit.k().is_multiple_of(WHOLE) {
+        let strips = packed.find(self.program, &streams)?;
+        if strips.strip.codes().is_some() || !strips.strip.k().is_multiple_of(WHOLE) {
             return None;
         }
         let choose = |fits: &dyn Fn(&hopper::Plan) -> bool| {
             let most = [self.multiprocessors, MOST_BLOCKS];
-            hopper::choose_for(product.rows, product.results, units.unit, most, fits)
+            hopper::choose_for(product.rows, product.results, strips.strip, most, fits)
         };
         // What is added to the residual stream may begin a norm.
         let epilogue = gemv::Epilogue { residual: true, wide: true, ..gemv::Epilogue::default() };
         let begins = hopper::Finish { normed: Some(Float::F32), ..epilogue.into() };
         let tuning = Some(()).filter(|()| product.added).and_then(|()| choose(&|plan| begins.check(plan).is_ok()));
         let tuning = tuning.or_else(|| choose(&|_| true))?;
-        let shape = [product.results.packed(), units.unit.k()];
+        let shape = [product.results.packed(), strips.strip.k()];
         let set = self.products.iter().rev().find(|set| set.shape == shape);
-        let plan = |tuning| hopper::Plan::new(product.rows, product.results, units.unit, tuning);
+        let plan = |tuning| hopper::Plan::new(product.rows, product.results, strips.strip, tuning);
         let plan = set.and_then(|set| plan(set.applied(tuning)).ok()).or_else(|| plan(tuning).ok())?;
         let bias = self.bias(product.layers);
         let epilogue = gemv::Epilogue { bias: bias.is_some(), residual: product.added, wide: product.wide };
-        Some(PackedProduct { units, plan, finish: epilogue.into(), a: product.a, to: product.to, bias, eps: None })
+        Some(PackedProduct { strips, plan, finish: epilogue.into(), a: product.a, to: product.to, bias, eps: None })
     }
 
     pub(super) fn multiply_packed(&mut self, product: &PackedProduct) -> Launch {
-        let PackedProduct { units: PackedUnits { first, len, .. }, plan, finish, a, to, bias, eps } = *product;
+        let PackedProduct { strips: PackedStrips { first, len, .. }, plan, finish, a, to, bias, eps } = *product;
         let key = (plan, finish);
         if !self.packed_steps.contains_key(&key) {
             let step = hopper::step(self.arch, &plan, finish, self.multiprocessors);
@@ -268,8 +268,8 @@ impl GraphPlanner<'_> {
     /// A table of rows of so many elements: packed where it is, and how it lies.
     pub(crate) fn table(&mut self, table: BufferId, width: u32) -> Result<(LaunchMemory, TableOrder), Unsupported> {
         match self.packed.and_then(|packed| packed.find(self.program, &[Streamed::Matrix(table)])) {
-            Some(PackedUnits { first, len, unit }) if unit.codes().is_none() => {
-                Ok((LaunchMemory::Packed { first, len }, TableOrder::Units(unit)))
+            Some(PackedStrips { first, len, strip }) if strip.codes().is_none() => {
+                Ok((LaunchMemory::Packed { first, len }, TableOrder::Strips(strip)))
             }
             Some(_) | None => Ok((self.matrix(vec![table])?, TableOrder::Rows(width))),
         }

@@ -44,14 +44,14 @@ type SettingOf = fn(&mut hopper::Tuning) -> &mut u32;
 /// Settings of one product of packed weights in place of those that [`choose`](tilewright_kernels::gemv::hopper::choose) has: what is not given stays.
 ///
 /// ```
-/// use tilewright_kernels::gemv::{Unit, hopper};
+/// use tilewright_kernels::gemv::{Strip, hopper};
 /// use tilewright_megakernel::vm::graph::ProductTuning;
-/// let chosen = hopper::choose(64, 4096, Unit::new(14336, 8, 16384)?, 132, 2);
+/// let chosen = hopper::choose(64, 4096, Strip::new(14336, 8, 16384)?, 132, 2);
 /// let mut down = ProductTuning::of([4096, 14336]);
 /// down.set("in_flight", 4).expect("a setting");
 /// assert_eq!(down.applied(chosen), hopper::Tuning { in_flight: 4, ..chosen });
 /// assert!(down.set("speed", 1).is_none());
-/// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
+/// # Ok::<(), tilewright_kernels::gemv::StripError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProductTuning {
@@ -66,10 +66,10 @@ impl ProductTuning {
         ProductTuning { shape, settings: Vec::new() }
     }
 
-    /// Sets `units`, `stage_tiles`, `stages`, `in_flight`, `multicast` or `splits`; none where there is no such setting.
+    /// Sets `strips`, `stage_tiles`, `stages`, `in_flight`, `multicast` or `splits`; none where there is no such setting.
     pub fn set(&mut self, name: &str, value: u32) -> Option<()> {
         let of: SettingOf = match name {
-            "units" => |tuning| &mut tuning.units,
+            "strips" => |tuning| &mut tuning.strips,
             "stage_tiles" => |tuning| &mut tuning.stage_tiles,
             "stages" => |tuning| &mut tuning.stages,
             "in_flight" => |tuning| &mut tuning.in_flight,
@@ -86,7 +86,7 @@ impl ProductTuning {
         for &(of, value) in &self.settings {
             *of(&mut tuning) = value;
         }
-        tuning.warpgroups = tuning.units.div_ceil(8);
+        tuning.warpgroups = tuning.strips.div_ceil(8);
         tuning
     }
 }

@@ -122,8 +122,8 @@ impl<'k> StepCells<'k> {
         (Cells::Strong(self.global(pools.position), self.scope), PageTable { cells, width: self.width, near: None })
     }
 
-    fn global(self, units: u32) -> Ptr<'k, Global, i32> {
-        self.state.at(self.k.lit(units).mul_wide(16u32)).cast()
+    fn global(self, strips: u32) -> Ptr<'k, Global, i32> {
+        self.state.at(self.k.lit(strips).mul_wide(16u32)).cast()
     }
 }
 

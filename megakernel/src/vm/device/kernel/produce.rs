@@ -115,17 +115,17 @@ impl<'k> Feed<'k, '_> {
 }
 
 /// Which stage comes at a place of a task's, counted from its first; `parts`: whether some tasks take a part of
-/// each unit, or part by part.
+/// each strip, or part by part.
 fn ordered<'k>(task: TaskView<'k>, place: Val<'k, u32>, parts: bool) -> Val<'k, u32> {
     let (k, group, at) = (place.builder(), task.group(), place.builder().var(place));
     let in_groups = || {
-        let order = Order { stages: task.unit_stages(), group, all: task.stages() };
+        let order = Order { stages: task.strip_stages(), group, all: task.stages() };
         at.set(order.stage(place));
     };
     let [part, phases] = [PART, PHASES].map(u32::from);
     let in_parts = || {
-        let (stages, each) = (task.unit_stages(), group & (phases - 1));
-        // A part is one phase of all units that the task takes.
+        let (stages, each) = (task.strip_stages(), group & (phases - 1));
+        // A part is one phase of all strips that the task takes.
         let of_phase = group.ge(part).select(task.stages(), task.stages() / stages * each);
         at.set(Phases { stages, each, of_phase }.stage(place));
     };

@@ -121,7 +121,7 @@ macro_rules! short_fields {
     };
 }
 
-short_fields!(unit_stages held group deal releases early);
+short_fields!(strip_stages held group deal releases early);
 
 impl<'k> TaskView<'k> {
     /// A field of the op's own, by its offset in their type (`offset_of!`).

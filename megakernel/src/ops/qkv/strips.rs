@@ -1,11 +1,11 @@
-//! Units of a group: how they map to heads, pairs and rows.
+//! Strips of a group: how they map to heads, pairs and rows.
 
 use crate::program::Span;
 
-/// Rotary pairs in one unit; a unit of v has twice as many rows.
-pub const PAIRS_PER_UNIT: usize = 4;
+/// Rotary pairs in one strip; a strip of v has twice as many rows.
+pub const PAIRS_PER_STRIP: usize = 4;
 
-/// Which of the three projections a unit belongs to.
+/// Which of the three projections a strip belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Query head `head` (of all heads).
@@ -19,7 +19,7 @@ pub enum Part {
     Value,
 }
 
-/// Consecutive units of one head: a run of pairs (q, k) or of rows (v).
+/// Consecutive strips of one head: a run of pairs (q, k) or of rows (v).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Projection and head.
@@ -28,7 +28,7 @@ pub struct Run {
     pub span: Span,
 }
 
-/// The shape of a group: how units map to heads, pairs and rows.
+/// The shape of a group: how strips map to heads, pairs and rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupShape {
     /// Query heads in the group.
@@ -38,44 +38,44 @@ pub struct GroupShape {
 }
 
 impl GroupShape {
-    /// Units of one head.
-    pub fn units_per_head(self) -> usize {
-        (self.head_dim / 2).div_ceil(PAIRS_PER_UNIT)
+    /// Strips of one head.
+    pub fn strips_per_head(self) -> usize {
+        (self.head_dim / 2).div_ceil(PAIRS_PER_STRIP)
     }
 
-    /// Units of the whole group.
-    pub fn units(self) -> usize {
-        (self.group + 2) * self.units_per_head()
+    /// Strips of the whole group.
+    pub fn strips(self) -> usize {
+        (self.group + 2) * self.strips_per_head()
     }
 
-    /// The units `units` of kv head `kv_head`'s group, as runs by head.
+    /// The strips `strips` of kv head `kv_head`'s group, as runs by head.
     ///
     /// ```
     /// use tilewright_megakernel::program::{GroupShape, Part, Span};
     /// let shape = GroupShape { group: 4, head_dim: 64 };
-    /// assert_eq!(shape.units(), 48);
+    /// assert_eq!(shape.strips(), 48);
     /// let runs = shape.runs(1, Span::new(6, 10));
     /// assert_eq!((runs[0].part, runs[0].span), (Part::Query { head: 4 }, Span::new(24, 32)));
     /// assert_eq!((runs[1].part, runs[1].span), (Part::Query { head: 5 }, Span::new(0, 8)));
     /// ```
-    pub fn runs(self, kv_head: usize, units: Span) -> Vec<Run> {
-        let (per_head, half) = (self.units_per_head(), self.head_dim / 2);
+    pub fn runs(self, kv_head: usize, strips: Span) -> Vec<Run> {
+        let (per_head, half) = (self.strips_per_head(), self.head_dim / 2);
         let mut runs = Vec::new();
-        let mut at = units.lo;
-        while at < units.hi && per_head > 0 {
+        let mut at = strips.lo;
+        while at < strips.hi && per_head > 0 {
             let slot = at / per_head;
-            let end = units.hi.min((slot + 1) * per_head);
+            let end = strips.hi.min((slot + 1) * per_head);
             let first = slot * per_head;
             let scaled = |step: usize, limit: usize| {
                 Span::new(((at - first) * step).min(limit), ((end - first) * step).min(limit))
             };
-            let pairs = scaled(PAIRS_PER_UNIT, half);
+            let pairs = scaled(PAIRS_PER_STRIP, half);
             runs.push(if slot < self.group {
                 Run { part: Part::Query { head: kv_head * self.group + slot }, span: pairs }
             } else if slot == self.group {
                 Run { part: Part::Key, span: pairs }
             } else {
-                Run { part: Part::Value, span: scaled(2 * PAIRS_PER_UNIT, self.head_dim) }
+                Run { part: Part::Value, span: scaled(2 * PAIRS_PER_STRIP, self.head_dim) }
             });
             at = end;
         }
