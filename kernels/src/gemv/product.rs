@@ -23,6 +23,15 @@ pub struct Fragment<'k> {
     pub high: Option<[Val<'k, u32>; 4]>,
 }
 
+impl<'k> Fragment<'k> {
+    /// The fragment whose quads are words as an instruction takes them: of the first vector and the second in turn.
+    pub(super) fn of_pairs(self) -> Fragment<'k> {
+        let Some(behind) = self.high else { return self };
+        let (a, b) = (self.low, behind);
+        Fragment { low: [a[0], a[2], b[0], b[2]], high: Some([a[1], a[3], b[1], b[3]]) }
+    }
+}
+
 /// A tile of a stage that a warp multiplies.
 #[derive(Clone, Copy)]
 pub struct WarpTile<'k> {

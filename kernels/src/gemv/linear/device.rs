@@ -180,13 +180,19 @@ impl<'k> Linear<'k> {
             let n = tile.first + (base + cell.strip) * Strip::ROWS + cell.feature;
             tile.prepare(team, cell, n, phase)
         };
+        // An output of a thread is of the same row in every group; its others may be, too.
+        let bests: Vec<_> = match tile.output {
+            Output::Logits { .. } if (team.threads() / Strip::ROWS).is_multiple_of(tile.rows) => vec![k.var(0u64)],
+            Output::Logits { .. } => (0..pass.outputs(input)).map(|_| k.var(0u64)).collect(),
+            Output::Store { .. } | Output::Add { .. } | Output::SiluMul { .. } => Vec::new(),
+        };
         pass.run(weights, (input, tile.first_row), (strips, announce), prepare, |sums, cell, prepared| {
             let (n, inside) = (prepared.n, prepared.inside);
-            let (best, result) = (k.var(0u64), k.var(0.0f32));
+            let result = k.var(0.0f32);
             k.when(inside, || {
                 result.set(tile.finish(team, scratch, sums, cell, prepared, phase));
-                if let Output::Logits { .. } = tile.output {
-                    let keep = || best.set(key(result.get(), tile.output.index(n)));
+                if let Some(best) = bests.get(cell.number % bests.len().max(1)) {
+                    let keep = || best.set(best.get().max(key(result.get(), tile.output.index(n))));
                     phase.map_or_else(keep, |phase| k.when(phase.last, keep));
                 }
             });
@@ -203,13 +209,15 @@ impl<'k> Linear<'k> {
             if let Some(terms) = tile.output.terms() {
                 terms.store_of_eight([row, n], result, prepared.weight.map(Var::get), inside);
             }
-            if let Output::Logits { .. } = tile.output {
-                // Eight lanes have the features of one strip and row.
-                let best = largest(best.get(), Strip::ROWS);
-                let first = inside & cell.feature.eq(0);
-                k.when(first, || scratch.best.at(cell.row).red(AtomOp::Max, best, RedOrder::Relaxed(Scope::Cta)));
-            }
         });
+        for (first, best) in (0u32..).step_by(team.threads() as usize).zip(bests) {
+            let at = k.tid() + first;
+            // Eight lanes have the features of one strip and row.
+            let (row, best) = (at / Strip::ROWS % tile.rows, largest(best.get(), Strip::ROWS));
+            k.when((at % Strip::ROWS).eq(0), || {
+                scratch.best.at(row).red(AtomOp::Max, best, RedOrder::Relaxed(Scope::Cta));
+            });
+        }
     }
 }
 

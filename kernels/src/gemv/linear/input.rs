@@ -30,7 +30,7 @@ pub enum Input<'k> {
     },
 }
 
-/// Sums of squares of the rows, `[rows, warps]`.
+/// Sums of squares of the rows, `[rows, warps]`; where the writers of activations left them, a row's factor in place of its first.
 pub(super) type Squares<'k> = Ptr<'k, Shared, f32>;
 
 impl<'k> Input<'k> {
@@ -88,6 +88,7 @@ impl<'k> Input<'k> {
                     store_warp_sum(squares.at(row * team.warps), sum.get());
                 }
                 Input::Scaled { x, .. } => {
+                    debug_assert!(!x.form.has_pairs(), "pairs of rows come to registers");
                     for part in 0..to.parts() {
                         let (row_at, part_at) = (first + row, team.k.lit(part));
                         team.each(width / 8, |at| {
@@ -109,13 +110,18 @@ impl<'k> Input<'k> {
         row: Val<'k, u32>,
         squares: Squares<'k>,
     ) -> Option<Val<'k, f32>> {
-        let (sum, eps) = match self {
-            Input::Plain(_) | Input::Scaled { eps: None, .. } => return None,
-            Input::RmsNorm { eps, .. } => (sum_of_warps(squares.at(row * team.warps), team.warps, 1), eps),
-            Input::Scaled { eps: Some(eps), .. } => (squares.at(row * team.warps).load(), eps),
-        };
-        Some((sum * (1.0 / strip.k() as f32) + eps).sqrt().recip())
+        let of_row = squares.at(row * team.warps);
+        match self {
+            Input::Plain(_) | Input::Scaled { eps: None, .. } => None,
+            Input::RmsNorm { eps, .. } => Some(one_over_root(sum_of_warps(of_row, team.warps, 1), strip.k(), eps)),
+            Input::Scaled { eps: Some(_), .. } => Some(of_row.load()),
+        }
     }
+}
+
+/// One over the root of the mean square of `k` elements.
+pub(super) fn one_over_root(squares: Val<f32>, k: u32, eps: f32) -> Val<f32> {
+    (squares * (1.0 / k as f32) + eps).sqrt().recip()
 }
 
 /// Rounds of fours of a row whose loads are in flight together.

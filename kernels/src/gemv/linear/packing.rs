@@ -159,6 +159,11 @@ impl Packing {
 }
 
 impl Half {
+    /// The first of its rows.
+    pub fn base(self) -> u32 {
+        self.base
+    }
+
     /// This lane's row of the batch. Rows of the MMA that stand for none repeat one that does, and are ignored.
     pub fn row<'k>(self, team: ConsumerWarps<'k>) -> Val<'k, u32> {
         let group = team.k.lane() / 4;

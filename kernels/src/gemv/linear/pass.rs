@@ -35,6 +35,8 @@ pub struct Announce<'a> {
 
 /// One output of a group.
 pub(super) struct Cell<'k> {
+    /// Which of its thread's outputs of a group.
+    pub number: usize,
     /// Strip of the group.
     pub strip: Val<'k, u32>,
     /// Row of the tile.
@@ -79,7 +81,7 @@ impl<'k> Pass<'k> {
         finish: impl Fn(Sums<'k>, &Cell<'k>, &P),
     ) {
         let Pass { team, scratch, rows, streams, a_operand, .. } = self;
-        let (k, packing) = (team.k, Packing::of(rows, input.float()).meeting(self.strip));
+        let (k, packing) = (team.k, self.packing(input));
         let squares = self.load_squares(input, first_row);
         let x = self.bring(input, first_row);
         self.store_squares(input, first_row, squares);
@@ -87,21 +89,21 @@ impl<'k> Pass<'k> {
         if let Some(loaded) = scratch.loaded {
             k.when(k.tid().eq(0), || loaded.store(k.globaltimer()));
         }
-        let sums = self.sums(packing);
-        let group = (sums.strips() / streams).max(1);
+        let (sums, group) = self.group(packing);
         k.for_step(0u32, strips, group, |base| {
             k.when(base.gt(0), || team.sync());
             let here = (strips - base).min(group);
-            let cell = |item: Item<'k>| {
+            let cell = |(number, item): (usize, Item<'k>)| {
                 let at = item.at;
                 let (feature, row, strip) = (at % Strip::ROWS, at / Strip::ROWS % rows, at / (Strip::ROWS * rows));
                 let inside = item.inside & strip.lt(here);
                 let place = (strip * streams * rows + row) * Strip::ROWS + feature;
-                let cell = Cell { strip, row, feature, inside, place };
+                let cell = Cell { number, strip, row, feature, inside, place };
                 let prepared = prepare(base, &cell);
                 (item, cell, prepared)
             };
-            let cells: Vec<(Item, Cell, P)> = team.items(sums.outputs(group)).into_iter().map(cell).collect();
+            let cells: Vec<(Item, Cell, P)> =
+                team.items(sums.outputs(group)).into_iter().enumerate().map(cell).collect();
             let announce = |at: Early| {
                 if let Some(announce) = announce.filter(|announce| announce.at == at) {
                     k.when((base + group).ge(strips) & k.tid().eq(0), || (announce.say)());
@@ -134,6 +136,25 @@ impl<'k> Pass<'k> {
                 item.by_warp(|| finish(sums, cell, prepared));
             }
         });
+    }
+}
+
+impl<'k> Pass<'k> {
+    /// How the rows of an input lie in the operand.
+    fn packing(self, input: Input<'k>) -> Packing {
+        Packing::of(self.rows, input.float()).meeting(self.strip)
+    }
+
+    /// The sums of a group, and how many strips of the output it has.
+    fn group(self, packing: Packing) -> (Sums<'k>, u32) {
+        let sums = self.sums(packing);
+        (sums, (sums.strips() / self.streams).max(1))
+    }
+
+    /// How many outputs of a group a thread has at most.
+    pub fn outputs(self, input: Input<'k>) -> usize {
+        let (sums, group) = self.group(self.packing(input));
+        self.team.items(sums.outputs(group)).len()
     }
 }
 

@@ -9,7 +9,7 @@ use tilewright_codegen::build::{Val, Var};
 
 use super::Input;
 use super::beyond::Beyond;
-use super::input::Squares;
+use super::input::{Squares, one_over_root};
 use super::packing::Packing;
 use super::pass::Pass;
 use crate::gemv::{DEPTH, Strip, Terms, convert};
@@ -22,7 +22,9 @@ const ROWS: u32 = 8;
 /// Elements of a block: eight rows of the 32 columns of a step.
 const BLOCK: u32 = ROWS * DEPTH;
 
-/// How the terms of activations are stored: 16 bits each, `[k / 32, parts, rows / 8, 8, 32]`.
+/// How the terms of activations are stored: 16 bits each, `[k / 32, parts, rows / 8, 8, 32]`. In pairs of rows: row r and row r + 8
+/// take turns, two columns each, so that 16 bytes are four words of the MMA's A operand as it takes them: of each part
+/// `[2, 8, 4, 2, 2, 2]`, halves of a lane's eight columns, rows, lanes, pairs of columns, r and r + 8, columns.
 ///
 /// ```
 /// use tilewright_kernels::{gemv::Strip, gemv::linear::{Packing, ScaledForm}, tile::Float};
@@ -45,6 +47,8 @@ pub struct ScaledForm {
     norm: bool,
     /// What the terms meet, where that is codes.
     code: Option<Code>,
+    /// Whether rows are stored in pairs.
+    pairs: bool,
     rows: u32,
     k: u32,
 }
@@ -54,8 +58,8 @@ impl ScaledForm {
     pub fn of(strip: Strip, packing: Packing, rows: u32) -> Option<ScaledForm> {
         let exact = if packing.parts() == 1 { Float::Bf16 } else { Float::F32 };
         let (packing, code) = (packing.meeting(strip), strip.codes().map(|codes| codes.code));
-        let form =
-            ScaledForm { terms: packing.terms(), parts: packing.parts(), exact, norm: true, code, rows, k: strip.k() };
+        let (terms, parts) = (packing.terms(), packing.parts());
+        let form = ScaledForm { terms, parts, exact, norm: true, code, pairs: false, rows, k: strip.k() };
         strip.k().is_multiple_of(DEPTH).then_some(form)
     }
 
@@ -63,6 +67,19 @@ impl ScaledForm {
     #[must_use]
     pub fn without_norm(self) -> ScaledForm {
         ScaledForm { norm: false, ..self }
+    }
+
+    /// The same in pairs of rows, for 9 to 16 rows that are multiplied together with weights of bf16, held in registers: others stay as
+    /// they are.
+    #[must_use]
+    pub fn in_pairs(self, packing: Packing) -> ScaledForm {
+        let all = packing.rows() == self.rows && self.groups() == 2;
+        ScaledForm { pairs: all && self.code.is_none(), ..self }
+    }
+
+    /// Whether rows are stored in pairs.
+    pub(super) fn has_pairs(self) -> bool {
+        self.pairs
     }
 
     /// Bytes of the terms, and of the sums of squares.
@@ -122,11 +139,16 @@ impl<'k> Scaled<'k> {
     }
 
     fn place(self, part: Val<'k, u32>, row: Val<'k, u32>, column: Val<'k, u32>) -> Val<'k, u32> {
-        let block = (part * self.form.groups() + row / ROWS) * BLOCK;
-        self.step(column) + block + row % ROWS * DEPTH + column % DEPTH
+        let (block, line) = (part * self.form.groups(), self.step(column) + row % ROWS * DEPTH);
+        if self.form.pairs {
+            let [eight, quad, word] = [column % DEPTH / 8 * 8, column % 8 / 4, column % 4 / 2];
+            return line + (block + quad) * BLOCK + eight + word * 4 + row / ROWS * 2 + column % 2;
+        }
+        line + (block + row / ROWS) * BLOCK + column % DEPTH
     }
 
-    /// Eight terms of a row from each of some columns on, multiples of eight, as words of two; all in flight together.
+    /// Eight terms of a row from each of some columns on, multiples of eight, as words of two; all in flight together. In pairs of rows: of
+    /// the first of a pair, columns multiples of four, four terms of each of its rows.
     pub(super) fn eights(
         self,
         part: Val<'k, u32>,
@@ -154,12 +176,12 @@ impl<'k> Scaled<'k> {
         (0..rows).step_by(team.warps as usize).map(load).collect()
     }
 
-    /// Adds them up, to the first number of each row of `[rows, warps]`.
-    pub(super) fn store_squares(self, team: ConsumerWarps<'k>, rows: u32, loaded: Loaded<'k>, to: Squares<'k>) {
+    /// Adds them up; the first number of each row of `[rows, warps]` is the row's factor, one over the root of its mean square.
+    fn store_factors(self, team: ConsumerWarps<'k>, (rows, eps): (u32, f32), loaded: Loaded<'k>, to: Squares<'k>) {
         for (row, fours) in loaded {
             let mine = fours.iter().flatten().fold(team.k.lit(0.0f32), |sum, &square| sum + square);
-            let sum = mine.warp_reduce(|a, b| a + b);
-            team.k.when(team.k.lane().eq(0) & row.lt(rows), || to.at(row * team.warps).store(sum));
+            let factor = one_over_root(mine.warp_reduce(|a, b| a + b), self.form.k, eps);
+            team.k.when(team.k.lane().eq(0) & row.lt(rows), || to.at(row * team.warps).store(factor));
         }
     }
 
@@ -289,11 +311,11 @@ impl<'k> Pass<'k> {
         }
     }
 
-    /// Adds them up for the epilogue, which comes behind a meeting of the team.
+    /// Makes factors of rows of them for the epilogue, which comes behind a meeting of the team.
     pub(super) fn store_squares(self, input: Input<'k>, first_row: Val<'k, u32>, loaded: Option<Loaded<'k>>) {
         let Pass { team, scratch, rows, .. } = self;
-        let Input::Scaled { x, eps: Some(_) } = input else { return };
-        let store = |loaded| x.store_squares(team, rows, loaded, scratch.squares);
+        let Input::Scaled { x, eps: Some(eps) } = input else { return };
+        let store = |loaded| x.store_factors(team, (rows, eps), loaded, scratch.squares);
         match (loaded, self.behind) {
             (Some(loaded), _) => store(loaded),
             (None, Some(behind)) => team.k.when(!behind, || store(x.load_squares(team, rows, first_row))),

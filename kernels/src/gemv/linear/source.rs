@@ -76,7 +76,8 @@ impl<'k> Source<'k> {
             self.halves.iter().map(|&(half, squares)| self.quads(half, squares, columns)).collect();
         let tile = |at: usize| {
             let quads: Vec<[Val<u32>; 4]> = halves.iter().flat_map(|half| half[at].iter().copied()).collect();
-            self.packing.fragments(&quads)
+            let fragments = self.packing.fragments(&quads);
+            if self.has_pairs() { fragments.into_iter().map(Fragment::of_pairs).collect() } else { fragments }
         };
         (0..columns.len()).map(tile).collect()
     }
@@ -138,8 +139,11 @@ impl<'k> Source<'k> {
 
     /// This lane's eight terms of each tile, of each part that it brings; zeros behind the row.
     fn of_terms(&self, x: Scaled<'k>, half: Half, columns: &[Val<'k, u32>]) -> Vec<Vec<[Val<'k, u32>; 4]>> {
-        let (k, end, row) = (self.team.k, self.strip.k(), self.first + half.row(self.team));
-        let mine = k.lane() % 4 * 8;
+        let (k, end) = (self.team.k, self.strip.k());
+        // In pairs both halves bring the rows of the first, two pairs of columns each.
+        let (row, quad) =
+            if self.has_pairs() { (k.lane() / 4, half.base() / 2) } else { (self.first + half.row(self.team), 0) };
+        let mine = k.lane() % 4 * 8 + quad;
         let parts = match self.packing.quads() {
             Quads::High => vec![k.lit(0u32)],
             Quads::Folded => vec![k.lane() / 16],
@@ -156,6 +160,11 @@ impl<'k> Source<'k> {
             quads.map(|quad| quad.map(|word| column.lt(end).select(word, 0u32))).collect()
         };
         columns.iter().enumerate().map(tile).collect()
+    }
+
+    /// Whether rows lie in pairs.
+    fn has_pairs(&self) -> bool {
+        matches!(self.input, Input::Scaled { x, .. } if x.form.has_pairs())
     }
 
     /// Eight elements of bf16 as codes want them.

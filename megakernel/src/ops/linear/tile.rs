@@ -6,9 +6,13 @@ use tilewright_kernels::gemv::linear::{AOperand, HeldForm, Operand, Sums};
 use super::InputCode;
 use crate::vm::device::{Planner, SharedBytes, Taken};
 
-/// Strips of a group of sums where activations are held in registers, at least: fewer groups, fewer barriers. The stages of a group of
-/// codes are over sooner; of more than eight rows the ring needs the room.
-const HELD_STRIPS: [u32; 2] = [4, 8];
+/// Strips of a group of sums where activations are held in registers, at least: fewer groups, fewer barriers.
+const HELD_STRIPS: u32 = 4;
+/// The same of codes of up to eight rows, whose stages are over sooner; of more the ring needs the room.
+const HELD_STRIPS_OF_CODES: u32 = 8;
+/// The same of bf16 with more than eight rows. The fence behind a stage that a warp has read waits for what the warp has stored: the outputs of
+/// the group before. With the room that attention leaves a group has eight.
+const HELD_STRIPS_OF_MANY: u32 = 6;
 /// Most rows whose tasks hold stages beside activations: with 16 rows a model of 1B takes 882.7 µs on an H200, without 879.5.
 const BESIDE_ROWS: u32 = 8;
 
@@ -96,9 +100,11 @@ impl TileCode {
     pub(in crate::ops) fn shared(&self, warps: u32, streams: u32) -> SharedBytes {
         let strips = match self.a_operand {
             AOperand::Shared => streams,
-            AOperand::Registers | AOperand::Phases { .. } => {
-                HELD_STRIPS[usize::from(self.strip.codes().is_some() && self.rows <= 8)]
-            }
+            AOperand::Registers | AOperand::Phases { .. } => match (self.strip.codes(), self.rows) {
+                (Some(_), ..=8) => HELD_STRIPS_OF_CODES,
+                (None, 9..) => HELD_STRIPS_OF_MANY,
+                (Some(_), _) | (None, _) => HELD_STRIPS,
+            },
             AOperand::Reloaded { group } => group,
         };
         let operand = self.a_operand.operand_bytes(self.strip, self.input.packing(self.rows));

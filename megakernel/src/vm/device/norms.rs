@@ -122,6 +122,7 @@ fn terms(plan: &Planner, read: &TermsRead, rows: u32) -> Option<NormTerms> {
     let stages = read.along.map_or(strip.stages(), |along| (along.len() as u32).div_ceil(strip.stage_k()));
     let held = AOperand::registers(strip.part(0, stages), packing) <= plan.options.held_registers;
     let form = ScaledForm::of(strip, packing, all).filter(|_| held || plan.quantised)?;
+    let form = if held && rows >= plan.options.held_rows { form.in_pairs(packing) } else { form };
     let form = if read.norm.is_some() { form } else { form.without_norm() };
     Some(NormTerms { form, weight: read.norm })
 }
