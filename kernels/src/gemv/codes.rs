@@ -191,6 +191,8 @@ pub struct Factors<'k> {
 enum Numbers<'k> {
     /// As they are.
     Wide([Val<'k, f32>; 2]),
+    /// One as it is.
+    OneWide(Val<'k, f32>),
     /// Two in a word.
     Two(Float, Val<'k, u32>),
     /// One in the lower half of a word.
@@ -207,7 +209,7 @@ impl<'k> Numbers<'k> {
             Side::B | Side::Half => at.at((lane % 4 * (2 * float.bytes())).get(at.builder())),
         };
         match (float, side) {
-            (Float::F32, Side::A | Side::Pair) => Numbers::Wide([at.cast::<f32>().load(); 2]),
+            (Float::F32, Side::A | Side::Pair) => Numbers::OneWide(at.cast::<f32>().load()),
             (Float::F32, Side::B | Side::Half) => Numbers::Wide(at.cast::<f32>().load_vec()),
             (_, Side::A | Side::Pair) => Numbers::One(float, at.cast::<u16>().load().cast()),
             (_, Side::B | Side::Half) => Numbers::Two(float, at.cast::<u32>().load()),
@@ -224,11 +226,22 @@ impl<'k> Numbers<'k> {
         }
     }
 
+    /// The same of other words.
+    fn map(self, word: &dyn Fn(Val<'k, u32>) -> Val<'k, u32>) -> Numbers<'k> {
+        match self {
+            Numbers::OneWide(one) => Numbers::OneWide(word(one.bits()).bits()),
+            Numbers::Wide(both) => Numbers::Wide(both.map(|number| word(number.bits()).bits())),
+            Numbers::Two(float, both) => Numbers::Two(float, word(both)),
+            Numbers::One(float, one) => Numbers::One(float, word(one)),
+        }
+    }
+
     /// The numbers, twice where it is one.
     #[track_caller]
     fn get(self) -> [Val<'k, f32>; 2] {
         match self {
             Numbers::Wide(both) => both,
+            Numbers::OneWide(one) => [one; 2],
             Numbers::Two(Float::F16, both) => {
                 let (a, b) = both.bits::<F16x2>().split();
                 [a.cast(), b.cast()]
@@ -241,6 +254,11 @@ impl<'k> Numbers<'k> {
 }
 
 impl<'k> Factors<'k> {
+    /// The same of other words.
+    pub(super) fn map(self, word: &dyn Fn(Val<'k, u32>) -> Val<'k, u32>) -> Factors<'k> {
+        Factors { scales: self.scales.map(word), zeros: self.zeros.map(|zeros| zeros.map(word)) }
+    }
+
     /// Factors of words that were loaded before: of 16 bits, of the rows 2·(l / 8) and the next in lane l.
     #[track_caller]
     pub(super) fn of_words(codes: Codes, side: Side, scales: Val<'k, u32>, zeros: Option<Val<'k, u32>>) -> Factors<'k> {

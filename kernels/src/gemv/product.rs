@@ -108,6 +108,13 @@ impl<'k> CodeTile<'k> {
         CodeTile { packed: self.packed.iter().chain(&next.packed).copied().collect(), factors }
     }
 
+    /// The same of other words: what `word` gives for each, always in the same order.
+    #[must_use]
+    pub fn map(&self, word: &dyn Fn(Val<'k, u32>) -> Val<'k, u32>) -> CodeTile<'k> {
+        let packed = self.packed.iter().map(|packed| Packed { codes: packed.codes.map(word), ..*packed }).collect();
+        CodeTile { packed, factors: self.factors.iter().map(|factors| factors.map(word)).collect() }
+    }
+
     /// The numbers that an instruction takes together.
     fn numbers(&self, code: Code, (side, terms): (Side, Terms), meet: u32) -> Vec<[Val<'k, u32>; 4]> {
         let words = convert::words(code);

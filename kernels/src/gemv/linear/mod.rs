@@ -23,6 +23,7 @@
 //! | `sums` | strips from the ring times activations, by [`product`](super::product), and the warps' sums |
 
 mod a_operand;
+mod ahead;
 mod beyond;
 mod device;
 mod held;

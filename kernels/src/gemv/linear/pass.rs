@@ -2,6 +2,7 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
+use super::ahead::Ahead;
 use super::operand::of_two_steps;
 use super::source::Source;
 use super::starts::{Brought, side};
@@ -170,7 +171,7 @@ impl<'k> Pass<'k> {
         sums: Sums<'k>,
         [before, strips]: [Val<'k, u32>; 2],
     ) {
-        let (Pass { team, strip, .. }, k) = (self, self.team.k);
+        let (Pass { team, scratch, strip, .. }, k) = (self, self.team.k);
         let held: Vec<_> = held.chunks(strip.stages() as usize).collect();
         for (number, held) in (0u32..).zip(&held) {
             let slot = k.lit(number) - before;
@@ -186,6 +187,9 @@ impl<'k> Pass<'k> {
         let one = |slot| product(team, strip, (weights, &[]), operands, sums, slot);
         if operands.side != Side::A {
             return k.for_(next, strips, one);
+        }
+        if let Some(codes) = strip.codes().filter(|_| scratch.words_ahead && Ahead::is_for(strip)) {
+            return Ahead { team, strip, codes, weights, operands, sums }.products([next, strips.max(next)]);
         }
         let first = k.var(next);
         for together in turns(strip, weights.most()) {

@@ -111,7 +111,7 @@ impl<'k, B, L: OffsetMap> Weights<'k> for RefCell<Consumer<'k, B, (StageTile<u32
 const CHAINS: u32 = 4;
 
 /// Accumulators of a strip that take turns: of quantised weights those of a group do.
-fn chains(strip: Strip) -> u32 {
+pub(super) fn chains(strip: Strip) -> u32 {
     if strip.codes().is_some() { 1 } else { CHAINS }
 }
 
@@ -286,7 +286,7 @@ pub(super) fn several<'k>(
 }
 
 /// This warp's tiles of codes of a stage, each loaded as it is come to.
-fn code_tiles<'k>(
+pub(super) fn code_tiles<'k>(
     k: &'k Builder,
     (strip, codes): (Strip, Codes),
     side: Side,
@@ -296,7 +296,7 @@ fn code_tiles<'k>(
 }
 
 /// Stores a strip's products, which are in `chains`, into a slot of the sums.
-fn store<'k>(
+pub(super) fn store<'k>(
     team: ConsumerWarps<'k>,
     strip: Strip,
     Operands { side, terms, .. }: Operands<'_, 'k>,
@@ -312,7 +312,13 @@ fn store<'k>(
 
 impl<'k> Operands<'_, 'k> {
     /// How a strip's weights from a stage on meet them.
-    fn meet(self, team: ConsumerWarps<'k>, strip: Strip, stage: u32, multiply: impl FnOnce(Meeting<'_, 'k>)) {
+    pub(super) fn meet(
+        self,
+        team: ConsumerWarps<'k>,
+        strip: Strip,
+        stage: u32,
+        multiply: impl FnOnce(Meeting<'_, 'k>),
+    ) {
         let (side, before) = (self.side, stage * strip.per_warp());
         let first = strip.tile(team.k.warp(), team.k.lit(before));
         let of_step = |number: u32| match strip.steps() {

@@ -65,6 +65,8 @@ pub struct DeviceOptions {
     pub copied_registers: u32,
     /// Most rows whose activations, held in registers, meet the codes of two strips at a time.
     pub paired_rows: u32,
+    /// 1: the words of a stage of more than 8 KB of 4-bit codes come into registers under the products of the stage before; 0: behind them.
+    pub words_ahead: u32,
     /// Strips whose sums are kept at once where activations are streamed, an even number from 2 to 64: for each so many the
     /// activations are loaded once.
     pub streamed_strips: u32,
@@ -120,7 +122,7 @@ pub(super) struct Registers {
 impl DeviceOptions {
     /// The numbers that change speed, by the name of their field.
     #[expect(clippy::type_complexity, reason = "a name and its field")]
-    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 17] = [
+    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 18] = [
         ("warps", |options| &mut options.warps),
         ("stage_bytes", |options| &mut options.stage_bytes),
         ("stages", |options| &mut options.stages),
@@ -137,6 +139,7 @@ impl DeviceOptions {
         ("part_registers", |options| &mut options.part_registers),
         ("copied_registers", |options| &mut options.copied_registers),
         ("paired_rows", |options| &mut options.paired_rows),
+        ("words_ahead", |options| &mut options.words_ahead),
         ("streamed_strips", |options| &mut options.streamed_strips),
     ];
 
@@ -240,6 +243,7 @@ impl Default for DeviceOptions {
             part_registers: 64,
             copied_registers: 32,
             paired_rows: 16,
+            words_ahead: 0,
             streamed_strips: 4,
             take_registers: true,
             timeline: false,

@@ -1,0 +1,107 @@
+//! Stages of codes ahead of their products: a lane's words of the next stage come from shared memory while those of this one are multiplied.
+//!
+//! A stage is waited for, read and given back by all warps at the same time. Were it read where it is multiplied, the pipe that takes codes out of
+//! words would stand still meanwhile.
+
+use core::cell::RefCell;
+
+use tilewright_codegen::build::{Val, Var};
+
+use super::sums::{Operands, Sums, Weights, chains, code_tiles, store};
+use crate::gemv::product::{Chains, CodeTile, multiply_codes};
+use crate::gemv::{Codes, Strip};
+use crate::warps::ConsumerWarps;
+
+/// Strips of codes, each times the same operand.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead<'a, 'k> {
+    pub team: ConsumerWarps<'k>,
+    pub strip: Strip,
+    pub codes: Codes,
+    pub weights: &'a dyn Weights<'k>,
+    pub operands: Operands<'a, 'k>,
+    pub sums: Sums<'k>,
+}
+
+/// A lane's words of the stages that come next.
+struct Words<'k> {
+    words: Vec<Var<'k, u32>>,
+    /// Tiles of these words.
+    tiles: Vec<CodeTile<'k>>,
+}
+
+impl<'k> Words<'k> {
+    fn new(tiles: Vec<CodeTile<'k>>) -> Words<'k> {
+        let words = RefCell::new(Vec::new());
+        let keep = |word: Val<'k, u32>| {
+            words.borrow_mut().push(word.builder().var(word));
+            word
+        };
+        tiles.iter().for_each(|tile| drop(tile.map(&keep)));
+        Words { words: words.into_inner(), tiles }
+    }
+
+    fn get(&self) -> Vec<CodeTile<'k>> {
+        let words = RefCell::new(self.words.iter());
+        let kept = |word: Val<'k, u32>| words.borrow_mut().next().map_or(word, |kept| kept.get());
+        self.tiles.iter().map(|tile| tile.map(&kept)).collect()
+    }
+
+    fn set(&self, tiles: &[CodeTile<'k>]) {
+        let words = RefCell::new(self.words.iter());
+        let set = |word: Val<'k, u32>| {
+            words.borrow_mut().next().into_iter().for_each(|kept| kept.set(word));
+            word
+        };
+        tiles.iter().for_each(|tile| drop(tile.map(&set)));
+    }
+}
+
+impl<'k> Ahead<'_, 'k> {
+    /// Whether a strip's words come ahead: its codes have 4 bits, and a stage more than 8 KB.
+    pub fn is_for(strip: Strip) -> bool {
+        strip.codes().is_some_and(|codes| codes.code.bits() == 4) && strip.per_warp() > 2
+    }
+
+    /// The products of strips, which are the next of the ring, into the slots `first..last` of the sums.
+    pub fn products(self, [first, last]: [Val<'k, u32>; 2]) {
+        let k = self.team.k;
+        k.when(first.lt(last), || {
+            let words = Words::new(self.next(&|| ()));
+            let last = last - 1;
+            k.for_(first, last, |slot| self.strip(&words, slot, true));
+            self.strip(&words, last, false);
+        });
+    }
+
+    /// The tiles of the next stage, which come while something else is done.
+    fn next(self, meanwhile: &dyn Fn()) -> Vec<CodeTile<'k>> {
+        let loaded = RefCell::new(Vec::new());
+        self.weights.stage(&|stage| {
+            let tiles = code_tiles(self.team.k, (self.strip, self.codes), self.operands.side, stage);
+            *loaded.borrow_mut() = tiles.collect();
+            meanwhile();
+        });
+        loaded.into_inner()
+    }
+
+    /// The products of a strip whose first stage is in `words`; `more`: whether there are strips behind.
+    fn strip(self, words: &Words<'k>, slot: Val<'k, u32>, more: bool) {
+        let Ahead { team, strip, codes, operands, sums, .. } = self;
+        let chains = Chains::new(team.k, 1, chains(strip));
+        for stage in 0..strip.stages() {
+            let tiles = words.get();
+            let multiply = || {
+                operands.meet(team, strip, stage, |meeting| {
+                    multiply_codes(team.k, (strip, codes), tiles.iter().cloned(), &meeting, chains);
+                });
+            };
+            if more || stage + 1 < strip.stages() {
+                words.set(&self.next(&multiply));
+            } else {
+                multiply();
+            }
+        }
+        store(team, strip, operands, (sums, slot), chains);
+    }
+}
