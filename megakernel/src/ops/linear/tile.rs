@@ -6,7 +6,8 @@ use tilewright_kernels::gemv::linear::{AOperand, HeldForm, Operand, Sums};
 use super::InputCode;
 use crate::vm::device::{Planner, SharedBytes, Taken};
 
-/// Strips of a group of sums where activations are held in registers, at least: fewer groups, fewer barriers.
+/// Strips of a group of sums where activations are held in registers, at least: fewer groups, fewer barriers. By phases, too: with more, what
+/// is prepared for a group's outputs takes registers that the phases' activations need, and spills.
 const HELD_STRIPS: u32 = 4;
 /// The same of codes of up to eight rows, whose stages are over sooner; of more the ring needs the room.
 const HELD_STRIPS_OF_CODES: u32 = 8;
@@ -100,7 +101,8 @@ impl TileCode {
     pub(in crate::ops) fn shared(&self, warps: u32, streams: u32) -> SharedBytes {
         let strips = match self.a_operand {
             AOperand::Shared => streams,
-            AOperand::Registers | AOperand::Phases { .. } => match (self.strip.codes(), self.rows) {
+            AOperand::Phases { .. } => HELD_STRIPS,
+            AOperand::Registers => match (self.strip.codes(), self.rows) {
                 (Some(_), ..=8) => HELD_STRIPS_OF_CODES,
                 (None, 9..) => HELD_STRIPS_OF_MANY,
                 (Some(_), _) | (None, _) => HELD_STRIPS,
