@@ -29,17 +29,20 @@ pub struct EmbedShape {
     pub out: Float,
     /// Warps of a block.
     pub warps: u32,
+    /// The ids that the table has, where it has a part of the vocabulary; others become zeros.
+    pub shard: Option<u32>,
     /// The type of the weight of a norm that begins here, of rows of a multiple of 128 elements.
     pub norm: Option<Float>,
 }
 
 /// The kernel `embed`: `out[r]` is row `ids[r]` of the table, or zeros where `position[r]` is below 0, for the row r of
-/// block r. Parameters: `ids` and `position` (i32), `table` (bf16), `out`, aligned to 16 bytes; where a norm begins its weight, `x ⊙ g`
+/// block r. Parameters: `ids` and `position` (i32), `table` (bf16), `out`, aligned to 16 bytes; of a part of the vocabulary `first` (u32), the table's first id; where a norm begins its weight, `x ⊙ g`
 /// (bf16, as `out`) and `squares` (f32 `[width / 32, rows]`), see [`NormStart`].
 pub fn embed_rows(arch: Arch, shape: EmbedShape) -> Kernel {
     record("embed", arch, block(shape.warps * 32), |k| {
         let (ids, position) = (k.global::<i32>("ids"), k.global::<i32>("position"));
         let (table, out) = (k.global::<bf16>("table"), Array::new(k.global::<u8>("out"), shape.out));
+        let shard = shape.shard.map(|count| (k.param::<u32>("first"), count));
         let norm = shape.norm.map(|float| {
             EmbedNorm::Start(NormStart {
                 weight: Array::new(k.global::<u8>("norm_weight"), float),
@@ -56,7 +59,7 @@ pub fn embed_rows(arch: Arch, shape: EmbedShape) -> Kernel {
         };
         embed(
             ConsumerWarps::new(k, shape.warps),
-            Embed { ids, position, table, out: out.into(), shard: None, rows: 1, first_row, first, columns, norm },
+            Embed { ids, position, table, out: out.into(), shard, rows: 1, first_row, first, columns, norm },
         );
     })
 }

@@ -21,7 +21,9 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
     vec![Box::new(Entry {
         name: "embed",
         needs: Needs::Sm80,
-        record: |arch| embed_rows(arch, EmbedShape { table: strips(2048, 8), out: Float::Bf16, warps: 8, norm: None }),
+        record: |arch| {
+            embed_rows(arch, EmbedShape { table: strips(2048, 8), out: Float::Bf16, warps: 8, shard: None, norm: None })
+        },
         draw: trial,
     })]
 }
@@ -41,17 +43,26 @@ fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let (warps, out) = (draw.between(1..=8), stored::float(draw));
     let order = if draw.between(0..=2) == 0 { TableOrder::Rows(hidden) } else { strips(hidden, warps) };
     let norm = (hidden.is_multiple_of(128) && draw.between(0..=1) == 0).then(|| stored::float(draw));
-    let shape = EmbedShape { table: order, out, warps, norm };
+    // Every third table has a part of the vocabulary, from a drawn id on.
+    let first = draw.between(0..=50);
+    let shard = (draw.between(0..=2) == 0).then_some(vocab);
+    let shape = EmbedShape { table: order, out, warps, shard, norm };
     let table = draw.floats((vocab * hidden) as usize, bf16::from_f64);
     let placed = match order {
         TableOrder::Strips(strip) => pack(&table, strip),
         TableOrder::Rows(_) => table.clone(),
     };
-    let ids: Vec<i32> = (0..rows).map(|_| draw.between(0..=vocab - 1) as i32).collect();
+    let ids: Vec<i32> = match shard {
+        None => (0..rows).map(|_| draw.between(0..=vocab - 1) as i32).collect(),
+        Some(_) => (0..rows).map(|_| draw.between(0..=vocab + 60) as i32).collect(),
+    };
     let position: Vec<i32> = (0..rows).map(|_| draw.between(0..=3) as i32 - 1).collect();
     let wide: Vec<f64> = table.iter().map(|v| v.to_f64()).collect();
-    let row =
-        |(&id, &position): (&i32, &i32)| naive::embed(&wide, hidden as usize, (position >= 0).then_some(id as usize));
+    let row = |(&id, &position): (&i32, &i32)| {
+        let own = if shard.is_some() { id - first as i32 } else { id };
+        let known = position >= 0 && (0..vocab as i32).contains(&own);
+        naive::embed(&wide, hidden as usize, known.then_some(own as usize))
+    };
     let x: Vec<f64> = ids.iter().zip(&position).flat_map(row).collect();
     let out: Vec<f64> = x.iter().map(|&v| stored::rounded(v, shape.out)).collect();
     let weight = stored::numbers(draw, norm.unwrap_or(Float::F32), hidden, 2.0);
@@ -61,6 +72,9 @@ fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let table = trial.input("table", &placed);
     let out = stored::output(&mut trial, "out", shape.out, &out, Bound { absolute: 0.0, relative: 0.0 });
     trial = trial.pass(ids).pass(position).pass(table).pass(out);
+    if shard.is_some() {
+        trial = trial.pass(first);
+    }
     if let Some(float) = norm {
         let weighed = x.chunks(hidden as usize).flat_map(|x| x.iter().zip(&weight).map(|(x, weight)| x * weight));
         let sum = |at: u32| {

@@ -6,7 +6,7 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use tilewright_kernels::embed;
 use tilewright_kernels::gemv::{Deal, Strip};
-use tilewright_kernels::tile::MAX_DEVICES;
+use tilewright_kernels::tile::{Float, MAX_DEVICES};
 
 use super::{CellUse, Check, Footprint, Op, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
@@ -122,27 +122,24 @@ impl TaskOp for Embed {
     }
 }
 
-impl Embed {
-    /// Refuses what only programs of several devices have.
-    fn whole(&self) -> Result<(), Unsupported> {
-        if self.shard.is_some() || !self.sent.is_empty() { Err(Unsupported::Sent) } else { Ok(()) }
-    }
-}
-
 impl LaunchOp for Embed {
     fn level(&self) -> Op {
         Op::from(Embed { rows: Span::all(0), cols: Span::all(0), ..self.clone() })
     }
 
     fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
-        self.whole()?;
         let [rows, width] = plan.extents(self.out)?;
         let rows = plan.rows(rows)?;
         multiple("the columns of an embedding", width, 4, "a multiple of 4")?;
         let (table, order) = plan.table(self.table, width)?;
-        let out = plan.residual(self.out, [rows, width]);
+        let [count, _] = plan.extents(self.table)?;
+        let shard = self.shard.map(|shard| [shard.first as u32, count]);
+        let out = match self.sent.is_empty() {
+            true => plan.residual(self.out, [rows, width]),
+            false => plan.part(self.out, [rows, width], Float::F32),
+        };
         let args = [LaunchMemory::Cell(self.ids), LaunchMemory::Cell(self.position), table, out];
-        let embedding = Embedding { order, args, rows, width };
+        let embedding = Embedding { order, args, shard, rows, width };
         plan.begin(self.out, Begun::Embedding(embedding));
         Ok(())
     }

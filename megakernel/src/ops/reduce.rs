@@ -7,12 +7,13 @@ use serde::{Deserialize, Serialize};
 use tilewright_kernels::gemv::linear::PartSums;
 use tilewright_kernels::naive;
 
-use super::{Check, Footprint, OperandError, Operands, TaskOp, interval};
+use super::{Check, Footprint, Op, OperandError, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, Packets, Planned, Planner, ScaledCode, Storage, Unsupported, Weights,
     multiple, rows_of,
 };
+use crate::vm::graph::{GraphPlanner, LaunchOp};
 use crate::vm::reference::{Context, Done};
 
 /// `out[r, c] = residual[r, c] + (((part_0[r, c] + part_1[r, c]) + part_2[r, c]) + ..)`, without `residual` the sum of the
@@ -82,6 +83,20 @@ impl TaskOp for Reduce {
 
     fn device(&self) -> Option<&dyn DeviceOp> {
         Some(self)
+    }
+
+    fn launches(&self) -> Option<&dyn LaunchOp> {
+        Some(self)
+    }
+}
+
+impl LaunchOp for Reduce {
+    fn level(&self) -> Op {
+        Op::from(Reduce { rows: Span::all(0), cols: Span::all(0), ..self.clone() })
+    }
+
+    fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
+        plan.exchange(&self.parts, self.residual, self.out)
     }
 }
 

@@ -7,6 +7,7 @@
 mod agree;
 mod codes;
 mod decode;
+mod devices;
 mod lab;
 mod refusals;
 mod resources;

@@ -24,6 +24,7 @@ impl LaunchOp for Linear {
         let [features, _] = plan.extents(self.weight)?;
         let layer = (self.weight, self.bias);
         match self.output {
+            LinearOutput::Store { out, ref sent } if !sent.is_empty() => plan.part_product(a, layer, out),
             LinearOutput::Store { .. } => Err(Unsupported::Launch { what: "a linear layer without an epilogue" }),
             LinearOutput::Add { residual, out } => plan.add_product(a, layer, [residual, out]),
             LinearOutput::SiluMul { up, up_bias, out } => {
@@ -32,7 +33,6 @@ impl LaunchOp for Linear {
                 plan.stands_for(out, Heads { scratch: Scratch::Gated, first: 0, of_row: 1 });
                 Ok(())
             }
-            LinearOutput::Logits { shard: Some(_), .. } => Err(Unsupported::Sent),
             LinearOutput::Logits { .. } => match a {
                 Activations::Norm(norm) => plan.norm(norm).and_then(|_| plan.logits(layer)),
                 Activations::Scratch(_) => {

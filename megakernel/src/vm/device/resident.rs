@@ -143,21 +143,26 @@ impl DeviceKv {
         DeviceKv { pools: pools(program, places), memory }
     }
 
-    /// Pools for a program, of zeros, where no machine has made any.
+    /// Pools for a program, of zeros, where no machine has made any, on as many devices as it is for.
     ///
     /// # Errors
-    /// When the device fails.
-    pub(in crate::vm) fn allocate(program: &Program, device: &Device, queue: &Queue) -> Result<DeviceKv, DeviceError> {
-        let memory = device.buffer::<u8>(DeviceKv::bytes_of(program).max(16) as usize)?;
-        queue.fill(&memory, 0)?;
-        let mut end = 0;
+    /// When a device fails.
+    pub(in crate::vm) fn allocate(program: &Program, on: &[(&Device, &Queue)]) -> Result<DeviceKv, DeviceError> {
+        let mut ends = vec![0; on.len()];
         let place = |b: &program::Buffer| {
-            let offset = end;
-            end = (end + bytes(b)).next_multiple_of(ALIGN);
-            PoolPlace { name: b.name.clone(), device: 0, offset, dtype: b.dtype, shape: b.shape.clone() }
+            let device = b.device.map_or(0, |device| device.index());
+            let offset = ends[device];
+            ends[device] = (offset + bytes(b)).next_multiple_of(ALIGN);
+            PoolPlace { name: b.name.clone(), device, offset, dtype: b.dtype, shape: b.shape.clone() }
         };
         let pools = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool).map(place).collect();
-        Ok(DeviceKv { pools, memory: vec![memory] })
+        let zeros = |(&(device, queue), &end): (&(&Device, &Queue), &u64)| {
+            let memory = device.buffer::<u8>(end.max(16) as usize)?;
+            queue.fill(&memory, 0)?;
+            Ok(memory)
+        };
+        let memory = on.iter().zip(&ends).map(zeros).collect::<Result<Vec<_>, DeviceError>>()?;
+        Ok(DeviceKv { pools, memory })
     }
 
     /// Bytes of a program's pools, one after the other as [`Places`] has them.

@@ -43,7 +43,7 @@ impl GraphPlanner<'_> {
     fn named(&mut self, [rows, width]: [u32; 2]) -> Launch {
         let wanted = self.scratch(Scratch::Wanted, u64::from(rows) * u64::from(width) * 2);
         let warps = copying_warps(rows, width);
-        let shape = EmbedShape { table: TableOrder::Rows(width), out: Float::Bf16, warps, norm: None };
+        let shape = EmbedShape { table: TableOrder::Rows(width), out: Float::Bf16, warps, shard: None, norm: None };
         let arch = self.arch;
         let kernel = self.kernel(format!("{shape:?}"), || embed_rows(arch, shape));
         let named = LaunchMemory::WantedRows;
@@ -81,11 +81,22 @@ impl GraphPlanner<'_> {
     ) -> Result<Vec<Launch>, Unsupported> {
         let (layers, results, to) = (&[layer][..], vocab.into(), LaunchMemory::Scratch(Scratch::WantedLogits));
         let product = Multiply { rows, a, layers, results, to, wide: true, added: false };
-        if !sampled && let Some(launches) = self.best_of(&product, rows)? {
+        if self.program.devices == 1
+            && !sampled
+            && let Some(launches) = self.best_of(&product, rows)?
+        {
             return Ok(launches);
         }
         self.scratch(Scratch::WantedLogits, u64::from(rows) * u64::from(vocab) * 4);
         let mut launches = self.multiply(&product)?;
+        if self.program.devices == 1 {
+            launches.push(self.choice_of(to, [rows, vocab], sampled));
+        }
+        Ok(launches)
+    }
+
+    /// The choice of tokens of rows whose logits lie there.
+    fn choice_of(&mut self, logits: LaunchMemory, [rows, vocab]: [u32; 2], sampled: bool) -> Launch {
         let arch = self.arch;
         let kernel = match sampled {
             true => self.kernel("sample".into(), || sample_rows(arch, CHOOSING)),
@@ -93,10 +104,26 @@ impl GraphPlanner<'_> {
         };
         let mut args = [vocab, vocab].map(LaunchArg::Number).to_vec();
         let requests = sampled.then_some(LaunchMemory::Requests);
-        let memory = [to].into_iter().chain(requests);
+        let memory = [logits].into_iter().chain(requests);
         args.extend(memory.chain([LaunchMemory::Chosen]).map(LaunchArg::Pointer));
-        launches.push(Launch { kernel, grid: LaunchGrid::Blocks(rows), args });
-        Ok(launches)
+        Launch { kernel, grid: LaunchGrid::Blocks(rows), args }
+    }
+
+    /// The choice of several devices: each has the logits of its part of the vocabulary, and the first chooses among all. Nothing is fed back
+    /// by a device.
+    fn choose_together(
+        &mut self,
+        mut launches: Vec<Launch>,
+        [rows, part]: [u32; 2],
+        sampled: bool,
+    ) -> Result<ChoicePlan, Unsupported> {
+        let apart = Some(launches.len());
+        if self.device == 0 {
+            let (all, gathered) = self.all_logits(rows, part);
+            launches.extend(gathered);
+            launches.push(self.choice_of(all, [rows, part * self.program.devices as u32], sampled));
+        }
+        Ok(ChoicePlan { rows, sampled, launches, apart, fed: Vec::new() })
     }
 
     /// The device chooses tokens: the likeliest, or where it is `sampled` as requests say.
@@ -104,13 +131,17 @@ impl GraphPlanner<'_> {
         let (Some(&LogitsPlan { vocab, width, .. }), Some(head)) = (self.plan.logits.as_ref(), self.head) else {
             return Err(Unsupported::Launch { what: "a choice of tokens before their logits" });
         };
-        if sampled && vocab > MOST_TOKENS {
+        if sampled && vocab * self.program.devices as u32 > MOST_TOKENS {
             let (what, found) = ("tokens that are chosen among at random", vocab as usize);
             return Err(Unsupported::Number { what, found, expected: "at most 2^18" });
         }
         let (arch, rows) = (self.arch, self.plan.rows.min(MOST_ALONE));
         let mut launches = vec![self.named([rows, width])];
         launches.extend(self.tokens_of(LaunchMemory::Scratch(Scratch::Wanted), ([rows, vocab], head), sampled)?);
+        if self.program.devices > 1 {
+            let choice = self.choose_together(launches, [rows, vocab], sampled)?;
+            return self.set_choice(choice);
+        }
         let mut fed = self.tokens_of(LaunchMemory::Scratch(Scratch::Normed), ([rows, vocab], head), sampled)?;
         let shape = FeedShape { rows, ends: MAX_ENDS as u32, requests: sampled, lines: LINES as u32 };
         let kernel = self.kernel(format!("{shape:?}"), || feed_rows(arch, shape));
@@ -119,7 +150,11 @@ impl GraphPlanner<'_> {
         let requests = sampled.then_some(LaunchMemory::Requests);
         let args = cells.into_iter().chain(steps).chain(requests).map(LaunchArg::Pointer).collect();
         fed.push(Launch { kernel, grid: LaunchGrid::Blocks(1), args });
-        match self.plan.choice.replace(ChoicePlan { rows, sampled, launches, fed }) {
+        self.set_choice(ChoicePlan { rows, sampled, launches, apart: None, fed })
+    }
+
+    fn set_choice(&mut self, choice: ChoicePlan) -> Result<(), Unsupported> {
+        match self.plan.choice.replace(choice) {
             None => Ok(()),
             Some(_) => Err(Unsupported::Launch { what: "a second choice of tokens" }),
         }

@@ -23,6 +23,8 @@ pub enum Scratch {
     Attended,
     /// Activations of the MLP, bf16 `[rows, intermediate]`.
     Gated,
+    /// What this device has of a sum of all devices: bf16 `[rows, hidden]`, of the embedding f32.
+    Part,
     /// Partial sums of a product whose contraction is split, f32.
     Partials,
     /// Weighted sums of the blocks that share a head of a row that is alone, f32 `[rows, kv_heads, splits, group, dim]`.
@@ -35,6 +37,8 @@ pub enum Scratch {
     Wanted,
     /// Logits of rows that are chosen for, f32 `[choices, vocab]`.
     WantedLogits,
+    /// Logits of all devices' parts of the vocabulary, f32 `[choices, vocab]`: on the device that chooses.
+    AllLogits,
     /// The best of every tile of them, keys of 64 bits `[choices, tiles]`: where only the likeliest is asked for.
     WantedBests,
     /// The keys of a layer's pages of codes, bf16, for the attention that comes next.
@@ -50,6 +54,15 @@ pub enum Scratch {
 pub enum LaunchMemory {
     /// Activations.
     Scratch(Scratch),
+    /// Activations of one of several devices, from a byte on.
+    Of {
+        /// The device.
+        device: u32,
+        /// Which.
+        scratch: Scratch,
+        /// The first byte.
+        first: u64,
+    },
     /// A row of the last norm: the one whose logits are computed.
     NormedRow,
     /// Logits, f32: of the row, or of all rows.

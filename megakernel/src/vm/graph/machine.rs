@@ -149,13 +149,25 @@ impl GraphMachine {
     /// # Errors
     /// Cells that do not fit, or rows that there are not, before anything runs; an abort; a device that fails.
     pub fn step(&mut self, cells: &StepCells, rows: &[usize], each: EachLogits) -> Result<(), LaunchError> {
-        let count = self.plan.rows as usize;
-        if let Some(&row) = rows.iter().find(|row| **row >= count) {
-            return Err(AccessError::Row { name: LOGITS.to_owned(), rows: count, row }.into());
-        }
+        self.check_rows(rows)?;
         self.submit(cells)?;
         self.logits(rows, each)?;
         self.wait()
+    }
+
+    /// Fails where there is no such row.
+    pub(super) fn check_rows(&self, rows: &[usize]) -> Result<(), LaunchError> {
+        let count = self.plan.rows as usize;
+        match rows.iter().find(|row| **row >= count) {
+            Some(&row) => Err(AccessError::Row { name: LOGITS.to_owned(), rows: count, row }.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Some launches as a graph; none where none runs.
+    pub(super) fn graph_of(&self, launches: &[Launch], counts: Counts) -> Result<Option<Graph>, LaunchError> {
+        let work = self.work(launches, counts, None)?;
+        Ok(if work.is_empty() { None } else { Some(self.device.graph(&work)?) })
     }
 
     /// Queues a step whose logits nobody asks for; the host may prepare the next one meanwhile. Other machines of the pools, whose
@@ -272,7 +284,7 @@ impl GraphMachine {
     }
 
     /// Launches as work, but for those of no block; `logits`: the row whose logits are computed, and where they go.
-    fn work(
+    pub(super) fn work(
         &self,
         launches: &[Launch],
         counts: Counts,
@@ -302,7 +314,7 @@ impl GraphMachine {
                     AnyBuffer::F32(buffer) => self.device.tensor_map(buffer, shape.clone()),
                     AnyBuffer::U32(buffer) => self.device.tensor_map(buffer, shape.clone()),
                     AnyBuffer::I32(buffer) => self.device.tensor_map(buffer, shape.clone()),
-                    AnyBuffer::Mapped(_) => return Ok(None),
+                    AnyBuffer::Address(_) | AnyBuffer::Mapped(_) => return Ok(None),
                 };
                 map.map(Some)
             }
@@ -346,7 +358,7 @@ impl GraphMachine {
 
 impl Counts {
     /// No attention.
-    const NONE: Counts = Counts { alone: 0, several: 0 };
+    pub(super) const NONE: Counts = Counts { alone: 0, several: 0 };
 
     /// Those of a step of at most so many rows.
     fn of(sequences: &Sequences, rows: usize) -> Counts {
@@ -386,6 +398,7 @@ impl AnyBuffer {
             AnyBuffer::U32(buffer) => buffer.into(),
             AnyBuffer::I32(buffer) => buffer.into(),
             AnyBuffer::Bytes(buffer) => buffer.into(),
+            AnyBuffer::Address(address) => Arg::Address(*address),
             AnyBuffer::Mapped(words) => words.into(),
         }
     }

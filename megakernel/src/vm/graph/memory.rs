@@ -17,6 +17,7 @@ use super::tuning::{GraphTuning, ProductTuning};
 use crate::program::{self, BufferId, BufferKind, Program};
 use crate::validate::Checked;
 use crate::vm::device::load::{self, Bound};
+use crate::vm::device::one_device;
 use crate::vm::device::{DeviceKernels, DeviceKv, DeviceWeights, LoadError, MAX_ENDS, Packed, Unsupported};
 use crate::weights::Weights;
 
@@ -132,9 +133,24 @@ impl GraphWeights {
     /// # Errors
     /// If no launches compute the program.
     pub fn plan(&self, program: &Checked, packed: Option<&Packed>) -> Result<GraphPlan, Unsupported> {
+        one_device(program)?;
+        self.plan_of(program, 0, packed)
+    }
+
+    /// The plan of one of a program's devices.
+    pub(super) fn plan_of(
+        &self,
+        program: &Checked,
+        device: usize,
+        packed: Option<&Packed>,
+    ) -> Result<GraphPlan, Unsupported> {
         let properties = self.device.properties();
         let arch = properties.arch().ok_or_else(|| Unsupported::Target { target: properties.name.clone() })?;
-        GraphPlan::tuned(program, (arch, properties.sms), packed, (self.tuning, &self.products))
+        GraphPlan::of_device(program, device, (arch, properties.sms), packed, (self.tuning, &self.products))
+    }
+
+    pub(super) fn weights(&self) -> &dyn Weights {
+        &*self.weights
     }
 
     /// Makes a machine. It uses the pools `kv`, or new ones.
@@ -153,6 +169,19 @@ impl GraphWeights {
     ) -> Result<GraphMachine, LoadError> {
         let plan = self.plan(&program, self.packed.as_ref().map(|(packed, _)| packed))?;
         let bound = Bound::new(&program, &*self.weights)?;
+        let image = self.packed.as_ref().map(|(_, image)| image.clone());
+        self.machine_of(program, plan, (&bound, image), kv, progress)
+    }
+
+    /// A machine of a plan.
+    pub(super) fn machine_of(
+        &mut self,
+        program: Checked,
+        plan: GraphPlan,
+        (bound, image): (&Bound, Option<Buffer<bf16>>),
+        kv: Option<&DeviceKv>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<GraphMachine, LoadError> {
         self.room(&plan, &program, kv)?;
         let stream = self.device.stream()?;
         // The driver compiles what prompts need while the weights are on their way, and the rest when it is launched.
@@ -160,7 +189,7 @@ impl GraphWeights {
         let kernels = LazyKernels::new(&self.kernels, &plan.kernels)?;
         let (compiled, matrices) = std::thread::scope(|scope| {
             let compiled = scope.spawn(|| kernels.compile(plan.of_prompts()));
-            let matrices = matrices(device, &stream, &mut self.matrices, (&plan, &program), &bound, progress);
+            let matrices = matrices(device, &stream, &mut self.matrices, (&plan, &program), bound, progress);
             (compiled.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), matrices)
         });
         compiled?;
@@ -170,9 +199,8 @@ impl GraphWeights {
                 self.codes.push((key, Codes::send(&stream, matrix)?));
             }
         }
-        let image = self.packed.as_ref().map(|(_, image)| image.clone());
         let weights = Sent { matrices: matrices?, codes: self.codes_of(&plan, &program), image };
-        let memory = GraphMemory::new(&self.device, &stream, (&plan, &program), (weights, &bound), kv)?;
+        let memory = GraphMemory::new(&self.device, &stream, (&plan, &program), (weights, bound), kv)?;
         GraphMachine::new(program, plan, kernels, memory, (self.device.clone(), stream))
     }
 
@@ -248,7 +276,7 @@ pub(super) struct GraphMemory {
     biases: Vec<Buffer<bf16>>,
     rotations: Vec<Buffer<f32>>,
     plain: HashMap<BufferId, Buffer<u8>>,
-    scratch: HashMap<Scratch, Buffer<u8>>,
+    pub scratch: HashMap<Scratch, Buffer<u8>>,
     pools: HashMap<BufferId, Buffer<u8>>,
     pub cells: HashMap<BufferId, Buffer<i32>>,
     pub query_starts: Buffer<u32>,
@@ -265,6 +293,8 @@ pub(super) struct GraphMemory {
     pub steps: Buffer<u32>,
     pub history: Mapped<u32>,
     pub kv: DeviceKv,
+    /// The activations of all devices, by device, where there are several.
+    pub peers: Vec<HashMap<Scratch, Buffer<u8>>>,
 }
 
 /// A buffer whatever its type is.
@@ -275,6 +305,8 @@ pub(super) enum AnyBuffer {
     U32(Buffer<u32>),
     I32(Buffer<i32>),
     Bytes(Buffer<u8>),
+    /// Of a device that reaches another's memory; the machine holds what is there.
+    Address(u64),
     /// The host's.
     Mapped(Mapped<u32>),
 }
@@ -289,7 +321,7 @@ impl GraphMemory {
     ) -> Result<GraphMemory, LoadError> {
         let kv = match kv {
             Some(kv) => kv.clone(),
-            None => DeviceKv::allocate(program, device, stream)?,
+            None => DeviceKv::allocate(program, &[(device, stream)])?,
         };
         let mut pools = HashMap::new();
         for buffer in program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool) {
@@ -345,6 +377,7 @@ impl GraphMemory {
             steps,
             history,
             kv,
+            peers: Vec::new(),
         })
     }
 
@@ -352,6 +385,9 @@ impl GraphMemory {
     pub fn get(&self, memory: LaunchMemory) -> Option<AnyBuffer> {
         Some(match memory {
             LaunchMemory::Scratch(which) => AnyBuffer::Bytes(self.scratch.get(&which)?.clone()),
+            LaunchMemory::Of { device, scratch, first } => {
+                AnyBuffer::Address(self.peers.get(device as usize)?.get(&scratch)?.address() + first)
+            }
             LaunchMemory::NormedRow | LaunchMemory::Logits | LaunchMemory::Tokens | LaunchMemory::Positions => {
                 return None;
             }

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `op` | the graph's side of an op's row |
 //! | `level` | tasks that make a level together, and the order of levels |
-//! | `planner`, `norms`, `products`, `heads`, `choice` | what rows of ops ask: activations; norms; products; heads; the choice of tokens |
+//! | `planner`, `norms`, `products`, `heads`, `choice`, `exchange` | what rows of ops ask: activations; norms; products; heads; the choice of tokens; sums of the parts of several devices |
 //! | `launch` | a launch as data: kernel, grid, what its arguments name |
 //! | `plan` | a program as launches |
 //! | `tuning` | what may be chosen of attention |
@@ -18,6 +18,7 @@
 //! | `memory` | what lies on the device |
 //! | `machine` | the machine |
 //! | `run` | steps whose tokens the device chooses |
+//! | `peers` | the machine of several devices |
 //!
 //! Rows at the beginning of a step that are sequences of their own attend by the library's decode attention, whose blocks share the tokens of a
 //! row; consecutive tokens of a sequence by its prefill attention. So a step holds decoding rows, and behind them chunks of prompts.
@@ -26,6 +27,7 @@
 //! have them, row by row: a second copy beside the packed one.
 
 mod choice;
+mod exchange;
 mod heads;
 mod kernels;
 mod launch;
@@ -34,6 +36,7 @@ mod machine;
 mod memory;
 mod norms;
 mod op;
+mod peers;
 mod plan;
 mod planner;
 mod products;
@@ -47,6 +50,7 @@ pub use machine::{EachLogits, GraphMachine};
 pub use memory::GraphWeights;
 pub(crate) use norms::{Activations, Begun, Embedding, NormOf};
 pub use op::LaunchOp;
+pub use peers::GraphPeers;
 pub use plan::{ChoicePlan, GraphPlan, LogitsPlan};
 pub use planner::GraphPlanner;
 pub(crate) use planner::Heads;

@@ -51,6 +51,8 @@ pub(crate) enum Begun {
 pub(crate) struct Embedding {
     pub order: TableOrder,
     pub args: [LaunchMemory; 4],
+    /// The first id of a table that has a part of the vocabulary, and how many it has.
+    pub shard: Option<[u32; 2]>,
     pub rows: u32,
     pub width: u32,
 }
@@ -89,7 +91,7 @@ impl GraphPlanner<'_> {
         let finish = |product: &PackedProduct| hopper::Finish { normed: Some(Float::F32), ..product.finish };
         let begins = match &self.pending {
             Some(Pending::Begun { out, launch }) if *out == norm.x && width.is_multiple_of(SLOT) => match launch {
-                Begun::Embedding(embedding) => embedding.width.is_multiple_of(WARP),
+                Begun::Embedding(embedding) => embedding.width.is_multiple_of(WARP) && embedding.shard.is_none(),
                 Begun::Product(product) => finish(product).check(&product.plan).is_ok(),
             },
             Some(_) | None => false,
@@ -108,16 +110,19 @@ impl GraphPlanner<'_> {
     fn begun(&mut self, launch: &Begun, norm: Option<(Float, [LaunchMemory; 3])>) -> Launch {
         let float = norm.map(|(float, _)| float);
         let mut launch = match launch {
-            Begun::Embedding(Embedding { order, args, rows, .. }) => {
+            Begun::Embedding(Embedding { order, args, shard, rows, .. }) => {
                 let width = match order {
                     TableOrder::Strips(strip) => strip.k(),
                     TableOrder::Rows(width) => *width,
                 };
                 let warps = copying_warps(*rows, width);
-                let shape = EmbedShape { table: *order, out: Float::F32, warps, norm: float };
+                let ids = shard.map(|[_, ids]| ids);
+                let shape = EmbedShape { table: *order, out: Float::F32, warps, shard: ids, norm: float };
                 let arch = self.arch;
                 let kernel = self.kernel(format!("{shape:?}"), || embed_rows(arch, shape));
-                Launch { kernel, grid: LaunchGrid::Blocks(*rows), args: args.map(LaunchArg::Pointer).into() }
+                let first = shard.map(|[first, _]| LaunchArg::Number(first));
+                let args = args.map(LaunchArg::Pointer).into_iter().chain(first).collect();
+                Launch { kernel, grid: LaunchGrid::Blocks(*rows), args }
             }
             Begun::Product(product) => {
                 let mut product = (**product).clone();

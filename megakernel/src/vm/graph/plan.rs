@@ -24,6 +24,8 @@ pub struct GraphPlan {
     pub kernels: Vec<Kernel>,
     /// The launches of a step up to the last norm, in their order.
     pub launches: Vec<Launch>,
+    /// Numbers of launches before which all launches of all devices before their meeting of that number have ended; none of one device.
+    pub meetings: Vec<usize>,
     /// What comes behind, for rows whose logits are asked for.
     pub logits: Option<LogitsPlan>,
     /// The device's choice of tokens, where the program ends in one.
@@ -66,6 +68,8 @@ pub struct ChoicePlan {
     pub sampled: bool,
     /// The launches of a choice for rows that are named.
     pub launches: Vec<Launch>,
+    /// Of several devices, how many of these each has before they meet: the first alone goes on.
+    pub apart: Option<usize>,
     /// Those of a choice for the first rows in their order, and what makes its tokens the next step's.
     pub fed: Vec<Launch>,
 }
@@ -109,10 +113,26 @@ impl GraphPlan {
         packed: Option<&Packed>,
         tuning: (Option<GraphTuning>, &[ProductTuning]),
     ) -> Result<GraphPlan, Unsupported> {
-        let program: &Program = program;
         one_device(program)?;
-        let levels = levels(program)?;
-        let mut planner = GraphPlanner::new(program, (arch, multiprocessors), packed, tuning)?;
+        GraphPlan::of_device(program, 0, (arch, multiprocessors), packed, tuning)
+    }
+
+    /// The launches of one of a program's devices. Where there are several, parts of sums are exchanged where the devices
+    /// [meet](GraphPlan::meetings): each adds up the parts of a share of the rows, reading those of its peers, and then reads what these
+    /// have added up.
+    ///
+    /// # Errors
+    /// As [`GraphPlan::new`].
+    pub fn of_device(
+        program: &Checked,
+        device: usize,
+        (arch, multiprocessors): (Arch, u32),
+        packed: Option<&Packed>,
+        tuning: (Option<GraphTuning>, &[ProductTuning]),
+    ) -> Result<GraphPlan, Unsupported> {
+        let program: &Program = program;
+        let levels = levels(program, device)?;
+        let mut planner = GraphPlanner::new((program, device), (arch, multiprocessors), packed, tuning)?;
         for level in &levels {
             let Some(row) = level.op.launches() else { continue };
             row.launch(&mut planner).map_err(|source| Unsupported::Task {

@@ -38,6 +38,8 @@ pub(crate) struct Heads {
 /// A plan that is being made.
 pub struct GraphPlanner<'p> {
     pub(super) program: &'p Program,
+    /// The device that is planned for, of as many as the program has.
+    pub(super) device: u32,
     pub(crate) arch: Arch,
     pub(crate) multiprocessors: u32,
     pub(super) plan: GraphPlan,
@@ -58,7 +60,7 @@ pub struct GraphPlanner<'p> {
 
 impl<'p> GraphPlanner<'p> {
     pub(super) fn new(
-        program: &'p Program,
+        (program, device): (&'p Program, usize),
         (arch, multiprocessors): (Arch, u32),
         packed: Option<&'p Packed>,
         (tuning, products): (Option<GraphTuning>, &'p [ProductTuning]),
@@ -67,6 +69,7 @@ impl<'p> GraphPlanner<'p> {
             rows: 0,
             kernels: Vec::new(),
             launches: Vec::new(),
+            meetings: Vec::new(),
             logits: None,
             choice: None,
             alone: 0,
@@ -79,6 +82,7 @@ impl<'p> GraphPlanner<'p> {
         };
         Ok(GraphPlanner {
             program,
+            device: device as u32,
             arch,
             multiprocessors,
             plan,

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use tilewright_kernels::sample::Request;
 
-use super::machine::{Behind, GraphMachine};
+use super::machine::{Behind, Counts, GraphMachine};
 use super::sequence::Sequences;
 use crate::lower::NEXT_TOKEN;
 use crate::vm::device::{LaunchError, MAX_ENDS, MAX_STEPS, NO_TOKEN, NoFeedback, end_ids};
@@ -33,7 +33,7 @@ impl GraphMachine {
             let draws = draws.chunks(choices).nth(at).unwrap_or_default();
             self.set_wanted(rows, draws, choices)?;
             self.submit_choice()?;
-            tokens.extend(self.stream.read(&self.memory.chosen.slice(0..rows.len())?)?);
+            tokens.extend(self.chosen(rows.len())?);
         }
         Ok(tokens)
     }
@@ -66,7 +66,11 @@ impl GraphMachine {
         }
         match sequences.count() == 0 && sequences.alone.len() == rows.len() && rows.len() <= choices {
             true => self.run_queued(cells, steps, (&rows, draws, &ids), each),
-            false => self.run_by_host(cells, steps, (&rows, draws, ends), each),
+            false => {
+                let choose =
+                    &mut |cells: &StepCells, rows: &[usize], draws: &[Request]| self.choose(cells, rows, draws);
+                run_by_host(cells, steps, (&rows, draws, ends), choose, each)
+            }
         }
     }
 
@@ -106,40 +110,8 @@ impl GraphMachine {
         }
     }
 
-    /// Rows that belong together, or heads that decode attention is not made for: the host sets the cells of every step.
-    fn run_by_host(
-        &mut self,
-        cells: &StepCells,
-        steps: usize,
-        (rows, draws, ends): (&[usize], &[Request], &[&[u32]]),
-        each: EachTokens,
-    ) -> Result<usize, LaunchError> {
-        let (mut tokens, mut positions) = (cells.tokens.to_vec(), cells.positions.to_vec());
-        let mut left: Vec<(usize, Option<Request>)> =
-            rows.iter().enumerate().map(|(at, &row)| (row, draws.get(at).copied())).collect();
-        for step in 0..steps {
-            let (rows, draws): (Vec<usize>, Vec<Option<Request>>) = left.iter().copied().unzip();
-            let draws: Vec<Request> = draws.into_iter().flatten().collect();
-            let now = StepCells { tokens: &tokens, positions: &positions, page_table: cells.page_table };
-            let chosen = self.choose(&now, &rows, &draws)?;
-            let mut all = vec![NO_TOKEN; positions.len()];
-            for (&row, &token) in rows.iter().zip(&chosen) {
-                all[row] = token;
-                tokens[row] = i32::try_from(token).unwrap_or(i32::MAX);
-                let is_end = ends.get(row).is_some_and(|ends| ends.contains(&token));
-                positions[row] = if is_end { -1 } else { positions[row] + 1 };
-            }
-            left.retain(|(row, _)| positions[*row] >= 0);
-            left.iter_mut().filter_map(|(_, draw)| draw.as_mut()).for_each(|draw| draw.step += 1);
-            if each(&all).is_break() || left.is_empty() {
-                return Ok(step + 1);
-            }
-        }
-        Ok(steps)
-    }
-
     /// How many rows are chosen for at a time.
-    fn check_choice(&self, rows: &[usize], draws: &[Request]) -> Result<usize, LaunchError> {
+    pub(super) fn check_choice(&self, rows: &[usize], draws: &[Request]) -> Result<usize, LaunchError> {
         let Some(choice) = &self.plan.choice else { return Err(NoFeedback::Choices { found: 0 }.into()) };
         let count = self.plan.rows as usize;
         if let Some(&row) = rows.iter().find(|row| **row >= count) {
@@ -155,8 +127,21 @@ impl GraphMachine {
         Ok(choice.rows as usize)
     }
 
+    /// Queues the launches of a choice that several devices make: those before they meet, or those of the device that chooses.
+    pub(super) fn choose_apart(&self, met: bool) -> Result<(), LaunchError> {
+        let Some(choice) = &self.plan.choice else { return Ok(()) };
+        let (apart, together) = choice.launches.split_at(choice.apart.unwrap_or(choice.launches.len()));
+        let work = self.work(if met { together } else { apart }, Counts::NONE, None)?;
+        Ok(work.iter().try_for_each(|work| self.stream.submit(work))?)
+    }
+
+    /// The tokens that were chosen last, of so many rows.
+    pub(super) fn chosen(&self, rows: usize) -> Result<Vec<u32>, LaunchError> {
+        Ok(self.stream.read(&self.memory.chosen.slice(0..rows)?)?)
+    }
+
     /// Names the rows that are chosen for, and what by.
-    fn set_wanted(&self, rows: &[usize], draws: &[Request], choices: usize) -> Result<(), LaunchError> {
+    pub(super) fn set_wanted(&self, rows: &[usize], draws: &[Request], choices: usize) -> Result<(), LaunchError> {
         let mut wanted = vec![-1i32; choices];
         wanted.iter_mut().zip(rows).for_each(|(wanted, &row)| *wanted = row as i32);
         self.stream.upload(&wanted, &self.memory.wanted)?;
@@ -167,4 +152,39 @@ impl GraphMachine {
         }
         Ok(())
     }
+}
+
+/// Who runs a step and chooses tokens of rows.
+pub(super) type Choose<'c> = &'c mut dyn FnMut(&StepCells, &[usize], &[Request]) -> Result<Vec<u32>, LaunchError>;
+
+/// Rows that belong together, heads that decode attention is not made for, or several devices: the host sets the cells of every step.
+pub(super) fn run_by_host(
+    cells: &StepCells,
+    steps: usize,
+    (rows, draws, ends): (&[usize], &[Request], &[&[u32]]),
+    choose: Choose,
+    each: EachTokens,
+) -> Result<usize, LaunchError> {
+    let (mut tokens, mut positions) = (cells.tokens.to_vec(), cells.positions.to_vec());
+    let mut left: Vec<(usize, Option<Request>)> =
+        rows.iter().enumerate().map(|(at, &row)| (row, draws.get(at).copied())).collect();
+    for step in 0..steps {
+        let (rows, draws): (Vec<usize>, Vec<Option<Request>>) = left.iter().copied().unzip();
+        let draws: Vec<Request> = draws.into_iter().flatten().collect();
+        let now = StepCells { tokens: &tokens, positions: &positions, page_table: cells.page_table };
+        let chosen = choose(&now, &rows, &draws)?;
+        let mut all = vec![NO_TOKEN; positions.len()];
+        for (&row, &token) in rows.iter().zip(&chosen) {
+            all[row] = token;
+            tokens[row] = i32::try_from(token).unwrap_or(i32::MAX);
+            let is_end = ends.get(row).is_some_and(|ends| ends.contains(&token));
+            positions[row] = if is_end { -1 } else { positions[row] + 1 };
+        }
+        left.retain(|(row, _)| positions[*row] >= 0);
+        left.iter_mut().filter_map(|(_, draw)| draw.as_mut()).for_each(|draw| draw.step += 1);
+        if each(&all).is_break() || left.is_empty() {
+            return Ok(step + 1);
+        }
+    }
+    Ok(steps)
 }

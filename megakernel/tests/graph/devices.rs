@@ -1,0 +1,164 @@
+//! Programs of many rows on several devices: the logits of the reference machine, the tokens of one device, decoding behind a prompt.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use tilewright_codegen::device::Device;
+use tilewright_codegen::device::sim::{self, Options};
+use tilewright_codegen::sim::Loss;
+use tilewright_codegen::target::Target;
+use tilewright_kernels::sample::Request;
+use tilewright_layout::DType;
+use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
+use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::program::Program;
+use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::validate::Checked;
+use tilewright_megakernel::vm::device::{DeviceOptions, DeviceWeights, LaunchError, LoadError};
+use tilewright_megakernel::vm::graph::{GraphPeers, GraphWeights};
+
+use super::lab::{PAGE, PAGES, Reference, Rows, normed, prompt, random, relative, tiny, worst};
+
+const BOUND: f64 = 2e-2;
+const PAGES_OF: [[i32; PAGES]; 2] = [[5, 17, 2, 9, 23, 0, 11, 14], [1, 3, 20, 4, 22, 6, 8, 7]];
+
+fn program(spec: &ModelSpec, [rows, devices, sms]: [usize; 3], sampling: bool) -> Program {
+    let target = Target { sms, ..Target::named("h100").unwrap() };
+    let options = LowerOptions {
+        rows,
+        page_tokens: PAGE,
+        pages: Some(24),
+        splits: Some(1),
+        kv: DType::BF16,
+        sampling,
+        devices,
+        ..LowerOptions::for_context(PAGE * PAGES)
+    };
+    lower(spec, &|_| DType::BF16, target, &options).unwrap()
+}
+
+fn devices(seed: u64, count: usize, loss: Option<(u64, Loss)>) -> Vec<Device> {
+    sim::peers(&Options { seed, sms: 4, loss, ..Options::default() }, count as u32)
+}
+
+fn peers(on: &[Device], spec: &ModelSpec, rows: usize, sampling: bool) -> GraphPeers {
+    let of = |device: &Device| GraphWeights::new(device.clone(), Arc::new(random(spec)));
+    let mut weights: Vec<GraphWeights> = on.iter().map(of).collect();
+    let checked = Checked::new(program(spec, [rows, on.len(), 1], sampling)).unwrap();
+    GraphWeights::peers(&mut weights, checked, None, &mut |_, _| ()).unwrap()
+}
+
+/// What two devices can share.
+fn small(head_dim: usize) -> ModelSpec {
+    ModelSpec { vocab: 160, ..tiny(head_dim) }
+}
+
+/// What four devices can share: a kv head is on two of them.
+fn wide(head_dim: usize) -> ModelSpec {
+    ModelSpec { heads: 8, ..small(head_dim) }
+}
+
+fn step(machine: &mut GraphPeers, rows: &Rows) -> Vec<Vec<f32>> {
+    let rows = rows.clone().idle(machine.plan().rows as usize);
+    let mut all = Vec::new();
+    machine.step(&rows.view(), &rows.active(), &mut |_, logits| all.push(logits.to_vec())).unwrap();
+    all
+}
+
+fn agrees(spec: &ModelSpec, count: usize, tokens: usize, chunk: usize, seed: u64) {
+    let mut machine = peers(&devices(seed, count, None), spec, 32, false);
+    let prompt = prompt(tokens, seed as i32);
+    let mut found = Vec::new();
+    for first in (0..tokens).step_by(chunk) {
+        let mut rows = Rows::default();
+        rows.add(&prompt[first..tokens.min(first + chunk)], first, &PAGES_OF[0]);
+        found.extend(step(&mut machine, &rows));
+    }
+    let mut rows = Rows::default();
+    rows.add(&prompt, 0, &PAGES_OF[0]);
+    let error = worst(&found, &Reference::new(spec, tokens).step(&rows));
+    println!("{count} devices, {tokens} tokens by {chunk}: {error:.1e}");
+    assert!(error < BOUND, "{count} devices, seed {seed}: {error}");
+}
+
+#[test]
+fn a_prompt_on_several_devices_agrees_with_the_reference() {
+    agrees(&small(64), 2, 40, 32, 0);
+    agrees(&ModelSpec { layers: 1, ..wide(32) }, 4, 33, 20, 1);
+    // A bias of a sum is the first device's, and kv heads are normalised.
+    agrees(&normed(small(32)), 2, 20, 20, 2);
+}
+
+/// Rows that are sequences of their own choose tokens as one device does, greedily and at random, and feed them back.
+#[test]
+fn tokens_are_chosen_as_on_one_device() {
+    let spec = ModelSpec { layers: 1, ..small(64) };
+    let mut rows = Rows::default();
+    rows.add(&[3], 0, &PAGES_OF[0]);
+    rows.add(&[90], 0, &PAGES_OF[1]);
+    let rows = rows.idle(17);
+    let draw =
+        |row: u32| Request { temperature: 0.9, top_p: 0.95, top_k: u32::MAX, seed: 5, row, ..Request::default() };
+    for (draws, seed) in [(vec![], 0), (vec![draw(0), draw(1)], 1)] {
+        let run = |machine: &mut dyn FnMut(&mut dyn FnMut(&[u32]) -> ControlFlow<()>)| {
+            let mut seen = Vec::new();
+            machine(&mut |tokens| {
+                seen.extend_from_slice(&tokens[..2]);
+                ControlFlow::Continue(())
+            });
+            seen
+        };
+        let mut several = peers(&devices(seed, 2, None), &spec, 17, true);
+        let mut alone = GraphWeights::new(devices(seed, 1, None).remove(0), Arc::new(random(&spec)));
+        let checked = Checked::new(program(&spec, [17, 1, 1], true)).unwrap();
+        let mut alone = alone.machine(checked, None, &mut |_, _| ()).unwrap();
+        let right = run(&mut |each| drop(alone.run_until(&rows.view(), 3, (&draws, &[]), each).unwrap()));
+        let found = run(&mut |each| drop(several.run_until(&rows.view(), 3, (&draws, &[]), each).unwrap()));
+        assert_eq!((right.len(), &found), (6, &right));
+    }
+}
+
+/// A prompt by graphs, the next token by the decode machine of the same devices, on the same pools.
+#[test]
+fn decoding_goes_on_behind_a_prompt_on_two_devices() {
+    let spec = ModelSpec { layers: 1, ..small(64) };
+    let on = devices(3, 2, None);
+    let mut graphs = peers(&on, &spec, 32, false);
+    let placed = schedule(program(&spec, [1, 2, 4], false), 64).unwrap();
+    let options =
+        DeviceOptions { warps: 4, stage_bytes: 2048, stages: 4, sums_bytes: 4096, ..DeviceOptions::default() };
+    let mut weights = DeviceWeights::on(on, Arc::new(random(&spec)));
+    let mut decode = weights.machine(placed, Some(graphs.kv()), options, &mut |_, _| ()).unwrap();
+    let prompt = prompt(21, 3);
+    let mut rows = Rows::default();
+    rows.add(&prompt[..20], 0, &PAGES_OF[0]);
+    step(&mut graphs, &rows);
+    let mut next = Rows::default();
+    next.add(&prompt[20..], 20, &PAGES_OF[0]);
+    decode.step(&next.view()).unwrap();
+    let mut all = Rows::default();
+    all.add(&prompt, 0, &PAGES_OF[0]);
+    let expected = Reference::new(&spec, 21).step(&all);
+    let error = relative(&decode.f32(LOGITS).unwrap(), &expected[20]);
+    assert!(error < BOUND, "{error}");
+}
+
+#[test]
+fn a_device_that_is_lost_between_launches_is_named() {
+    let spec = ModelSpec { layers: 1, ..small(32) };
+    let mut rows = Rows::default();
+    rows.add(&prompt(20, 1), 0, &PAGES_OF[0]);
+    let rows = rows.idle(32);
+    let mut machine = peers(&devices(0, 2, Some((1, Loss { device: 0, step: 10 }))), &spec, 32, false);
+    let error = machine.step(&rows.view(), &[19], &mut |_, _| ()).unwrap_err();
+    assert!(matches!(error, LaunchError::OneOf { device: 0 | 1, devices: 2, .. }), "{error}");
+}
+
+#[test]
+fn as_many_weights_as_devices_are_wanted() {
+    let spec = small(32);
+    let mut one = [GraphWeights::new(devices(0, 1, None).remove(0), Arc::new(random(&spec)))];
+    let checked = Checked::new(program(&spec, [32, 2, 1], false)).unwrap();
+    let refused = GraphWeights::peers(&mut one, checked, None, &mut |_, _| ()).map(drop).unwrap_err();
+    assert!(matches!(refused, LoadError::Devices { wanted: 2, found: 1 }), "{refused}");
+}
