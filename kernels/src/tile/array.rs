@@ -118,10 +118,10 @@ impl<'k> Array<'k> {
         self.gather(&[index])[0]
     }
 
-    /// Four consecutive elements from each of some indexes, all in flight together.
+    /// `N` consecutive elements, 2 or 4, from each of some indexes that are multiples of `N`, all in flight together.
     #[track_caller]
-    pub(crate) fn gather(self, indexes: &[Val<'k, u32>]) -> Vec<[Val<'k, f32>; 4]> {
-        let (words, how) = (4 / self.per_word(), self.how().0);
+    pub(crate) fn gather<const N: usize>(self, indexes: &[Val<'k, u32>]) -> Vec<[Val<'k, f32>; N]> {
+        let (words, how) = (N as u32 / self.per_word(), self.how().0);
         let loaded: Vec<Vec<Val<u32>>> = match self.access {
             Access::Packets(generation) => {
                 let firsts: Vec<_> = indexes.iter().map(|&index| self.packet(index)).collect();
@@ -130,12 +130,13 @@ impl<'k> Array<'k> {
             Access::Weak | Access::Relaxed => {
                 let load = |&index: &Val<'k, u32>| match words {
                     4 => self.words(index).load_as::<4>(how).to_vec(),
-                    _ => self.words(index).load_as::<2>(how).to_vec(),
+                    2 => self.words(index).load_as::<2>(how).to_vec(),
+                    _ => self.words(index).load_as::<1>(how).to_vec(),
                 };
                 indexes.iter().map(load).collect()
             }
         };
-        loaded.iter().map(|words| self.four(words)).collect()
+        loaded.iter().map(|words| self.elements(words)).collect()
     }
 
     /// Whether eight elements are words of the MMA's operand as they are.
@@ -161,7 +162,7 @@ impl<'k> Array<'k> {
             Some((first, Access::Packets(generation))) => {
                 let packets: Vec<_> = arrays.iter().map(|array| array.packet(index)).collect();
                 let words = first.poll(generation, &packets, 4 / first.per_word());
-                words.iter().map(|words| first.four(words)).collect()
+                words.iter().map(|words| first.elements(words)).collect()
             }
             _ => arrays.iter().map(|array| array.load4(index)).collect(),
         }
@@ -179,8 +180,8 @@ impl<'k> Array<'k> {
         words.into_iter().map(|words| std::array::from_fn(|i| words[i])).collect()
     }
 
-    /// The four elements of some words.
-    fn four(self, words: &[Val<'k, u32>]) -> [Val<'k, f32>; 4] {
+    /// The first `N` elements of some words.
+    fn elements<const N: usize>(self, words: &[Val<'k, u32>]) -> [Val<'k, f32>; N] {
         let element =
             |i: u32| self.element(words[(i / self.per_word()) as usize], words[0].builder().lit(i % self.per_word()));
         std::array::from_fn(|i| element(i as u32))

@@ -7,7 +7,7 @@ use super::beyond::Beyond;
 use super::packing::{Packing, Quads};
 use crate::gemv::product::Fragment;
 use crate::gemv::{DEPTH, Strip, Terms, convert};
-use crate::tile::narrow;
+use crate::tile::{narrow, store_lanes};
 use crate::warps::ConsumerWarps;
 
 /// Activations `[parts, rows, padded k]` in shared memory.
@@ -71,22 +71,31 @@ impl<'k> Operand<'k> {
         self.at.at((part * self.rows() + row) * pitch(self.strip))
     }
 
-    /// Stores four elements of a row, from a column that is a multiple of four; as codes want them.
+    /// Stores `N` elements of a row, 2 or 4, from a column that is a multiple of `N`; as codes want them.
     #[track_caller]
-    pub(super) fn store4(self, row: u32, column: Val<'k, u32>, [a, b, c, d]: [Val<'k, f32>; 4]) {
+    pub(super) fn store_run<const N: usize>(self, row: u32, column: Val<'k, u32>, x: [Val<'k, f32>; N]) {
         let [even, odd] = lift(self.strip, self.packing);
-        let times = |x: Val<'k, f32>, lift: Option<f32>| lift.map_or(x, |lift| x * lift);
-        let [a, b, c, d] = [times(a, even), times(b, even), times(c, odd), times(d, odd)];
+        let lift_of = |pair: usize| match (even, odd) {
+            (Some(even), Some(odd)) if N == 2 && even != odd => {
+                Some((column % 4).lt(2).select(column.builder().lit(even), odd))
+            }
+            _ => [even, odd][pair].map(|lift| column.builder().lit(lift)),
+        };
+        let pair = |i: usize| {
+            let pair = [x[2 * i], x[2 * i + 1]];
+            lift_of(i).map_or(pair, |lift| pair.map(|x| x * lift))
+        };
+        let pairs: Vec<[Val<f32>; 2]> = (0..N / 2).map(pair).collect();
         let place = |part: u32| self.row(part, row).at(column).cast::<u32>();
         if self.packing.terms() == Terms::F16 {
-            self.beyond.into_iter().for_each(|beyond| beyond.look(&[a, b, c, d]));
-            return place(0).store_vec([a.pair::<F16x2>(b).bits(), c.pair::<F16x2>(d).bits()]);
+            self.beyond.into_iter().for_each(|beyond| beyond.look(pairs.as_flattened()));
+            let words: Vec<Val<u32>> = pairs.iter().map(|&[a, b]| a.pair::<F16x2>(b).bits()).collect();
+            return store_lanes(place(0), &words);
         }
-        let ((ab, rest_ab), (cd, rest_cd)) = (narrow(a, b), narrow(c, d));
-        place(0).store_vec([ab, cd]);
+        let parts: Vec<(Val<u32>, [Val<f32>; 2])> = pairs.into_iter().map(|[a, b]| narrow(a, b)).collect();
+        store_lanes(place(0), &parts.iter().map(|&(high, _)| high).collect::<Vec<_>>());
         if self.packing.parts() == 2 {
-            let [low_a, low_b, low_c, low_d] = [rest_ab[0], rest_ab[1], rest_cd[0], rest_cd[1]];
-            place(1).store_vec([narrow(low_a, low_b).0, narrow(low_c, low_d).0]);
+            store_lanes(place(1), &parts.iter().map(|&(_, [a, b])| narrow(a, b).0).collect::<Vec<_>>());
         }
     }
 
