@@ -188,7 +188,7 @@ impl<'k> Pass<'k> {
         if operands.side != Side::A {
             return k.for_(next, strips, one);
         }
-        if let Some(codes) = strip.codes().filter(|_| scratch.words_ahead && Ahead::is_for(strip)) {
+        if let Some(codes) = strip.codes().filter(|_| Ahead::is_for(strip, scratch.words_ahead)) {
             return Ahead { team, strip, codes, weights, operands, sums }.products([next, strips.max(next)]);
         }
         let first = k.var(next);
