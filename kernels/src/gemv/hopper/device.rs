@@ -10,7 +10,7 @@ use super::finish::Results;
 use super::runs::Runs;
 use super::tiles::{Plan, Vectors, Weights};
 use crate::mma::{Accumulator, SharedOperand, warpgroup_atom};
-use crate::ring::{ByBulk, Consumer, Delayed, Pieces, Producer, StageTile, in_pieces};
+use crate::ring::{ByBulk, Consumer, Delayed, Empty, Filled, Pieces, Producer, Ring, StageTile, Unready, in_pieces};
 use crate::tile::{Index, LayoutTensor};
 use crate::warps::ConsumerWarps;
 
@@ -41,21 +41,28 @@ impl<'a, 'k> Block<'a, 'k> {
         Block { k, plan, member: rank % multicast, split: rank / multicast }
     }
 
+    /// Which group of tiles this block begins with.
+    fn first_group(self) -> Val<'k, u32> {
+        self.k.block_id() / self.plan.tuning.cluster()
+    }
+
+    fn tile(self, group: Val<'k, u32>) -> Val<'k, u32> {
+        group * self.plan.tuning.multicast + self.member
+    }
+
     /// The tiles of this block, one after the other. Where k is shared there is one.
     fn each_tile(self, body: impl FnOnce(Val<'k, u32>)) {
         let (k, plan) = (self.k, self.plan);
         let cluster = plan.tuning.cluster();
-        let tile = |group: Val<'k, u32>| group * plan.tuning.multicast + self.member;
-        let first = k.block_id() / cluster;
         if plan.tuning.splits > 1 {
-            return body(tile(first));
+            return body(self.tile(self.first_group()));
         }
-        let next = k.var(first);
+        let next = k.var(self.first_group());
         k.while_(
             || next.get().lt(plan.groups()),
             || {
                 let group = next.get();
-                body(tile(group));
+                body(self.tile(group));
                 next.set(group + k.blocks() / cluster);
             },
         );
@@ -67,18 +74,38 @@ impl<'a, 'k> Block<'a, 'k> {
         [self.split, self.split + 1].map(|split| split * chunks / splits)
     }
 
-    /// Fetches weights, by one thread.
+    /// The ring of weights, whose first stages one thread asks for before the block meets: that of `fetch_weights`.
+    pub(super) fn weights(
+        self,
+        thread: u32,
+        map: Ptr<'k, Param, TensorMap>,
+    ) -> Unready<Ring<'k, Weights, Stage, ByBulk>> {
+        let plan = self.plan;
+        Ring::begun::<Weights>(self.k, (plan.stage(),), plan.ring(), [thread, plan.begun()], |stage, to| {
+            self.bring_weights(to, map, [self.tile(self.first_group()), self.chunks()[0] + stage])
+        })
+    }
+
+    /// Fetches weights behind them, by that thread.
     pub(super) fn fetch_weights(self, ring: &mut Producer<'k, Weights, Stage, ByBulk>, map: Ptr<'k, Param, TensorMap>) {
-        let (k, plan, [begin, end]) = (self.k, self.plan, self.chunks());
-        let how = Bulk::default().policy(k.policy(Eviction::First));
+        let (k, [begin, end]) = (self.k, self.chunks());
+        let next = k.var(begin + self.plan.begun());
         self.each_tile(|tile| {
-            let strip = (tile * plan.strips()).cast::<i32>();
-            k.for_(begin, end, |chunk| {
-                let line = (chunk * plan.stage_lines()).cast::<i32>();
-                let bring = |to: Pieces<'k>| to.bring_box(map, &[k.lit(0), line, strip]);
-                ring.acquire().fill((in_pieces(k.lit(plan.stage_bytes()), how, bring),)).commit();
-            });
+            k.for_(next.get(), end, |chunk| self.bring_weights(ring.acquire(), map, [tile, chunk]).commit());
+            next.set(begin);
         });
+    }
+
+    fn bring_weights(
+        self,
+        to: Empty<'k, Weights, Stage, ByBulk>,
+        map: Ptr<'k, Param, TensorMap>,
+        [tile, chunk]: [Val<'k, u32>; 2],
+    ) -> Filled<'k, Weights, Stage, ByBulk> {
+        let (k, plan) = (self.k, self.plan);
+        let how = Bulk::default().policy(k.policy(Eviction::First));
+        let at = [k.lit(0), (chunk * plan.stage_lines()).cast(), (tile * plan.strips()).cast()];
+        to.fill((in_pieces(k.lit(plan.stage_bytes()), how, |to: Pieces<'k>| to.bring_box(map, &at)),))
     }
 
     /// Fetches activations, by one thread: its share of the vectors, for all blocks of its group.

@@ -4,7 +4,7 @@ use super::Rows;
 use super::device::{Block, Inputs};
 use super::exchange::Exchange;
 use super::finish::{Finish, Results};
-use super::tiles::{Plan, Vectors, Weights};
+use super::tiles::{Plan, Vectors};
 use crate::gemm::{Argument, Buffer, Step};
 use crate::ring::{Ring, start};
 use tilewright_codegen::build::{block, record};
@@ -47,7 +47,8 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
             w_map.prefetch_map();
             x_map.prefetch_map();
         });
-        let weights = Ring::bulk::<Weights>(k, (plan.stage(),), plan.ring());
+        let block = Block::new(k, plan);
+        let weights = block.weights(32 * warps, w_map);
         let vectors = Ring::bulk::<Vectors>(k, (plan.x_stage(),), plan.x_ring());
         let exchange = (tuning.splits > 1).then(|| Exchange::new(k, plan));
         let (weights, vectors) = start(k, (weights, vectors));
@@ -56,7 +57,6 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
         let (mut fill_weights, weights) = weights.split();
         let (mut fill_vectors, vectors) = vectors.split();
         let mut inputs = Inputs { weights, vectors: vectors.delayed() };
-        let block = Block::new(k, plan);
         let arrive = |order| exchange.iter().for_each(|exchange| exchange.arrive(k, order));
         let meet = || exchange.iter().for_each(|exchange| exchange.meet(k));
         k.roles(vec![

@@ -382,6 +382,11 @@ impl Plan {
         Shape::stages(stages).in_flight(in_flight).consumers(Consumers::Warps(4 * warpgroups))
     }
 
+    /// Stages of weights that are asked for before the block meets.
+    pub(super) fn begun(&self) -> u32 {
+        self.tuning.in_flight.min(self.chunks() / self.tuning.splits)
+    }
+
     /// The ring of activations: `wgmma` reads them.
     pub(super) fn x_ring(&self) -> Shape {
         let Tuning { warpgroups, multicast, splits, .. } = self.tuning;
