@@ -1,13 +1,12 @@
 //! Activations in shared memory as the A operand of `m16n8k16`.
 
 use half::bf16;
-use tilewright_codegen::build::{F16x2, Ptr, Shared, Val};
+use tilewright_codegen::build::{Ptr, Shared, Val};
 
-use super::beyond::Beyond;
+use super::beyond::{Beyond, Infinite};
 use super::packing::{Packing, Quads};
 use crate::gemv::product::Fragment;
 use crate::gemv::{DEPTH, Strip, Terms, convert};
-use crate::tile::narrow;
 use crate::warps::ConsumerWarps;
 
 /// Activations `[parts, rows, padded k]` in shared memory.
@@ -16,7 +15,7 @@ pub struct Operand<'k> {
     at: Ptr<'k, Shared, bf16>,
     strip: Strip,
     packing: Packing,
-    beyond: Option<Beyond<'k>>,
+    beyond: Option<(Beyond<'k>, Infinite<'k>)>,
 }
 
 /// Where a lane reads: each of its quads of a tile.
@@ -47,7 +46,8 @@ impl<'k> Operand<'k> {
         (strip, packing): (Strip, Packing),
         beyond: Option<Beyond<'k>>,
     ) -> Operand<'k> {
-        Operand { at, strip, packing, beyond }
+        let beyond = beyond.filter(|_| packing.terms() != Terms::Bf16);
+        Operand { at, strip, packing, beyond: beyond.map(|beyond| (beyond, Infinite::new(at.builder()))) }
     }
 
     /// Rows of the batch.
@@ -78,16 +78,19 @@ impl<'k> Operand<'k> {
         let times = |x: Val<'k, f32>, lift: Option<f32>| lift.map_or(x, |lift| x * lift);
         let [a, b, c, d] = [times(a, even), times(b, even), times(c, odd), times(d, odd)];
         let place = |part: u32| self.row(part, row).at(column).cast::<u32>();
-        if self.packing.terms() == Terms::F16 {
-            self.beyond.into_iter().for_each(|beyond| beyond.look(&[a, b, c, d]));
-            return place(0).store_vec([a.pair::<F16x2>(b).bits(), c.pair::<F16x2>(d).bits()]);
-        }
-        let ((ab, rest_ab), (cd, rest_cd)) = (narrow(a, b), narrow(c, d));
-        place(0).store_vec([ab, cd]);
+        let terms = self.packing.terms();
+        let high = [terms.narrow(a, b), terms.narrow(c, d)];
+        self.beyond.into_iter().for_each(|(_, infinite)| high.iter().for_each(|&(word, _)| infinite.add(word)));
+        place(0).store_vec(high.map(|(word, _)| word));
         if self.packing.parts() == 2 {
-            let [low_a, low_b, low_c, low_d] = [rest_ab[0], rest_ab[1], rest_cd[0], rest_cd[1]];
-            place(1).store_vec([narrow(low_a, low_b).0, narrow(low_c, low_d).0]);
+            place(1).store_vec(high.map(|(_, [a, b])| terms.narrow(a, b).0));
         }
+    }
+
+    /// Says so where this thread stored what no f16 holds.
+    #[track_caller]
+    pub(super) fn look(self) {
+        self.beyond.into_iter().for_each(|(beyond, infinite)| beyond.say(infinite.has()));
     }
 
     /// Zeros behind the rows, where weights are zeros too: what lay there could be a NaN.
