@@ -1,13 +1,13 @@
 //! Activations in shared memory as the A operand of `m16n8k16`.
 
 use half::bf16;
-use tilewright_codegen::build::{F16x2, Ptr, Shared, Val};
+use tilewright_codegen::build::{Ptr, Shared, Val};
 
-use super::beyond::Beyond;
+use super::beyond::{Beyond, Infinite};
 use super::packing::{Packing, Quads};
 use crate::gemv::product::Fragment;
 use crate::gemv::{DEPTH, Strip, Terms, convert};
-use crate::tile::{narrow, store_lanes};
+use crate::tile::store_lanes;
 use crate::warps::ConsumerWarps;
 
 /// Activations `[parts, rows, padded k]` in shared memory.
@@ -16,7 +16,7 @@ pub struct Operand<'k> {
     at: Ptr<'k, Shared, bf16>,
     strip: Strip,
     packing: Packing,
-    beyond: Option<Beyond<'k>>,
+    beyond: Option<(Beyond<'k>, Infinite<'k>)>,
 }
 
 /// Where a lane reads: each of its quads of a tile.
@@ -47,7 +47,8 @@ impl<'k> Operand<'k> {
         (strip, packing): (Strip, Packing),
         beyond: Option<Beyond<'k>>,
     ) -> Operand<'k> {
-        Operand { at, strip, packing, beyond }
+        let beyond = beyond.filter(|_| packing.terms() != Terms::Bf16);
+        Operand { at, strip, packing, beyond: beyond.map(|beyond| (beyond, Infinite::new(at.builder()))) }
     }
 
     /// Rows of the batch.
@@ -87,16 +88,20 @@ impl<'k> Operand<'k> {
         };
         let pairs: Vec<[Val<f32>; 2]> = (0..N / 2).map(pair).collect();
         let place = |part: u32| self.row(part, row).at(column).cast::<u32>();
-        if self.packing.terms() == Terms::F16 {
-            self.beyond.into_iter().for_each(|beyond| beyond.look(pairs.as_flattened()));
-            let words: Vec<Val<u32>> = pairs.iter().map(|&[a, b]| a.pair::<F16x2>(b).bits()).collect();
-            return store_lanes(place(0), &words);
-        }
-        let parts: Vec<(Val<u32>, [Val<f32>; 2])> = pairs.into_iter().map(|[a, b]| narrow(a, b)).collect();
-        store_lanes(place(0), &parts.iter().map(|&(high, _)| high).collect::<Vec<_>>());
+        let terms = self.packing.terms();
+        let parts: Vec<(Val<u32>, [Val<f32>; 2])> = pairs.into_iter().map(|[a, b]| terms.narrow(a, b)).collect();
+        let high: Vec<Val<u32>> = parts.iter().map(|&(high, _)| high).collect();
+        self.beyond.into_iter().for_each(|(_, infinite)| high.iter().for_each(|&word| infinite.add(word)));
+        store_lanes(place(0), &high);
         if self.packing.parts() == 2 {
-            store_lanes(place(1), &parts.iter().map(|&(_, [a, b])| narrow(a, b).0).collect::<Vec<_>>());
+            store_lanes(place(1), &parts.iter().map(|&(_, [a, b])| terms.narrow(a, b).0).collect::<Vec<_>>());
         }
+    }
+
+    /// Says so where this thread stored what no f16 holds.
+    #[track_caller]
+    pub(super) fn look(self) {
+        self.beyond.into_iter().for_each(|(beyond, infinite)| beyond.say(infinite.has()));
     }
 
     /// Zeros behind the rows, where weights are zeros too: what lay there could be a NaN.

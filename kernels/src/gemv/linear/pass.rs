@@ -233,6 +233,7 @@ impl<'k> Pass<'k> {
             AOperand::Shared => {
                 let x = Operand::new(scratch.operand, (strip, packing), scratch.beyond);
                 input.fill(team, (strip, self.pitch), first_row, x, scratch.squares);
+                x.look();
                 team.sync();
                 match self.side(packing) {
                     Side::A => self.two_steps(x.two_steps(team)),
