@@ -14,7 +14,7 @@ use super::lanes::Lanes;
 use super::merge::Part;
 use super::streamed::BLOCK;
 use super::{Merged, Selected, Streamed};
-use crate::attention::merge::Partial;
+use crate::attention::merge::WarpParts;
 use crate::attention::softmax::{Rescaling, RowUpdate};
 use crate::gemv::linear::{Scratch, Weights};
 use crate::kv::{Newest, PagedPool, PoolArray, TokenRow};
@@ -76,7 +76,18 @@ const TOGETHER: u32 = 8;
 impl Heads {
     /// Bytes of shared memory for the warps' results.
     pub fn scratch_bytes(self, warps: u32) -> u32 {
-        warps * (self.heads / self.kv_heads).min(TOGETHER) * (self.dim + 2) * 4
+        warps * self.group().min(TOGETHER) * self.pitch() * 4
+    }
+
+    /// Floats of a warp's part of a head.
+    fn pitch(self) -> u32 {
+        self.dim + 2
+    }
+
+    /// The parts of warps of so many query heads.
+    fn parts<'k>(self, team: ConsumerWarps<'k>, heads: u32, memory: Ptr<'k, Shared, f32>) -> WarpParts<'k> {
+        let Heads { dim, .. } = self;
+        WarpParts { k: team.k, memory, warps: team.warps, heads, lines: heads, dim, pitch: self.pitch() }
     }
 
     /// Whether one pass over the tokens serves all heads of a group: what passes through the ring is there once.
@@ -186,11 +197,24 @@ impl<'k> Pass<'k> {
             None => self.all(ring),
             Some(selected) => self.chosen(selected),
         };
-        let parts = Parts { pass: self, at: scratch.operand.cast() };
-        parts.store(&running);
+        let parts = self.work.heads.parts(self.team, self.count, scratch.operand.cast());
+        running.store(self, &parts);
         self.team.sync();
-        parts.merge();
+        self.merge(&parts);
         self.team.sync();
+    }
+
+    /// Merges the warps' parts and stores them, two elements for each thread.
+    fn merge(self, parts: &WarpParts<'k>) {
+        let dim = parts.dim;
+        self.team.each(self.count * dim / 2, |pair| {
+            let (head, d) = (pair / (dim / 2), pair % (dim / 2) * 2);
+            let mut whole = parts.merged(head, d);
+            if let Some(scale) = self.scale_of(self.work.values) {
+                whole.acc = whole.acc.map(|sum| sum * scale);
+            }
+            self.work.store_pair(self.single, [self.row, self.first + head], d, whole);
+        });
     }
 
     /// Takes in all tokens of the split: from the pages those that are not streamed, then the others.
@@ -439,59 +463,27 @@ impl<'k> Pass<'k> {
     }
 }
 
-/// The warps' results in shared memory: f32 `[warps, heads, dim]`, then `[warps, heads, 2]`.
-#[derive(Clone, Copy)]
-struct Parts<'k> {
-    pass: Pass<'k>,
-    at: Ptr<'k, Shared, f32>,
-}
-
-impl<'k> Parts<'k> {
-    fn stats(self, warp: Val<'k, u32>, head: Val<'k, u32>) -> Ptr<'k, Shared, f32> {
-        let Pass { team, work, count, .. } = self.pass;
-        self.at.at(team.warps * count * work.heads.dim).at((warp * count + head) * 2)
-    }
-
-    fn store(self, running: &Running<'k>) {
-        let Pass { team, work, count, .. } = self.pass;
-        let (k, dim) = (team.k, work.heads.dim);
+impl<'k> Running<'k> {
+    /// Stores this warp's part of a pass.
+    fn store(&self, pass: Pass<'k>, parts: &WarpParts<'k>) {
+        let (k, run, height) = (parts.k, pass.lanes().run, pass.height());
         let (group, column) = (k.lane() / 4, k.lane() % 4);
-        let sum = [1u32, 2].into_iter().fold(running.sum.get(), |sum, bits| sum + sum.shfl_bfly(bits));
-        let first = column.eq(0) & group.lt(count);
-        k.when(first, || self.stats(k.warp(), group).store_vec([running.most.get(), sum]));
-        let mine = self.at.at(k.warp() * (count * dim));
-        let (run, height) = (self.pass.lanes().run, self.pass.height());
-        for (rows, out) in running.out.chunks(run as usize / 2).enumerate() {
-            self.pass.guarded(height * rows as u32, height, group * run, |at| {
+        let sum = [1u32, 2].into_iter().fold(self.sum.get(), |sum, bits| sum + sum.shfl_bfly(bits));
+        k.when(column.eq(0) & group.lt(parts.heads), || {
+            parts.store_stats(parts.line(k.warp(), group), [self.most.get(), sum]);
+        });
+        for (rows, out) in self.out.chunks(run as usize / 2).enumerate() {
+            pass.guarded(height * rows as u32, height, group * run, |at| {
                 for next in 0..2u32 {
                     let head = column * 2 + next;
-                    k.when(head.lt(count), || {
+                    k.when(head.lt(parts.heads), || {
+                        let line = parts.line(k.warp(), head).at(at);
                         for (j, out) in out.iter().enumerate() {
-                            let pair = [out.get(next), out.get(2 + next)];
-                            mine.at(head * dim + at).at(2 * j).store_vec(pair);
+                            line.at(2 * j).store_vec([out.get(next), out.get(2 + next)]);
                         }
                     });
                 }
             });
         }
-    }
-
-    /// Merges the warps' results and stores them, two elements for each thread.
-    fn merge(self) {
-        let Pass { team, work, count, .. } = self.pass;
-        let (k, dim) = (team.k, work.heads.dim);
-        // A warp without tokens has a maximum of −∞, which weighs nothing: some warp has tokens.
-        team.each(count * dim / 2, |pair| {
-            let (head, d) = (pair / (dim / 2), pair % (dim / 2) * 2);
-            let of_warp = |warp: u32| {
-                let [max, sum] = self.stats(k.lit(warp), head).load_vec();
-                Partial { max, sum, acc: self.at.at((k.lit(warp) * count + head) * dim + d).load_vec() }
-            };
-            let mut whole = Partial::merge(&(0..team.warps).map(of_warp).collect::<Vec<_>>());
-            if let Some(scale) = self.pass.scale_of(work.values) {
-                whole.acc = whole.acc.map(|sum| sum * scale);
-            }
-            work.store_pair(self.pass.single, [self.pass.row, self.pass.first + head], d, whole);
-        });
     }
 }
