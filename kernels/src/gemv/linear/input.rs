@@ -5,7 +5,7 @@ use tilewright_codegen::build::{Ptr, Shared, Val};
 use super::{Operand, Scaled};
 use crate::gemv::Strip;
 use crate::tile::{Array, Float};
-use crate::warps::{ConsumerWarps, Item, store_warp_sum, sum_of_warps};
+use crate::warps::{ConsumerWarps, Item, sum_of_warps};
 
 /// The activations of a linear layer, rows of `k` elements.
 #[derive(Clone, Copy)]
@@ -52,23 +52,22 @@ impl<'k> Input<'k> {
         }
     }
 
-    /// Brings rows `first..` into the operand, which lie `pitch` elements apart; of a normalised input also the sums of squares.
+    /// Brings rows `first..` into the operand, which lie `pitch` elements apart. Of a normalised input gives a thread's sum of squares of each.
     pub(super) fn fill(
         self,
         team: ConsumerWarps<'k>,
         (strip, pitch): (Strip, u32),
         first: Val<'k, u32>,
         to: Operand<'k>,
-        squares: Squares<'k>,
-    ) {
-        let width = strip.k();
+    ) -> Vec<Val<'k, f32>> {
+        let (width, mut squares) = (strip.k(), Vec::new());
         for row in 0..to.rows() {
             let start = (first + row) * pitch;
             match self {
-                Input::Plain(x) | Input::RmsNorm { x, .. } => match x.float() {
-                    Float::F32 => self.copy::<2>(team, (x, start, width), (to, row), squares),
-                    Float::F16 | Float::Bf16 => self.copy::<4>(team, (x, start, width), (to, row), squares),
-                },
+                Input::Plain(x) | Input::RmsNorm { x, .. } => squares.extend(match x.float() {
+                    Float::F32 => self.copy::<2>(team, (x, start, width), (to, row)),
+                    Float::F16 | Float::Bf16 => self.copy::<4>(team, (x, start, width), (to, row)),
+                }),
                 Input::Scaled { x, .. } => {
                     debug_assert!(!x.form.has_pairs(), "pairs of rows come to registers");
                     for part in 0..to.parts() {
@@ -82,17 +81,18 @@ impl<'k> Input<'k> {
             }
         }
         to.clear_tail(team);
+        squares
     }
 
     /// Copies `width` elements of a row from `start` on into a row of the operand, `N` a thread: eight bytes, which as packets are sixteen, so
-    /// that a warp's load takes each sector of 32 bytes once.
+    /// that a warp's load takes each sector of 32 bytes once. Of a normalised input gives
+    /// the sum of the thread's squares.
     fn copy<const N: usize>(
         self,
         team: ConsumerWarps<'k>,
         (x, start, width): (Array<'k>, Val<'k, u32>, u32),
         (to, row): (Operand<'k>, u32),
-        squares: Squares<'k>,
-    ) {
+    ) -> Option<Val<'k, f32>> {
         let norm = match self {
             Input::RmsNorm { weight, .. } => Some((weight, team.k.var(0.0f32))),
             Input::Plain(_) | Input::Scaled { .. } => None,
@@ -110,9 +110,7 @@ impl<'k> Input<'k> {
                 });
             }
         });
-        if let Some((_, sum)) = norm {
-            store_warp_sum(squares.at(row * team.warps), sum.get());
-        }
+        norm.map(|(_, sum)| sum.get())
     }
 
     /// The factor on a row's sums: one over the root of the mean square of a normalised row.
