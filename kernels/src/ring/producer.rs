@@ -53,7 +53,8 @@ impl<'k, B, O: Operands, F> Producer<'k, B, O, F> {
         let (k, stages, cap) = (parts.k, parts.shape.stages, parts.shape.in_flight);
         // The phase before the first counts as complete: the first round finds every stage empty, and the first stages
         // wait for no landing.
-        let at = |step: u32, waits: bool| Cursor::new(k, stages, step % stages, waits.then_some(1 ^ step / stages % 2));
+        let at =
+            |step: u32, waits: bool| Cursor::new(k, stages, step % stages, waits.then_some((1 + step / stages) % 2));
         let landing = (cap < stages).then(|| at(stages - cap + begun, true));
         Producer { parts, next: at(begun, parts.fill != Fill::Stores), landing, fill }
     }
