@@ -18,7 +18,7 @@ use super::{Merged, Selected, Streamed};
 use crate::attention::merge::WarpParts;
 use crate::attention::softmax::{Rescaling, RowUpdate};
 use crate::gemv::linear::{Scratch, Weights};
-use crate::kv::{Newest, PagedPool, PoolArray, TokenRow};
+use crate::kv::{Newest, PagedPool, TokenRow};
 use crate::mma::Accumulator;
 use crate::tile::Array;
 use crate::warps::ConsumerWarps;
@@ -337,14 +337,6 @@ impl<'k> Pass<'k> {
                 });
             });
         });
-    }
-
-    /// What the codes of a pool are multiplied by.
-    pub(super) fn scale_of(self, pages: PagedPool<'k>) -> Option<Val<'k, f32>> {
-        match pages.pool {
-            PoolArray::Float(_) => None,
-            PoolArray::E4m3 { scale, .. } => Some(scale),
-        }
     }
 
     /// Records `then` for the dimension `start + offset`, of lanes that cover `width` dimensions, where a head has it.

@@ -5,7 +5,7 @@ use tilewright_codegen::build::{Ptr, RegArray, Shared, Val};
 use super::Heads;
 use super::device::{Loaded, Pass, TOGETHER};
 use crate::gemv::linear::Scratch;
-use crate::kv::Newest;
+use crate::kv::{Newest, PagedPool, PoolArray};
 use crate::tile::Array;
 
 /// Of each run of dimensions the queries' words, and what their type rounds off them.
@@ -54,6 +54,14 @@ impl<'k> Pass<'k> {
         team.sync();
         let head = (team.k.lane() / 4).min(self.count - 1) * heads.query_pitch();
         (0..self.runs()).map(|run| [high, low].map(|part| self.query_words(part.at(head), run))).collect()
+    }
+
+    /// What the codes of a pool are multiplied by.
+    pub(super) fn scale_of(self, pages: PagedPool<'k>) -> Option<Val<'k, f32>> {
+        match pages.pool {
+            PoolArray::Float(_) => None,
+            PoolArray::E4m3 { scale, .. } => Some(scale),
+        }
     }
 
     /// This lane's words of a run of its head's dimensions.
