@@ -6,6 +6,7 @@ mod generate;
 mod huge;
 mod inputs;
 mod output;
+mod plan;
 mod shell;
 mod tune;
 

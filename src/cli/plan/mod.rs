@@ -20,6 +20,7 @@ use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::ops::{LinearTile, QkvTile, TileCode};
+use tilewright_megakernel::program::{Buffer, BufferKind};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::{DeviceOptions, Opcode, Plan};
 
@@ -41,6 +42,9 @@ pub struct PlanArgs {
     /// Device to plan for: h100, h200, a100, l4, l40s, rtx4090, rtx5090, b200
     #[arg(long, value_name = "NAME", value_parser = parse_device)]
     device: Target,
+    /// Devices that share the model, 1 to 8
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=8))]
+    devices: u16,
     /// Sequences that are decoded together
     #[arg(long, value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     batch: u16,
@@ -68,10 +72,26 @@ fn parse_device(name: &str) -> Result<Target, DeviceName> {
 /// Device memory that the driver and the kernels keep for themselves.
 const RESERVED: u64 = 1 << 30;
 
-/// What serves a step, and the bytes that it keeps on the device beside keys and values.
+/// What serves a step, and what each device keeps for it.
 struct Served {
     by: String,
-    resident: Option<u64>,
+    kept: Vec<Kept>,
+}
+
+/// What a device keeps, bytes.
+#[derive(Clone, Copy, Default)]
+struct Kept {
+    weights: u64,
+    /// Keys and values.
+    pools: u64,
+    /// Activations and the tables of the program.
+    program: u64,
+}
+
+impl Kept {
+    fn all(self) -> u64 {
+        self.weights + self.pools + self.program
+    }
 }
 
 /// Runs the subcommand.
@@ -83,21 +103,27 @@ pub fn run(args: &PlanArgs) -> Result<ExitCode, Failure> {
     };
     let spec = Config::read(&file)?.spec;
     let context = args.context.unwrap_or(spec.max_positions.min(4096));
-    let (target, rows) = (&args.device, usize::from(args.batch));
-    let served = served(&spec, target, rows, context)?;
-    let step = Step::of(&spec, target, rows, context);
+    let (target, rows, devices) = (&args.device, usize::from(args.batch), usize::from(args.devices));
+    let served = served(&spec, target, (rows, devices), context)?;
+    let step = Step::of(&spec, target, devices, rows, context);
     print(&mut io::stdout().lock(), &spec, target, (rows, context), &step, &served)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Lowers and places the step as `bench` and `generate` do, and asks the planner of the device machine.
-fn served(spec: &ModelSpec, target: &Target, rows: usize, context: usize) -> Result<Served, Failure> {
-    let options = LowerOptions { rows, kv: DType::BF16, activation: DType::BF16, ..LowerOptions::for_context(context) };
+fn served(
+    spec: &ModelSpec,
+    target: &Target,
+    (rows, devices): (usize, usize),
+    context: usize,
+) -> Result<Served, Failure> {
+    let options =
+        LowerOptions { devices, rows, kv: DType::BF16, activation: DType::BF16, ..LowerOptions::for_context(context) };
     let options = options.splits_for_gpu(spec, target.sms);
     let placed = schedule(lower(spec, &|_| DType::BF16, target.clone(), &options)?, context)?;
     let plan = match Plan::new(&placed, DeviceOptions::default()) {
         Ok(plan) => plan,
-        Err(why) => return Ok(Served { by: format!("no kernel: {why}"), resident: None }),
+        Err(why) => return Ok(Served { by: format!("no kernel: {why}"), kept: Vec::new() }),
     };
     let mut ways: Vec<String> = plan.opcodes.iter().filter_map(way).collect();
     ways.sort();
@@ -109,7 +135,16 @@ fn served(spec: &ModelSpec, target: &Target, rows: usize, context: usize) -> Res
         plan.options.stage_bytes >> 10,
         ways.join(", ")
     );
-    Ok(Served { by, resident: Some(plan.image_bytes + plan.plain_bytes + plan.places.state) })
+    let kept = |device: usize| {
+        let lies = |buffer: &&Buffer| buffer.device.is_none_or(|on| on.index() == device);
+        let pools = placed.buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool).filter(lies);
+        Kept {
+            weights: plan.image_of(device) + plan.plain_bytes,
+            pools: pools.filter_map(Buffer::bytes).map(|bytes| bytes as u64).sum(),
+            program: plan.places.state + plan.tables.len() as u64,
+        }
+    };
+    Ok(Served { by, kept: (0..devices).map(kept).collect() })
 }
 
 /// Where the activations of a product lie.
@@ -134,20 +169,31 @@ fn print(
     served: &Served,
 ) -> io::Result<()> {
     let (giga, milli) = (1e-9, 1e3);
-    let resident = served.resident.unwrap_or(step.weights);
-    let needed = resident + step.cache + RESERVED;
-    let fits = if needed <= target.memory_bytes { "fits" } else { "DOES NOT FIT" };
-    writeln!(to, "{} of {} layers on {}, batch {rows}, context {context}", spec.family, spec.layers, target.name)?;
+    let devices = match step.devices {
+        1 => String::new(),
+        devices => format!("{devices} devices, "),
+    };
     writeln!(
         to,
-        "memory     {:.2} GB weights and state, {:.2} GB keys and values, {:.2} GB for the driver, of {:.1} GB: {fits}",
-        resident as f64 * giga,
-        step.cache as f64 * giga,
+        "{} of {} layers on {}, {devices}batch {rows}, context {context}",
+        spec.family, spec.layers, target.name
+    )?;
+    // Where no kernel serves it, what a step reads.
+    let read = Kept { weights: step.weights, pools: step.cache, program: 0 };
+    let largest = served.kept.iter().copied().max_by_key(|kept| kept.all()).unwrap_or(read);
+    let fits = if largest.all() + RESERVED <= target.memory_bytes { "fits" } else { "DOES NOT FIT" };
+    let each = if step.devices > 1 { "each: " } else { "" };
+    writeln!(
+        to,
+        "memory     {each}{:.2} GB weights, {:.3} GB program and its state, {:.2} GB keys and values, {:.2} GB for the driver, of {:.1} GB: {fits}",
+        largest.weights as f64 * giga,
+        largest.program as f64 * giga,
+        largest.pools as f64 * giga,
         RESERVED as f64 * giga,
         target.memory_bytes as f64 * giga,
     )?;
     let each = (step.cache / (rows * context).max(1) as u64).max(1);
-    let room = target.memory_bytes.saturating_sub(resident + RESERVED) / each;
+    let room = target.memory_bytes.saturating_sub(largest.weights + largest.program + RESERVED) / each;
     writeln!(
         to,
         "room       {room} tokens in all sequences together; the model was made for {} in one",
@@ -155,11 +201,16 @@ fn print(
     )?;
     writeln!(
         to,
-        "a token    {:.3} GB read: {:.3} weights, {:.3} keys and values",
+        "a token    {:.3} GB read{}: {:.3} weights, {:.3} keys and values",
         step.bytes() as f64 * giga,
+        if step.devices > 1 { " by each" } else { "" },
         step.weights as f64 * giga,
         step.cache as f64 * giga
     )?;
+    let exchanges = match step.exchanges {
+        0 => String::new(),
+        count => format!(", {:.3} for {count} exchanges", step.exchanging * milli),
+    };
     let known_by = match step.known_by {
         KnownBy::Probe => "a read probe",
         KnownBy::DecodeRows => "its decode rows",
@@ -167,7 +218,7 @@ fn print(
     };
     writeln!(
         to,
-        "time       {:.3} ms: {:.3} reading at {:.3} TB/s ({known_by}), {:.3} for {} levels, {:.3} for activations; {:.0} tokens/s",
+        "time       {:.3} ms: {:.3} reading at {:.3} TB/s ({known_by}), {:.3} for {} levels, {:.3} for activations{exchanges}; {:.0} tokens/s",
         step.seconds() * milli,
         step.reading * milli,
         step.rate * 1e-12,

@@ -52,7 +52,7 @@ fn planned<'r>(entry: &Entry<'r>) -> Option<Planned<'r>> {
     }
     let ((_, spec), target) = (entry.model()?, Board::target(&entry.call.device)?);
     let (rows, context) = (entry.extent("batch")?, entry.extent("context")?);
-    let us = Step::of(&spec, &target, rows as usize, context.saturating_sub(TOKENS / 2) as usize).seconds() * 1e6;
+    let us = Step::of(&spec, &target, 1, rows as usize, context.saturating_sub(TOKENS / 2) as usize).seconds() * 1e6;
     Some(Planned { entry: *entry, us, ratio: us / entry.row.median_us? })
 }
 
