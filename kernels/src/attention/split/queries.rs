@@ -2,14 +2,14 @@
 
 use tilewright_codegen::build::{RegArray, Val};
 
-use super::device::{Loaded, Pass};
-use crate::kv::Newest;
+use super::device::Pass;
+use crate::kv::{Newest, TokenBlock};
 use crate::tile::Array;
 
 /// Of each run of dimensions the queries' words, and what their type rounds off them.
 type Queries<'k> = Vec<[Vec<Val<'k, u32>>; 2]>;
 
-/// What a warp that takes in the newest token has of it, as [`Loaded`] has that of a block: the words of a run of a token.
+/// What a warp that takes in the newest token has of it, as [`TokenBlock`] has that of a block: the words of a run of a token.
 pub(super) struct NewestToken<'k> {
     keys: Vec<RegArray<'k, u32>>,
     values: Vec<RegArray<'k, u32>>,
@@ -32,11 +32,15 @@ impl<'k> Pass<'k> {
         let [keys, values] = [newest.keys, newest.values].map(|array| array.from(token));
         // A run behind the last dimension is read in place of another, and not looked at.
         let inside = |at: Val<'k, u32>| at.lt(heads.dim).select(at, 0u32);
-        let key = |at: u32| (keys, inside(column + self.width() * at));
-        let value = |at: u32| (values, inside(row + self.height() * at));
-        let query = |at: u32| (0..run).step_by(4).map(move |four| (q, inside(column + self.width() * at) + four));
-        let queries: Vec<(Array, Val<u32>)> = (0..self.runs()).flat_map(query).collect();
-        let all = [&queries[..], &(0..self.runs()).map(key).chain((0..self.rows()).map(value)).collect::<Vec<_>>()];
+        let key = |at: u32| (keys, inside(column + self.lanes().width() * at));
+        let value = |at: u32| (values, inside(row + self.lanes().height() * at));
+        let query =
+            |at: u32| (0..run).step_by(4).map(move |four| (q, inside(column + self.lanes().width() * at) + four));
+        let queries: Vec<(Array, Val<u32>)> = (0..self.lanes().runs()).flat_map(query).collect();
+        let all = [
+            &queries[..],
+            &(0..self.lanes().runs()).map(key).chain((0..self.lanes().rows()).map(value)).collect::<Vec<_>>(),
+        ];
         let all = all.concat();
         let mut kept: Vec<RegArray<u32>> = all.iter().map(|_| k.regs(4, 0u32)).collect();
         let look = |from: &[(Array<'k>, Val<'k, u32>)]| {
@@ -46,7 +50,7 @@ impl<'k> Pass<'k> {
         };
         k.if_else(mine, || look(&all), || look(&queries));
         let mut keys = kept.split_off(queries.len());
-        let values = keys.split_off(self.runs() as usize);
+        let values = keys.split_off(self.lanes().runs() as usize);
         let fours = |at: u32, _| {
             let fours = kept.chunks(run as usize / 4).nth(at as usize).unwrap_or_default();
             fours.iter().map(|four| std::array::from_fn(|i| four.get(i as u32).bits())).collect()
@@ -69,7 +73,7 @@ impl<'k> Pass<'k> {
         let pairs = lanes.run / 2;
         let run = |run: u32| {
             let words = k.regs(2 * pairs, 0u32);
-            self.guarded(self.width() * run, self.width(), column, |at| {
+            self.lanes().guarded(self.lanes().width() * run, self.lanes().width(), column, |at| {
                 let fours = fours(run, at);
                 for (pair, two) in fours.iter().flat_map(|four| four.chunks(2)).enumerate() {
                     let (word, [rest_x, rest_y]) = lanes.narrow(two[0] * factor, two[1] * factor);
@@ -79,13 +83,13 @@ impl<'k> Pass<'k> {
             });
             [0, pairs].map(|first| (first..first + pairs).map(|at| words.get(at)).collect())
         };
-        (0..self.runs()).map(run).collect()
+        (0..self.lanes().runs()).map(run).collect()
     }
 }
 
 impl<'k> NewestToken<'k> {
     /// Puts it into a block, of which it is token `number`.
-    pub fn put(&self, pass: Pass<'k>, number: Val<'k, u32>, to: &Loaded<'k>) {
+    pub fn put(&self, pass: Pass<'k>, number: Val<'k, u32>, to: &TokenBlock<'k>) {
         let k = pass.team.k;
         let (row, column) = (k.lane() / 4, k.lane() % 4);
         let words = |to: &RegArray<'k, u32>, from: &RegArray<'k, u32>| (0..4).for_each(|i| to.set(i, from.get(i)));
