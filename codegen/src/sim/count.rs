@@ -1,5 +1,6 @@
 //! Counters: what a kernel did, by instruction.
 
+use super::Left;
 use crate::ir::{Src, StmtId};
 use std::collections::BTreeMap;
 
@@ -22,6 +23,8 @@ pub struct Counters {
     pub(crate) sites: Vec<SiteCounts>,
     /// Steps of warps, jumps and joins included: the machine's time.
     pub steps: u64,
+    /// What became of the other devices, where one was [lost](super::Loss).
+    pub left: Option<Left>,
     pub(crate) named: Vec<Named>,
 }
 
@@ -36,7 +39,7 @@ pub(crate) struct Named {
 
 impl Counters {
     pub(crate) fn new(sites: usize) -> Counters {
-        Counters { sites: vec![SiteCounts::default(); sites], steps: 0, named: Vec::new() }
+        Counters { sites: vec![SiteCounts::default(); sites], ..Counters::default() }
     }
 
     /// Instructions executed by single lanes.

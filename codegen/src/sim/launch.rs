@@ -55,6 +55,27 @@ pub struct Launch {
     pub patience: u64,
     /// Words that the host uses while the kernel runs.
     pub host: Option<HostOrder>,
+    /// A device that is lost while the kernel runs.
+    pub loss: Option<Loss>,
+}
+
+/// A device that is lost: behind so many steps of the machine none of its threads runs any more, and what it has on its way
+/// may or may not arrive. What the others do then is theirs; that they wait for ever is no [`Fault`] but [`Left::Standing`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// Its number among those that run side by side.
+    pub device: u32,
+    /// Steps of all warps before it.
+    pub step: u64,
+}
+
+/// What became of the other devices of a launch that lost one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// All their threads ended.
+    Ended,
+    /// They wait for ever: the report of the standstill.
+    Standing(String),
 }
 
 impl Launch {
@@ -69,6 +90,7 @@ impl Launch {
             multiprocessors: 132,
             patience: 200_000_000,
             host: None,
+            loss: None,
         }
     }
 

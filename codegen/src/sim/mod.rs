@@ -39,7 +39,7 @@ mod unverified;
 pub use count::{Counters, SiteCounts};
 pub use fault::{Bytes, Fault, FaultKind, HostWhy, Other, Place, Stuck};
 pub use host::{Answers, HostOrder, Opens};
-pub use launch::{Arg, Checks, Launch, Outcome, SimError, run};
+pub use launch::{Arg, Checks, Launch, Left, Loss, Outcome, SimError, run};
 pub use memory::{Element, Memory, MemoryError, Why};
 pub use program::DecodeError;
 pub use step::{Fill, Swizzle, TensorElem, TensorMap, TensorMapError};

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `operand` | [`StageTile`]: what a stage holds, by layout; a stage is a tuple of tiles |
 //! | `shape` | [`Shape`]: stages, bytes in flight, consumers, cluster |
-//! | `setup` | [`Ring`]: memory and mbarriers; [`start`] makes them known to the block |
+//! | `setup` | [`Ring`]: memory and mbarriers; [`start`] makes them known to the block, which whoever fills may begin before |
 //! | `producer`, `source` | acquire → fill → commit; where a tile comes from |
 //! | `counted` | [`Counted`]: a producer whose cap changes while it runs, and who hears that nobody reads on |
 //! | `consumer` | wait → read → release, at once or one stage later |

@@ -8,7 +8,7 @@ use tilewright_codegen::sim::mutate::Equivalent;
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::attention::split::{Attention, Heads, Merged, Shares, attention};
-use tilewright_kernels::gemv::linear::ActivationOutput;
+use tilewright_kernels::gemv::linear::{ActivationOutput, Sums};
 use tilewright_kernels::kv::{Cells, PagedPool, PoolArray, PoolType, SplitPages, Streamed, TokenStage};
 use tilewright_kernels::naive;
 use tilewright_kernels::quant::Code;
@@ -150,7 +150,8 @@ impl Case {
             merged: Merged { out: ActivationOutput::Rows(self.result(k)), arrivals: k.global("arrivals") },
             newest: None,
         };
-        let scratch = scratch(team, self.heads.scratch_bytes(self.warps), 1, 1);
+        let strips = self.heads.query_bytes().div_ceil(Sums::bytes(1, self.warps));
+        let scratch = scratch(team, self.heads.scratch_bytes(self.warps), 1, strips);
         attention(team, scratch, &Stages::new(team, work), work, || ());
     }
 

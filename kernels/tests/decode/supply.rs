@@ -116,7 +116,7 @@ pub fn reading(a_operand: AOperand) -> &'static [&'static str] {
 /// The team's shared memory for so many rows of the operand's bytes, with sums for `strips` strips.
 pub fn scratch(team: ConsumerWarps<'_>, operand_bytes: u32, rows: u32, strips: u32) -> Scratch<'_> {
     let (k, sums_bytes) = (team.k, strips * Sums::bytes(rows, team.warps));
-    let operand_bytes = operand_bytes.next_multiple_of(8);
+    let operand_bytes = operand_bytes.next_multiple_of(16);
     let operand = k.shared_aligned("operand", (operand_bytes + sums_bytes) / 2, 128);
     Scratch {
         operand,
@@ -127,7 +127,7 @@ pub fn scratch(team: ConsumerWarps<'_>, operand_bytes: u32, rows: u32, strips: u
         best: k.shared("best", 16),
         paired_rows: 16,
         copied_registers: 16,
-        words_ahead: false,
+        words_ahead: 0,
         beyond: None,
         loaded: None,
     }

@@ -4,13 +4,24 @@ use crate::program::{CounterId, MAX_SIGNALS, MAX_WAITS, Program, TaskId, Wait};
 use tilewright_codegen::target::Target;
 
 use super::clashes::Touched;
-use super::draw;
 use super::rng::Rng;
+use super::{draw, sharded};
 
 /// A program that orders whatever has to be ordered, in one of several ways each.
 pub fn valid(rng: &mut Rng) -> Program {
     loop {
         let mut program = draw::computation(rng, 0);
+        if place(&mut program, rng) && synchronise(&mut program, rng, 0) {
+            renumber(&mut program, rng);
+            return program;
+        }
+    }
+}
+
+/// The same of two or three devices.
+pub fn sharded(rng: &mut Rng) -> Program {
+    loop {
+        let mut program = sharded::computation(rng);
         if place(&mut program, rng) && synchronise(&mut program, rng, 0) {
             renumber(&mut program, rng);
             return program;
@@ -45,12 +56,13 @@ fn loosen(program: &mut Program, rng: &mut Rng) {
 
 /// Puts the tasks in queues, in their order; or leaves them without.
 fn place(program: &mut Program, rng: &mut Rng) -> bool {
-    let sms = rng.within(1, 4);
+    let devices = program.devices;
+    let sms = rng.within(1, if devices == 1 { 4 } else { 2 });
     program.target = Target::host(sms);
     if rng.chance(70) {
-        let mut queues = vec![Vec::new(); sms];
+        let mut queues = vec![Vec::new(); sms * devices];
         for task in &mut program.tasks {
-            let sm = rng.below(sms);
+            let sm = task.device.index() * sms + rng.below(sms);
             queues[sm].push(task.id);
             task.sm = rng.chance(20).then_some(sm.into());
         }

@@ -3,6 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`generate`] | programs of at most 8 tasks over random queues, and the waits that they need |
+//! | [`sharded`] | the same of several devices, which send each other parts of sums |
 //! | [`draw`] | the computations of such programs: buffers and ops, no synchronisation |
 //! | [`clashes`] | which tasks touch the same bytes |
 //! | [`oracle`] | the judge: every interleaving of task starts and ends |
@@ -26,6 +27,7 @@ pub mod draw;
 pub mod generate;
 pub mod oracle;
 mod rng;
+pub mod sharded;
 mod shrink;
 mod strategy;
 

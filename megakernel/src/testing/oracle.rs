@@ -4,9 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use crate::ops::Reduce;
 use crate::program::{
-    Add, BufferKind, Copy, Footprint, Linear, LinearOutput, MAX_SIGNALS, MAX_WAITS, Operands, Program, Region, SiluMul,
-    Source,
+    Add, BufferId, BufferKind, Copy, Footprint, Linear, LinearOutput, MAX_SIGNALS, MAX_WAITS, Operands, Program,
+    Region, SiluMul, Source, Task,
 };
 
 /// Why a program is unsafe.
@@ -74,7 +75,37 @@ fn malformed(p: &Program) -> Option<&'static str> {
     });
     let checks = [(dense, "ids"), (tables, "tables"), (shapes, "shapes"), (sources, "sources"), (arena, "arena")];
     let table = checks.into_iter().find(|(ok, _)| !ok).map(|(_, what)| what);
-    table.or_else(|| placement(p)).or_else(|| (0..p.tasks.len()).find_map(|t| sync(p, t).or_else(|| footprint(p, t))))
+    table
+        .or_else(|| devices(p))
+        .or_else(|| placement(p))
+        .or_else(|| (0..p.tasks.len()).find_map(|t| sync(p, t).or_else(|| footprint(p, t))))
+}
+
+/// What lies and runs where: who writes to another device than its own must send.
+fn devices(p: &Program) -> Option<&'static str> {
+    let several = p.devices > 1;
+    let exists = |device: usize| device < p.devices;
+    let buffers = p.buffers.iter().all(|b| {
+        let somewhere = b.device.map_or(!(several && b.kind.is_writable()), |device| exists(device.index()));
+        somewhere && !(several && b.arena.is_some())
+    });
+    let here = |task: &Task, buffer: BufferId| {
+        let lies = p.buffers.get(buffer.index()).and_then(|b| b.device);
+        lies.is_none_or(|device| device == task.device)
+    };
+    let reaches = |task: &Task| {
+        // Where there is no footprint something else is wrong.
+        let sent = task.op.footprint(&Operands::new(&p.buffers)).map(|footprint| footprint.sent).unwrap_or_default();
+        task.reads.iter().all(|read| here(task, read.buffer))
+            && task.writes.iter().all(|write| here(task, write.buffer) || sent.contains(&write.buffer))
+    };
+    let tasks = p.tasks.iter().all(|task| exists(task.device.index()) && reaches(task));
+    let queued = p.queues.iter().flatten().enumerate().all(|(sm, queue)| {
+        let tasks = queue.iter().filter_map(|id| p.tasks.get(id.index()));
+        // With one device all queues are its own, whether there are as many as SMs or not.
+        !several || tasks.into_iter().all(|task| task.device.index() == sm / p.target.sms.max(1))
+    });
+    (!((1..=64).contains(&p.devices) && buffers && tasks && queued)).then_some("devices")
 }
 
 fn placement(p: &Program) -> Option<&'static str> {
@@ -133,6 +164,8 @@ pub fn footprint(p: &Program, task: usize) -> Option<&'static str> {
         | LinearOutput::SiluMul { .. }
         | LinearOutput::Logits { .. } => None,
     });
+    let summed = task.op.get::<Reduce>().and_then(|sum| sum.residual.filter(|&residual| residual == sum.out));
+    let residual = residual.or(summed);
     let elementwise = task.op.is::<Copy>() || task.op.is::<Add>() || task.op.is::<SiluMul>();
     for (at, read) in computed.reads.iter().enumerate() {
         let met: HashSet<Region> = bytes(p, read).iter().filter_map(|b| written.get(b).copied()).collect();

@@ -70,7 +70,7 @@ fn agrees(spec: &ModelSpec, rows: usize, devices: usize, seeds: std::ops::Range<
 }
 
 /// Four heads, of which each pair shares a kv head: with four devices a kv head is on two.
-fn wide_enough() -> ModelSpec {
+pub fn wide_enough() -> ModelSpec {
     ModelSpec { heads: 4, ..tiny() }
 }
 

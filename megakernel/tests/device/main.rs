@@ -16,6 +16,7 @@ mod faults;
 mod holding;
 mod lab;
 mod lengths;
+mod lost;
 mod merges;
 mod mutants;
 mod paths;

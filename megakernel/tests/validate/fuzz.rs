@@ -14,10 +14,11 @@ use crate::mutate::CLASSES;
 const SHORT: usize = 30_000;
 const LONG: usize = 500_000;
 
+/// What the programs of a class were.
 #[derive(Default)]
-struct Row {
-    accepted: usize,
-    rejected: usize,
+pub struct Row {
+    pub accepted: usize,
+    pub rejected: usize,
     kinds: BTreeMap<&'static str, usize>,
 }
 
@@ -60,7 +61,8 @@ fn the_validator_agrees_with_the_oracle_on_every_program() {
     assert!(CLASSES.iter().all(|(name, _)| rows[*name].rejected > 0), "a class of mutants that never breaks anything");
 }
 
-fn compare(class: &str, program: &Program, rows: &mut BTreeMap<String, Row>, seed: u64) {
+/// Compares the two verdicts.
+pub fn compare(class: &str, program: &Program, rows: &mut BTreeMap<String, Row>, seed: u64) {
     let report = validate(program);
     let verdict = judge(program);
     if report.is_valid() != verdict.is_ok() {
@@ -84,7 +86,8 @@ fn compare(class: &str, program: &Program, rows: &mut BTreeMap<String, Row>, see
     }
 }
 
-fn print(rows: &BTreeMap<String, Row>, seed: u64) {
+/// Prints what was seen, by class.
+pub fn print(rows: &BTreeMap<String, Row>, seed: u64) {
     let count = |f: fn(&Row) -> usize| rows.values().map(f).sum::<usize>();
     let (accepted, rejected) = (count(|r| r.accepted), count(|r| r.rejected));
     println!(

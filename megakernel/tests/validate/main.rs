@@ -11,5 +11,6 @@ mod mutate;
 mod ops;
 mod races;
 mod rules;
+mod sharded;
 mod tables;
 mod twins;

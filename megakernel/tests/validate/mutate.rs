@@ -44,7 +44,8 @@ pub const CLASSES: [(&str, Mutation); 30] = [
     ("swap_ops", swap_ops),
 ];
 
-fn any(rng: &mut Rng, count: usize, good: impl Fn(usize) -> bool) -> Option<usize> {
+/// A random place that is good.
+pub fn any(rng: &mut Rng, count: usize, good: impl Fn(usize) -> bool) -> Option<usize> {
     rng.pick(&(0..count).filter(|&at| good(at)).collect::<Vec<_>>()).copied()
 }
 
@@ -223,7 +224,7 @@ impl Change {
 }
 
 /// Gives a task another op, and declares its footprint.
-fn replace(p: &mut Program, at: usize, op: Op) -> Option<()> {
+pub fn replace(p: &mut Program, at: usize, op: Op) -> Option<()> {
     if let Ok(Footprint { reads, writes, .. }) = op.footprint(&Operands::new(&p.buffers)) {
         (p.tasks[at].reads, p.tasks[at].writes) = (reads, writes);
     }

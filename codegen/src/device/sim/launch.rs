@@ -4,7 +4,7 @@ use super::memory::Store;
 use crate::device::backend::Facts;
 use crate::device::{DeviceError, Properties, Signature};
 use crate::ir::{Const, ParamKind, Ty};
-use crate::sim::{self, Arg, Checks, Counters, HostOrder, Launch, Outcome, TensorMap};
+use crate::sim::{self, Arg, Checks, Counters, HostOrder, Launch, Loss, Outcome, TensorMap};
 use crate::verify::Verified;
 
 /// A kernel that is ready to run.
@@ -71,6 +71,7 @@ pub(super) struct Setting {
     pub checks: Checks,
     pub host: Option<HostOrder>,
     pub seed: u64,
+    pub loss: Option<Loss>,
 }
 
 /// Runs a kernel, on a device for each of the parameter blocks.
@@ -91,6 +92,7 @@ pub(super) fn run(
         peers: all,
         multiprocessors: setting.sms,
         host: setting.host.clone(),
+        loss: setting.loss,
         ..Launch::new(grid, args)
     };
     match sim::run(&kernel.verified, &launch, &mut store.memory, setting.seed) {

@@ -7,7 +7,7 @@ use crate::device::backend::{
     Allocation, Backend, Handle, InFlight, Loaded, MappedWords, PinnedBytes, Span, WordWidth, Work,
 };
 use crate::device::{DeviceError, Facts, Outside, Properties, Signature, Source, TensorShape, TileSwizzle};
-use crate::sim::{Counters, Fill, Swizzle, TensorElem, TensorMap};
+use crate::sim::{Counters, Fill, Left, Swizzle, TensorElem, TensorMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,6 +19,8 @@ pub(super) struct Machine {
     options: Options,
     properties: Properties,
     store: Shared,
+    /// Its number among those that share the store.
+    number: u32,
     /// Launches so far.
     launches: AtomicU64,
     last: Mutex<Option<Counters>>,
@@ -26,15 +28,16 @@ pub(super) struct Machine {
 
 impl Machine {
     pub fn new(options: Options) -> Machine {
-        Machine::on(options, Shared::default())
+        Machine::on(options, Shared::default(), 0)
     }
 
-    /// A machine with this memory.
-    pub fn on(options: Options, store: Shared) -> Machine {
+    /// A machine with this memory, of that number among those that share it.
+    pub fn on(options: Options, store: Shared, number: u32) -> Machine {
         Machine {
             properties: super::properties(&options),
             options,
             store,
+            number,
             launches: AtomicU64::new(0),
             last: Mutex::new(None),
         }
@@ -44,11 +47,14 @@ impl Machine {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn launch(&self, kernel: &Handle, grid: [u32; 3], params: &[&[u8]]) -> Result<(), DeviceError> {
+    fn launch(&self, kernel: &Handle, grid: [u32; 3], params: &[&[u8]], devices: &[u32]) -> Result<(), DeviceError> {
+        self.alive()?;
         let kernel = kernel.get::<Kernel>().ok_or_else(|| foreign("kernel"))?;
-        let seed = self.options.seed.wrapping_add(self.launches.fetch_add(1, Ordering::Relaxed));
-        let Options { sms, checks, ref host, .. } = self.options;
-        let setting = Setting { sms, checks, host: host.clone(), seed };
+        let number = self.launches.fetch_add(1, Ordering::Relaxed);
+        let seed = self.options.seed.wrapping_add(number);
+        let Options { sms, checks, ref host, loss, .. } = self.options;
+        let loss = loss.filter(|&(launch, _)| launch == number).map(|(_, loss)| loss);
+        let setting = Setting { sms, checks, host: host.clone(), seed, loss };
         let (snapshots, outcome);
         {
             let mut store = lock(&self.store);
@@ -57,8 +63,37 @@ impl Machine {
             store.after_launch(&snapshots);
         }
         drop(snapshots);
+        if let (Ok(Counters { left: Some(left), .. }), Some(loss)) = (&outcome, loss) {
+            let device = devices.get(loss.device as usize).copied().unwrap_or(loss.device);
+            lock(&self.store).lost = Some((device, left.clone()));
+        }
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome?);
         Ok(())
+    }
+
+    /// Whether this device is not lost.
+    fn alive(&self) -> Result<(), DeviceError> {
+        match lock(&self.store).lost {
+            Some((lost, _)) if lost == self.number => {
+                Err(DeviceError::Lost { call: "the simulator", code: 719, name: "CUDA_ERROR_LAUNCH_FAILED".into() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether its work is done; the report of the standstill, where it waits for a device that was lost.
+    fn standing(&self) -> Result<Option<String>, DeviceError> {
+        self.alive()?;
+        Ok(match &lock(&self.store).lost {
+            Some((_, Left::Standing(report))) => Some(report.clone()),
+            _ => None,
+        })
+    }
+
+    /// Work that is never done is a fault for who waits for it.
+    fn wait(&self) -> Result<(), DeviceError> {
+        let stands = |report| DeviceError::Fault { kernel: String::new(), seed: self.options.seed, report };
+        self.standing()?.map_or(Ok(()), |report| Err(stands(report)))
     }
 
     /// Address and length of a span.
@@ -72,6 +107,9 @@ impl Machine {
 fn foreign(what: &'static str) -> DeviceError {
     DeviceError::Foreign { what, device: DEVICE.into() }
 }
+
+/// A stream of the device of that number.
+struct StreamOf(u32);
 
 /// A moment: the host's clock, since work is done when it is queued.
 struct Moment(Instant);
@@ -140,12 +178,13 @@ impl Backend for Machine {
     }
 
     fn stream(&self) -> Result<Handle, DeviceError> {
-        Ok(Handle::new(()))
+        Ok(Handle::new(StreamOf(self.number)))
     }
 
     fn submit(&self, _: &Handle, work: &Work) -> Result<(), DeviceError> {
+        self.alive()?;
         match work {
-            Work::Launch { kernel, grid, params, .. } => self.launch(kernel, *grid, &[params]),
+            Work::Launch { kernel, grid, params, .. } => self.launch(kernel, *grid, &[params], &[self.number]),
             Work::Fill { to, byte } => {
                 let (address, bytes) = self.place(to)?;
                 lock(&self.store).memory.fill(address, bytes, *byte).map_err(device_error)
@@ -178,15 +217,24 @@ impl Backend for Machine {
         if let Some(rule) = rule {
             return Err(DeviceError::SideBySide { kernel: wanted.name, rule });
         }
-        self.launch(first, grid, &all.iter().map(|&(_, _, params)| params).collect::<Vec<_>>())
+        let devices: Vec<u32> =
+            launches.iter().filter_map(|(_, stream, _)| stream.get::<StreamOf>()).map(|stream| stream.0).collect();
+        let lost = lock(&self.store).lost.as_ref().map(|&(lost, _)| lost);
+        if let Some(at) = devices.iter().position(|&device| lost == Some(device)) {
+            // The launch on a device that is lost says so; nothing runs.
+            return launches[at].0.stream_done(launches[at].1).map(drop);
+        }
+        self.launch(first, grid, &all.iter().map(|&(_, _, params)| params).collect::<Vec<_>>(), &devices)
     }
 
     fn upload(&self, _: &Handle, from: &[u8], to: &Span) -> Result<(), DeviceError> {
+        self.alive()?;
         let (address, bytes) = self.place(to)?;
         lock(&self.store).memory.put(address, &from[..bytes.min(from.len())]).map_err(device_error)
     }
 
     fn download(&self, _: &Handle, from: &Span, to: &mut [u8]) -> Result<(), DeviceError> {
+        self.wait()?;
         let (address, bytes) = self.place(from)?;
         let store = lock(&self.store);
         let found = store.memory.get(address, bytes.min(to.len())).map_err(device_error)?;
@@ -215,14 +263,15 @@ impl Backend for Machine {
     }
 
     fn stream_done(&self, _: &Handle) -> Result<bool, DeviceError> {
-        Ok(true)
+        Ok(self.standing()?.is_none())
     }
 
     fn wait_stream(&self, _: &Handle) -> Result<(), DeviceError> {
-        Ok(())
+        self.wait()
     }
 
     fn record(&self, _: &Handle) -> Result<Handle, DeviceError> {
+        self.alive()?;
         Ok(Handle::new(Moment(Instant::now())))
     }
 
@@ -231,11 +280,11 @@ impl Backend for Machine {
     }
 
     fn event_done(&self, _: &Handle) -> Result<bool, DeviceError> {
-        Ok(true)
+        Ok(self.standing()?.is_none())
     }
 
     fn wait_event(&self, _: &Handle) -> Result<(), DeviceError> {
-        Ok(())
+        self.wait()
     }
 
     fn elapsed(&self, from: &Handle, to: &Handle) -> Result<Duration, DeviceError> {

@@ -3,7 +3,7 @@
 use super::DEVICE;
 use crate::device::DeviceError;
 use crate::device::backend::{InFlight, MappedWords, PinnedBytes, WordWidth, Words};
-use crate::sim::{Memory, MemoryError};
+use crate::sim::{Left, Memory, MemoryError};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -17,6 +17,8 @@ pub(super) struct Store {
     made: u64,
     /// Mapped words, which the kernel's memory takes over before a launch and gives back after it.
     mapped: Vec<Weak<Mapped>>,
+    /// The device that was lost, and what became of the others.
+    pub lost: Option<(u32, Left)>,
 }
 
 /// A store and who shares it.

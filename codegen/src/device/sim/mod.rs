@@ -15,7 +15,9 @@
 //! a read of bytes that no copy, fill or kernel wrote is an error, also on the host.
 //!
 //! A fault is [`DeviceError::Fault`](super::DeviceError::Fault) from the call that submitted the launch. The device
-//! is not lost: memory is as the fault left it, and later work runs.
+//! is not lost: memory is as the fault left it, and later work runs. A device that [is lost](Options::loss) on purpose
+//! answers every later call with [`DeviceError::Lost`](super::DeviceError::Lost), as a driver does; where the others
+//! wait for it, their streams never finish.
 
 mod launch;
 mod machine;
@@ -23,7 +25,7 @@ mod memory;
 
 use super::{Device, Properties};
 use crate::ir::{Arch, Limit};
-use crate::sim::{Checks, Counters, HostOrder};
+use crate::sim::{Checks, Counters, HostOrder, Loss};
 use crate::target::Target;
 use std::sync::Arc;
 
@@ -45,12 +47,22 @@ pub struct Options {
     pub checks: Checks,
     /// Mapped words that the host uses while kernels run.
     pub host: Option<HostOrder>,
+    /// A device that is lost in mid-flight, and in which launch (from 0).
+    pub loss: Option<(u64, Loss)>,
 }
 
 impl Default for Options {
     /// 132 multiprocessors of an H100, 4 GiB, seed 0, all checks; a host that waits for the end of launches.
     fn default() -> Options {
-        Options { seed: 0, sms: 132, arch: Arch::Sm90a, memory_bytes: 4 << 30, checks: Checks::On, host: None }
+        Options {
+            seed: 0,
+            sms: 132,
+            arch: Arch::Sm90a,
+            memory_bytes: 4 << 30,
+            checks: Checks::On,
+            host: None,
+            loss: None,
+        }
     }
 }
 
@@ -95,7 +107,7 @@ impl Simulator {
 /// [`launch_side_by_side`](super::launch_side_by_side) runs kernels on them under one scheduler; seeds are the first device's.
 pub fn peers(options: &Options, count: u32) -> Vec<Device> {
     let store = memory::Shared::default();
-    let machine = |_| machine::Machine::on(options.clone(), Arc::clone(&store));
+    let machine = |number| machine::Machine::on(options.clone(), Arc::clone(&store), number);
     (0..count).map(machine).map(|machine| Device::new(Arc::new(machine))).collect()
 }
 

@@ -86,6 +86,12 @@ impl Engine {
 }
 
 impl Engine {
+    /// What is under way for a device that is lost never lands.
+    pub(super) fn forget(&mut self, of: impl Fn(&Flight) -> bool) {
+        self.flights.retain(|_, flight| !of(flight));
+        self.arrivals.retain(|id| self.flights.contains_key(id));
+    }
+
     /// A `wgmma` follows the earlier ones of its warpgroup.
     pub(crate) fn follow(&mut self, first_warp: u32, id: u64) {
         self.multiplies.entry(first_warp).or_default().push_back(id);

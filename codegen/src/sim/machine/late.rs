@@ -64,6 +64,15 @@ impl Machine<'_> {
         self.on_the_way.stores.push_back(Late { block, to, bytes, values, told, due });
     }
 
+    /// Some of the stores of a device that is lost never arrive.
+    pub(super) fn drop_some(&mut self, device: u32) {
+        for late in std::mem::take(&mut self.on_the_way.stores) {
+            if self.geometry.device_of(late.block) != device || self.rng.one_in(2) {
+                self.on_the_way.stores.push_back(late);
+            }
+        }
+    }
+
     /// Whether no store is on its way.
     pub(super) fn all_arrived(&self) -> bool {
         self.on_the_way.stores.is_empty()

@@ -9,6 +9,7 @@ pub(crate) mod flow;
 mod host;
 mod know;
 mod late;
+mod loss;
 pub(crate) mod reach;
 mod report;
 mod rng;
@@ -117,6 +118,8 @@ pub(crate) struct Machine<'a> {
     /// Most steps of one turn, a habit of the seed.
     stride: usize,
     host: Option<Host>,
+    /// The device that is lost.
+    lost: Option<u32>,
 }
 
 impl<'a> Machine<'a> {
@@ -163,14 +166,17 @@ impl<'a> Machine<'a> {
             running: BTreeSet::new(),
             stride,
             host,
+            lost: None,
         }
     }
 
     /// Runs to the end, or to the first fault.
     pub(crate) fn run(mut self) -> Result<Counters, Box<Fault>> {
-        match self.run_all() {
-            Ok(()) => Ok(self.counters),
-            Err((trouble, warp, pc)) => Err(Box::new(self.tell(*trouble, warp, pc))),
+        let stop = self.run_all().err();
+        self.counters.left = self.left(stop.as_ref().map(|(trouble, ..)| &trouble.kind));
+        match stop {
+            Some((trouble, warp, pc)) if self.counters.left.is_none() => Err(Box::new(self.tell(*trouble, warp, pc))),
+            _ => Ok(self.counters),
         }
     }
 

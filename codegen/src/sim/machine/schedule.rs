@@ -22,6 +22,7 @@ impl Machine<'_> {
     pub(super) fn run_all(&mut self) -> Result<(), Stop> {
         self.fill();
         loop {
+            self.lose_due();
             self.wake_sleepers();
             self.complete_due().map_err(nowhere)?;
             self.arrive_due();

@@ -11,6 +11,7 @@
 use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 
 use super::merge::Part;
+use super::queries::NewestToken;
 use super::{Merged, Selected};
 use crate::attention::merge::WarpParts;
 use crate::attention::softmax::{Rescaling, RowUpdate};
@@ -72,10 +73,10 @@ pub struct Heads {
 }
 
 /// Query heads that one pass over the tokens serves: the n8 of the second MMA.
-const TOGETHER: u32 = 8;
+pub(super) const TOGETHER: u32 = 8;
 
 impl Heads {
-    /// Bytes of shared memory for the warps' results.
+    /// Bytes of shared memory for the warps' results, where activations lie elsewhere.
     pub fn scratch_bytes(self, warps: u32) -> u32 {
         warps * self.group().min(TOGETHER) * self.pitch() * 4
     }
@@ -125,6 +126,7 @@ pub fn attention<'k>(
             k.if_else(begin.lt(end), || pass.run(scratch, ring), || work.store_idle(team, row, first, count));
         }
     });
+    team.sync();
     work.arrive(team, scratch, counted);
 }
 
@@ -162,16 +164,16 @@ impl<'k> Pass<'k> {
         Lanes::of(self.work.keys)
     }
 
+    /// Takes in the tokens and stores what they come to. The next pass meets over its queries before the warps' results lie where these do.
     fn run(self, scratch: Scratch<'k>, ring: &dyn Stages<'k>) {
         let running = match self.work.selected {
-            None => self.all(ring),
-            Some(selected) => self.chosen(selected),
+            None => self.all(scratch, ring),
+            Some(selected) => self.chosen(scratch, selected),
         };
         let parts = self.work.heads.parts(self.team, self.count, scratch.operand.cast());
         running.store(self, &parts);
         self.team.sync();
         self.merge(&parts);
-        self.team.sync();
     }
 
     /// Merges the warps' parts and stores them, two elements for each thread.
@@ -187,8 +189,9 @@ impl<'k> Pass<'k> {
         });
     }
 
-    /// Takes in all tokens of the split: from the pages those that are not streamed, then the others.
-    fn all(self, ring: &dyn Stages<'k>) -> Running<'k> {
+    /// Takes in all tokens of the split: from the pages those that are not streamed, and the others, which come first where the newest token
+    /// is waited for.
+    fn all(self, scratch: Scratch<'k>, ring: &dyn Stages<'k>) -> Running<'k> {
         let k = self.team.k;
         let paged = self.streamed.map_or(self.begin, |(_, [_, end])| end);
         let blocks = (self.end - paged + (BLOCK - 1)) / BLOCK;
@@ -207,58 +210,65 @@ impl<'k> Pass<'k> {
         // On its way while the queries come.
         let loaded = self.unloaded();
         k.when(first.lt(blocks), || bring(first, &loaded));
-        let (queries, newest) = match self.work.newest {
-            None => (self.queries(), None),
-            Some(newest) => {
-                let mine = self.is_last & blocks.gt(0) & ((blocks - 1) % self.team.warps).eq(first);
-                let (queries, newest) = self.arriving(newest, mine);
-                (queries, Some(newest))
+        let (queries, running) = (self.queries(scratch), self.running());
+        let from_pages = |newest: Option<NewestToken<'k>>| {
+            k.for_step(first, blocks, self.team.warps, |block| {
+                k.when(block.ne(first), || bring(block, &loaded));
+                if let Some(newest) = &newest {
+                    k.when(has_newest(block), || newest.put(self, last(block), &loaded));
+                }
+                self.block(&loaded, Some(last(block)), &queries, &running, &|| ());
+            });
+        };
+        let from_ring = || {
+            if let Some((streamed, tokens)) = self.streamed {
+                self.stages(ring, streamed, tokens, &queries, &running);
             }
         };
-        let running = self.running();
-        k.for_step(first, blocks, self.team.warps, |block| {
-            k.when(block.ne(first), || bring(block, &loaded));
-            if let Some(newest) = &newest {
-                k.when(has_newest(block), || newest.put(self, last(block), &loaded));
+        match self.work.newest {
+            None => {
+                from_pages(None);
+                from_ring();
             }
-            self.block(&loaded, Some(last(block)), &queries, &running, &|| ());
-        });
-        if let Some((streamed, tokens)) = self.streamed {
-            self.stages(ring, streamed, tokens, &queries, &running);
+            Some(newest) => {
+                let mine = self.is_last & blocks.gt(0) & ((blocks - 1) % self.team.warps).eq(first);
+                from_pages(Some(self.arriving(newest, mine, from_ring)));
+            }
         }
         running
     }
 
     /// Takes in the chosen blocks of the split, in the order in which [`all`](Pass::all) takes in those of a row that it sees
     /// whole. A warp's next block is on its way as soon as the scores of one are computed, and where the one behind it lies.
-    fn chosen(self, selected: Selected<'k>) -> Running<'k> {
+    fn chosen(self, scratch: Scratch<'k>, selected: Selected<'k>) -> Running<'k> {
         let (k, running) = (self.team.k, self.running());
         let turns = selected.turns(self.team, self.work.keys, self.row, [self.begin, self.end]);
+        let place = |turn: Val<'k, u32>| {
+            self.work.keys.token(self.work.kv_head, self.row, turns.start(turn.min(turns.count - 1)))
+        };
+        let last = |turn: Val<'k, u32>| self.end - turns.start(turn) - 1;
+        let [keys, values] = [self.work.keys, self.work.values].map(|pages| pages.pool.words(k.lit(0)));
+        // Values come to other registers than those that are computed with.
+        let (loaded, coming, ahead) = (self.unloaded(), self.unloaded(), k.var(0u32));
+        let bring = |turn: Val<'k, u32>, at: Val<'k, u32>| {
+            let last = last(turn);
+            let row = |token: Val<'k, u32>| self.token(at, token.min(last));
+            loaded.load_keys(keys, &row);
+            coming.load_values(values, &row);
+        };
         k.when(turns.count.gt(0), || {
-            let place = |turn: Val<'k, u32>| {
-                self.work.keys.token(self.work.kv_head, self.row, turns.start(turn.min(turns.count - 1)))
-            };
-            let last = |turn: Val<'k, u32>| self.end - turns.start(turn) - 1;
-            let [keys, values] = [self.work.keys, self.work.values].map(|pages| pages.pool.words(k.lit(0)));
-            // Values come to other registers than those that are computed with.
-            let (loaded, coming, ahead) = (self.unloaded(), self.unloaded(), k.var(place(k.lit(1))));
-            let bring = |turn: Val<'k, u32>, at: Val<'k, u32>| {
-                let last = last(turn);
-                let row = |token: Val<'k, u32>| self.token(at, token.min(last));
-                loaded.load_keys(keys, &row);
-                coming.load_values(values, &row);
-            };
+            ahead.set(place(k.lit(1)));
             bring(k.lit(0), place(k.lit(0)));
-            let queries = self.queries();
-            k.for_(0u32, turns.count, |turn| {
-                let (next, at) = (turn + 1, ahead.get());
-                ahead.set(place(turn + 2));
-                self.block(&loaded, Some(last(turn)), &queries, &running, &|| {
-                    for (to, from) in loaded.values.iter().flatten().zip(coming.values.iter().flatten()) {
-                        (0..self.lanes().words()).for_each(|word| to.set(word, from.get(word)));
-                    }
-                    k.when(next.lt(turns.count), || bring(next, at));
-                });
+        });
+        let queries = self.queries(scratch);
+        k.for_(0u32, turns.count, |turn| {
+            let (next, at) = (turn + 1, ahead.get());
+            ahead.set(place(turn + 2));
+            self.block(&loaded, Some(last(turn)), &queries, &running, &|| {
+                for (to, from) in loaded.values.iter().flatten().zip(coming.values.iter().flatten()) {
+                    (0..self.lanes().words()).for_each(|word| to.set(word, from.get(word)));
+                }
+                k.when(next.lt(turns.count), || bring(next, at));
             });
         });
         running

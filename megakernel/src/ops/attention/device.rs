@@ -218,7 +218,7 @@ pub struct SplitOfTokens {
 
 impl DeviceFunction for SplitOfTokens {
     fn shared(&self, warps: u32) -> SharedBytes {
-        SharedBytes { operand: self.heads.scratch_bytes(warps), ..SharedBytes::default() }
+        SharedBytes { operand: self.heads.scratch_bytes(warps), sums: self.heads.query_bytes() }
     }
 
     fn pools(&self) -> Option<KvPools> {

@@ -66,6 +66,11 @@ pub enum LaunchError {
          quantised weights as f16; decode at most 4 rows in a step, or weights of bf16"
     )]
     Beyond { task: TaskId, label: String },
+    #[error(
+        "dev{device} of {devices} devices failed: {source}{}",
+        if *ended { "" } else { "; another waits for it and does not hear that it should end" }
+    )]
+    OneOf { device: usize, devices: usize, ended: bool, source: DeviceError },
     #[error("the launch was aborted after {steps} whole steps")]
     Aborted { steps: u32 },
     #[error("no step ended within {patience:?} after the first {steps}; the launch was aborted")]

@@ -301,12 +301,21 @@ impl DeviceMachine {
         let ended = match ended {
             // A launch that failed left counters anywhere; where the device is lost, this fails as well.
             Err(error) => {
+                let devices = streams.len();
+                let failed = watch.failed();
                 let _ = self.recover();
-                return Err(error.into());
+                return Err(match failed {
+                    Some((device, source)) => LaunchError::OneOf { device, devices, ended: true, source },
+                    None => error.into(),
+                });
             }
             Ok(Ended::Never) => {
+                let (devices, failed) = (streams.len(), watch.failed());
                 self.give_up();
-                return Err(LaunchError::Unresponsive { steps: count, patience });
+                return Err(match failed {
+                    Some((device, source)) => LaunchError::OneOf { device, devices, ended: false, source },
+                    None => LaunchError::Unresponsive { steps: count, patience },
+                });
             }
             Ok(ended) => ended,
         };

@@ -65,7 +65,8 @@ pub struct DeviceOptions {
     pub copied_registers: u32,
     /// Most rows whose activations, held in registers, meet the codes of two strips at a time.
     pub paired_rows: u32,
-    /// 1: the words of a stage of more than 8 KB of 4-bit codes come into registers under the products of the stage before; 0: behind them.
+    /// Most stages of a strip of 4-bit codes of which the words of one, more than 8 KB, come into registers under the products of the one
+    /// before. 0: they come behind them.
     pub words_ahead: u32,
     /// Strips whose sums are kept at once where activations are streamed, an even number from 2 to 64: for each so many the
     /// activations are loaded once.
@@ -243,7 +244,7 @@ impl Default for DeviceOptions {
             part_registers: 64,
             copied_registers: 32,
             paired_rows: 16,
-            words_ahead: 0,
+            words_ahead: 1,
             streamed_strips: 4,
             take_registers: true,
             timeline: false,

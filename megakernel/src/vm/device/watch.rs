@@ -39,7 +39,7 @@ impl AbortHandle {
     }
 }
 
-/// How long a launch that was told to end may take to end.
+/// How long a launch that was told to end may take to end, unless the host has less patience with a step.
 const GRACE: Duration = Duration::from_secs(5);
 /// How long the host looks without a pause: a token of a large model.
 const EAGER: Duration = Duration::from_millis(20);
@@ -105,11 +105,19 @@ impl Watch<'_> {
             }
             if enough || self.abort.is_set() {
                 self.ask_for_the_end()?;
-                moved = if self.settle(GRACE)? { moved } else { return Ok(Ended::Never) };
+                match self.settle() {
+                    Ok(true) => {}
+                    Ok(false) => return Ok(Ended::Never),
+                    Err(error) => return self.end_the_others(error),
+                }
             }
             if moved.elapsed() > self.patience {
                 self.ask_for_the_end()?;
-                return Ok(if self.settle(GRACE)? { Ended::Hung } else { Ended::Never });
+                return match self.settle() {
+                    Ok(true) => Ok(Ended::Hung),
+                    Ok(false) => Ok(Ended::Never),
+                    Err(error) => self.end_the_others(error),
+                };
             }
             if begun.elapsed() > EAGER {
                 std::thread::sleep(Duration::from_micros(50));
@@ -129,7 +137,7 @@ impl Watch<'_> {
             let begun = Instant::now();
             // Who fails has ended, too.
             while self.streams.iter().any(|stream| matches!(stream.done(), Ok(false))) {
-                if begun.elapsed() > GRACE {
+                if begun.elapsed() > self.grace() {
                     return Ok(Ended::Never);
                 }
                 std::thread::sleep(Duration::from_micros(20));
@@ -138,11 +146,21 @@ impl Watch<'_> {
         Err(error)
     }
 
+    /// The first device of several that fails, and how.
+    pub fn failed(&self) -> Option<(usize, DeviceError)> {
+        let several = self.streams.iter().enumerate().filter(|_| self.streams.len() > 1);
+        several.filter_map(|(device, stream)| Some((device, stream.done().err()?))).next()
+    }
+
+    fn grace(&self) -> Duration {
+        GRACE.min(self.patience)
+    }
+
     /// Whether the launch ends in time.
-    fn settle(&self, within: Duration) -> Result<bool, DeviceError> {
+    fn settle(&self) -> Result<bool, DeviceError> {
         let begun = Instant::now();
         while !self.done()? {
-            if begun.elapsed() > within {
+            if begun.elapsed() > self.grace() {
                 return Ok(false);
             }
             std::thread::sleep(Duration::from_micros(20));

@@ -1,0 +1,47 @@
+//! A device that is lost in mid-flight.
+
+use super::{Home, Machine};
+use crate::sim::Left;
+use crate::sim::fault::FaultKind;
+
+impl Machine<'_> {
+    /// Loses the device whose moment has come.
+    pub(super) fn lose_due(&mut self) {
+        let due = self.launch.loss.filter(|loss| self.lost.is_none() && self.now >= loss.step);
+        if let Some(loss) = due.filter(|loss| loss.device < self.launch.devices()) {
+            self.lose(loss.device);
+            self.lost = Some(loss.device);
+            self.changed();
+        }
+    }
+
+    fn lose(&mut self, device: u32) {
+        let each = self.geometry.device;
+        let (first, end) = (device * each, (device + 1) * each);
+        self.next_cluster[device as usize] = end / self.geometry.cluster;
+        for block in first..end {
+            self.running.remove(&(block / self.geometry.cluster));
+            let gone = &mut self.blocks[block as usize];
+            (gone.done, gone.shared, gone.threads) = (true, None, 0);
+            self.released.retain(|&(home, _), _| home != Home::Shared(block).key());
+            for warp in block * self.geometry.warps..(block + 1) * self.geometry.warps {
+                let warp = &mut self.warps[warp as usize];
+                warp.live = 0;
+                warp.groups.clear();
+                warp.finish();
+            }
+        }
+        let (geometry, warps) = (self.geometry, &self.warps);
+        self.engine.forget(|flight| geometry.device_of(warps[flight.warp as usize].block) == device);
+        self.drop_some(device);
+    }
+
+    /// What became of the others, where the device was lost and this is how the launch ended.
+    pub(super) fn left(&self, ended: Option<&FaultKind>) -> Option<Left> {
+        self.lost?;
+        let Some(kind) = ended else { return Some(Left::Ended) };
+        // Of a warp that polls some lanes may have found what they want.
+        let waits = matches!(kind, FaultKind::Deadlock { .. } | FaultKind::DivergentWarp { .. });
+        waits.then(|| Left::Standing(kind.to_string()))
+    }
+}
