@@ -5,7 +5,7 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
 use super::combine::{Splits, warp_parts};
 use crate::attention::warp::{WarpA, attend as attend_tiles, query_fragments};
-use crate::kv::{KConfig, KvBuffer, KvFamily, KvThreads, Place, Span, VConfig};
+use crate::kv::{KConfig, KvFamily, KvThreads, OwnRing, Place, Span, VConfig};
 use crate::mma::Accumulator;
 use crate::tile::Index;
 

@@ -7,7 +7,7 @@ use super::combine::{Splits, warp_parts};
 use super::device::{behind, queries, share, warps};
 use crate::attention::warp::attend_by;
 use crate::early::wait_for_launches;
-use crate::kv::{Issued, KConfig, KvBuffer, KvFamily, KvThreads, Place, Span, VConfig, stream_asking};
+use crate::kv::{Issued, KConfig, KvFamily, KvThreads, OwnRing, Place, Span, VConfig, stream_asking};
 
 /// What there is to do: shares of heads of sequences, numbered, shares first.
 pub struct Items<'k, 'a> {

@@ -8,18 +8,17 @@
 //! paired by byte permutations. Nothing of K or V is moved in shared memory. Codes become f16 in registers (`lanes`); the scale of
 //! keys is part of the queries' factor, that of values is multiplied into the merged result.
 
-use tilewright_codegen::build::{Global, Ptr, RegArray, Shared, SpaceOf, Val};
+use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 
-use super::lanes::Lanes;
 use super::merge::Part;
 use super::queries::NewestToken;
-use super::streamed::BLOCK;
-use super::{Merged, Selected, Streamed};
+use super::{Merged, Selected};
 use crate::attention::merge::WarpParts;
 use crate::attention::softmax::{Rescaling, RowUpdate};
-use crate::gemv::linear::{Scratch, Weights};
-use crate::kv::{Newest, PagedPool, TokenRow};
+use crate::gemv::linear::Scratch;
+use crate::kv::{BLOCK, Issued, KvBuffer, Lanes, Newest, PagedPool, StageTiles, Streamed, TokenBlock, TokenRow};
 use crate::mma::Accumulator;
+use crate::ring::Stages;
 use crate::tile::Array;
 use crate::warps::ConsumerWarps;
 
@@ -109,7 +108,7 @@ impl Heads {
 pub fn attention<'k>(
     team: ConsumerWarps<'k>,
     scratch: Scratch<'k>,
-    ring: &dyn Weights<'k>,
+    ring: &dyn Stages<'k>,
     work: Attention<'k>,
     counted: impl FnOnce(),
 ) {
@@ -149,17 +148,6 @@ pub(super) struct Pass<'k> {
     streamed: Option<(Streamed<'k>, [Val<'k, u32>; 2])>,
 }
 
-/// This lane's keys and values of a block.
-pub(super) struct Loaded<'k> {
-    /// By half of the tokens, then by run of dimensions.
-    pub keys: [Vec<RegArray<'k, u32>>; 2],
-    /// By 64 dimensions, then by token.
-    pub values: Vec<[RegArray<'k, u32>; 4]>,
-}
-
-/// Where the tokens of a block lie.
-type Row<'f, 'k> = &'f dyn Fn(Val<'k, u32>) -> TokenRow<'k>;
-
 /// What a warp carries from block to block: of the head `lane / 4` the maximum (of scores times log2 e) and this lane's
 /// part of the sum; of the heads `2·(lane mod 4)` and the next the output.
 struct Running<'k> {
@@ -174,28 +162,8 @@ impl<'k> Pass<'k> {
         Lanes::of(self.work.keys)
     }
 
-    /// Dimensions of the runs of a column of lanes, of which the first MMA takes a token.
-    pub(super) fn width(self) -> u32 {
-        4 * self.lanes().run
-    }
-
-    /// Runs of as many dimensions, in the order of the first MMA.
-    pub(super) fn runs(self) -> u32 {
-        self.work.heads.dim.div_ceil(self.width())
-    }
-
-    /// Dimensions of the runs of a row of lanes, of which the second MMA takes a token.
-    pub(super) fn height(self) -> u32 {
-        8 * self.lanes().run
-    }
-
-    /// Runs of as many dimensions, in the order of the second.
-    pub(super) fn rows(self) -> u32 {
-        self.work.heads.dim.div_ceil(self.height())
-    }
-
     /// Takes in the tokens and stores what they come to. The next pass meets over its queries before the warps' results lie where these do.
-    fn run(self, scratch: Scratch<'k>, ring: &dyn Weights<'k>) {
+    fn run(self, scratch: Scratch<'k>, ring: &dyn Stages<'k>) {
         let running = match self.work.selected {
             None => self.all(scratch, ring),
             Some(selected) => self.chosen(scratch, selected),
@@ -221,7 +189,7 @@ impl<'k> Pass<'k> {
 
     /// Takes in all tokens of the split: from the pages those that are not streamed, and the others, which come first where the newest token
     /// is waited for.
-    fn all(self, scratch: Scratch<'k>, ring: &dyn Weights<'k>) -> Running<'k> {
+    fn all(self, scratch: Scratch<'k>, ring: &dyn Stages<'k>) -> Running<'k> {
         let k = self.team.k;
         let paged = self.streamed.map_or(self.begin, |(_, [_, end])| end);
         let blocks = (self.end - paged + (BLOCK - 1)) / BLOCK;
@@ -229,7 +197,7 @@ impl<'k> Pass<'k> {
         let first = (self.team.warps - 1) - k.warp();
         let has_newest = |block: Val<'k, u32>| self.is_last & (block + 1).eq(blocks);
         let last = |block: Val<'k, u32>| self.end - paged - block * BLOCK - 1;
-        let bring = |block: Val<'k, u32>, loaded: &Loaded<'k>| {
+        let bring = |block: Val<'k, u32>, loaded: &TokenBlock<'k>| {
             let (start, last) = (paged + block * BLOCK, last(block));
             if self.work.newest.is_none() {
                 return self.load_pages(start, last, loaded);
@@ -283,8 +251,8 @@ impl<'k> Pass<'k> {
         let bring = |turn: Val<'k, u32>, at: Val<'k, u32>| {
             let last = last(turn);
             let row = |token: Val<'k, u32>| self.token(at, token.min(last));
-            self.load_keys(keys, &row, &loaded);
-            self.load_values(values, &row, &coming);
+            loaded.load_keys(keys, &row);
+            coming.load_values(values, &row);
         };
         k.when(turns.count.gt(0), || {
             ahead.set(place(k.lit(1)));
@@ -310,115 +278,57 @@ impl<'k> Pass<'k> {
         Running {
             most: k.var(f32::NEG_INFINITY),
             sum: k.var(0.0f32),
-            out: (0..self.rows() * self.lanes().run / 2).map(|_| self.lanes().sums(k)).collect(),
+            out: (0..self.lanes().rows() * self.lanes().run / 2).map(|_| self.lanes().sums(k)).collect(),
         }
     }
 
     /// The blocks that come through the ring.
     fn stages(
         self,
-        ring: &dyn Weights<'k>,
+        ring: &dyn Stages<'k>,
         streamed: Streamed<'k>,
         tokens: [Val<'k, u32>; 2],
         queries: &[[Vec<Val<'k, u32>>; 2]],
         running: &Running<'k>,
     ) {
         let (k, stage, warps) = (self.team.k, streamed.stage, self.team.warps);
+        let tiles = StageTiles::new(k, ring, stage, self.work.keys);
         k.for_(0u32, streamed.stages(tokens), |at| {
             let blocks = streamed.count(tokens, at) / BLOCK;
             // Blocks are dealt to the warps in turn, over all stages.
             let first = (k.warp() + warps - at * stage.blocks() % warps) % warps;
-            ring.stage(&|there| {
-                k.for_step(first, blocks, warps, |block| {
-                    let row = |token| self.token(k.lit(0), token);
-                    let loaded = self.unloaded();
-                    self.load([stage.keys(there, block), stage.values(there, block)], &row, &loaded);
-                    self.block(&loaded, None, queries, running, &|| ());
-                });
+            let arrived = tiles.copy_to_shared(Issued::by_another(), at);
+            k.for_step(first, blocks, warps, |block| {
+                tiles.load_from_shared(&arrived, block);
+                self.block(&tiles.get_mma_tile(), None, queries, running, &|| ());
             });
+            tiles.release(arrived);
         });
     }
 
-    /// Records `then` for the dimension `start + offset`, of lanes that cover `width` dimensions, where a head has it.
-    pub(super) fn guarded(self, start: u32, width: u32, offset: Val<'k, u32>, then: impl FnOnce(Val<'k, u32>)) {
-        let (dim, at) = (self.work.heads.dim, offset + start);
-        if start + width <= dim { then(at) } else { self.team.k.when(at.lt(dim), || then(at)) }
-    }
-
-    /// Registers for a block; zeros, which stay behind the last dimension.
-    fn unloaded(self) -> Loaded<'k> {
-        let words = || self.team.k.regs(self.lanes().words(), 0u32);
-        Loaded {
-            keys: [0, 1].map(|_| (0..self.runs()).map(|_| words()).collect()),
-            values: (0..self.rows()).map(|_| std::array::from_fn(|_| words())).collect(),
-        }
-    }
-
-    /// A run of a token's row from dimension `start + offset` on; behind the last dimension nothing.
-    fn words<S: SpaceOf>(
-        self,
-        words: &RegArray<'k, u32>,
-        (pool, row): (Ptr<'k, S, u32>, TokenRow<'k>),
-        start: u32,
-        width: u32,
-        offset: Val<'k, u32>,
-    ) {
-        self.guarded(start, width, offset, |at| {
-            let from = pool.at(row.at(at) / self.lanes().per_word());
-            let loaded: Vec<Val<u32>> = match self.lanes().words() {
-                2 => from.load_vec::<2>().into(),
-                _ => from.load_vec::<4>().into(),
-            };
-            loaded.into_iter().zip(0..).for_each(|(word, i)| words.set(i, word));
-        });
-    }
-
-    /// Loads a block of tokens, whose rows lie so in keys and values.
-    fn load<S: SpaceOf>(self, [keys, values]: [Ptr<'k, S, u32>; 2], row: Row<'_, 'k>, to: &Loaded<'k>) {
-        self.load_keys(keys, row, to);
-        self.load_values(values, row, to);
-    }
-
-    fn load_keys<S: SpaceOf>(self, keys: Ptr<'k, S, u32>, row: Row<'_, 'k>, to: &Loaded<'k>) {
-        let (group, column) = (self.team.k.lane() / 4, self.team.k.lane() % 4);
-        let (run, width) = (self.lanes().run, self.width());
-        for (half, to) in [0u32, 8].into_iter().zip(&to.keys) {
-            let key = row(group + half);
-            to.iter().zip(0..).for_each(|(to, at)| self.words(to, (keys, key), width * at, width, column * run));
-        }
-    }
-
-    fn load_values<S: SpaceOf>(self, values: Ptr<'k, S, u32>, row: Row<'_, 'k>, to: &Loaded<'k>) {
-        let (group, column) = (self.team.k.lane() / 4, self.team.k.lane() % 4);
-        let (run, height) = (self.lanes().run, self.height());
-        let tokens = [0u32, 1, 8, 9].map(|of| row(column * 2 + of));
-        for (to, at) in to.values.iter().zip(0..) {
-            to.iter().zip(tokens).for_each(|(to, token)| {
-                self.words(to, (values, token), height * at, height, group * run);
-            });
-        }
+    /// Registers for a block.
+    fn unloaded(self) -> TokenBlock<'k> {
+        TokenBlock::new(self.team.k, self.lanes())
     }
 
     /// The row of a token of a block that begins there, in elements.
     fn token(self, first: Val<'k, u32>, token: Val<'k, u32>) -> TokenRow<'k> {
-        let dim = self.work.heads.dim;
-        TokenRow::new(first + token * dim, [dim, self.lanes().run], token)
+        TokenRow::of_block(first, self.lanes(), token)
     }
 
     /// Loads the block that begins with a token from the pages. Tokens behind the last repeat it; their weights will be zero.
-    fn load_pages(self, start: Val<'k, u32>, last: Val<'k, u32>, to: &Loaded<'k>) {
+    fn load_pages(self, start: Val<'k, u32>, last: Val<'k, u32>, to: &TokenBlock<'k>) {
         // Both pools have a token at the same place, and pages are whole blocks.
         let first = self.work.keys.token(self.work.kv_head, self.row, start);
         let row = |token: Val<'k, u32>| self.token(first, token.min(last));
-        let pools = [self.work.keys, self.work.values].map(|pages| pages.pool.words(self.team.k.lit(0)));
-        self.load(pools, &row, to)
+        to.load([self.work.keys, self.work.values].map(|pages| pages.pool.words(self.team.k.lit(0))), &row)
     }
 
     /// Takes a block in; of one that is not whole only the tokens up to the last. What comes `then` is done behind the last use of
     /// its keys, before its values are used.
     fn block(
         self,
-        Loaded { keys, values }: &Loaded<'k>,
+        TokenBlock { keys, values, .. }: &TokenBlock<'k>,
         last: Option<Val<'k, u32>>,
         queries: &[[Vec<Val<'k, u32>>; 2]],
         running: &Running<'k>,
@@ -468,14 +378,14 @@ impl<'k> Pass<'k> {
 impl<'k> Running<'k> {
     /// Stores this warp's part of a pass.
     fn store(&self, pass: Pass<'k>, parts: &WarpParts<'k>) {
-        let (k, run, height) = (parts.k, pass.lanes().run, pass.height());
+        let (k, run, height) = (parts.k, pass.lanes().run, pass.lanes().height());
         let (group, column) = (k.lane() / 4, k.lane() % 4);
         let sum = [1u32, 2].into_iter().fold(self.sum.get(), |sum, bits| sum + sum.shfl_bfly(bits));
         k.when(column.eq(0) & group.lt(parts.heads), || {
             parts.store_stats(parts.line(k.warp(), group), [self.most.get(), sum]);
         });
         for (rows, out) in self.out.chunks(run as usize / 2).enumerate() {
-            pass.guarded(height * rows as u32, height, group * run, |at| {
+            pass.lanes().guarded(height * rows as u32, height, group * run, |at| {
                 for next in 0..2u32 {
                     let head = column * 2 + next;
                     k.when(head.lt(parts.heads), || {

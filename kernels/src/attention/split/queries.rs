@@ -3,15 +3,15 @@
 use tilewright_codegen::build::{Ptr, RegArray, Shared, Val};
 
 use super::Heads;
-use super::device::{Loaded, Pass, TOGETHER};
+use super::device::{Pass, TOGETHER};
 use crate::gemv::linear::Scratch;
-use crate::kv::{Newest, PagedPool, PoolArray};
+use crate::kv::{Newest, PagedPool, PoolArray, TokenBlock};
 use crate::tile::Array;
 
 /// Of each run of dimensions the queries' words, and what their type rounds off them.
 type Queries<'k> = Vec<[Vec<Val<'k, u32>>; 2]>;
 
-/// What a warp that takes in the newest token has of it, as [`Loaded`] has that of a block: the words of a run of a token.
+/// What a warp that takes in the newest token has of it, as [`TokenBlock`] has that of a block: the words of a run of a token.
 pub(super) struct NewestToken<'k> {
     keys: Vec<[Val<'k, u32>; 4]>,
     values: Vec<[Val<'k, u32>; 4]>,
@@ -53,7 +53,7 @@ impl<'k> Pass<'k> {
         }
         team.sync();
         let head = (team.k.lane() / 4).min(self.count - 1) * heads.query_pitch();
-        (0..self.runs()).map(|run| [high, low].map(|part| self.query_words(part.at(head), run))).collect()
+        (0..self.lanes().runs()).map(|run| [high, low].map(|part| self.query_words(part.at(head), run))).collect()
     }
 
     /// What the codes of a pool are multiplied by.
@@ -68,7 +68,7 @@ impl<'k> Pass<'k> {
     fn query_words(self, head: Ptr<'k, Shared, u32>, run: u32) -> Vec<Val<'k, u32>> {
         let (k, each) = (self.team.k, self.lanes().run);
         let words = k.regs(each / 2, 0u32);
-        self.guarded(self.width() * run, self.width(), k.lane() % 4 * each, |at| {
+        self.lanes().guarded(self.lanes().width() * run, self.lanes().width(), k.lane() % 4 * each, |at| {
             for first in (0..each / 2).step_by(4) {
                 let loaded: [Val<u32>; 4] = head.at(at / 2 + first).load_vec();
                 loaded.into_iter().zip(first..).for_each(|(word, i)| words.set(i, word));
@@ -86,18 +86,18 @@ impl<'k> Pass<'k> {
         let [keys, values] = [newest.keys, newest.values].map(|array| array.from(token));
         // A run behind the last dimension is read in place of another, and not looked at.
         let inside = |at: Val<'k, u32>| at.lt(heads.dim).select(at, 0u32);
-        let key = |at: u32| (keys, inside(column + self.width() * at));
-        let value = |at: u32| (values, inside(row + self.height() * at));
-        let all: Vec<_> = (0..self.runs()).map(key).chain((0..self.rows()).map(value)).collect();
+        let key = |at: u32| (keys, inside(column + self.lanes().width() * at));
+        let value = |at: u32| (values, inside(row + self.lanes().height() * at));
+        let all: Vec<_> = (0..self.lanes().runs()).map(key).chain((0..self.lanes().rows()).map(value)).collect();
         let mut keys = Array::packets(&all, mine, meanwhile);
-        let values = keys.split_off(self.runs() as usize);
+        let values = keys.split_off(self.lanes().runs() as usize);
         NewestToken { keys, values }
     }
 }
 
 impl<'k> NewestToken<'k> {
     /// Puts it into a block, of which it is token `number`.
-    pub fn put(&self, pass: Pass<'k>, number: Val<'k, u32>, to: &Loaded<'k>) {
+    pub fn put(&self, pass: Pass<'k>, number: Val<'k, u32>, to: &TokenBlock<'k>) {
         let k = pass.team.k;
         let (row, column) = (k.lane() / 4, k.lane() % 4);
         let words = |to: &RegArray<'k, u32>, from: &[Val<'k, u32>; 4]| {
