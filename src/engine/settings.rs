@@ -24,7 +24,7 @@ pub(crate) fn space(mut options: DeviceOptions, rows: usize, codes: bool) -> Spa
             match codes {
                 true if rows > 8 => space.axis("paired_rows", [8, 16]),
                 true => space,
-                false => space.axis("hold_beside", [0, 32]),
+                false => space.axis("hold_beside", [0, 32, 64]),
             }
         }
     }

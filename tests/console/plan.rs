@@ -20,9 +20,13 @@ fn what_each_of_several_devices_keeps_is_said() {
         stdout(&args.iter().map(String::as_str).collect::<Vec<_>>(), b"")
     };
     let four = said("llama-3.1-8b.json", "4");
-    for part in
-        ["on h200, 4 devices, batch 1", "each: 4.0", " GB program and its state", "read by each", "for 65 exchanges"]
-    {
+    for part in [
+        "on h200, 4 devices, batch 1",
+        "each: 4.15 GB weights",
+        " GB program and its state",
+        "read by each",
+        "for 65 exchanges",
+    ] {
         assert!(four.contains(part), "{part}: {four}");
     }
     // One H200 is too small for it, two are not.

@@ -50,8 +50,8 @@ pub struct DeviceOptions {
     /// Stages of a task that the team takes into registers while it waits, where its activations are copied; 8 at most. The
     /// ring has room for others meanwhile, and one more is in flight. 0: none.
     pub hold: u32,
-    /// Most registers of a thread that hold activations beside held stages of bf16; of parts of cut sums two times as many. 8 rows of a 1B model
-    /// take 709.8 µs on an H200, with none 737.2.
+    /// Most registers of a thread that hold activations beside held stages of bf16; half as many where a strip is more than two stages, but for
+    /// parts of cut sums. 8 rows of a 1B model take 703 µs on an H200, with half as many 718.
     pub hold_beside: u32,
     /// Fewest rows of a task whose activations are held in registers; of fewer rows they are copied to shared memory. Where
     /// there is no room they are streamed.
@@ -238,7 +238,7 @@ impl Default for DeviceOptions {
             early: 2,
             dealing: Dealing::Stages,
             hold: 4,
-            hold_beside: 32,
+            hold_beside: 64,
             held_rows: 3,
             held_registers: 128,
             part_registers: 64,
