@@ -1,4 +1,4 @@
-//! The merges: of a block's warps in shared memory ([`WarpParts`]), of the blocks of a head by the block that is done last.
+//! The merges: of a block's warps in shared memory (`WarpParts`), of the blocks of a head by the block that is done last.
 //!
 //! A part is a partial result of each query head.
 
