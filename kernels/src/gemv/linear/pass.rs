@@ -263,27 +263,25 @@ impl<'k> Pass<'k> {
     /// Brings the activations as far as they go before the products, where they are not copied.
     fn bring(self, input: Input<'k>, first_row: Val<'k, u32>) -> Option<Activations<'k>> {
         let Pass { team, scratch, strip, .. } = self;
-        let source = || Source::new(team, strip, self.packing(input), input, (first_row, self.pitch));
-        match self.a_operand {
-            AOperand::Shared => None,
-            AOperand::Registers | AOperand::Phases { .. } => {
-                let factors = self.load_squares(input, first_row);
-                let source = source();
-                let stages = (0..strip.stages()).map(|stage| team.k.lit(stage));
-                let held = source.fragments(&stages.flat_map(|stage| source.columns(stage)).collect::<Vec<_>>());
-                source.store_squares(scratch.squares, self.behind);
-                source.look(scratch.beyond);
-                self.store_squares(input, first_row, factors);
-                self.note_loaded();
-                Some(Activations::Registers(held))
-            }
-            AOperand::Reloaded { .. } => {
-                let (factors, source) = (self.load_squares(input, first_row), source());
-                self.store_squares(input, first_row, factors);
-                self.note_loaded();
-                Some(Activations::Reloaded(Box::new(source)))
-            }
-        }
+        let reloads = match self.a_operand {
+            AOperand::Shared => return None,
+            AOperand::Registers | AOperand::Phases { .. } => false,
+            AOperand::Reloaded { .. } => true,
+        };
+        let factors = self.load_squares(input, first_row);
+        let source = Source::new(team, strip, self.packing(input), input, (first_row, self.pitch));
+        let brought = if reloads {
+            Activations::Reloaded(Box::new(source))
+        } else {
+            let stages = (0..strip.stages()).map(|stage| team.k.lit(stage));
+            let held = source.fragments(&stages.flat_map(|stage| source.columns(stage)).collect::<Vec<_>>());
+            source.store_squares(scratch.squares, self.behind);
+            source.look(scratch.beyond);
+            Activations::Registers(held)
+        };
+        self.store_squares(input, first_row, factors);
+        self.note_loaded();
+        Some(brought)
     }
 
     /// Notes the time when activations are there, if it is wanted.
