@@ -1,6 +1,6 @@
-//! Partial results of attention, and their merge.
+//! Partial results of attention, those of a block's warps in shared memory, and their merge.
 
-use tilewright_codegen::build::Val;
+use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
 /// The result of attention over some of a row's tokens, for `N` dimensions of a head: largest score times `log₂e`, sum of
 /// the weights `2^(x − max)`, sums of values times weights.
@@ -35,5 +35,54 @@ impl<'k, const N: usize> Partial<'k, N> {
     pub fn normalised(self) -> [Val<'k, f32>; N] {
         let inverse = self.sum.recip();
         self.acc.map(|acc| acc * inverse)
+    }
+}
+
+/// The partial results of the warps of a block in shared memory: of each warp a line for every query head, sums of the head's
+/// dimensions and behind them its maximum and its sum of weights.
+#[derive(Clone, Copy)]
+pub(crate) struct WarpParts<'k> {
+    /// The recorder.
+    pub k: &'k Builder,
+    /// Where they begin.
+    pub memory: Ptr<'k, Shared, f32>,
+    /// How many warps.
+    pub warps: u32,
+    /// Query heads.
+    pub heads: u32,
+    /// Lines of a warp, one for each head or more.
+    pub lines: u32,
+    /// Dimensions of a head.
+    pub dim: u32,
+    /// Floats from line to line, two more than the dimensions or as many as let lines begin in other banks.
+    pub pitch: u32,
+}
+
+impl<'k> WarpParts<'k> {
+    /// Bytes of all lines.
+    pub fn bytes(&self) -> u32 {
+        self.warps * self.lines * self.pitch * 4
+    }
+
+    /// The line of a warp's head.
+    pub fn line(&self, warp: Val<'k, u32>, head: Val<'k, u32>) -> Ptr<'k, Shared, f32> {
+        self.memory.at((warp * self.lines + head) * self.pitch)
+    }
+
+    /// Stores a head's maximum and sum of weights behind its sums.
+    #[track_caller]
+    pub fn store_stats(&self, line: Ptr<'k, Shared, f32>, [max, sum]: [Val<'k, f32>; 2]) {
+        line.at(self.dim).store_vec([max, sum]);
+    }
+
+    /// `N` dimensions of a head, from `column` on, merged over the warps. One without tokens has −∞ as its maximum, which weighs nothing.
+    #[track_caller]
+    pub fn merged<const N: usize>(&self, head: Val<'k, u32>, column: Val<'k, u32>) -> Partial<'k, N> {
+        let parts = (0..self.warps).map(|warp| {
+            let line = self.line(self.k.lit(warp), head);
+            let [max, sum] = line.at(self.dim).load_vec();
+            Partial { max, sum, acc: line.at(column).load_vec() }
+        });
+        Partial::merge(&parts.collect::<Vec<_>>())
     }
 }

@@ -5,7 +5,7 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
 use super::softmax::{Rescaling, Softmax, a_fragment};
-use crate::kv::{Arrived, KvBuffer, KvBufferConfig, Span, stream};
+use crate::kv::{Arrived, KvBuffer, KvBufferConfig, OwnRing, Span, stream};
 use crate::mma::{Accumulator, InputType};
 use crate::tile::RegisterTensor;
 
@@ -43,7 +43,7 @@ pub(super) fn query_fragments<'k>(
 
 /// The attention of a warp's queries, of which `rows` rows a lane are looked at, over the tiles of a span: online softmax and
 /// sums that are not normalised. `mask` makes −∞ of the scores of a tile that a query does not see.
-pub(super) fn attend<'k, K: KvBuffer<'k>, V: KvBuffer<'k>>(
+pub(super) fn attend<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
     k: &'k Builder,
     (keys, values): (&K, &V),
     span: Span<'k>,
@@ -59,7 +59,7 @@ pub(super) fn attend<'k, K: KvBuffer<'k>, V: KvBuffer<'k>>(
 pub(super) type EachTile<'e, 'k, C> = &'e dyn Fn(Val<'k, u32>, &Arrived<'k, C>);
 
 /// The same over the tiles that `tiles` goes through.
-pub(super) fn attend_by<'k, K: KvBuffer<'k>, V: KvBuffer<'k>>(
+pub(super) fn attend_by<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
     k: &'k Builder,
     (keys, values): (&K, &V),
     (query, rows, scale): (&[WarpA<'k>], u32, Val<'k, f32>),

@@ -9,9 +9,9 @@
 //! |---|---|---|---|
 //! | `u4`, `i4` | unsigned, `i4` plus 8 | 8 | element e at nibble `4·(e mod 2) + e/2` |
 //! | `u8`, `i8` | unsigned, `i8` plus 128 | 4 | element e at byte `2·(e mod 2) + e/2` |
-//! | `e4m3` | as it is | 4 | the same |
+//! | `e4m3` | as it is | 4 | element e at byte e |
 //!
-//! So one mask takes a pair of neighbours in k out of a word, an element for each half of a register.
+//! So one mask takes a pair of neighbours in k out of a word, an element for each half of a register; of `e4m3` an instruction does.
 
 use tilewright_codegen::build::{F16x2, Ptr, Shared, Val};
 use tilewright_layout::Layout;
@@ -115,9 +115,10 @@ impl Codes {
 
     /// A tile, (row, k) to code: each lane's 16 bytes one behind the other, its words step by step.
     pub(super) fn tile(self) -> Layout {
-        let k = match self.code.bits() {
-            4 => modes(&[leaf(2, 4), leaf(4, 1), leaf(4, 32), leaf(4, 8)]),
-            _ => modes(&[leaf(2, 2), leaf(2, 1), leaf(2, 4), leaf(4, 16), leaf(2, 8)]),
+        let k = match self.code {
+            Code::U4 | Code::I4 | Code::E2m1 => modes(&[leaf(2, 4), leaf(4, 1), leaf(4, 32), leaf(4, 8)]),
+            Code::U8 | Code::I8 => modes(&[leaf(2, 2), leaf(2, 1), leaf(2, 4), leaf(4, 16), leaf(2, 8)]),
+            Code::E4m3 => modes(&[leaf(8, 1), leaf(4, 16), leaf(2, 8)]),
         };
         modes(&[leaf(Strip::ROWS, 4 * 16 * 8 / self.code.bits() as u32), k])
     }

@@ -8,13 +8,16 @@
 //! |---|---|---|
 //! | `u4` | `w & 0x000f`, `w & 0x00f0`, the same of `w >> 8` | c · 2⁻¹³³, and 16·c · 2⁻¹³³ in the odd registers |
 //! | `u8` | the low bytes, the high bytes | c · 2⁻¹³³ |
-//! | `e4m3` | the sign to bit 15, the other seven bits to bits 4 to 10 (7 to 13 of f16) | the value times 2⁻¹²⁰ (2⁻⁸), subnormals included |
+//! | `e4m3` | f16 by the instruction that there is from sm_89 on; else the sign to bit 15, the other seven bits to bits 7 to 13 | the value, or times 2⁻⁸, subnormals included |
 //!
 //! What a zero takes away is the product of the activations with a constant, where a group's sum begins ([`zero`]).
 
-use tilewright_codegen::build::Val;
+use tilewright_codegen::build::{F16x2, Val};
+use tilewright_codegen::ir::attr::Fp8;
+use tilewright_codegen::ir::{Arch, Needs};
 
 use crate::quant::Code;
+use crate::tile::narrow;
 
 /// The type in which codes meet activations. Bits of integers below 1024 are as f16 that integer times 2⁻²⁴; what is said of bf16
 /// holds of it with other powers.
@@ -24,12 +27,48 @@ pub enum Terms {
     Bf16,
     /// Of activations below 65504 that have one part of 11 bits.
     F16,
+    /// Of activations below 2²² in two parts of 11 bits: f16, and what that rounds off times 2¹¹, so that small ones keep theirs.
+    TwoF16,
 }
 
 /// `(a & b) | c`.
 const AND_OR: u8 = (0xf0 & 0xcc) | 0xaa;
-/// Of two registers of a step, which meet the k of one instruction, what activations are multiplied with for the first.
-const LIFT: f32 = pow2(80);
+/// What a low part of f16 is multiplied with: what is rounded off is 2⁻¹¹ of a number at most.
+const LOW: f32 = pow2(11);
+
+impl Terms {
+    /// The exponent of what activations are multiplied with for the first of two registers of a step, which meet the k of one instruction.
+    const fn lift(self) -> i32 {
+        match self {
+            Terms::Bf16 => 80,
+            Terms::F16 => 0,
+            Terms::TwoF16 => -6,
+        }
+    }
+
+    /// Two numbers as a word of these, and what that rounds off, as a low part has it.
+    #[track_caller]
+    pub(super) fn narrow<'k>(self, a: Val<'k, f32>, b: Val<'k, f32>) -> (Val<'k, u32>, [Val<'k, f32>; 2]) {
+        match self {
+            Terms::Bf16 => narrow(a, b),
+            Terms::F16 | Terms::TwoF16 => {
+                let pair = a.pair::<F16x2>(b);
+                let (high_a, high_b) = pair.split();
+                let rest = |x: Val<'k, f32>, high: Val<'k, f32>| (x - high) * LOW;
+                (pair.bits(), [rest(a, high_a.cast()), rest(b, high_b.cast())])
+            }
+        }
+    }
+
+    /// A sum of high parts' products and one of low parts'.
+    #[track_caller]
+    pub(super) fn whole<'k>(self, high: Val<'k, f32>, low: Val<'k, f32>) -> Val<'k, f32> {
+        match self {
+            Terms::Bf16 | Terms::F16 => high + low,
+            Terms::TwoF16 => low.fma(1.0 / LOW, high),
+        }
+    }
+}
 
 /// Words of a step: eight codes of a lane.
 pub(super) const fn words(code: Code) -> usize {
@@ -44,26 +83,27 @@ const fn pow2(exponent: i32) -> f32 {
 /// What activations are multiplied with before they meet codes: those of the even registers of a lane's eight, and those of
 /// the odd ones.
 pub(super) const fn lift(code: Code, terms: Terms) -> [f32; 2] {
-    let lift = match terms {
-        Terms::Bf16 => LIFT,
-        Terms::F16 => 1.0,
-    };
+    let lift = pow2(terms.lift());
     match code {
         Code::U4 | Code::I4 => [lift, lift / 16.0],
         Code::U8 | Code::I8 | Code::E4m3 | Code::E2m1 => [lift; 2],
     }
 }
 
+/// Whether there is an instruction that makes f16s of `e4m3`.
+fn widens(arch: Arch) -> bool {
+    Needs::Sm89.met_by(arch)
+}
+
 /// What sums of products are multiplied with.
-pub(super) const fn lower(code: Code, terms: Terms) -> f32 {
-    let [integer, float] = match terms {
-        Terms::Bf16 => [133 - 80, 120 - 80],
-        Terms::F16 => [24, 8],
+pub(super) fn lower(arch: Arch, code: Code, terms: Terms) -> f32 {
+    let worth = match (code, terms) {
+        (Code::U4 | Code::I4 | Code::U8 | Code::I8, Terms::Bf16) => 133,
+        (Code::U4 | Code::I4 | Code::U8 | Code::I8, Terms::F16 | Terms::TwoF16) => 24,
+        (Code::E4m3 | Code::E2m1, _) if widens(arch) => 0,
+        (Code::E4m3 | Code::E2m1, _) => 8,
     };
-    match code {
-        Code::U4 | Code::I4 | Code::U8 | Code::I8 => pow2(integer),
-        Code::E4m3 | Code::E2m1 => pow2(float),
-    }
+    pow2(worth - terms.lift())
 }
 
 /// The bits of minus such an integer code, in both halves: of the even registers, and of the odd ones.
@@ -75,9 +115,9 @@ pub(super) const fn minus(code: Code, number: u32) -> [u32; 2] {
     [0x8000_8000 | number | number << 16, 0x8000_8000 | odd | odd << 16]
 }
 
-/// A lane's eight codes of a step, two a register, in the order of k.
+/// A lane's eight codes of a step, two a register, in the order of k; `e4m3` as f16, which alone it meets.
 #[track_caller]
-pub(super) fn numbers<'k>(code: Code, terms: Terms, words: &[Val<'k, u32>]) -> [Val<'k, u32>; 4] {
+pub(super) fn numbers<'k>(code: Code, words: &[Val<'k, u32>]) -> [Val<'k, u32>; 4] {
     match code {
         Code::U4 | Code::I4 => {
             let high = words[0] >> 8u32;
@@ -90,15 +130,22 @@ pub(super) fn numbers<'k>(code: Code, terms: Terms, words: &[Val<'k, u32>]) -> [
             [low(words[0]), high(words[0]), low(words[1]), high(words[1])]
         }
         Code::E4m3 | Code::E2m1 => {
-            // The exponent's lowest bit goes to bit 7 of a bf16, to bit 10 of an f16.
-            let (bits, [low, high]) = match terms {
-                Terms::Bf16 => (0x07f0_07f0u32, [4u32, 4]),
-                Terms::F16 => (0x3f80_3f80, [7, 1]),
-            };
-            let value = |sign: Val<'k, u32>, rest: Val<'k, u32>| rest.lop3(bits, sign & 0x8000_8000u32, AND_OR);
-            let of_word = |word: Val<'k, u32>| [value(word << 8u32, word << low), value(word, word >> high)];
-            let [[a, b], [c, d]] = [of_word(words[0]), of_word(words[1])];
+            let [[a, b], [c, d]] = [halves(words[0]), halves(words[1])];
             [a, b, c, d]
         }
     }
+}
+
+/// The four `e4m3` of a word as f16, two a register.
+#[track_caller]
+fn halves(word: Val<u32>) -> [Val<u32>; 2] {
+    if widens(word.builder().arch()) {
+        let (low, high) = word.split();
+        return [low, high].map(|two| two.halves_of_fp8(Fp8::E4M3).bits());
+    }
+    // Two bytes, with zeros before them: the exponent's lowest bit goes from 11 to 10.
+    [0x1404u32, 0x3424].map(|bytes| {
+        let two = word.prmt(0u32, bytes);
+        (two >> 1u32).lop3(0x3f80_3f80u32, two & 0x8000_8000u32, AND_OR)
+    })
 }

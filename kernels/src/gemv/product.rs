@@ -116,11 +116,10 @@ impl<'k> CodeTile<'k> {
     }
 
     /// The numbers that an instruction takes together.
-    fn numbers(&self, code: Code, (side, terms): (Side, Terms), meet: u32) -> Vec<[Val<'k, u32>; 4]> {
+    fn numbers(&self, code: Code, side: Side, meet: u32) -> Vec<[Val<'k, u32>; 4]> {
         let words = convert::words(code);
-        let step = |packed: &Packed<'k>, step: u32| {
-            convert::numbers(code, terms, &packed.codes[step as usize * words..][..words])
-        };
+        let step =
+            |packed: &Packed<'k>, step: u32| convert::numbers(code, &packed.codes[step as usize * words..][..words]);
         let steps = meet * side.steps()..(meet + 1) * side.steps();
         steps.flat_map(|at| self.packed.iter().map(move |packed| step(packed, at))).collect()
     }
@@ -214,7 +213,7 @@ pub fn multiply_codes<'k>(
         let groups: Vec<Vec<Chains>> = tiles.iter().map(begin).collect();
         for meet in 0..meets {
             for ((round, tile), groups) in tiles.iter().zip(&groups) {
-                let w = tile.numbers(codes.code, (side, terms), meet);
+                let w = tile.numbers(codes.code, side, meet);
                 let fragments = (meeting.fragments)(round * meets + meet);
                 code_instructions(k, (side, terms), &w, &fragments, groups[(meet * parts / meets) as usize]);
             }
@@ -262,16 +261,15 @@ pub(super) fn code_instructions<'k>(
 fn one<'k>(terms: Terms, a: [Val<'k, u32>; 4], b: [Val<'k, u32>; 2], sums: Accumulator<'k, f32>) {
     match terms {
         Terms::Bf16 => sums.mma::<bf16>(&[a.into()], &[b.into()]),
-        Terms::F16 => sums.mma::<f16>(&[a.into()], &[b.into()]),
+        Terms::F16 | Terms::TwoF16 => sums.mma::<f16>(&[a.into()], &[b.into()]),
     }
 }
 
 /// What `sums` are together, of codes times their power of two.
 pub fn lowered<'k>(strip: Strip, (side, terms): (Side, Terms), sums: Chains<'k>) -> [Val<'k, f32>; 4] {
-    let lower = strip.codes().map(|codes| convert::lower(codes.code, terms));
     let all: [Val<f32>; 4] = std::array::from_fn(|register| {
         let sum = sums.get(register as u32);
-        lower.map_or(sum, |lower| sum * lower)
+        strip.codes().map_or(sum, |codes| sum * convert::lower(sum.builder().arch(), codes.code, terms))
     });
     match side {
         Side::A | Side::B | Side::Pair => all,

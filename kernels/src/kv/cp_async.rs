@@ -5,7 +5,7 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 use tilewright_codegen::ir::attr::{CpBytes, CpCache};
 
 use super::tiles::Ends;
-use super::{Arrived, Issued, KvBuffer, KvBufferConfig, KvFamily, KvThreads, Place, TileForm, Tiles};
+use super::{Arrived, Issued, KvBufferConfig, KvFamily, KvThreads, OwnRing, Place, TileForm, Tiles};
 use crate::ring::{ByThreads, Fill};
 
 /// Rings of `STAGES` tiles, filled by `cp.async`. Two buffers that a loop uses in turn count each other's groups:
@@ -50,7 +50,7 @@ impl<const STAGES: u32> KvFamily for CpAsync<STAGES> {
     }
 }
 
-impl<'k, C: KvBufferConfig> KvBuffer<'k> for CpAsyncBuffer<'k, C> {
+impl<'k, C: KvBufferConfig> OwnRing<'k> for CpAsyncBuffer<'k, C> {
     type Config = C;
 
     fn tiles(&self) -> &Tiles<'k, C> {

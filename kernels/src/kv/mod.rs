@@ -7,8 +7,10 @@
 //! | [`Staged`] | loads into registers, stores into shared memory a tile later | sm_80 |
 //! | [`CpAsync`] | `cp.async` into a ring of stages | sm_80 |
 //! | [`Tma`] | tensor maps into a ring of stages, completing on mbarriers | sm_90 |
+//! | [`StageTiles`] | stages of a ring that is filled for a persistent kernel's tasks, keys and values together | sm_80 |
 //!
-//! K and V are the same buffer with another [`KvBufferConfig`]. A kernel is generic over the [`KvFamily`] and takes any.
+//! Of the first three K and V are the same buffer with another [`KvBufferConfig`], a ring of its own ([`OwnRing`]). A standalone kernel is
+//! generic over the [`KvFamily`] and takes any.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -23,9 +25,12 @@
 //! | `place` | where the rows of a sequence lie: strided, or in pages |
 //! | `staged`, `cp_async`, `tma` | the buffers |
 //! | `stream` | the loop over tiles: prologue, prefetch, end |
+//! | `token_stage` | what a stage of a ring of tasks holds, and which tokens come so: [`TokenStage`], [`Streamed`] |
+//! | `stage_tiles` | the buffer of such stages: [`StageTiles`] |
+//! | `block`, `lanes` | a block of 16 tokens in registers, as operands: [`TokenBlock`] |
 //!
 //! # What cannot go wrong
-//! A tile is a token that moves from step to step: [`KvBuffer::load_from_dram`] makes an [`Issued`],
+//! A tile is a token that moves from step to step: [`OwnRing::load_from_dram`] makes an [`Issued`],
 //! [`KvBuffer::copy_to_shared`] takes it and makes an [`Arrived`], reading borrows that, [`KvBuffer::release`] takes it.
 //! So nothing is read before it was loaded, and nothing is loaded into a stage that is being read. Stages are those of a
 //! [`ring`](crate::ring) for each team, whose tokens these are; [`stream`] leaves a loop with the tokens that it came with,
@@ -35,42 +40,52 @@
 //!
 //! This room knows tiles of keys and values. It knows no softmax and no mask.
 
+mod block;
 mod config;
 mod cp_async;
 mod element;
+mod lanes;
 mod newest;
 mod place;
 mod pool;
 mod shared;
+mod stage_tiles;
 mod staged;
 mod stream;
 mod tiles;
 mod tma;
 mod token_row;
+mod token_stage;
 mod widen;
 
+pub(crate) use block::BLOCK;
+pub use block::TokenBlock;
 pub use config::{KConfig, KvBufferConfig, VConfig};
 pub use cp_async::{CpAsync, CpAsyncBuffer};
 pub use element::{PoolArray, PoolType};
+pub(crate) use lanes::Lanes;
 pub use newest::Newest;
 pub use place::{Pages, Place};
 pub use pool::{Cells, PageTable, PagedPool, SplitPages};
 pub use shared::{Form, Fragments, MmaTile, Share, TileForm, VECTOR};
+pub use stage_tiles::{KeysAndValues, StageTiles};
 pub use staged::{Staged, StagedBuffer};
 pub use stream::{Span, stream, stream_asking};
 pub use tiles::Tiles;
 pub use tma::{Tma, TmaBuffer};
 pub(crate) use token_row::TokenRow;
 pub use token_row::{is_swizzled, swizzled};
+pub use token_stage::{Piece, Streamed, TokenStage, immutable_prefix};
 pub use widen::WidenPages;
 
 pub use crate::ring::Team as KvThreads;
 
+use core::marker::PhantomData;
+
 use half::bf16;
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
-use crate::ring::Full;
-use tiles::Stage;
+use crate::ring::AnyStage;
 
 /// A tile that was asked for.
 #[derive(Debug, PartialEq, Eq)]
@@ -91,19 +106,51 @@ impl Issued {
 /// A tile in shared memory.
 #[must_use = "a tile in shared memory is released"]
 pub struct Arrived<'k, C> {
-    base: Ptr<'k, Shared, bf16>,
-    full: Full<'k, C, Stage>,
+    stage: AnyStage<'k>,
+    of: PhantomData<fn() -> C>,
 }
 
 impl<'k, C> Arrived<'k, C> {
+    fn of(stage: AnyStage<'k>) -> Self {
+        Arrived { stage, of: PhantomData }
+    }
+
     /// Where it begins.
     pub fn base(&self) -> Ptr<'k, Shared, bf16> {
-        self.base
+        self.stage.base().cast()
     }
 }
 
-/// Keys or values of one sequence and head, tile by tile.
+/// Keys or values of one sequence and head, or both, tile by tile: whoever asks for tiles, and wherever they lie.
 pub trait KvBuffer<'k> {
+    /// What a tile has.
+    type Config;
+    /// A part of a tile that a warp reads at a time: a step of the contraction, or a block of tokens.
+    type Part;
+    /// A part in registers, as operands of the matrix instruction.
+    type MmaTile;
+
+    /// Waits until the tile, number `tile`, is in shared memory, for the whole team, and until the team has read the
+    /// tile before.
+    fn copy_to_shared(&self, issued: Issued, tile: Val<'k, u32>) -> Arrived<'k, Self::Config>;
+
+    /// Reads a part of a tile into the register tile.
+    fn load_from_shared(&self, arrived: &Arrived<'k, Self::Config>, part: Self::Part);
+
+    /// The register tile.
+    fn get_mma_tile(&self) -> Self::MmaTile;
+
+    /// This thread will not read the tile again.
+    ///
+    /// Nothing has to be done where the team that fetches a tile is the one that reads it: it meets in `copy_to_shared`
+    /// before what held the tile is written again.
+    fn release(&self, arrived: Arrived<'k, Self::Config>) {
+        arrived.stage.release();
+    }
+}
+
+/// A buffer of keys, or of values, with a ring of its own, whose threads ask for tiles: a step of the contraction is a part.
+pub trait OwnRing<'k> {
     /// The tile.
     type Config: KvBufferConfig;
 
@@ -125,39 +172,34 @@ pub trait KvBuffer<'k> {
     /// The same of another sequence or head.
     fn load_at(&self, place: &Place<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Issued;
 
-    /// Waits until the tile, number `tile`, is in shared memory, for the whole team, and until the team has read the
-    /// tile before.
-    fn copy_to_shared(&self, issued: Issued, tile: Val<'k, u32>) -> Arrived<'k, Self::Config> {
-        self.copy_at(&self.tiles().place, issued, tile)
-    }
-
-    /// The same of a tile that was asked for by [`load_at`](KvBuffer::load_at) there.
+    /// [`KvBuffer::copy_to_shared`] of a tile that was asked for by [`load_at`](OwnRing::load_at) there.
     fn copy_at(&self, place: &Place<'k>, issued: Issued, tile: Val<'k, u32>) -> Arrived<'k, Self::Config>;
 
-    /// What every buffer has.
+    /// What every such buffer has.
     fn tiles(&self) -> &Tiles<'k, Self::Config>;
-
-    /// Reads the right factors of step `k_mma` of the contraction into the register tile.
-    fn load_from_shared(&self, arrived: &Arrived<'k, Self::Config>, k_mma: u32) {
-        self.tiles().fragments.load(arrived.base, k_mma);
-    }
-
-    /// The register tile.
-    fn get_mma_tile(&self) -> MmaTile<'k> {
-        self.tiles().fragments.tile()
-    }
-
-    /// This thread will not read the tile again.
-    ///
-    /// Nothing has to be done where the team that fetches a tile is the one that reads it: it meets in `copy_to_shared`
-    /// before what held the tile is written again.
-    fn release(&self, arrived: Arrived<'k, Self::Config>) {
-        arrived.full.release();
-    }
 
     /// Where the tiles of all teams begin: memory that may be used for something else once all tiles were read.
     fn memory(&self) -> Ptr<'k, Shared, bf16> {
         self.tiles().memory
+    }
+}
+
+impl<'k, T: OwnRing<'k>> KvBuffer<'k> for T {
+    type Config = T::Config;
+    type Part = u32;
+    type MmaTile = MmaTile<'k>;
+
+    fn copy_to_shared(&self, issued: Issued, tile: Val<'k, u32>) -> Arrived<'k, T::Config> {
+        self.copy_at(&self.tiles().place, issued, tile)
+    }
+
+    /// Reads the B fragments of a step of the contraction.
+    fn load_from_shared(&self, arrived: &Arrived<'k, T::Config>, k_mma: u32) {
+        self.tiles().fragments.load(arrived.base(), k_mma);
+    }
+
+    fn get_mma_tile(&self) -> MmaTile<'k> {
+        self.tiles().fragments.tile()
     }
 }
 
@@ -166,7 +208,7 @@ pub trait KvFamily: 'static {
     /// The parameter that names keys or values.
     type Input<'k>: Copy;
     /// The buffer.
-    type Buffer<'k, C: KvBufferConfig>: KvBuffer<'k, Config = C>;
+    type Buffer<'k, C: KvBufferConfig>: OwnRing<'k, Config = C>;
 
     /// Tiles of a team in shared memory.
     const STAGES: u32;

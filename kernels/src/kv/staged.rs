@@ -6,7 +6,7 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, RegArray, Val};
 
 use super::tiles::Ends;
-use super::{Arrived, Form, Issued, KvBuffer, KvBufferConfig, KvFamily, KvThreads, Place, TileForm, Tiles};
+use super::{Arrived, Form, Issued, KvBufferConfig, KvFamily, KvThreads, OwnRing, Place, TileForm, Tiles};
 use crate::ring::{ByThreads, Fill};
 
 /// Tiles that are loaded into registers and stored into shared memory when their turn comes. `TOKEN_GEN` (decode)
@@ -62,7 +62,7 @@ impl<const NUM_STAGES: u32, const TOKEN_GEN: bool> KvFamily for Staged<NUM_STAGE
     }
 }
 
-impl<'k, C: KvBufferConfig> KvBuffer<'k> for StagedBuffer<'k, C> {
+impl<'k, C: KvBufferConfig> OwnRing<'k> for StagedBuffer<'k, C> {
     type Config = C;
 
     fn tiles(&self) -> &Tiles<'k, C> {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tilewright_codegen::build::{Builder, Val};
 
-use super::{Arrived, Issued, KvBuffer, Place};
+use super::{Arrived, Issued, KvBuffer, OwnRing, Place};
 
 /// Tiles `first`, `first + step`, … below `end`.
 #[derive(Clone, Copy)]
@@ -24,7 +24,7 @@ pub struct Span<'k> {
 ///
 /// # Panics
 /// While recording, if a turn of the loop does not end with the tokens that it began with.
-pub fn stream<'k, K: KvBuffer<'k>, V: KvBuffer<'k>>(
+pub fn stream<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
     k: &'k Builder,
     (keys, values): (&K, &V),
     span: Span<'k>,
@@ -69,7 +69,7 @@ pub fn stream<'k, K: KvBuffer<'k>, V: KvBuffer<'k>>(
 ///
 /// # Panics
 /// While recording, where registers take turns.
-pub fn stream_asking<'k, K: KvBuffer<'k>, V: KvBuffer<'k>>(
+pub fn stream_asking<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
     k: &'k Builder,
     (keys, values): (&K, &V),
     (span, place): (Span<'k>, &Place<'k>),

@@ -34,8 +34,9 @@ impl<'k, C, F: Copy> Ends<'k, C, F> {
 }
 
 impl<'k, C> From<Full<'k, C, Stage>> for Arrived<'k, C> {
+    #[track_caller]
     fn from(full: Full<'k, C, Stage>) -> Self {
-        Arrived { base: full.tiles().0.base(), full }
+        Arrived::of(full.into())
     }
 }
 

@@ -8,7 +8,7 @@ use tilewright_layout::DType;
 
 use super::place::gcd;
 use super::tiles::{Ends, Stage};
-use super::{Arrived, Issued, KvBuffer, KvBufferConfig, KvFamily, KvThreads, Place, TileForm, Tiles};
+use super::{Arrived, Issued, KvBufferConfig, KvFamily, KvThreads, OwnRing, Place, TileForm, Tiles};
 use crate::ring::{ByBulk, Empty, Fill, in_pieces};
 
 /// Rings of `STAGES` tiles, filled through a tensor map by the first thread of the team.
@@ -140,7 +140,7 @@ impl<'k, C: KvBufferConfig> TmaBuffer<'k, C> {
     }
 }
 
-impl<'k, C: KvBufferConfig> KvBuffer<'k> for TmaBuffer<'k, C> {
+impl<'k, C: KvBufferConfig> OwnRing<'k> for TmaBuffer<'k, C> {
     type Config = C;
 
     fn tiles(&self) -> &Tiles<'k, C> {

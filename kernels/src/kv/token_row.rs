@@ -7,6 +7,8 @@
 
 use tilewright_codegen::build::Val;
 
+use super::Lanes;
+
 /// Dimensions of a run.
 const RUN: u32 = 8;
 /// Runs of a line.
@@ -36,6 +38,11 @@ impl<'k> TokenRow<'k> {
     /// many tokens of a multiple of eight further.
     pub fn new(first: Val<'k, u32>, [dim, run]: [u32; 2], token: Val<'k, u32>) -> TokenRow<'k> {
         TokenRow { first, turn: is_swizzled(dim).then(|| (token % 8) * run) }
+    }
+
+    /// The row of a token of a block that begins there, in elements.
+    pub fn of_block(first: Val<'k, u32>, lanes: Lanes, token: Val<'k, u32>) -> TokenRow<'k> {
+        TokenRow::new(first + token * lanes.dim, [lanes.dim, lanes.run], token)
     }
 
     /// Where a dimension lies in its row, of rows of bf16 that are swizzled; `token` as in [`TokenRow::new`].

@@ -92,7 +92,7 @@ impl<'k, B, O: Operands> Full<'k, B, O> {
 
 /// Arrives at the stages' "empty", in every block that writes there, where `really`.
 #[track_caller]
-fn release<'k>(meeting: Meeting<'k>, stages: &[Val<'k, u32>], really: Val<'k, bool>) {
+pub(super) fn release<'k>(meeting: Meeting<'k>, stages: &[Val<'k, u32>], really: Val<'k, bool>) {
     let Meeting { k, empty, shape, fill, .. } = meeting;
     let Some(empty) = empty else { return };
     let blocks = shape.cluster;

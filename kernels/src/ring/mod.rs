@@ -5,10 +5,11 @@
 //! |---|---|
 //! | `operand` | [`StageTile`]: what a stage holds, by layout; a stage is a tuple of tiles |
 //! | `shape` | [`Shape`]: stages, bytes in flight, consumers, cluster |
-//! | `setup` | [`Ring`]: memory and mbarriers; [`start`] makes them known to the block |
+//! | `setup` | [`Ring`]: memory and mbarriers; [`start`] makes them known to the block, which whoever fills may begin before |
 //! | `producer`, `source` | acquire → fill → commit; where a tile comes from |
 //! | `counted` | [`Counted`]: a producer whose cap changes while it runs, and who hears that nobody reads on |
 //! | `consumer` | wait → read → release, at once or one stage later |
+//! | `stages` | [`Stages`]: the same of any ring |
 //! | `team` | [`Team`]: threads that free a stage by meeting, a ring for each of several teams |
 //! | `cursor` | stage and parity, in registers |
 //! | `group` | [`GroupRing`]: the same threads copy by `cp.async` groups and read, turn by turn |
@@ -70,6 +71,7 @@ mod producer;
 mod setup;
 mod shape;
 mod source;
+mod stages;
 mod team;
 
 pub use consumer::{Consumer, Delayed, Full, Held};
@@ -81,4 +83,5 @@ pub use setup::{Ring, Rings, Unready, start};
 pub(crate) use shape::Fill;
 pub use shape::{Consumers, Shape};
 pub use source::{BulkSource, By, InPieces, Pieces, Source, Sources, by, in_pieces};
+pub use stages::{AnyStage, Stages};
 pub use team::Team;

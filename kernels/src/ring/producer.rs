@@ -49,13 +49,14 @@ pub struct Filled<'k, B, O: Operands, F> {
 
 impl<'k, B, O: Operands, F> Producer<'k, B, O, F> {
     #[track_caller]
-    pub(super) fn new(parts: Parts<'k, B, O>, fill: F) -> Self {
+    pub(super) fn new(parts: Parts<'k, B, O>, fill: F, begun: u32) -> Self {
         let (k, stages, cap) = (parts.k, parts.shape.stages, parts.shape.in_flight);
         // The phase before the first counts as complete: the first round finds every stage empty, and the first stages
         // wait for no landing.
-        let landing = (cap < stages).then(|| Cursor::new(k, stages, stages - cap, 1));
-        let parity = (parts.fill != Fill::Stores).then_some(1);
-        Producer { parts, next: Cursor::new(k, stages, 0, parity), landing, fill }
+        let at =
+            |step: u32, waits: bool| Cursor::new(k, stages, step % stages, waits.then_some((1 + step / stages) % 2));
+        let landing = (cap < stages).then(|| at(stages - cap + begun, true));
+        Producer { parts, next: at(begun, parts.fill != Fill::Stores), landing, fill }
     }
 }
 

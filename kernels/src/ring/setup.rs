@@ -1,7 +1,7 @@
 //! A ring's memory and mbarriers, and the one barrier that makes them known to the block.
 
 use super::consumer::Consumer;
-use super::producer::{ByBulk, ByPieces, ByThreads, Producer};
+use super::producer::{ByBulk, ByPieces, ByThreads, Empty, Filled, Producer};
 use super::{Consumers, Fill, Operands, Shape, Team};
 use core::marker::PhantomData;
 use core::ops::Deref;
@@ -88,6 +88,8 @@ pub struct Ring<'k, B, O: Operands, F> {
     parts: Parts<'k, B, O>,
     memory: O::Bases<'k>,
     by: F,
+    /// Stages that were filled before the ring was known.
+    begun: u32,
 }
 
 /// A ring that the block does not know of yet. [`start`] makes it ready.
@@ -99,6 +101,28 @@ impl<'k, O: Operands> Ring<'k, (), O, ()> {
     #[track_caller]
     pub fn bulk<B>(k: &'k Builder, operands: O, shape: Shape) -> Unready<Ring<'k, B, O, ByBulk>> {
         Unready(Ring::of(k, &name::<B>(), operands, shape, (Fill::Engine, ByBulk), &mut || ()))
+    }
+
+    /// A ring that one thread of the block fills by bulk copies and tensor maps, and begins before the block meets: it makes the mbarriers, and
+    /// starts the copies of the first stages, each by its number. They are as many as a producer finds empty without a wait: those that may be in flight.
+    #[track_caller]
+    pub fn begun<B>(
+        k: &'k Builder,
+        operands: O,
+        shape: Shape,
+        [thread, stages]: [u32; 2],
+        fill: impl Fn(u32, Empty<'k, B, O, ByBulk>) -> Filled<'k, B, O, ByBulk>,
+    ) -> Unready<Ring<'k, B, O, ByBulk>> {
+        assert!(stages <= shape.in_flight, "ring: more stages begin than may be in flight; begin fewer");
+        let shape = Shape { maker: thread, ..shape };
+        let ring = Ring::of(k, &name::<B>(), operands, shape, (Fill::Engine, ByBulk), &mut || ());
+        k.when(k.tid().eq(thread), || {
+            k.fence_mbarrier_init();
+            for stage in 0..stages {
+                fill(stage, Empty { parts: ring.parts, stage: k.lit(stage), fill: ByBulk }).commit();
+            }
+        });
+        Unready(Ring { begun: stages, ..ring })
     }
 
     /// A ring that is filled in pieces: by one thread and the copy engine where the architecture has one, by the lanes of a
@@ -141,7 +165,7 @@ impl<'k, B, O: Operands, F: Copy> Ring<'k, B, O, F> {
         let bases = operands.of_team(memory, own, stages);
         let (full, empty) = barriers(k, name, shape, (team, rings, own), fill, beside);
         let meeting = Meeting { k, full, empty, shape, fill };
-        Ring { parts: Parts { meeting, operands, bases, brand: PhantomData }, memory, by }
+        Ring { parts: Parts { meeting, operands, bases, brand: PhantomData }, memory, by, begun: 0 }
     }
 
     /// The stages of all teams: memory that may be used for something else once all were read.
@@ -152,7 +176,7 @@ impl<'k, B, O: Operands, F: Copy> Ring<'k, B, O, F> {
     /// The producer's end and the consumers' end. Each has a cursor in registers, set here.
     #[track_caller]
     pub fn split(self) -> (Producer<'k, B, O, F>, Consumer<'k, B, O>) {
-        (Producer::new(self.parts, self.by), Consumer::new(self.parts))
+        (Producer::new(self.parts, self.by, self.begun), Consumer::new(self.parts))
     }
 }
 
@@ -173,7 +197,7 @@ fn barriers<'k>(
     let (stages, arrivals) = (shape.stages, shape.consumers.arrivals());
     let full = k.mbarriers(&format!("{name}.full"), rings * stages).at(own * stages);
     let empty = arrivals.map(|_| k.mbarriers(&format!("{name}.empty"), stages));
-    k.when(team.thread(k).eq(0), || {
+    k.when(team.thread(k).eq(shape.maker), || {
         for stage in 0..stages {
             full.at(stage).init(fills);
             if let Some((empty, count)) = empty.zip(arrivals) {
@@ -193,7 +217,7 @@ pub trait Rings {
     /// Whether another block of the cluster uses one of them.
     fn remote(&self) -> bool;
 
-    /// Whether the copy engine does.
+    /// Whether the copy engine does, and does not know it yet.
     fn engine(&self) -> bool;
 
     /// Hands them out.
@@ -208,7 +232,7 @@ impl<'k, B, O: Operands, F> Rings for Unready<Ring<'k, B, O, F>> {
     }
 
     fn engine(&self) -> bool {
-        self.0.parts.fill == Fill::Engine
+        self.0.parts.fill == Fill::Engine && self.0.begun == 0
     }
 
     fn ready(self) -> Self::Ready {

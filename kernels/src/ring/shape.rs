@@ -61,12 +61,14 @@ pub struct Shape {
     pub(super) consumers: Consumers,
     pub(super) cluster: u32,
     pub(super) groups: u32,
+    /// The thread that initialises mbarriers.
+    pub(super) maker: u32,
 }
 
 impl Shape {
     /// So many stages, at least one; all may be in flight, and one warp reads.
     pub const fn stages(stages: u32) -> Shape {
-        Shape { stages, in_flight: stages, consumers: Consumers::Warps(1), cluster: 1, groups: 1 }
+        Shape { stages, in_flight: stages, consumers: Consumers::Warps(1), cluster: 1, groups: 1, maker: 0 }
     }
 
     /// Stages that may be on their way at once, at least one: the producer waits for an earlier one to land before it

@@ -118,10 +118,10 @@ impl<'k> Array<'k> {
         self.gather(&[index])[0]
     }
 
-    /// Four consecutive elements from each of some indexes, all in flight together.
+    /// `N` consecutive elements, 2 or 4, from each of some indexes that are multiples of `N`, all in flight together.
     #[track_caller]
-    pub(crate) fn gather(self, indexes: &[Val<'k, u32>]) -> Vec<[Val<'k, f32>; 4]> {
-        let (words, how) = (4 / self.per_word(), self.how().0);
+    pub(crate) fn gather<const N: usize>(self, indexes: &[Val<'k, u32>]) -> Vec<[Val<'k, f32>; N]> {
+        let (words, how) = (N as u32 / self.per_word(), self.how().0);
         let loaded: Vec<Vec<Val<u32>>> = match self.access {
             Access::Packets(generation) => {
                 let firsts: Vec<_> = indexes.iter().map(|&index| self.packet(index)).collect();
@@ -130,12 +130,13 @@ impl<'k> Array<'k> {
             Access::Weak | Access::Relaxed => {
                 let load = |&index: &Val<'k, u32>| match words {
                     4 => self.words(index).load_as::<4>(how).to_vec(),
-                    _ => self.words(index).load_as::<2>(how).to_vec(),
+                    2 => self.words(index).load_as::<2>(how).to_vec(),
+                    _ => self.words(index).load_as::<1>(how).to_vec(),
                 };
                 indexes.iter().map(load).collect()
             }
         };
-        loaded.iter().map(|words| self.four(words)).collect()
+        loaded.iter().map(|words| self.elements(words)).collect()
     }
 
     /// Whether eight elements are words of the MMA's operand as they are.
@@ -161,26 +162,39 @@ impl<'k> Array<'k> {
             Some((first, Access::Packets(generation))) => {
                 let packets: Vec<_> = arrays.iter().map(|array| array.packet(index)).collect();
                 let words = first.poll(generation, &packets, 4 / first.per_word());
-                words.iter().map(|words| first.four(words)).collect()
+                words.iter().map(|words| first.elements(words)).collect()
             }
             _ => arrays.iter().map(|array| array.load4(index)).collect(),
         }
     }
 
     /// Four words from each of some places of arrays of packets of one generation, all in flight together: four elements of f32,
-    /// eight of 16 bits.
+    /// eight of 16 bits; by whole warps. They are asked for, then comes `meanwhile`, once; then they are waited for where they are `needed`.
     #[track_caller]
-    pub(crate) fn packets(from: &[(Array<'k>, Val<'k, u32>)]) -> Vec<[Val<'k, u32>; 4]> {
+    pub(crate) fn packets(
+        from: &[(Array<'k>, Val<'k, u32>)],
+        needed: Val<'k, bool>,
+        meanwhile: impl FnOnce(),
+    ) -> Vec<[Val<'k, u32>; 4]> {
         let Some((first, Access::Packets(generation))) = from.first().map(|(first, _)| (first, first.access)) else {
+            meanwhile();
             return Vec::new();
         };
         let places: Vec<_> = from.iter().map(|(array, index)| array.packet(*index)).collect();
-        let words = first.poll(generation, &places, 4);
+        let (k, asked) = (needed.builder(), needed.builder().var(false));
+        let words = first.poll_until(generation, &places, 4, |here| {
+            k.when(!asked.get(), || {
+                asked.set(true);
+                meanwhile();
+            });
+            // The warp goes on together, whatever it does meanwhile.
+            (here() | !needed).all()
+        });
         words.into_iter().map(|words| std::array::from_fn(|i| words[i])).collect()
     }
 
-    /// The four elements of some words.
-    fn four(self, words: &[Val<'k, u32>]) -> [Val<'k, f32>; 4] {
+    /// The first `N` elements of some words.
+    fn elements<const N: usize>(self, words: &[Val<'k, u32>]) -> [Val<'k, f32>; N] {
         let element =
             |i: u32| self.element(words[(i / self.per_word()) as usize], words[0].builder().lit(i % self.per_word()));
         std::array::from_fn(|i| element(i as u32))
@@ -188,10 +202,22 @@ impl<'k> Array<'k> {
 
     /// Words from some places on of packets, once all are of the generation.
     fn poll(self, generation: Val<'k, u32>, firsts: &[Ptr<'k, Global, u64>], words: u32) -> Vec<Vec<Val<'k, u32>>> {
+        self.poll_until(generation, firsts, words, |here| here())
+    }
+
+    /// Words from some places on of packets. Once they are asked for comes `until`, which may look whether all are of the generation, and says whether
+    /// not to ask again.
+    fn poll_until(
+        self,
+        generation: Val<'k, u32>,
+        firsts: &[Ptr<'k, Global, u64>],
+        words: u32,
+        until: impl FnOnce(&dyn Fn() -> Val<'k, bool>) -> Val<'k, bool>,
+    ) -> Vec<Vec<Val<'k, u32>>> {
         let (k, how) = (generation.builder(), self.how().0);
         let kept: Vec<RegArray<u32>> = firsts.iter().map(|_| k.regs_unset(words)).collect();
         k.loop_(|| {
-            let mut here = k.lit(true);
+            let mut tags = Vec::new();
             for (&at, kept) in firsts.iter().zip(&kept) {
                 let mut packets: Vec<Val<u64>> = Vec::new();
                 match words {
@@ -201,10 +227,10 @@ impl<'k> Array<'k> {
                 for (packet, i) in packets.into_iter().zip(0..) {
                     let (word, found) = packet.split();
                     kept.set(i, word);
-                    here = here & found.eq(generation);
+                    tags.push(found);
                 }
             }
-            k.break_if(here);
+            k.break_if(until(&|| tags.iter().fold(k.lit(true), |here, found| here & found.eq(generation))));
         });
         kept.iter().map(|kept| (0..words).map(|i| kept.get(i)).collect()).collect()
     }

@@ -75,7 +75,7 @@ pub(super) fn load_lanes<'k, S: SpaceOf, T: Scalar>(at: Ptr<'k, S, T>, lanes: u3
 
 /// Writes lanes to an address, by one store.
 #[track_caller]
-pub(super) fn store_lanes<'k, S: Writable, T: Scalar>(at: Ptr<'k, S, T>, lanes: &[Val<'k, T>]) {
+pub(crate) fn store_lanes<'k, S: Writable, T: Scalar>(at: Ptr<'k, S, T>, lanes: &[Val<'k, T>]) {
     match *lanes {
         [a, b, c, d, e, f, g, h] => at.store_vec([a, b, c, d, e, f, g, h]),
         [a, b, c, d] => at.store_vec([a, b, c, d]),

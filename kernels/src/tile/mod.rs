@@ -45,6 +45,7 @@ pub(crate) use array::narrow;
 pub use array::{Access, Array, Copies, MAX_DEVICES};
 pub use bulk::{Share, box_extents, boxes};
 pub use copy::{ThreadGroup, copy, copy_async};
+pub(crate) use element::store_lanes;
 pub use element::{Element, Lanes};
 pub use error::TileError;
 pub use index::{Index, place};

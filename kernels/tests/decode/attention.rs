@@ -7,11 +7,12 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::mutate::Equivalent;
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::attention::split::{Attention, Heads, Merged, Shares, Streamed, TokenStage, attention};
-use tilewright_kernels::gemv::linear::{ActivationOutput, Weights};
-use tilewright_kernels::kv::{Cells, PagedPool, PoolArray, PoolType, SplitPages};
+use tilewright_kernels::attention::split::{Attention, Heads, Merged, Shares, attention};
+use tilewright_kernels::gemv::linear::{ActivationOutput, Sums};
+use tilewright_kernels::kv::{Cells, PagedPool, PoolArray, PoolType, SplitPages, Streamed, TokenStage};
 use tilewright_kernels::naive;
 use tilewright_kernels::quant::Code;
+use tilewright_kernels::ring;
 use tilewright_kernels::tile::{Access, Array, Float};
 use tilewright_kernels::warps::ConsumerWarps;
 
@@ -65,8 +66,8 @@ impl<'k> Stages<'k> {
     }
 }
 
-impl<'k> Weights<'k> for Stages<'k> {
-    fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
+impl<'k> ring::Stages<'k> for Stages<'k> {
+    fn wait(&self) -> ring::AnyStage<'k> {
         let (team, k) = (self.team, self.team.k);
         let streamed = self.streamed.expect("stages are asked for where tokens are streamed");
         k.loop_(|| {
@@ -85,8 +86,8 @@ impl<'k> Weights<'k> for Stages<'k> {
             }
         }
         team.sync();
-        read(self.memory);
         self.next.set(self.next.get() + 1);
+        ring::AnyStage::untold(self.memory)
     }
 }
 
@@ -149,7 +150,8 @@ impl Case {
             merged: Merged { out: ActivationOutput::Rows(self.result(k)), arrivals: k.global("arrivals") },
             newest: None,
         };
-        let scratch = scratch(team, self.heads.scratch_bytes(self.warps), 1, 1);
+        let strips = self.heads.query_bytes().div_ceil(Sums::bytes(1, self.warps));
+        let scratch = scratch(team, self.heads.scratch_bytes(self.warps), 1, strips);
         attention(team, scratch, &Stages::new(team, work), work, || ());
     }
 

@@ -5,6 +5,7 @@ use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::trial::Draw;
 use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{AOperand, Order, Packing, Phases, Scratch, Sums, Weights};
+use tilewright_kernels::ring::{AnyStage, Stages};
 use tilewright_kernels::warps::ConsumerWarps;
 
 /// Which stage comes at a place.
@@ -65,20 +66,22 @@ impl<'k> Supply<'k> {
     }
 }
 
-impl<'k> Weights<'k> for Supply<'k> {
-    fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
+impl<'k> Weights<'k> for Supply<'k> {}
+
+impl<'k> Stages<'k> for Supply<'k> {
+    fn wait(&self) -> AnyStage<'k> {
         let place = self.next.get();
         let first = self.order.as_ref().map_or(place, |order| order(place)) * self.words;
         self.next.set(place + 1);
         if self.whole {
-            return read(self.memory.at(first));
+            return AnyStage::untold(self.memory.at(first));
         }
         // The stage before may still be read.
         let to = self.memory.at(place % 2 * self.words);
         self.team.sync();
         self.team.each(self.words, |at| to.at(at).store(self.from.at(first).at(at).load()));
         self.team.sync();
-        read(to);
+        AnyStage::untold(to)
     }
 }
 
@@ -113,7 +116,7 @@ pub fn reading(a_operand: AOperand) -> &'static [&'static str] {
 /// The team's shared memory for so many rows of the operand's bytes, with sums for `strips` strips.
 pub fn scratch(team: ConsumerWarps<'_>, operand_bytes: u32, rows: u32, strips: u32) -> Scratch<'_> {
     let (k, sums_bytes) = (team.k, strips * Sums::bytes(rows, team.warps));
-    let operand_bytes = operand_bytes.next_multiple_of(8);
+    let operand_bytes = operand_bytes.next_multiple_of(16);
     let operand = k.shared_aligned("operand", (operand_bytes + sums_bytes) / 2, 128);
     Scratch {
         operand,
@@ -124,7 +127,7 @@ pub fn scratch(team: ConsumerWarps<'_>, operand_bytes: u32, rows: u32, strips: u
         best: k.shared("best", 16),
         paired_rows: 16,
         copied_registers: 16,
-        words_ahead: false,
+        words_ahead: 0,
         beyond: None,
         loaded: None,
     }

@@ -38,6 +38,8 @@ fn decoded(strip: Strip, codes: Codes, memory: &[u8], row: usize, k: usize) -> f
     let code = if bits == 4 {
         let nibble = element % 2 * 4 + element / 2;
         memory[start + step * 4 + nibble / 2] >> (4 * (nibble % 2)) & 15
+    } else if codes.code == Code::E4m3 {
+        memory[start + step * 8 + element]
     } else {
         memory[start + step * 8 + element / 4 * 4 + element % 2 * 2 + element % 4 / 2]
     };

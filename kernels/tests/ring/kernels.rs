@@ -1,6 +1,6 @@
 //! One kernel for each way of using a ring. All compute sums of rows of 128 floats.
 
-use tilewright_codegen::build::{Builder, Bulk, Ptr, Shared, block, record};
+use tilewright_codegen::build::{Builder, Bulk, Ptr, Shared, Val, block, record};
 use tilewright_codegen::ir::attr::{Eviction, Scope};
 use tilewright_codegen::ir::{Arch, Kernel, Launch};
 use tilewright_kernels::ring::{BulkSource, Consumers, GroupRing, Ring, Shape, StageTile, by, start};
@@ -20,6 +20,8 @@ pub struct Case {
     pub blocks: u32,
     /// Blocks that read the same rows.
     pub shared_by: u32,
+    /// The fewest rows that it takes.
+    pub least: usize,
     pub build: fn(&Builder),
     pub oracle: fn(&[Vec<f32>], usize) -> f32,
 }
@@ -41,6 +43,7 @@ pub fn all() -> Vec<Case> {
         launch: block(threads),
         blocks,
         shared_by: 1,
+        least: 0,
         build,
         oracle,
     };
@@ -62,6 +65,8 @@ pub fn all() -> Vec<Case> {
         case("by_threads", 256, 1, by_threads, |rows, c| rows.iter().map(|row| row[127 - c]).sum()),
         case("groups", 128, 1, groups, |rows, c| rows.iter().map(|row| row[127 - c]).sum()),
         Case { shared_by: 2, launch: block(160).cluster(2), ..case("multicast", 160, 2, multicast, plain) },
+        Case { least: 2, ..case("begun", 160, 2, begun, plain) },
+        Case { least: 3, ..case("begun_full", 160, 2, begun_full, plain) },
     ]
 }
 
@@ -79,10 +84,15 @@ fn line() -> StageTile<f32, Line<ROW_EXTENT>> {
 }
 const ROW_EXTENT: usize = ROW as usize;
 
-fn through(k: &Builder, shape: Shape) {
+fn through<'k>(k: &'k Builder, shape: Shape, first: u32) {
     params!(k, rows, x, out, 1);
-    let ring = start(k, Ring::bulk::<Rows>(k, (line(),), shape.consumers(Consumers::Warps(4))));
-    let (mut producer, mut consumer) = ring.split();
+    let shape = shape.consumers(Consumers::Warps(4));
+    let row_of = |row: Val<'k, u32>| (BulkSource::from(x.at(row * ROW)),);
+    let ring = match first {
+        0 => Ring::bulk::<Rows>(k, (line(),), shape),
+        _ => Ring::begun::<Rows>(k, (line(),), shape, [128, first], |row, to| to.fill(row_of(k.lit(row)))),
+    };
+    let (mut producer, mut consumer) = start(k, ring).split();
     let consume = || {
         let sum = k.var(0.0f32);
         k.for_(0, rows, |_| {
@@ -93,16 +103,26 @@ fn through(k: &Builder, shape: Shape) {
         });
         out.at(k.tid()).store(sum);
     };
-    let produce = || k.for_(0, rows, |row| producer.acquire().fill((BulkSource::from(x.at(row * ROW)),)).commit());
+    let produce = || k.for_(first, rows, |row| producer.acquire().fill(row_of(row)).commit());
     k.if_else(k.warp().lt(4), consume, || k.when(k.lane().eq(0), produce));
 }
 
 fn bulk(k: &Builder) {
-    through(k, Shape::stages(3));
+    through(k, Shape::stages(3), 0);
 }
 
 fn capped(k: &Builder) {
-    through(k, Shape::stages(4).in_flight(2));
+    through(k, Shape::stages(4).in_flight(2), 0);
+}
+
+/// Two rows are on their way before the block meets.
+fn begun(k: &Builder) {
+    through(k, Shape::stages(4).in_flight(2), 2);
+}
+
+/// As many as there are stages.
+fn begun_full(k: &Builder) {
+    through(k, Shape::stages(3), 3);
 }
 
 /// The cap changes from row to row, and a row comes in two pieces.

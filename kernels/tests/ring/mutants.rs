@@ -21,6 +21,7 @@ const ABANDONED: &[Equivalent] = &[
 /// Mutants that nothing can find out, by case.
 const LEDGER: &[(&str, &[Equivalent])] = &[
     ("capped", &[Equivalent::new("", "mbarrier.try_wait", "does not wait", CAP).times(1)]),
+    ("begun", &[Equivalent::new("", "mbarrier.try_wait", "does not wait", CAP).times(1)]),
     ("counted", &[Equivalent::new("", "mbarrier.try_wait", "does not wait", CAP).times(2)]),
     ("counted_by_lanes", &[Equivalent::new("", "mbarrier.test_wait", "does not wait", CAP).times(2)]),
     ("abandoned", ABANDONED),

@@ -88,7 +88,8 @@ fn a_device_lost_at_any_moment_is_an_error_that_names_it() {
                 assert_eq!(tokens, subject.right, "{loss:?}, seed {seed}");
                 None
             }
-            Err(LaunchError::OneOf { device, devices: all, ended, source: DeviceError::Lost { .. } }) => {
+            Err(LaunchError::OneOf { device, devices: all, ended, source }) => {
+                assert!(matches!(*source, DeviceError::Lost { .. }), "{loss:?}, seed {seed}: {source}");
                 assert_eq!((device, all), (loss.device as usize, devices), "{loss:?}, seed {seed}");
                 Some(ended)
             }

@@ -1,4 +1,4 @@
-//! The merges: of a block's warps in shared memory, of the blocks of a head by the block that is done last.
+//! The merges: of a block's warps in shared memory (`WarpParts`), of the blocks of a head by the block that is done last.
 //!
 //! A part is a partial result of each query head.
 
@@ -6,75 +6,37 @@ use half::bf16;
 use tilewright_codegen::build::{Bf16x2, Builder, Global, Ptr, RegArray, Shared, Val};
 use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Scope};
 
-use crate::attention::merge::Partial;
+use crate::attention::merge::{Partial, WarpParts};
 use crate::attention::softmax::Softmax;
 
 /// Parts that are looked at together: their loads are in flight at once.
 const TOGETHER: u32 = 8;
 
-/// The parts of the warps of a block.
-#[derive(Clone, Copy)]
-pub struct Warps<'k> {
-    /// The recorder.
-    pub k: &'k Builder,
-    /// How many.
-    pub warps: u32,
-    /// Columns of a head.
-    pub depth: u32,
-    /// Query heads.
-    pub group: u32,
-    memory: Ptr<'k, Shared, f32>,
+/// The parts of `warps` warps of `[depth, group]` query heads in the memory given, if its bytes are enough.
+pub(super) fn warp_parts<'k>(
+    k: &'k Builder,
+    warps: u32,
+    [depth, group]: [u32; 2],
+    (free, bytes): (Ptr<'k, Shared, f32>, u32),
+) -> WarpParts<'k> {
+    // Eight rows of the MMA a warp, and eight floats more than columns, so that lines begin in other banks.
+    let parts =
+        WarpParts { k, memory: free, warps, heads: group, lines: group.div_ceil(8) * 8, dim: depth, pitch: depth + 8 };
+    let memory = if parts.bytes() <= bytes { free } else { k.shared_aligned("parts", parts.bytes() / 4, 16) };
+    WarpParts { memory, ..parts }
 }
 
-impl<'k> Warps<'k> {
-    /// Parts of `[depth, group]`, in the memory given if its bytes are enough.
-    pub fn new(
-        k: &'k Builder,
-        warps: u32,
-        [depth, group]: [u32; 2],
-        (free, bytes): (Ptr<'k, Shared, f32>, u32),
-    ) -> Warps<'k> {
-        let parts = Warps { k, warps, depth, group, memory: free };
-        let floats = warps * parts.rows() * parts.stride();
-        let memory = if floats * 4 <= bytes { free } else { k.shared_aligned("parts", floats, 16) };
-        Warps { memory, ..parts }
-    }
-
-    /// Rows that a warp writes.
-    fn rows(&self) -> u32 {
-        self.group.div_ceil(8) * 8
-    }
-
-    /// Floats of a row: eight more than the columns, so that rows begin in other banks.
-    fn stride(&self) -> u32 {
-        self.depth + 8
-    }
-
-    /// The maximum and the sum of a warp's row stand behind its columns.
-    fn row(&self, warp: Val<'k, u32>, row: Val<'k, u32>) -> Ptr<'k, Shared, f32> {
-        self.memory.at((warp * self.rows() + row) * self.stride())
-    }
-
-    fn write(&self, softmax: Softmax<'k>, acc: RegArray<'k, f32>) {
-        let (k, lane) = (self.k, self.k.lane());
-        for half in 0..softmax.rows() {
-            let row = self.row(k.warp(), lane / 4 + 8 * half);
-            let (max, total) = (softmax.scaled_max(half), softmax.total(half));
-            for n in 0..self.depth / 8 {
-                let first = 4 * n + 2 * half;
-                row.at(lane % 4 * 2).at(8 * n).store_vec([acc.get(first), acc.get(first + 1)]);
-            }
-            k.when((lane % 4).eq(0), || row.at(self.depth).store_vec([max, total]));
+/// Stores the part of this warp.
+fn write<'k>(parts: &WarpParts<'k>, softmax: Softmax<'k>, acc: RegArray<'k, f32>) {
+    let (k, lane) = (parts.k, parts.k.lane());
+    for half in 0..softmax.rows() {
+        let line = parts.line(k.warp(), lane / 4 + 8 * half);
+        let stats = [softmax.scaled_max(half), softmax.total(half)];
+        for n in 0..parts.dim / 8 {
+            let first = 4 * n + 2 * half;
+            line.at(lane % 4 * 2).at(8 * n).store_vec([acc.get(first), acc.get(first + 1)]);
         }
-    }
-
-    fn read(&self, row: Val<'k, u32>, column: Val<'k, u32>) -> Partial<'k, 4> {
-        let parts = (0..self.warps).map(|warp| {
-            let at = self.row(self.k.lit(warp), row);
-            let [max, sum] = at.at(self.depth).load_vec::<2>();
-            Partial { max, sum, acc: at.at(column).load_vec::<4>() }
-        });
-        Partial::merge(&parts.collect::<Vec<_>>())
+        k.when((lane % 4).eq(0), || parts.store_stats(line, stats));
     }
 }
 
@@ -95,20 +57,20 @@ pub struct Splits<'k> {
 
 impl<'k> Splits<'k> {
     /// Merges the warps' parts, and stores the result, or this block's part of it.
-    pub fn finish(
+    pub(super) fn finish(
         &self,
         k: &'k Builder,
-        warps: &Warps<'k>,
+        warps: &WarpParts<'k>,
         softmax: Softmax<'k>,
         acc: RegArray<'k, f32>,
         split: Val<'k, u32>,
     ) {
         k.barrier();
-        warps.write(softmax, acc);
+        write(warps, softmax, acc);
         k.barrier();
         k.if_else(
             self.count.eq(1),
-            || each_vector(warps, |row, column| self.store(warps, row, column, warps.read(row, column))),
+            || each_vector(warps, |row, column| self.store(warps, row, column, warps.merged(row, column))),
             || {
                 each_vector(warps, |row, column| self.store_part(warps, split, row, column));
                 self.merge_if_last(k, warps);
@@ -116,16 +78,16 @@ impl<'k> Splits<'k> {
         );
     }
 
-    fn store_part(&self, warps: &Warps<'k>, split: Val<'k, u32>, row: Val<'k, u32>, column: Val<'k, u32>) {
-        let part = warps.read(row, column);
-        let line = split * warps.group + row;
-        self.acc.at(line * warps.depth + column).store_vec(part.acc);
+    fn store_part(&self, warps: &WarpParts<'k>, split: Val<'k, u32>, row: Val<'k, u32>, column: Val<'k, u32>) {
+        let part: Partial<4> = warps.merged(row, column);
+        let line = split * warps.heads + row;
+        self.acc.at(line * warps.dim + column).store_vec(part.acc);
         warps.k.when(column.eq(0), || self.stats.at(line * 2).store_vec([part.max, part.sum]));
     }
 
     /// The block whose arrival is the last sees all parts: each block's stores come before its barrier, that before
     /// the release of its first thread, and the last arrival acquires them all.
-    fn merge_if_last(&self, k: &'k Builder, warps: &Warps<'k>) {
+    fn merge_if_last(&self, k: &'k Builder, warps: &WarpParts<'k>) {
         let last = k.shared::<u32>("last", 1);
         k.barrier();
         k.when(k.tid().eq(0), || {
@@ -141,17 +103,23 @@ impl<'k> Splits<'k> {
         });
     }
 
-    fn read_all(&self, k: &'k Builder, warps: &Warps<'k>, row: Val<'k, u32>, column: Val<'k, u32>) -> Partial<'k, 4> {
+    fn read_all(
+        &self,
+        k: &'k Builder,
+        warps: &WarpParts<'k>,
+        row: Val<'k, u32>,
+        column: Val<'k, u32>,
+    ) -> Partial<'k, 4> {
         let (max, sum, acc) = (k.var(f32::NEG_INFINITY), k.var(0.0f32), k.regs(4, 0.0f32));
         let whole = || Partial { max: max.get(), sum: sum.get(), acc: [0, 1, 2, 3].map(|i| acc.get(i)) };
         k.for_step(0, self.count, TOGETHER, |first: Val<'k, u32>| {
             let mut parts = vec![whole()];
             for number in 0..TOGETHER {
                 let split = first + number;
-                let line = split.min(self.count - 1) * warps.group + row;
+                let line = split.min(self.count - 1) * warps.heads + row;
                 let [max, sum] = self.stats.at(line * 2).load_vec::<2>();
                 let max = split.lt(self.count).select::<f32>(max, f32::NEG_INFINITY);
-                parts.push(Partial { max, sum, acc: self.acc.at(line * warps.depth + column).load_vec::<4>() });
+                parts.push(Partial { max, sum, acc: self.acc.at(line * warps.dim + column).load_vec::<4>() });
             }
             let merged = Partial::merge(&parts);
             max.set(merged.max);
@@ -161,18 +129,18 @@ impl<'k> Splits<'k> {
         whole()
     }
 
-    fn store(&self, warps: &Warps<'k>, row: Val<'k, u32>, column: Val<'k, u32>, whole: Partial<'k, 4>) {
+    fn store(&self, warps: &WarpParts<'k>, row: Val<'k, u32>, column: Val<'k, u32>, whole: Partial<'k, 4>) {
         let inverse = whole.sum.gt(0.0).select::<f32>(whole.sum.recip_approx(), 0.0f32);
         let [a, b, c, d] = whole.acc.map(|value| value * inverse);
         let pairs: [Val<'k, Bf16x2>; 2] = [a.pair(b), c.pair(d)];
-        self.out.at(row * warps.depth + column).cast::<Bf16x2>().store_vec(pairs);
+        self.out.at(row * warps.dim + column).cast::<Bf16x2>().store_vec(pairs);
     }
 }
 
 /// Each four columns of each query head, dealt to the threads.
-fn each_vector<'k>(warps: &Warps<'k>, each: impl Fn(Val<'k, u32>, Val<'k, u32>)) {
-    let (k, in_row) = (warps.k, warps.depth / 4);
-    let (all, threads) = (warps.group * in_row, warps.k.threads());
+fn each_vector<'k>(warps: &WarpParts<'k>, each: impl Fn(Val<'k, u32>, Val<'k, u32>)) {
+    let (k, in_row) = (warps.k, warps.dim / 4);
+    let (all, threads) = (warps.heads * in_row, warps.k.threads());
     for first in (0..all).step_by(threads as usize) {
         let number = k.tid() + first;
         let inside = if first + threads <= all { k.lit(true) } else { number.lt(all) };

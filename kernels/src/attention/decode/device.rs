@@ -3,9 +3,9 @@
 use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
-use super::combine::{Splits, Warps};
+use super::combine::{Splits, warp_parts};
 use crate::attention::warp::{WarpA, attend as attend_tiles, query_fragments};
-use crate::kv::{KConfig, KvBuffer, KvFamily, KvThreads, Place, Span, VConfig};
+use crate::kv::{KConfig, KvFamily, KvThreads, OwnRing, Place, Span, VConfig};
 use crate::mma::Accumulator;
 use crate::tile::Index;
 
@@ -46,7 +46,7 @@ pub fn attend<'k, F: KvFamily, const D: u32, const TILE: u32>(k: &'k Builder, ta
     let mask = behind(k, tokens, TILE);
     let (softmax, acc) = attend_tiles(k, (&keys, &values), span, (&query, rows, task.scale), &mask);
     let room = warps(D) * F::tile_bytes::<KConfig<TILE, D, TILE>>();
-    let warps = Warps::new(k, warps(D), [D, task.group], (keys.memory().cast(), room));
+    let warps = warp_parts(k, warps(D), [D, task.group], (keys.memory().cast(), room));
     task.splits.finish(k, &warps, softmax, acc.registers(), task.split);
 }
 

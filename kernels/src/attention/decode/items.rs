@@ -3,11 +3,11 @@
 use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val, Var};
 
-use super::combine::{Splits, Warps};
+use super::combine::{Splits, warp_parts};
 use super::device::{behind, queries, share, warps};
 use crate::attention::warp::attend_by;
 use crate::early::wait_for_launches;
-use crate::kv::{Issued, KConfig, KvBuffer, KvFamily, KvThreads, Place, Span, VConfig, stream_asking};
+use crate::kv::{Issued, KConfig, KvFamily, KvThreads, OwnRing, Place, Span, VConfig, stream_asking};
 
 /// What there is to do: shares of heads of sequences, numbered, shares first.
 pub struct Items<'k, 'a> {
@@ -169,7 +169,7 @@ pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
     let values = F::open::<VConfig<TILE, TILE, TILE, D>>(k, "values", inputs[1], none, team);
     F::begin(k);
     // The rings are full of what comes next when an item's warps merge.
-    let parts = Warps::new(k, warps(D), [D, group], (keys.memory().cast(), 0));
+    let parts = warp_parts(k, warps(D), [D, group], (keys.memory().cast(), 0));
     let cursor = Cursor::new(k, items, shape);
     let ask_keys = || {
         let (place, tile, is_one) = cursor.next();

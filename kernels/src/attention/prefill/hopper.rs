@@ -13,7 +13,8 @@ use tilewright_layout::{Layout, Swizzled};
 use super::schedule::Rows;
 use crate::attention::softmax::{Rescaling, Softmax, a_fragment};
 use crate::kv::{
-    Arrived, Form, Issued, KConfig, KvBuffer, KvFamily, KvThreads, Place, TileForm, Tma, TmaBuffer, VConfig, VECTOR,
+    Arrived, Form, Issued, KConfig, KvBuffer, KvFamily, KvThreads, OwnRing, Place, TileForm, Tma, TmaBuffer, VConfig,
+    VECTOR,
 };
 use crate::mma::{Accumulator, InputType, SharedOperand, warpgroup_atom};
 use crate::tile::{LayoutTensor, RegisterTensor};

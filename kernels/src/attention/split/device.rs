@@ -8,17 +8,17 @@
 //! paired by byte permutations. Nothing of K or V is moved in shared memory. Codes become f16 in registers (`lanes`); the scale of
 //! keys is part of the queries' factor, that of values is multiplied into the merged result.
 
-use tilewright_codegen::build::{Global, Ptr, RegArray, Shared, SpaceOf, Val};
+use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 
-use super::lanes::Lanes;
 use super::merge::Part;
-use super::streamed::BLOCK;
-use super::{Merged, Selected, Streamed};
-use crate::attention::merge::Partial;
+use super::queries::NewestToken;
+use super::{Merged, Selected};
+use crate::attention::merge::WarpParts;
 use crate::attention::softmax::{Rescaling, RowUpdate};
-use crate::gemv::linear::{Scratch, Weights};
-use crate::kv::{Newest, PagedPool, PoolArray, TokenRow};
+use crate::gemv::linear::Scratch;
+use crate::kv::{BLOCK, Issued, KvBuffer, Lanes, Newest, PagedPool, StageTiles, Streamed, TokenBlock, TokenRow};
 use crate::mma::Accumulator;
+use crate::ring::Stages;
 use crate::tile::Array;
 use crate::warps::ConsumerWarps;
 
@@ -71,12 +71,23 @@ pub struct Heads {
 }
 
 /// Query heads that one pass over the tokens serves: the n8 of the second MMA.
-const TOGETHER: u32 = 8;
+pub(super) const TOGETHER: u32 = 8;
 
 impl Heads {
-    /// Bytes of shared memory for the warps' results.
+    /// Bytes of shared memory for the warps' results, where activations lie elsewhere.
     pub fn scratch_bytes(self, warps: u32) -> u32 {
-        warps * (self.heads / self.kv_heads).min(TOGETHER) * (self.dim + 2) * 4
+        warps * self.group().min(TOGETHER) * self.pitch() * 4
+    }
+
+    /// Floats of a warp's part of a head.
+    fn pitch(self) -> u32 {
+        self.dim + 2
+    }
+
+    /// The parts of warps of so many query heads.
+    fn parts<'k>(self, team: ConsumerWarps<'k>, heads: u32, memory: Ptr<'k, Shared, f32>) -> WarpParts<'k> {
+        let Heads { dim, .. } = self;
+        WarpParts { k: team.k, memory, warps: team.warps, heads, lines: heads, dim, pitch: self.pitch() }
     }
 
     /// Whether one pass over the tokens serves all heads of a group: what passes through the ring is there once.
@@ -97,7 +108,7 @@ impl Heads {
 pub fn attention<'k>(
     team: ConsumerWarps<'k>,
     scratch: Scratch<'k>,
-    ring: &dyn Weights<'k>,
+    ring: &dyn Stages<'k>,
     work: Attention<'k>,
     counted: impl FnOnce(),
 ) {
@@ -113,6 +124,7 @@ pub fn attention<'k>(
             k.if_else(begin.lt(end), || pass.run(scratch, ring), || work.store_idle(team, row, first, count));
         }
     });
+    team.sync();
     work.arrive(team, scratch, counted);
 }
 
@@ -136,17 +148,6 @@ pub(super) struct Pass<'k> {
     streamed: Option<(Streamed<'k>, [Val<'k, u32>; 2])>,
 }
 
-/// This lane's keys and values of a block.
-pub(super) struct Loaded<'k> {
-    /// By half of the tokens, then by run of dimensions.
-    pub keys: [Vec<RegArray<'k, u32>>; 2],
-    /// By 64 dimensions, then by token.
-    pub values: Vec<[RegArray<'k, u32>; 4]>,
-}
-
-/// Where the tokens of a block lie.
-type Row<'f, 'k> = &'f dyn Fn(Val<'k, u32>) -> TokenRow<'k>;
-
 /// What a warp carries from block to block: of the head `lane / 4` the maximum (of scores times log2 e) and this lane's
 /// part of the sum; of the heads `2·(lane mod 4)` and the next the output.
 struct Running<'k> {
@@ -161,40 +162,34 @@ impl<'k> Pass<'k> {
         Lanes::of(self.work.keys)
     }
 
-    /// Dimensions of the runs of a column of lanes, of which the first MMA takes a token.
-    pub(super) fn width(self) -> u32 {
-        4 * self.lanes().run
-    }
-
-    /// Runs of as many dimensions, in the order of the first MMA.
-    pub(super) fn runs(self) -> u32 {
-        self.work.heads.dim.div_ceil(self.width())
-    }
-
-    /// Dimensions of the runs of a row of lanes, of which the second MMA takes a token.
-    pub(super) fn height(self) -> u32 {
-        8 * self.lanes().run
-    }
-
-    /// Runs of as many dimensions, in the order of the second.
-    pub(super) fn rows(self) -> u32 {
-        self.work.heads.dim.div_ceil(self.height())
-    }
-
-    fn run(self, scratch: Scratch<'k>, ring: &dyn Weights<'k>) {
+    /// Takes in the tokens and stores what they come to. The next pass meets over its queries before the warps' results lie where these do.
+    fn run(self, scratch: Scratch<'k>, ring: &dyn Stages<'k>) {
         let running = match self.work.selected {
-            None => self.all(ring),
-            Some(selected) => self.chosen(selected),
+            None => self.all(scratch, ring),
+            Some(selected) => self.chosen(scratch, selected),
         };
-        let parts = Parts { pass: self, at: scratch.operand.cast() };
-        parts.store(&running);
+        let parts = self.work.heads.parts(self.team, self.count, scratch.operand.cast());
+        running.store(self, &parts);
         self.team.sync();
-        parts.merge();
-        self.team.sync();
+        self.merge(&parts);
     }
 
-    /// Takes in all tokens of the split: from the pages those that are not streamed, then the others.
-    fn all(self, ring: &dyn Weights<'k>) -> Running<'k> {
+    /// Merges the warps' parts and stores them, two elements for each thread.
+    fn merge(self, parts: &WarpParts<'k>) {
+        let dim = parts.dim;
+        self.team.each(self.count * dim / 2, |pair| {
+            let (head, d) = (pair / (dim / 2), pair % (dim / 2) * 2);
+            let mut whole = parts.merged(head, d);
+            if let Some(scale) = self.scale_of(self.work.values) {
+                whole.acc = whole.acc.map(|sum| sum * scale);
+            }
+            self.work.store_pair(self.single, [self.row, self.first + head], d, whole);
+        });
+    }
+
+    /// Takes in all tokens of the split: from the pages those that are not streamed, and the others, which come first where the newest token
+    /// is waited for.
+    fn all(self, scratch: Scratch<'k>, ring: &dyn Stages<'k>) -> Running<'k> {
         let k = self.team.k;
         let paged = self.streamed.map_or(self.begin, |(_, [_, end])| end);
         let blocks = (self.end - paged + (BLOCK - 1)) / BLOCK;
@@ -202,7 +197,7 @@ impl<'k> Pass<'k> {
         let first = (self.team.warps - 1) - k.warp();
         let has_newest = |block: Val<'k, u32>| self.is_last & (block + 1).eq(blocks);
         let last = |block: Val<'k, u32>| self.end - paged - block * BLOCK - 1;
-        let bring = |block: Val<'k, u32>, loaded: &Loaded<'k>| {
+        let bring = |block: Val<'k, u32>, loaded: &TokenBlock<'k>| {
             let (start, last) = (paged + block * BLOCK, last(block));
             if self.work.newest.is_none() {
                 return self.load_pages(start, last, loaded);
@@ -213,58 +208,65 @@ impl<'k> Pass<'k> {
         // On its way while the queries come.
         let loaded = self.unloaded();
         k.when(first.lt(blocks), || bring(first, &loaded));
-        let (queries, newest) = match self.work.newest {
-            None => (self.queries(), None),
-            Some(newest) => {
-                let mine = self.is_last & blocks.gt(0) & ((blocks - 1) % self.team.warps).eq(first);
-                let (queries, newest) = self.arriving(newest, mine);
-                (queries, Some(newest))
+        let (queries, running) = (self.queries(scratch), self.running());
+        let from_pages = |newest: Option<NewestToken<'k>>| {
+            k.for_step(first, blocks, self.team.warps, |block| {
+                k.when(block.ne(first), || bring(block, &loaded));
+                if let Some(newest) = &newest {
+                    k.when(has_newest(block), || newest.put(self, last(block), &loaded));
+                }
+                self.block(&loaded, Some(last(block)), &queries, &running, &|| ());
+            });
+        };
+        let from_ring = || {
+            if let Some((streamed, tokens)) = self.streamed {
+                self.stages(ring, streamed, tokens, &queries, &running);
             }
         };
-        let running = self.running();
-        k.for_step(first, blocks, self.team.warps, |block| {
-            k.when(block.ne(first), || bring(block, &loaded));
-            if let Some(newest) = &newest {
-                k.when(has_newest(block), || newest.put(self, last(block), &loaded));
+        match self.work.newest {
+            None => {
+                from_pages(None);
+                from_ring();
             }
-            self.block(&loaded, Some(last(block)), &queries, &running, &|| ());
-        });
-        if let Some((streamed, tokens)) = self.streamed {
-            self.stages(ring, streamed, tokens, &queries, &running);
+            Some(newest) => {
+                let mine = self.is_last & blocks.gt(0) & ((blocks - 1) % self.team.warps).eq(first);
+                from_pages(Some(self.arriving(newest, mine, from_ring)));
+            }
         }
         running
     }
 
     /// Takes in the chosen blocks of the split, in the order in which [`all`](Pass::all) takes in those of a row that it sees
     /// whole. A warp's next block is on its way as soon as the scores of one are computed, and where the one behind it lies.
-    fn chosen(self, selected: Selected<'k>) -> Running<'k> {
+    fn chosen(self, scratch: Scratch<'k>, selected: Selected<'k>) -> Running<'k> {
         let (k, running) = (self.team.k, self.running());
         let turns = selected.turns(self.team, self.work.keys, self.row, [self.begin, self.end]);
+        let place = |turn: Val<'k, u32>| {
+            self.work.keys.token(self.work.kv_head, self.row, turns.start(turn.min(turns.count - 1)))
+        };
+        let last = |turn: Val<'k, u32>| self.end - turns.start(turn) - 1;
+        let [keys, values] = [self.work.keys, self.work.values].map(|pages| pages.pool.words(k.lit(0)));
+        // Values come to other registers than those that are computed with.
+        let (loaded, coming, ahead) = (self.unloaded(), self.unloaded(), k.var(0u32));
+        let bring = |turn: Val<'k, u32>, at: Val<'k, u32>| {
+            let last = last(turn);
+            let row = |token: Val<'k, u32>| self.token(at, token.min(last));
+            loaded.load_keys(keys, &row);
+            coming.load_values(values, &row);
+        };
         k.when(turns.count.gt(0), || {
-            let place = |turn: Val<'k, u32>| {
-                self.work.keys.token(self.work.kv_head, self.row, turns.start(turn.min(turns.count - 1)))
-            };
-            let last = |turn: Val<'k, u32>| self.end - turns.start(turn) - 1;
-            let [keys, values] = [self.work.keys, self.work.values].map(|pages| pages.pool.words(k.lit(0)));
-            // Values come to other registers than those that are computed with.
-            let (loaded, coming, ahead) = (self.unloaded(), self.unloaded(), k.var(place(k.lit(1))));
-            let bring = |turn: Val<'k, u32>, at: Val<'k, u32>| {
-                let last = last(turn);
-                let row = |token: Val<'k, u32>| self.token(at, token.min(last));
-                self.load_keys(keys, &row, &loaded);
-                self.load_values(values, &row, &coming);
-            };
+            ahead.set(place(k.lit(1)));
             bring(k.lit(0), place(k.lit(0)));
-            let queries = self.queries();
-            k.for_(0u32, turns.count, |turn| {
-                let (next, at) = (turn + 1, ahead.get());
-                ahead.set(place(turn + 2));
-                self.block(&loaded, Some(last(turn)), &queries, &running, &|| {
-                    for (to, from) in loaded.values.iter().flatten().zip(coming.values.iter().flatten()) {
-                        (0..self.lanes().words()).for_each(|word| to.set(word, from.get(word)));
-                    }
-                    k.when(next.lt(turns.count), || bring(next, at));
-                });
+        });
+        let queries = self.queries(scratch);
+        k.for_(0u32, turns.count, |turn| {
+            let (next, at) = (turn + 1, ahead.get());
+            ahead.set(place(turn + 2));
+            self.block(&loaded, Some(last(turn)), &queries, &running, &|| {
+                for (to, from) in loaded.values.iter().flatten().zip(coming.values.iter().flatten()) {
+                    (0..self.lanes().words()).for_each(|word| to.set(word, from.get(word)));
+                }
+                k.when(next.lt(turns.count), || bring(next, at));
             });
         });
         running
@@ -276,123 +278,57 @@ impl<'k> Pass<'k> {
         Running {
             most: k.var(f32::NEG_INFINITY),
             sum: k.var(0.0f32),
-            out: (0..self.rows() * self.lanes().run / 2).map(|_| self.lanes().sums(k)).collect(),
+            out: (0..self.lanes().rows() * self.lanes().run / 2).map(|_| self.lanes().sums(k)).collect(),
         }
     }
 
     /// The blocks that come through the ring.
     fn stages(
         self,
-        ring: &dyn Weights<'k>,
+        ring: &dyn Stages<'k>,
         streamed: Streamed<'k>,
         tokens: [Val<'k, u32>; 2],
         queries: &[[Vec<Val<'k, u32>>; 2]],
         running: &Running<'k>,
     ) {
         let (k, stage, warps) = (self.team.k, streamed.stage, self.team.warps);
+        let tiles = StageTiles::new(k, ring, stage, self.work.keys);
         k.for_(0u32, streamed.stages(tokens), |at| {
             let blocks = streamed.count(tokens, at) / BLOCK;
             // Blocks are dealt to the warps in turn, over all stages.
             let first = (k.warp() + warps - at * stage.blocks() % warps) % warps;
-            ring.stage(&|there| {
-                k.for_step(first, blocks, warps, |block| {
-                    let row = |token| self.token(k.lit(0), token);
-                    let loaded = self.unloaded();
-                    self.load([stage.keys(there, block), stage.values(there, block)], &row, &loaded);
-                    self.block(&loaded, None, queries, running, &|| ());
-                });
+            let arrived = tiles.copy_to_shared(Issued::by_another(), at);
+            k.for_step(first, blocks, warps, |block| {
+                tiles.load_from_shared(&arrived, block);
+                self.block(&tiles.get_mma_tile(), None, queries, running, &|| ());
             });
+            tiles.release(arrived);
         });
     }
 
-    /// What the codes of a pool are multiplied by.
-    pub(super) fn scale_of(self, pages: PagedPool<'k>) -> Option<Val<'k, f32>> {
-        match pages.pool {
-            PoolArray::Float(_) => None,
-            PoolArray::E4m3 { scale, .. } => Some(scale),
-        }
-    }
-
-    /// Records `then` for the dimension `start + offset`, of lanes that cover `width` dimensions, where a head has it.
-    pub(super) fn guarded(self, start: u32, width: u32, offset: Val<'k, u32>, then: impl FnOnce(Val<'k, u32>)) {
-        let (dim, at) = (self.work.heads.dim, offset + start);
-        if start + width <= dim { then(at) } else { self.team.k.when(at.lt(dim), || then(at)) }
-    }
-
-    /// Registers for a block; zeros, which stay behind the last dimension.
-    fn unloaded(self) -> Loaded<'k> {
-        let words = || self.team.k.regs(self.lanes().words(), 0u32);
-        Loaded {
-            keys: [0, 1].map(|_| (0..self.runs()).map(|_| words()).collect()),
-            values: (0..self.rows()).map(|_| std::array::from_fn(|_| words())).collect(),
-        }
-    }
-
-    /// A run of a token's row from dimension `start + offset` on; behind the last dimension nothing.
-    fn words<S: SpaceOf>(
-        self,
-        words: &RegArray<'k, u32>,
-        (pool, row): (Ptr<'k, S, u32>, TokenRow<'k>),
-        start: u32,
-        width: u32,
-        offset: Val<'k, u32>,
-    ) {
-        self.guarded(start, width, offset, |at| {
-            let from = pool.at(row.at(at) / self.lanes().per_word());
-            let loaded: Vec<Val<u32>> = match self.lanes().words() {
-                2 => from.load_vec::<2>().into(),
-                _ => from.load_vec::<4>().into(),
-            };
-            loaded.into_iter().zip(0..).for_each(|(word, i)| words.set(i, word));
-        });
-    }
-
-    /// Loads a block of tokens, whose rows lie so in keys and values.
-    fn load<S: SpaceOf>(self, [keys, values]: [Ptr<'k, S, u32>; 2], row: Row<'_, 'k>, to: &Loaded<'k>) {
-        self.load_keys(keys, row, to);
-        self.load_values(values, row, to);
-    }
-
-    fn load_keys<S: SpaceOf>(self, keys: Ptr<'k, S, u32>, row: Row<'_, 'k>, to: &Loaded<'k>) {
-        let (group, column) = (self.team.k.lane() / 4, self.team.k.lane() % 4);
-        let (run, width) = (self.lanes().run, self.width());
-        for (half, to) in [0u32, 8].into_iter().zip(&to.keys) {
-            let key = row(group + half);
-            to.iter().zip(0..).for_each(|(to, at)| self.words(to, (keys, key), width * at, width, column * run));
-        }
-    }
-
-    fn load_values<S: SpaceOf>(self, values: Ptr<'k, S, u32>, row: Row<'_, 'k>, to: &Loaded<'k>) {
-        let (group, column) = (self.team.k.lane() / 4, self.team.k.lane() % 4);
-        let (run, height) = (self.lanes().run, self.height());
-        let tokens = [0u32, 1, 8, 9].map(|of| row(column * 2 + of));
-        for (to, at) in to.values.iter().zip(0..) {
-            to.iter().zip(tokens).for_each(|(to, token)| {
-                self.words(to, (values, token), height * at, height, group * run);
-            });
-        }
+    /// Registers for a block.
+    fn unloaded(self) -> TokenBlock<'k> {
+        TokenBlock::new(self.team.k, self.lanes())
     }
 
     /// The row of a token of a block that begins there, in elements.
     fn token(self, first: Val<'k, u32>, token: Val<'k, u32>) -> TokenRow<'k> {
-        let dim = self.work.heads.dim;
-        TokenRow::new(first + token * dim, [dim, self.lanes().run], token)
+        TokenRow::of_block(first, self.lanes(), token)
     }
 
     /// Loads the block that begins with a token from the pages. Tokens behind the last repeat it; their weights will be zero.
-    fn load_pages(self, start: Val<'k, u32>, last: Val<'k, u32>, to: &Loaded<'k>) {
+    fn load_pages(self, start: Val<'k, u32>, last: Val<'k, u32>, to: &TokenBlock<'k>) {
         // Both pools have a token at the same place, and pages are whole blocks.
         let first = self.work.keys.token(self.work.kv_head, self.row, start);
         let row = |token: Val<'k, u32>| self.token(first, token.min(last));
-        let pools = [self.work.keys, self.work.values].map(|pages| pages.pool.words(self.team.k.lit(0)));
-        self.load(pools, &row, to)
+        to.load([self.work.keys, self.work.values].map(|pages| pages.pool.words(self.team.k.lit(0))), &row)
     }
 
     /// Takes a block in; of one that is not whole only the tokens up to the last. What comes `then` is done behind the last use of
     /// its keys, before its values are used.
     fn block(
         self,
-        Loaded { keys, values }: &Loaded<'k>,
+        TokenBlock { keys, values, .. }: &TokenBlock<'k>,
         last: Option<Val<'k, u32>>,
         queries: &[[Vec<Val<'k, u32>>; 2]],
         running: &Running<'k>,
@@ -439,59 +375,27 @@ impl<'k> Pass<'k> {
     }
 }
 
-/// The warps' results in shared memory: f32 `[warps, heads, dim]`, then `[warps, heads, 2]`.
-#[derive(Clone, Copy)]
-struct Parts<'k> {
-    pass: Pass<'k>,
-    at: Ptr<'k, Shared, f32>,
-}
-
-impl<'k> Parts<'k> {
-    fn stats(self, warp: Val<'k, u32>, head: Val<'k, u32>) -> Ptr<'k, Shared, f32> {
-        let Pass { team, work, count, .. } = self.pass;
-        self.at.at(team.warps * count * work.heads.dim).at((warp * count + head) * 2)
-    }
-
-    fn store(self, running: &Running<'k>) {
-        let Pass { team, work, count, .. } = self.pass;
-        let (k, dim) = (team.k, work.heads.dim);
+impl<'k> Running<'k> {
+    /// Stores this warp's part of a pass.
+    fn store(&self, pass: Pass<'k>, parts: &WarpParts<'k>) {
+        let (k, run, height) = (parts.k, pass.lanes().run, pass.lanes().height());
         let (group, column) = (k.lane() / 4, k.lane() % 4);
-        let sum = [1u32, 2].into_iter().fold(running.sum.get(), |sum, bits| sum + sum.shfl_bfly(bits));
-        let first = column.eq(0) & group.lt(count);
-        k.when(first, || self.stats(k.warp(), group).store_vec([running.most.get(), sum]));
-        let mine = self.at.at(k.warp() * (count * dim));
-        let (run, height) = (self.pass.lanes().run, self.pass.height());
-        for (rows, out) in running.out.chunks(run as usize / 2).enumerate() {
-            self.pass.guarded(height * rows as u32, height, group * run, |at| {
+        let sum = [1u32, 2].into_iter().fold(self.sum.get(), |sum, bits| sum + sum.shfl_bfly(bits));
+        k.when(column.eq(0) & group.lt(parts.heads), || {
+            parts.store_stats(parts.line(k.warp(), group), [self.most.get(), sum]);
+        });
+        for (rows, out) in self.out.chunks(run as usize / 2).enumerate() {
+            pass.lanes().guarded(height * rows as u32, height, group * run, |at| {
                 for next in 0..2u32 {
                     let head = column * 2 + next;
-                    k.when(head.lt(count), || {
+                    k.when(head.lt(parts.heads), || {
+                        let line = parts.line(k.warp(), head).at(at);
                         for (j, out) in out.iter().enumerate() {
-                            let pair = [out.get(next), out.get(2 + next)];
-                            mine.at(head * dim + at).at(2 * j).store_vec(pair);
+                            line.at(2 * j).store_vec([out.get(next), out.get(2 + next)]);
                         }
                     });
                 }
             });
         }
-    }
-
-    /// Merges the warps' results and stores them, two elements for each thread.
-    fn merge(self) {
-        let Pass { team, work, count, .. } = self.pass;
-        let (k, dim) = (team.k, work.heads.dim);
-        // A warp without tokens has a maximum of −∞, which weighs nothing: some warp has tokens.
-        team.each(count * dim / 2, |pair| {
-            let (head, d) = (pair / (dim / 2), pair % (dim / 2) * 2);
-            let of_warp = |warp: u32| {
-                let [max, sum] = self.stats(k.lit(warp), head).load_vec();
-                Partial { max, sum, acc: self.at.at((k.lit(warp) * count + head) * dim + d).load_vec() }
-            };
-            let mut whole = Partial::merge(&(0..team.warps).map(of_warp).collect::<Vec<_>>());
-            if let Some(scale) = self.pass.scale_of(work.values) {
-                whole.acc = whole.acc.map(|sum| sum * scale);
-            }
-            work.store_pair(self.pass.single, [self.pass.row, self.pass.first + head], d, whole);
-        });
     }
 }

@@ -4,23 +4,18 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `device` | a split of a kv head's tokens, from the ring and straight from the pages: [`attention`] |
-//! | `lanes` | a lane's keys and values as operands |
 //! | `merge` | the merge of the splits |
 //! | `queries` | queries as operands, and the newest token where they are packets |
 //! | `selected` | blocks of tokens that were chosen |
 //! | `shares` | how the tokens of a row are split |
-//! | `streamed` | keys and values on their way through the ring |
 
 mod device;
-mod lanes;
 mod merge;
 mod queries;
 mod selected;
 mod shares;
-mod streamed;
 
 pub use device::{Attention, Heads, attention};
 pub use merge::Merged;
 pub use selected::Selected;
 pub use shares::Shares;
-pub use streamed::{Piece, Streamed, TokenStage, immutable_prefix};

@@ -1,94 +1,108 @@
 //! The queries as operands, and where they are packets the newest token's keys and values beside them.
 
-use tilewright_codegen::build::{RegArray, Val};
+use tilewright_codegen::build::{Ptr, RegArray, Shared, Val};
 
-use super::device::{Loaded, Pass};
-use crate::kv::Newest;
+use super::Heads;
+use super::device::{Pass, TOGETHER};
+use crate::gemv::linear::Scratch;
+use crate::kv::{Newest, PagedPool, PoolArray, TokenBlock};
 use crate::tile::Array;
 
 /// Of each run of dimensions the queries' words, and what their type rounds off them.
 type Queries<'k> = Vec<[Vec<Val<'k, u32>>; 2]>;
 
-/// What a warp that takes in the newest token has of it, as [`Loaded`] has that of a block: the words of a run of a token.
+/// What a warp that takes in the newest token has of it, as [`TokenBlock`] has that of a block: the words of a run of a token.
 pub(super) struct NewestToken<'k> {
-    keys: Vec<RegArray<'k, u32>>,
-    values: Vec<RegArray<'k, u32>>,
+    keys: Vec<[Val<'k, u32>; 4]>,
+    values: Vec<[Val<'k, u32>; 4]>,
+}
+
+impl Heads {
+    /// Words from a head's queries to the next: heads that would lie in the same banks are half of them apart.
+    fn query_pitch(self) -> u32 {
+        let half = self.dim / 2;
+        if half.is_multiple_of(32) { half + 16 } else { half }
+    }
+
+    /// Bytes of shared memory for the queries of a pass as words of operands, and what is rounded off them: where sums would lie.
+    pub fn query_bytes(self) -> u32 {
+        2 * self.group().min(TOGETHER) * self.query_pitch() * 4
+    }
 }
 
 impl<'k> Pass<'k> {
-    /// The queries as A operands, times the scales and log2 e.
-    pub fn queries(self) -> Queries<'k> {
-        let (q, run) = (self.head_queries(), self.lanes().run);
-        self.operands(&|_, at| (0..run).step_by(4).map(|four| q.load4(at + four)).collect())
+    /// The queries as A operands, times the scales and log2 e. The team brings them to shared memory, two dimensions a thread: every lane
+    /// has those of a head, so that each warp would load all of them.
+    pub fn queries(self, scratch: Scratch<'k>) -> Queries<'k> {
+        let (team, heads, lanes) = (self.team, self.work.heads, self.lanes());
+        let half = heads.dim / 2;
+        let [high, low] = [0, self.count].map(|before| scratch.sums.cast::<u32>().at(before * heads.query_pitch()));
+        let q = self.work.q.from((self.row * heads.heads + self.first) * heads.dim);
+        let factor = team.k.lit(self.work.scale * std::f32::consts::LOG2_E);
+        let factor = self.scale_of(self.work.keys).map_or(factor, |scale| scale * factor);
+        let all = self.count * half;
+        let items: Vec<_> = team.items(all).into_iter().map(|item| item.clamped(all)).collect();
+        let loaded = q.gather::<2>(&items.iter().map(|item| item.at * 2).collect::<Vec<_>>());
+        for (item, [a, b]) in items.iter().zip(loaded) {
+            let place = item.at / half * heads.query_pitch() + item.at % half;
+            item.alone(|| {
+                let (word, [rest_a, rest_b]) = lanes.narrow(a * factor, b * factor);
+                high.at(place).store(word);
+                low.at(place).store(lanes.narrow(rest_a, rest_b).0);
+            });
+        }
+        team.sync();
+        let head = (team.k.lane() / 4).min(self.count - 1) * heads.query_pitch();
+        (0..self.lanes().runs()).map(|run| [high, low].map(|part| self.query_words(part.at(head), run))).collect()
     }
 
-    /// The same of queries that are packets. A warp that takes in the newest token (`mine`) looks for its keys and values too, all in
-    /// flight together.
-    pub fn arriving(self, newest: Newest<'k>, mine: Val<'k, bool>) -> (Queries<'k>, NewestToken<'k>) {
+    /// What the codes of a pool are multiplied by.
+    pub(super) fn scale_of(self, pages: PagedPool<'k>) -> Option<Val<'k, f32>> {
+        match pages.pool {
+            PoolArray::Float(_) => None,
+            PoolArray::E4m3 { scale, .. } => Some(scale),
+        }
+    }
+
+    /// This lane's words of a run of its head's dimensions.
+    fn query_words(self, head: Ptr<'k, Shared, u32>, run: u32) -> Vec<Val<'k, u32>> {
+        let (k, each) = (self.team.k, self.lanes().run);
+        let words = k.regs(each / 2, 0u32);
+        self.lanes().guarded(self.lanes().width() * run, self.lanes().width(), k.lane() % 4 * each, |at| {
+            for first in (0..each / 2).step_by(4) {
+                let loaded: [Val<u32>; 4] = head.at(at / 2 + first).load_vec();
+                loaded.into_iter().zip(first..).for_each(|(word, i)| words.set(i, word));
+            }
+        });
+        (0..each / 2).map(|i| words.get(i)).collect()
+    }
+
+    /// Asks for the newest token's keys and values, all in flight together, and waits for them behind `meanwhile` if this warp takes the token in
+    /// (`mine`).
+    pub fn arriving(self, newest: Newest<'k>, mine: Val<'k, bool>, meanwhile: impl FnOnce()) -> NewestToken<'k> {
         let (k, heads, run) = (self.team.k, self.work.heads, self.lanes().run);
         let (row, column) = (k.lane() / 4 * run, k.lane() % 4 * run);
-        let q = self.head_queries();
         let token = (self.row * heads.kv_heads + self.work.kv_head) * heads.dim;
         let [keys, values] = [newest.keys, newest.values].map(|array| array.from(token));
         // A run behind the last dimension is read in place of another, and not looked at.
         let inside = |at: Val<'k, u32>| at.lt(heads.dim).select(at, 0u32);
-        let key = |at: u32| (keys, inside(column + self.width() * at));
-        let value = |at: u32| (values, inside(row + self.height() * at));
-        let query = |at: u32| (0..run).step_by(4).map(move |four| (q, inside(column + self.width() * at) + four));
-        let queries: Vec<(Array, Val<u32>)> = (0..self.runs()).flat_map(query).collect();
-        let all = [&queries[..], &(0..self.runs()).map(key).chain((0..self.rows()).map(value)).collect::<Vec<_>>()];
-        let all = all.concat();
-        let mut kept: Vec<RegArray<u32>> = all.iter().map(|_| k.regs(4, 0u32)).collect();
-        let look = |from: &[(Array<'k>, Val<'k, u32>)]| {
-            for (words, kept) in Array::packets(from).into_iter().zip(&kept) {
-                words.into_iter().zip(0..).for_each(|(word, i)| kept.set(i, word));
-            }
-        };
-        k.if_else(mine, || look(&all), || look(&queries));
-        let mut keys = kept.split_off(queries.len());
-        let values = keys.split_off(self.runs() as usize);
-        let fours = |at: u32, _| {
-            let fours = kept.chunks(run as usize / 4).nth(at as usize).unwrap_or_default();
-            fours.iter().map(|four| std::array::from_fn(|i| four.get(i as u32).bits())).collect()
-        };
-        (self.operands(&fours), NewestToken { keys, values })
-    }
-
-    /// The queries of this lane's head.
-    fn head_queries(self) -> Array<'k> {
-        let head = (self.team.k.lane() / 4).min(self.count - 1);
-        self.work.q.from((self.row * self.work.heads.heads + self.first + head) * self.work.heads.dim)
-    }
-
-    /// The queries of a lane as A operands: `fours` gives those of a run, which begins with a dimension, four by four.
-    fn operands(self, fours: &dyn Fn(u32, Val<'k, u32>) -> Vec<[Val<'k, f32>; 4]>) -> Queries<'k> {
-        let (k, lanes) = (self.team.k, self.lanes());
-        let column = k.lane() % 4 * lanes.run;
-        let factor = k.lit(self.work.scale * std::f32::consts::LOG2_E);
-        let factor = self.scale_of(self.work.keys).map_or(factor, |scale| scale * factor);
-        let pairs = lanes.run / 2;
-        let run = |run: u32| {
-            let words = k.regs(2 * pairs, 0u32);
-            self.guarded(self.width() * run, self.width(), column, |at| {
-                let fours = fours(run, at);
-                for (pair, two) in fours.iter().flat_map(|four| four.chunks(2)).enumerate() {
-                    let (word, [rest_x, rest_y]) = lanes.narrow(two[0] * factor, two[1] * factor);
-                    words.set(pair as u32, word);
-                    words.set(pairs + pair as u32, lanes.narrow(rest_x, rest_y).0);
-                }
-            });
-            [0, pairs].map(|first| (first..first + pairs).map(|at| words.get(at)).collect())
-        };
-        (0..self.runs()).map(run).collect()
+        let key = |at: u32| (keys, inside(column + self.lanes().width() * at));
+        let value = |at: u32| (values, inside(row + self.lanes().height() * at));
+        let all: Vec<_> = (0..self.lanes().runs()).map(key).chain((0..self.lanes().rows()).map(value)).collect();
+        let mut keys = Array::packets(&all, mine, meanwhile);
+        let values = keys.split_off(self.lanes().runs() as usize);
+        NewestToken { keys, values }
     }
 }
 
 impl<'k> NewestToken<'k> {
     /// Puts it into a block, of which it is token `number`.
-    pub fn put(&self, pass: Pass<'k>, number: Val<'k, u32>, to: &Loaded<'k>) {
+    pub fn put(&self, pass: Pass<'k>, number: Val<'k, u32>, to: &TokenBlock<'k>) {
         let k = pass.team.k;
         let (row, column) = (k.lane() / 4, k.lane() % 4);
-        let words = |to: &RegArray<'k, u32>, from: &RegArray<'k, u32>| (0..4).for_each(|i| to.set(i, from.get(i)));
+        let words = |to: &RegArray<'k, u32>, from: &[Val<'k, u32>; 4]| {
+            (0u32..).zip(from).for_each(|(i, word)| to.set(i, *word));
+        };
         for (half, to) in [0u32, 8].into_iter().zip(&to.keys) {
             k.when((row + half).eq(number), || to.iter().zip(&self.keys).for_each(|(to, from)| words(to, from)));
         }

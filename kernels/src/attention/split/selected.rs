@@ -6,8 +6,7 @@
 use tilewright_codegen::build::Val;
 
 use super::Shares;
-use super::streamed::BLOCK;
-use crate::kv::{Cells, PagedPool, SplitPages};
+use crate::kv::{BLOCK, Cells, PagedPool, SplitPages};
 use crate::warps::ConsumerWarps;
 
 /// How tokens were chosen: the pools' pages are the chosen blocks, and a row's position its last token among theirs.

@@ -12,7 +12,7 @@
 //! * A multiprocessor takes in `1 + N/R` bytes for each byte of weights, 80 bytes a nanosecond at most, and no more than its
 //!   rings hold in 1.5 µs.
 //! * Shares of k make enough blocks of few rows. Blocks exchange their sums inside a cluster: `4·R·N·(S − 1)/S` bytes at 25
-//!   bytes a nanosecond, and they meet twice, 1 µs. Through L2 and a second launch it would be `8·S·n·N` bytes and 2 µs more.
+//!   bytes a nanosecond, and 1 µs of staging and waiting. Through L2 and a second launch it would be `8·S·n·N` bytes and 2 µs more.
 //!   Where the ring is empty behind a block's one tile, sums are staged in its memory.
 //! * `wgmma` of N columns takes N/2 cycles. A warpgroup loads a stage's weights, multiplies and frees it before it begins the
 //!   next: 400 cycles beside the products. Several warpgroups take turns.
@@ -47,9 +47,9 @@ const SHARE_OF_L2: f64 = 0.02;
 const WEIGHTS: f64 = 35.5e3;
 /// Microseconds from asking for a stage to its arrival while memory is busy.
 const LATENCY: f64 = 1.5;
-/// Bytes of sums that a block reads of others of its cluster in a microsecond.
+/// Bytes of sums that others of its cluster send a block in a microsecond.
 const EXCHANGE: f64 = 25e3;
-/// Microseconds that a cluster's two meetings cost.
+/// Microseconds that an exchange takes beside.
 const MEET: f64 = 1.0;
 /// Cycles of a microsecond.
 const CYCLES: f64 = 1750.0;

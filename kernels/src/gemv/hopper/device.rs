@@ -5,11 +5,12 @@ use tilewright_codegen::build::{Builder, Bulk, Param, Ptr, Shared, TensorMap, Va
 use tilewright_codegen::ir::attr::Eviction;
 use tilewright_layout::{Layout, Swizzled};
 
+use super::exchange::Exchange;
 use super::finish::Results;
 use super::runs::Runs;
 use super::tiles::{Plan, Vectors, Weights};
 use crate::mma::{Accumulator, SharedOperand, warpgroup_atom};
-use crate::ring::{ByBulk, Consumer, Delayed, Pieces, Producer, StageTile, in_pieces};
+use crate::ring::{ByBulk, Consumer, Delayed, Empty, Filled, Pieces, Producer, Ring, StageTile, Unready, in_pieces};
 use crate::tile::{Index, LayoutTensor};
 use crate::warps::ConsumerWarps;
 
@@ -40,21 +41,28 @@ impl<'a, 'k> Block<'a, 'k> {
         Block { k, plan, member: rank % multicast, split: rank / multicast }
     }
 
+    /// Which group of tiles this block begins with.
+    fn first_group(self) -> Val<'k, u32> {
+        self.k.block_id() / self.plan.tuning.cluster()
+    }
+
+    fn tile(self, group: Val<'k, u32>) -> Val<'k, u32> {
+        group * self.plan.tuning.multicast + self.member
+    }
+
     /// The tiles of this block, one after the other. Where k is shared there is one.
     fn each_tile(self, body: impl FnOnce(Val<'k, u32>)) {
         let (k, plan) = (self.k, self.plan);
         let cluster = plan.tuning.cluster();
-        let tile = |group: Val<'k, u32>| group * plan.tuning.multicast + self.member;
-        let first = k.block_id() / cluster;
         if plan.tuning.splits > 1 {
-            return body(tile(first));
+            return body(self.tile(self.first_group()));
         }
-        let next = k.var(first);
+        let next = k.var(self.first_group());
         k.while_(
             || next.get().lt(plan.groups()),
             || {
                 let group = next.get();
-                body(tile(group));
+                body(self.tile(group));
                 next.set(group + k.blocks() / cluster);
             },
         );
@@ -66,18 +74,38 @@ impl<'a, 'k> Block<'a, 'k> {
         [self.split, self.split + 1].map(|split| split * chunks / splits)
     }
 
-    /// Fetches weights, by one thread.
+    /// The ring of weights, whose first stages one thread asks for before the block meets: that of `fetch_weights`.
+    pub(super) fn weights(
+        self,
+        thread: u32,
+        map: Ptr<'k, Param, TensorMap>,
+    ) -> Unready<Ring<'k, Weights, Stage, ByBulk>> {
+        let plan = self.plan;
+        Ring::begun::<Weights>(self.k, (plan.stage(),), plan.ring(), [thread, plan.begun()], |stage, to| {
+            self.bring_weights(to, map, [self.tile(self.first_group()), self.chunks()[0] + stage])
+        })
+    }
+
+    /// Fetches weights behind them, by that thread.
     pub(super) fn fetch_weights(self, ring: &mut Producer<'k, Weights, Stage, ByBulk>, map: Ptr<'k, Param, TensorMap>) {
-        let (k, plan, [begin, end]) = (self.k, self.plan, self.chunks());
-        let how = Bulk::default().policy(k.policy(Eviction::First));
+        let (k, [begin, end]) = (self.k, self.chunks());
+        let next = k.var(begin + self.plan.begun());
         self.each_tile(|tile| {
-            let strip = (tile * plan.strips()).cast::<i32>();
-            k.for_(begin, end, |chunk| {
-                let line = (chunk * plan.stage_lines()).cast::<i32>();
-                let bring = |to: Pieces<'k>| to.bring_box(map, &[k.lit(0), line, strip]);
-                ring.acquire().fill((in_pieces(k.lit(plan.stage_bytes()), how, bring),)).commit();
-            });
+            k.for_(next.get(), end, |chunk| self.bring_weights(ring.acquire(), map, [tile, chunk]).commit());
+            next.set(begin);
         });
+    }
+
+    fn bring_weights(
+        self,
+        to: Empty<'k, Weights, Stage, ByBulk>,
+        map: Ptr<'k, Param, TensorMap>,
+        [tile, chunk]: [Val<'k, u32>; 2],
+    ) -> Filled<'k, Weights, Stage, ByBulk> {
+        let (k, plan) = (self.k, self.plan);
+        let how = Bulk::default().policy(k.policy(Eviction::First));
+        let at = [k.lit(0), (chunk * plan.stage_lines()).cast(), (tile * plan.strips()).cast()];
+        to.fill((in_pieces(k.lit(plan.stage_bytes()), how, |to: Pieces<'k>| to.bring_box(map, &at)),))
     }
 
     /// Fetches activations, by one thread: its share of the vectors, for all blocks of its group.
@@ -101,12 +129,19 @@ impl<'a, 'k> Block<'a, 'k> {
         });
     }
 
-    /// Multiplies, by the warpgroups: their sums are stored, or staged for [`exchange`](Block::exchange) where k is shared.
-    pub(super) fn multiply(self, inputs: &mut Inputs<'k>, room: Ptr<'k, Shared, f32>, results: Results<'k>) {
-        if self.has_runs() {
-            self.multiply_runs::<4>(inputs, room, results);
+    /// Multiplies, by the warpgroups, and stores results: of blocks that share k each those of some rows, behind an exchange of sums.
+    pub(super) fn multiply(
+        self,
+        inputs: &mut Inputs<'k>,
+        room: Ptr<'k, Shared, f32>,
+        exchange: Option<Exchange<'k>>,
+        results: Results<'k>,
+    ) {
+        // Runs of four are whole and aligned, or nothing is known of any.
+        if self.plan.results.results().is_multiple_of(4) {
+            self.multiply_runs::<4>(inputs, room, exchange, results);
         } else {
-            self.multiply_runs::<1>(inputs, room, results);
+            self.multiply_runs::<1>(inputs, room, exchange, results);
         }
     }
 
@@ -114,6 +149,7 @@ impl<'a, 'k> Block<'a, 'k> {
         self,
         inputs: &mut Inputs<'k>,
         room: Ptr<'k, Shared, f32>,
+        exchange: Option<Exchange<'k>>,
         results: Results<'k>,
     ) {
         let (k, plan, [begin, end]) = (self.k, self.plan, self.chunks());
@@ -129,10 +165,13 @@ impl<'a, 'k> Block<'a, 'k> {
             false => (Index::below(k.lane(), 32), Index::below((k.warp() * 2).min(last), last + 1) * 8),
         };
         results.prepare(team);
+        if exchange.is_some() {
+            k.grid_wait();
+        }
         let staged = plan.staged() as usize;
         self.each_tile(|tile| {
-            // Heads' operands come while the first stages do.
-            let is_early = plan.tuning.splits == 1 && results.asks_by_vector();
+            // Operands of heads, and of the few rows that are a block's of an exchange, come while the first stages do.
+            let is_early = exchange.is_some() || results.asks_by_vector();
             let ask = |first: u32| is_early.then(|| Runs::<RUN>::of(self, tile, first, results).ask(team)).flatten();
             let asked: Vec<_> = (0..plan.columns()).step_by(staged).map(ask).collect();
             // One stage; the group of the stage before may be in flight where its weights have registers of their own.
@@ -185,23 +224,26 @@ impl<'a, 'k> Block<'a, 'k> {
                 if plan.rows() % 16 != 0 {
                     k.when(k.warp().eq(warps), || stage(8));
                 }
-                if plan.tuning.splits == 1 {
-                    team.sync();
-                    match results.bests() {
-                        Some(bests) => {
-                            let columns = plan.staged().min(plan.batch.saturating_sub(first));
-                            bests.store::<RUN>(team, plan, room, [tile, k.lit(first)], columns);
-                        }
-                        None => Runs::<RUN>::of(self, tile, first, results).store(team, room, asked),
-                    }
-                    team.sync();
+                let runs = Runs::<RUN>::of(self, tile, first, results);
+                if let Some(exchange) = exchange {
+                    runs.store(team, &exchange.swap(self, team, room), asked);
+                    continue;
                 }
+                team.sync();
+                match results.bests() {
+                    Some(bests) => {
+                        let columns = plan.staged().min(plan.batch.saturating_sub(first));
+                        bests.store::<RUN>(team, plan, room, [tile, k.lit(first)], columns);
+                    }
+                    None => runs.store(team, &[room], asked),
+                }
+                team.sync();
             }
         });
     }
 
-    /// Stages sums of columns from `first` on, column after column, without those of each warp's first `above` rows, which begin so many above the
-    /// warp's own.
+    /// Stages sums of columns from `first` on, column after column, those of each block that finishes some apart; without those of each warp's
+    /// first `above` rows, which begin so many above the warp's own.
     fn stage(
         self,
         sums: Accumulator<'k, f32>,
@@ -211,7 +253,9 @@ impl<'a, 'k> Block<'a, 'k> {
     ) {
         let plan = self.plan;
         let leaf = |extent: u32, stride: u32| Layout::constant(Layout::leaf(extent.into(), stride.into()));
-        let layout = [leaf(plan.staged(), plan.sums_pitch()), leaf(plan.rows(), 1)];
+        let splits = plan.tuning.splits;
+        let rows = [leaf(plan.rows() / splits, 1), leaf(splits, plan.part())];
+        let layout = [leaf(plan.staged(), plan.sums_pitch()), Layout::constant(Layout::tuple(&rows))];
         let staged = LayoutTensor::new(room, Layout::constant(Layout::tuple(&layout)));
         let first = first.constant();
         for pair in sums.pairs(thread) {
@@ -224,30 +268,5 @@ impl<'a, 'k> Block<'a, 'k> {
                 }
             }
         }
-    }
-
-    /// Adds what the blocks that share k have staged, each block some rows, and stores the results. All threads of the
-    /// cluster meet in it, when all sums are staged.
-    pub(super) fn exchange(self, room: Ptr<'k, Shared, f32>, results: Results<'k>) {
-        // Runs of four are whole and aligned, or nothing is known of any.
-        if self.has_runs() { self.exchange_runs::<4>(room, results) } else { self.exchange_runs::<1>(room, results) }
-    }
-
-    fn exchange_runs<const RUN: usize>(self, room: Ptr<'k, Shared, f32>, results: Results<'k>) {
-        let team = ConsumerWarps::new(self.k, self.plan.threads() / 32);
-        self.each_tile(|tile| {
-            let runs = Runs::<RUN>::of(self, tile, 0, results);
-            // Some warps have not waited for what earlier grids wrote.
-            self.k.grid_wait();
-            // Where heads go, the warps that multiply have written, whom not all have met.
-            let asked = if results.asks_by_vector() { None } else { runs.ask(team) };
-            self.k.cluster_sync();
-            runs.store(team, room, asked);
-        });
-    }
-
-    /// Whether runs of four results are whole and aligned.
-    fn has_runs(self) -> bool {
-        self.plan.results.results().is_multiple_of(4)
     }
 }

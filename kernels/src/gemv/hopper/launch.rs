@@ -2,8 +2,9 @@
 
 use super::Rows;
 use super::device::{Block, Inputs};
+use super::exchange::Exchange;
 use super::finish::{Finish, Results};
-use super::tiles::{Plan, Vectors, Weights};
+use super::tiles::{Plan, Vectors};
 use crate::gemm::{Argument, Buffer, Step};
 use crate::ring::{Ring, start};
 use tilewright_codegen::build::{block, record};
@@ -46,33 +47,48 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
             w_map.prefetch_map();
             x_map.prefetch_map();
         });
-        let weights = Ring::bulk::<Weights>(k, (plan.stage(),), plan.ring());
+        let block = Block::new(k, plan);
+        let weights = block.weights(32 * warps, w_map);
         let vectors = Ring::bulk::<Vectors>(k, (plan.x_stage(),), plan.x_ring());
+        let exchange = (tuning.splits > 1).then(|| Exchange::new(k, plan));
         let (weights, vectors) = start(k, (weights, vectors));
         k.grid_launch();
         let room = plan.room(k, weights.memory().0);
         let (mut fill_weights, weights) = weights.split();
         let (mut fill_vectors, vectors) = vectors.split();
         let mut inputs = Inputs { weights, vectors: vectors.delayed() };
-        let block = Block::new(k, plan);
+        let arrive = |order| exchange.iter().for_each(|exchange| exchange.arrive(k, order));
+        let meet = || exchange.iter().for_each(|exchange| exchange.meet(k));
         k.roles(vec![
-            (warps, Box::new(|| block.multiply(&mut inputs, room, results))),
-            (warps + 1, Box::new(|| k.when(k.lane().eq(0), || block.fetch_weights(&mut fill_weights, w_map)))),
+            (
+                warps,
+                Box::new(|| {
+                    arrive(ClusterArriveOrder::Release);
+                    block.multiply(&mut inputs, room, exchange, results);
+                }),
+            ),
+            (
+                warps + 1,
+                Box::new(|| {
+                    arrive(ClusterArriveOrder::Relaxed);
+                    k.when(k.lane().eq(0), || block.fetch_weights(&mut fill_weights, w_map));
+                    meet();
+                }),
+            ),
             (
                 warps + 2,
                 Box::new(|| {
+                    arrive(ClusterArriveOrder::Relaxed);
                     // Everything that earlier grids wrote comes in here, or after it.
                     k.grid_wait();
                     k.when(k.lane().eq(0), || block.fetch_vectors(&mut fill_vectors, x_map));
+                    meet();
                 }),
             ),
         ]);
-        if tuning.splits > 1 {
-            block.exchange(room, results);
-        }
         if tuning.cluster() > 1 {
-            // Nobody leaves while another block may still send to it, wait for it, or read what it staged: whoever comes has done so, and
-            // nothing that was stored is waited for.
+            // Nobody leaves while another block may still send to it, wait for it, or be sent what it staged: whoever comes has all that
+            // is sent to it, and nothing that was stored is waited for.
             k.cluster_arrive(ClusterArriveOrder::Relaxed);
             k.cluster_wait();
         }

@@ -6,6 +6,7 @@
 //! | `tiles` | every size, from the shape and what is chosen: [`Plan`], [`Tuning`] |
 //! | `choose` | what is chosen, by bytes over memory and L2: [`choose`], [`predict`] |
 //! | `device` | the kernel on a block |
+//! | `exchange` | sums of blocks that share k |
 //! | `runs` | which sums a thread finishes, loads before stores |
 //! | `finish` | what becomes of sums: [`Finish`] |
 //! | `best` | the largest of them in their place |
@@ -18,12 +19,13 @@
 //! in k's own order, and activations need no other order either. A tensor map brings lines of 128 bytes of
 //! many strips, and swizzles them, so that no bank is met twice: what lies in shared memory is the packed layout behind a swizzle.
 //!
-//! The blocks of a cluster lie along the rows, and bring each other activations by multicast, or along k, and exchange
-//! sums through distributed shared memory in the order of their ranks: results do not depend on who was first.
+//! The blocks of a cluster lie along the rows, and bring each other activations by multicast, or along k, and send each
+//! other sums, which are added in the order of their ranks: results do not depend on who was first.
 
 mod best;
 mod choose;
 mod device;
+mod exchange;
 mod finish;
 mod launch;
 mod oracle;

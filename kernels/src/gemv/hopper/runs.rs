@@ -1,4 +1,4 @@
-//! How a block's threads find staged sums and finish them: a run of consecutive results at a time.
+//! How a block's threads find staged sums and finish them: a run of consecutive results at a time. Where k is shared, each share's lie apart.
 //!
 //! Results may lie where what is added to them lay, so no load passes a store of another run. Therefore a thread loads what several runs
 //! are made of before it stores the first.
@@ -50,10 +50,15 @@ impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
     }
 
     /// Finishes and stores them, with operands that are there or are loaded here.
-    pub fn store(self, team: ConsumerWarps<'k>, room: Ptr<'k, Shared, f32>, asked: Option<Vec<Operands<'k, RUN>>>) {
+    pub fn store(
+        self,
+        team: ConsumerWarps<'k>,
+        shares: &[Ptr<'k, Shared, f32>],
+        asked: Option<Vec<Operands<'k, RUN>>>,
+    ) {
         let (plan, count) = (self.block.plan, self.count());
         if !self.is_whole() || count.div_ceil(team.threads()) > ROUNDS {
-            return team.each(count, |item| self.alone(room, self.run(item)));
+            return team.each(count, |item| self.alone(shares, self.run(item)));
         }
         let numbers = RUN as u32 * if self.others().is_some() { 2 } else { 1 } + self.results.asked(RUN as u32);
         let mut asked = asked.map(Vec::into_iter);
@@ -61,7 +66,7 @@ impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
             let load = |at: Val<'k, u32>| {
                 let run = self.run(at);
                 let asked = asked.as_mut().and_then(Iterator::next);
-                (run, self.sums(room, run), asked.unwrap_or_else(|| self.results.ask(plan, run.is)))
+                (run, self.sums(shares, run), asked.unwrap_or_else(|| self.results.ask(plan, run.is)))
             };
             let loaded: Vec<_> = items.iter().map(|item| item.clamped(count).at).map(load).collect();
             for (item, (run, sums, operands)) in items.iter().zip(loaded) {
@@ -71,9 +76,9 @@ impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
     }
 
     /// Finishes one, if there are such rows.
-    fn alone(self, room: Ptr<'k, Shared, f32>, run: Run<'k>) {
+    fn alone(self, shares: &[Ptr<'k, Shared, f32>], run: Run<'k>) {
         let (plan, [_, row]) = (self.block.plan, run.is);
-        let finish = || self.results.store(plan, run.is, self.sums(room, run), &self.results.ask(plan, run.is));
+        let finish = || self.results.store(plan, run.is, self.sums(shares, run), &self.results.ask(plan, run.is));
         let is_row = || match plan.results {
             Rows::Gated(results) => plan.results.result(row).lt(results),
             Rows::InOrder(_) | Rows::Groups { .. } => row.lt(plan.n),
@@ -112,23 +117,19 @@ impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
         let (column, run) = (item / runs, item % runs);
         let apart = self.others().map(|distance| distance / RUN as u32);
         let run = apart.map_or(run, |apart| run + run / apart * apart);
-        let row = run * RUN as u32 + self.block.split * self.rows();
-        Run { at: column * plan.sums_pitch() + row, is: [column + self.first, self.tile * plan.rows() + row] }
+        let row = run * RUN as u32;
+        let first = self.tile * plan.rows() + self.block.split * self.rows();
+        Run { at: column * plan.sums_pitch() + row, is: [column + self.first, first + row] }
     }
 
-    fn sums(self, room: Ptr<'k, Shared, f32>, run: Run<'k>) -> Sums<'k, RUN> {
-        let at = room.at(run.at);
-        (self.shares(at), self.others().map(|distance| self.shares(at.at(distance))))
-    }
-
-    /// Staged sums, those of all shares of k added in their order.
-    fn shares(self, at: Ptr<'k, Shared, f32>) -> [Val<'k, f32>; RUN] {
-        let tuning = self.block.plan.tuning;
-        if tuning.splits == 1 {
-            return at.load_vec();
-        }
-        let load = |split: u32| at.on(self.block.member + split * tuning.multicast).load_vec::<RUN>();
-        let shares: Vec<[Val<f32>; RUN]> = (0..tuning.splits).map(load).collect();
-        core::array::from_fn(|i| shares[1..].iter().fold(shares[0][i], |sum, share| sum + share[i]))
+    fn sums(self, shares: &[Ptr<'k, Shared, f32>], run: Run<'k>) -> Sums<'k, RUN> {
+        // Those of all shares of k are added in their order.
+        let sums = |at: Val<'k, u32>| {
+            let load = |share: &Ptr<'k, Shared, f32>| share.at(at).load_vec::<RUN>();
+            let add =
+                |sum: [Val<'k, f32>; RUN], share: [Val<'k, f32>; RUN]| core::array::from_fn(|i| sum[i] + share[i]);
+            shares[1..].iter().map(load).fold(load(&shares[0]), add)
+        };
+        (sums(run.at), self.others().map(|distance| sums(run.at + distance)))
     }
 }

@@ -47,7 +47,7 @@ const X_STAGES: u32 = 5;
 /// Columns of sums that a tile stages at a time, where it is not exchanged with other blocks.
 const STAGED: u32 = 32;
 /// What rows of staged sums are longer by: two columns further are eight banks further.
-const PAD: u32 = 4;
+pub(super) const PAD: u32 = 4;
 
 /// A shape that the kernel cannot be made for.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -193,10 +193,11 @@ impl Plan {
             with(tuning.stages.min(fits))
         };
         // Where the ring has not got room for the sums, they have their own.
+        let fixed = SLACK + plan.inbox_bytes();
         let plan =
-            Some(fit(SLACK)).filter(|plan| plan.sums_in_ring()).unwrap_or_else(|| fit(SLACK + plan.sums_bytes()));
+            Some(fit(fixed)).filter(|plan| plan.sums_in_ring()).unwrap_or_else(|| fit(fixed + plan.sums_bytes()));
         if plan.tuning.stages < 2 {
-            let needed = SLACK + 2 * both + if plan.sums_in_ring() { 0 } else { plan.sums_bytes() };
+            let needed = fixed + 2 * both + if plan.sums_in_ring() { 0 } else { plan.sums_bytes() };
             return Err(PlanError::Shared { needed, batch, stage_tiles: tuning.stage_tiles, limit });
         }
         Ok(plan)
@@ -381,6 +382,11 @@ impl Plan {
         Shape::stages(stages).in_flight(in_flight).consumers(Consumers::Warps(4 * warpgroups))
     }
 
+    /// Stages of weights that are asked for before the block meets.
+    pub(super) fn begun(&self) -> u32 {
+        self.tuning.in_flight.min(self.chunks() / self.tuning.splits)
+    }
+
     /// The ring of activations: `wgmma` reads them.
     pub(super) fn x_ring(&self) -> Shape {
         let Tuning { warpgroups, multicast, splits, .. } = self.tuning;
@@ -398,7 +404,22 @@ impl Plan {
 
     /// From one column of staged sums to the next.
     pub(super) fn sums_pitch(&self) -> u32 {
-        self.rows() + PAD
+        self.rows() / self.tuning.splits + PAD
+    }
+
+    /// From the staged sums of rows that one block finishes to those of the next.
+    pub(super) fn part(&self) -> u32 {
+        self.staged() * self.sums_pitch()
+    }
+
+    /// Bytes of them that one block sends another: of vectors that there are.
+    pub(super) fn part_bytes(&self) -> u32 {
+        self.batch * self.sums_pitch() * 4
+    }
+
+    /// Bytes that come from the other blocks that share k.
+    pub(super) fn inbox_bytes(&self) -> u32 {
+        (self.tuning.splits - 1) * self.part() * 4
     }
 
     /// Whether sums are staged where weights were: behind a block's one tile the ring is empty.
@@ -416,7 +437,7 @@ impl Plan {
     }
 
     fn bytes_of_sums(&self, columns: u32) -> u32 {
-        columns * self.sums_pitch() * 4
+        columns * self.sums_pitch() * self.tuning.splits * 4
     }
 
     /// Threads of a block: those that multiply, a warp that fetches weights and one that fetches activations.

@@ -58,9 +58,10 @@ impl<'k> Words<'k> {
 }
 
 impl<'k> Ahead<'_, 'k> {
-    /// Whether a strip's words come ahead: its codes have 4 bits, and a stage more than 8 KB.
-    pub fn is_for(strip: Strip) -> bool {
-        strip.codes().is_some_and(|codes| codes.code.bits() == 4) && strip.per_warp() > 2
+    /// Whether a strip's words come ahead: its codes have 4 bits, it has `most` stages at most, and a warp more than two tiles of one.
+    pub fn is_for(strip: Strip, most: u32) -> bool {
+        let four_bits = strip.codes().is_some_and(|codes| codes.code.bits() == 4);
+        four_bits && strip.stages() <= most && strip.per_warp() > 2
     }
 
     /// The products of strips, which are the next of the ring, into the slots `first..last` of the sums.

@@ -1,9 +1,9 @@
 //! What is said where activations are beyond what an f16 holds.
 //!
-//! Activations of 5 to 16 rows meet codes as f16 ([`Packing::meeting`](super::Packing::meeting)). One that is larger than any f16, or no
+//! Activations of 5 to 16 rows meet codes as f16, and all meet codes of `e4m3` so ([`Packing::meeting`](super::Packing::meeting)). One that is larger than any f16, or no
 //! number, would be an infinity, and every sum of its row with it: who makes it an f16 reports it.
 
-use tilewright_codegen::build::{Global, Ptr, Val};
+use tilewright_codegen::build::{Builder, F16x2, Global, Ptr, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOrder, Scope};
 
 /// The bits of the least f32 that no f16 is nearest to: half a step above 65504.
@@ -33,11 +33,41 @@ impl<'k> Beyond<'k> {
     /// The same of the largest [`size`].
     #[track_caller]
     pub(super) fn look_at(self, most: Val<'k, u32>) {
-        let k = most.builder();
-        k.when(most.ge(LEAST), || {
+        self.say(most.ge(LEAST));
+    }
+
+    /// Says it where it is.
+    #[track_caller]
+    pub(super) fn say(self, is: Val<'k, bool>) {
+        let k = is.builder();
+        k.when(is, || {
             let first = self.code.compare_swap(0u32, self.says, AtomOrder::Relaxed(Scope::Sys)).eq(0);
             k.when(first, || self.place.store(self.task));
         });
+    }
+}
+
+/// Whether some words of f16 have an infinity or what is no number: zero times each is added up, which costs the pipe of integers nothing.
+#[derive(Clone, Copy)]
+pub(super) struct Infinite<'k>(Var<'k, u32>);
+
+impl<'k> Infinite<'k> {
+    /// Of no words.
+    pub fn new(k: &'k Builder) -> Infinite<'k> {
+        Infinite(k.var(0u32))
+    }
+
+    /// And of these two.
+    #[track_caller]
+    pub fn add(self, word: Val<'k, u32>) {
+        let zero = word.builder().lit(0u32).bits::<F16x2>();
+        self.0.set(word.bits::<F16x2>().fma(zero, self.0.get().bits::<F16x2>()).bits());
+    }
+
+    /// Whether there was one.
+    #[track_caller]
+    pub fn has(self) -> Val<'k, bool> {
+        self.0.get().ne(0)
     }
 }
 

@@ -101,8 +101,8 @@ pub struct Scratch<'k> {
     pub copied_registers: u32,
     /// Most rows whose codes are multiplied two strips at a time, where they can be.
     pub paired_rows: u32,
-    /// Whether the words of a stage of 4-bit codes come into registers under the products of the stage before.
-    pub words_ahead: bool,
+    /// Most stages of a strip of 4-bit codes of which the words of one come into registers under the products of the one before.
+    pub words_ahead: u32,
     /// Where it is said that activations are beyond what an f16 holds, if it is.
     pub beyond: Option<Beyond<'k>>,
     /// Where the time is noted when activations are there, if it is wanted.

@@ -5,7 +5,7 @@ use tilewright_codegen::build::{Ptr, Shared, Val};
 use super::{Operand, Scaled};
 use crate::gemv::Strip;
 use crate::tile::{Array, Float};
-use crate::warps::{ConsumerWarps, Item, store_warp_sum, sum_of_warps};
+use crate::warps::{ConsumerWarps, Item, sum_of_warps};
 
 /// The activations of a linear layer, rows of `k` elements.
 #[derive(Clone, Copy)]
@@ -52,41 +52,22 @@ impl<'k> Input<'k> {
         }
     }
 
-    /// Brings rows `first..` into the operand, which lie `pitch` elements apart; of a normalised input also the sums of squares.
+    /// Brings rows `first..` into the operand, which lie `pitch` elements apart. Of a normalised input gives a thread's sum of squares of each.
     pub(super) fn fill(
         self,
         team: ConsumerWarps<'k>,
         (strip, pitch): (Strip, u32),
         first: Val<'k, u32>,
         to: Operand<'k>,
-        squares: Squares<'k>,
-    ) {
-        let width = strip.k();
+    ) -> Vec<Val<'k, f32>> {
+        let (width, mut squares) = (strip.k(), Vec::new());
         for row in 0..to.rows() {
             let start = (first + row) * pitch;
             match self {
-                Input::Plain(x) => {
-                    rounds(team, width, |items| {
-                        let loaded = x.gather(&items.iter().map(|item| start + item.at * 4).collect::<Vec<_>>());
-                        for (item, x) in items.iter().zip(loaded) {
-                            item.alone(|| to.store4(row, item.at * 4, x));
-                        }
-                    });
-                }
-                Input::RmsNorm { x, weight, .. } => {
-                    let sum = team.k.var(0.0f32);
-                    rounds(team, width, |items| {
-                        let weights = weight.gather(&items.iter().map(|item| item.at * 4).collect::<Vec<_>>());
-                        let loaded = x.gather(&items.iter().map(|item| start + item.at * 4).collect::<Vec<_>>());
-                        for ((item, x), weight) in items.iter().zip(loaded).zip(weights) {
-                            item.alone(|| {
-                                sum.set(x.iter().fold(sum.get(), |sum, &x| x.fma(x, sum)));
-                                to.store4(row, item.at * 4, std::array::from_fn(|i| x[i] * weight[i]));
-                            });
-                        }
-                    });
-                    store_warp_sum(squares.at(row * team.warps), sum.get());
-                }
+                Input::Plain(x) | Input::RmsNorm { x, .. } => squares.extend(match x.float() {
+                    Float::F32 => self.copy::<2>(team, (x, start, width), (to, row)),
+                    Float::F16 | Float::Bf16 => self.copy::<4>(team, (x, start, width), (to, row)),
+                }),
                 Input::Scaled { x, .. } => {
                     debug_assert!(!x.form.has_pairs(), "pairs of rows come to registers");
                     for part in 0..to.parts() {
@@ -100,6 +81,36 @@ impl<'k> Input<'k> {
             }
         }
         to.clear_tail(team);
+        squares
+    }
+
+    /// Copies `width` elements of a row from `start` on into a row of the operand, `N` a thread: eight bytes, which as packets are sixteen, so
+    /// that a warp's load takes each sector of 32 bytes once. Of a normalised input gives
+    /// the sum of the thread's squares.
+    fn copy<const N: usize>(
+        self,
+        team: ConsumerWarps<'k>,
+        (x, start, width): (Array<'k>, Val<'k, u32>, u32),
+        (to, row): (Operand<'k>, u32),
+    ) -> Option<Val<'k, f32>> {
+        let norm = match self {
+            Input::RmsNorm { weight, .. } => Some((weight, team.k.var(0.0f32))),
+            Input::Plain(_) | Input::Scaled { .. } => None,
+        };
+        let run = N as u32;
+        rounds(team, (width, run), |items| {
+            let columns: Vec<_> = items.iter().map(|item| item.at * run).collect();
+            let weights = norm.map(|(weight, _)| weight.gather::<N>(&columns));
+            let loaded = x.gather::<N>(&columns.iter().map(|&column| start + column).collect::<Vec<_>>());
+            for (i, x) in loaded.into_iter().enumerate() {
+                items[i].alone(|| {
+                    norm.into_iter().for_each(|(_, sum)| sum.set(x.iter().fold(sum.get(), |sum, &x| x.fma(x, sum))));
+                    let scaled = |weights: &Vec<[Val<'k, f32>; N]>| std::array::from_fn(|at| x[at] * weights[i][at]);
+                    to.store_run(row, columns[i], weights.as_ref().map_or(x, scaled));
+                });
+            }
+        });
+        norm.map(|(_, sum)| sum.get())
     }
 
     /// The factor on a row's sums: one over the root of the mean square of a normalised row.
@@ -124,12 +135,12 @@ pub(super) fn one_over_root(squares: Val<f32>, k: u32, eps: f32) -> Val<f32> {
     (squares * (1.0 / k as f32) + eps).sqrt().recip()
 }
 
-/// Rounds of fours of a row whose loads are in flight together.
-const ROUNDS: usize = 8;
+/// Elements of a thread whose loads are in flight together.
+const TOGETHER: u32 = 32;
 
-/// Deals the fours of a row of `width` elements to the team, some rounds at a time. An item that does not exist stands for
+/// Deals the runs of `run` elements of a row of `width` to the team, some rounds at a time. An item that does not exist stands for
 /// the last that does: it may be loaded, and is not stored.
-fn rounds<'k>(team: ConsumerWarps<'k>, width: u32, work: impl Fn(&[Item<'k>])) {
-    let items: Vec<Item> = team.items(width / 4).into_iter().map(|item| item.clamped(width / 4)).collect();
-    items.chunks(ROUNDS).for_each(work);
+fn rounds<'k>(team: ConsumerWarps<'k>, (width, run): (u32, u32), work: impl Fn(&[Item<'k>])) {
+    let items: Vec<Item> = team.items(width / run).into_iter().map(|item| item.clamped(width / run)).collect();
+    items.chunks((TOGETHER / run) as usize).for_each(work);
 }

@@ -1,13 +1,13 @@
 //! Activations in shared memory as the A operand of `m16n8k16`.
 
 use half::bf16;
-use tilewright_codegen::build::{F16x2, Ptr, Shared, Val};
+use tilewright_codegen::build::{Ptr, Shared, Val};
 
-use super::beyond::Beyond;
+use super::beyond::{Beyond, Infinite};
 use super::packing::{Packing, Quads};
 use crate::gemv::product::Fragment;
 use crate::gemv::{DEPTH, Strip, Terms, convert};
-use crate::tile::narrow;
+use crate::tile::store_lanes;
 use crate::warps::ConsumerWarps;
 
 /// Activations `[parts, rows, padded k]` in shared memory.
@@ -16,7 +16,7 @@ pub struct Operand<'k> {
     at: Ptr<'k, Shared, bf16>,
     strip: Strip,
     packing: Packing,
-    beyond: Option<Beyond<'k>>,
+    beyond: Option<(Beyond<'k>, Infinite<'k>)>,
 }
 
 /// Where a lane reads: each of its quads of a tile.
@@ -47,7 +47,8 @@ impl<'k> Operand<'k> {
         (strip, packing): (Strip, Packing),
         beyond: Option<Beyond<'k>>,
     ) -> Operand<'k> {
-        Operand { at, strip, packing, beyond }
+        let beyond = beyond.filter(|_| packing.terms() != Terms::Bf16);
+        Operand { at, strip, packing, beyond: beyond.map(|beyond| (beyond, Infinite::new(at.builder()))) }
     }
 
     /// Rows of the batch.
@@ -71,23 +72,36 @@ impl<'k> Operand<'k> {
         self.at.at((part * self.rows() + row) * pitch(self.strip))
     }
 
-    /// Stores four elements of a row, from a column that is a multiple of four; as codes want them.
+    /// Stores `N` elements of a row, 2 or 4, from a column that is a multiple of `N`; as codes want them.
     #[track_caller]
-    pub(super) fn store4(self, row: u32, column: Val<'k, u32>, [a, b, c, d]: [Val<'k, f32>; 4]) {
+    pub(super) fn store_run<const N: usize>(self, row: u32, column: Val<'k, u32>, x: [Val<'k, f32>; N]) {
         let [even, odd] = lift(self.strip, self.packing);
-        let times = |x: Val<'k, f32>, lift: Option<f32>| lift.map_or(x, |lift| x * lift);
-        let [a, b, c, d] = [times(a, even), times(b, even), times(c, odd), times(d, odd)];
+        let lift_of = |pair: usize| match (even, odd) {
+            (Some(even), Some(odd)) if N == 2 && even != odd => {
+                Some((column % 4).lt(2).select(column.builder().lit(even), odd))
+            }
+            _ => [even, odd][pair].map(|lift| column.builder().lit(lift)),
+        };
+        let pair = |i: usize| {
+            let pair = [x[2 * i], x[2 * i + 1]];
+            lift_of(i).map_or(pair, |lift| pair.map(|x| x * lift))
+        };
+        let pairs: Vec<[Val<f32>; 2]> = (0..N / 2).map(pair).collect();
         let place = |part: u32| self.row(part, row).at(column).cast::<u32>();
-        if self.packing.terms() == Terms::F16 {
-            self.beyond.into_iter().for_each(|beyond| beyond.look(&[a, b, c, d]));
-            return place(0).store_vec([a.pair::<F16x2>(b).bits(), c.pair::<F16x2>(d).bits()]);
-        }
-        let ((ab, rest_ab), (cd, rest_cd)) = (narrow(a, b), narrow(c, d));
-        place(0).store_vec([ab, cd]);
+        let terms = self.packing.terms();
+        let parts: Vec<(Val<u32>, [Val<f32>; 2])> = pairs.into_iter().map(|[a, b]| terms.narrow(a, b)).collect();
+        let high: Vec<Val<u32>> = parts.iter().map(|&(high, _)| high).collect();
+        self.beyond.into_iter().for_each(|(_, infinite)| high.iter().for_each(|&word| infinite.add(word)));
+        store_lanes(place(0), &high);
         if self.packing.parts() == 2 {
-            let [low_a, low_b, low_c, low_d] = [rest_ab[0], rest_ab[1], rest_cd[0], rest_cd[1]];
-            place(1).store_vec([narrow(low_a, low_b).0, narrow(low_c, low_d).0]);
+            store_lanes(place(1), &parts.iter().map(|&(_, [a, b])| terms.narrow(a, b).0).collect::<Vec<_>>());
         }
+    }
+
+    /// Says so where this thread stored what no f16 holds.
+    #[track_caller]
+    pub(super) fn look(self) {
+        self.beyond.into_iter().for_each(|(beyond, infinite)| beyond.say(infinite.has()));
     }
 
     /// Zeros behind the rows, where weights are zeros too: what lay there could be a NaN.

@@ -10,7 +10,8 @@
 //! | 9 to 16 | high of rows 0 to 7, then low | the same of rows 8 to 15 | 2 |
 //!
 //! Elements of bf16 have no low part. Codes, whose stage of 16 KB meets up to four times the activations that one of bf16 does, meet 5 to 16
-//! rows of f32 as one f16: half of what every SM reads, and half of the registers.
+//! rows of f32 as one f16: half of what every SM reads, and half of the registers. Codes of `e4m3` become f16 with a third of the instructions
+//! that bf16 takes, so they meet nothing else: up to 4 rows of f32 as two f16, elements of bf16 as one.
 
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
@@ -60,12 +61,14 @@ impl Packing {
         Packing { rows, parts: if float == Float::Bf16 { 1 } else { 2 }, terms: Terms::Bf16 }
     }
 
-    /// The same as it meets the weights of a strip: 5 to 16 rows in two parts meet codes as one f16.
+    /// The same as it meets the weights of a strip: 5 to 16 rows in two parts meet codes as one f16, and all meet `e4m3` as f16.
     #[must_use]
     pub fn meeting(self, strip: Strip) -> Packing {
-        match strip.codes() {
-            Some(_) if self.rows > 4 && self.parts == 2 => Packing { parts: 1, terms: Terms::F16, ..self },
-            _ => self,
+        let Some(codes) = strip.codes() else { return self };
+        match (codes.code.is_integer(), self.parts, self.rows) {
+            (_, 2, 5..) | (false, 1, _) => Packing { parts: 1, terms: Terms::F16, ..self },
+            (false, ..) => Packing { terms: Terms::TwoF16, ..self },
+            (true, ..) => self,
         }
     }
 
@@ -132,8 +135,8 @@ impl Packing {
         let [even, odd] = [both(a, c), both(b, d)];
         match (self.parts, self.rows) {
             (1, rows) => (0..rows).map(|row| (row, row / 2, if row % 2 == 0 { even } else { odd })).collect(),
-            (_, 1) => vec![(0, 0, even + odd)],
-            _ => [even, odd].into_iter().zip(0..).map(|(sum, row)| (row, 0, sum + sum.shfl_bfly(1))).collect(),
+            (_, 1) => vec![(0, 0, self.terms.whole(even, odd))],
+            _ => (0..).zip([even, odd]).map(|(row, sum)| (row, 0, self.terms.whole(sum, sum.shfl_bfly(1)))).collect(),
         }
     }
 
@@ -142,7 +145,7 @@ impl Packing {
     pub(super) fn rows_of_two<'k>(self, k: &'k Builder, sums: [Val<'k, f32>; 2]) -> [(Val<'k, u32>, Val<'k, f32>); 2] {
         let first = k.lane() % 4 * 2;
         let folded = self.quads() == Quads::Folded;
-        let sums = sums.map(|sum| if folded { sum + sum.shfl_bfly(2) } else { sum });
+        let sums = sums.map(|sum| if folded { self.terms.whole(sum, sum.shfl_bfly(2)) } else { sum });
         [(first, sums[0]), (first + 1, sums[1])]
     }
 
@@ -152,7 +155,7 @@ impl Packing {
         match self.quads() {
             _ if self.rows > 8 => ([a, b], Some([c, d])),
             Quads::High => ([a, b], None),
-            Quads::Folded => ([a + a.shfl_bfly(16), b + b.shfl_bfly(16)], None),
+            Quads::Folded => ([a, b].map(|sum| self.terms.whole(sum, sum.shfl_bfly(16))), None),
             Quads::Both => ([a + c, b + d], None),
         }
     }

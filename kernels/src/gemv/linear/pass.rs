@@ -10,7 +10,7 @@ use super::sums::{Activations, Operands, pairs, product, products, several, turn
 use super::{AOperand, HeldStage, Input, Operand, Packing, Scratch, Sums, Weights};
 use crate::gemv::product::Fragment;
 use crate::gemv::{Side, Strip};
-use crate::warps::{ConsumerWarps, Item};
+use crate::warps::{ConsumerWarps, Item, store_warp_sum};
 
 /// Most fragments of two steps that a lane keeps, 4 registers each.
 const KEPT: u32 = 16;
@@ -72,7 +72,7 @@ pub(super) struct Pass<'k> {
 impl<'k> Pass<'k> {
     /// Fills the operand, multiplies `strips` strips in groups, and lets `finish` have the outputs of each group.
     ///
-    /// `prepare` comes for each output before the product: what it loads arrives meanwhile.
+    /// `prepare` comes for each output before the product, and before activations that are copied: what it loads arrives meanwhile.
     pub fn run<P>(
         self,
         weights: &dyn Weights<'k>,
@@ -83,13 +83,11 @@ impl<'k> Pass<'k> {
     ) {
         let Pass { team, scratch, rows, streams, a_operand, .. } = self;
         let (k, packing) = (team.k, self.packing(input));
-        let squares = self.load_squares(input, first_row);
-        let x = self.bring(input, first_row);
-        self.store_squares(input, first_row, squares);
-        let starts = self.starts(&x, packing);
-        if let Some(loaded) = scratch.loaded {
-            k.when(k.tid().eq(0), || loaded.store(k.globaltimer()));
-        }
+        let with_starts = |x: Activations<'k>| {
+            let starts = self.starts(&x, packing);
+            (x, starts)
+        };
+        let brought = self.bring(input, first_row).map(with_starts);
         let (sums, group) = self.group(packing);
         k.for_step(0u32, strips, group, |base| {
             k.when(base.gt(0), || team.sync());
@@ -105,6 +103,12 @@ impl<'k> Pass<'k> {
             };
             let cells: Vec<(Item, Cell, P)> =
                 team.items(sums.outputs(group)).into_iter().enumerate().map(cell).collect();
+            // What outputs need is asked for before activations that are copied: these are waited for in any case.
+            let mut copied = None;
+            let (x, starts) = brought.as_ref().unwrap_or_else(|| {
+                k.when(base.eq(0), || self.copy(input, first_row));
+                copied.insert(with_starts(self.copied(packing)))
+            });
             let announce = |at: Early| {
                 if let Some(announce) = announce.filter(|announce| announce.at == at) {
                     k.when((base + group).ge(strips) & k.tid().eq(0), || (announce.say)());
@@ -116,13 +120,13 @@ impl<'k> Pass<'k> {
                 let operands = Operands { side, terms, fragments, starts };
                 self.products((weights, weights.held()), operands, sums, [base * streams, here * streams]);
             };
-            match &x {
+            match x {
                 Activations::Shared(lane) => each(&|tile, _| lane.tile(tile)),
                 Activations::TwoSteps(from) => each(&|step, _| of_two_steps(*from, step)),
                 Activations::Registers(held) => each(&|_, place| held[place as usize].clone()),
                 Activations::Reloaded(source) => {
                     let group = if let AOperand::Reloaded { .. } = a_operand { Some(sums.strips()) } else { None };
-                    let starts = match &starts {
+                    let starts = match starts {
                         Some(Brought::Shared(starts)) => Some(*starts),
                         Some(Brought::Kept(_)) | None => None,
                     };
@@ -188,7 +192,7 @@ impl<'k> Pass<'k> {
         if operands.side != Side::A {
             return k.for_(next, strips, one);
         }
-        if let Some(codes) = strip.codes().filter(|_| scratch.words_ahead && Ahead::is_for(strip)) {
+        if let Some(codes) = strip.codes().filter(|_| Ahead::is_for(strip, scratch.words_ahead)) {
             return Ahead { team, strip, codes, weights, operands, sums }.products([next, strips.max(next)]);
         }
         let first = k.var(next);
@@ -224,38 +228,67 @@ impl<'k> Pass<'k> {
         }
     }
 
-    /// Brings the activations as far as they go before the products.
-    fn bring(self, input: Input<'k>, first_row: Val<'k, u32>) -> Activations<'k> {
-        let Pass { team, scratch, strip, rows, a_operand, .. } = self;
-        let packing = Packing::of(rows, input.float()).meeting(strip);
-        let source = || Source::new(team, strip, packing, input, (first_row, self.pitch));
-        match a_operand {
-            AOperand::Shared => {
-                let x = Operand::new(scratch.operand, (strip, packing), scratch.beyond);
-                input.fill(team, (strip, self.pitch), first_row, x, scratch.squares);
-                team.sync();
-                match self.side(packing) {
-                    Side::A => self.two_steps(x.two_steps(team)),
-                    Side::B | Side::Half | Side::Pair => {
-                        let (lane, tiles) = (x.lane(team), strip.stages() * strip.per_warp());
-                        let registers = AOperand::registers(strip, packing);
-                        if strip.codes().is_some() || registers > scratch.copied_registers {
-                            return Activations::Shared(lane);
-                        }
-                        let tile = |number| lane.tile(strip.tile(team.k.warp(), team.k.lit(number)));
-                        Activations::Registers((0..tiles).map(tile).collect())
-                    }
+    /// Copies the activations to shared memory, for all groups.
+    fn copy(self, input: Input<'k>, first_row: Val<'k, u32>) {
+        let Pass { team, scratch, strip, .. } = self;
+        let x = Operand::new(scratch.operand, (strip, self.packing(input)), scratch.beyond);
+        let factors = self.load_squares(input, first_row);
+        let squares = input.fill(team, (strip, self.pitch), first_row, x);
+        x.look();
+        team.sync();
+        // They are read behind the products, so that nobody's activations wait for them.
+        (0u32..).zip(squares).for_each(|(row, sum)| store_warp_sum(scratch.squares.at(row * team.warps), sum));
+        self.store_squares(input, first_row, factors);
+        self.note_loaded();
+    }
+
+    /// The activations that were copied.
+    fn copied(self, packing: Packing) -> Activations<'k> {
+        let Pass { team, scratch, strip, .. } = self;
+        let x = Operand::new(scratch.operand, (strip, packing), scratch.beyond);
+        match self.side(packing) {
+            Side::A => self.two_steps(x.two_steps(team)),
+            Side::B | Side::Half | Side::Pair => {
+                let (lane, tiles) = (x.lane(team), strip.stages() * strip.per_warp());
+                let registers = AOperand::registers(strip, packing);
+                if strip.codes().is_some() || registers > scratch.copied_registers {
+                    return Activations::Shared(lane);
                 }
+                let tile = |number| lane.tile(strip.tile(team.k.warp(), team.k.lit(number)));
+                Activations::Registers((0..tiles).map(tile).collect())
             }
-            AOperand::Registers | AOperand::Phases { .. } => {
-                let source = source();
-                let stages = (0..strip.stages()).map(|stage| team.k.lit(stage));
-                let held = source.fragments(&stages.flat_map(|stage| source.columns(stage)).collect::<Vec<_>>());
-                source.store_squares(scratch.squares, self.behind);
-                source.look(scratch.beyond);
-                Activations::Registers(held)
-            }
-            AOperand::Reloaded { .. } => Activations::Reloaded(Box::new(source())),
+        }
+    }
+
+    /// Brings the activations as far as they go before the products, where they are not copied.
+    fn bring(self, input: Input<'k>, first_row: Val<'k, u32>) -> Option<Activations<'k>> {
+        let Pass { team, scratch, strip, .. } = self;
+        let reloads = match self.a_operand {
+            AOperand::Shared => return None,
+            AOperand::Registers | AOperand::Phases { .. } => false,
+            AOperand::Reloaded { .. } => true,
+        };
+        let factors = self.load_squares(input, first_row);
+        let source = Source::new(team, strip, self.packing(input), input, (first_row, self.pitch));
+        let brought = if reloads {
+            Activations::Reloaded(Box::new(source))
+        } else {
+            let stages = (0..strip.stages()).map(|stage| team.k.lit(stage));
+            let held = source.fragments(&stages.flat_map(|stage| source.columns(stage)).collect::<Vec<_>>());
+            source.store_squares(scratch.squares, self.behind);
+            source.look(scratch.beyond);
+            Activations::Registers(held)
+        };
+        self.store_squares(input, first_row, factors);
+        self.note_loaded();
+        Some(brought)
+    }
+
+    /// Notes the time when activations are there, if it is wanted.
+    fn note_loaded(self) {
+        let k = self.team.k;
+        if let Some(loaded) = self.scratch.loaded {
+            k.when(k.tid().eq(0), || loaded.store(k.globaltimer()));
         }
     }
 }

@@ -14,7 +14,7 @@ use super::packing::Packing;
 use super::pass::Pass;
 use crate::gemv::{DEPTH, Strip, Terms, convert};
 use crate::quant::Code;
-use crate::tile::{Access, Array, Float, narrow};
+use crate::tile::{Access, Array, Float};
 use crate::warps::ConsumerWarps;
 
 /// Rows of a block of terms: those that lanes bring together.
@@ -103,7 +103,7 @@ impl ScaledForm {
     pub fn float(self) -> Float {
         match self.terms {
             Terms::Bf16 => Float::Bf16,
-            Terms::F16 => Float::F16,
+            Terms::F16 | Terms::TwoF16 => Float::F16,
         }
     }
 
@@ -193,13 +193,13 @@ impl<'k> Scaled<'k> {
             scaled.map(|x| x * lift)
         });
         let [a, b] = lifted.unwrap_or(scaled);
-        if let (Terms::F16, Some(beyond)) = (terms, beyond) {
+        if let Some(beyond) = beyond.filter(|_| terms != Terms::Bf16) {
             beyond.look(&[a, b]);
         }
         let place = |part: u32| self.place(k.lit(part), row, column);
         self.terms.store_run(place(0), [a, b]);
         if parts == 2 {
-            self.terms.store_run(place(1), narrow(a, b).1);
+            self.terms.store_run(place(1), terms.narrow(a, b).1);
         }
     }
 }

@@ -5,7 +5,7 @@
 //! of lanes load them four by four, so that each load of a warp takes whole sectors of 32 bytes, and exchange what they
 //! packed.
 
-use tilewright_codegen::build::{Bf16x2, F16x2, Val, Var};
+use tilewright_codegen::build::{Bf16x2, Val, Var};
 
 use super::beyond::{Beyond, size};
 use super::input::Squares;
@@ -15,7 +15,7 @@ use super::wide::is_wide;
 use super::{Input, Scaled};
 use crate::gemv::product::Fragment;
 use crate::gemv::{DEPTH, Strip, Terms};
-use crate::tile::{Array, narrow};
+use crate::tile::Array;
 use crate::warps::ConsumerWarps;
 
 /// Loads of four elements that are in flight together; fewer where registers hold the weights of a group of strips, or a row of 4096 of each of
@@ -57,7 +57,7 @@ impl<'k> Source<'k> {
         (first, pitch): (Val<'k, u32>, u32),
     ) -> Source<'k> {
         let halves = packing.halves().into_iter().map(|half| (half, team.k.var(0.0f32))).collect();
-        let made = packing.terms() == Terms::F16 && !matches!(input, Input::Scaled { .. });
+        let made = packing.terms() != Terms::Bf16 && !matches!(input, Input::Scaled { .. });
         Source { team, strip, packing, input, first, pitch, halves, most: made.then(|| team.k.var(0u32)) }
     }
 
@@ -170,6 +170,14 @@ impl<'k> Source<'k> {
     /// Eight elements of bf16 as codes want them.
     fn lift_words(&self, quad: [Val<'k, u32>; 4]) -> [Val<'k, u32>; 4] {
         let k = self.team.k;
+        if self.packing.terms() != Terms::Bf16 {
+            let of_words = |words: [Val<'k, u32>; 2]| {
+                let four = words.map(|word| [word << 16u32, word & 0xffff_0000u32].map(|x| x.bits::<f32>()));
+                self.pack([four[0][0], four[0][1], four[1][0], four[1][1]])
+            };
+            let [first, second] = [[quad[0], quad[1]], [quad[2], quad[3]]].map(|words| of_words(words)[0]);
+            return [first[0], first[1], second[0], second[1]];
+        }
         let times = |word: Val<'k, u32>, lift: Option<f32>| {
             lift.map_or(word, |lift| {
                 let both = u32::from(half::bf16::from_f32(lift).to_bits()) * 0x1_0001;
@@ -219,14 +227,12 @@ impl<'k> Source<'k> {
         let [even, odd] = lift(self.strip, self.packing);
         let times = |x: Val<'k, f32>, lift: Option<f32>| lift.map_or(x, |lift| x * lift);
         let [a, b, c, d] = [times(a, even), times(b, even), times(c, odd), times(d, odd)];
-        if self.packing.terms() == Terms::F16 {
-            if let Some(most) = self.most {
-                most.set([a, b, c, d].into_iter().fold(most.get(), |most, x| most.max(size(x))));
-            }
-            return vec![[a.pair::<F16x2>(b).bits(), c.pair::<F16x2>(d).bits()]];
+        if let Some(most) = self.most {
+            most.set([a, b, c, d].into_iter().fold(most.get(), |most, x| most.max(size(x))));
         }
-        let both = [narrow(a, b), narrow(c, d)];
-        let (high, low) = (both.map(|(word, _)| word), || both.map(|(_, [x, y])| narrow(x, y).0));
+        let terms = self.packing.terms();
+        let both = [terms.narrow(a, b), terms.narrow(c, d)];
+        let (high, low) = (both.map(|(word, _)| word), || both.map(|(_, [x, y])| terms.narrow(x, y).0));
         match self.packing.quads() {
             Quads::High => vec![high],
             Quads::Both => vec![high, low()],

@@ -14,7 +14,7 @@ use super::wide;
 use super::{AOperand, HeldStage};
 use crate::gemv::product::{Chains, CodeTile, Fragment, Meeting, WarpTile, lowered, multiply, multiply_codes};
 use crate::gemv::{Codes, Side, Strip, Terms};
-use crate::ring::{Consumer, Full, StageTile};
+use crate::ring::{AnyStage, Consumer, Full, StageTile, Stages};
 use crate::warps::{ConsumerWarps, sum_of_warps};
 
 /// Activations as the MMA's operand.
@@ -45,10 +45,14 @@ pub(super) struct Operands<'a, 'k> {
 /// What a warp does with stages that are there together.
 pub type Read<'r, 'k> = &'r dyn Fn(&[Ptr<'k, Shared, u32>]);
 
-/// Where weights come from, stage by stage: a reader of the ring.
-pub trait Weights<'k> {
-    /// Waits for the next stage, lets a warp read it, and gives it back. While it is read the one behind it may be asked for, no more.
-    fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>));
+/// Where weights come from, stage by stage: a reader of the ring. While a stage is read the one behind it may be waited for, no more.
+pub trait Weights<'k>: Stages<'k> {
+    /// Waits for the next stage, lets a warp read it, and gives it back.
+    fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
+        let stage = self.wait();
+        read(stage.base());
+        stage.release();
+    }
 
     /// The same where a warp may have nothing to read: `reads`, the same for all of the warp, says whether it has.
     fn stage_if(&self, reads: Val<'k, bool>, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
@@ -62,7 +66,9 @@ pub trait Weights<'k> {
 
     /// The same of the next `count` stages, which are given back together.
     fn several(&self, count: u32, read: Read<'_, 'k>) {
-        nested(self, count, &[], read);
+        let stages: Vec<_> = (0..count).map(|_| self.wait()).collect();
+        read(&stages.iter().map(AnyStage::base).collect::<Vec<_>>());
+        stages.into_iter().for_each(AnyStage::release);
     }
 
     /// The task's first stages, so far as they have been taken out of the ring already: where its activations are copied.
@@ -71,23 +77,8 @@ pub trait Weights<'k> {
     }
 }
 
-/// [`Weights::several`] by [`Weights::stage`]: `count` stages behind those that were come to.
-fn nested<'k, W: Weights<'k> + ?Sized>(weights: &W, count: u32, before: &[Ptr<'k, Shared, u32>], read: Read<'_, 'k>) {
-    if count == 0 {
-        return read(before);
-    }
-    weights.stage(&|stage| nested(weights, count - 1, &[before, &[stage]].concat(), read));
-}
-
 /// The consumers' end of a ring.
 impl<'k, B, L: OffsetMap> Weights<'k> for RefCell<Consumer<'k, B, (StageTile<u32, L>,)>> {
-    fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
-        let full = self.borrow_mut().wait();
-        let (stage,) = full.tiles();
-        read(stage.base());
-        full.release();
-    }
-
     fn stage_if(&self, reads: Val<'k, bool>, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
         let full = self.borrow_mut().wait();
         full.read_if(reads, |full| {

@@ -3,9 +3,9 @@
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
-use tilewright_kernels::attention::split::{self, Heads, Merged, Selected, TokenStage};
+use tilewright_kernels::attention::split::{self, Heads, Merged, Selected};
 use tilewright_kernels::gemv::linear::ActivationOutput;
-use tilewright_kernels::kv::{Cells, PageTable, PagedPool, PoolType, SplitPages};
+use tilewright_kernels::kv::{Cells, PageTable, PagedPool, PoolType, SplitPages, TokenStage};
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
@@ -218,7 +218,7 @@ pub struct SplitOfTokens {
 
 impl DeviceFunction for SplitOfTokens {
     fn shared(&self, warps: u32) -> SharedBytes {
-        SharedBytes { operand: self.heads.scratch_bytes(warps), ..SharedBytes::default() }
+        SharedBytes { operand: self.heads.scratch_bytes(warps), sums: self.heads.query_bytes() }
     }
 
     fn pools(&self) -> Option<KvPools> {

@@ -3,7 +3,8 @@
 //! What this step writes is not streamed: the team reads it from the pages.
 
 use tilewright_codegen::build::Val;
-use tilewright_kernels::attention::split::{Shares, Streamed};
+use tilewright_kernels::attention::split::Shares;
+use tilewright_kernels::kv::Streamed;
 
 use crate::vm::device::{RingFeed, TokenStream};
 
@@ -25,13 +26,7 @@ fn fill_row<'k>(feed: RingFeed<'k, '_>, of: TokenStream, streamed: Streamed<'k>,
         let count = streamed.count(tokens, stage);
         let first = tokens[0] + stage * streamed.stage.tokens();
         feed.stage(streamed.bytes(count), |to| {
-            for piece in 0..streamed.stage.pieces() {
-                let piece = streamed.piece(keys, [feed.value(of.fields.kv_head), row], [first, count], piece);
-                k.when(piece.bytes.gt(0), || {
-                    to.at(piece.keys).bring(keys.bytes_from(piece.first), piece.bytes);
-                    to.at(piece.values).bring(values.bytes_from(piece.first), piece.bytes);
-                });
-            }
+            streamed.bring(to, [keys, values], [feed.value(of.fields.kv_head), row], [first, count]);
         });
         k.break_if(feed.stopped());
     });

@@ -64,17 +64,16 @@ impl TileCode {
         input: InputCode,
         a_operand: AOperand,
     ) -> TileCode {
-        let beside = TileCode::fits_beside((strip, rows), input, a_operand, plan.options().hold_beside);
+        // A strip of four stages with as many registers of activations spilled (8B, 4 rows).
+        let most = plan.options().hold_beside / if strip.stages() > 2 { 2 } else { 1 };
+        let beside = TileCode::fits_beside((strip, rows), input, a_operand, most);
         TileCode { strip, rows, input, a_operand, beside }
     }
 
     /// The product of a part of a cut sum, which has no epilogue: more activations leave room for stages.
     pub(in crate::ops) fn of_part(self, plan: &Planner) -> TileCode {
         let TileCode { strip, rows, input, a_operand, .. } = self;
-        TileCode {
-            beside: TileCode::fits_beside((strip, rows), input, a_operand, 2 * plan.options().hold_beside),
-            ..self
-        }
+        TileCode { beside: TileCode::fits_beside((strip, rows), input, a_operand, plan.options().hold_beside), ..self }
     }
 
     /// Whether stages fit beside activations, of which so many registers at most.

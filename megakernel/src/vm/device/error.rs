@@ -62,15 +62,15 @@ pub enum LaunchError {
     )]
     Tables { block: u32, expected: u32, found: u32 },
     #[error(
-        "activations of task {task} `{label}` are above 65504, the most that an f16 holds, or no numbers: with 5 to 16 rows they meet \
-         quantised weights as f16; decode at most 4 rows in a step, or weights of bf16"
+        "activations of task {task} `{label}` are beyond what an f16 holds, or no numbers: quantised weights of 5 to 16 rows meet at most 65504, \
+         those of e4m3 at 1 to 4 rows f32 below 2^22 and bf16 to 65504; decode integer codes by at most 4 rows in a step, or weights of bf16"
     )]
     Beyond { task: TaskId, label: String },
     #[error(
         "dev{device} of {devices} devices failed: {source}{}",
         if *ended { "" } else { "; another waits for it and does not hear that it should end" }
     )]
-    OneOf { device: usize, devices: usize, ended: bool, source: DeviceError },
+    OneOf { device: usize, devices: usize, ended: bool, source: Box<DeviceError> },
     #[error("the launch was aborted after {steps} whole steps")]
     Aborted { steps: u32 },
     #[error("no step ended within {patience:?} after the first {steps}; the launch was aborted")]

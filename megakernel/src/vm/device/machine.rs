@@ -305,7 +305,9 @@ impl DeviceMachine {
                 let failed = watch.failed();
                 let _ = self.recover();
                 return Err(match failed {
-                    Some((device, source)) => LaunchError::OneOf { device, devices, ended: true, source },
+                    Some((device, source)) => {
+                        LaunchError::OneOf { device, devices, ended: true, source: source.into() }
+                    }
                     None => error.into(),
                 });
             }
@@ -313,7 +315,9 @@ impl DeviceMachine {
                 let (devices, failed) = (streams.len(), watch.failed());
                 self.give_up();
                 return Err(match failed {
-                    Some((device, source)) => LaunchError::OneOf { device, devices, ended: false, source },
+                    Some((device, source)) => {
+                        LaunchError::OneOf { device, devices, ended: false, source: source.into() }
+                    }
                     None => LaunchError::Unresponsive { steps: count, patience },
                 });
             }

@@ -50,8 +50,8 @@ pub struct DeviceOptions {
     /// Stages of a task that the team takes into registers while it waits, where its activations are copied; 8 at most. The
     /// ring has room for others meanwhile, and one more is in flight. 0: none.
     pub hold: u32,
-    /// Most registers of a thread that hold activations beside held stages of bf16; of parts of cut sums two times as many. 8 rows of a 1B model
-    /// take 709.8 µs on an H200, with none 737.2.
+    /// Most registers of a thread that hold activations beside held stages of bf16; half as many where a strip is more than two stages, but for
+    /// parts of cut sums. 8 rows of a 1B model take 703 µs on an H200, with half as many 718.
     pub hold_beside: u32,
     /// Fewest rows of a task whose activations are held in registers; of fewer rows they are copied to shared memory. Where
     /// there is no room they are streamed.
@@ -65,7 +65,8 @@ pub struct DeviceOptions {
     pub copied_registers: u32,
     /// Most rows whose activations, held in registers, meet the codes of two strips at a time.
     pub paired_rows: u32,
-    /// 1: the words of a stage of more than 8 KB of 4-bit codes come into registers under the products of the stage before; 0: behind them.
+    /// Most stages of a strip of 4-bit codes of which the words of one, more than 8 KB, come into registers under the products of the one
+    /// before. 0: they come behind them.
     pub words_ahead: u32,
     /// Strips whose sums are kept at once where activations are streamed, an even number from 2 to 64: for each so many the
     /// activations are loaded once.
@@ -237,13 +238,13 @@ impl Default for DeviceOptions {
             early: 2,
             dealing: Dealing::Stages,
             hold: 4,
-            hold_beside: 32,
+            hold_beside: 64,
             held_rows: 3,
             held_registers: 128,
             part_registers: 64,
             copied_registers: 32,
             paired_rows: 16,
-            words_ahead: 0,
+            words_ahead: 1,
             streamed_strips: 4,
             take_registers: true,
             timeline: false,

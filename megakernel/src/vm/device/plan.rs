@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 use tilewright_codegen::ir::Arch;
-use tilewright_kernels::gemv::Deal;
 use tilewright_kernels::gemv::linear::HeldForm;
+use tilewright_kernels::gemv::{Codes, Deal};
 
 use super::image::CHUNK;
 use super::planner::Planner;
@@ -193,7 +193,8 @@ impl Plan {
 
     /// Whether activations may meet codes as f16.
     pub(super) fn has_halves(&self) -> bool {
-        self.rows > 4 && self.streams.iter().any(|stream| stream.strip.codes().is_some())
+        let has = |codes: Codes| self.rows > 4 || !codes.code.is_integer();
+        self.streams.iter().any(|stream| stream.strip.codes().is_some_and(has))
     }
 
     /// Whether some tasks take a part of each of their strips, or part by part.

@@ -5,8 +5,7 @@
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::Scope;
-use tilewright_kernels::attention::split::{Streamed, TokenStage, immutable_prefix};
-use tilewright_kernels::kv::{Cells, PageTable};
+use tilewright_kernels::kv::{Cells, PageTable, Streamed, TokenStage, immutable_prefix};
 use tilewright_kernels::warps::ConsumerWarps;
 
 use super::sync::Sync;

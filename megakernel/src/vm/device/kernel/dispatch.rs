@@ -1,9 +1,8 @@
 //! From opcodes to device functions: records become the arguments of calls.
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
-use tilewright_kernels::attention::split::{Streamed, TokenStage};
 use tilewright_kernels::gemv::linear::{Beyond, Scaled, ScaledForm, ScaledOutput, Scratch};
-use tilewright_kernels::kv::{Newest, PagedPool, PoolArray, PoolType};
+use tilewright_kernels::kv::{Newest, PagedPool, PoolArray, PoolType, Streamed, TokenStage};
 use tilewright_kernels::rope::Rotation;
 use tilewright_kernels::tile::{Access, Array, Copies, Float};
 use tilewright_kernels::warps::ConsumerWarps;

@@ -5,8 +5,7 @@
 
 use tilewright_codegen::build::{Builder, Val};
 use tilewright_codegen::ir::attr::ProxyFence;
-use tilewright_kernels::attention::split::{Streamed, TokenStage};
-use tilewright_kernels::kv::PagedPool;
+use tilewright_kernels::kv::{PagedPool, Streamed, TokenStage};
 use tilewright_kernels::ring::Pieces;
 
 use super::dispatch::task_pages;

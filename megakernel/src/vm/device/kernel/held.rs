@@ -2,6 +2,7 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 use tilewright_kernels::gemv::linear::{HeldForm, HeldStage, Read, Weights};
+use tilewright_kernels::ring::{AnyStage, Stages};
 
 use super::KernelContext;
 use super::ring::Reader;
@@ -46,11 +47,13 @@ pub(super) struct TaskWeights<'r, 'k> {
     stages: &'r [HeldStage<'k>],
 }
 
-impl<'k> Weights<'k> for TaskWeights<'_, 'k> {
-    fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
-        self.ring.stage(read);
+impl<'k> Stages<'k> for TaskWeights<'_, 'k> {
+    fn wait(&self) -> AnyStage<'k> {
+        self.ring.wait()
     }
+}
 
+impl<'k> Weights<'k> for TaskWeights<'_, 'k> {
     fn stage_if(&self, reads: Val<'k, bool>, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
         self.ring.stage_if(reads, read);
     }

@@ -125,7 +125,7 @@ fn body(k: &Builder, plan: &Plan) {
         best: k.shared::<u64>("best", 16),
         paired_rows: options.paired_rows,
         copied_registers: options.copied_registers,
-        words_ahead: options.words_ahead > 0,
+        words_ahead: options.words_ahead,
         beyond: None,
         loaded: options.timeline.then(|| k.shared::<u64>("loaded", 1)),
     };

@@ -1,11 +1,13 @@
-//! Keys and values on their way through the ring: what a stage holds, and which tokens come that way.
+//! Keys and values on their way through a ring that has other stages too: what a stage of theirs holds, and which tokens come that way.
 //!
 //! Tokens of earlier steps depend on nothing of this one, so that whoever fills the ring can bring them before there are
 //! queries. Those that some row of this step writes are read from the pages when their writers are done.
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
-use crate::kv::{Cells, PageTable, PagedPool, PoolType};
+use super::block::BLOCK;
+use super::{Cells, PageTable, PagedPool, PoolType};
+use crate::ring::Pieces;
 
 /// A stage of the ring that holds the keys of some tokens of a kv head, `[tokens, dim]`, and behind them their values, as pools have
 /// them.
@@ -17,9 +19,6 @@ pub struct TokenStage {
     /// Bytes of an element.
     bytes: u32,
 }
-
-/// Tokens of a block of attention: whole blocks are streamed.
-pub(super) const BLOCK: u32 = 16;
 
 /// Which tokens come through the ring.
 #[derive(Clone, Copy)]
@@ -48,7 +47,7 @@ impl TokenStage {
     /// of 16.
     ///
     /// ```
-    /// use tilewright_kernels::{attention::split::TokenStage, kv::PoolType, tile::Float};
+    /// use tilewright_kernels::{kv::{PoolType, TokenStage}, tile::Float};
     /// let bf16 = PoolType::Float(Float::Bf16);
     /// let tokens = |dim, page| TokenStage::new(bf16, dim, page, 16384).map(TokenStage::tokens);
     /// assert_eq!([tokens(64, 64), tokens(128, 64), tokens(64, 16), tokens(64, 48)], [Some(64), Some(32), Some(64), Some(48)]);
@@ -69,7 +68,7 @@ impl TokenStage {
     }
 
     /// Blocks of a full stage.
-    pub(super) fn blocks(self) -> u32 {
+    pub(crate) fn blocks(self) -> u32 {
         self.tokens / BLOCK
     }
 
@@ -113,6 +112,23 @@ impl<'k> Streamed<'k> {
     /// Bytes of keys and values of so many tokens.
     pub fn bytes(self, tokens: Val<'k, u32>) -> Val<'k, u32> {
         tokens * (2 * self.stage.row_bytes())
+    }
+
+    /// Brings a stage's keys and values, `count` tokens of a row's head from token `first` on; by who fills the ring.
+    pub fn bring(
+        self,
+        to: Pieces<'k>,
+        [keys, values]: [PagedPool<'k>; 2],
+        of: [Val<'k, u32>; 2],
+        at: [Val<'k, u32>; 2],
+    ) {
+        for piece in 0..self.stage.pieces() {
+            let piece = self.piece(keys, of, at, piece);
+            at[0].builder().when(piece.bytes.gt(0), || {
+                to.at(piece.keys).bring(keys.bytes_from(piece.first), piece.bytes);
+                to.at(piece.values).bring(values.bytes_from(piece.first), piece.bytes);
+            });
+        }
     }
 
     /// A piece of `count` tokens of a stage that begins with token `first`. A piece without tokens has no bytes.

@@ -7,13 +7,15 @@ use half::{bf16, f16};
 use tilewright_codegen::build::{Builder, F16x2, RegArray, Val};
 use tilewright_codegen::ir::attr::Fp8;
 
-use crate::kv::{PagedPool, PoolType};
+use super::{PagedPool, PoolType};
 use crate::mma::Accumulator;
 use crate::tile::narrow;
 
 /// How lanes have keys and values.
 #[derive(Clone, Copy)]
-pub(super) struct Lanes {
+pub(crate) struct Lanes {
+    /// Dimensions of a head.
+    pub dim: u32,
     /// Dimensions of a token that a lane loads at a time.
     pub run: u32,
     /// Whether they are codes.
@@ -23,7 +25,33 @@ pub(super) struct Lanes {
 impl Lanes {
     /// Those of a pool.
     pub fn of(pages: PagedPool<'_>) -> Lanes {
-        Lanes { run: pages.run(), codes: pages.pool.pool_type() == PoolType::E4m3 }
+        Lanes { dim: pages.dim, run: pages.run(), codes: pages.pool.pool_type() == PoolType::E4m3 }
+    }
+
+    /// Dimensions of the runs of a column of lanes, of which the first MMA takes a token.
+    pub fn width(self) -> u32 {
+        4 * self.run
+    }
+
+    /// Runs of as many dimensions, in the order of the first MMA.
+    pub fn runs(self) -> u32 {
+        self.dim.div_ceil(self.width())
+    }
+
+    /// Dimensions of the runs of a row of lanes, of which the second MMA takes a token.
+    pub fn height(self) -> u32 {
+        8 * self.run
+    }
+
+    /// Runs of as many dimensions, in the order of the second.
+    pub fn rows(self) -> u32 {
+        self.dim.div_ceil(self.height())
+    }
+
+    /// Records `then` for the dimension `start + offset`, of lanes that cover `width` dimensions, where a head has it.
+    pub fn guarded<'k>(self, start: u32, width: u32, offset: Val<'k, u32>, then: impl FnOnce(Val<'k, u32>)) {
+        let at = offset + start;
+        if start + width <= self.dim { then(at) } else { at.builder().when(at.lt(self.dim), || then(at)) }
     }
 
     /// Elements of a word.

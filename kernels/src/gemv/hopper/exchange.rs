@@ -1,0 +1,81 @@
+//! Sums on their way to the block of a cluster that finishes them, where blocks share k.
+//!
+//! Each block finishes some rows, of which it needs the sums of all shares of k. A block stages its sums by who finishes them, and the
+//! copy engine brings every other block its part, onto an mbarrier there: nobody meets for it, and no thread reads another block's memory.
+
+use tilewright_codegen::build::{Builder, Mbarrier, Ptr, Shared, Val};
+use tilewright_codegen::ir::attr::{ClusterArriveOrder, ProxyFence};
+
+use super::device::Block;
+use super::tiles::{PAD, Plan};
+use crate::warps::ConsumerWarps;
+
+/// A block's end of it.
+#[derive(Clone, Copy)]
+pub(super) struct Exchange<'k> {
+    /// What comes of each other block, in the order of their shares.
+    inbox: Ptr<'k, Shared, f32>,
+    /// Completes when all of it is there.
+    landed: Mbarrier<'k, Shared>,
+    /// Whether nothing else makes blocks wait until all of their cluster have begun.
+    meets: bool,
+}
+
+impl<'k> Exchange<'k> {
+    /// Memory and its mbarrier, which the block's barrier behind rings makes known.
+    pub fn new(k: &'k Builder, plan: &Plan) -> Exchange<'k> {
+        let inbox = k.shared_aligned("inbox", plan.inbox_bytes() / 4, 16);
+        let landed = k.mbarriers("landed", 1);
+        k.when(k.tid().eq(0), || {
+            landed.init(1);
+            landed.arrive_expect_tx(plan.part_bytes() * (plan.tuning.splits - 1));
+        });
+        Exchange { inbox, landed, meets: plan.tuning.multicast == 1 }
+    }
+
+    /// Behind that barrier: every warp comes here once, those that multiply, of whom one has made the mbarrier, with a release.
+    pub fn arrive(self, k: &Builder, order: ClusterArriveOrder) {
+        if self.meets {
+            k.cluster_arrive(order);
+        }
+    }
+
+    /// Waits until those of all blocks are: long since so when sums are there. Every warp comes here once.
+    pub fn meet(self, k: &Builder) {
+        if self.meets {
+            k.cluster_wait();
+        }
+    }
+
+    /// Sends what the team has staged to whoever finishes it, and waits for what others send. Gives the sums of this block's rows, one share of k
+    /// after the other: a result does not depend on who was first.
+    pub fn swap(
+        self,
+        block: Block<'_, 'k>,
+        team: ConsumerWarps<'k>,
+        staged: Ptr<'k, Shared, f32>,
+    ) -> Vec<Ptr<'k, Shared, f32>> {
+        let (k, plan, own) = (team.k, block.plan, block.split);
+        let (splits, part) = (plan.tuning.splits, plan.part());
+        // What lies between columns travels too.
+        let between = |column: Val<'k, u32>| staged.at(column * plan.sums_pitch() + plan.sums_pitch() - PAD);
+        team.each(splits * plan.staged(), |column| between(column).store_vec([k.lit(0.0f32); PAD as usize]));
+        self.meet(k);
+        k.fence_proxy_async(ProxyFence::Shared);
+        team.sync();
+        let other = k.tid();
+        k.when(other.lt(splits) & other.ne(own), || {
+            let rank = block.member + other * plan.tuning.multicast;
+            let place = own - own.gt(other).select::<u32>(1u32, 0u32);
+            let to = self.inbox.at(place * part).on(rank);
+            staged.at(other * part).bulk_send(to, plan.part_bytes(), self.landed.on(rank));
+        });
+        self.landed.wait(0);
+        let share = |split: u32| {
+            let place = split - own.lt(split).select::<u32>(1u32, 0u32);
+            let [mine, other] = [staged.at(own * part), self.inbox.at(place * part)].map(Ptr::address32);
+            own.eq(split).select(mine, other).to_shared()
+        };
+        (0..splits).map(share).collect()
+    }
+}

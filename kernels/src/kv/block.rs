@@ -1,0 +1,88 @@
+//! A block of tokens of a head in the registers of a warp, wherever it lies: keys as the first MMA takes them, values as the second.
+
+use tilewright_codegen::build::{Builder, Ptr, RegArray, SpaceOf, Val};
+
+use super::{Lanes, TokenRow};
+
+/// Tokens of a block: whole blocks come by stages.
+pub(crate) const BLOCK: u32 = 16;
+
+/// Where the tokens of a block lie.
+pub(crate) type Rows<'f, 'k> = &'f dyn Fn(Val<'k, u32>) -> TokenRow<'k>;
+
+/// A lane's keys and values of a block.
+#[derive(Clone)]
+pub struct TokenBlock<'k> {
+    lanes: Lanes,
+    /// By half of the tokens, then by run of dimensions.
+    pub(crate) keys: [Vec<RegArray<'k, u32>>; 2],
+    /// By 64 dimensions, then by token.
+    pub(crate) values: Vec<[RegArray<'k, u32>; 4]>,
+}
+
+impl<'k> TokenBlock<'k> {
+    /// A block without tokens, which has no registers.
+    pub(crate) fn none(lanes: Lanes) -> TokenBlock<'k> {
+        TokenBlock { lanes, keys: [Vec::new(), Vec::new()], values: Vec::new() }
+    }
+
+    /// Registers for a block; zeros, which stay behind the last dimension.
+    pub(crate) fn new(k: &'k Builder, lanes: Lanes) -> TokenBlock<'k> {
+        let words = || k.regs(lanes.words(), 0u32);
+        TokenBlock {
+            lanes,
+            keys: [0, 1].map(|_| (0..lanes.runs()).map(|_| words()).collect()),
+            values: (0..lanes.rows()).map(|_| std::array::from_fn(|_| words())).collect(),
+        }
+    }
+
+    /// Loads a block of tokens, whose rows lie so in keys and values.
+    pub(crate) fn load<S: SpaceOf>(&self, [keys, values]: [Ptr<'k, S, u32>; 2], row: Rows<'_, 'k>) {
+        self.load_keys(keys, row);
+        self.load_values(values, row);
+    }
+
+    /// Loads the keys.
+    pub(crate) fn load_keys<S: SpaceOf>(&self, keys: Ptr<'k, S, u32>, row: Rows<'_, 'k>) {
+        let (lanes, lane) = (self.lanes, keys.builder().lane());
+        let (group, column) = (lane / 4, lane % 4);
+        let (run, width) = (lanes.run, lanes.width());
+        for (half, to) in [0u32, 8].into_iter().zip(&self.keys) {
+            let key = row(group + half);
+            to.iter().zip(0..).for_each(|(to, at)| self.words(to, (keys, key), width * at, width, column * run));
+        }
+    }
+
+    /// Loads the values.
+    pub(crate) fn load_values<S: SpaceOf>(&self, values: Ptr<'k, S, u32>, row: Rows<'_, 'k>) {
+        let (lanes, lane) = (self.lanes, values.builder().lane());
+        let (group, column) = (lane / 4, lane % 4);
+        let (run, height) = (lanes.run, lanes.height());
+        let tokens = [0u32, 1, 8, 9].map(|of| row(column * 2 + of));
+        for (to, at) in self.values.iter().zip(0..) {
+            to.iter().zip(tokens).for_each(|(to, token)| {
+                self.words(to, (values, token), height * at, height, group * run);
+            });
+        }
+    }
+
+    /// A run of a token's row from dimension `start + offset` on; behind the last dimension nothing.
+    fn words<S: SpaceOf>(
+        &self,
+        words: &RegArray<'k, u32>,
+        (pool, row): (Ptr<'k, S, u32>, TokenRow<'k>),
+        start: u32,
+        width: u32,
+        offset: Val<'k, u32>,
+    ) {
+        let lanes = self.lanes;
+        lanes.guarded(start, width, offset, |at| {
+            let from = pool.at(row.at(at) / lanes.per_word());
+            let loaded: Vec<Val<u32>> = match lanes.words() {
+                2 => from.load_vec::<2>().into(),
+                _ => from.load_vec::<4>().into(),
+            };
+            loaded.into_iter().zip(0..).for_each(|(word, i)| words.set(i, word));
+        });
+    }
+}

@@ -1,0 +1,59 @@
+//! Stages of a ring one after another, for those who need not know which ring it is.
+
+use core::cell::RefCell;
+
+use tilewright_codegen::build::{Ptr, Scalar, Shared, Val};
+use tilewright_layout::view::OffsetMap;
+
+use super::consumer::release;
+use super::setup::Meeting;
+use super::{Consumer, Full, StageTile};
+
+/// Stages in the order in which they were filled, for whole warps.
+pub trait Stages<'k> {
+    /// Waits for the next stage.
+    fn wait(&self) -> AnyStage<'k>;
+}
+
+/// A stage that is full, of any ring.
+#[must_use = "a stage that was waited for is released"]
+pub struct AnyStage<'k> {
+    base: Ptr<'k, Shared, u32>,
+    /// Where its release is told, if it is: the ring, and which stage.
+    told: Option<(Meeting<'k>, Val<'k, u32>)>,
+}
+
+impl<'k> AnyStage<'k> {
+    /// A stage without a ring: nobody is told that it was read.
+    pub fn untold(base: Ptr<'k, Shared, u32>) -> AnyStage<'k> {
+        AnyStage { base, told: None }
+    }
+
+    /// Where it begins.
+    pub fn base(&self) -> Ptr<'k, Shared, u32> {
+        self.base
+    }
+
+    /// This warp has read the stage.
+    #[track_caller]
+    pub fn release(self) {
+        if let Some((meeting, stage)) = self.told {
+            release(meeting, &[stage], meeting.k.lit(true));
+        }
+    }
+}
+
+impl<'k, B, T: Scalar, L: OffsetMap> From<Full<'k, B, (StageTile<T, L>,)>> for AnyStage<'k> {
+    #[track_caller]
+    fn from(full: Full<'k, B, (StageTile<T, L>,)>) -> AnyStage<'k> {
+        let (tile,) = full.tiles();
+        AnyStage { base: tile.base().cast(), told: Some((full.parts.meeting, full.stage)) }
+    }
+}
+
+/// The consumers' end of a ring.
+impl<'k, B, L: OffsetMap> Stages<'k> for RefCell<Consumer<'k, B, (StageTile<u32, L>,)>> {
+    fn wait(&self) -> AnyStage<'k> {
+        self.borrow_mut().wait().into()
+    }
+}
