@@ -10,6 +10,7 @@
 //! | [`mma`] | tensor cores: tiled multiplication over `mma.sync` and `wgmma` |
 //! | [`ring`] | rings of stages in shared memory, whose steps are types |
 //! | [`norm`], [`rope`], [`elementwise`], [`embed`] | the small kernels, each a device function and a launch |
+//! | [`exchange`] | what devices that share a model exchange between launches: meetings, sums of parts |
 //! | [`sample`] | the next token from logits: argmax, top-k, top-p, temperature |
 //! | [`gemv`] | matrix times few vectors, at the speed of the memory: a kernel, and tasks of linear layers |
 //! | [`host`] | the forms of the same ops that a CPU runs at the speed of its memory |
@@ -25,6 +26,7 @@ pub mod attention;
 mod early;
 pub mod elementwise;
 pub mod embed;
+pub mod exchange;
 pub mod gallery;
 pub mod gemm;
 pub mod gemv;

@@ -5,7 +5,7 @@ use tilewright_codegen::trial::{Shipped, Trial};
 use tilewright_codegen::verify::VerifyErrors;
 
 use crate::gemm::ShippedGemm;
-use crate::{attention, elementwise, embed, gallery, gemv, norm, quant, rope, sample};
+use crate::{attention, elementwise, embed, exchange, gallery, gemv, norm, quant, rope, sample};
 
 /// Every kernel of this library.
 ///
@@ -27,6 +27,7 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
         quant::shipped,
         elementwise::shipped,
         embed::shipped,
+        exchange::shipped,
         sample::shipped,
         gallery::shipped,
     ];

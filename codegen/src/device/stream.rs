@@ -152,15 +152,6 @@ impl Stream {
         self.device.backend().wait_in_stream(&self.handle, &event.handle)
     }
 
-    /// Makes work queued from now on wait for an event of another device, one of those that reach each other's memory
-    /// ([`open_peers`](super::open_peers)).
-    ///
-    /// # Errors
-    /// [`DeviceError::Foreign`] for a device of another kind; when a device fails, also in earlier work.
-    pub fn wait_for_peer(&self, event: &Event) -> Result<(), DeviceError> {
-        self.device.backend().wait_in_stream(&self.handle, &event.handle)
-    }
-
     /// Whether all work queued so far is done.
     ///
     /// # Errors

@@ -1,13 +1,11 @@
-//! Elementwise ops on a run of elements by one block: `silu(gate)·up`, and sums; sums of the parts that devices have, row by row.
+//! Elementwise ops on a run of elements by one block: `silu(gate)·up`, and sums.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `launch` | the kernels, a block for each run |
-//! | `parts` | sums of rows of some arrays, a block for each row |
 //! | `trials` | random lengths against the f64 oracle |
 
 mod launch;
-mod parts;
 mod trials;
 
 use std::f32::consts::LOG2_E;
@@ -15,7 +13,6 @@ use std::f32::consts::LOG2_E;
 use tilewright_codegen::build::Val;
 
 pub use launch::{Types, add_all, silu_mul_all};
-pub use parts::{PartsShape, sum_parts};
 pub use trials::shipped;
 
 use crate::tile::StoredRun;

@@ -112,8 +112,8 @@ fn tokens_are_chosen_as_on_one_device() {
         let mut alone = GraphWeights::new(devices(seed, 1, None).remove(0), Arc::new(random(&spec)));
         let checked = Checked::new(program(&spec, [17, 1, 1], true)).unwrap();
         let mut alone = alone.machine(checked, None, &mut |_, _| ()).unwrap();
-        let right = run(&mut |each| drop(alone.run_until(&rows.view(), 3, (&draws, &[]), each).unwrap()));
-        let found = run(&mut |each| drop(several.run_until(&rows.view(), 3, (&draws, &[]), each).unwrap()));
+        let right = run(&mut |each| assert_eq!(alone.run_until(&rows.view(), 3, (&draws, &[]), each).unwrap(), 3));
+        let found = run(&mut |each| assert_eq!(several.run_until(&rows.view(), 3, (&draws, &[]), each).unwrap(), 3));
         assert_eq!((right.len(), &found), (6, &right));
     }
 }

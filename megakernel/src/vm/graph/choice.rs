@@ -117,13 +117,13 @@ impl GraphPlanner<'_> {
         [rows, part]: [u32; 2],
         sampled: bool,
     ) -> Result<ChoicePlan, Unsupported> {
-        let apart = Some(launches.len());
+        launches.push(self.meeting());
         if self.device == 0 {
             let (all, gathered) = self.all_logits(rows, part);
             launches.extend(gathered);
             launches.push(self.choice_of(all, [rows, part * self.program.devices as u32], sampled));
         }
-        Ok(ChoicePlan { rows, sampled, launches, apart, fed: Vec::new() })
+        Ok(ChoicePlan { rows, sampled, launches, fed: Vec::new() })
     }
 
     /// The device chooses tokens: the likeliest, or where it is `sampled` as requests say.
@@ -150,7 +150,7 @@ impl GraphPlanner<'_> {
         let requests = sampled.then_some(LaunchMemory::Requests);
         let args = cells.into_iter().chain(steps).chain(requests).map(LaunchArg::Pointer).collect();
         fed.push(Launch { kernel, grid: LaunchGrid::Blocks(1), args });
-        self.set_choice(ChoicePlan { rows, sampled, launches, apart: None, fed })
+        self.set_choice(ChoicePlan { rows, sampled, launches, fed })
     }
 
     fn set_choice(&mut self, choice: ChoicePlan) -> Result<(), Unsupported> {

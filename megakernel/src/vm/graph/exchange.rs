@@ -1,6 +1,6 @@
-//! What several devices exchange between launches: parts of sums, and logits for the one that chooses.
+//! What several devices exchange between launches, where they meet: parts of sums, and logits for the one that chooses.
 
-use tilewright_kernels::elementwise::{PartsShape, sum_parts};
+use tilewright_kernels::exchange::{MEET_WORDS, MeetShape, PartsShape, meet, sum_parts};
 use tilewright_kernels::tile::Float;
 
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
@@ -9,6 +9,9 @@ use super::planner::{GraphPlanner, Heads};
 use super::products::Product;
 use crate::program::BufferId;
 use crate::vm::device::Unsupported;
+
+/// How often a device looks for another before it gives a meeting up: for some ten seconds.
+const LOOKS: u32 = 1 << 24;
 
 /// Rows that a device adds up of the parts of all: the first, and behind the last.
 fn share(rows: u32, device: u32, devices: u32) -> [u32; 2] {
@@ -39,14 +42,26 @@ impl GraphPlanner<'_> {
         Ok(())
     }
 
-    /// From here on the devices have done all before.
-    fn meet(&mut self) {
-        self.settle();
-        self.plan.meetings.push(self.plan.launches.len());
+    /// Behind this launch the devices have done all before.
+    pub(super) fn meeting(&mut self) -> Launch {
+        let (arch, devices) = (self.arch, self.devices());
+        self.scratch(Scratch::Meetings, u64::from(MEET_WORDS) * 4);
+        let kernel = self.kernel("meet".into(), || meet(arch, MeetShape { devices, looks: LOOKS }));
+        self.plan.meet = Some(kernel);
+        let words = |device| LaunchMemory::Of { device, scratch: Scratch::Meetings, first: 0 };
+        let words = (0..devices).map(words).map(LaunchArg::Pointer);
+        let args = [LaunchArg::Number(self.device)].into_iter().chain(words).collect();
+        Launch { kernel, grid: LaunchGrid::Blocks(1), args }
     }
 
-    /// The parts of all devices are added up, to the residual stream where there is one: each device adds a share of the rows, and reads the
-    /// shares of its peers.
+    fn meet(&mut self) {
+        self.settle();
+        let meeting = self.meeting();
+        self.plan.launches.push(meeting);
+    }
+
+    /// The parts of all devices are added up, to the residual stream where there is one: each device adds up a share of the rows, reading those of
+    /// its peers, and stores the sum on all.
     pub(crate) fn exchange(
         &mut self,
         parts: &[BufferId],
@@ -67,25 +82,24 @@ impl GraphPlanner<'_> {
             Some(_) => (Float::Bf16, Scratch::Added),
         };
         self.scratch(to, u64::from(rows) * u64::from(width) * u64::from(float.bytes()));
-        let vector = if width.is_multiple_of(4) { 4 } else { 1 };
-        let shape = |parts| PartsShape { parts, width, strides: [width; 2], types: [float; 2], vector };
-        let at = |row: u32| u64::from(row) * u64::from(width) * u64::from(float.bytes());
-        let own = share(rows, self.device, devices);
-        let here = |row: u32| LaunchMemory::Of { device: self.device, scratch: to, first: at(row) };
-        let (summed, others) = {
-            let from = |device| LaunchMemory::Of { device, scratch: Scratch::Part, first: at(own[0]) };
-            let summed = (own, (0..devices).map(from).collect::<Vec<_>>(), here(own[0]));
-            let others = (0..devices).filter(|&device| device != self.device).map(|device| {
-                let theirs = share(rows, device, devices);
-                (theirs, vec![LaunchMemory::Of { device, scratch: to, first: at(theirs[0]) }], here(theirs[0]))
-            });
-            (summed, others.collect::<Vec<_>>())
+        let shape = PartsShape {
+            parts: devices,
+            copies: devices,
+            width,
+            strides: [width; 2],
+            types: [float; 2],
+            vector: vector(width, float),
         };
+        let [first, end] = share(rows, self.device, devices);
+        let first_byte = u64::from(first) * u64::from(width) * u64::from(float.bytes());
+        let on_each = |scratch| (0..devices).map(move |device| LaunchMemory::Of { device, scratch, first: first_byte });
         self.meet();
-        self.add_up(shape(devices), summed);
+        if end > first {
+            let sum = self.sum_of(shape, end - first, on_each(Scratch::Part).chain(on_each(to)));
+            self.plan.launches.push(sum);
+        }
         self.meet();
-        others.into_iter().for_each(|theirs| self.add_up(shape(1), theirs));
-        self.heads.remove(&parts[self.device as usize]);
+        self.heads.remove(&own);
         match residual {
             Some(residual) => self.add(residual, out),
             None => {
@@ -95,35 +109,32 @@ impl GraphPlanner<'_> {
         }
     }
 
-    /// Sums of some rows of arrays; of no rows nothing.
-    fn add_up(&mut self, shape: PartsShape, ([first, end], from, to): ([u32; 2], Vec<LaunchMemory>, LaunchMemory)) {
-        if end > first {
-            let launch = self.sum_of(shape, end - first, from, to);
-            self.plan.launches.push(launch);
-        }
-    }
-
-    fn sum_of(&mut self, shape: PartsShape, rows: u32, from: Vec<LaunchMemory>, to: LaunchMemory) -> Launch {
+    /// Sums of some rows of arrays, from where to where.
+    fn sum_of(&mut self, shape: PartsShape, rows: u32, arrays: impl Iterator<Item = LaunchMemory>) -> Launch {
         let arch = self.arch;
         let kernel = self.kernel(format!("{shape:?}"), || sum_parts(arch, shape));
-        let args = from.into_iter().chain([to]).map(LaunchArg::Pointer).collect();
-        Launch { kernel, grid: LaunchGrid::Blocks(rows), args }
+        Launch { kernel, grid: LaunchGrid::Blocks(rows), args: arrays.map(LaunchArg::Pointer).collect() }
     }
 
     /// The logits of all devices below each other's rows, `[rows, vocab]`, on the device that chooses: what each of them has is `part` wide.
     pub(super) fn all_logits(&mut self, rows: u32, part: u32) -> (LaunchMemory, Vec<Launch>) {
         let devices = self.devices();
         let vocab = part * devices;
-        let vector = if part.is_multiple_of(4) { 4 } else { 1 };
         let (types, strides) = ([Float::F32; 2], [part, vocab]);
-        let shape = PartsShape { parts: 1, width: part, strides, types, vector };
+        let shape = PartsShape { parts: 1, copies: 1, width: part, strides, types, vector: vector(part, Float::F32) };
         let all = self.scratch(Scratch::AllLogits, u64::from(rows) * u64::from(vocab) * 4);
         let of = |device: u32| {
-            let from = LaunchMemory::Of { device, scratch: Scratch::WantedLogits, first: 0 };
             let first = u64::from(device) * u64::from(part) * 4;
-            (from, LaunchMemory::Of { device: self.device, scratch: Scratch::AllLogits, first })
+            let from = LaunchMemory::Of { device, scratch: Scratch::WantedLogits, first: 0 };
+            [from, LaunchMemory::Of { device: self.device, scratch: Scratch::AllLogits, first }]
         };
         let each: Vec<_> = (0..devices).map(of).collect();
-        (all, each.into_iter().map(|(from, to)| self.sum_of(shape, rows, vec![from], to)).collect())
+        (all, each.into_iter().map(|arrays| self.sum_of(shape, rows, arrays.into_iter())).collect())
     }
+}
+
+/// Elements of a load: 16 bytes, where rows are whole ones.
+fn vector(width: u32, float: Float) -> u32 {
+    let most = 16 / float.bytes();
+    if width.is_multiple_of(most) { most } else { 1 }
 }

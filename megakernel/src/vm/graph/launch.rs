@@ -37,6 +37,8 @@ pub enum Scratch {
     Wanted,
     /// Logits of rows that are chosen for, f32 `[choices, vocab]`.
     WantedLogits,
+    /// How many meetings each device has come to, u32 [`MEET_WORDS`](tilewright_kernels::exchange::MEET_WORDS).
+    Meetings,
     /// Logits of all devices' parts of the vocabulary, f32 `[choices, vocab]`: on the device that chooses.
     AllLogits,
     /// The best of every tile of them, keys of 64 bits `[choices, tiles]`: where only the likeliest is asked for.

@@ -164,10 +164,14 @@ impl GraphMachine {
         }
     }
 
-    /// Some launches as a graph; none where none runs.
-    pub(super) fn graph_of(&self, launches: &[Launch], counts: Counts) -> Result<Option<Graph>, LaunchError> {
-        let work = self.work(launches, counts, None)?;
-        Ok(if work.is_empty() { None } else { Some(self.device.graph(&work)?) })
+    /// Some launches as a graph.
+    pub(super) fn graph_of(&self, launches: &[Launch], counts: Counts) -> Result<Graph, LaunchError> {
+        Ok(self.device.graph(&self.work(launches, counts, None)?)?)
+    }
+
+    /// Whether its device runs what it is given at once.
+    pub(super) fn is_simulated(&self) -> bool {
+        self.device.properties().driver == 0
     }
 
     /// Queues a step whose logits nobody asks for; the host may prepare the next one meanwhile. Other machines of the pools, whose

@@ -1,11 +1,14 @@
-//! A program of many rows on several devices: launches on each, in segments between which the devices meet.
+//! A program of many rows on several devices: launches on each, which meet.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::time::Duration;
 
-use tilewright_codegen::device::{DeviceError, Event, Graph};
+use tilewright_codegen::device::{Graph, launch_side_by_side};
+use tilewright_kernels::exchange::MEET_WORDS;
 use tilewright_kernels::sample::Request;
 
+use super::launch::{Launch, Scratch};
 use super::machine::{Counts, EachLogits, GraphMachine};
 use super::run::run_by_host;
 use super::{GraphPlan, GraphWeights};
@@ -14,16 +17,44 @@ use crate::vm::device::load::Bound;
 use crate::vm::device::{AbortHandle, DeviceKv, LaunchError, LoadError, MAX_STEPS, Unsupported, end_ids};
 use crate::vm::reference::StepCells;
 
-/// A program of many rows on several devices, as graphs of launches on each. Made by [`GraphWeights::peers`].
+/// What a device that gives a meeting up has waited, about.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A program of many rows on several devices, as a graph of launches on each. Made by [`GraphWeights::peers`].
 ///
-/// Devices meet by events: what a stream queues behind a meeting waits for what all streams queued before it. Tokens are chosen by the
-/// first device, and fed back by the host.
+/// Devices meet by launches of [`GraphPlan::meet`]. A simulated device runs one launch after the other: there those of a meeting run side by side.
+/// Tokens are chosen by the first device, and fed back by the host.
 pub struct GraphPeers {
     /// One for each device.
     machines: Vec<GraphMachine>,
-    /// The launches of a device's segment, by what attention is launched for; none where there are none.
-    graphs: BTreeMap<(Counts, usize, usize), Option<Graph>>,
+    /// Each device's launches.
+    graphs: BTreeMap<Part, Vec<Graph>>,
     abort: AbortHandle,
+}
+
+/// What is queued at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    /// A step, by what attention is launched for.
+    Step(Counts),
+    /// A choice of tokens behind it.
+    Choice,
+}
+
+impl Part {
+    fn counts(self) -> Counts {
+        match self {
+            Part::Step(counts) => counts,
+            Part::Choice => Counts::NONE,
+        }
+    }
+
+    fn of(self, plan: &GraphPlan) -> &[Launch] {
+        match self {
+            Part::Step(_) => &plan.launches,
+            Part::Choice => plan.choice.as_ref().map_or(&[], |choice| &choice.launches),
+        }
+    }
 }
 
 impl GraphWeights {
@@ -56,7 +87,8 @@ impl GraphWeights {
         };
         let plan = |(device, weights): (usize, &GraphWeights)| weights.plan_of(&program, device, None);
         let plans = all.iter().enumerate().map(plan).collect::<Result<Vec<GraphPlan>, Unsupported>>()?;
-        if plans.iter().any(|plan| plan.meetings.len() != plans[0].meetings.len()) {
+        let meetings = |plan: &GraphPlan| plan.launches.iter().filter(|launch| plan.is_meeting(launch)).count();
+        if plans.iter().any(|plan| meetings(plan) != meetings(&plans[0])) {
             return Err(Unsupported::Launch { what: "devices that do not meet as often as each other" }.into());
         }
         let of = |(weights, plan): (&mut GraphWeights, GraphPlan)| {
@@ -120,16 +152,7 @@ impl GraphPeers {
         for device in 0..self.machines.len() {
             counts = self.named(device, self.machines[device].set_cells(cells))?;
         }
-        for segment in 0..=self.plan().meetings.len() {
-            if segment > 0 {
-                self.meet()?;
-            }
-            for device in 0..self.machines.len() {
-                let queued = self.queue(counts, segment, device);
-                self.named(device, queued)?;
-            }
-        }
-        Ok(())
+        self.queue(Part::Step(counts))
     }
 
     /// Waits for the steps that were submitted.
@@ -137,8 +160,14 @@ impl GraphPeers {
     /// # Errors
     /// [`LaunchError::OneOf`] if a device failed in one of them.
     pub fn wait(&self) -> Result<(), LaunchError> {
-        let machines = self.machines.iter().enumerate();
-        machines.into_iter().try_for_each(|(device, machine)| self.named(device, machine.wait()))
+        for (device, machine) in self.machines.iter().enumerate() {
+            self.named(device, machine.wait())?;
+        }
+        // Its meetings failed for what another device did not do.
+        for (device, machine) in self.machines.iter().enumerate() {
+            self.named(device, met(machine))?;
+        }
+        Ok(())
     }
 
     /// The logits of some rows of the step that was submitted: each device has those of its part of the vocabulary.
@@ -168,14 +197,12 @@ impl GraphPeers {
         for (at, rows) in rows.chunks(choices).enumerate() {
             let draws = draws.chunks(choices).nth(at).unwrap_or_default();
             for (device, machine) in self.machines.iter().enumerate() {
-                let choice = machine.set_wanted(rows, draws, choices).and_then(|()| machine.choose_apart(false));
-                self.named(device, choice)?;
+                self.named(device, machine.set_wanted(rows, draws, choices))?;
             }
-            self.meet()?;
-            let first = &self.machines[0];
-            self.named(0, first.choose_apart(true))?;
-            tokens.extend(self.named(0, first.chosen(rows.len()))?);
+            self.queue(Part::Choice)?;
+            tokens.extend(self.named(0, self.machines[0].chosen(rows.len()))?);
         }
+        self.wait()?;
         Ok(tokens)
     }
 
@@ -201,41 +228,67 @@ impl GraphPeers {
         run_by_host(cells, steps, (&rows, draws, ends), choose, each)
     }
 
-    /// Queues a segment of a device's launches.
-    fn queue(&mut self, counts: Counts, segment: usize, device: usize) -> Result<(), LaunchError> {
-        let machine = &self.machines[device];
-        let key = (counts, segment, device);
-        if !self.graphs.contains_key(&key) {
-            let plan = machine.plan();
-            let first = segment.checked_sub(1).map_or(0, |before| plan.meetings[before]);
-            let end = plan.meetings.get(segment).copied().unwrap_or(plan.launches.len());
-            self.graphs.insert(key, machine.graph_of(&plan.launches[first..end], counts)?);
+    /// Queues launches on all devices.
+    fn queue(&mut self, part: Part) -> Result<(), LaunchError> {
+        if self.machines[0].is_simulated() {
+            return self.queue_one_by_one(part);
         }
-        match &self.graphs[&key] {
-            Some(graph) => Ok(graph.launch(&machine.stream)?),
-            None => Ok(()),
+        if !self.graphs.contains_key(&part) {
+            // All are made before any is queued: devices that run wait for each other.
+            let graph = |(device, machine): (usize, &GraphMachine)| {
+                self.named(device, machine.graph_of(part.of(machine.plan()), part.counts()))
+            };
+            let graphs = self.machines.iter().enumerate().map(graph).collect::<Result<Vec<_>, _>>()?;
+            self.graphs.insert(part, graphs);
         }
-    }
-
-    /// What is queued from now on waits for what every device has been given so far.
-    fn meet(&self) -> Result<(), LaunchError> {
-        let record = |(device, machine): (usize, &GraphMachine)| self.named(device, Ok(machine.stream.record()?));
-        let events = self.machines.iter().enumerate().map(record).collect::<Result<Vec<Event>, _>>()?;
-        for (device, machine) in self.machines.iter().enumerate() {
-            let others = events.iter().enumerate().filter(|&(other, _)| other != device);
-            let waits =
-                others.map(|(_, event)| machine.stream.wait_for_peer(event)).collect::<Result<(), DeviceError>>();
-            self.named(device, waits.map_err(LaunchError::from))?;
+        for (device, (machine, graph)) in self.machines.iter().zip(&self.graphs[&part]).enumerate() {
+            self.named(device, graph.launch(&machine.stream).map_err(LaunchError::from))?;
         }
         Ok(())
+    }
+
+    /// The same on devices that run what they are given at once: up to each meeting, and that side by side.
+    fn queue_one_by_one(&self, part: Part) -> Result<(), LaunchError> {
+        let mut left: Vec<&[Launch]> = self.machines.iter().map(|machine| part.of(machine.plan())).collect();
+        loop {
+            let mut meeting = Vec::with_capacity(left.len());
+            for (device, (machine, left)) in self.machines.iter().zip(&mut left).enumerate() {
+                let is_meeting = |launch: &Launch| machine.plan().is_meeting(launch);
+                let count = left.iter().position(is_meeting).unwrap_or(left.len());
+                let (before, behind) = left.split_at(count);
+                let (first, rest) = behind.split_at(behind.len().min(1));
+                *left = rest;
+                for work in self.named(device, machine.work(before, part.counts(), None).map_err(LaunchError::from))? {
+                    self.named(device, machine.stream.submit(&work).map_err(LaunchError::from))?;
+                }
+                let work = self.named(device, machine.work(first, part.counts(), None).map_err(LaunchError::from))?;
+                meeting.extend(work.into_iter().map(|work| (&machine.stream, work)));
+            }
+            if meeting.is_empty() {
+                return Ok(());
+            }
+            launch_side_by_side(&meeting)?;
+        }
     }
 
     /// The same, with the device named where it failed.
     fn named<T>(&self, device: usize, result: Result<T, LaunchError>) -> Result<T, LaunchError> {
         let devices = self.machines.len();
         result.map_err(|error| match error {
-            LaunchError::Device(source) => LaunchError::OneOf { device, devices, ended: true, source },
+            LaunchError::Device(source) => {
+                LaunchError::OneOf { device, devices, ended: true, source: Box::new(source) }
+            }
             error => error,
         })
+    }
+}
+
+/// Fails where a device gave a meeting up.
+fn met(machine: &GraphMachine) -> Result<(), LaunchError> {
+    let Some(words) = machine.memory.scratch.get(&Scratch::Meetings) else { return Ok(()) };
+    let words: Vec<u32> = machine.stream.read(&words.cast()?)?;
+    match words.get(MEET_WORDS as usize - 1) {
+        Some(0) | None => Ok(()),
+        Some(_) => Err(LaunchError::Hung { steps: 0, patience: PATIENCE }),
     }
 }

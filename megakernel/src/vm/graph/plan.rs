@@ -24,8 +24,9 @@ pub struct GraphPlan {
     pub kernels: Vec<Kernel>,
     /// The launches of a step up to the last norm, in their order.
     pub launches: Vec<Launch>,
-    /// Numbers of launches before which all launches of all devices before their meeting of that number have ended; none of one device.
-    pub meetings: Vec<usize>,
+    /// The kernel by which devices meet: behind its launch all launches of all devices have ended that come before their meeting of that
+    /// number. None of one device.
+    pub meet: Option<usize>,
     /// What comes behind, for rows whose logits are asked for.
     pub logits: Option<LogitsPlan>,
     /// The device's choice of tokens, where the program ends in one.
@@ -66,15 +67,18 @@ pub struct ChoicePlan {
     pub rows: u32,
     /// Whether tokens may be chosen at random.
     pub sampled: bool,
-    /// The launches of a choice for rows that are named.
+    /// The launches of a choice for rows that are named; of several devices the first chooses.
     pub launches: Vec<Launch>,
-    /// Of several devices, how many of these each has before they meet: the first alone goes on.
-    pub apart: Option<usize>,
     /// Those of a choice for the first rows in their order, and what makes its tokens the next step's.
     pub fed: Vec<Launch>,
 }
 
 impl GraphPlan {
+    /// Whether devices meet in a launch.
+    pub fn is_meeting(&self, launch: &Launch) -> bool {
+        self.meet == Some(launch.kernel)
+    }
+
     /// Plans a program for a device of that architecture and so many multiprocessors.
     ///
     /// # Errors
@@ -118,8 +122,7 @@ impl GraphPlan {
     }
 
     /// The launches of one of a program's devices. Where there are several, parts of sums are exchanged where the devices
-    /// [meet](GraphPlan::meetings): each adds up the parts of a share of the rows, reading those of its peers, and then reads what these
-    /// have added up.
+    /// [meet](GraphPlan::meet): each adds up the parts of a share of the rows, reading those of its peers, and stores the sum on all.
     ///
     /// # Errors
     /// As [`GraphPlan::new`].

@@ -69,7 +69,7 @@ impl<'p> GraphPlanner<'p> {
             rows: 0,
             kernels: Vec::new(),
             launches: Vec::new(),
-            meetings: Vec::new(),
+            meet: None,
             logits: None,
             choice: None,
             alone: 0,

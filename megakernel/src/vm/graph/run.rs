@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use tilewright_kernels::sample::Request;
 
-use super::machine::{Behind, Counts, GraphMachine};
+use super::machine::{Behind, GraphMachine};
 use super::sequence::Sequences;
 use crate::lower::NEXT_TOKEN;
 use crate::vm::device::{LaunchError, MAX_ENDS, MAX_STEPS, NO_TOKEN, NoFeedback, end_ids};
@@ -125,14 +125,6 @@ impl GraphMachine {
             draw.sampling().map_err(|source| CellError::Request { row, source })?;
         }
         Ok(choice.rows as usize)
-    }
-
-    /// Queues the launches of a choice that several devices make: those before they meet, or those of the device that chooses.
-    pub(super) fn choose_apart(&self, met: bool) -> Result<(), LaunchError> {
-        let Some(choice) = &self.plan.choice else { return Ok(()) };
-        let (apart, together) = choice.launches.split_at(choice.apart.unwrap_or(choice.launches.len()));
-        let work = self.work(if met { together } else { apart }, Counts::NONE, None)?;
-        Ok(work.iter().try_for_each(|work| self.stream.submit(work))?)
     }
 
     /// The tokens that were chosen last, of so many rows.

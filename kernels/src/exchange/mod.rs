@@ -1,0 +1,15 @@
+//! What devices that share a model exchange between launches: sums of the parts that each has, and meetings.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `meet` | a launch on each device that ends when all have come to it |
+//! | `parts` | sums of rows of some arrays, stored in some others, a block for each row |
+//! | `trials` | random sums against the f64 oracle |
+
+mod meet;
+mod parts;
+mod trials;
+
+pub use meet::{MEET_WORDS, MeetShape, meet};
+pub use parts::{PartsShape, sum_parts};
+pub use trials::shipped;

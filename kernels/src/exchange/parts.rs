@@ -1,0 +1,62 @@
+//! Sums of parts: rows of some arrays, added up into rows of others. Of one array, a copy.
+
+use tilewright_codegen::build::{Builder, Val, block, record};
+use tilewright_codegen::ir::attr::Scope;
+use tilewright_codegen::ir::{Arch, Kernel};
+
+use crate::early::early;
+use crate::tile::{Array, Copies, Float};
+use crate::warps::ConsumerWarps;
+
+/// Warps of a block.
+const WARPS: u32 = 8;
+
+/// What the kernel is generated for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartsShape {
+    /// Arrays that are added, at least one.
+    pub parts: u32,
+    /// Arrays that the sum is stored in, at least one.
+    pub copies: u32,
+    /// Elements of a row.
+    pub width: u32,
+    /// From a row of a part to the next, and from a row of the sum to the next, elements.
+    pub strides: [u32; 2],
+    /// Types of the parts and of the sum.
+    pub types: [Float; 2],
+    /// Elements of a load: as many as 16 bytes have where width, strides and the places of all arrays are multiples of that, else 1.
+    pub vector: u32,
+}
+
+/// The kernel `sum_parts`: `out[r, c] = (part0[r, c] + part1[r, c]) + ..`, in f32 and in this order, for the row r of block r, stored in each
+/// copy. Parameters: `part0`, `part1` and so on, `out0` and so on. The arrays may be other devices'.
+pub fn sum_parts(arch: Arch, shape: PartsShape) -> Kernel {
+    record("sum_parts", arch, block(WARPS * 32), |k: &Builder| {
+        let array = |name: &str, float| Array::new(k.global::<u8>(name), float);
+        let parts: Vec<Array> = (0..shape.parts).map(|part| array(&format!("part{part}"), shape.types[0])).collect();
+        let out: Copies = (0..shape.copies).map(|copy| array(&format!("out{copy}"), shape.types[1])).collect();
+        early(k);
+        let [from, to] = shape.strides.map(|stride| k.block_id() * stride);
+        ConsumerWarps::new(k, WARPS).each(shape.width / shape.vector, |at| {
+            let [from, to] = [from, to].map(|row| row + at * shape.vector);
+            match shape.vector {
+                8 => run::<8>(&parts, from, (out, to)),
+                4 => run::<4>(&parts, from, (out, to)),
+                _ => run::<1>(&parts, from, (out, to)),
+            }
+        });
+        // Behind the next meeting other devices read what is in their memory.
+        if shape.copies > 1 {
+            k.fence(Scope::Sys);
+        }
+    })
+}
+
+/// Sums of `N` consecutive elements.
+fn run<'k, const N: usize>(parts: &[Array<'k>], from: Val<'k, u32>, (out, to): (Copies<'k>, Val<'k, u32>)) {
+    let load =
+        |part: &Array<'k>| -> [Val<'k, f32>; N] { if N == 1 { [part.load(from); N] } else { part.gather(&[from])[0] } };
+    let loaded: Vec<[Val<'k, f32>; N]> = parts.iter().map(load).collect();
+    let sum = |i: usize| loaded.iter().skip(1).fold(loaded[0][i], |sum, part| sum + part[i]);
+    out.store_run(to, std::array::from_fn::<_, N, _>(sum));
+}
