@@ -137,7 +137,8 @@ fn prompts_in_chunks_of_many_rows_are_near_the_reference() {
             cases.iter().flat_map(|case| [&case.prompt_ids[..], &case.greedy_ids].concat()).collect();
         ids.truncate(tokens);
         let expected = cpu(model).logits(&ids).expect("computes");
-        for device in devices(&[5]) {
+        let two = Device::SimPeers { seed: 6, count: 2 };
+        for device in devices(&[5]).into_iter().chain((model == "tiny-llama").then_some(two)) {
             let chunked = || engine(model, device).with_prompt_chunk(32).expect("a chunk that a device takes");
             let found = chunked().logits(&ids).expect("computes");
             let error = relative_l2(&found, &expected);
@@ -156,7 +157,7 @@ fn prompts_in_chunks_of_many_rows_are_near_the_reference() {
     let refused =
         |device: Device, rows| engine("tiny-llama", device).with_prompt_chunk(rows).err().map(|e| e.to_string());
     let text = refused(Device::Cpu { workers: 1 }, 32).expect("the host has no such chunks");
-    assert!(text.contains("17 to 4096 on one GPU"), "{text}");
+    assert!(text.contains("17 to 4096 on GPUs"), "{text}");
     assert!(refused(Device::Sim { seed: 0 }, 16).is_some() && refused(Device::Sim { seed: 0 }, 4097).is_some());
 }
 

@@ -52,8 +52,7 @@ pub enum EngineError {
     )]
     Quantized { module: String, source: CodesError },
     #[error(
-        "a prompt's chunk is {found} rows; it has {least} to {most} on one GPU (cuda:N or sim:SEED), on cpu and on several GPUs none is \
-         chosen"
+        "a prompt's chunk is {found} rows; it has {least} to {most} on GPUs (cuda:N, cuda:A-B or sim:SEED), and on cpu none is chosen"
     )]
     PromptChunk { found: usize, least: usize, most: usize },
     #[error("the megakernel runs on a GPU: give a device such as cuda:0, or sim for a simulated one")]

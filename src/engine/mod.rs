@@ -159,10 +159,10 @@ impl Engine {
     /// 64, or the weights cannot be read as they are packed, all matrices then lie on the device twice.
     ///
     /// # Errors
-    /// If there are fewer rows than that is for, or more than a program has, or the engine runs on the host or on several devices.
+    /// If there are fewer rows than that is for, or more than a program has, or the engine runs on the host.
     pub fn with_prompt_chunk(self, rows: usize) -> Result<Engine, EngineError> {
-        let on_one = matches!(&*self.place, Place::Gpu(gpu) if gpu.devices == 1);
-        match on_one && (LEAST_CHUNK..=MAX_ROWS).contains(&rows) {
+        let on_device = matches!(&*self.place, Place::Gpu(_));
+        match on_device && (LEAST_CHUNK..=MAX_ROWS).contains(&rows) {
             true => Ok(Engine { prompt_chunk: Some(rows), ..self }),
             false => Err(EngineError::PromptChunk { found: rows, least: LEAST_CHUNK, most: MAX_ROWS }),
         }

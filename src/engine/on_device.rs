@@ -13,7 +13,7 @@ use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{
     AbortHandle, DeviceKv, DeviceMachine, LoadError, MAX_ENDS, Packed, Plan, Text, Unsupported,
 };
-use tilewright_megakernel::vm::graph::GraphMachine;
+use tilewright_megakernel::vm::graph::AnyGraph;
 use tilewright_megakernel::vm::reference::{RequestSlot, StepCells};
 
 use super::behind::{Behind, ROWS_BEHIND};
@@ -30,7 +30,7 @@ pub(super) struct OnDevice {
     pub(super) place: Arc<Place>,
     pub(super) machines: BTreeMap<(Phase, usize), DeviceMachine>,
     /// Those of more rows.
-    pub(super) graphs: BTreeMap<usize, GraphMachine>,
+    pub(super) graphs: BTreeMap<usize, AnyGraph>,
     pub(super) kv: Option<DeviceKv>,
     /// Most rows whose activations fit a block's shared memory, as far as is known.
     pub(super) most: usize,

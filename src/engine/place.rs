@@ -8,7 +8,7 @@ use tilewright_codegen::target::Target;
 use tilewright_megakernel::vm::device::{
     AbortHandle, Compilation, Dealing, DeviceKernels, DeviceOptions, DeviceWeights, MAX_STEPS,
 };
-use tilewright_megakernel::vm::graph::GraphWeights;
+use tilewright_megakernel::vm::graph::PeerWeights;
 
 use super::device::Device;
 use super::error::EngineError;
@@ -48,7 +48,7 @@ pub(super) struct Gpu {
     pub kernels: DeviceKernels,
     simulated: bool,
     /// The same weights row by row, for programs of many rows; nothing is sent before one is asked for.
-    graphs: Mutex<GraphWeights>,
+    graphs: Mutex<PeerWeights>,
     on_progress: OnProgress,
 }
 
@@ -90,10 +90,10 @@ impl Unloaded {
         match self {
             Unloaded::Host { workers } => Place::Host { workers },
             Unloaded::Gpu(opened, tuned) => {
-                let Opened { device, devices, target, options, launch_steps } = *opened;
+                let Opened { devices, target, options, launch_steps, .. } = *opened;
                 let count = devices.len();
                 let simulated = launch_steps == SIMULATED_STEPS;
-                let graphs = GraphWeights::new(device.clone(), Arc::clone(weights));
+                let graphs = PeerWeights::new(&devices, weights);
                 let weights = DeviceWeights::on(devices, Arc::clone(weights));
                 let kernels = weights.kernels().clone();
                 let (graphs, weights) = (Mutex::new(graphs.with_kernels(&kernels)), Mutex::new(weights));
@@ -194,7 +194,7 @@ impl Gpu {
     }
 
     /// The weights row by row.
-    pub fn graphs(&self) -> MutexGuard<'_, GraphWeights> {
+    pub fn graphs(&self) -> MutexGuard<'_, PeerWeights> {
         self.graphs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -25,14 +25,14 @@ fn a_fifo_that_nobody_writes_to_is_refused_and_another_is_read() {
     assert!(line.contains("is not a program"), "{line}");
 }
 
-/// Chunks come in by a graph of launches, which one GPU runs, and which has no ops of flows.
+/// Chunks come in by a graph of launches, which GPUs run, and which has no ops of flows.
 #[test]
 fn chunks_of_prompts_that_nothing_feeds_are_refused() {
     let model = crate::tiny("");
     let model = model.to_str().expect("UTF-8");
     let generate = ["generate", "--model", model, "--prompt", "a", "--prompt-chunk", "32"];
-    let line = failure(&[&generate[..], &["--device", "sim:1x2"]].concat(), b"");
-    assert!(line.contains("on several GPUs none is chosen"), "{line}");
+    let line = failure(&[&generate[..], &["--device", "cpu"]].concat(), b"");
+    assert!(line.contains("on cpu none is chosen"), "{line}");
     let many = ["--device", "sim", "--flow", "quest", "--prompt", "b", "--rows", "17"];
     let line = failure(&[&generate[..], &many].concat(), b"");
     assert!(line.contains("with a flow a step on a device has rows for 16"), "{line}");

@@ -1,7 +1,6 @@
 //! Sums of parts: rows of some arrays, added up into rows of others. Of one array, a copy.
 
 use tilewright_codegen::build::{Builder, Val, block, record};
-use tilewright_codegen::ir::attr::Scope;
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use crate::early::early;
@@ -29,7 +28,7 @@ pub struct PartsShape {
 }
 
 /// The kernel `sum_parts`: `out[r, c] = (part0[r, c] + part1[r, c]) + ..`, in f32 and in this order, for the row r of block r, stored in each
-/// copy. Parameters: `part0`, `part1` and so on, `out0` and so on. The arrays may be other devices'.
+/// copy. A launch's end orders its stores: other devices read them behind a [meeting](super::meet). Parameters: `part0`, `part1` and so on, `out0` and so on. The arrays may be other devices'.
 pub fn sum_parts(arch: Arch, shape: PartsShape) -> Kernel {
     record("sum_parts", arch, block(WARPS * 32), |k: &Builder| {
         let array = |name: &str, float| Array::new(k.global::<u8>(name), float);
@@ -45,10 +44,6 @@ pub fn sum_parts(arch: Arch, shape: PartsShape) -> Kernel {
                 _ => run::<1>(&parts, from, (out, to)),
             }
         });
-        // Behind the next meeting other devices read what is in their memory.
-        if shape.copies > 1 {
-            k.fence(Scope::Sys);
-        }
     })
 }
 

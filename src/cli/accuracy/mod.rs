@@ -26,7 +26,7 @@ use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::{TYPICAL_CONTEXT, schedule};
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, DeviceWeights, LoadError};
-use tilewright_megakernel::vm::graph::{GraphMachine, GraphWeights};
+use tilewright_megakernel::vm::graph::{AnyGraph, PeerWeights};
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 use tilewright_megakernel::weights::Uniform;
 
@@ -120,7 +120,7 @@ struct Case {
 }
 
 /// The machine that decodes and, of a step that it is too narrow for, a graph on its pools.
-type Machines = (DeviceMachine, Option<GraphMachine>);
+type Machines = (DeviceMachine, Option<AnyGraph>);
 
 /// How far each row of a step is from the reference, ‖found − expected‖ / ‖expected‖.
 struct Finding {
@@ -150,7 +150,8 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
     let (spec, weights) = args.source.open()?;
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let name = device.properties().name.clone();
-    let mut shared = (DeviceWeights::on(devices, weights.clone()), GraphWeights::new(device, weights.clone()));
+    let graphs = PeerWeights::new(&devices, &weights);
+    let mut shared = (DeviceWeights::on(devices, weights.clone()), graphs);
     let (mut findings, mut right) = (Vec::new(), true);
     writeln!(io::stdout(), "{:5} {:28} {:>9} {:>9} {:>9}", "batch", "positions", "worst", "bf16 peer", "f32 peer")?;
     for (at, case) in cases(args).iter().enumerate() {
@@ -247,7 +248,7 @@ fn machines(
     case: &Case,
     program: &dyn Fn(usize, usize) -> Result<Program, Failure>,
     (sms, options): (usize, DeviceOptions),
-    (resident, graphs): &mut (DeviceWeights, GraphWeights),
+    (resident, graphs): &mut (DeviceWeights, PeerWeights),
 ) -> Result<Result<Machines, LoadError>, Failure> {
     let (rows, wide) = (case.positions.len(), case.is_wide());
     let narrow = program(sms, if wide { 1 } else { rows })?.with_cut_sums(&options)?;

@@ -15,7 +15,7 @@ use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{DeviceWeights, MAX_STEPS};
-use tilewright_megakernel::vm::graph::{GraphMachine, GraphTuning, GraphWeights, ProductTuning};
+use tilewright_megakernel::vm::graph::{AnyGraph, GraphMachine, GraphTuning, PeerWeights, ProductTuning};
 
 use super::decode::{DecodeArgs, DecodeError, LAUNCHES, LIMIT, shape};
 use super::finding;
@@ -35,7 +35,10 @@ pub const FEW: usize = 16;
 pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &Journal) -> Result<(), Failure> {
     let spec = subject.spec()?;
     let (rows, context, tokens) = (subject.rows(), subject.context(), args.tokens);
-    let shape = shape(&spec, subject)?;
+    let mut shape = shape(&spec, subject)?;
+    if let Device::Peers { count, .. } | Device::SimPeers { count, .. } = device {
+        shape.push(("devices", count.into()));
+    }
     let shipped = [Settings::default()];
     let settings = if args.launch_settings.is_empty() { &shipped[..] } else { &args.launch_settings };
     settings.iter().try_for_each(|settings| tuning(settings).map(drop))?;
@@ -45,9 +48,10 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     if tokens == 0 || tokens > context || tokens > MAX_STEPS {
         return Err(DecodeError::Tokens { tokens, context }.into());
     }
-    let Opened { device, target, options, .. } = engine::open(device)?;
+    let Opened { devices, target, options, .. } = engine::open(device)?;
     let (spec, weights) = subject.weights()?;
-    let base = LowerOptions { kv: subject.kv().dtype(), activation: DType::BF16, ..LowerOptions::for_context(context) };
+    let (kv, count) = (subject.kv().dtype(), devices.len());
+    let base = LowerOptions { kv, activation: DType::BF16, devices: count, ..LowerOptions::for_context(context) };
     let pages = base.pages_per_sequence();
     let base = LowerOptions { pages: Some(pages * rows), ..base };
     let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
@@ -57,11 +61,11 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     };
     let bar = LoadBar::new();
     // As in an engine: the decode machine packs the weights, and the graph reads them there.
-    let mut packed = DeviceWeights::new(device.clone(), Arc::clone(&weights));
+    let mut graphs = PeerWeights::new(&devices, &weights);
+    let mut packed = DeviceWeights::on(devices, Arc::clone(&weights));
     let placed = schedule(program(FEW, target.clone())?.with_cut_sums(&options)?, context)?;
     let mut few = packed.machine(placed, None, options, &mut |done, total| bar.show(done, total))?;
     drop(bar);
-    let mut graphs = GraphWeights::new(device, Arc::clone(&weights));
     graphs.share(&packed);
     let wide = program(rows, Target { sms: 1, ..target })?;
     let all_cells = |position: usize, rows: Range<usize>| Cells {
@@ -74,8 +78,7 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     let mut expected = None;
     for settings in settings {
         let (attention, products) = tuning(settings)?;
-        graphs.tune(attention);
-        graphs.tune_products(products);
+        graphs.tune(attention, &products);
         let wide = Checked::new(wide.clone())?;
         let bar = LoadBar::new();
         let mut machine = graphs.machine(wide, Some(few.kv()), &mut |done, total| bar.show(done, total))?;
@@ -115,8 +118,9 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
         let chosen: String = settings.iter().map(|(name, value)| format!(", {name}={value}")).collect();
         let row = Row { variant: format!("graph, launches of {tokens}, median of {LAUNCHES}{chosen}"), ..row };
         journal.keep(if error.is_some() { finding::check(row, LIMIT)? } else { Row { error: None, ..row } })?;
-        if args.launches {
-            table(&mut machine, &cells(context - tokens / 2, rows))?;
+        // Of several devices the launches wait for each other's.
+        if let (true, AnyGraph::One(machine)) = (args.launches, &mut machine) {
+            table(machine, &cells(context - tokens / 2, rows))?;
         }
     }
     Ok(())
@@ -131,7 +135,7 @@ fn bytes(spec: &ModelSpec, tokens: usize) -> u64 {
 }
 
 /// How far a step's rows are from what is expected, at most; nothing where nothing is.
-fn worst(machine: &mut GraphMachine, cells: &Cells, expected: &[Vec<f32>]) -> Result<Option<f64>, Failure> {
+fn worst(machine: &mut AnyGraph, cells: &Cells, expected: &[Vec<f32>]) -> Result<Option<f64>, Failure> {
     let (mut worst, all) = (0f64, (0..expected.len()).collect::<Vec<_>>());
     if all.is_empty() {
         return Ok(None);
@@ -176,7 +180,7 @@ fn tuning(settings: &Settings) -> Result<(Option<GraphTuning>, Vec<ProductTuning
 }
 
 /// Steps that feed themselves; gives the last tokens of all rows.
-fn generate(machine: &mut GraphMachine, cells: &Cells, steps: usize) -> Result<Vec<u32>, Failure> {
+fn generate(machine: &mut AnyGraph, cells: &Cells, steps: usize) -> Result<Vec<u32>, Failure> {
     let mut last = Vec::new();
     machine.run_until(&cells.view(), steps, (&[], &[]), &mut |tokens| {
         last = tokens.to_vec();

@@ -15,7 +15,7 @@ use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceWeights};
-use tilewright_megakernel::vm::graph::{GraphMachine, GraphWeights};
+use tilewright_megakernel::vm::graph::{AnyGraph, PeerWeights};
 
 use super::finding;
 use super::journal::Journal;
@@ -64,7 +64,7 @@ const REPEATS: [usize; 2] = [2, 7];
 struct Prompts {
     spec: ModelSpec,
     /// Those of each width, by rising width.
-    graphs: Vec<GraphMachine>,
+    graphs: Vec<AnyGraph>,
     /// Which of them feeds.
     at: usize,
     /// Times that a prompt is fed before it is timed, and while it is.
@@ -89,12 +89,12 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &PrefillArgs, journal: &
     let wanted: Vec<usize> =
         args.prompts.iter().copied().filter(|&tokens| !journal.skips("prefill", &shape(&spec, tokens), 1)).collect();
     let Some(&longest) = wanted.iter().max() else { return Ok(()) };
-    let Opened { device, target, options, .. } = engine::open(device)?;
+    let Opened { device, devices, target, options, .. } = engine::open(device)?;
     let (spec, weights) = subject.weights()?;
     // A token behind the prompt that is checked.
     let context = longest.max(args.check_prompt.min(most - 1) + 1);
-    let lowering =
-        LowerOptions { kv: subject.kv().dtype(), activation: DType::BF16, ..LowerOptions::for_context(context) };
+    let (kv, count) = (subject.kv().dtype(), devices.len());
+    let lowering = LowerOptions { kv, activation: DType::BF16, devices: count, ..LowerOptions::for_context(context) };
     let pages = lowering.pages_per_sequence();
     let lowering = LowerOptions { pages: Some(pages), ..lowering };
     let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
@@ -103,12 +103,11 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &PrefillArgs, journal: &
         lower(&spec, &dtype_of, target, &lowering).map(|program| program.stored_as(&*weights))
     };
     let bar = LoadBar::new();
-    let mut rows = GraphWeights::new(device.clone(), Arc::clone(&weights));
-    let mut graphs: Vec<GraphMachine> = Vec::new();
+    let mut rows = PeerWeights::new(&devices, &weights);
+    let mut graphs: Vec<AnyGraph> = Vec::new();
     for &chunk in &chunks {
         let wide = Checked::new(program(chunk, Target { sms: 1, ..target.clone() })?)?;
-        graphs
-            .push(rows.machine(wide, graphs.first().map(GraphMachine::kv), &mut |done, total| bar.show(done, total))?);
+        graphs.push(rows.machine(wide, graphs.first().map(AnyGraph::kv), &mut |done, total| bar.show(done, total))?);
     }
     let repeats = if is_simulated(&device) { [0, 1] } else { REPEATS };
     let mut prompts = Prompts { spec: spec.clone(), graphs, at: 0, repeats, pages };
@@ -116,8 +115,8 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &PrefillArgs, journal: &
     let checked = args.check_prompt.min(context - 1);
     if checked > 0 {
         let placed = schedule(program(ROWS, target.clone())?, context)?;
-        let mut packed = DeviceWeights::new(device, Arc::clone(&weights));
-        let kv = prompts.graphs.first().map(GraphMachine::kv);
+        let mut packed = DeviceWeights::on(devices, Arc::clone(&weights));
+        let kv = prompts.graphs.first().map(AnyGraph::kv);
         let mut decode = packed.machine(placed, kv, options, &mut |done, total| bar.show(done, total))?;
         error = 0.0;
         for at in 0..chunks.len() {

@@ -57,10 +57,11 @@ impl DeviceWeights {
         self.images.iter().flat_map(|(_, images)| images).map(Buffer::bytes).sum()
     }
 
-    /// An image that machines stream in the order of its weights, and what lies where in it. None before there is such a machine.
-    pub fn packed(&self) -> Option<(&Packed, &Buffer<bf16>)> {
-        let in_order = self.images.iter().find(|(packed, images)| packed.is_in_order() && images.len() == 1);
-        in_order.and_then(|(packed, images)| Some((packed, images.first()?)))
+    /// Each device's image that machines stream in the order of its weights, and what lies where in it. None before there is such a machine.
+    pub fn packed(&self) -> Option<(&Packed, &[Buffer<bf16>])> {
+        let in_order =
+            self.images.iter().find(|(packed, images)| packed.is_in_order() && images.len() == self.devices.len());
+        in_order.map(|(packed, images)| (packed, &images[..]))
     }
 
     /// Sends the weights that machines of a program stream, where they are not on the device: who reads them otherwise need not wait for a

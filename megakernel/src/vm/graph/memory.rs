@@ -91,9 +91,21 @@ impl GraphWeights {
     ///
     /// Nothing changes where nothing is packed yet, or its stages are dealt ([`Dealing`](crate::vm::device::Dealing)).
     pub fn share(&mut self, weights: &DeviceWeights) {
-        if let Some((packed, image)) = weights.packed() {
+        self.share_of(weights, 0);
+    }
+
+    /// The same of the device of that number among those of the weights.
+    pub(super) fn share_of(&mut self, weights: &DeviceWeights, device: usize) {
+        if let Some((packed, images)) = weights.packed()
+            && let Some(image) = images.get(device)
+        {
             self.packed = Some((packed.clone(), image.clone()));
         }
+    }
+
+    /// What lies packed on the device, and where.
+    pub(super) fn packed(&self) -> (Option<&Packed>, Option<Buffer<bf16>>) {
+        self.packed.as_ref().map(|(packed, image)| (packed, image.clone())).unzip()
     }
 
     /// The same whose machines share their kernels with others, compiled or under way.
@@ -167,9 +179,9 @@ impl GraphWeights {
         kv: Option<&DeviceKv>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<GraphMachine, LoadError> {
-        let plan = self.plan(&program, self.packed.as_ref().map(|(packed, _)| packed))?;
+        let (packed, image) = self.packed();
+        let plan = self.plan(&program, packed)?;
         let bound = Bound::new(&program, &*self.weights)?;
-        let image = self.packed.as_ref().map(|(_, image)| image.clone());
         self.machine_of(program, plan, (&bound, image), kv, progress)
     }
 

@@ -19,6 +19,7 @@
 //! | `machine` | the machine |
 //! | `run` | steps whose tokens the device chooses |
 //! | `peers` | the machine of several devices |
+//! | `any` | either machine, for whoever need not know which |
 //!
 //! Rows at the beginning of a step that are sequences of their own attend by the library's decode attention, whose blocks share the tokens of a
 //! row; consecutive tokens of a sequence by its prefill attention. So a step holds decoding rows, and behind them chunks of prompts.
@@ -26,6 +27,7 @@
 //! Products of up to 64 rows read the packed weights of the device machine on sm_90a. For more rows, and elsewhere, weights lie as checkpoints
 //! have them, row by row: a second copy beside the packed one.
 
+mod any;
 mod choice;
 mod exchange;
 mod heads;
@@ -44,6 +46,7 @@ mod run;
 mod sequence;
 mod tuning;
 
+pub use any::{AnyGraph, PeerWeights};
 pub(crate) use heads::{Appended, HeadsOut, HeadsPart};
 pub use launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 pub use machine::{EachLogits, GraphMachine};

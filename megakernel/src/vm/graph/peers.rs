@@ -59,8 +59,8 @@ impl Part {
 
 impl GraphWeights {
     /// Makes a machine of a program of as many devices as these are the weights of, which reach each other's memory
-    /// ([`open_peers`](tilewright_codegen::device::open_peers)). It uses the pools `kv`, or new ones. Weights lie row by row, each device its
-    /// shard.
+    /// ([`open_peers`](tilewright_codegen::device::open_peers)). It uses the pools `kv`, or new ones. Each device has its
+    /// shard of the weights, row by row or packed.
     ///
     /// # Errors
     /// As [`GraphWeights::machine`]; [`LoadError::Devices`] where there are not as many as the program is for.
@@ -85,14 +85,15 @@ impl GraphWeights {
                 kv
             }
         };
-        let plan = |(device, weights): (usize, &GraphWeights)| weights.plan_of(&program, device, None);
+        let plan = |(device, weights): (usize, &GraphWeights)| weights.plan_of(&program, device, weights.packed().0);
         let plans = all.iter().enumerate().map(plan).collect::<Result<Vec<GraphPlan>, Unsupported>>()?;
         let meetings = |plan: &GraphPlan| plan.launches.iter().filter(|launch| plan.is_meeting(launch)).count();
         if plans.iter().any(|plan| meetings(plan) != meetings(&plans[0])) {
             return Err(Unsupported::Launch { what: "devices that do not meet as often as each other" }.into());
         }
         let of = |(weights, plan): (&mut GraphWeights, GraphPlan)| {
-            weights.machine_of(program.clone(), plan, (&bound, None), Some(&kv), progress)
+            let (_, image) = weights.packed();
+            weights.machine_of(program.clone(), plan, (&bound, image), Some(&kv), progress)
         };
         let machines = all.iter_mut().zip(plans).map(of).collect::<Result<Vec<_>, LoadError>>()?;
         Ok(GraphPeers::new(machines))

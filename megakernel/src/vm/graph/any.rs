@@ -1,0 +1,153 @@
+//! Graphs of one device or of several: for whoever runs programs of many rows wherever they were lowered for.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use tilewright_codegen::device::Device;
+use tilewright_kernels::sample::Request;
+
+use super::machine::EachLogits;
+use super::{GraphMachine, GraphPeers, GraphPlan, GraphTuning, GraphWeights, ProductTuning};
+use crate::validate::Checked;
+use crate::vm::device::{
+    AbortHandle, DeviceKernels, DeviceKv, DeviceWeights, LaunchError, LoadError, Packed, Unsupported,
+};
+use crate::vm::reference::StepCells;
+use crate::weights::Weights;
+
+/// A model's weights row by row on one device, or on several that reach each other's memory, each its shard.
+pub struct PeerWeights {
+    /// One for each device, at least one.
+    all: Vec<GraphWeights>,
+}
+
+/// A program of many rows on one device or several. Made by [`PeerWeights::machine`].
+pub enum AnyGraph {
+    /// Of one.
+    One(Box<GraphMachine>),
+    /// Of several.
+    Several(GraphPeers),
+}
+
+impl PeerWeights {
+    /// Weights that come to the devices, at least one, with the first machine.
+    pub fn new(devices: &[Device], weights: &Arc<dyn Weights + Send + Sync>) -> PeerWeights {
+        let of = |device: &Device| GraphWeights::new(device.clone(), Arc::clone(weights));
+        PeerWeights { all: devices.iter().map(of).collect() }
+    }
+
+    /// The same whose machines share the kernels of their first device with others.
+    #[must_use]
+    pub fn with_kernels(self, kernels: &DeviceKernels) -> PeerWeights {
+        let mut all = self.all.into_iter();
+        let first = all.next().map(|first| first.with_kernels(kernels));
+        PeerWeights { all: first.into_iter().chain(all).collect() }
+    }
+
+    /// As [`GraphWeights::share`], on every device.
+    pub fn share(&mut self, weights: &DeviceWeights) {
+        self.all.iter_mut().enumerate().for_each(|(device, graphs)| graphs.share_of(weights, device));
+    }
+
+    /// As [`GraphWeights::tune`] and [`GraphWeights::tune_products`], on every device.
+    pub fn tune(&mut self, attention: Option<GraphTuning>, products: &[ProductTuning]) {
+        for graphs in &mut self.all {
+            graphs.tune(attention);
+            graphs.tune_products(products.to_vec());
+        }
+    }
+
+    /// As [`GraphWeights::plan`], of the first device.
+    ///
+    /// # Errors
+    /// If no launches compute the program.
+    pub fn plan(&self, program: &Checked, packed: Option<&Packed>) -> Result<GraphPlan, Unsupported> {
+        self.all[0].plan_of(program, 0, packed)
+    }
+
+    /// Makes a machine, as [`GraphWeights::machine`] and [`GraphWeights::peers`].
+    ///
+    /// # Errors
+    /// As these.
+    pub fn machine(
+        &mut self,
+        program: Checked,
+        kv: Option<&DeviceKv>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<AnyGraph, LoadError> {
+        match &mut self.all[..] {
+            [one] => Ok(AnyGraph::One(Box::new(one.machine(program, kv, progress)?))),
+            several => Ok(AnyGraph::Several(GraphWeights::peers(several, program, kv, progress)?)),
+        }
+    }
+}
+
+/// Calls a method of the machine, whichever it is.
+macro_rules! either {
+    ($graph:expr, $machine:ident => $call:expr) => {
+        match $graph {
+            AnyGraph::One($machine) => $call,
+            AnyGraph::Several($machine) => $call,
+        }
+    };
+}
+
+/// Each method as [`GraphMachine`] and [`GraphPeers`] have it, errors too.
+#[allow(clippy::missing_errors_doc)]
+impl AnyGraph {
+    /// The plan, of several devices the first's.
+    pub fn plan(&self) -> &GraphPlan {
+        either!(self, machine => machine.plan())
+    }
+
+    /// The KV pools, for other machines of the model.
+    pub fn kv(&self) -> &DeviceKv {
+        either!(self, machine => machine.kv())
+    }
+
+    /// Makes this machine listen to a handle.
+    pub fn listen_to(&mut self, handle: &AbortHandle) {
+        either!(self, machine => machine.listen_to(handle));
+    }
+
+    /// From now on no row is taken alone.
+    pub fn attend_together(&mut self) {
+        either!(self, machine => machine.attend_together());
+    }
+
+    /// Runs a step; `each` gets the logits of these rows.
+    pub fn step(&mut self, cells: &StepCells, rows: &[usize], each: EachLogits) -> Result<(), LaunchError> {
+        either!(self, machine => machine.step(cells, rows, each))
+    }
+
+    /// Queues a step.
+    pub fn submit(&mut self, cells: &StepCells) -> Result<(), LaunchError> {
+        either!(self, machine => machine.submit(cells))
+    }
+
+    /// Waits for the steps that were submitted.
+    pub fn wait(&self) -> Result<(), LaunchError> {
+        either!(self, machine => machine.wait())
+    }
+
+    /// The logits of some rows of the step that was submitted.
+    pub fn logits(&mut self, rows: &[usize], each: EachLogits) -> Result<(), LaunchError> {
+        either!(self, machine => machine.logits(rows, each))
+    }
+
+    /// Runs a step, and gives the next tokens of these rows.
+    pub fn choose(&mut self, cells: &StepCells, rows: &[usize], draws: &[Request]) -> Result<Vec<u32>, LaunchError> {
+        either!(self, machine => machine.choose(cells, rows, draws))
+    }
+
+    /// Runs steps that feed themselves.
+    pub fn run_until(
+        &mut self,
+        cells: &StepCells,
+        steps: usize,
+        how: (&[Request], &[&[u32]]),
+        each: &mut dyn FnMut(&[u32]) -> ControlFlow<()>,
+    ) -> Result<usize, LaunchError> {
+        either!(self, machine => machine.run_until(cells, steps, how, each))
+    }
+}
