@@ -150,8 +150,7 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
     let (spec, weights) = args.source.open()?;
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let name = device.properties().name.clone();
-    let graphs = PeerWeights::new(&devices, &weights);
-    let mut shared = (DeviceWeights::on(devices, weights.clone()), graphs);
+    let mut shared = (DeviceWeights::on(devices.clone(), weights.clone()), PeerWeights::new(&devices, &weights));
     let (mut findings, mut right) = (Vec::new(), true);
     writeln!(io::stdout(), "{:5} {:28} {:>9} {:>9} {:>9}", "batch", "positions", "worst", "bf16 peer", "f32 peer")?;
     for (at, case) in cases(args).iter().enumerate() {

@@ -275,11 +275,9 @@ impl GraphPeers {
     /// The same, with the device named where it failed.
     fn named<T>(&self, device: usize, result: Result<T, LaunchError>) -> Result<T, LaunchError> {
         let devices = self.machines.len();
-        result.map_err(|error| match error {
-            LaunchError::Device(source) => {
-                LaunchError::OneOf { device, devices, ended: true, source: Box::new(source) }
-            }
-            error => error,
+        result.map_err(|error| {
+            let LaunchError::Device(source) = error else { return error };
+            LaunchError::OneOf { device, devices, ended: true, source: Box::new(source) }
         })
     }
 }
