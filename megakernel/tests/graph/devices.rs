@@ -15,7 +15,8 @@ use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{DeviceOptions, DeviceWeights, LaunchError, LoadError};
-use tilewright_megakernel::vm::graph::{GraphPeers, GraphWeights};
+use tilewright_megakernel::vm::graph::{AnyGraph, GraphPeers, GraphWeights, PeerWeights};
+use tilewright_megakernel::weights::Weights;
 
 use super::lab::{PAGE, PAGES, Reference, Rows, normed, prompt, random, relative, tiny, worst};
 
@@ -100,20 +101,21 @@ fn tokens_are_chosen_as_on_one_device() {
     let draw =
         |row: u32| Request { temperature: 0.9, top_p: 0.95, top_k: u32::MAX, seed: 5, row, ..Request::default() };
     for (draws, seed) in [(vec![], 0), (vec![draw(0), draw(1)], 1)] {
-        let run = |machine: &mut dyn FnMut(&mut dyn FnMut(&[u32]) -> ControlFlow<()>)| {
+        let run = |machine: &mut AnyGraph| {
             let mut seen = Vec::new();
-            machine(&mut |tokens| {
+            let mut each = |tokens: &[u32]| {
                 seen.extend_from_slice(&tokens[..2]);
                 ControlFlow::Continue(())
-            });
+            };
+            assert_eq!(machine.run_until(&rows.view(), 3, (&draws, &[]), &mut each).unwrap(), 3);
             seen
         };
-        let mut several = peers(&devices(seed, 2, None), &spec, 17, true);
-        let mut alone = GraphWeights::new(devices(seed, 1, None).remove(0), Arc::new(random(&spec)));
-        let checked = Checked::new(program(&spec, [17, 1, 1], true)).unwrap();
-        let mut alone = alone.machine(checked, None, &mut |_, _| ()).unwrap();
-        let right = run(&mut |each| assert_eq!(alone.run_until(&rows.view(), 3, (&draws, &[]), each).unwrap(), 3));
-        let found = run(&mut |each| assert_eq!(several.run_until(&rows.view(), 3, (&draws, &[]), each).unwrap(), 3));
+        let machine = |count: usize| {
+            let checked = Checked::new(program(&spec, [17, count, 1], true)).unwrap();
+            let weights: Arc<dyn Weights + Send + Sync> = Arc::new(random(&spec));
+            PeerWeights::new(&devices(seed, count, None), &weights).machine(checked, None, &mut |_, _| ()).unwrap()
+        };
+        let (right, found) = (run(&mut machine(1)), run(&mut machine(2)));
         assert_eq!((right.len(), &found), (6, &right));
     }
 }
