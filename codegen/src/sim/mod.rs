@@ -1,6 +1,6 @@
 //! The simulator: a machine that runs a kernel on the CPU and finds what is wrong with it.
 //!
-//! | room | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | `program` | the kernel flattened into a line of steps |
 //! | `number` | numbers as the hardware computes them |

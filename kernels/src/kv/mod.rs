@@ -38,7 +38,7 @@
 //!
 //! Rows beyond the sequence read as zero. The bound is one of rows; columns have none, since a tile has all of them.
 //!
-//! This room knows tiles of keys and values. It knows no softmax and no mask.
+//! This module knows tiles of keys and values. It knows no softmax and no mask.
 
 mod block;
 mod config;
@@ -65,7 +65,7 @@ pub use cp_async::{CpAsync, CpAsyncBuffer};
 pub use element::{PoolArray, PoolType};
 pub(crate) use lanes::Lanes;
 pub use newest::Newest;
-pub use place::{Pages, Place};
+pub use place::{KvView, Pages};
 pub use pool::{Cells, PageTable, PagedPool, SplitPages};
 pub use shared::{Form, Fragments, MmaTile, Share, TileForm, VECTOR};
 pub use stage_tiles::{KeysAndValues, StageTiles};
@@ -78,7 +78,7 @@ pub use token_row::{is_swizzled, swizzled};
 pub use token_stage::{Piece, Streamed, TokenStage, immutable_prefix};
 pub use widen::WidenPages;
 
-pub use crate::ring::Team as KvThreads;
+pub use crate::ring::RingThreads as KvThreads;
 
 use core::marker::PhantomData;
 
@@ -170,10 +170,10 @@ pub trait OwnRing<'k> {
     }
 
     /// The same of another sequence or head.
-    fn load_at(&self, place: &Place<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Issued;
+    fn load_at(&self, place: &KvView<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Issued;
 
     /// [`KvBuffer::copy_to_shared`] of a tile that was asked for by [`load_at`](OwnRing::load_at) there.
-    fn copy_at(&self, place: &Place<'k>, issued: Issued, tile: Val<'k, u32>) -> Arrived<'k, Self::Config>;
+    fn copy_at(&self, place: &KvView<'k>, issued: Issued, tile: Val<'k, u32>) -> Arrived<'k, Self::Config>;
 
     /// What every such buffer has.
     fn tiles(&self) -> &Tiles<'k, Self::Config>;
@@ -227,7 +227,7 @@ pub trait KvFamily: 'static {
         k: &'k Builder,
         name: &str,
         input: Self::Input<'k>,
-        place: Place<'k>,
+        place: KvView<'k>,
         team: KvThreads,
     ) -> Self::Buffer<'k, C>;
 
@@ -236,6 +236,6 @@ pub trait KvFamily: 'static {
 
     /// Bytes of shared memory that the tiles of one team take.
     fn tile_bytes<C: KvBufferConfig>() -> u32 {
-        Self::STAGES * TileForm::panels::<C>().elements() * 2
+        Self::STAGES * TileForm::swizzled::<C>().elements() * 2
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tilewright_codegen::build::{Builder, Val};
 
-use super::{Arrived, Issued, KvBuffer, OwnRing, Place};
+use super::{Arrived, Issued, KvBuffer, KvView, OwnRing};
 
 /// Tiles `first`, `first + step`, … below `end`.
 #[derive(Clone, Copy)]
@@ -72,7 +72,7 @@ pub fn stream<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
 pub fn stream_asking<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
     k: &'k Builder,
     (keys, values): (&K, &V),
-    (span, place): (Span<'k>, &Place<'k>),
+    (span, place): (Span<'k>, &KvView<'k>),
     [ask_keys, ask_values]: [&dyn Fn(); 2],
     scores: impl Fn(Val<'k, u32>, &Arrived<'k, K::Config>),
     outputs: impl Fn(Val<'k, u32>, &Arrived<'k, V::Config>),

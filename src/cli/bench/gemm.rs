@@ -141,7 +141,7 @@ impl<'b, F: Drawn> Product<'b, F> {
             cluster: settings.number("cluster")?,
             along: settings.choice("along", &ALONG, "rows or columns")?,
             group: settings.number("group")?,
-            promoted: self.problem.promoted::<F>(),
+            two_level: self.problem.two_level::<F>(),
         };
         let shape = settings.choice("tile", &tiles, "a tile of the table, such as M128N256")?;
         Ok(Choice { shape, config, splits: settings.number("splits")? })
@@ -162,9 +162,9 @@ impl<F: Drawn> Tunable for Product<'_, F> {
         let along = ALONG.iter().find(|(_, along)| *along == config.along).map_or("rows", |(name, _)| *name);
         let shipped = Settings::default().with("tile", format!("{shape:?}")).with("stages", config.stages);
         let shipped = shipped.with("cluster", config.cluster).with("along", along).with("group", config.group);
-        let promotes = |shape: &&Shape| !config.promoted || shape.promotes();
+        let holds = |shape: &&Shape| !config.two_level || shape.holds_two_levels();
         Space::new(shipped.with("splits", splits))
-            .axis("tile", Shape::ALL.iter().filter(promotes).map(|shape| format!("{shape:?}")))
+            .axis("tile", Shape::ALL.iter().filter(holds).map(|shape| format!("{shape:?}")))
             .axis("stages", 3..=8)
             .axis("cluster", [1, 2, 4])
             .axis("along", ALONG.map(|(name, _)| name))
@@ -205,14 +205,14 @@ impl<F: Drawn> Tunable for Product<'_, F> {
         // The last launch of a replay left its result.
         let operands = parts(sets - 1, sizes).map(|part| &numbers.host[part]);
         let error = error::<F>(&problem, operands, &bench.stream.read(&c)?);
-        let Config { stages, cluster, along, group, promoted } = choice.config;
+        let Config { stages, cluster, along, group, two_level } = choice.config;
         let bytes = (F::BITS as usize / 8 * (sizes[0] + sizes[1]) + 2 * sizes[2]) as u64;
         let work = [bytes, problem.operations() as u64];
         let variant = format!(
             "{:?} s{stages} c{cluster}{along:?} g{group} x{}{}",
             choice.shape,
             choice.splits,
-            if promoted { " promoted" } else { "" }
+            if two_level { " promoted" } else { "" }
         );
         let row = finding::row(self.suite, &self.shape(), times.of_launches(steps.len()), work, error);
         finding::check(Row { variant, ..row }, if problem.fast { LIMIT_FAST } else { LIMIT })

@@ -7,7 +7,7 @@ use super::combine::{Splits, warp_parts};
 use super::device::{behind, queries, share, warps};
 use crate::attention::warp::attend_by;
 use crate::early::wait_for_launches;
-use crate::kv::{Issued, KConfig, KvFamily, KvThreads, OwnRing, Place, Span, VConfig, stream_asking};
+use crate::kv::{Issued, KConfig, KvFamily, KvThreads, KvView, OwnRing, Span, VConfig, stream_asking};
 
 /// What there is to do: shares of heads of sequences, numbered, shares first.
 pub struct Items<'k, 'a> {
@@ -18,7 +18,7 @@ pub struct Items<'k, 'a> {
     /// Sequences; those without tokens are left out.
     pub sequences: Val<'k, u32>,
     /// Where the rows of a sequence and head lie, tokens included.
-    pub place: &'a dyn Fn(Val<'k, u32>, Val<'k, u32>) -> Place<'k>,
+    pub place: &'a dyn Fn(Val<'k, u32>, Val<'k, u32>) -> KvView<'k>,
     /// Queries of a sequence and head, by number, `[group, D]`.
     pub query: &'a dyn Fn(Val<'k, u32>) -> Ptr<'k, Global, bf16>,
     /// Where the shares of a sequence and head meet, by number.
@@ -30,7 +30,7 @@ struct Item<'k> {
     split: Val<'k, u32>,
     /// The number of its sequence and head.
     line: Val<'k, u32>,
-    place: Place<'k>,
+    place: KvView<'k>,
     span: Span<'k>,
 }
 
@@ -95,7 +95,7 @@ impl<'k, 'a> Cursor<'k, 'a> {
     }
 
     /// Where the tile lies, its number, whether there is one.
-    fn next(&self) -> (Place<'k>, Val<'k, u32>, Val<'k, bool>) {
+    fn next(&self) -> (KvView<'k>, Val<'k, u32>, Val<'k, bool>) {
         let place = (self.items.place)(self.sequence.get(), self.head.get());
         (place, self.tile.get(), self.item.get().lt(self.items.count()))
     }
@@ -145,7 +145,7 @@ impl<'k, 'a> Current<'k, 'a> {
         Item {
             split: self.split.get(),
             line: sequence * self.items.heads + head,
-            place: Place { tokens: self.tokens.get(), ..(self.items.place)(sequence, head) },
+            place: KvView { tokens: self.tokens.get(), ..(self.items.place)(sequence, head) },
             span: Span { first, end, step: self.shape[0] },
         }
     }

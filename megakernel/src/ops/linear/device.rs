@@ -83,7 +83,7 @@ impl DeviceOp for Linear {
         let input = InputCode::plan(&self.input, plan)?;
         let bias = self.bias.map(|bias| plan.float("bias", bias)).transpose()?;
         let (rows_of_stream, output) = OutputCode::plan(self, plan)?;
-        let turns = if matches!(rows_of_stream, Rows::Turns(..)) { 2 } else { 1 };
+        let turns = if matches!(rows_of_stream, Rows::Interleaved(..)) { 2 } else { 1 };
         let stream = plan.stream(rows_of_stream, strip, features as usize);
         let (first, strips) = (self.cols.lo / 8 * turns, self.cols.len().div_ceil(8) * turns);
         let out = self.output.out();
@@ -318,7 +318,7 @@ impl OutputCode {
                 let up_bias = up_bias.map(|bias| plan.float("up bias", bias)).transpose()?;
                 let scaled = plan.scaled_output()?.map(|(code, _)| code);
                 let out = plan.storage("out", out)?;
-                (Rows::Turns(op.weight, up), OutputCode::SiluMul { up_bias, out, scaled })
+                (Rows::Interleaved(op.weight, up), OutputCode::SiluMul { up_bias, out, scaled })
             }
             LinearOutput::Logits { out, shard, best_value, best_index, .. } => {
                 let on = plan.far(out)?;

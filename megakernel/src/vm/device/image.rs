@@ -25,8 +25,8 @@ pub(super) const CHUNK: u64 = 512;
 pub enum Rows {
     /// Rows of one matrix, eight by eight.
     Matrix(BufferId),
-    /// Strips of the first and of the second take turns.
-    Turns(BufferId, BufferId),
+    /// Strips of gate and of up, interleaved.
+    Interleaved(BufferId, BufferId),
     /// Strips of q, k and v of a kv head's group.
     Group {
         /// Weights of q, k and v.
@@ -61,18 +61,18 @@ pub struct Stream {
 
 impl Rows {
     /// Strips that make one strip of the output.
-    fn turns(&self) -> usize {
-        if matches!(self, Rows::Turns(..)) { 2 } else { 1 }
+    fn interleaved(&self) -> usize {
+        if matches!(self, Rows::Interleaved(..)) { 2 } else { 1 }
     }
 }
 
 impl Stream {
     /// A stream whose stages are dealt as `dealing` says, its tasks being as many as `sms` SMs are.
     pub fn new(rows: Rows, strip: Strip, features: usize, start: u64, (dealing, sms): (Dealing, usize)) -> Stream {
-        let (turns, of_group) =
-            (rows.turns(), if let Rows::Group { kv_heads, .. } = rows { kv_heads.max(1) } else { 1 });
+        let (together, of_group) =
+            (rows.interleaved(), if let Rows::Group { kv_heads, .. } = rows { kv_heads.max(1) } else { 1 });
         let stream = Stream { rows, strip, features, device: 0, start, deal: Deal::IN_ORDER };
-        let (strips, stages) = ((stream.strips() / turns) as u32, turns as u32 * strip.stages());
+        let (strips, stages) = ((stream.strips() / together) as u32, together as u32 * strip.stages());
         let dealt = |block| Deal::new(strips, (sms / of_group) as u32, stages, block);
         let deal = match dealing {
             Dealing::InOrder => Deal::IN_ORDER,
@@ -86,7 +86,7 @@ impl Stream {
     pub fn strips(&self) -> usize {
         let whole = self.features.div_ceil(Strip::ROWS as usize);
         match self.rows {
-            Rows::Matrix(_) | Rows::Turns(..) => self.rows.turns() * whole,
+            Rows::Matrix(_) | Rows::Interleaved(..) => self.rows.interleaved() * whole,
             Rows::Group { group, dim, .. } => GroupShape { group, head_dim: dim }.strips(),
         }
     }
@@ -108,7 +108,7 @@ impl Stream {
         };
         match self.rows {
             Rows::Matrix(buffer) => eight(buffer, strip),
-            Rows::Turns(first, second) => eight(if strip.is_multiple_of(2) { first } else { second }, strip / 2),
+            Rows::Interleaved(first, second) => eight(if strip.is_multiple_of(2) { first } else { second }, strip / 2),
             Rows::Group { weights, kv_head, group, dim, .. } => {
                 let shape = GroupShape { group, head_dim: dim };
                 let mut rows = [None; 8];

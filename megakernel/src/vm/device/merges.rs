@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use tilewright_kernels::tile::Float;
 
-use super::tags::order;
+use super::packets::order;
 use super::{Partial, Unsupported, Written};
 use crate::program::{BufferId, BufferKind, Task, TaskId};
 use crate::validate::Placed;

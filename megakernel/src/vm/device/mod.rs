@@ -18,7 +18,7 @@
 //! | `plan` | a program as the kernel wants it |
 //! | `planner`, `lookup`, `tables` | how it is made: streams and memory, what rows of ops ask, queues |
 //! | `writers` | which tasks write a buffer, and whether they wait for a reader |
-//! | `tags` | activations that carry their own arrival |
+//! | `packets` | which activations are flag-in-word packets |
 //! | `merges` | where the splits of attention are merged |
 //! | `norms` | residual streams that are stored as the readers of their norm multiply them |
 //! | `status` | words that kernel and host share while it runs |
@@ -50,6 +50,7 @@ mod newest;
 mod norms;
 mod options;
 mod packed;
+mod packets;
 mod part;
 mod place;
 mod plan;
@@ -60,7 +61,6 @@ mod run;
 mod status;
 mod storage;
 mod tables;
-mod tags;
 mod text;
 pub mod timeline;
 mod unsupported;
@@ -84,6 +84,7 @@ pub use norms::{NormTerms, Norms};
 pub use options::{Dealing, DeviceOptions};
 pub use packed::Packed;
 pub(super) use packed::PackedStrips;
+pub use packets::{PacketBuffers, TaskPackets};
 pub use place::{Places, Space, space};
 pub(super) use plan::one_device;
 pub use plan::{Feedback, Lengths, NoFeedback, Plan, RotationTable};
@@ -93,7 +94,6 @@ pub use resident::{DeviceKv, DeviceWeights};
 pub(super) use run::end_ids;
 pub use run::{MAX_ENDS, MAX_STEPS, NO_TOKEN};
 pub use storage::{KvPools, RotationRows, ScaledCode, Storage};
-pub use tags::{Tags, TaskTags};
 pub use text::{Accepted, Text};
 pub use tilewright_kernels::gemv::linear::Weights;
 pub use timeline::TaskTimes;

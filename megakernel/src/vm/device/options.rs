@@ -1,4 +1,4 @@
-//! How the generated kernel is cut: warps, ring, patience.
+//! How the generated kernel is cut: warps, ring, polls.
 
 use tilewright_codegen::ir::{Arch, Needs};
 use tilewright_kernels::gemv::linear::Early;
@@ -38,10 +38,10 @@ pub struct DeviceOptions {
     pub single_tokens: u32,
     /// Bytes of shared memory for sums of products.
     pub sums_bytes: u32,
-    /// Looks at a counter after which a task gives up and reports it.
-    pub spin_limit: u32,
-    /// Whether activations carry their own arrival where they can, instead of being released.
-    pub tags: bool,
+    /// Polls of a counter after which a task gives up and reports it.
+    pub polls: u32,
+    /// Whether activations are flag-in-word packets where they can be, instead of being released.
+    pub packets: bool,
     /// When a linear task whose results are packets signals, counted in steps before they are stored: 1 before the warps' sums are added up, 2 before
     /// the products of its last group ([`Early`]); 0: behind its stores.
     pub early: u32,
@@ -233,8 +233,8 @@ impl Default for DeviceOptions {
             split_tokens: 128,
             single_tokens: 256,
             sums_bytes: 4096,
-            spin_limit: 1 << 24,
-            tags: true,
+            polls: 1 << 24,
+            packets: true,
             early: 2,
             dealing: Dealing::Stages,
             hold: 4,

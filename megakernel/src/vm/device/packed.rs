@@ -65,7 +65,7 @@ impl Packed {
         };
         Some(match *rows {
             Rows::Matrix(weight) => Rows::Matrix(of(weight)?),
-            Rows::Turns(first, second) => Rows::Turns(of(first)?, of(second)?),
+            Rows::Interleaved(first, second) => Rows::Interleaved(of(first)?, of(second)?),
             Rows::Group { weights: [q, k, v], kv_head, kv_heads, group, dim } => {
                 Rows::Group { weights: [of(q)?, of(k)?, of(v)?], kv_head, kv_heads, group, dim }
             }

@@ -95,7 +95,7 @@ impl CellsPlan {
         (NEAR[usize::from(self.rows > 2)] / self.rows.max(1)).max(1)
     }
 
-    /// Numbers of a step: positions, the page tables' first entries, and how many tokens of each row are settled.
+    /// Numbers of a step: positions, the page tables' first entries, and the immutable prefix of each row.
     pub fn numbers(&self) -> u32 {
         self.rows * (self.near() + 2)
     }

@@ -51,9 +51,9 @@ pub struct TaskRecord {
     pub residual: u32,
     /// The generation that is written.
     pub output: u32,
-    /// 1: signals release what is not tagged.
+    /// 1: signals release what is not packets.
     pub releases: u16,
-    /// 1: the task signals itself, before its last stores, which are tagged.
+    /// 1: the task signals itself, before its last stores, which are packets.
     pub early: u16,
     /// The op's own fields: the row of each op has their type.
     pub fields: [u32; FIELDS],

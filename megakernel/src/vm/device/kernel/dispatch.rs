@@ -121,7 +121,7 @@ impl<'k> Call<'k, '_> {
         let of = |(at, &device): (usize, &u32)| {
             let state = self.state_on(Some(device), field + at * size_of::<u32>());
             let array = Array::new(state, storage.float).accessed(Access::Relaxed);
-            self.tagged(array, storage, Generation::Output).across_devices()
+            self.as_packets(array, storage, Generation::Output).across_devices()
         };
         devices.iter().enumerate().map(of).collect()
     }
@@ -143,10 +143,10 @@ impl<'k> Call<'k, '_> {
 
     /// The same as packets, where it is handed on so.
     pub fn stored(self, field: usize, storage: Storage, generation: Generation) -> Array<'k> {
-        self.tagged(self.array(field, storage.float), storage, generation)
+        self.as_packets(self.array(field, storage.float), storage, generation)
     }
 
-    fn tagged(self, array: Array<'k>, storage: Storage, generation: Generation) -> Array<'k> {
+    fn as_packets(self, array: Array<'k>, storage: Storage, generation: Generation) -> Array<'k> {
         if storage.period == 0 {
             return array;
         }
@@ -201,7 +201,7 @@ impl<'k> Call<'k, '_> {
         self.context.cells.streamed(stage)
     }
 
-    /// Signals where what the task stores from now on is tagged: who waits for it looks at the tags next.
+    /// Signals where what the task stores from now on is packets: who waits for it polls these next.
     pub fn signal(self, out: Storage) {
         if out.period > 0 {
             self.signal_early();

@@ -10,7 +10,7 @@
 //! | `feed` | stages of the ring that device functions fill |
 //! | `consume` | the warps that compute |
 //! | `held` | a task's first stages in registers, while the team waits |
-//! | `pages` | keys and values that are not streamed on their way to level two |
+//! | `pages` | keys and values that are not streamed on their way to L2 |
 //! | `dispatch` | from opcodes to device functions |
 //! | `advance` | from one step to the next |
 //! | `propose` | the same of one sequence whose rows are proposed |

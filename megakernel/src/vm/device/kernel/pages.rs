@@ -1,6 +1,6 @@
-//! Pages of keys and values that do not come through the ring, on their way to level two before attention comes to them.
+//! Pages of keys and values that do not come through the ring, on their way to L2 before attention comes to them.
 //!
-//! Tokens of earlier steps depend on nothing of this one. The newest token's page is asked for too: level two is where its
+//! Tokens of earlier steps depend on nothing of this one. The newest token's page is asked for too: L2 is where its
 //! writer's stores end.
 
 use tilewright_codegen::build::Val;

@@ -96,7 +96,7 @@ impl<'k> Feed<'k, '_> {
     /// Fills the next stage for a task, when there is room; or finds out that the team does not go on.
     pub fn stage(&self, turn: Turn<'k>, bytes: Val<'k, u32>, copies: impl FnOnce(Pieces<'k>)) {
         let (k, producer, trace) = (self.context.k, &self.producer, self.context.trace);
-        producer.land(self.context.progress.most(turn.number, bytes));
+        producer.wait_below(self.context.progress.most(turn.number, bytes));
         let since = trace.map(|trace| k.var(trace.now()));
         let listen = || {
             if let (Some(trace), Some(since)) = (trace, since) {
