@@ -37,7 +37,7 @@ mod step;
 mod unverified;
 
 pub use count::{Counters, SiteCounts};
-pub use fault::{Bytes, Fault, FaultKind, HostWhy, Other, Place, Stuck};
+pub use fault::{Bytes, Fault, FaultKind, HostWhy, Other, Stuck, ThreadAt};
 pub use host::{Answers, HostOrder, Opens};
 pub use launch::{Arg, Checks, Launch, Left, Loss, Outcome, SimError, run};
 pub use memory::{Element, Memory, MemoryError, Why};

@@ -6,7 +6,7 @@ use super::{Config, Epilogue, Operand, Problem, Shape, WarpShape};
 use crate::mma::{E4M3, E5M2, Width};
 use half::{bf16, f16};
 use tilewright_codegen::ir::{Arch, Kernel, Needs};
-use tilewright_codegen::trial::{Bound, Draw, Element, Expected, Shipped, Trial};
+use tilewright_codegen::trial::{Bound, BufferId, Draw, Element, Expected, Shipped, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 use tilewright_layout::swizzle::canonical::Major;
 use tilewright_layout::view::Along;
@@ -127,15 +127,7 @@ impl ShippedGemm {
         let len = splits as usize * problem.m as usize * problem.b_rows() as usize;
         let shares: Vec<f32> = draw.floats(len, |v| v as f32);
         for argument in step.arguments {
-            let (buffer, shape) = match argument {
-                Argument::Number(number) => {
-                    trial = trial.pass(number);
-                    continue;
-                }
-                Argument::Pointer(buffer) => (buffer, None),
-                Argument::Map(buffer, shape) => (buffer, Some(shape)),
-            };
-            let id = match (buffer, self.kind) {
+            trial = argument.pass(trial, |trial, buffer| match (buffer, self.kind) {
                 (Buffer::A, _) => trial.input("a", &data.a),
                 (Buffer::B, _) => trial.input("b", &data.b),
                 (Buffer::AScale, _) => trial.input("a_scale", &data.scales[..1]),
@@ -160,13 +152,26 @@ impl ShippedGemm {
                     };
                     trial.output("c", expected)
                 }
-            };
-            trial = match shape {
-                Some(shape) => trial.map(id, shape),
-                None => trial.pass(id),
-            };
+            });
         }
         Ok(trial)
+    }
+}
+
+impl Argument {
+    /// Passes it to a trial, of whose buffers `buffer` makes the one that it names.
+    pub(crate) fn pass(self, mut trial: Trial, buffer: impl FnOnce(&mut Trial, Buffer) -> BufferId) -> Trial {
+        match self {
+            Argument::Number(number) => trial.pass(number),
+            Argument::Pointer(named) => {
+                let id = buffer(&mut trial, named);
+                trial.pass(id)
+            }
+            Argument::Map(named, shape) => {
+                let id = buffer(&mut trial, named);
+                trial.map(id, shape)
+            }
+        }
     }
 }
 

@@ -46,7 +46,7 @@ pub struct Tiles<'k, C> {
     pub(super) place: KvView<'k>,
     pub(super) team: KvThreads,
     pub(super) form: TileForm,
-    /// Tiles that are asked for before the first is used, and after which registers repeat.
+    /// Tiles that are issued before the first is used, and after which registers repeat.
     pub(super) turns: [u32; 2],
     /// Where those of all teams begin.
     pub(super) memory: Ptr<'k, Shared, bf16>,

@@ -70,7 +70,7 @@ impl<'k, B, O: Operands> Full<'k, B, O> {
         }
     }
 
-    /// Lets this consumer, one of some warps, read the stage where `reads`, the same for all of a warp, and gives it back. Who does not read has
+    /// Lets this consumer, one of some warps, read the stage where `reads`, the same for all of a warp, and releases it. Who does not read has
     /// nothing that copies could overtake, and says so without a fence.
     #[track_caller]
     pub fn read_if(self, reads: Val<'k, bool>, read: impl FnOnce(&Self)) {

@@ -10,7 +10,7 @@
 //! | `counted` | [`Counted`]: a producer whose cap changes while it runs, and who hears that nobody reads on |
 //! | `consumer` | wait → read → release, at once or one stage later |
 //! | `stages` | [`Stages`]: the same of any ring |
-//! | `threads` | [`RingThreads`]: threads that free a stage by meeting, a ring for each of several teams |
+//! | `threads` | [`RingThreads`]: threads that free a stage by meeting; one ring, or one for each warp |
 //! | `cursor` | stage and parity, in registers |
 //! | `group` | [`GroupRing`]: the same threads copy by `cp.async` groups and read, turn by turn |
 //!

@@ -39,7 +39,7 @@ impl RingThreads {
         }
     }
 
-    /// This thread in its team.
+    /// This thread among those of its ring.
     pub fn thread(self, k: &Builder) -> Val<'_, u32> {
         match self {
             RingThreads::Block(_) => k.tid(),
@@ -48,7 +48,7 @@ impl RingThreads {
         }
     }
 
-    /// The threads of the team (those that read) wait for each other.
+    /// Those that read a ring wait for each other.
     pub fn sync(self, k: &Builder) {
         match self {
             RingThreads::Block(_) => k.barrier(),

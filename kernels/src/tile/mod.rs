@@ -41,8 +41,8 @@ mod stored;
 mod tensor;
 mod typed;
 
-pub(crate) use array::narrow;
 pub use array::{Access, Array, Copies, MAX_DEVICES};
+pub(crate) use array::{narrow, narrow_f16};
 pub use bulk::{Share, box_extents, boxes};
 pub use copy::{ThreadGroup, copy, copy_async};
 pub(crate) use element::store_lanes;

@@ -28,7 +28,7 @@ const HOPPER: &[Equivalent] = &[
 
 /// What warps do not need that take keys and values by tensor maps.
 const WARPS_MAPS: &[Equivalent] = &[
-    Equivalent::new("ring/team.rs", "bar.sync 0 128", "removed", IN_TURN).times(2),
+    Equivalent::new("ring/threads.rs", "bar.sync 0 128", "removed", IN_TURN).times(2),
     Equivalent::new("kv/tma.rs", "fence.proxy.async", "removed", IN_TURN).times(2),
     Equivalent::new("kv/tma.rs", "fence.proxy.async", "another space", IN_TURN).times(2),
 ];

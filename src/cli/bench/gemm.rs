@@ -2,7 +2,7 @@
 
 use half::bf16;
 use tilewright_codegen::device::backend::Work;
-use tilewright_codegen::device::{Arg, Buffer, Kernel, TensorMap};
+use tilewright_codegen::device::{Arg, Buffer, DeviceError, Kernel, TensorMap, TensorShape};
 use tilewright_codegen::trial::{Draw, Element};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::gemm::{
@@ -228,30 +228,37 @@ fn launch<E: Element>(
     [partials, scales]: [&Buffer<f32>; 2],
 ) -> Result<Work, Failure> {
     let scales = [scales.slice(0..1)?, scales.slice(1..2)?];
-    let maps = step
-        .arguments
-        .iter()
-        .map(|argument| match argument {
-            Argument::Map(gemm::Buffer::A, shape) => bench.device.tensor_map(a, shape.clone()).map(Some),
-            Argument::Map(gemm::Buffer::B, shape) => bench.device.tensor_map(b, shape.clone()).map(Some),
-            Argument::Map(_, shape) => bench.device.tensor_map(c, shape.clone()).map(Some),
-            Argument::Pointer(_) | Argument::Number(_) => Ok(None),
-        })
-        .collect::<Result<Vec<Option<TensorMap>>, _>>()?;
-    let args: Vec<Arg<'_>> = step
-        .arguments
-        .iter()
-        .zip(&maps)
-        .filter_map(|(argument, map)| match argument {
-            Argument::Number(number) => Some((*number).into()),
-            Argument::Pointer(gemm::Buffer::Partials) => Some(partials.into()),
-            Argument::Pointer(gemm::Buffer::AScale) => Some((&scales[0]).into()),
-            Argument::Pointer(gemm::Buffer::BScale) => Some((&scales[1]).into()),
-            Argument::Pointer(_) => Some(c.into()),
-            Argument::Map(..) => map.as_ref().map(Arg::Map),
-        })
-        .collect();
-    Ok(kernel.work(step.grid, &args)?)
+    let map = |of: gemm::Buffer, shape| match of {
+        gemm::Buffer::A => bench.device.tensor_map(a, shape),
+        gemm::Buffer::B => bench.device.tensor_map(b, shape),
+        _ => bench.device.tensor_map(c, shape),
+    };
+    work_of(kernel, step, map, |of| match of {
+        gemm::Buffer::Partials => partials.into(),
+        gemm::Buffer::AScale => (&scales[0]).into(),
+        gemm::Buffer::BScale => (&scales[1]).into(),
+        _ => c.into(),
+    })
+}
+
+/// A launch whose arguments are made by the names of their buffers: `map` makes tensor maps, `pointer` addresses.
+pub(super) fn work_of<'b>(
+    kernel: &Kernel,
+    step: &Step,
+    map: impl Fn(gemm::Buffer, TensorShape) -> Result<TensorMap, DeviceError>,
+    pointer: impl Fn(gemm::Buffer) -> Arg<'b>,
+) -> Result<Work, Failure> {
+    let maps = step.arguments.iter().map(|argument| match argument {
+        Argument::Map(of, shape) => map(*of, shape.clone()).map(Some),
+        Argument::Pointer(_) | Argument::Number(_) => Ok(None),
+    });
+    let maps = maps.collect::<Result<Vec<Option<TensorMap>>, _>>()?;
+    let args = step.arguments.iter().zip(&maps).filter_map(|(argument, map)| match argument {
+        Argument::Number(number) => Some((*number).into()),
+        Argument::Pointer(of) => Some(pointer(*of)),
+        Argument::Map(..) => map.as_ref().map(Arg::Map),
+    });
+    Ok(kernel.work(step.grid, &args.collect::<Vec<Arg>>())?)
 }
 
 /// The relative error of elements at random places, against f64.

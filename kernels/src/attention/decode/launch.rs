@@ -87,7 +87,7 @@ impl Decode {
         self.recorded::<F>(arch, false)
     }
 
-    /// The same of blocks that stay: each goes through shares of heads, one in so many as there are blocks, and asks for the keys and
+    /// The same of blocks that stay: each goes through shares of heads, one in so many as there are blocks, and issues the keys and
     /// values of the next before it is done with one. The grid is any number of blocks; behind [`DecodeArgs`] come `splits`, `kv_heads` and
     /// `sequences`, and nothing is stored of a sequence without tokens. Tokens, tables, and keys and values of all tokens but a sequence's last
     /// tile are read before the launch before this one has ended: they are those of earlier steps, which ended before the graph of this step began.

@@ -47,7 +47,7 @@ pub enum Kv {
 /// | `table`, `table_width` | pages, entries of a sequence; anything where there are none |
 /// | `plane_stride` | elements from plane to plane of keys and values: `capacity·D`, `D`, or `pages·page_tokens·D` |
 /// | `tiles` | tiles of queries of the longest sequence |
-/// | `heads`, `bunch` | query heads; heads that share L2 |
+/// | `heads`, `sharing` | query heads; heads that share L2 |
 /// | `scale` | of the scores, times log₂e |
 /// | `out` | as the queries |
 ///
@@ -112,7 +112,7 @@ impl<'k> Params<'k> {
             plane_stride: k.param("plane_stride"),
             tiles: k.param("tiles"),
             heads: k.param("heads"),
-            sharing: k.param("bunch"),
+            sharing: k.param("sharing"),
             scale: k.param("scale"),
             out: k.global("out"),
         }

@@ -74,7 +74,7 @@ impl<'a, 'k> Block<'a, 'k> {
         [self.split, self.split + 1].map(|split| split * chunks / splits)
     }
 
-    /// The ring of weights, whose first stages one thread asks for before the block meets: that of `fetch_weights`.
+    /// The ring of weights, whose first stages one thread issues before the block meets: that of `fetch_weights`.
     pub(super) fn weights(
         self,
         thread: u32,

@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{
-    self, AOperand, ActivationOutput, Announce, Early, HeldForm, Output, Packing, ScaledForm,
+    self, AOperand, ActivationOutput, Early, HeldForm, Output, Packing, ScaledForm,
 };
 use tilewright_kernels::sample::tiles::TileBests;
 use tilewright_kernels::tile::{Float, MAX_DEVICES};
@@ -424,8 +424,6 @@ impl DeviceFunction for LinearTile {
         let input = input.of(call, offset_of!(TileFields, input));
         let pitch = strip.k();
         let tile = linear::Linear { strip, pitch, rows, first_row, first, end, input, a_operand, bias, output };
-        let say = || call.signal_early();
-        let announce = self.early.map(|at| Announce { at, say: &say });
-        linear::linear(call.team(), call.scratch(), weights, tile, announce);
+        call.announcing(self.early, |announce| linear::linear(call.team(), call.scratch(), weights, tile, announce));
     }
 }

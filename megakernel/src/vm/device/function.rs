@@ -216,7 +216,7 @@ pub trait DeviceFunction: FunctionValue {
         None
     }
 
-    /// Keys and values that it reads from their pages: L2 is asked for them ahead.
+    /// Keys and values that it reads from their pages: they are prefetched to L2.
     fn tokens(&self) -> Option<TokenStream> {
         None
     }

@@ -10,12 +10,12 @@ use tilewright_kernels::kv::{PoolType, SplitPages};
 use tilewright_kernels::tile::{Float, MAX_DEVICES};
 use tilewright_layout::DType;
 
-use super::image::{Rows, Stream};
 use super::place::ALIGN;
 use super::plan::{Lengths, RotationTable};
 use super::planner::Planner;
 use super::record::{PART, PHASES, TaskRecord};
 use super::storage::{KvPools, RotationRows, ScaledCode, Storage};
+use super::stream::{Rows, Stream};
 use super::writers::Writers;
 use super::{DeviceOptions, NormTerms, Planned, Stretch, Taken, Unsupported};
 use crate::ops::{Rotation, RowCells};
@@ -315,7 +315,7 @@ impl Planner<'_> {
     pub fn stream(&mut self, rows: Rows, strip: Strip, features: usize) -> usize {
         let (device, dealing) = (self.device, (self.options.dealing, self.placed.target.sms));
         let last = self.streams.iter().rfind(|stream| stream.device == device);
-        let start = last.map_or(0, |last| last.start + last.chunks());
+        let start = last.map_or(0, |last| last.start + last.tiles());
         let streams = &mut self.streams;
         *self.by_rows.entry((device, rows.clone())).or_insert_with(|| {
             streams.push(Stream { device, ..Stream::new(rows, strip, features, start, dealing) });
@@ -328,7 +328,7 @@ impl Planner<'_> {
         self.streams.get(stream).map_or(Deal::IN_ORDER, |stream| stream.deal)
     }
 
-    /// Where a stream begins in the image, in chunks of 512 bytes.
+    /// Where a stream begins among the packed weights, in tiles of 512 bytes.
     pub fn start(&self, stream: usize) -> u32 {
         self.streams.get(stream).map_or(0, |stream| stream.start as u32)
     }

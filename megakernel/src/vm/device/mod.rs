@@ -11,9 +11,9 @@
 //! | `function` | the device's side of an op's row; opcodes: what of a task is constant in the code |
 //! | `storage` | how operands are stored |
 //! | `record` | what the kernel reads of a task |
-//! | `image` | the order in which weights are streamed |
+//! | `stream` | packed weights: the order in which they are streamed |
 //! | `place` | where everything else lies |
-//! | `packed` | what lies where in an image, for products of other machines |
+//! | `packed` | what lies where among packed weights, for products of other machines |
 //! | `parts` | sums that are cut |
 //! | `plan` | a program as the kernel wants it |
 //! | `planner`, `lookup`, `tables` | how it is made: streams and memory, what rows of ops ask, queues |
@@ -39,7 +39,6 @@
 mod error;
 mod fault;
 mod function;
-mod image;
 mod kernel;
 mod kernels;
 pub(in crate::vm) mod load;
@@ -60,6 +59,7 @@ mod resident;
 mod run;
 mod status;
 mod storage;
+mod stream;
 mod tables;
 mod text;
 pub mod timeline;
@@ -73,7 +73,6 @@ pub use function::{
     Choice, DeviceFunction, DeviceOp, FunctionValue, Opcode, Packets, Partial, Planned, SharedBytes, Stretch, Taken,
     TermsRead, TokenFields, TokenStream, Written,
 };
-pub use image::{Rows, Stream};
 pub use kernel::{Call, Generation, RingFeed, record};
 pub use kernels::{Compilation, DeviceKernels};
 pub use lookup::{Destinations, multiple, rows_of};
@@ -91,9 +90,11 @@ pub use plan::{Feedback, Lengths, NoFeedback, Plan, RotationTable};
 pub use planner::Planner;
 pub use record::{BlockRecord, FIELDS, TaskRecord, WaitRecord};
 pub use resident::{DeviceKv, DeviceWeights};
+pub(in crate::vm) use run::check_count;
 pub(super) use run::end_ids;
 pub use run::{MAX_ENDS, MAX_STEPS, NO_TOKEN};
 pub use storage::{KvPools, RotationRows, ScaledCode, Storage};
+pub use stream::{Rows, Stream};
 pub use text::{Accepted, Text};
 pub use tilewright_kernels::gemv::linear::Weights;
 pub use timeline::TaskTimes;

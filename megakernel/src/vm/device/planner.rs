@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use tilewright_codegen::ir::Arch;
 use tilewright_kernels::gemv::Deal;
 
-use super::image::{CHUNK, Rows, Stream};
 use super::packets::PacketUse;
 use super::place::Places;
 use super::plan::{CellsPlan, Feedback, Lengths, NoFeedback, Plan, RotationTable};
 use super::record::{PART, PHASES, TaskRecord};
 use super::storage::KvPools;
+use super::stream::{Rows, Stream, TILE_BYTES};
 use super::tables::{plain_weights, tables};
 use super::writers::Writers;
 use super::{Choice, DeviceOptions, Merges, Newest, Norms, Opcode, PacketBuffers, Unsupported};
@@ -112,7 +112,7 @@ impl<'p> Planner<'p> {
             records.push(record);
         }
         let parts = records.iter().any(|record: &TaskRecord| record.group & (PART | PHASES) > 0);
-        let image_bytes = self.streams.iter().map(|run| (run.start + run.chunks()) * CHUNK).max().unwrap_or(0);
+        let packed_bytes = self.streams.iter().map(|run| (run.start + run.tiles()) * TILE_BYTES).max().unwrap_or(0);
         let (directory, tables) = tables(self.placed, &mut records, self.record_bytes as usize)?;
         let table_bytes = directory.iter().map(|block| block.bytes).max().unwrap_or(0);
         self.cells = self.common_cells();
@@ -137,7 +137,7 @@ impl<'p> Planner<'p> {
             tables,
             streams: self.streams,
             deals: self.deals,
-            image_bytes,
+            packed_bytes,
             places: self.places,
             rotations: self.rotations,
             plain_bytes: self.plain_bytes,

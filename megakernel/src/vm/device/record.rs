@@ -18,7 +18,7 @@ pub struct TaskRecord {
     pub opcode: u32,
     /// The task, by its id in the program, for reports.
     pub task: u32,
-    /// Where the stream of its weights begins in the image, in chunks of 512 bytes.
+    /// Where the stream of its weights begins among the packed ones, in tiles of 512 bytes.
     pub weights: u32,
     /// Its first stage in the stream.
     pub first: u32,

@@ -1,7 +1,7 @@
 //! From opcodes to device functions: records become the arguments of calls.
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
-use tilewright_kernels::gemv::linear::{Beyond, Scaled, ScaledForm, ScaledOutput, Scratch};
+use tilewright_kernels::gemv::linear::{Announce, Beyond, Early, Scaled, ScaledForm, ScaledOutput, Scratch};
 use tilewright_kernels::kv::{Newest, PagedPool, PoolArray, PoolType, Streamed, TokenStage};
 use tilewright_kernels::rope::Rotation;
 use tilewright_kernels::tile::{Access, Array, Copies, Float};
@@ -131,9 +131,9 @@ impl<'k> Call<'k, '_> {
         Array::new(self.task.operand(self.context.memory.plain, field), float)
     }
 
-    /// The task's prepacked weights in the image.
+    /// The task's packed weights.
     pub fn packed(self) -> Ptr<'k, Global, u8> {
-        self.context.memory.image.at(self.task.weights().mul_wide(512u32))
+        self.context.memory.prepacked.at(self.task.weights().mul_wide(512u32))
     }
 
     /// An operand among activations, that other blocks may write later.
@@ -209,7 +209,13 @@ impl<'k> Call<'k, '_> {
     }
 
     /// Signals before the task's last stores, all of them packets; by one thread.
-    pub fn signal_early(self) {
+    fn signal_early(self) {
         self.context.sync.signal_early(self.context.table, self.task);
+    }
+
+    /// Runs a product that signals early, where it does.
+    pub(crate) fn announcing(self, early: Option<Early>, run: impl FnOnce(Option<Announce<'_>>)) {
+        let say = || self.signal_early();
+        run(early.map(|at| Announce { at, say: &say }));
     }
 }

@@ -1,9 +1,9 @@
-//! The image: weights in the order in which the ring streams them.
+//! Packed weights: the order in which the ring streams them.
 //!
 //! A stream is a run of strips (see [`Strip`]) that tasks take consecutive parts of: a matrix by rows of eight, two
 //! matrices whose strips take turns, or the projections of a kv head's group. Its order is the program's, not the
 //! placement's: a task's part is consecutive stages, whatever SM it runs on. Where a stage lies, its [`Deal`] says, which
-//! follows from the stream and the number of SMs alone: programs of any rows find the same image.
+//! follows from the stream and the number of SMs alone: programs of any rows find the same packed weights.
 
 use std::ops::Range;
 
@@ -17,8 +17,8 @@ use super::load::Stored;
 use crate::program::{BufferId, GroupShape, Part, Span, float_of};
 use crate::weights::WeightTensor;
 
-/// Bytes in which places in the image are counted.
-pub(super) const CHUNK: u64 = 512;
+/// Bytes of a B tile, in which places among packed weights are counted.
+pub(super) const TILE_BYTES: u64 = 512;
 
 /// Whose rows a stream has.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -42,7 +42,7 @@ pub enum Rows {
     },
 }
 
-/// A run of strips in the image.
+/// A run of strips of the packed weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stream {
     /// Whose rows.
@@ -51,9 +51,9 @@ pub struct Stream {
     pub strip: Strip,
     /// Rows of the matrices, for streams of whole matrices.
     pub features: usize,
-    /// The device in whose image it is.
+    /// The device whose packed weights have it.
     pub device: usize,
-    /// Where it begins there, in chunks of 512 bytes.
+    /// Where it begins there, in tiles of 512 bytes.
     pub start: u64,
     /// Where its stages lie.
     pub deal: Deal,
@@ -96,9 +96,9 @@ impl Stream {
         self.strips() * self.strip.stages() as usize
     }
 
-    /// Chunks of 512 bytes.
-    pub fn chunks(&self) -> u64 {
-        (self.strips() as u64 * u64::from(self.strip.bytes())).div_ceil(CHUNK)
+    /// Tiles of 512 bytes.
+    pub fn tiles(&self) -> u64 {
+        (self.strips() as u64 * u64::from(self.strip.bytes())).div_ceil(TILE_BYTES)
     }
 
     /// The rows of a strip: of which weight, and which.
