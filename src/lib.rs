@@ -1,6 +1,6 @@
 //! tilewright: typed layouts, tile kernels and a persistent megakernel for language models on NVIDIA GPUs.
 //!
-//! | room | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | [`checkpoint`] | Hugging Face folders: architecture, weights, tokenizer |
 //! | [`cli`] | the command line |

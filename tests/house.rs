@@ -37,7 +37,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).expect("a text file")
 }
 
-/// Whether a file says on its front page that a program wrote it.
+/// Whether a file says in its module docs that a program wrote it.
 fn is_generated(path: &Path) -> bool {
     read(path).lines().take_while(|line| line.starts_with("//!")).any(|line| line.contains("do not edit"))
 }

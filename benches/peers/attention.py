@@ -2,7 +2,7 @@
 
 Usage: python3 attention.py [decode] [prefill]
 
-Decode rotates over as many caches as ours does, so that level two does not serve them, all of them in one CUDA graph.
+Decode rotates over as many caches as ours does, so that L2 does not serve them, all of them in one CUDA graph.
 Times are medians by CUDA events; inputs are random from -1 to 1, as ours; operations of causal rows are counted as half.
 """
 

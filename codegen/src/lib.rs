@@ -1,6 +1,6 @@
 //! Code generation: what hardware there is, and how kernels reach it.
 //!
-//! | room | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | [`ir`] | the recorded kernel as data, and what each instruction means |
 //! | [`build`] | kernels are recorded from ordinary Rust functions |

@@ -27,7 +27,7 @@ pub struct Target {
     pub registers_per_sm: usize,
     /// Threads resident per multiprocessor at most.
     pub threads_per_sm: usize,
-    /// Level-two cache, bytes.
+    /// L2 cache, bytes.
     pub l2_bytes: u64,
     /// Device memory, bytes.
     pub memory_bytes: u64,

@@ -1,4 +1,4 @@
-//! The house keeps its order: files are short, and rooms import only what their front page allows.
+//! The house keeps its order: files are short, and modules import only what their docs allow.
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,6 @@
 //! Kernels: what a task computes, on whatever machine.
 //!
-//! | room | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | [`gallery`] | kernels over tensors that show one idiom each |
 //! | [`gemm`] | matrix products: kernels, tiles, choices, plans |

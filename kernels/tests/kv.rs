@@ -21,7 +21,7 @@ fn forms() -> impl Iterator<Item = (TileForm, u32)> {
     let rows = [16u32, 32, 64, 128];
     rows.into_iter().flat_map(|rows| {
         [64u32, 96, 128, 256].into_iter().flat_map(move |columns| {
-            [Form::Panels, Form::Vectors].into_iter().flat_map(move |form| {
+            [Form::Swizzled, Form::Interleaved].into_iter().flat_map(move |form| {
                 [32u32, 128].into_iter().map(move |threads| (TileForm { rows, columns, form }, threads))
             })
         })

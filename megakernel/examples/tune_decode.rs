@@ -4,7 +4,7 @@
 //! list of settings and position the median of three launches of STEPS steps from there on, and of twenty launches of one
 //! step, with a sum over the tokens: the same for settings that change speed alone. Keys: the names of `DeviceOptions::NUMBERS`
 //! (`stage flight sums held registers group least` for short), `splits page` (numbers), `activation` (`f32`, `bf16`), `deal`
-//! (`order`, `strips`, `stages`), `tags`, `stream`, `pages`, `take`, `times` (0 or 1; `times` prints where the time of each level
+//! (`order`, `strips`, `stages`), `packets`, `stream`, `pages`, `take`, `times` (0 or 1; `times` prints where the time of each level
 //! goes). What ships is timed, and compared with its peers, by
 //! `tilewright bench --suite decode`.
 
@@ -72,7 +72,7 @@ fn options(settings: &str, mut lowering: LowerOptions) -> Result<(LowerOptions, 
         let (key, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not key=value"))?;
         let number = || value.parse::<u32>();
         match key {
-            "tags" => device.tags = number()? != 0,
+            "packets" => device.packets = number()? != 0,
             "stream" => device.stream_tokens = number()? != 0,
             "pages" => device.pages_ahead = number()? != 0,
             "deal" => {

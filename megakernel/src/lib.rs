@@ -1,6 +1,6 @@
 //! The megakernel: a decode step as one program of tasks, proved before it runs.
 //!
-//! | room | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | [`lower`] | model to program |
 //! | [`model`] | the architecture that is lowered |

@@ -90,9 +90,9 @@ impl Sink {
         if let Some(stream) = standard_stream(path)? {
             return Ok(Sink::Through(stream));
         }
-        match Place::of(path)? {
-            Place::Through => Ok(Sink::Through(OpenOptions::new().append(true).open(path)?)),
-            Place::File { target, old } => {
+        match Destination::of(path)? {
+            Destination::Through => Ok(Sink::Through(OpenOptions::new().append(true).open(path)?)),
+            Destination::File { target, old } => {
                 if old.is_some() {
                     // A file that may not be written may not be replaced either.
                     OpenOptions::new().write(true).open(&target)?;
@@ -117,7 +117,7 @@ impl Beside {
 }
 
 /// What a path leads to.
-enum Place {
+enum Destination {
     /// A regular file, or none yet; the path has no link at its end.
     File { target: PathBuf, old: Option<Old> },
     /// Something else.
@@ -127,11 +127,11 @@ enum Place {
 /// Most links that lead from one to the other.
 const MAX_LINKS: usize = 40;
 
-impl Place {
-    fn of(path: &Path) -> io::Result<Place> {
+impl Destination {
+    fn of(path: &Path) -> io::Result<Destination> {
         let old = match fs::metadata(path) {
             Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
-            Ok(found) if !found.is_file() => return Ok(Place::Through),
+            Ok(found) if !found.is_file() => return Ok(Destination::Through),
             Ok(found) => Some(Old { permissions: found.permissions(), owner: owner_of(&found) }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
@@ -144,11 +144,11 @@ impl Place {
             let folder = folder_of(&target);
             // The links of /proc are open files: whoever opened them holds on to them.
             if old.is_some() && fs::canonicalize(folder)?.starts_with("/proc") {
-                return Ok(Place::Through);
+                return Ok(Destination::Through);
             }
             match fs::read_link(&target) {
                 Ok(next) => target = folder.join(next),
-                Err(_) => return Ok(Place::File { target, old }),
+                Err(_) => return Ok(Destination::File { target, old }),
             }
         }
         Err(io::Error::other(format!("more than {MAX_LINKS} links lead from one to the other")))

@@ -7,6 +7,20 @@ use crate::ir::{ArithOp, BitsOp, Const, Operand, Ty};
 use core::ops::{Add, Div, Mul, Neg, Rem, Sub};
 use half::{bf16, f16};
 
+/// The same operator with a literal as its first operand.
+macro_rules! literals {
+    ($Trait:ident $method:ident for $($Lit:ty),+) => { $(
+        impl<'k> $Trait<Val<'k, $Lit>> for $Lit {
+            type Output = Val<'k, $Lit>;
+
+            #[track_caller]
+            fn $method(self, other: Val<'k, $Lit>) -> Val<'k, $Lit> {
+                self.val(other.k).$method(other)
+            }
+        }
+    )+ };
+}
+
 macro_rules! operators {
     ($($Trait:ident $method:ident $Class:ident $Row:ident for [$($Lit:ty),+];)+) => { $(
         impl<'k, T: $Class, R: Arg<'k, T>> $Trait<R> for Val<'k, T> {
@@ -19,14 +33,7 @@ macro_rules! operators {
             }
         }
 
-        $(impl<'k> $Trait<Val<'k, $Lit>> for $Lit {
-            type Output = Val<'k, $Lit>;
-
-            #[track_caller]
-            fn $method(self, other: Val<'k, $Lit>) -> Val<'k, $Lit> {
-                self.val(other.k).$method(other)
-            }
-        })+
+        literals! { $Trait $method for $($Lit),+ }
     )+ };
 }
 
@@ -53,14 +60,7 @@ macro_rules! quotients {
             }
         }
 
-        $(impl<'k> $Trait<Val<'k, $Lit>> for $Lit {
-            type Output = Val<'k, $Lit>;
-
-            #[track_caller]
-            fn $method(self, other: Val<'k, $Lit>) -> Val<'k, $Lit> {
-                self.val(other.k).$method(other)
-            }
-        })+
+        literals! { $Trait $method for $($Lit),+ }
     )+ };
 }
 

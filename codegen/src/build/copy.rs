@@ -7,7 +7,7 @@ use super::{Arg, Builder, Scalar, Val};
 use crate::ir::attr::{AtomOp, BulkDone, CpBytes, CpCache, NoInc, Pending};
 use crate::ir::{CopyOp, Operand};
 
-/// Who receives a bulk load, and under which policy of level two.
+/// Who receives a bulk load, and under which policy of L2.
 #[derive(Clone, Copy, Default)]
 pub struct Bulk<'k> {
     multicast: Option<Val<'k, u16>>,

@@ -40,7 +40,7 @@ impl<'k> Load<'k> {
         Load { order, ..self }
     }
 
-    /// The same with an access policy of level two.
+    /// The same with an access policy of L2.
     pub fn policy<'a>(self, policy: Val<'a, u64>) -> Load<'a> {
         Load { order: self.order, cache: self.cache, prefetch: self.prefetch, policy: Some(policy) }
     }
@@ -68,7 +68,7 @@ impl<'k> Store<'k> {
         Store { order, ..self }
     }
 
-    /// The same with an access policy of level two.
+    /// The same with an access policy of L2.
     pub fn policy<'a>(self, policy: Val<'a, u64>) -> Store<'a> {
         Store { order: self.order, cache: self.cache, policy: Some(policy) }
     }
@@ -183,7 +183,7 @@ impl<T> Ptr<'_, Global, T> {
 }
 
 impl Builder {
-    /// An access policy of level two that treats every access alike.
+    /// An access policy of L2 that treats every access alike.
     #[track_caller]
     pub fn policy(&self, eviction: Eviction) -> Val<'_, u64> {
         Val::new(self, self.value(Ty::U64, |d| MemOp::CreatePolicy { d, eviction }))

@@ -11,7 +11,7 @@
 //! * Every statement has the line of Rust outside this room that asked for it.
 //! * Nothing here fails: what is wrong with a kernel, `verify` says, under its line.
 //!
-//! This room imports `ir` alone.
+//! This module imports `ir` alone.
 
 mod arith;
 mod bits;

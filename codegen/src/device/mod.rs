@@ -24,7 +24,7 @@
 //! A [`Buffer`] is freed with its last clone; freeing waits for work that runs. Work in a [`Graph`] keeps what its
 //! arguments name. Addresses that a program writes into tables of its own are its own affair: it keeps the buffers.
 //!
-//! This room uses `ir` for signatures, `verify` and `ptx` for what is loaded, `target` for figures, and in [`mod@sim`]
+//! This module uses `ir` for signatures, `verify` and `ptx` for what is loaded, `target` for figures, and in [`mod@sim`]
 //! the simulator. Only `cuda` has unsafe code.
 
 mod args;

@@ -25,7 +25,7 @@ pub struct Properties {
     pub threads_per_sm: u32,
     /// Threads of a block at most.
     pub threads_per_block: u32,
-    /// Level-two cache, bytes.
+    /// L2 cache, bytes.
     pub l2_bytes: u64,
     /// Device memory, bytes.
     pub memory_bytes: u64,

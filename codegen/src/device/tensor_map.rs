@@ -34,7 +34,7 @@ pub struct TensorShape {
     pub swizzle: TileSwizzle,
     /// What is read where the box leaves the tensor.
     pub outside: Outside,
-    /// How much of a line the level-two cache fetches.
+    /// How much of a line the L2 cache fetches.
     pub promotion: Promotion,
 }
 
@@ -74,7 +74,7 @@ pub enum Outside {
     Nan,
 }
 
-/// How much the level-two cache fetches at once.
+/// How much the L2 cache fetches at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Promotion {
     /// What is asked for.

@@ -1,4 +1,4 @@
-//! Small kernels that show one thing each: how the builder reads, and what the other rooms are tested with.
+//! Small kernels that show one thing each: how the builder reads, and what the other modules are tested with.
 //!
 //! | kernel | shows |
 //! |---|---|

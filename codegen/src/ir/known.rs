@@ -11,16 +11,16 @@ const WINDOW: u64 = 1023;
 
 /// A place in an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SharedAt {
     /// The allocation.
     pub alloc: SharedId,
     /// Bytes from its start, if that is a constant.
     pub offset: Option<i64>,
 }
 
-impl Place {
-    fn moved(self, by: Option<i64>) -> Place {
-        Place { offset: self.offset.zip(by).and_then(|(a, b)| a.checked_add(b)), ..self }
+impl SharedAt {
+    fn moved(self, by: Option<i64>) -> SharedAt {
+        SharedAt { offset: self.offset.zip(by).and_then(|(a, b)| a.checked_add(b)), ..self }
     }
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Known {
     /// Their values; zero elsewhere.
     pub value: u64,
     /// Where it points, of an address or its bits.
-    pub place: Option<Place>,
+    pub place: Option<SharedAt>,
 }
 
 impl Known {
@@ -47,7 +47,7 @@ impl Known {
         Known { mask: self.mask & width | filled, value: self.value & width, place: self.place }
     }
 
-    fn at(self, place: Option<Place>) -> Known {
+    fn at(self, place: Option<SharedAt>) -> Known {
         Known { place, ..self }
     }
 
@@ -182,7 +182,7 @@ impl Knowledge {
         match *op {
             ValueOp::Shared { d, alloc } => {
                 let offset = u64::from(shared.get(alloc.index())?.offset);
-                let place = Some(Place { alloc, offset: Some(0) });
+                let place = Some(SharedAt { alloc, offset: Some(0) });
                 Some((d, Known { mask: WINDOW, value: offset & WINDOW, place }))
             }
             ValueOp::PtrAdd { ty, d, p, bytes, .. } => Some((d, self.operand(p).add(self.operand(bytes)).fit(ty))),

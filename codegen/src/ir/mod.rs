@@ -32,7 +32,7 @@
 //!
 //! Formulas and semantics: PTX ISA 8.x, the section of the instruction named by the row's mnemonic.
 //!
-//! This room imports nothing of the crate but the device table, in tests.
+//! This module imports nothing of the crate but the device table, in tests.
 
 mod arch;
 mod atom;

@@ -7,7 +7,7 @@
 //!
 //! Each family of instructions has its file; a new row does not compile until its arm is written.
 //!
-//! This room imports `ir` and what `verify` hands out. It never fails: what a target lacks, `verify` has refused.
+//! This module imports `ir` and what `verify` hands out. It never fails: what a target lacks, `verify` has refused.
 
 mod arith;
 mod bits;

@@ -1,6 +1,6 @@
 //! The simulator: a machine that runs a kernel on the CPU and finds what is wrong with it.
 //!
-//! | room | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | `program` | the kernel flattened into a line of steps |
 //! | `number` | numbers as the hardware computes them |
@@ -37,7 +37,7 @@ mod step;
 mod unverified;
 
 pub use count::{Counters, SiteCounts};
-pub use fault::{Bytes, Fault, FaultKind, HostWhy, Other, Place, Stuck};
+pub use fault::{Bytes, Fault, FaultKind, HostWhy, Other, Stuck, ThreadAt};
 pub use host::{Answers, HostOrder, Opens};
 pub use launch::{Arg, Checks, Launch, Left, Loss, Outcome, SimError, run};
 pub use memory::{Element, Memory, MemoryError, Why};

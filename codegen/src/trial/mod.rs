@@ -32,7 +32,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! This room uses `device`, `ir`, `sim` and `verify`.
+//! This module uses `device`, `ir`, `sim` and `verify`.
 
 mod case;
 mod draw;

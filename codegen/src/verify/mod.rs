@@ -15,7 +15,7 @@
 //! | `uniform` | instructions for a warp, warpgroup or block stand where all its threads come |
 //! | `flight` | registers of `wgmma` fenced before and untouched until waited for |
 //!
-//! This room imports `ir` alone.
+//! This module imports `ir` alone.
 
 mod arith;
 mod copy;

@@ -55,16 +55,16 @@ impl Level {
     }
 }
 
-/// Why the threads of a place may part.
+/// Why threads may part.
 #[derive(Clone, Debug)]
-struct Place {
+struct Divergence {
     level: Level,
     reason: String,
 }
 
-impl Place {
-    fn under(&self, level: Level, reason: impl FnOnce() -> String) -> Place {
-        if level < self.level { Place { level, reason: reason() } } else { self.clone() }
+impl Divergence {
+    fn under(&self, level: Level, reason: impl FnOnce() -> String) -> Divergence {
+        if level < self.level { Divergence { level, reason: reason() } } else { self.clone() }
     }
 }
 
@@ -72,7 +72,7 @@ impl Place {
 pub(super) fn verify_uniform(faults: &mut Faults<'_>) {
     let kernel = faults.kernel;
     let mut levels = Levels::new(kernel);
-    let start = Place { level: Level::Block, reason: String::new() };
+    let start = Divergence { level: Level::Block, reason: String::new() };
     loop {
         levels.changed = false;
         levels.exited = start.clone();
@@ -105,11 +105,11 @@ struct Levels<'a> {
     loops: HashMap<StmtId, Level>,
     inside: Vec<StmtId>,
     /// What is left of the block after exits.
-    exited: Place,
+    exited: Divergence,
     changed: bool,
 }
 
-type See<'s, 'a> = dyn FnMut(&Levels<'a>, &'a Stmt, &Place) + 's;
+type See<'s, 'a> = dyn FnMut(&Levels<'a>, &'a Stmt, &Divergence) + 's;
 
 impl<'a> Levels<'a> {
     fn new(kernel: &'a Kernel) -> Levels<'a> {
@@ -120,7 +120,7 @@ impl<'a> Levels<'a> {
             shifted: HashMap::new(),
             loops: HashMap::new(),
             inside: Vec::new(),
-            exited: Place { level: Level::Block, reason: String::new() },
+            exited: Divergence { level: Level::Block, reason: String::new() },
             changed: false,
         }
     }
@@ -144,7 +144,7 @@ impl<'a> Levels<'a> {
         }
     }
 
-    fn block(&mut self, stmts: &'a Block, place: &Place, see: &mut See<'_, 'a>) {
+    fn block(&mut self, stmts: &'a Block, place: &Divergence, see: &mut See<'_, 'a>) {
         for stmt in stmts {
             let exited = self.exited.clone();
             let here = place.under(exited.level, || exited.reason);
@@ -153,7 +153,7 @@ impl<'a> Levels<'a> {
         }
     }
 
-    fn statement(&mut self, stmt: &'a Stmt, here: &Place, see: &mut See<'_, 'a>) {
+    fn statement(&mut self, stmt: &'a Stmt, here: &Divergence, see: &mut See<'_, 'a>) {
         match &stmt.op {
             Op::Inst(inst) => self.instruction(stmt, inst, here),
             Op::If { cond, then, otherwise } => {
@@ -183,18 +183,18 @@ impl<'a> Levels<'a> {
     }
 
     /// Inside a loop, threads that left it are missing.
-    fn inside_loop(&self, stmt: &Stmt, here: &Place) -> Place {
+    fn inside_loop(&self, stmt: &Stmt, here: &Divergence) -> Divergence {
         let level = self.loops.get(&stmt.id).copied().unwrap_or(Level::Block);
         here.under(level, || format!("loop {} may be left by some threads of it before others", stmt.id))
     }
 
-    fn repeat(&mut self, stmt: &Stmt, body: &'a Block, inner: &Place, see: &mut See<'_, 'a>) {
+    fn repeat(&mut self, stmt: &Stmt, body: &'a Block, inner: &Divergence, see: &mut See<'_, 'a>) {
         self.inside.push(stmt.id);
         self.block(body, inner, see);
         self.inside.pop();
     }
 
-    fn instruction(&mut self, stmt: &Stmt, inst: &Inst, here: &Place) {
+    fn instruction(&mut self, stmt: &Stmt, inst: &Inst, here: &Divergence) {
         if let Inst::Control(crate::ir::ControlOp::Exit {}) = inst {
             let id = stmt.id;
             self.exited = self.exited.under(here.level, || format!("some threads of it may have ended at {id}"));
@@ -322,7 +322,7 @@ impl<'a> Levels<'a> {
     }
 
     /// The level that an instruction asks for and does not have, and why.
-    fn lacking(&self, inst: &Inst, place: &Place) -> Option<(Level, String)> {
+    fn lacking(&self, inst: &Inst, place: &Divergence) -> Option<(Level, String)> {
         let all = self.kernel.launch.threads_per_block();
         let needed = if matches!(inst, Inst::Sync(SyncOp::BarSync { id: BarId(0), threads }) if threads.0 == all) {
             Level::Block

@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use tilewright_layout::DType;
 use tilewright_megakernel::ops::{
-    CellUse, Footprint, OperandError, Operands, Place, SLOT_WORDS, TaskOp, index, interval, multiple,
+    CellUse, Footprint, OperandError, Operands, RowCells, SLOT_WORDS, TaskOp, index, interval, multiple,
 };
 use tilewright_megakernel::program::{BufferId, Region, Span};
 use tilewright_megakernel::vm::device::DeviceOp;
@@ -42,7 +42,7 @@ pub struct Score {
     /// Value pool, the same extents.
     pub v_pool: BufferId,
     /// Where rows' tokens are.
-    pub at: Place,
+    pub at: RowCells,
     /// The kv head.
     pub kv_head: usize,
     /// Rows that this task scores.

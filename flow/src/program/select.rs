@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use tilewright_layout::DType;
-use tilewright_megakernel::ops::{Footprint, OperandError, Operands, Place, TaskOp, index, interval, multiple};
+use tilewright_megakernel::ops::{Footprint, OperandError, Operands, RowCells, TaskOp, index, interval, multiple};
 use tilewright_megakernel::program::{BufferId, Region, Span};
 use tilewright_megakernel::vm::device::DeviceOp;
 use tilewright_megakernel::vm::reference::{Context, TaskFault};
@@ -23,7 +23,7 @@ pub struct Select {
     /// Key pool, `[kv_heads, pages, page_tokens, head_dim]`: what pages are.
     pub k_pool: BufferId,
     /// Where rows' tokens are.
-    pub at: Place,
+    pub at: RowCells,
     /// The kv head.
     pub kv_head: usize,
     /// Rows that this task selects for.

@@ -1,7 +1,7 @@
 //! The op that keeps something of each block when its last token comes.
 
 use serde::{Deserialize, Serialize};
-use tilewright_megakernel::ops::{Footprint, OperandError, Operands, Place, TaskOp, index};
+use tilewright_megakernel::ops::{Footprint, OperandError, Operands, RowCells, TaskOp, index};
 use tilewright_megakernel::program::{BufferId, Span};
 use tilewright_megakernel::vm::device::DeviceOp;
 use tilewright_megakernel::vm::reference::{Context, TaskFault};
@@ -30,7 +30,7 @@ pub struct Summarise {
     /// Value pool, the same extents.
     pub v_pool: BufferId,
     /// Where rows' tokens are.
-    pub at: Place,
+    pub at: RowCells,
     /// The kv head.
     pub kv_head: usize,
     /// Rows that this task looks at.

@@ -14,7 +14,7 @@ use crate::tile::Float;
 /// What the kernels are shown with.
 const SHOWN: Types = Types { a: Float::Bf16, b: Float::Bf16, out: Float::Bf16, vector: 4 };
 
-/// The kernels of this room.
+/// The kernels of this module.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
     vec![
         Box::new(Entry {

@@ -16,7 +16,7 @@ use crate::tile::Float;
 /// Bytes of a stage of the ring for which tables are laid out.
 const STAGE_BYTES: u32 = 16384;
 
-/// The kernels of this room.
+/// The kernels of this module.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
     vec![Box::new(Entry {
         name: "embed",

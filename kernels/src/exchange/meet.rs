@@ -16,8 +16,8 @@ pub const MEET_WORDS: u32 = MAX_DEVICES as u32 + 2;
 pub struct MeetShape {
     /// Devices that meet, at most [`MAX_DEVICES`].
     pub devices: u32,
-    /// How often a device looks for another before it gives up: 2^24 looks take some ten seconds.
-    pub looks: u32,
+    /// Polls of another device before it gives up: 2^24 take some ten seconds.
+    pub polls: u32,
 }
 
 /// The kernel `meet`, of one block: ends when every device has begun its meeting of that number, all whose earlier launches have ended by then.
@@ -33,7 +33,7 @@ pub struct MeetShape {
 /// use tilewright_kernels::exchange::{MEET_WORDS, MeetShape, meet};
 ///
 /// let devices = sim::peers(&sim::Options::default(), 2);
-/// let kernel = verify(meet(Arch::Sm90a, MeetShape { devices: 2, looks: 1 << 24 }))?;
+/// let kernel = verify(meet(Arch::Sm90a, MeetShape { devices: 2, polls: 1 << 24 }))?;
 /// let streams = [devices[0].stream()?, devices[1].stream()?];
 /// let words = [0, 1].map(|at: usize| streams[at].buffer(&[0u32; MEET_WORDS as usize]).unwrap());
 /// let work = |at: usize| devices[at].load(&kernel)?.work(1, &[
@@ -44,7 +44,7 @@ pub struct MeetShape {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn meet(arch: Arch, shape: MeetShape) -> Kernel {
-    let MeetShape { devices, looks: most } = shape;
+    let MeetShape { devices, polls: most } = shape;
     record("meet", arch, block(32), |k: &Builder| {
         let rank = k.param::<u32>("rank");
         let words: Vec<Ptr<Global, u32>> = (0..devices).map(|at| k.global::<u32>(&format!("words{at}"))).collect();
@@ -58,12 +58,12 @@ pub fn meet(arch: Arch, shape: MeetShape) -> Kernel {
                     k.when(k.lane().eq(other), || theirs.at(device).store_release(number, Scope::Sys));
                 }
                 k.when(k.lane().lt(devices), || {
-                    let looks = k.var(0u32);
+                    let polls = k.var(0u32);
                     k.loop_(|| {
                         let seen = mine.at(k.lane()).load_acquire(Scope::Sys);
                         k.break_if((seen - number).cast::<i32>().ge(0) | lost);
-                        looks.set(looks.get() + 1);
-                        let late = looks.get().ge(most);
+                        polls.set(polls.get() + 1);
+                        let late = polls.get().ge(most);
                         k.when(late, || gave_up.store_relaxed(1u32, Scope::Gpu));
                         k.break_if(late);
                     });

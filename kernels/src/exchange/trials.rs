@@ -9,7 +9,7 @@ use crate::shipped::Entry;
 use crate::stored::{self, UNIT};
 use crate::tile::Float;
 
-/// The kernels of this room that one device runs.
+/// The kernels of this module that one device runs.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
     vec![Box::new(Entry {
         name: "sum_parts",

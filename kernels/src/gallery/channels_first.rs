@@ -33,16 +33,16 @@ pub fn channels_first<L: StaticLayout>(k: &Builder) {
     }
     place[0] = Index::any(number);
 
-    let (tile, landed) = (LayoutTensor::<f32, L, _>::shared_box(k, "tile"), k.mbarriers("landed", 1));
+    let (tile, arrived) = (LayoutTensor::<f32, L, _>::shared_box(k, "tile"), k.mbarriers("arrived", 1));
     k.when(k.tid().eq(0), || {
-        landed.init(1);
+        arrived.init(1);
         k.fence_mbarrier_init();
-        landed.arrive_expect_tx(size.iter().product::<u32>() * 4);
+        arrived.arrive_expect_tx(size.iter().product::<u32>() * 4);
         let first = |mode: usize| (place[mode] * size[mode]).get(k).cast::<i32>();
         let at = [first(0), first(1) - pad, first(2) - pad, first(3) - pad, k.lit(0)];
-        tile.fetch_box(x, at, landed, Bulk::default());
+        tile.fetch_box(x, at, arrived, Bulk::default());
     });
     k.barrier();
-    landed.wait(0);
+    arrived.wait(0);
     ThreadGroup::block(k).copy(tile, y.clipped_tile(size, place));
 }

@@ -26,7 +26,7 @@ pub struct Config {
     /// Elements of the vectors that A and B can be read by.
     pub vectors: [u32; 2],
     /// Whether the sums of each stage are added to sums in f32.
-    pub promoted: bool,
+    pub two_level: bool,
 }
 
 /// The product of a block: eight warps, two down and four across.
@@ -61,7 +61,7 @@ fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: 
     };
     let (a, b) = (operand(a, m, a_stride, 0), operand(b, n, b_stride, 1));
 
-    let place = Raster { rows, columns, splits, group: config.group }.place(k.block_id());
+    let place = Raster { rows, columns, splits, group: config.group }.coord(k.block_id());
     let [row, column] = [place.row * T::M, place.column * T::N];
     let steps = (depth + (T::K - 1)) / T::K;
     let share = (steps + splits - 1) / splits;
@@ -80,14 +80,14 @@ fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: 
         });
     });
     let product = Product::<F, T>::new(k);
-    let promoted = config.promoted.then(|| product.sums().like(k));
-    promoted.iter().for_each(|total| total.clear(k));
+    let totals = config.two_level.then(|| product.sums().like(k));
+    totals.iter().for_each(|total| total.clear(k));
     k.for_(begin, end, |_| {
         let (current, free) = ring.turn();
         let claimed = free.fill();
         let (a, b) = current.tiles();
         product.multiply(a, b);
-        if let Some(total) = promoted {
+        if let Some(total) = totals {
             total.add(product.sums());
             product.clear();
         }
@@ -95,6 +95,6 @@ fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: 
     });
     // Nothing is on its way any more: no tile was fetched beyond the share.
     let [down, across] = Index::values(k, product.corner());
-    let sums = promoted.unwrap_or(product.sums());
+    let sums = totals.unwrap_or(product.sums());
     results.store(sums, product.thread(), [row + down, column + across], place.split);
 }

@@ -15,7 +15,7 @@ use tilewright_layout::view::Along;
 const MULTIPLIES: f64 = 2048.0;
 /// Bytes a cycle that a multiprocessor's share of memory brings: 3.155 TB/s over 132, at 1.83 GHz.
 const BYTES: f64 = 13.0;
-/// Cycles before the first stage has landed and behind the last store.
+/// Cycles before the first stage has arrived and behind the last store.
 const BEGIN: f64 = 6000.0;
 /// Cycles that a second launch costs.
 const LAUNCH: f64 = 4000.0;
@@ -99,8 +99,8 @@ fn most_stages(shape: Shape) -> u32 {
 /// ```
 pub fn choose<F: InputType>(problem: &Problem, multiprocessors: u32) -> Choice {
     let mut best = (f64::INFINITY, Shape::M128N128, 1);
-    let promoted = problem.promoted::<F>();
-    for &shape in Shape::ALL.iter().filter(|shape| !promoted || shape.promotes()) {
+    let two_level = problem.two_level::<F>();
+    for &shape in Shape::ALL.iter().filter(|shape| !two_level || shape.holds_two_levels()) {
         let halves = problem.epilogue.gated && !(shape.tile()[1] / 2).is_multiple_of(shape.staged());
         let steps = problem.k.div_ceil(F::Width::DEPTH);
         let possible = |splits: &u32| *splits == 1 || (splits - 1) * steps.div_ceil(*splits) < steps;
@@ -114,7 +114,7 @@ pub fn choose<F: InputType>(problem: &Problem, multiprocessors: u32) -> Choice {
     let (_, shape, splits) = best;
     let tall = problem.m.div_ceil(shape.tile()[0]) >= 8;
     let (cluster, group) = if tall { (2, 8) } else { (1, 8) };
-    let config = Config { stages: most_stages(shape), cluster, along: Along::Rows, group, promoted };
+    let config = Config { stages: most_stages(shape), cluster, along: Along::Rows, group, two_level };
     Choice { shape, config, splits }
 }
 
@@ -131,7 +131,7 @@ pub fn choose_warps<F: InputType>(problem: &Problem, multiprocessors: u32) -> (W
         let [m, n] = shape.tile();
         problem.m.div_ceil(m) * problem.b_rows().div_ceil(n)
     };
-    let large = tiles(WarpShape::M128N128) >= multiprocessors && !problem.turned::<F>();
+    let large = tiles(WarpShape::M128N128) >= multiprocessors && !problem.transposes_bytes::<F>();
     let shape = if large { WarpShape::M128N128 } else { WarpShape::M64N64 };
     let steps = problem.k.div_ceil(F::Width::DEPTH);
     let wanted = (multiprocessors / tiles(shape)).min(steps / LEAST_STEPS).clamp(1, MOST_SPLITS);

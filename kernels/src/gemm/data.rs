@@ -108,7 +108,7 @@ impl<F: Drawn, D: Rounded> Data<F, D> {
     ///
     /// A product of two elements is exact. The tensor cores line the terms of a sum up with the largest and cut off what lies
     /// below [`InputType::CUT`] of it: a term each time for K of them and for the sum so far at each instruction's K, in any
-    /// order, so that a sum is off by at most `(K + K/16 + 2)·CUT·Σ|aᵢbᵢ|` to first order. Where sums are promoted, K there
+    /// order, so that a sum is off by at most `(K + K/16 + 2)·CUT·Σ|aᵢbᵢ|` to first order. With two-level accumulation K there
     /// is that of a stage, and the sum of the stages in f32 adds `2⁻²⁴·Σ|aᵢbᵢ|` each.
     pub fn sums(&self, problem: &Problem, range: Range<u32>) -> Vec<Near> {
         let at = |data: &[F::Stored], operand: Operand, row: usize, k: usize| {
@@ -120,7 +120,7 @@ impl<F: Drawn, D: Rounded> Data<F, D> {
         let extents = [problem.m, problem.b_rows(), depth].map(|extent| extent as usize);
         let sizes = naive::gemm(extents, |m, k| a(m, k).abs(), |n, k| b(n, k).abs());
         let cut = |depth: u32| (1.0625 * f64::from(depth) + 2.0) * F::CUT;
-        let unit = match problem.promoted::<F>() {
+        let unit = match problem.two_level::<F>() {
             true => cut(depth.min(128)) + (f64::from(depth.div_ceil(128)) + 1.0) * 2f64.powi(-24),
             false => cut(depth),
         };

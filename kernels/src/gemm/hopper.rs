@@ -6,7 +6,7 @@
 //! filled.
 
 use super::finish::Output;
-use super::raster::{Place, Raster};
+use super::raster::{Raster, TileCoord};
 use super::store::{MakeSink, ResultTiles, Results, Store};
 use super::tiling::Tiles;
 use crate::mma::{InputType, TiledMma, Wgmma};
@@ -28,7 +28,7 @@ pub struct Config {
     /// Rows of clusters' tiles that are computed together.
     pub group: u32,
     /// Whether the sums of each stage are added to sums in f32: of 8-bit floats the tensor cores keep 14 bits.
-    pub promoted: bool,
+    pub two_level: bool,
 }
 
 impl Config {
@@ -86,17 +86,17 @@ fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: 
         });
     };
     let multiply = || {
-        let mut consumer = consumer.delayed();
+        let mut consumer = consumer.deferred();
         let product = TiledMma::<Wgmma<F>, T::A, T::B, T::Grid>::new(k);
-        let promoted = config.promoted.then(|| product.sums().like(k));
-        let sums = promoted.unwrap_or(product.sums());
+        let totals = config.two_level.then(|| product.sums().like(k));
+        let sums = totals.unwrap_or(product.sums());
         raster.each(k, cluster, k.blocks() / config.cluster, &mut |place| {
             let begin = place.split * share;
-            promoted.iter().for_each(|total| total.clear(k));
+            totals.iter().for_each(|total| total.clear(k));
             k.for_(begin, (begin + share).min(steps), |step| {
                 let stage = consumer.wait();
                 let (a, b) = stage.tiles();
-                match promoted {
+                match totals {
                     None => {
                         product.issue(a, b, step.ne(begin));
                         product.wait_group(1);
@@ -110,7 +110,7 @@ fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: 
                     }
                 }
             });
-            if promoted.is_none() {
+            if totals.is_none() {
                 product.wait_group(0);
                 consumer.release_last();
             }
@@ -138,7 +138,7 @@ fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: 
 }
 
 /// Where a block's tile of that size begins: those of a cluster lie `extents` down and across.
-fn corner<'k>(place: Place<'k>, extents: [u32; 2], rank: Val<'k, u32>, tile: [u32; 2]) -> [Val<'k, u32>; 2] {
+fn corner<'k>(place: TileCoord<'k>, extents: [u32; 2], rank: Val<'k, u32>, tile: [u32; 2]) -> [Val<'k, u32>; 2] {
     let [row, column] = [(place.row, extents[0]), (place.column, extents[1])]
         .map(|(tile, blocks)| if blocks > 1 { tile * blocks + rank } else { tile });
     [row * tile[0], column * tile[1]]

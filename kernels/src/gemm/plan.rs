@@ -138,15 +138,15 @@ pub enum Refusal {
     Atom(#[from] MissingAtom),
     /// Tiles whose sums a thread cannot hold twice.
     #[error(
-        "the registers of {shape:?} do not hold its sums twice, as sums that are promoted to f32 need; take other tiles"
+        "the registers of {shape:?} do not hold its sums twice, as two-level accumulation in f32 needs; take other tiles"
     )]
-    Promotion {
+    TwoLevel {
         /// The tiles.
         shape: Shape,
     },
     /// Tiles whose sums leave no registers for turning operands around.
     #[error("the registers of {shape:?} do not hold {input} operands that are not contiguous along K; take M64N64")]
-    Turned {
+    TransposedBytes {
         /// The tiles.
         shape: WarpShape,
         /// The type of its operands.
@@ -204,8 +204,8 @@ pub fn hopper_step<F: InputType<Stored: Element>, D: Output + Element>(
             return Err(Refusal::Order { what, input: F::NAME });
         }
     }
-    if config.promoted && !shape.promotes() {
-        return Err(Refusal::Promotion { shape });
+    if config.two_level && !shape.holds_two_levels() {
+        return Err(Refusal::TwoLevel { shape });
     }
     if problem.epilogue.gated && problem.b.major != Major::K {
         return Err(Refusal::GatedOrder);
@@ -302,7 +302,7 @@ pub struct WarpChoice {
     /// Elements that the addresses of A and B are multiples of.
     pub aligned: [u32; 2],
     /// Whether the sums of each stage are added to sums in f32.
-    pub promoted: bool,
+    pub two_level: bool,
 }
 
 /// The launch that computes a product over `mma.sync`, whatever the strides. Where the contraction is split or the epilogue
@@ -315,10 +315,10 @@ pub fn warp_step<F: InputType<Stored: Element>, D: Output + Element>(
     choice: WarpChoice,
 ) -> Result<Step, Refusal> {
     check(problem)?;
-    let WarpChoice { shape, stages, group, splits, arch, aligned, promoted } = choice;
+    let WarpChoice { shape, stages, group, splits, arch, aligned, two_level } = choice;
     least_stages(stages)?;
-    if shape == WarpShape::M128N128 && problem.turned::<F>() {
-        return Err(Refusal::Turned { shape, input: F::NAME });
+    if shape == WarpShape::M128N128 && problem.transposes_bytes::<F>() {
+        return Err(Refusal::TransposedBytes { shape, input: F::NAME });
     }
     let ([tile_m, tile_n], tile_k) = (shape.tile(), F::Width::DEPTH);
     shares(problem.k.div_ceil(tile_k), splits)?;
@@ -330,7 +330,7 @@ pub fn warp_step<F: InputType<Stored: Element>, D: Output + Element>(
         1 << [line, operand.stride, aligned, widest].into_iter().map(u32::trailing_zeros).min().unwrap_or(0)
     };
     let vectors = [vector(problem.a, problem.m, aligned[0]), vector(problem.b, n, aligned[1])];
-    let config = ampere::Config { stages, group, majors: [problem.a.major, problem.b.major], vectors, promoted };
+    let config = ampere::Config { stages, group, majors: [problem.a.major, problem.b.major], vectors, two_level };
     let (rows, columns) = (problem.m.div_ceil(tile_m), n.div_ceil(tile_n));
     let mut arguments = vec![Argument::Pointer(Buffer::A), Argument::Pointer(Buffer::B)];
     let numbers = [problem.m, n, problem.k, problem.a.stride, problem.b.stride, rows, columns, splits];
@@ -401,7 +401,7 @@ pub fn plan<F: InputType<Stored: Element>, D: Output + Element>(
                 splits,
                 arch,
                 aligned: [elements.max(1); 2],
-                promoted: problem.promoted::<F>(),
+                two_level: problem.two_level::<F>(),
             };
             (warp_step::<F, D>(problem, choice)?, splits)
         }

@@ -71,13 +71,13 @@ impl Problem {
         Problem { fast: true, ..self }
     }
 
-    /// Whether sums are promoted to f32 stage by stage.
-    pub fn promoted<F: InputType>(&self) -> bool {
+    /// Whether sums are two-level accumulation: f32 registers take in what a stage makes.
+    pub fn two_level<F: InputType>(&self) -> bool {
         F::CUT > 1e-6 && !self.fast
     }
 
-    /// Whether operands of 8 bits must be turned around for `mma.sync`, since `ldmatrix` transposes 16 bits at a time.
-    pub fn turned<F: InputType>(&self) -> bool {
+    /// Whether operands of 8 bits must be transposed in registers for `mma.sync`, since `ldmatrix` transposes 16 bits at a time.
+    pub fn transposes_bytes<F: InputType>(&self) -> bool {
         F::BITS == 8 && [self.a.major, self.b.major] != [Major::K; 2]
     }
 

@@ -2,9 +2,9 @@
 
 use tilewright_codegen::build::{Builder, Val};
 
-/// Where a tile of work lies.
+/// The coordinate of a tile of work.
 #[derive(Clone, Copy)]
-pub struct Place<'k> {
+pub struct TileCoord<'k> {
     /// Its row of tiles, in tiles of the cluster.
     pub row: Val<'k, u32>,
     /// Its column of tiles.
@@ -33,26 +33,26 @@ impl<'k> Raster<'k> {
         self.rows * self.columns * self.splits
     }
 
-    /// Where tile `number` lies.
+    /// The coordinate of tile `number`.
     #[track_caller]
-    pub fn place(self, number: Val<'k, u32>) -> Place<'k> {
+    pub fn coord(self, number: Val<'k, u32>) -> TileCoord<'k> {
         let plane = self.rows * self.columns;
         let (split, number) = (number / plane, number % plane);
         let width = self.columns * self.group;
         let first = number / width * self.group;
         let height = (self.rows - first).min(self.group);
         let inside = number % width;
-        Place { row: first + inside % height, column: inside / height, split }
+        TileCoord { row: first + inside % height, column: inside / height, split }
     }
 
     /// Calls `body` for the tiles of worker `first` of `workers`.
     #[track_caller]
-    pub fn each(self, k: &'k Builder, first: Val<'k, u32>, workers: Val<'k, u32>, body: &mut dyn FnMut(Place<'k>)) {
+    pub fn each(self, k: &'k Builder, first: Val<'k, u32>, workers: Val<'k, u32>, body: &mut dyn FnMut(TileCoord<'k>)) {
         let (next, count) = (k.var(first), self.count());
         k.while_(
             || next.get().lt(count),
             || {
-                body(self.place(next.get()));
+                body(self.coord(next.get()));
                 next.set(next.get() + workers);
             },
         );

@@ -133,8 +133,8 @@ macro_rules! shapes {
                 match self { $(Shape::$Name => (($m + $n) * 128, if $s == $n { 1 } else { 2 } * $m * $s * 2),)+ }
             }
 
-            /// Whether a thread's registers hold the sums twice, as promotion needs.
-            pub const fn promotes(self) -> bool {
+            /// Whether a thread's registers hold the sums twice, as two-level accumulation needs.
+            pub const fn holds_two_levels(self) -> bool {
                 match self { $(Shape::$Name => 2 * $n * $r / 128 <= MOST_SUMS,)+ }
             }
 

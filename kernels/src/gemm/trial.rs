@@ -6,12 +6,12 @@ use super::{Config, Epilogue, Operand, Problem, Shape, WarpShape};
 use crate::mma::{E4M3, E5M2, Width};
 use half::{bf16, f16};
 use tilewright_codegen::ir::{Arch, Kernel, Needs};
-use tilewright_codegen::trial::{Bound, Draw, Element, Expected, Shipped, Trial};
+use tilewright_codegen::trial::{Bound, BufferId, Draw, Element, Expected, Shipped, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 use tilewright_layout::swizzle::canonical::Major;
 use tilewright_layout::view::Along;
 
-/// A kernel of the room as a library ships it.
+/// A kernel of the module as a library ships it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShippedGemm {
     name: &'static str,
@@ -64,7 +64,7 @@ impl ShippedGemm {
             let problem = self.problem(draw);
             // Three stages fit wherever the kernel runs.
             let (stages, group, most) = (draw.between(2..=3), draw.between(1..=3), draw.between(1..=4));
-            let (depth, promoted) = (F::Width::DEPTH, problem.promoted::<F>());
+            let (depth, two_level) = (F::Width::DEPTH, problem.two_level::<F>());
             let steps = problem.k.div_ceil(depth);
             let shares = (1..=most.min(steps)).rev().find(|n| (n - 1) * steps.div_ceil(*n) < steps).unwrap_or(1);
             let pick = |draw: &mut Draw, count: usize| draw.between(0..=count as u32 - 1) as usize;
@@ -77,17 +77,17 @@ impl ShippedGemm {
                 Kind::Hopper => {
                     let shape = Shape::ALL[pick(draw, Shape::ALL.len())];
                     let along = [Along::Rows, Along::Columns][pick(draw, 2)];
-                    let config = Config { stages, cluster: draw.between(1..=2), along, group, promoted };
+                    let config = Config { stages, cluster: draw.between(1..=2), along, group, two_level };
                     hopper_step::<F, D>(&problem, Choice { shape, config, splits }, 6)
                 }
                 Kind::Warps => {
                     let shape = WarpShape::ALL[pick(draw, WarpShape::ALL.len())];
-                    let choice = WarpChoice { shape, stages, group, splits, arch, aligned: [8, 8], promoted };
+                    let choice = WarpChoice { shape, stages, group, splits, arch, aligned: [8, 8], two_level };
                     warp_step::<F, D>(&problem, choice)
                 }
                 Kind::Reduce => reduce_step::<F, D>(&problem, most, arch),
             };
-            // Not every order, gate and promotion goes with every tile: another problem, then.
+            // Not every order, gate and two-level accumulation goes with every tile: another problem, then.
             if let Ok(step) = step {
                 return Case { problem, step, splits, depth };
             }
@@ -127,15 +127,7 @@ impl ShippedGemm {
         let len = splits as usize * problem.m as usize * problem.b_rows() as usize;
         let shares: Vec<f32> = draw.floats(len, |v| v as f32);
         for argument in step.arguments {
-            let (buffer, shape) = match argument {
-                Argument::Number(number) => {
-                    trial = trial.pass(number);
-                    continue;
-                }
-                Argument::Pointer(buffer) => (buffer, None),
-                Argument::Map(buffer, shape) => (buffer, Some(shape)),
-            };
-            let id = match (buffer, self.kind) {
+            trial = argument.pass(trial, |trial, buffer| match (buffer, self.kind) {
                 (Buffer::A, _) => trial.input("a", &data.a),
                 (Buffer::B, _) => trial.input("b", &data.b),
                 (Buffer::AScale, _) => trial.input("a_scale", &data.scales[..1]),
@@ -160,13 +152,26 @@ impl ShippedGemm {
                     };
                     trial.output("c", expected)
                 }
-            };
-            trial = match shape {
-                Some(shape) => trial.map(id, shape),
-                None => trial.pass(id),
-            };
+            });
         }
         Ok(trial)
+    }
+}
+
+impl Argument {
+    /// Passes it to a trial, of whose buffers `buffer` makes the one that it names.
+    pub(crate) fn pass(self, mut trial: Trial, buffer: impl FnOnce(&mut Trial, Buffer) -> BufferId) -> Trial {
+        match self {
+            Argument::Number(number) => trial.pass(number),
+            Argument::Pointer(named) => {
+                let id = buffer(&mut trial, named);
+                trial.pass(id)
+            }
+            Argument::Map(named, shape) => {
+                let id = buffer(&mut trial, named);
+                trial.map(id, shape)
+            }
+        }
     }
 }
 

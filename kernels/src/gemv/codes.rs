@@ -228,7 +228,7 @@ impl<'k> Numbers<'k> {
     }
 
     /// The same of other words.
-    fn map(self, word: &dyn Fn(Val<'k, u32>) -> Val<'k, u32>) -> Numbers<'k> {
+    fn map(self, word: &mut dyn FnMut(Val<'k, u32>) -> Val<'k, u32>) -> Numbers<'k> {
         match self {
             Numbers::OneWide(one) => Numbers::OneWide(word(one.bits()).bits()),
             Numbers::Wide(both) => Numbers::Wide(both.map(|number| word(number.bits()).bits())),
@@ -256,7 +256,7 @@ impl<'k> Numbers<'k> {
 
 impl<'k> Factors<'k> {
     /// The same of other words.
-    pub(super) fn map(self, word: &dyn Fn(Val<'k, u32>) -> Val<'k, u32>) -> Factors<'k> {
+    pub(super) fn map(self, word: &mut dyn FnMut(Val<'k, u32>) -> Val<'k, u32>) -> Factors<'k> {
         Factors { scales: self.scales.map(word), zeros: self.zeros.map(|zeros| zeros.map(word)) }
     }
 

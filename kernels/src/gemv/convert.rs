@@ -12,12 +12,12 @@
 //!
 //! What a zero takes away is the product of the activations with a constant, where a group's sum begins ([`zero`]).
 
-use tilewright_codegen::build::{F16x2, Val};
+use tilewright_codegen::build::Val;
 use tilewright_codegen::ir::attr::Fp8;
 use tilewright_codegen::ir::{Arch, Needs};
 
 use crate::quant::Code;
-use crate::tile::narrow;
+use crate::tile::{narrow, narrow_f16};
 
 /// The type in which codes meet activations. Bits of integers below 1024 are as f16 that integer times 2⁻²⁴; what is said of bf16
 /// holds of it with other powers.
@@ -51,12 +51,7 @@ impl Terms {
     pub(super) fn narrow<'k>(self, a: Val<'k, f32>, b: Val<'k, f32>) -> (Val<'k, u32>, [Val<'k, f32>; 2]) {
         match self {
             Terms::Bf16 => narrow(a, b),
-            Terms::F16 | Terms::TwoF16 => {
-                let pair = a.pair::<F16x2>(b);
-                let (high_a, high_b) = pair.split();
-                let rest = |x: Val<'k, f32>, high: Val<'k, f32>| (x - high) * LOW;
-                (pair.bits(), [rest(a, high_a.cast()), rest(b, high_b.cast())])
-            }
+            Terms::F16 | Terms::TwoF16 => narrow_f16(a, b, |rest| rest * LOW),
         }
     }
 

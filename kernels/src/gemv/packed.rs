@@ -33,7 +33,7 @@ pub(crate) const DEPTH: u32 = 32;
 const ELEMENTS: u32 = Strip::ROWS * DEPTH;
 /// Bytes of a tile.
 const BYTES: u32 = 2 * ELEMENTS;
-/// Bytes of a line of level two.
+/// Bytes of a line of L2.
 const LINE: u32 = 128;
 /// Largest k.
 const MOST_K: u32 = 1 << 20;
@@ -245,7 +245,7 @@ impl Strip {
         self.warps
     }
 
-    /// Bytes of one of its stages: tiles and, of quantised weights, factors, to a whole line of level two.
+    /// Bytes of one of its stages: tiles and, of quantised weights, factors, to a whole line of L2.
     pub fn stage_bytes(self) -> u32 {
         match self.codes {
             None => self.stage_tiles * BYTES,

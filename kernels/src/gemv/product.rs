@@ -110,8 +110,9 @@ impl<'k> CodeTile<'k> {
 
     /// The same of other words: what `word` gives for each, always in the same order.
     #[must_use]
-    pub fn map(&self, word: &dyn Fn(Val<'k, u32>) -> Val<'k, u32>) -> CodeTile<'k> {
-        let packed = self.packed.iter().map(|packed| Packed { codes: packed.codes.map(word), ..*packed }).collect();
+    pub fn map(&self, word: &mut dyn FnMut(Val<'k, u32>) -> Val<'k, u32>) -> CodeTile<'k> {
+        let packed =
+            self.packed.iter().map(|packed| Packed { codes: packed.codes.map(&mut *word), ..*packed }).collect();
         CodeTile { packed, factors: self.factors.iter().map(|factors| factors.map(word)).collect() }
     }
 

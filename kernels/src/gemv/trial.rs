@@ -93,7 +93,7 @@ impl Case {
     }
 }
 
-/// What must come out of vectors of `k` elements, in f64, and by how much it may differ: the page of this room derives the
+/// What must come out of vectors of `k` elements, in f64, and by how much it may differ: the page of this module derives the
 /// bound.
 pub(super) fn expected(
     k: u32,
@@ -122,7 +122,7 @@ pub(super) fn expected(
     (values, Bound { absolute, relative: rounding })
 }
 
-/// The kernels of this room.
+/// The kernels of this module.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
     let record = |arch| {
         let plan = Plan::new(1, 4096, 4, Tuning::h100(1)).expect("a plan for a batch of 1");

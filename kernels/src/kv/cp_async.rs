@@ -5,7 +5,7 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 use tilewright_codegen::ir::attr::{CpBytes, CpCache};
 
 use super::tiles::Ends;
-use super::{Arrived, Issued, KvBufferConfig, KvFamily, KvThreads, OwnRing, Place, TileForm, Tiles};
+use super::{Arrived, Issued, KvBufferConfig, KvFamily, KvThreads, KvView, OwnRing, TileForm, Tiles};
 use crate::ring::{ByThreads, Fill};
 
 /// Rings of `STAGES` tiles, filled by `cp.async`. Two buffers that a loop uses in turn count each other's groups:
@@ -41,10 +41,10 @@ impl<const STAGES: u32> KvFamily for CpAsync<STAGES> {
         k: &'k Builder,
         name: &str,
         source: Self::Input<'k>,
-        place: Place<'k>,
+        place: KvView<'k>,
         team: KvThreads,
     ) -> Self::Buffer<'k, C> {
-        let (fill, tile) = ((Fill::Groups { rings: STREAMS }, ByThreads), (TileForm::panels::<C>(), STAGES));
+        let (fill, tile) = ((Fill::Groups { rings: STREAMS }, ByThreads), (TileForm::swizzled::<C>(), STAGES));
         let (tiles, ring) = Tiles::open(k, name, (place, team), tile, fill, &mut || ());
         CpAsyncBuffer { tiles, source, ring }
     }
@@ -57,7 +57,7 @@ impl<'k, C: KvBufferConfig> OwnRing<'k> for CpAsyncBuffer<'k, C> {
         &self.tiles
     }
 
-    fn load_at(&self, place: &Place<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Issued {
+    fn load_at(&self, place: &KvView<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Issued {
         let Tiles { k, form, .. } = self.tiles;
         let fetch = |base| {
             for (_, share) in self.tiles.shares() {
@@ -74,7 +74,7 @@ impl<'k, C: KvBufferConfig> OwnRing<'k> for CpAsyncBuffer<'k, C> {
         Issued { stage: 0 }
     }
 
-    fn copy_at(&self, _: &Place<'k>, _: Issued, _: Val<'k, u32>) -> Arrived<'k, C> {
+    fn copy_at(&self, _: &KvView<'k>, _: Issued, _: Val<'k, u32>) -> Arrived<'k, C> {
         self.ring.wait()
     }
 }

@@ -4,12 +4,12 @@
 //! codes become f16, which holds every code: queries and weights have 11 bits then, of weights what is rounded off is left out.
 
 use half::{bf16, f16};
-use tilewright_codegen::build::{Builder, F16x2, RegArray, Val};
+use tilewright_codegen::build::{Builder, RegArray, Val};
 use tilewright_codegen::ir::attr::Fp8;
 
 use super::{PagedPool, PoolType};
 use crate::mma::Accumulator;
-use crate::tile::narrow;
+use crate::tile::{narrow, narrow_f16};
 
 /// How lanes have keys and values.
 #[derive(Clone, Copy)]
@@ -79,12 +79,7 @@ impl Lanes {
 
     /// Two numbers as a word of an operand, and what the rounding left of them.
     pub fn narrow<'k>(self, a: Val<'k, f32>, b: Val<'k, f32>) -> (Val<'k, u32>, [Val<'k, f32>; 2]) {
-        if !self.codes {
-            return narrow(a, b);
-        }
-        let pair = a.pair::<F16x2>(b);
-        let (high_a, high_b) = pair.split();
-        (pair.bits(), [a - high_a.cast::<f32>(), b - high_b.cast::<f32>()])
+        if self.codes { narrow_f16(a, b, |rest| rest) } else { narrow(a, b) }
     }
 
     /// Whether what the rounding left of weights is multiplied too.

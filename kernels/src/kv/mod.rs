@@ -38,7 +38,7 @@
 //!
 //! Rows beyond the sequence read as zero. The bound is one of rows; columns have none, since a tile has all of them.
 //!
-//! This room knows tiles of keys and values. It knows no softmax and no mask.
+//! This module knows tiles of keys and values. It knows no softmax and no mask.
 
 mod block;
 mod config;
@@ -65,12 +65,12 @@ pub use cp_async::{CpAsync, CpAsyncBuffer};
 pub use element::{PoolArray, PoolType};
 pub(crate) use lanes::Lanes;
 pub use newest::Newest;
-pub use place::{Pages, Place};
+pub use place::{KvView, Pages};
 pub use pool::{Cells, PageTable, PagedPool, SplitPages};
 pub use shared::{Form, Fragments, MmaTile, Share, TileForm, VECTOR};
 pub use stage_tiles::{KeysAndValues, StageTiles};
 pub use staged::{Staged, StagedBuffer};
-pub use stream::{Span, stream, stream_asking};
+pub use stream::{Span, stream, stream_issuing};
 pub use tiles::Tiles;
 pub use tma::{Tma, TmaBuffer};
 pub(crate) use token_row::TokenRow;
@@ -78,7 +78,7 @@ pub use token_row::{is_swizzled, swizzled};
 pub use token_stage::{Piece, Streamed, TokenStage, immutable_prefix};
 pub use widen::WidenPages;
 
-pub use crate::ring::Team as KvThreads;
+pub use crate::ring::RingThreads as KvThreads;
 
 use core::marker::PhantomData;
 
@@ -87,16 +87,16 @@ use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
 use crate::ring::AnyStage;
 
-/// A tile that was asked for.
+/// A tile whose copy is issued: it is in flight.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "a tile that was asked for is copied to shared memory"]
+#[must_use = "a tile that was issued is copied to shared memory"]
 pub struct Issued {
     /// The register set that it comes into, where it is known while recording.
     stage: u32,
 }
 
 impl Issued {
-    /// The tile that another thread asked for, in the same order: where fetching and using are apart, mbarriers carry
+    /// The tile that another thread issued, in the same order: where fetching and using are apart, mbarriers carry
     /// the token from one to the other.
     pub(crate) fn by_another() -> Issued {
         Issued { stage: 0 }
@@ -121,7 +121,7 @@ impl<'k, C> Arrived<'k, C> {
     }
 }
 
-/// Keys or values of one sequence and head, or both, tile by tile: whoever asks for tiles, and wherever they lie.
+/// Keys or values of one sequence and head, or both, tile by tile: whoever issues tiles, and wherever they lie.
 pub trait KvBuffer<'k> {
     /// What a tile has.
     type Config;
@@ -149,12 +149,12 @@ pub trait KvBuffer<'k> {
     }
 }
 
-/// A buffer of keys, or of values, with a ring of its own, whose threads ask for tiles: a step of the contraction is a part.
+/// A buffer of keys, or of values, with a ring of its own, whose threads issue tiles: a step of the contraction is a part.
 pub trait OwnRing<'k> {
     /// The tile.
     type Config: KvBufferConfig;
 
-    /// Tiles that are asked for before the first is used.
+    /// Tiles that are issued before the first is used.
     fn ahead(&self) -> u32 {
         self.tiles().turns[0]
     }
@@ -164,16 +164,16 @@ pub trait OwnRing<'k> {
         self.tiles().turns[1]
     }
 
-    /// Asks for tile number `tile`, unless `wanted` is false: then the token stands for nothing that is ever read.
+    /// Issues tile number `tile`, unless `wanted` is false: then the token stands for nothing that is ever read.
     fn load_from_dram(&self, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Issued {
         self.load_at(&self.tiles().place, tile, wanted)
     }
 
     /// The same of another sequence or head.
-    fn load_at(&self, place: &Place<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Issued;
+    fn load_at(&self, place: &KvView<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Issued;
 
-    /// [`KvBuffer::copy_to_shared`] of a tile that was asked for by [`load_at`](OwnRing::load_at) there.
-    fn copy_at(&self, place: &Place<'k>, issued: Issued, tile: Val<'k, u32>) -> Arrived<'k, Self::Config>;
+    /// [`KvBuffer::copy_to_shared`] of a tile that was issued by [`load_at`](OwnRing::load_at) there.
+    fn copy_at(&self, place: &KvView<'k>, issued: Issued, tile: Val<'k, u32>) -> Arrived<'k, Self::Config>;
 
     /// What every such buffer has.
     fn tiles(&self) -> &Tiles<'k, Self::Config>;
@@ -227,7 +227,7 @@ pub trait KvFamily: 'static {
         k: &'k Builder,
         name: &str,
         input: Self::Input<'k>,
-        place: Place<'k>,
+        place: KvView<'k>,
         team: KvThreads,
     ) -> Self::Buffer<'k, C>;
 
@@ -236,6 +236,6 @@ pub trait KvFamily: 'static {
 
     /// Bytes of shared memory that the tiles of one team take.
     fn tile_bytes<C: KvBufferConfig>() -> u32 {
-        Self::STAGES * TileForm::panels::<C>().elements() * 2
+        Self::STAGES * TileForm::swizzled::<C>().elements() * 2
     }
 }

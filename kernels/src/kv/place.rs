@@ -20,7 +20,7 @@ pub struct Pages<'k> {
 ///
 /// Row `r` begins `plane·plane_stride + r·row_stride` elements into the tensor.
 #[derive(Clone, Copy)]
-pub struct Place<'k> {
+pub struct KvView<'k> {
     /// The plane: the head, or sequence and head.
     pub plane: Val<'k, u32>,
     /// Elements from plane to plane.
@@ -35,7 +35,7 @@ pub struct Place<'k> {
     pub pages: Option<Pages<'k>>,
 }
 
-impl<'k> Place<'k> {
+impl<'k> KvView<'k> {
     /// The row of a token.
     pub fn row(&self, token: Val<'k, u32>) -> Val<'k, u32> {
         match self.pages {

@@ -1,4 +1,4 @@
-//! The tile in shared memory: its layout, the address of a vector, and the right factors of `m16n8k16` read from it.
+//! The tile in shared memory: its layout, the address of a vector, and the B operands of `m16n8k16` read from it.
 
 use std::cell::RefCell;
 
@@ -15,11 +15,11 @@ pub const VECTOR: u32 = 8;
 /// How the rows of a tile lie in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Panels of 64 columns (of 32 where 64 do not divide), rows of a panel behind each other, the vectors of a row
-    /// exchanged by the row's number: what tensor maps write and `wgmma` reads.
-    Panels,
-    /// Panels of one vector: `(rows,(8,n)):(8,(1,8·rows))`.
-    Vectors,
+    /// XOR-swizzled rows, in panels of 64 columns (of 32 where 64 do not divide): rows of a panel behind each other, the
+    /// vectors of a row exchanged by the row's number. Tensor maps write it and `wgmma` reads it.
+    Swizzled,
+    /// Interleaved core matrices, panels of one vector: `(rows,(8,n)):(8,(1,8·rows))`.
+    Interleaved,
 }
 
 /// A tile of `rows × columns` bf16 in a form.
@@ -27,24 +27,24 @@ pub enum Form {
 pub struct TileForm {
     /// Rows, a multiple of 8.
     pub rows: u32,
-    /// Columns, a multiple of 32 (panels) or 8.
+    /// Columns, a multiple of 32 (swizzled) or 8.
     pub columns: u32,
     /// The form.
     pub form: Form,
 }
 
 impl TileForm {
-    /// The tile of a configuration, in panels.
-    pub const fn panels<C: KvBufferConfig>() -> TileForm {
-        TileForm { rows: C::BTILE0, columns: C::BTILE1, form: Form::Panels }
+    /// The tile of a configuration, swizzled.
+    pub const fn swizzled<C: KvBufferConfig>() -> TileForm {
+        TileForm { rows: C::BTILE0, columns: C::BTILE1, form: Form::Swizzled }
     }
 
     /// Columns of a panel.
     pub const fn width(self) -> u32 {
         match self.form {
-            Form::Panels if self.columns.is_multiple_of(64) => 64,
-            Form::Panels => 32,
-            Form::Vectors => VECTOR,
+            Form::Swizzled if self.columns.is_multiple_of(64) => 64,
+            Form::Swizzled => 32,
+            Form::Interleaved => VECTOR,
         }
     }
 
@@ -71,7 +71,7 @@ impl TileForm {
     ///
     /// ```
     /// use tilewright_kernels::kv::{Form, TileForm};
-    /// let tile = TileForm { rows: 16, columns: 128, form: Form::Panels };
+    /// let tile = TileForm { rows: 16, columns: 128, form: Form::Swizzled };
     /// assert_eq!(tile.layout().to_string(), "S<3,3,3> o 0 o (16,(64,2)):(64,(1,1024))");
     /// ```
     pub fn layout(self) -> Swizzled {
@@ -107,11 +107,11 @@ impl TileForm {
     ) -> Ptr<'k, Shared, bf16> {
         let (width, panel) = (self.width(), self.width() / VECTOR);
         match self.form {
-            Form::Vectors => {
+            Form::Interleaved => {
                 let constant = (rows + vectors * self.rows) * VECTOR;
                 base.at(row * VECTOR).at(vector * (self.rows * VECTOR)).at(constant)
             }
-            Form::Panels => {
+            Form::Swizzled => {
                 let (first, inside) = (vectors / panel, vectors % panel);
                 let mix = match panel {
                     8 => row & 7,
@@ -134,7 +134,7 @@ impl TileForm {
             (Ok(number / in_panel), number % in_panel)
         };
         match (self.form, panel) {
-            (Form::Vectors, _) => {
+            (Form::Interleaved, _) => {
                 // Eight lanes take a vector of eight rows each: stores without conflicts, whole sectors of 4 vectors.
                 let (lane, group) = (thread % 32, thread / 32);
                 let groups_down = self.rows / VECTOR;
@@ -142,8 +142,10 @@ impl TileForm {
                 let row = (round % groups_down) * VECTOR + lane % 8;
                 Share { row, vectors: 0, vector: (round / groups_down) * 4 + lane / 8 }
             }
-            (Form::Panels, Err(panel)) => Share { row: rest / in_row, vectors: panel * in_row, vector: rest % in_row },
-            (Form::Panels, Ok(panel)) => {
+            (Form::Swizzled, Err(panel)) => {
+                Share { row: rest / in_row, vectors: panel * in_row, vector: rest % in_row }
+            }
+            (Form::Swizzled, Ok(panel)) => {
                 Share { row: rest / in_row, vectors: 0, vector: panel * in_row + rest % in_row }
             }
         }
@@ -162,7 +164,7 @@ impl TileForm {
     pub fn place<'k>(self, base: Ptr<'k, Shared, bf16>, share: &Share<'k>) -> Ptr<'k, Shared, bf16> {
         let in_row = self.width() / VECTOR;
         let constant = share.vector.operand().as_const().is_some();
-        if self.form == Form::Vectors || share.vectors > 0 || constant || in_row == self.columns / VECTOR {
+        if self.form == Form::Interleaved || share.vectors > 0 || constant || in_row == self.columns / VECTOR {
             return self.vector(base, [0, share.vectors], share.row, share.vector);
         }
         let (panel, inside) = (share.vector / in_row, share.vector % in_row);
@@ -187,7 +189,7 @@ impl<'k> Share<'k> {
     }
 }
 
-/// Right factors of `m16n8k16`: two registers for each eight columns of the product.
+/// B operands of `m16n8k16`: two registers for each eight columns of the product.
 pub type MmaTile<'k> = Vec<[Val<'k, u32>; 2]>;
 
 /// The register tile that [`load_from_shared`](super::KvBuffer::load_from_shared) fills.

@@ -6,7 +6,7 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, RegArray, Val};
 
 use super::tiles::Ends;
-use super::{Arrived, Form, Issued, KvBufferConfig, KvFamily, KvThreads, OwnRing, Place, TileForm, Tiles};
+use super::{Arrived, Form, Issued, KvBufferConfig, KvFamily, KvThreads, KvView, OwnRing, TileForm, Tiles};
 use crate::ring::{ByThreads, Fill};
 
 /// Tiles that are loaded into registers and stored into shared memory when their turn comes. `TOKEN_GEN` (decode)
@@ -24,8 +24,8 @@ pub struct StagedBuffer<'k, C> {
 
 impl<const NUM_STAGES: u32, const TOKEN_GEN: bool> Staged<NUM_STAGES, TOKEN_GEN> {
     fn form<C: KvBufferConfig>() -> TileForm {
-        let form = if TOKEN_GEN { Form::Panels } else { Form::Vectors };
-        TileForm { form, ..TileForm::panels::<C>() }
+        let form = if TOKEN_GEN { Form::Swizzled } else { Form::Interleaved };
+        TileForm { form, ..TileForm::swizzled::<C>() }
     }
 }
 
@@ -48,7 +48,7 @@ impl<const NUM_STAGES: u32, const TOKEN_GEN: bool> KvFamily for Staged<NUM_STAGE
         k: &'k Builder,
         name: &str,
         source: Self::Input<'k>,
-        place: Place<'k>,
+        place: KvView<'k>,
         team: KvThreads,
     ) -> Self::Buffer<'k, C> {
         const { assert!(NUM_STAGES >= 1, "a tile must have registers to come into") };
@@ -69,7 +69,7 @@ impl<'k, C: KvBufferConfig> OwnRing<'k> for StagedBuffer<'k, C> {
         &self.tiles
     }
 
-    fn load_at(&self, place: &Place<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Issued {
+    fn load_at(&self, place: &KvView<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Issued {
         let Tiles { k, .. } = self.tiles;
         let stage = self.loaded.get();
         self.loaded.set((stage + 1) % self.sets.len() as u32);
@@ -91,7 +91,7 @@ impl<'k, C: KvBufferConfig> OwnRing<'k> for StagedBuffer<'k, C> {
         Issued { stage }
     }
 
-    fn copy_at(&self, _: &Place<'k>, issued: Issued, _: Val<'k, u32>) -> Arrived<'k, C> {
+    fn copy_at(&self, _: &KvView<'k>, issued: Issued, _: Val<'k, u32>) -> Arrived<'k, C> {
         let (set, form) = (self.sets[issued.stage as usize], self.tiles.form);
         let stored = self.ring.acquire().fill(|(to,)| {
             for (index, share) in self.tiles.shares() {

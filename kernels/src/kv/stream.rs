@@ -1,10 +1,10 @@
-//! The loop over tiles: what is asked for ahead, what is waited for, what is left at the end.
+//! The loop over tiles: what is issued ahead, what is waited for, what is left at the end.
 
 use std::collections::VecDeque;
 
 use tilewright_codegen::build::{Builder, Val};
 
-use super::{Arrived, Issued, KvBuffer, OwnRing, Place};
+use super::{Arrived, Issued, KvBuffer, KvView, OwnRing};
 
 /// Tiles `first`, `first + step`, … below `end`.
 #[derive(Clone, Copy)]
@@ -19,7 +19,7 @@ pub struct Span<'k> {
 
 /// Goes through the tiles of keys and values in turn: `scores(tile, keys)`, then `outputs(tile, values)`.
 ///
-/// Both buffers are asked for their tiles ahead before the loop, and for one more in each turn, also where there are
+/// Both buffers issue their tiles ahead before the loop, and one more in each turn, also where there are
 /// fewer tiles than that.
 ///
 /// # Panics
@@ -64,27 +64,27 @@ pub fn stream<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
     drop(waiting);
 }
 
-/// The same over the tiles of one of several places, which were asked for in their order: `asks` for the next tile of keys, and of values,
+/// The same over the tiles of one of several places, which were issued in their order: `issue` issues the next tile of keys, and of values,
 /// wherever that is, once each a turn.
 ///
 /// # Panics
 /// While recording, where registers take turns.
-pub fn stream_asking<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
+pub fn stream_issuing<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
     k: &'k Builder,
     (keys, values): (&K, &V),
-    (span, place): (Span<'k>, &Place<'k>),
-    [ask_keys, ask_values]: [&dyn Fn(); 2],
+    (span, place): (Span<'k>, &KvView<'k>),
+    [issue_keys, issue_values]: [&dyn Fn(); 2],
     scores: impl Fn(Val<'k, u32>, &Arrived<'k, K::Config>),
     outputs: impl Fn(Val<'k, u32>, &Arrived<'k, V::Config>),
 ) {
     assert_eq!((keys.unroll(), values.unroll()), (1, 1), "registers that take turns begin each place anew");
     k.for_step(span.first, span.end, span.step, |tile: Val<'k, u32>| {
         let arrived = keys.copy_at(place, Issued::by_another(), tile);
-        ask_keys();
+        issue_keys();
         scores(tile, &arrived);
         keys.release(arrived);
         let arrived = values.copy_at(place, Issued::by_another(), tile);
-        ask_values();
+        issue_values();
         outputs(tile, &arrived);
         values.release(arrived);
     });

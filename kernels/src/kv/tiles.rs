@@ -7,7 +7,7 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Ptr, Shared};
 use tilewright_layout::Swizzled;
 
-use super::{Arrived, Fragments, KvBufferConfig, KvThreads, Place, Share, TileForm};
+use super::{Arrived, Fragments, KvBufferConfig, KvThreads, KvView, Share, TileForm};
 use crate::ring::{Consumer, Consumers, Empty, Fill, Full, Producer, Ring, Shape, StageTile};
 
 /// What a stage holds.
@@ -43,10 +43,10 @@ impl<'k, C> From<Full<'k, C, Stage>> for Arrived<'k, C> {
 /// The tiles of a buffer.
 pub struct Tiles<'k, C> {
     pub(super) k: &'k Builder,
-    pub(super) place: Place<'k>,
+    pub(super) place: KvView<'k>,
     pub(super) team: KvThreads,
     pub(super) form: TileForm,
-    /// Tiles that are asked for before the first is used, and after which registers repeat.
+    /// Tiles that are issued before the first is used, and after which registers repeat.
     pub(super) turns: [u32; 2],
     /// Where those of all teams begin.
     pub(super) memory: Ptr<'k, Shared, bf16>,
@@ -59,13 +59,13 @@ impl<'k, C: KvBufferConfig> Tiles<'k, C> {
     pub(super) fn open<F: Copy>(
         k: &'k Builder,
         name: &str,
-        (place, team): (Place<'k>, KvThreads),
+        (place, team): (KvView<'k>, KvThreads),
         (form, stages): (TileForm, u32),
         fill: (Fill, F),
         beside: &mut dyn FnMut(),
     ) -> (Tiles<'k, C>, Ends<'k, C, F>) {
         assert!(stages >= 2, "a ring of one stage has nothing to fetch ahead");
-        let shape = Shape::stages(stages).consumers(Consumers::Team(team));
+        let shape = Shape::stages(stages).consumers(Consumers::Threads(team));
         let ring = Ring::of(k, name, (StageTile::new(form.layout()),), shape, fill, beside);
         let ((memory,), fragments) = (ring.memory(), Fragments::new::<C>(k, form));
         let (producer, consumer) = ring.split();

@@ -8,7 +8,7 @@ use tilewright_layout::DType;
 
 use super::place::gcd;
 use super::tiles::{Ends, Stage};
-use super::{Arrived, Issued, KvBufferConfig, KvFamily, KvThreads, OwnRing, Place, TileForm, Tiles};
+use super::{Arrived, Issued, KvBufferConfig, KvFamily, KvThreads, KvView, OwnRing, TileForm, Tiles};
 use crate::ring::{ByBulk, Empty, Fill, in_pieces};
 
 /// Rings of `STAGES` tiles, filled through a tensor map by the first thread of the team.
@@ -73,10 +73,10 @@ impl<const STAGES: u32> KvFamily for Tma<STAGES> {
         k: &'k Builder,
         name: &str,
         map: Self::Input<'k>,
-        place: Place<'k>,
+        place: KvView<'k>,
         team: KvThreads,
     ) -> Self::Buffer<'k, C> {
-        let (fill, tile) = ((Fill::Engine, ByBulk), (TileForm::panels::<C>(), STAGES));
+        let (fill, tile) = ((Fill::Engine, ByBulk), (TileForm::swizzled::<C>(), STAGES));
         let (tiles, ring) = Tiles::open(k, name, (place, team), tile, fill, &mut || map.prefetch_map());
         TmaBuffer { tiles, map, ring }
     }
@@ -94,9 +94,9 @@ impl<'k, C: KvBufferConfig> TmaBuffer<'k, C> {
     }
 
     /// One box for each panel and each run of rows.
-    fn fetch(&self, stage: Empty<'k, C, Stage, ByBulk>, place: &Place<'k>, tile: Val<'k, u32>) {
+    fn fetch(&self, stage: Empty<'k, C, Stage, ByBulk>, place: &KvView<'k>, tile: Val<'k, u32>) {
         let Tiles { k, team, form, .. } = self.tiles;
-        // A warp's own tiles are read once: they need not stay in level two.
+        // A warp's own tiles are read once: they need not stay in L2.
         let how = match team {
             KvThreads::Warps(_) => Bulk::default().policy(k.policy(Eviction::First)),
             KvThreads::Block(_) | KvThreads::Apart { .. } => Bulk::default(),
@@ -118,7 +118,7 @@ impl<'k, C: KvBufferConfig> TmaBuffer<'k, C> {
     }
 
     /// Zeroes the rows of a tile that lie behind the sequence: a value there may be anything, and 0·NaN is NaN.
-    fn clear(&self, base: Ptr<'k, Shared, bf16>, place: &Place<'k>, tile: Val<'k, u32>) {
+    fn clear(&self, base: Ptr<'k, Shared, bf16>, place: &KvView<'k>, tile: Val<'k, u32>) {
         let Tiles { k, team, form, .. } = self.tiles;
         // As many threads as divide the tile: three warpgroups do not.
         let threads = 1 << team.threads().ilog2();
@@ -147,7 +147,7 @@ impl<'k, C: KvBufferConfig> OwnRing<'k> for TmaBuffer<'k, C> {
         &self.tiles
     }
 
-    fn load_at(&self, place: &Place<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Issued {
+    fn load_at(&self, place: &KvView<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Issued {
         let Tiles { k, team, .. } = self.tiles;
         let stage = self.ring.acquire();
         // Apart, one thread comes here.
@@ -156,7 +156,7 @@ impl<'k, C: KvBufferConfig> OwnRing<'k> for TmaBuffer<'k, C> {
         Issued { stage: 0 }
     }
 
-    fn copy_at(&self, place: &Place<'k>, _: Issued, tile: Val<'k, u32>) -> Arrived<'k, C> {
+    fn copy_at(&self, place: &KvView<'k>, _: Issued, tile: Val<'k, u32>) -> Arrived<'k, C> {
         let arrived = self.ring.wait();
         if !C::TRANSPOSED {
             self.clear(arrived.base(), place, tile);

@@ -183,7 +183,6 @@ impl<'k, A: Lane> Accumulator<'k, A> {
     /// # record("sample", Arch::Sm80, block(32), |k| {
     /// let scores = TiledMma::<MmaSync<bf16>, Tile, Tile>::new(k).sums();
     /// let most = scores.reduce_rows(|a, b| a.max(b));
-    /// scores.update_rows(&most, |score, most| (score - most).ex2());
     /// assert_eq!(most.len(), 4, "of 32 rows");
     /// # });
     /// ```
@@ -191,21 +190,6 @@ impl<'k, A: Lane> Accumulator<'k, A> {
     pub fn reduce_rows(self, f: impl Fn(Val<'k, A>, Val<'k, A>) -> Val<'k, A>) -> Vec<Val<'k, A>> {
         let mine = |row: Vec<u32>| row.into_iter().map(|register| self.get(register)).reduce(&f);
         self.rows().into_iter().filter_map(mine).map(|row| across_lanes(&self.fragment, row, &f)).collect()
-    }
-
-    /// Replaces each sum by a value of it and of what stands for its row: one value for each row that this thread holds a part
-    /// of. More or fewer are refused, [`MmaError::Rows`].
-    #[track_caller]
-    pub fn update_rows<U: Scalar>(self, of_row: &[Val<'k, U>], f: impl Fn(Val<'k, A>, Val<'k, U>) -> Val<'k, A>) {
-        let rows = self.rows();
-        if rows.len() != of_row.len() {
-            self.regs.builder().refuse(&MmaError::Rows { given: of_row.len(), held: rows.len() });
-        }
-        for (row, &value) in rows.iter().zip(of_row) {
-            for &register in row {
-                self.regs.set(register, f(self.get(register), value));
-            }
-        }
     }
 }
 

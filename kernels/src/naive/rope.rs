@@ -34,9 +34,9 @@ mod tests {
     fn position_zero_only_scales_and_a_quarter_turn_swaps() {
         let x = [1.0f64, 2.0, 3.0, 4.0];
         assert_eq!(rope(&x, &[0.3, 0.7], 0, 2.0), [2.0, 4.0, 6.0, 8.0]);
-        let turned = rope(&x, &[std::f64::consts::FRAC_PI_2, 0.0], 1, 1.0);
-        assert!((turned[0] + 3.0).abs() < 1e-15 && (turned[2] - 1.0).abs() < 1e-15);
-        assert_eq!((turned[1], turned[3]), (2.0, 4.0));
+        let rotated = rope(&x, &[std::f64::consts::FRAC_PI_2, 0.0], 1, 1.0);
+        assert!((rotated[0] + 3.0).abs() < 1e-15 && (rotated[2] - 1.0).abs() < 1e-15);
+        assert_eq!((rotated[1], rotated[3]), (2.0, 4.0));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::tile::Float;
 const SHOWN: NormShape =
     NormShape { width: 4096, stride: 4096, x: Float::Bf16, weight: Float::Bf16, out: Float::Bf16, eps: 1e-5, warps: 8 };
 
-/// The kernels of this room.
+/// The kernels of this module.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
     let record = |arch| rms_norm_rows(arch, SHOWN);
     vec![Box::new(Entry { name: "rms_norm", needs: Needs::Sm80, record, draw: trial })]

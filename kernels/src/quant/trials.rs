@@ -12,7 +12,7 @@ use crate::shipped::Entry;
 /// What the kernel is shown with.
 const SHOWN: Widen = Widen { code: Code::U4, k: 4096, group: 128, ordered: false };
 
-/// The kernels of this room.
+/// The kernels of this module.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
     let record = |arch| SHOWN.record(arch);
     vec![Box::new(Entry { name: "widen", needs: Needs::Sm80, record, draw: trial })]

@@ -42,9 +42,9 @@ impl<'k, B, O: Operands> Consumer<'k, B, O> {
     /// The same end, whose stages are released one step later: for `wgmma`, which reads a stage while the next one is
     /// already being issued.
     #[track_caller]
-    pub fn delayed(self) -> Delayed<'k, B, O> {
+    pub fn deferred(self) -> Deferred<'k, B, O> {
         let k = self.parts.k;
-        Delayed { before: k.var(0u32), held: k.var(0u32), consumer: self }
+        Deferred { before: k.var(0u32), held: k.var(0u32), consumer: self }
     }
 }
 
@@ -70,7 +70,7 @@ impl<'k, B, O: Operands> Full<'k, B, O> {
         }
     }
 
-    /// Lets this consumer, one of some warps, read the stage where `reads`, the same for all of a warp, and gives it back. Who does not read has
+    /// Lets this consumer, one of some warps, read the stage where `reads`, the same for all of a warp, and releases it. Who does not read has
     /// nothing that copies could overtake, and says so without a fence.
     #[track_caller]
     pub fn read_if(self, reads: Val<'k, bool>, read: impl FnOnce(&Self)) {
@@ -107,7 +107,7 @@ pub(super) fn release<'k>(meeting: Meeting<'k>, stages: &[Val<'k, u32>], really:
             k.lane()
         }
         Consumers::Warpgroups(_) => k.tid() % 128,
-        Consumers::Team(_) => k.lane(),
+        Consumers::Threads(_) => k.lane(),
     };
     for &stage in stages {
         let empty = empty.at(stage);
@@ -117,7 +117,7 @@ pub(super) fn release<'k>(meeting: Meeting<'k>, stages: &[Val<'k, u32>], really:
                 match shape.consumers {
                     Consumers::Warps(_) => empty.on(rank).arrive(),
                     // A release to the cluster would drain the thread's stores at every step; `wgmma` only read.
-                    Consumers::Warpgroups(_) | Consumers::Team(_) => empty.on(rank).arrive_async(),
+                    Consumers::Warpgroups(_) | Consumers::Threads(_) => empty.on(rank).arrive_async(),
                 }
             });
         } else {
@@ -127,7 +127,7 @@ pub(super) fn release<'k>(meeting: Meeting<'k>, stages: &[Val<'k, u32>], really:
 }
 
 /// A consumer that still uses the stage before while it works on the next one.
-pub struct Delayed<'k, B, O: Operands> {
+pub struct Deferred<'k, B, O: Operands> {
     consumer: Consumer<'k, B, O>,
     /// The stage that is not released yet.
     before: Var<'k, u32>,
@@ -137,17 +137,17 @@ pub struct Delayed<'k, B, O: Operands> {
 
 /// A stage that is full; its release comes with the next stage's.
 #[must_use = "a stage that was waited for is kept, and the one before it released"]
-pub struct Held<'a, 'k, B, O: Operands> {
-    ring: &'a Delayed<'k, B, O>,
+pub struct DeferredFull<'a, 'k, B, O: Operands> {
+    ring: &'a Deferred<'k, B, O>,
     full: Full<'k, B, O>,
 }
 
-impl<'k, B, O: Operands> Delayed<'k, B, O> {
+impl<'k, B, O: Operands> Deferred<'k, B, O> {
     /// Waits until the next stage is full. The one before is still this consumer's.
     #[track_caller]
-    pub fn wait(&mut self) -> Held<'_, 'k, B, O> {
+    pub fn wait(&mut self) -> DeferredFull<'_, 'k, B, O> {
         let full = self.consumer.wait();
-        Held { ring: self, full }
+        DeferredFull { ring: self, full }
     }
 
     /// Releases the stage that is kept, where everything that read it was waited for; the next one finds none before it.
@@ -158,7 +158,7 @@ impl<'k, B, O: Operands> Delayed<'k, B, O> {
     }
 }
 
-impl<'k, B, O: Operands> Held<'_, 'k, B, O> {
+impl<'k, B, O: Operands> DeferredFull<'_, 'k, B, O> {
     /// What the stage holds.
     #[track_caller]
     pub fn tiles(&self) -> O::Views<'k> {
@@ -174,7 +174,7 @@ impl<'k, B, O: Operands> Held<'_, 'k, B, O> {
     /// The stage before was read: all but the newest `wgmma` group were waited for. This one is kept.
     #[track_caller]
     pub fn release_previous(self) {
-        let Delayed { consumer, before, held } = self.ring;
+        let Deferred { consumer, before, held } = self.ring;
         release(consumer.parts.meeting, &[before.get()], held.get().ne(0));
         before.set(self.full.stage);
         held.set(1u32);

@@ -7,12 +7,12 @@ use super::{Fill, Operands};
 use tilewright_codegen::build::{Arg, Mbarrier, Shared, Val, Var};
 use tilewright_codegen::ir::attr::BarScope;
 
-/// The end of a ring that fills stages, and counts those that it does not know to have landed. One thread comes here, or the
+/// The end of a ring that fills stages, and counts those that it does not know to have arrived. One thread comes here, or the
 /// lanes of a warp, which decide together whatever they do.
 pub struct Counted<'k, B, O: Operands> {
     producer: Producer<'k, B, O, ByPieces>,
     /// The oldest stage that is in flight.
-    landing: Cursor<'k>,
+    arriving: Cursor<'k>,
     in_flight: Var<'k, u32>,
 }
 
@@ -27,8 +27,8 @@ impl<'k, B, O: Operands> Producer<'k, B, O, ByPieces> {
     #[track_caller]
     pub fn counted(self) -> Counted<'k, B, O> {
         let (k, stages) = (self.parts.k, self.parts.shape.stages);
-        assert!(self.landing.is_none(), "ring: a cap that is fixed, and one that changes; take one of them");
-        Counted { landing: Cursor::new(k, stages, 0, 0), in_flight: k.var(0u32), producer: self }
+        assert!(self.arriving.is_none(), "ring: a cap that is fixed, and one that changes; take one of them");
+        Counted { arriving: Cursor::new(k, stages, 0, 0), in_flight: k.var(0u32), producer: self }
     }
 }
 
@@ -65,16 +65,16 @@ impl<'k, B, O: Operands> Counted<'k, B, O> {
 
     /// Waits until fewer than `most` stages are in flight, which are at least 1 and at most those of the ring.
     #[track_caller]
-    pub fn land(&self, most: impl Arg<'k, u32>) {
+    pub fn wait_below(&self, most: impl Arg<'k, u32>) {
         let k = self.producer.parts.k;
         let most = most.val(k);
         let most = if self.by_warp() { most.shfl_idx(0) } else { most };
-        k.while_(|| self.in_flight.get().ge(most), || self.land_one());
+        k.while_(|| self.in_flight.get().ge(most), || self.take_arrival());
     }
 
     #[track_caller]
-    fn land_one(&self) {
-        let (stage, parity) = self.landing.step();
+    fn take_arrival(&self) {
+        let (stage, parity) = self.arriving.step();
         self.producer.parts.full(stage).wait(parity);
         self.in_flight.set(self.in_flight.get() - 1);
     }
@@ -103,19 +103,19 @@ impl<'k, B, O: Operands> Counted<'k, B, O> {
         });
     }
 
-    /// Whether something is in flight that has not landed; what has is counted.
+    /// Whether something is in flight that has not arrived; what has is counted.
     #[track_caller]
     pub fn flies(&self) -> Val<'k, bool> {
         let parts = &self.producer.parts;
-        let (stage, parity) = self.landing.here();
-        let lands = self.in_flight.get().gt(0) & self.complete(parts.full(stage), parity, BarScope::Cta);
-        parts.k.when(lands, || self.land_one());
+        let (stage, parity) = self.arriving.here();
+        let arrived = self.in_flight.get().gt(0) & self.complete(parts.full(stage), parity, BarScope::Cta);
+        parts.k.when(arrived, || self.take_arrival());
         self.in_flight.get().gt(0)
     }
 
     /// Waits for everything in flight: a block must not end under a copy.
     #[track_caller]
     pub fn drain(self) {
-        self.producer.parts.k.while_(|| self.in_flight.get().gt(0), || self.land_one());
+        self.producer.parts.k.while_(|| self.in_flight.get().gt(0), || self.take_arrival());
     }
 }

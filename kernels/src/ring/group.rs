@@ -1,7 +1,7 @@
 //! A ring for threads that copy by `cp.async` and read what the others copied: groups and one barrier a turn.
 
 use super::setup::name;
-use super::{ByThreads, Consumer, Consumers, Fill, Full, Operands, Producer, Ring, Shape, Team};
+use super::{ByThreads, Consumer, Consumers, Fill, Full, Operands, Producer, Ring, RingThreads, Shape};
 use core::marker::PhantomData;
 use tilewright_codegen::build::{Builder, Val, Var};
 
@@ -72,7 +72,7 @@ impl<'k, O: Operands> GroupRing<'k, (), O, ()> {
     where
         F: Fn(Val<'k, u32>, O::Views<'k>),
     {
-        let shape = Shape::stages(stages).consumers(Consumers::Team(Team::Block(k.threads())));
+        let shape = Shape::stages(stages).consumers(Consumers::Threads(RingThreads::Block(k.threads())));
         let fill = (Fill::Groups { rings: 1 }, ByThreads);
         let (producer, consumer) = Ring::of(k, &name::<B>(), operands, shape, fill, &mut || ()).split();
         let mut ring = GroupRing { producer, consumer, number: k.var(0u32), fetch };

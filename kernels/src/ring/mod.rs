@@ -10,7 +10,7 @@
 //! | `counted` | [`Counted`]: a producer whose cap changes while it runs, and who hears that nobody reads on |
 //! | `consumer` | wait → read → release, at once or one stage later |
 //! | `stages` | [`Stages`]: the same of any ring |
-//! | `team` | [`Team`]: threads that free a stage by meeting, a ring for each of several teams |
+//! | `threads` | [`RingThreads`]: threads that free a stage by meeting; one ring, or one for each warp |
 //! | `cursor` | stage and parity, in registers |
 //! | `group` | [`GroupRing`]: the same threads copy by `cp.async` groups and read, turn by turn |
 //!
@@ -72,9 +72,9 @@ mod setup;
 mod shape;
 mod source;
 mod stages;
-mod team;
+mod threads;
 
-pub use consumer::{Consumer, Delayed, Full, Held};
+pub use consumer::{Consumer, Deferred, DeferredFull, Full};
 pub use counted::Counted;
 pub use group::{Claimed, Current, Free, GroupRing};
 pub use operand::{Operands, StageTile, View};
@@ -84,4 +84,4 @@ pub(crate) use shape::Fill;
 pub use shape::{Consumers, Shape};
 pub use source::{BulkSource, By, InPieces, Pieces, Source, Sources, by, in_pieces};
 pub use stages::{AnyStage, Stages};
-pub use team::Team;
+pub use threads::RingThreads;

@@ -25,8 +25,8 @@ pub struct ByPieces;
 pub struct Producer<'k, B, O: Operands, F> {
     pub(super) parts: Parts<'k, B, O>,
     pub(super) next: Cursor<'k>,
-    /// The stage that has to land before the next one is asked for, if there is a cap.
-    pub(super) landing: Option<Cursor<'k>>,
+    /// The stage that has to arrive before the next one is issued, if there is a cap.
+    pub(super) arriving: Option<Cursor<'k>>,
     fill: F,
 }
 
@@ -52,11 +52,11 @@ impl<'k, B, O: Operands, F> Producer<'k, B, O, F> {
     pub(super) fn new(parts: Parts<'k, B, O>, fill: F, begun: u32) -> Self {
         let (k, stages, cap) = (parts.k, parts.shape.stages, parts.shape.in_flight);
         // The phase before the first counts as complete: the first round finds every stage empty, and the first stages
-        // wait for no landing.
+        // wait for no arrival.
         let at =
             |step: u32, waits: bool| Cursor::new(k, stages, step % stages, waits.then_some((1 + step / stages) % 2));
-        let landing = (cap < stages).then(|| at(stages - cap + begun, true));
-        Producer { parts, next: at(begun, parts.fill != Fill::Stores), landing, fill }
+        let arriving = (cap < stages).then(|| at(stages - cap + begun, true));
+        Producer { parts, next: at(begun, parts.fill != Fill::Stores), arriving, fill }
     }
 }
 
@@ -65,8 +65,8 @@ impl<'k, B, O: Operands, F: Copy> Producer<'k, B, O, F> {
     #[track_caller]
     pub fn acquire(&mut self) -> Empty<'k, B, O, F> {
         let parts = self.parts;
-        if let Some(landing) = &mut self.landing {
-            let (stage, parity) = landing.step();
+        if let Some(arriving) = &mut self.arriving {
+            let (stage, parity) = arriving.step();
             parts.full(stage).wait(parity);
         }
         let (stage, parity) = self.next.step();

@@ -2,7 +2,7 @@
 
 use super::consumer::Consumer;
 use super::producer::{ByBulk, ByPieces, ByThreads, Empty, Filled, Producer};
-use super::{Consumers, Fill, Operands, Shape, Team};
+use super::{Consumers, Fill, Operands, RingThreads, Shape};
 use core::marker::PhantomData;
 use core::ops::Deref;
 use tilewright_codegen::build::{Builder, Mbarrier, Shared, Val};
@@ -56,7 +56,7 @@ impl<'k> Meeting<'k> {
     #[track_caller]
     pub fn wait(&self, stage: Val<'k, u32>, parity: Val<'k, u32>) {
         match self.fill {
-            // The bytes come by the async proxy, be it from another block: their landing needs no wider scope.
+            // The bytes come by the async proxy, be it from another block: their arrival needs no wider scope.
             Fill::Engine | Fill::Threads(_) => self.full(stage).wait(parity),
             Fill::Groups { rings } => self.k.cp_async_wait(rings * (self.shape.stages - 1) - 1),
             Fill::Stores => {}
@@ -76,7 +76,7 @@ impl<'k> Meeting<'k> {
     pub fn scope(&self) -> BarScope {
         match self.shape.consumers {
             Consumers::Warps(_) if self.shape.cluster > 1 => BarScope::Cluster,
-            Consumers::Warps(_) | Consumers::Warpgroups(_) | Consumers::Team(_) => BarScope::Cta,
+            Consumers::Warps(_) | Consumers::Warpgroups(_) | Consumers::Threads(_) => BarScope::Cta,
         }
     }
 }
@@ -159,7 +159,7 @@ impl<'k, B, O: Operands, F: Copy> Ring<'k, B, O, F> {
         beside: &mut dyn FnMut(),
     ) -> Self {
         let stages = shape.stages;
-        let team = shape.consumers.meet().unwrap_or(Team::Block(0));
+        let team = shape.consumers.meet().unwrap_or(RingThreads::Block(0));
         let (rings, own) = team.rings(k);
         let memory = operands.allocate(k, name, rings * stages);
         let bases = operands.of_team(memory, own, stages);
@@ -185,7 +185,7 @@ fn barriers<'k>(
     k: &'k Builder,
     name: &str,
     shape: Shape,
-    (team, rings, own): (Team, u32, Val<'k, u32>),
+    (team, rings, own): (RingThreads, u32, Val<'k, u32>),
     fill: Fill,
     beside: &mut dyn FnMut(),
 ) -> (Option<Mbarrier<'k, Shared>>, Option<Mbarrier<'k, Shared>>) {

@@ -1,6 +1,6 @@
 //! How a ring is built: stages, bytes in flight, consumers, cluster.
 
-use super::Team;
+use super::RingThreads;
 
 /// Who fills a stage, and so how it is known that it is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum Consumers {
     /// So many warpgroups, which read by `wgmma` alone: one thread of each, once its group was waited for.
     Warpgroups(u32),
     /// The threads of a team, or of each of several.
-    Team(Team),
+    Threads(RingThreads),
 }
 
 impl Consumers {
@@ -35,14 +35,18 @@ impl Consumers {
     pub(super) fn arrivals(self) -> Option<u32> {
         match self {
             Consumers::Warps(count) | Consumers::Warpgroups(count) => Some(count),
-            Consumers::Team(Team::Apart { users, .. }) => Some(users),
-            Consumers::Team(Team::Block(_) | Team::Warps(_)) => None,
+            Consumers::Threads(RingThreads::Apart { users, .. }) => Some(users),
+            Consumers::Threads(RingThreads::Block(_) | RingThreads::Warps(_)) => None,
         }
     }
 
     /// The team that frees a stage by meeting.
-    pub(super) fn meet(self) -> Option<Team> {
-        if let Consumers::Team(team @ (Team::Block(_) | Team::Warps(_))) = self { Some(team) } else { None }
+    pub(super) fn meet(self) -> Option<RingThreads> {
+        if let Consumers::Threads(team @ (RingThreads::Block(_) | RingThreads::Warps(_))) = self {
+            Some(team)
+        } else {
+            None
+        }
     }
 }
 
@@ -71,8 +75,8 @@ impl Shape {
         Shape { stages, in_flight: stages, consumers: Consumers::Warps(1), cluster: 1, groups: 1, maker: 0 }
     }
 
-    /// Stages that may be on their way at once, at least one: the producer waits for an earlier one to land before it
-    /// asks for the next. A ring of landed stages bridges waits; bytes in flight beyond what the bandwidth needs only
+    /// Stages that may be on their way at once, at least one: the producer waits for an earlier one to arrive before it
+    /// issues the next. A ring of arrived stages bridges waits; bytes in flight beyond what the bandwidth needs only
     /// make everything else that the multiprocessor sends wait behind them.
     #[must_use]
     pub const fn in_flight(self, stages: u32) -> Shape {

@@ -93,8 +93,8 @@ pub fn rope<'k>(team: ConsumerWarps<'k>, rope: Rope<'k>) {
                     _ => x.load(at),
                 };
                 let (a, b) = (element(pair), element(pair + half));
-                let turned = [(pair, k.lit(false), a, b), (pair + half, k.lit(true), b, a)];
-                for (at, second, x, partner) in turned {
+                let rotated = [(pair, k.lit(false), a, b), (pair + half, k.lit(true), b, a)];
+                for (at, second, x, partner) in rotated {
                     let y = rope.rotation.map_or(x, |rotation| {
                         let [cos, sin] = rotation.factors(token, pair, second);
                         x * cos + partner * sin

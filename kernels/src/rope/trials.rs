@@ -14,7 +14,7 @@ use crate::tile::Float;
 const SHOWN: RopeShape =
     RopeShape { heads: 32, dim: 128, norm: Some(1e-6), pages: None, x: Float::F32, out: Float::F32, warps: 8 };
 
-/// The kernels of this room.
+/// The kernels of this module.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
     let record = |arch| rope_rows(arch, SHOWN);
     vec![Box::new(Entry { name: "rope", needs: Needs::Sm80, record, draw: trial })]
@@ -51,7 +51,7 @@ fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     // Every page belongs to one row; one belongs to nobody.
     let table: Vec<i32> = (0..rows * width).rev().map(|page| page as i32).collect();
 
-    let turned: Vec<Option<Vec<f64>>> = x
+    let rotated: Vec<Option<Vec<f64>>> = x
         .chunks((shape.heads * shape.dim) as usize)
         .zip(&position)
         .map(|(row, &p)| usize::try_from(p).ok().map(|p| oracle(shape, row, &weight, &frequencies, p, scale)))
@@ -59,18 +59,18 @@ fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let out = match shape.pages {
         None => {
             let idle = vec![0.0; (shape.heads * shape.dim) as usize];
-            turned.into_iter().flat_map(|row| row.unwrap_or_else(|| idle.clone())).collect()
+            rotated.into_iter().flat_map(|row| row.unwrap_or_else(|| idle.clone())).collect()
         }
         Some([pages, ..]) => {
             let [kv_heads, pages, page_tokens, head_dim] =
                 [shape.heads, pages, page_tokens, shape.dim].map(|n| n as usize);
             let pool_shape = PoolShape { kv_heads, pages, page_tokens, head_dim };
             let mut pool = vec![f64::NAN; pool_shape.elements()];
-            for (row, (turned, &p)) in turned.iter().zip(&position).enumerate() {
+            for (row, (rotated, &p)) in rotated.iter().zip(&position).enumerate() {
                 let table: Vec<usize> =
                     table[row * width as usize..][..width as usize].iter().map(|&page| page as usize).collect();
                 let at = usize::try_from(p).ok();
-                naive::append(&mut pool, pool_shape, turned.as_deref().unwrap_or(&[]), &table, at);
+                naive::append(&mut pool, pool_shape, rotated.as_deref().unwrap_or(&[]), &table, at);
             }
             pool
         }

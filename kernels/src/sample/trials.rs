@@ -11,7 +11,7 @@ use crate::shipped::Entry;
 /// Warps of the kernels as they are shown.
 const WARPS: u32 = 32;
 
-/// The kernels of this room.
+/// The kernels of this module.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
     let entry = |name, record, draw| Box::new(Entry { name, needs: Needs::Sm80, record, draw }) as Box<dyn Shipped>;
     vec![

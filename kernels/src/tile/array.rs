@@ -380,3 +380,15 @@ pub(crate) fn narrow<'k>(a: Val<'k, f32>, b: Val<'k, f32>) -> (Val<'k, u32>, [Va
     let (high_a, high_b) = widen(pair);
     (pair, [a - high_a, b - high_b])
 }
+
+/// Two numbers as a word of f16, the first lower, and what `rest` makes of what the rounding left of each.
+#[track_caller]
+pub(crate) fn narrow_f16<'k>(
+    a: Val<'k, f32>,
+    b: Val<'k, f32>,
+    rest: impl Fn(Val<'k, f32>) -> Val<'k, f32>,
+) -> (Val<'k, u32>, [Val<'k, f32>; 2]) {
+    let pair = a.pair::<F16x2>(b);
+    let (high_a, high_b) = pair.split();
+    (pair.bits(), [rest(a - high_a.cast::<f32>()), rest(b - high_b.cast::<f32>())])
+}

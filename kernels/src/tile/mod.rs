@@ -21,7 +21,7 @@
 //!
 //! A kernel says which tile and which thread; offsets, vector widths, masks and swizzles are computed here, from the layouts,
 //! while the kernel is recorded. What cannot be is a compile error where types know it, and else an error that `verify`
-//! reports at the author's line. This room knows no matrix instruction.
+//! reports at the author's line. This module knows no matrix instruction.
 
 mod allocation;
 mod array;
@@ -41,8 +41,8 @@ mod stored;
 mod tensor;
 mod typed;
 
-pub(crate) use array::narrow;
 pub use array::{Access, Array, Copies, MAX_DEVICES};
+pub(crate) use array::{narrow, narrow_f16};
 pub use bulk::{Share, box_extents, boxes};
 pub use copy::{ThreadGroup, copy, copy_async};
 pub(crate) use element::store_lanes;

@@ -252,21 +252,6 @@ impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
     {
         RegisterTensor::from_fn(|[row]| (1..N).fold(self.get([row, 0]), |all, column| f(all, self.get([row, column]))))
     }
-
-    /// The elements of each column combined, from the first row to the last.
-    #[track_caller]
-    pub fn reduce_columns<const M: usize, const N: usize>(
-        &self,
-        mut f: impl FnMut(Val<'k, T>, Val<'k, T>) -> Val<'k, T>,
-    ) -> RegisterTensor<'k, T, Contiguous<N>>
-    where
-        L: MatrixLayout<M, N>,
-        Contiguous<N>: Storage,
-    {
-        RegisterTensor::from_fn(|[column]| {
-            (1..M).fold(self.get([0, column]), |all, row| f(all, self.get([row, column])))
-        })
-    }
 }
 
 /// The coordinate of a flat index, the first mode fastest.
@@ -299,65 +284,44 @@ fn registers_of<L: StaticLayout>(at: &[Index<'_>], along: usize, count: u32) -> 
     (0..count as usize).map(|i| Lowered::<L>::swizzle(Lowered::<L>::flat(first + i * step))).collect()
 }
 
-impl<'k, T: Scalar, L: Storage> CopyFrom<'k> for RegisterTensor<'k, T, L> {
-    type Scalar = T;
-    const LANES: u32 = 1;
+/// What is copied from are registers: who records, and the value of a register by its number.
+macro_rules! copies_from {
+    ($Registers:ident, $recorder:expr, $register:expr) => {
+        impl<'k, T: Scalar, L: Storage> CopyFrom<'k> for $Registers<'k, T, L> {
+            type Scalar = T;
+            const LANES: u32 = 1;
 
-    fn recorder(&self) -> &'k Builder {
-        self.registers[0].builder()
-    }
+            fn recorder(&self) -> &'k Builder {
+                $recorder(self)
+            }
 
-    fn shape(&self) -> Vec<Option<u32>> {
-        shape_of::<L>()
-    }
+            fn shape(&self) -> Vec<Option<u32>> {
+                shape_of::<L>()
+            }
 
-    fn widest(&self, _: usize) -> u32 {
-        most_lanes(T::TY.bits())
-    }
+            fn widest(&self, _: usize) -> u32 {
+                most_lanes(T::TY.bits())
+            }
 
-    fn contiguous(&self) -> Option<usize> {
-        None
-    }
+            fn contiguous(&self) -> Option<usize> {
+                None
+            }
 
-    fn mask_at(&self, _: &[Index<'k>]) -> Mask<'k> {
-        Mask::always(self.recorder())
-    }
+            fn mask_at(&self, _: &[Index<'k>]) -> Mask<'k> {
+                Mask::always(self.recorder())
+            }
 
-    #[track_caller]
-    fn read(&self, at: &[Index<'k>], along: usize, count: u32) -> Vec<Val<'k, T>> {
-        registers_of::<L>(at, along, count).into_iter().map(|register| self.registers[register]).collect()
-    }
+            #[track_caller]
+            fn read(&self, at: &[Index<'k>], along: usize, count: u32) -> Vec<Val<'k, T>> {
+                registers_of::<L>(at, along, count).into_iter().map(|register| $register(self, register)).collect()
+            }
+        }
+    };
 }
 
-impl<'k, T: Scalar, L: Storage> CopyFrom<'k> for RegisterVar<'k, T, L> {
-    type Scalar = T;
-    const LANES: u32 = 1;
-
-    fn recorder(&self) -> &'k Builder {
-        self.k
-    }
-
-    fn shape(&self) -> Vec<Option<u32>> {
-        shape_of::<L>()
-    }
-
-    fn widest(&self, _: usize) -> u32 {
-        most_lanes(T::TY.bits())
-    }
-
-    fn contiguous(&self) -> Option<usize> {
-        None
-    }
-
-    fn mask_at(&self, _: &[Index<'k>]) -> Mask<'k> {
-        Mask::always(self.k)
-    }
-
-    #[track_caller]
-    fn read(&self, at: &[Index<'k>], along: usize, count: u32) -> Vec<Val<'k, T>> {
-        registers_of::<L>(at, along, count).into_iter().map(|register| self.array.get(register as u32)).collect()
-    }
-}
+copies_from!(RegisterTensor, |from: &Self| from.registers[0].builder(), |from: &Self, register| from.registers
+    [register]);
+copies_from!(RegisterVar, |from: &Self| from.k, |from: &Self, register| from.array.get(register as u32));
 
 impl<'k, T: Scalar, L: Storage> CopyTo<'k> for RegisterVar<'k, T, L> {
     #[track_caller]

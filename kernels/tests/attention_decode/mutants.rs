@@ -10,7 +10,7 @@ use tilewright_kernels::kv::{CpAsync, KvFamily, Staged, Tma};
 
 /// What the kernel does not need that takes keys and values by tensor maps.
 const MAPS: &[Equivalent] = &[
-    Equivalent::new("ring/team.rs", "bar.warp", "removed", IN_TURN).times(2),
+    Equivalent::new("ring/threads.rs", "bar.warp", "removed", IN_TURN).times(2),
     Equivalent::new("kv/tma.rs", "fence.proxy.async", "removed", IN_TURN).times(2),
     Equivalent::new("kv/tma.rs", "fence.proxy.async", "another space", IN_TURN).times(2),
 ];

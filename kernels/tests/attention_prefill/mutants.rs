@@ -28,7 +28,7 @@ const HOPPER: &[Equivalent] = &[
 
 /// What warps do not need that take keys and values by tensor maps.
 const WARPS_MAPS: &[Equivalent] = &[
-    Equivalent::new("ring/team.rs", "bar.sync 0 128", "removed", IN_TURN).times(2),
+    Equivalent::new("ring/threads.rs", "bar.sync 0 128", "removed", IN_TURN).times(2),
     Equivalent::new("kv/tma.rs", "fence.proxy.async", "removed", IN_TURN).times(2),
     Equivalent::new("kv/tma.rs", "fence.proxy.async", "another space", IN_TURN).times(2),
 ];
@@ -45,11 +45,11 @@ fn judged(trials: &[Trial], ledger: &[Equivalent]) {
     survey(trials, 0..12, ledger).unwrap_or_else(|error| panic!("{error}")).expect_no_holes();
 }
 
-/// Without turns: they order who issues first, for speed, and nothing that one warpgroup writes is read by another. So
-/// barriers of turns could go, and they hide what else is missing: warpgroups run more nearly in step.
+/// Without ping-pong: its barriers order who issues first, for speed, and nothing that one warpgroup writes is read by another. So
+/// these barriers could go, and they hide what else is missing: warpgroups run more nearly in step.
 #[test]
 fn hopper() {
-    let tuning = Tuning { turns: false, ..FULL.tuning() };
+    let tuning = Tuning { ping_pong: false, ..FULL.tuning() };
     let kernel = Arc::new(verify(FULL.record_tuned(tuning)).unwrap_or_else(|errors| panic!("{errors}")));
     let trials = trials(PrefillKernel::Hopper, Arch::Sm90a, 1200);
     let trials: Vec<Trial> = trials.into_iter().map(|trial| trial.with_kernel(kernel.clone())).collect();

@@ -31,7 +31,7 @@ struct Case {
     /// What codes of keys and of values are multiplied by.
     scales: [f32; 2],
     /// Whether the result carries its arrival.
-    tagged: bool,
+    packets: bool,
     paged: Paged,
     /// Fewest pages of a split.
     least: SplitPages,
@@ -91,8 +91,8 @@ impl<'k> ring::Stages<'k> for Stages<'k> {
     }
 }
 
-/// The generation of a tagged result: a number in both types.
-const TAG: u32 = 0x3f80_0000;
+/// The generation of a packets result: a number in both types.
+const GENERATION: u32 = 0x3f80_0000;
 
 impl Case {
     fn draw(draw: &mut Draw) -> Case {
@@ -115,10 +115,10 @@ impl Case {
         let scales = [0, 1].map(|_| [1.0, 0.75, 0.3][draw.between(0..=2) as usize]);
         let stage = TokenStage::new(pool, dim, page_tokens, bytes).filter(|_| heads.is_one_pass());
         let immutable_prefix = position.iter().map(|&p| draw.between(0..=p.max(0) as u32 / 16) as i32 * 16).collect();
-        let (warps, q, tagged) = (draw.between(1..=5), stored::float(draw), draw.between(0..=1) == 0);
+        let (warps, q, packets) = (draw.between(1..=5), stored::float(draw), draw.between(0..=1) == 0);
         let (out, least) = ([Float::F32, Float::Bf16][draw.between(0..=1) as usize], draw.between(1..=2));
         let least = SplitPages { fewest: least, single: draw.between(0..=4) };
-        Case { heads, warps, q, out, pool, scales, tagged, paged, least, position, stage, immutable_prefix }
+        Case { heads, warps, q, out, pool, scales, packets, paged, least, position, stage, immutable_prefix }
     }
 
     fn record(&self, k: &Builder) {
@@ -162,20 +162,20 @@ impl Case {
     /// The result, as readers have it.
     fn result<'k>(&self, k: &'k Builder) -> Array<'k> {
         let out = Array::new(k.global::<u8>("out"), self.out).accessed(Access::Relaxed);
-        if self.tagged { out.accessed(Access::Packets(k.lit(TAG))) } else { out }
+        if self.packets { out.accessed(Access::Packets(k.lit(GENERATION))) } else { out }
     }
 
     /// The numbers of a pool, and how it is stored.
     fn numbers(&self, trial: &mut Trial, name: &'static str, pool: &[bf16], scale: f32) -> (Vec<f64>, BufferId) {
         match self.pool {
             PoolType::Float(_) => {
-                (pool.iter().map(|x| x.to_f64()).collect(), trial.input(name, &self.paged.turned(pool)))
+                (pool.iter().map(|x| x.to_f64()).collect(), trial.input(name, &self.paged.swizzled(pool)))
             }
             PoolType::E4m3 => {
                 let code = |x: &bf16| if x.is_nan() { 0x7f } else { Code::E4m3.nearest(x.to_f32()) };
                 let codes: Vec<u8> = pool.iter().map(code).collect();
                 let number = |&code: &u8| f64::from(Code::E4m3.value(code)) * f64::from(scale);
-                (codes.iter().map(number).collect(), trial.input(name, &self.paged.turned(&codes)))
+                (codes.iter().map(number).collect(), trial.input(name, &self.paged.swizzled(&codes)))
             }
         }
     }
@@ -222,9 +222,9 @@ impl Case {
         counts
     }
 
-    /// The stored result: every word of a tagged one beside the generation.
+    /// The stored result: every word of a packets one beside the generation.
     fn stored(&self, result: &[f64]) -> Vec<f64> {
-        match (self.tagged, self.out) {
+        match (self.packets, self.out) {
             (false, _) => result.to_vec(),
             (true, Float::F32) => result.iter().flat_map(|&x| [x, 1.0]).collect(),
             (true, _) => result.chunks(2).flat_map(|pair| [pair[0], pair[1], 0.0, 1.0]).collect(),
@@ -289,7 +289,7 @@ fn mutants_are_found_out() {
     let several = |case: &Case| {
         let merges = (0..case.position.len()).filter(|&row| case.active(row) > 1).count();
         let long = case.position.iter().filter(|&&p| p > 64).count();
-        case.stage.is_none() && case.pool != PoolType::E4m3 && case.warps > 1 && !case.tagged && long > 1 && merges > 1
+        case.stage.is_none() && case.pool != PoolType::E4m3 && case.warps > 1 && !case.packets && long > 1 && merges > 1
     };
     let seed = (0..1000).find(|&seed| several(&Case::draw(&mut Draw::new(seed)))).expect("a case");
     let mut draw = Draw::new(seed);

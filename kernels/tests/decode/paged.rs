@@ -55,7 +55,7 @@ impl Paged {
     }
 
     /// A pool as kernels keep it.
-    pub fn turned<T: Copy>(&self, pool: &[T]) -> Vec<T> {
+    pub fn swizzled<T: Copy>(&self, pool: &[T]) -> Vec<T> {
         swizzled(pool, self.shape.page_tokens, self.shape.head_dim)
     }
 

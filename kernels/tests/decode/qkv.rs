@@ -47,7 +47,7 @@ const STAGE: u32 = 1024;
 impl Case {
     fn draw(draw: &mut Draw) -> Case {
         let (kv_heads, group, dim) = (draw.between(1..=2), draw.between(1..=4), 2 * draw.between(1..=20));
-        // Rows of whole lines are turned.
+        // Rows of whole lines are swizzled.
         let dim = if draw.between(0..=4) == 0 { 64 } else { dim };
         let rows = draw.between(1..=16);
         let page_tokens = draw.between(1..=20);
@@ -227,9 +227,9 @@ fn trial(case: &Case, draw: &mut Draw) -> Trial {
     let position = trial.input("position", &case.position);
     let table = trial.input("table", &case.paged.table);
     let q = stored::output(&mut trial, "q", case.q, &out.q, bound);
-    let turned_keys = if case.rotated { case.paged.turned(&out.keys) } else { out.keys };
-    let keys = stored::output(&mut trial, "keys", case.pool, &turned_keys, bound);
-    let values = stored::output(&mut trial, "values", case.pool, &case.paged.turned(&out.values), bound);
+    let swizzled_keys = if case.rotated { case.paged.swizzled(&out.keys) } else { out.keys };
+    let keys = stored::output(&mut trial, "keys", case.pool, &swizzled_keys, bound);
+    let values = stored::output(&mut trial, "values", case.pool, &case.paged.swizzled(&out.values), bound);
     let all = [weights, x, norm, q_bias, k_bias, v_bias, turns, position, table, q, keys, values];
     all.into_iter().fold(trial, Trial::pass)
 }

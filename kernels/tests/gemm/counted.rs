@@ -31,7 +31,7 @@ fn no_shape_of_hopper_has_bank_conflicts() {
         let ([m, n], k) = (shape.tile(), 64);
         for [a, b] in orders() {
             let problem = Problem::new(m, n, 2 * k).orders(a, b);
-            let config = Config { stages: 2, cluster: 1, along: Along::Rows, group: 1, promoted: false };
+            let config = Config { stages: 2, cluster: 1, along: Along::Rows, group: 1, two_level: false };
             let step = hopper_step::<bf16, bf16>(&problem, Choice { shape, config, splits: 1 }, 1).unwrap();
             let counters = count(&problem, step);
             assert_eq!(counters.conflicts(), 0, "{shape:?}, {a:?} and {b:?}");
@@ -52,7 +52,7 @@ fn no_shape_over_warps_has_bank_conflicts_and_its_loads_are_whole_sectors() {
                 splits: 1,
                 arch: Arch::Sm80,
                 aligned: [8, 8],
-                promoted: false,
+                two_level: false,
             };
             let counters = count(&problem, warp_step::<bf16, bf16>(&problem, choice).unwrap());
             assert_eq!(counters.conflicts(), 0, "{shape:?}, {a:?} and {b:?}");

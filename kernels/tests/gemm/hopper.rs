@@ -10,7 +10,7 @@ use tilewright_kernels::mma::E4M3;
 use tilewright_layout::swizzle::canonical::Major;
 use tilewright_layout::view::Along;
 
-const TWO: Config = Config { stages: 3, cluster: 2, along: Along::Rows, group: 2, promoted: false };
+const TWO: Config = Config { stages: 3, cluster: 2, along: Along::Rows, group: 2, two_level: false };
 
 #[test]
 fn a_product_of_several_tiles() {
@@ -48,7 +48,7 @@ fn what_no_kernel_computes_is_refused() {
     let gated = Epilogue { gated: true, ..Epilogue::default() };
     let eight =
         |problem: &Problem, choice: Choice| hopper_step::<E4M3, bf16>(problem, choice, 4).unwrap_err().to_string();
-    let promoted = Config { promoted: true, ..TWO };
+    let two_level = Config { two_level: true, ..TWO };
     let warps = WarpChoice {
         shape: WarpShape::M64N64,
         stages: 2,
@@ -56,9 +56,9 @@ fn what_no_kernel_computes_is_refused() {
         splits: 1,
         arch: Arch::Sm80,
         aligned: [16, 16],
-        promoted: true,
+        two_level: true,
     };
-    let large = WarpChoice { shape: WarpShape::M128N128, promoted: false, ..warps };
+    let large = WarpChoice { shape: WarpShape::M128N128, two_level: false, ..warps };
     let said = [
         refused(&Problem { k: 0, ..problem }, choice),
         refused(&Problem { c_stride: 60, ..problem }, choice),
@@ -71,7 +71,7 @@ fn what_no_kernel_computes_is_refused() {
         refused(&problem.epilogue(gated).orders(Major::K, Major::Mn), choice),
         refused(&Problem::new(1 << 20, 1 << 13, 64), choice),
         eight(&problem.orders(Major::Mn, Major::K), choice),
-        eight(&problem, Choice { shape: Shape::M128N256, config: promoted, ..choice }),
+        eight(&problem, Choice { shape: Shape::M128N256, config: two_level, ..choice }),
         warp_step::<E4M3, bf16>(&problem, warps).unwrap_err().to_string(),
         warp_step::<i8, bf16>(&problem.orders(Major::Mn, Major::K), large).unwrap_err().to_string(),
     ];
@@ -89,7 +89,7 @@ fn what_no_kernel_computes_is_refused() {
             "a gated product takes B as [2N, K] with K contiguous",
             "1048576 by 8192 elements are more than a kernel counts, 2^32 - 1",
             "A is not contiguous along K, and wgmma of e4m3 reads nothing else",
-            "the registers of M128N256 do not hold its sums twice, as sums that are promoted to f32 need; take other tiles",
+            "the registers of M128N256 do not hold its sums twice, as two-level accumulation in f32 needs; take other tiles",
             "mma.sync of e4m3 needs Sm89, and sm_80 has not got it; take another instruction or type",
             "the registers of M128N128 do not hold s8 operands that are not contiguous along K; take M64N64",
         ]

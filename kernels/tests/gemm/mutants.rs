@@ -38,15 +38,15 @@ fn of_the_kernel_of_hopper() {
     // Five tiles on two clusters, so that blocks stay for a second and a third; stages go round within a tile.
     let problem = Problem::new(260, 328, 200).epilogue(Epilogue { residual: true, ..Epilogue::default() });
     let problem = Problem { c_stride: 344, ..problem };
-    let config = Config { stages: 2, cluster: 2, along: Along::Rows, group: 2, promoted: false };
+    let config = Config { stages: 2, cluster: 2, along: Along::Rows, group: 2, two_level: false };
     let choice = Choice { shape: Shape::M128N128, config, splits: 1 };
     surveyed::<bf16, bf16>(&problem, &hopper_step::<bf16, bf16>(&problem, choice, 4).unwrap(), LAST_BARRIER);
 }
 
 #[test]
-fn of_the_kernel_of_hopper_with_sums_that_are_promoted() {
+fn of_the_kernel_of_hopper_with_two_level_accumulation() {
     let problem = Problem { c_stride: 144, ..Problem::new(140, 136, 592) };
-    let config = Config { stages: 2, cluster: 2, along: Along::Rows, group: 2, promoted: true };
+    let config = Config { stages: 2, cluster: 2, along: Along::Rows, group: 2, two_level: true };
     let choice = Choice { shape: Shape::M64N128, config, splits: 1 };
     let step = hopper_step::<E4M3, bf16>(&problem, choice, 2).unwrap();
     surveyed::<E4M3, bf16>(&problem, &step, LAST_BARRIER);
@@ -62,7 +62,7 @@ fn of_the_kernel_over_warps() {
         splits: 1,
         arch: Arch::Sm80,
         aligned: [8, 8],
-        promoted: false,
+        two_level: false,
     };
     surveyed::<bf16, bf16>(&problem, &warp_step::<bf16, bf16>(&problem, choice).unwrap(), &[]);
 }

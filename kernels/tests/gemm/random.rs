@@ -61,23 +61,23 @@ fn with_reduction<F: Drawn, D: Rounded>(problem: &Problem, step: Step, splits: u
 
 fn hopper<F: Drawn, D: Rounded>(problem: &Problem, (shape, config, most): (Shape, Config, u32), seed: u64) {
     let splits = splits(problem, F::Width::DEPTH, most);
-    let config = Config { promoted: problem.promoted::<F>(), ..config };
+    let config = Config { two_level: problem.two_level::<F>(), ..config };
     match hopper_step::<F, D>(problem, Choice { shape, config, splits }, 3) {
         Ok(step) => check::<F, D>(problem, with_reduction::<F, D>(problem, step, splits), seed),
         Err(Refusal::GatedOrder) => assert!(problem.epilogue.gated && problem.b.major == Major::Mn),
         Err(Refusal::GatedShape { .. }) => assert!(problem.epilogue.gated),
         Err(Refusal::Order { .. }) => assert!(F::BITS == 8 && [problem.a.major, problem.b.major] != [Major::K; 2]),
-        Err(Refusal::Promotion { .. }) => assert!(problem.promoted::<F>() && !shape.promotes()),
+        Err(Refusal::TwoLevel { .. }) => assert!(problem.two_level::<F>() && !shape.holds_two_levels()),
         Err(refusal) => panic!("{problem:?}: {refusal}"),
     }
 }
 
 fn warps<F: Drawn, D: Rounded>(problem: &Problem, (shape, stages, most): (WarpShape, u32, u32), seed: u64) {
-    let (splits, promoted) = (splits(problem, F::Width::DEPTH, most), problem.promoted::<F>());
-    let choice = WarpChoice { shape, stages, group: 2, splits, arch: Arch::Sm89, aligned: [8, 8], promoted };
+    let (splits, two_level) = (splits(problem, F::Width::DEPTH, most), problem.two_level::<F>());
+    let choice = WarpChoice { shape, stages, group: 2, splits, arch: Arch::Sm89, aligned: [8, 8], two_level };
     let step = match warp_step::<F, D>(problem, choice) {
-        Err(Refusal::Turned { .. }) => {
-            assert!(problem.turned::<F>());
+        Err(Refusal::TransposedBytes { .. }) => {
+            assert!(problem.transposes_bytes::<F>());
             warp_step::<F, D>(problem, WarpChoice { shape: WarpShape::M64N64, ..choice })
         }
         step => step,
@@ -90,7 +90,7 @@ fn config() -> impl Strategy<Value = (Shape, Config, u32)> {
     let along = prop::sample::select(vec![Along::Rows, Along::Columns]);
     (prop::sample::select(Shape::ALL), 1..3u32, along, 2..4u32, 1..4u32).prop_map(
         |(shape, cluster, along, stages, most)| {
-            (shape, Config { stages, cluster, along, group: 2, promoted: false }, most)
+            (shape, Config { stages, cluster, along, group: 2, two_level: false }, most)
         },
     )
 }

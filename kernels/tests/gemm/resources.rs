@@ -22,30 +22,30 @@ fn every_shape_assembles_without_spills_or_warnings() {
             cluster: 2,
             along: Along::Rows,
             group: 8,
-            promoted: false,
+            two_level: false,
         };
         let step = hopper_step::<bf16, bf16>(&problem, Choice { shape, config, splits: 1 }, 132).unwrap();
         table.add_as(format!("{shape:?}"), &verify(step.kernel).unwrap()).unwrap();
     }
     // The largest tiles whose sums fit twice, and the largest.
     for (problem, shape) in [(problem, Shape::M128N192), (problem.fast(), Shape::M128N256)] {
-        let promoted = problem.promoted::<E4M3>();
+        let two_level = problem.two_level::<E4M3>();
         let (stage, staged) = shape.bytes();
         let stages = (232_448 - 1024 - staged) / stage;
-        let config = Config { stages, cluster: 2, along: Along::Rows, group: 8, promoted };
+        let config = Config { stages, cluster: 2, along: Along::Rows, group: 8, two_level };
         let step = hopper_step::<E4M3, bf16>(&problem, Choice { shape, config, splits: 1 }, 132).unwrap();
-        let name = format!("{shape:?}, e4m3{}", if promoted { ", promoted" } else { "" });
+        let name = format!("{shape:?}, e4m3{}", if two_level { ", promoted" } else { "" });
         table.add_as(name, &verify(step.kernel).unwrap()).unwrap();
         let scaled = problem.epilogue(Epilogue { scaled: true, ..Epilogue::default() });
-        let config = Config { promoted: false, ..config };
+        let config = Config { two_level: false, ..config };
         let step = hopper_step::<i8, bf16>(&scaled, Choice { shape, config, splits: 1 }, 132).unwrap();
         table.add_as(format!("{shape:?}, s8, scaled"), &verify(step.kernel).unwrap()).unwrap();
     }
     let (shape, arch) = (WarpShape::M128N128, Arch::Sm80);
-    let choice = WarpChoice { shape, stages: 3, group: 8, splits: 1, arch, aligned: [8, 8], promoted: false };
+    let choice = WarpChoice { shape, stages: 3, group: 8, splits: 1, arch, aligned: [8, 8], two_level: false };
     let step = warp_step::<bf16, bf16>(&problem, choice).unwrap();
     table.add_as("M128N128 over warps", &verify(step.kernel).unwrap()).unwrap();
-    let choice = WarpChoice { arch: Arch::Sm89, aligned: [16, 16], promoted: true, ..choice };
+    let choice = WarpChoice { arch: Arch::Sm89, aligned: [16, 16], two_level: true, ..choice };
     let step = warp_step::<E4M3, bf16>(&problem, choice).unwrap();
     table.add_as("M128N128 over warps, e4m3, promoted", &verify(step.kernel).unwrap()).unwrap();
     let step = reduce_step::<bf16, bf16>(&problem, 4, arch).unwrap();

@@ -151,10 +151,6 @@ fn values_of_other_rows_than_a_thread_holds_are_refused() {
         let sums = RegisterTensor::<f32, C>::zeros(k);
         _ = sums.zip_rows(&sums.reduce_across(|a, b| a + b)[..1], |value, sum| value - sum);
     });
-    refused(32, rows, |k| {
-        let sums = TiledMma::<MmaSync<bf16>, Narrow, Narrow>::new(k).sums();
-        sums.update_rows(&sums.reduce_rows(|a, b| a + b)[..1], |value, sum| value - sum);
-    });
 }
 
 #[test]

@@ -160,7 +160,7 @@ fn fed_by_count<'k>(k: &'k Builder, stop: Option<Ptr<'k, Shared, u32>>) {
         let how = Bulk::default().policy(k.policy(Eviction::First));
         let gave_up = k.var(false);
         k.for_(0, rows, |row| {
-            producer.land(row % 3 + 1);
+            producer.wait_below(row % 3 + 1);
             let from = x.at(row * ROW).cast::<u8>();
             let listen = || stop.map_or(k.lit(false), |stop| stop.load_relaxed(Scope::Cta).ne(0));
             producer.acquire_unless(gave_up, listen, |empty| {
@@ -238,7 +238,7 @@ fn delayed(k: &Builder) {
     let (mut producer, consumer) = start(k, Ring::bulk::<Rows>(k, (line(),), shape)).split();
     let consume = || {
         let (sum, at) = (k.var(0.0f32), [Index::thread(k)]);
-        let mut consumer = consumer.delayed();
+        let mut consumer = consumer.deferred();
         let before = k.var(0u32);
         k.for_(0, rows, |number| {
             let held = consumer.wait();

@@ -15,7 +15,7 @@ fn kernel<'k>(
     mut producer: Producer<'k, Keys, Row, ByBulk>,
     mut consumer: Consumer<'k, Keys, Row>,
 ) {
-    let delayed = consumer.delayed();
+    let delayed = consumer.deferred();
     let full = consumer.wait();
 }
 

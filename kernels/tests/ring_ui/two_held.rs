@@ -1,4 +1,4 @@
-//! A delayed consumer waits for a stage while it has not said what becomes of the one before.
+//! A consumer whose releases are deferred waits for a stage while it has not said what becomes of the one before.
 #![allow(unused, reason = "each case uses what it needs")]
 
 use tilewright_codegen::build::{Builder, Global, Ptr};
@@ -15,7 +15,7 @@ fn kernel<'k>(
     mut producer: Producer<'k, Keys, Row, ByBulk>,
     mut consumer: Consumer<'k, Keys, Row>,
 ) {
-    let mut consumer = consumer.delayed();
+    let mut consumer = consumer.deferred();
     let first = consumer.wait();
     let second = consumer.wait();
     first.release_previous();

@@ -22,8 +22,8 @@ impl Met {
     }
 
     /// The launch of a device of the first `devices` of them.
-    fn work(&self, at: usize, devices: u32, looks: u32) -> Work {
-        let kernel = verify(meet(Arch::Sm90a, MeetShape { devices, looks })).unwrap();
+    fn work(&self, at: usize, devices: u32, polls: u32) -> Work {
+        let kernel = verify(meet(Arch::Sm90a, MeetShape { devices, polls })).unwrap();
         let words = self.words.iter().take(devices as usize).map(|words| Arg::Address(words.address()));
         let args: Vec<Arg> = [(at as u32).into()].into_iter().chain(words).collect();
         self.devices[at].load(&kernel).unwrap().work(1, &args).unwrap()
@@ -54,9 +54,9 @@ fn devices_meet_again_and_again() {
 fn a_device_gives_up_who_does_not_come() {
     let met = Met::new(4, 2);
     for meeting in 1..3 {
-        // The second meeting is not waited for: 2^24 looks would take for ever here.
-        let looks = if meeting == 1 { 20 } else { 1 << 24 };
-        met.streams[0].submit(&met.work(0, 2, looks)).unwrap();
+        // The second meeting is not waited for: 2^24 polls would take for ever here.
+        let polls = if meeting == 1 { 20 } else { 1 << 24 };
+        met.streams[0].submit(&met.work(0, 2, polls)).unwrap();
         let [mine, gave_up] = [0, MAX_DEVICES + 1].map(|at| met.read(0)[at]);
         assert_eq!((mine, gave_up, met.read(1)[0]), (meeting, 1, meeting));
     }

@@ -95,7 +95,7 @@ fn gallery_copies() {
 
 /// Kernels that a survey judges: here, and in the tests of `gemm`, `gemv`, `attention_decode` and `attention_prefill`.
 ///
-/// `gemm_fp8`'s survey is that of promoted sums; those of s8 and the other kernels of 8 bits synchronise as the kernels of 16
+/// `gemm_fp8`'s survey is that of two-level accumulation; those of s8 and the other kernels of 8 bits synchronise as the kernels of 16
 /// bits do, line for line.
 const SURVEYED: [&str; 26] = [
     "transpose_edged",

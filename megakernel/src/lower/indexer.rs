@@ -10,7 +10,7 @@ use tilewright_layout::DType;
 use super::emit::{Done, Emitter};
 use super::options::{LowerError, LowerOptions};
 use crate::model::ModelSpec;
-use crate::ops::{Op, Place, Selection};
+use crate::ops::{Op, RowCells, Selection};
 use crate::program::{BufferId, BufferKind, Source, Span};
 
 /// What chooses the tokens that rows attend to, layer by layer.
@@ -116,7 +116,7 @@ impl<'e, 'a> LayerTasks<'e, 'a> {
     }
 
     /// Positions and page tables.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> RowCells {
         self.emitter.host.at.clone()
     }
 

@@ -25,7 +25,7 @@ struct Cut {
 impl Program {
     /// The same with the sums cut whose activations a device would load again and again: those of at least
     /// [`held_rows`](DeviceOptions::held_rows) rows that do not fit registers. Behind [`Program::stored_as`], since the
-    /// form of weights says what a stage is, and before it is scheduled. Any placement of tasks finds the same image of
+    /// form of weights says what a stage is, and before it is scheduled. Any placement of tasks finds the same order of
     /// weights.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use tilewright_layout::DType;
 
 use super::options::LowerOptions;
 use crate::model::ModelSpec;
-use crate::program::{BufferId, BufferKind, DeviceId, Place, Program, REQUEST_WORDS};
+use crate::program::{BufferId, BufferKind, DeviceId, Program, REQUEST_WORDS, RowCells};
 
 /// Name of the token cell, i32 `[rows]`.
 pub const TOKEN: &str = "token";
@@ -22,7 +22,7 @@ pub const NEXT_TOKEN: &str = "next_token";
 /// What the host sees, the same for all devices: cells, which each has, and results, which the first has.
 pub(super) struct HostBuffers {
     pub token: BufferId,
-    pub at: Place,
+    pub at: RowCells,
     /// What rows ask for, where the program samples.
     pub request: Option<BufferId>,
     pub logits: BufferId,
@@ -81,7 +81,7 @@ pub(super) fn add(
             |layer, which| on.of_device(&format!("layers.{layer}.{which}"), BufferKind::KvPool, options.kv, &shape);
         state.pools = (0..spec.layers).map(|layer| ["k", "v"].map(|which| pool(layer, which))).collect();
     }
-    (HostBuffers { token, at: Place { position, page_table }, request, logits, next_token }, states)
+    (HostBuffers { token, at: RowCells { position, page_table }, request, logits, next_token }, states)
 }
 
 /// The activations of a device, without its pools.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Check, Footprint, HeadOutput, Operands, Place, TaskOp, interval};
+use super::{Check, Footprint, HeadOutput, Operands, RowCells, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::DeviceOp;
 use crate::vm::reference::{Context, Done};
@@ -18,7 +18,7 @@ pub struct KvAppend {
     /// Rows that this task appends.
     pub rows: Span,
     /// Where a row's token goes.
-    pub at: Place,
+    pub at: RowCells,
     /// Pool, `[heads, pages, page_tokens, head_dim]`.
     pub pool: BufferId,
 }

@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use tilewright_kernels::gemv::Strip;
-use tilewright_kernels::gemv::linear::{self, AOperand, Announce, Early, HeldForm, Output, Packing};
+use tilewright_kernels::gemv::linear::{self, AOperand, Early, HeldForm, Output, Packing};
 use tilewright_layout::DType;
 
 use super::linear::{InputFields, TileCode, plan_a_operand};
@@ -204,8 +204,6 @@ impl DeviceFunction for PartTile {
                 width: self.width,
             },
         };
-        let say = || call.signal_early();
-        let announce = self.early.map(|at| Announce { at, say: &say });
-        linear::linear(call.team(), call.scratch(), weights, tile, announce);
+        call.announcing(self.early, |announce| linear::linear(call.team(), call.scratch(), weights, tile, announce));
     }
 }

@@ -48,7 +48,7 @@ pub use kv_append::KvAppend;
 pub use linear::{InputCode, Linear, LinearInput, LinearOutput, LinearTile, TileCode};
 pub use linear_part::{LinearPart, PartTile};
 pub use operand::{Check, OperandError, Operands, index, interval, multiple, positive, same_extents};
-pub use place::{Place, Rotation};
+pub use place::{Rotation, RowCells};
 pub use qkv::{GroupShape, KeyOutput, PAIRS_PER_STRIP, Part, Projection, Qkv, QkvTile, Run};
 pub use reduce::Reduce;
 pub use registry::{RegisterError, register};

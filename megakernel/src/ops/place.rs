@@ -27,14 +27,14 @@ impl Rotation {
 /// The cells that say which token of which sequence a row is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Place {
+pub struct RowCells {
     /// Position of every row, i32 `[rows]`; negative: the row is idle, it appends nothing and attends to nothing.
     pub position: BufferId,
     /// Page of every run of `page_tokens` tokens, i32 `[rows, pages_per_sequence]`.
     pub page_table: BufferId,
 }
 
-impl Place {
+impl RowCells {
     /// Checks both cells; gives the regions of them that the rows read.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! The text form of a program: JSON with a format name and a version. `docs/program.md` describes every field.
 
-use std::io::{Read, Write};
+use std::io::Write;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -80,16 +80,6 @@ impl Program {
                 Err(error.into())
             }
         }
-    }
-
-    /// Reads a program from a reader.
-    ///
-    /// # Errors
-    /// As [`Program::from_json`], and if the reader fails.
-    pub fn read_json(mut reader: impl Read) -> Result<Program, JsonError> {
-        let mut text = String::new();
-        reader.read_to_string(&mut text).map_err(serde_json::Error::io)?;
-        Program::from_json(&text)
     }
 }
 

@@ -2,7 +2,7 @@
 //! which device's memory is said where its footprint is known (`regions`).
 
 use super::kind::Kind;
-use super::place::Place;
+use super::place::Location;
 use super::report::Report;
 use crate::program::{Buffer, DeviceId, MAX_DEVICES, Program};
 
@@ -10,17 +10,17 @@ use crate::program::{Buffer, DeviceId, MAX_DEVICES, Program};
 pub(super) fn check(program: &Program, report: &mut Report) {
     let devices = program.devices;
     if !(1..=MAX_DEVICES).contains(&devices) {
-        report.error(Place::Program, Kind::DeviceCount { found: devices, most: MAX_DEVICES });
+        report.error(Location::Program, Kind::DeviceCount { found: devices, most: MAX_DEVICES });
     }
     for (index, buffer) in program.buffers.iter().enumerate() {
         let kinds = [missing(buffer.device, devices), needed(buffer, devices), arena(buffer, devices)];
         for kind in kinds.into_iter().flatten() {
-            report.error(Place::buffer(index, buffer), kind);
+            report.error(Location::buffer(index, buffer), kind);
         }
     }
     for (index, task) in program.tasks.iter().enumerate() {
         if let Some(kind) = missing(Some(task.device), devices) {
-            report.error(Place::task(index, task), kind);
+            report.error(Location::task(index, task), kind);
         }
     }
 }

@@ -120,7 +120,7 @@ pub use checked::{Checked, Placed, Rejected};
 pub use conflict::{Clobber, Conflicts, Pair, PartialWait, UnwrittenRead, UnwrittenReads};
 pub use cycle::{Cycle, Reason, Step};
 pub use kind::{Access, Kind};
-pub use place::Place;
+pub use place::Location;
 pub use report::{Note, Report, Stats, Violation, Warning};
 pub use text::{Hazard, SAMPLES, TaskName};
 
@@ -160,7 +160,7 @@ fn check_order(program: &Program, queued: bool, report: &mut Report) {
     let execution = Execution::new(&graph);
     if !execution.is_complete() {
         let deadlock = order::witness(program, &graph, &execution);
-        report.errors.extend(deadlock.map(|kind| Violation { at: Place::Program, kind }));
+        report.errors.extend(deadlock.map(|kind| Violation { at: Location::Program, kind }));
     } else if queued {
         report.stats.depth = Some(execution.depth);
         memory::check(program, &Order::new(&graph, &execution), report);

@@ -1,14 +1,14 @@
 //! Rules on placement: queues, and the SMs that tasks are pinned to. One function per rule.
 
 use super::kind::Kind;
-use super::place::Place;
+use super::place::Location;
 use super::report::Report;
 use crate::program::{Program, SmId, TaskId};
 
 /// Checks the placement; gives whether the queues order the tasks (or there are none), so that order can be judged.
 pub(super) fn check(program: &Program, report: &mut Report) -> bool {
     if program.target.sms == 0 {
-        report.error(Place::Program, Kind::NoSms {});
+        report.error(Location::Program, Kind::NoSms {});
     }
     pins_in_range(program, report);
     let Some(queues) = &program.queues else { return true };
@@ -16,7 +16,7 @@ pub(super) fn check(program: &Program, report: &mut Report) -> bool {
     let queue_of = every_task_once(program, queues, report);
     let ordered = report.errors.len() == before;
     if queues.len() != program.all_sms() {
-        report.error(Place::Program, Kind::QueueCount { found: queues.len(), sms: program.all_sms() });
+        report.error(Location::Program, Kind::QueueCount { found: queues.len(), sms: program.all_sms() });
     }
     pins_honoured(program, &queue_of, report);
     devices_honoured(program, &queue_of, report);
@@ -27,7 +27,7 @@ fn pins_in_range(program: &Program, report: &mut Report) {
     let sms = program.all_sms();
     for (index, task) in program.tasks.iter().enumerate() {
         if let Some(sm) = task.sm.filter(|sm| sm.index() >= sms) {
-            report.error(Place::task(index, task), Kind::PinRange { sm, sms });
+            report.error(Location::task(index, task), Kind::PinRange { sm, sms });
         }
     }
 }
@@ -40,17 +40,17 @@ fn every_task_once(program: &Program, queues: &[Vec<TaskId>], report: &mut Repor
         let second = SmId::from(sm);
         for (position, &task) in queue.iter().enumerate() {
             match queue_of.get_mut(task.index()) {
-                None => report.error(Place::Queue { sm }, Kind::QueuesMissing { task, position, count }),
+                None => report.error(Location::Queue { sm }, Kind::QueuesMissing { task, position, count }),
                 Some(Some(first)) => {
                     let kind = Kind::QueuedTwice { first: *first, second };
-                    report.error(Place::of_task(program, task.index()), kind);
+                    report.error(Location::of_task(program, task.index()), kind);
                 }
                 Some(slot) => *slot = Some(second),
             }
         }
     }
     for index in (0..count).filter(|&index| queue_of[index].is_none()) {
-        report.error(Place::of_task(program, index), Kind::Unqueued {});
+        report.error(Location::of_task(program, index), Kind::Unqueued {});
     }
     queue_of
 }
@@ -60,7 +60,7 @@ fn devices_honoured(program: &Program, queue_of: &[Option<SmId>], report: &mut R
         if let Some(queued) =
             queue.filter(|sm| program.devices > 1 && !program.sms_of(task.device).contains(&sm.index()))
         {
-            report.error(Place::task(index, task), Kind::QueueDevice { queued, device: task.device });
+            report.error(Location::task(index, task), Kind::QueueDevice { queued, device: task.device });
         }
     }
 }
@@ -70,7 +70,7 @@ fn pins_honoured(program: &Program, queue_of: &[Option<SmId>], report: &mut Repo
         if let (Some(pinned), Some(queued)) = (task.sm, *queue)
             && pinned != queued
         {
-            report.error(Place::task(index, task), Kind::PinBroken { pinned, queued });
+            report.error(Location::task(index, task), Kind::PinBroken { pinned, queued });
         }
     }
 }

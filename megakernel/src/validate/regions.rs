@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::kind::{Access, Kind};
-use super::place::Place;
+use super::place::Location;
 use super::report::{Note, Report};
 use super::text::Hazard;
 use crate::ops::Role;
@@ -30,7 +30,7 @@ pub(super) fn check(program: &Program, sound: bool, report: &mut Report) {
         }
         kinds.extend(task.writes.iter().filter_map(|region| read_only(program, region)));
         for kind in kinds {
-            report.error(Place::task(index, task), kind);
+            report.error(Location::task(index, task), kind);
         }
     }
 }
@@ -42,7 +42,7 @@ pub(super) fn warn(program: &Program, report: &mut Report) {
         used[region.buffer.index()] = true;
     }
     for (index, buffer) in program.buffers.iter().enumerate().filter(|(index, _)| !used[*index]) {
-        report.warn(Place::buffer(index, buffer), Note::UnusedBuffer);
+        report.warn(Location::buffer(index, buffer), Note::UnusedBuffer);
     }
 }
 

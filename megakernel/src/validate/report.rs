@@ -5,7 +5,7 @@ use std::fmt;
 use thiserror::Error;
 
 use super::kind::Kind;
-use super::place::Place;
+use super::place::Location;
 use crate::program::CounterId;
 
 /// One thing that is wrong: what, and where.
@@ -13,7 +13,7 @@ use crate::program::CounterId;
 #[error("{at}: {kind}")]
 pub struct Violation {
     /// Where.
-    pub at: Place,
+    pub at: Location,
     /// What.
     pub kind: Kind,
 }
@@ -23,7 +23,7 @@ pub struct Violation {
 #[error("{at}: {note}")]
 pub struct Warning {
     /// Where.
-    pub at: Place,
+    pub at: Location,
     /// What.
     pub note: Note,
 }
@@ -101,11 +101,11 @@ impl Report {
         self.errors.iter().any(|e| e.kind.name() == kind)
     }
 
-    pub(super) fn error(&mut self, at: Place, kind: Kind) {
+    pub(super) fn error(&mut self, at: Location, kind: Kind) {
         self.errors.push(Violation { at, kind });
     }
 
-    pub(super) fn warn(&mut self, at: Place, note: Note) {
+    pub(super) fn warn(&mut self, at: Location, note: Note) {
         self.warnings.push(Warning { at, note });
     }
 }

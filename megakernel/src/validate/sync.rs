@@ -1,7 +1,7 @@
 //! Rules on waits and signals. One function per rule; whether the waits let the program finish is `order`'s question.
 
 use super::kind::Kind;
-use super::place::Place;
+use super::place::Location;
 use super::report::{Note, Report};
 use crate::program::{CounterId, MAX_SIGNALS, MAX_WAITS, Program, Task};
 
@@ -27,7 +27,7 @@ pub(super) fn check(program: &Program, report: &mut Report) {
     let context = Context { producers: producers(program) };
     for (index, task) in program.tasks.iter().enumerate() {
         for kind in RULES.iter().flat_map(|rule| rule(&context, task)) {
-            report.error(Place::task(index, task), kind);
+            report.error(Location::task(index, task), kind);
         }
     }
 }
@@ -43,12 +43,12 @@ pub(super) fn warn(program: &Program, report: &mut Report) {
             waited[counter.index()] = true;
             let producers = producers[counter.index()];
             if threshold < producers {
-                report.warn(Place::task(index, task), Note::PartialWait { counter, threshold, producers });
+                report.warn(Location::task(index, task), Note::PartialWait { counter, threshold, producers });
             }
         }
     }
     for (index, counter) in program.counters.iter().enumerate().filter(|(index, _)| !waited[*index]) {
-        report.warn(Place::counter(index, counter), Note::UnusedCounter);
+        report.warn(Location::counter(index, counter), Note::UnusedCounter);
     }
 }
 

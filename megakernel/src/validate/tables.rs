@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tilewright_layout::DType;
 
 use super::kind::Kind;
-use super::place::Place;
+use super::place::Location;
 use super::report::Report;
 use crate::program::{Buffer, BufferKind, Counter, MAX_RANK, Program, Source};
 
@@ -30,23 +30,23 @@ pub(super) fn check(program: &Program, report: &mut Report) -> bool {
     let lengths =
         [("buffers", program.buffers.len()), ("counters", program.counters.len()), ("tasks", program.tasks.len())];
     for (noun, found) in lengths {
-        report.errors.extend(count(noun, found).map(|kind| super::Violation { at: Place::Program, kind }));
+        report.errors.extend(count(noun, found).map(|kind| super::Violation { at: Location::Program, kind }));
     }
     for (index, buffer) in program.buffers.iter().enumerate() {
         let rules = BUFFER_RULES.iter().filter_map(|rule| rule(buffer));
         for kind in dense_id(index, buffer.id.0).into_iter().chain(rules).chain(arena_is_aligned(buffer)) {
-            report.error(Place::buffer(index, buffer), kind);
+            report.error(Location::buffer(index, buffer), kind);
         }
     }
     names(program, report);
     for (index, counter) in program.counters.iter().enumerate() {
         for kind in dense_id(index, counter.id.0).into_iter().chain(initial_value(counter)) {
-            report.error(Place::counter(index, counter), kind);
+            report.error(Location::counter(index, counter), kind);
         }
     }
     for (index, task) in program.tasks.iter().enumerate() {
         if let Some(kind) = dense_id(index, task.id.0) {
-            report.error(Place::task(index, task), kind);
+            report.error(Location::task(index, task), kind);
         }
     }
     program.buffers.iter().all(is_sound)
@@ -71,7 +71,7 @@ fn names(program: &Program, report: &mut Report) {
     for (index, buffer) in program.buffers.iter().enumerate() {
         let first = *seen.entry(&buffer.name).or_insert(index);
         if first != index {
-            report.error(Place::buffer(index, buffer), Kind::DuplicateName { first });
+            report.error(Location::buffer(index, buffer), Kind::DuplicateName { first });
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The virtual machines: what runs a placed program.
 //!
-//! | room | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | [`device`] | the machine on a GPU, or on its simulator: one persistent kernel |
 //! | [`graph`] | the machine of many rows on a GPU, or on its simulator: a graph of launches |

@@ -13,7 +13,7 @@ use super::{AlignedBytes, SharedBytes, WeightError, WeightTensor, Weights, byte_
 use crate::model::{ModelSpec, TensorSpec};
 use crate::program::float_of;
 
-/// Distinct values that one tensor can take: few enough for the table of them to stay in the first-level cache.
+/// Distinct values that one tensor can take: few enough for the table of them to stay in L1.
 const LEVELS: usize = 1 << LEVEL_BITS;
 const LEVEL_BITS: usize = 12;
 

@@ -13,7 +13,7 @@ use super::{WeightError, WeightTensor, Weights};
 use crate::model::{ModelSpec, TensorSpec};
 
 /// Bytes of codes that one thread draws at a time.
-const CHUNK: usize = 1 << 16;
+const TILE_BYTES: usize = 1 << 16;
 
 /// Every tensor of a model at random: linear layers of the decoder as codes, all else as [`RandomWeights`](super::RandomWeights)
 /// has it.
@@ -101,9 +101,9 @@ fn random_codes(tensor: &TensorSpec, seed: u64, code: Code, group: Option<usize>
     let key = splitmix(fnv1a(tensor.name.as_bytes()) ^ splitmix(seed));
     let word = |counter: u64| splitmix(key.wrapping_add(counter.wrapping_mul(GOLDEN)));
     let mut codes = vec![0u8; n * k.div_ceil(8 / code.bits())];
-    codes.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, codes)| {
+    codes.par_chunks_mut(TILE_BYTES).enumerate().for_each(|(chunk, codes)| {
         for (at, bytes) in codes.chunks_mut(8).enumerate() {
-            let drawn = word((chunk * CHUNK / 8 + at) as u64).to_le_bytes();
+            let drawn = word((chunk * TILE_BYTES / 8 + at) as u64).to_le_bytes();
             for (byte, drawn) in bytes.iter_mut().zip(drawn) {
                 *byte = symmetric(code, drawn);
             }

@@ -1,4 +1,4 @@
-//! Activations in 16 bits, carried by tags or released; activations held in registers.
+//! Activations in 16 bits, carried by packets or released; activations held in registers.
 
 use tilewright_codegen::target::Target;
 use tilewright_kernels::gemv::linear::AOperand;
@@ -48,7 +48,7 @@ fn bf16_activations_agree_with_the_reference() {
 
 #[test]
 fn bf16_activations_without_tags_agree_with_the_reference() {
-    agree(&tiny(), 2, DeviceOptions { tags: false, ..options() }, 4e-3);
+    agree(&tiny(), 2, DeviceOptions { packets: false, ..options() }, 4e-3);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn streamed_activations_agree_with_the_reference() {
     // Rows of nine stages, two of which end inside; more than registers hold of 9 rows, and of 5 in two parts.
     let wide = ModelSpec { intermediate: 17 * 4 * 32 - 4, ..tiny() };
     agree(&wide, 9, options(), 1e-2);
-    agree(&wide, 2, DeviceOptions { tags: false, ..streamed }, 4e-3);
+    agree(&wide, 2, DeviceOptions { packets: false, ..streamed }, 4e-3);
 }
 
 /// Logits whose activations registers hold by halves, and by fourths.
@@ -107,8 +107,8 @@ fn the_way_of_activations_changes_the_order_of_sums_alone() {
 
 #[test]
 fn releases_and_tags_and_registers_give_the_same_bits() {
-    let bits = |tags: bool, take_registers: bool| {
-        let options = DeviceOptions { warps: 8, stage_bytes: 4096, tags, take_registers, ..options() };
+    let bits = |packets: bool, take_registers: bool| {
+        let options = DeviceOptions { warps: 8, stage_bytes: 4096, packets, take_registers, ..options() };
         let mut machine = machine(&tiny(), 1, 3, 21, options);
         let tokens = machine.run(&Cells::at(1, 0).view(), 3).unwrap();
         (tokens, machine.f32(LOGITS).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>())
@@ -121,9 +121,9 @@ fn releases_and_tags_and_registers_give_the_same_bits() {
 /// Of a strip, stage by stage is added up whatever strips come between, and squares once a group.
 #[test]
 fn groups_of_streamed_strips_change_no_bit() {
-    for (rows, tags) in [(2, true), (9, false)] {
+    for (rows, packets) in [(2, true), (9, false)] {
         let bits = |streamed_strips: u32| {
-            let streamed = DeviceOptions { held_rows: 1, held_registers: 0, streamed_strips, tags, ..options() };
+            let streamed = DeviceOptions { held_rows: 1, held_registers: 0, streamed_strips, packets, ..options() };
             let mut machine = machine(&tiny(), rows, 3, 24, streamed);
             let tokens = machine.run(&Cells::at(rows, 0).view(), 2).unwrap();
             (tokens, machine.f32(LOGITS).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>())

@@ -86,7 +86,7 @@ fn bits(sms: usize, options: DeviceOptions) -> Vec<u32> {
     let placed = cut(lower(&spec, &|_| DType::BF16, target, &lowering).unwrap(), &options);
     let plan = Plan::new(&placed, options).unwrap();
     let parts: Vec<&PartTile> = plan.opcodes.iter().filter_map(Opcode::get).collect();
-    assert!(!parts.is_empty() && parts.iter().all(|part| part.is_packets() == options.tags));
+    assert!(!parts.is_empty() && parts.iter().all(|part| part.is_packets() == options.packets));
     let device = device(sms as u64, sms);
     let mut machine = DeviceMachine::load(placed, &weights(&spec), &device, options, &mut |_, _| ()).unwrap();
     machine.run(&Cells::at(5, 0).view(), 3).unwrap();
@@ -99,5 +99,5 @@ fn bits(sms: usize, options: DeviceOptions) -> Vec<u32> {
 fn bits_of_cut_sums_do_not_depend_on_placement() {
     let expected = bits(2, cutting(16));
     assert!([3, 7].into_iter().all(|sms| bits(sms, cutting(16)) == expected));
-    assert!(bits(3, DeviceOptions { tags: false, ..cutting(16) }) == expected);
+    assert!(bits(3, DeviceOptions { packets: false, ..cutting(16) }) == expected);
 }

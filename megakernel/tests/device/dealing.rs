@@ -1,4 +1,4 @@
-//! Stages dealt round the SMs: another order of the image, the same bits.
+//! Stages dealt round the SMs: another order of packed weights, the same bits.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ fn no_bit_of_a_step_depends_on_where_stages_lie() {
     }
 }
 
-/// A prompt of four rows and one row share the image, dealt for either.
+/// A prompt of four rows and one row share the packed weights, dealt for either.
 #[test]
 fn programs_of_any_rows_find_the_same_dealt_image() {
     let spec = tiny();
@@ -63,7 +63,7 @@ fn what_the_tasks_of_known_models_read_together_is_contiguous() {
         let placed = schedule(lower(&spec, &|_| DType::BF16, target, &lowering).unwrap(), 1024).unwrap();
         let plan = |dealing| Plan::new(&placed, DeviceOptions { dealing, ..DeviceOptions::default() }).unwrap();
         let (plan, in_order) = (plan(Dealing::Stages), plan(Dealing::InOrder));
-        assert_eq!(plan.image_bytes, in_order.image_bytes);
+        assert_eq!(plan.packed_bytes, in_order.packed_bytes);
         assert_eq!(plan.options.stages, in_order.options.stages);
         let records = records(&plan);
         for stream in &plan.streams {

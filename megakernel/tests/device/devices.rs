@@ -82,7 +82,7 @@ fn several_devices_give_the_logits_of_the_reference() {
     agrees(&tiny(), 3, 2, 20..22, options());
     agrees(&normed(wide_enough()), 1, 2, 30..32, options());
     agrees(&wide_enough(), 1, 4, 40..42, options());
-    agrees(&tiny(), 1, 2, 50..52, DeviceOptions { tags: false, stream_tokens: false, ..options() });
+    agrees(&tiny(), 1, 2, 50..52, DeviceOptions { packets: false, stream_tokens: false, ..options() });
 }
 
 const STEPS: usize = 5;
@@ -138,7 +138,7 @@ fn tokens_are_drawn_as_on_one_device() {
 fn a_device_that_stops_is_an_error_on_all() {
     let spec = least();
     let placed = shared(&spec, 1, 2, 2, false);
-    let impatient = DeviceOptions { spin_limit: 1 << 11, ..options() };
+    let impatient = DeviceOptions { polls: 1 << 11, ..options() };
     for seed in 0..2 {
         let mut machine = machine(&placed, &spec, 1000 * seed, impatient);
         let right = until(&mut machine, 1, &[]);

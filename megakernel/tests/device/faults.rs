@@ -10,7 +10,7 @@ const STEPS: usize = 3;
 
 /// A machine that does not wait long.
 fn impatient(seed: u64) -> DeviceMachine {
-    machine(&tiny(), 1, SMS, seed, DeviceOptions { spin_limit: 1 << 13, ..options() })
+    machine(&tiny(), 1, SMS, seed, DeviceOptions { polls: 1 << 13, ..options() })
 }
 
 fn run(machine: &mut DeviceMachine) -> Result<Vec<u32>, LaunchError> {
@@ -123,7 +123,7 @@ fn an_abort_feeds_nothing_back_of_a_step_that_did_not_end() {
 #[test]
 fn an_abort_wakes_blocks_that_wait_for_what_never_comes() {
     // Nobody gives up by himself: the host's word is all that ends it.
-    let mut machine = machine(&tiny(), 1, SMS, 0, DeviceOptions { spin_limit: 1 << 30, ..options() });
+    let mut machine = machine(&tiny(), 1, SMS, 0, DeviceOptions { polls: 1 << 30, ..options() });
     let right = run(&mut machine).unwrap();
     let embed = task(&machine, |op| op.is::<Embed>());
     assert!(machine.inject(DeviceFault::Silent { task: embed }).unwrap());

@@ -15,7 +15,7 @@ fn no_bit_of_a_step_depends_on_what_is_held() {
     for (spec, rows, sms, options) in [
         (tiny(), 1, 3, options()),
         (wide.clone(), 2, 2, small),
-        (normed(wide), 1, 3, DeviceOptions { tags: false, ..small }),
+        (normed(wide), 1, 3, DeviceOptions { packets: false, ..small }),
         (least(), 1, 2, least_of),
         (tiny(), 3, 3, DeviceOptions { held_rows: 4, ..options() }),
         (tiny(), 8, 3, DeviceOptions { hold_beside: 128, ..options() }),
@@ -45,7 +45,7 @@ fn batches_hold_no_stages() {
 #[test]
 fn launches_that_fail_end_with_stages_held_and_the_next_runs() {
     for seed in [0, 1000] {
-        let held = DeviceOptions { hold: 3, spin_limit: 1 << 13, ..options() };
+        let held = DeviceOptions { hold: 3, polls: 1 << 13, ..options() };
         let mut machine = machine(&tiny(), 1, 3, seed, held);
         let run = |machine: &mut DeviceMachine| machine.run(&Cells::at(1, 0).view(), 3);
         let right = run(&mut machine).unwrap();

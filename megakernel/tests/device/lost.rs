@@ -32,7 +32,7 @@ struct Subject {
 impl Subject {
     fn new(spec: ModelSpec, rows: usize, devices: usize, options: DeviceOptions) -> Subject {
         let placed = shared(&spec, rows, devices, 2, false);
-        let options = DeviceOptions { spin_limit: 1 << 11, ..options };
+        let options = DeviceOptions { polls: 1 << 11, ..options };
         let mut subject = Subject { spec, placed, rows, options, right: Vec::new(), longest: 1 << 10 };
         subject.right = subject.run(&mut subject.machine(0, None)).expect("nobody is lost");
         while subject.run(&mut subject.machine(0, Some(Loss { device: 0, step: subject.longest }))).is_err() {
@@ -67,7 +67,7 @@ impl Subject {
 
 #[test]
 fn a_device_lost_at_any_moment_is_an_error_that_names_it() {
-    let plain = DeviceOptions { tags: false, stream_tokens: false, ..options() };
+    let plain = DeviceOptions { packets: false, stream_tokens: false, ..options() };
     let long = std::env::var_os("TILEWRIGHT_LONG").is_some();
     let mut subjects = vec![
         Subject::new(least(), 1, 2, options()),

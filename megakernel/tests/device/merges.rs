@@ -20,7 +20,7 @@ fn position(draw: &mut Draw) -> i32 {
 fn any_number_of_splits_agrees_with_the_reference() {
     for (seed, splits) in [1, 2, 3, 5, 8, 16, 19, 33].into_iter().enumerate() {
         let mut draw = Draw::new(seed as u64);
-        // One or two rows are tagged, three are released in f32, five in bf16.
+        // One or two rows are packets, three are released in f32, five in bf16.
         for rows in [1 + seed % 2, [3, 5][seed / 2 % 2]] {
             let split_tokens = [16, 48][draw.between(0..=1) as usize];
             let held_rows = [1, 3, 20][draw.between(0..=2) as usize];
@@ -40,8 +40,8 @@ fn any_number_of_splits_agrees_with_the_reference() {
 fn layers_and_steps_merge_in_one_place() {
     for seed in 0..4 {
         let mut draw = Draw::new(seed);
-        let tags = seed % 2 == 0;
-        let mut both = Both::new(&tiny(), [2, 4, 8], &mut draw, DeviceOptions { tags, ..options() });
+        let packets = seed % 2 == 0;
+        let mut both = Both::new(&tiny(), [2, 4, 8], &mut draw, DeviceOptions { packets, ..options() });
         for _ in 0..2 {
             let positions = [0, 1].map(|_| draw.between(30..=200) as i32);
             both.step(&positions, 2e-3);

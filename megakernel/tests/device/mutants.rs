@@ -71,7 +71,7 @@ fn options() -> DeviceOptions {
         sums_bytes: 256,
         split_tokens: 16,
         single_tokens: 0,
-        spin_limit: 1 << 10,
+        polls: 1 << 10,
         ..DeviceOptions::default()
     }
 }
@@ -126,11 +126,11 @@ fn wide(rows: usize) -> Recording {
     Recording::new("wide", (&spec, program), options(), vec![Launch::WELL])
 }
 
-/// Nothing tagged, no tokens in the ring, and tasks of more strips than a group of sums has.
+/// No packets, no tokens in the ring, and tasks of more strips than a group of sums has.
 fn plain() -> Recording {
     let spec = ModelSpec { hidden: 64, intermediate: 64, ..least() };
     let program = splitting(&spec, ROWS, SMS, SPLITS);
-    let options = DeviceOptions { tags: false, stream_tokens: false, ..options() };
+    let options = DeviceOptions { packets: false, stream_tokens: false, ..options() };
     Recording::new("plain", (&spec, program), options, vec![Launch::WELL])
 }
 
@@ -157,7 +157,7 @@ fn mutants_of_the_megakernel_are_found_out() {
 ///
 /// A block that looks for packets of the other device is not behind until it has looked longer.
 fn two_devices(options: DeviceOptions) -> Recording {
-    let options = DeviceOptions { spin_limit: 1 << 12, ..options };
+    let options = DeviceOptions { polls: 1 << 12, ..options };
     let spec = ModelSpec { hidden: 16, intermediate: 16, ..least() };
     let program = shared(&spec, ROWS, 2, SMS, false);
     let embed = task(&program, |op| op.is::<Embed>());
@@ -205,7 +205,7 @@ fn mutants_of_the_newest_token_are_found_out() {
     insta::assert_snapshot!(survivors(&wide(1), packets), @"");
 }
 
-/// What devices tell each other: instructions of scope `.sys` that are not the host's. Packets where activations are tagged; counters,
+/// What devices tell each other: instructions of scope `.sys` that are not the host's. Packets where activations are these; counters,
 /// releases and cells where nothing is. How a launch ends by a report is the same code as on one device, whose survey has it.
 #[test]
 fn mutants_of_the_exchange_are_found_out() {
@@ -215,7 +215,7 @@ fn mutants_of_the_exchange_are_found_out() {
     insta::assert_snapshot!(survivors(&two_devices(options()), packets), @"device.rs: st.relaxed.sys.f32 global: weak");
     let counters = ["red.", "ld.acquire", "st.relaxed.sys.s32"];
     let counts = |mutant: &Mutant| sys(mutant) && counters.iter().any(|inst| mutant.inst.contains(inst));
-    let released = DeviceOptions { tags: false, stream_tokens: false, ..options() };
+    let released = DeviceOptions { packets: false, stream_tokens: false, ..options() };
     // The end of a step: here the first block chooses, and has waited for the releases of all logits. And a signal to the second device:
     // those of the first device come behind one of its own, behind which the simulator lets stores arrive.
     insta::assert_snapshot!(survivors(&two_devices(released), counts), @r"

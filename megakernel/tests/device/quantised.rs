@@ -218,7 +218,7 @@ fn a_weight_is_a_fourth_of_its_bytes() {
     let bytes = |weights: &dyn Weights| {
         let placed = schedule(lowered(&spec, 1, 1, 132).stored_as(weights), CONTEXT).unwrap();
         let plan = Plan::new(&placed, DeviceOptions::default()).unwrap();
-        (plan.image_bytes, plan.slot_bytes, plan.options.stages)
+        (plan.packed_bytes, plan.slot_bytes, plan.options.stages)
     };
     let (dense, ring, most) = bytes(&none);
     assert_eq!(ring, 16384);

@@ -17,11 +17,11 @@ fn a_prompt_fed_by_many_rows_is_continued_by_one() {
     let mut shared = DeviceWeights::new(device(3, 3), Arc::new(weights(&spec)));
     let mut sent = 0;
     let mut wide = shared.machine(placed(&spec, 4, 3), None, options(), &mut |done, _| sent = done).unwrap();
-    assert_eq!((sent, shared.bytes()), (shared.bytes(), wide.plan().image_bytes));
+    assert_eq!((sent, shared.bytes()), (shared.bytes(), wide.plan().packed_bytes));
     let kv = wide.kv().clone();
     let none = &mut |_, _| panic!("the weights are on the device already");
     let mut narrow = shared.machine(placed(&spec, 1, 3), Some(&kv), options(), none).unwrap();
-    assert_eq!(shared.bytes(), narrow.plan().image_bytes);
+    assert_eq!(shared.bytes(), narrow.plan().packed_bytes);
 
     let tokens = [11, 3, 77, 150];
     let page_table: Vec<i32> = (0..4).flat_map(|_| 4..4 + PAGES as i32).collect();
@@ -51,7 +51,7 @@ fn pools_of_another_model_are_refused() {
 }
 
 #[test]
-fn another_cut_of_stages_has_an_image_of_its_own() {
+fn another_cut_of_stages_has_packed_weights_of_its_own() {
     let spec = least();
     let mut shared = DeviceWeights::new(device(0, 2), Arc::new(weights(&spec)));
     let cut = DeviceOptions { warps: 2, stage_bytes: 1024, ..options() };

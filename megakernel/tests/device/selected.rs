@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{Indexer, LOGITS, LayerTasks, LowerError, LowerOptions, Selected, lower_indexed};
-use tilewright_megakernel::ops::{self, Footprint, Op, OperandError, Operands, Place, Selection, TaskOp};
+use tilewright_megakernel::ops::{self, Footprint, Op, OperandError, Operands, RowCells, Selection, TaskOp};
 use tilewright_megakernel::program::{BufferId, BufferKind, Region, Span};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
@@ -24,7 +24,7 @@ const BLOCK: usize = 16;
 /// The first block of a row, and its newest `newest`: in the other order, the last one excepted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Ends {
-    at: Place,
+    at: RowCells,
     pool: BufferId,
     kv_head: usize,
     rows: Span,

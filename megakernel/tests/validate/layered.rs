@@ -5,7 +5,7 @@ use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::program::{
     Argmax, Attention, BufferId, BufferKind, CounterId, Embed, GroupShape, KeyOutput, Linear, LinearInput,
-    LinearOutput, Op, Place, Program, Projection, Qkv, Rotation, Source, Span, Wait,
+    LinearOutput, Op, Program, Projection, Qkv, Rotation, RowCells, Source, Span, Wait,
 };
 
 /// The extents of a model and how it is cut.
@@ -99,7 +99,7 @@ fn set(program: &mut Program, name: &str, offset: u64) {
 struct Builder {
     shape: Shape,
     program: Program,
-    place: Place,
+    place: RowCells,
     /// The level before: its counter and its tasks.
     before: Option<(CounterId, u32)>,
     q: BufferId,
@@ -121,7 +121,7 @@ impl Builder {
         let stats = p.add_buffer("stats", act, DType::F32, &[rows, shape.heads, shape.splits, 2]);
         let mlp = p.add_buffer("mlp", act, DType::BF16, &[rows, shape.inner]);
         let x = ["x0", "x1"].map(|name| p.add_buffer(name, act, DType::F32, &[rows, shape.hidden]));
-        let place = Place { position, page_table };
+        let place = RowCells { position, page_table };
         let mut builder =
             Builder { shape, program: p, place, before: None, q, acc, stats, mlp, x, inv_freq: BufferId(0) };
         builder.inv_freq = builder.weight("inv_freq", DType::F32, &[builder.shape.head_dim / 2]);

@@ -4,8 +4,8 @@ use insta::assert_snapshot;
 use tilewright_layout::DType;
 use tilewright_megakernel::ops::{Footprint, OperandError, Operands, TaskOp};
 use tilewright_megakernel::program::{
-    BufferId, BufferKind, Copy, GroupShape, KeyOutput, Linear, LinearInput, LinearOutput, Op, Place, Program,
-    Projection, Qkv, Region, Rotation, Source, Span, Task, TaskId,
+    BufferId, BufferKind, Copy, GroupShape, KeyOutput, Linear, LinearInput, LinearOutput, Op, Program, Projection, Qkv,
+    Region, Rotation, RowCells, Source, Span, Task, TaskId,
 };
 use tilewright_megakernel::vm::device::DeviceOp;
 use tilewright_megakernel::vm::reference::{Context, TaskFault};
@@ -171,7 +171,7 @@ fn a_footprint_longer_than_what_is_declared_is_not_computed() {
             q,
             k: KeyOutput::RopeAppend { rope: Rotation { inv_freq, scale: 1.0 }, pool: k_pool },
             v_pool,
-            at: Place { position, page_table },
+            at: RowCells { position, page_table },
         });
         let empty = Task { op, reads: vec![], writes: vec![], ..p.tasks[3].clone() };
         p.tasks[3] = empty;

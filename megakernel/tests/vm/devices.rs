@@ -134,9 +134,9 @@ fn known_models_are_shared_by_2_4_and_8_devices_and_are_valid() {
         assert_eq!(placed.queues().len(), devices * placed.target.sms);
         let plan = Plan::new(&placed, DeviceOptions::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!((plan.devices as usize, plan.blocks as usize), (devices, placed.target.sms));
-        let (images, one): (Vec<u64>, _) =
-            ((0..devices).map(|device| plan.image_of(device)).collect(), plan.image_bytes);
-        assert!(images.iter().all(|&image| image == one), "{name}: each device has as much: {images:?}");
+        let (prepacked, one): (Vec<u64>, _) =
+            ((0..devices).map(|device| plan.packed_of(device)).collect(), plan.packed_bytes);
+        assert!(prepacked.iter().all(|&prepacked| prepacked == one), "{name}: each device has as much: {prepacked:?}");
         let proposing = Plan::new(&placed, DeviceOptions { propose: true, ..DeviceOptions::default() });
         assert_eq!(proposing.unwrap_err(), Unsupported::Devices { devices });
     }

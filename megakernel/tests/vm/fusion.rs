@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tilewright_layout::DType;
 use tilewright_megakernel::program::{
     Add, BufferId, Combine, GroupShape, HeadNorm, HeadOutput, KeyOutput, KvAppend, Linear, LinearInput, LinearOutput,
-    Op, Place, Projection, Qkv, Region, RmsNorm, Rope, Rotation, SiluMul, Span,
+    Op, Projection, Qkv, Region, RmsNorm, Rope, Rotation, RowCells, SiluMul, Span,
 };
 
 use super::lab::{Lab, Ran, floats};
@@ -124,7 +124,7 @@ struct QkvLab {
     norm: HeadNorm,
     rope: Rotation,
     pools: [BufferId; 2],
-    at: Place,
+    at: RowCells,
 }
 
 impl QkvCase {

@@ -9,7 +9,7 @@ use tilewright_kernels::naive;
 use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
 use tilewright_megakernel::program::{
-    BufferId, BufferKind, CounterId, Op, Place, Program, Region, Source, Span, TaskId, Wait,
+    BufferId, BufferKind, CounterId, Op, Program, Region, RowCells, Source, Span, TaskId, Wait,
 };
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells, StepError};
@@ -178,7 +178,7 @@ impl Lab {
     }
 
     /// Position and page table cells; every row a sequence with pages of its own, at random.
-    pub fn place(&mut self, positions: &[i32], page_tokens: usize, pages: usize) -> Place {
+    pub fn place(&mut self, positions: &[i32], page_tokens: usize, pages: usize) -> RowCells {
         let rows = positions.len();
         let longest = positions.iter().map(|&p| p.max(0) as usize).max().unwrap_or(0);
         let width = longest / page_tokens + 1;
@@ -186,7 +186,7 @@ impl Lab {
         let order = self.random.shuffled(pages);
         self.positions = positions.to_vec();
         self.page_table = order[..rows * width].to_vec();
-        Place {
+        RowCells {
             position: self.buffer("position", BufferKind::Cell, DType::I32, &[rows]),
             page_table: self.buffer("page_table", BufferKind::Cell, DType::I32, &[rows, width]),
         }

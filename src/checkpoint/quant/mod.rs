@@ -10,7 +10,7 @@
 //! | `fault` | what can be wrong with a module's tensors |
 //! | `parts` | the tensors of one module, unpacked into a [`QuantMatrix`](tilewright_kernels::quant::QuantMatrix) |
 //!
-//! A new scheme is a row of `scheme` and the keys that choose it. This room knows names and bits of files; what a
+//! A new scheme is a row of `scheme` and the keys that choose it. This module knows names and bits of files; what a
 //! quantised matrix means is said in `tilewright_kernels::quant`.
 
 mod args;

@@ -72,7 +72,7 @@ fn map(
         dims: vec![depth.into(), tokens.into(), planes.into()],
         strides: vec![row, row * u64::from(tokens)],
         tile: vec![64, rows, 1],
-        // Level two would fetch pairs of boxes together at 256 bytes, and decode loses 6 % by it on an H200.
+        // L2 would fetch pairs of boxes together at 256 bytes, and decode loses 6 % by it on an H200.
         promotion: Promotion::Bytes128,
         ..TensorShape::row_major(DType::BF16, [1, 64], [1, 64]).swizzle(TileSwizzle::Bytes128)
     };
@@ -221,7 +221,7 @@ fn prefill(bench: &Bench, depth: u32, tokens: u32, causal: bool) -> Result<Row, 
     let out = device.buffer::<bf16>(elements)?;
     stream.poison(&out, 0xff)?;
     let tiles = tokens.div_ceil(plan.hopper_rows());
-    // Heads that level two holds together.
+    // Heads that L2 holds together.
     let bunch = if causal { 4u32 } else { 2 };
     let args: [Arg<'_>; 13] = [
         Arg::Map(&maps[0]),

@@ -2,7 +2,7 @@
 
 use half::bf16;
 use tilewright_codegen::device::backend::Work;
-use tilewright_codegen::device::{Arg, Buffer, Kernel, TensorMap};
+use tilewright_codegen::device::{Arg, Buffer, DeviceError, Kernel, TensorMap, TensorShape};
 use tilewright_codegen::trial::{Draw, Element};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::gemm::{
@@ -141,7 +141,7 @@ impl<'b, F: Drawn> Product<'b, F> {
             cluster: settings.number("cluster")?,
             along: settings.choice("along", &ALONG, "rows or columns")?,
             group: settings.number("group")?,
-            promoted: self.problem.promoted::<F>(),
+            two_level: self.problem.two_level::<F>(),
         };
         let shape = settings.choice("tile", &tiles, "a tile of the table, such as M128N256")?;
         Ok(Choice { shape, config, splits: settings.number("splits")? })
@@ -162,9 +162,9 @@ impl<F: Drawn> Tunable for Product<'_, F> {
         let along = ALONG.iter().find(|(_, along)| *along == config.along).map_or("rows", |(name, _)| *name);
         let shipped = Settings::default().with("tile", format!("{shape:?}")).with("stages", config.stages);
         let shipped = shipped.with("cluster", config.cluster).with("along", along).with("group", config.group);
-        let promotes = |shape: &&Shape| !config.promoted || shape.promotes();
+        let holds = |shape: &&Shape| !config.two_level || shape.holds_two_levels();
         Space::new(shipped.with("splits", splits))
-            .axis("tile", Shape::ALL.iter().filter(promotes).map(|shape| format!("{shape:?}")))
+            .axis("tile", Shape::ALL.iter().filter(holds).map(|shape| format!("{shape:?}")))
             .axis("stages", 3..=8)
             .axis("cluster", [1, 2, 4])
             .axis("along", ALONG.map(|(name, _)| name))
@@ -205,14 +205,14 @@ impl<F: Drawn> Tunable for Product<'_, F> {
         // The last launch of a replay left its result.
         let operands = parts(sets - 1, sizes).map(|part| &numbers.host[part]);
         let error = error::<F>(&problem, operands, &bench.stream.read(&c)?);
-        let Config { stages, cluster, along, group, promoted } = choice.config;
+        let Config { stages, cluster, along, group, two_level } = choice.config;
         let bytes = (F::BITS as usize / 8 * (sizes[0] + sizes[1]) + 2 * sizes[2]) as u64;
         let work = [bytes, problem.operations() as u64];
         let variant = format!(
             "{:?} s{stages} c{cluster}{along:?} g{group} x{}{}",
             choice.shape,
             choice.splits,
-            if promoted { " promoted" } else { "" }
+            if two_level { " promoted" } else { "" }
         );
         let row = finding::row(self.suite, &self.shape(), times.of_launches(steps.len()), work, error);
         finding::check(Row { variant, ..row }, if problem.fast { LIMIT_FAST } else { LIMIT })
@@ -228,30 +228,37 @@ fn launch<E: Element>(
     [partials, scales]: [&Buffer<f32>; 2],
 ) -> Result<Work, Failure> {
     let scales = [scales.slice(0..1)?, scales.slice(1..2)?];
-    let maps = step
-        .arguments
-        .iter()
-        .map(|argument| match argument {
-            Argument::Map(gemm::Buffer::A, shape) => bench.device.tensor_map(a, shape.clone()).map(Some),
-            Argument::Map(gemm::Buffer::B, shape) => bench.device.tensor_map(b, shape.clone()).map(Some),
-            Argument::Map(_, shape) => bench.device.tensor_map(c, shape.clone()).map(Some),
-            Argument::Pointer(_) | Argument::Number(_) => Ok(None),
-        })
-        .collect::<Result<Vec<Option<TensorMap>>, _>>()?;
-    let args: Vec<Arg<'_>> = step
-        .arguments
-        .iter()
-        .zip(&maps)
-        .filter_map(|(argument, map)| match argument {
-            Argument::Number(number) => Some((*number).into()),
-            Argument::Pointer(gemm::Buffer::Partials) => Some(partials.into()),
-            Argument::Pointer(gemm::Buffer::AScale) => Some((&scales[0]).into()),
-            Argument::Pointer(gemm::Buffer::BScale) => Some((&scales[1]).into()),
-            Argument::Pointer(_) => Some(c.into()),
-            Argument::Map(..) => map.as_ref().map(Arg::Map),
-        })
-        .collect();
-    Ok(kernel.work(step.grid, &args)?)
+    let map = |of: gemm::Buffer, shape| match of {
+        gemm::Buffer::A => bench.device.tensor_map(a, shape),
+        gemm::Buffer::B => bench.device.tensor_map(b, shape),
+        _ => bench.device.tensor_map(c, shape),
+    };
+    work_of(kernel, step, map, |of| match of {
+        gemm::Buffer::Partials => partials.into(),
+        gemm::Buffer::AScale => (&scales[0]).into(),
+        gemm::Buffer::BScale => (&scales[1]).into(),
+        _ => c.into(),
+    })
+}
+
+/// A launch whose arguments are made by the names of their buffers: `map` makes tensor maps, `pointer` addresses.
+pub(super) fn work_of<'b>(
+    kernel: &Kernel,
+    step: &Step,
+    map: impl Fn(gemm::Buffer, TensorShape) -> Result<TensorMap, DeviceError>,
+    pointer: impl Fn(gemm::Buffer) -> Arg<'b>,
+) -> Result<Work, Failure> {
+    let maps = step.arguments.iter().map(|argument| match argument {
+        Argument::Map(of, shape) => map(*of, shape.clone()).map(Some),
+        Argument::Pointer(_) | Argument::Number(_) => Ok(None),
+    });
+    let maps = maps.collect::<Result<Vec<Option<TensorMap>>, _>>()?;
+    let args = step.arguments.iter().zip(&maps).filter_map(|(argument, map)| match argument {
+        Argument::Number(number) => Some((*number).into()),
+        Argument::Pointer(of) => Some(pointer(*of)),
+        Argument::Map(..) => map.as_ref().map(Arg::Map),
+    });
+    Ok(kernel.work(step.grid, &args.collect::<Vec<Arg>>())?)
 }
 
 /// The relative error of elements at random places, against f64.

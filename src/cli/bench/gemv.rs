@@ -4,14 +4,15 @@ use std::rc::Rc;
 
 use half::bf16;
 use tilewright_codegen::device::backend::Work;
-use tilewright_codegen::device::{Arg, Buffer, Kernel, TensorMap};
+use tilewright_codegen::device::{Arg, Buffer, Kernel};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::Draw;
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::gemm::{self, Argument};
+use tilewright_kernels::gemm;
 use tilewright_kernels::gemv::{Epilogue, Plan, Strip, Tuning, gemv, hopper};
 
 use super::finding;
+use super::gemm::work_of;
 use super::timing::Bench;
 use super::tune::{Extents, Prepare, Tunable};
 use crate::cli::Failure;
@@ -182,7 +183,7 @@ impl<'b> Vectors<'b> {
 /// Whether a kernel multiplies by `wgmma`.
 const KERNELS: [(&str, bool); 2] = [("wgmma", true), ("mma", false)];
 
-/// The image of the weights that the product by `wgmma` reads: that of one vector.
+/// The packed weights that the product by `wgmma` reads: those of one vector.
 fn strip(k: u32) -> Result<Strip, Failure> {
     Ok(Plan::new(1, k, 1, Tuning::h100(1))?.strip)
 }
@@ -290,25 +291,7 @@ fn launch(bench: &Bench, kernel: &Kernel, step: &gemm::Step, [w, x, y]: [&Buffer
         gemm::Buffer::B => x,
         _ => y,
     };
-    let maps = step
-        .arguments
-        .iter()
-        .map(|argument| match argument {
-            Argument::Map(of, shape) => bench.device.tensor_map(buffer(*of), shape.clone()).map(Some),
-            Argument::Pointer(_) | Argument::Number(_) => Ok(None),
-        })
-        .collect::<Result<Vec<Option<TensorMap>>, _>>()?;
-    let args: Vec<Arg<'_>> = step
-        .arguments
-        .iter()
-        .zip(&maps)
-        .filter_map(|(argument, map)| match argument {
-            Argument::Number(number) => Some((*number).into()),
-            Argument::Pointer(of) => Some(buffer(*of).into()),
-            Argument::Map(..) => map.as_ref().map(Arg::Map),
-        })
-        .collect();
-    Ok(kernel.work(step.grid, &args)?)
+    work_of(kernel, step, |of, shape| bench.device.tensor_map(buffer(of), shape), |of| buffer(of).into())
 }
 
 /// The relative error of some rows, against f64.

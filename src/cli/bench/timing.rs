@@ -1,4 +1,4 @@
-//! Timing: launches over buffers that rotate, so that the level-two cache does not serve them, become one graph, whose
+//! Timing: launches over buffers that rotate, so that the L2 cache does not serve them, become one graph, whose
 //! replays are timed by events.
 
 use std::rc::Rc;

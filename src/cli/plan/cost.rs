@@ -2,10 +2,10 @@
 //!
 //! A step reads every weight once, and the keys and values of all tokens before. Weights run ahead of the levels, so the
 //! device memory is busy all the time but for a latency at each level. Every SM reads the activations of each level from
-//! level two, for every row of the batch.
+//! L2, for every row of the batch.
 //!
 //! Two constants were fitted to the nine decode rows of an H100 (batches 1 to 16, two models; largest error 2.3 %): the
-//! latency of a level and the bandwidth of level two. The rate of a device is what a read probe measured; without one it is
+//! latency of a level and the bandwidth of L2. The rate of a device is what a read probe measured; without one it is
 //! what the decode rows of that device show, or the same part of its data sheet as on the H100.
 
 use tilewright_codegen::target::Target;
@@ -18,8 +18,8 @@ const LEVEL: f64 = 0.675e-6;
 /// timeline of two H200s has it (2.2 to 3.0 µs); of more devices this is the model's word.
 const EXCHANGE: f64 = 3.0e-6;
 
-/// Bytes a second at which all SMs together read activations from level two.
-const LEVEL_TWO: f64 = 5.73e12;
+/// Bytes a second at which all SMs together read activations from L2.
+const L2: f64 = 5.73e12;
 
 /// Bytes a second that decode reaches where no read probe ran: device, rate. From its decode rows of one call.
 const STREAMED: [(&str, f64); 1] = [("h200", 4.21e12)];
@@ -104,7 +104,7 @@ impl Step {
             known_by,
             reading: (weights + cache) as f64 / rate,
             waiting: levels as f64 * LEVEL,
-            activations: activations as f64 / LEVEL_TWO,
+            activations: activations as f64 / L2,
             exchanges,
             exchanging: exchanges as f64 * EXCHANGE,
         }

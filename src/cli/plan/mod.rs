@@ -139,7 +139,7 @@ fn served(
         let lies = |buffer: &&Buffer| buffer.device.is_none_or(|on| on.index() == device);
         let pools = placed.buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool).filter(lies);
         Kept {
-            weights: plan.image_of(device) + plan.plain_bytes,
+            weights: plan.packed_of(device) + plan.plain_bytes,
             pools: pools.filter_map(Buffer::bytes).map(|bytes| bytes as u64).sum(),
             program: plan.places.state + plan.tables.len() as u64,
         }

@@ -5,7 +5,7 @@ use tilewright::codegen::build::{Bf16x2, block, record};
 use tilewright::codegen::ir::{Arch, Kernel};
 use tilewright::kernels::attention::softmax::{Rescaling, Softmax, a_fragment};
 use tilewright::kernels::attention::warp::{WarpA, b_fragments, sums};
-use tilewright::kernels::kv::{KConfig, KvBuffer, KvFamily, KvThreads, Place, Span, VConfig, stream};
+use tilewright::kernels::kv::{KConfig, KvBuffer, KvFamily, KvThreads, KvView, Span, VConfig, stream};
 use tilewright::kernels::tile::Index;
 
 /// Tokens of a tile.
@@ -19,7 +19,7 @@ pub fn attention<F: KvFamily, const D: u32>(arch: Arch) -> Kernel {
         let [q, out] = ["q", "out"].map(|name| k.global::<bf16>(name).at(k.block_id() * D));
         let [tokens, plane_stride] = ["tokens", "stride"].map(|name| k.param::<u32>(name));
         let [plane, first, row_stride] = [k.block_id(), k.lit(0), k.lit(D)];
-        let place = Place { plane, plane_stride, first, row_stride, tokens, pages: None };
+        let place = KvView { plane, plane_stride, first, row_stride, tokens, pages: None };
         let keys = F::open::<KConfig<TILE, D, TILE>>(k, "keys", inputs[0], place, KvThreads::Warps(1));
         let values = F::open::<VConfig<TILE, TILE, TILE, D>>(k, "values", inputs[1], place, KvThreads::Warps(1));
         F::begin(k);

@@ -76,7 +76,7 @@ attrs! {
         Default "",
         /// All levels.
         Ca "ca",
-        /// Level two only.
+        /// L2 only.
         Cg "cg",
         /// Streaming: evicted first, at both levels.
         Cs "cs",
@@ -93,7 +93,7 @@ attrs! {
         /// Not kept in level one.
         NoAllocate "no_allocate",
     }
-    /// Bytes that a global load asks level two to fetch with it. A hint.
+    /// Bytes that a global load asks L2 to fetch with it. A hint.
     Prefetch {
         /// What the hardware does by itself.
         None "",
@@ -110,7 +110,7 @@ attrs! {
         Default "",
         /// Write back, all levels.
         Wb "wb",
-        /// Level two only.
+        /// L2 only.
         Cg "cg",
         /// Streaming: evicted first.
         Cs "cs",
@@ -317,7 +317,7 @@ attrs! {
     }
     /// Cache level of a `cp.async`.
     CpCache {
-        /// Level two only; 16 bytes only.
+        /// L2 only; 16 bytes only.
         Cg "cg",
         /// All levels.
         Ca "ca",

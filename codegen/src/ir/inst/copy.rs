@@ -42,7 +42,7 @@ family! {
         /// As `cp.reduce.async.bulk.s2g`, to another block's shared memory, completing on the mbarrier `bar` there. Operations and
         /// types: `add` u32 s32 u64, `min max` u32 s32, `inc dec` u32, `and or xor` u32.
         ReduceS2C "cp.reduce.async.bulk.s2c" <ty: Reduced> (dst: MemRw Cluster, src: MemR Shared, bytes: R U32, bar: MemRw BarCluster) { op: AtomOp } Sm90 Async Proxy Units;
-        /// A hint: bring `bytes` (multiple of 16, address too) of global memory to level two.
+        /// A hint: bring `bytes` (multiple of 16, address too) of global memory to L2.
         BulkPrefetch "cp.async.bulk.prefetch.l2" (src: MemAt Global, bytes: R U32) Sm90;
         /// Copies the box of the tensor map whose first element has the coordinates `at` (1 to 5, the first axis
         /// fastest, signed) to shared memory, in the map's swizzle; elements outside the tensor are filled as the map
@@ -59,7 +59,7 @@ family! {
         /// in shared memory. Coordinates and `src` as `cp.async.bulk.tensor.store`; operations, by the map's type, and order as
         /// `cp.reduce.async.bulk.s2g`.
         TensorReduce "cp.reduce.async.bulk.tensor" (map: MemAt Map, at: Rs S32, src: MemR Shared, policy: Ro U64) { op: AtomOp } Sm90 Async Proxy Boxes;
-        /// A hint: bring the box of the tensor map at the coordinates to level two.
+        /// A hint: bring the box of the tensor map at the coordinates to L2.
         BoxPrefetch "cp.async.bulk.prefetch.tensor" (map: MemAt Map, at: Rs S32, policy: Ro U64) Sm90;
         /// A hint: the tensor map will be used.
         TensorPrefetch "prefetch.tensormap" (map: MemAt Map) Sm90;

@@ -25,9 +25,9 @@ family! {
         /// The element at `at` becomes `op(element, v)`; nothing is returned, so nobody waits. Types as `atom`, `exch`
         /// excepted.
         Red "red" <ty: Atomic> (at: MemRw Memory, v: R ty) { op: AtomOp, order: RedOrder } Sm80;
-        /// A hint: the cache line at `at` will be read; bring it to level two. Any global address is legal.
+        /// A hint: the cache line at `at` will be read; bring it to L2. Any global address is legal.
         PrefetchL2 "prefetch.l2" (at: MemAt Global) Sm80;
-        /// d = an access policy for level two: all accesses of that kind get that eviction priority. An opaque number.
+        /// d = an access policy for L2: all accesses of that kind get that eviction priority. An opaque number.
         CreatePolicy "createpolicy" (d: W U64) { eviction: Eviction } Sm80 Pure;
     }
 }

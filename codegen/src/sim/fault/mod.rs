@@ -15,14 +15,14 @@ pub struct Fault {
     /// What is wrong.
     pub kind: FaultKind,
     /// Where.
-    pub at: Place,
+    pub at: ThreadAt,
     /// The other access of a race, or who stands in the way.
     pub with: Option<Other>,
 }
 
 /// A thread at an instruction.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place {
+pub struct ThreadAt {
     /// The statement.
     pub stmt: StmtId,
     /// Its text.
@@ -43,7 +43,7 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Other {
     /// Who made it.
-    pub place: Place,
+    pub place: ThreadAt,
     /// Whether it wrote.
     pub wrote: bool,
     /// Whether an asynchronous operation made it, issued there.
@@ -54,7 +54,7 @@ pub struct Other {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stuck {
     /// Where it stands.
-    pub place: Place,
+    pub place: ThreadAt,
     /// What it waits for.
     pub wait: String,
 }

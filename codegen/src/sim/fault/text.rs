@@ -1,6 +1,6 @@
 //! The words a person reads of a fault.
 
-use super::{Bytes, Fault, FaultKind, HostWhy, Place};
+use super::{Bytes, Fault, FaultKind, HostWhy, ThreadAt};
 use crate::sim::memory::Why;
 use core::fmt;
 
@@ -15,7 +15,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ThreadAt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [x, y, z] = self.block;
         write!(f, "{} `{}` ({}:{}), ", self.stmt, self.inst, self.src.file(), self.src.line())?;

@@ -1,15 +1,15 @@
 //! Telling a fault with names: the instruction, its line, the block, both accesses.
 
 use super::{Machine, State, Trouble};
-use crate::sim::fault::{Fault, FaultKind, Other, Place, Stuck};
+use crate::sim::fault::{Fault, FaultKind, Other, Stuck, ThreadAt};
 use crate::sim::memory::{OP, Stamp};
 use crate::sim::step::At;
 
 impl Machine<'_> {
     /// A thread at a step.
-    pub(crate) fn place(&self, warp: usize, pc: u32, lane: Option<u32>) -> Place {
+    pub(crate) fn place(&self, warp: usize, pc: u32, lane: Option<u32>) -> ThreadAt {
         let site = self.program.site(pc);
-        Place {
+        ThreadAt {
             stmt: site.stmt,
             inst: site.text.clone(),
             src: site.src,

@@ -8,7 +8,7 @@ use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::Fp8;
 use tilewright_kernels::kv::{PagedPool, PoolArray, PoolType};
 use tilewright_kernels::tile::{Array, Float};
-use tilewright_megakernel::ops::Place;
+use tilewright_megakernel::ops::RowCells;
 use tilewright_megakernel::program::BufferId;
 use tilewright_megakernel::vm::device::{Call, KvPools, Planner, Unsupported};
 
@@ -67,7 +67,7 @@ pub(super) struct Kept {
 
 /// The buffers that a task names, in the order of their declarations.
 pub(super) struct Named<'a> {
-    pub at: &'a Place,
+    pub at: &'a RowCells,
     pub pools: [BufferId; 2],
     pub fields: &'a [BufferId],
     pub parameters: &'a [BufferId],

@@ -75,8 +75,8 @@ impl DeviceOp for Score {
         let heads = Heads { heads, kv_heads: pools.kv_heads as u32, dim, splits: 1 };
         let (rows, amount, has_slot) = (rows_of(self.rows)?, Amount::new(&self.budget), self.slot.is_some());
         // Fields that the step writes before are read from their pools.
-        let is_settled = self.fields.iter().all(|&field| plan.is_settled(field));
-        Ok(Planned::new(Scores { rows, heads, amount, recipe, kept, has_slot, is_settled, staged: None }, fields))
+        let is_immutable = self.fields.iter().all(|&field| plan.is_immutable(field));
+        Ok(Planned::new(Scores { rows, heads, amount, recipe, kept, has_slot, is_immutable, staged: None }, fields))
     }
 }
 
@@ -90,7 +90,7 @@ struct Scores {
     kept: Kept,
     has_slot: bool,
     /// Whether the fields are those of earlier steps.
-    is_settled: bool,
+    is_immutable: bool,
     /// How the fields come through the ring, if they do.
     staged: Option<BlockStage>,
 }
@@ -116,7 +116,7 @@ impl DeviceFunction for Scores {
     }
 
     fn stream(&mut self, stage_bytes: u32) {
-        let is_streamed = self.is_settled && !self.has_slot;
+        let is_streamed = self.is_immutable && !self.has_slot;
         self.staged = is_streamed.then(|| BlockStage::new(&self.recipe, &self.kept, stage_bytes)).flatten();
     }
 

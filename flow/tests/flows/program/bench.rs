@@ -8,7 +8,7 @@ use tilewright_flow::memory::Budget;
 use tilewright_flow::program::{Score, Select, Summarise, register};
 use tilewright_flow::{Bound, Traced};
 use tilewright_layout::DType;
-use tilewright_megakernel::ops::{Attention, Combine, KvAppend, Op, Place, SLOT_WORDS, Selection};
+use tilewright_megakernel::ops::{Attention, Combine, KvAppend, Op, RowCells, SLOT_WORDS, Selection};
 use tilewright_megakernel::program::{BufferId, BufferKind, CounterId, Program, Source, Span, Wait};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::reference::{KvState, Machine, RequestSlot, StepCells};
@@ -76,7 +76,7 @@ pub struct Layer<'w> {
 /// What the tasks of a step have in common.
 #[derive(Clone)]
 struct Kept {
-    at: Place,
+    at: RowCells,
     k_pool: BufferId,
     v_pool: BufferId,
     fields: Vec<BufferId>,
@@ -134,7 +134,7 @@ impl<'w> Layer<'w> {
         let mut chain = Chain { program: Program::new("layer", Target::host(2)), last: None };
         let position = chain.buffer("position", BufferKind::Cell, DType::I32, &[rows]);
         let page_table = chain.buffer("page_table", BufferKind::Cell, DType::I32, &[rows, width]);
-        let at = Place { position, page_table };
+        let at = RowCells { position, page_table };
         let all = Span::all(rows);
         let pools = ["k", "v"].map(|name| {
             let x = chain.buffer(&format!("new.{name}"), BufferKind::Input, DType::F32, &[rows, kv_heads, dim]);

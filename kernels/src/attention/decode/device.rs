@@ -5,7 +5,7 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
 use super::combine::{Splits, warp_parts};
 use crate::attention::warp::{WarpA, attend as attend_tiles, query_fragments};
-use crate::kv::{KConfig, KvFamily, KvThreads, OwnRing, Place, Span, VConfig};
+use crate::kv::{KConfig, KvFamily, KvThreads, KvView, OwnRing, Span, VConfig};
 use crate::mma::Accumulator;
 use crate::tile::Index;
 
@@ -22,7 +22,7 @@ pub struct Task<'k, I> {
     /// Where keys and values come from.
     pub inputs: [I; 2],
     /// Where their rows lie.
-    pub place: Place<'k>,
+    pub place: KvView<'k>,
     /// The share of this block.
     pub split: Val<'k, u32>,
     /// `scale·log₂e`.

@@ -1,4 +1,4 @@
-//! Blocks that stay: each goes through shares of heads, and asks for the keys and values of the next before it is done with one.
+//! Blocks that stay: each goes through shares of heads, and issues the keys and values of the next before it is done with one.
 
 use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val, Var};
@@ -7,7 +7,7 @@ use super::combine::{Splits, warp_parts};
 use super::device::{behind, queries, share, warps};
 use crate::attention::warp::attend_by;
 use crate::early::wait_for_launches;
-use crate::kv::{Issued, KConfig, KvFamily, KvThreads, OwnRing, Place, Span, VConfig, stream_asking};
+use crate::kv::{Issued, KConfig, KvFamily, KvThreads, KvView, OwnRing, Span, VConfig, stream_issuing};
 
 /// What there is to do: shares of heads of sequences, numbered, shares first.
 pub struct Items<'k, 'a> {
@@ -18,7 +18,7 @@ pub struct Items<'k, 'a> {
     /// Sequences; those without tokens are left out.
     pub sequences: Val<'k, u32>,
     /// Where the rows of a sequence and head lie, tokens included.
-    pub place: &'a dyn Fn(Val<'k, u32>, Val<'k, u32>) -> Place<'k>,
+    pub place: &'a dyn Fn(Val<'k, u32>, Val<'k, u32>) -> KvView<'k>,
     /// Queries of a sequence and head, by number, `[group, D]`.
     pub query: &'a dyn Fn(Val<'k, u32>) -> Ptr<'k, Global, bf16>,
     /// Where the shares of a sequence and head meet, by number.
@@ -30,7 +30,7 @@ struct Item<'k> {
     split: Val<'k, u32>,
     /// The number of its sequence and head.
     line: Val<'k, u32>,
-    place: Place<'k>,
+    place: KvView<'k>,
     span: Span<'k>,
 }
 
@@ -47,7 +47,7 @@ impl<'k> Items<'k, '_> {
     }
 }
 
-/// The tile that is asked for next, of this warp's tiles of all items of its block.
+/// The tile that is issued next, of this warp's tiles of all items of its block.
 struct Cursor<'k, 'a> {
     k: &'k Builder,
     items: &'a Items<'k, 'a>,
@@ -95,7 +95,7 @@ impl<'k, 'a> Cursor<'k, 'a> {
     }
 
     /// Where the tile lies, its number, whether there is one.
-    fn next(&self) -> (Place<'k>, Val<'k, u32>, Val<'k, bool>) {
+    fn next(&self) -> (KvView<'k>, Val<'k, u32>, Val<'k, bool>) {
         let place = (self.items.place)(self.sequence.get(), self.head.get());
         (place, self.tile.get(), self.item.get().lt(self.items.count()))
     }
@@ -145,7 +145,7 @@ impl<'k, 'a> Current<'k, 'a> {
         Item {
             split: self.split.get(),
             line: sequence * self.items.heads + head,
-            place: Place { tokens: self.tokens.get(), ..(self.items.place)(sequence, head) },
+            place: KvView { tokens: self.tokens.get(), ..(self.items.place)(sequence, head) },
             span: Span { first, end, step: self.shape[0] },
         }
     }
@@ -171,11 +171,11 @@ pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
     // The rings are full of what comes next when an item's warps merge.
     let parts = warp_parts(k, warps(D), [D, group], (keys.memory().cast(), 0));
     let cursor = Cursor::new(k, items, shape);
-    let ask_keys = || {
+    let issue_keys = || {
         let (place, tile, is_one) = cursor.next();
         let _: Issued = keys.load_at(&place, tile, is_one);
     };
-    let ask_values = || {
+    let issue_values = || {
         let (place, tile, is_one) = cursor.next();
         let _: Issued = values.load_at(&place, tile, is_one);
         cursor.advance();
@@ -184,8 +184,8 @@ pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
         // The launch before this one appends to a sequence's last tile.
         let (place, tile, is_one) = cursor.next();
         k.when(is_one & ((tile + 1) * TILE).ge(place.tokens), || wait_for_launches(k));
-        ask_keys();
-        ask_values();
+        issue_keys();
+        issue_values();
     }
     let current = Current::new(k, items, shape);
     wait_for_launches(k);
@@ -198,7 +198,7 @@ pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
                 let tiles = (&keys, &values);
                 let mask = behind(k, place.tokens, TILE);
                 let (softmax, acc) = attend_by(k, tiles, (&query, rows, scale), &mask, |scores, outputs| {
-                    stream_asking(k, tiles, (span, &place), [&ask_keys, &ask_values], scores, outputs);
+                    stream_issuing(k, tiles, (span, &place), [&issue_keys, &issue_values], scores, outputs);
                 });
                 (items.meet)(line).finish(k, &parts, softmax, acc.registers(), split);
             });

@@ -9,7 +9,7 @@ use super::combine::Splits;
 use super::device::{Task, attend, warps};
 use super::items::{Items, attend_items};
 use crate::early::{begin_early, early};
-use crate::kv::{KvFamily, Pages, Place, is_swizzled};
+use crate::kv::{KvFamily, KvView, Pages, is_swizzled};
 
 /// Where the tokens of a sequence lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,7 +87,7 @@ impl Decode {
         self.recorded::<F>(arch, false)
     }
 
-    /// The same of blocks that stay: each goes through shares of heads, one in so many as there are blocks, and asks for the keys and
+    /// The same of blocks that stay: each goes through shares of heads, one in so many as there are blocks, and issues the keys and
     /// values of the next before it is done with one. The grid is any number of blocks; behind [`DecodeArgs`] come `splits`, `kv_heads` and
     /// `sequences`, and nothing is stored of a sequence without tokens. Tokens, tables, and keys and values of all tokens but a sequence's last
     /// tile are read before the launch before this one has ended: they are those of earlier steps, which ended before the graph of this step began.
@@ -135,7 +135,7 @@ impl Decode {
         let [count, heads] = counts.map_or_else(by_grid, |[splits, heads, _]| [splits, heads]);
         let rows = self.group * D;
         let place = |sequence: Val<'k, u32>, head: Val<'k, u32>| {
-            let dense = Place {
+            let dense = KvView {
                 plane: sequence * heads + head,
                 plane_stride,
                 first: k.lit(0u32),
@@ -148,7 +148,7 @@ impl Decode {
                 Layout::Paged { page_tokens, swizzled } => {
                     let swizzled = swizzled && is_swizzled(self.depth);
                     let table = table.at(sequence.mul_wide(table_width));
-                    Place { plane: head, pages: Some(Pages { table, page_tokens, swizzled }), ..dense }
+                    KvView { plane: head, pages: Some(Pages { table, page_tokens, swizzled }), ..dense }
                 }
             }
         };

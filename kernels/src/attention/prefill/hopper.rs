@@ -1,6 +1,6 @@
 //! One block on sm_90a: warp 0 of the first warpgroup fetches, the others multiply.
 //!
-//! A warpgroup has 64 rows. While its softmax runs, the matrix unit works for another one: named barriers pass the turn
+//! A warpgroup has 64 rows. While its softmax runs, the matrix unit works for another one: ping-pong named barriers pass the order
 //! to issue from warpgroup to warpgroup. Within a warpgroup the scores of the next tile are multiplied together with the
 //! weights of this one. Tiles come last first, so that masks come first.
 
@@ -13,7 +13,7 @@ use tilewright_layout::{Layout, Swizzled};
 use super::schedule::Rows;
 use crate::attention::softmax::{Rescaling, Softmax, a_fragment};
 use crate::kv::{
-    Arrived, Form, Issued, KConfig, KvBuffer, KvFamily, KvThreads, OwnRing, Place, TileForm, Tma, TmaBuffer, VConfig,
+    Arrived, Form, Issued, KConfig, KvBuffer, KvFamily, KvThreads, KvView, OwnRing, TileForm, Tma, TmaBuffer, VConfig,
     VECTOR,
 };
 use crate::mma::{Accumulator, InputType, SharedOperand, warpgroup_atom};
@@ -32,7 +32,7 @@ pub struct Task<'k> {
     /// Keys and values.
     pub inputs: [Ptr<'k, Param, TensorMap>; 2],
     /// Where they lie.
-    pub place: Place<'k>,
+    pub place: KvView<'k>,
     /// The rows of the block.
     pub rows: Rows<'k>,
     /// `scale·log₂e`.
@@ -45,8 +45,8 @@ pub struct Task<'k> {
     pub causal: bool,
     /// When maxima follow.
     pub rescaling: Rescaling,
-    /// Whether warpgroups issue in turns.
-    pub turns: bool,
+    /// Whether named barriers let one warpgroup issue at a time (ping-pong).
+    pub ping_pong: bool,
 }
 
 /// Head dimension, keys of a tile, stages of the rings, warpgroups that multiply.
@@ -63,7 +63,7 @@ const fn registers(groups: u32) -> [u32; 2] {
 }
 
 impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> Shape<D, BN, STAGES, GROUPS> {
-    const QUERY: TileForm = TileForm { rows: ROWS, columns: D, form: Form::Panels };
+    const QUERY: TileForm = TileForm { rows: ROWS, columns: D, form: Form::Swizzled };
 
     /// Rows of a block.
     pub const BLOCK_ROWS: u32 = ROWS * GROUPS;
@@ -170,13 +170,13 @@ struct Consumer<'a, 'k, const D: u32, const BN: u32, const GROUPS: u32> {
 }
 
 impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN, GROUPS> {
-    const QUERY: TileForm = TileForm { rows: ROWS, columns: D, form: Form::Panels };
-    const KEYS: TileForm = TileForm { rows: BN, columns: D, form: Form::Panels };
+    const QUERY: TileForm = TileForm { rows: ROWS, columns: D, form: Form::Swizzled };
+    const KEYS: TileForm = TileForm { rows: BN, columns: D, form: Form::Swizzled };
 
     /// Goes through `tiles` tiles, at least one, the last first.
     fn run(&self, tiles: Val<'k, u32>) {
         let k = self.k;
-        self.first_turn();
+        self.ping_pong_begin();
         let last = tiles - 1;
         let key = self.keys.copy_to_shared(Issued::by_another(), last);
         k.wgmma_fence();
@@ -193,11 +193,11 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
             let key = self.keys.copy_to_shared(Issued::by_another(), tile);
             let value = self.values.copy_to_shared(Issued::by_another(), tile + 1);
             let weights = self.a_fragments();
-            self.take_turn();
+            self.ping_pong_sync();
             k.wgmma_fence();
             self.multiply_scores(&key);
             self.multiply_weights(&weights, &value);
-            self.pass_turn();
+            self.ping_pong_arrive();
             k.wgmma_wait(1);
             self.keys.release(key);
             self.mask(tile);
@@ -214,7 +214,7 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
         self.multiply_weights(&weights, &value);
         k.wgmma_wait(0);
         self.values.release(value);
-        self.last_turn();
+        self.ping_pong_end();
     }
 
     /// `scores = Q·Kᵀ`, a group of its own.
@@ -296,33 +296,33 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
     }
 
     /// Warpgroup 0 begins: the last one passes it the turn.
-    fn first_turn(&self) {
-        if !self.task.turns {
+    fn ping_pong_begin(&self) {
+        if !self.task.ping_pong {
             return;
         }
-        self.k.when(self.group.eq(GROUPS - 1), || self.k.bar_arrive(TURN, 256));
+        self.k.when(self.group.eq(GROUPS - 1), || self.k.bar_arrive(PING_PONG, 256));
     }
 
-    fn take_turn(&self) {
-        if !self.task.turns {
+    fn ping_pong_sync(&self) {
+        if !self.task.ping_pong {
             return;
         }
-        self.each_group(|group| self.k.bar_sync(TURN + group, 256));
+        self.each_group(|group| self.k.bar_sync(PING_PONG + group, 256));
     }
 
-    fn pass_turn(&self) {
-        if !self.task.turns {
+    fn ping_pong_arrive(&self) {
+        if !self.task.ping_pong {
             return;
         }
-        self.each_group(|group| self.k.bar_arrive(TURN + (group + 1) % GROUPS, 256));
+        self.each_group(|group| self.k.bar_arrive(PING_PONG + (group + 1) % GROUPS, 256));
     }
 
     /// The turn that was passed last is taken, so that barriers are left as they were found.
-    fn last_turn(&self) {
-        if !self.task.turns {
+    fn ping_pong_end(&self) {
+        if !self.task.ping_pong {
             return;
         }
-        self.k.when(self.group.eq(0), || self.k.bar_sync(TURN, 256));
+        self.k.when(self.group.eq(0), || self.k.bar_sync(PING_PONG, 256));
     }
 
     fn each_group(&self, act: impl Fn(u32) + Copy) {
@@ -333,4 +333,4 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
 }
 
 /// The first of the named barriers that pass the turn to issue.
-const TURN: u32 = 2;
+const PING_PONG: u32 = 2;

@@ -8,7 +8,7 @@ use tilewright_codegen::ir::{Arch, Kernel};
 use super::schedule::{Rows, order};
 use super::{hopper, warps};
 use crate::attention::softmax::Rescaling;
-use crate::kv::{KvFamily, Pages, Place, is_swizzled};
+use crate::kv::{KvFamily, KvView, Pages, is_swizzled};
 
 /// How queries and results lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,7 +47,7 @@ pub enum Kv {
 /// | `table`, `table_width` | pages, entries of a sequence; anything where there are none |
 /// | `plane_stride` | elements from plane to plane of keys and values: `capacity·D`, `D`, or `pages·page_tokens·D` |
 /// | `tiles` | tiles of queries of the longest sequence |
-/// | `heads`, `bunch` | query heads; heads that L2 holds together |
+/// | `heads`, `sharing` | query heads; heads that share L2 |
 /// | `scale` | of the scores, times log₂e |
 /// | `out` | as the queries |
 ///
@@ -73,13 +73,13 @@ pub struct Tuning {
     pub keys: u32,
     /// When maxima follow.
     pub rescaling: Rescaling,
-    /// Whether warpgroups issue in turns.
-    pub turns: bool,
+    /// Whether named barriers let one warpgroup issue at a time (ping-pong).
+    pub ping_pong: bool,
 }
 
 /// What the two kernels have in common.
 struct Common<'k> {
-    place: Place<'k>,
+    place: KvView<'k>,
     rows: Rows<'k>,
     scale: Val<'k, f32>,
     /// Row and plane of the first query of the tile.
@@ -97,7 +97,7 @@ struct Params<'k> {
     plane_stride: Val<'k, u32>,
     tiles: Val<'k, u32>,
     heads: Val<'k, u32>,
-    bunch: Val<'k, u32>,
+    sharing: Val<'k, u32>,
     scale: Val<'k, f32>,
     out: Ptr<'k, Global, bf16>,
 }
@@ -112,7 +112,7 @@ impl<'k> Params<'k> {
             plane_stride: k.param("plane_stride"),
             tiles: k.param("tiles"),
             heads: k.param("heads"),
-            bunch: k.param("bunch"),
+            sharing: k.param("sharing"),
             scale: k.param("scale"),
             out: k.global("out"),
         }
@@ -149,7 +149,7 @@ impl Prefill {
             _ => 128,
         };
         let rescaling = if self.depth > 64 && !self.causal { Rescaling::Lazy } else { Rescaling::EveryTile };
-        Tuning { keys, rescaling, turns: true }
+        Tuning { keys, rescaling, ping_pong: true }
     }
 
     /// Records the kernel for sm_90a.
@@ -159,7 +159,7 @@ impl Prefill {
 
     /// Records the kernel for sm_90a, made another way. Keys of a tile are 64 for depth 256, 128, or 176 for depth 128.
     pub fn record_tuned(&self, tuning: Tuning) -> Kernel {
-        let Tuning { keys, rescaling, turns } = tuning;
+        let Tuning { keys, rescaling, ping_pong } = tuning;
         let threads = 128 + 2 * self.hopper_rows();
         record(&self.name("wgmma"), Arch::Sm90a, block(threads).min_blocks(1), |k| {
             let queries = k.tensor_map("q");
@@ -182,7 +182,7 @@ impl Prefill {
                     out_stride,
                     causal,
                     rescaling,
-                    turns,
+                    ping_pong,
                 };
                 match self.depth {
                     32 => hopper::Shape::<32, 128, 2, 2>::attend(k, &task),
@@ -221,7 +221,7 @@ impl Prefill {
     /// What this block works on; a block behind its sequence does nothing.
     fn each_block<'k>(&self, k: &'k Builder, params: &Params<'k>, block_rows: u32, act: impl FnOnce(Common<'k>)) {
         let sequence = k.special(SpecialReg::CtaidY);
-        let [tile, head] = order(k.block_id(), params.tiles, params.heads, params.bunch);
+        let [tile, head] = order(k.block_id(), params.tiles, params.heads, params.sharing);
         let span = |starts: Ptr<'k, _, u32>| {
             let first: Val<'k, u32> = starts.at(sequence).load();
             (first, starts.at(sequence).at(1).load() - first)
@@ -229,7 +229,7 @@ impl Prefill {
         let ((query_start, queries), (token_start, tokens)) = (span(params.query_starts), span(params.token_starts));
         let (kv_head, kv_heads) = (head / self.group, params.heads / self.group);
         let (depth, zero) = (k.lit(self.depth), k.lit(0u32));
-        let dense = Place {
+        let dense = KvView {
             plane: kv_head,
             plane_stride: params.plane_stride,
             first: zero,
@@ -238,12 +238,12 @@ impl Prefill {
             pages: None,
         };
         let place = match self.kv {
-            Kv::HeadMajor => Place { plane: sequence * kv_heads + kv_head, ..dense },
-            Kv::Ragged => Place { first: token_start, row_stride: kv_heads * self.depth, ..dense },
+            Kv::HeadMajor => KvView { plane: sequence * kv_heads + kv_head, ..dense },
+            Kv::Ragged => KvView { first: token_start, row_stride: kv_heads * self.depth, ..dense },
             Kv::Paged { page_tokens, swizzled } => {
                 let swizzled = swizzled && is_swizzled(self.depth);
                 let table = params.table.at(sequence.mul_wide(params.table_width));
-                Place { pages: Some(Pages { table, page_tokens, swizzled }), ..dense }
+                KvView { pages: Some(Pages { table, page_tokens, swizzled }), ..dense }
             }
         };
         let first = tile * block_rows;

@@ -20,19 +20,19 @@ pub struct Rows<'k> {
 
 /// The tile of queries and the head of a block, of `tiles × heads` blocks.
 ///
-/// Heads come in bunches whose keys and values fit into L2. In a bunch the last rows come first: where causal,
+/// Heads come in groups whose keys and values share L2. In a group the last rows come first: where causal,
 /// they take longest, and short ones fill the end.
 pub fn order<'k>(
     block: Val<'k, u32>,
     tiles: Val<'k, u32>,
     heads: Val<'k, u32>,
-    bunch: Val<'k, u32>,
+    sharing: Val<'k, u32>,
 ) -> [Val<'k, u32>; 2] {
-    let whole = bunch * tiles;
+    let whole = sharing * tiles;
     let (number, rest) = (block / whole, block % whole);
-    let width = bunch.min(heads - number * bunch);
+    let width = sharing.min(heads - number * sharing);
     let (tile, head) = (rest / width, rest % width);
-    [tiles - 1 - tile, number * bunch + head]
+    [tiles - 1 - tile, number * sharing + head]
 }
 
 impl<'k> Rows<'k> {

@@ -6,7 +6,7 @@ use tilewright_codegen::build::{Bf16x2, Builder, Global, Ptr, RegArray, Val};
 use super::schedule::Rows;
 use crate::attention::softmax::Softmax;
 use crate::attention::warp::{attend as attend_tiles, query_fragments};
-use crate::kv::{KConfig, KvFamily, KvThreads, Place, Span, VConfig};
+use crate::kv::{KConfig, KvFamily, KvThreads, KvView, Span, VConfig};
 
 /// Warps of a block.
 pub const WARPS: u32 = 4;
@@ -27,7 +27,7 @@ pub struct Task<'k, I> {
     /// Keys and values.
     pub inputs: [I; 2],
     /// Where they lie.
-    pub place: Place<'k>,
+    pub place: KvView<'k>,
     /// The rows of the block.
     pub rows: Rows<'k>,
     /// `scale·log₂e`.

@@ -10,13 +10,13 @@
 
 use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 
+use super::blocks::{Brought, State};
 use super::merge::Part;
-use super::queries::NewestToken;
 use super::{Merged, Selected};
 use crate::attention::merge::WarpParts;
 use crate::attention::softmax::{Rescaling, RowUpdate};
 use crate::gemv::linear::Scratch;
-use crate::kv::{BLOCK, Issued, KvBuffer, Lanes, Newest, PagedPool, StageTiles, Streamed, TokenBlock, TokenRow};
+use crate::kv::{Lanes, Newest, PagedPool, Streamed, TokenBlock};
 use crate::mma::Accumulator;
 use crate::ring::Stages;
 use crate::tile::Array;
@@ -101,7 +101,7 @@ impl Heads {
     }
 }
 
-/// Computes the split of every row, and merges the splits of those that it comes last to. `ring` has the stages of the tokens
+/// Computes the split of every row, and merges the splits of those that it arrives last at. `ring` has the stages of the tokens
 /// that are streamed, row by row.
 ///
 /// Thread 0 calls `counted` once all splits of the task are counted: what is still to come are stores of merged results.
@@ -134,10 +134,10 @@ pub(super) struct Pass<'k> {
     pub team: ConsumerWarps<'k>,
     pub work: Attention<'k>,
     pub row: Val<'k, u32>,
-    begin: Val<'k, u32>,
-    end: Val<'k, u32>,
+    pub begin: Val<'k, u32>,
+    pub end: Val<'k, u32>,
     /// Whether the row's newest token is the last of them.
-    is_last: Val<'k, bool>,
+    pub is_last: Val<'k, bool>,
     /// Whether the row has no other tokens.
     single: Val<'k, bool>,
     /// First query head.
@@ -145,12 +145,12 @@ pub(super) struct Pass<'k> {
     /// Query heads.
     pub count: u32,
     /// The tokens that are streamed: where they begin and end.
-    streamed: Option<(Streamed<'k>, [Val<'k, u32>; 2])>,
+    pub streamed: Option<(Streamed<'k>, [Val<'k, u32>; 2])>,
 }
 
 /// What a warp carries from block to block: of the head `lane / 4` the maximum (of scores times log2 e) and this lane's
 /// part of the sum; of the heads `2·(lane mod 4)` and the next the output.
-struct Running<'k> {
+pub(super) struct Running<'k> {
     most: tilewright_codegen::build::Var<'k, f32>,
     sum: tilewright_codegen::build::Var<'k, f32>,
     out: Vec<Accumulator<'k, f32>>,
@@ -187,93 +187,8 @@ impl<'k> Pass<'k> {
         });
     }
 
-    /// Takes in all tokens of the split: from the pages those that are not streamed, and the others, which come first where the newest token
-    /// is waited for.
-    fn all(self, scratch: Scratch<'k>, ring: &dyn Stages<'k>) -> Running<'k> {
-        let k = self.team.k;
-        let paged = self.streamed.map_or(self.begin, |(_, [_, end])| end);
-        let blocks = (self.end - paged + (BLOCK - 1)) / BLOCK;
-        // From the last warp on: the first have the streamed blocks that are left over.
-        let first = (self.team.warps - 1) - k.warp();
-        let has_newest = |block: Val<'k, u32>| self.is_last & (block + 1).eq(blocks);
-        let last = |block: Val<'k, u32>| self.end - paged - block * BLOCK - 1;
-        let bring = |block: Val<'k, u32>, loaded: &TokenBlock<'k>| {
-            let (start, last) = (paged + block * BLOCK, last(block));
-            if self.work.newest.is_none() {
-                return self.load_pages(start, last, loaded);
-            }
-            let in_pages = has_newest(block).select(last, last + 1);
-            k.when(in_pages.gt(0), || self.load_pages(start, in_pages - 1, loaded));
-        };
-        // On its way while the queries come.
-        let loaded = self.unloaded();
-        k.when(first.lt(blocks), || bring(first, &loaded));
-        let (queries, running) = (self.queries(scratch), self.running());
-        let from_pages = |newest: Option<NewestToken<'k>>| {
-            k.for_step(first, blocks, self.team.warps, |block| {
-                k.when(block.ne(first), || bring(block, &loaded));
-                if let Some(newest) = &newest {
-                    k.when(has_newest(block), || newest.put(self, last(block), &loaded));
-                }
-                self.block(&loaded, Some(last(block)), &queries, &running, &|| ());
-            });
-        };
-        let from_ring = || {
-            if let Some((streamed, tokens)) = self.streamed {
-                self.stages(ring, streamed, tokens, &queries, &running);
-            }
-        };
-        match self.work.newest {
-            None => {
-                from_pages(None);
-                from_ring();
-            }
-            Some(newest) => {
-                let mine = self.is_last & blocks.gt(0) & ((blocks - 1) % self.team.warps).eq(first);
-                from_pages(Some(self.arriving(newest, mine, from_ring)));
-            }
-        }
-        running
-    }
-
-    /// Takes in the chosen blocks of the split, in the order in which [`all`](Pass::all) takes in those of a row that it sees
-    /// whole. A warp's next block is on its way as soon as the scores of one are computed, and where the one behind it lies.
-    fn chosen(self, scratch: Scratch<'k>, selected: Selected<'k>) -> Running<'k> {
-        let (k, running) = (self.team.k, self.running());
-        let turns = selected.turns(self.team, self.work.keys, self.row, [self.begin, self.end]);
-        let place = |turn: Val<'k, u32>| {
-            self.work.keys.token(self.work.kv_head, self.row, turns.start(turn.min(turns.count - 1)))
-        };
-        let last = |turn: Val<'k, u32>| self.end - turns.start(turn) - 1;
-        let [keys, values] = [self.work.keys, self.work.values].map(|pages| pages.pool.words(k.lit(0)));
-        // Values come to other registers than those that are computed with.
-        let (loaded, coming, ahead) = (self.unloaded(), self.unloaded(), k.var(0u32));
-        let bring = |turn: Val<'k, u32>, at: Val<'k, u32>| {
-            let last = last(turn);
-            let row = |token: Val<'k, u32>| self.token(at, token.min(last));
-            loaded.load_keys(keys, &row);
-            coming.load_values(values, &row);
-        };
-        k.when(turns.count.gt(0), || {
-            ahead.set(place(k.lit(1)));
-            bring(k.lit(0), place(k.lit(0)));
-        });
-        let queries = self.queries(scratch);
-        k.for_(0u32, turns.count, |turn| {
-            let (next, at) = (turn + 1, ahead.get());
-            ahead.set(place(turn + 2));
-            self.block(&loaded, Some(last(turn)), &queries, &running, &|| {
-                for (to, from) in loaded.values.iter().flatten().zip(coming.values.iter().flatten()) {
-                    (0..self.lanes().words()).for_each(|word| to.set(word, from.get(word)));
-                }
-                k.when(next.lt(turns.count), || bring(next, at));
-            });
-        });
-        running
-    }
-
     /// What a warp begins with.
-    fn running(self) -> Running<'k> {
+    pub fn running(self) -> Running<'k> {
         let k = self.team.k;
         Running {
             most: k.var(f32::NEG_INFINITY),
@@ -282,59 +197,10 @@ impl<'k> Pass<'k> {
         }
     }
 
-    /// The blocks that come through the ring.
-    fn stages(
-        self,
-        ring: &dyn Stages<'k>,
-        streamed: Streamed<'k>,
-        tokens: [Val<'k, u32>; 2],
-        queries: &[[Vec<Val<'k, u32>>; 2]],
-        running: &Running<'k>,
-    ) {
-        let (k, stage, warps) = (self.team.k, streamed.stage, self.team.warps);
-        let tiles = StageTiles::new(k, ring, stage, self.work.keys);
-        k.for_(0u32, streamed.stages(tokens), |at| {
-            let blocks = streamed.count(tokens, at) / BLOCK;
-            // Blocks are dealt to the warps in turn, over all stages.
-            let first = (k.warp() + warps - at * stage.blocks() % warps) % warps;
-            let arrived = tiles.copy_to_shared(Issued::by_another(), at);
-            k.for_step(first, blocks, warps, |block| {
-                tiles.load_from_shared(&arrived, block);
-                self.block(&tiles.get_mma_tile(), None, queries, running, &|| ());
-            });
-            tiles.release(arrived);
-        });
-    }
-
-    /// Registers for a block.
-    fn unloaded(self) -> TokenBlock<'k> {
-        TokenBlock::new(self.team.k, self.lanes())
-    }
-
-    /// The row of a token of a block that begins there, in elements.
-    fn token(self, first: Val<'k, u32>, token: Val<'k, u32>) -> TokenRow<'k> {
-        TokenRow::of_block(first, self.lanes(), token)
-    }
-
-    /// Loads the block that begins with a token from the pages. Tokens behind the last repeat it; their weights will be zero.
-    fn load_pages(self, start: Val<'k, u32>, last: Val<'k, u32>, to: &TokenBlock<'k>) {
-        // Both pools have a token at the same place, and pages are whole blocks.
-        let first = self.work.keys.token(self.work.kv_head, self.row, start);
-        let row = |token: Val<'k, u32>| self.token(first, token.min(last));
-        to.load([self.work.keys, self.work.values].map(|pages| pages.pool.words(self.team.k.lit(0))), &row)
-    }
-
-    /// Takes a block in; of one that is not whole only the tokens up to the last. What comes `then` is done behind the last use of
-    /// its keys, before its values are used.
-    fn block(
-        self,
-        TokenBlock { keys, values, .. }: &TokenBlock<'k>,
-        last: Option<Val<'k, u32>>,
-        queries: &[[Vec<Val<'k, u32>>; 2]],
-        running: &Running<'k>,
-        then: &dyn Fn(),
-    ) {
+    /// Takes a block in.
+    pub(super) fn block(self, Brought { block, last, then }: Brought<'_, 'k>, (queries, running): State<'_, 'k>) {
         let (k, column, lanes) = (self.team.k, self.team.k.lane() % 4, self.lanes());
+        let TokenBlock { keys, values, .. } = &block;
         let mut scores = Vec::new();
         for (half, keys) in [0u32, 8].into_iter().zip(keys) {
             let acc = lanes.sums(k);

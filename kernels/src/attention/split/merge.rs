@@ -1,4 +1,4 @@
-//! The merge of attention's splits, by the block that comes last.
+//! The merge of attention's splits by the last-arriving block, as in stream-K.
 //!
 //! A split that has all tokens of its row stores the row's result at once. Of several, each stores what it found, counts
 //! itself at its row and kv head, and the one that finds all others counted merges them: whoever reads attention's result

@@ -3,12 +3,14 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `device` | a split of a kv head's tokens, from the ring and straight from the pages: [`attention`] |
+//! | `device` | a split of a kv head's tokens, a block after the other: [`attention`] |
+//! | `blocks` | where a warp's blocks come from: pages, the ring, chosen blocks |
 //! | `merge` | the merge of the splits |
 //! | `queries` | queries as operands, and the newest token where they are packets |
 //! | `selected` | blocks of tokens that were chosen |
 //! | `shares` | how the tokens of a row are split |
 
+mod blocks;
 mod device;
 mod merge;
 mod queries;

@@ -9,7 +9,7 @@ use crate::kv::{Newest, PagedPool, PoolArray, TokenBlock};
 use crate::tile::Array;
 
 /// Of each run of dimensions the queries' words, and what their type rounds off them.
-type Queries<'k> = Vec<[Vec<Val<'k, u32>>; 2]>;
+pub(super) type Queries<'k> = Vec<[Vec<Val<'k, u32>>; 2]>;
 
 /// What a warp that takes in the newest token has of it, as [`TokenBlock`] has that of a block: the words of a run of a token.
 pub(super) struct NewestToken<'k> {

@@ -75,7 +75,7 @@ fn page_tokens(draw: &mut Draw, tensor_map: bool) -> u32 {
 const DECODE: Decode = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16 };
 const PREFILL: Prefill = Prefill { depth: 128, group: 4, causal: true, queries: QueryLayout::Ragged, kv: Kv::Ragged };
 
-/// The kernels of this room.
+/// The kernels of this module.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
     let kernels = [
         Entry {

@@ -105,7 +105,7 @@ impl PrefillCase {
         let most = self.sequences.iter().map(|s| s.0).max().unwrap_or(0);
         // Sometimes a row of blocks has nothing to do.
         let tiles = most.div_ceil(block_rows) + draw.between(0..=4) / 4;
-        let bunch = draw.between(1..=queries.heads);
+        let sharing = draw.between(1..=queries.heads);
 
         let grid = [tiles * queries.heads, self.sequences.len() as u32, 1];
         let mut trial = Trial::new(kernel, grid)
@@ -125,7 +125,7 @@ impl PrefillCase {
         let shape = cache.shape(Tma::box_rows(keys, page));
         let pass = |trial: Trial, buffer| if maps { trial.map(buffer, shape.clone()) } else { trial.pass(buffer) };
         let trial = at.into_iter().fold(trial, pass).pass(query_starts).pass(token_starts).pass(table);
-        let trial = trial.pass(cache.width).pass(cache.plane_stride()).pass(tiles).pass(queries.heads).pass(bunch);
+        let trial = trial.pass(cache.width).pass(cache.plane_stride()).pass(tiles).pass(queries.heads).pass(sharing);
         Ok(trial.pass((scale * std::f64::consts::LOG2_E) as f32).pass(out))
     }
 

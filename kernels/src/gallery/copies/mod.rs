@@ -13,7 +13,7 @@ mod sides;
 pub use case::{Case, Fill, Kind, Side};
 
 use crate::tile::prelude::*;
-use sides::Place;
+use sides::GlobalSide;
 use tilewright_codegen::build::Scalar;
 use tilewright_layout::typed::{RowMajor, StaticLayout, Storage};
 
@@ -52,7 +52,7 @@ where
     const OWNERS: [usize; 2] = [M / R, N / C];
 
     #[track_caller]
-    fn fill<'k, V: Place<'k, T>>(k: &'k Builder, case: &Case, from: V, staged: LayoutTensor<'k, T, L, Shared>) {
+    fn fill<'k, V: GlobalSide<'k, T>>(k: &'k Builder, case: &Case, from: V, staged: LayoutTensor<'k, T, L, Shared>) {
         let (all, warp) = (ThreadGroup::block(k), ThreadGroup::warp(k));
         let dealt = || (from.dealt(Self::OWNERS, k), sides::dealt(staged, Self::OWNERS, k));
         let owner = k.tid().lt((Self::OWNERS[0] * Self::OWNERS[1]) as u32);
@@ -70,7 +70,7 @@ where
     }
 
     #[track_caller]
-    fn empty<'k, V: Place<'k, T>>(k: &'k Builder, case: &Case, staged: LayoutTensor<'k, T, L, Shared>, to: V) {
+    fn empty<'k, V: GlobalSide<'k, T>>(k: &'k Builder, case: &Case, staged: LayoutTensor<'k, T, L, Shared>, to: V) {
         if !case.registers {
             return ThreadGroup::block(k).copy(staged, to);
         }

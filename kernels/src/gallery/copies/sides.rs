@@ -8,7 +8,7 @@ use tilewright_layout::view::{OffsetMap, Split};
 use tilewright_layout::{Layout, Swizzled, Tiler};
 
 /// A tile in global memory and its parts, whatever its layout.
-pub trait Place<'k, T>: AsyncFrom<'k, Scalar = T> + CopyTo<'k, Scalar = T> + Copy {
+pub trait GlobalSide<'k, T>: AsyncFrom<'k, Scalar = T> + CopyTo<'k, Scalar = T> + Copy {
     /// The elements dealt to this thread, of so many down and across.
     fn dealt(self, owners: [usize; 2], k: &'k Builder) -> Self;
 
@@ -16,7 +16,7 @@ pub trait Place<'k, T>: AsyncFrom<'k, Scalar = T> + CopyTo<'k, Scalar = T> + Cop
     fn part(self, extents: [usize; 2], at: [Index<'k>; 2]) -> Self;
 }
 
-impl<'k, T: Scalar> Place<'k, T> for LayoutTensor<'k, T, Swizzled, Global> {
+impl<'k, T: Scalar> GlobalSide<'k, T> for LayoutTensor<'k, T, Swizzled, Global> {
     #[track_caller]
     fn dealt(self, owners: [usize; 2], k: &'k Builder) -> Self {
         dealt(self, owners, k)
@@ -28,7 +28,7 @@ impl<'k, T: Scalar> Place<'k, T> for LayoutTensor<'k, T, Swizzled, Global> {
     }
 }
 
-impl<'k, T: Scalar> Place<'k, T> for LayoutTensor<'k, T, Modes<'k, 2>, Global> {
+impl<'k, T: Scalar> GlobalSide<'k, T> for LayoutTensor<'k, T, Modes<'k, 2>, Global> {
     #[track_caller]
     fn dealt(self, owners: [usize; 2], k: &'k Builder) -> Self {
         self.distribute_by(&threads(owners), Index::thread(k))

@@ -14,7 +14,7 @@ use crate::shipped::Entry;
 use tilewright_codegen::ir::Needs;
 use tilewright_codegen::trial::Shipped;
 
-/// The kernels of this room.
+/// The kernels of this module.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
     let entry = |name, needs, record, draw| -> Box<dyn Shipped> { Box::new(Entry { name, needs, record, draw }) };
     vec![

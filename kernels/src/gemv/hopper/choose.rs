@@ -62,7 +62,7 @@ const LARGE: u32 = 24;
 /// Microseconds that each doubling of a cluster costs where it gains nothing.
 const CLUSTER: f64 = 0.1;
 
-/// Most and fewest stages on their way to a block. As many as there are keep an H200 no busier, and what a warpgroup asks for then waits behind
+/// Most and fewest stages on their way to a block. As many as there are keep an H200 no busier, and what a warpgroup issues then waits behind
 /// them: at 64 vectors 3 of 16 KB gain 4 % of 4096 × 4096 and 5 % of 2048 × 8192 and lose nothing on five other shapes; 2 lose 9 % of 4096 × 14336.
 /// Of stages of 28 KB 4 and 5 lose 0.8 % of a whole step of Llama-3.1-8B, and 2 lose nothing.
 const IN_FLIGHT: [u32; 2] = [3, 2];

@@ -10,7 +10,7 @@ use super::finish::Results;
 use super::runs::Runs;
 use super::tiles::{Plan, Vectors, Weights};
 use crate::mma::{Accumulator, SharedOperand, warpgroup_atom};
-use crate::ring::{ByBulk, Consumer, Delayed, Empty, Filled, Pieces, Producer, Ring, StageTile, Unready, in_pieces};
+use crate::ring::{ByBulk, Consumer, Deferred, Empty, Filled, Pieces, Producer, Ring, StageTile, Unready, in_pieces};
 use crate::tile::{Index, LayoutTensor};
 use crate::warps::ConsumerWarps;
 
@@ -31,7 +31,7 @@ pub(super) struct Block<'a, 'k> {
 /// The ends of the rings where stages are read.
 pub(super) struct Inputs<'k> {
     pub weights: Consumer<'k, Weights, Stage>,
-    pub vectors: Delayed<'k, Vectors, Stage>,
+    pub vectors: Deferred<'k, Vectors, Stage>,
 }
 
 impl<'a, 'k> Block<'a, 'k> {
@@ -74,7 +74,7 @@ impl<'a, 'k> Block<'a, 'k> {
         [self.split, self.split + 1].map(|split| split * chunks / splits)
     }
 
-    /// The ring of weights, whose first stages one thread asks for before the block meets: that of `fetch_weights`.
+    /// The ring of weights, whose first stages one thread issues before the block meets: that of `fetch_weights`.
     pub(super) fn weights(
         self,
         thread: u32,

@@ -16,7 +16,7 @@ pub(super) struct Exchange<'k> {
     /// What comes of each other block, in the order of their shares.
     inbox: Ptr<'k, Shared, f32>,
     /// Completes when all of it is there.
-    landed: Mbarrier<'k, Shared>,
+    arrived: Mbarrier<'k, Shared>,
     /// Whether nothing else makes blocks wait until all of their cluster have begun.
     meets: bool,
 }
@@ -25,12 +25,12 @@ impl<'k> Exchange<'k> {
     /// Memory and its mbarrier, which the block's barrier behind rings makes known.
     pub fn new(k: &'k Builder, plan: &Plan) -> Exchange<'k> {
         let inbox = k.shared_aligned("inbox", plan.inbox_bytes() / 4, 16);
-        let landed = k.mbarriers("landed", 1);
+        let arrived = k.mbarriers("arrived", 1);
         k.when(k.tid().eq(0), || {
-            landed.init(1);
-            landed.arrive_expect_tx(plan.part_bytes() * (plan.tuning.splits - 1));
+            arrived.init(1);
+            arrived.arrive_expect_tx(plan.part_bytes() * (plan.tuning.splits - 1));
         });
-        Exchange { inbox, landed, meets: plan.tuning.multicast == 1 }
+        Exchange { inbox, arrived, meets: plan.tuning.multicast == 1 }
     }
 
     /// Behind that barrier: every warp comes here once, those that multiply, of whom one has made the mbarrier, with a release.
@@ -68,9 +68,9 @@ impl<'k> Exchange<'k> {
             let rank = block.member + other * plan.tuning.multicast;
             let place = own - own.gt(other).select::<u32>(1u32, 0u32);
             let to = self.inbox.at(place * part).on(rank);
-            staged.at(other * part).bulk_send(to, plan.part_bytes(), self.landed.on(rank));
+            staged.at(other * part).bulk_send(to, plan.part_bytes(), self.arrived.on(rank));
         });
-        self.landed.wait(0);
+        self.arrived.wait(0);
         let share = |split: u32| {
             let place = split - own.lt(split).select::<u32>(1u32, 0u32);
             let [mine, other] = [staged.at(own * part), self.inbox.at(place * part)].map(Ptr::address32);

@@ -360,14 +360,14 @@ impl<'k> Heads<'k> {
         let k = vector.builder();
         let position = self.room.at(vector).load();
         let (active, token) = (position.ge(0), position.max(0).cast::<u32>());
-        let turned = |x: &[Val<'k, f32>; RUN], partner: &[Val<'k, f32>; RUN], second: bool| {
+        let rotated = |x: &[Val<'k, f32>; RUN], partner: &[Val<'k, f32>; RUN], second: bool| {
             core::array::from_fn::<_, RUN, _>(|i| {
                 let (cos, sin) = (turns[2 * i], turns[2 * i + 1]);
-                let turned = if second { x[i] * cos + partner[i] * sin } else { x[i] * cos - partner[i] * sin };
-                at.is_value.select(x[i], turned)
+                let rotated = if second { x[i] * cos + partner[i] * sin } else { x[i] * cos - partner[i] * sin };
+                at.is_value.select(x[i], rotated)
             })
         };
-        let both = [turned(&a, &b, false), turned(&b, &a, true)];
+        let both = [rotated(&a, &b, false), rotated(&b, &a, true)];
         let stored = |store: &dyn Fn(Val<'k, u32>, [Val<'k, f32>; RUN])| {
             at.dims.iter().zip(both).for_each(|(&dim, values)| store(dim, values));
         };

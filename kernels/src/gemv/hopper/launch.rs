@@ -56,7 +56,7 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
         let room = plan.room(k, weights.memory().0);
         let (mut fill_weights, weights) = weights.split();
         let (mut fill_vectors, vectors) = vectors.split();
-        let mut inputs = Inputs { weights, vectors: vectors.delayed() };
+        let mut inputs = Inputs { weights, vectors: vectors.deferred() };
         let arrive = |order| exchange.iter().for_each(|exchange| exchange.arrive(k, order));
         let meet = || exchange.iter().for_each(|exchange| exchange.meet(k));
         k.roles(vec![

@@ -14,7 +14,7 @@
 //! | `oracle` | what must come out of a trial |
 //! | `trial` | shapes with inputs and what must come out: [`Case`] |
 //!
-//! Weights are the A operand in registers, activations the B operand in shared memory. The image of packed weights is that of
+//! Weights are the A operand in registers, activations the B operand in shared memory. The packed weights are those of
 //! every other product ([`Strip`](super::Strip)). A tile of it is eight rows of 64 bytes, so that `ldmatrix` gives the operand
 //! in k's own order, and activations need no other order either. A tensor map brings lines of 128 bytes of
 //! many strips, and swizzles them, so that no bank is met twice: what lies in shared memory is the packed layout behind a swizzle.

@@ -176,7 +176,7 @@ fn heads(plan: &Plan, finish: Finish, given: &Given, y: &[f64]) -> (Vec<f64>, [V
     let (mut queries, mut pools) = (Vec::new(), [(); 2].map(|()| vec![f64::NAN; shape.elements()]));
     for (vector, heads) in y.chunks((group + 2) * kv_heads * head_dim).enumerate() {
         let at = usize::try_from(given.positions[vector]).ok();
-        let turned = |heads: &[f64]| match at {
+        let rotated = |heads: &[f64]| match at {
             Some(at) => {
                 heads.chunks(head_dim).flat_map(|head| naive::rope(head, &given.frequencies, at, 1.0)).collect()
             }
@@ -184,10 +184,10 @@ fn heads(plan: &Plan, finish: Finish, given: &Given, y: &[f64]) -> (Vec<f64>, [V
         };
         let (query, rest) = heads.split_at(group * kv_heads * head_dim);
         let (key, value) = rest.split_at(kv_heads * head_dim);
-        queries.extend(turned(query));
+        queries.extend(rotated(query));
         let width = given.table_width as usize;
         let table: Vec<usize> = given.table[vector * width..][..width].iter().map(|&page| page as usize).collect();
-        for (pool, heads) in pools.iter_mut().zip([turned(key), value.to_vec()]) {
+        for (pool, heads) in pools.iter_mut().zip([rotated(key), value.to_vec()]) {
             naive::append(pool, shape, &heads, &table, at);
         }
     }

@@ -1,6 +1,6 @@
 //! Which results the rows of packed weights make.
 //!
-//! The image of a model's weights has them in the order in which the megakernel's tasks take them: gates and what they gate take turns,
+//! A model's packed weights have them in the order in which the megakernel's tasks take them: gates and what they gate take turns,
 //! and a kv head's queries, keys and values lie together, as pairs that are rotated ([`qkv`](crate::gemv::linear::qkv)).
 //! Four consecutive rows from a multiple of four on always make four consecutive results.
 
@@ -34,7 +34,7 @@ impl From<u32> for Rows {
 }
 
 impl Rows {
-    /// Rows of the image, without those that fill its last strip.
+    /// Packed rows, without those that fill its last strip.
     ///
     /// ```
     /// use tilewright_kernels::gemv::hopper::Rows;

@@ -41,7 +41,7 @@ const LINE_BYTES: u32 = 128;
 const MOST_BLOCKS: u32 = 8;
 /// Rows that a warpgroup's instruction multiplies.
 const GROUP_ROWS: u32 = 64;
-/// Stages of activations where there are more of weights: they come from level two, a microsecond after they are asked for, and a warpgroup that
+/// Stages of activations where there are more of weights: they come from L2, a microsecond after they are issued, and a warpgroup that
 /// loads ahead holds two.
 const X_STAGES: u32 = 5;
 /// Columns of sums that a tile stages at a time, where it is not exchanged with other blocks.
@@ -382,7 +382,7 @@ impl Plan {
         Shape::stages(stages).in_flight(in_flight).consumers(Consumers::Warps(4 * warpgroups))
     }
 
-    /// Stages of weights that are asked for before the block meets.
+    /// Stages of weights that are issued before the block meets.
     pub(super) fn begun(&self) -> u32 {
         self.tuning.in_flight.min(self.chunks() / self.tuning.splits)
     }

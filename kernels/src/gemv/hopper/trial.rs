@@ -2,7 +2,7 @@
 
 use super::oracle::{Given, expected};
 use super::{Finish, HeadPages, Plan, Rows, Tuning, choose, step};
-use crate::gemm::{Argument, Buffer};
+use crate::gemm::Buffer;
 use crate::gemv::{Epilogue, Strip, pack};
 use crate::kv::{PoolType, swizzled};
 use crate::norm::SLOT;
@@ -135,28 +135,16 @@ impl Case {
         let float = if finish.epilogue.wide { Float::F32 } else { Float::Bf16 };
         let mut trial = Trial::new(verify(step.kernel)?, step.grid).note(format!("{self:?}"));
         for argument in step.arguments {
-            let (buffer, shape) = match argument {
-                Argument::Number(number) => {
-                    trial = trial.pass(number);
-                    continue;
-                }
-                Argument::Pointer(buffer) => (buffer, None),
-                Argument::Map(buffer, shape) => (buffer, Some(shape)),
-            };
-            let id = match buffer {
+            trial = argument.pass(trial, |trial, buffer| match buffer {
                 Buffer::A => trial.input("w", &pack(&packed, plan.strip)),
                 Buffer::B => trial.input("x", &pitched),
                 Buffer::Bias => trial.input("bias", &given.bias),
-                Buffer::Residual => stored::input(&mut trial, "residual", float, &given.residual),
+                Buffer::Residual => stored::input(trial, "residual", float, &given.residual),
                 Buffer::C if finish.best => trial.output("y", Expected::exact(&found.bests)),
                 Buffer::C | Buffer::AScale | Buffer::BScale | Buffer::Partials => {
-                    stored::output(&mut trial, "y", float, &found.y, found.bound)
+                    stored::output(trial, "y", float, &found.y, found.bound)
                 }
-            };
-            trial = match shape {
-                Some(shape) => trial.map(id, shape),
-                None => trial.pass(id),
-            };
+            });
         }
         if finish.scaled {
             let squares = trial.input("squares", &given.squares);

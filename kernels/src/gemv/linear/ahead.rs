@@ -1,6 +1,6 @@
 //! Stages of codes ahead of their products: a lane's words of the next stage come from shared memory while those of this one are multiplied.
 //!
-//! A stage is waited for, read and given back by all warps at the same time. Were it read where it is multiplied, the pipe that takes codes out of
+//! A stage is waited for, read and released by all warps at the same time. Were it read where it is multiplied, the pipe that takes codes out of
 //! words would stand still meanwhile.
 
 use core::cell::RefCell;
@@ -30,30 +30,32 @@ struct Words<'k> {
     tiles: Vec<CodeTile<'k>>,
 }
 
+/// Tiles of what `word` gives for each of these tiles' words, always in the same order.
+fn each_word<'k>(tiles: &[CodeTile<'k>], word: &mut dyn FnMut(Val<'k, u32>) -> Val<'k, u32>) -> Vec<CodeTile<'k>> {
+    tiles.iter().map(|tile| tile.map(word)).collect()
+}
+
 impl<'k> Words<'k> {
     fn new(tiles: Vec<CodeTile<'k>>) -> Words<'k> {
-        let words = RefCell::new(Vec::new());
-        let keep = |word: Val<'k, u32>| {
-            words.borrow_mut().push(word.builder().var(word));
+        let mut words = Vec::new();
+        let tiles = each_word(&tiles, &mut |word| {
+            words.push(word.builder().var(word));
             word
-        };
-        tiles.iter().for_each(|tile| drop(tile.map(&keep)));
-        Words { words: words.into_inner(), tiles }
+        });
+        Words { words, tiles }
     }
 
     fn get(&self) -> Vec<CodeTile<'k>> {
-        let words = RefCell::new(self.words.iter());
-        let kept = |word: Val<'k, u32>| words.borrow_mut().next().map_or(word, |kept| kept.get());
-        self.tiles.iter().map(|tile| tile.map(&kept)).collect()
+        let mut words = self.words.iter();
+        each_word(&self.tiles, &mut |word| words.next().map_or(word, |kept| kept.get()))
     }
 
     fn set(&self, tiles: &[CodeTile<'k>]) {
-        let words = RefCell::new(self.words.iter());
-        let set = |word: Val<'k, u32>| {
-            words.borrow_mut().next().into_iter().for_each(|kept| kept.set(word));
+        let mut words = self.words.iter();
+        each_word(tiles, &mut |word| {
+            words.next().into_iter().for_each(|kept| kept.set(word));
             word
-        };
-        tiles.iter().for_each(|tile| drop(tile.map(&set)));
+        });
     }
 }
 

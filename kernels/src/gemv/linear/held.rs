@@ -76,7 +76,7 @@ impl<'k> HeldStage<'k> {
         HeldStage { team, widest, tiles, factors: [HeldForm::SCALES, HeldForm::ZEROS].map(word) }
     }
 
-    /// Takes the ring's next stage, which has `bytes` bytes in the form `form`, and gives it back; by whole warps. Where no
+    /// Takes the ring's next stage, which has `bytes` bytes in the form `form`, and releases it; by whole warps. Where no
     /// stages of codes are held the form is not looked at.
     pub fn take(&self, ring: &dyn Weights<'k>, bytes: Val<'k, u32>, form: Val<'k, u32>) {
         let (k, round) = (self.team.k, self.widest.stage_bytes() / self.widest.per_warp().max(1));

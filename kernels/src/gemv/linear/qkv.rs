@@ -176,8 +176,8 @@ impl<'k> Qkv<'k> {
         });
         let (y, partner) = (y.get(), y.get().shfl_bfly(4));
         if let (Some(newest), Some(place), Some([cos, sin])) = (self.newest, prepared.newest, &prepared.turn) {
-            let turned = y * cos.get() + partner * sin.get();
-            let mine = prepared.is_v.select(y, turned);
+            let rotated = y * cos.get() + partner * sin.get();
+            let mine = prepared.is_v.select(y, rotated);
             let next = mine.shfl_down(1);
             let first = exists & !prepared.is_q & (cell.feature % 2).eq(0);
             k.when(first, || newest.store(prepared.is_v, place, [mine, next]));
@@ -187,12 +187,12 @@ impl<'k> Qkv<'k> {
                 prepared.is_v,
                 || self.v.pool.store(to, y),
                 || {
-                    let turned = prepared.turn.map_or(y, |[cos, sin]| y * cos.get() + partner * sin.get());
+                    let rotated = prepared.turn.map_or(y, |[cos, sin]| y * cos.get() + partner * sin.get());
                     let store_key = || match self.keys {
-                        Keys::Rotated { pages, .. } => pages.pool.store(to, turned),
-                        Keys::Raw(out) => out.store(to, turned),
+                        Keys::Rotated { pages, .. } => pages.pool.store(to, rotated),
+                        Keys::Raw(out) => out.store(to, rotated),
                     };
-                    k.if_else(prepared.is_q, || self.q.store_run(to, [turned]), store_key);
+                    k.if_else(prepared.is_q, || self.q.store_run(to, [rotated]), store_key);
                 },
             );
         });

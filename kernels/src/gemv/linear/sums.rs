@@ -47,7 +47,7 @@ pub type Read<'r, 'k> = &'r dyn Fn(&[Ptr<'k, Shared, u32>]);
 
 /// Where weights come from, stage by stage: a reader of the ring. While a stage is read the one behind it may be waited for, no more.
 pub trait Weights<'k>: Stages<'k> {
-    /// Waits for the next stage, lets a warp read it, and gives it back.
+    /// Waits for the next stage, lets a warp read it, and releases it.
     fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
         let stage = self.wait();
         read(stage.base());
@@ -64,7 +64,7 @@ pub trait Weights<'k>: Stages<'k> {
         2
     }
 
-    /// The same of the next `count` stages, which are given back together.
+    /// The same of the next `count` stages, which are released together.
     fn several(&self, count: u32, read: Read<'_, 'k>) {
         let stages: Vec<_> = (0..count).map(|_| self.wait()).collect();
         read(&stages.iter().map(AnyStage::base).collect::<Vec<_>>());
@@ -342,7 +342,7 @@ pub(super) fn pairs<'k>(
 }
 
 /// The next strip of the ring and, where `second` says so, the one behind it, times the operand, into slot `slot` of the sums and the
-/// next. A single stage of the first is given back with that of the second; several wait in registers. A strip's sums are the same
+/// next. A single stage of the first is released with that of the second; several wait in registers. A strip's sums are the same
 /// whether there is another.
 fn pair<'k>(
     team: ConsumerWarps<'k>,

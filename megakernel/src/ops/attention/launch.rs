@@ -21,8 +21,8 @@ const DECODE_DEPTHS: [u32; 4] = [64, 96, 128, 256];
 const MOST_GROUP: u32 = 16;
 /// Tokens of its tiles where `mma.sync` copies them.
 const DECODE_TILE: u32 = 16;
-/// Kv heads whose keys and values level two holds together.
-const BUNCH: u32 = 4;
+/// Kv heads whose keys and values share L2.
+const SHARE_L2: u32 = 4;
 
 impl LaunchOp for Attention {
     fn level(&self) -> Op {
@@ -92,8 +92,8 @@ impl LaunchOp for Attention {
         plan.stands_for(self.acc, Heads { scratch: Scratch::Attended, first: 0, of_row: heads });
         let starts = [LaunchMemory::QueryStarts, LaunchMemory::TokenStarts, LaunchMemory::SequenceTables];
         args.extend(starts.map(LaunchArg::Pointer));
-        let bunch = (BUNCH * group).min(heads);
-        args.extend([width, plane, tiles, heads, bunch].map(LaunchArg::Number));
+        let sharing = (SHARE_L2 * group).min(heads);
+        args.extend([width, plane, tiles, heads, sharing].map(LaunchArg::Number));
         args.extend([LaunchArg::Factor(self.scale * LOG2_E), LaunchArg::Pointer(out)]);
         plan.launch(kernel, LaunchGrid::PerSequence(tiles * heads), args);
         Ok(())

@@ -9,7 +9,7 @@ mod stream;
 use serde::{Deserialize, Serialize};
 use tilewright_layout::DType;
 
-use super::{Check, Footprint, OperandError, Operands, Place, TaskOp, index, interval, multiple, positive};
+use super::{Check, Footprint, OperandError, Operands, RowCells, TaskOp, index, interval, multiple, positive};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::DeviceOp;
 use crate::vm::graph::LaunchOp;
@@ -34,7 +34,7 @@ pub struct Attention {
     /// Value pool, the same extents.
     pub v_pool: BufferId,
     /// Which tokens a row sees.
-    pub at: Place,
+    pub at: RowCells,
     /// The kv head.
     pub kv_head: usize,
     /// Rows that this task computes.

@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{
-    self, AOperand, ActivationOutput, Announce, Early, HeldForm, Output, Packing, ScaledForm,
+    self, AOperand, ActivationOutput, Early, HeldForm, Output, Packing, ScaledForm,
 };
 use tilewright_kernels::sample::tiles::TileBests;
 use tilewright_kernels::tile::{Float, MAX_DEVICES};
@@ -83,7 +83,7 @@ impl DeviceOp for Linear {
         let input = InputCode::plan(&self.input, plan)?;
         let bias = self.bias.map(|bias| plan.float("bias", bias)).transpose()?;
         let (rows_of_stream, output) = OutputCode::plan(self, plan)?;
-        let turns = if matches!(rows_of_stream, Rows::Turns(..)) { 2 } else { 1 };
+        let turns = if matches!(rows_of_stream, Rows::Interleaved(..)) { 2 } else { 1 };
         let stream = plan.stream(rows_of_stream, strip, features as usize);
         let (first, strips) = (self.cols.lo / 8 * turns, self.cols.len().div_ceil(8) * turns);
         let out = self.output.out();
@@ -318,7 +318,7 @@ impl OutputCode {
                 let up_bias = up_bias.map(|bias| plan.float("up bias", bias)).transpose()?;
                 let scaled = plan.scaled_output()?.map(|(code, _)| code);
                 let out = plan.storage("out", out)?;
-                (Rows::Turns(op.weight, up), OutputCode::SiluMul { up_bias, out, scaled })
+                (Rows::Interleaved(op.weight, up), OutputCode::SiluMul { up_bias, out, scaled })
             }
             LinearOutput::Logits { out, shard, best_value, best_index, .. } => {
                 let on = plan.far(out)?;
@@ -424,8 +424,6 @@ impl DeviceFunction for LinearTile {
         let input = input.of(call, offset_of!(TileFields, input));
         let pitch = strip.k();
         let tile = linear::Linear { strip, pitch, rows, first_row, first, end, input, a_operand, bias, output };
-        let say = || call.signal_early();
-        let announce = self.early.map(|at| Announce { at, say: &say });
-        linear::linear(call.team(), call.scratch(), weights, tile, announce);
+        call.announcing(self.early, |announce| linear::linear(call.team(), call.scratch(), weights, tile, announce));
     }
 }

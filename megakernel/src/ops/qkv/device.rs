@@ -4,7 +4,7 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::attention::split::Heads;
-use tilewright_kernels::gemv::linear::{self, Announce, Early, HeldForm, Keys};
+use tilewright_kernels::gemv::linear::{self, Early, HeldForm, Keys};
 use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::tile::Float;
 
@@ -247,8 +247,6 @@ impl DeviceFunction for QkvTile {
             v: call.pages([offset_of!(Fields, v), scales + size_of::<u32>()], pools),
             newest: call.newest(offset_of!(Fields, newest), q.period, Generation::Output),
         };
-        let say = || call.signal_early();
-        let announce = early.map(|at| Announce { at, say: &say });
-        linear::qkv(call.team(), call.scratch(), weights, tile, announce);
+        call.announcing(early, |announce| linear::qkv(call.team(), call.scratch(), weights, tile, announce));
     }
 }

@@ -23,7 +23,7 @@ pub use device::QkvTile;
 pub use strips::{GroupShape, PAIRS_PER_STRIP, Part, Run};
 
 use super::{
-    Check, Footprint, LinearInput, OperandError, Operands, Place, Rotation, TaskOp, index, interval, multiple,
+    Check, Footprint, LinearInput, OperandError, Operands, Rotation, RowCells, TaskOp, index, interval, multiple,
 };
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::DeviceOp;
@@ -58,7 +58,7 @@ pub struct Qkv {
     /// Where v is appended, `[kv_heads, pages, page_tokens, head_dim]`.
     pub v_pool: BufferId,
     /// Where a row's token goes.
-    pub at: Place,
+    pub at: RowCells,
 }
 
 /// A weight matrix with its optional bias.

@@ -6,7 +6,7 @@ mod oracle;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Check, Footprint, OperandError, Operands, Place, Rotation, TaskOp, interval, positive};
+use super::{Check, Footprint, OperandError, Operands, Rotation, RowCells, TaskOp, interval, positive};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::DeviceOp;
 use crate::vm::graph::LaunchOp;
@@ -31,7 +31,7 @@ pub struct Rope {
     /// Rows that this task rotates.
     pub rows: Span,
     /// Where a row's token goes.
-    pub at: Place,
+    pub at: RowCells,
     /// What happens to the result.
     pub output: HeadOutput,
 }

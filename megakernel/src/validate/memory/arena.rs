@@ -12,7 +12,7 @@ use super::readers::{EMPTY, Lists};
 use crate::program::{Buffer, BufferKind, Program, Region};
 use crate::validate::kind::{Access as How, Kind};
 use crate::validate::order::{NONE, Query};
-use crate::validate::place::Place;
+use crate::validate::place::Location;
 use crate::validate::tables;
 use crate::validate::text::Hazard;
 
@@ -72,7 +72,7 @@ pub(super) fn walk(program: &Program, group: &[usize], accesses: &Accesses, find
     let cells = Cells::new(program, &all).filter(|cells| cells.visits(&all, group.len()) <= VISITS);
     let Some(cells) = cells else {
         let at = group.iter().max_by_key(|&&buffer| most_runs(program, accesses.of(buffer)));
-        let at = at.map_or(Place::Program, |&buffer| Place::of_buffer(program, buffer));
+        let at = at.map_or(Location::Program, |&buffer| Location::of_buffer(program, buffer));
         findings.other(at, Kind::AliasTooFine { runs: RUNS + 1, limit: RUNS });
         return;
     };

@@ -8,7 +8,7 @@ use crate::program::{BufferId, CounterId, Program, Region};
 use crate::validate::conflict::{Clobber, Conflicts, Pair, PartialWait, UnwrittenRead, UnwrittenReads};
 use crate::validate::kind::Kind;
 use crate::validate::order::{Order, Query};
-use crate::validate::place::Place;
+use crate::validate::place::Location;
 use crate::validate::report::Report;
 use crate::validate::text::{Hazard, SAMPLES, TaskName};
 
@@ -46,7 +46,7 @@ pub(super) struct Findings<'a> {
     unwritten: BTreeMap<u32, UnwrittenReads>,
     blamed: u32,
     own: BTreeSet<(u32, Hazard, u32, u32)>,
-    others: Vec<(Place, Kind)>,
+    others: Vec<(Location, Kind)>,
     /// Of [`STEPS`], those that are left.
     steps: usize,
 }
@@ -72,7 +72,7 @@ impl<'a> Findings<'a> {
         &mut self.steps
     }
 
-    /// Place of a task in the simulated execution.
+    /// Location of a task in the simulated execution.
     pub fn rank(&self, task: u32) -> u32 {
         self.order.rank(task)
     }
@@ -106,7 +106,7 @@ impl<'a> Findings<'a> {
     }
 
     /// Anything else.
-    pub fn other(&mut self, at: Place, kind: Kind) {
+    pub fn other(&mut self, at: Location, kind: Kind) {
         self.others.push((at, kind));
     }
 
@@ -184,17 +184,20 @@ impl<'a> Findings<'a> {
         let program = self.program;
         for (task, hazard, first, second) in &self.own {
             let (first, second) = overlapping(program, *hazard, (*task, *task), (*first, *second));
-            report.error(Place::of_task(program, *task as usize), Kind::SelfOverlap { hazard: *hazard, first, second });
+            report.error(
+                Location::of_task(program, *task as usize),
+                Kind::SelfOverlap { hazard: *hazard, first, second },
+            );
         }
         for (group, conflicts) in self.conflicts {
-            let buffer = |index: u32| Place::of_buffer(program, index as usize);
+            let buffer = |index: u32| Location::of_buffer(program, index as usize);
             match group {
                 Group::Race(Hazard::ReadAfterWrite, b) => report.error(buffer(b), Kind::ReadAfterWrite(conflicts)),
                 Group::Race(Hazard::WriteAfterRead, b) => report.error(buffer(b), Kind::WriteAfterRead(conflicts)),
                 Group::Race(Hazard::WriteAfterWrite, b) => report.error(buffer(b), Kind::WriteAfterWrite(conflicts)),
                 Group::Alias(b) => report.error(buffer(b), Kind::AliasRace(conflicts)),
                 Group::Partial { waiter, counter, threshold } => {
-                    let at = Place::of_task(program, waiter as usize);
+                    let at = Location::of_task(program, waiter as usize);
                     let waiter = TaskName::of(program, waiter as usize);
                     let producers = self.order.producers(counter);
                     let counter = CounterId(counter);
@@ -204,10 +207,10 @@ impl<'a> Findings<'a> {
             }
         }
         for (buffer, clobber) in self.clobbers {
-            report.error(Place::of_buffer(program, buffer as usize), Kind::Clobbered(clobber));
+            report.error(Location::of_buffer(program, buffer as usize), Kind::Clobbered(clobber));
         }
         for (buffer, reads) in self.unwritten {
-            report.error(Place::of_buffer(program, buffer as usize), Kind::UnwrittenRead(reads));
+            report.error(Location::of_buffer(program, buffer as usize), Kind::UnwrittenRead(reads));
         }
         for (at, kind) in self.others {
             report.error(at, kind);

@@ -17,7 +17,7 @@ use super::readers::{EMPTY, Lists};
 use crate::program::{Buffer, BufferKind, MAX_RANK, Program, Region, Span};
 use crate::validate::kind::{Access as How, Kind};
 use crate::validate::order::{NONE, Query};
-use crate::validate::place::Place;
+use crate::validate::place::Location;
 use crate::validate::text::Hazard;
 
 /// Cells of one grid, at most.
@@ -82,7 +82,7 @@ pub(super) fn walk(program: &Program, buffer: usize, accesses: &[Access], findin
     if data.kind == BufferKind::Output
         && let Some(gap) = cells.iter().position(|cell| cell.writer == NONE)
     {
-        findings.other(Place::of_buffer(program, buffer), Kind::OutputGap { gap: grid.region(data, gap) });
+        findings.other(Location::of_buffer(program, buffer), Kind::OutputGap { gap: grid.region(data, gap) });
     }
 }
 

@@ -6,7 +6,7 @@ use super::findings::{Findings, Neighbours, STEPS};
 use crate::program::{BufferKind, MAX_RANK, Program, Region, Span};
 use crate::validate::kind::{Access as How, Kind};
 use crate::validate::order::Query;
-use crate::validate::place::Place;
+use crate::validate::place::Location;
 use crate::validate::text::Hazard;
 
 /// Checks one buffer.
@@ -33,7 +33,7 @@ pub(super) fn walk(program: &Program, buffer: usize, accesses: &[Access], findin
             match uncovered(*access.region, &covers, findings.steps()) {
                 Ok(None) => {}
                 Ok(Some(gap)) => findings.unwritten(access.task, access.region, gap),
-                Err(TooFine) => return findings.other(Place::of_buffer(program, buffer), TooFine::kind()),
+                Err(TooFine) => return findings.other(Location::of_buffer(program, buffer), TooFine::kind()),
             }
         }
     }
@@ -41,8 +41,8 @@ pub(super) fn walk(program: &Program, buffer: usize, accesses: &[Access], findin
         let writes: Vec<&Region> = accesses.iter().filter(|a| a.how == How::Write).map(|a| a.region).collect();
         match uncovered(Region::whole(data.id, &data.shape), &writes, findings.steps()) {
             Ok(None) => {}
-            Ok(Some(gap)) => findings.other(Place::of_buffer(program, buffer), Kind::OutputGap { gap }),
-            Err(TooFine) => findings.other(Place::of_buffer(program, buffer), TooFine::kind()),
+            Ok(Some(gap)) => findings.other(Location::of_buffer(program, buffer), Kind::OutputGap { gap }),
+            Err(TooFine) => findings.other(Location::of_buffer(program, buffer), TooFine::kind()),
         }
     }
 }

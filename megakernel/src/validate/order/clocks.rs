@@ -24,7 +24,7 @@ const BUDGET: usize = 32 << 20;
 #[derive(Debug)]
 pub(super) struct Clocks {
     chain: Vec<u32>,
-    /// Place of each task in its chain.
+    /// Location of each task in its chain.
     position: Vec<u32>,
     /// Where each task's clock starts and ends in `entries`; trailing zeros are left out.
     clock: Vec<(usize, usize)>,

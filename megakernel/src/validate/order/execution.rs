@@ -9,7 +9,7 @@ use super::graph::{Graph, NONE};
 pub(in crate::validate) struct Execution {
     /// The tasks that ran, in the order in which they did.
     pub sequence: Vec<u32>,
-    /// Place of each task in `sequence`, or [`NONE`] if it never ran.
+    /// Location of each task in `sequence`, or [`NONE`] if it never ran.
     pub rank: Vec<u32>,
     /// Tasks on the longest path that ran.
     pub depth: usize,

@@ -82,7 +82,7 @@ impl<'g> Order<'g> {
         self.graph.producers.row(counter).len() as u32
     }
 
-    /// Place of a task in the simulation.
+    /// Location of a task in the simulation.
     pub fn rank(&self, task: u32) -> u32 {
         self.execution.rank[task as usize]
     }

@@ -216,7 +216,7 @@ pub trait DeviceFunction: FunctionValue {
         None
     }
 
-    /// Keys and values that it reads from their pages: level two is asked for them ahead.
+    /// Keys and values that it reads from their pages: they are prefetched to L2.
     fn tokens(&self) -> Option<TokenStream> {
         None
     }
@@ -231,7 +231,7 @@ pub trait DeviceFunction: FunctionValue {
 
     /// Records what fills stages of the ring for a task, before those of its weights: parts of pools, in the order in which
     /// [`run`](DeviceFunction::run) reads them by [`Weights::stage`]. Who fills the ring runs ahead of the task, and waits for nothing of
-    /// its step but the cells: only what no task of the step writes before this one ([`Planner::is_settled`],
+    /// its step but the cells: only what no task of the step writes before this one ([`Planner::is_immutable`],
     /// [`RingFeed::streamed`]) may come so.
     fn fill<'k>(&self, _feed: RingFeed<'k, '_>) {}
 

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use tilewright_codegen::device::{Buffer, Device, DeviceError, Pending, Pinned, Stream};
 use tilewright_kernels::quant::QuantMatrix;
 
-use super::image::{CHUNK, part_of_row};
+use super::stream::{TILE_BYTES, part_of_row};
 use super::{Plan, RotationTable};
 use crate::program::{BufferId, BufferKind, Program, Quantised, Span};
 use crate::vm::reference::{BindError, bind};
@@ -94,7 +94,7 @@ impl Parts<'_> {
 }
 
 /// Sends the streamed weights of the device of a number; tells after each part how many bytes are on their way.
-pub(super) fn image(
+pub(super) fn packed(
     device: &Device,
     stream: &Stream,
     (plan, number): (&Plan, usize),
@@ -102,9 +102,9 @@ pub(super) fn image(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Buffer<bf16>, DeviceError> {
     // No memory has no bytes: a program without streamed weights has some that nobody reads.
-    let image = device.buffer::<bf16>((plan.image_of(number) / 2).max(1) as usize)?;
+    let prepacked = device.buffer::<bf16>((plan.packed_of(number) / 2).max(1) as usize)?;
     let largest = plan.streams.iter().map(|run| run.strip.stage_bytes() as usize / 2).max().unwrap_or(1);
-    let len = PART.min(image.len()).max(largest);
+    let len = PART.min(prepacked.len()).max(largest);
     let mut parts = Parts { device, len, sent: std::collections::VecDeque::new(), made: 0 };
     let mut done = 0;
     for run in plan.streams.iter().filter(|run| run.device == number) {
@@ -112,8 +112,8 @@ pub(super) fn image(
         let together = (len / each).max(1);
         for first in (0..run.stages()).step_by(together) {
             let places = Span::new(first, run.stages().min(first + together));
-            let start = (run.start * (CHUNK / 2)) as usize + first * each;
-            let place = image.slice(start..start + places.len() * each)?;
+            let start = (run.start * (TILE_BYTES / 2)) as usize + first * each;
+            let place = prepacked.slice(start..start + places.len() * each)?;
             let mut part = parts.take()?;
             run.pack(places, |buffer| weights.get(buffer), &mut part[..place.len()]);
             parts.sent.push_back(stream.upload_pinned(part, &place)?);
@@ -122,7 +122,7 @@ pub(super) fn image(
         }
     }
     parts.sent.into_iter().try_for_each(|copy| copy.wait().map(drop))?;
-    Ok(image)
+    Ok(prepacked)
 }
 
 /// Sends matrices row by row, each made of weights below each other; tells after each part how many bytes are on their way.

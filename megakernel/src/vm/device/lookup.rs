@@ -10,15 +10,15 @@ use tilewright_kernels::kv::{PoolType, SplitPages};
 use tilewright_kernels::tile::{Float, MAX_DEVICES};
 use tilewright_layout::DType;
 
-use super::image::{Rows, Stream};
 use super::place::ALIGN;
 use super::plan::{Lengths, RotationTable};
 use super::planner::Planner;
 use super::record::{PART, PHASES, TaskRecord};
 use super::storage::{KvPools, RotationRows, ScaledCode, Storage};
+use super::stream::{Rows, Stream};
 use super::writers::Writers;
 use super::{DeviceOptions, NormTerms, Planned, Stretch, Taken, Unsupported};
-use crate::ops::{Place, Rotation};
+use crate::ops::{Rotation, RowCells};
 use crate::program::{Buffer, BufferId, BufferKind, Span, Task, float_of};
 
 /// Buffers on several devices that get one result.
@@ -80,7 +80,7 @@ impl Planner<'_> {
     /// # Errors
     /// If there is none that a device has.
     pub fn storage(&self, what: &'static str, id: BufferId) -> Result<Storage, Unsupported> {
-        let storage = Storage { float: self.float(what, id)?, period: self.tags.period(id) };
+        let storage = Storage { float: self.float(what, id)?, period: self.packets.period(id) };
         if storage.float != Float::F32 && storage.period == 0 {
             multiple(what, self.extent(id, 0)?, 4, "rows that are a multiple of 4, where they are of 16 bits")?;
         }
@@ -94,7 +94,7 @@ impl Planner<'_> {
     pub fn residual(&self, id: BufferId) -> Result<Storage, Unsupported> {
         let (storage, buffer) = (self.storage("residual", id)?, self.buffer(id)?);
         if storage.float != Float::F32 && storage.period == 0 && buffer.kind.is_writable() {
-            let (found, expected) = (buffer.dtype, "f32, since it cannot be tagged");
+            let (found, expected) = (buffer.dtype, "f32, since it cannot be packets");
             return Err(Unsupported::DType { what: "residual", buffer: id, found, expected });
         }
         Ok(storage)
@@ -106,10 +106,10 @@ impl Planner<'_> {
     /// If there is none that a device has.
     pub fn merge(&self, acc: BufferId) -> Result<Storage, Unsupported> {
         let merge = self.merges.get(acc).ok_or(Unsupported::Splits { buffer: acc, found: "are of no attention" })?;
-        Ok(Storage { float: merge.float, period: self.tags.period(acc) })
+        Ok(Storage { float: merge.float, period: self.packets.period(acc) })
     }
 
-    /// The type of an activation that is never tagged.
+    /// The type of an activation that is never packets.
     ///
     /// # Errors
     /// If there is none that a device has.
@@ -232,7 +232,7 @@ impl Planner<'_> {
     ///
     /// # Errors
     /// If there is none that a device has.
-    pub fn pools(&mut self, pool: BufferId, at: &Place) -> Result<KvPools, Unsupported> {
+    pub fn pools(&mut self, pool: BufferId, at: &RowCells) -> Result<KvPools, Unsupported> {
         let lengths = Lengths { pages: self.extent(pool, 2)?, table_width: self.extent(at.page_table, 0)? };
         let known = *self.lengths.get_or_insert(lengths);
         if known != lengths {
@@ -264,7 +264,7 @@ impl Planner<'_> {
     /// Whether what the planned task reads of a buffer is there from the step's beginning until it has read it: every task that
     /// writes some of it waits until all signals of a counter of this task are there. A device function may
     /// [fill](super::DeviceFunction::fill) stages of the ring with it.
-    pub fn is_settled(&mut self, buffer: BufferId) -> bool {
+    pub fn is_immutable(&mut self, buffer: BufferId) -> bool {
         let placed = self.placed;
         self.writers.get_or_insert_with(|| Writers::of(placed)).wait_for(placed, self.task, buffer)
     }
@@ -288,7 +288,12 @@ impl Planner<'_> {
     ///
     /// # Errors
     /// If there is none that a device has.
-    pub fn rotation(&mut self, rotation: &Rotation, at: &Place, pool: BufferId) -> Result<RotationRows, Unsupported> {
+    pub fn rotation(
+        &mut self,
+        rotation: &Rotation,
+        at: &RowCells,
+        pool: BufferId,
+    ) -> Result<RotationRows, Unsupported> {
         let half = self.extent(rotation.inv_freq, 0)?;
         let positions = self.extent(at.page_table, 0)? as usize * self.extent(pool, 1)? as usize;
         let same = |t: &&RotationTable| {
@@ -310,7 +315,7 @@ impl Planner<'_> {
     pub fn stream(&mut self, rows: Rows, strip: Strip, features: usize) -> usize {
         let (device, dealing) = (self.device, (self.options.dealing, self.placed.target.sms));
         let last = self.streams.iter().rfind(|stream| stream.device == device);
-        let start = last.map_or(0, |last| last.start + last.chunks());
+        let start = last.map_or(0, |last| last.start + last.tiles());
         let streams = &mut self.streams;
         *self.by_rows.entry((device, rows.clone())).or_insert_with(|| {
             streams.push(Stream { device, ..Stream::new(rows, strip, features, start, dealing) });
@@ -323,7 +328,7 @@ impl Planner<'_> {
         self.streams.get(stream).map_or(Deal::IN_ORDER, |stream| stream.deal)
     }
 
-    /// Where a stream begins in the image, in chunks of 512 bytes.
+    /// Where a stream begins among the packed weights, in tiles of 512 bytes.
     pub fn start(&self, stream: usize) -> u32 {
         self.streams.get(stream).map_or(0, |stream| stream.start as u32)
     }
@@ -397,15 +402,15 @@ impl Planner<'_> {
             };
         }
         record.task = task.id.index() as u32;
-        let tags = self.tags.task(task.id);
-        (record.input, record.residual, record.output) = (tags.input, tags.residual, tags.output);
+        let packets = self.packets.task(task.id);
+        (record.input, record.residual, record.output) = (packets.input, packets.residual, packets.output);
         // Who appends reads a stream and writes no packets else, who attends writes the merge and reads none else.
         match device.newest().map(|token| (token.written, self.newest.task(task.id))) {
             Some((true, generation @ 1..)) => record.output = generation,
             Some((false, generation @ 1..)) => record.input = generation,
             Some((_, 0)) | None => {}
         }
-        (record.releases, record.early) = (tags.release.into(), early.into());
+        (record.releases, record.early) = (packets.release.into(), early.into());
         Ok(record)
     }
 }

@@ -86,13 +86,13 @@ impl DeviceMachine {
         DeviceMachine::assemble(placed, plan, &bound, &kernels, (None, None), devices, progress)
     }
 
-    /// A machine of a plan; images and pools are made where they are not given.
+    /// A machine of a plan; packed weights and pools are made where they are not given.
     pub(super) fn assemble(
         placed: Placed,
         plan: Plan,
         bound: &Bound,
         kernels: &[DeviceKernels],
-        (images, kv): (Option<&[Buffer<bf16>]>, Option<&DeviceKv>),
+        (prepacked, kv): (Option<&[Buffer<bf16>]>, Option<&DeviceKv>),
         devices: &[Device],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<DeviceMachine, LoadError> {
@@ -104,13 +104,14 @@ impl DeviceMachine {
             kv.check(&placed, &plan.places)?;
         }
         let (cells, limits) = bind::cells(&placed)?;
-        let total: u64 = (0..found).map(|number| plan.image_of(number)).sum();
+        let total: u64 = (0..found).map(|number| plan.packed_of(number)).sum();
         let (mut parts, mut before) = (Vec::with_capacity(found), 0);
         for (number, (device, kernels)) in devices.iter().zip(kernels).enumerate() {
-            let (image, pools) = (images.and_then(|images| images.get(number)), kv.and_then(|kv| kv.of_device(number)));
-            let given = Given { placed: &placed, plan: &plan, bound, kernels, image, pools };
+            let (prepacked, pools) =
+                (prepacked.and_then(|prepacked| prepacked.get(number)), kv.and_then(|kv| kv.of_device(number)));
+            let given = Given { placed: &placed, plan: &plan, bound, kernels, prepacked, pools };
             parts.push(Part::new(device, number, given, &mut |sent| progress(before + sent, total))?);
-            before += plan.image_of(number);
+            before += plan.packed_of(number);
         }
         let kv = match kv {
             Some(kv) => kv.clone(),
@@ -170,8 +171,8 @@ impl DeviceMachine {
         &self.kv
     }
 
-    pub(super) fn images(&self) -> Vec<Buffer<bf16>> {
-        self.parts.iter().map(|part| part.memory.image.clone()).collect()
+    pub(super) fn prepacked(&self) -> Vec<Buffer<bf16>> {
+        self.parts.iter().map(|part| part.memory.prepacked.clone()).collect()
     }
 
     /// What ends a launch from elsewhere.

@@ -1,6 +1,6 @@
 //! Where the splits of attention are merged.
 //!
-//! A program keeps the partial results of every split. On a device the block of a row and kv head that comes last merges
+//! A program keeps the partial results of every split. On a device the last-arriving block of a row and kv head merges
 //! them, and who reads them loads one vector, which is the device's own and in no buffer. For that tasks of attention alone
 //! may write the partial results, every split before any is read, linear layers alone may read them, merged, and they must
 //! be read before they are written again. Other programs are refused.
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use tilewright_kernels::tile::Float;
 
-use super::tags::order;
+use super::packets::order;
 use super::{Partial, Unsupported, Written};
 use crate::program::{BufferId, BufferKind, Task, TaskId};
 use crate::validate::Placed;
@@ -46,7 +46,7 @@ impl Merges {
     /// Finds the merges of a program.
     ///
     /// # Errors
-    /// If partial results are not for the block that comes last to merge.
+    /// If partial results are not for the last-arriving block to merge.
     pub fn of(placed: &Placed) -> Result<Merges, Unsupported> {
         let mut merges = Merges { tasks: vec![0; placed.tasks.len()], ..Merges::default() };
         let mut states: BTreeMap<BufferId, State> = BTreeMap::new();

@@ -11,14 +11,14 @@
 //! | `function` | the device's side of an op's row; opcodes: what of a task is constant in the code |
 //! | `storage` | how operands are stored |
 //! | `record` | what the kernel reads of a task |
-//! | `image` | the order in which weights are streamed |
+//! | `stream` | packed weights: the order in which they are streamed |
 //! | `place` | where everything else lies |
-//! | `packed` | what lies where in an image, for products of other machines |
+//! | `packed` | what lies where among packed weights, for products of other machines |
 //! | `parts` | sums that are cut |
 //! | `plan` | a program as the kernel wants it |
 //! | `planner`, `lookup`, `tables` | how it is made: streams and memory, what rows of ops ask, queues |
 //! | `writers` | which tasks write a buffer, and whether they wait for a reader |
-//! | `tags` | activations that carry their own arrival |
+//! | `packets` | which activations are flag-in-word packets |
 //! | `merges` | where the splits of attention are merged |
 //! | `norms` | residual streams that are stored as the readers of their norm multiply them |
 //! | `status` | words that kernel and host share while it runs |
@@ -39,7 +39,6 @@
 mod error;
 mod fault;
 mod function;
-mod image;
 mod kernel;
 mod kernels;
 pub(in crate::vm) mod load;
@@ -50,6 +49,7 @@ mod newest;
 mod norms;
 mod options;
 mod packed;
+mod packets;
 mod part;
 mod place;
 mod plan;
@@ -59,8 +59,8 @@ mod resident;
 mod run;
 mod status;
 mod storage;
+mod stream;
 mod tables;
-mod tags;
 mod text;
 pub mod timeline;
 mod unsupported;
@@ -73,7 +73,6 @@ pub use function::{
     Choice, DeviceFunction, DeviceOp, FunctionValue, Opcode, Packets, Partial, Planned, SharedBytes, Stretch, Taken,
     TermsRead, TokenFields, TokenStream, Written,
 };
-pub use image::{Rows, Stream};
 pub use kernel::{Call, Generation, RingFeed, record};
 pub use kernels::{Compilation, DeviceKernels};
 pub use lookup::{Destinations, multiple, rows_of};
@@ -84,16 +83,18 @@ pub use norms::{NormTerms, Norms};
 pub use options::{Dealing, DeviceOptions};
 pub use packed::Packed;
 pub(super) use packed::PackedStrips;
+pub use packets::{PacketBuffers, TaskPackets};
 pub use place::{Places, Space, space};
 pub(super) use plan::one_device;
 pub use plan::{Feedback, Lengths, NoFeedback, Plan, RotationTable};
 pub use planner::Planner;
 pub use record::{BlockRecord, FIELDS, TaskRecord, WaitRecord};
 pub use resident::{DeviceKv, DeviceWeights};
+pub(in crate::vm) use run::check_count;
 pub(super) use run::end_ids;
 pub use run::{MAX_ENDS, MAX_STEPS, NO_TOKEN};
 pub use storage::{KvPools, RotationRows, ScaledCode, Storage};
-pub use tags::{Tags, TaskTags};
+pub use stream::{Rows, Stream};
 pub use text::{Accepted, Text};
 pub use tilewright_kernels::gemv::linear::Weights;
 pub use timeline::TaskTimes;

@@ -44,7 +44,7 @@ impl Newest {
     /// queries once in a step, and nothing else reads them.
     pub fn of(placed: &Placed, options: &DeviceOptions) -> Newest {
         let none = Newest { tasks: vec![0; placed.tasks.len()], ..Newest::default() };
-        if !options.tags || options.early == 0 || placed.devices > 1 {
+        if !options.packets || options.early == 0 || placed.devices > 1 {
             return none;
         }
         Newest::found(placed).unwrap_or(none)

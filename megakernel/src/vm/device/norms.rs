@@ -15,7 +15,7 @@ use tilewright_kernels::gemv::linear::{AOperand, Packing, ScaledForm};
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
-use super::tags::{State, order};
+use super::packets::{State, order};
 use super::{Planner, TermsRead};
 use crate::program::{BufferId, BufferKind, TaskId};
 

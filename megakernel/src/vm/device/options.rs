@@ -1,4 +1,4 @@
-//! How the generated kernel is cut: warps, ring, patience.
+//! How the generated kernel is cut: warps, ring, polls.
 
 use tilewright_codegen::ir::{Arch, Needs};
 use tilewright_kernels::gemv::linear::Early;
@@ -30,7 +30,7 @@ pub struct DeviceOptions {
     pub burst: u32,
     /// Whether keys and values of earlier steps come through the ring, where they fit stages, and what other ops bring that way.
     pub stream_tokens: bool,
-    /// Whether keys and values that do not come through the ring are asked for before attention comes to them.
+    /// Whether keys and values that do not come through the ring are prefetched before attention comes to them.
     pub pages_ahead: bool,
     /// Fewest tokens of a split of attention, whole pages: merging a split costs more than some more tokens.
     pub split_tokens: u32,
@@ -38,14 +38,14 @@ pub struct DeviceOptions {
     pub single_tokens: u32,
     /// Bytes of shared memory for sums of products.
     pub sums_bytes: u32,
-    /// Looks at a counter after which a task gives up and reports it.
-    pub spin_limit: u32,
-    /// Whether activations carry their own arrival where they can, instead of being released.
-    pub tags: bool,
+    /// Polls of a counter after which a task gives up and reports it.
+    pub polls: u32,
+    /// Whether activations are flag-in-word packets where they can be, instead of being released.
+    pub packets: bool,
     /// When a linear task whose results are packets signals, counted in steps before they are stored: 1 before the warps' sums are added up, 2 before
     /// the products of its last group ([`Early`]); 0: behind its stores.
     pub early: u32,
-    /// Where the stages of a stream of weights lie in the image.
+    /// Where the stages of a stream of weights lie among the packed ones.
     pub dealing: Dealing,
     /// Stages of a task that the team takes into registers while it waits, where its activations are copied; 8 at most. The
     /// ring has room for others meanwhile, and one more is in flight. 0: none.
@@ -80,7 +80,7 @@ pub struct DeviceOptions {
     pub propose: bool,
 }
 
-/// Where the stages of a stream of weights lie in the image ([`Deal`](tilewright_kernels::gemv::Deal)).
+/// Where the stages of a stream of weights lie among the packed ones ([`Deal`](tilewright_kernels::gemv::Deal)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dealing {
     /// In their order: what an SM reads is contiguous.
@@ -233,8 +233,8 @@ impl Default for DeviceOptions {
             split_tokens: 128,
             single_tokens: 256,
             sums_bytes: 4096,
-            spin_limit: 1 << 24,
-            tags: true,
+            polls: 1 << 24,
+            packets: true,
             early: 2,
             dealing: Dealing::Stages,
             hold: 4,

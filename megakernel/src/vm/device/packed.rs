@@ -1,19 +1,19 @@
-//! What lies where in an image of streamed weights: for products that read it beside the machines that stream it.
+//! What lies where among packed weights: for products that read it beside the machines that stream it.
 
 use tilewright_kernels::gemv::Strip;
 
-use super::image::CHUNK;
+use super::stream::TILE_BYTES;
 use super::{Plan, Rows, Stream};
 use crate::program::{self, BufferId, BufferKind, Program};
 
-/// What is in an image and in which order.
+/// What is packed, and in which order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Packed {
     weights: Vec<program::Buffer>,
     streams: Vec<Stream>,
 }
 
-/// Strips of the image that lie one behind the other.
+/// Packed strips that lie one behind the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::vm) struct PackedStrips {
     /// Where they begin, elements.
@@ -25,7 +25,7 @@ pub(in crate::vm) struct PackedStrips {
 }
 
 impl Packed {
-    /// The image of a program's plan.
+    /// The packed weights of a program's plan.
     pub fn new(program: &Program, plan: &Plan) -> Packed {
         let weights = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::Weight);
         Packed { weights: weights.cloned().collect(), streams: plan.streams.clone() }
@@ -37,15 +37,15 @@ impl Packed {
     }
 
     /// Where the streams of these rows of a program's weights lie, one behind the other, each in its order. None: they are not
-    /// in the image, or lie elsewhere.
+    /// packed, or lie elsewhere.
     pub(in crate::vm) fn find(&self, program: &Program, rows: &[Rows]) -> Option<PackedStrips> {
         let mut found: Option<(PackedStrips, u64)> = None;
         for rows in rows {
             let rows = self.known(program, rows)?;
             let stream = self.streams.iter().find(|stream| stream.rows == rows && stream.deal.is_in_order())?;
-            let (len, end) = (stream.chunks() * CHUNK / 2, stream.start + stream.chunks());
+            let (len, end) = (stream.tiles() * TILE_BYTES / 2, stream.start + stream.tiles());
             found = Some(match found {
-                None => (PackedStrips { first: stream.start * CHUNK / 2, len, strip: stream.strip }, end),
+                None => (PackedStrips { first: stream.start * TILE_BYTES / 2, len, strip: stream.strip }, end),
                 Some((strips, last)) if strips.strip == stream.strip && last == stream.start => {
                     (PackedStrips { len: strips.len + len, ..strips }, end)
                 }
@@ -55,7 +55,7 @@ impl Packed {
         found.map(|(strips, _)| strips)
     }
 
-    /// The same rows by the numbers that the image's program has for the weights.
+    /// The same rows by the numbers that the packed program has for the weights.
     fn known(&self, program: &Program, rows: &Rows) -> Option<Rows> {
         let of = |id: BufferId| {
             let wanted = program.buffers.get(id.index())?;
@@ -65,7 +65,7 @@ impl Packed {
         };
         Some(match *rows {
             Rows::Matrix(weight) => Rows::Matrix(of(weight)?),
-            Rows::Turns(first, second) => Rows::Turns(of(first)?, of(second)?),
+            Rows::Interleaved(first, second) => Rows::Interleaved(of(first)?, of(second)?),
             Rows::Group { weights: [q, k, v], kv_head, kv_heads, group, dim } => {
                 Rows::Group { weights: [of(q)?, of(k)?, of(v)?], kv_head, kv_heads, group, dim }
             }

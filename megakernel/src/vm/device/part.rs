@@ -24,7 +24,7 @@ pub(super) struct Part {
 /// What lies on the device.
 #[derive(Clone)]
 pub(super) struct Memory {
-    pub image: Buffer<bf16>,
+    pub prepacked: Buffer<bf16>,
     plain: Buffer<u8>,
     pub state: Buffer<u8>,
     pub pools: Buffer<u8>,
@@ -45,8 +45,8 @@ pub(super) struct Given<'a> {
     pub plan: &'a Plan,
     pub bound: &'a Bound,
     pub kernels: &'a DeviceKernels,
-    /// The image, where another machine has it.
-    pub image: Option<&'a Buffer<bf16>>,
+    /// The packed weights, where another machine has them.
+    pub prepacked: Option<&'a Buffer<bf16>>,
     /// The pools, where another machine has them.
     pub pools: Option<&'a Buffer<u8>>,
 }
@@ -60,22 +60,22 @@ impl Part {
         given: Given<'_>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Part, LoadError> {
-        let Given { placed, plan, bound, kernels, image, pools } = given;
+        let Given { placed, plan, bound, kernels, prepacked, pools } = given;
         let (found, wanted) = (device.properties().sms as usize, placed.target.sms);
         if found < wanted {
             return Err(LoadError::Sms { wanted, found });
         }
-        room(plan, device, number, (image.is_none(), pools.is_none()))?;
+        room(plan, device, number, (prepacked.is_none(), pools.is_none()))?;
         let stream = device.stream()?;
         // The driver compiles while the weights are on their way.
-        let (kernel, image) = std::thread::scope(|scope| {
+        let (kernel, prepacked) = std::thread::scope(|scope| {
             let kernel = scope.spawn(|| kernels.of(plan));
-            let image = match image {
-                Some(image) => Ok(image.clone()),
-                None => load::image(device, &stream, (plan, number), bound, progress),
+            let prepacked = match prepacked {
+                Some(prepacked) => Ok(prepacked.clone()),
+                None => load::packed(device, &stream, (plan, number), bound, progress),
             };
             let kernel = kernel.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            (kernel, image)
+            (kernel, prepacked)
         });
         let kernel = kernel?;
         let zeroed = |bytes: u64| -> Result<Buffer<u8>, DeviceError> {
@@ -84,7 +84,7 @@ impl Part {
             Ok(buffer)
         };
         let memory = Memory {
-            image: image?,
+            prepacked: prepacked?,
             plain: stream.buffer(&load::plain(plan, placed, bound))?,
             state: zeroed(plan.places.state)?,
             pools: pools.map_or_else(|| zeroed(plan.places.pools), |pools| Ok(pools.clone()))?,
@@ -108,8 +108,8 @@ impl Part {
     /// The arguments of its launch: `numbers` are the steps so far, those of the launch, and what it feeds; `all` are the parts of
     /// all devices.
     pub fn args<'a>(&'a self, plan: &Plan, numbers: [u32; 3], status: &'a Mapped<u32>, all: &[Part]) -> Vec<Arg<'a>> {
-        let Memory { image, plain, state, pools, tables, directory, counters, ends, text, trace } = &self.memory;
-        let mut args = vec![image.into(), plain.into(), state.into(), pools.into(), tables.into()];
+        let Memory { prepacked, plain, state, pools, tables, directory, counters, ends, text, trace } = &self.memory;
+        let mut args = vec![prepacked.into(), plain.into(), state.into(), pools.into(), tables.into()];
         args.extend([directory.into(), counters.into()]);
         // Mapped words have one address for all devices, and belong to the first.
         args.push(if self.number == 0 { status.into() } else { Arg::Address(status.address()) });
@@ -161,8 +161,13 @@ impl DeviceKv {
 }
 
 /// Fails where a device has too little free memory, before anything is sent to it.
-pub(super) fn room(plan: &Plan, device: &Device, number: usize, (image, pools): (bool, bool)) -> Result<(), LoadError> {
-    let weights = plan.plain_bytes + if image { plan.image_of(number) } else { 0 };
+pub(super) fn room(
+    plan: &Plan,
+    device: &Device,
+    number: usize,
+    (prepacked, pools): (bool, bool),
+) -> Result<(), LoadError> {
+    let weights = plan.plain_bytes + if prepacked { plan.packed_of(number) } else { 0 };
     let pools = if pools { plan.places.pools } else { 0 };
     let counters = u64::from(plan.counters + OWN_COUNTERS) * u64::from(PITCH) * 4;
     let rest = plan.places.state + plan.tables.len() as u64 + counters;

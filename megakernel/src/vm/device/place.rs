@@ -2,7 +2,7 @@
 
 use tilewright_kernels::attention::split::Merged;
 
-use super::{Merges, Newest, Norms, Tags, Unsupported};
+use super::{Merges, Newest, Norms, PacketBuffers, Unsupported};
 use crate::program::{Buffer, BufferId, BufferKind, Program};
 use crate::vm::reference::roles::cells;
 
@@ -35,17 +35,17 @@ pub struct Places {
     pub pools: u64,
 }
 
-/// Alignment of buffers: a line of level two.
+/// Alignment of buffers: a line of L2.
 pub(super) const ALIGN: u64 = 128;
 
 impl Places {
     /// Lays out the buffers: activations that share an arena where the program says, everything else one after the other. Page
     /// tables come last, so that the places of the others do not depend on the length of sequences.
     ///
-    /// A tagged buffer takes twice its bytes.
+    /// A buffer of packets takes twice its bytes.
     pub fn new(
         program: &Program,
-        tags: &Tags,
+        packets: &PacketBuffers,
         (merges, norms, newest): (&Merges, &Norms, &Newest),
         plain: impl Fn(&Buffer) -> bool,
     ) -> Places {
@@ -74,14 +74,14 @@ impl Places {
             };
             places.offsets.push(buffer.arena.unwrap_or(*end));
             if buffer.arena.is_none() {
-                let tagged = tags.period(buffer.id) > 0 && merges.get(buffer.id).is_none();
-                let times = if tagged { 2 } else { 1 };
+                let is_packets = packets.period(buffer.id) > 0 && merges.get(buffer.id).is_none();
+                let times = if is_packets { 2 } else { 1 };
                 *end = (*end + times * bytes(buffer)).next_multiple_of(ALIGN);
             }
         }
         places.pools = pools.into_iter().max().unwrap_or(0);
         for (acc, merge) in merges.iter() {
-            let word = merge.float.bytes() * if tags.period(acc) > 0 { 2 } else { 1 };
+            let word = merge.float.bytes() * if packets.period(acc) > 0 { 2 } else { 1 };
             let arrivals =
                 places.state + (u64::from(merge.rows * merge.width) * u64::from(word)).next_multiple_of(ALIGN);
             places.merged.push((acc, [places.state, arrivals]));

@@ -5,8 +5,8 @@ use tilewright_codegen::ir::Arch;
 use tilewright_kernels::gemv::linear::HeldForm;
 use tilewright_kernels::gemv::{Codes, Deal};
 
-use super::image::CHUNK;
 use super::planner::Planner;
+use super::stream::TILE_BYTES;
 use super::{BlockRecord, DeviceOptions, Opcode, Places, Stream, Unsupported};
 use crate::program::{BufferId, Program};
 use crate::validate::Placed;
@@ -38,8 +38,8 @@ pub struct Plan {
     pub streams: Vec<Stream>,
     /// Where their stages lie: records say which.
     pub deals: Vec<Deal>,
-    /// Bytes of the largest device's image.
-    pub image_bytes: u64,
+    /// Bytes of the largest device's packed weights.
+    pub packed_bytes: u64,
     /// Where everything else lies.
     pub places: Places,
     /// Tables of rotations: frequencies, factor, positions, and where they begin in the plain weights, bytes.
@@ -95,7 +95,7 @@ impl CellsPlan {
         (NEAR[usize::from(self.rows > 2)] / self.rows.max(1)).max(1)
     }
 
-    /// Numbers of a step: positions, the page tables' first entries, and how many tokens of each row are settled.
+    /// Numbers of a step: positions, the page tables' first entries, and the immutable prefix of each row.
     pub fn numbers(&self) -> u32 {
         self.rows * (self.near() + 2)
     }
@@ -155,10 +155,10 @@ pub(in crate::vm) fn one_device(program: &Program) -> Result<(), Unsupported> {
 }
 
 impl Plan {
-    /// Bytes of a device's image.
-    pub fn image_of(&self, device: usize) -> u64 {
+    /// Bytes of a device's packed weights.
+    pub fn packed_of(&self, device: usize) -> u64 {
         let last = self.streams.iter().rfind(|stream| stream.device == device);
-        last.map_or(0, |last| (last.start + last.chunks()) * CHUNK)
+        last.map_or(0, |last| (last.start + last.tiles()) * TILE_BYTES)
     }
 
     /// The shares of a device's blocks in the tables.

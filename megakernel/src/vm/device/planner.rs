@@ -5,15 +5,15 @@ use std::collections::HashMap;
 use tilewright_codegen::ir::Arch;
 use tilewright_kernels::gemv::Deal;
 
-use super::image::{CHUNK, Rows, Stream};
+use super::packets::PacketUse;
 use super::place::Places;
 use super::plan::{CellsPlan, Feedback, Lengths, NoFeedback, Plan, RotationTable};
 use super::record::{PART, PHASES, TaskRecord};
 use super::storage::KvPools;
+use super::stream::{Rows, Stream, TILE_BYTES};
 use super::tables::{plain_weights, tables};
-use super::tags::Tagged;
 use super::writers::Writers;
-use super::{Choice, DeviceOptions, Merges, Newest, Norms, Opcode, Tags, Unsupported};
+use super::{Choice, DeviceOptions, Merges, Newest, Norms, Opcode, PacketBuffers, Unsupported};
 use crate::ops::Role;
 use crate::program::{Buffer, BufferId, TaskId};
 use crate::validate::Placed;
@@ -26,7 +26,7 @@ pub struct Planner<'p> {
     pub(super) arch: Arch,
     /// Whether some weights are.
     pub(super) quantised: bool,
-    pub(super) tags: Tags,
+    pub(super) packets: PacketBuffers,
     pub(super) merges: Merges,
     pub(super) norms: Norms,
     pub(super) newest: Newest,
@@ -56,22 +56,23 @@ impl<'p> Planner<'p> {
         let quantised = placed.buffers.iter().any(|buffer| buffer.quantised.is_some());
         let options = options.within(arch).holding_factors(quantised);
         let plain = plain_weights(placed);
-        // A tag for every word doubles what is read of activations: with more rows that costs more than a release; parts of sums are read once.
+        // A generation for every word doubles what is read of activations: with more rows that costs more than a release; parts of sums are read once.
         let rows = rows(placed);
         let merges = Merges::of(placed)?;
-        let tagged = options.tags && rows < options.held_rows;
-        let which = if tagged { Tagged::All } else { Tagged::Parts };
-        let tags = if options.tags { Tags::of(placed, &merges, which) } else { Tags::none(placed) };
+        let is_all = options.packets && rows < options.held_rows;
+        let which = if is_all { PacketUse::All } else { PacketUse::Parts };
+        let packets =
+            if options.packets { PacketBuffers::of(placed, &merges, which) } else { PacketBuffers::none(placed) };
         let is_plain = |buffer: &Buffer| plain[buffer.id.index()];
-        let newest = if tagged { Newest::of(placed, &options) } else { Newest::default() };
-        let places = Places::new(placed, &tags, (&merges, &Norms::default(), &newest), is_plain);
+        let newest = if is_all { Newest::of(placed, &options) } else { Newest::default() };
+        let places = Places::new(placed, &packets, (&merges, &Norms::default(), &newest), is_plain);
         let plain_bytes = places.plain;
         let mut planner = Planner {
             placed,
             options,
             arch,
             quantised,
-            tags,
+            packets,
             merges,
             norms: Norms::default(),
             newest,
@@ -91,10 +92,10 @@ impl<'p> Planner<'p> {
         };
         // Activations of few rows are packets; with 3 and 4 rows bf16 weights leave the epilogue no registers for terms.
         let most_of_bf16 = if quantised { 0 } else { 4 };
-        if !tagged && rows >= options.held_rows && rows > most_of_bf16 && placed.devices == 1 {
+        if !is_all && rows >= options.held_rows && rows > most_of_bf16 && placed.devices == 1 {
             planner.norms = Norms::of(&planner);
             planner.places =
-                Places::new(placed, &planner.tags, (&planner.merges, &planner.norms, &planner.newest), is_plain);
+                Places::new(placed, &planner.packets, (&planner.merges, &planner.norms, &planner.newest), is_plain);
         }
         Ok(planner)
     }
@@ -111,7 +112,7 @@ impl<'p> Planner<'p> {
             records.push(record);
         }
         let parts = records.iter().any(|record: &TaskRecord| record.group & (PART | PHASES) > 0);
-        let image_bytes = self.streams.iter().map(|run| (run.start + run.chunks()) * CHUNK).max().unwrap_or(0);
+        let packed_bytes = self.streams.iter().map(|run| (run.start + run.tiles()) * TILE_BYTES).max().unwrap_or(0);
         let (directory, tables) = tables(self.placed, &mut records, self.record_bytes as usize)?;
         let table_bytes = directory.iter().map(|block| block.bytes).max().unwrap_or(0);
         self.cells = self.common_cells();
@@ -136,7 +137,7 @@ impl<'p> Planner<'p> {
             tables,
             streams: self.streams,
             deals: self.deals,
-            image_bytes,
+            packed_bytes,
             places: self.places,
             rotations: self.rotations,
             plain_bytes: self.plain_bytes,

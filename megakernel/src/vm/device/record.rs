@@ -18,7 +18,7 @@ pub struct TaskRecord {
     pub opcode: u32,
     /// The task, by its id in the program, for reports.
     pub task: u32,
-    /// Where the stream of its weights begins in the image, in chunks of 512 bytes.
+    /// Where the stream of its weights begins among the packed ones, in tiles of 512 bytes.
     pub weights: u32,
     /// Its first stage in the stream.
     pub first: u32,
@@ -51,9 +51,9 @@ pub struct TaskRecord {
     pub residual: u32,
     /// The generation that is written.
     pub output: u32,
-    /// 1: signals release what is not tagged.
+    /// 1: signals release what is not packets.
     pub releases: u16,
-    /// 1: the task signals itself, before its last stores, which are tagged.
+    /// 1: the task signals itself, before its last stores, which are packets.
     pub early: u16,
     /// The op's own fields: the row of each op has their type.
     pub fields: [u32; FIELDS],

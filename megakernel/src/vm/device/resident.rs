@@ -20,13 +20,13 @@ use crate::weights::Weights;
 
 /// A model's weights and the device that they are brought to, once for all its machines.
 ///
-/// What is kept is the image of the streamed weights. Programs that stream the same weights in the same order share one;
+/// What is kept are the packed weights. Programs that stream the same weights in the same order share one;
 /// that depends on the model, the SMs and on [`DeviceOptions::warps`], [`DeviceOptions::stage_bytes`] and
 /// [`DeviceOptions::dealing`], not on rows, context or batch. Norms, biases and tables of rotations are small, and each machine has its own.
 pub struct DeviceWeights {
     devices: Vec<Device>,
     weights: Arc<dyn Weights + Send + Sync>,
-    images: Vec<(Packed, Vec<Buffer<bf16>>)>,
+    prepacked: Vec<(Packed, Vec<Buffer<bf16>>)>,
     kernels: Vec<DeviceKernels>,
 }
 
@@ -39,7 +39,7 @@ impl DeviceWeights {
     /// The same for programs of several devices, which reach each other's memory; the first of them is there in any case.
     pub fn on(devices: Vec<Device>, weights: Arc<dyn Weights + Send + Sync>) -> DeviceWeights {
         let kernels = devices.iter().map(DeviceKernels::new).collect();
-        DeviceWeights { kernels, devices, weights, images: Vec::new() }
+        DeviceWeights { kernels, devices, weights, prepacked: Vec::new() }
     }
 
     /// The kernels of its machines, of several devices on the first: the same until the weights are dropped.
@@ -54,14 +54,16 @@ impl DeviceWeights {
 
     /// Bytes of streamed weights that are on the devices.
     pub fn bytes(&self) -> u64 {
-        self.images.iter().flat_map(|(_, images)| images).map(Buffer::bytes).sum()
+        self.prepacked.iter().flat_map(|(_, prepacked)| prepacked).map(Buffer::bytes).sum()
     }
 
-    /// Each device's image that machines stream in the order of its weights, and what lies where in it. None before there is such a machine.
+    /// Each device's packed weights that machines stream in the order of its weights, and what lies where in it. None before there is such a machine.
     pub fn packed(&self) -> Option<(&Packed, &[Buffer<bf16>])> {
-        let in_order =
-            self.images.iter().find(|(packed, images)| packed.is_in_order() && images.len() == self.devices.len());
-        in_order.map(|(packed, images)| (packed, &images[..]))
+        let in_order = self
+            .prepacked
+            .iter()
+            .find(|(packed, prepacked)| packed.is_in_order() && prepacked.len() == self.devices.len());
+        in_order.map(|(packed, prepacked)| (packed, &prepacked[..]))
     }
 
     /// Sends the weights that machines of a program stream, where they are not on the device: who reads them otherwise need not wait for a
@@ -77,19 +79,19 @@ impl DeviceWeights {
     ) -> Result<(), LoadError> {
         let plan = Plan::new(placed, options)?;
         let key = Packed::new(placed, &plan);
-        if self.images.iter().any(|(known, _)| *known == key) {
+        if self.prepacked.iter().any(|(known, _)| *known == key) {
             return Ok(());
         }
         let bound = Bound::new(placed, &*self.weights)?;
-        let total: u64 = (0..self.devices.len()).map(|number| plan.image_of(number)).sum();
-        let (mut images, mut before) = (Vec::new(), 0);
+        let total: u64 = (0..self.devices.len()).map(|number| plan.packed_of(number)).sum();
+        let (mut prepacked, mut before) = (Vec::new(), 0);
         for (number, device) in self.devices.iter().enumerate() {
             room(&plan, device, number, (true, false))?;
             let told = &mut |sent| progress(before + sent, total);
-            images.push(load::image(device, &device.stream()?, (&plan, number), &bound, told)?);
-            before += plan.image_of(number);
+            prepacked.push(load::packed(device, &device.stream()?, (&plan, number), &bound, told)?);
+            before += plan.packed_of(number);
         }
-        self.images.push((key, images));
+        self.prepacked.push((key, prepacked));
         Ok(())
     }
 
@@ -109,13 +111,13 @@ impl DeviceWeights {
     ) -> Result<DeviceMachine, LoadError> {
         let plan = Plan::new(&placed, options)?;
         let key = Packed::new(&placed, &plan);
-        let images = self.images.iter().find(|(known, _)| *known == key).map(|(_, images)| &images[..]);
-        let new = images.is_none();
+        let prepacked = self.prepacked.iter().find(|(known, _)| *known == key).map(|(_, prepacked)| &prepacked[..]);
+        let new = prepacked.is_none();
         let bound = Bound::new(&placed, &*self.weights)?;
         let machine =
-            DeviceMachine::assemble(placed, plan, &bound, &self.kernels, (images, kv), &self.devices, progress)?;
+            DeviceMachine::assemble(placed, plan, &bound, &self.kernels, (prepacked, kv), &self.devices, progress)?;
         if new {
-            self.images.push((key, machine.images()));
+            self.prepacked.push((key, machine.prepacked()));
         }
         Ok(machine)
     }

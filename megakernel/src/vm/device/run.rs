@@ -10,6 +10,11 @@ use crate::vm::reference::{RequestSlot, StepCells};
 
 /// Most steps of one launch.
 pub const MAX_STEPS: usize = 4096;
+
+/// Refuses a launch of no steps, or of too many.
+pub(in crate::vm) fn check_count(steps: usize) -> Result<(), LaunchError> {
+    if (1..=MAX_STEPS).contains(&steps) { Ok(()) } else { Err(LaunchError::Steps { found: steps, most: MAX_STEPS }) }
+}
 /// Most tokens that end a row.
 pub const MAX_ENDS: usize = 8;
 /// What stands for the token of a row that is idle, or that has ended.
@@ -105,9 +110,7 @@ impl DeviceMachine {
         ends: &[&[u32]],
         each: &mut dyn FnMut(&[u32]) -> ControlFlow<()>,
     ) -> Result<usize, LaunchError> {
-        if steps == 0 || steps > MAX_STEPS {
-            return Err(LaunchError::Steps { found: steps, most: MAX_STEPS });
-        }
+        check_count(steps)?;
         self.plan().feedback?;
         cells.check_steps(&self.limits, steps)?;
         self.set_ends(ends)?;

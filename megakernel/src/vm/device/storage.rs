@@ -9,7 +9,7 @@ use tilewright_kernels::tile::Float;
 pub struct Storage {
     /// Their type.
     pub float: Float,
-    /// Generations of a step, where they are tagged; 0 where not.
+    /// Generations of a step, where they are packets; 0 where not.
     pub period: u32,
 }
 

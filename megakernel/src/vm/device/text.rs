@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use tilewright_kernels::sample::Request;
 
 use super::kernel::Feeds;
-use super::run::{MAX_STEPS, NO_TOKEN};
+use super::run::{NO_TOKEN, check_count};
 use super::{DeviceMachine, LaunchError, Plan};
 use crate::vm::reference::StepCells;
 
@@ -88,9 +88,7 @@ impl DeviceMachine {
         steps: usize,
         each: &mut dyn FnMut(&Accepted) -> ControlFlow<()>,
     ) -> Result<usize, LaunchError> {
-        if steps == 0 || steps > MAX_STEPS {
-            return Err(LaunchError::Steps { found: steps, most: MAX_STEPS });
-        }
+        check_count(steps)?;
         self.plan().feedback?;
         let words = self.first().memory.text.clone().ok_or(LaunchError::NoProposals)?;
         let (rows, lengths) = (self.plan().rows as usize, self.plan().lengths);

@@ -57,8 +57,8 @@ mod tests {
     use crate::program::{BufferKind, Region, Span, Wait};
 
     #[test]
-    fn a_region_is_settled_where_its_writers_wait_for_all_readers() {
-        let mut program = Program::new("settled", Target::host(1));
+    fn a_region_is_immutable_where_its_writers_wait_for_all_readers() {
+        let mut program = Program::new("immutable", Target::host(1));
         let [pool, x, y] = [("pool", BufferKind::KvPool), ("x", BufferKind::Input), ("y", BufferKind::Output)]
             .map(|(name, kind)| program.add_buffer(name, kind, DType::F32, &[4, 8]));
         let row = |buffer, row| Region::new(buffer, &[Span::one(row), Span::all(8)]);
@@ -74,9 +74,9 @@ mod tests {
             copy(row(x, at), row(pool, at), waits, vec![]);
         }
         let writers = Writers::of(&program);
-        let is_settled = |task, buffer| writers.wait_for(&program, task, buffer);
-        assert_eq!(read.map(|task| is_settled(task, pool)), [true, false, false]);
+        let is_immutable = |task, buffer| writers.wait_for(&program, task, buffer);
+        assert_eq!(read.map(|task| is_immutable(task, pool)), [true, false, false]);
         // What nobody writes, and what is written elsewhere.
-        assert!(is_settled(read[1], x) && is_settled(lone, pool));
+        assert!(is_immutable(read[1], x) && is_immutable(lone, pool));
     }
 }

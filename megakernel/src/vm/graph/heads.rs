@@ -11,7 +11,7 @@ use super::choice::MOST_ALONE;
 use super::launch::{LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::planner::{GraphPlanner, Heads, WARPS};
 use super::products::Product;
-use crate::ops::{Place, Rotation};
+use crate::ops::{Rotation, RowCells};
 use crate::program::{BufferId, BufferKind};
 use crate::vm::device::Unsupported;
 
@@ -36,7 +36,7 @@ pub(crate) struct HeadsPart<'a> {
 
 /// Queries, keys and values of rows: how they are rotated, and where they go.
 pub(crate) struct Appended<'a> {
-    pub at: &'a Place,
+    pub at: &'a RowCells,
     pub rotation: &'a Rotation,
     pub queries: BufferId,
     /// Pools of keys and values.
@@ -117,7 +117,7 @@ impl GraphPlanner<'_> {
     }
 
     /// Finishes heads of one row of `dim` dimensions each, all of them of the same activations.
-    pub(crate) fn finish_heads(&mut self, at: &Place, dim: u32, parts: &[HeadsPart]) -> Result<(), Unsupported> {
+    pub(crate) fn finish_heads(&mut self, at: &RowCells, dim: u32, parts: &[HeadsPart]) -> Result<(), Unsupported> {
         let Some(&HeadsPart { from: Heads { scratch, of_row, .. }, .. }) = parts.first() else { return Ok(()) };
         let [rows, width] = self.extents(at.page_table)?;
         let rows = self.rows(rows)?;

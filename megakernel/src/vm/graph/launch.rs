@@ -71,7 +71,7 @@ pub enum LaunchMemory {
     Logits,
     /// Matrices row by row, one below the other: a number of [`GraphPlan::matrices`](super::GraphPlan::matrices).
     Matrix(usize),
-    /// So many elements of the image of packed weights, from the first on.
+    /// So many elements of the packed weights, from the first on.
     Packed {
         /// The first.
         first: u64,

@@ -56,11 +56,11 @@ struct Codes {
     order: Option<Buffer<u32>>,
 }
 
-/// The matrices of a plan: those of bf16 in its order, those of codes, and the image of packed weights.
+/// The matrices of a plan: those of bf16 in its order, those of codes, and the packed weights.
 struct Sent {
     matrices: Vec<Buffer<bf16>>,
     codes: HashMap<BufferId, Codes>,
-    image: Option<Buffer<bf16>>,
+    prepacked: Option<Buffer<bf16>>,
 }
 
 impl Codes {
@@ -96,16 +96,16 @@ impl GraphWeights {
 
     /// The same of the device of that number among those of the weights.
     pub(super) fn share_of(&mut self, weights: &DeviceWeights, device: usize) {
-        if let Some((packed, images)) = weights.packed()
-            && let Some(image) = images.get(device)
+        if let Some((packed, prepacked)) = weights.packed()
+            && let Some(prepacked) = prepacked.get(device)
         {
-            self.packed = Some((packed.clone(), image.clone()));
+            self.packed = Some((packed.clone(), prepacked.clone()));
         }
     }
 
     /// What lies packed on the device, and where.
     pub(super) fn packed(&self) -> (Option<&Packed>, Option<Buffer<bf16>>) {
-        self.packed.as_ref().map(|(packed, image)| (packed, image.clone())).unzip()
+        self.packed.as_ref().map(|(packed, prepacked)| (packed, prepacked.clone())).unzip()
     }
 
     /// The same whose machines share their kernels with others, compiled or under way.
@@ -179,10 +179,10 @@ impl GraphWeights {
         kv: Option<&DeviceKv>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<GraphMachine, LoadError> {
-        let (packed, image) = self.packed();
+        let (packed, prepacked) = self.packed();
         let plan = self.plan(&program, packed)?;
         let bound = Bound::new(&program, &*self.weights)?;
-        self.machine_of(program, plan, (&bound, image), kv, progress)
+        self.machine_of(program, plan, (&bound, prepacked), kv, progress)
     }
 
     /// A machine of a plan.
@@ -190,7 +190,7 @@ impl GraphWeights {
         &mut self,
         program: Checked,
         plan: GraphPlan,
-        (bound, image): (&Bound, Option<Buffer<bf16>>),
+        (bound, prepacked): (&Bound, Option<Buffer<bf16>>),
         kv: Option<&DeviceKv>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<GraphMachine, LoadError> {
@@ -211,7 +211,7 @@ impl GraphWeights {
                 self.codes.push((key, Codes::send(&stream, matrix)?));
             }
         }
-        let weights = Sent { matrices: matrices?, codes: self.codes_of(&plan, &program), image };
+        let weights = Sent { matrices: matrices?, codes: self.codes_of(&plan, &program), prepacked };
         let memory = GraphMemory::new(&self.device, &stream, (&plan, &program), (weights, bound), kv)?;
         GraphMachine::new(program, plan, kernels, memory, (self.device.clone(), stream))
     }
@@ -284,7 +284,7 @@ fn matrices(
 pub(super) struct GraphMemory {
     matrices: Vec<Buffer<bf16>>,
     codes: HashMap<BufferId, Codes>,
-    image: Option<Buffer<bf16>>,
+    prepacked: Option<Buffer<bf16>>,
     biases: Vec<Buffer<bf16>>,
     rotations: Vec<Buffer<f32>>,
     plain: HashMap<BufferId, Buffer<u8>>,
@@ -328,7 +328,7 @@ impl GraphMemory {
         device: &Device,
         stream: &Stream,
         (plan, program): (&GraphPlan, &Program),
-        (Sent { matrices, codes, image }, bound): (Sent, &Bound),
+        (Sent { matrices, codes, prepacked }, bound): (Sent, &Bound),
         kv: Option<&DeviceKv>,
     ) -> Result<GraphMemory, LoadError> {
         let kv = match kv {
@@ -371,7 +371,7 @@ impl GraphMemory {
         Ok(GraphMemory {
             matrices,
             codes,
-            image,
+            prepacked,
             biases,
             rotations,
             plain,
@@ -406,7 +406,7 @@ impl GraphMemory {
             LaunchMemory::Matrix(at) => AnyBuffer::Bf16(self.matrices.get(at)?.clone()),
             LaunchMemory::Packed { first, len } => {
                 let range = first as usize..(first + len) as usize;
-                AnyBuffer::Bf16(self.image.as_ref()?.slice(range).ok()?)
+                AnyBuffer::Bf16(self.prepacked.as_ref()?.slice(range).ok()?)
             }
             LaunchMemory::Codes(buffer) => AnyBuffer::Bytes(self.codes.get(&buffer)?.codes.clone()),
             LaunchMemory::Factors(buffer) => AnyBuffer::F32(self.codes.get(&buffer)?.factors.clone()),

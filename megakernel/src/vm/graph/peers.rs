@@ -14,7 +14,7 @@ use super::run::run_by_host;
 use super::{GraphPlan, GraphWeights};
 use crate::validate::Checked;
 use crate::vm::device::load::Bound;
-use crate::vm::device::{AbortHandle, DeviceKv, LaunchError, LoadError, MAX_STEPS, Unsupported, end_ids};
+use crate::vm::device::{AbortHandle, DeviceKv, LaunchError, LoadError, Unsupported, check_count, end_ids};
 use crate::vm::reference::StepCells;
 
 /// What a device that gives a meeting up has waited, about.
@@ -92,8 +92,8 @@ impl GraphWeights {
             return Err(Unsupported::Launch { what: "devices that do not meet as often as each other" }.into());
         }
         let of = |(weights, plan): (&mut GraphWeights, GraphPlan)| {
-            let (_, image) = weights.packed();
-            weights.machine_of(program.clone(), plan, (&bound, image), Some(&kv), progress)
+            let (_, prepacked) = weights.packed();
+            weights.machine_of(program.clone(), plan, (&bound, prepacked), Some(&kv), progress)
         };
         let machines = all.iter_mut().zip(plans).map(of).collect::<Result<Vec<_>, LoadError>>()?;
         Ok(GraphPeers::new(machines))
@@ -218,9 +218,7 @@ impl GraphPeers {
         (draws, ends): (&[Request], &[&[u32]]),
         each: &mut dyn FnMut(&[u32]) -> ControlFlow<()>,
     ) -> Result<usize, LaunchError> {
-        if steps == 0 || steps > MAX_STEPS {
-            return Err(LaunchError::Steps { found: steps, most: MAX_STEPS });
-        }
+        check_count(steps)?;
         let rows: Vec<usize> = (0..cells.positions.len()).filter(|&row| cells.positions[row] >= 0).collect();
         self.machines[0].check_choice(&rows, draws)?;
         cells.check_steps(&self.machines[0].limits, steps)?;

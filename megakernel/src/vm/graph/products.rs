@@ -173,7 +173,7 @@ impl GraphPlanner<'_> {
         let layers: Vec<BufferId> = product.layers.iter().map(|(weight, _)| *weight).collect();
         let streams = match (product.results, &layers[..]) {
             (Rows::InOrder(_), &[weight]) => vec![Streamed::Matrix(weight)],
-            (Rows::Gated(_), &[gate, up]) => vec![Streamed::Turns(gate, up)],
+            (Rows::Gated(_), &[gate, up]) => vec![Streamed::Interleaved(gate, up)],
             (Rows::Groups { group, kv_heads, dim }, &[q, k, v]) => {
                 let [group, kv_heads, dim] = [group, kv_heads, dim].map(|extent| extent as usize);
                 let of = |kv_head| Streamed::Group { weights: [q, k, v], kv_head, kv_heads, group, dim };

@@ -8,7 +8,7 @@ use tilewright_kernels::sample::Request;
 use super::machine::{Behind, GraphMachine};
 use super::sequence::Sequences;
 use crate::lower::NEXT_TOKEN;
-use crate::vm::device::{LaunchError, MAX_ENDS, MAX_STEPS, NO_TOKEN, NoFeedback, end_ids};
+use crate::vm::device::{LaunchError, MAX_ENDS, NO_TOKEN, NoFeedback, check_count, end_ids};
 use crate::vm::reference::{AccessError, CellError, StepCells};
 
 /// Steps that are queued at a time: one runs, the next is there when it ends, whatever the host does meanwhile. Whoever leaves a run is told of both.
@@ -44,7 +44,7 @@ impl GraphMachine {
     /// are for all rows that are not idle at the beginning, in their order, or none. Gives the steps that `each` was told of.
     ///
     /// # Errors
-    /// As [`GraphMachine::choose`]; more steps than [`MAX_STEPS`], more ends than there is room for.
+    /// As [`GraphMachine::choose`]; steps beyond [`MAX_STEPS`](crate::vm::device::MAX_STEPS), more ends than there is room for.
     pub fn run_until(
         &mut self,
         cells: &StepCells,
@@ -52,9 +52,7 @@ impl GraphMachine {
         (draws, ends): (&[Request], &[&[u32]]),
         each: EachTokens,
     ) -> Result<usize, LaunchError> {
-        if steps == 0 || steps > MAX_STEPS {
-            return Err(LaunchError::Steps { found: steps, most: MAX_STEPS });
-        }
+        check_count(steps)?;
         let rows: Vec<usize> = (0..cells.positions.len()).filter(|&row| cells.positions[row] >= 0).collect();
         let choices = self.check_choice(&rows, draws)?;
         cells.check_steps(&self.limits, steps)?;

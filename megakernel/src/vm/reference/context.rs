@@ -10,7 +10,7 @@ use tilewright_kernels::quant::QuantMatrix;
 
 use super::bind::{self, Slot};
 use super::memory::Words;
-use crate::ops::Place;
+use crate::ops::RowCells;
 use crate::program::{BufferId, Program, Region, Span, Task};
 use crate::validate::Access;
 
@@ -185,7 +185,7 @@ impl Context<'_> {
     ///
     /// # Errors
     /// If there are no such elements, or the task does not declare them.
-    pub fn table(&self, at: &Place, row: usize, position: usize, pool: PoolShape) -> Done<Vec<usize>> {
+    pub fn table(&self, at: &RowCells, row: usize, position: usize, pool: PoolShape) -> Done<Vec<usize>> {
         let [_, width] = self.shape(at.page_table)?;
         let entries = position / pool.page_tokens.max(1) + 1;
         if entries > width {
@@ -204,7 +204,7 @@ impl Context<'_> {
     ///
     /// # Errors
     /// If there are no such elements, or the task does not declare them.
-    pub fn slot(&self, at: &Place, row: usize, position: usize, head: usize, pool: PoolShape) -> Done<usize> {
+    pub fn slot(&self, at: &RowCells, row: usize, position: usize, head: usize, pool: PoolShape) -> Done<usize> {
         let [_, width] = self.shape(at.page_table)?;
         let (entry, token) = (position / pool.page_tokens.max(1), position % pool.page_tokens.max(1));
         if entry >= width {

@@ -1,7 +1,7 @@
 //! From opcodes to device functions: records become the arguments of calls.
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
-use tilewright_kernels::gemv::linear::{Beyond, Scaled, ScaledForm, ScaledOutput, Scratch};
+use tilewright_kernels::gemv::linear::{Announce, Beyond, Early, Scaled, ScaledForm, ScaledOutput, Scratch};
 use tilewright_kernels::kv::{Newest, PagedPool, PoolArray, PoolType, Streamed, TokenStage};
 use tilewright_kernels::rope::Rotation;
 use tilewright_kernels::tile::{Access, Array, Copies, Float};
@@ -121,7 +121,7 @@ impl<'k> Call<'k, '_> {
         let of = |(at, &device): (usize, &u32)| {
             let state = self.state_on(Some(device), field + at * size_of::<u32>());
             let array = Array::new(state, storage.float).accessed(Access::Relaxed);
-            self.tagged(array, storage, Generation::Output).across_devices()
+            self.as_packets(array, storage, Generation::Output).across_devices()
         };
         devices.iter().enumerate().map(of).collect()
     }
@@ -131,9 +131,9 @@ impl<'k> Call<'k, '_> {
         Array::new(self.task.operand(self.context.memory.plain, field), float)
     }
 
-    /// The task's prepacked weights in the image.
+    /// The task's packed weights.
     pub fn packed(self) -> Ptr<'k, Global, u8> {
-        self.context.memory.image.at(self.task.weights().mul_wide(512u32))
+        self.context.memory.prepacked.at(self.task.weights().mul_wide(512u32))
     }
 
     /// An operand among activations, that other blocks may write later.
@@ -143,10 +143,10 @@ impl<'k> Call<'k, '_> {
 
     /// The same as packets, where it is handed on so.
     pub fn stored(self, field: usize, storage: Storage, generation: Generation) -> Array<'k> {
-        self.tagged(self.array(field, storage.float), storage, generation)
+        self.as_packets(self.array(field, storage.float), storage, generation)
     }
 
-    fn tagged(self, array: Array<'k>, storage: Storage, generation: Generation) -> Array<'k> {
+    fn as_packets(self, array: Array<'k>, storage: Storage, generation: Generation) -> Array<'k> {
         if storage.period == 0 {
             return array;
         }
@@ -201,7 +201,7 @@ impl<'k> Call<'k, '_> {
         self.context.cells.streamed(stage)
     }
 
-    /// Signals where what the task stores from now on is tagged: who waits for it looks at the tags next.
+    /// Signals where what the task stores from now on is packets: who waits for it polls these next.
     pub fn signal(self, out: Storage) {
         if out.period > 0 {
             self.signal_early();
@@ -209,7 +209,13 @@ impl<'k> Call<'k, '_> {
     }
 
     /// Signals before the task's last stores, all of them packets; by one thread.
-    pub fn signal_early(self) {
+    fn signal_early(self) {
         self.context.sync.signal_early(self.context.table, self.task);
+    }
+
+    /// Runs a product that signals early, where it does.
+    pub(crate) fn announcing(self, early: Option<Early>, run: impl FnOnce(Option<Announce<'_>>)) {
+        let say = || self.signal_early();
+        run(early.map(|at| Announce { at, say: &say }));
     }
 }

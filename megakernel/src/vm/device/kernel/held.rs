@@ -18,7 +18,7 @@ pub(super) struct Held<'r, 'k> {
 impl<'r, 'k> Held<'r, 'k> {
     /// Takes the stages of a task that are held; by the team, before thread 0 waits for anything.
     ///
-    /// Nobody is told to stop here: thread 0 says so later, when these stages have landed.
+    /// Nobody is told to stop here: thread 0 says so later, when these stages have arrived.
     pub fn take(context: KernelContext<'k, '_>, ring: &'r Reader<'k>, task: TaskView<'k>) -> Held<'r, 'k> {
         let (k, stage_bytes) = (context.k, context.plan.options.stage_bytes);
         let forms = context.plan.held_forms().unwrap_or_default();

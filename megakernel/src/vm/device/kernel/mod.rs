@@ -10,7 +10,7 @@
 //! | `feed` | stages of the ring that device functions fill |
 //! | `consume` | the warps that compute |
 //! | `held` | a task's first stages in registers, while the team waits |
-//! | `pages` | keys and values that are not streamed on their way to level two |
+//! | `pages` | keys and values that are not streamed on their way to L2 |
 //! | `dispatch` | from opcodes to device functions |
 //! | `advance` | from one step to the next |
 //! | `propose` | the same of one sequence whose rows are proposed |
@@ -59,7 +59,7 @@ pub(super) const NAME: &str = "megakernel";
 /// Memory of the device, by space.
 #[derive(Clone, Copy)]
 struct Memory<'k> {
-    image: Ptr<'k, Global, u8>,
+    prepacked: Ptr<'k, Global, u8>,
     plain: Ptr<'k, Global, u8>,
     state: Ptr<'k, Global, u8>,
     pools: Ptr<'k, Global, u8>,
@@ -95,7 +95,7 @@ struct KernelContext<'k, 'p> {
 
 /// Records the kernel of a plan.
 ///
-/// Parameters: image, plain, state, pools, tables, directory, counters, status, steps so far, steps of this launch,
+/// Parameters: packed weights, plain, state, pools, tables, directory, counters, status, steps so far, steps of this launch,
 /// what is fed back, pages of the pools, entries of a row of the page table, the tokens that end each row; with proposals, the
 /// text; with a timeline, where it goes; on several devices the number of this one, and the counters and the state of each.
 pub fn record(plan: &Plan) -> Kernel {
@@ -104,8 +104,8 @@ pub fn record(plan: &Plan) -> Kernel {
 
 fn body(k: &Builder, plan: &Plan) {
     let options = plan.options;
-    let [image, plain, state, pools, tables] =
-        ["image", "plain", "state", "pools", "tables"].map(|name| k.global::<u8>(name));
+    let [prepacked, plain, state, pools, tables] =
+        ["prepacked", "plain", "state", "pools", "tables"].map(|name| k.global::<u8>(name));
     let directory = k.global::<u32>("directory");
     let (counters, status) = (k.global::<u32>("counters"), k.global::<u32>("status"));
     let (epoch, steps, advance) = (k.param::<u32>("epoch"), k.param::<u32>("steps"), k.param::<u32>("advance"));
@@ -134,7 +134,7 @@ fn body(k: &Builder, plan: &Plan) {
     let peers = Peers::new(k, plan);
     let sync = Sync::new(k, plan, (counters, status, peers), epoch);
     let cells = StepCells::new(k, plan, state, table_width);
-    let memory = Memory { image, plain, state, pools, peers };
+    let memory = Memory { prepacked, plain, state, pools, peers };
     let context = KernelContext {
         k,
         plan,

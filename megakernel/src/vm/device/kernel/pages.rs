@@ -1,6 +1,6 @@
-//! Pages of keys and values that do not come through the ring, on their way to level two before attention comes to them.
+//! Pages of keys and values that do not come through the ring, on their way to L2 before attention comes to them.
 //!
-//! Tokens of earlier steps depend on nothing of this one. The newest token's page is asked for too: level two is where its
+//! Tokens of earlier steps depend on nothing of this one. The newest token's page is prefetched too: L2 is where its
 //! writer's stores end.
 
 use tilewright_codegen::build::Val;
@@ -11,7 +11,7 @@ use super::table::TaskView;
 use crate::vm::device::TokenStream;
 
 /// Asks for the pages that a task of attention will read.
-pub(super) fn ask_for_pages<'k>(context: KernelContext<'k, '_>, task: TaskView<'k>) {
+pub(super) fn prefetch_pages<'k>(context: KernelContext<'k, '_>, task: TaskView<'k>) {
     let k = context.k;
     if !context.plan.options.pages_ahead || context.plan.cells.is_none() {
         return;

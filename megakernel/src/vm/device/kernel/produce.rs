@@ -8,7 +8,7 @@ use tilewright_kernels::ring::Pieces;
 
 use super::KernelContext;
 use super::feed::fill_stages;
-use super::pages::ask_for_pages;
+use super::pages::prefetch_pages;
 use super::ring::Producer;
 use super::table::TaskView;
 use crate::vm::device::record::{PART, PHASES};
@@ -25,7 +25,7 @@ pub(super) fn produce<'k>(context: KernelContext<'k, '_>, producer: Producer<'k>
             if let Some(full) = feed.full {
                 full.set(0u64);
             }
-            ask_for_pages(context, turn.task);
+            prefetch_pages(context, turn.task);
             fill_stages(&feed, turn);
             k.break_if(feed.stopped.get());
             feed.weights(turn);
@@ -64,7 +64,7 @@ pub(super) struct Feed<'k, 'p> {
 impl<'k> Feed<'k, '_> {
     fn weights(&self, turn: Turn<'k>) {
         let (k, task) = (self.context.k, turn.task);
-        let (bytes, weights) = (task.stage_bytes(), self.context.memory.image.at(task.weights().mul_wide(512u32)));
+        let (bytes, weights) = (task.stage_bytes(), self.context.memory.prepacked.at(task.weights().mul_wide(512u32)));
         k.for_(0u32, task.stages(), |stage| {
             let from = weights.at(self.place(task, stage).mul_wide(bytes));
             self.stage(turn, bytes, |stage| stage.bring(from, bytes));
@@ -96,7 +96,7 @@ impl<'k> Feed<'k, '_> {
     /// Fills the next stage for a task, when there is room; or finds out that the team does not go on.
     pub fn stage(&self, turn: Turn<'k>, bytes: Val<'k, u32>, copies: impl FnOnce(Pieces<'k>)) {
         let (k, producer, trace) = (self.context.k, &self.producer, self.context.trace);
-        producer.land(self.context.progress.most(turn.number, bytes));
+        producer.wait_below(self.context.progress.most(turn.number, bytes));
         let since = trace.map(|trace| k.var(trace.now()));
         let listen = || {
             if let (Some(trace), Some(since)) = (trace, since) {

@@ -41,7 +41,7 @@ pub(super) struct Progress<'k> {
 
 impl<'k> Progress<'k> {
     pub fn new(k: &'k Builder, plan: &Plan) -> Progress<'k> {
-        // The producer's view of what landed must stay within one round of the ring: parities repeat after two.
+        // The producer's view of what arrived must stay within one round of the ring: parities repeat after two.
         let within = |times: u32| {
             let all = [plan.in_flight(), plan.options.burst].map(|most| most.saturating_mul(times));
             all.map(|most| most.clamp(1, plan.options.stages - 1))

@@ -23,10 +23,10 @@ const FINISHED: u32 = 0;
 pub(in crate::vm::device) const BEGUN: u32 = 1;
 /// Whether to stop.
 pub(in crate::vm::device) const HALT: u32 = 2;
-/// Words between counters: a line of level two each, so that polls of one do not delay signals of another.
+/// Words between counters: a line of L2 each, so that polls of one do not delay signals of another.
 pub(in crate::vm::device) const PITCH: u32 = 32;
-/// Looks between two looks at whether to stop.
-const PATIENCE: u32 = 64;
+/// Polls between two loads of the halt word.
+const LISTEN: u32 = 64;
 
 /// How the threads of a block, and the blocks, know of each other.
 #[derive(Clone, Copy)]
@@ -38,7 +38,7 @@ pub(super) struct Sync<'k> {
     stop: Ptr<'k, Shared, u32>,
     epoch: Val<'k, u32>,
     own: u32,
-    spin_limit: u32,
+    polls: u32,
     blocks: u32,
     devices: u32,
     peers: Option<Peers<'k>>,
@@ -53,7 +53,7 @@ impl<'k> Sync<'k> {
     ) -> Sync<'k> {
         let stop = k.shared::<u32>("stop", 1);
         let Plan { blocks, devices, counters: own, options, .. } = *plan;
-        Sync { k, counters, status, stop, epoch, own, spin_limit: options.spin_limit, blocks, devices, peers }
+        Sync { k, counters, status, stop, epoch, own, polls: options.polls, blocks, devices, peers }
     }
 
     /// The threads that use the machine's own counters.
@@ -157,7 +157,7 @@ impl<'k> Sync<'k> {
     }
 
     /// Waits until a counter has reached a value, counted over all steps; by one thread. Gives up when told to stop, and
-    /// when it has looked too often, which it reports. `across`: whether other devices signal it, where that is not known.
+    /// when it has polled too often, which it reports. `across`: whether other devices signal it, where that is not known.
     fn reach(
         self,
         (counter, across): (Ptr<'k, Global, u32>, Option<Val<'k, bool>>),
@@ -175,14 +175,14 @@ impl<'k> Sync<'k> {
                 seen.get()
             }
         };
-        let looks: Var<u32> = k.var(0u32);
+        let polls: Var<u32> = k.var(0u32);
         k.loop_(|| {
             let seen = look();
             k.break_if((seen - wanted).cast::<i32>().ge(0));
-            looks.set(looks.get() + 1);
-            k.when((looks.get() % PATIENCE).eq(0), || {
+            polls.set(polls.get() + 1);
+            k.when((polls.get() % LISTEN).eq(0), || {
                 self.listen(task);
-                let late = looks.get().ge(self.spin_limit) & !self.stopped();
+                let late = polls.get().ge(self.polls) & !self.stopped();
                 k.when(late, || self.report(status::STUCK, task, what, wanted, seen));
             });
             k.break_if(self.stopped());
@@ -215,7 +215,7 @@ impl<'k> Sync<'k> {
     }
 
     /// Publishes that a task is done; by one thread, behind a barrier of the team. Where everything that it wrote is
-    /// tagged, nothing is released.
+    /// packets, nothing is released.
     pub fn signal(self, table: Table<'k>, task: TaskView<'k>) {
         let (k, first) = (self.k, task.signals());
         k.for_(0u32, task.signal_count(), |at| {
@@ -246,7 +246,7 @@ impl<'k> Sync<'k> {
         );
     }
 
-    /// Says that only tagged stores of a task are to come; by one thread.
+    /// Says that only packets of a task are to come; by one thread.
     pub fn signal_early(self, table: Table<'k>, task: TaskView<'k>) {
         let first = task.signals();
         self.k.for_(0u32, task.signal_count(), |at| {

@@ -7,7 +7,7 @@ const APART_BARRIER: u32 = 1;
 
 /// The threads that fill and read a ring together, or one that fills and those that read apart from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Team {
+pub enum RingThreads {
     /// The whole block, of so many threads.
     Block(u32),
     /// Each of so many warps has a ring of its own.
@@ -21,39 +21,39 @@ pub enum Team {
     },
 }
 
-impl Team {
+impl RingThreads {
     /// Threads that read a ring.
     pub fn threads(self) -> u32 {
         match self {
-            Team::Block(threads) => threads,
-            Team::Warps(_) => 32,
-            Team::Apart { users, .. } => 32 * users,
+            RingThreads::Block(threads) => threads,
+            RingThreads::Warps(_) => 32,
+            RingThreads::Apart { users, .. } => 32 * users,
         }
     }
 
     /// Rings of the block, and the number of this thread's.
     pub(super) fn rings(self, k: &Builder) -> (u32, Val<'_, u32>) {
         match self {
-            Team::Block(_) | Team::Apart { .. } => (1, k.lit(0u32)),
-            Team::Warps(warps) => (warps, k.warp()),
+            RingThreads::Block(_) | RingThreads::Apart { .. } => (1, k.lit(0u32)),
+            RingThreads::Warps(warps) => (warps, k.warp()),
         }
     }
 
-    /// This thread in its team.
+    /// This thread among those of its ring.
     pub fn thread(self, k: &Builder) -> Val<'_, u32> {
         match self {
-            Team::Block(_) => k.tid(),
-            Team::Warps(_) => k.lane(),
-            Team::Apart { first, .. } => k.tid() - 32 * first,
+            RingThreads::Block(_) => k.tid(),
+            RingThreads::Warps(_) => k.lane(),
+            RingThreads::Apart { first, .. } => k.tid() - 32 * first,
         }
     }
 
-    /// The threads of the team (those that read) wait for each other.
+    /// Those that read a ring wait for each other.
     pub fn sync(self, k: &Builder) {
         match self {
-            Team::Block(_) => k.barrier(),
-            Team::Warps(_) => k.sync_warp(),
-            Team::Apart { users, .. } => k.bar_sync(APART_BARRIER, 32 * users),
+            RingThreads::Block(_) => k.barrier(),
+            RingThreads::Warps(_) => k.sync_warp(),
+            RingThreads::Apart { users, .. } => k.bar_sync(APART_BARRIER, 32 * users),
         }
     }
 }

@@ -1,15 +1,15 @@
-//! Tags: which activations carry their own arrival.
+//! Packets: which activations carry their own arrival, as in NCCL's LL protocol.
 //!
 //! A release waits until everything that the block stored has arrived, a microsecond and more while weights stream. A
-//! *tagged* buffer needs none: a word of data and the number of its generation are one store, and a reader looks until it
+//! buffer of *packets* needs none: a word of data and the number of its generation are one store, and a reader polls until it
 //! finds the generation that it wants (see [`Array`](tilewright_kernels::tile::Array)). Counters still say when looking
 //! begins to make sense, and that nobody reads what is overwritten.
 //!
-//! A buffer is tagged where every access to it is one that knows tags, and where each generation is written whole before
+//! A buffer is packets where every access to it is one that knows them, and where each generation is written whole before
 //! anything of it is read. Generations are counted along one order of execution: all accesses that conflict come in the
 //! same order in every other, which is what the validator proved.
 //!
-//! Of partial results of attention their merge is tagged (see [`Merges`]): partial results are handed on where the blocks count
+//! Of partial results of attention their merge is packets (see [`Merges`]): partial results are handed on where the blocks count
 //! their arrivals, and who signals has nothing to release.
 
 use std::collections::HashSet;
@@ -20,18 +20,18 @@ use super::{Merges, Packets};
 use crate::program::{Buffer, BufferId, BufferKind, Region, Task, TaskId};
 use crate::validate::Placed;
 
-/// The tags of a program.
+/// The buffers of a program that are packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tags {
-    /// For each buffer, the generations that a step writes, for partial sums those of their merge; 0: it is not tagged.
+pub struct PacketBuffers {
+    /// For each buffer, the generations that a step writes, for partial sums those of their merge; 0: it is no packets.
     periods: Vec<u32>,
     /// For each task, the generations that it reads and writes.
-    tasks: Vec<TaskTags>,
+    tasks: Vec<TaskPackets>,
 }
 
-/// Generations within a step, from 1; 0 where the buffer is not tagged.
+/// Generations within a step, from 1; 0 where the buffer is no packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TaskTags {
+pub struct TaskPackets {
     /// Of the activations.
     pub input: u32,
     /// Of the residual.
@@ -45,20 +45,20 @@ pub struct TaskTags {
 /// Most generations of a buffer in a step: records have 16 bits for them.
 const MOST: u32 = u16::MAX as u32;
 
-/// Which buffers are tagged, of those that can be.
+/// Which buffers are packets, of those that can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tagged {
-    /// All: a tag for every word doubles what is read of them.
+pub enum PacketUse {
+    /// All: a generation for every word doubles what is read of them.
     All,
     /// Parts of sums, which are read once.
     Parts,
 }
 
-impl Tags {
-    /// Finds the buffers that can be tagged.
-    pub fn of(placed: &Placed, merges: &Merges, which: Tagged) -> Tags {
+impl PacketBuffers {
+    /// Finds the buffers that can be packets.
+    pub fn of(placed: &Placed, merges: &Merges, which: PacketUse) -> PacketBuffers {
         let mut state = vec![State::default(); placed.buffers.len()];
-        let mut tasks = vec![TaskTags::default(); placed.tasks.len()];
+        let mut tasks = vec![TaskPackets::default(); placed.tasks.len()];
         for (buffer, state) in placed.buffers.iter().zip(&mut state) {
             let float = matches!(buffer.dtype, DType::F32 | DType::F16 | DType::BF16);
             let even = buffer.shape.last().is_some_and(|width| width.is_multiple_of(4));
@@ -93,7 +93,7 @@ impl Tags {
                 }
             }
         }
-        if which == Tagged::Parts {
+        if which == PacketUse::Parts {
             let parts = placed.tasks.iter().map(packets).filter(|known| !known.parts.is_empty());
             let parts: HashSet<BufferId> = parts.flat_map(|known| known.parts.into_iter().chain(known.input)).collect();
             (0..).zip(&mut state).for_each(|(id, s)| s.refused |= !parts.contains(&BufferId::from(id)));
@@ -104,42 +104,42 @@ impl Tags {
             .map(|s| if s.refused || !s.is_whole() || s.generation > MOST { 0 } else { s.generation })
             .collect();
         let merged = merges.iter().filter(|(_, merge)| !merge.shared && merge.generations <= MOST);
-        for (acc, merge) in merged.filter(|_| which == Tagged::All) {
+        for (acc, merge) in merged.filter(|_| which == PacketUse::All) {
             periods[acc.index()] = merge.generations;
         }
-        for (task, tags) in placed.tasks.iter().zip(&mut tasks) {
+        for (task, generations) in placed.tasks.iter().zip(&mut tasks) {
             let known = packets(task);
-            let tagged = |buffer: Option<BufferId>| buffer.is_some_and(|buffer| periods[buffer.index()] > 0);
-            tags.input *= u32::from(tagged(known.input));
-            tags.residual *= u32::from(tagged(known.residual));
-            tags.output *= u32::from(tagged(known.output));
+            let is_packets = |buffer: Option<BufferId>| buffer.is_some_and(|buffer| periods[buffer.index()] > 0);
+            generations.input *= u32::from(is_packets(known.input));
+            generations.residual *= u32::from(is_packets(known.residual));
+            generations.output *= u32::from(is_packets(known.output));
             let period = |buffer: BufferId| periods[merges.sums_of(buffer).unwrap_or(buffer).index()];
-            tags.release = task.writes.iter().any(|region| period(region.buffer) == 0);
+            generations.release = task.writes.iter().any(|region| period(region.buffer) == 0);
             let merged = |region: &&Region| merges.get(region.buffer).is_some() && period(region.buffer) > 0;
-            tags.input += u32::from(task.reads.iter().any(|region| merged(&region))) * merges.task(task.id);
-            tags.output += u32::from(task.writes.iter().any(|region| merged(&region))) * merges.task(task.id);
+            generations.input += u32::from(task.reads.iter().any(|region| merged(&region))) * merges.task(task.id);
+            generations.output += u32::from(task.writes.iter().any(|region| merged(&region))) * merges.task(task.id);
         }
-        Tags { periods, tasks }
+        PacketBuffers { periods, tasks }
     }
 
-    /// No tags: every signal releases.
-    pub fn none(placed: &Placed) -> Tags {
-        let task = TaskTags { release: true, ..TaskTags::default() };
-        Tags { periods: vec![0; placed.buffers.len()], tasks: vec![task; placed.tasks.len()] }
+    /// No packets: every signal releases.
+    pub fn none(placed: &Placed) -> PacketBuffers {
+        let task = TaskPackets { release: true, ..TaskPackets::default() };
+        PacketBuffers { periods: vec![0; placed.buffers.len()], tasks: vec![task; placed.tasks.len()] }
     }
 
-    /// Generations of a buffer in a step, of partial sums of their merge; 0: it is not tagged.
+    /// Generations of a buffer in a step, of partial sums of their merge; 0: it is no packets.
     pub fn period(&self, buffer: BufferId) -> u32 {
         self.periods.get(buffer.index()).copied().unwrap_or(0)
     }
 
     /// The generations of a task.
-    pub fn task(&self, task: TaskId) -> TaskTags {
+    pub fn task(&self, task: TaskId) -> TaskPackets {
         self.tasks.get(task.index()).copied().unwrap_or_default()
     }
 }
 
-/// What a task reads or writes as one is tagged as a whole or not at all, and with as many generations.
+/// What a task reads or writes as one is packets as a whole or not at all, and with as many generations.
 fn together(placed: &Placed, state: &mut [State]) {
     let groups = placed.tasks.iter().flat_map(|task| {
         let Packets { input, output, parts, sent, .. } = packets(task);
@@ -200,7 +200,7 @@ impl State {
     }
 }
 
-/// The operands of a task whose accesses know tags.
+/// The operands of a task whose accesses know packets.
 fn packets(task: &Task) -> Packets {
     task.op.device().map(|op| op.packets()).unwrap_or_default()
 }

@@ -1,9 +1,9 @@
-//! The image: weights in the order in which the ring streams them.
+//! Packed weights: the order in which the ring streams them.
 //!
 //! A stream is a run of strips (see [`Strip`]) that tasks take consecutive parts of: a matrix by rows of eight, two
 //! matrices whose strips take turns, or the projections of a kv head's group. Its order is the program's, not the
 //! placement's: a task's part is consecutive stages, whatever SM it runs on. Where a stage lies, its [`Deal`] says, which
-//! follows from the stream and the number of SMs alone: programs of any rows find the same image.
+//! follows from the stream and the number of SMs alone: programs of any rows find the same packed weights.
 
 use std::ops::Range;
 
@@ -17,16 +17,16 @@ use super::load::Stored;
 use crate::program::{BufferId, GroupShape, Part, Span, float_of};
 use crate::weights::WeightTensor;
 
-/// Bytes in which places in the image are counted.
-pub(super) const CHUNK: u64 = 512;
+/// Bytes of a B tile, in which places among packed weights are counted.
+pub(super) const TILE_BYTES: u64 = 512;
 
 /// Whose rows a stream has.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Rows {
     /// Rows of one matrix, eight by eight.
     Matrix(BufferId),
-    /// Strips of the first and of the second take turns.
-    Turns(BufferId, BufferId),
+    /// Strips of gate and of up, interleaved.
+    Interleaved(BufferId, BufferId),
     /// Strips of q, k and v of a kv head's group.
     Group {
         /// Weights of q, k and v.
@@ -42,7 +42,7 @@ pub enum Rows {
     },
 }
 
-/// A run of strips in the image.
+/// A run of strips of the packed weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stream {
     /// Whose rows.
@@ -51,9 +51,9 @@ pub struct Stream {
     pub strip: Strip,
     /// Rows of the matrices, for streams of whole matrices.
     pub features: usize,
-    /// The device in whose image it is.
+    /// The device whose packed weights have it.
     pub device: usize,
-    /// Where it begins there, in chunks of 512 bytes.
+    /// Where it begins there, in tiles of 512 bytes.
     pub start: u64,
     /// Where its stages lie.
     pub deal: Deal,
@@ -61,18 +61,18 @@ pub struct Stream {
 
 impl Rows {
     /// Strips that make one strip of the output.
-    fn turns(&self) -> usize {
-        if matches!(self, Rows::Turns(..)) { 2 } else { 1 }
+    fn interleaved(&self) -> usize {
+        if matches!(self, Rows::Interleaved(..)) { 2 } else { 1 }
     }
 }
 
 impl Stream {
     /// A stream whose stages are dealt as `dealing` says, its tasks being as many as `sms` SMs are.
     pub fn new(rows: Rows, strip: Strip, features: usize, start: u64, (dealing, sms): (Dealing, usize)) -> Stream {
-        let (turns, of_group) =
-            (rows.turns(), if let Rows::Group { kv_heads, .. } = rows { kv_heads.max(1) } else { 1 });
+        let (together, of_group) =
+            (rows.interleaved(), if let Rows::Group { kv_heads, .. } = rows { kv_heads.max(1) } else { 1 });
         let stream = Stream { rows, strip, features, device: 0, start, deal: Deal::IN_ORDER };
-        let (strips, stages) = ((stream.strips() / turns) as u32, turns as u32 * strip.stages());
+        let (strips, stages) = ((stream.strips() / together) as u32, together as u32 * strip.stages());
         let dealt = |block| Deal::new(strips, (sms / of_group) as u32, stages, block);
         let deal = match dealing {
             Dealing::InOrder => Deal::IN_ORDER,
@@ -86,7 +86,7 @@ impl Stream {
     pub fn strips(&self) -> usize {
         let whole = self.features.div_ceil(Strip::ROWS as usize);
         match self.rows {
-            Rows::Matrix(_) | Rows::Turns(..) => self.rows.turns() * whole,
+            Rows::Matrix(_) | Rows::Interleaved(..) => self.rows.interleaved() * whole,
             Rows::Group { group, dim, .. } => GroupShape { group, head_dim: dim }.strips(),
         }
     }
@@ -96,9 +96,9 @@ impl Stream {
         self.strips() * self.strip.stages() as usize
     }
 
-    /// Chunks of 512 bytes.
-    pub fn chunks(&self) -> u64 {
-        (self.strips() as u64 * u64::from(self.strip.bytes())).div_ceil(CHUNK)
+    /// Tiles of 512 bytes.
+    pub fn tiles(&self) -> u64 {
+        (self.strips() as u64 * u64::from(self.strip.bytes())).div_ceil(TILE_BYTES)
     }
 
     /// The rows of a strip: of which weight, and which.
@@ -108,7 +108,7 @@ impl Stream {
         };
         match self.rows {
             Rows::Matrix(buffer) => eight(buffer, strip),
-            Rows::Turns(first, second) => eight(if strip.is_multiple_of(2) { first } else { second }, strip / 2),
+            Rows::Interleaved(first, second) => eight(if strip.is_multiple_of(2) { first } else { second }, strip / 2),
             Rows::Group { weights, kv_head, group, dim, .. } => {
                 let shape = GroupShape { group, head_dim: dim };
                 let mut rows = [None; 8];

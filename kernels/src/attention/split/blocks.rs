@@ -1,0 +1,167 @@
+//! A warp's blocks of a row, wherever they come from: pages, stages of the ring, chosen blocks.
+
+use tilewright_codegen::build::Val;
+
+use super::Selected;
+use super::device::{Pass, Running};
+use super::queries::{NewestToken, Queries};
+use crate::gemv::linear::Scratch;
+use crate::kv::{BLOCK, Issued, KvBuffer, Span, StageTiles, Streamed, TokenBlock, TokenRow};
+use crate::ring::Stages;
+
+/// A block that is there, or arrives when it is read.
+pub(super) struct Brought<'b, 'k> {
+    /// Its keys and values.
+    pub block: TokenBlock<'k>,
+    /// The last of its tokens, where it is not whole.
+    pub last: Option<Val<'k, u32>>,
+    /// What is done behind the last use of its keys, before its values are used.
+    pub then: Box<dyn FnOnce() + 'b>,
+}
+
+/// What a warp has of a pass: its queries, and what it carries from block to block.
+pub(super) type State<'s, 'k> = (&'s Queries<'k>, &'s Running<'k>);
+
+impl<'b, 'k> Brought<'b, 'k> {
+    fn new(block: &TokenBlock<'k>, last: Option<Val<'k, u32>>) -> Brought<'b, 'k> {
+        Brought { block: block.clone(), last, then: Box::new(|| ()) }
+    }
+}
+
+impl<'k> Pass<'k> {
+    /// Takes in a warp's blocks of a span, one after the other, each as `bring` has it.
+    fn blocks<'b>(
+        self,
+        Span { first, end, step }: Span<'k>,
+        state: State<'_, 'k>,
+        bring: impl FnOnce(Val<'k, u32>) -> Brought<'b, 'k>,
+    ) {
+        self.team.k.for_step(first, end, step, |at| self.block(bring(at), state));
+    }
+
+    /// Takes in all tokens of the split: from the pages those that are not streamed, and the others, which come first where the newest token
+    /// is waited for.
+    pub fn all(self, scratch: Scratch<'k>, ring: &dyn Stages<'k>) -> Running<'k> {
+        let k = self.team.k;
+        let paged = self.streamed.map_or(self.begin, |(_, [_, end])| end);
+        let blocks = (self.end - paged + (BLOCK - 1)) / BLOCK;
+        // From the last warp on: the first have the streamed blocks that are left over.
+        let first = (self.team.warps - 1) - k.warp();
+        let has_newest = |block: Val<'k, u32>| self.is_last & (block + 1).eq(blocks);
+        let last = |block: Val<'k, u32>| self.end - paged - block * BLOCK - 1;
+        let bring = |block: Val<'k, u32>, loaded: &TokenBlock<'k>| {
+            let (start, last) = (paged + block * BLOCK, last(block));
+            if self.work.newest.is_none() {
+                return self.load_pages(start, last, loaded);
+            }
+            let in_pages = has_newest(block).select(last, last + 1);
+            k.when(in_pages.gt(0), || self.load_pages(start, in_pages - 1, loaded));
+        };
+        // On its way while the queries come.
+        let loaded = self.unloaded();
+        k.when(first.lt(blocks), || bring(first, &loaded));
+        let (queries, running) = (self.queries(scratch), self.running());
+        let from_pages = |newest: Option<NewestToken<'k>>| {
+            let span = Span { first, end: blocks, step: self.team.warps };
+            self.blocks(span, (&queries, &running), |block| {
+                k.when(block.ne(first), || bring(block, &loaded));
+                if let Some(newest) = &newest {
+                    k.when(has_newest(block), || newest.put(self, last(block), &loaded));
+                }
+                Brought::new(&loaded, Some(last(block)))
+            });
+        };
+        let from_ring = || {
+            if let Some((streamed, tokens)) = self.streamed {
+                self.stages(ring, streamed, tokens, (&queries, &running));
+            }
+        };
+        match self.work.newest {
+            None => {
+                from_pages(None);
+                from_ring();
+            }
+            Some(newest) => {
+                let mine = self.is_last & blocks.gt(0) & ((blocks - 1) % self.team.warps).eq(first);
+                from_pages(Some(self.arriving(newest, mine, from_ring)));
+            }
+        }
+        running
+    }
+
+    /// Takes in the chosen blocks of the split, in the order in which [`all`](Pass::all) takes in those of a row that it sees
+    /// whole. A warp's next block is on its way as soon as the scores of one are computed, and where the one behind it lies.
+    pub fn chosen(self, scratch: Scratch<'k>, selected: Selected<'k>) -> Running<'k> {
+        let (k, running) = (self.team.k, self.running());
+        let turns = selected.turns(self.team, self.work.keys, self.row, [self.begin, self.end]);
+        let place = |turn: Val<'k, u32>| {
+            self.work.keys.token(self.work.kv_head, self.row, turns.start(turn.min(turns.count - 1)))
+        };
+        let last = |turn: Val<'k, u32>| self.end - turns.start(turn) - 1;
+        let [keys, values] = [self.work.keys, self.work.values].map(|pages| pages.pool.words(k.lit(0)));
+        // Values come to other registers than those that are computed with.
+        let (loaded, coming, ahead) = (self.unloaded(), self.unloaded(), k.var(0u32));
+        let bring = |turn: Val<'k, u32>, at: Val<'k, u32>| {
+            let last = last(turn);
+            let row = |token: Val<'k, u32>| self.token(at, token.min(last));
+            loaded.load_keys(keys, &row);
+            coming.load_values(values, &row);
+        };
+        k.when(turns.count.gt(0), || {
+            ahead.set(place(k.lit(1)));
+            bring(k.lit(0), place(k.lit(0)));
+        });
+        let queries = self.queries(scratch);
+        let (span, bring) = (Span { first: k.lit(0u32), end: turns.count, step: 1 }, &bring);
+        let arrive = &|| {
+            for (to, from) in loaded.values.iter().flatten().zip(coming.values.iter().flatten()) {
+                (0..self.lanes().words()).for_each(|word| to.set(word, from.get(word)));
+            }
+        };
+        self.blocks(span, (&queries, &running), |turn| {
+            let (next, at) = (turn + 1, ahead.get());
+            ahead.set(place(turn + 2));
+            let then = move || {
+                arrive();
+                k.when(next.lt(turns.count), || bring(next, at));
+            };
+            Brought { then: Box::new(then), ..Brought::new(&loaded, Some(last(turn))) }
+        });
+        running
+    }
+
+    /// The blocks that come through the ring.
+    fn stages(self, ring: &dyn Stages<'k>, streamed: Streamed<'k>, tokens: [Val<'k, u32>; 2], state: State<'_, 'k>) {
+        let (k, stage, warps) = (self.team.k, streamed.stage, self.team.warps);
+        let tiles = StageTiles::new(k, ring, stage, self.work.keys);
+        k.for_(0u32, streamed.stages(tokens), |at| {
+            let blocks = streamed.count(tokens, at) / BLOCK;
+            // Blocks are dealt to the warps in turn, over all stages.
+            let first = (k.warp() + warps - at * stage.blocks() % warps) % warps;
+            let arrived = tiles.copy_to_shared(Issued::by_another(), at);
+            self.blocks(Span { first, end: blocks, step: warps }, state, |block| {
+                tiles.load_from_shared(&arrived, block);
+                Brought::new(&tiles.get_mma_tile(), None)
+            });
+            tiles.release(arrived);
+        });
+    }
+
+    /// Registers for a block.
+    fn unloaded(self) -> TokenBlock<'k> {
+        TokenBlock::new(self.team.k, self.lanes())
+    }
+
+    /// The row of a token of a block that begins there, in elements.
+    fn token(self, first: Val<'k, u32>, token: Val<'k, u32>) -> TokenRow<'k> {
+        TokenRow::of_block(first, self.lanes(), token)
+    }
+
+    /// Loads the block that begins with a token from the pages. Tokens behind the last repeat it; their weights will be zero.
+    fn load_pages(self, start: Val<'k, u32>, last: Val<'k, u32>, to: &TokenBlock<'k>) {
+        // Both pools have a token at the same place, and pages are whole blocks.
+        let first = self.work.keys.token(self.work.kv_head, self.row, start);
+        let row = |token: Val<'k, u32>| self.token(first, token.min(last));
+        to.load([self.work.keys, self.work.values].map(|pages| pages.pool.words(self.team.k.lit(0))), &row)
+    }
+}
