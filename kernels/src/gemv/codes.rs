@@ -56,7 +56,7 @@ pub enum CodesError {
     /// Scales of a type that a device does not read.
     #[error("has scales that are no f32, f16 or bf16")]
     Scale,
-    /// A permutation of k.
+    /// A permutation of k, where rows are read one by one or by parts.
     #[error("has an act-order")]
     Order,
 }
@@ -79,16 +79,14 @@ impl Codes {
         }
     }
 
-    /// The form of a matrix.
+    /// The form of a matrix. Of one with an act-order codes lie place by place: what they meet is brought in that order
+    /// ([`Ordered`](super::linear::Ordered)).
     ///
     /// # Errors
     /// What of it a device does not have.
     pub fn of(matrix: &QuantMatrix) -> Result<Codes, CodesError> {
         let group = (matrix.groups() > 1).then_some(matrix.group());
-        match matrix.order() {
-            Some(_) => Err(CodesError::Order),
-            None => Codes::new(matrix.code(), group, matrix.has_zeros(), matrix.scale_float()),
-        }
+        Codes::new(matrix.code(), group, matrix.has_zeros(), matrix.scale_float())
     }
 
     /// The form that holds matrices of both: the common divisor of their groups, the wider scales. `None` where their codes

@@ -77,7 +77,9 @@ impl Program {
         let float = float_of(input.dtype)?;
         let rows = op.rows.len() as u32;
         let whole = n.is_multiple_of(4) && k.is_multiple_of(8) && rows <= Packing::ROWS;
-        if options.part_registers == 0 || rows < options.held_rows || op.bias.is_some() || !whole {
+        // Places of a part have columns anywhere, which no other part's readers wait for.
+        let ordered = weight.quantised.is_some_and(|form| form.ordered);
+        if options.part_registers == 0 || rows < options.held_rows || op.bias.is_some() || ordered || !whole {
             return None;
         }
         let (warps, bytes) = (options.warps, options.stage_bytes);

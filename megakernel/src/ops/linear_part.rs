@@ -4,8 +4,8 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
-use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{self, AOperand, Announce, Early, HeldForm, Output, Packing};
+use tilewright_kernels::gemv::{CodesError, Strip};
 use tilewright_layout::DType;
 
 use super::linear::{InputFields, TileCode, plan_a_operand};
@@ -94,7 +94,11 @@ impl DeviceOp for LinearPart {
         let [first, end] = stages(strip, self.along)?;
         let part = strip.part(first, end - first);
         let activations = LinearInput::Plain { x: self.x };
-        let input = InputCode::plan(&activations, plan)?;
+        if plan.is_ordered(&[self.weight])? {
+            let weight = plan.buffer(self.weight)?.name.clone();
+            return Err(Unsupported::Codes { weight, source: CodesError::Order });
+        }
+        let input = InputCode::plan(&activations, plan, &[self.weight])?;
         let stream = plan.stream(Rows::Matrix(self.weight), strip, features as usize);
         let rows = rows_of(self.rows)?;
         let out = plan.storage("out", self.out)?;
@@ -112,7 +116,7 @@ impl DeviceOp for LinearPart {
             first: self.cols.lo as u32,
             end: self.cols.hi as u32,
             along: self.along.lo as u32,
-            input: InputFields::plan(&activations, plan)?,
+            input: InputFields::plan(&activations, plan, (&[self.weight], a_operand))?,
             out: plan.operand(self.out)?,
         };
         let early = plan.options().early().filter(|_| out.period > 0);
@@ -196,7 +200,7 @@ impl DeviceFunction for PartTile {
             first: value(offset_of!(Fields, first)),
             end: value(offset_of!(Fields, end)),
             pitch: self.pitch,
-            input: input.of(call, offset_of!(Fields, input)).from(value(offset_of!(Fields, along))),
+            input: input.of(call, offset_of!(Fields, input), self.pitch).from(value(offset_of!(Fields, along))),
             a_operand,
             bias: None,
             output: Output::Store {
