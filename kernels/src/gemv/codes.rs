@@ -7,11 +7,12 @@
 //!
 //! | code | in memory | a word has | within it |
 //! |---|---|---|---|
-//! | `u4`, `i4` | unsigned, `i4` plus 8 | 8 | element e at nibble `4·(e mod 2) + e/2` |
+//! | `u4`, `i4`, `e2m1` | unsigned, `i4` plus 8, `e2m1` as it is | 8 | element e at nibble `4·(e mod 2) + e/2` |
 //! | `u8`, `i8` | unsigned, `i8` plus 128 | 4 | element e at byte `2·(e mod 2) + e/2` |
 //! | `e4m3` | as it is | 4 | element e at byte e |
 //!
-//! So one mask takes a pair of neighbours in k out of a word, an element for each half of a register; of `e4m3` an instruction does.
+//! So one mask takes a pair of neighbours in k out of a word, an element for each half of a register; of `e4m3` an instruction does, of `e2m1`
+//! two shifts and two masks.
 
 use tilewright_codegen::build::{F16x2, Ptr, Shared, Val};
 use tilewright_layout::Layout;
@@ -34,7 +35,7 @@ use crate::tile::{Float, Index};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Codes {
-    /// What the codes mean: `u4`, `u8` or `e4m3`; signed integers are stored with an offset.
+    /// What the codes mean: `u4`, `u8`, `e4m3` or `e2m1`; signed integers are stored with an offset.
     pub code: Code,
     /// Weights of a group along k; `None`: a row is one group.
     pub group: Option<u32>,
@@ -47,9 +48,6 @@ pub struct Codes {
 /// Why a device has no form for a quantised matrix; each names what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodesError {
-    /// A code without a conversion.
-    #[error("has {0} codes")]
-    Code(Code),
     /// A group that is no whole number of steps.
     #[error("has groups of {0}, no multiple of 32")]
     Group(usize),
@@ -70,8 +68,7 @@ impl Codes {
         let code = match code {
             Code::U4 | Code::I4 => Code::U4,
             Code::U8 | Code::I8 => Code::U8,
-            Code::E4m3 => Code::E4m3,
-            Code::E2m1 => return Err(CodesError::Code(code)),
+            Code::E4m3 | Code::E2m1 => code,
         };
         match group {
             Some(found) if found == 0 || !found.is_multiple_of(DEPTH as usize) => Err(CodesError::Group(found)),

@@ -94,7 +94,7 @@ impl Case {
     /// The same with quantised weights: codes, groups, zeros and scales at random. Logits are whole numbers.
     fn draw_quantised(draw: &mut Draw) -> Case {
         let case = Case::draw(draw);
-        let code = [Code::U4, Code::I4, Code::U8, Code::I8, Code::E4m3][draw.between(0..=4) as usize];
+        let code = [Code::U4, Code::I4, Code::U8, Code::I8, Code::E4m3, Code::E2m1][draw.between(0..=5) as usize];
         let code = if case.to == To::Logits { Code::U4 } else { code };
         let group = [None, Some(32), Some(64), Some(96), Some(128)][draw.between(0..=4) as usize];
         let zeros = code.is_integer() && draw.between(0..=1) == 0;
@@ -327,6 +327,7 @@ fn every_code_comes_out(arch: Arch, rows: usize, a_operand: AOperand, float: Flo
         (Code::U8, true),
         (Code::I8, false),
         (Code::E4m3, false),
+        (Code::E2m1, false),
     ] {
         let [n, k] = [code.count(), 512 / code.bits()];
         let codes = Codes { code, group: Some(k as u32), zeros, scale: Float::F32 };

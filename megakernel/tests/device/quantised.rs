@@ -79,6 +79,8 @@ fn every_form_of_codes_gives_the_references_logits() {
         (Code::I8, None),
         (Code::E4m3, None),
         (Code::E4m3, Some(128)),
+        (Code::E2m1, Some(32)),
+        (Code::E2m1, None),
     ]
     .into_iter()
     .enumerate()
@@ -101,6 +103,10 @@ fn activations_take_every_way_to_codes() {
         agrees(&spec, rows, &weights, DeviceOptions { held_registers, ..options() });
     }
     agrees(&spec, 16, &weights, DeviceOptions { paired_rows: 8, ..options() });
+    let e2m1 = codes(&spec, Code::E2m1, Some(32));
+    for (rows, held_registers) in [(4, 128), (9, 128), (16, 0)] {
+        agrees(&spec, rows, &e2m1, DeviceOptions { held_registers, ..options() });
+    }
     let normed = normed(tiny());
     agrees(&normed, 2, &codes(&normed, Code::E4m3, None), options());
 }
@@ -166,6 +172,7 @@ fn no_bit_depends_on_what_is_held() {
         (Code::U4, Some(128), true),
         (Code::U8, Some(128), true),
         (Code::E4m3, None, false),
+        (Code::E2m1, None, false),
     ] {
         let weights = Changed {
             weights: codes(&spec, code, group),
