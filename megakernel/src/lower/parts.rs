@@ -77,9 +77,7 @@ impl Program {
         let float = float_of(input.dtype)?;
         let rows = op.rows.len() as u32;
         let whole = n.is_multiple_of(4) && k.is_multiple_of(8) && rows <= Packing::ROWS;
-        // Places of a part have columns anywhere, which no other part's readers wait for.
-        let ordered = weight.quantised.is_some_and(|form| form.ordered);
-        if options.part_registers == 0 || rows < options.held_rows || op.bias.is_some() || ordered || !whole {
+        if options.part_registers == 0 || rows < options.held_rows || op.bias.is_some() || !whole {
             return None;
         }
         let (warps, bytes) = (options.warps, options.stage_bytes);
@@ -88,6 +86,10 @@ impl Program {
             Some(codes) => Strip::of_codes(k as u32, warps, bytes, codes),
         };
         let (strip, packing) = (strip.ok()?, Packing::of(rows, float));
+        // Places of a part may have columns of another, which its readers do not wait for.
+        if strip.is_halved() || weight.quantised.is_some_and(|form| form.ordered) {
+            return None;
+        }
         let registers = |stages: u32| AOperand::registers(strip.part(0, stages), packing);
         if registers(strip.stages()) <= options.held_registers || registers(1) > options.held_registers {
             return None;

@@ -4,8 +4,8 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
+use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{self, AOperand, Announce, Early, HeldForm, Output, Packing};
-use tilewright_kernels::gemv::{CodesError, Strip};
 use tilewright_layout::DType;
 
 use super::linear::{InputFields, TileCode, plan_a_operand};
@@ -94,11 +94,12 @@ impl DeviceOp for LinearPart {
         let [first, end] = stages(strip, self.along)?;
         let part = strip.part(first, end - first);
         let activations = LinearInput::Plain { x: self.x };
-        if plan.is_ordered(&[self.weight])? {
-            let weight = plan.buffer(self.weight)?.name.clone();
-            return Err(Unsupported::Codes { weight, source: CodesError::Order });
+        if plan.is_ordered(&[self.weight], strip)? {
+            let name = &plan.buffer(self.weight)?.name;
+            let problem = format!("rows of weight `{name}` are cut, and its codes lie in an order of their own");
+            return Err(Unsupported::Refused { problem });
         }
-        let input = InputCode::plan(&activations, plan, &[self.weight])?;
+        let input = InputCode::plan(&activations, plan, (&[self.weight], strip))?;
         let stream = plan.stream(Rows::Matrix(self.weight), strip, features as usize);
         let rows = rows_of(self.rows)?;
         let out = plan.storage("out", self.out)?;
@@ -116,7 +117,7 @@ impl DeviceOp for LinearPart {
             first: self.cols.lo as u32,
             end: self.cols.hi as u32,
             along: self.along.lo as u32,
-            input: InputFields::plan(&activations, plan, (&[self.weight], a_operand))?,
+            input: InputFields::plan(&activations, plan, (&[self.weight], strip), a_operand)?,
             out: plan.operand(self.out)?,
         };
         let early = plan.options().early().filter(|_| out.period > 0);

@@ -47,7 +47,7 @@ pub use device::{Linear, Output, Scratch, linear};
 pub use held::{HeldForm, HeldStage};
 pub use input::Input;
 pub use operand::Operand;
-pub use ordered::{Ordered, Reordering};
+pub use ordered::{Ordered, Reordering, columns};
 pub use packing::Packing;
 pub use parts::PartSums;
 pub use pass::{Announce, Early};

@@ -1,4 +1,5 @@
-//! Activations in the order in which codes lie, where that is not the order of the columns: weights with an act-order.
+//! Activations in the order in which codes lie, where that is not the order of the columns: weights with an act-order, and weights whose
+//! groups are halves of a step ([`codes`](crate::gemv::Codes)).
 //!
 //! A permutation changes no sum as long as both operands share it. Codes lie as their checkpoint has them, so activations are
 //! brought in the same order, by a table of indexes of k:
@@ -13,7 +14,31 @@
 use tilewright_codegen::build::{Global, Ptr, Val};
 
 use super::{AOperand, Input};
+use crate::gemv::{DEPTH, Strip};
 use crate::tile::{Array, Float};
+
+/// The column of every place of a strip's rows, where codes have this act-order; `None`: places are columns.
+///
+/// ```
+/// use tilewright_kernels::gemv::{Codes, Strip, linear::columns};
+/// use tilewright_kernels::{quant::Code, tile::Float};
+/// let codes = |group| Codes::new(Code::E2m1, Some(group), false, Float::F32).expect("a form");
+/// let strip = |group| Strip::of_codes(32, 1, 512, codes(group));
+/// assert_eq!(columns(strip(32)?, None), None);
+/// // A lane's first four are of the first group, its other four of the second.
+/// let halves = columns(strip(16)?, None).expect("an order");
+/// assert_eq!(halves[..12], [0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7]);
+/// # Ok::<(), tilewright_kernels::gemv::StripError>(())
+/// ```
+pub fn columns(strip: Strip, order: Option<&[u32]>) -> Option<Vec<u32>> {
+    if !strip.is_halved() {
+        return order.map(<[u32]>::to_vec);
+    }
+    let half = DEPTH / 2;
+    let place = |at: u32| at / DEPTH * DEPTH + at % 8 / 4 * half + at % DEPTH / 8 * 4 + at % 4;
+    let column = |at: u32| order.map_or(at, |order| order[at as usize]);
+    Some((0..strip.k()).map(|at| column(place(at))).collect())
+}
 
 /// What the table of an order says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -80,7 +80,7 @@ impl DeviceOp for Linear {
         };
         let strip = plan.strip(k, &weights)?;
         multiple("the first feature of a tile", self.cols.lo as u32, Strip::ROWS, "a multiple of 8")?;
-        let input = InputCode::plan(&self.input, plan, &weights)?;
+        let input = InputCode::plan(&self.input, plan, (&weights, strip))?;
         let bias = self.bias.map(|bias| plan.float("bias", bias)).transpose()?;
         let (rows_of_stream, output) = OutputCode::plan(self, plan)?;
         let turns = if matches!(rows_of_stream, Rows::Turns(..)) { 2 } else { 1 };
@@ -98,7 +98,7 @@ impl DeviceOp for Linear {
             first_row: self.rows.lo as u32,
             first: self.cols.lo as u32,
             end: self.cols.hi as u32,
-            input: InputFields::plan(&self.input, plan, (&weights, a_operand))?,
+            input: InputFields::plan(&self.input, plan, (&weights, strip), a_operand)?,
             bias: plan.operand_of(self.bias)?,
             out: plan.operand(out)?,
         };
@@ -147,13 +147,13 @@ impl InputCode {
     pub(in crate::ops) fn plan(
         input: &LinearInput,
         plan: &Planner,
-        weights: &[BufferId],
+        (weights, strip): (&[BufferId], Strip),
     ) -> Result<InputCode, Unsupported> {
         if let Some((form, _)) = plan.scaled_input()? {
             let eps = if let LinearInput::RmsNorm { eps, .. } = *input { Some(eps) } else { None };
             return Ok(InputCode::Scaled { form, eps });
         }
-        let ordered = plan.is_ordered(weights)?;
+        let ordered = plan.is_ordered(weights, strip)?;
         Ok(match *input {
             LinearInput::Plain { x } if ordered => InputCode::Ordered { x: plan.storage("x", x)?, eps: None },
             LinearInput::RmsNorm { x, eps, .. } if ordered => {
@@ -212,7 +212,8 @@ impl InputFields {
     pub(in crate::ops) fn plan(
         input: &LinearInput,
         plan: &mut Planner,
-        (weights, a_operand): (&[BufferId], AOperand),
+        (weights, strip): (&[BufferId], Strip),
+        a_operand: AOperand,
     ) -> Result<InputFields, Unsupported> {
         if let Some((_, [x, norm])) = plan.scaled_input()? {
             return Ok(InputFields { x, norm });
@@ -221,8 +222,8 @@ impl InputFields {
             LinearInput::Plain { x } | LinearInput::RmsNorm { x, .. } => plan.operand(x)?,
             LinearInput::Combine { acc, .. } => plan.merged(acc)?[0],
         };
-        let norm = match plan.is_ordered(weights)? {
-            true => plan.order(weights, input.norm_weight(), Reordering::of(a_operand))?,
+        let norm = match plan.is_ordered(weights, strip)? {
+            true => plan.order((weights, strip), input.norm_weight(), Reordering::of(a_operand))?,
             false => plan.operand_of(input.norm_weight())?,
         };
         Ok(InputFields { x, norm })

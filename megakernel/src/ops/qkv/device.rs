@@ -50,7 +50,7 @@ impl DeviceOp for Qkv {
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
         let weights = [self.wq.weight, self.wk.weight, self.wv.weight];
         let strip = plan.strip(plan.extent(self.wq.weight, 0)?, &weights)?;
-        let input = InputCode::plan(&self.input, plan, &weights)?;
+        let input = InputCode::plan(&self.input, plan, (&weights, strip))?;
         let (heads, kv_heads, dim) = (plan.extent(self.q, 1)?, plan.extent(self.v_pool, 3)?, plan.extent(self.q, 0)?);
         let heads = Heads { heads, kv_heads, dim, splits: 1 };
         let biases = [&self.wq, &self.wk, &self.wv].map(|projection| projection.bias);
@@ -79,7 +79,7 @@ impl DeviceOp for Qkv {
             first: self.strips.lo as u32,
             strips: self.strips.len() as u32,
             kv_head: self.kv_head as u32,
-            input: InputFields::plan(&self.input, plan, (&weights, a_operand))?,
+            input: InputFields::plan(&self.input, plan, (&weights, strip), a_operand)?,
             q: newest.map_or(plan.operand(self.q), |([q, ..], _)| Ok(q))?,
             k: plan.operand(k_out)?,
             v: plan.operand(self.v_pool)?,

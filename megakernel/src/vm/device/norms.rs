@@ -113,7 +113,7 @@ fn terms(plan: &Planner, read: &TermsRead, rows: u32) -> Option<NormTerms> {
     };
     let strip = plan.strip(k, &read.weights).ok()?;
     // Terms are in the order of columns; readers bring activations in the order of codes.
-    if plan.is_ordered(&read.weights).ok()? {
+    if plan.is_ordered(&read.weights, strip).ok()? {
         return None;
     }
     let exact = match (float, read.norm) {
