@@ -7,11 +7,16 @@
 //!
 //! | code | in memory | a word has | within it |
 //! |---|---|---|---|
-//! | `u4`, `i4` | unsigned, `i4` plus 8 | 8 | element e at nibble `4·(e mod 2) + e/2` |
+//! | `u4`, `i4`, `e2m1` | unsigned, `i4` plus 8, `e2m1` as it is | 8 | element e at nibble `4·(e mod 2) + e/2` |
 //! | `u8`, `i8` | unsigned, `i8` plus 128 | 4 | element e at byte `2·(e mod 2) + e/2` |
 //! | `e4m3` | as it is | 4 | element e at byte e |
 //!
-//! So one mask takes a pair of neighbours in k out of a word, an element for each half of a register; of `e4m3` an instruction does.
+//! Of groups that are no whole number of steps, such as groups of 16, a step's halves are the k of its two instructions: element e of lane l is the
+//! step's k 4·l + e, or 16 + 4·l + e − 4 from e = 4 on. What meets them is brought so ([`columns`](super::linear::columns)), and each
+//! instruction has sums of its own.
+//!
+//! So one mask takes a pair of neighbours in k out of a word, an element for each half of a register; of `e4m3` an instruction does, of `e2m1`
+//! two shifts and two masks.
 
 use tilewright_codegen::build::{F16x2, Ptr, Shared, Val};
 use tilewright_layout::Layout;
@@ -34,7 +39,7 @@ use crate::tile::{Float, Index};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Codes {
-    /// What the codes mean: `u4`, `u8` or `e4m3`; signed integers are stored with an offset.
+    /// What the codes mean: `u4`, `u8`, `e4m3` or `e2m1`; signed integers are stored with an offset.
     pub code: Code,
     /// Weights of a group along k; `None`: a row is one group.
     pub group: Option<u32>,
@@ -47,16 +52,13 @@ pub struct Codes {
 /// Why a device has no form for a quantised matrix; each names what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodesError {
-    /// A code without a conversion.
-    #[error("has {0} codes")]
-    Code(Code),
-    /// A group that is no whole number of steps.
-    #[error("has groups of {0}, no multiple of 32")]
+    /// A group that is no whole number of half steps.
+    #[error("has groups of {0}, no multiple of 16")]
     Group(usize),
     /// Scales of a type that a device does not read.
     #[error("has scales that are no f32, f16 or bf16")]
     Scale,
-    /// A permutation of k.
+    /// A permutation of k, where rows are read one by one or by parts.
     #[error("has an act-order")]
     Order,
 }
@@ -70,25 +72,22 @@ impl Codes {
         let code = match code {
             Code::U4 | Code::I4 => Code::U4,
             Code::U8 | Code::I8 => Code::U8,
-            Code::E4m3 => Code::E4m3,
-            Code::E2m1 => return Err(CodesError::Code(code)),
+            Code::E4m3 | Code::E2m1 => code,
         };
         match group {
-            Some(found) if found == 0 || !found.is_multiple_of(DEPTH as usize) => Err(CodesError::Group(found)),
+            Some(found) if found == 0 || !found.is_multiple_of(HALF as usize) => Err(CodesError::Group(found)),
             _ => Ok(Codes { code, group: group.map(|group| group as u32), zeros, scale }),
         }
     }
 
-    /// The form of a matrix.
+    /// The form of a matrix. Of one with an act-order codes lie place by place: what they meet is brought in that order
+    /// ([`Ordered`](super::linear::Ordered)).
     ///
     /// # Errors
     /// What of it a device does not have.
     pub fn of(matrix: &QuantMatrix) -> Result<Codes, CodesError> {
         let group = (matrix.groups() > 1).then_some(matrix.group());
-        match matrix.order() {
-            Some(_) => Err(CodesError::Order),
-            None => Codes::new(matrix.code(), group, matrix.has_zeros(), matrix.scale_float()),
-        }
+        Codes::new(matrix.code(), group, matrix.has_zeros(), matrix.scale_float())
     }
 
     /// The form that holds matrices of both: the common divisor of their groups, the wider scales. `None` where their codes
@@ -103,6 +102,11 @@ impl Codes {
         (self.code == other.code).then_some(Codes { code: self.code, group, zeros, scale })
     }
 
+    /// Whether the halves of a step may be of different groups.
+    pub(super) fn is_halved(self) -> bool {
+        self.group.is_some_and(|group| !group.is_multiple_of(DEPTH))
+    }
+
     /// k of a tile.
     pub(super) fn depth(self) -> u32 {
         128 * 4 / self.code.bits() as u32
@@ -115,10 +119,15 @@ impl Codes {
 
     /// A tile, (row, k) to code: each lane's 16 bytes one behind the other, its words step by step.
     pub(super) fn tile(self) -> Layout {
-        let k = match self.code {
-            Code::U4 | Code::I4 | Code::E2m1 => modes(&[leaf(2, 4), leaf(4, 1), leaf(4, 32), leaf(4, 8)]),
-            Code::U8 | Code::I8 => modes(&[leaf(2, 2), leaf(2, 1), leaf(2, 4), leaf(4, 16), leaf(2, 8)]),
-            Code::E4m3 => modes(&[leaf(8, 1), leaf(4, 16), leaf(2, 8)]),
+        let k = match (self.code, self.is_halved()) {
+            (Code::U4 | Code::I4 | Code::E2m1, false) => modes(&[leaf(2, 4), leaf(4, 1), leaf(4, 32), leaf(4, 8)]),
+            (Code::U4 | Code::I4 | Code::E2m1, true) => {
+                modes(&[leaf(2, 4), leaf(2, 1), leaf(4, 32), leaf(2, 2), leaf(4, 8)])
+            }
+            (Code::U8 | Code::I8, false) => modes(&[leaf(2, 2), leaf(2, 1), leaf(2, 4), leaf(4, 16), leaf(2, 8)]),
+            (Code::U8 | Code::I8, true) => modes(&[leaf(2, 2), leaf(2, 1), leaf(4, 16), leaf(2, 4), leaf(2, 8)]),
+            (Code::E4m3, false) => modes(&[leaf(8, 1), leaf(4, 16), leaf(2, 8)]),
+            (Code::E4m3, true) => modes(&[leaf(4, 1), leaf(4, 16), leaf(2, 4), leaf(2, 8)]),
         };
         modes(&[leaf(Strip::ROWS, 4 * 16 * 8 / self.code.bits() as u32), k])
     }
@@ -137,6 +146,9 @@ pub(super) const fn offset(code: Code) -> i16 {
         Code::U4 | Code::U8 | Code::E4m3 | Code::E2m1 => 0,
     }
 }
+
+/// Weights of a row that an instruction takes, the least of a group.
+const HALF: u32 = DEPTH / 2;
 
 /// The largest number that divides both.
 pub(super) const fn common_divisor(a: u32, b: u32) -> u32 {
@@ -281,15 +293,20 @@ impl<'k> Factors<'k> {
 }
 
 impl Strip {
-    /// Steps that share their factors, at most a tile's.
+    /// Steps that share their factors, at most a tile's; 1 where halves of a step do.
     pub fn run(self) -> u32 {
-        self.steps().min(self.span() / DEPTH)
+        self.steps().min(self.span() / DEPTH).max(1)
+    }
+
+    /// Whether the halves of a step may be of different groups: then places are not columns ([`columns`](super::linear::columns)).
+    pub fn is_halved(self) -> bool {
+        self.codes().is_some_and(Codes::is_halved)
     }
 
     /// Runs of steps of a tile whose products are summed by themselves: steps that share factors and, where weights are the A
-    /// operand, at least two.
+    /// operand, at least two; halves of a step where these are groups.
     pub(super) fn parts(self, side: Side) -> u32 {
-        self.steps() / self.run().max(side.steps())
+        if self.is_halved() { 2 * self.steps() } else { self.steps() / self.run().max(side.steps()) }
     }
 
     /// Loads this lane's factors of a tile of a stage, whose factors begin at `at`: of each run of steps.
@@ -302,7 +319,8 @@ impl Strip {
         tile: Index<'k>,
     ) -> Vec<Factors<'k>> {
         let (k, span, depth) = (at.builder(), self.span(), self.depth());
-        let (runs, bytes) = (self.steps() / self.run(), Strip::ROWS * codes.scale.bytes());
+        let runs = if self.is_halved() { 2 * self.steps() } else { self.steps() / self.run() };
+        let bytes = Strip::ROWS * codes.scale.bytes();
         let first = if span >= depth { tile / (span / depth) } else { tile * runs };
         let zeros = self.zeros_at() - self.scales_at();
         let factors = |run: u32| {

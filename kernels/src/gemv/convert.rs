@@ -9,6 +9,7 @@
 //! | `u4` | `w & 0x000f`, `w & 0x00f0`, the same of `w >> 8` | c · 2⁻¹³³, and 16·c · 2⁻¹³³ in the odd registers |
 //! | `u8` | the low bytes, the high bytes | c · 2⁻¹³³ |
 //! | `e4m3` | f16 by the instruction that there is from sm_89 on; else the sign to bit 15, the other seven bits to bits 7 to 13 | the value, or times 2⁻⁸, subnormals included |
+//! | `e2m1` | f16: the sign to bit 15, the other three bits to bits 9 to 11 | the value times 2⁻¹⁴, subnormals included |
 //!
 //! What a zero takes away is the product of the activations with a constant, where a group's sum begins ([`zero`]).
 
@@ -95,8 +96,9 @@ pub(super) fn lower(arch: Arch, code: Code, terms: Terms) -> f32 {
     let worth = match (code, terms) {
         (Code::U4 | Code::I4 | Code::U8 | Code::I8, Terms::Bf16) => 133,
         (Code::U4 | Code::I4 | Code::U8 | Code::I8, Terms::F16 | Terms::TwoF16) => 24,
-        (Code::E4m3 | Code::E2m1, _) if widens(arch) => 0,
-        (Code::E4m3 | Code::E2m1, _) => 8,
+        (Code::E4m3, _) if widens(arch) => 0,
+        (Code::E4m3, _) => 8,
+        (Code::E2m1, _) => 14,
     };
     pow2(worth - terms.lift())
 }
@@ -110,7 +112,7 @@ pub(super) const fn minus(code: Code, number: u32) -> [u32; 2] {
     [0x8000_8000 | number | number << 16, 0x8000_8000 | odd | odd << 16]
 }
 
-/// A lane's eight codes of a step, two a register, in the order of k; `e4m3` as f16, which alone it meets.
+/// A lane's eight codes of a step, two a register, in the order of k; minifloats as f16, which alone they meet.
 #[track_caller]
 pub(super) fn numbers<'k>(code: Code, words: &[Val<'k, u32>]) -> [Val<'k, u32>; 4] {
     match code {
@@ -124,11 +126,23 @@ pub(super) fn numbers<'k>(code: Code, words: &[Val<'k, u32>]) -> [Val<'k, u32>; 
             let low = |word: Val<'k, u32>| word & 0x00ff_00ffu32;
             [low(words[0]), high(words[0]), low(words[1]), high(words[1])]
         }
-        Code::E4m3 | Code::E2m1 => {
+        Code::E2m1 => [12u32, 8, 4, 0].map(|left| of_nibbles(words[0], left)),
+        Code::E4m3 => {
             let [[a, b], [c, d]] = [halves(words[0]), halves(words[1])];
             [a, b, c, d]
         }
     }
+}
+
+/// The two `e2m1` that begin `left` bits below bits 12 and 28 of a word, as f16.
+#[track_caller]
+fn of_nibbles(word: Val<u32>, left: u32) -> Val<u32> {
+    // What is shifted over the middle of the word is masked.
+    let (sign, magnitude) = match left {
+        0 => (word, word >> 3u32),
+        left => (word << left, word << (left - 3)),
+    };
+    magnitude.lop3(0x0e00_0e00u32, sign & 0x8000_8000u32, AND_OR)
 }
 
 /// The four `e4m3` of a word as f16, two a register.

@@ -79,9 +79,17 @@ pub enum StripError {
         /// Warps that multiply.
         warps: u32,
     },
-    /// Groups that are no whole number of steps of 32.
-    #[error("groups of {group} weights cannot be streamed: multiples of 32 are supported")]
+    /// Groups that are no whole number of half steps.
+    #[error("groups of {group} weights cannot be streamed: multiples of 16 are supported")]
     Group {
+        /// Weights of a group.
+        group: u32,
+    },
+    /// Groups of half steps in rows that end within a step.
+    #[error("rows of {k} weights in groups of {group} cannot be streamed: rows that are multiples of 32 are supported")]
+    Halves {
+        /// Elements of a row.
+        k: u32,
         /// Weights of a group.
         group: u32,
     },
@@ -132,7 +140,7 @@ impl Strip {
     /// numbers of stages it is the one with the least padding, where a stage counts as half a round of tiles.
     ///
     /// # Errors
-    /// As [`Strip::new`]; if a group is no multiple of 32.
+    /// As [`Strip::new`]; if a group is no multiple of 16, or none of 32 and a row ends within a step.
     pub fn of_codes(k: u32, warps: u32, stage_bytes: u32, codes: Codes) -> Result<Strip, StripError> {
         let most = stage_bytes / BYTES / warps.max(1);
         if most == 0 || warps == 0 {
@@ -141,8 +149,12 @@ impl Strip {
         if !(1..=MOST_K).contains(&k) {
             return Err(StripError::Length { k });
         }
-        if let Some(group) = codes.group.filter(|&group| group == 0 || !group.is_multiple_of(DEPTH)) {
-            return Err(StripError::Group { group });
+        match codes.group {
+            Some(group) if group == 0 || !group.is_multiple_of(DEPTH / 2) => return Err(StripError::Group { group }),
+            Some(group) if codes.is_halved() && !k.is_multiple_of(DEPTH) => {
+                return Err(StripError::Halves { k, group });
+            }
+            Some(_) | None => {}
         }
         let rounds = k.div_ceil(codes.depth()).div_ceil(warps);
         let least = rounds.div_ceil(most);

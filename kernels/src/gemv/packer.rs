@@ -10,7 +10,7 @@ use crate::tile::Float;
 /// A row of a quantised matrix.
 pub type QuantRow<'m> = (&'m QuantMatrix, usize);
 
-/// Packs rows of codes into stages, with their factors. Codes of a lane's word are a run; where they lie in it is the same
+/// Packs rows of codes into stages, with their factors. Codes of a lane's word are a run or two; where they lie in it is the same
 /// for each, and where a word lies is the sum of what its row adds and what its first k adds.
 ///
 /// ```
@@ -28,12 +28,12 @@ pub type QuantRow<'m> = (&'m QuantMatrix, usize);
 pub struct CodePacker {
     strip: Strip,
     codes: Codes,
-    /// Of each element of a word, the bit where it begins.
+    /// Of each element of a run, the bit where it begins.
     within: Vec<u32>,
     /// The word with which each row begins.
     rows: Vec<usize>,
-    /// What the word of every run adds.
-    runs: Vec<usize>,
+    /// What the word of every run adds, and the bit of it where the run begins.
+    runs: Vec<(usize, u32)>,
 }
 
 impl CodePacker {
@@ -43,9 +43,12 @@ impl CodePacker {
         let (layout, bits) = (strip.stage_layout(), codes.code.bits());
         let [rows, columns] = [0, 1].map(|mode| Layout::constant(layout.mode(mode)));
         let word = 32 / bits;
-        let within = (0..word as i64).map(|at| columns.at(at) as u32 * bits as u32).collect();
+        // Where halves of a step are groups, a word has four of each.
+        let run = if codes.is_halved() { word.min(4) } else { word };
+        let within = (0..run as i64).map(|at| columns.at(at) as u32 * bits as u32).collect();
         let rows = (0..rows.size()).map(|row| rows.at(row) as usize / word).collect();
-        let runs = (0..columns.size()).step_by(word).map(|at| columns.at(at) as usize / word).collect();
+        let place = |at: i64| (columns.at(at) as usize / word, (columns.at(at) as usize % word * bits) as u32);
+        let runs = (0..columns.size()).step_by(run).map(place).collect();
         Some(CodePacker { strip, codes, within, rows, runs })
     }
 
@@ -69,13 +72,14 @@ impl CodePacker {
         let (row, bits) = (matrix.row(number), self.codes.code.bits());
         let per_byte = 8 / bits;
         let flip = offset(matrix.code()) as u8;
-        for (run, start) in self.runs.iter().zip(columns.clone().step_by(self.within.len())) {
-            let mut word = 0u32;
+        for (&(run, from), start) in self.runs.iter().zip(columns.clone().step_by(self.within.len())) {
+            let to = &mut memory[4 * (first + run)..][..4];
+            let mut word = u32::from_le_bytes([to[0], to[1], to[2], to[3]]);
             for (at, shift) in (start..columns.end).zip(&self.within) {
                 let code = row[at / per_byte] >> (bits * (at % per_byte)) & ((1u16 << bits) - 1) as u8;
-                word |= u32::from(code ^ flip) << shift;
+                word |= u32::from(code ^ flip) << (from + shift);
             }
-            memory[4 * (first + run)..][..4].copy_from_slice(&word.to_le_bytes());
+            to.copy_from_slice(&word.to_le_bytes());
         }
     }
 

@@ -162,7 +162,8 @@ fn instructions<'k>(
     }
 }
 
-/// Tiles of codes whose sums are under way together, where these are one atom each: of two there are registers for one tile.
+/// Tiles of codes whose sums are under way together, where these are one atom each: of two, and of groups of half steps, there are registers for
+/// one tile.
 const TOGETHER: usize = 4;
 
 /// How codes meet activations.
@@ -190,14 +191,14 @@ pub fn multiply_codes<'k>(
 ) {
     let Meeting { side, terms, .. } = *meeting;
     let (meets, parts) = (strip.steps() / side.steps(), strip.parts(side));
-    let (mut tiles, atoms) = ((0u32..).zip(tiles), sums.atoms);
+    let (mut tiles, atoms, halved) = ((0u32..).zip(tiles), sums.atoms, strip.is_halved());
     loop {
-        let tiles: Vec<_> = tiles.by_ref().take(if atoms == 1 { TOGETHER } else { 1 }).collect();
+        let tiles: Vec<_> = tiles.by_ref().take(if atoms == 1 && !halved { TOGETHER } else { 1 }).collect();
         if tiles.is_empty() {
             return;
         }
         let begin = |round: u32, part: u32, factors: &[Factors<'k>]| {
-            let sums = Chains::new(k, atoms, side.chains());
+            let sums = Chains::new(k, atoms, if halved { 1 } else { side.chains() });
             for atom in 0..atoms {
                 let Some(start) = (meeting.starts)(round, part, atom) else { continue };
                 let zeros = Chains::halves(part, parts, factors).map(Factors::zeros);
@@ -216,6 +217,11 @@ pub fn multiply_codes<'k>(
             for ((round, tile), groups) in tiles.iter().zip(&groups) {
                 let w = tile.numbers(codes.code, side, meet);
                 let fragments = (meeting.fragments)(round * meets + meet);
+                if let (true, &[w]) = (halved, &w[..]) {
+                    let first = 2 * meet as usize;
+                    halved_instructions(k, terms, w, &fragments, [groups[first], groups[first + 1]]);
+                    continue;
+                }
                 code_instructions(k, (side, terms), &w, &fragments, groups[(meet * parts / meets) as usize]);
             }
         }
@@ -254,6 +260,23 @@ pub(super) fn code_instructions<'k>(
                 one(terms, x.low, [w[0], w[2]], sums.chain(0));
                 one(terms, x.low, [w[1], w[3]], sums.chain(1));
             }
+        }
+    }
+}
+
+/// The instructions of a step whose halves are of groups of their own, codes being the B operand: each has its sums.
+pub(super) fn halved_instructions<'k>(
+    k: &'k Builder,
+    terms: Terms,
+    w: [Val<'k, u32>; 4],
+    fragments: &[Fragment<'k>],
+    sums: [Chains<'k>; 2],
+) {
+    for (number, x) in (0..).zip(fragments) {
+        let high = x.high.unwrap_or([k.lit(0u32); 4]);
+        for (i, sums) in [0, 2].into_iter().zip(sums) {
+            let a = [x.low[i], high[i], x.low[i + 1], high[i + 1]];
+            one(terms, a, [w[i], w[i + 1]], sums.at(0, number));
         }
     }
 }

@@ -139,6 +139,23 @@ impl<'k> Array<'k> {
         loaded.iter().map(|words| self.elements(words)).collect()
     }
 
+    /// One element from each of some indexes, all in flight together: by words, since atomics have no 16 bits.
+    #[track_caller]
+    pub(crate) fn each(self, indexes: &[Val<'k, u32>]) -> Vec<Val<'k, f32>> {
+        let (of_word, how) = (self.per_word(), self.how().0);
+        let words: Vec<Val<u32>> = match self.access {
+            Access::Packets(generation) => {
+                let places: Vec<_> = indexes.iter().map(|&index| self.packet(index)).collect();
+                self.poll(generation, &places, 1).iter().map(|words| words[0]).collect()
+            }
+            Access::Weak | Access::Relaxed => {
+                let word = |&index: &Val<'k, u32>| self.at.cast::<u32>().at(index / of_word).load_as::<1>(how)[0];
+                indexes.iter().map(word).collect()
+            }
+        };
+        words.into_iter().zip(indexes).map(|(word, &index)| self.element(word, index % of_word)).collect()
+    }
+
     /// Whether eight elements are words of the MMA's operand as they are.
     pub(crate) fn is_words(self) -> bool {
         self.float == Float::Bf16 && !matches!(self.access, Access::Packets(_))

@@ -5,10 +5,12 @@ use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::gemv::linear::{AOperand, ActivationOutput, Input, Linear, Output, Packing, linear};
+use tilewright_kernels::gemv::linear::{
+    AOperand, ActivationOutput, Input, Linear, Ordered, Output, Packing, Reordering, columns, linear,
+};
 use tilewright_kernels::gemv::{Codes, Strip};
 use tilewright_kernels::naive;
-use tilewright_kernels::quant::Code;
+use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts};
 use tilewright_kernels::sample::tiles::TileBests;
 use tilewright_kernels::tile::{Array, Float};
 use tilewright_kernels::warps::ConsumerWarps;
@@ -52,6 +54,8 @@ struct Case {
     a_operand: AOperand,
     /// How weights are quantised, where they are.
     codes: Option<Codes>,
+    /// Whether their codes have an act-order.
+    ordered: bool,
 }
 
 const EPS: f32 = 1e-5;
@@ -80,6 +84,7 @@ impl Case {
             group: draw.between(2..=5),
             a_operand: AOperand::Shared,
             codes: None,
+            ordered: false,
         };
         case.with_a_operand(draw)
     }
@@ -94,15 +99,18 @@ impl Case {
     /// The same with quantised weights: codes, groups, zeros and scales at random. Logits are whole numbers.
     fn draw_quantised(draw: &mut Draw) -> Case {
         let case = Case::draw(draw);
-        let code = [Code::U4, Code::I4, Code::U8, Code::I8, Code::E4m3][draw.between(0..=4) as usize];
+        let code = [Code::U4, Code::I4, Code::U8, Code::I8, Code::E4m3, Code::E2m1][draw.between(0..=5) as usize];
         let code = if case.to == To::Logits { Code::U4 } else { code };
-        let group = [None, Some(32), Some(64), Some(96), Some(128)][draw.between(0..=4) as usize];
+        let group = [None, Some(16), Some(32), Some(48), Some(64), Some(96), Some(128)][draw.between(0..=6) as usize];
         let zeros = code.is_integer() && draw.between(0..=1) == 0;
         let scale = [Float::F32, Float::F16, Float::Bf16][draw.between(0..=2) as usize];
         let codes = Codes { code, group, zeros, scale };
         // Of few rows codes are the other operand.
         let rows = if draw.between(0..=1) == 0 { draw.between(1..=4) } else { case.rows };
-        let case = Case { k: 4 * draw.between(1..=150), codes: Some(codes), rows, ..case };
+        // Halves of a step are groups in whole steps.
+        let of_step = if group.is_some_and(|group| group % 32 > 0) { 32 } else { 4 };
+        let k = of_step * draw.between(1..=600 / of_step);
+        let case = Case { k, codes: Some(codes), rows, ordered: draw.between(0..=2) == 0, ..case };
         case.with_a_operand(draw)
     }
 
@@ -114,6 +122,11 @@ impl Case {
                 Strip::of_codes(self.k, self.warps, self.stage_bytes, codes).expect("a strip")
             }
         }
+    }
+
+    /// Whether activations come in an order of their own.
+    fn reorders(self) -> bool {
+        self.ordered || self.strip().is_halved()
     }
 
     fn packing(self) -> Packing {
@@ -138,7 +151,10 @@ impl Case {
         let (value, index) = (k.global::<f32>("value"), k.global::<i32>("index"));
         let x = Array::new(x, self.x);
         let f32s = |at| Array::new(at, Float::F32);
+        let indexes = k.global::<u32>("indexes");
+        let norm = (self.from == From::RmsNorm).then_some((f32s(weight), EPS));
         let input = match self.from {
+            From::Plain | From::RmsNorm if self.reorders() => Input::Ordered(Ordered { x, indexes, norm }),
             From::Plain => Input::Plain(x),
             From::RmsNorm => Input::RmsNorm { x, weight: f32s(weight), eps: EPS },
         };
@@ -210,6 +226,13 @@ fn given(case: Case, draw: &mut Draw) -> Given {
     given
 }
 
+/// So many numbers, shuffled.
+fn permutation(draw: &mut Draw, count: u32) -> Vec<u32> {
+    let mut all: Vec<u32> = (0..count).collect();
+    (1..all.len()).for_each(|at| all.swap(at, draw.between(0..=at as u32) as usize));
+    all
+}
+
 /// A product with a bias, and the largest sum of its terms' sizes.
 fn product(rows: &[Vec<f64>], weight: &[f64], bias: Option<&[f64]>) -> (Vec<f64>, f64) {
     let sizes = |values: &[f64]| values.iter().map(|v| v.abs()).collect::<Vec<f64>>();
@@ -220,7 +243,7 @@ fn product(rows: &[Vec<f64>], weight: &[f64], bias: Option<&[f64]>) -> (Vec<f64>
 }
 
 /// A matrix, and how it lies in strips.
-fn weights(case: Case, draw: &mut Draw) -> (Vec<f64>, Vec<bf16>) {
+fn weights(case: Case, draw: &mut Draw, columns: Option<&[u32]>) -> (Vec<f64>, Vec<bf16>) {
     let order: Vec<[Option<usize>; 8]> = (0..(case.n as usize).div_ceil(8))
         .map(|strip| std::array::from_fn(|i| Some(strip * 8 + i).filter(|&row| row < case.n as usize)))
         .collect();
@@ -231,12 +254,15 @@ fn weights(case: Case, draw: &mut Draw) -> (Vec<f64>, Vec<bf16>) {
         return (weights, laid);
     };
     let matrix = quantised(draw, [case.n as usize, case.k as usize], codes, case.to == To::Logits);
+    let parts = QuantParts { order: columns.map(<[u32]>::to_vec), ..matrix.parts().clone() };
+    let matrix = QuantMatrix::new(parts).expect("sound");
     (naive::dequantize(&matrix), pack_codes(case.strip(), &matrix, &order))
 }
 
 fn trial(case: Case, draw: &mut Draw) -> Trial {
     let given = given(case, draw);
-    let ((weights, laid), (ups, laid_ups)) = (weights(case, draw), weights(case, draw));
+    let order = case.ordered.then(|| permutation(draw, case.k));
+    let [(weights, laid), (ups, laid_ups)] = [0, 1].map(|_| weights(case, draw, order.as_deref()));
     let bias: [Vec<f64>; 2] = [0, 1].map(|_| case.numbers(draw, Float::F32, case.n));
     let residual = case.numbers(draw, Float::F32, case.rows * case.n);
     let biased = |at: usize| case.bias.then_some(bias[at].as_slice());
@@ -268,12 +294,18 @@ fn trial(case: Case, draw: &mut Draw) -> Trial {
     let weights = trial.input("weights", &laid);
     let x = stored::input(&mut trial, "x", case.x, &given.x);
     let mut f32s = |name: &str, values: &[f64]| stored::input(&mut trial, name, Float::F32, values);
-    let weight = f32s("weight", &given.weight);
+    // The table, and the norm's weights in its order.
+    let reordering = Reordering::of(case.a_operand);
+    let columns = columns(case.strip(), order.as_deref());
+    let column = |at: usize| columns.as_ref().map_or(at, |columns| reordering.column(columns, at));
+    let in_order: Vec<f64> = (0..given.weight.len()).map(|at| given.weight[column(at)]).collect();
+    let weight = f32s("weight", &in_order);
     let [bias, up_bias] = [("bias", &bias[0]), ("up_bias", &bias[1])].map(|(name, v)| f32s(name, v));
     let residual = f32s("residual", &residual);
     let out = stored::output(&mut trial, "out", case.out, &out, bound);
     let (value, index) = best(&mut trial, case, &y);
-    [weights, x, weight, bias, up_bias, residual, out, value, index].into_iter().fold(trial, Trial::pass)
+    let indexes = trial.input("indexes", &columns.map_or(vec![0], |columns| reordering.indexes(&columns)));
+    [weights, x, weight, bias, up_bias, residual, out, value, index, indexes].into_iter().fold(trial, Trial::pass)
 }
 
 /// Where the best of each tile goes: value and index.
@@ -327,6 +359,7 @@ fn every_code_comes_out(arch: Arch, rows: usize, a_operand: AOperand, float: Flo
         (Code::U8, true),
         (Code::I8, false),
         (Code::E4m3, false),
+        (Code::E2m1, false),
     ] {
         let [n, k] = [code.count(), 512 / code.bits()];
         let codes = Codes { code, group: Some(k as u32), zeros, scale: Float::F32 };
@@ -347,6 +380,7 @@ fn every_code_comes_out(arch: Arch, rows: usize, a_operand: AOperand, float: Flo
             group: 4,
             a_operand,
             codes: Some(codes),
+            ordered: false,
         };
         let order: Vec<_> = (0..n / 8).map(|strip| std::array::from_fn(|i| Some(strip * 8 + i))).collect();
         for first in (0..k).step_by(rows) {
@@ -362,7 +396,8 @@ fn every_code_comes_out(arch: Arch, rows: usize, a_operand: AOperand, float: Flo
             let none = Bound { absolute: 0.0, relative: 0.0 };
             let out = stored::output(&mut trial, "out", Float::F32, &y, none);
             let (value, index) = (trial.scratch::<f32>("value", 1), trial.scratch::<i32>("index", 1));
-            let given = [weights, x, weight, bias, up_bias, residual, out, value, index];
+            let indexes = trial.input("indexes", &[0u32]);
+            let given = [weights, x, weight, bias, up_bias, residual, out, value, index, indexes];
             right(&given.into_iter().fold(trial, Trial::pass), first as u64);
         }
     }

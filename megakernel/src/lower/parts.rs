@@ -86,6 +86,10 @@ impl Program {
             Some(codes) => Strip::of_codes(k as u32, warps, bytes, codes),
         };
         let (strip, packing) = (strip.ok()?, Packing::of(rows, float));
+        // Places of a part may have columns of another, which its readers do not wait for.
+        if strip.is_halved() || weight.quantised.is_some_and(|form| form.ordered) {
+            return None;
+        }
         let registers = |stages: u32| AOperand::registers(strip.part(0, stages), packing);
         if registers(strip.stages()) <= options.held_registers || registers(1) > options.held_registers {
             return None;

@@ -94,7 +94,12 @@ impl DeviceOp for LinearPart {
         let [first, end] = stages(strip, self.along)?;
         let part = strip.part(first, end - first);
         let activations = LinearInput::Plain { x: self.x };
-        let input = InputCode::plan(&activations, plan)?;
+        if plan.is_ordered(&[self.weight], strip)? {
+            let name = &plan.buffer(self.weight)?.name;
+            let problem = format!("rows of weight `{name}` are cut, and its codes lie in an order of their own");
+            return Err(Unsupported::Refused { problem });
+        }
+        let input = InputCode::plan(&activations, plan, (&[self.weight], strip))?;
         let stream = plan.stream(Rows::Matrix(self.weight), strip, features as usize);
         let rows = rows_of(self.rows)?;
         let out = plan.storage("out", self.out)?;
@@ -112,7 +117,7 @@ impl DeviceOp for LinearPart {
             first: self.cols.lo as u32,
             end: self.cols.hi as u32,
             along: self.along.lo as u32,
-            input: InputFields::plan(&activations, plan)?,
+            input: InputFields::plan(&activations, plan, (&[self.weight], strip), a_operand)?,
             out: plan.operand(self.out)?,
         };
         let early = plan.options().early().filter(|_| out.period > 0);
@@ -196,7 +201,7 @@ impl DeviceFunction for PartTile {
             first: value(offset_of!(Fields, first)),
             end: value(offset_of!(Fields, end)),
             pitch: self.pitch,
-            input: input.of(call, offset_of!(Fields, input)).from(value(offset_of!(Fields, along))),
+            input: input.of(call, offset_of!(Fields, input), self.pitch).from(value(offset_of!(Fields, along))),
             a_operand,
             bias: None,
             output: Output::Store {

@@ -38,13 +38,13 @@ impl Quantised {
         Quantised { code: matrix.code(), group, zeros, scale: scale.unwrap_or(DType::F32), ordered }
     }
 
-    /// How a device stores such a matrix.
+    /// How a device stores such a matrix: where columns are permuted, place by place.
     ///
     /// # Errors
     /// What of it a device does not have.
     pub fn codes(self) -> Result<Codes, CodesError> {
         let scale = float_of(self.scale).ok_or(CodesError::Scale)?;
-        if self.ordered { Err(CodesError::Order) } else { Codes::new(self.code, self.group, self.zeros, scale) }
+        Codes::new(self.code, self.group, self.zeros, scale)
     }
 }
 

@@ -19,6 +19,7 @@ mod lengths;
 mod lost;
 mod merges;
 mod mutants;
+mod ordered;
 mod paths;
 mod propose;
 mod quantised;

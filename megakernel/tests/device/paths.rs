@@ -18,6 +18,7 @@ fn line(opcode: &Opcode) -> Option<String> {
     let input = match input {
         InputCode::Plain { .. } => "plain",
         InputCode::RmsNorm { .. } => "norm",
+        InputCode::Ordered { .. } => "ordered",
         InputCode::Scaled { .. } => "terms",
     };
     let a_operand = match a_operand {

@@ -2,7 +2,7 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
-use super::{Operand, Scaled};
+use super::{Operand, Ordered, Scaled};
 use crate::gemv::Strip;
 use crate::tile::{Array, Float};
 use crate::warps::{ConsumerWarps, Item, sum_of_warps};
@@ -21,7 +21,9 @@ pub enum Input<'k> {
         /// Added to the mean square.
         eps: f32,
     },
-    /// Either of them, where the operand's terms are there, of a norm those of `x · weight`.
+    /// Either of them, multiplied in the order of codes that have one of their own.
+    Ordered(Ordered<'k>),
+    /// Either of the first two, where the operand's terms are there, of a norm those of `x · weight`.
     Scaled {
         /// The terms, and the sums of squares of a norm.
         x: Scaled<'k>,
@@ -40,6 +42,7 @@ impl<'k> Input<'k> {
             Input::Plain(x) => x.float(),
             Input::Scaled { x, .. } => x.form.exact(),
             Input::RmsNorm { .. } => Float::F32,
+            Input::Ordered(ordered) => ordered.float(),
         }
     }
 
@@ -48,6 +51,7 @@ impl<'k> Input<'k> {
         match self {
             Input::Plain(x) => Input::Plain(x.from(column)),
             Input::RmsNorm { x, weight, eps } => Input::RmsNorm { x: x.from(column), weight: weight.from(column), eps },
+            Input::Ordered(ordered) => Input::Ordered(ordered.from(column)),
             Input::Scaled { x, eps } => Input::Scaled { x: x.from(column), eps },
         }
     }
@@ -64,10 +68,12 @@ impl<'k> Input<'k> {
         for row in 0..to.rows() {
             let start = (first + row) * pitch;
             match self {
-                Input::Plain(x) | Input::RmsNorm { x, .. } => squares.extend(match x.float() {
-                    Float::F32 => self.copy::<2>(team, (x, start, width), (to, row)),
-                    Float::F16 | Float::Bf16 => self.copy::<4>(team, (x, start, width), (to, row)),
-                }),
+                Input::Plain(x) | Input::RmsNorm { x, .. } | Input::Ordered(Ordered { x, .. }) => {
+                    squares.extend(match x.float() {
+                        Float::F32 => self.copy::<2>(team, (x, start, width), (to, row)),
+                        Float::F16 | Float::Bf16 => self.copy::<4>(team, (x, start, width), (to, row)),
+                    })
+                }
                 Input::Scaled { x, .. } => {
                     debug_assert!(!x.form.has_pairs(), "pairs of rows come to registers");
                     for part in 0..to.parts() {
@@ -93,20 +99,22 @@ impl<'k> Input<'k> {
         (x, start, width): (Array<'k>, Val<'k, u32>, u32),
         (to, row): (Operand<'k>, u32),
     ) -> Option<Val<'k, f32>> {
-        let norm = match self {
-            Input::RmsNorm { weight, .. } => Some((weight, team.k.var(0.0f32))),
-            Input::Plain(_) | Input::Scaled { .. } => None,
-        };
+        let norm = self.norm().map(|(weight, _)| (weight, team.k.var(0.0f32)));
         let run = N as u32;
         rounds(team, (width, run), |items| {
             let columns: Vec<_> = items.iter().map(|item| item.at * run).collect();
             let weights = norm.map(|(weight, _)| weight.gather::<N>(&columns));
+            let places = self.ordered().map(|ordered| ordered.runs::<N>(&columns));
             let loaded = x.gather::<N>(&columns.iter().map(|&column| start + column).collect::<Vec<_>>());
             for (i, x) in loaded.into_iter().enumerate() {
                 items[i].alone(|| {
                     norm.into_iter().for_each(|(_, sum)| sum.set(x.iter().fold(sum.get(), |sum, &x| x.fma(x, sum))));
                     let scaled = |weights: &Vec<[Val<'k, f32>; N]>| std::array::from_fn(|at| x[at] * weights[i][at]);
-                    to.store_run(row, columns[i], weights.as_ref().map_or(x, scaled));
+                    let scaled = weights.as_ref().map_or(x, scaled);
+                    match &places {
+                        None => to.store_run(row, columns[i], scaled),
+                        Some(places) => to.store_each(row, places[i], scaled),
+                    }
                 });
             }
         });
@@ -123,8 +131,10 @@ impl<'k> Input<'k> {
     ) -> Option<Val<'k, f32>> {
         let of_row = squares.at(row * team.warps);
         match self {
-            Input::Plain(_) | Input::Scaled { eps: None, .. } => None,
-            Input::RmsNorm { eps, .. } => Some(one_over_root(sum_of_warps(of_row, team.warps, 1), strip.k(), eps)),
+            Input::Plain(_) | Input::Ordered(Ordered { norm: None, .. }) | Input::Scaled { eps: None, .. } => None,
+            Input::RmsNorm { eps, .. } | Input::Ordered(Ordered { norm: Some((_, eps)), .. }) => {
+                Some(one_over_root(sum_of_warps(of_row, team.warps, 1), strip.k(), eps))
+            }
             Input::Scaled { eps: Some(_), .. } => Some(of_row.load()),
         }
     }

@@ -14,6 +14,7 @@
 //! | `input` | where activations come from: plain or normalised |
 //! | `scaled` | activations as their writers leave them: the operand's terms |
 //! | `operand` | activations copied to shared memory |
+//! | `ordered` | activations in the order of codes that have one of their own |
 //! | `starts` | what the sums of codes begin with |
 //! | `source` | activations straight to registers, without a copy |
 //! | `held` | stages of weights in registers |
@@ -29,6 +30,7 @@ mod device;
 mod held;
 mod input;
 mod operand;
+mod ordered;
 mod packing;
 mod parts;
 mod pass;
@@ -45,6 +47,7 @@ pub use device::{Linear, Output, Scratch, linear};
 pub use held::{HeldForm, HeldStage};
 pub use input::Input;
 pub use operand::Operand;
+pub use ordered::{Ordered, Reordering, columns};
 pub use packing::Packing;
 pub use parts::PartSums;
 pub use pass::{Announce, Early};

@@ -98,6 +98,31 @@ impl<'k> Operand<'k> {
         }
     }
 
+    /// Stores `N` elements of a row, 2 or 4, each at a place of its own; as codes want them.
+    #[track_caller]
+    pub(super) fn store_each<const N: usize>(self, row: u32, places: [Val<'k, u32>; N], x: [Val<'k, f32>; N]) {
+        let (lift, terms) = (lift(self.strip, self.packing), self.packing.terms());
+        let lifted = |i: usize| match lift {
+            [Some(even), Some(odd)] if even != odd => {
+                x[i] * (places[i] % 4).lt(2).select(x[i].builder().lit(even), odd)
+            }
+            [lift, _] => lift.map_or(x[i], |lift| x[i] * lift),
+        };
+        for first in (0..N).step_by(2) {
+            let store = |part: u32, word: Val<'k, u32>| {
+                let (one, next) = word.split();
+                self.row(part, row).at(places[first]).cast::<u16>().store(one);
+                self.row(part, row).at(places[first + 1]).cast::<u16>().store(next);
+            };
+            let (high, [a, b]) = terms.narrow(lifted(first), lifted(first + 1));
+            self.beyond.into_iter().for_each(|(_, infinite)| infinite.add(high));
+            store(0, high);
+            if self.packing.parts() == 2 {
+                store(1, terms.narrow(a, b).0);
+            }
+        }
+    }
+
     /// Says so where this thread stored what no f16 holds.
     #[track_caller]
     pub(super) fn look(self) {

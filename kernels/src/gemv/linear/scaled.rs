@@ -307,7 +307,7 @@ impl<'k> Pass<'k> {
     pub(super) fn load_squares(self, input: Input<'k>, first_row: Val<'k, u32>) -> Option<Loaded<'k>> {
         match (input, self.behind) {
             (Input::Scaled { x, eps: Some(_) }, None) => Some(x.load_squares(self.team, self.rows, first_row)),
-            (Input::Scaled { .. } | Input::Plain(_) | Input::RmsNorm { .. }, _) => None,
+            (Input::Scaled { .. } | Input::Plain(_) | Input::RmsNorm { .. } | Input::Ordered(_), _) => None,
         }
     }
 

@@ -89,7 +89,7 @@ impl<'k> Source<'k> {
 
     /// Of a normalised input, stores the warp's sums of squares; behind a phase, added to what it stored before.
     pub fn store_squares(&self, to: Squares<'k>, behind: Option<Val<'k, bool>>) {
-        if let Input::RmsNorm { .. } = self.input {
+        if self.input.norm().is_some() {
             self.halves.iter().for_each(|(half, squares)| half.add_up(self.team, squares.get(), to, behind));
         }
     }
@@ -111,15 +111,32 @@ impl<'k> Source<'k> {
             }
             Input::Scaled { x, .. } => self.of_terms(x, half, columns),
             Input::Plain(x) => self.by_fours(columns, |fours| gather(x, start, fours)),
+            Input::Ordered(ordered) => self.by_fours(columns, |fours| {
+                let places: Vec<_> = fours.iter().map(|four| four.column).collect();
+                let loaded = ordered.gather(start, &places);
+                let loaded: Vec<_> = loaded.into_iter().zip(fours).map(|(x, four)| four.or_zero(x)).collect();
+                let Some((weight, _)) = ordered.norm else { return loaded };
+                self.weighted(&loaded, &gather(weight, k.lit(0), fours), squares)
+            }),
             Input::RmsNorm { x, weight, .. } => self.by_fours(columns, |fours| {
                 let weights = gather(weight, k.lit(0), fours);
                 let loaded = gather(x, start, fours);
-                let sum = loaded.iter().flatten().fold(squares.get(), |sum, x| x.fma(*x, sum));
-                squares.set(sum);
-                let times = |(x, w): (&[Val<'k, f32>; 4], &[Val<'k, f32>; 4])| std::array::from_fn(|i| x[i] * w[i]);
-                loaded.iter().zip(&weights).map(times).collect()
+                self.weighted(&loaded, &weights, squares)
             }),
         }
+    }
+
+    /// Elements times the weights of their norm; their squares are added up.
+    fn weighted(
+        &self,
+        x: &[[Val<'k, f32>; 4]],
+        weights: &[[Val<'k, f32>; 4]],
+        squares: Var<'k, f32>,
+    ) -> Vec<[Val<'k, f32>; 4]> {
+        let sum = x.iter().flatten().fold(squares.get(), |sum, x| x.fma(*x, sum));
+        squares.set(sum);
+        let times = |(x, w): (&[Val<'k, f32>; 4], &[Val<'k, f32>; 4])| std::array::from_fn(|i| x[i] * w[i]);
+        x.iter().zip(weights).map(times).collect()
     }
 
     /// This lane's eight elements of each tile, words of the operand as they are; zeros behind the row.

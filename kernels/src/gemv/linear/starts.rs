@@ -11,7 +11,7 @@ use super::packing::Quads;
 use super::pass::Pass;
 use super::sums::Activations;
 use super::{AOperand, Packing};
-use crate::gemv::product::{Chains, Fragment, code_instructions};
+use crate::gemv::product::{Chains, Fragment, code_instructions, halved_instructions};
 use crate::gemv::{Codes, Side, Strip, Terms, convert};
 use crate::warps::ConsumerWarps;
 
@@ -80,7 +80,15 @@ impl<'k> Starts<'k> {
             fragments.iter().for_each(|x| code_instructions(k, (side, terms), &w, x, sums));
             sums
         };
+        let halves = |fragments: &Vec<Fragment<'k>>| {
+            let sums = [0, 1].map(|_| Chains::new(k, 1, 1));
+            halved_instructions(k, terms, w[0], fragments, sums);
+            sums
+        };
         let of_tile = |(_, fragments): &(Val<'k, u32>, Vec<Vec<Fragment<'k>>>)| {
+            if strip.is_halved() {
+                return fragments.iter().flat_map(halves).collect();
+            }
             let each = fragments.len() / parts as usize;
             fragments.chunks(each).map(product).collect()
         };
@@ -195,11 +203,13 @@ impl<'k> Pass<'k> {
 const MOST_STAGES: [u32; 2] = [2, 1];
 
 /// Which operand codes are: A, where activations are in shared memory and the parts of all rows are four columns at most; two strips
-/// together, where activations are in registers, eight columns or two times eight, and strips have few stages.
+/// together, where activations are in registers, eight columns or two times eight, and strips have few stages. B where an instruction has a group
+/// of its own.
 pub(super) fn side(strip: Strip, packing: Packing, a_operand: AOperand) -> Side {
     let (columns, most) = (packing.rows() * packing.parts(), MOST_STAGES[usize::from(packing.rows() > 8)]);
     match (strip.codes(), a_operand) {
         (None, _) => Side::B,
+        (Some(_), _) if strip.is_halved() => Side::B,
         (Some(_), AOperand::Shared) if columns <= 4 => Side::A,
         (Some(_), AOperand::Registers) if packing.quads() != Quads::Both && strip.stages() <= most => Side::Pair,
         (Some(_), _) if packing.is_half() => Side::Half,

@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{
-    self, AOperand, ActivationOutput, Early, HeldForm, Output, Packing, ScaledForm,
+    self, AOperand, ActivationOutput, Early, HeldForm, Output, Packing, Reordering, ScaledForm,
 };
 use tilewright_kernels::sample::tiles::TileBests;
 use tilewright_kernels::tile::{Float, MAX_DEVICES};
@@ -80,7 +80,7 @@ impl DeviceOp for Linear {
         };
         let strip = plan.strip(k, &weights)?;
         multiple("the first feature of a tile", self.cols.lo as u32, Strip::ROWS, "a multiple of 8")?;
-        let input = InputCode::plan(&self.input, plan)?;
+        let input = InputCode::plan(&self.input, plan, (&weights, strip))?;
         let bias = self.bias.map(|bias| plan.float("bias", bias)).transpose()?;
         let (rows_of_stream, output) = OutputCode::plan(self, plan)?;
         let turns = if matches!(rows_of_stream, Rows::Interleaved(..)) { 2 } else { 1 };
@@ -98,7 +98,7 @@ impl DeviceOp for Linear {
             first_row: self.rows.lo as u32,
             first: self.cols.lo as u32,
             end: self.cols.hi as u32,
-            input: InputFields::plan(&self.input, plan)?,
+            input: InputFields::plan(&self.input, plan, (&weights, strip), a_operand)?,
             bias: plan.operand_of(self.bias)?,
             out: plan.operand(out)?,
         };
@@ -126,7 +126,14 @@ pub enum InputCode {
         /// Added to the mean square.
         eps: f32,
     },
-    /// Either of them, stored as it is multiplied.
+    /// Either of them, brought in the order of the weights' codes.
+    Ordered {
+        /// Storage.
+        x: Storage,
+        /// Of a norm: added to the mean square.
+        eps: Option<f32>,
+    },
+    /// Either of the first two, stored as it is multiplied.
     Scaled {
         /// The form of the terms.
         form: ScaledForm,
@@ -136,13 +143,23 @@ pub enum InputCode {
 }
 
 impl InputCode {
-    /// The code of an input.
-    pub(in crate::ops) fn plan(input: &LinearInput, plan: &Planner) -> Result<InputCode, Unsupported> {
+    /// The code of an input that meets these weights.
+    pub(in crate::ops) fn plan(
+        input: &LinearInput,
+        plan: &Planner,
+        (weights, strip): (&[BufferId], Strip),
+    ) -> Result<InputCode, Unsupported> {
         if let Some((form, _)) = plan.scaled_input()? {
             let eps = if let LinearInput::RmsNorm { eps, .. } = *input { Some(eps) } else { None };
             return Ok(InputCode::Scaled { form, eps });
         }
+        let ordered = plan.is_ordered(weights, strip)?;
         Ok(match *input {
+            LinearInput::Plain { x } if ordered => InputCode::Ordered { x: plan.storage("x", x)?, eps: None },
+            LinearInput::RmsNorm { x, eps, .. } if ordered => {
+                InputCode::Ordered { x: plan.storage("x", x)?, eps: Some(eps) }
+            }
+            LinearInput::Combine { acc, .. } if ordered => InputCode::Ordered { x: plan.merge(acc)?, eps: None },
             LinearInput::Plain { x } => InputCode::Plain { x: plan.storage("x", x)? },
             LinearInput::RmsNorm { x, weight, eps } => {
                 InputCode::RmsNorm { x: plan.storage("x", x)?, weight: plan.float("norm weight", weight)?, eps }
@@ -154,15 +171,15 @@ impl InputCode {
     /// How so many rows lie in the MMA's operand.
     pub(super) fn packing(self, rows: u32) -> Packing {
         let float = match self {
-            InputCode::Plain { x } => x.float,
-            InputCode::RmsNorm { .. } => Float::F32,
+            InputCode::Plain { x } | InputCode::Ordered { x, eps: None } => x.float,
+            InputCode::RmsNorm { .. } | InputCode::Ordered { eps: Some(_), .. } => Float::F32,
             InputCode::Scaled { form, .. } => form.exact(),
         };
         Packing::of(rows, float)
     }
 
-    /// The activations of a task, whose record has their operands at `fields`.
-    pub(in crate::ops) fn of<'k>(self, call: Call<'k, '_>, fields: usize) -> linear::Input<'k> {
+    /// The activations of a task, rows of `k` elements, whose record has their operands at `fields`.
+    pub(in crate::ops) fn of<'k>(self, call: Call<'k, '_>, fields: usize, k: u32) -> linear::Input<'k> {
         let (at, norm) = (fields + offset_of!(InputFields, x), fields + offset_of!(InputFields, norm));
         match self {
             InputCode::Plain { x } => linear::Input::Plain(call.stored(at, x, Generation::Input)),
@@ -171,6 +188,10 @@ impl InputCode {
                 weight: call.plain(norm, weight),
                 eps,
             },
+            InputCode::Ordered { x, eps } => {
+                let x = call.stored(at, x, Generation::Input);
+                linear::Input::Ordered(call.ordered(norm, x, (k, eps)))
+            }
             InputCode::Scaled { form, eps } => linear::Input::Scaled { x: call.scaled(at, form), eps },
         }
     }
@@ -182,13 +203,18 @@ impl InputCode {
 pub(in crate::ops) struct InputFields {
     /// The activations, the merge of attention's splits, or terms.
     x: u32,
-    /// The weight of the norm, if there is one; of terms the sums of squares.
+    /// The weight of the norm, if there is one; of terms the sums of squares; the table of an order, behind which its norm's weights lie.
     norm: u32,
 }
 
 impl InputFields {
-    /// The fields of an input.
-    pub(in crate::ops) fn plan(input: &LinearInput, plan: &Planner) -> Result<InputFields, Unsupported> {
+    /// The fields of an input that meets these weights, where the A operand lives there.
+    pub(in crate::ops) fn plan(
+        input: &LinearInput,
+        plan: &mut Planner,
+        (weights, strip): (&[BufferId], Strip),
+        a_operand: AOperand,
+    ) -> Result<InputFields, Unsupported> {
         if let Some((_, [x, norm])) = plan.scaled_input()? {
             return Ok(InputFields { x, norm });
         }
@@ -196,7 +222,11 @@ impl InputFields {
             LinearInput::Plain { x } | LinearInput::RmsNorm { x, .. } => plan.operand(x)?,
             LinearInput::Combine { acc, .. } => plan.merged(acc)?[0],
         };
-        Ok(InputFields { x, norm: plan.operand_of(input.norm_weight())? })
+        let norm = match plan.is_ordered(weights, strip)? {
+            true => plan.order((weights, strip), input.norm_weight(), Reordering::of(a_operand))?,
+            false => plan.operand_of(input.norm_weight())?,
+        };
+        Ok(InputFields { x, norm })
     }
 }
 
@@ -421,7 +451,7 @@ impl DeviceFunction for LinearTile {
         let (first, end) = (call.value(offset_of!(TileFields, first)), call.value(offset_of!(TileFields, end)));
         let bias = self.bias.map(|bias| call.plain(offset_of!(TileFields, bias), bias));
         let TileCode { strip, rows, input, a_operand, .. } = self.tile;
-        let input = input.of(call, offset_of!(TileFields, input));
+        let input = input.of(call, offset_of!(TileFields, input), strip.k());
         let pitch = strip.k();
         let tile = linear::Linear { strip, pitch, rows, first_row, first, end, input, a_operand, bias, output };
         call.announcing(self.early, |announce| linear::linear(call.team(), call.scratch(), weights, tile, announce));

@@ -50,7 +50,7 @@ impl DeviceOp for Qkv {
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
         let weights = [self.wq.weight, self.wk.weight, self.wv.weight];
         let strip = plan.strip(plan.extent(self.wq.weight, 0)?, &weights)?;
-        let input = InputCode::plan(&self.input, plan)?;
+        let input = InputCode::plan(&self.input, plan, (&weights, strip))?;
         let (heads, kv_heads, dim) = (plan.extent(self.q, 1)?, plan.extent(self.v_pool, 3)?, plan.extent(self.q, 0)?);
         let heads = Heads { heads, kv_heads, dim, splits: 1 };
         let biases = [&self.wq, &self.wk, &self.wv].map(|projection| projection.bias);
@@ -69,7 +69,8 @@ impl DeviceOp for Qkv {
         let rows_of_stream = Rows::Group { weights, kv_head, kv_heads, group, dim: dim as usize };
         let stream = plan.stream(rows_of_stream, strip, 0);
         let rows = rows_of(self.rows)?;
-        let tile = TileCode::new(plan, strip, rows, input, plan_a_operand(plan, rows, strip, input));
+        let a_operand = plan_a_operand(plan, rows, strip, input);
+        let tile = TileCode::new(plan, strip, rows, input, a_operand);
         let newest = plan.newest();
         let period = newest.map_or(0, |(_, period)| period);
         let early = plan.options().early().filter(|_| period > 0);
@@ -78,13 +79,13 @@ impl DeviceOp for Qkv {
             first: self.strips.lo as u32,
             strips: self.strips.len() as u32,
             kv_head: self.kv_head as u32,
-            input: InputFields::plan(&self.input, plan)?,
+            input: InputFields::plan(&self.input, plan, (&weights, strip), a_operand)?,
             q: newest.map_or(plan.operand(self.q), |([q, ..], _)| Ok(q))?,
             k: plan.operand(k_out)?,
             v: plan.operand(self.v_pool)?,
             newest: newest.map_or([0; 2], |([_, keys, values], _)| [keys, values]),
         };
-        let weights = Stretch { stream, first: self.strips.lo, strips: self.strips.len(), taken: tile.taken() };
+        let stretch = Stretch { stream, first: self.strips.lo, strips: self.strips.len(), taken: tile.taken() };
         let q = Storage { float: q, period };
         let function = QkvTile { tile, heads, bias, q, keys, pools, early };
         let scales = match &self.k {
@@ -96,16 +97,16 @@ impl DeviceOp for Qkv {
             return Ok(match codes {
                 false => {
                     let bytes = if period > 0 { size_of_val(&fields) } else { offset_of!(Fields, newest) };
-                    Planned::new(function, fields).keeping(bytes).streaming(weights)
+                    Planned::new(function, fields).keeping(bytes).streaming(stretch)
                 }
-                true => Planned::new(function, CodeFields { tile: fields, scales }).streaming(weights),
+                true => Planned::new(function, CodeFields { tile: fields, scales }).streaming(stretch),
             });
         }
         let [q_bias, k_bias, v_bias] = biases.map(|bias| plan.operand_of(bias));
         let fields = BiasFields { tile: fields, q_bias: q_bias?, k_bias: k_bias?, v_bias: v_bias? };
         Ok(match codes {
-            false => Planned::new(function, fields).streaming(weights),
-            true => Planned::new(function, CodeBiasFields { tile: fields, scales }).streaming(weights),
+            false => Planned::new(function, fields).streaming(stretch),
+            true => Planned::new(function, CodeBiasFields { tile: fields, scales }).streaming(stretch),
         })
     }
 }
@@ -239,7 +240,7 @@ impl DeviceFunction for QkvTile {
             heads: heads.heads,
             kv_heads: heads.kv_heads,
             dim: heads.dim,
-            input: input.of(call, offset_of!(Fields, input)),
+            input: input.of(call, offset_of!(Fields, input), strip.k()),
             a_operand,
             bias,
             q: call.stored(offset_of!(Fields, q), q, Generation::Output),

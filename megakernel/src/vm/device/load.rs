@@ -174,7 +174,7 @@ pub(in crate::vm) fn biases(parts: &[(usize, Option<BufferId>)], weights: &Bound
     parts.iter().flat_map(of).collect()
 }
 
-/// The weights that are read as they are, and the tables of rotations.
+/// The weights that are read as they are, and the tables of rotations and orders.
 pub(super) fn plain(plan: &Plan, program: &Program, weights: &Bound) -> Vec<u8> {
     let mut plain = vec![0u8; plan.plain_bytes.max(16) as usize];
     for buffer in &program.buffers {
@@ -187,6 +187,11 @@ pub(super) fn plain(plan: &Plan, program: &Program, weights: &Bound) -> Vec<u8> 
     for table in &plan.rotations {
         let values = rotation(table, weights);
         let bytes: &[u8] = cast_slice(&values);
+        plain[table.start as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+    for table in &plan.orders {
+        let words = table.words(weights);
+        let bytes: &[u8] = cast_slice(&words);
         plain[table.start as usize..][..bytes.len()].copy_from_slice(bytes);
     }
     plain

@@ -21,6 +21,7 @@
 //! | `packets` | which activations are flag-in-word packets |
 //! | `merges` | where the splits of attention are merged |
 //! | `norms` | residual streams that are stored as the readers of their norm multiply them |
+//! | `orders` | tables by which activations come in the order of weights with an act-order |
 //! | `status` | words that kernel and host share while it runs |
 //! | `kernel/` | the kernel |
 //! | `kernels` | kernels, each compiled once |
@@ -48,6 +49,7 @@ mod merges;
 mod newest;
 mod norms;
 mod options;
+mod orders;
 mod packed;
 mod packets;
 mod part;
@@ -81,6 +83,7 @@ pub use merges::{Merge, Merges};
 pub use newest::{Newest, NewestToken};
 pub use norms::{NormTerms, Norms};
 pub use options::{Dealing, DeviceOptions};
+pub use orders::OrderTable;
 pub use packed::Packed;
 pub(super) use packed::PackedStrips;
 pub use packets::{PacketBuffers, TaskPackets};

@@ -112,6 +112,10 @@ fn terms(plan: &Planner, read: &TermsRead, rows: u32) -> Option<NormTerms> {
         None => (plan.extent(read.x, 0).ok()?, plan.extent(read.x, 1).ok()?, plan.float("x", read.x).ok()?),
     };
     let strip = plan.strip(k, &read.weights).ok()?;
+    // Terms are in the order of columns; readers bring activations in the order of codes.
+    if plan.is_ordered(&read.weights, strip).ok()? {
+        return None;
+    }
     let exact = match (float, read.norm) {
         (Float::F32, _) => Float::F32,
         (Float::Bf16, None) => Float::Bf16,

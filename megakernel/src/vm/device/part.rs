@@ -65,6 +65,7 @@ impl Part {
         if found < wanted {
             return Err(LoadError::Sms { wanted, found });
         }
+        plan.orders.iter().try_for_each(|table| table.check(placed, bound))?;
         room(plan, device, number, (prepacked.is_none(), pools.is_none()))?;
         let stream = device.stream()?;
         // The driver compiles while the weights are on their way.

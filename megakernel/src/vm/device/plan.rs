@@ -7,7 +7,7 @@ use tilewright_kernels::gemv::{Codes, Deal};
 
 use super::planner::Planner;
 use super::stream::TILE_BYTES;
-use super::{BlockRecord, DeviceOptions, Opcode, Places, Stream, Unsupported};
+use super::{BlockRecord, DeviceOptions, Opcode, OrderTable, Places, Stream, Unsupported};
 use crate::program::{BufferId, Program};
 use crate::validate::Placed;
 
@@ -44,7 +44,9 @@ pub struct Plan {
     pub places: Places,
     /// Tables of rotations: frequencies, factor, positions, and where they begin in the plain weights, bytes.
     pub rotations: Vec<RotationTable>,
-    /// Bytes of the plain weights with the tables of rotations.
+    /// Tables of the orders of weights.
+    pub orders: Vec<OrderTable>,
+    /// Bytes of the plain weights with the tables of rotations and orders.
     pub plain_bytes: u64,
     /// Bytes of a stage of the ring: those of [`DeviceOptions::stage_bytes`], or more where factors lie behind codes.
     pub slot_bytes: u32,

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use tilewright_codegen::ir::Arch;
 use tilewright_kernels::gemv::Deal;
 
+use super::orders::OrderTable;
 use super::packets::PacketUse;
 use super::place::Places;
 use super::plan::{CellsPlan, Feedback, Lengths, NoFeedback, Plan, RotationTable};
@@ -39,6 +40,7 @@ pub struct Planner<'p> {
     /// That task.
     pub(super) task: TaskId,
     pub(super) rotations: Vec<RotationTable>,
+    pub(super) orders: Vec<OrderTable>,
     pub(super) plain_bytes: u64,
     pub(super) opcodes: Vec<Opcode>,
     /// Bytes of a record in the tables.
@@ -83,6 +85,7 @@ impl<'p> Planner<'p> {
             device: 0,
             task: TaskId::from(0),
             rotations: Vec::new(),
+            orders: Vec::new(),
             plain_bytes,
             opcodes: Vec::new(),
             record_bytes: 0,
@@ -140,6 +143,7 @@ impl<'p> Planner<'p> {
             packed_bytes,
             places: self.places,
             rotations: self.rotations,
+            orders: self.orders,
             plain_bytes: self.plain_bytes,
             slot_bytes,
             operand_bytes,

@@ -40,6 +40,11 @@ pub enum BindError {
     Unsupported { buffer: String, found: DType },
     #[error("weight buffer `{buffer}` wants quantised weights in a form that the weights do not have it in")]
     Form { buffer: String },
+    #[error(
+        "weights `{first}` and `{second}` are streamed together and have different act-orders; a device brings their activations \
+         once, so run them on `cpu`"
+    )]
+    Orders { first: String, second: String },
     #[error("weight buffer `{buffer}` cannot be filled at random")]
     Random { buffer: String, source: WeightError },
     #[error("cells `{first}` and `{second}` both hold {role} and differ in shape")]

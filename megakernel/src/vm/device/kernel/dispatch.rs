@@ -1,7 +1,7 @@
 //! From opcodes to device functions: records become the arguments of calls.
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
-use tilewright_kernels::gemv::linear::{Announce, Beyond, Early, Scaled, ScaledForm, ScaledOutput, Scratch};
+use tilewright_kernels::gemv::linear::{Announce, Beyond, Early, Ordered, Scaled, ScaledForm, ScaledOutput, Scratch};
 use tilewright_kernels::kv::{Newest, PagedPool, PoolArray, PoolType, Streamed, TokenStage};
 use tilewright_kernels::rope::Rotation;
 use tilewright_kernels::tile::{Access, Array, Copies, Float};
@@ -10,7 +10,7 @@ use tilewright_kernels::warps::ConsumerWarps;
 use super::KernelContext;
 use super::held::Held;
 use super::table::TaskView;
-use crate::vm::device::{KvPools, RotationRows, ScaledCode, Storage, status};
+use crate::vm::device::{KvPools, OrderTable, RotationRows, ScaledCode, Storage, status};
 
 /// Runs a task, whose opcode was checked.
 ///
@@ -177,6 +177,13 @@ impl<'k> Call<'k, '_> {
         let weight = code.weight.map(|weight| self.plain(field + 2 * size_of::<u32>(), weight));
         let beyond = (code.form.float() == Float::F16).then(|| self.beyond());
         ScaledOutput { to: self.scaled(field, code.form), weight, beyond }
+    }
+
+    /// Activations, rows of `k` elements, in the order of the table that a field has; of a norm of an `eps` its weights lie behind.
+    pub fn ordered(self, field: usize, x: Array<'k>, (k, eps): (u32, Option<f32>)) -> Ordered<'k> {
+        let table = self.task.operand(self.context.memory.plain, field);
+        let weight = || Array::new(table.at(OrderTable::weight_at(k)), Float::F32);
+        Ordered { x, indexes: table.cast(), norm: eps.map(|eps| (weight(), eps)) }
     }
 
     /// The pages of an operand among the pools; the second field has the scale of pools of codes
