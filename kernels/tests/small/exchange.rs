@@ -1,12 +1,30 @@
-//! Meetings of simulated devices: all leave each as often as they came, and nobody waits for ever for one that does not come.
+//! Meetings of simulated devices: all leave each as often as they came, what they wrote before is there behind it, and nobody waits for ever
+//! for one that does not come. Every synchronising instruction removed or weakened is found out, and so are meetings that are left out.
 
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use tilewright_codegen::build::{Builder, Global, Ptr, block, record};
 use tilewright_codegen::device::backend::Work;
-use tilewright_codegen::device::{Arg, Buffer, Device, Stream, launch_side_by_side, sim};
-use tilewright_codegen::ir::Arch;
-use tilewright_codegen::verify::verify;
-use tilewright_kernels::exchange::{MEET_WORDS, MeetShape, meet};
-use tilewright_kernels::tile::MAX_DEVICES;
+use tilewright_codegen::device::{Arg, Buffer, Device, DeviceError, Stream, launch_side_by_side, sim};
+use tilewright_codegen::ir::{Arch, Kernel};
+use tilewright_codegen::sim::mutate::{Survey, under_seeds};
+use tilewright_codegen::verify::{Verified, verify};
+use tilewright_kernels::exchange::{MEET_GAVE_UP, MEET_LEFT, MEET_LOOKS, MEET_WORDS, meet, meet_others};
 
+/// Looks that no meeting takes to which all come.
+const PATIENT: u32 = 1 << 14;
+/// Looks of a device that waits in vain.
+const IMPATIENT: u32 = 20;
+
+/// A device's words before the first meeting.
+fn before(looks: u32) -> Vec<u32> {
+    let mut words = vec![0; MEET_WORDS as usize];
+    words[MEET_LOOKS as usize] = looks;
+    words
+}
+
+/// Devices, and their words.
 struct Met {
     devices: Vec<Device>,
     streams: Vec<Stream>,
@@ -14,50 +32,186 @@ struct Met {
 }
 
 impl Met {
-    fn new(seed: u64, count: u32) -> Met {
+    fn new(seed: u64, count: u32, looks: u32) -> Met {
         let devices = sim::peers(&sim::Options { seed, ..sim::Options::default() }, count);
         let streams: Vec<Stream> = devices.iter().map(|device| device.stream().unwrap()).collect();
-        let words = streams.iter().map(|stream| stream.buffer(&[0u32; MEET_WORDS as usize]).unwrap()).collect();
+        let words = streams.iter().map(|stream| stream.buffer(&before(looks)).unwrap()).collect();
         Met { devices, streams, words }
     }
 
-    /// The launch of a device of the first `devices` of them.
-    fn work(&self, at: usize, devices: u32, polls: u32) -> Work {
-        let kernel = verify(meet(Arch::Sm90a, MeetShape { devices, polls })).unwrap();
-        let words = self.words.iter().take(devices as usize).map(|words| Arg::Address(words.address()));
-        let args: Vec<Arg> = [(at as u32).into()].into_iter().chain(words).collect();
-        self.devices[at].load(&kernel).unwrap().work(1, &args).unwrap()
+    /// The launch of a device: its number, the words of all, and what else there is.
+    fn work(&self, kernel: &Verified, at: usize, others: &[Buffer<u32>]) -> Work {
+        let buffers = self.words.iter().chain(others).map(|buffer| Arg::Address(buffer.address()));
+        let args: Vec<Arg> = [(at as u32).into()].into_iter().chain(buffers).collect();
+        self.devices[at].load(kernel).unwrap().work(1, &args).unwrap()
     }
 
-    fn read(&self, at: usize) -> Vec<u32> {
-        self.streams[at].read(&self.words[at]).unwrap()
+    /// A meeting of all but one.
+    fn hold(&self, absent: Option<usize>) {
+        let kernel = verify(meet(Arch::Sm90a, self.devices.len() as u32)).unwrap();
+        let come = (0..self.devices.len()).filter(|&at| Some(at) != absent);
+        let launches: Vec<_> = come.map(|at| (&self.streams[at], self.work(&kernel, at, &[]))).collect();
+        launch_side_by_side(&launches).unwrap();
+    }
+
+    fn word(&self, at: usize, word: u32) -> u32 {
+        self.streams[at].read(&self.words[at]).unwrap()[word as usize]
     }
 }
 
 #[test]
 fn devices_meet_again_and_again() {
     for (seed, count) in [(0, 2u32), (1, 3), (2, 4), (3, 8)] {
-        let met = Met::new(seed, count);
-        for _ in 0..3 {
-            let launches: Vec<_> =
-                met.streams.iter().enumerate().map(|(at, stream)| (stream, met.work(at, count, 1 << 24))).collect();
-            launch_side_by_side(&launches).unwrap();
+        let met = Met::new(seed, count, PATIENT);
+        (0..3).for_each(|_| met.hold(None));
+        let mut expected = before(PATIENT);
+        expected[MEET_LEFT as usize] = 3;
+        for at in 0..count as usize {
+            expected[..count as usize].fill(3);
+            expected[at] = 0;
+            assert_eq!(met.streams[at].read(&met.words[at]).unwrap(), expected, "seed {seed}, device {at} of {count}");
         }
-        let mut expected = vec![0; MEET_WORDS as usize];
-        expected[..count as usize].fill(3);
-        expected[MAX_DEVICES] = 3;
-        (0..count as usize).for_each(|at| assert_eq!(met.read(at), expected, "seed {seed}, device {at} of {count}"));
+    }
+}
+
+/// Who waits says for whom it gave up, waits no longer then, and comes to every meeting all the same.
+#[test]
+fn a_device_that_does_not_come_is_named_by_who_waits() {
+    for (seed, count, absent) in [(4, 2, 1), (5, 2, 0), (6, 4, 2), (7, 8, 7)] {
+        let met = Met::new(seed, count, IMPATIENT);
+        met.hold(Some(absent));
+        let waiting: Vec<usize> = (0..count as usize).filter(|&at| at != absent).collect();
+        // The second meeting is not waited for: so many looks would take for ever here.
+        waiting.iter().for_each(|&at| {
+            let mut words = met.streams[at].read(&met.words[at]).unwrap();
+            words[MEET_LOOKS as usize] = u32::MAX;
+            met.streams[at].upload(&words, &met.words[at]).unwrap();
+        });
+        met.hold(Some(absent));
+        for &at in &waiting {
+            let words = [absent as u32, MEET_LEFT, MEET_GAVE_UP].map(|word| met.word(at, word));
+            assert_eq!(words, [0, 2, 1 << absent], "device {at}, without {absent} of {count}");
+            assert_eq!(met.word(absent, at as u32), 2, "device {at} comes to {absent}");
+        }
+    }
+}
+
+/// What is wrong with a kernel that [`rounds`] records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Planted {
+    Nothing,
+    /// Nobody meets before the others' numbers are read.
+    NoMeetingBefore,
+    /// Nobody meets before the numbers are written again.
+    NoMeetingBehind,
+    /// One device leaves a meeting out, and takes the next for it.
+    OneComesLess,
+    /// Meetings are not counted: all have come to the second before it begins.
+    NotCounted,
+}
+
+const ROUNDS: u32 = 3;
+
+/// What an exchange does, in one launch on each device, so that the simulator's clocks go over meetings: each writes a number of its own, they meet,
+/// each reads the numbers of all, they meet. Where a meeting is a launch, its end is the barrier of the warp.
+fn rounds(devices: u32, planted: Planted) -> Kernel {
+    record("rounds", Arch::Sm90a, block(32), move |k: &Builder| {
+        let rank = k.param::<u32>("rank");
+        let all = |name: &str| -> Vec<Ptr<Global, u32>> {
+            (0..devices).map(|at| k.global::<u32>(&format!("{name}{at}"))).collect()
+        };
+        let (words, numbers, found) = (all("words"), all("numbers"), all("found"));
+        let of_this = |of: &[Ptr<'_, Global, u32>], what: &dyn Fn(Ptr<'_, Global, u32>)| {
+            (0u32..).zip(of).for_each(|(at, &of)| k.when(rank.eq(at), || what(of)));
+        };
+        let meeting = |comes: bool| {
+            if !comes {
+                return k.sync_warp();
+            }
+            meet_others(rank, &words);
+            k.sync_warp();
+            if planted == Planted::NotCounted {
+                of_this(&words, &|mine| k.when(k.lane().eq(0), || mine.at(MEET_LEFT).store(0u32)));
+                k.sync_warp();
+            }
+        };
+        for round in 0..ROUNDS {
+            // Another lane than those that release.
+            of_this(&numbers, &|mine| k.when(k.lane().eq(31), || mine.store(rank * 100 + round)));
+            if planted == Planted::OneComesLess && round == 1 {
+                k.when(rank.ne(0), || meet_others(rank, &words));
+                k.sync_warp();
+            } else {
+                meeting(planted != Planted::NoMeetingBefore);
+            }
+            for (at, theirs) in (0u32..).zip(&numbers) {
+                of_this(&found, &|mine| {
+                    k.when(k.lane().eq(8 + at), || mine.at(round * devices + at).store(theirs.load()));
+                });
+            }
+            // Behind the last round nobody writes.
+            if round + 1 < ROUNDS {
+                meeting(planted != Planted::NoMeetingBehind);
+            }
+        }
+    })
+}
+
+/// Rounds of some devices of all; what each of all found.
+fn run(met: &Met, kernel: &Verified, come: std::ops::Range<usize>) -> Result<Vec<Vec<u32>>, DeviceError> {
+    let count = met.devices.len();
+    let each = |len: usize| -> Result<Vec<Buffer<u32>>, DeviceError> {
+        met.streams.iter().map(|stream| stream.buffer(&vec![u32::MAX; len])).collect()
+    };
+    let found = each(ROUNDS as usize * count)?;
+    let others: Vec<Buffer<u32>> = each(1)?.into_iter().chain(found.iter().cloned()).collect();
+    let launches: Vec<_> = come.map(|at| (&met.streams[at], met.work(kernel, at, &others))).collect();
+    launch_side_by_side(&launches)?;
+    met.streams.iter().zip(&found).map(|(stream, found)| stream.read(found)).collect()
+}
+
+/// What is wrong with rounds that all devices come to, and of two devices with those that one waits for in vain.
+fn wrong(kernel: &Verified, count: u32, seed: u64) -> Option<String> {
+    let first = |error: DeviceError| error.to_string().lines().next().unwrap_or_default().to_owned();
+    let met = Met::new(seed, count, PATIENT);
+    let right: Vec<u32> = (0..ROUNDS).flat_map(|round| (0..count).map(move |at| at * 100 + round)).collect();
+    match run(&met, kernel, 0..count as usize) {
+        Err(error) => return Some(first(error)),
+        Ok(found) if found.iter().any(|found| *found != right) => return Some("other numbers".into()),
+        Ok(_) if (0..count as usize).any(|at| met.word(at, MEET_GAVE_UP) != 0) => {
+            return Some("it gave one up that came".into());
+        }
+        Ok(_) => {}
+    }
+    if count > 2 {
+        return None;
+    }
+    // What is read then is anything: of more devices they would read while others write.
+    let met = Met::new(seed, count, IMPATIENT);
+    match run(&met, kernel, 1..2) {
+        Err(error) => Some(first(error)),
+        Ok(_) => (met.word(1, MEET_GAVE_UP) != 1).then(|| "it does not say whom it gave up".into()),
     }
 }
 
 #[test]
-fn a_device_gives_up_who_does_not_come() {
-    let met = Met::new(4, 2);
-    for meeting in 1..3 {
-        // The second meeting is not waited for: 2^24 polls would take for ever here.
-        let polls = if meeting == 1 { 20 } else { 1 << 24 };
-        met.streams[0].submit(&met.work(0, 2, polls)).unwrap();
-        let [mine, gave_up] = [0, MAX_DEVICES + 1].map(|at| met.read(0)[at]);
-        assert_eq!((mine, gave_up, met.read(1)[0]), (meeting, 1, meeting));
+fn mutants_of_a_meeting_are_found_out() {
+    for (count, seeds) in [(2, 0..24), (3, 0..16)] {
+        let judge = under_seeds(seeds, |kernel: &Arc<Verified>, seed| Ok::<_, Infallible>(wrong(kernel, count, seed)));
+        let survey = Survey::of(&rounds(count, Planted::Nothing), &[], judge);
+        survey.unwrap_or_else(|never| match never {}).expect_no_holes();
+    }
+}
+
+#[test]
+fn meetings_that_are_left_out_are_found_out() {
+    let all = [Planted::NoMeetingBefore, Planted::NoMeetingBehind, Planted::OneComesLess, Planted::NotCounted];
+    for planted in all {
+        for count in [2, 3] {
+            let kernel = verify(rounds(count, planted)).unwrap();
+            let found = (0..8).find_map(|seed| wrong(&kernel, count, seed));
+            assert!(found.is_some(), "{planted:?} of {count} devices");
+            println!("{planted:?} of {count} devices: {}", found.unwrap_or_default());
+        }
     }
 }

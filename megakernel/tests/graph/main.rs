@@ -9,5 +9,6 @@ mod codes;
 mod decode;
 mod devices;
 mod lab;
+mod meetings;
 mod refusals;
 mod resources;

@@ -22,6 +22,13 @@ pub struct Row {
     kinds: BTreeMap<&'static str, usize>,
 }
 
+impl Row {
+    /// Its programs.
+    pub fn count(&self) -> usize {
+        self.accepted + self.rejected
+    }
+}
+
 #[test]
 fn the_validator_agrees_with_the_oracle_on_every_program() {
     let total = if std::env::var_os("TILEWRIGHT_LONG").is_some() { LONG } else { SHORT };

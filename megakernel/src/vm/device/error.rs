@@ -71,6 +71,11 @@ pub enum LaunchError {
         if *ended { "" } else { "; another waits for it and does not hear that it should end" }
     )]
     OneOf { device: usize, devices: usize, ended: bool, source: Box<DeviceError> },
+    #[error(
+        "dev{device} of {devices} did not come to a meeting that dev{waiting} waited in for {patience:?}; if it is slow and not stuck, \
+         give devices more patience"
+    )]
+    Absent { device: usize, devices: usize, waiting: usize, patience: Duration },
     #[error("the launch was aborted after {steps} whole steps")]
     Aborted { steps: u32 },
     #[error("no step ended within {patience:?} after the first {steps}; the launch was aborted")]

@@ -273,7 +273,7 @@ impl DeviceMachine {
     pub(super) fn launch(&mut self, steps: u32, feeds: Feeds, each: EachStep) -> Result<u32, LaunchError> {
         let patience = self.patience;
         if self.lost {
-            return Err(LaunchError::Unresponsive { steps: 0, patience });
+            return Err(self.failed(false).unwrap_or(LaunchError::Unresponsive { steps: 0, patience }));
         }
         for word in 0..status::TOKENS as usize {
             self.status.store(word, 0)?;
@@ -302,25 +302,13 @@ impl DeviceMachine {
         let ended = match ended {
             // A launch that failed left counters anywhere; where the device is lost, this fails as well.
             Err(error) => {
-                let devices = streams.len();
-                let failed = watch.failed();
+                let failed = self.failed(true);
                 let _ = self.recover();
-                return Err(match failed {
-                    Some((device, source)) => {
-                        LaunchError::OneOf { device, devices, ended: true, source: source.into() }
-                    }
-                    None => error.into(),
-                });
+                return Err(failed.unwrap_or(error.into()));
             }
             Ok(Ended::Never) => {
-                let (devices, failed) = (streams.len(), watch.failed());
                 self.give_up();
-                return Err(match failed {
-                    Some((device, source)) => {
-                        LaunchError::OneOf { device, devices, ended: false, source: source.into() }
-                    }
-                    None => LaunchError::Unresponsive { steps: count, patience },
-                });
+                return Err(self.failed(false).unwrap_or(LaunchError::Unresponsive { steps: count, patience }));
             }
             Ok(ended) => ended,
         };
@@ -334,7 +322,12 @@ impl DeviceMachine {
             return Ok(count);
         }
         let failure = self.failure(code)?;
-        self.recover()?;
+        let recovered = self.recover();
+        // A device that is lost outranks what its peers report: they waited for it.
+        if let Some(lost) = self.failed(true) {
+            return Err(lost);
+        }
+        recovered?;
         match (ended, failure) {
             (Ended::Enough { steps }, LaunchError::Aborted { .. }) => Ok(steps),
             (Ended::Hung, LaunchError::Aborted { steps }) => Err(LaunchError::Hung { steps, patience }),
@@ -343,6 +336,19 @@ impl DeviceMachine {
                 Err(failure)
             }
         }
+    }
+
+    /// The first device of several that fails, as the error that names it; `ended`: whether the others have ended.
+    fn failed(&self, ended: bool) -> Option<LaunchError> {
+        let devices = self.parts.len();
+        let several = self.parts.iter().enumerate().filter(|_| devices > 1);
+        let mut failed = several.filter_map(|(device, part)| Some((device, part.stream.done().err()?)));
+        failed.next().map(|(device, source)| LaunchError::OneOf { device, devices, ended, source: source.into() })
+    }
+
+    /// The same error, or the one that names the device of several that fails.
+    pub(super) fn named(&self, error: DeviceError) -> LaunchError {
+        self.failed(true).unwrap_or(error.into())
     }
 
     /// A kernel that does not end keeps its memory: freeing it would wait for the kernel.

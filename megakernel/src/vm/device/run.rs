@@ -121,7 +121,7 @@ impl DeviceMachine {
     pub(super) fn set_ends(&mut self, ends: &[&[u32]]) -> Result<(), LaunchError> {
         let ids = end_ids(ends, self.plan().rows as usize)?;
         let part = self.first();
-        Ok(part.stream.upload(&ids, &part.memory.ends)?)
+        part.stream.upload(&ids, &part.memory.ends).map_err(|error| self.named(error))
     }
 
     pub(super) fn set_cells(&mut self, cells: &StepCells) -> Result<(), LaunchError> {
@@ -136,7 +136,8 @@ impl DeviceMachine {
         for part in self.parts() {
             for (buffers, values) in set {
                 for &buffer in buffers {
-                    part.stream.upload(values, &self.state_of::<i32>(part, buffer, values.len())?)?;
+                    let cell = self.state_of::<i32>(part, buffer, values.len())?;
+                    part.stream.upload(values, &cell).map_err(|error| self.named(error))?;
                 }
             }
         }

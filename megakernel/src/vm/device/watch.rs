@@ -146,12 +146,6 @@ impl Watch<'_> {
         Err(error)
     }
 
-    /// The first device of several that fails, and how.
-    pub fn failed(&self) -> Option<(usize, DeviceError)> {
-        let several = self.streams.iter().enumerate().filter(|_| self.streams.len() > 1);
-        several.filter_map(|(device, stream)| Some((device, stream.done().err()?))).next()
-    }
-
     fn grace(&self) -> Duration {
         GRACE.min(self.patience)
     }

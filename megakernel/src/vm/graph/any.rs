@@ -17,11 +17,11 @@ use crate::weights::Weights;
 
 /// A model's weights row by row on one device, or on several that reach each other's memory, each its shard.
 pub struct PeerWeights {
-    /// One for each device, at least one.
+    /// One for each device.
     all: Vec<GraphWeights>,
 }
 
-/// A program of many rows on one device or several. Made by [`PeerWeights::machine`].
+/// A program of many rows on one device or several. Made by [`PeerWeights::machine`]. What either machine does, this does.
 pub enum AnyGraph {
     /// Of one.
     One(Box<GraphMachine>),
@@ -30,7 +30,7 @@ pub enum AnyGraph {
 }
 
 impl PeerWeights {
-    /// Weights that come to the devices, at least one, with the first machine.
+    /// Weights that come to the devices with the first machine.
     pub fn new(devices: &[Device], weights: &Arc<dyn Weights + Send + Sync>) -> PeerWeights {
         let of = |device: &Device| GraphWeights::new(device.clone(), Arc::clone(weights));
         PeerWeights { all: devices.iter().map(of).collect() }
@@ -60,15 +60,16 @@ impl PeerWeights {
     /// As [`GraphWeights::plan`], of the first device.
     ///
     /// # Errors
-    /// If no launches compute the program.
+    /// If no launches compute the program, or there is no device.
     pub fn plan(&self, program: &Checked, packed: Option<&Packed>) -> Result<GraphPlan, Unsupported> {
-        self.all[0].plan_of(program, 0, packed)
+        let first = self.all.first().ok_or(Unsupported::Launch { what: "a program without a device" })?;
+        first.plan_of(program, 0, packed)
     }
 
-    /// Makes a machine, as [`GraphWeights::machine`] and [`GraphWeights::peers`].
+    /// Makes a machine, by [`GraphWeights::machine`] of one device and [`GraphWeights::peers`] of several.
     ///
     /// # Errors
-    /// As these.
+    /// As these; [`LoadError::Devices`] without a device.
     pub fn machine(
         &mut self,
         program: Checked,
@@ -92,8 +93,6 @@ macro_rules! either {
     };
 }
 
-/// Each method as [`GraphMachine`] and [`GraphPeers`] have it, errors too.
-#[allow(clippy::missing_errors_doc)]
 impl AnyGraph {
     /// The plan, of several devices the first's.
     pub fn plan(&self) -> &GraphPlan {
@@ -116,31 +115,49 @@ impl AnyGraph {
     }
 
     /// Runs a step; `each` gets the logits of these rows.
+    ///
+    /// # Errors
+    /// As [`GraphMachine::step`] and [`GraphPeers::step`].
     pub fn step(&mut self, cells: &StepCells, rows: &[usize], each: EachLogits) -> Result<(), LaunchError> {
         either!(self, machine => machine.step(cells, rows, each))
     }
 
     /// Queues a step.
+    ///
+    /// # Errors
+    /// As [`GraphMachine::submit`] and [`GraphPeers::submit`].
     pub fn submit(&mut self, cells: &StepCells) -> Result<(), LaunchError> {
         either!(self, machine => machine.submit(cells))
     }
 
     /// Waits for the steps that were submitted.
+    ///
+    /// # Errors
+    /// As [`GraphMachine::wait`] and [`GraphPeers::wait`].
     pub fn wait(&self) -> Result<(), LaunchError> {
         either!(self, machine => machine.wait())
     }
 
     /// The logits of some rows of the step that was submitted.
+    ///
+    /// # Errors
+    /// As [`GraphMachine::logits`] and [`GraphPeers::logits`].
     pub fn logits(&mut self, rows: &[usize], each: EachLogits) -> Result<(), LaunchError> {
         either!(self, machine => machine.logits(rows, each))
     }
 
     /// Runs a step, and gives the next tokens of these rows.
+    ///
+    /// # Errors
+    /// As [`GraphMachine::choose`] and [`GraphPeers::choose`].
     pub fn choose(&mut self, cells: &StepCells, rows: &[usize], draws: &[Request]) -> Result<Vec<u32>, LaunchError> {
         either!(self, machine => machine.choose(cells, rows, draws))
     }
 
     /// Runs steps that feed themselves.
+    ///
+    /// # Errors
+    /// As [`GraphMachine::run_until`] and [`GraphPeers::run_until`].
     pub fn run_until(
         &mut self,
         cells: &StepCells,

@@ -1,6 +1,6 @@
 //! What several devices exchange between launches, where they meet: parts of sums, and logits for the one that chooses.
 
-use tilewright_kernels::exchange::{MEET_WORDS, MeetShape, PartsShape, meet, sum_parts};
+use tilewright_kernels::exchange::{MEET_WORDS, PartsShape, meet, sum_parts};
 use tilewright_kernels::tile::Float;
 
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
@@ -9,9 +9,6 @@ use super::planner::{GraphPlanner, Heads};
 use super::products::Product;
 use crate::program::BufferId;
 use crate::vm::device::Unsupported;
-
-/// Polls of another device before a meeting is given up: some ten seconds.
-const POLLS: u32 = 1 << 24;
 
 /// Rows that a device adds up of the parts of all: the first, and behind the last.
 fn share(rows: u32, device: u32, devices: u32) -> [u32; 2] {
@@ -46,7 +43,7 @@ impl GraphPlanner<'_> {
     pub(super) fn meeting(&mut self) -> Launch {
         let (arch, devices) = (self.arch, self.devices());
         self.scratch(Scratch::Meetings, u64::from(MEET_WORDS) * 4);
-        let kernel = self.kernel("meet".into(), || meet(arch, MeetShape { devices, polls: POLLS }));
+        let kernel = self.kernel("meet".into(), || meet(arch, devices));
         self.plan.meet = Some(kernel);
         let words = |device| LaunchMemory::Of { device, scratch: Scratch::Meetings, first: 0 };
         let words = (0..devices).map(words).map(LaunchArg::Pointer);

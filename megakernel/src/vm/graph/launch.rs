@@ -37,7 +37,7 @@ pub enum Scratch {
     Wanted,
     /// Logits of rows that are chosen for, f32 `[choices, vocab]`.
     WantedLogits,
-    /// How many meetings each device has come to, u32 [`MEET_WORDS`](tilewright_kernels::exchange::MEET_WORDS).
+    /// How many meetings each device has come to, and how long one waits for another, u32 [`MEET_WORDS`](tilewright_kernels::exchange::MEET_WORDS).
     Meetings,
     /// Logits of all devices' parts of the vocabulary, f32 `[choices, vocab]`: on the device that chooses.
     AllLogits,

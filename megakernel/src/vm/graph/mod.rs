@@ -18,7 +18,7 @@
 //! | `memory` | what lies on the device |
 //! | `machine` | the machine |
 //! | `run` | steps whose tokens the device chooses |
-//! | `peers` | the machine of several devices |
+//! | `peers`, `meetings`, `fault` | the machine of several devices; who did not come to a meeting; faults of meetings, for tests |
 //! | `any` | either machine, for whoever need not know which |
 //!
 //! Rows at the beginning of a step that are sequences of their own attend by the library's decode attention, whose blocks share the tokens of a
@@ -30,11 +30,13 @@
 mod any;
 mod choice;
 mod exchange;
+mod fault;
 mod heads;
 mod kernels;
 mod launch;
 mod level;
 mod machine;
+mod meetings;
 mod memory;
 mod norms;
 mod op;
@@ -47,6 +49,7 @@ mod sequence;
 mod tuning;
 
 pub use any::{AnyGraph, PeerWeights};
+pub use fault::GraphFault;
 pub(crate) use heads::{Appended, HeadsOut, HeadsPart};
 pub use launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 pub use machine::{EachLogits, GraphMachine};

@@ -1,35 +1,40 @@
 //! A program of many rows on several devices: launches on each, which meet.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use tilewright_codegen::device::{Graph, launch_side_by_side};
-use tilewright_kernels::exchange::MEET_WORDS;
+use tilewright_codegen::device::{DeviceError, Graph, launch_side_by_side};
 use tilewright_kernels::sample::Request;
 
-use super::launch::{Launch, Scratch};
+use super::fault::GraphFault;
+use super::launch::Launch;
 use super::machine::{Counts, EachLogits, GraphMachine};
 use super::run::run_by_host;
-use super::{GraphPlan, GraphWeights};
+use super::{GraphPlan, GraphWeights, meetings};
 use crate::validate::Checked;
 use crate::vm::device::load::Bound;
 use crate::vm::device::{AbortHandle, DeviceKv, LaunchError, LoadError, Unsupported, check_count, end_ids};
 use crate::vm::reference::StepCells;
 
-/// What a device that gives a meeting up has waited, about.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// A program of many rows on several devices, as a graph of launches on each. Made by [`GraphWeights::peers`].
 ///
 /// Devices meet by launches of [`GraphPlan::meet`]. A simulated device runs one launch after the other: there those of a meeting run side by side.
 /// Tokens are chosen by the first device, and fed back by the host.
+///
+/// A device that does not come to a meeting is an error that names it behind the machine's [patience](GraphPeers::set_patience), and so is one that is
+/// lost. Unless one is lost, the next step runs as if nothing had happened.
 pub struct GraphPeers {
-    /// One for each device.
-    machines: Vec<GraphMachine>,
+    /// One for each device, two at least.
+    pub(super) machines: Vec<GraphMachine>,
     /// Each device's launches.
     graphs: BTreeMap<Part, Vec<Graph>>,
     abort: AbortHandle,
+    /// How long a device waits for another in a meeting.
+    pub(super) patience: Duration,
+    /// What is wrong with every step, for tests.
+    fault: Option<GraphFault>,
 }
 
 /// What is queued at a time.
@@ -63,7 +68,7 @@ impl GraphWeights {
     /// shard of the weights, row by row or packed.
     ///
     /// # Errors
-    /// As [`GraphWeights::machine`]; [`LoadError::Devices`] where there are not as many as the program is for.
+    /// As [`GraphWeights::machine`]; [`LoadError::Devices`] where there are not as many as the program is for, or it is for one.
     pub fn peers(
         all: &mut [GraphWeights],
         program: Checked,
@@ -87,8 +92,9 @@ impl GraphWeights {
         };
         let plan = |(device, weights): (usize, &GraphWeights)| weights.plan_of(&program, device, weights.packed().0);
         let plans = all.iter().enumerate().map(plan).collect::<Result<Vec<GraphPlan>, Unsupported>>()?;
-        let meetings = |plan: &GraphPlan| plan.launches.iter().filter(|launch| plan.is_meeting(launch)).count();
-        if plans.iter().any(|plan| meetings(plan) != meetings(&plans[0])) {
+        let parts = [Part::Step(Counts::NONE), Part::Choice];
+        let held = |plan: &GraphPlan| parts.map(|part| part.of(plan).iter().filter(|l| plan.is_meeting(l)).count());
+        if plans.windows(2).any(|two| held(&two[0]) != held(&two[1])) {
             return Err(Unsupported::Launch { what: "devices that do not meet as often as each other" }.into());
         }
         let of = |(weights, plan): (&mut GraphWeights, GraphPlan)| {
@@ -96,15 +102,24 @@ impl GraphWeights {
             weights.machine_of(program.clone(), plan, (&bound, prepacked), Some(&kv), progress)
         };
         let machines = all.iter_mut().zip(plans).map(of).collect::<Result<Vec<_>, LoadError>>()?;
-        Ok(GraphPeers::new(machines))
+        Ok(GraphPeers::new(machines)?)
     }
 }
 
 impl GraphPeers {
-    fn new(mut machines: Vec<GraphMachine>) -> GraphPeers {
+    fn new(mut machines: Vec<GraphMachine>) -> Result<GraphPeers, DeviceError> {
         let scratch: Vec<_> = machines.iter().map(|machine| machine.memory.scratch.clone()).collect();
         machines.iter_mut().for_each(|machine| machine.memory.peers.clone_from(&scratch));
-        GraphPeers { machines, graphs: BTreeMap::new(), abort: AbortHandle::default() }
+        let patience = meetings::patience(&machines[0]);
+        let (graphs, abort) = (BTreeMap::new(), AbortHandle::default());
+        let peers = GraphPeers { machines, graphs, abort, patience, fault: None };
+        peers.begin_meetings()?;
+        Ok(peers)
+    }
+
+    pub(super) fn set_fault(&mut self, fault: Option<GraphFault>) {
+        self.fault = fault;
+        self.graphs.clear();
     }
 
     /// The first device's plan.
@@ -131,12 +146,11 @@ impl GraphPeers {
     /// every machine of the pools.
     ///
     /// # Errors
-    /// As [`GraphMachine::step`]; [`LaunchError::OneOf`] names a device that fails.
+    /// As [`GraphMachine::step`]; [`LaunchError::OneOf`] names a device that fails, [`LaunchError::Absent`] one that another waited for in vain.
     pub fn step(&mut self, cells: &StepCells, rows: &[usize], each: EachLogits) -> Result<(), LaunchError> {
         self.machines[0].check_rows(rows)?;
         self.submit(cells)?;
-        self.logits(rows, each)?;
-        self.wait()
+        self.logits(rows, each)
     }
 
     /// Queues a step whose logits nobody asks for; other machines of the pools run behind [`GraphPeers::wait`].
@@ -149,6 +163,10 @@ impl GraphPeers {
             self.abort.clear();
             return Err(LaunchError::Aborted { steps: 0 });
         }
+        self.submit_checked(cells).map_err(|error| self.judged(error))
+    }
+
+    fn submit_checked(&mut self, cells: &StepCells) -> Result<(), LaunchError> {
         let mut counts = Counts::NONE;
         for device in 0..self.machines.len() {
             counts = self.named(device, self.machines[device].set_cells(cells))?;
@@ -159,23 +177,31 @@ impl GraphPeers {
     /// Waits for the steps that were submitted.
     ///
     /// # Errors
-    /// [`LaunchError::OneOf`] if a device failed in one of them.
+    /// [`LaunchError::OneOf`] if a device failed in one of them, [`LaunchError::Absent`] if one did not come to a meeting.
     pub fn wait(&self) -> Result<(), LaunchError> {
+        self.ended().map_err(|error| self.judged(error))
+    }
+
+    /// Waits until all that was queued has ended, and every device has come to every meeting.
+    fn ended(&self) -> Result<(), LaunchError> {
         for (device, machine) in self.machines.iter().enumerate() {
             self.named(device, machine.wait())?;
         }
-        // Its meetings failed for what another device did not do.
-        for (device, machine) in self.machines.iter().enumerate() {
-            self.named(device, met(machine))?;
-        }
-        Ok(())
+        self.met()
     }
 
     /// The logits of some rows of the step that was submitted: each device has those of its part of the vocabulary.
     ///
     /// # Errors
-    /// [`LaunchError::OneOf`] if a device fails.
+    /// As [`GraphPeers::wait`].
     pub fn logits(&mut self, rows: &[usize], each: EachLogits) -> Result<(), LaunchError> {
+        let all = self.all_logits(rows).map_err(|error| self.judged(error))?;
+        rows.iter().zip(&all).for_each(|(&row, logits)| each(row, logits));
+        Ok(())
+    }
+
+    /// Nobody sees them before all devices have met: behind a meeting that was given up they are anything.
+    fn all_logits(&mut self, rows: &[usize]) -> Result<Vec<Vec<f32>>, LaunchError> {
         let mut all: Vec<Vec<f32>> = vec![Vec::new(); rows.len()];
         for device in 0..self.machines.len() {
             let mut of_row = all.iter_mut();
@@ -183,17 +209,22 @@ impl GraphPeers {
             let found = self.machines[device].logits(rows, extend);
             self.named(device, found)?;
         }
-        rows.iter().zip(&all).for_each(|(&row, logits)| each(row, logits));
-        Ok(())
+        self.ended()?;
+        Ok(all)
     }
 
     /// Runs a step, and gives the next tokens of these rows, as [`GraphMachine::choose`]: the first device chooses among the logits of all.
     ///
     /// # Errors
-    /// As [`GraphMachine::choose`]; [`LaunchError::OneOf`] if a device fails.
+    /// As [`GraphMachine::choose`]; as [`GraphPeers::step`].
     pub fn choose(&mut self, cells: &StepCells, rows: &[usize], draws: &[Request]) -> Result<Vec<u32>, LaunchError> {
         let choices = self.machines[0].check_choice(rows, draws)?;
         self.submit(cells)?;
+        self.chosen(rows, draws, choices).map_err(|error| self.judged(error))
+    }
+
+    /// The tokens of a step that was submitted, for so many rows at a time.
+    fn chosen(&mut self, rows: &[usize], draws: &[Request], choices: usize) -> Result<Vec<u32>, LaunchError> {
         let mut tokens = Vec::with_capacity(rows.len());
         for (at, rows) in rows.chunks(choices).enumerate() {
             let draws = draws.chunks(choices).nth(at).unwrap_or_default();
@@ -201,9 +232,10 @@ impl GraphPeers {
                 self.named(device, machine.set_wanted(rows, draws, choices))?;
             }
             self.queue(Part::Choice)?;
+            // Behind it the first device has copied what the others have of the logits: the next rows' may be stored.
             tokens.extend(self.named(0, self.machines[0].chosen(rows.len()))?);
         }
-        self.wait()?;
+        self.ended()?;
         Ok(tokens)
     }
 
@@ -227,6 +259,15 @@ impl GraphPeers {
         run_by_host(cells, steps, (&rows, draws, ends), choose, each)
     }
 
+    /// A device's launches.
+    fn launches(&self, device: usize, part: Part) -> Cow<'_, [Launch]> {
+        let plan = self.machines[device].plan();
+        match self.fault {
+            None => part.of(plan).into(),
+            Some(fault) => fault.left(plan, device, part.of(plan)).into(),
+        }
+    }
+
     /// Queues launches on all devices.
     fn queue(&mut self, part: Part) -> Result<(), LaunchError> {
         if self.machines[0].is_simulated() {
@@ -235,7 +276,7 @@ impl GraphPeers {
         if !self.graphs.contains_key(&part) {
             // All are made before any is queued: devices that run wait for each other.
             let graph = |(device, machine): (usize, &GraphMachine)| {
-                self.named(device, machine.graph_of(part.of(machine.plan()), part.counts()))
+                self.named(device, machine.graph_of(&self.launches(device, part), part.counts()))
             };
             let graphs = self.machines.iter().enumerate().map(graph).collect::<Result<Vec<_>, _>>()?;
             self.graphs.insert(part, graphs);
@@ -246,46 +287,44 @@ impl GraphPeers {
         Ok(())
     }
 
-    /// The same on devices that run what they are given at once: up to each meeting, and that side by side.
+    /// The same on devices that run what they are given at once: up to each meeting, and that side by side. Between two meetings another device
+    /// begins each time, so that nobody may rely on an order that the meetings do not make.
     fn queue_one_by_one(&self, part: Part) -> Result<(), LaunchError> {
-        let mut left: Vec<&[Launch]> = self.machines.iter().map(|machine| part.of(machine.plan())).collect();
-        loop {
-            let mut meeting = Vec::with_capacity(left.len());
-            for (device, (machine, left)) in self.machines.iter().zip(&mut left).enumerate() {
+        let count = self.machines.len();
+        let all: Vec<Cow<[Launch]>> = (0..count).map(|device| self.launches(device, part)).collect();
+        let mut left: Vec<&[Launch]> = all.iter().map(|launches| &launches[..]).collect();
+        for first in 0.. {
+            let mut meeting = BTreeMap::new();
+            for device in (0..count).map(|at| (first + at) % count) {
+                let machine = &self.machines[device];
+                let work = |launches| {
+                    self.named(device, machine.work(launches, part.counts(), None).map_err(LaunchError::from))
+                };
                 let is_meeting = |launch: &Launch| machine.plan().is_meeting(launch);
-                let count = left.iter().position(is_meeting).unwrap_or(left.len());
-                let (before, behind) = left.split_at(count);
-                let (first, rest) = behind.split_at(behind.len().min(1));
-                *left = rest;
-                for work in self.named(device, machine.work(before, part.counts(), None).map_err(LaunchError::from))? {
+                let before = left[device].iter().position(is_meeting).unwrap_or(left[device].len());
+                let (before, behind) = left[device].split_at(before);
+                let (next, rest) = behind.split_at(behind.len().min(1));
+                left[device] = rest;
+                for work in work(before)? {
                     self.named(device, machine.stream.submit(&work).map_err(LaunchError::from))?;
                 }
-                let work = self.named(device, machine.work(first, part.counts(), None).map_err(LaunchError::from))?;
-                meeting.extend(work.into_iter().map(|work| (&machine.stream, work)));
+                meeting.extend(work(next)?.into_iter().map(|work| (device, work)));
             }
             if meeting.is_empty() {
-                return Ok(());
+                break;
             }
-            launch_side_by_side(&meeting)?;
+            let works = meeting.into_iter().map(|(device, work)| (&self.machines[device].stream, work));
+            launch_side_by_side(&works.collect::<Vec<_>>())?;
         }
+        Ok(())
     }
 
     /// The same, with the device named where it failed.
-    fn named<T>(&self, device: usize, result: Result<T, LaunchError>) -> Result<T, LaunchError> {
+    pub(super) fn named<T>(&self, device: usize, result: Result<T, LaunchError>) -> Result<T, LaunchError> {
         let devices = self.machines.len();
         result.map_err(|error| {
             let LaunchError::Device(source) = error else { return error };
             LaunchError::OneOf { device, devices, ended: true, source: Box::new(source) }
         })
-    }
-}
-
-/// Fails where a device gave a meeting up.
-fn met(machine: &GraphMachine) -> Result<(), LaunchError> {
-    let Some(words) = machine.memory.scratch.get(&Scratch::Meetings) else { return Ok(()) };
-    let words: Vec<u32> = machine.stream.read(&words.cast()?)?;
-    match words.get(MEET_WORDS as usize - 1) {
-        Some(0) | None => Ok(()),
-        Some(_) => Err(LaunchError::Hung { steps: 0, patience: PATIENCE }),
     }
 }

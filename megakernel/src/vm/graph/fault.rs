@@ -1,0 +1,50 @@
+//! Faults to inject into meetings of devices: what a machine must survive or a test must see, for tests.
+
+use super::launch::Launch;
+use super::{GraphPeers, GraphPlan};
+
+/// Something that is wrong with every step of devices that meet, until [`GraphPeers::mend`]. Meetings are counted from 0 in a step, and in a choice
+/// of tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GraphFault {
+    /// A meeting that no device comes to.
+    NoMeeting {
+        /// Its number.
+        meeting: usize,
+    },
+    /// A device that leaves its launches from a meeting on to others: these wait for it there.
+    Stays {
+        /// The device.
+        device: usize,
+        /// The number of the meeting.
+        meeting: usize,
+    },
+}
+
+impl GraphFault {
+    /// What a device launches of these.
+    pub(super) fn left(self, plan: &GraphPlan, device: usize, launches: &[Launch]) -> Vec<Launch> {
+        let mut meetings = 0..;
+        let numbered = launches.iter().map(|launch| match plan.is_meeting(launch) {
+            true => (meetings.next(), launch),
+            false => (None, launch),
+        });
+        let stays = |number: Option<usize>| matches!(self, GraphFault::Stays { device: of, meeting } if of == device && number == Some(meeting));
+        let left_out =
+            |number: Option<usize>| matches!(self, GraphFault::NoMeeting { meeting } if number == Some(meeting));
+        let runs = numbered.take_while(|&(number, _)| !stays(number)).filter(|&(number, _)| !left_out(number));
+        runs.map(|(_, launch)| launch.clone()).collect()
+    }
+}
+
+impl GraphPeers {
+    /// Makes every step from now on suffer a fault.
+    pub fn inject(&mut self, fault: GraphFault) {
+        self.set_fault(Some(fault));
+    }
+
+    /// Takes it back.
+    pub fn mend(&mut self) {
+        self.set_fault(None);
+    }
+}

@@ -1,0 +1,93 @@
+//! What the host knows of meetings: how long a device waits in one, who did not come, and what an error comes from.
+
+use std::time::{Duration, Instant};
+
+use tilewright_codegen::device::{Buffer, DeviceError};
+use tilewright_kernels::exchange::{MEET_GAVE_UP, MEET_LOOKS, MEET_WORDS};
+
+use super::launch::Scratch;
+use super::machine::GraphMachine;
+use super::peers::GraphPeers;
+use crate::vm::device::LaunchError;
+
+/// How long a device waits for another, unless it is told otherwise.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The same of a simulated device, whose looks take no time of the host's: some 16,000.
+const SIMULATED: Duration = Duration::from_millis(10);
+/// Looks of a device in three microseconds, about: seen on an H200.
+const LOOKS: u128 = 5;
+/// What the host waits beyond that for the devices' ends.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How long devices like this wait for each other.
+pub(super) fn patience(machine: &GraphMachine) -> Duration {
+    if machine.is_simulated() { SIMULATED } else { PATIENCE }
+}
+
+/// A device's words, where its program has meetings.
+fn words(machine: &GraphMachine) -> Result<Option<Buffer<u32>>, DeviceError> {
+    machine.memory.scratch.get(&Scratch::Meetings).map(|words| words.cast()).transpose()
+}
+
+impl GraphPeers {
+    /// How long a device waits for another in a meeting before it gives it up, which is an error: ten seconds unless it is told otherwise.
+    ///
+    /// # Errors
+    /// If a device fails.
+    pub fn set_patience(&mut self, patience: Duration) -> Result<(), LaunchError> {
+        self.wait()?;
+        self.patience = patience;
+        Ok(self.begin_meetings()?)
+    }
+
+    /// Sets meetings to before the first; behind the end of all launches.
+    pub(super) fn begin_meetings(&self) -> Result<(), DeviceError> {
+        let looks = (self.patience.as_micros() * LOOKS / 3).clamp(1, u128::from(u32::MAX));
+        let mut before = [0u32; MEET_WORDS as usize];
+        before[MEET_LOOKS as usize] = looks as u32;
+        for machine in &self.machines {
+            if let Some(words) = words(machine)? {
+                machine.stream.upload(&before, &words)?;
+            }
+        }
+        // A device writes words of its peers: all are set before any begins.
+        self.machines.iter().try_for_each(|machine| machine.stream.wait())
+    }
+
+    /// Fails where a device gave another up; behind the end of all launches.
+    pub(super) fn met(&self) -> Result<(), LaunchError> {
+        let (devices, patience) = (self.machines.len(), self.patience);
+        for (waiting, machine) in self.machines.iter().enumerate() {
+            let gave_up = || match words(machine)? {
+                Some(words) => Ok(machine.stream.read(&words)?[MEET_GAVE_UP as usize]),
+                None => Ok(0),
+            };
+            let gave_up: u32 = self.named(waiting, gave_up())?;
+            if gave_up != 0 {
+                let device = gave_up.trailing_zeros() as usize;
+                return Err(LaunchError::Absent { device, devices, waiting, patience });
+            }
+        }
+        Ok(())
+    }
+
+    /// What an error of a step that was queued comes from. A device that is lost outranks what its peers report, which waited for it; where none is
+    /// lost, meetings begin anew, since devices may have come to other numbers of them.
+    pub(super) fn judged(&self, error: LaunchError) -> LaunchError {
+        let (devices, begun) = (self.machines.len(), Instant::now());
+        // Who waits in a meeting gives it up, and the meetings behind it at once.
+        let runs = || self.machines.iter().any(|machine| matches!(machine.stream.done(), Ok(false)));
+        while runs() && begun.elapsed() < self.patience + GRACE.min(self.patience) {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        let ended = !runs();
+        let lost = |(device, machine): (usize, &GraphMachine)| Some((device, machine.stream.done().err()?));
+        if let Some((device, source)) = self.machines.iter().enumerate().find_map(lost) {
+            return LaunchError::OneOf { device, devices, ended, source: Box::new(source) };
+        }
+        match ended.then(|| self.begin_meetings()) {
+            None | Some(Ok(())) => error,
+            Some(Err(source)) => source.into(),
+        }
+    }
+}
