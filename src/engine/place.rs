@@ -13,6 +13,7 @@ use tilewright_megakernel::vm::graph::PeerWeights;
 use super::device::Device;
 use super::error::EngineError;
 use super::model::{Model, SharedWeights};
+use super::pipeline::World;
 use super::settings;
 use crate::checkpoint::Progress;
 use crate::results::Results;
@@ -27,6 +28,8 @@ pub(super) enum Place {
     Host {
         /// Worker threads.
         workers: usize,
+        /// The ranks that have the other layers, where this is the driver of some.
+        world: Option<Arc<World>>,
     },
     /// The device machine.
     Gpu(Box<Gpu>),
@@ -88,7 +91,7 @@ impl Unloaded {
     /// The same for a checkpoint. Weights are sent when they are first needed.
     pub fn with(self, weights: &SharedWeights, on_progress: OnProgress) -> Place {
         match self {
-            Unloaded::Host { workers } => Place::Host { workers },
+            Unloaded::Host { workers } => Place::Host { workers, world: None },
             Unloaded::Gpu(opened, tuned) => {
                 let Opened { devices, target, options, launch_steps, .. } = *opened;
                 let count = devices.len();
