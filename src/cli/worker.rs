@@ -2,18 +2,17 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::Args;
 
 use super::Failure;
 use super::interrupt::Interrupt;
-use super::load::open_as;
+use super::load::load_as_needed;
 use super::paint::{self, Word};
 use super::quantize::parse_scheme;
 use super::world::{PATIENCE, patience};
 use crate::checkpoint::Scheme;
-use crate::engine::{Abort, Device, Identity, PipelineError, Seat};
+use crate::engine::{Device, Seat};
 
 /// Compute some layers of a model for `generate` or `logits` with --world in another process
 ///
@@ -37,7 +36,7 @@ pub struct WorkerArgs {
     /// Seconds to wait for the driver and the other workers to come together
     #[arg(long, value_name = "S", default_value_t = PATIENCE, allow_negative_numbers = true)]
     patience: f64,
-    /// Where to run: cpu (all cores) or cpu:N
+    /// Where to run: cpu (all cores), cpu:N, cuda:N, cuda:A-B (GPUs that share the stage) or sim:SEED
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: Device,
     /// Quantise the linear layers while loading, as the driver does: w4a16, w8a16 or fp8
@@ -47,19 +46,13 @@ pub struct WorkerArgs {
 
 /// Runs the subcommand.
 pub fn run(args: &WorkerArgs) -> Result<ExitCode, Failure> {
-    let Device::Cpu { workers } = args.device else {
-        return Err(PipelineError::Device { device: args.device.to_string() }.into());
-    };
     let patience = patience(args.patience)?;
-    let checkpoint = Arc::new(open_as(&args.model, args.weights)?);
-    let model = Identity::of(&checkpoint);
-    let seat = Seat::join(&args.join, (args.rank, args.world), &model, patience)?;
-    let layers = seat.layers();
-    let all = checkpoint.spec().layers;
+    let engine = load_as_needed(&args.model, args.device, args.weights)?;
+    let seat = Seat::join(&args.join, (args.rank, args.world), &engine.identity(), patience)?;
+    let (layers, all) = (seat.layers(), engine.spec().layers);
     paint::line(Word::Note, &format!("rank {} has layers {} to {} of {all}", args.rank, layers.lo, layers.hi - 1));
-    let abort = Abort::default();
-    let interrupt = Interrupt::aborts(abort.clone())?;
-    match seat.serve(&checkpoint, workers, &abort) {
+    let interrupt = Interrupt::aborts(engine.abort_handle())?;
+    match seat.serve(&engine) {
         Err(error) if interrupt.came() && error.is_abort() => {}
         result => result?,
     }

@@ -190,14 +190,14 @@ pub(super) fn machines(
 ) -> Box<dyn Machines> {
     let (options, abort) = (options.clone(), abort.clone());
     let lowering = Lowering { model: model.clone(), options, widths, flow, phase: Phase::Decode, requests: Vec::new() };
-    match &**place {
-        &Place::Host { workers, ref world } => match world {
-            None => Box::new(OnHost { lowering, workers, machines: BTreeMap::new(), kv: None, abort }),
-            Some(world) => {
-                let Lowering { model, options, widths, .. } = lowering;
-                Box::new(Piped::new(world, &model, (&options, widths), workers, &abort))
-            }
-        },
+    if let Some(world) = place.world() {
+        let Lowering { model, options, widths, .. } = lowering;
+        return Box::new(Piped::new(world, place, model, (options, widths), &abort));
+    }
+    match **place {
+        Place::Host { workers, .. } => {
+            Box::new(OnHost { lowering, workers, machines: BTreeMap::new(), kv: None, abort })
+        }
         Place::Gpu(_) => Box::new(OnDevice {
             lowering,
             place: Arc::clone(place),

@@ -163,6 +163,9 @@ impl Engine {
     /// # Errors
     /// If there are fewer rows than that is for, or more than a program has, or the engine runs on the host.
     pub fn with_prompt_chunk(self, rows: usize) -> Result<Engine, EngineError> {
+        if self.place.world().is_some() {
+            return Err(PipelineError::Chunk.into());
+        }
         let on_device = matches!(&*self.place, Place::Gpu(_));
         match on_device && (LEAST_CHUNK..=MAX_ROWS).contains(&rows) {
             true => Ok(Engine { prompt_chunk: Some(rows), ..self }),

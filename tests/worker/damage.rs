@@ -1,14 +1,12 @@
 //! Whatever the other side says: an answer, no panic, and no wait beyond the patience.
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tilewright::checkpoint::Checkpoint;
 use tilewright::engine::pipeline::{Head, Message, Shape, Tcp, Transport};
-use tilewright::engine::{Abort, Device, Engine, EngineError, Identity, Meeting, Request, Seat};
+use tilewright::engine::{Device, Engine, EngineError, Meeting, Request, Seat};
 use tilewright_kernels::naive::Sampling;
 use tilewright_megakernel::lower::LowerOptions;
 use tilewright_megakernel::program::Span;
@@ -42,8 +40,8 @@ fn messages() -> impl Strategy<Value = Message> {
         .prop_map(|(head, words)| Message { head, words })
 }
 
-fn checkpoint() -> Arc<Checkpoint> {
-    Arc::new(Checkpoint::open(&model("tiny-qwen3"), &mut |_| ()).expect("the model opens"))
+fn engine() -> Engine {
+    Engine::load(&model("tiny-qwen3"), Device::Cpu { workers: 1 }).expect("the model loads")
 }
 
 /// What a worker, rank 1 of 2, makes of what a driver says.
@@ -51,9 +49,8 @@ fn serve(said: Vec<Message>) -> Result<(), EngineError> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
     let worker = thread::spawn(move || {
-        let checkpoint = checkpoint();
-        let seat = Seat::join(&address, (1, 2), &Identity::of(&checkpoint), PATIENCE)?;
-        seat.serve(&checkpoint, 1, &Abort::default())
+        let engine = engine();
+        Seat::join(&address, (1, 2), &engine.identity(), PATIENCE)?.serve(&engine)
     });
     let link = Tcp::new(listener.accept().expect("the worker calls").0, PATIENCE).expect("a connection");
     assert!(matches!(link.receive().expect("a hello").head, Head::Hello { rank: 1, world: 2, .. }));
@@ -74,9 +71,8 @@ fn serve(said: Vec<Message>) -> Result<(), EngineError> {
 
 /// What a driver makes of what its only worker says after each step.
 fn drive(said: Vec<Message>) -> Result<(), EngineError> {
-    let checkpoint = Checkpoint::open(&model("tiny-qwen3"), &mut |_| ()).expect("the model opens");
-    let identity = Identity::of(&checkpoint);
-    let engine = Engine::new(checkpoint, Device::Cpu { workers: 1 }, Box::new(|_| ())).expect("an engine");
+    let engine = engine();
+    let identity = engine.identity();
     let meeting = Meeting::at("127.0.0.1:0", 2, PATIENCE).expect("a port");
     let address = meeting.address();
     let worker = thread::spawn(move || {

@@ -34,6 +34,17 @@ fn another_model_is_refused_on_both_sides() {
     assert!(ended.error().starts_with("error: rank 1 cannot take part: its model is another one"), "{ended:?}");
 }
 
+#[test]
+fn another_kind_of_device_is_refused() {
+    let (driver, address) = waiting(2, "30");
+    let dir = model("tiny-llama");
+    let args = ["worker", "--model", dir.to_str().expect("UTF-8"), "--rank", "1", "--world", "2", "--join", &address];
+    let simulated = Process::start(&[&args[..], &["--device", "sim"]].concat()).ended();
+    assert!(simulated.error().contains("refuses rank 1: its device is a gpu, the driver's a cpu"), "{simulated:?}");
+    let ended = driver.ended();
+    assert!(ended.error().contains("rank 1 cannot take part: its device is a gpu"), "{ended:?}");
+}
+
 /// The same model, whose weights are codes here and bf16 there.
 #[test]
 fn other_weights_are_refused_and_those_who_wait_are_told() {
@@ -119,8 +130,6 @@ fn what_makes_no_sense_is_refused_before_anybody_joins() {
     assert!(driver(&["--world", "2", "--join", "127.0.0.1:0", "--patience", "-1"]).contains("a patience of -1 s"));
     assert!(worker(&["--rank", "0", "--world", "2", "--join", "127.0.0.1:1"]).contains("rank 0 is no worker's"));
     assert!(worker(&["--rank", "2", "--world", "2", "--join", "127.0.0.1:1"]).contains("rank 2 is no worker's"));
-    let sim = ["--rank", "1", "--world", "2", "--join", "127.0.0.1:1", "--device", "sim"];
-    assert!(worker(&sim).contains("a stage of a pipeline runs on `cpu`, not on sim:0"));
 }
 
 /// What is wrong once the driver has opened its door.

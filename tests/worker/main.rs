@@ -74,8 +74,12 @@ impl Process {
 
 /// A driver that waits for its workers, and its address.
 fn driver(args: &[&str], world: usize, patience: &str) -> (Process, String) {
+    driver_on("cpu:1", args, world, patience)
+}
+
+fn driver_on(device: &str, args: &[&str], world: usize, patience: &str) -> (Process, String) {
     let world = world.to_string();
-    let more = ["--world", &world, "--join", "127.0.0.1:0", "--patience", patience, "--device", "cpu:1"];
+    let more = ["--world", &world, "--join", "127.0.0.1:0", "--patience", patience, "--device", device];
     let mut driver = Process::start(&[args, &more].concat());
     let mut line = String::new();
     while !line.contains("worker(s) at ") {
@@ -88,11 +92,15 @@ fn driver(args: &[&str], world: usize, patience: &str) -> (Process, String) {
 }
 
 /// A worker of a model.
-fn worker(name: &str, (rank, world): (usize, usize), address: &str, patience: &str) -> Process {
+fn worker(name: &str, seat: (usize, usize), address: &str, patience: &str) -> Process {
+    worker_on("cpu:1", name, seat, address, patience)
+}
+
+fn worker_on(device: &str, name: &str, (rank, world): (usize, usize), address: &str, patience: &str) -> Process {
     let (dir, rank, world) = (model(name), rank.to_string(), world.to_string());
     let dir = dir.to_str().expect("UTF-8");
     let args = ["worker", "--model", dir, "--rank", &rank, "--world", &world, "--join", address];
-    Process::start(&[&args[..], &["--patience", patience, "--device", "cpu:1"]].concat())
+    Process::start(&[&args[..], &["--patience", patience, "--device", device]].concat())
 }
 
 /// The workers of a world.

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{driver, model, start, workers};
+use crate::{driver, driver_on, model, start, worker_on, workers};
 
 #[derive(Deserialize)]
 struct Reference {
@@ -101,5 +101,23 @@ fn logits_have_the_bits_of_one_process() {
         assert_eq!(ended.code, Some(0), "{ended:?}");
         drop(workers.into_iter().map(|worker| worker.ended()).collect::<Vec<_>>());
         assert!(fs::read(&alone).expect("logits") == fs::read(&shared).expect("logits"), "{name}");
+    }
+}
+
+/// The decode machine on simulated GPUs: stages of one device, and stages that two devices share.
+#[test]
+fn stages_on_simulated_gpus_give_the_reference_tokens() {
+    for (name, device) in [("tiny-qwen3", "sim:1"), ("tiny-llama", "sim:2x2")] {
+        let (case, dir) = (&reference(name)[4], model(name));
+        let args =
+            ["generate", "--model", dir.to_str().expect("UTF-8"), "--prompt", &case.prompt, "--max-new-tokens", "2"];
+        let (driver, address) = driver_on(device, &[&args[..], &["--json"]].concat(), 2, "60");
+        let worker = worker_on(device, name, (1, 2), &address, "60");
+        let ended = driver.ended();
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let object: Value = serde_json::from_str(&ended.stdout).expect("one JSON object");
+        let found: Vec<u32> = serde_json::from_value(object["token_ids"].clone()).expect("tokens");
+        assert_eq!(found[..], case.greedy_ids[..2], "{name} on {device}");
+        assert_eq!(worker.ended().code, Some(0));
     }
 }

@@ -62,12 +62,16 @@ pub enum PipelineError {
     },
     #[error("rank {rank}{} failed: {why}", role(*rank))]
     Failed { rank: usize, why: String },
-    #[error("a stage of a pipeline runs on `cpu`, not on {device}; give --device cpu")]
-    Device { device: String },
     #[error("more than {most} sessions were begun at a time; a worker has room for {most}, end one first")]
     Sessions { most: usize },
     #[error("a flow chooses blocks for layers of one process; use it without --world")]
     Flow,
+    #[error("graphs of launches feed prompts in one process; use --prompt-chunk without --world")]
+    Chunk,
+    #[error("the engine is a world's driver already")]
+    Twice,
+    #[error("{found} requests are to run at a time; a stage on a device has rows for {most}, ask for fewer")]
+    Rows { found: usize, most: usize },
     #[error("a thread of the pipeline cannot be started")]
     Thread(#[source] io::Error),
     #[error("a socket cannot be made")]

@@ -1,4 +1,4 @@
-//! Which model a rank has: enough to tell that all have the same.
+//! Which model a rank has, and what computes it: enough to tell that all have the same.
 //!
 //! The architecture, and the name and shape of every tensor, go into one number; how they are stored is told in words; the
 //! values of all vectors (norms and biases, a few kilobytes a layer) go into another number. So another checkpoint of the same
@@ -16,6 +16,8 @@ use crate::checkpoint::Checkpoint;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
+    /// What computes it: `cpu` or `gpu`; nothing where nothing does yet.
+    machine: String,
     /// Of the architecture, and the names and shapes of tensors.
     shape: String,
     /// How many tensors are stored as what.
@@ -28,6 +30,8 @@ pub struct Identity {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
 pub enum OtherModel {
+    #[error("its device is a {found}, the driver's a {expected}; all ranks run on CPUs or all on GPUs")]
+    Machine { found: String, expected: String },
     #[error("its model is another one: config and tensors are {found} there and {expected} here")]
     Shape { found: String, expected: String },
     #[error("its weights are stored otherwise: {found} there and {expected} here")]
@@ -70,7 +74,13 @@ impl Identity {
         }
         let stored: Vec<String> = stored.into_iter().map(|(name, count)| format!("{count} {name}")).collect();
         let hex = |hash: Xxh3| format!("{:016x}", hash.digest());
-        Identity { shape: hex(shape), stored: stored.join(", "), values: hex(values) }
+        Identity { machine: String::new(), shape: hex(shape), stored: stored.join(", "), values: hex(values) }
+    }
+
+    /// The same, computed by such a machine.
+    #[must_use]
+    pub(super) fn on(self, machine: &str) -> Identity {
+        Identity { machine: machine.to_owned(), ..self }
     }
 
     /// Refuses another model.
@@ -82,6 +92,9 @@ impl Identity {
             let [found, expected] = [of(found), of(self)].map(|text| text.chars().take(100).collect::<String>());
             (found != expected).then_some((found, expected))
         };
+        if let Some((found, expected)) = differ(|model| &model.machine) {
+            return Err(OtherModel::Machine { found, expected });
+        }
         if let Some((found, expected)) = differ(|model| &model.shape) {
             return Err(OtherModel::Shape { found, expected });
         }

@@ -19,7 +19,7 @@
 //! | `worker`, `stage` | a worker: its life, its machines |
 //!
 //! The driver is an [`Engine`] like any other: sessions, batches and choices know nothing of the ranks behind it. May touch: sockets
-//! of the standard library; of the engine its machines' programs and its models. Whoever reaches the ports can take part: there
+//! of the standard library; of the engine its places, its machines' programs and its models. Whoever reaches the ports can take part: there
 //! is neither a password nor encryption, so they are for a network that is trusted.
 
 mod cut;
@@ -34,8 +34,6 @@ mod transport;
 mod worker;
 mod world;
 
-use std::sync::Arc;
-
 pub use error::{MOST_RANKS, PipelineError, Refusal};
 pub use frame::{Frame, FrameError, MOST_HEAD, MOST_WORDS, VERSION};
 pub use identity::{Identity, OtherModel};
@@ -45,22 +43,29 @@ pub(super) use piped::Piped;
 pub use transport::{LinkError, Tcp, Transport};
 pub use world::World;
 
-use super::place::Place;
-use super::{Device, Engine, EngineError};
+use super::{Engine, EngineError};
 
 impl Engine {
     /// The same engine as the driver of a world: waits until all workers have joined, and keeps the first layers to itself.
     ///
     /// # Errors
-    /// If the engine does not run on the host or has a flow, a worker does not fit, or one is missing when the patience is over.
+    /// If the engine has a flow, chunks of prompts or a world already, a worker does not fit, or one is missing when the patience is over.
     pub fn with_world(self, meeting: Meeting) -> Result<Engine, EngineError> {
-        let Device::Cpu { workers } = self.device else {
-            return Err(PipelineError::Device { device: self.device.to_string() }.into());
-        };
         if self.flow.is_some() {
             return Err(PipelineError::Flow.into());
         }
-        let world = meeting.join(&Identity::of(&self.checkpoint), self.spec())?;
-        Ok(Engine { place: Arc::new(Place::Host { workers, world: Some(Arc::new(world)) }), ..self })
+        if self.prompt_chunk.is_some() {
+            return Err(PipelineError::Chunk.into());
+        }
+        if self.place.world().is_some() {
+            return Err(PipelineError::Twice.into());
+        }
+        self.place.share(meeting.join(&self.identity(), self.spec())?);
+        Ok(self)
+    }
+
+    /// What ranks compare before they compute together.
+    pub fn identity(&self) -> Identity {
+        Identity::of(&self.checkpoint).on(self.place.kind())
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use tilewright_megakernel::lower::{HIDDEN_OUT, LowerOptions};
+use tilewright_megakernel::lower::LowerOptions;
 use tilewright_megakernel::vm::device::AbortHandle;
 use tilewright_megakernel::vm::reference::StepCells;
 
@@ -18,6 +18,7 @@ use super::world::{StepDone, World};
 use crate::engine::EngineError;
 use crate::engine::machines::{Asked, CHUNKS, EachRow, EachStep, Machines, Widths};
 use crate::engine::model::Model;
+use crate::engine::place::Place;
 use crate::engine::session::Run;
 
 /// Steps on their way for each rank: one that it computes, and one that waits.
@@ -45,22 +46,23 @@ impl Piped {
     /// Of a session with these options.
     pub fn new(
         world: &Arc<World>,
-        model: &Model,
-        (options, widths): (&LowerOptions, Widths),
-        workers: usize,
+        place: &Arc<Place>,
+        model: Model,
+        (options, widths): (LowerOptions, Widths),
         abort: &AbortHandle,
     ) -> Piped {
-        let own = LowerOptions { layers: Some(world.layers()), ..options.clone() };
         let (session, done) = world.session();
+        let (begin, vocab) = (Some(Shape::of(&options)), model.spec.vocab);
+        let own = LowerOptions { layers: Some(world.layers()), sampling: false, ..options };
         Piped {
             world: Arc::clone(world),
-            stage: StageMachines::new(model.clone(), own, workers),
+            stage: StageMachines::new(place, model, own, abort),
             widths,
-            vocab: model.spec.vocab,
+            vocab,
             abort: abort.clone(),
             session,
             done,
-            begin: Some(Shape::of(options)),
+            begin,
             sent: 0,
             known: 0,
         }
@@ -109,17 +111,18 @@ impl Piped {
 
 impl Machines for Piped {
     fn width(&mut self, rows: usize) -> Result<usize, EngineError> {
-        let width = self.widths.least(usize::MAX, rows);
-        self.stage.make(width)?;
-        Ok(width)
+        self.stage.width(&self.widths, rows)
     }
 
     fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {
-        Ok(CHUNKS.into_iter().find(|&rows| rows <= rest).unwrap_or(1))
+        match self.stage.most_rows() {
+            usize::MAX => Ok(CHUNKS.into_iter().find(|&rows| rows <= rest).unwrap_or(1)),
+            most => self.width(rest.min(most)).map(|width| width.min(rest)),
+        }
     }
 
     fn most_rows(&self) -> usize {
-        usize::MAX
+        self.stage.most_rows()
     }
 
     fn step(&mut self, width: usize, cells: &StepCells, rows: &[usize], each: EachRow) -> Result<(), EngineError> {
@@ -129,7 +132,7 @@ impl Machines for Piped {
             self.send(&Head::Begin { session: self.session, shape }.into())?;
         }
         let output = self.stage.step(width, cells, None)?;
-        let words = StepWords::pack(cells, &output.f32(HIDDEN_OUT)?);
+        let words = StepWords::pack(cells, &output.hidden()?);
         let (session, step) = (self.session, self.sent);
         let head = Head::Step { session, step, rows: width, asked: rows.to_vec() };
         self.send(&Message { head, words })?;

@@ -6,18 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use tilewright_megakernel::lower::{HIDDEN_OUT, LOGITS};
-use tilewright_megakernel::vm::reference::StepOutput;
-
 use super::error::{PipelineError, chain};
 use super::join::Seat;
 use super::message::{Head, Message, MessageError, Shape, StepWords, check_asked};
-use super::stage::StageMachines;
+use super::stage::{Output, StageMachines};
 use super::transport::{LinkError, Transport};
 use super::world::{hear, pulse, pulse_of};
-use crate::checkpoint::Checkpoint;
-use crate::engine::model::Model;
-use crate::engine::{Abort, EngineError};
+use crate::engine::{Engine, EngineError};
 
 /// Messages that wait while a step runs; who sends more waits.
 const WAITING: usize = 64;
@@ -32,11 +27,11 @@ const LOOK: Duration = Duration::from_millis(20);
 type Heard = (usize, Result<Message, LinkError>);
 
 impl Seat {
-    /// Computes this rank's layers until the driver says that the work is done.
+    /// Computes this rank's layers on an engine's place until the driver says that the work is done.
     ///
     /// # Errors
     /// If a step fails, another rank is lost, or the work is aborted; the other ranks are told.
-    pub fn serve(self, checkpoint: &Arc<Checkpoint>, workers: usize, abort: &Abort) -> Result<(), EngineError> {
+    pub fn serve(self, engine: &Engine) -> Result<(), EngineError> {
         let is_over = AtomicBool::new(false);
         let (sender, heard) = sync_channel(WAITING);
         let others: Vec<Arc<dyn Transport>> =
@@ -50,8 +45,8 @@ impl Seat {
             }
             listen(0, Arc::clone(&self.driver), sender);
             scope.spawn(|| pulse(&others, pulse_of(self.patience), &|| is_over.load(Ordering::Relaxed)));
-            let mut stage = Stage { seat: &self, model: Model::of(checkpoint), workers, sessions: HashMap::new() };
-            let result = stage.work(&heard, abort);
+            let mut stage = Stage { seat: &self, engine, sessions: HashMap::new() };
+            let result = stage.work(&heard);
             let result = result.or_else(|error| self.verdict(error, &heard));
             is_over.store(true, Ordering::Relaxed);
             // Who still hears or sends is to stop: nobody listens any more.
@@ -97,15 +92,14 @@ impl Seat {
 /// A rank at work.
 struct Stage<'s> {
     seat: &'s Seat,
-    model: Model,
-    workers: usize,
+    engine: &'s Engine,
     sessions: HashMap<u64, StageMachines>,
 }
 
 impl Stage<'_> {
-    fn work(&mut self, heard: &Receiver<Heard>, abort: &Abort) -> Result<(), EngineError> {
+    fn work(&mut self, heard: &Receiver<Heard>) -> Result<(), EngineError> {
         loop {
-            if abort.is_set() {
+            if self.engine.abort.is_set() {
                 return Err(EngineError::Aborted);
             }
             let (from, what) = match heard.recv_timeout(LOOK) {
@@ -159,7 +153,8 @@ impl Stage<'_> {
             return Err(PipelineError::Sessions { most: MOST_SESSIONS }.into());
         }
         let options = shape.options(self.seat.layers).map_err(|error| self.lost(self.seat.rank - 1, error))?;
-        let machines = StageMachines::new(self.model.clone(), options, self.workers);
+        let machines =
+            StageMachines::new(self.engine.place(), self.engine.model().clone(), options, &self.engine.abort);
         self.sessions.insert(session, machines);
         Ok(())
     }
@@ -180,7 +175,7 @@ impl Stage<'_> {
         let output = machines.step(rows, &cells, Some(words.hidden()))?;
         let message = match self.seat.behind {
             Some(_) => {
-                let words = StepWords::pack(&cells, &output.f32(HIDDEN_OUT)?);
+                let words = StepWords::pack(&cells, &output.hidden()?);
                 Message { head: Head::Step { session, step, rows, asked: asked.to_vec() }, words }
             }
             None => Message { head: Head::Logits { session, step }, words: logits(&output, asked)? },
@@ -201,10 +196,10 @@ impl Stage<'_> {
 }
 
 /// The logits of rows, as words.
-fn logits(output: &StepOutput, rows: &[usize]) -> Result<Vec<u32>, EngineError> {
+fn logits(output: &Output, rows: &[usize]) -> Result<Vec<u32>, EngineError> {
     let mut words = Vec::new();
     for &row in rows {
-        words.extend(output.f32_row(LOGITS, row)?.iter().map(|x| x.to_bits()));
+        words.extend(output.logits(row)?.iter().map(|x| x.to_bits()));
     }
     Ok(words)
 }
