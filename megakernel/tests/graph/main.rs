@@ -11,3 +11,4 @@ mod devices;
 mod lab;
 mod refusals;
 mod resources;
+mod stages;
