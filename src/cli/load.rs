@@ -69,6 +69,13 @@ pub fn load(dir: &Path, device: Device) -> Result<Engine, Failure> {
     Ok(engine)
 }
 
+/// Loads a model whose weights are read as steps need them: those that other processes compute with, never.
+pub fn load_as_needed(dir: &Path, device: Device, scheme: Option<Scheme>) -> Result<Engine, Failure> {
+    let engine = Engine::new(open_as(dir, scheme)?, device, Box::new(|_| ()))?;
+    say(&engine);
+    Ok(engine)
+}
+
 /// What the user should know of a model, on standard error.
 fn say(engine: &Engine) {
     let notes = engine.notes();

@@ -9,8 +9,9 @@ use safetensors::tensor::{TensorView, serialize};
 use thiserror::Error;
 
 use super::Failure;
-use super::load::load;
+use super::load::{load, load_as_needed};
 use super::output::Output;
+use super::world::WorldArgs;
 use crate::engine::Device;
 
 /// Compute the logits after every token of a prompt (teacher-forced)
@@ -30,6 +31,8 @@ pub struct LogitsArgs {
     /// Where to run: cpu (all cores), cpu:N, cuda:N, cuda:A-B (GPUs that share the model) or sim:SEED
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: Device,
+    #[command(flatten)]
+    world: WorldArgs,
 }
 
 /// The ids of one argument; a type of its own, since clap takes a `Vec` for a repeated argument.
@@ -53,7 +56,10 @@ fn parse_ids(text: &str) -> Result<Ids, IdError> {
 /// Runs the subcommand.
 pub fn run(args: &LogitsArgs) -> Result<ExitCode, Failure> {
     let output = Output::create(&args.out)?;
-    let engine = load(&args.model, args.device)?;
+    let engine = match args.world.is_shared() {
+        true => args.world.apply(load_as_needed(&args.model, args.device, None)?)?,
+        false => load(&args.model, args.device)?,
+    };
     let ids = &args.prompt_ids.0;
     let logits = engine.logits(ids)?;
     let bytes: Vec<u8> = logits.iter().flat_map(|x| x.to_le_bytes()).collect();

@@ -31,6 +31,8 @@ mod sim;
 mod subject;
 mod timeline;
 mod validate;
+mod worker;
+mod world;
 
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -53,6 +55,7 @@ struct Cli {
 enum Command {
     Generate(generate::GenerateArgs),
     Logits(logits::LogitsArgs),
+    Worker(worker::WorkerArgs),
     Compile(compile::CompileArgs),
     Timeline(timeline::TimelineArgs),
     Bench(bench::BenchArgs),
@@ -93,6 +96,7 @@ pub fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Generate(args) => generate::run(&args),
         Command::Logits(args) => logits::run(&args),
+        Command::Worker(args) => worker::run(&args),
         Command::Compile(args) => compile::run(args),
         Command::Timeline(args) => timeline::run(&args),
         Command::Bench(args) => bench::run(&args),

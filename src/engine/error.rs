@@ -12,6 +12,7 @@ use tilewright_megakernel::schedule::ScheduleError;
 use tilewright_megakernel::vm::device::{LaunchError, LoadError};
 use tilewright_megakernel::vm::reference::{AccessError, BindError, KvError, StepError};
 
+use super::pipeline::PipelineError;
 use super::stop::EmptyStop;
 use crate::checkpoint::{ChatError, CheckpointError, TokenizerError};
 use crate::results::ResultsError;
@@ -109,6 +110,10 @@ pub enum EngineError {
     Thread(#[source] std::io::Error),
     #[error(transparent)]
     OfStep(#[from] Arc<EngineError>),
+    #[error(transparent)]
+    Pipeline(#[from] PipelineError),
+    #[error(transparent)]
+    OfPipeline(Arc<PipelineError>),
     #[error("the server has ended; start another one")]
     ServerEnded,
     #[error("sequence {found} does not exist, the session has {sequences}")]

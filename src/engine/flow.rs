@@ -8,6 +8,7 @@ use tilewright_megakernel::vm::reference::StepCells;
 
 use super::Engine;
 use super::error::EngineError;
+use super::pipeline::PipelineError;
 use super::session::lowering_options;
 
 /// A flow in the programs of a session: its settings, and how many requests keep states at once.
@@ -125,6 +126,9 @@ impl Engine {
     /// # Errors
     /// If the flow does not fit the model, or its blocks the pages of the KV pools.
     pub fn with_flow(self, flow: FlowSettings) -> Result<Engine, EngineError> {
+        if self.place().world().is_some() {
+            return Err(PipelineError::Flow.into());
+        }
         flow.check(self.spec(), lowering_options(self.place(), 1, false).page_tokens)?;
         Ok(Engine { flow: Some(Arc::new(flow)), ..self })
     }

@@ -21,6 +21,7 @@ use super::error::EngineError;
 use super::flow::{ObservedShape, SessionFlow};
 use super::model::Model;
 use super::on_device::OnDevice;
+use super::pipeline::Piped;
 use super::place::{Gpu, Place};
 use super::session::Run;
 
@@ -189,8 +190,14 @@ pub(super) fn machines(
 ) -> Box<dyn Machines> {
     let (options, abort) = (options.clone(), abort.clone());
     let lowering = Lowering { model: model.clone(), options, widths, flow, phase: Phase::Decode, requests: Vec::new() };
+    if let Some(world) = place.world() {
+        let Lowering { model, options, widths, .. } = lowering;
+        return Box::new(Piped::new(world, place, model, (options, widths), &abort));
+    }
     match **place {
-        Place::Host { workers } => Box::new(OnHost { lowering, workers, machines: BTreeMap::new(), kv: None, abort }),
+        Place::Host { workers, .. } => {
+            Box::new(OnHost { lowering, workers, machines: BTreeMap::new(), kv: None, abort })
+        }
         Place::Gpu(_) => Box::new(OnDevice {
             lowering,
             place: Arc::clone(place),
@@ -290,7 +297,7 @@ struct OnHost {
 }
 
 /// Rows of the programs that feed prompts on the host, largest first.
-const CHUNKS: [usize; 3] = [32, 8, 1];
+pub(super) const CHUNKS: [usize; 3] = [32, 8, 1];
 
 impl Machines for OnHost {
     fn width(&mut self, rows: usize) -> Result<usize, EngineError> {

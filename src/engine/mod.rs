@@ -26,6 +26,7 @@ mod machines;
 mod model;
 mod on_device;
 mod pages;
+pub mod pipeline;
 mod place;
 mod requests;
 mod session;
@@ -54,6 +55,7 @@ pub use generate::{Answer, Completion, Finish, Request, Speed};
 pub use kv::{KvType, NoKvType};
 pub(crate) use model::Bare;
 use model::Model;
+pub use pipeline::{Identity, Meeting, PipelineError, Seat};
 pub use place::{Abort, OnProgress};
 pub(crate) use place::{Opened, device_options, open};
 use place::{Place, Unloaded};
@@ -161,6 +163,9 @@ impl Engine {
     /// # Errors
     /// If there are fewer rows than that is for, or more than a program has, or the engine runs on the host.
     pub fn with_prompt_chunk(self, rows: usize) -> Result<Engine, EngineError> {
+        if self.place.world().is_some() {
+            return Err(PipelineError::Chunk.into());
+        }
         let on_device = matches!(&*self.place, Place::Gpu(_));
         match on_device && (LEAST_CHUNK..=MAX_ROWS).contains(&rows) {
             true => Ok(Engine { prompt_chunk: Some(rows), ..self }),

@@ -1,6 +1,6 @@
 //! A device made ready for one model: what the sessions of an engine share.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tilewright_codegen::device::sim::{self, Options};
 use tilewright_codegen::device::{self, Properties, cuda};
@@ -12,7 +12,9 @@ use tilewright_megakernel::vm::graph::PeerWeights;
 
 use super::device::Device;
 use super::error::EngineError;
+use super::machines::MOST_ROWS;
 use super::model::{Model, SharedWeights};
+use super::pipeline::{PipelineError, World};
 use super::settings;
 use crate::checkpoint::Progress;
 use crate::results::Results;
@@ -27,6 +29,8 @@ pub(super) enum Place {
     Host {
         /// Worker threads.
         workers: usize,
+        /// As [`Gpu`] has it.
+        world: OnceLock<Arc<World>>,
     },
     /// The device machine.
     Gpu(Box<Gpu>),
@@ -47,6 +51,8 @@ pub(super) struct Gpu {
     /// The kernels of its machines and graphs.
     pub kernels: DeviceKernels,
     simulated: bool,
+    /// The ranks that have the other layers, where this is the driver of some.
+    world: OnceLock<Arc<World>>,
     /// The same weights row by row, for programs of many rows; nothing is sent before one is asked for.
     graphs: Mutex<PeerWeights>,
     on_progress: OnProgress,
@@ -69,6 +75,42 @@ impl Place {
         }
     }
 
+    /// The ranks that have the other layers, where this is the driver of some.
+    pub fn world(&self) -> Option<&Arc<World>> {
+        self.world_lock().get()
+    }
+
+    /// Shares the model with those ranks from now on; once.
+    pub fn share(&self, world: World) {
+        // A second world has no layers to take: it ends where it began.
+        let _ = self.world_lock().set(Arc::new(world));
+    }
+
+    fn world_lock(&self) -> &OnceLock<Arc<World>> {
+        match self {
+            Place::Host { world, .. } => world,
+            Place::Gpu(gpu) => &gpu.world,
+        }
+    }
+
+    /// Refuses more rows of a step on a device than the decode machine has, where no graph of launches takes them.
+    pub fn check_rows(&self, has_flow: bool, found: usize) -> Result<(), EngineError> {
+        let most = MOST_ROWS;
+        match self.world() {
+            _ if has_flow => Err(EngineError::FlowRows { found, most }),
+            Some(_) => Err(PipelineError::Rows { found, most }.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// What ranks of a world have to agree on.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Place::Host { .. } => "cpu",
+            Place::Gpu(_) => "gpu",
+        }
+    }
+
     /// Kernels that were compiled so far; none on the host.
     pub fn compiled(&self) -> Vec<Compilation> {
         match self {
@@ -88,7 +130,7 @@ impl Unloaded {
     /// The same for a checkpoint. Weights are sent when they are first needed.
     pub fn with(self, weights: &SharedWeights, on_progress: OnProgress) -> Place {
         match self {
-            Unloaded::Host { workers } => Place::Host { workers },
+            Unloaded::Host { workers } => Place::Host { workers, world: OnceLock::new() },
             Unloaded::Gpu(opened, tuned) => {
                 let Opened { devices, target, options, launch_steps, .. } = *opened;
                 let count = devices.len();
@@ -106,6 +148,7 @@ impl Unloaded {
                     weights,
                     kernels,
                     simulated,
+                    world: OnceLock::new(),
                     graphs,
                     on_progress,
                 };

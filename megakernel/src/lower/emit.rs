@@ -2,7 +2,8 @@
 
 use super::indexer::Indexer;
 use super::options::{LowerError, LowerOptions, MAX_TASKS};
-use super::state::{HostBuffers, Parts, StateBuffers};
+use super::stage::Stage;
+use super::state::{HostBuffers, Inlet, Outlet, Parts, StateBuffers};
 use super::weights::WeightBuffers;
 use crate::model::ModelSpec;
 use crate::program::{BufferId, CounterId, DeviceId, LinearInput, Op, Program, Span, Wait};
@@ -26,6 +27,8 @@ pub(super) struct Emitter<'a> {
     /// The model as each device sees it.
     pub spec: &'a ModelSpec,
     pub options: &'a LowerOptions,
+    /// Which layers it has.
+    pub stage: Stage,
     pub host: HostBuffers,
     /// Weights and state of every device.
     pub shards: Vec<(WeightBuffers, StateBuffers)>,
@@ -54,6 +57,37 @@ impl Emitter<'_> {
     /// The device's state.
     pub fn state(&self) -> &StateBuffers {
         &self.shards[self.device].1
+    }
+
+    /// The device's pools of keys and values of a layer.
+    pub fn pools(&self, layer: usize) -> [BufferId; 2] {
+        self.state().pools[layer - self.stage.layers().start]
+    }
+
+    /// The residual stream that a layer begins with.
+    pub fn residual(&self, layer: usize) -> BufferId {
+        match self.host.inlet {
+            Inlet::Hidden(hidden) if self.stage.takes(layer) => hidden,
+            Inlet::Hidden(_) | Inlet::Tokens(_) => self.state().residual,
+        }
+    }
+
+    /// Where the residual stream goes that a layer ends with.
+    pub fn stream(&self, layer: usize) -> BufferId {
+        match self.host.outlet {
+            Outlet::Hidden(hidden) if self.stage.gives(layer) => hidden,
+            Outlet::Hidden(_) | Outlet::Choice { .. } => self.state().residual,
+        }
+    }
+
+    /// Whether the device has use for the residual stream that a layer ends with: the first gives it to another stage.
+    pub fn keeps(&self, layer: usize) -> bool {
+        self.device == 0 || !self.stage.gives(layer)
+    }
+
+    /// Where the parts of sums arrive on the device, if there are parts.
+    pub fn parts(&self) -> Option<&Parts> {
+        self.state().parts.as_ref()
     }
 
     /// Where a part of a sum goes that this device computes: to its own memory, and to the others'.

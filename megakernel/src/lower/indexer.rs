@@ -112,7 +112,7 @@ impl<'e, 'a> LayerTasks<'e, 'a> {
 
     /// The layer's pools of keys and values, `[kv_heads, pages, page_tokens, head_dim]`.
     pub fn pools(&self) -> [BufferId; 2] {
-        self.emitter.state().pools[self.layer]
+        self.emitter.pools(self.layer)
     }
 
     /// Positions and page tables.

@@ -20,7 +20,7 @@
 use super::emit::{Done, Emitter};
 use super::indexer::{LayerTasks, Selected};
 use super::options::LowerError;
-use super::state::{Parts, StateBuffers};
+use super::state::Parts;
 use super::tiling;
 use crate::ops::Selection;
 use crate::program::{
@@ -28,8 +28,9 @@ use crate::program::{
     Reduce, Rope, Rotation, Span,
 };
 
-/// Emits block `layer`; `ready` says when each device's residual stream is complete. Gives the same for the next block.
-pub(super) fn block(e: &mut Emitter, layer: usize, ready: &[Done]) -> Result<Vec<Done>, LowerError> {
+/// Emits block `layer`; `ready` says when each device's residual stream is complete, where it is not from the beginning. Gives
+/// the same for the next block.
+pub(super) fn block(e: &mut Emitter, layer: usize, ready: &[Option<Done>]) -> Result<Vec<Option<Done>>, LowerError> {
     let done = e.each_device(|e, device| {
         let heads = qkv(e, layer, ready[device])?;
         let heads = if e.spec.qk_norm { rope(e, layer, &heads)? } else { heads };
@@ -38,13 +39,17 @@ pub(super) fn block(e: &mut Emitter, layer: usize, ready: &[Done]) -> Result<Vec
         o(e, layer, done)
     })?;
     let name = format!("layers.{layer}.o.sum");
-    let done = sum(e, &name, done, |state| Some((&state.parts.as_ref()?.middle, Some(state.residual), state.middle)))?;
+    let done = sum(e, &name, done, |e| Some((&e.parts()?.middle, Some(e.residual(layer)), e.state().middle)))?;
     let done = e.each_device(|e, device| {
         let done = gate_up(e, layer, done[device])?;
         down(e, layer, done)
     })?;
     let name = format!("layers.{layer}.down.sum");
-    sum(e, &name, done, |state| Some((&state.parts.as_ref()?.residual, Some(state.middle), state.residual)))
+    let done = sum(e, &name, done, |e| {
+        let parts = e.parts().filter(|_| e.keeps(layer))?;
+        Some((&parts.residual, Some(e.state().middle), e.stream(layer)))
+    })?;
+    Ok(done.into_iter().map(Some).collect())
 }
 
 /// What a device sums: its parts, what they are added to, and where the sum goes.
@@ -55,13 +60,13 @@ pub(super) fn sum(
     e: &mut Emitter,
     name: &str,
     sent: Vec<Done>,
-    of: impl Fn(&StateBuffers) -> Option<Sum>,
+    of: impl for<'e> Fn(&'e Emitter) -> Option<Sum<'e>>,
 ) -> Result<Vec<Done>, LowerError> {
     if e.devices() == 1 {
         return Ok(sent);
     }
     e.each_device(|e, _| {
-        let Some((parts, residual, out)) = of(e.state()) else { return Ok(sent[e.device]) };
+        let Some((parts, residual, out)) = of(e) else { return Ok(sent[e.device]) };
         let (parts, rows) = (parts.clone(), e.rows());
         let tile = |cols| Op::from(Reduce { parts: parts.clone(), residual, out, rows, cols });
         let ops = tiling::features(e.spec.hidden, e.sms()).into_iter().map(tile).collect();
@@ -74,10 +79,10 @@ fn rotation(e: &Emitter) -> Rotation {
 }
 
 /// Gives, for each kv head, when its group's q, k and v are complete.
-fn qkv(e: &mut Emitter, layer: usize, ready: Done) -> Result<Vec<Done>, LowerError> {
+fn qkv(e: &mut Emitter, layer: usize, ready: Option<Done>) -> Result<Vec<Done>, LowerError> {
     let prefix = format!("model.layers.{layer}");
-    let input = e.norm_input(e.state().residual, &format!("{prefix}.input_layernorm.weight"));
-    let [k_pool, v_pool] = e.state().pools[layer];
+    let input = e.norm_input(e.residual(layer), &format!("{prefix}.input_layernorm.weight"));
+    let [k_pool, v_pool] = e.pools(layer);
     let [wq, wk, wv] = ["q", "k", "v"].map(|which| e.weights().projection(&format!("{prefix}.self_attn.{which}_proj")));
     let (q, k) = match e.state().raw {
         Some([q, k]) => (q, KeyOutput::Raw { out: k }),
@@ -103,7 +108,7 @@ fn qkv(e: &mut Emitter, layer: usize, ready: Done) -> Result<Vec<Done>, LowerErr
             })
         });
         let ops = ops.collect();
-        done.push(e.level(&format!("layers.{layer}.qkv.h{kv_head}"), ops, &[ready])?);
+        done.push(e.level(&format!("layers.{layer}.qkv.h{kv_head}"), ops, ready.as_slice())?);
     }
     Ok(done)
 }
@@ -112,7 +117,7 @@ fn rope(e: &mut Emitter, layer: usize, heads: &[Done]) -> Result<Vec<Done>, Lowe
     let Some([q_raw, k_raw]) = e.state().raw else { return Ok(heads.to_vec()) };
     let prefix = format!("model.layers.{layer}.self_attn");
     let group = e.spec.group();
-    let [k_pool, _] = e.state().pools[layer];
+    let [k_pool, _] = e.pools(layer);
     let mut done = Vec::with_capacity(heads.len());
     for (kv_head, &ready) in heads.iter().enumerate() {
         let head = |x, which: &str, head: usize, output| {
@@ -147,7 +152,7 @@ fn index(e: &mut Emitter, layer: usize, heads: Vec<Done>) -> Result<Selected, Lo
 }
 
 fn attention(e: &mut Emitter, layer: usize, heads: &[Done], selection: Option<&Selection>) -> Result<Done, LowerError> {
-    let [k_pool, v_pool] = e.state().pools[layer];
+    let [k_pool, v_pool] = e.pools(layer);
     let scale = (e.spec.head_dim as f64).powf(-0.5) as f32;
     let blocks = tiling::deal(e.options.rows, e.sms().div_ceil(e.spec.kv_heads));
     let mut parts = Vec::new();
@@ -176,7 +181,7 @@ fn attention(e: &mut Emitter, layer: usize, heads: &[Done], selection: Option<&S
 
 fn o(e: &mut Emitter, layer: usize, ready: Done) -> Result<Done, LowerError> {
     let input = LinearInput::Combine { acc: e.state().acc, stats: e.state().stats };
-    let output = added(e, e.state().residual, e.state().middle, |parts| &parts.middle);
+    let output = added(e, e.residual(layer), e.state().middle, |parts| &parts.middle);
     let projection = format!("model.layers.{layer}.self_attn.o_proj");
     linear(e, &format!("layers.{layer}.o"), input, &projection, e.spec.hidden, output, ready)
 }
@@ -192,7 +197,7 @@ fn gate_up(e: &mut Emitter, layer: usize, ready: Done) -> Result<Done, LowerErro
 
 fn down(e: &mut Emitter, layer: usize, ready: Done) -> Result<Done, LowerError> {
     let input = LinearInput::Plain { x: e.state().mlp };
-    let output = added(e, e.state().middle, e.state().residual, |parts| &parts.residual);
+    let output = added(e, e.state().middle, e.stream(layer), |parts| &parts.residual);
     let projection = format!("model.layers.{layer}.mlp.down_proj");
     linear(e, &format!("layers.{layer}.down"), input, &projection, e.spec.hidden, output, ready)
 }

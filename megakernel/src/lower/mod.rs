@@ -2,7 +2,8 @@
 //!
 //! The shape of the program is the one that a GPU wants: every level covers all SMs with row tiles of equal bytes, a
 //! block has five levels (six with q/k norms), attention is split over kv heads and tokens. Norms are recomputed by each
-//! task instead of costing a level; see `layer` for the table. Nothing per token is in the program.
+//! task instead of costing a level; see `layer` for the table. Nothing per token is in the program. Some layers alone
+//! ([`LowerOptions::layers`]) are a stage of a pipeline; see `stage`.
 //!
 //! May touch: [`crate::model`], [`crate::program`]; sums are cut by what a device's registers hold ([`crate::vm::device::DeviceOptions`]). Placement on SMs is [`crate::schedule`]'s.
 
@@ -12,6 +13,7 @@ mod layer;
 mod options;
 mod parts;
 mod share;
+mod stage;
 mod state;
 mod tiling;
 mod weights;
@@ -20,12 +22,16 @@ use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 
 use crate::model::ModelSpec;
-use crate::program::{Argmax, BufferKind, Embed, Linear, LinearOutput, Op, Program, Sample, Span, TableShard};
+use crate::program::{
+    Argmax, BufferId, BufferKind, Embed, Linear, LinearOutput, Op, Program, Sample, Span, TableShard,
+};
 pub use emit::Done;
 use emit::Emitter;
 pub use indexer::{Indexer, LayerTasks, Selected};
 pub use options::{LowerError, LowerOptions, MAX_PAGES, MAX_ROWS, MAX_SPLITS, MAX_TASKS};
-pub use state::{LOGITS, NEXT_TOKEN, PAGE_TABLE, POSITION, REQUEST, TOKEN};
+use stage::Stage;
+pub use state::{HIDDEN_IN, HIDDEN_OUT, LOGITS, NEXT_TOKEN, PAGE_TABLE, POSITION, REQUEST, TOKEN};
+use state::{Inlet, Outlet};
 pub use tiling::STRIP;
 pub(crate) use tiling::deal;
 use weights::WeightBuffers;
@@ -74,28 +80,40 @@ pub fn lower_indexed<'a>(
     if indexer.is_some() && options.devices > 1 {
         return Err(LowerError::IndexedDevices { devices: options.devices });
     }
+    let stage = Stage::of(spec, options.layers)?;
     let share = share::share(spec, options.devices)?;
     let splits = splits(&share, options, target.sms);
-    let mut program = Program::new(format!("{}, {} row(s)", spec.family, options.rows), target);
+    let mut name = format!("{}, {} row(s)", spec.family, options.rows);
+    if let Some(layers) = options.layers.filter(|_| !stage.is_whole()) {
+        name += &format!(", layers {layers}");
+    }
+    let mut program = Program::new(name, target);
     program.devices = options.devices;
-    let weights = WeightBuffers::add(&mut program, spec, &share, dtype_of)?;
-    let (host, states) = state::add(&mut program, spec, &share, options, splits);
+    let weights = WeightBuffers::add(&mut program, spec, &share, stage, dtype_of)?;
+    let (host, states) = state::add(&mut program, spec, &share, options, (splits, stage));
     let shards = weights.into_iter().zip(states).collect();
     let mut e = Emitter {
         program,
         spec: &share,
         options,
+        stage,
         host,
         shards,
         device: 0,
         splits,
         indexer: indexer.map(|indexer| indexer as _),
     };
-    let mut ready = embed(&mut e)?;
-    for layer in 0..spec.layers {
+    let mut ready = match e.host.inlet {
+        Inlet::Tokens(ids) => embed(&mut e, ids)?.into_iter().map(Some).collect(),
+        Inlet::Hidden(_) => vec![None; options.devices],
+    };
+    for layer in stage.layers() {
         ready = layer::block(&mut e, layer, &ready)?;
     }
-    choose(&mut e, &ready)?;
+    match e.host.outlet {
+        Outlet::Choice { logits, next_token } => choose(&mut e, &ready, [logits, next_token])?,
+        Outlet::Hidden(_) => {}
+    }
     Ok(e.program)
 }
 
@@ -143,13 +161,13 @@ fn table_shard(e: &Emitter) -> Option<TableShard> {
 }
 
 /// Gives, for each device, when the residual stream is complete.
-fn embed(e: &mut Emitter) -> Result<Vec<emit::Done>, LowerError> {
+fn embed(e: &mut Emitter, ids: BufferId) -> Result<Vec<Done>, LowerError> {
     let done = e.each_device(|e, _| {
         let (out, sent) = e.destinations(|parts| &parts.residual).unwrap_or((e.state().residual, vec![]));
         let table = e.weights().get("model.embed_tokens.weight");
         let part = |rows| {
             Op::from(Embed {
-                ids: e.host.token,
+                ids,
                 position: e.host.at.position,
                 table,
                 out,
@@ -162,11 +180,11 @@ fn embed(e: &mut Emitter) -> Result<Vec<emit::Done>, LowerError> {
         let ops = tiling::deal(e.options.rows, e.sms()).into_iter().map(part).collect();
         e.level("embed", ops, &[])
     })?;
-    layer::sum(e, "embed.sum", done, |state| Some((&state.parts.as_ref()?.residual, None, state.residual)))
+    layer::sum(e, "embed.sum", done, |e| Some((&e.parts()?.residual, None, e.state().residual)))
 }
 
 /// The output projection and the choice of the next token, which is the first device's.
-fn choose(e: &mut Emitter, ready: &[emit::Done]) -> Result<(), LowerError> {
+fn choose(e: &mut Emitter, ready: &[Option<Done>], [logits, next_token]: [BufferId; 2]) -> Result<(), LowerError> {
     let (rows, devices) = (e.options.rows, e.devices());
     let tiles = tiling::features(e.spec.vocab, e.sms());
     let (mut first, shape) = (state::On { program: &mut e.program, device: 0 }, [rows, devices * tiles.len()]);
@@ -175,22 +193,22 @@ fn choose(e: &mut Emitter, ready: &[emit::Done]) -> Result<(), LowerError> {
     let table = if e.spec.tied_embeddings { "model.embed_tokens.weight" } else { "lm_head.weight" };
     let ready = e.each_device(|e, device| {
         let input = e.norm_input(e.state().residual, "model.norm.weight");
-        let (weight, out, shard) = (e.weights().get(table), e.host.logits, table_shard(e));
+        let (weight, out, shard) = (e.weights().get(table), logits, table_shard(e));
         let tile = |(tile, &cols): (usize, &Span)| {
             let tile = device * tiles.len() + tile;
             let output = LinearOutput::Logits { out, shard, best_value, best_index, tile };
             Op::from(Linear { input: input.clone(), weight, bias: None, rows: Span::all(rows), cols, output })
         };
         let ops = tiles.iter().enumerate().map(tile).collect();
-        e.level("logits", ops, &[ready[device]])
+        e.level("logits", ops, ready[device].as_slice())
     })?;
     e.device = 0;
-    let (value, index, out) = (best_value, best_index, e.host.next_token);
+    let (value, index, out) = (best_value, best_index, next_token);
     let Some(request) = e.host.request else {
         return e.last("argmax", Op::from(Argmax { value, index, out, rows: Span::all(rows) }), &ready);
     };
     // A row's choice reads all of its logits: rows are dealt to the SMs.
-    let (logits, position) = (e.host.logits, e.host.at.position);
+    let position = e.host.at.position;
     for (at, rows) in tiling::deal(rows, e.sms()).into_iter().enumerate() {
         let sample = Sample { logits, value, index, position, request, out, rows };
         e.last(&format!("sample[{at}]"), Op::from(sample), &ready)?;

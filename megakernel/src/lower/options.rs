@@ -6,7 +6,7 @@ use thiserror::Error as ThisError;
 use tilewright_layout::DType;
 
 use crate::model::ModelSpec;
-use crate::program::{MAX_WAITS, OperandError};
+use crate::program::{MAX_WAITS, OperandError, Span};
 
 /// Choices of a lowering.
 ///
@@ -35,6 +35,8 @@ pub struct LowerOptions {
     pub sampling: bool,
     /// Devices that share the model: heads, MLP and vocabulary are dealt to them.
     pub devices: usize,
+    /// The layers of a [stage](super::HIDDEN_IN) of a pipeline; `None`: all, from token ids to logits.
+    pub layers: Option<Span>,
 }
 
 impl LowerOptions {
@@ -50,6 +52,7 @@ impl LowerOptions {
             kv: DType::F32,
             sampling: false,
             devices: 1,
+            layers: None,
         }
     }
 
@@ -135,6 +138,8 @@ pub enum LowerError {
         "the model's `{name}` is {found}, which {devices} devices cannot share evenly; choose a number that divides it"
     )]
     Share { name: &'static str, found: usize, devices: usize },
+    #[error("a stage has the layers {found}, the model has 0:{layers}; name at least one, and none beyond the last")]
+    Layers { found: Span, layers: usize },
     #[error("tensor `{name}` has dtype {found}; weights may be f32, f16 or bf16")]
     WeightDType { name: String, found: DType },
     #[error(

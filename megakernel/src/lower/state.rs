@@ -3,6 +3,7 @@
 use tilewright_layout::DType;
 
 use super::options::LowerOptions;
+use super::stage::Stage;
 use crate::model::ModelSpec;
 use crate::program::{BufferId, BufferKind, DeviceId, Program, REQUEST_WORDS, RowCells};
 
@@ -18,15 +19,36 @@ pub const REQUEST: &str = "request";
 pub const LOGITS: &str = "logits";
 /// Name of the next token, i32 `[rows]`.
 pub const NEXT_TOKEN: &str = "next_token";
+/// Name of what a stage takes that is not the first: the residual stream of all rows, an input, f32 `[rows, hidden]`.
+pub const HIDDEN_IN: &str = "hidden.in";
+/// Name of what a stage gives that is not the last: the residual stream of all rows, an output, f32 `[rows, hidden]`.
+pub const HIDDEN_OUT: &str = "hidden.out";
 
 /// What the host sees, the same for all devices: cells, which each has, and results, which the first has.
 pub(super) struct HostBuffers {
-    pub token: BufferId,
+    pub inlet: Inlet,
     pub at: RowCells,
     /// What rows ask for, where the program samples.
     pub request: Option<BufferId>,
-    pub logits: BufferId,
-    pub next_token: BufferId,
+    pub outlet: Outlet,
+}
+
+/// What a step begins with.
+#[derive(Clone, Copy)]
+pub(super) enum Inlet {
+    /// Token ids.
+    Tokens(BufferId),
+    /// The residual stream that another stage gave; each device has it.
+    Hidden(BufferId),
+}
+
+/// What a step ends with.
+#[derive(Clone, Copy)]
+pub(super) enum Outlet {
+    /// Logits and the choice by them.
+    Choice { logits: BufferId, next_token: BufferId },
+    /// The residual stream, for another stage.
+    Hidden(BufferId),
 }
 
 /// The state buffers of a device. Activations are shared by all layers: the next layer's writers come after the last
@@ -44,7 +66,7 @@ pub(super) struct StateBuffers {
     pub acc: BufferId,
     pub stats: BufferId,
     pub mlp: BufferId,
-    /// Key and value pool of each layer.
+    /// Key and value pool of each layer of the stage.
     pub pools: Vec<[BufferId; 2]>,
 }
 
@@ -62,26 +84,35 @@ pub(super) fn add(
     spec: &ModelSpec,
     share: &ModelSpec,
     options: &LowerOptions,
-    splits: usize,
+    (splits, stage): (usize, Stage),
 ) -> (HostBuffers, Vec<StateBuffers>) {
     let (rows, devices) = (options.rows, program.devices);
+    let inlet = match stage.embeds() {
+        true => Inlet::Tokens(program.add_buffer(TOKEN, BufferKind::Cell, DType::I32, &[rows])),
+        false => Inlet::Hidden(program.add_buffer(HIDDEN_IN, BufferKind::Input, DType::F32, &[rows, spec.hidden])),
+    };
     let mut cell = |name, shape: &[usize]| program.add_buffer(name, BufferKind::Cell, DType::I32, shape);
-    let token = cell(TOKEN, &[rows]);
     let position = cell(POSITION, &[rows]);
     let page_table = cell(PAGE_TABLE, &[rows, options.pages_per_sequence()]);
-    let request = options.sampling.then(|| cell(REQUEST, &[rows, REQUEST_WORDS]));
+    let request = (options.sampling && stage.chooses()).then(|| cell(REQUEST, &[rows, REQUEST_WORDS]));
     let mut states: Vec<_> = (0..devices).map(|at| activations(program, share, options, splits, at)).collect();
     let mut first = On { program: &mut *program, device: 0 };
-    let logits = first.add(LOGITS, BufferKind::Output, DType::F32, &[rows, spec.vocab]);
-    let next_token = first.add(NEXT_TOKEN, BufferKind::Output, DType::I32, &[rows]);
+    let mut output = |name, dtype, shape: &[usize]| first.add(name, BufferKind::Output, dtype, shape);
+    let outlet = match stage.chooses() {
+        true => Outlet::Choice {
+            logits: output(LOGITS, DType::F32, &[rows, spec.vocab]),
+            next_token: output(NEXT_TOKEN, DType::I32, &[rows]),
+        },
+        false => Outlet::Hidden(output(HIDDEN_OUT, DType::F32, &[rows, spec.hidden])),
+    };
     let shape = [share.kv_heads, options.pool_pages(), options.page_tokens, share.head_dim];
     for (device, state) in states.iter_mut().enumerate() {
         let mut on = On { program: &mut *program, device };
         let mut pool =
             |layer, which| on.of_device(&format!("layers.{layer}.{which}"), BufferKind::KvPool, options.kv, &shape);
-        state.pools = (0..spec.layers).map(|layer| ["k", "v"].map(|which| pool(layer, which))).collect();
+        state.pools = stage.layers().map(|layer| ["k", "v"].map(|which| pool(layer, which))).collect();
     }
-    (HostBuffers { token, at: RowCells { position, page_table }, request, logits, next_token }, states)
+    (HostBuffers { inlet, at: RowCells { position, page_table }, request, outlet }, states)
 }
 
 /// The activations of a device, without its pools.

@@ -6,6 +6,7 @@ use tilewright_layout::DType;
 
 use super::options::LowerError;
 use super::share::{Part, part};
+use super::stage::Stage;
 use crate::model::ModelSpec;
 use crate::program::{BufferId, BufferKind, DeviceId, Program, Projection, Source, Span};
 
@@ -17,16 +18,17 @@ pub(super) struct WeightBuffers {
 }
 
 impl WeightBuffers {
-    /// Adds the weight buffers of every device of the program; `share` is the model as each of them sees it.
+    /// Adds the weight buffers of every device of a stage's program; `share` is the model as each of them sees it.
     pub fn add(
         program: &mut Program,
         spec: &ModelSpec,
         share: &ModelSpec,
+        stage: Stage,
         dtype_of: &dyn Fn(&str) -> DType,
     ) -> Result<Vec<WeightBuffers>, LowerError> {
         let devices = program.devices;
         let mut by_name = vec![HashMap::new(); devices];
-        for tensor in spec.tensors() {
+        for tensor in stage.tensors(spec) {
             let dtype = dtype_of(&tensor.name);
             if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
                 return Err(LowerError::WeightDType { name: tensor.name, found: dtype });
@@ -62,9 +64,9 @@ impl WeightBuffers {
         Ok(by_name.into_iter().map(|by_name| WeightBuffers { by_name, inv_freq }).collect())
     }
 
-    /// The buffer of a tensor that [`ModelSpec::tensors`] lists and every device has.
+    /// The buffer of a tensor that the stage reads and every device has.
     pub fn get(&self, name: &str) -> BufferId {
-        self.find(name).unwrap_or_else(|| unreachable!("the model's tensor list has `{name}`"))
+        self.find(name).unwrap_or_else(|| unreachable!("the stage's tensor list has `{name}`"))
     }
 
     /// The buffer of a tensor, if the device has it.

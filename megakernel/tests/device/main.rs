@@ -28,6 +28,7 @@ mod refusals;
 mod resident;
 mod resources;
 mod selected;
+mod stages;
 mod streams;
 mod targets;
 mod timeline;

@@ -12,3 +12,4 @@ mod lab;
 mod meetings;
 mod refusals;
 mod resources;
+mod stages;

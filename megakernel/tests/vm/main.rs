@@ -7,3 +7,4 @@ mod lab;
 mod model;
 mod ops;
 mod paging;
+mod stages;

@@ -16,9 +16,10 @@ use tilewright_kernels::naive::Sampling;
 use self::flow::{Dump, FlowArgs};
 use super::Failure;
 use super::interrupt::Interrupt;
-use super::load::load_as;
+use super::load::{load_as, load_as_needed};
 use super::prompt::PromptArgs;
 use super::quantize::parse_scheme;
+use super::world::WorldArgs;
 use crate::checkpoint::{GenerationSettings, Scheme};
 use crate::engine::{Device, Engine, EngineError, KvType, Penalties, Request, StopTexts};
 
@@ -71,6 +72,8 @@ pub struct GenerateArgs {
     json: bool,
     #[command(flatten)]
     batch: BatchArgs,
+    #[command(flatten)]
+    world: WorldArgs,
 }
 
 /// A time that no step has.
@@ -140,7 +143,10 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     args.batch.penalties(&GenerationSettings::default()).check()?;
     args.batch.step_time()?;
     let texts = args.prompt.texts()?;
-    let mut engine = load_as(&args.model, args.device, args.weights)?;
+    let mut engine = match args.world.is_shared() {
+        true => load_as_needed(&args.model, args.device, args.weights)?,
+        false => load_as(&args.model, args.device, args.weights)?,
+    };
     if let Some(kv) = args.kv {
         engine = engine.with_kv(kv);
     }
@@ -153,6 +159,8 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
         let prompt_ids = args.prompt.ids(text, &engine)?;
         requests.push(Request { prompt_ids, max_new_tokens: args.max_new_tokens });
     }
+    // What is wrong with the prompts is told before anybody joins.
+    let engine = args.world.apply(engine)?;
     let interrupt = Interrupt::aborts(engine.abort_handle())?;
     let work = Work { engine: &engine, requests, sampling, stop: &args.stop, interrupt, args };
     let done = match &work.requests[..] {

@@ -178,8 +178,8 @@ pub(crate) fn batcher_of(
     (options, base, flow): (&BatchOptions, LowerOptions, Option<SessionFlow>),
 ) -> Result<Batcher, EngineError> {
     let on_host = matches!(**place, Place::Host { .. });
-    if flow.is_some() && !on_host && options.rows > MOST_ROWS {
-        return Err(EngineError::FlowRows { found: options.rows, most: MOST_ROWS });
+    if !on_host && options.rows > MOST_ROWS {
+        place.check_rows(flow.is_some(), options.rows)?;
     }
     let seats = options.rows.clamp(1, MOST_SEATS);
     // Rows of a step: those that decode, or a prompt's chunk.

@@ -253,6 +253,30 @@ impl DeviceMachine {
         Ok(self.parts[number].stream.upload(&swizzled(codes, page_tokens, dim), &pool)?)
     }
 
+    /// Sets an input of f32 on every device: what a stage of a pipeline takes ([`HIDDEN_IN`](crate::lower::HIDDEN_IN)).
+    ///
+    /// # Errors
+    /// If there is no such input of so many elements, or the device fails.
+    pub fn set_input(&mut self, name: &str, values: &[f32]) -> Result<(), LaunchError> {
+        let missing = || AccessError::Missing { name: name.to_owned() };
+        let buffer = self.placed.buffer_named(name).ok_or_else(missing)?;
+        let (name, elements) = (name.to_owned(), buffer.elements().unwrap_or(0));
+        if buffer.kind != BufferKind::Input {
+            let (found, action) = (buffer.kind, "sets input buffers only");
+            return Err(AccessError::Kind { name, found, action }.into());
+        }
+        if buffer.dtype != DType::F32 {
+            return Err(AccessError::DType { name, found: buffer.dtype, asked: "f32" }.into());
+        }
+        if elements != values.len() {
+            return Err(AccessError::Length { name, expected: elements, found: values.len() }.into());
+        }
+        for part in self.parts.iter().filter(|part| buffer.device.is_none_or(|device| device.index() == part.number)) {
+            part.stream.upload(values, &self.state_of(part, buffer.id, elements)?)?;
+        }
+        Ok(())
+    }
+
     /// Changes the tables; for faults.
     pub(super) fn set_tables(&mut self, directory: &[BlockRecord], tables: &[u8]) -> Result<(), LaunchError> {
         Ok(self.parts.iter().try_for_each(|part| part.set_tables(directory, tables))?)

@@ -12,7 +12,7 @@ use crate::validate::Checked;
 use crate::vm::device::{
     AbortHandle, DeviceKernels, DeviceKv, DeviceWeights, LaunchError, LoadError, Packed, Unsupported,
 };
-use crate::vm::reference::StepCells;
+use crate::vm::reference::{AccessError, StepCells};
 use crate::weights::Weights;
 
 /// A model's weights row by row on one device, or on several that reach each other's memory, each its shard.
@@ -136,6 +136,23 @@ impl AnyGraph {
     /// As [`GraphMachine::wait`] and [`GraphPeers::wait`].
     pub fn wait(&self) -> Result<(), LaunchError> {
         either!(self, machine => machine.wait())
+    }
+
+    /// Sets the residual stream that a stage of one device takes.
+    pub fn set_input(&mut self, name: &str, values: &[f32]) -> Result<(), LaunchError> {
+        match self {
+            AnyGraph::One(machine) => machine.set_input(name, values),
+            // No stage is planned for several.
+            AnyGraph::Several(_) => Err(AccessError::Missing { name: name.to_owned() }.into()),
+        }
+    }
+
+    /// The residual stream that a stage of one device gives.
+    pub fn f32(&self, name: &str) -> Result<Vec<f32>, LaunchError> {
+        match self {
+            AnyGraph::One(machine) => machine.f32(name),
+            AnyGraph::Several(_) => Err(AccessError::Missing { name: name.to_owned() }.into()),
+        }
     }
 
     /// The logits of some rows of the step that was submitted.

@@ -19,6 +19,7 @@
 //! | `machine` | the machine |
 //! | `run` | steps whose tokens the device chooses |
 //! | `peers`, `meetings`, `fault` | the machine of several devices; who did not come to a meeting; faults of meetings, for tests |
+//! | `stage` | a stage of a pipeline: what it takes and gives |
 //! | `any` | either machine, for whoever need not know which |
 //!
 //! Rows at the beginning of a step that are sequences of their own attend by the library's decode attention, whose blocks share the tokens of a
@@ -46,6 +47,7 @@ mod planner;
 mod products;
 mod run;
 mod sequence;
+mod stage;
 mod tuning;
 
 pub use any::{AnyGraph, PeerWeights};

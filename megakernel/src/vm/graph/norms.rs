@@ -103,6 +103,7 @@ impl GraphPlanner<'_> {
         let squares = self.scratch(Scratch::Squares, rows * (width / u64::from(SLOT)) * 4);
         let launch = self.begun(&launch, Some((float, [weight, out, squares])));
         self.plan.launches.push(launch);
+        self.last_norm = Some(norm);
         Ok(true)
     }
 
@@ -137,6 +138,7 @@ impl GraphPlanner<'_> {
     /// The norm of the residual stream by a launch, behind what is still to be added to it.
     pub(crate) fn norm(&mut self, norm: NormOf) -> Result<Scratch, Unsupported> {
         self.settle();
+        self.last_norm = Some(norm);
         let NormOf { x, weight, eps } = norm;
         let [rows, width] = self.extents(x)?;
         self.rows(rows)?;

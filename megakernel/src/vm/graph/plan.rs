@@ -136,6 +136,7 @@ impl GraphPlan {
         let program: &Program = program;
         let levels = levels(program, device)?;
         let mut planner = GraphPlanner::new((program, device), (arch, multiprocessors), packed, tuning)?;
+        planner.enter()?;
         for level in &levels {
             let Some(row) = level.op.launches() else { continue };
             row.launch(&mut planner).map_err(|source| Unsupported::Task {

@@ -9,7 +9,7 @@ use tilewright_kernels::tile::Float;
 
 use super::choice::MOST_ALONE;
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
-use super::norms::Pending;
+use super::norms::{NormOf, Pending};
 use super::plan::GraphPlan;
 use super::tuning::{GraphTuning, ProductTuning};
 use crate::ops::Rotation;
@@ -47,6 +47,8 @@ pub struct GraphPlanner<'p> {
     /// Where the activations lie that a buffer stands for.
     pub(super) heads: HashMap<BufferId, Heads>,
     pub(super) pending: Option<Pending>,
+    /// The norm that was planned last.
+    pub(super) last_norm: Option<NormOf>,
     /// The output projection and its bias.
     pub(super) head: Option<(BufferId, Option<BufferId>)>,
     /// Numbers of kernels by what they are made for.
@@ -89,6 +91,7 @@ impl<'p> GraphPlanner<'p> {
             scratch: BTreeMap::new(),
             heads: HashMap::new(),
             pending: None,
+            last_norm: None,
             head: None,
             kernels: HashMap::new(),
             steps: HashMap::new(),
@@ -100,10 +103,7 @@ impl<'p> GraphPlanner<'p> {
     }
 
     pub(super) fn finish(mut self) -> Result<GraphPlan, Unsupported> {
-        self.settle();
-        if self.pending.is_some() {
-            return Err(Unsupported::Launch { what: "a residual stream that nothing normalises at the end" });
-        }
+        self.leave()?;
         Ok(GraphPlan { scratch: self.scratch.into_iter().collect(), ..self.plan })
     }
 

@@ -1,0 +1,123 @@
+//! A stage of a pipeline: consecutive layers of a model, and what they need of the rest of it.
+//!
+//! | stage | takes | gives | weights besides its layers' |
+//! |---|---|---|---|
+//! | first | token ids | the residual stream of its rows | the embedding |
+//! | between | the residual stream | the residual stream | none |
+//! | last | the residual stream | logits, and the choice | the last norm, the head |
+//!
+//! The residual stream is handed on in f32, as one program keeps it: stages one after the other compute what the whole does, bit
+//! for bit. A program of all layers is the first stage and the last.
+
+use super::options::LowerError;
+use crate::model::{ModelSpec, TensorSpec};
+use crate::program::Span;
+
+/// Some consecutive layers of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stage {
+    layers: Span,
+    /// Layers of the whole model.
+    all: usize,
+}
+
+impl Stage {
+    /// The stage of those layers; of all where none are named.
+    pub fn of(spec: &ModelSpec, layers: Option<Span>) -> Result<Stage, LowerError> {
+        let all = spec.layers;
+        let layers = layers.unwrap_or(Span::all(all));
+        if layers.is_empty() || layers.hi > all {
+            return Err(LowerError::Layers { found: layers, layers: all });
+        }
+        Ok(Stage { layers, all })
+    }
+
+    /// The numbers of its layers.
+    pub fn layers(self) -> std::ops::Range<usize> {
+        self.layers.iter()
+    }
+
+    /// Whether it begins with token ids.
+    pub fn embeds(self) -> bool {
+        self.layers.lo == 0
+    }
+
+    /// Whether it ends with logits.
+    pub fn chooses(self) -> bool {
+        self.layers.hi == self.all
+    }
+
+    /// Whether it is the whole model.
+    pub fn is_whole(self) -> bool {
+        self.embeds() && self.chooses()
+    }
+
+    /// Whether a layer's input is what another stage gave.
+    pub fn takes(self, layer: usize) -> bool {
+        !self.embeds() && layer == self.layers.lo
+    }
+
+    /// Whether a layer's result is for another stage.
+    pub fn gives(self, layer: usize) -> bool {
+        !self.chooses() && layer + 1 == self.layers.hi
+    }
+
+    /// The tensors of the model that it reads.
+    pub fn tensors(self, spec: &ModelSpec) -> impl Iterator<Item = TensorSpec> {
+        let is_tied = spec.tied_embeddings;
+        spec.tensors().into_iter().filter(move |tensor| self.reads(&tensor.name, is_tied))
+    }
+
+    fn reads(self, tensor: &str, is_tied: bool) -> bool {
+        let layer = tensor.strip_prefix("model.layers.").and_then(|rest| rest.split('.').next()?.parse().ok());
+        match layer {
+            Some(layer) => self.layers().contains(&layer),
+            None if tensor.starts_with("model.embed_tokens.") => self.embeds() || (self.chooses() && is_tied),
+            None => self.chooses(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn spec(layers: usize, tied_embeddings: bool) -> ModelSpec {
+        let known = ModelSpec::named("llama-3.1-8b").expect("a known model");
+        ModelSpec { layers, tied_embeddings, ..known }
+    }
+
+    proptest! {
+        /// Every tensor is some stage's; what two stages read is the table of tied embeddings alone.
+        #[test]
+        fn stages_read_every_tensor_once(layers in 2usize..9, cut in 1usize..8, tied: bool) {
+            let spec = spec(layers, tied);
+            let cut = cut.min(layers - 1);
+            let read = |lo, hi| {
+                let stage = Stage::of(&spec, Some(Span::new(lo, hi))).expect("layers of the model");
+                stage.tensors(&spec).map(|tensor| tensor.name).collect::<Vec<_>>()
+            };
+            let (mut found, mut expected) = ([read(0, cut), read(cut, layers)].concat(), read(0, layers));
+            if tied {
+                expected.push("model.embed_tokens.weight".to_owned());
+            }
+            found.sort();
+            expected.sort();
+            prop_assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn layers_that_a_model_lacks_are_refused_with_numbers() {
+        let text = |lo, hi| match Stage::of(&spec(4, true), Some(Span::new(lo, hi))) {
+            Ok(stage) => format!("{stage:?}"),
+            Err(error) => error.to_string(),
+        };
+        let expected = |found| {
+            format!("a stage has the layers {found}, the model has 0:4; name at least one, and none beyond the last")
+        };
+        assert_eq!([text(2, 2), text(3, 5), text(9, 4)], ["2:2", "3:5", "9:4"].map(expected));
+    }
+}

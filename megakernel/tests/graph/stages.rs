@@ -1,0 +1,78 @@
+//! Stages of a pipeline as graphs of launches: one after the other the logits of the reference machine.
+
+use tilewright_codegen::ir::Arch;
+use tilewright_codegen::target::Target;
+use tilewright_layout::DType;
+use tilewright_megakernel::lower::{HIDDEN_IN, HIDDEN_OUT, LowerOptions, lower};
+use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::program::{Program, Span};
+use tilewright_megakernel::validate::Checked;
+use tilewright_megakernel::vm::graph::{GraphMachine, GraphPlan};
+use tilewright_megakernel::vm::reference::StepCells;
+
+use super::lab::{PAGE, PAGES, Reference, Rows, normed, prompt, tiny, weights, worst};
+
+/// As that of graphs of whole models.
+const BOUND: f64 = 2e-2;
+const ROWS: usize = 32;
+const TABLE: [i32; PAGES] = [5, 17, 2, 9, 23, 0, 11, 14];
+
+fn stage(spec: &ModelSpec, devices: usize, layers: Span) -> Program {
+    let target = Target { sms: 1, ..Target::named("h100").unwrap() };
+    let base =
+        LowerOptions { rows: ROWS, page_tokens: PAGE, pages: Some(24), ..LowerOptions::for_context(PAGE * PAGES) };
+    let options = LowerOptions { splits: Some(1), kv: DType::BF16, devices, layers: Some(layers), ..base };
+    lower(spec, &|_| DType::BF16, target, &options).unwrap()
+}
+
+/// A step of both stages; the logits of all rows that are not idle.
+fn step([first, last]: &mut [GraphMachine; 2], rows: &Rows) -> Vec<Vec<f32>> {
+    let rows = rows.clone().idle(ROWS);
+    first.step(&rows.view(), &[], &mut |_, _| ()).unwrap();
+    last.set_input(HIDDEN_IN, &first.f32(HIDDEN_OUT).unwrap()).unwrap();
+    let (cells, mut all) = (StepCells { tokens: &[], ..rows.view() }, Vec::new());
+    last.step(&cells, &rows.active(), &mut |_, logits| all.push(logits.to_vec())).unwrap();
+    all
+}
+
+fn agrees(spec: &ModelSpec, arch: Arch, chunks: &[usize], seed: u64) {
+    let tokens = prompt(40, seed as i32);
+    let cut = spec.layers / 2;
+    let mut machines = [Span::new(0, cut), Span::new(cut, spec.layers)].map(|layers| {
+        let checked = Checked::new(stage(spec, 1, layers)).unwrap();
+        weights(spec, arch, seed).machine(checked, None, &mut |_, _| ()).unwrap()
+    });
+    let (mut first, mut found) = (0, Vec::new());
+    for &chunk in chunks {
+        let end = tokens.len().min(first + chunk);
+        let mut rows = Rows::default();
+        rows.add(&tokens[first..end], first, &TABLE);
+        found.extend(step(&mut machines, &rows));
+        first = end;
+    }
+    let mut rows = Rows::default();
+    rows.add(&tokens, 0, &TABLE);
+    let error = worst(&found, &Reference::new(spec, tokens.len()).step(&rows));
+    assert!(error < BOUND, "in chunks of {chunks:?}, {arch}, seed {seed}: {error}");
+}
+
+#[test]
+fn a_prompt_by_stages_agrees_with_the_reference() {
+    agrees(&tiny(32), Arch::Sm90a, &[32, 7, 1], 0);
+    agrees(&ModelSpec { layers: 2, ..normed(tiny(32)) }, Arch::Sm80, &[20, 20], 1);
+}
+
+#[test]
+fn what_does_not_fit_a_stage_is_refused() {
+    let spec = tiny(32);
+    for layers in [Span::new(0, 1), Span::new(1, 2)] {
+        let (checked, tuning) = (Checked::new(stage(&spec, 2, layers)).unwrap(), (None, &[][..]));
+        let plan = GraphPlan::of_device(&checked, 0, (Arch::Sm90a, 4), None, tuning);
+        let error = plan.expect_err("two devices").to_string();
+        assert!(error.contains("a stage of a pipeline that several devices share"), "{error}");
+    }
+    let checked = Checked::new(stage(&spec, 1, Span::new(1, 2))).unwrap();
+    let mut machine = weights(&spec, Arch::Sm90a, 0).machine(checked, None, &mut |_, _| ()).unwrap();
+    assert!(machine.set_input(HIDDEN_IN, &[0.0; 5]).is_err());
+    assert!(machine.set_input("logits", &[]).is_err() && machine.f32(HIDDEN_IN).is_err());
+}

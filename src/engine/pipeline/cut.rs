@@ -1,0 +1,79 @@
+//! Which layers each rank has: those that make the longest stage shortest.
+
+use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::program::Span;
+
+use super::error::PipelineError;
+
+/// The layers of each rank, in order. A stage's time is that of the weights it reads: all layers have as many, the last stage has
+/// the head besides, and the embedding is a row for each token.
+///
+/// # Errors
+/// If there are more ranks than layers.
+pub(super) fn cut(spec: &ModelSpec, world: usize) -> Result<Vec<Span>, PipelineError> {
+    let layers = spec.layers;
+    if world == 0 || world > layers {
+        return Err(PipelineError::Stages { world, layers });
+    }
+    if world == 1 {
+        return Ok(vec![Span::all(layers)]);
+    }
+    let tensors = spec.tensors();
+    let weights = |prefix: &str| {
+        let of = tensors.iter().filter(|tensor| tensor.name.starts_with(prefix));
+        of.map(|tensor| tensor.shape.iter().product::<usize>()).sum::<usize>()
+    };
+    let (layer, head) = (weights("model.layers.0."), spec.vocab.saturating_mul(spec.hidden));
+    let others = world - 1;
+    let longest = |last: usize| {
+        let before = (layers - last).div_ceil(others).saturating_mul(layer);
+        before.max(last.saturating_mul(layer).saturating_add(head))
+    };
+    let last = (1..=layers - others).min_by_key(|&last| longest(last)).unwrap_or(1);
+    let (share, extra) = ((layers - last) / others, (layers - last) % others);
+    let sizes = (0..others).map(|rank| share + usize::from(rank < extra)).chain([last]);
+    let stages = sizes.scan(0, |at, size| {
+        let lo = std::mem::replace(at, *at + size);
+        Some(Span::new(lo, *at))
+    });
+    Ok(stages.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn spec(layers: usize, vocab: usize) -> ModelSpec {
+        let known = ModelSpec::named("llama-3.2-1b").expect("a known model");
+        ModelSpec { layers, vocab, ..known }
+    }
+
+    proptest! {
+        #[test]
+        fn stages_are_all_layers_in_order(layers in 1usize..90, vocab in 1usize..200_000, world in 1usize..12) {
+            match cut(&spec(layers, vocab), world) {
+                Ok(stages) => {
+                    prop_assert_eq!(stages.len(), world);
+                    prop_assert_eq!((stages[0].lo, stages[world - 1].hi), (0, layers));
+                    prop_assert!(stages.iter().all(|stage| !stage.is_empty()));
+                    prop_assert!(stages.windows(2).all(|pair| pair[0].hi == pair[1].lo));
+                }
+                Err(error) => prop_assert!(world > layers, "{}", error),
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_head_takes_layers_from_the_last_stage() {
+        let sizes = |vocab, world| {
+            let stages = cut(&spec(16, vocab), world).expect("layers for all");
+            stages.iter().map(|stage| stage.len()).collect::<Vec<_>>()
+        };
+        // A layer of this shape has 61 million weights, a head of 128,256 rows 263 million.
+        assert_eq!(sizes(1, 4), [4, 4, 4, 4]);
+        assert_eq!(sizes(128_256, 4), [5, 5, 5, 1]);
+        assert_eq!(sizes(128_256, 2), [10, 6]);
+    }
+}

@@ -1,0 +1,355 @@
+//! How a world comes together: the driver waits at an address, workers join it and call their neighbours.
+//!
+//! ```text
+//! worker r                         driver                        worker r + 1
+//!   Hello (rank, world, model) ──►  checks every Hello  ◄── Hello
+//!                              ◄──  Welcome (layers, who is next)  ──►
+//!   Neighbour ────────────────────────────────────────────────────►
+//!   Ready ─────────────────────►                         ◄── Ready
+//! ```
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::program::Span;
+
+use super::cut::cut;
+use super::error::{MOST_RANKS, PipelineError, Refusal, chain, plain};
+use super::frame::FrameError;
+use super::identity::Identity;
+use super::message::{Head, Message, MessageError};
+use super::transport::{LinkError, Tcp, Transport};
+use super::world::World;
+
+/// How long whoever calls has for its first words.
+const FIRST_WORDS: Duration = Duration::from_secs(2);
+/// How often somebody who waits looks again.
+const LOOK: Duration = Duration::from_millis(5);
+/// How often those who have joined hear that the driver is there.
+const PULSE: Duration = Duration::from_millis(50);
+
+/// Where the ranks of a world meet, and who waits for them there: the driver.
+pub struct Meeting {
+    listener: TcpListener,
+    address: SocketAddr,
+    world: usize,
+    patience: Duration,
+}
+
+impl Meeting {
+    /// At an address, for so many processes, the driver among them. `patience` is how long they may take to join, and how long a
+    /// rank may say nothing.
+    ///
+    /// # Errors
+    /// If the numbers make no sense, or nobody can meet there.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tilewright::engine::Meeting;
+    /// let meeting = Meeting::at("127.0.0.1:0", 2, Duration::from_secs(1))?;
+    /// assert_ne!(meeting.address().port(), 0);
+    /// assert!(Meeting::at("127.0.0.1:0", 1, Duration::from_secs(1)).is_err());
+    /// # Ok::<(), tilewright::engine::PipelineError>(())
+    /// ```
+    pub fn at(address: &str, world: usize, patience: Duration) -> Result<Meeting, PipelineError> {
+        check(world, patience)?;
+        let address = resolve(address)?;
+        let listen = || {
+            let listener = TcpListener::bind(address)?;
+            listener.set_nonblocking(true)?;
+            Ok((listener.local_addr()?, listener))
+        };
+        let (address, listener) = listen().map_err(|source| PipelineError::Listen { address, source })?;
+        Ok(Meeting { listener, address, world, patience })
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Processes of the world.
+    pub fn world(&self) -> usize {
+        self.world
+    }
+
+    /// Waits until all workers have joined.
+    pub(in crate::engine) fn join(self, model: &Identity, spec: &ModelSpec) -> Result<World, PipelineError> {
+        let stages = cut(spec, self.world)?;
+        let mut joined: Vec<Option<Joined>> = (1..self.world).map(|_| None).collect();
+        match self.gather(model, &stages, &mut joined) {
+            Ok(()) => {}
+            Err(error) => {
+                let report = Message::from(error.report());
+                for other in joined.iter().flatten() {
+                    // Whoever hears it ends with the same error.
+                    let _ = other.link.send(&report);
+                }
+                return Err(error);
+            }
+        }
+        let links = joined.into_iter().flatten().map(|joined| Arc::new(joined.link) as Arc<dyn Transport>).collect();
+        World::new(links, stages.first().copied().unwrap_or(Span::all(0)), self.patience)
+    }
+
+    fn gather(&self, model: &Identity, stages: &[Span], joined: &mut [Option<Joined>]) -> Result<(), PipelineError> {
+        let (deadline, mut pulse) = (Instant::now() + self.patience, Instant::now());
+        while joined.iter().any(Option::is_none) {
+            match self.listener.accept() {
+                Ok((stream, from)) => self.hear(model, (stream, from), joined)?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(LOOK),
+                Err(error) => return Err(PipelineError::Socket(error)),
+            }
+            if Instant::now() > deadline {
+                let missing = joined.iter().enumerate().filter(|(_, joined)| joined.is_none());
+                let ranks: Vec<String> = missing.map(|(at, _)| format!("rank {}", at + 1)).collect();
+                return Err(PipelineError::Absent { who: ranks.join(", "), seconds: self.patience.as_secs_f64() });
+            }
+            if pulse.elapsed() > PULSE {
+                pulse = Instant::now();
+                for (rank, other) in (1..).zip(joined.iter()).filter_map(|(rank, other)| Some((rank, other.as_ref()?)))
+                {
+                    other.link.pulse().map_err(|source| PipelineError::lost(rank, source))?;
+                }
+            }
+        }
+        let token = RandomState::new().hash_one(self.address);
+        let all: Vec<&Joined> = joined.iter().flatten().collect();
+        for (rank, other) in (1..).zip(&all) {
+            let next = all.get(rank).map(|next| SocketAddr::new(next.ip, next.port));
+            let patience = self.patience.as_millis() as u64;
+            let welcome = Head::Welcome { layers: stages[rank], next, token, patience };
+            other.link.send(&welcome.into()).map_err(|source| PipelineError::lost(rank, source))?;
+        }
+        for (rank, other) in (1..).zip(&all) {
+            match receive(&other.link).map_err(|source| PipelineError::lost(rank, source))? {
+                Message { head: Head::Ready, .. } => {}
+                Message { head: Head::Failed { rank, why }, .. } => return Err(PipelineError::failed(rank, &why)),
+                other => return Err(PipelineError::lost(rank, other.out_of_turn())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Hears whoever called. One that is no worker at all is left alone; a worker that does not fit ends the meeting.
+    fn hear(
+        &self,
+        model: &Identity,
+        (stream, from): (TcpStream, SocketAddr),
+        joined: &mut [Option<Joined>],
+    ) -> Result<(), PipelineError> {
+        let Ok(link) = Tcp::new(stream, FIRST_WORDS.min(self.patience)) else { return Ok(()) };
+        let (who, why) = match link.receive() {
+            Ok(Message { head: Head::Hello { rank, world, model: found, port }, .. }) => {
+                match self.check(model, joined, (rank, world, &found)) {
+                    Ok(()) => {
+                        let link = link.with_patience(self.patience);
+                        let link = link.map_err(|source| PipelineError::lost(rank, source))?;
+                        joined[rank - 1] = Some(Joined { link, ip: from.ip(), port });
+                        return Ok(());
+                    }
+                    Err(why) => (format!("rank {rank}"), why),
+                }
+            }
+            Ok(other) => (format!("the worker at {from}"), other.out_of_turn().into()),
+            Err(LinkError::Silent { .. }) => return Ok(()),
+            Err(LinkError::Message(MessageError::Frame(error))) if is_stranger(&error) => return Ok(()),
+            Err(LinkError::Message(error)) => (format!("the worker at {from}"), error.into()),
+        };
+        // It may be gone already.
+        let _ = link.send(&Head::Refused { why: chain(&why) }.into());
+        Err(PipelineError::Refusal { who, why })
+    }
+
+    fn check(
+        &self,
+        model: &Identity,
+        joined: &[Option<Joined>],
+        (rank, world, found): (usize, usize, &Identity),
+    ) -> Result<(), Refusal> {
+        if world != self.world {
+            return Err(Refusal::World { found: world, expected: self.world });
+        }
+        match rank.checked_sub(1).and_then(|at| joined.get(at)) {
+            None => Err(Refusal::Rank { world }),
+            Some(Some(_)) => Err(Refusal::Twice),
+            Some(None) => Ok(model.check(found)?),
+        }
+    }
+}
+
+/// A worker that has joined.
+struct Joined {
+    link: Tcp,
+    /// Where its neighbour finds it.
+    ip: IpAddr,
+    port: u16,
+}
+
+/// Whether somebody called who speaks no version of the protocol.
+fn is_stranger(error: &FrameError) -> bool {
+    match error {
+        FrameError::Closed | FrameError::Truncated | FrameError::Magic { .. } | FrameError::Io(_) => true,
+        FrameError::Version { .. } | FrameError::TooLong { .. } | FrameError::Damaged => false,
+    }
+}
+
+/// The next message that is more than a sign of life.
+pub(super) fn receive(link: &dyn Transport) -> Result<Message, LinkError> {
+    loop {
+        let message = link.receive()?;
+        if message.head != Head::Alive {
+            return Ok(message);
+        }
+    }
+}
+
+/// A worker's place in a world: its neighbours and its layers.
+pub struct Seat {
+    pub(super) rank: usize,
+    pub(super) layers: Span,
+    pub(super) driver: Arc<dyn Transport>,
+    /// The rank before it, where that is not the driver.
+    pub(super) before: Option<Arc<dyn Transport>>,
+    /// The rank behind it, where that is not the driver.
+    pub(super) behind: Option<Arc<dyn Transport>>,
+    pub(super) patience: Duration,
+}
+
+impl Seat {
+    /// Joins the world that meets at an address, as one of its ranks from 1 on.
+    ///
+    /// # Errors
+    /// If the numbers make no sense, nobody answers within the patience, or the driver refuses this rank.
+    pub fn join(
+        address: &str,
+        (rank, world): (usize, usize),
+        model: &Identity,
+        patience: Duration,
+    ) -> Result<Seat, PipelineError> {
+        check(world, patience)?;
+        if !(1..world).contains(&rank) {
+            return Err(PipelineError::Rank { rank, world });
+        }
+        let deadline = Instant::now() + patience;
+        let driver = Tcp::new(call(address, deadline, patience)?, patience);
+        let driver = driver.map_err(|source| PipelineError::lost(0, source))?;
+        // Neighbours find this rank by the way that it reaches the driver.
+        let listen = || {
+            let listener = TcpListener::bind((driver.stream().local_addr()?.ip(), 0))?;
+            listener.set_nonblocking(true)?;
+            Ok((listener.local_addr()?.port(), listener))
+        };
+        let (port, listener) = listen().map_err(PipelineError::Socket)?;
+        let to_driver = |head: Head| driver.send(&head.into()).map_err(|source| PipelineError::lost(0, source));
+        to_driver(Head::Hello { rank, world, model: model.clone(), port })?;
+        let lost = |source| PipelineError::lost(0, source);
+        let (layers, next, token, patience) = match receive(&driver).map_err(lost)?.head {
+            Head::Welcome { layers, next, token, patience } => {
+                (layers, next, token, Duration::from_millis(patience.clamp(1, 3_600_000)))
+            }
+            Head::Refused { why } => return Err(PipelineError::Refused { rank, why: plain(&why) }),
+            Head::Failed { rank, why } => return Err(PipelineError::failed(rank, &why)),
+            other => return Err(PipelineError::lost(0, Message::from(other).out_of_turn())),
+        };
+        let driver = driver.with_patience(patience).map_err(|source| PipelineError::lost(0, source))?;
+        let neighbours = Neighbours { rank, token, patience }.meet(next, &listener, rank > 1);
+        let (before, behind) = neighbours.inspect_err(|error| {
+            // The driver may be what is lost.
+            let _ = driver.send(&error.report().into());
+        })?;
+        driver.send(&Head::Ready.into()).map_err(|source| PipelineError::lost(0, source))?;
+        Ok(Seat { rank, layers, driver: Arc::new(driver), before, behind, patience })
+    }
+
+    /// Its layers of the model.
+    pub fn layers(&self) -> Span {
+        self.layers
+    }
+}
+
+/// A way to a neighbour, if there is one.
+type Way = Option<Arc<dyn Transport>>;
+
+/// How a worker finds the ranks beside it.
+struct Neighbours {
+    rank: usize,
+    token: u64,
+    patience: Duration,
+}
+
+impl Neighbours {
+    /// Calls the one behind, and waits for the one before.
+    fn meet(&self, next: Option<SocketAddr>, here: &TcpListener, waits: bool) -> Result<(Way, Way), PipelineError> {
+        let deadline = Instant::now() + self.patience;
+        let behind = next.map(|next| self.call(next)).transpose()?;
+        let before = if waits { Some(self.wait(here, deadline)?) } else { None };
+        Ok((before, behind))
+    }
+
+    fn call(&self, next: SocketAddr) -> Result<Arc<dyn Transport>, PipelineError> {
+        let lost = |source: FrameError| PipelineError::lost(self.rank + 1, source);
+        let stream = TcpStream::connect_timeout(&next, self.patience).map_err(|error| lost(error.into()))?;
+        let link = Tcp::new(stream, self.patience).map_err(lost)?;
+        let hello = Head::Neighbour { rank: self.rank, token: self.token };
+        link.send(&hello.into()).map_err(|source| PipelineError::lost(self.rank + 1, source))?;
+        Ok(Arc::new(link))
+    }
+
+    /// Whoever calls without what both were told is left alone.
+    fn wait(&self, here: &TcpListener, deadline: Instant) -> Result<Arc<dyn Transport>, PipelineError> {
+        let expected = Head::Neighbour { rank: self.rank - 1, token: self.token };
+        while Instant::now() < deadline {
+            let stream = match here.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    std::thread::sleep(LOOK);
+                    continue;
+                }
+                Err(error) => return Err(PipelineError::Socket(error)),
+            };
+            let Ok(link) = Tcp::new(stream, FIRST_WORDS.min(self.patience)) else { continue };
+            if link.receive().is_ok_and(|message| message.head == expected) {
+                let link = link.with_patience(self.patience);
+                return Ok(Arc::new(link.map_err(|source| PipelineError::lost(self.rank - 1, source))?));
+            }
+        }
+        Err(PipelineError::lost(self.rank - 1, LinkError::Silent { seconds: self.patience.as_secs_f64() }))
+    }
+}
+
+/// Refuses what is no world.
+fn check(world: usize, patience: Duration) -> Result<(), PipelineError> {
+    if !(2..=MOST_RANKS).contains(&world) {
+        return Err(PipelineError::World { found: world });
+    }
+    let seconds = patience.as_secs_f64();
+    if (0.1..=3600.0).contains(&seconds) { Ok(()) } else { Err(PipelineError::Patience { found: seconds }) }
+}
+
+/// The first address of a name.
+fn resolve(address: &str) -> Result<SocketAddr, PipelineError> {
+    let of = |source| PipelineError::Address { found: address.to_owned(), source };
+    let mut found = address.to_socket_addrs().map_err(of)?;
+    found.next().ok_or_else(|| of(io::Error::new(io::ErrorKind::NotFound, "no address has this name")))
+}
+
+/// Calls the driver, which may be started later than its workers.
+fn call(address: &str, deadline: Instant, patience: Duration) -> Result<TcpStream, PipelineError> {
+    let to = resolve(address)?;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match TcpStream::connect_timeout(&to, left.clamp(LOOK, FIRST_WORDS)) {
+            Ok(stream) => return Ok(stream),
+            Err(source) if left.is_zero() => {
+                let (address, seconds) = (address.to_owned(), patience.as_secs_f64());
+                return Err(PipelineError::NoDriver { address, seconds, source });
+            }
+            Err(_) => std::thread::sleep(LOOK.max(PULSE)),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! One model in several processes, on one host or on several: a pipeline of stages.
+//!
+//! ```text
+//!  rank 0: the driver            rank 1: a worker              rank 2: a worker, the last
+//! ┌──────────────────┐  hidden  ┌──────────────────┐  hidden  ┌──────────────────┐
+//! │ embed, layers 0:a├─────────►│ layers a:b       ├─────────►│ layers b:n, head │
+//! └────────▲─────────┘  rows    └──────────────────┘  rows    └────────┬─────────┘
+//!          └───────────────────── logits ──────────────────────────────┘
+//! ```
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `frame`, `message` | what lies on a stream, and what it means |
+//! | `transport` | the way to another rank: a trait, and TCP |
+//! | `identity` | whether ranks have the same model |
+//! | `cut` | which layers a rank has |
+//! | `join` | how a world comes together |
+//! | `world`, `piped` | the driver: who is there and who is lost; a session's machines |
+//! | `worker`, `stage` | a worker: its life, its machines |
+//!
+//! The driver is an [`Engine`] like any other: sessions, batches and choices know nothing of the ranks behind it. May touch: sockets
+//! of the standard library; of the engine its places, its machines' programs and its models. Whoever reaches the ports can take part: there
+//! is neither a password nor encryption, so they are for a network that is trusted.
+
+mod cut;
+mod error;
+mod frame;
+mod identity;
+mod join;
+mod message;
+mod piped;
+mod stage;
+mod transport;
+mod worker;
+mod world;
+
+pub use error::{MOST_RANKS, PipelineError, Refusal};
+pub use frame::{Frame, FrameError, MOST_HEAD, MOST_WORDS, VERSION};
+pub use identity::{Identity, OtherModel};
+pub use join::{Meeting, Seat};
+pub use message::{Head, Message, MessageError, Shape, StepWords};
+pub(super) use piped::Piped;
+pub use transport::{LinkError, Tcp, Transport};
+pub use world::World;
+
+use super::{Engine, EngineError};
+
+impl Engine {
+    /// The same engine as the driver of a world: waits until all workers have joined, and keeps the first layers to itself.
+    ///
+    /// # Errors
+    /// If the engine has a flow, chunks of prompts or a world already, a worker does not fit, or one is missing when the patience is over.
+    pub fn with_world(self, meeting: Meeting) -> Result<Engine, EngineError> {
+        if self.flow.is_some() {
+            return Err(PipelineError::Flow.into());
+        }
+        if self.prompt_chunk.is_some() {
+            return Err(PipelineError::Chunk.into());
+        }
+        if self.place.world().is_some() {
+            return Err(PipelineError::Twice.into());
+        }
+        self.place.share(meeting.join(&self.identity(), self.spec())?);
+        Ok(self)
+    }
+
+    /// What ranks compare before they compute together.
+    pub fn identity(&self) -> Identity {
+        Identity::of(&self.checkpoint).on(self.place.kind())
+    }
+}

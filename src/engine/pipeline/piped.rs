@@ -1,0 +1,177 @@
+//! The driver's machines: the first stage here, the others elsewhere.
+//!
+//! A step whose logits nobody wants (a prompt's chunk, but for the last) is not waited for: while the next rank computes it, the driver
+//! computes the next chunk. At most [`AHEAD`] steps for each rank are on their way.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use tilewright_megakernel::lower::LowerOptions;
+use tilewright_megakernel::vm::device::AbortHandle;
+use tilewright_megakernel::vm::reference::StepCells;
+
+use super::error::PipelineError;
+use super::message::{Head, Message, MessageError, Shape, StepWords};
+use super::stage::StageMachines;
+use super::world::{StepDone, World};
+use crate::engine::EngineError;
+use crate::engine::machines::{Asked, CHUNKS, EachRow, EachStep, Machines, Widths};
+use crate::engine::model::Model;
+use crate::engine::place::Place;
+use crate::engine::session::Run;
+
+/// Steps on their way for each rank: one that it computes, and one that waits.
+const AHEAD: usize = 2;
+/// How often who waits asks whether the work was aborted.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A session's machines on all ranks.
+pub(in crate::engine) struct Piped {
+    world: Arc<World>,
+    stage: StageMachines,
+    widths: Widths,
+    vocab: usize,
+    abort: AbortHandle,
+    session: u64,
+    done: Receiver<StepDone>,
+    /// What the ranks are to know before the first step.
+    begin: Option<Shape>,
+    /// Steps that were sent, and steps that are known to be done.
+    sent: u64,
+    known: u64,
+}
+
+impl Piped {
+    /// Of a session with these options.
+    pub fn new(
+        world: &Arc<World>,
+        place: &Arc<Place>,
+        model: Model,
+        (options, widths): (LowerOptions, Widths),
+        abort: &AbortHandle,
+    ) -> Piped {
+        let (session, done) = world.session();
+        let (begin, vocab) = (Some(Shape::of(&options)), model.spec.vocab);
+        let own = LowerOptions { layers: Some(world.layers()), sampling: false, ..options };
+        Piped {
+            world: Arc::clone(world),
+            stage: StageMachines::new(place, model, own, abort),
+            widths,
+            vocab,
+            abort: abort.clone(),
+            session,
+            done,
+            begin,
+            sent: 0,
+            known: 0,
+        }
+    }
+
+    fn send(&self, message: &Message) -> Result<(), EngineError> {
+        self.world.send(message).map_err(EngineError::OfPipeline)
+    }
+
+    fn check_abort(&self) -> Result<(), EngineError> {
+        if self.abort.is_set() {
+            self.abort.clear();
+            return Err(EngineError::Aborted);
+        }
+        Ok(())
+    }
+
+    /// Waits for the next step that is done; gives its logits.
+    fn wait(&mut self) -> Result<Vec<u32>, EngineError> {
+        loop {
+            self.check_abort()?;
+            match self.done.recv_timeout(LOOK) {
+                Ok((step, words)) if step == self.known => {
+                    self.known += 1;
+                    return Ok(words);
+                }
+                Ok((step, _)) => {
+                    let found = format!("step {step}, behind step {}", self.known);
+                    return Err(self.last(MessageError::Turn { found }));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    let error = self.world.verdict();
+                    let unknown = || Arc::new(PipelineError::failed(0, "a session ended before its steps"));
+                    return Err(EngineError::OfPipeline(error.unwrap_or_else(unknown)));
+                }
+            }
+        }
+    }
+
+    /// The last rank said what makes no sense.
+    fn last(&self, error: MessageError) -> EngineError {
+        PipelineError::lost(self.world.ranks() - 1, error).into()
+    }
+}
+
+impl Machines for Piped {
+    fn width(&mut self, rows: usize) -> Result<usize, EngineError> {
+        self.stage.width(&self.widths, rows)
+    }
+
+    fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {
+        match self.stage.most_rows() {
+            usize::MAX => Ok(CHUNKS.into_iter().find(|&rows| rows <= rest).unwrap_or(1)),
+            most => self.width(rest.min(most)).map(|width| width.min(rest)),
+        }
+    }
+
+    fn most_rows(&self) -> usize {
+        self.stage.most_rows()
+    }
+
+    fn step(&mut self, width: usize, cells: &StepCells, rows: &[usize], each: EachRow) -> Result<(), EngineError> {
+        self.check_abort()?;
+        self.world.check().map_err(EngineError::OfPipeline)?;
+        if let Some(shape) = self.begin.take() {
+            self.send(&Head::Begin { session: self.session, shape }.into())?;
+        }
+        let output = self.stage.step(width, cells, None)?;
+        let words = StepWords::pack(cells, &output.hidden()?);
+        let (session, step) = (self.session, self.sent);
+        let head = Head::Step { session, step, rows: width, asked: rows.to_vec() };
+        self.send(&Message { head, words })?;
+        self.sent += 1;
+        let most = (AHEAD * self.world.ranks()) as u64;
+        while self.known <= step && (!rows.is_empty() || self.sent - self.known > most) {
+            let of_step = self.known == step;
+            let words = self.wait()?;
+            if !of_step {
+                continue;
+            }
+            let expected = rows.len() * self.vocab;
+            if words.len() != expected {
+                return Err(self.last(MessageError::Words { found: words.len(), expected }));
+            }
+            for (&row, words) in rows.iter().zip(words.chunks_exact(self.vocab)) {
+                let logits: Vec<f32> = words.iter().map(|&word| f32::from_bits(word)).collect();
+                each(row, &logits);
+            }
+        }
+        Ok(())
+    }
+
+    /// The host chooses, from logits.
+    fn choose(&mut self, _: usize, _: &StepCells, _: Asked, _: EachRow) -> Result<Vec<u32>, EngineError> {
+        Ok(Vec::new())
+    }
+
+    fn most_steps(&self) -> usize {
+        0
+    }
+
+    fn run(&mut self, _: usize, _: &StepCells, _: Run, _: EachStep) -> Result<usize, EngineError> {
+        Ok(0)
+    }
+}
+
+impl Drop for Piped {
+    fn drop(&mut self) {
+        self.world.end(self.session);
+    }
+}

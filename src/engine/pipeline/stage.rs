@@ -1,0 +1,154 @@
+//! The machines of a stage: one for each number of rows, on the reference machine or on a device.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tilewright_codegen::target::Target;
+use tilewright_flow::program::Phase;
+use tilewright_megakernel::lower::{HIDDEN_IN, HIDDEN_OUT, LOGITS, LowerOptions};
+use tilewright_megakernel::vm::device::{AbortHandle, DeviceKv, DeviceMachine, LoadError, Unsupported};
+use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells, StepOutput};
+
+use crate::engine::EngineError;
+use crate::engine::machines::{Lowering, MOST_ROWS, Widths};
+use crate::engine::model::Model;
+use crate::engine::place::{Gpu, Place};
+
+/// Machines that share the KV pools of their layers.
+pub(in crate::engine) struct StageMachines {
+    lowering: Lowering,
+    place: Arc<Place>,
+    abort: AbortHandle,
+    on_host: BTreeMap<usize, Machine>,
+    host_kv: Option<KvState>,
+    on_device: BTreeMap<usize, DeviceMachine>,
+    device_kv: Option<DeviceKv>,
+    most: usize,
+}
+
+/// What a step left.
+pub(super) enum Output<'m> {
+    Host(StepOutput<'m>),
+    Device(&'m DeviceMachine),
+}
+
+impl Output<'_> {
+    /// The residual stream of all rows, of a stage that is not the last.
+    pub fn hidden(&self) -> Result<Vec<f32>, EngineError> {
+        match self {
+            Output::Host(output) => Ok(output.f32(HIDDEN_OUT)?),
+            Output::Device(machine) => Ok(machine.f32(HIDDEN_OUT)?),
+        }
+    }
+
+    /// The logits of a row, of the last stage.
+    pub fn logits(&self, row: usize) -> Result<Vec<f32>, EngineError> {
+        match self {
+            Output::Host(output) => Ok(output.f32_row(LOGITS, row)?),
+            Output::Device(machine) => Ok(machine.f32_row(LOGITS, row)?),
+        }
+    }
+}
+
+impl StageMachines {
+    /// Of the layers that the options name, on a place.
+    pub fn new(place: &Arc<Place>, model: Model, options: LowerOptions, abort: &AbortHandle) -> StageMachines {
+        // Programs are made for the rows that somebody asks for.
+        let widths = Widths { rows: Vec::new(), sampling: 0, chunk: None, only: false, proposals: false };
+        let (most, devices) = match &**place {
+            Place::Host { .. } => (usize::MAX, 1),
+            Place::Gpu(gpu) => (MOST_ROWS, gpu.devices),
+        };
+        let options = LowerOptions { devices, ..options };
+        let (flow, phase, requests) = (None, Phase::Decode, Vec::new());
+        StageMachines {
+            lowering: Lowering { model, options, widths, flow, phase, requests },
+            place: Arc::clone(place),
+            abort: abort.clone(),
+            on_host: BTreeMap::new(),
+            host_kv: None,
+            on_device: BTreeMap::new(),
+            device_kv: None,
+            most,
+        }
+    }
+
+    /// Entries of a row's page table, and the width of the residual stream.
+    pub fn sizes(&self) -> [usize; 2] {
+        [self.lowering.options.pages_per_sequence(), self.lowering.model.spec.hidden]
+    }
+
+    /// Most rows of a step, as far as is known.
+    pub fn most_rows(&self) -> usize {
+        self.most
+    }
+
+    /// Makes the machine of the least of some widths that has so many rows; where a device has no room for as many, of fewer.
+    ///
+    /// # Errors
+    /// If there can be none.
+    pub fn width(&mut self, widths: &Widths, rows: usize) -> Result<usize, EngineError> {
+        loop {
+            let width = widths.least(self.most, rows.min(self.most));
+            match self.make(width) {
+                Ok(()) => return Ok(width),
+                Err(EngineError::Load(LoadError::Unsupported(Unsupported::Shared { .. }))) if width > 1 => {
+                    self.most = width / 2;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn make(&mut self, rows: usize) -> Result<(), EngineError> {
+        if self.on_host.contains_key(&rows) || self.on_device.contains_key(&rows) {
+            return Ok(());
+        }
+        match &*Arc::clone(&self.place) {
+            Place::Host { workers, .. } => self.make_on_host(rows, *workers),
+            Place::Gpu(gpu) => self.make_on_device(rows, gpu),
+        }
+    }
+
+    fn make_on_host(&mut self, rows: usize, workers: usize) -> Result<(), EngineError> {
+        let placed = self.lowering.placed(rows, Target::host(workers))?;
+        let machine = Machine::new(placed, &*self.lowering.model.weights, workers)?;
+        if self.host_kv.is_none() {
+            self.host_kv = Some(KvState::new(machine.program())?);
+        }
+        self.on_host.insert(rows, machine);
+        Ok(())
+    }
+
+    fn make_on_device(&mut self, rows: usize, gpu: &Gpu) -> Result<(), EngineError> {
+        let (placed, options) = self.lowering.on(gpu, rows)?;
+        let mut progress = |done, total| gpu.progress(done, total);
+        let mut machine = gpu.weights().machine(placed, self.device_kv.as_ref(), options, &mut progress)?;
+        machine.listen_to(&self.abort);
+        self.device_kv.get_or_insert_with(|| machine.kv().clone());
+        self.on_device.insert(rows, machine);
+        Ok(())
+    }
+
+    /// Runs a step of so many rows; `hidden` is the residual stream, for a stage that is not the first.
+    ///
+    /// # Errors
+    /// If there is no machine of so many rows, or it fails.
+    pub fn step(&mut self, rows: usize, cells: &StepCells, hidden: Option<&[f32]>) -> Result<Output<'_>, EngineError> {
+        self.make(rows)?;
+        if let Some(machine) = self.on_device.get_mut(&rows) {
+            if let Some(hidden) = hidden {
+                machine.set_input(HIDDEN_IN, hidden)?;
+            }
+            machine.step(cells)?;
+            return Ok(Output::Device(machine));
+        }
+        let (Some(machine), Some(kv)) = (self.on_host.get_mut(&rows), self.host_kv.as_mut()) else {
+            unreachable!("`make` made both")
+        };
+        if let Some(hidden) = hidden {
+            machine.set_input(HIDDEN_IN, hidden)?;
+        }
+        Ok(Output::Host(machine.step(kv, cells)?))
+    }
+}

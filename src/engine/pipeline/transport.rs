@@ -1,0 +1,142 @@
+//! How messages come from one rank to another.
+//!
+//! [`Transport`] is all that the ranks know of it. [`Tcp`] is the one that there is; one that moves rows of the residual stream
+//! from device to device beside the words of a message would be another.
+
+use std::io::BufReader;
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Mutex, PoisonError, TryLockError};
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::frame::{Frame, FrameError};
+use super::message::{Head, Message, MessageError};
+
+/// Why a message did not come or go.
+#[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the message names every field")]
+pub enum LinkError {
+    #[error("it has said nothing for {seconds} s")]
+    Silent { seconds: f64 },
+    #[error(transparent)]
+    Message(#[from] MessageError),
+}
+
+impl From<FrameError> for LinkError {
+    fn from(error: FrameError) -> LinkError {
+        LinkError::Message(error.into())
+    }
+}
+
+/// A way to one other rank and back. Threads share it: one receives, others send.
+pub trait Transport: Send + Sync {
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// If the other is gone, or takes nothing for as long as the patience is.
+    fn send(&self, message: &Message) -> Result<(), LinkError>;
+
+    /// Says that this rank is there, unless a message is on its way, which says as much.
+    ///
+    /// # Errors
+    /// As [`Transport::send`].
+    fn pulse(&self) -> Result<(), LinkError>;
+
+    /// The next message.
+    ///
+    /// # Errors
+    /// If the other is gone, says nothing for as long as the patience is, or sends what is no message.
+    fn receive(&self) -> Result<Message, LinkError>;
+
+    /// Ends it: whoever receives, here or there, is told.
+    fn close(&self);
+}
+
+/// Messages as frames on a TCP connection.
+pub struct Tcp {
+    from: Mutex<BufReader<TcpStream>>,
+    to: Mutex<TcpStream>,
+    stream: TcpStream,
+    patience: Duration,
+}
+
+impl Tcp {
+    /// On a connection; whoever waits for the other waits no longer than `patience`.
+    ///
+    /// # Errors
+    /// If the connection has failed already.
+    ///
+    /// ```
+    /// use std::net::{TcpListener, TcpStream};
+    /// use std::time::Duration;
+    /// use tilewright::engine::pipeline::{Head, Tcp, Transport};
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let patience = Duration::from_secs(1);
+    /// let here = Tcp::new(TcpStream::connect(listener.local_addr()?)?, patience)?;
+    /// let there = Tcp::new(listener.accept()?.0, patience)?;
+    /// here.send(&Head::Ready.into())?;
+    /// assert_eq!(there.receive()?.head, Head::Ready);
+    /// here.close();
+    /// assert_eq!(there.receive().unwrap_err().to_string(), "it closed the connection");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn new(stream: TcpStream, patience: Duration) -> Result<Tcp, FrameError> {
+        let patience = patience.max(Duration::from_millis(1));
+        stream.set_nonblocking(false)?;
+        // A step's message is waited for: no packet is held back.
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
+        let [from, to] = [stream.try_clone()?, stream.try_clone()?];
+        Ok(Tcp { from: Mutex::new(BufReader::new(from)), to: Mutex::new(to), stream, patience })
+    }
+
+    /// The same with another patience, for what comes next.
+    ///
+    /// # Errors
+    /// If the connection has failed.
+    pub fn with_patience(self, patience: Duration) -> Result<Tcp, FrameError> {
+        self.stream.set_read_timeout(Some(patience))?;
+        self.stream.set_write_timeout(Some(patience))?;
+        Ok(Tcp { patience, ..self })
+    }
+
+    /// The connection.
+    pub fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    fn judge(&self, error: FrameError) -> LinkError {
+        if error.is_silence() {
+            return LinkError::Silent { seconds: self.patience.as_secs_f64() };
+        }
+        if error.is_end() { FrameError::Closed.into() } else { error.into() }
+    }
+}
+
+impl Transport for Tcp {
+    fn send(&self, message: &Message) -> Result<(), LinkError> {
+        let frame = message.frame()?;
+        let mut to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
+        frame.write(&mut *to).map_err(|error| self.judge(error))
+    }
+
+    fn pulse(&self) -> Result<(), LinkError> {
+        let frame = Message::from(Head::Alive).frame()?;
+        match self.to.try_lock() {
+            Ok(mut to) => frame.write(&mut *to).map_err(|error| self.judge(error)),
+            Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => Ok(()),
+        }
+    }
+
+    fn receive(&self) -> Result<Message, LinkError> {
+        let mut from = self.from.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Message::of(Frame::read(&mut *from).map_err(|error| self.judge(error))?)?)
+    }
+
+    fn close(&self) {
+        // It may be closed already.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}

@@ -1,0 +1,205 @@
+//! A worker's life: steps come from the rank before it, go on to the one behind it, and the last rank answers the driver.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use super::error::{PipelineError, chain};
+use super::join::Seat;
+use super::message::{Head, Message, MessageError, Shape, StepWords, check_asked};
+use super::stage::{Output, StageMachines};
+use super::transport::{LinkError, Transport};
+use super::world::{hear, pulse, pulse_of};
+use crate::engine::{Engine, EngineError};
+
+/// Messages that wait while a step runs; who sends more waits.
+const WAITING: usize = 64;
+/// Most sessions at a time.
+const MOST_SESSIONS: usize = 16;
+/// How long a worker that failed, or lost a neighbour, waits for the driver's verdict.
+const VERDICT: Duration = Duration::from_secs(2);
+/// How often a worker that waits asks whether it was interrupted.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What a rank said, or how it was lost.
+type Heard = (usize, Result<Message, LinkError>);
+
+impl Seat {
+    /// Computes this rank's layers on an engine's place until the driver says that the work is done.
+    ///
+    /// # Errors
+    /// If a step fails, another rank is lost, or the work is aborted; the other ranks are told.
+    pub fn serve(self, engine: &Engine) -> Result<(), EngineError> {
+        let is_over = AtomicBool::new(false);
+        let (sender, heard) = sync_channel(WAITING);
+        let others: Vec<Arc<dyn Transport>> =
+            [Some(&self.driver), self.behind.as_ref()].into_iter().flatten().cloned().collect();
+        std::thread::scope(|scope| {
+            let listen = |rank: usize, link: Arc<dyn Transport>, sender: SyncSender<Heard>| {
+                scope.spawn(move || hear(rank, &*link, |heard| sender.send(heard).is_ok()));
+            };
+            if let Some(before) = &self.before {
+                listen(self.rank - 1, Arc::clone(before), sender.clone());
+            }
+            listen(0, Arc::clone(&self.driver), sender);
+            scope.spawn(|| pulse(&others, pulse_of(self.patience), &|| is_over.load(Ordering::Relaxed)));
+            let mut stage = Stage { seat: &self, engine, sessions: HashMap::new() };
+            let result = stage.work(&heard);
+            let result = result.or_else(|error| self.verdict(error, &heard));
+            is_over.store(true, Ordering::Relaxed);
+            // Who still hears or sends is to stop: nobody listens any more.
+            drop(heard);
+            [Some(&self.driver), self.before.as_ref(), self.behind.as_ref()]
+                .into_iter()
+                .flatten()
+                .for_each(|link| link.close());
+            result
+        })
+    }
+
+    /// Tells the driver of a failure, and waits a moment for what the driver says of it: it hears all ranks.
+    fn verdict(&self, error: EngineError, heard: &Receiver<Heard>) -> Result<(), EngineError> {
+        let neighbour = match &error {
+            EngineError::Pipeline(PipelineError::Failed { .. }) => return Err(error),
+            EngineError::Pipeline(lost @ PipelineError::Lost { rank: 1.., .. }) => Some(lost.report()),
+            _ => None,
+        };
+        let is_neighbour = neighbour.is_some();
+        let own = || Head::Failed { rank: self.rank, why: chain(&error) };
+        // Where it cannot be told, it hears that this rank is gone, or is gone itself.
+        let _ = self.driver.send(&neighbour.unwrap_or_else(own).into());
+        let deadline = Instant::now() + VERDICT;
+        loop {
+            match heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                // The work is done: a neighbour heard it first.
+                Ok((0, Ok(Message { head: Head::Bye, .. }))) if is_neighbour => return Ok(()),
+                Ok((0, Ok(Message { head: Head::Failed { rank, why }, .. }))) if rank != self.rank => {
+                    return Err(PipelineError::failed(rank, &why).into());
+                }
+                // A neighbour that is gone may have heard sooner that the driver is.
+                Ok((0, Err(source))) if is_neighbour => return Err(PipelineError::Lost { rank: 0, source }.into()),
+                Ok((0, Ok(Message { head: Head::Failed { .. } | Head::Bye, .. }) | Err(_))) => break,
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        Err(error)
+    }
+}
+
+/// A rank at work.
+struct Stage<'s> {
+    seat: &'s Seat,
+    engine: &'s Engine,
+    sessions: HashMap<u64, StageMachines>,
+}
+
+impl Stage<'_> {
+    fn work(&mut self, heard: &Receiver<Heard>) -> Result<(), EngineError> {
+        loop {
+            if self.engine.abort.is_set() {
+                return Err(EngineError::Aborted);
+            }
+            let (from, what) = match heard.recv_timeout(LOOK) {
+                Ok(heard) => heard,
+                Err(RecvTimeoutError::Timeout) => continue,
+                // Each thread that hears tells how it ends before it does.
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(self.lost(0, MessageError::Turn { found: "an end".into() }));
+                }
+            };
+            let message = what.map_err(|source| PipelineError::Lost { rank: from, source })?;
+            // What the ranks hand on comes from the one before, and all else from the driver.
+            let is_before = from + 1 == self.seat.rank;
+            match message.head {
+                Head::Begin { session, ref shape } if is_before => {
+                    self.begin(session, shape)?;
+                    self.hand_on(&message)?;
+                }
+                Head::Step { session, step, rows, ref asked } if is_before => {
+                    check_asked(asked, rows).map_err(|error| self.lost(from, error))?;
+                    self.step((session, step), (rows, asked), &message.words, from)?;
+                }
+                Head::End { session } if is_before => {
+                    self.sessions.remove(&session);
+                    self.hand_on(&message)?;
+                }
+                Head::Failed { rank, ref why } if from == 0 => return Err(PipelineError::failed(rank, why).into()),
+                Head::Bye if from == 0 => return Ok(()),
+                Head::Hello { .. }
+                | Head::Welcome { .. }
+                | Head::Refused { .. }
+                | Head::Neighbour { .. }
+                | Head::Ready
+                | Head::Begin { .. }
+                | Head::Step { .. }
+                | Head::Logits { .. }
+                | Head::End { .. }
+                | Head::Alive
+                | Head::Failed { .. }
+                | Head::Bye => return Err(self.lost(from, message.out_of_turn())),
+            }
+        }
+    }
+
+    fn lost(&self, rank: usize, error: MessageError) -> EngineError {
+        PipelineError::lost(rank, error).into()
+    }
+
+    fn begin(&mut self, session: u64, shape: &Shape) -> Result<(), EngineError> {
+        if self.sessions.len() >= MOST_SESSIONS {
+            return Err(PipelineError::Sessions { most: MOST_SESSIONS }.into());
+        }
+        let options = shape.options(self.seat.layers).map_err(|error| self.lost(self.seat.rank - 1, error))?;
+        let machines =
+            StageMachines::new(self.engine.place(), self.engine.model().clone(), options, &self.engine.abort);
+        self.sessions.insert(session, machines);
+        Ok(())
+    }
+
+    fn step(
+        &mut self,
+        (session, step): (u64, u64),
+        (rows, asked): (usize, &[usize]),
+        words: &[u32],
+        from: usize,
+    ) -> Result<(), EngineError> {
+        let Some(machines) = self.sessions.get_mut(&session) else {
+            let found = format!("a step of session {session}, which has not begun");
+            return Err(self.lost(from, MessageError::Turn { found }));
+        };
+        let words = StepWords::of(words, rows, machines.sizes()).map_err(|error| PipelineError::lost(from, error))?;
+        let cells = words.cells();
+        let output = machines.step(rows, &cells, Some(words.hidden()))?;
+        let message = match self.seat.behind {
+            Some(_) => {
+                let words = StepWords::pack(&cells, &output.hidden()?);
+                Message { head: Head::Step { session, step, rows, asked: asked.to_vec() }, words }
+            }
+            None => Message { head: Head::Logits { session, step }, words: logits(&output, asked)? },
+        };
+        self.hand_on(&message)
+    }
+
+    /// Sends a message to the rank behind; behind the last there is the driver, who wants logits alone.
+    fn hand_on(&self, message: &Message) -> Result<(), EngineError> {
+        let Seat { rank, driver, behind, .. } = self.seat;
+        let sent = match (behind, &message.head) {
+            (Some(behind), _) => behind.send(message).map_err(|source| PipelineError::lost(rank + 1, source)),
+            (None, Head::Logits { .. }) => driver.send(message).map_err(|source| PipelineError::lost(0, source)),
+            (None, _) => Ok(()),
+        };
+        Ok(sent?)
+    }
+}
+
+/// The logits of rows, as words.
+fn logits(output: &Output, rows: &[usize]) -> Result<Vec<u32>, EngineError> {
+    let mut words = Vec::new();
+    for &row in rows {
+        words.extend(output.logits(row)?.iter().map(|x| x.to_bits()));
+    }
+    Ok(words)
+}

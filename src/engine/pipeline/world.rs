@@ -1,0 +1,244 @@
+//! The driver's side of a world that has come together: sessions, steps on their way, and who is lost.
+//!
+//! One thread hears each worker; one tells all that the driver is there; one judges what is heard. It hands logits to the
+//! sessions that wait for them. The first failure is everybody's: all ranks are told which rank it was and why.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tilewright_megakernel::program::Span;
+
+use super::error::PipelineError;
+use super::message::{Head, Message};
+use super::transport::{LinkError, Transport};
+
+/// How long a verdict waits for what the lost rank has to say itself.
+const GRACE: Duration = Duration::from_millis(200);
+/// How long the driver waits for its workers' ends.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// A step that the last rank has done: its number, and the logits that were asked for.
+pub(super) type StepDone = (u64, Vec<u32>);
+
+/// What a rank said, or how it was lost.
+type Heard = (usize, Result<Message, LinkError>);
+
+/// The workers that have joined.
+pub struct World {
+    links: Vec<Arc<dyn Transport>>,
+    shared: Arc<Shared>,
+    layers: Span,
+    sessions: AtomicU64,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What the driver's threads share.
+struct Shared {
+    lost: Mutex<Option<Arc<PipelineError>>>,
+    /// Whether the work is done: who ends now is not lost.
+    is_over: AtomicBool,
+    /// Who waits for the steps of a session.
+    sessions: Mutex<HashMap<u64, Sender<StepDone>>>,
+}
+
+/// What is locked; what a thread that panicked left of it is whole.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How often a rank says that it is there, where others wait so long for it.
+pub(super) fn pulse_of(patience: Duration) -> Duration {
+    (patience / 5).min(Duration::from_secs(1))
+}
+
+/// Tells others that this rank is there, until the work is over. Whoever is gone is found by who hears it.
+pub(super) fn pulse(links: &[Arc<dyn Transport>], every: Duration, is_over: &dyn Fn() -> bool) {
+    let mut last = Instant::now();
+    while !is_over() {
+        std::thread::sleep(every.min(Duration::from_millis(20)));
+        if last.elapsed() >= every {
+            last = Instant::now();
+            for link in links {
+                let _ = link.pulse();
+            }
+        }
+    }
+}
+
+impl World {
+    /// Of the ways to the ranks from 1 on; the driver has these layers itself.
+    pub(super) fn new(
+        links: Vec<Arc<dyn Transport>>,
+        layers: Span,
+        patience: Duration,
+    ) -> Result<World, PipelineError> {
+        let shared = Arc::new(Shared {
+            lost: Mutex::new(None),
+            is_over: AtomicBool::new(false),
+            sessions: Mutex::new(HashMap::new()),
+        });
+        let (sender, heard) = channel();
+        let mut world = World { links, shared, layers, sessions: AtomicU64::new(0), threads: Vec::new() };
+        for (rank, link) in (1..).zip(world.links.clone()) {
+            let sender = sender.clone();
+            world.start(move || hear(rank, &*link, |heard| sender.send(heard).is_ok()))?;
+        }
+        let (links, shared) = (world.links.clone(), Arc::clone(&world.shared));
+        world.start(move || judge(&heard, &links, &shared))?;
+        let (links, shared) = (world.links.clone(), Arc::clone(&world.shared));
+        world.start(move || pulse(&links, pulse_of(patience), &|| shared.is_over.load(Ordering::Relaxed)))?;
+        Ok(world)
+    }
+
+    fn start(&mut self, work: impl FnOnce() + Send + 'static) -> Result<(), PipelineError> {
+        let thread = Builder::new().name("pipeline".to_owned()).spawn(work).map_err(PipelineError::Thread)?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// The driver's own layers.
+    pub(in crate::engine) fn layers(&self) -> Span {
+        self.layers
+    }
+
+    /// Processes, the driver among them.
+    pub(super) fn ranks(&self) -> usize {
+        self.links.len() + 1
+    }
+
+    /// A number for a session, and its results.
+    pub(super) fn session(&self) -> (u64, Receiver<StepDone>) {
+        let number = self.sessions.fetch_add(1, Ordering::Relaxed);
+        let (sender, done) = channel();
+        // Where a rank is lost already nobody waits: `check` says so.
+        locked(&self.shared.sessions).insert(number, sender);
+        (number, done)
+    }
+
+    /// Forgets a session.
+    pub(super) fn end(&self, session: u64) {
+        locked(&self.shared.sessions).remove(&session);
+        // Whoever cannot be told has forgotten it, too.
+        let _ = self.send(&Head::End { session }.into());
+    }
+
+    /// The failure that ended the world, if one did.
+    pub(super) fn check(&self) -> Result<(), Arc<PipelineError>> {
+        match &*locked(&self.shared.lost) {
+            Some(error) => Err(Arc::clone(error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends a message to the rank behind the driver.
+    pub(super) fn send(&self, message: &Message) -> Result<(), Arc<PipelineError>> {
+        self.check()?;
+        let Some(link) = self.links.first() else { return Ok(()) };
+        link.send(message).map_err(|source| self.verdict().unwrap_or_else(|| Arc::new(PipelineError::lost(1, source))))
+    }
+
+    /// What ended the world; waits a moment for it, where it is not known yet.
+    pub(super) fn verdict(&self) -> Option<Arc<PipelineError>> {
+        let deadline = Instant::now() + 5 * GRACE;
+        loop {
+            match self.check() {
+                Err(error) => return Some(error),
+                Ok(()) if Instant::now() > deadline => return None,
+                Ok(()) => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        // Where a rank is lost the others are told of that, and of no good end.
+        if self.check().is_ok() {
+            for link in &self.links {
+                // Whoever is gone needs no farewell.
+                let _ = link.send(&Head::Bye.into());
+            }
+        }
+        let deadline = Instant::now() + FAREWELL;
+        while Instant::now() < deadline && self.threads.iter().any(|thread| !thread.is_finished()) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.links.iter().for_each(|link| link.close());
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
+/// Hears a rank until it is gone, or nobody listens.
+pub(super) fn hear(rank: usize, link: &dyn Transport, tell: impl Fn(Heard) -> bool) {
+    loop {
+        let heard = link.receive();
+        let is_end = heard.is_err();
+        let is_pulse = heard.as_ref().is_ok_and(|message| message.head == Head::Alive);
+        if !is_pulse && (!tell((rank, heard)) || is_end) {
+            return;
+        }
+    }
+}
+
+/// Hands out logits, and finds who is lost, until all ranks are gone.
+fn judge(heard: &Receiver<Heard>, links: &[Arc<dyn Transport>], shared: &Shared) {
+    let mut is_judged = false;
+    while let Ok((from, what)) = heard.recv() {
+        if is_judged || shared.is_over.load(Ordering::Relaxed) {
+            continue;
+        }
+        if let Some(verdict) = handle(from, what, links.len(), shared) {
+            let verdict = best(verdict, heard);
+            // Whoever is lost hears nothing, and a way that is full would hold all others up.
+            let gone = match verdict {
+                PipelineError::Lost { rank, .. } => Some(rank),
+                _ => None,
+            };
+            let report = Message::from(verdict.report());
+            *locked(&shared.lost) = Some(Arc::new(verdict));
+            locked(&shared.sessions).clear();
+            for (rank, link) in (1..).zip(links) {
+                match gone == Some(rank) {
+                    true => link.close(),
+                    false => drop(link.send(&report)),
+                }
+            }
+            is_judged = true;
+        }
+    }
+}
+
+/// What a rank said: logits for a session, or a failure.
+fn handle(from: usize, what: Result<Message, LinkError>, last: usize, shared: &Shared) -> Option<PipelineError> {
+    match what {
+        Ok(Message { head: Head::Logits { session, step }, words }) if from == last => {
+            if let Some(waiting) = locked(&shared.sessions).get(&session) {
+                // Who waits no more has ended the session.
+                let _ = waiting.send((step, words));
+            }
+            None
+        }
+        Ok(Message { head: Head::Failed { rank, why }, .. }) => Some(PipelineError::failed(rank, &why)),
+        Ok(other) => Some(PipelineError::lost(from, other.out_of_turn())),
+        Err(source) => Some(PipelineError::Lost { rank: from, source }),
+    }
+}
+
+/// The failure that tells most: what the rank that is lost says of itself, if it does within a moment.
+fn best(first: PipelineError, heard: &Receiver<Heard>) -> PipelineError {
+    let deadline = Instant::now() + GRACE;
+    loop {
+        match heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok((from, Ok(Message { head: Head::Failed { rank, why }, .. }))) if from == rank => {
+                return PipelineError::failed(rank, &why);
+            }
+            Ok(_) => {}
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return first,
+        }
+    }
+}
