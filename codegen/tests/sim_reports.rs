@@ -107,24 +107,24 @@ fn a_deadlock_names_who_waits_for_what() {
     let text = report(64, |k| {
         let out = k.global::<f32>("out");
         let tile = k.shared_aligned::<f32>("tile", 32, 128);
-        let landed = k.mbarriers("landed", 1);
+        let arrived = k.mbarriers("arrived", 1);
         k.when(k.tid().eq(0), || {
-            landed.init(1);
+            arrived.init(1);
             k.fence_mbarrier_init();
         });
         k.barrier();
         k.when(k.tid().eq(0), || {
-            landed.arrive_expect_tx(144);
-            tile.bulk_load(out, 128, landed, Bulk::default());
+            arrived.arrive_expect_tx(144);
+            tile.bulk_load(out, 128, arrived, Bulk::default());
         });
-        k.when(k.warp().eq(0), || landed.wait(0));
+        k.when(k.warp().eq(0), || arrived.wait(0));
         k.barrier();
     });
     insta::assert_snapshot!(text, @"
     deadlock in kernel sample, seed 0
     at #16 `v7 = mbarrier.try_wait shared[v2], 0` (here), block (0, 0, 0) warp 0
       nobody comes further; stuck:
-      #16 `v7 = mbarrier.try_wait shared[v2], 0` (here), block (0, 0, 0) warp 0: waits for the phase of parity 0 of mbarrier landed + 0: 0 phases completed, 0 arrivals and 16 bytes pending
+      #16 `v7 = mbarrier.try_wait shared[v2], 0` (here), block (0, 0, 0) warp 0: waits for the phase of parity 0 of mbarrier arrived + 0: 0 phases completed, 0 arrivals and 16 bytes pending
       #19 `bar.sync 0 64` (here), block (0, 0, 0) warp 1: waits for barrier 0, where 32 of 64 threads are
     ");
 }

@@ -118,19 +118,19 @@ impl Edge {
             let at: Vec<Val<'_, i32>> = (0..rank).map(|axis| k.param::<i32>(&format!("at{axis}"))).collect();
             let memory = k.shared_aligned::<u8>("memory", shared, 1024);
             let (words, tile) = (memory.cast::<u32>(), memory.at(self.padding));
-            let landed = k.mbarriers("landed", 1);
-            // What lies between narrow rows is told from what landed.
+            let arrived = k.mbarriers("arrived", 1);
+            // What lies between narrow rows is told from what arrived.
             k.for_step(k.tid(), shared / 4, 32u32, |i| words.at(i).store(0));
             k.fence_proxy_async(ProxyFence::Shared);
             k.sync_warp();
             k.when(k.tid().eq(0), || {
-                landed.init(1);
+                arrived.init(1);
                 k.fence_mbarrier_init();
-                landed.arrive_expect_tx(bytes);
-                tile.tensor_load(x, &at, landed, Bulk::default());
+                arrived.arrive_expect_tx(bytes);
+                tile.tensor_load(x, &at, arrived, Bulk::default());
             });
             k.sync_warp();
-            landed.wait(0);
+            arrived.wait(0);
             k.for_step(k.tid(), shared / 4, 32u32, |i| raw.at(i).store(words.at(i).load()));
             k.sync_warp();
             k.when(k.tid().eq(0), || {
@@ -275,20 +275,20 @@ fn rows_reduced<T: Element + Scalar>(number: fn(f64) -> T, op: AtomOp, seed: u64
     let remote = kernel(block(32).cluster(2), |k| {
         let (x, y) = (k.global::<T>("x"), k.global::<T>("y"));
         let (own, sums) = (k.shared_aligned::<T>("own", N, 128), k.shared_aligned::<T>("sums", N, 128));
-        let landed = k.mbarriers("landed", 1);
+        let arrived = k.mbarriers("arrived", 1);
         let bytes = N * T::TY.bytes();
         load(k, own, x);
         load(k, sums, y);
         k.fence_proxy_async(ProxyFence::Shared);
         k.when(k.tid().eq(0), || {
-            landed.init(1);
+            arrived.init(1);
             k.fence_mbarrier_init();
-            landed.arrive_expect_tx(bytes);
+            arrived.arrive_expect_tx(bytes);
         });
         k.cluster_sync();
         let other = k.cluster_rank() ^ 1;
-        k.when(k.tid().eq(0), || own.bulk_reduce_send(op, sums.on(other), bytes, landed.on(other)));
-        landed.wait(0);
+        k.when(k.tid().eq(0), || own.bulk_reduce_send(op, sums.on(other), bytes, arrived.on(other)));
+        arrived.wait(0);
         let out = k.global::<T>("out").at(k.cluster_rank() * N);
         for half in [0, 32u32] {
             out.at(k.tid() + half).store(sums.at(k.tid() + half).load());
@@ -332,7 +332,8 @@ fn rows_are_combined_by_several_blocks_at_once() {
 /// What the simulator says of a box that begins there; the hardware ends the kernel with an illegal instruction.
 fn refused(store: bool, at: [i32; 2]) -> String {
     let kernel = kernel(block(32), |k| {
-        let (x, tile, landed) = (k.tensor_map("x"), k.shared_aligned::<f32>("tile", 32, 128), k.mbarriers("landed", 1));
+        let (x, tile, arrived) =
+            (k.tensor_map("x"), k.shared_aligned::<f32>("tile", 32, 128), k.mbarriers("arrived", 1));
         let at = at.map(|c| k.lit(c));
         tile.at(k.tid()).store(1.0);
         k.fence_proxy_async(ProxyFence::Shared);
@@ -343,11 +344,11 @@ fn refused(store: bool, at: [i32; 2]) -> String {
                 k.bulk_commit();
                 k.bulk_wait(0);
             } else {
-                landed.init(1);
+                arrived.init(1);
                 k.fence_mbarrier_init();
-                landed.arrive_expect_tx(128);
-                tile.tensor_load(x, &at, landed, Bulk::default());
-                landed.wait(0);
+                arrived.arrive_expect_tx(128);
+                tile.tensor_load(x, &at, arrived, Bulk::default());
+                arrived.wait(0);
             }
         });
     });
@@ -378,15 +379,15 @@ fn registers_and_n_major(k: &Builder) {
     let Some(atom) = WgmmaAtom::new(N, WgmmaKind::F32_BF16_BF16) else { return };
     let (a, b_map, c) = (k.global::<u32>("a"), k.tensor_map("b"), k.global::<f32>("c"));
     let b = k.shared_aligned::<bf16>("b", 32 * N, 1024);
-    let landed = k.mbarriers("landed", 1);
+    let arrived = k.mbarriers("arrived", 1);
     k.when(k.tid().eq(0), || {
-        landed.init(1);
+        arrived.init(1);
         k.fence_mbarrier_init();
-        landed.arrive_expect_tx(32 * N * 2);
-        b.tensor_load(b_map, &[k.lit(0i32), k.lit(0i32)], landed, Bulk::default());
+        arrived.arrive_expect_tx(32 * N * 2);
+        b.tensor_load(b_map, &[k.lit(0i32), k.lit(0i32)], arrived, Bulk::default());
     });
     k.barrier();
-    landed.wait(0);
+    arrived.wait(0);
 
     let acc = k.regs_unset::<f32>(atom.acc_registers());
     let (row, pair) = (k.warp() * 16 + k.lane() / 4, k.lane() % 4);
@@ -433,18 +434,18 @@ fn a_block_sends_its_neighbour_a_row() {
     let kernel = kernel(block(32).cluster(2), |k| {
         let out = k.global::<f32>("out");
         let (mine, got) = (k.shared_aligned::<f32>("mine", 32, 128), k.shared_aligned::<f32>("got", 32, 128));
-        let landed = k.mbarriers("landed", 1);
+        let arrived = k.mbarriers("arrived", 1);
         mine.at(k.tid()).store((k.tid() + k.cluster_rank() * 100).cast::<f32>());
         k.fence_proxy_async(ProxyFence::Shared);
         k.when(k.tid().eq(0), || {
-            landed.init(1);
+            arrived.init(1);
             k.fence_mbarrier_init();
-            landed.arrive_expect_tx(128);
+            arrived.arrive_expect_tx(128);
         });
         k.cluster_sync();
         let other = k.cluster_rank() ^ 1;
-        k.when(k.tid().eq(0), || mine.bulk_send(got.on(other), 128, landed.on(other)));
-        landed.wait(0);
+        k.when(k.tid().eq(0), || mine.bulk_send(got.on(other), 128, arrived.on(other)));
+        arrived.wait(0);
         out.at(k.tid() + k.cluster_rank() * 32).store(got.at(k.tid()).load());
         k.cluster_sync();
     });

@@ -11,20 +11,20 @@ const ROW: u32 = 1024;
 pub fn multicast(k: &Builder) {
     let (x, out) = (k.global::<f32>("x"), k.global::<f32>("out"));
     let row = k.shared_aligned::<f32>("row", ROW, 128);
-    let landed = k.mbarriers("landed", 1);
+    let arrived = k.mbarriers("arrived", 1);
     let (leader, rank) = (k.tid().eq(0), k.cluster_rank());
 
     k.when(leader, || {
-        landed.init(1);
+        arrived.init(1);
         k.fence_mbarrier_init();
-        landed.arrive_expect_tx(ROW * 4);
+        arrived.arrive_expect_tx(ROW * 4);
     });
     k.cluster_sync();
     k.when(leader & rank.eq(0), || {
         let both = k.lit(0b11u16);
-        row.bulk_load(x.at(k.block_id() / 2 * ROW), ROW * 4, landed, Bulk::default().multicast(both));
+        row.bulk_load(x.at(k.block_id() / 2 * ROW), ROW * 4, arrived, Bulk::default().multicast(both));
     });
-    landed.wait(0);
+    arrived.wait(0);
 
     for step in 0..ROW / k.threads() {
         let i = k.tid() + step * k.threads();

@@ -9,18 +9,18 @@ use crate::ir::attr::{ProxyFence, SpecialReg};
 pub fn tensor_tile(k: &Builder) {
     let (x, y) = (k.tensor_map("x"), k.tensor_map("y"));
     let tile = k.shared_aligned::<f32>("tile", 32 * 32, 128);
-    let landed = k.mbarriers("landed", 1);
+    let arrived = k.mbarriers("arrived", 1);
     let leader = k.tid().eq(0);
     let at = [SpecialReg::CtaidX, SpecialReg::CtaidY].map(|axis| (k.special(axis) * 32).cast::<i32>());
 
     k.when(leader, || {
-        landed.init(1);
+        arrived.init(1);
         k.fence_mbarrier_init();
-        landed.arrive_expect_tx(32 * 32 * 4);
-        tile.tensor_load(x, &at, landed, Bulk::default());
+        arrived.arrive_expect_tx(32 * 32 * 4);
+        tile.tensor_load(x, &at, arrived, Bulk::default());
     });
     k.barrier();
-    landed.wait(0);
+    arrived.wait(0);
 
     let mine = tile.at(k.tid() * 8);
     for half in [mine, mine.at(4)] {

@@ -20,17 +20,17 @@ pub(super) const ATOM: WgmmaAtom = match WgmmaAtom::new(128, WgmmaKind::F32_BF16
 pub fn wgmma_tile(k: &Builder) {
     let (a_map, b_map, c) = (k.tensor_map("a"), k.tensor_map("b"), k.global::<f32>("c"));
     let (a, b) = (k.shared_aligned::<bf16>("a", 64 * 64, 1024), k.shared_aligned::<bf16>("b", 128 * 64, 1024));
-    let landed = k.mbarriers("landed", 1);
+    let arrived = k.mbarriers("arrived", 1);
     k.when(k.tid().eq(0), || {
-        landed.init(1);
+        arrived.init(1);
         k.fence_mbarrier_init();
-        landed.arrive_expect_tx((64 + 128) * 128);
+        arrived.arrive_expect_tx((64 + 128) * 128);
         let origin = [k.lit(0i32), k.lit(0i32)];
-        a.tensor_load(a_map, &origin, landed, Bulk::default());
-        b.tensor_load(b_map, &origin, landed, Bulk::default());
+        a.tensor_load(a_map, &origin, arrived, Bulk::default());
+        b.tensor_load(b_map, &origin, arrived, Bulk::default());
     });
     k.barrier();
-    landed.wait(0);
+    arrived.wait(0);
 
     let acc = k.regs_unset::<f32>(ATOM.acc_registers());
     k.wgmma_fence();

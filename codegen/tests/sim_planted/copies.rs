@@ -173,24 +173,24 @@ fn cp_async_source_bound(io: &Io<'_>, wrong: bool) {
 fn cp_async_by_mbarrier(io: &Io<'_>, wrong: bool) {
     let k = io.k;
     let tile = k.shared_aligned::<f32>("tile", 128, 16);
-    let landed = k.mbarriers("landed", 1);
-    k.when(k.tid().eq(0), || landed.init(32));
+    let arrived = k.mbarriers("arrived", 1);
+    k.when(k.tid().eq(0), || arrived.init(32));
     k.barrier();
     let fetch = || {
         let mine = k.lane() * 4;
         if wrong {
             // The arrival comes before the copy that it should follow.
-            landed.arrive_after_cp_async(k, NoInc::Yes);
+            arrived.arrive_after_cp_async(k, NoInc::Yes);
         }
         tile.at(mine).cp_async(io.x.at(mine));
         if !wrong {
-            landed.arrive_after_cp_async(k, NoInc::Yes);
+            arrived.arrive_after_cp_async(k, NoInc::Yes);
         }
         k.cp_async_commit();
         k.cp_async_wait(0);
     };
     let read = || {
-        landed.wait(0);
+        arrived.wait(0);
         io.out.at(k.lane()).store(tile.at(127 - k.lane()).load());
     };
     k.if_else(k.warp().eq(0), fetch, read);
@@ -231,14 +231,14 @@ enum Bug {
     Misaligned,
 }
 
-fn arrive(landed: Mbarrier<'_, Shared>, bug: Bug) {
+fn arrive(arrived: Mbarrier<'_, Shared>, bug: Bug) {
     match bug {
-        Bug::NoBytes => landed.arrive(),
-        Bug::MoreBytes => landed.arrive_expect_tx(1040),
-        _ => landed.arrive_expect_tx(1024),
+        Bug::NoBytes => arrived.arrive(),
+        Bug::MoreBytes => arrived.arrive_expect_tx(1040),
+        _ => arrived.arrive_expect_tx(1024),
     }
     if bug == Bug::TwoArrivals {
-        landed.arrive();
+        arrived.arrive();
     }
 }
 
@@ -246,15 +246,15 @@ fn arrive(landed: Mbarrier<'_, Shared>, bug: Bug) {
 fn bulk(io: &Io<'_>, bug: Bug) {
     let k = io.k;
     let tile: Ptr<'_, Shared, f32> = k.shared_aligned("tile", 512, 128);
-    let landed = k.mbarriers("landed", 1);
+    let arrived = k.mbarriers("arrived", 1);
     for i in 0..8u32 {
         tile.at(k.tid() + 32 * i).store(0.0f32);
     }
     k.fence_proxy_async(ProxyFence::Shared);
     k.when(k.tid().eq(0), || {
-        landed.init(1);
+        arrived.init(1);
         if bug == Bug::TwoInits {
-            landed.init(1);
+            arrived.init(1);
         }
         if bug != Bug::NoInitFence {
             k.fence_mbarrier_init();
@@ -270,34 +270,34 @@ fn bulk(io: &Io<'_>, bug: Bug) {
     };
     let first = k.tid() + first;
     k.when(k.tid().eq(0), || {
-        arrive(landed, bug);
-        tile.bulk_load(io.x.at(first), size.get(), landed, Bulk::default());
+        arrive(arrived, bug);
+        tile.bulk_load(io.x.at(first), size.get(), arrived, Bulk::default());
     });
     match bug {
         Bug::NoWait => {}
-        Bug::Parity => landed.wait(1),
+        Bug::Parity => arrived.wait(1),
         Bug::Leaked => {
             // Somebody lives on until the bytes are there, and nobody asks for them.
             k.for_(0, 40_000u32, |_| k.comment("time passes"));
             return;
         }
-        _ => landed.wait(0),
+        _ => arrived.wait(0),
     }
     io.out.at(k.tid()).store(tile.at(k.tid()).load());
-    landed.wait(0);
+    arrived.wait(0);
 }
 
 /// A block that ends, where it ought not, while bytes are on their way to it.
 fn bulk_under_the_end(io: &Io<'_>, wrong: bool) {
     let k = io.k;
-    let (tile, landed) = (k.shared_aligned::<f32>("tile", 256, 128), k.mbarriers("landed", 1));
+    let (tile, arrived) = (k.shared_aligned::<f32>("tile", 256, 128), k.mbarriers("arrived", 1));
     k.when(k.tid().eq(0), || {
-        landed.init(1);
+        arrived.init(1);
         k.fence_mbarrier_init();
-        landed.arrive_expect_tx(1024);
-        tile.bulk_load(io.x, 1024, landed, Bulk::default());
+        arrived.arrive_expect_tx(1024);
+        tile.bulk_load(io.x, 1024, arrived, Bulk::default());
         if !wrong {
-            landed.wait(0);
+            arrived.wait(0);
         }
     });
 }

@@ -45,16 +45,16 @@ fn mbarrier_bytes_pile_up(io: &Io<'_>, wrong: bool) {
 fn mbarrier_ends_under_a_copy(io: &Io<'_>, wrong: bool) {
     let k = io.k;
     let tile = k.shared_aligned::<f32>("tile", 32, 128);
-    let landed = k.mbarriers("landed", 1);
+    let arrived = k.mbarriers("arrived", 1);
     k.when(k.tid().eq(0), || {
-        landed.init(1);
+        arrived.init(1);
         k.fence_mbarrier_init();
-        landed.arrive_expect_tx(128);
-        tile.bulk_load(io.x, 128, landed, Bulk::default());
+        arrived.arrive_expect_tx(128);
+        tile.bulk_load(io.x, 128, arrived, Bulk::default());
         if wrong {
-            landed.inval();
+            arrived.inval();
         } else {
-            landed.wait(0);
+            arrived.wait(0);
         }
     });
 }

@@ -145,22 +145,22 @@ fn kernel(k: &Builder, case: Case) {
     });
     let operands = if case.registers { vec![("b", b)] } else { vec![("a", a), ("b", b)] };
     if case.maps {
-        let landed = k.mbarriers("landed", 1);
+        let arrived = k.mbarriers("arrived", 1);
         let maps: Vec<_> = operands.iter().map(|(name, _)| k.tensor_map(&format!("{name}_map"))).collect();
         k.when(k.tid().eq(0), || {
-            landed.init(1);
+            arrived.init(1);
             k.fence_mbarrier_init();
             let bytes: usize = operands.iter().map(|(_, o)| ROWS * depth * o.tile.size()).sum();
-            landed.arrive_expect_tx(bytes as u32);
+            arrived.arrive_expect_tx(bytes as u32);
             for (&(_, operand), &map) in operands.iter().zip(&maps) {
                 for each in operand.tile.boxes(depth) {
                     let to = operand.shared.at(each.to as u32);
-                    to.tensor_load(map, &each.at.map(|c| k.lit(c)), landed, Bulk::default());
+                    to.tensor_load(map, &each.at.map(|c| k.lit(c)), arrived, Bulk::default());
                 }
             }
         });
         k.barrier();
-        landed.wait(0);
+        arrived.wait(0);
     } else {
         for (_, operand) in &operands {
             let words = (ROWS * depth * operand.tile.size() / 4) as u32;

@@ -33,10 +33,10 @@ pub fn attention<F: KvFamily, const D: u32>(arch: Arch) -> Kernel {
         let query: Vec<_> = (0..D / 16).map(|step| WarpA::from_registers(|i| word(i, 16 * step))).collect();
         let [scores, acc] = [TILE, D].map(|columns| sums(k, columns));
         let softmax = Softmax::new(k, scores.fragment(), 1, k.param("scale"), Rescaling::EveryTile);
-        let attend = |tile, landed: &_| {
+        let attend = |tile, arrived: &_| {
             scores.clear(k);
             for (step, query) in (0..).zip(query.chunks(1)) {
-                keys.load_from_shared(landed, step);
+                keys.load_from_shared(arrived, step);
                 scores.mma::<bf16>(query, &b_fragments(&keys.get_mma_tile()));
             }
             for (register, column) in (0..).zip(scores.columns(Index::lane(k))) {
@@ -45,8 +45,8 @@ pub fn attention<F: KvFamily, const D: u32>(arch: Arch) -> Kernel {
             }
             softmax.update(scores).apply(acc);
         };
-        stream(k, (&keys, &values), Span { first, end: (tokens + (TILE - 1)) / TILE, step: 1 }, attend, |_, landed| {
-            values.load_from_shared(landed, 0);
+        stream(k, (&keys, &values), Span { first, end: (tokens + (TILE - 1)) / TILE, step: 1 }, attend, |_, arrived| {
+            values.load_from_shared(arrived, 0);
             let weights = a_fragment(k, scores, 0, 1).map(|pair| pair.bits());
             acc.mma::<bf16>(&[weights], &b_fragments(&values.get_mma_tile()));
         });

@@ -81,15 +81,15 @@ pub fn tile() -> Result<Verified, VerifyErrors> {
     recorded("tile", block(128), |k| {
         let (map, out) = (k.tensor_map("map"), k.global::<u32>("out"));
         let at = [k.param::<i32>("x"), k.param::<i32>("y")];
-        let (tile, landed) = (k.shared_aligned::<u32>("box", 64 * 32, 1024), k.mbarriers("landed", 1));
+        let (tile, arrived) = (k.shared_aligned::<u32>("box", 64 * 32, 1024), k.mbarriers("arrived", 1));
         k.when(k.tid().eq(0), || {
-            landed.init(1);
+            arrived.init(1);
             k.fence_mbarrier_init();
-            landed.arrive_expect_tx(8192);
-            tile.tensor_load(map, &at, landed, Bulk::default());
+            arrived.arrive_expect_tx(8192);
+            tile.tensor_load(map, &at, arrived, Bulk::default());
         });
         k.barrier();
-        landed.wait(0);
+        arrived.wait(0);
         for step in 0..4 {
             let i = (k.tid() + step * 128) * 4;
             out.at(i).store_vec(tile.at(i).load_vec::<4>());

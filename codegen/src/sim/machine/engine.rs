@@ -86,7 +86,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// What is under way for a device that is lost never lands.
+    /// What is under way for a device that is lost never arrives.
     pub(super) fn forget(&mut self, of: impl Fn(&Flight) -> bool) {
         self.flights.retain(|_, flight| !of(flight));
         self.arrivals.retain(|id| self.flights.contains_key(id));
@@ -195,7 +195,7 @@ impl Machine<'_> {
         Ok(true)
     }
 
-    /// The grid has ended: what may still be under way lands.
+    /// The grid has ended: what may still be under way arrives.
     pub(super) fn complete_rest(&mut self) -> Try<()> {
         while self.complete_any()? {}
         Ok(())
@@ -207,7 +207,7 @@ impl Machine<'_> {
         let (warp, pc, lane) = (flight.warp, flight.pc, flight.lane);
         self.engine.arrivals.remove(&id);
         let earlier = self.engine.before(&flight.work, id);
-        // First of all: a copy that lands may let a later arrival of the thread happen.
+        // First of all: a copy that arrives may let a later arrival of the thread happen.
         let works = earlier.iter().filter_map(|id| self.engine.flights.get(id)).map(|flight| &flight.work);
         let arrivals: Vec<_> = works.chain([&flight.work]).filter_map(Work::arrival).collect();
         for (block, mbarrier, ops) in arrivals {
@@ -216,7 +216,7 @@ impl Machine<'_> {
         for earlier in earlier {
             self.complete(earlier)?;
         }
-        let result = self.read_flight(&mut flight).and_then(|()| self.land(&mut flight));
+        let result = self.read_flight(&mut flight).and_then(|()| self.deliver(&mut flight));
         self.changed();
         result.map_err(|mut trouble| {
             trouble.place.get_or_insert((warp, pc));
@@ -267,7 +267,7 @@ impl Machine<'_> {
         }
     }
 
-    fn land(&mut self, flight: &mut Flight) -> Try<()> {
+    fn deliver(&mut self, flight: &mut Flight) -> Try<()> {
         let data = flight.data.take().unwrap_or_default();
         match &flight.work {
             &Work::Copy { to, from, bytes, filled } => {
@@ -277,7 +277,7 @@ impl Machine<'_> {
                     data[..filled].copy_from_slice(&region.data[from.1..from.1 + filled]);
                 }
                 self.write_bytes(to, &data[..bytes as usize]);
-                self.copies_landed()
+                self.copies_arrived()
             }
             Work::ToShared { targets, bytes, reduction, .. } => {
                 for target in targets {
@@ -311,7 +311,7 @@ impl Machine<'_> {
     }
 
     /// Arrivals whose copies are all complete happen now.
-    fn copies_landed(&mut self) -> Try<()> {
+    fn copies_arrived(&mut self) -> Try<()> {
         let flights = &self.engine.flights;
         if self.engine.arrivals.is_empty() {
             return Ok(());

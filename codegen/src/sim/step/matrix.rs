@@ -108,7 +108,7 @@ impl Machine<'_> {
     fn mma_sync(&mut self, cur: Cur, acc: Regs, (a, b): (&[Operand], &[Operand]), atom: MmaAtom) -> Try<Next> {
         let vars = self.run_vars(acc);
         for var in vars.clone() {
-            self.check_landed(cur, var)?;
+            self.check_arrived(cur, var)?;
             self.check_set(cur, var)?;
         }
         let (_, n, k) = atom.shape();

@@ -103,7 +103,7 @@ impl Machine<'_> {
     }
 
     /// A register that no `wgmma` in flight uses.
-    pub(crate) fn check_landed(&self, cur: Cur, var: u32) -> Try<()> {
+    pub(crate) fn check_arrived(&self, cur: Cur, var: u32) -> Try<()> {
         let warp = &self.warps[cur.warp];
         if self.checks && warp.flying > 0 && warp.in_flight[var as usize] > 0 {
             return Err(Trouble::new(FaultKind::WgmmaInFlight { register: self.register_name(var) }));
@@ -130,7 +130,7 @@ impl Machine<'_> {
     }
 
     pub(super) fn get_register(&mut self, cur: Cur, var: u32, dest: u32) -> Try<Next> {
-        self.check_landed(cur, var)?;
+        self.check_arrived(cur, var)?;
         self.check_set(cur, var)?;
         let row = self.warps[cur.warp].regs[(self.program.first_var + var) as usize];
         self.warps[cur.warp].put(dest as usize, cur.mask, &row);
@@ -138,7 +138,7 @@ impl Machine<'_> {
     }
 
     pub(super) fn set_register(&mut self, cur: Cur, var: u32, value: Ref) -> Try<Next> {
-        self.check_landed(cur, var)?;
+        self.check_arrived(cur, var)?;
         let row = *self.read(cur.warp, value);
         let at = (self.program.first_var + var) as usize;
         self.warps[cur.warp].put(at, cur.mask, &row);
