@@ -9,7 +9,7 @@ use crate::norm::NormStart;
 use crate::tile::{Array, Copies, Float};
 use crate::warps::ConsumerWarps;
 
-/// The table of embeddings, of bf16.
+/// The table of embeddings: of bf16, or strips of codes.
 #[derive(Clone, Copy)]
 pub enum EmbedTable<'k> {
     /// As strips of eight rows: the packed weights of a matrix-vector product.
@@ -77,12 +77,10 @@ pub fn embed<'k>(team: ConsumerWarps<'k>, embed: Embed<'k>) {
                 (active, active.select(own, 0u32))
             }
         };
-        let place = embed.table.row(id);
+        let load = embed.table.row(id);
         let out = embed.out.from(row * embed.table.width());
         let store = |column: Val<'k, u32>| {
-            let (start, at) = place(column);
-            let values = Array::new(start.cast(), Float::Bf16).load4(at);
-            let values = values.map(|value| active.select(value, 0.0f32));
+            let values = load(column).map(|value| active.select(value, 0.0f32));
             out.store_run(column, values);
             values
         };
@@ -105,8 +103,8 @@ pub fn embed<'k>(team: ConsumerWarps<'k>, embed: Embed<'k>) {
     }
 }
 
-/// Where a column of a row lies: a pointer, and the elements behind it.
-type Column<'k> = (Ptr<'k, Global, bf16>, Val<'k, u32>);
+/// Four consecutive numbers of a row, from a column on.
+type Four<'k> = dyn Fn(Val<'k, u32>) -> [Val<'k, f32>; 4] + 'k;
 
 impl<'k> EmbedTable<'k> {
     /// Elements of a row.
@@ -117,27 +115,32 @@ impl<'k> EmbedTable<'k> {
         }
     }
 
-    /// Where the columns of a row lie.
-    fn row(self, id: Val<'k, u32>) -> Box<dyn Fn(Val<'k, u32>) -> Column<'k> + 'k> {
+    /// The numbers of a row.
+    fn row(self, id: Val<'k, u32>) -> Box<Four<'k>> {
+        let four = |start: Ptr<'k, Global, bf16>, at| Array::new(start.cast(), Float::Bf16).load4(at);
         match self {
             EmbedTable::Rows { base, width } => {
                 let start = base.at(id.mul_wide(width));
-                Box::new(move |column| (start, column))
+                Box::new(move |column| four(start, column))
             }
             EmbedTable::Strips { base, strip, deal } => {
                 let (number, row) = (id / Strip::ROWS, id % Strip::ROWS);
+                // The stage that has a column, and which column of the stage it is.
+                let stage = move |column: Val<'k, u32>| {
+                    let columns = strip.stage_k();
+                    let place = deal.at(number * strip.stages() + column / columns);
+                    (base.at(place.mul_wide(strip.stage_bytes() / 2)), column % columns)
+                };
+                if let Some(codes) = strip.codes() {
+                    return Box::new(move |column| {
+                        let (stage, within) = stage(column);
+                        std::array::from_fn(|i| strip.number(codes, stage.cast(), [row, within + i as u32]))
+                    });
+                }
                 let in_order = deal.is_in_order().then(|| base.at(number.mul_wide(strip.bytes() / 2)));
                 Box::new(move |column| {
-                    let (start, within) = in_order.map_or_else(
-                        || {
-                            // The stage that has the column, and which column of the stage it is.
-                            let columns = strip.stage_k();
-                            let place = deal.at(number * strip.stages() + column / columns);
-                            (base.at(place.mul_wide(strip.stage_bytes() / 2)), column % columns)
-                        },
-                        |start| (start, column),
-                    );
-                    (start, strip.element(row, within))
+                    let (start, within) = in_order.map_or_else(|| stage(column), |start| (start, column));
+                    four(start, strip.element(row, within))
                 })
             }
         }

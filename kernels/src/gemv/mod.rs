@@ -5,6 +5,7 @@
 //! | `packed` | the order of packed weights, and the packer that walks it: [`Tile`], [`Strip`], [`Packer`] |
 //! | `codes` | quantised weights: how strips, stages and factors of groups lie, [`Codes`] |
 //! | `convert` | codes to numbers that tensor cores take, in registers |
+//! | `number` | single numbers of packed codes |
 //! | `packer` | quantised matrices into stages and back: [`CodePacker`] |
 //! | `product` | tiles of a stage times activations, wherever these come from: [`product::multiply`] |
 //! | `tiles` | every size of the standalone kernel: [`Plan`] |
@@ -36,6 +37,7 @@ mod device;
 pub mod hopper;
 mod launch;
 pub mod linear;
+mod number;
 mod packed;
 mod packer;
 pub mod product;

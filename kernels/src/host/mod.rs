@@ -23,4 +23,4 @@ mod quant;
 pub use element::{Element, Format};
 pub use isa::linear;
 pub use norm::rms_norm;
-pub use quant::linear_quantized;
+pub use quant::{linear_quantized, row_quantized};

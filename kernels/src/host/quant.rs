@@ -53,6 +53,31 @@ pub fn linear_quantized(x: &[f32], w: &QuantMatrix, features: Range<usize>, out:
     }
 }
 
+/// A row of `w`, in the order of columns: each number rounded once.
+///
+/// ```
+/// use tilewright_kernels::{host, quant::{Code, QuantMatrix, QuantParts, Zeros}};
+/// let parts = QuantParts {
+///     n: 1, k: 3, code: Code::U4, group: 2, codes: vec![0x21, 0x0f], scales: vec![0.5, 2.0],
+///     zeros: Zeros::Same(8), order: Some(vec![2, 0, 1]),
+/// };
+/// assert_eq!(host::row_quantized(&QuantMatrix::new(parts)?, 0), [-3.0, 14.0, -3.5]);
+/// # Ok::<(), tilewright_kernels::quant::QuantError>(())
+/// ```
+///
+/// # Panics
+/// If there is no such row.
+pub fn row_quantized(w: &QuantMatrix, row: usize) -> Vec<f32> {
+    let mut wide = vec![0f32; w.k()];
+    unpack(w, row, &w.code().values(), &mut wide);
+    let groups = wide.chunks_mut(w.group()).zip(w.scales(row));
+    groups.for_each(|(group, scale)| group.iter_mut().for_each(|number| *number *= scale));
+    let Some(order) = w.order() else { return wide };
+    let mut columns = vec![0f32; w.k()];
+    order.iter().zip(wide).for_each(|(&column, number)| columns[column as usize] = number);
+    columns
+}
+
 /// `code − zero` of a row, exact.
 fn unpack(w: &QuantMatrix, row: usize, values: &[f32], wide: &mut [f32]) {
     let codes = w.row(row);
@@ -122,6 +147,8 @@ mod tests {
             let mut out = vec![f32::NAN; rows * n];
             linear_quantized(&x, &w, 0..n, &mut out);
             let exact = naive::dequantize::<f64>(&w);
+            let numbers: Vec<f32> = (0..n).flat_map(|row| row_quantized(&w, row)).collect();
+            prop_assert_eq!(numbers, naive::dequantize::<f32>(&w));
             let c = (group.min(k).div_ceil(16) + 6 + w.groups()) as f64 * f64::from(f32::EPSILON) / 2.0;
             for r in 0..rows {
                 for feature in 0..n {

@@ -3,6 +3,7 @@
 
 mod argmax;
 mod attention;
+mod embed;
 mod linear;
 mod paged;
 mod qkv;

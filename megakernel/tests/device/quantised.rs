@@ -8,7 +8,9 @@ use tilewright_megakernel::lower::LOGITS;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, LaunchError, LoadError, Plan, Unsupported};
+use tilewright_megakernel::vm::device::{
+    Dealing, DeviceMachine, DeviceOptions, LaunchError, LoadError, Plan, Unsupported,
+};
 use tilewright_megakernel::vm::reference::StepCells;
 use tilewright_megakernel::weights::{RandomCodes, SharedBytes, WeightTensor, Weights};
 
@@ -133,6 +135,53 @@ fn groups_of_half_a_step_meet_every_way_of_activations() {
         let weights = Changed { weights: codes(&spec, Code::U4, Some(16)), change };
         agrees(&spec, rows, &weights, DeviceOptions { held_registers, ..options() });
     }
+}
+
+/// A table of codes that embeds tokens, and is the head too.
+struct Tied {
+    codes: RandomCodes,
+    table: Arc<QuantMatrix>,
+}
+
+impl Weights for Tied {
+    fn tensor(&self, name: &str) -> Option<WeightTensor> {
+        self.codes.tensor(name)
+    }
+
+    fn quantized(&self, name: &str) -> Option<Arc<QuantMatrix>> {
+        if name == "model.embed_tokens.weight" { Some(self.table.clone()) } else { self.codes.quantized(name) }
+    }
+}
+
+/// As large as the table: a layer's matrix of random codes.
+fn tied(spec: &ModelSpec, code: Code, group: Option<usize>) -> Tied {
+    let shape = ModelSpec { intermediate: spec.vocab, ..spec.clone() };
+    let table = codes(&shape, code, group).quantized("model.layers.0.mlp.up_proj.weight").unwrap();
+    Tied { codes: codes(spec, code, group), table }
+}
+
+/// Rows of codes are embedded, from stages in order and dealt; the same codes are the head.
+#[test]
+fn tables_of_codes_are_embedded_and_are_heads() {
+    let spec = wider();
+    for (rows, held_registers, code, group) in [
+        (1, 128, Code::U4, Some(32)),
+        (2, 128, Code::E2m1, Some(16)),
+        (4, 128, Code::I8, None),
+        (16, 128, Code::U4, Some(32)),
+        (16, 16, Code::E4m3, None),
+    ] {
+        let options = DeviceOptions { held_registers, ..options() };
+        agrees(&spec, rows, &tied(&spec, code, group), options);
+        agrees(&spec, rows, &tied(&spec, code, group), DeviceOptions { dealing: Dealing::InOrder, ..options });
+    }
+    let mut ordered = tied(&spec, Code::U4, Some(32));
+    let mut parts = ordered.table.parts().clone();
+    parts.order = Some((0..parts.k as u32).rev().collect());
+    ordered.table = Arc::new(QuantMatrix::new(parts).unwrap());
+    let error = Plan::new(&placed(&spec, 1, &ordered), options()).unwrap_err();
+    let Unsupported::Task { source, .. } = error else { panic!("{error}") };
+    insta::assert_snapshot!(source, @"weight `model.embed_tokens.weight` has an act-order, which a device does not run; run it on `cpu`");
 }
 
 /// Rows that end within a step cannot have groups of half a step.

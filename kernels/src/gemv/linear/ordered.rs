@@ -11,11 +11,12 @@
 //!
 //! The weights of a norm lie behind the table as f32, in the order of its entries.
 
-use tilewright_codegen::build::{Global, Ptr, Val};
+use tilewright_codegen::build::{Global, Load, Ptr, Val};
+use tilewright_codegen::ir::attr::{LdOrder, Scope};
 
 use super::{AOperand, Input};
 use crate::gemv::{DEPTH, Strip};
-use crate::tile::{Array, Float};
+use crate::tile::{Access, Array, Float};
 
 /// The column of every place of a strip's rows, where codes have this act-order; `None`: places are columns.
 ///
@@ -123,10 +124,18 @@ impl<'k> Ordered<'k> {
         entries.iter().map(|&entry| self.indexes.at(entry).load_vec()).collect()
     }
 
+    /// The weights of the norm where elements are gathered, loaded as their columns are.
+    pub(super) fn weight(self) -> Option<Array<'k>> {
+        self.norm.map(|(weight, _)| weight.accessed(Access::Relaxed))
+    }
+
     /// The elements of a row, which begins at `start`, at four consecutive places from each of some on, multiples of four.
     #[track_caller]
     pub(super) fn gather(self, start: Val<'k, u32>, places: &[Val<'k, u32>]) -> Vec<[Val<'k, f32>; 4]> {
-        let columns = self.runs::<4>(places);
+        // Relaxed, so that nobody keeps what eight rows have loaded for the next eight: registers have no room for an order.
+        let once = Load::WEAK.order(LdOrder::Relaxed(Scope::Cta));
+        let columns: Vec<[Val<u32>; 4]> =
+            places.iter().map(|&place| self.indexes.at(place).load_as::<4>(once)).collect();
         let loaded = self.x.each(&columns.as_flattened().iter().map(|&column| start + column).collect::<Vec<_>>());
         loaded.chunks_exact(4).map(|four| std::array::from_fn(|i| four[i])).collect()
     }

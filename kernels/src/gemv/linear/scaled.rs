@@ -49,6 +49,8 @@ pub struct ScaledForm {
     code: Option<Code>,
     /// Whether rows are stored in pairs.
     pairs: bool,
+    /// Whether a step's columns lie as codes of groups of half a step do ([`columns`](super::columns)).
+    halves: bool,
     rows: u32,
     k: u32,
 }
@@ -59,7 +61,8 @@ impl ScaledForm {
         let exact = if packing.parts() == 1 { Float::Bf16 } else { Float::F32 };
         let (packing, code) = (packing.meeting(strip), strip.codes().map(|codes| codes.code));
         let (terms, parts) = (packing.terms(), packing.parts());
-        let form = ScaledForm { terms, parts, exact, norm: true, code, pairs: false, rows, k: strip.k() };
+        let (halves, k) = (strip.is_halved(), strip.k());
+        let form = ScaledForm { terms, parts, exact, norm: true, code, pairs: false, halves, rows, k };
         strip.k().is_multiple_of(DEPTH).then_some(form)
     }
 
@@ -196,12 +199,19 @@ impl<'k> Scaled<'k> {
         if let Some(beyond) = beyond.filter(|_| terms != Terms::Bf16) {
             beyond.look(&[a, b]);
         }
+        let column = if self.form.halves { place_of(column) } else { column };
         let place = |part: u32| self.place(k.lit(part), row, column);
         self.terms.store_run(place(0), [a, b]);
         if parts == 2 {
             self.terms.store_run(place(1), terms.narrow(a, b).1);
         }
     }
+}
+
+/// The place of a column where a step's halves are groups: the inverse of [`columns`](super::columns).
+fn place_of(column: Val<u32>) -> Val<u32> {
+    let within = column % DEPTH;
+    column - within + within % (DEPTH / 2) / 4 * 8 + within / (DEPTH / 2) * 4 + within % 4
 }
 
 /// Where the writers of activations store their terms.

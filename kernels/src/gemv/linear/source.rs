@@ -21,6 +21,8 @@ use crate::warps::ConsumerWarps;
 /// Loads of four elements that are in flight together; fewer where registers hold the weights of a group of strips, or a row of 4096 of each of
 /// 16 vectors.
 const TOGETHER: [usize; 2] = [16, 8];
+/// The same of elements that are loaded each by itself, of more than eight rows.
+const TOGETHER_EACH: usize = 4;
 
 /// −0, in both halves.
 const MINUS_ZERO: u32 = 0x8000_8000;
@@ -115,7 +117,7 @@ impl<'k> Source<'k> {
                 let places: Vec<_> = fours.iter().map(|four| four.column).collect();
                 let loaded = ordered.gather(start, &places);
                 let loaded: Vec<_> = loaded.into_iter().zip(fours).map(|(x, four)| four.or_zero(x)).collect();
-                let Some((weight, _)) = ordered.norm else { return loaded };
+                let Some(weight) = ordered.weight() else { return loaded };
                 self.weighted(&loaded, &gather(weight, k.lit(0), fours), squares)
             }),
             Input::RmsNorm { x, weight, .. } => self.by_fours(columns, |fours| {
@@ -235,7 +237,8 @@ impl<'k> Source<'k> {
             values.chunks(2).map(tile).collect::<Vec<_>>()
         };
         let few = is_wide(self.strip, self.packing) || self.packing.terms() == Terms::F16;
-        let together = TOGETHER[usize::from(few)];
+        let each = self.input.ordered().is_some() && self.halves.len() > 1;
+        let together = if each { TOGETHER_EACH } else { TOGETHER[usize::from(few)] };
         tiles.chunks(together / 2).flat_map(some).collect()
     }
 

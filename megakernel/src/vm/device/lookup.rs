@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::target::Target;
 use tilewright_kernels::gemv::linear::{HeldForm, ScaledForm};
-use tilewright_kernels::gemv::{Codes, Deal, Strip};
+use tilewright_kernels::gemv::{Codes, CodesError, Deal, Strip};
 use tilewright_kernels::kv::{PoolType, SplitPages};
 use tilewright_kernels::tile::{Float, MAX_DEVICES};
 use tilewright_layout::DType;
@@ -156,15 +156,16 @@ impl Planner<'_> {
         Ok(all)
     }
 
-    /// The strip of a matrix of bf16 whose rows are read one by one.
+    /// The strip of a matrix whose rows are read one by one.
     ///
     /// # Errors
-    /// If it is quantised, or there is none that a device has.
+    /// If its columns are permuted, or there is none that a device has.
     pub fn table(&self, k: u32, weight: BufferId) -> Result<Strip, Unsupported> {
-        match self.buffer(weight)? {
-            buffer if buffer.quantised.is_some() => Err(Unsupported::Quantised { weight: buffer.name.clone() }),
-            _ => self.strip(k, &[weight]),
+        let buffer = self.buffer(weight)?;
+        if buffer.quantised.is_some_and(|form| form.ordered) {
+            return Err(Unsupported::Codes { weight: buffer.name.clone(), source: CodesError::Order });
         }
+        self.strip(k, &[weight])
     }
 
     /// Where an operand begins in its space, as records have it: in units of 16 bytes.

@@ -112,8 +112,8 @@ fn terms(plan: &Planner, read: &TermsRead, rows: u32) -> Option<NormTerms> {
         None => (plan.extent(read.x, 0).ok()?, plan.extent(read.x, 1).ok()?, plan.float("x", read.x).ok()?),
     };
     let strip = plan.strip(k, &read.weights).ok()?;
-    // Terms are in the order of columns; readers bring activations in the order of codes.
-    if plan.is_ordered(&read.weights, strip).ok()? {
+    // Who writes knows no act-order; the order of groups of half a step is the form's.
+    if plan.has_order(&read.weights).ok()? {
         return None;
     }
     let exact = match (float, read.norm) {

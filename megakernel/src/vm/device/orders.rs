@@ -69,20 +69,26 @@ impl OrderTable {
 }
 
 impl Planner<'_> {
-    /// Whether the codes of weights whose rows are streamed together lie in an order of their own.
+    /// Whether weights whose rows are streamed together have an act-order.
     ///
     /// # Errors
-    /// If some have an act-order and others none.
-    pub fn is_ordered(&self, weights: &[BufferId], strip: Strip) -> Result<bool, Unsupported> {
+    /// If some have one and others none.
+    pub fn has_order(&self, weights: &[BufferId]) -> Result<bool, Unsupported> {
         let of = |&id: &BufferId| self.buffer(id).map(|buffer| (buffer, buffer.quantised.is_some_and(|q| q.ordered)));
         let all = weights.iter().map(of).collect::<Result<Vec<_>, _>>()?;
-        match all.split_first() {
-            None => Ok(strip.is_halved()),
-            Some((&(first, ordered), rest)) => match rest.iter().find(|(_, other)| *other != ordered) {
-                None => Ok(ordered || strip.is_halved()),
-                Some((other, _)) => Err(Unsupported::Mixed { first: first.name.clone(), second: other.name.clone() }),
-            },
+        let Some((&(first, ordered), rest)) = all.split_first() else { return Ok(false) };
+        match rest.iter().find(|(_, other)| *other != ordered) {
+            None => Ok(ordered),
+            Some((other, _)) => Err(Unsupported::Mixed { first: first.name.clone(), second: other.name.clone() }),
         }
+    }
+
+    /// Whether the codes of weights whose rows are streamed together, as these strips, lie in an order of their own.
+    ///
+    /// # Errors
+    /// As [`Planner::has_order`].
+    pub fn is_ordered(&self, weights: &[BufferId], strip: Strip) -> Result<bool, Unsupported> {
+        Ok(self.has_order(weights)? || strip.is_halved())
     }
 
     /// Where the table lies by which activations come in the order of these weights, which is the same for all of them, as records

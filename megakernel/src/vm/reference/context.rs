@@ -72,6 +72,19 @@ enum View<'a> {
     Words(Words<'a>),
 }
 
+/// Appends elements of a quantised matrix, each `(code − zero) · scale`, rounded once.
+fn quantised_numbers(matrix: &QuantMatrix, start: usize, end: usize, out: &mut Vec<f32>) -> Option<()> {
+    let k = matrix.k();
+    if start > end || end > matrix.n() * k {
+        return None;
+    }
+    for row in start / k..end.div_ceil(k) {
+        let numbers = host::row_quantized(matrix, row);
+        out.extend_from_slice(numbers.get(start.max(row * k) - row * k..end.min((row + 1) * k) - row * k)?);
+    }
+    Some(())
+}
+
 impl Context<'_> {
     /// The extents of a buffer of rank `N`.
     ///
@@ -126,8 +139,7 @@ impl Context<'_> {
             View::F32(all) => all.get(start..end).map(|part| out.extend_from_slice(part)),
             View::Bf16(all) => all.get(start..end).map(|part| out.extend(part.iter().map(|x| x.widen()))),
             View::F16(all) => all.get(start..end).map(|part| out.extend(part.iter().map(|x| x.widen()))),
-            // Only products read packed codes: a linear layer's matrix is no operand of anything else.
-            View::Quantized(_) => None,
+            View::Quantized(matrix) => quantised_numbers(matrix, start, end, out),
             View::Words(words) => words.read(start, count, out),
         };
         read.ok_or(TaskFault::Elements { buffer, start, end })

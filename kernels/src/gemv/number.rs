@@ -1,0 +1,45 @@
+//! Single numbers of packed codes, for who reads rows and multiplies nothing: embeddings.
+
+use tilewright_codegen::build::{Global, Ptr, Val};
+
+use super::Strip;
+use super::codes::Codes;
+use crate::quant::Code;
+use crate::tile::{Array, Float};
+
+impl Strip {
+    /// The number at a row and a column of a stage of codes: `(code − zero) · scale`, rounded once.
+    #[track_caller]
+    pub(crate) fn number<'k>(
+        self,
+        codes: Codes,
+        stage: Ptr<'k, Global, u8>,
+        [row, column]: [Val<'k, u32>; 2],
+    ) -> Val<'k, f32> {
+        let (element, bits) = (self.element(row, column), codes.code.bits() as u32);
+        let of_word = 32 / bits;
+        let word = stage.cast::<u32>().at(element / of_word).load();
+        let code = (word >> (element % of_word * bits)) & ((1u32 << bits) - 1);
+        let group = column / self.span() * Strip::ROWS + row;
+        let factor = |at: u32, float: Float| Array::new(stage.at(at), float).load(group);
+        let number = match codes.code {
+            Code::U4 | Code::I4 | Code::U8 | Code::I8 => code.cast::<f32>(),
+            Code::E4m3 => minifloat(code, [8, 3, 7]),
+            Code::E2m1 => minifloat(code, [4, 1, 1]),
+        };
+        let zero = match (codes.zeros, codes.code.is_integer()) {
+            (true, _) => Some(factor(self.zeros_at(), Float::Bf16)),
+            (false, true) => Some(code.builder().lit(f32::from(codes.code.middle()))),
+            (false, false) => None,
+        };
+        zero.map_or(number, |zero| number - zero) * factor(self.scales_at(), codes.scale)
+    }
+}
+
+/// What a code of so many bits is worth, so many of them its mantissa, its exponent so much too large: exact. Exponent and mantissa go to the
+/// places of an f32, times the power of two by which the biases differ.
+fn minifloat(code: Val<u32>, [bits, mantissa, bias]: [u32; 3]) -> Val<f32> {
+    let sign = 1u32 << (bits - 1);
+    let magnitude = (code & (sign - 1)) << (23 - mantissa);
+    (magnitude | ((code & sign) << (32 - bits))).bits::<f32>() * f32::from_bits((254 - bias) << 23)
+}
