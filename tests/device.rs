@@ -128,6 +128,20 @@ fn a_model_that_two_devices_share_gives_the_tokens_of_the_reference() {
     }
 }
 
+/// A prompt comes in by graphs of two devices that meet (the beginning of the reference's own text behind it, so that it has more rows than the decode
+/// machine), and tokens are decoded behind it on the same pools.
+#[test]
+fn prompts_by_graphs_of_two_devices_give_the_tokens_of_the_reference() {
+    const BEHIND: usize = 20;
+    for (at, case) in cases("tiny-llama").iter().enumerate().take(3) {
+        let device: Device = format!("sim:{}x2", 2000 + at).parse().expect("a device");
+        let engine = engine("tiny-llama", device).with_prompt_chunk(32).expect("a chunk that a device takes");
+        let prompt = [&case.prompt_ids, &case.greedy_ids[..BEHIND]].concat();
+        let found = generate(&engine, &prompt, 3).token_ids;
+        assert_eq!(found, case.greedy_ids[BEHIND..BEHIND + 3], "{device}, case {at}");
+    }
+}
+
 /// A prompt in chunks of more rows than a step that decodes has, the last of them padded; the rest of the tokens behind it.
 #[test]
 fn prompts_in_chunks_of_many_rows_are_near_the_reference() {

@@ -47,6 +47,9 @@ pub const MEET_LOOKS: u32 = MAX_DEVICES as u32 + 2;
 /// ```
 pub fn meet(arch: Arch, devices: u32) -> Kernel {
     record("meet", arch, block(32), |k: &Builder| {
+        if !(1..=MAX_DEVICES as u32).contains(&devices) {
+            return k.refuse(&format!("{devices} devices meet: take 1 to {MAX_DEVICES}"));
+        }
         let rank = k.param::<u32>("rank");
         let words: Vec<Ptr<Global, u32>> = (0..devices).map(|at| k.global::<u32>(&format!("words{at}"))).collect();
         early(k);

@@ -4,7 +4,7 @@ use tilewright_codegen::build::{Builder, Val, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use crate::early::early;
-use crate::tile::{Array, Copies, Float};
+use crate::tile::{Array, Copies, Float, MAX_DEVICES};
 use crate::warps::ConsumerWarps;
 
 /// Warps of a block.
@@ -27,10 +27,35 @@ pub struct PartsShape {
     pub vector: u32,
 }
 
+impl PartsShape {
+    /// What is wrong with it, if anything is.
+    fn wrong(self) -> Option<String> {
+        let PartsShape { parts, copies, width, strides, types, vector } = self;
+        let bytes = types.map(Float::bytes).into_iter().max().unwrap_or(4);
+        let most = 16 / bytes;
+        if parts == 0 || !(1..=MAX_DEVICES as u32).contains(&copies) {
+            return Some(format!(
+                "{parts} parts are added up and stored in {copies} arrays: add one at least, and store 1 to {MAX_DEVICES}"
+            ));
+        }
+        if vector != 1 && (vector > most || ![4, 8].contains(&vector)) {
+            return Some(format!("loads are of {vector} elements of {bytes} bytes: take 1, or {most}"));
+        }
+        let whole = [width, strides[0], strides[1]].iter().all(|extent| extent.is_multiple_of(vector));
+        (!whole).then(|| {
+            format!("rows of {width} elements, {strides:?} apart, are no whole loads of {vector}: take loads of 1")
+        })
+    }
+}
+
 /// The kernel `sum_parts`: `out[r, c] = (part0[r, c] + part1[r, c]) + ..`, in f32 and in this order, for the row r of block r, stored in each
-/// copy. A launch's end orders its stores: other devices read them behind a [meeting](super::meet). Parameters: `part0`, `part1` and so on, `out0` and so on. The arrays may be other devices'.
+/// copy. A launch's end orders its stores: other devices read them behind a [meeting](super::meet). Parameters: `part0`, `part1` and so on, `out0`
+/// and so on. The arrays may be other devices'. A shape that makes no sense is refused in the kernel's errors.
 pub fn sum_parts(arch: Arch, shape: PartsShape) -> Kernel {
     record("sum_parts", arch, block(WARPS * 32), |k: &Builder| {
+        if let Some(wrong) = shape.wrong() {
+            return k.refuse(&wrong);
+        }
         let array = |name: &str, float| Array::new(k.global::<u8>(name), float);
         let parts: Vec<Array> = (0..shape.parts).map(|part| array(&format!("part{part}"), shape.types[0])).collect();
         let out: Copies = (0..shape.copies).map(|copy| array(&format!("out{copy}"), shape.types[1])).collect();

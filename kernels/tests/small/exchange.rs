@@ -7,10 +7,14 @@ use std::sync::Arc;
 use tilewright_codegen::build::{Builder, Global, Ptr, block, record};
 use tilewright_codegen::device::backend::Work;
 use tilewright_codegen::device::{Arg, Buffer, Device, DeviceError, Stream, launch_side_by_side, sim};
-use tilewright_codegen::ir::{Arch, Kernel};
+use tilewright_codegen::ir::attr::{LdOrder, Scope, StOrder};
+use tilewright_codegen::ir::{Arch, Inst, Kernel, MemOp, Op, Stmt};
 use tilewright_codegen::sim::mutate::{Survey, under_seeds};
 use tilewright_codegen::verify::{Verified, verify};
-use tilewright_kernels::exchange::{MEET_GAVE_UP, MEET_LEFT, MEET_LOOKS, MEET_WORDS, meet, meet_others};
+use tilewright_kernels::exchange::{
+    MEET_GAVE_UP, MEET_LEFT, MEET_LOOKS, MEET_WORDS, PartsShape, meet, meet_others, sum_parts,
+};
+use tilewright_kernels::tile::Float;
 
 /// Looks that no meeting takes to which all come.
 const PATIENT: u32 = 1 << 14;
@@ -108,6 +112,10 @@ enum Planted {
     OneComesLess,
     /// Meetings are not counted: all have come to the second before it begins.
     NotCounted,
+    /// Arrivals are released to the threads of the device that comes alone.
+    ReleasedOnOneDevice,
+    /// Arrivals are acquired from the threads of the device that waits alone.
+    AcquiredOnOneDevice,
 }
 
 const ROUNDS: u32 = 3;
@@ -115,6 +123,25 @@ const ROUNDS: u32 = 3;
 /// What an exchange does, in one launch on each device, so that the simulator's clocks go over meetings: each writes a number of its own, they meet,
 /// each reads the numbers of all, they meet. Where a meeting is a launch, its end is the barrier of the warp.
 fn rounds(devices: u32, planted: Planted) -> Kernel {
+    let mut kernel = recorded(devices, planted);
+    kernel.edit(&mut |block| {
+        for Stmt { op, .. } in block {
+            if let Op::Inst(Inst::Mem(MemOp::St { order: order @ StOrder::Release(Scope::Sys), .. })) = op
+                && planted == Planted::ReleasedOnOneDevice
+            {
+                *order = StOrder::Release(Scope::Gpu);
+            }
+            if let Op::Inst(Inst::Mem(MemOp::Ld { order: order @ LdOrder::Acquire(Scope::Sys), .. })) = op
+                && planted == Planted::AcquiredOnOneDevice
+            {
+                *order = LdOrder::Acquire(Scope::Gpu);
+            }
+        }
+    });
+    kernel
+}
+
+fn recorded(devices: u32, planted: Planted) -> Kernel {
     record("rounds", Arch::Sm90a, block(32), move |k: &Builder| {
         let rank = k.param::<u32>("rank");
         let all = |name: &str| -> Vec<Ptr<Global, u32>> {
@@ -204,8 +231,15 @@ fn mutants_of_a_meeting_are_found_out() {
 }
 
 #[test]
-fn meetings_that_are_left_out_are_found_out() {
-    let all = [Planted::NoMeetingBefore, Planted::NoMeetingBehind, Planted::OneComesLess, Planted::NotCounted];
+fn bugs_that_are_planted_are_found_out() {
+    let all = [
+        Planted::NoMeetingBefore,
+        Planted::NoMeetingBehind,
+        Planted::OneComesLess,
+        Planted::NotCounted,
+        Planted::ReleasedOnOneDevice,
+        Planted::AcquiredOnOneDevice,
+    ];
     for planted in all {
         for count in [2, 3] {
             let kernel = verify(rounds(count, planted)).unwrap();
@@ -213,5 +247,26 @@ fn meetings_that_are_left_out_are_found_out() {
             assert!(found.is_some(), "{planted:?} of {count} devices");
             println!("{planted:?} of {count} devices: {}", found.unwrap_or_default());
         }
+    }
+}
+
+#[test]
+fn shapes_that_make_no_sense_are_refused() {
+    let refused = |kernel: Kernel, why: &str| {
+        let errors = verify(kernel).expect_err("is refused").to_string();
+        assert!(errors.contains(why), "{errors}");
+    };
+    refused(meet(Arch::Sm90a, 9), "9 devices meet: take 1 to 8");
+    refused(meet(Arch::Sm90a, 0), "0 devices meet");
+    let well = PartsShape { parts: 2, copies: 2, width: 64, strides: [64; 2], types: [Float::Bf16; 2], vector: 8 };
+    assert!(verify(sum_parts(Arch::Sm90a, well)).is_ok());
+    for (shape, why) in [
+        (PartsShape { parts: 0, ..well }, "0 parts are added up"),
+        (PartsShape { copies: 9, ..well }, "stored in 9 arrays"),
+        (PartsShape { vector: 2, ..well }, "loads are of 2 elements of 2 bytes: take 1, or 8"),
+        (PartsShape { types: [Float::Bf16, Float::F32], ..well }, "loads are of 8 elements of 4 bytes: take 1, or 4"),
+        (PartsShape { strides: [64, 68], ..well }, "are no whole loads of 8"),
+    ] {
+        refused(sum_parts(Arch::Sm90a, shape), why);
     }
 }
