@@ -163,7 +163,7 @@ impl Engine {
     /// # Errors
     /// If there are fewer rows than that is for, or more than a program has, or the engine runs on the host.
     pub fn with_prompt_chunk(self, rows: usize) -> Result<Engine, EngineError> {
-        if self.place.world().is_some() {
+        if self.place.world().is_some() && !self.place.has_graphs_of_stages() {
             return Err(PipelineError::Chunk.into());
         }
         let on_device = matches!(&*self.place, Place::Gpu(_));

@@ -46,7 +46,7 @@ pub(super) struct OnDevice {
 }
 
 /// Rows of a chunk of a prompt that a graph feeds which has no weights of its own.
-const PACKED_CHUNK: usize = 64;
+pub(super) const PACKED_CHUNK: usize = 64;
 
 impl Drop for OnDevice {
     /// A driver is not left while it compiles.

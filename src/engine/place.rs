@@ -98,8 +98,16 @@ impl Place {
         let most = MOST_ROWS;
         match self.world() {
             _ if has_flow => Err(EngineError::FlowRows { found, most }),
-            Some(_) => Err(PipelineError::Rows { found, most }.into()),
-            None => Ok(()),
+            Some(_) if !self.has_graphs_of_stages() => Err(PipelineError::Rows { found, most }.into()),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Whether graphs of launches compute stages of a pipeline here.
+    pub fn has_graphs_of_stages(&self) -> bool {
+        match self {
+            Place::Host { .. } => false,
+            Place::Gpu(gpu) => gpu.devices == 1,
         }
     }
 

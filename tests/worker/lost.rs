@@ -1,6 +1,7 @@
 //! Ranks that die, hang or are interrupted in the middle of a text.
 
 use std::io::Read;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::{Process, driver, model, workers};
@@ -100,4 +101,31 @@ fn an_interrupt_of_a_worker_is_told() {
     }
     let ended = interrupted.ended();
     assert_eq!(ended.code, Some(130), "{ended:?}");
+}
+
+/// Whatever the moment, joining among them: all others end with an error that names the rank. `TILEWRIGHT_LONG` is 200 moments.
+#[test]
+fn a_rank_that_dies_at_any_moment_is_named_by_all() {
+    let dir = model("tiny-llama");
+    let args = ["generate", "--model", dir.to_str().expect("UTF-8"), "--prompt", "In the beginning"];
+    let long = ["--max-new-tokens", "1000", "--temperature", "1"];
+    let mut random = 0x9e37_79b9_u64;
+    for _ in 0..if std::env::var_os("TILEWRIGHT_LONG").is_some() { 200 } else { 8 } {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (lost, moment) = ((random >> 33) as usize % WORLD, (random >> 40) % 200);
+        let (driver, address) = driver(&[&args[..], &long].concat(), WORLD, "2");
+        let mut all = vec![driver];
+        all.extend(workers("tiny-llama", WORLD, &address, "2"));
+        thread::sleep(Duration::from_millis(moment));
+        let gone = all.remove(lost);
+        gone.signal("-KILL");
+        let names = if lost == 0 { "driver".to_owned() } else { format!("rank {lost}") };
+        for process in all {
+            let ended = process.ended();
+            // Who calls when the driver has ended already is told nothing.
+            let is_late = !ended.stderr.contains("note: rank") && ended.error().contains("driver");
+            assert!(ended.error().contains(&names) || is_late, "rank {lost} after {moment} ms: {ended:?}");
+        }
+        gone.ended();
+    }
 }

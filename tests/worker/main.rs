@@ -4,6 +4,7 @@
 mod damage;
 mod joining;
 mod lost;
+mod overlap;
 mod tokens;
 
 use std::io::{BufRead, BufReader, Read};

@@ -121,3 +121,19 @@ fn stages_on_simulated_gpus_give_the_reference_tokens() {
         assert_eq!(worker.ended().code, Some(0));
     }
 }
+
+/// A prompt of 17 tokens is one step of a graph of launches on each rank, what follows the decode machine's.
+#[test]
+fn prompts_come_in_by_graphs_of_launches_on_simulated_gpus() {
+    let name = "tiny-qwen3";
+    let (case, dir) = (&reference(name)[5], model(name));
+    let args = ["generate", "--model", dir.to_str().expect("UTF-8"), "--prompt", &case.prompt, "--max-new-tokens", "2"];
+    let (driver, address) = driver_on("sim:1", &[&args[..], &["--prompt-chunk", "32", "--json"]].concat(), 2, "60");
+    let worker = worker_on("sim:2", name, (1, 2), &address, "60");
+    let ended = driver.ended();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let object: Value = serde_json::from_str(&ended.stdout).expect("one JSON object");
+    let found: Vec<u32> = serde_json::from_value(object["token_ids"].clone()).expect("tokens");
+    assert_eq!(found[..], case.greedy_ids[..2]);
+    assert_eq!(worker.ended().code, Some(0));
+}

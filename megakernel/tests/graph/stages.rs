@@ -1,16 +1,20 @@
 //! Stages of a pipeline as graphs of launches: one after the other the logits of the reference machine.
 
+use std::sync::Arc;
+
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{HIDDEN_IN, HIDDEN_OUT, LowerOptions, lower};
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::{Program, Span};
+use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
-use tilewright_megakernel::vm::graph::{GraphMachine, GraphPlan};
+use tilewright_megakernel::vm::device::{Dealing, DeviceOptions, DeviceWeights};
+use tilewright_megakernel::vm::graph::{GraphMachine, GraphPlan, GraphWeights};
 use tilewright_megakernel::vm::reference::StepCells;
 
-use super::lab::{PAGE, PAGES, Reference, Rows, normed, prompt, tiny, weights, worst};
+use super::lab::{PAGE, PAGES, Reference, Rows, normed, prompt, random, tiny, weights, worst};
 
 /// As that of graphs of whole models.
 const BOUND: f64 = 2e-2;
@@ -35,12 +39,30 @@ fn step([first, last]: &mut [GraphMachine; 2], rows: &Rows) -> Vec<Vec<f32>> {
     all
 }
 
-fn agrees(spec: &ModelSpec, arch: Arch, chunks: &[usize], seed: u64) {
+/// The weights of a stage as a decode machine of one row streams them.
+fn packed(spec: &ModelSpec, weights: &GraphWeights, layers: Span) -> DeviceWeights {
+    let target = Target { sms: 3, ..Target::named("h100").unwrap() };
+    let base = LowerOptions { page_tokens: PAGE, pages: Some(24), ..LowerOptions::for_context(PAGE * PAGES) };
+    let options = LowerOptions { splits: Some(1), kv: DType::BF16, layers: Some(layers), ..base };
+    let placed = schedule(lower(spec, &|_| DType::BF16, target, &options).unwrap(), 64).unwrap();
+    let cut = DeviceOptions { warps: 4, stage_bytes: 2048, stages: 4, sums_bytes: 4096, ..DeviceOptions::default() };
+    let mut packed = DeviceWeights::new(weights.device().clone(), Arc::new(random(spec)));
+    packed.send(&placed, DeviceOptions { dealing: Dealing::InOrder, ..cut }, &mut |_, _| ()).unwrap();
+    packed
+}
+
+fn agrees(spec: &ModelSpec, (arch, is_packed): (Arch, bool), chunks: &[usize], seed: u64) {
     let tokens = prompt(40, seed as i32);
     let cut = spec.layers / 2;
     let mut machines = [Span::new(0, cut), Span::new(cut, spec.layers)].map(|layers| {
         let checked = Checked::new(stage(spec, 1, layers)).unwrap();
-        weights(spec, arch, seed).machine(checked, None, &mut |_, _| ()).unwrap()
+        let mut weights = weights(spec, arch, seed);
+        if is_packed {
+            weights.share(&packed(spec, &weights, layers));
+        }
+        let machine = weights.machine(checked, None, &mut |_, _| ()).unwrap();
+        assert_eq!(weights.bytes() == 0, is_packed, "the weights lie where they were packed");
+        machine
     });
     let (mut first, mut found) = (0, Vec::new());
     for &chunk in chunks {
@@ -58,8 +80,9 @@ fn agrees(spec: &ModelSpec, arch: Arch, chunks: &[usize], seed: u64) {
 
 #[test]
 fn a_prompt_by_stages_agrees_with_the_reference() {
-    agrees(&tiny(32), Arch::Sm90a, &[32, 7, 1], 0);
-    agrees(&ModelSpec { layers: 2, ..normed(tiny(32)) }, Arch::Sm80, &[20, 20], 1);
+    agrees(&tiny(32), (Arch::Sm90a, false), &[32, 7, 1], 0);
+    agrees(&tiny(64), (Arch::Sm90a, true), &[32, 7, 1], 2);
+    agrees(&ModelSpec { layers: 2, ..normed(tiny(32)) }, (Arch::Sm80, false), &[20, 20], 1);
 }
 
 #[test]

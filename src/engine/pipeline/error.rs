@@ -66,11 +66,15 @@ pub enum PipelineError {
     Sessions { most: usize },
     #[error("a flow chooses blocks for layers of one process; use it without --world")]
     Flow,
-    #[error("graphs of launches feed prompts in one process; use --prompt-chunk without --world")]
+    #[error(
+        "no graph of launches computes a stage that several devices share; use --prompt-chunk on one device a process"
+    )]
     Chunk,
     #[error("the engine is a world's driver already")]
     Twice,
-    #[error("{found} requests are to run at a time; a stage on a device has rows for {most}, ask for fewer")]
+    #[error(
+        "{found} requests are to run at a time; a stage that several devices share has rows for {most}, ask for fewer"
+    )]
     Rows { found: usize, most: usize },
     #[error("a thread of the pipeline cannot be started")]
     Thread(#[source] io::Error),

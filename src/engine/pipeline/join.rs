@@ -89,6 +89,11 @@ impl Meeting {
                     // Whoever hears it ends with the same error.
                     let _ = other.link.send(&report);
                 }
+                // So does whoever has called by now.
+                while let Ok((stream, _)) = self.listener.accept() {
+                    let Ok(link) = Tcp::new(stream, FIRST_WORDS.min(self.patience)) else { continue };
+                    let _ = link.receive().and_then(|_| link.send(&report));
+                }
                 return Err(error);
             }
         }
@@ -245,8 +250,8 @@ impl Seat {
             Ok((listener.local_addr()?.port(), listener))
         };
         let (port, listener) = listen().map_err(PipelineError::Socket)?;
-        let to_driver = |head: Head| driver.send(&head.into()).map_err(|source| PipelineError::lost(0, source));
-        to_driver(Head::Hello { rank, world, model: model.clone(), port })?;
+        let hello = Head::Hello { rank, world, model: model.clone(), port };
+        driver.send(&hello.into()).map_err(|source| last_words(&driver, rank, source))?;
         let lost = |source| PipelineError::lost(0, source);
         let (layers, next, token, patience) = match receive(&driver).map_err(lost)?.head {
             Head::Welcome { layers, next, token, patience } => {
@@ -262,13 +267,27 @@ impl Seat {
             // The driver may be what is lost.
             let _ = driver.send(&error.report().into());
         })?;
-        driver.send(&Head::Ready.into()).map_err(|source| PipelineError::lost(0, source))?;
+        driver.send(&Head::Ready.into()).map_err(|source| last_words(&driver, rank, source))?;
         Ok(Seat { rank, layers, driver: Arc::new(driver), before, behind, patience })
     }
 
     /// Its layers of the model.
     pub fn layers(&self) -> Span {
         self.layers
+    }
+}
+
+/// Why a driver is lost that takes nothing any more: what it said before it ended, if it did.
+fn last_words(driver: &Tcp, rank: usize, source: LinkError) -> PipelineError {
+    loop {
+        match receive(driver) {
+            Ok(Message { head: Head::Failed { rank, why }, .. }) => return PipelineError::failed(rank, &why),
+            Ok(Message { head: Head::Refused { why }, .. }) => {
+                return PipelineError::Refused { rank, why: plain(&why) };
+            }
+            Ok(_) => {}
+            Err(_) => return PipelineError::lost(0, source),
+        }
     }
 }
 

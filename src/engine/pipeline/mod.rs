@@ -49,12 +49,12 @@ impl Engine {
     /// The same engine as the driver of a world: waits until all workers have joined, and keeps the first layers to itself.
     ///
     /// # Errors
-    /// If the engine has a flow, chunks of prompts or a world already, a worker does not fit, or one is missing when the patience is over.
+    /// If the engine has a flow, a world already, or chunks of prompts on several devices, a worker does not fit, or one is missing when the patience is over.
     pub fn with_world(self, meeting: Meeting) -> Result<Engine, EngineError> {
         if self.flow.is_some() {
             return Err(PipelineError::Flow.into());
         }
-        if self.prompt_chunk.is_some() {
+        if self.prompt_chunk.is_some() && !self.place.has_graphs_of_stages() {
             return Err(PipelineError::Chunk.into());
         }
         if self.place.world().is_some() {

@@ -117,7 +117,10 @@ impl Machines for Piped {
     fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {
         match self.stage.most_rows() {
             usize::MAX => Ok(CHUNKS.into_iter().find(|&rows| rows <= rest).unwrap_or(1)),
-            most => self.width(rest.min(most)).map(|width| width.min(rest)),
+            most => {
+                let chunk = self.widths.chunk.unwrap_or(most).max(most);
+                self.width(rest.min(chunk)).map(|width| width.min(rest))
+            }
         }
     }
 

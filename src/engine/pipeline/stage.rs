@@ -1,4 +1,5 @@
-//! The machines of a stage: one for each number of rows, on the reference machine or on a device.
+//! The machines of a stage: one for each number of rows, on the reference machine or on a device, where more than 16 rows are a
+//! graph of launches.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,12 +7,16 @@ use std::sync::Arc;
 use tilewright_codegen::target::Target;
 use tilewright_flow::program::Phase;
 use tilewright_megakernel::lower::{HIDDEN_IN, HIDDEN_OUT, LOGITS, LowerOptions};
+use tilewright_megakernel::schedule::ScheduleError;
+use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{AbortHandle, DeviceKv, DeviceMachine, LoadError, Unsupported};
+use tilewright_megakernel::vm::graph::AnyGraph;
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells, StepOutput};
 
 use crate::engine::EngineError;
-use crate::engine::machines::{Lowering, MOST_ROWS, Widths};
+use crate::engine::machines::{EachRow, Lowering, MOST_ROWS, Widths};
 use crate::engine::model::Model;
+use crate::engine::on_device::PACKED_CHUNK;
 use crate::engine::place::{Gpu, Place};
 
 /// Machines that share the KV pools of their layers.
@@ -22,6 +27,7 @@ pub(in crate::engine) struct StageMachines {
     on_host: BTreeMap<usize, Machine>,
     host_kv: Option<KvState>,
     on_device: BTreeMap<usize, DeviceMachine>,
+    graphs: BTreeMap<usize, AnyGraph>,
     device_kv: Option<DeviceKv>,
     most: usize,
 }
@@ -30,6 +36,7 @@ pub(in crate::engine) struct StageMachines {
 pub(super) enum Output<'m> {
     Host(StepOutput<'m>),
     Device(&'m DeviceMachine),
+    Graph(&'m mut AnyGraph),
 }
 
 impl Output<'_> {
@@ -38,15 +45,26 @@ impl Output<'_> {
         match self {
             Output::Host(output) => Ok(output.f32(HIDDEN_OUT)?),
             Output::Device(machine) => Ok(machine.f32(HIDDEN_OUT)?),
+            Output::Graph(machine) => Ok(machine.f32(HIDDEN_OUT)?),
         }
     }
 
-    /// The logits of a row, of the last stage.
-    pub fn logits(&self, row: usize) -> Result<Vec<f32>, EngineError> {
+    /// The logits of rows, in their order, of the last stage.
+    pub fn logits(self, rows: &[usize], each: EachRow) -> Result<(), EngineError> {
         match self {
-            Output::Host(output) => Ok(output.f32_row(LOGITS, row)?),
-            Output::Device(machine) => Ok(machine.f32_row(LOGITS, row)?),
+            Output::Host(output) => {
+                for &row in rows {
+                    each(row, &output.f32_row(LOGITS, row)?);
+                }
+            }
+            Output::Device(machine) => {
+                for &row in rows {
+                    each(row, &machine.f32_row(LOGITS, row)?);
+                }
+            }
+            Output::Graph(machine) => machine.logits(rows, each)?,
         }
+        Ok(())
     }
 }
 
@@ -68,6 +86,7 @@ impl StageMachines {
             on_host: BTreeMap::new(),
             host_kv: None,
             on_device: BTreeMap::new(),
+            graphs: BTreeMap::new(),
             device_kv: None,
             most,
         }
@@ -88,6 +107,10 @@ impl StageMachines {
     /// # Errors
     /// If there can be none.
     pub fn width(&mut self, widths: &Widths, rows: usize) -> Result<usize, EngineError> {
+        let is_wide = self.most < usize::MAX && (rows > self.most || widths.only);
+        if let Some(width) = widths.of_chunk(rows).filter(|_| is_wide) {
+            return self.make(width).map(|()| width);
+        }
         loop {
             let width = widths.least(self.most, rows.min(self.most));
             match self.make(width) {
@@ -101,11 +124,13 @@ impl StageMachines {
     }
 
     fn make(&mut self, rows: usize) -> Result<(), EngineError> {
-        if self.on_host.contains_key(&rows) || self.on_device.contains_key(&rows) {
+        let on_device = self.on_device.contains_key(&rows) || self.graphs.contains_key(&rows);
+        if on_device || self.on_host.contains_key(&rows) {
             return Ok(());
         }
         match &*Arc::clone(&self.place) {
             Place::Host { workers, .. } => self.make_on_host(rows, *workers),
+            Place::Gpu(gpu) if rows > MOST_ROWS => self.make_graph(rows, gpu),
             Place::Gpu(gpu) => self.make_on_device(rows, gpu),
         }
     }
@@ -130,12 +155,45 @@ impl StageMachines {
         Ok(())
     }
 
+    /// Products of few rows read the weights that the decode machine streams, where a kernel does.
+    fn make_graph(&mut self, rows: usize, gpu: &Gpu) -> Result<(), EngineError> {
+        let is_packed = gpu.target.arch == "sm_90a" && self.lowering.model.bits.is_none() && rows <= PACKED_CHUNK;
+        let mut progress = |done, total| gpu.progress(done, total);
+        if is_packed && gpu.weights().packed().is_none() {
+            let (placed, options) = self.lowering.on(gpu, 1)?;
+            match gpu.weights().send(&placed, options, &mut progress) {
+                Ok(()) | Err(LoadError::Unsupported(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // A level is one launch, however many tasks it has: those of one SM are few.
+        let checked = Checked::new(self.lowering.program(rows, Target { sms: 1, ..gpu.target.clone() })?);
+        let checked = checked.map_err(|rejected| ScheduleError::from(Box::new(rejected)))?;
+        let mut graphs = gpu.graphs();
+        graphs.share(&gpu.weights());
+        let mut machine = graphs.machine(checked, self.device_kv.as_ref(), &mut progress)?;
+        drop(graphs);
+        machine.listen_to(&self.abort);
+        self.device_kv.get_or_insert_with(|| machine.kv().clone());
+        self.graphs.insert(rows, machine);
+        Ok(())
+    }
+
     /// Runs a step of so many rows; `hidden` is the residual stream, for a stage that is not the first.
     ///
     /// # Errors
     /// If there is no machine of so many rows, or it fails.
     pub fn step(&mut self, rows: usize, cells: &StepCells, hidden: Option<&[f32]>) -> Result<Output<'_>, EngineError> {
         self.make(rows)?;
+        if let Some(machine) = self.graphs.get_mut(&rows) {
+            if let Some(hidden) = hidden {
+                machine.set_input(HIDDEN_IN, hidden)?;
+            }
+            machine.submit(cells)?;
+            // The next step may be another machine's, on the same pools.
+            machine.wait()?;
+            return Ok(Output::Graph(machine));
+        }
         if let Some(machine) = self.on_device.get_mut(&rows) {
             if let Some(hidden) = hidden {
                 machine.set_input(HIDDEN_IN, hidden)?;

@@ -178,7 +178,7 @@ impl Stage<'_> {
                 let words = StepWords::pack(&cells, &output.hidden()?);
                 Message { head: Head::Step { session, step, rows, asked: asked.to_vec() }, words }
             }
-            None => Message { head: Head::Logits { session, step }, words: logits(&output, asked)? },
+            None => Message { head: Head::Logits { session, step }, words: logits(output, asked)? },
         };
         self.hand_on(&message)
     }
@@ -196,10 +196,8 @@ impl Stage<'_> {
 }
 
 /// The logits of rows, as words.
-fn logits(output: &Output, rows: &[usize]) -> Result<Vec<u32>, EngineError> {
+fn logits(output: Output, rows: &[usize]) -> Result<Vec<u32>, EngineError> {
     let mut words = Vec::new();
-    for &row in rows {
-        words.extend(output.logits(row)?.iter().map(|x| x.to_bits()));
-    }
+    output.logits(rows, &mut |_, logits| words.extend(logits.iter().map(|x| x.to_bits())))?;
     Ok(words)
 }
