@@ -86,7 +86,7 @@ fn wider() -> ModelSpec {
 /// Copied as packets and without, in registers, stage by stage; activations of both types.
 #[test]
 fn activations_come_in_the_order_of_codes() {
-    let plain = DeviceOptions { tags: false, ..options() };
+    let plain = DeviceOptions { packets: false, ..options() };
     let streamed = DeviceOptions { held_registers: 0, ..options() };
     for (rows, activation, code, options) in [
         (1, DType::F32, Code::U4, options()),

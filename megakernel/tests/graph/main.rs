@@ -9,6 +9,7 @@ mod codes;
 mod decode;
 mod devices;
 mod lab;
+mod long;
 mod meetings;
 mod refusals;
 mod resources;
