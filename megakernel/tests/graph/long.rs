@@ -37,6 +37,7 @@ fn program(spec: &ModelSpec, rows: usize, pages: usize) -> Program {
         page_tokens: PAGE,
         pages: Some(pages),
         splits: Some(1),
+        kv: DType::BF16,
         ..LowerOptions::for_context(PAGE * pages)
     };
     lower(spec, &|_| DType::BF16, target, &options).unwrap()
