@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use half::bf16;
 use tilewright_codegen::device::Device;
 use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::ir::Arch;
@@ -177,6 +178,12 @@ impl Reference {
         let machine = Machine::new(placed, &random(spec), 1).unwrap();
         let kv = KvState::new(machine.program()).unwrap();
         Reference { machine, kv, rows }
+    }
+
+    /// The same whose products multiply bf16, as a device's do.
+    pub fn rounded(mut self) -> Reference {
+        self.machine.set_operands(Some(|x| bf16::from_f32(x).to_f32()));
+        self
     }
 
     /// The logits of all rows that are not idle.

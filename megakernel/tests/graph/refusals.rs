@@ -6,6 +6,7 @@ use tilewright_megakernel::program::{BufferKind, Program, Wait};
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::graph::GraphPlan;
 
+use super::devices::{self, small};
 use super::lab::{program, tiny};
 
 /// A valid program is refused for this task and this reason, in one line.
@@ -50,4 +51,13 @@ fn levels_that_no_order_of_launches_serves_are_refused() {
     chain.tasks[gates[0]].signals.push(counter);
     chain.tasks[gates[1]].waits.push(Wait { counter, threshold: 1 });
     refused(chain, "layers.0.gate_up[1]", "tasks that wait for parts of their own level");
+}
+
+/// A plan of one device has none of the launches that several meet by.
+#[test]
+fn a_program_of_several_devices_is_none_of_one() {
+    let two = devices::program(&small(32), [32, 2, 1], false);
+    refused(two, "the program is for 2 devices", "this machine has one");
+    let one = Checked::new(program(&tiny(32), 32, 1)).unwrap();
+    assert_eq!(GraphPlan::new(&one, Arch::Sm90a, 4).unwrap().meet, None);
 }
