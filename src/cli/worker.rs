@@ -14,11 +14,11 @@ use super::world::{PATIENCE, patience};
 use crate::checkpoint::Scheme;
 use crate::engine::{Device, Seat};
 
-/// Compute some layers of a model for `generate` or `logits` with --world in another process
+/// Compute some layers of a model for a driver in another process
 ///
-/// The driver has rank 0 and the first layers, the workers have the ranks from 1 on; the last of them has the head. All have the same
-/// checkpoint, of which each reads its own layers. A worker ends with its driver. Ports are for a network that is trusted:
-/// there is neither a password nor encryption.
+/// The driver is `generate` or `logits` with --world and --join. It has rank 0 and the first layers, the workers have the ranks
+/// from 1 on; the last of them has the head. All have the same checkpoint, of which each reads its own layers. A worker ends
+/// with its driver. Ports are for a network that is trusted: there is neither a password nor encryption.
 #[derive(Args)]
 pub struct WorkerArgs {
     /// Folder of a Hugging Face checkpoint, the same as the driver's

@@ -250,9 +250,9 @@ impl Seat {
             Ok((listener.local_addr()?.port(), listener))
         };
         let (port, listener) = listen().map_err(PipelineError::Socket)?;
+        let lost = |source: LinkError| PipelineError::lost(0, source);
         let hello = Head::Hello { rank, world, model: model.clone(), port };
-        driver.send(&hello.into()).map_err(|source| last_words(&driver, rank, source))?;
-        let lost = |source| PipelineError::lost(0, source);
+        driver.send(&hello.into()).map_err(|source| last_words(&driver, rank, lost(source)))?;
         let (layers, next, token, patience) = match receive(&driver).map_err(lost)?.head {
             Head::Welcome { layers, next, token, patience } => {
                 (layers, next, token, Duration::from_millis(patience.clamp(1, 3_600_000)))
@@ -263,11 +263,13 @@ impl Seat {
         };
         let driver = driver.with_patience(patience).map_err(|source| PipelineError::lost(0, source))?;
         let neighbours = Neighbours { rank, token, patience }.meet(next, &listener, rank > 1);
-        let (before, behind) = neighbours.inspect_err(|error| {
-            // The driver may be what is lost.
+        let (before, behind) = neighbours.map_err(|error| {
+            // The driver may be what is lost. Until it has judged, neighbours find this rank where they were told.
             let _ = driver.send(&error.report().into());
+            let _ = driver.stream().set_read_timeout(Some(FIRST_WORDS.min(patience)));
+            last_words(&driver, rank, error)
         })?;
-        driver.send(&Head::Ready.into()).map_err(|source| last_words(&driver, rank, source))?;
+        driver.send(&Head::Ready.into()).map_err(|source| last_words(&driver, rank, lost(source)))?;
         Ok(Seat { rank, layers, driver: Arc::new(driver), before, behind, patience })
     }
 
@@ -277,8 +279,8 @@ impl Seat {
     }
 }
 
-/// Why a driver is lost that takes nothing any more: what it said before it ended, if it did.
-fn last_words(driver: &Tcp, rank: usize, source: LinkError) -> PipelineError {
+/// What the driver says of a failure, if it says anything before it ends; else the failure.
+fn last_words(driver: &Tcp, rank: usize, failure: PipelineError) -> PipelineError {
     loop {
         match receive(driver) {
             Ok(Message { head: Head::Failed { rank, why }, .. }) => return PipelineError::failed(rank, &why),
@@ -286,7 +288,7 @@ fn last_words(driver: &Tcp, rank: usize, source: LinkError) -> PipelineError {
                 return PipelineError::Refused { rank, why: plain(&why) };
             }
             Ok(_) => {}
-            Err(_) => return PipelineError::lost(0, source),
+            Err(_) => return failure,
         }
     }
 }
