@@ -47,7 +47,7 @@ fn bf16_activations_agree_with_the_reference() {
 }
 
 #[test]
-fn bf16_activations_without_tags_agree_with_the_reference() {
+fn bf16_activations_without_packets_agree_with_the_reference() {
     agree(&tiny(), 2, DeviceOptions { packets: false, ..options() }, 4e-3);
 }
 
@@ -106,7 +106,7 @@ fn the_way_of_activations_changes_the_order_of_sums_alone() {
 }
 
 #[test]
-fn releases_and_tags_and_registers_give_the_same_bits() {
+fn releases_and_packets_and_registers_give_the_same_bits() {
     let bits = |packets: bool, take_registers: bool| {
         let options = DeviceOptions { warps: 8, stage_bytes: 4096, packets, take_registers, ..options() };
         let mut machine = machine(&tiny(), 1, 3, 21, options);
