@@ -7,16 +7,16 @@ use tilewright_codegen::ir::{Arch, Kernel};
 use crate::early::early;
 use crate::tile::MAX_DEVICES;
 
-/// Words of a device's memory that meetings use, zeros before the first but for [`MEET_LOOKS`]. The first [`MAX_DEVICES`] say
+/// Words of a device's memory that meetings use, zeros before the first but for [`MEET_POLLS`]. The first [`MAX_DEVICES`] say
 /// how many meetings each of the others has come to; a device writes its word of each.
 pub const MEET_WORDS: u32 = MAX_DEVICES as u32 + 3;
 /// The word that counts meetings that this device has left.
 pub const MEET_LEFT: u32 = MAX_DEVICES as u32;
 /// The word that has a bit for each device that this one gave up waiting for.
 pub const MEET_GAVE_UP: u32 = MAX_DEVICES as u32 + 1;
-/// The word that says how often a device looks for another before it gives up, set by the host: 2^24 looks take some ten seconds on
-/// an H200.
-pub const MEET_LOOKS: u32 = MAX_DEVICES as u32 + 2;
+/// The word that says how often a device polls for another before it gives up, set by the host: 2^24 polls take some ten seconds
+/// where one takes 0.6 µs.
+pub const MEET_POLLS: u32 = MAX_DEVICES as u32 + 2;
 
 /// The kernel `meet`, of one block: ends when each of so many devices, at most [`MAX_DEVICES`], has begun its meeting of that number, all whose
 /// earlier launches have ended by then. What these wrote, in this device's memory or another's, is what later launches of all read. Parameters:
@@ -30,13 +30,13 @@ pub const MEET_LOOKS: u32 = MAX_DEVICES as u32 + 2;
 /// use tilewright_codegen::device::{Arg, launch_side_by_side, sim};
 /// use tilewright_codegen::ir::Arch;
 /// use tilewright_codegen::verify::verify;
-/// use tilewright_kernels::exchange::{MEET_LOOKS, MEET_WORDS, meet};
+/// use tilewright_kernels::exchange::{MEET_POLLS, MEET_WORDS, meet};
 ///
 /// let devices = sim::peers(&sim::Options::default(), 2);
 /// let kernel = verify(meet(Arch::Sm90a, 2))?;
 /// let streams = [devices[0].stream()?, devices[1].stream()?];
 /// let mut before = [0u32; MEET_WORDS as usize];
-/// before[MEET_LOOKS as usize] = 1 << 24;
+/// before[MEET_POLLS as usize] = 1 << 24;
 /// let words = [0, 1].map(|at: usize| streams[at].buffer(&before).unwrap());
 /// let work = |at: usize| devices[at].load(&kernel)?.work(1, &[
 ///     (at as u32).into(), Arg::Address(words[0].address()), Arg::Address(words[1].address()),
@@ -63,7 +63,7 @@ pub fn meet_others<'k>(rank: Val<'k, u32>, words: &[Ptr<'k, Global, u32>]) {
     let (k, devices) = (rank.builder(), words.len() as u32);
     for (device, &mine) in (0u32..).zip(words) {
         k.when(rank.eq(device), || {
-            let [left, gave_up, most] = [MEET_LEFT, MEET_GAVE_UP, MEET_LOOKS].map(|word| mine.at(word));
+            let [left, gave_up, most] = [MEET_LEFT, MEET_GAVE_UP, MEET_POLLS].map(|word| mine.at(word));
             let (number, waits, most) = (left.load() + 1, gave_up.load().eq(0), most.load());
             // Lane 0 writes what all lanes have read.
             k.sync_warp();
@@ -71,12 +71,12 @@ pub fn meet_others<'k>(rank: Val<'k, u32>, words: &[Ptr<'k, Global, u32>]) {
                 k.when(k.lane().eq(other), || theirs.at(device).store_release(number, Scope::Sys));
             }
             k.when(k.lane().lt(devices) & k.lane().ne(device), || {
-                let looks = k.var(0u32);
+                let polls = k.var(0u32);
                 k.loop_(|| {
                     let seen = mine.at(k.lane()).load_acquire(Scope::Sys);
                     k.break_if((seen - number).cast::<i32>().ge(0) | !waits);
-                    looks.set(looks.get() + 1);
-                    let late = looks.get().ge(most);
+                    polls.set(polls.get() + 1);
+                    let late = polls.get().ge(most);
                     k.when(late, || gave_up.red(AtomOp::Or, k.lit(1u32) << k.lane(), RedOrder::Relaxed(Scope::Gpu)));
                     k.break_if(late);
                 });

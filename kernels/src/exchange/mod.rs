@@ -10,6 +10,6 @@ mod meet;
 mod parts;
 mod trials;
 
-pub use meet::{MEET_GAVE_UP, MEET_LEFT, MEET_LOOKS, MEET_WORDS, meet, meet_others};
+pub use meet::{MEET_GAVE_UP, MEET_LEFT, MEET_POLLS, MEET_WORDS, meet, meet_others};
 pub use parts::{PartsShape, sum_parts};
 pub use trials::shipped;

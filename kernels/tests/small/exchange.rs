@@ -12,19 +12,19 @@ use tilewright_codegen::ir::{Arch, Inst, Kernel, MemOp, Op, Stmt};
 use tilewright_codegen::sim::mutate::{Survey, under_seeds};
 use tilewright_codegen::verify::{Verified, verify};
 use tilewright_kernels::exchange::{
-    MEET_GAVE_UP, MEET_LEFT, MEET_LOOKS, MEET_WORDS, PartsShape, meet, meet_others, sum_parts,
+    MEET_GAVE_UP, MEET_LEFT, MEET_POLLS, MEET_WORDS, PartsShape, meet, meet_others, sum_parts,
 };
 use tilewright_kernels::tile::Float;
 
-/// Looks that no meeting takes to which all come.
+/// Polls that no meeting takes to which all come.
 const PATIENT: u32 = 1 << 14;
-/// Looks of a device that waits in vain.
+/// Polls of a device that waits in vain.
 const IMPATIENT: u32 = 20;
 
 /// A device's words before the first meeting.
-fn before(looks: u32) -> Vec<u32> {
+fn before(polls: u32) -> Vec<u32> {
     let mut words = vec![0; MEET_WORDS as usize];
-    words[MEET_LOOKS as usize] = looks;
+    words[MEET_POLLS as usize] = polls;
     words
 }
 
@@ -36,10 +36,10 @@ struct Met {
 }
 
 impl Met {
-    fn new(seed: u64, count: u32, looks: u32) -> Met {
+    fn new(seed: u64, count: u32, polls: u32) -> Met {
         let devices = sim::peers(&sim::Options { seed, ..sim::Options::default() }, count);
         let streams: Vec<Stream> = devices.iter().map(|device| device.stream().unwrap()).collect();
-        let words = streams.iter().map(|stream| stream.buffer(&before(looks)).unwrap()).collect();
+        let words = streams.iter().map(|stream| stream.buffer(&before(polls)).unwrap()).collect();
         Met { devices, streams, words }
     }
 
@@ -85,10 +85,10 @@ fn a_device_that_does_not_come_is_named_by_who_waits() {
         let met = Met::new(seed, count, IMPATIENT);
         met.hold(Some(absent));
         let waiting: Vec<usize> = (0..count as usize).filter(|&at| at != absent).collect();
-        // The second meeting is not waited for: so many looks would take for ever here.
+        // The second meeting is not waited for: so many polls would take for ever here.
         waiting.iter().for_each(|&at| {
             let mut words = met.streams[at].read(&met.words[at]).unwrap();
-            words[MEET_LOOKS as usize] = u32::MAX;
+            words[MEET_POLLS as usize] = u32::MAX;
             met.streams[at].upload(&words, &met.words[at]).unwrap();
         });
         met.hold(Some(absent));

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tilewright_codegen::device::{Buffer, DeviceError};
-use tilewright_kernels::exchange::{MEET_GAVE_UP, MEET_LOOKS, MEET_WORDS};
+use tilewright_kernels::exchange::{MEET_GAVE_UP, MEET_POLLS, MEET_WORDS};
 
 use super::launch::Scratch;
 use super::machine::GraphMachine;
@@ -12,10 +12,10 @@ use crate::vm::device::LaunchError;
 
 /// How long a device waits for another, unless it is told otherwise.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The same of a simulated device, whose looks take no time of the host's: some 16,000.
+/// The same of a simulated device, whose polls take no time of the host's: some 16,000.
 const SIMULATED: Duration = Duration::from_millis(10);
-/// Looks of a device in three microseconds, about: seen on an H200.
-const LOOKS: u128 = 5;
+/// Polls of a device in three microseconds, by estimate.
+const POLLS: u128 = 5;
 /// What the host waits beyond that for the devices' ends.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -42,9 +42,9 @@ impl GraphPeers {
 
     /// Sets meetings to before the first; behind the end of all launches.
     pub(super) fn begin_meetings(&self) -> Result<(), DeviceError> {
-        let looks = (self.patience.as_micros() * LOOKS / 3).clamp(1, u128::from(u32::MAX));
+        let polls = (self.patience.as_micros() * POLLS / 3).clamp(1, u128::from(u32::MAX));
         let mut before = [0u32; MEET_WORDS as usize];
-        before[MEET_LOOKS as usize] = looks as u32;
+        before[MEET_POLLS as usize] = polls as u32;
         for machine in &self.machines {
             if let Some(words) = words(machine)? {
                 machine.stream.upload(&before, &words)?;
