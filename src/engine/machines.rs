@@ -51,11 +51,20 @@ pub(super) trait Machines: Send {
     fn step(&mut self, width: usize, cells: &StepCells, rows: &[usize], each: EachRow) -> Result<(), EngineError>;
 
     /// Runs a step whose tokens the machine chooses, where machines do; gives those of the rows that are asked for, and `each` gets logits.
-    fn choose(&mut self, width: usize, cells: &StepCells, asked: Asked, each: EachRow)
-    -> Result<Vec<u32>, EngineError>;
+    fn choose(
+        &mut self,
+        _width: usize,
+        _cells: &StepCells,
+        _asked: Asked,
+        _each: EachRow,
+    ) -> Result<Vec<u32>, EngineError> {
+        Ok(Vec::new())
+    }
 
     /// Most steps that feed tokens back by themselves; 0 where machines do not.
-    fn most_steps(&self) -> usize;
+    fn most_steps(&self) -> usize {
+        0
+    }
 
     /// Whether launches propose tokens of a sequence by themselves.
     fn proposes(&self) -> bool {
@@ -81,7 +90,9 @@ pub(super) trait Machines: Send {
     }
 
     /// Runs steps that feed tokens back; gives how many `each` was told of. Behind its `Break` it may be told of a few that were under way.
-    fn run(&mut self, width: usize, cells: &StepCells, run: Run, each: EachStep) -> Result<usize, EngineError>;
+    fn run(&mut self, _width: usize, _cells: &StepCells, _run: Run, _each: EachStep) -> Result<usize, EngineError> {
+        Ok(0)
+    }
 }
 
 /// What is wanted of a step.
@@ -352,19 +363,6 @@ impl Machines for OnHost {
             each(row, &output.f32_row(LOGITS, row)?);
         }
         Ok(())
-    }
-
-    /// No machine of the host chooses.
-    fn choose(&mut self, _: usize, _: &StepCells, _: Asked, _: EachRow) -> Result<Vec<u32>, EngineError> {
-        Ok(Vec::new())
-    }
-
-    fn most_steps(&self) -> usize {
-        0
-    }
-
-    fn run(&mut self, _: usize, _: &StepCells, _: Run, _: EachStep) -> Result<usize, EngineError> {
-        Ok(0)
     }
 }
 

@@ -16,10 +16,9 @@ use super::message::{Head, Message, MessageError, Shape, StepWords};
 use super::stage::StageMachines;
 use super::world::{StepDone, World};
 use crate::engine::EngineError;
-use crate::engine::machines::{Asked, CHUNKS, EachRow, EachStep, Machines, Widths};
+use crate::engine::machines::{CHUNKS, EachRow, Machines, Widths};
 use crate::engine::model::Model;
 use crate::engine::place::Place;
-use crate::engine::session::Run;
 
 /// Steps on their way for each rank: one that it computes, and one that waits.
 const AHEAD: usize = 2;
@@ -157,19 +156,6 @@ impl Machines for Piped {
             }
         }
         Ok(())
-    }
-
-    /// The host chooses, from logits.
-    fn choose(&mut self, _: usize, _: &StepCells, _: Asked, _: EachRow) -> Result<Vec<u32>, EngineError> {
-        Ok(Vec::new())
-    }
-
-    fn most_steps(&self) -> usize {
-        0
-    }
-
-    fn run(&mut self, _: usize, _: &StepCells, _: Run, _: EachStep) -> Result<usize, EngineError> {
-        Ok(0)
     }
 }
 
