@@ -6,9 +6,12 @@ mod chat;
 mod config;
 mod folder;
 mod hints;
+#[path = "../measure/mod.rs"]
+mod measure;
 mod messages;
 mod models;
 mod mutants;
+mod quant_decoded;
 mod quant_folder;
 mod quant_mutants;
 mod quant_pack;

@@ -19,6 +19,20 @@ pub struct Sizes {
 /// Small extents that every scheme has, K a multiple of the group.
 pub const SMALL: Sizes = Sizes { hidden: 16, head_dim: 8, heads: 2, intermediate: 24, group: 8 };
 
+/// How modules are drawn.
+#[derive(Clone, Copy)]
+pub struct Drawing {
+    /// The least number that a scale has, and how many there are.
+    pub scales: [usize; 2],
+    /// What embeddings are multiplied by.
+    pub embedding: f32,
+    /// Whether matrices of equal K have their columns in groups in one order, as those that share an input have.
+    pub one_order: bool,
+}
+
+/// Any scales, columns in groups in any order.
+pub const ANY: Drawing = Drawing { scales: [0, 1 << 20], embedding: 1.0, one_order: false };
+
 /// Random numbers of a seed.
 pub struct Draw(pub u64);
 
@@ -39,7 +53,7 @@ pub fn config(sizes: Sizes, quantization: Value) -> Value {
 }
 
 /// A random module of a scheme; its first codes are all codes there are.
-pub fn drawn(row: &Row, n: usize, k: usize, group: usize, draw: &mut Draw) -> Drawn {
+pub fn drawn(row: &Row, [n, k]: [usize; 2], group: usize, draw: &mut Draw, how: Drawing) -> Drawn {
     let cover = (row.cover)(n, k, group);
     let cells = n.div_ceil(cover[0]) * k.div_ceil(cover[1]);
     let count = 1 << row.bits;
@@ -48,15 +62,22 @@ pub fn drawn(row: &Row, n: usize, k: usize, group: usize, draw: &mut Draw) -> Dr
     let codes = (0..n * k).map(|at| number(code(at, draw))).collect();
     let mut groups: Vec<usize> = (0..k).map(|column| column / cover[1]).collect();
     if row.ordered {
-        (1..k).for_each(|at| groups.swap(at, draw.below(at + 1)));
+        let mut one = Draw(k as u64);
+        let order = if how.one_order { &mut one } else { &mut *draw };
+        (1..k).for_each(|at| groups.swap(at, order.below(at + 1)));
     }
-    let scales = (0..cells).map(|_| draw.below(1 << 20) as u32).collect();
+    let scales = (0..cells).map(|_| (how.scales[0] + draw.below(how.scales[1])) as u32).collect();
     let zeros = (0..cells).map(|_| draw.below(count) as u8).collect();
     Drawn { n, k, cover, codes, scales, zeros, groups }
 }
 
 /// A folder whose linear layers are of a scheme, and the modules as they were drawn.
 pub fn folder(row: &Row, sizes: Sizes, seed: u64) -> (Folder, Vec<(String, Drawn)>) {
+    folder_as(row, sizes, seed, ANY)
+}
+
+/// The same, drawn so.
+pub fn folder_as(row: &Row, sizes: Sizes, seed: u64, how: Drawing) -> (Folder, Vec<(String, Drawn)>) {
     let group = row.group.unwrap_or(sizes.group);
     let config = config(sizes, (row.config)(group));
     let mut draw = Draw(seed);
@@ -67,11 +88,14 @@ pub fn folder(row: &Row, sizes: Sizes, seed: u64) -> (Folder, Vec<(String, Drawn
         match tensor.name.strip_suffix("_proj.weight") {
             Some(module) => {
                 let module = format!("{module}_proj");
-                let drawn = drawn(row, tensor.shape[0], tensor.shape[1], group, &mut draw);
+                let drawn = drawn(row, [tensor.shape[0], tensor.shape[1]], group, &mut draw, how);
                 (row.pack)(&drawn, &module, &mut tensors);
                 modules.push((module, drawn));
             }
-            None => drop(tensors.insert(tensor.name, dense(&tensor.shape))),
+            None => {
+                let factor = if tensor.name.contains("embed") { how.embedding } else { 1.0 };
+                tensors.insert(tensor.name, dense(&tensor.shape, factor));
+            }
         }
     }
     let folder = Folder::empty();

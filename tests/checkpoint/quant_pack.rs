@@ -417,9 +417,9 @@ pub fn modelopt_nvfp4(d: &Drawn, module: &str, tensors: &mut Tensors, second: f3
     put(tensors, format!("{module}.weight_scale_2"), "F32", &[], second.to_le_bytes().to_vec());
 }
 
-/// A dense tensor of a pattern, in bf16.
-pub fn dense(shape: &[usize]) -> (String, Vec<usize>, Vec<u8>) {
+/// A dense tensor of a pattern, times a factor, in bf16.
+pub fn dense(shape: &[usize], factor: f32) -> (String, Vec<usize>, Vec<u8>) {
     let count = shape.iter().product::<usize>();
-    let bytes = (0..count).flat_map(|i| bf16::from_f32((i % 97) as f32 / 64.0).to_le_bytes()).collect();
+    let bytes = (0..count).flat_map(|i| bf16::from_f32((i % 97) as f32 / 64.0 * factor).to_le_bytes()).collect();
     ("BF16".to_owned(), shape.to_vec(), bytes)
 }

@@ -7,7 +7,7 @@ use tilewright_kernels::naive;
 use tilewright_megakernel::weights::Weights;
 
 use crate::folder::{Folder, Tensors};
-use crate::quant_folder::{Draw, SMALL, Sizes, drawn, folder};
+use crate::quant_folder::{ANY, Draw, SMALL, Sizes, drawn, folder};
 use crate::quant_pack::{Drawn, ROWS, Row, modelopt_nvfp4};
 
 /// The weights of the definition, to the bit.
@@ -72,7 +72,7 @@ fn both_conventions_of_nvfp4_give_the_same_weights() {
     };
     let mut found = Vec::new();
     for second in [1.0f32 / 32.0, 32.0] {
-        let drawn = drawn(row, 16, 24, 16, &mut Draw(5));
+        let drawn = drawn(row, [16, 24], 16, &mut Draw(5), ANY);
         let (modelopt, modules) = folder(row, SMALL, 3);
         modelopt.edit("config.json", |config| {
             let exclude = ["lm_head"];

@@ -1,0 +1,48 @@
+//! Each scheme of quantised weights is decoded: the megakernel on the simulator gives the logits of the reference machine.
+
+use tilewright::engine::{Device, Engine};
+
+use crate::measure::relative_l2;
+use crate::quant_folder::{Drawing, Sizes, folder_as};
+use crate::quant_pack::ROWS;
+
+/// The largest relative L2 error of logits that bf16 operands and pools make.
+const LIMIT: f64 = 2e-2;
+/// Whole tiles of the megakernel; groups of 32 where a scheme asks for none of its own.
+const SIZES: Sizes = Sizes { hidden: 128, head_dim: 32, heads: 4, intermediate: 128, group: 32 };
+/// Scales with which activations are numbers of f16 and layers weigh more than embeddings; an input's matrices have one order.
+const DRAWING: Drawing = Drawing { scales: [10, 6], embedding: 1.0 / 64.0, one_order: true };
+/// Forms that no device has, and what is said of them.
+const REFUSED: [(&str, &str); 1] = [("fp8, blocks", "has groups of 33, no multiple of 16")];
+
+#[test]
+fn every_scheme_is_decoded() {
+    for (seed, row) in (1..).zip(&ROWS) {
+        let logits = |device, seed| {
+            // Exponents beside codes of e4m3 are the least; scales that a second one divides are larger.
+            let scales = match row.name {
+                "mxfp8" | "mxfp8 of modelopt" => [0, 6],
+                "nvfp4" => [60, 6],
+                _ => DRAWING.scales,
+            };
+            let drawing = Drawing { scales, ..DRAWING };
+            let (folder, _) = folder_as(row, SIZES, seed, drawing);
+            let engine = Engine::load(&folder.path(""), device).map_err(|error| error.to_string())?;
+            engine.logits(&[3, 17, 39]).map_err(|error| error.to_string())
+        };
+        let reference =
+            |seed| logits(Device::Cpu { workers: 1 }, seed).expect("the reference machine takes every scheme");
+        let (expected, other) = (reference(seed), reference(seed + 100));
+        let change = relative_l2(&other, &expected);
+        assert!(change > 2.0 * LIMIT, "{}: other weights change logits by {change:.1e} alone", row.name);
+        match (logits(Device::Sim { seed }, seed), REFUSED.iter().find(|(name, _)| *name == row.name)) {
+            (Ok(found), None) => {
+                let error = relative_l2(&found, &expected);
+                println!("{}: relative L2 error {error:.1e}, other weights change {change:.1e}", row.name);
+                assert!(error <= LIMIT, "{}: {error:.1e}", row.name);
+            }
+            (Err(error), Some((_, why))) => assert!(error.contains(why), "{}: {error}", row.name),
+            (found, _) => panic!("{}: {:?}", row.name, found.map(|_| "decoded")),
+        }
+    }
+}
