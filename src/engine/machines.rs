@@ -10,9 +10,10 @@ use tilewright_kernels::sample::Request as Draw;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{Indexer, LOGITS, LowerOptions, lower_indexed};
 use tilewright_megakernel::program::Program;
-use tilewright_megakernel::schedule::{TYPICAL_CONTEXT, schedule};
-use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::{AbortHandle, Accepted, DeviceOptions, Text};
+use tilewright_megakernel::schedule::{ScheduleError, TYPICAL_CONTEXT, schedule};
+use tilewright_megakernel::validate::{Checked, Placed};
+use tilewright_megakernel::vm::device::{AbortHandle, Accepted, DeviceKv, DeviceOptions, Text};
+use tilewright_megakernel::vm::graph::AnyGraph;
 use tilewright_megakernel::vm::reference::{KvState, Machine, RequestSlot, StepCells, StepError};
 
 use super::behind::Behind;
@@ -295,6 +296,26 @@ impl Lowering {
         let mut flow = self.flow.as_ref().map(|flow| flow.lowered(self.phase));
         let indexer = flow.as_mut().map(|flow| flow as &mut dyn Indexer);
         Ok(lower_indexed(spec, &dtype_of, target, &options, indexer)?.stored_as(&**weights))
+    }
+
+    /// Whether products of a graph read weights as they are packed for the decode machine.
+    pub(super) fn reads_packed(&self, gpu: &Gpu) -> bool {
+        gpu.target.arch == "sm_90a" && self.model.bits.is_none()
+    }
+
+    /// The program that a graph of launches runs, of so many rows, without a flow.
+    pub(super) fn program_of_graph(&self, gpu: &Gpu, rows: usize) -> Result<Program, EngineError> {
+        // A level is one launch, however many tasks it has: those of one SM are few.
+        self.dense().program(rows, Target { sms: 1, ..gpu.target.clone() })
+    }
+
+    /// A graph of launches of so many rows, on these pools or new ones.
+    pub(super) fn graph(&self, gpu: &Gpu, rows: usize, kv: Option<&DeviceKv>) -> Result<AnyGraph, EngineError> {
+        let checked = Checked::new(self.program_of_graph(gpu, rows)?);
+        let checked = checked.map_err(|rejected| ScheduleError::from(Box::new(rejected)))?;
+        let mut graphs = gpu.graphs();
+        graphs.share(&gpu.weights());
+        Ok(graphs.machine(checked, kv, &mut |done, total| gpu.progress(done, total))?)
     }
 }
 

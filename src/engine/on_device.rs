@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use tilewright_codegen::target::Target;
 use tilewright_flow::program::Phase;
 use tilewright_kernels::sample::Request as Draw;
 use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
-use tilewright_megakernel::schedule::ScheduleError;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{
     AbortHandle, DeviceKv, DeviceMachine, LoadError, MAX_ENDS, Packed, Plan, Text, Unsupported,
@@ -82,13 +80,9 @@ impl OnDevice {
     /// Whether graphs of few rows read the weights that lie packed: then prompts come in by these, whose kernels a driver compiles side by
     /// side, and a prompt waits for none of the decode machine's.
     fn feeds_by_graph(&self) -> bool {
-        let (gpu, Lowering { widths, .. }) = (self.gpu(), &self.lowering);
-        self.has_graphs && gpu.devices == 1 && !gpu.is_simulated() && self.reads_packed() && !widths.only
-    }
-
-    /// Whether products of a graph read weights as they are packed for the decode machine.
-    fn reads_packed(&self) -> bool {
-        self.gpu().target.arch == "sm_90a" && self.lowering.model.bits.is_none()
+        let (gpu, lowering) = (self.gpu(), &self.lowering);
+        let is_one = self.has_graphs && gpu.devices == 1 && !gpu.is_simulated();
+        is_one && lowering.reads_packed(gpu) && !lowering.widths.only
     }
 
     /// Rows of a chunk of a prompt.
@@ -136,7 +130,7 @@ impl OnDevice {
             let Place::Gpu(gpu) = &*place else { return None };
             let (placed, options) = lowering.on(gpu, 1).ok()?;
             let packed = Packed::new(&placed, &Plan::new(&placed, options).ok()?);
-            let program = lowering.dense().program(width, Target { sms: 1, ..gpu.target.clone() }).ok()?;
+            let program = lowering.program_of_graph(gpu, width).ok()?;
             let plan = gpu.graphs().plan(&Checked::new(program).ok()?, Some(&packed)).ok()?;
             std::thread::scope(|scope| {
                 let (kernels, codes) = (&gpu.kernels, &plan.kernels);
@@ -196,22 +190,14 @@ impl OnDevice {
         }
         let gpu = self.gpu();
         // Where nothing but wide graphs runs, packed weights are of no use.
-        let packed = self.reads_packed() && (width <= PACKED_CHUNK || !self.lowering.widths.only);
+        let packed = self.lowering.reads_packed(gpu) && (width <= PACKED_CHUNK || !self.lowering.widths.only);
         if packed && gpu.weights().packed().is_none() {
             match self.send(1) {
                 Ok(()) | Err(EngineError::Load(LoadError::Unsupported(_))) => {}
                 Err(error) => return Err(error),
             }
         }
-        // A level is one launch, however many tasks it has: those of one SM are few.
-        let target = Target { sms: 1, ..gpu.target.clone() };
-        let checked = Checked::new(self.lowering.dense().program(width, target)?);
-        let checked = checked.map_err(|rejected| ScheduleError::from(Box::new(rejected)))?;
-        let mut progress = |done, total| gpu.progress(done, total);
-        let mut graphs = gpu.graphs();
-        graphs.share(&gpu.weights());
-        let mut machine = graphs.machine(checked, self.kv.as_ref(), &mut progress)?;
-        drop(graphs);
+        let mut machine = self.lowering.graph(gpu, width, self.kv.as_ref())?;
         machine.listen_to(&self.abort);
         if self.lowering.widths.only {
             machine.attend_together();

@@ -7,8 +7,6 @@ use std::sync::Arc;
 use tilewright_codegen::target::Target;
 use tilewright_flow::program::Phase;
 use tilewright_megakernel::lower::{HIDDEN_IN, HIDDEN_OUT, LOGITS, LowerOptions};
-use tilewright_megakernel::schedule::ScheduleError;
-use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{AbortHandle, DeviceKv, DeviceMachine, LoadError, Unsupported};
 use tilewright_megakernel::vm::graph::AnyGraph;
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells, StepOutput};
@@ -157,22 +155,15 @@ impl StageMachines {
 
     /// Products of few rows read the weights that the decode machine streams, where a kernel does.
     fn make_graph(&mut self, rows: usize, gpu: &Gpu) -> Result<(), EngineError> {
-        let is_packed = gpu.target.arch == "sm_90a" && self.lowering.model.bits.is_none() && rows <= PACKED_CHUNK;
-        let mut progress = |done, total| gpu.progress(done, total);
+        let is_packed = self.lowering.reads_packed(gpu) && rows <= PACKED_CHUNK;
         if is_packed && gpu.weights().packed().is_none() {
             let (placed, options) = self.lowering.on(gpu, 1)?;
-            match gpu.weights().send(&placed, options, &mut progress) {
+            match gpu.weights().send(&placed, options, &mut |done, total| gpu.progress(done, total)) {
                 Ok(()) | Err(LoadError::Unsupported(_)) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        // A level is one launch, however many tasks it has: those of one SM are few.
-        let checked = Checked::new(self.lowering.program(rows, Target { sms: 1, ..gpu.target.clone() })?);
-        let checked = checked.map_err(|rejected| ScheduleError::from(Box::new(rejected)))?;
-        let mut graphs = gpu.graphs();
-        graphs.share(&gpu.weights());
-        let mut machine = graphs.machine(checked, self.device_kv.as_ref(), &mut progress)?;
-        drop(graphs);
+        let mut machine = self.lowering.graph(gpu, rows, self.device_kv.as_ref())?;
         machine.listen_to(&self.abort);
         self.device_kv.get_or_insert_with(|| machine.kv().clone());
         self.graphs.insert(rows, machine);
