@@ -21,7 +21,7 @@ use super::by_graph::STREAMED;
 use super::error::EngineError;
 use super::flow::{ObservedShape, SessionFlow};
 use super::model::Model;
-use super::on_device::OnDevice;
+use super::on_device::{OnDevice, PACKED_CHUNK};
 use super::pipeline::Piped;
 use super::place::{Gpu, Place};
 use super::session::Run;
@@ -300,7 +300,12 @@ impl Lowering {
 
     /// Whether products of a graph read weights as they are packed for the decode machine.
     pub(super) fn reads_packed(&self, gpu: &Gpu) -> bool {
-        gpu.target.arch == "sm_90a" && self.model.bits.is_none()
+        gpu.target.arch == "sm_90a" && self.model.packs
+    }
+
+    /// Whether those of a graph of so many rows do: codes are read so by all, weights of bf16 by few.
+    pub(super) fn is_packed(&self, gpu: &Gpu, rows: usize) -> bool {
+        self.reads_packed(gpu) && (rows <= PACKED_CHUNK || self.model.bits.is_some())
     }
 
     /// The program that a graph of launches runs, of so many rows, without a flow.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tilewright_flow::program::FlowSettings;
+use tilewright_kernels::quant::QuantMatrix;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::vm::device::Compilation;
 use tilewright_megakernel::weights::Weights;
@@ -18,6 +19,9 @@ use crate::checkpoint::Checkpoint;
 /// Weights that a host and a device read.
 pub(crate) type SharedWeights = Arc<dyn Weights + Send + Sync>;
 
+/// Weights of a group, of which packed codes have whole numbers where products of many rows read them.
+const STEP: usize = 32;
+
 /// An architecture and its weights, of a checkpoint or of any other origin.
 #[derive(Clone)]
 pub(crate) struct Model {
@@ -27,13 +31,19 @@ pub(crate) struct Model {
     pub weights: SharedWeights,
     /// The fewest bits of a code, where matrices are quantised.
     pub bits: Option<usize>,
+    /// Whether products of many rows read all of its codes as the decode machine has them: their places are columns, and groups whole steps.
+    pub packs: bool,
 }
 
 impl Model {
     /// A checkpoint's.
     pub fn of(checkpoint: &Arc<Checkpoint>) -> Model {
         let bits = checkpoint.quantized_modules().map(|(_, matrix)| matrix.code().bits()).min();
-        Model { spec: checkpoint.spec().clone(), weights: Arc::clone(checkpoint) as SharedWeights, bits }
+        let packs = |matrix: &QuantMatrix| {
+            matrix.order().is_none() && (matrix.groups() == 1 || matrix.group().is_multiple_of(STEP))
+        };
+        let packs = checkpoint.quantized_modules().all(|(_, matrix)| packs(matrix));
+        Model { spec: checkpoint.spec().clone(), weights: Arc::clone(checkpoint) as SharedWeights, bits, packs }
     }
 }
 
@@ -62,7 +72,7 @@ impl Bare {
         }
         Ok(Bare {
             place,
-            model: Model { spec, weights, bits: None },
+            model: Model { spec, weights, bits: None, packs: true },
             abort: Abort::default(),
             flow: flow.map(Arc::new),
         })

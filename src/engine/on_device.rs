@@ -190,7 +190,8 @@ impl OnDevice {
         }
         let gpu = self.gpu();
         // Where nothing but wide graphs runs, packed weights are of no use.
-        let packed = self.lowering.reads_packed(gpu) && (width <= PACKED_CHUNK || !self.lowering.widths.only);
+        let lowering = &self.lowering;
+        let packed = lowering.is_packed(gpu, width) || lowering.reads_packed(gpu) && !lowering.widths.only;
         if packed && gpu.weights().packed().is_none() {
             match self.send(1) {
                 Ok(()) | Err(EngineError::Load(LoadError::Unsupported(_))) => {}

@@ -107,6 +107,11 @@ impl Codes {
         self.group.is_some_and(|group| !group.is_multiple_of(DEPTH))
     }
 
+    /// Whether two codes at a time become numbers of bf16: what a code is less its zero is one, and so is its scale.
+    pub(super) fn is_widened_in_pairs(self) -> bool {
+        self.code.is_integer() && self.code.bits() == 4 && self.scale == Float::Bf16
+    }
+
     /// k of a tile.
     pub(super) fn depth(self) -> u32 {
         128 * 4 / self.code.bits() as u32

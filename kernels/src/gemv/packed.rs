@@ -32,7 +32,7 @@ pub(crate) const DEPTH: u32 = 32;
 /// Elements of a tile.
 const ELEMENTS: u32 = Strip::ROWS * DEPTH;
 /// Bytes of a tile.
-const BYTES: u32 = 2 * ELEMENTS;
+pub(super) const BYTES: u32 = 2 * ELEMENTS;
 /// Bytes of a line of L2.
 const LINE: u32 = 128;
 /// Largest k.

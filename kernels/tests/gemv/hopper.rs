@@ -13,11 +13,29 @@ use tilewright_kernels::quant::Code;
 use tilewright_kernels::tile::Float;
 
 /// One warpgroup and small stages.
-const SMALL: Tuning =
-    Tuning { warpgroups: 1, strips: 8, stage_tiles: 2, stages: 2, in_flight: 2, multicast: 1, splits: 1, per_sm: 1 };
+const SMALL: Tuning = Tuning {
+    warpgroups: 1,
+    strips: 8,
+    stage_tiles: 2,
+    stages: 2,
+    in_flight: 2,
+    multicast: 1,
+    splits: 1,
+    vectors: 0,
+    per_sm: 1,
+};
 
 fn case(batch: u32, n: u32, k: u32, tuning: Tuning) -> Case {
-    Case { batch, rows: n.into(), k, multiprocessors: 4, packed_tiles: 3, tuning, finish: Finish::default() }
+    Case {
+        batch,
+        rows: n.into(),
+        k,
+        multiprocessors: 4,
+        packed_tiles: 3,
+        codes: None,
+        tuning,
+        finish: Finish::default(),
+    }
 }
 
 fn run(case: Case, seed: u64) -> Result<(), String> {
@@ -180,9 +198,9 @@ fn heads_are_rotated_and_appended() {
 
 #[test]
 fn strips_of_codes_are_refused() {
-    let codes = Codes::new(Code::U4, Some(32), false, Float::Bf16).expect("a form");
+    let codes = Codes::new(Code::U4, Some(16), false, Float::Bf16).expect("a form");
     let strip = Strip::of_codes(64, 4, 2048, codes).expect("a strip");
-    assert_eq!(Plan::new(32, 64, strip, SMALL), Err(PlanError::Codes));
+    assert_eq!(Plan::new(32, 64, strip, SMALL), Err(PlanError::Halves));
 }
 
 fn count(case: Case) -> Counters {
@@ -195,12 +213,16 @@ fn count(case: Case) -> Counters {
 
 #[test]
 fn no_bank_conflicts() {
-    for (batch, tuning) in [
-        (64, SMALL),
-        (24, Tuning { warpgroups: 2, strips: 16, stage_tiles: 4, ..SMALL }),
-        (64, Tuning { splits: 2, ..SMALL }),
+    let codes = |code| Some(Codes { code, group: Some(128), zeros: true, scale: Float::Bf16 });
+    for (batch, codes, tuning) in [
+        (64, None, SMALL),
+        (24, None, Tuning { warpgroups: 2, strips: 16, stage_tiles: 4, ..SMALL }),
+        (64, None, Tuning { splits: 2, ..SMALL }),
+        (64, codes(Code::U4), Tuning { stage_tiles: 1, ..SMALL }),
+        (64, codes(Code::U4), Tuning { warpgroups: 2, strips: 16, ..SMALL }),
+        (24, codes(Code::U8), SMALL),
     ] {
-        let counters = count(case(batch, 128, 256, tuning));
+        let counters = count(Case { codes, packed_tiles: 2, ..case(batch, 128, 512, tuning) });
         let conflicts: Vec<_> = counters
             .each()
             .filter(|(.., site)| site.conflicts > 0)
@@ -237,4 +259,65 @@ fn the_chosen_settings_are_those_of_the_page() {
         .map(|line| line.trim_start_matches("//! ").to_owned() + "\n")
         .collect();
     assert_eq!(table, page);
+}
+
+/// Every code with every type of scales, zeros or not, whatever a stage has of groups; rows and vectors that end within a tile.
+#[test]
+fn codes_become_the_operand() {
+    let mut seed = 20;
+    for code in [Code::U4, Code::U8, Code::E4m3, Code::E2m1] {
+        for (group, scale) in
+            [(Some(32), Float::Bf16), (Some(128), Float::F16), (Some(96), Float::F32), (None, Float::Bf16)]
+        {
+            for zeros in [false, true] {
+                if zeros && !code.is_integer() {
+                    continue;
+                }
+                seed += 1;
+                let codes = Some(Codes { code, group, zeros, scale });
+                let tuning = Tuning { stage_tiles: 1, multicast: 1 + seed as u32 % 2, ..SMALL };
+                run(Case { codes, packed_tiles: 2, ..case(20, 70, 300, tuning) }, seed)
+                    .unwrap_or_else(|error| panic!("{error}"));
+            }
+        }
+    }
+}
+
+/// Stages of several tiles, stages of activations that are parts of them, shares of k, registers that are dealt.
+#[test]
+fn stages_of_codes_meet_several_of_activations() {
+    let four = Some(Codes { code: Code::U4, group: Some(128), zeros: true, scale: Float::Bf16 });
+    let eight = Some(Codes { code: Code::U8, group: Some(64), zeros: false, scale: Float::F16 });
+    let whole = Tuning { warpgroups: 2, strips: 16, stages: 3, stage_tiles: 2, ..SMALL };
+    for (codes, batch, tuning) in [
+        (four, 64, Tuning { stage_tiles: 2, ..SMALL }),
+        (eight, 40, Tuning { stage_tiles: 4, ..SMALL }),
+        (four, 136, Tuning { stage_tiles: 1, splits: 2, ..SMALL }),
+        (four, 256, whole),
+        (eight, 256, whole),
+        (four, 136, Tuning { warpgroups: 3, strips: 23, ..whole }),
+    ] {
+        run(Case { codes, packed_tiles: 4, ..case(batch, 150, 1024, tuning) }, 40)
+            .unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+/// Tiles of some of the vectors, the last of fewer; what a norm or heads would want of all is refused.
+#[test]
+fn vectors_have_several_tiles() {
+    let codes = Some(Codes { code: Code::U4, group: Some(128), zeros: false, scale: Float::F16 });
+    for (codes, stage_tiles) in [(None, 2), (codes, 1)] {
+        for (batch, vectors, multicast, splits) in [(48, 16, 1, 1), (40, 16, 2, 1), (70, 32, 1, 2), (300, 104, 1, 1)] {
+            let tuning = Tuning { vectors, multicast, splits, stage_tiles, ..SMALL };
+            let residual = Epilogue { residual: true, bias: true, wide: true };
+            run(Case { codes, finish: residual.into(), ..case(batch, 130, 256, tuning) }, 50)
+                .unwrap_or_else(|error| panic!("{error}"));
+            run(Case { codes, rows: Rows::Gated(44), ..case(batch, 1, 256, tuning) }, 51)
+                .unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+    let strip = Strip::new(256, 1, 2048).expect("a strip");
+    let plan = Plan::new(64, 64, strip, Tuning { vectors: 32, ..SMALL }).expect("a plan");
+    let error = Finish { scaled: true, ..Finish::default() }.check(&plan).expect_err("is refused");
+    assert!(error.to_string().contains("the number of tiles of the vectors is 2"), "{error}");
 }

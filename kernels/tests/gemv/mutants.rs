@@ -76,12 +76,22 @@ fn mutants_of_the_product_by_wgmma_are_found_out() {
         in_flight: 1,
         multicast: 2,
         splits: 1,
+        vectors: 0,
         per_sm: 1,
     };
     // One cluster, which stays for three groups of tiles; sums are staged twice for each. A tile's stages all fit, so that a
     // warp may be a tile ahead.
     let (multiprocessors, packed_tiles, finish) = (2, 1, Epilogue { bias: true, ..Epilogue::default() }.into());
-    let case = hopper::Case { batch: 40, rows: 520.into(), k: 256, multiprocessors, packed_tiles, tuning, finish };
+    let case = hopper::Case {
+        batch: 40,
+        rows: 520.into(),
+        k: 256,
+        multiprocessors,
+        packed_tiles,
+        codes: None,
+        tuning,
+        finish,
+    };
     survey_of(case, &LEDGER[..1]);
 }
 
@@ -95,9 +105,19 @@ fn mutants_of_shares_of_k_are_found_out() {
         in_flight: 2,
         multicast: 2,
         splits: 2,
+        vectors: 0,
         per_sm: 1,
     };
     let (multiprocessors, packed_tiles, finish) = (4, 1, hopper::Finish::default());
-    let case = hopper::Case { batch: 20, rows: 128.into(), k: 512, multiprocessors, packed_tiles, tuning, finish };
+    let case = hopper::Case {
+        batch: 20,
+        rows: 128.into(),
+        k: 512,
+        multiprocessors,
+        packed_tiles,
+        codes: None,
+        tuning,
+        finish,
+    };
     survey_of(case, &[]);
 }

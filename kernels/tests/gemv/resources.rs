@@ -4,7 +4,18 @@ use std::path::Path;
 use tilewright_codegen::assemble::{Ptxas, Table};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::gemv::{Epilogue, Plan, Strip, Tuning, gemv, hopper};
+use tilewright_kernels::gemv::{Codes, Epilogue, Plan, Strip, Tuning, gemv, hopper};
+use tilewright_kernels::quant::Code;
+use tilewright_kernels::tile::Float;
+
+/// Forms of codes.
+const CODES: [(&str, Codes); 5] = [
+    ("bf16 scales", Codes { code: Code::U4, group: Some(128), zeros: false, scale: Float::Bf16 }),
+    ("f16 scales and zeros", Codes { code: Code::U4, group: Some(128), zeros: true, scale: Float::F16 }),
+    ("a scale a row", Codes { code: Code::U8, group: None, zeros: false, scale: Float::Bf16 }),
+    ("a scale a row", Codes { code: Code::E4m3, group: None, zeros: false, scale: Float::F32 }),
+    ("groups of 32", Codes { code: Code::E2m1, group: Some(32), zeros: false, scale: Float::F32 }),
+];
 
 #[test]
 fn kernels_assemble_to_what_the_page_says() {
@@ -36,6 +47,7 @@ fn kernels_assemble_to_what_the_page_says() {
             stage_tiles: 2,
             stages: 8,
             in_flight: 8,
+            vectors: 0,
             per_sm: 2,
             ..hopper::choose(64, n, strip, 132, 8)
         };
@@ -43,6 +55,19 @@ fn kernels_assemble_to_what_the_page_says() {
         let kernel = verify(hopper::gemv(Arch::Sm90a, &plan, Epilogue::default())).expect("it verifies");
         let name = format!("{}, 2 a multiprocessor", kernel.kernel().name);
         table.add_as(name, &kernel).unwrap_or_else(|error| panic!("{error}"));
+    }
+    // Codes of every kind by wgmma, for few vectors and many.
+    for (name, codes) in CODES {
+        for (batch, n, k) in
+            [(17, 4096, 4096), (64, 14336, 4096), (64, 4096, 14336), (512, 14336, 4096), (2048, 4096, 14336)]
+        {
+            let strip = Strip::of_codes(k, 8, 16384, codes).expect("rows that can be streamed");
+            let plan = hopper::Plan::new(batch, n, strip, hopper::choose(batch, n, strip, 132, 2)).expect("a plan");
+            let kernel = verify(hopper::gemv(Arch::Sm90a, &plan, Epilogue::default())).expect("it verifies");
+            let tile = format!("{} x {}", plan.rows(), plan.columns());
+            let name = format!("{}, {name}, {tile}", kernel.kernel().name);
+            table.add_as(name, &kernel).unwrap_or_else(|error| panic!("{error}"));
+        }
     }
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/ptxas/gemv.md");
     table.check(&page).unwrap_or_else(|error| panic!("{error}"));

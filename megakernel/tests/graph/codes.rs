@@ -1,4 +1,4 @@
-//! Prompts of quantised models: codes are made bf16 by launches of their own.
+//! Prompts of quantised models: codes are made bf16 by launches of their own, or by products that read them as the decode machine streams them.
 
 use std::sync::Arc;
 
@@ -14,33 +14,50 @@ use tilewright_megakernel::vm::graph::GraphWeights;
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 use tilewright_megakernel::weights::RandomCodes;
 
-use super::lab::{PAGE, PAGES, Rows, device, normed, program, program_as, prompt, random, step, tiny, worst};
+use super::lab::{
+    PAGE, PAGES, Rows, device, normed, packed_of, program, program_as, prompt, random, step, tiny, worst,
+};
 
 /// As for weights of bf16; what rounding weights to bf16 adds is less than that.
 const BOUND: f64 = 2e-2;
 
 /// A prompt in two chunks, against the exact meaning of the codes.
 fn agrees(spec: &ModelSpec, code: Code, group: Option<usize>) {
+    agree(spec, (code, group), 32, false);
+}
+
+/// The same in chunks of so many rows, by products that read packed codes.
+fn agrees_packed(spec: &ModelSpec, codes: (Code, Option<usize>), chunk: usize) {
+    agree(spec, codes, chunk, true);
+}
+
+fn agree(spec: &ModelSpec, (code, group): (Code, Option<usize>), chunk: usize, is_packed: bool) {
     let weights = RandomCodes::new(spec, DType::BF16, 7, code, group).unwrap();
     let mut graph = GraphWeights::new(device(Arch::Sm90a, 3), Arc::new(weights.clone()));
-    let checked = || Checked::new(program(spec, 32, 1).stored_as(&weights)).unwrap();
+    let stored = |rows, sms| program(spec, rows, sms).stored_as(&weights);
+    if is_packed {
+        graph.share(&packed_of(Arc::new(weights.clone()), stored(1, 3), graph.device().clone()));
+    }
+    let checked = || Checked::new(stored(chunk, 1)).unwrap();
     let mut machine = graph.machine(checked(), None, &mut |_, _| ()).unwrap();
+    let widens = machine.plan().kernels.iter().filter(|kernel| kernel.name == "widen").count();
+    assert_eq!(widens == 0, is_packed, "{widens} kernels widen");
     let bytes = graph.bytes();
     let pages = [5, 17, 2, 9, 23, 0, 11, 14];
-    let tokens = prompt(45, 2);
+    let tokens = prompt(chunk + 13, 2);
     let mut found = Vec::new();
-    for (first, end) in [(0, 32), (32, 45)] {
+    for (first, end) in [(0, chunk), (chunk, tokens.len())] {
         let mut rows = Rows::default();
         rows.add(&tokens[first..end], first, &pages);
         found.extend(step(&mut machine, &rows));
     }
-    let placed = schedule(program(spec, 45, 1).stored_as(&weights), PAGE * PAGES).unwrap();
+    let placed = schedule(stored(tokens.len(), 1), PAGE * PAGES).unwrap();
     let mut reference = Machine::new(placed, &weights, 1).unwrap();
     let mut kv = KvState::new(reference.program()).unwrap();
     let mut rows = Rows::default();
     rows.add(&tokens, 0, &pages);
     let output = reference.step(&mut kv, &rows.view()).unwrap();
-    let expected: Vec<_> = (0..45).map(|row| output.f32_row(LOGITS, row).unwrap()).collect();
+    let expected: Vec<_> = (0..tokens.len()).map(|row| output.f32_row(LOGITS, row).unwrap()).collect();
     let error = worst(&found, &expected);
     println!("{code}, group {group:?}: {error:.1e}");
     assert!(error < BOUND, "{code}, group {group:?}: {error}");
@@ -54,6 +71,16 @@ fn prompts_of_quantised_weights_agree_with_the_reference() {
     agrees(&tiny(64), Code::I4, Some(32));
     agrees(&ModelSpec { layers: 1, ..tiny(64) }, Code::E4m3, None);
     agrees(&normed(ModelSpec { layers: 1, ..tiny(32) }), Code::U8, Some(16));
+}
+
+/// Few rows, whose norms begin and end in products and whose heads are appended by them, and more than a tile of vectors.
+#[test]
+fn products_read_packed_codes() {
+    let spec = |head_dim| ModelSpec { layers: 1, ..tiny(head_dim) };
+    agrees_packed(&tiny(64), (Code::I4, Some(32)), 32);
+    agrees_packed(&spec(64), (Code::E4m3, None), 64);
+    agrees_packed(&normed(spec(32)), (Code::U8, Some(32)), 80);
+    agrees_packed(&spec(64), (Code::E2m1, Some(32)), 40);
 }
 
 #[test]

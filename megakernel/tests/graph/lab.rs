@@ -16,7 +16,7 @@ use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{Dealing, DeviceOptions, DeviceWeights};
 use tilewright_megakernel::vm::graph::{GraphMachine, GraphWeights};
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
-use tilewright_megakernel::weights::RandomWeights;
+use tilewright_megakernel::weights::{RandomWeights, Weights};
 
 /// Tokens of a page.
 pub const PAGE: usize = 16;
@@ -106,6 +106,11 @@ pub fn machine(weights: &mut GraphWeights, spec: &ModelSpec, rows: usize) -> Gra
 
 /// Weights as a decode machine of one row streams them, in their order.
 pub fn packed(spec: &ModelSpec, device: Device) -> DeviceWeights {
+    packed_of(Arc::new(random(spec)), program(spec, 1, 3), device)
+}
+
+/// The same of any weights, which this program of one row reads.
+pub fn packed_of(weights: Arc<dyn Weights + Send + Sync>, program: Program, device: Device) -> DeviceWeights {
     let options = DeviceOptions {
         warps: 4,
         stage_bytes: 2048,
@@ -114,8 +119,8 @@ pub fn packed(spec: &ModelSpec, device: Device) -> DeviceWeights {
         dealing: Dealing::InOrder,
         ..DeviceOptions::default()
     };
-    let mut packed = DeviceWeights::new(device, Arc::new(random(spec)));
-    let placed = schedule(program(spec, 1, 3), 64).unwrap();
+    let mut packed = DeviceWeights::new(device, weights);
+    let placed = schedule(program, 64).unwrap();
     let mut sent = 0;
     packed.send(&placed, options, &mut |done, _| sent = done).unwrap();
     assert_eq!(sent, packed.bytes());

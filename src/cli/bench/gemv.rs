@@ -160,6 +160,7 @@ impl<'b> Vectors<'b> {
                 in_flight: settings.number("in_flight")?,
                 multicast: settings.number("multicast")?,
                 splits: settings.number("splits")?,
+                vectors: 0,
                 per_sm: settings.number("per_sm")?,
             };
             let plan = hopper::Plan::new(self.batch, self.weights.n, strip(self.weights.k)?, tuning)?;

@@ -10,6 +10,7 @@
 //! | `finding` | a row of a kernel, and the check of its error |
 //! | `gemm` | matrix products |
 //! | `gemv` | matrix times few vectors |
+//! | `codes` | matrix products whose weights are codes |
 //! | `attention` | decode over long contexts, prefill |
 //! | `decode` | whole tokens by the megakernel |
 //! | `many` | those of more than 16 rows, by graphs of launches |
@@ -24,6 +25,7 @@
 
 mod arrivals;
 mod attention;
+mod codes;
 mod decode;
 mod finding;
 mod gemm;
@@ -78,9 +80,11 @@ enum Suite {
     Gemm,
     /// Matrix times few vectors, bf16
     Gemv,
+    /// Matrix products whose weights are codes of 4 and 8 bits
+    Codes,
     /// Attention: one token over long contexts, and whole sequences
     Attention,
-    /// All of these but prompts, requests and proposals; decode on known models with random weights
+    /// All of these but weights of codes, prompts, requests and proposals; decode on known models with random weights
     All,
 }
 
@@ -253,6 +257,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
             Suite::Speculate => speculate::run(&args.subject, args.device, &journal),
             Suite::Gemm => args.kernels(&journal).and_then(|bench| gemm::run(&bench)),
             Suite::Gemv => args.kernels(&journal).and_then(|bench| gemv::run(&bench)),
+            Suite::Codes => args.kernels(&journal).and_then(|bench| codes::run(&bench)),
             Suite::Attention => args.kernels(&journal).and_then(|bench| attention::run(&bench)),
             Suite::All => Ok(()),
         };

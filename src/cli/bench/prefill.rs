@@ -104,6 +104,13 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &PrefillArgs, journal: &
     };
     let bar = LoadBar::new();
     let mut rows = PeerWeights::new(&devices, &weights);
+    let mut packed = DeviceWeights::on(devices, Arc::clone(&weights));
+    let narrow = || Ok::<_, Failure>(schedule(program(ROWS, target.clone())?, context)?);
+    if subject.scheme().is_some() {
+        // Products of any number of rows read packed codes.
+        packed.send(&narrow()?, options, &mut |done, total| bar.show(done, total))?;
+        rows.share(&packed);
+    }
     let mut graphs: Vec<AnyGraph> = Vec::new();
     for &chunk in &chunks {
         let wide = Checked::new(program(chunk, Target { sms: 1, ..target.clone() })?)?;
@@ -114,10 +121,8 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &PrefillArgs, journal: &
     let mut error = f64::NAN;
     let checked = args.check_prompt.min(context - 1);
     if checked > 0 {
-        let placed = schedule(program(ROWS, target.clone())?, context)?;
-        let mut packed = DeviceWeights::on(devices, Arc::clone(&weights));
         let kv = prompts.graphs.first().map(AnyGraph::kv);
-        let mut decode = packed.machine(placed, kv, options, &mut |done, total| bar.show(done, total))?;
+        let mut decode = packed.machine(narrow()?, kv, options, &mut |done, total| bar.show(done, total))?;
         error = 0.0;
         for at in 0..chunks.len() {
             prompts.at = at;

@@ -14,7 +14,8 @@ use clap::{Args, ValueEnum};
 use super::journal::Journal;
 use super::timing::Bench;
 use super::{
-    BenchError, MOST_ELEMENTS, attention, decode, gemm, gemv, journal_of, name_of, parse_budget, parse_extent, replays,
+    BenchError, MOST_ELEMENTS, attention, codes, decode, gemm, gemv, journal_of, name_of, parse_budget, parse_extent,
+    replays,
 };
 use crate::cli::Failure;
 use crate::cli::paint::{self, Word};
@@ -97,6 +98,8 @@ enum Suite {
     Gemm,
     /// Matrix times few vectors, bf16: warps, stages, bytes in flight, groups
     Gemv,
+    /// Matrix products whose weights are codes of 4 bits: tiles, stages, clusters, shares of k, vectors of a tile
+    Codes,
     /// Attention of one token over long contexts: tiles, stages, splits
     Attention,
     /// Whole tokens by the megakernel: its ring, what is held, run-ahead, placement
@@ -163,6 +166,7 @@ pub fn run(args: &TuneArgs) -> Result<ExitCode, Failure> {
     let kernels = match args.suite {
         Suite::Gemm => gemm::tunables(&bench, &args.shape)?,
         Suite::Gemv => gemv::tunables(&bench, &args.shape)?,
+        Suite::Codes => codes::tunables(&bench, &args.shape)?,
         Suite::Attention => attention::tunables(&bench, &args.shape)?,
         Suite::Decode if !args.shape.is_empty() => return Err(BenchError::DecodeShape.into()),
         Suite::Decode => decode::tunables(&args.subject, args.device)?,

@@ -14,7 +14,6 @@ use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells, StepOutp
 use crate::engine::EngineError;
 use crate::engine::machines::{EachRow, Lowering, MOST_ROWS, Widths};
 use crate::engine::model::Model;
-use crate::engine::on_device::PACKED_CHUNK;
 use crate::engine::place::{Gpu, Place};
 
 /// Machines that share the KV pools of their layers.
@@ -155,7 +154,7 @@ impl StageMachines {
 
     /// Products of few rows read the weights that the decode machine streams, where a kernel does.
     fn make_graph(&mut self, rows: usize, gpu: &Gpu) -> Result<(), EngineError> {
-        let is_packed = self.lowering.reads_packed(gpu) && rows <= PACKED_CHUNK;
+        let is_packed = self.lowering.is_packed(gpu, rows);
         if is_packed && gpu.weights().packed().is_none() {
             let (placed, options) = self.lowering.on(gpu, 1)?;
             match gpu.weights().send(&placed, options, &mut |done, total| gpu.progress(done, total)) {

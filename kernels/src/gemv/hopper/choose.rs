@@ -31,16 +31,17 @@
 //! | 128256 × 2048 | 248 × 64, 4 | 2 | 1 | 132 | 1.13 | 114.2 | 117.1 |
 
 use super::Rows;
+use super::choose_codes::{choose_codes, predict_codes};
 use super::tiles::{Plan, Tuning};
 use crate::gemv::Strip;
 use crate::gemv::packed::DEPTH;
 
 /// Bytes that memory brings in a microsecond, of an H200.
-const MEMORY: f64 = 4.6e6;
+pub(super) const MEMORY: f64 = 4.6e6;
 /// Bytes that L2 gives all multiprocessors in a microsecond.
 const L2: f64 = 11e6;
 /// Bytes that a multiprocessor takes in in a microsecond.
-const INGRESS: f64 = 80e3;
+pub(super) const INGRESS: f64 = 80e3;
 /// The part of L2's own time that comes to memory's.
 const SHARE_OF_L2: f64 = 0.02;
 /// Bytes of weights that come to a multiprocessor in a microsecond, whatever else it takes in.
@@ -48,11 +49,11 @@ const WEIGHTS: f64 = 35.5e3;
 /// Microseconds from asking for a stage to its arrival while memory is busy.
 const LATENCY: f64 = 1.5;
 /// Bytes of sums that others of its cluster send a block in a microsecond.
-const EXCHANGE: f64 = 25e3;
+pub(super) const EXCHANGE: f64 = 25e3;
 /// Microseconds that an exchange takes beside.
-const MEET: f64 = 1.0;
+pub(super) const MEET: f64 = 1.0;
 /// Cycles of a microsecond.
-const CYCLES: f64 = 1750.0;
+pub(super) const CYCLES: f64 = 1750.0;
 /// Cycles of a stage beside its products.
 const CHAIN: f64 = 400.0;
 /// What a stage fewer than this many costs, as a part of the whole.
@@ -70,7 +71,7 @@ const IN_FLIGHT: [u32; 2] = [3, 2];
 const BYTES_IN_FLIGHT: u32 = 48 << 10;
 
 /// What is chosen where nothing else goes.
-const LEAST: Tuning = Tuning {
+pub(super) const LEAST: Tuning = Tuning {
     warpgroups: 1,
     strips: 8,
     stage_tiles: 2,
@@ -78,6 +79,7 @@ const LEAST: Tuning = Tuning {
     in_flight: IN_FLIGHT[0],
     multicast: 1,
     splits: 1,
+    vectors: 0,
     per_sm: 1,
 };
 
@@ -93,6 +95,9 @@ const LEAST: Tuning = Tuning {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn predict(plan: &Plan, multiprocessors: u32) -> f64 {
+    if plan.strip.codes().is_some() {
+        return predict_codes(plan, multiprocessors);
+    }
     let Tuning { warpgroups, stages, multicast, splits, .. } = plan.tuning;
     let (cluster, groups) = (plan.tuning.cluster(), plan.groups());
     let resident = multiprocessors / cluster;
@@ -154,6 +159,9 @@ pub fn choose_for(
     fits: impl Fn(&Plan) -> bool,
 ) -> Option<Tuning> {
     let rows = rows.into();
+    if strip.codes().is_some() {
+        return choose_codes(batch, rows, strip, [multiprocessors, most_blocks], fits);
+    }
     let mut best: Option<(f64, Tuning)> = None;
     for strips in (2u32..=32).rev() {
         for stage_tiles in [4, 2] {

@@ -5,12 +5,16 @@ use tilewright_codegen::build::{Builder, Bulk, Param, Ptr, Shared, TensorMap, Va
 use tilewright_codegen::ir::attr::Eviction;
 use tilewright_layout::{Layout, Swizzled};
 
+use super::codes::{CodeLane, CodeStage};
 use super::exchange::Exchange;
 use super::finish::Results;
 use super::runs::Runs;
 use super::tiles::{Plan, Vectors, Weights};
+use crate::gemv::packed::DEPTH;
 use crate::mma::{Accumulator, SharedOperand, warpgroup_atom};
-use crate::ring::{ByBulk, Consumer, Deferred, Empty, Filled, Pieces, Producer, Ring, StageTile, Unready, in_pieces};
+use crate::ring::{
+    ByBulk, Consumer, Deferred, Empty, Filled, Full, Pieces, Producer, Ring, StageTile, Unready, in_pieces,
+};
 use crate::tile::{Index, LayoutTensor};
 use crate::warps::ConsumerWarps;
 
@@ -26,6 +30,22 @@ pub(super) struct Block<'a, 'k> {
     pub member: Val<'k, u32>,
     /// Which share of k.
     pub split: Val<'k, u32>,
+}
+
+/// A tile that a block computes.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'k> {
+    /// Which tile of the rows.
+    pub rows: Val<'k, u32>,
+    /// Its first vector, where vectors have several tiles.
+    pub vector: Option<Val<'k, u32>>,
+}
+
+/// Tensor maps of weights: of bf16 or codes, and of codes' factors.
+#[derive(Clone, Copy)]
+pub(super) struct WeightMaps<'k> {
+    pub weights: Ptr<'k, Param, TensorMap>,
+    pub factors: Option<Ptr<'k, Param, TensorMap>>,
 }
 
 /// The ends of the rings where stages are read.
@@ -46,23 +66,30 @@ impl<'a, 'k> Block<'a, 'k> {
         self.k.block_id() / self.plan.tuning.cluster()
     }
 
-    fn tile(self, group: Val<'k, u32>) -> Val<'k, u32> {
-        group * self.plan.tuning.multicast + self.member
+    /// This block's tile of a group: tiles of the same rows follow each other.
+    fn place(self, group: Val<'k, u32>) -> Place<'k> {
+        let (plan, multicast) = (self.plan, self.plan.tuning.multicast);
+        match plan.vector_tiles() {
+            1 => Place { rows: group * multicast + self.member, vector: None },
+            tiles => {
+                Place { rows: group / tiles * multicast + self.member, vector: Some(group % tiles * plan.of_tile()) }
+            }
+        }
     }
 
     /// The tiles of this block, one after the other. Where k is shared there is one.
-    fn each_tile(self, body: impl FnOnce(Val<'k, u32>)) {
+    fn each_tile(self, body: impl FnOnce(Place<'k>)) {
         let (k, plan) = (self.k, self.plan);
         let cluster = plan.tuning.cluster();
         if plan.tuning.splits > 1 {
-            return body(self.tile(self.first_group()));
+            return body(self.place(self.first_group()));
         }
         let next = k.var(self.first_group());
         k.while_(
-            || next.get().lt(plan.groups()),
+            || next.get().lt(plan.all_groups()),
             || {
                 let group = next.get();
-                body(self.tile(group));
+                body(self.place(group));
                 next.set(group + k.blocks() / cluster);
             },
         );
@@ -75,23 +102,19 @@ impl<'a, 'k> Block<'a, 'k> {
     }
 
     /// The ring of weights, whose first stages one thread issues before the block meets: that of `fetch_weights`.
-    pub(super) fn weights(
-        self,
-        thread: u32,
-        map: Ptr<'k, Param, TensorMap>,
-    ) -> Unready<Ring<'k, Weights, Stage, ByBulk>> {
+    pub(super) fn weights(self, thread: u32, maps: WeightMaps<'k>) -> Unready<Ring<'k, Weights, Stage, ByBulk>> {
         let plan = self.plan;
         Ring::begun::<Weights>(self.k, (plan.stage(),), plan.ring(), [thread, plan.begun()], |stage, to| {
-            self.bring_weights(to, map, [self.tile(self.first_group()), self.chunks()[0] + stage])
+            self.bring_weights(to, maps, [self.place(self.first_group()).rows, self.chunks()[0] + stage])
         })
     }
 
     /// Fetches weights behind them, by that thread.
-    pub(super) fn fetch_weights(self, ring: &mut Producer<'k, Weights, Stage, ByBulk>, map: Ptr<'k, Param, TensorMap>) {
+    pub(super) fn fetch_weights(self, ring: &mut Producer<'k, Weights, Stage, ByBulk>, maps: WeightMaps<'k>) {
         let (k, [begin, end]) = (self.k, self.chunks());
         let next = k.var(begin + self.plan.begun());
         self.each_tile(|tile| {
-            k.for_(next.get(), end, |chunk| self.bring_weights(ring.acquire(), map, [tile, chunk]).commit());
+            k.for_(next.get(), end, |chunk| self.bring_weights(ring.acquire(), maps, [tile.rows, chunk]).commit());
             next.set(begin);
         });
     }
@@ -99,28 +122,37 @@ impl<'a, 'k> Block<'a, 'k> {
     fn bring_weights(
         self,
         to: Empty<'k, Weights, Stage, ByBulk>,
-        map: Ptr<'k, Param, TensorMap>,
+        WeightMaps { weights: map, factors }: WeightMaps<'k>,
         [tile, chunk]: [Val<'k, u32>; 2],
     ) -> Filled<'k, Weights, Stage, ByBulk> {
         let (k, plan) = (self.k, self.plan);
-        let how = Bulk::default().policy(k.policy(Eviction::First));
+        // What several tiles of vectors read is read again.
+        let first = Bulk::default().policy(k.policy(Eviction::First));
+        let how = if plan.vector_tiles() > 1 { Bulk::default() } else { first };
+        if let (Some(codes), Some(factors)) = (CodeStage::of(plan), factors) {
+            let at = [tile * plan.strips(), chunk];
+            let bring = |to: Pieces<'k>| codes.bring(to, [map, factors], plan.strip, at);
+            return to.fill((in_pieces(k.lit(codes.brought()), how, bring),));
+        }
         let at = [k.lit(0), (chunk * plan.stage_lines()).cast(), (tile * plan.strips()).cast()];
         to.fill((in_pieces(k.lit(plan.stage_bytes()), how, |to: Pieces<'k>| to.bring_box(map, &at)),))
     }
 
     /// Fetches activations, by one thread: its share of the vectors, for all blocks of its group.
     pub(super) fn fetch_vectors(self, ring: &mut Producer<'k, Vectors, Stage, ByBulk>, map: Ptr<'k, Param, TensorMap>) {
-        let (k, plan, [begin, end]) = (self.k, self.plan, self.chunks());
-        let multicast = plan.tuning.multicast;
+        let (k, plan) = (self.k, self.plan);
+        let (multicast, parts) = (plan.tuning.multicast, plan.x_parts());
+        let [begin, end] = self.chunks().map(|chunk| if parts > 1 { chunk * parts } else { chunk });
         let everyone = (k.lit((1u32 << multicast) - 1) << (self.split * multicast)).cast::<u16>();
         let how = if multicast > 1 { Bulk::default().multicast(everyone) } else { Bulk::default() };
-        self.each_tile(|_| {
+        self.each_tile(|tile| {
             k.for_(begin, end, |chunk| {
                 let bring = |to: Pieces<'k>| {
                     let vector = self.member * plan.fetched();
                     for panel in 0..plan.panels() {
-                        let column = (chunk * plan.panels() + panel) * (plan.stage_k() / plan.panels());
+                        let column = (chunk * plan.panels() + panel) * (plan.x_stage_k() / plan.panels());
                         let to = to.at(vector * plan.panel_bytes(1)).at(panel * plan.panel_bytes(plan.columns()));
+                        let vector = tile.vector.map_or(vector, |first| first + vector);
                         to.bring_box(map, &[column.cast(), vector.cast()]);
                     }
                 };
@@ -175,7 +207,7 @@ impl<'a, 'k> Block<'a, 'k> {
             let ask = |first: u32| is_early.then(|| Runs::<RUN>::of(self, tile, first, results).ask(team)).flatten();
             let asked: Vec<_> = (0..plan.columns()).step_by(staged).map(ask).collect();
             // One stage; the group of the stage before may be in flight where its weights have registers of their own.
-            let mut step = |keep: Val<'k, bool>, in_flight: bool| {
+            let step = |inputs: &mut Inputs<'k>, keep: Val<'k, bool>, in_flight: bool| {
                 let weights = inputs.weights.wait();
                 let (w,) = weights.tiles();
                 let a = sums.load_a::<bf16, _>(from, w, row, plan.stage_k() / 16);
@@ -198,18 +230,24 @@ impl<'a, 'k> Block<'a, 'k> {
                     vectors.release();
                 }
             };
-            if plan.overlaps() {
-                k.for_step(begin, end, 2, |chunk| {
-                    step(chunk.ne(begin), true);
-                    step(k.lit(true), true);
+            if let Some(codes) = CodeStage::of(plan) {
+                k.for_(begin, end, |chunk| {
+                    self.multiply_codes(inputs, codes, (sums, chunk.ne(begin)), [from, row]);
                 });
+            } else if plan.overlaps() {
+                k.for_step(begin, end, 2, |chunk| {
+                    step(inputs, chunk.ne(begin), true);
+                    step(inputs, k.lit(true), true);
+                });
+            } else {
+                k.for_(begin, end, |chunk| step(inputs, chunk.ne(begin), false));
+            }
+            if plan.overlaps() {
                 k.wgmma_wait(0);
                 // Behind a share of k nothing comes.
                 if plan.tuning.splits == 1 {
                     inputs.vectors.release_last();
                 }
-            } else {
-                k.for_(begin, end, |chunk| step(chunk.ne(begin), false));
             }
             if plan.sums_in_ring() {
                 team.sync();
@@ -233,13 +271,49 @@ impl<'a, 'k> Block<'a, 'k> {
                 match results.bests() {
                     Some(bests) => {
                         let columns = plan.staged().min(plan.batch.saturating_sub(first));
-                        bests.store::<RUN>(team, plan, room, [tile, k.lit(first)], columns);
+                        bests.store::<RUN>(team, plan, room, [tile.rows, k.lit(first)], columns);
                     }
                     None => runs.store(team, &[room], asked),
                 }
                 team.sync();
             }
         });
+    }
+
+    /// A stage of codes: its weights become the operand of one stage of activations after the other, while the one before is multiplied.
+    fn multiply_codes(
+        self,
+        inputs: &mut Inputs<'k>,
+        codes: CodeStage,
+        (sums, keep): (Accumulator<'k, f32>, Val<'k, bool>),
+        [thread, row]: [Index<'k>; 2],
+    ) {
+        let (k, plan) = (self.k, self.plan);
+        let mut weights = Some(inputs.weights.wait());
+        let lane = weights.as_ref().map(|weights| CodeLane::new(codes, weights.tiles().0.base().cast(), [thread, row]));
+        let (steps, parts) = (plan.x_stage_k() / DEPTH, plan.x_parts());
+        for part in 0..parts {
+            let a = lane.map_or(Vec::new(), |lane| lane.operands(part * steps, steps));
+            let vectors = inputs.vectors.wait();
+            let (x,) = vectors.tiles();
+            let x = match SharedOperand::by_value(x) {
+                Ok(x) => x,
+                Err(error) => return k.refuse(&error),
+            };
+            k.wgmma_fence();
+            sums.wgmma_registers::<bf16, _>(&a, x, if part == 0 { keep } else { k.lit(true) });
+            k.wgmma_commit();
+            if part + 1 == parts {
+                weights.take().into_iter().for_each(Full::release);
+            }
+            if plan.overlaps() {
+                k.wgmma_wait(1);
+                vectors.release_previous();
+            } else {
+                k.wgmma_wait(0);
+                vectors.release();
+            }
+        }
     }
 
     /// Stages sums of columns from `first` on, column after column, those of each block that finishes some apart; without those of each warp's

@@ -63,6 +63,10 @@ impl Finish {
     pub fn check(&self, plan: &Plan) -> Result<(), PlanError> {
         let setting = |what, found, wanted| Err(PlanError::Setting { what, found, wanted });
         let (n, rows) = (plan.results.results(), plan.rows() / plan.tuning.splits);
+        if plan.vector_tiles() > 1 && (self.scaled || self.normed.is_some() || self.heads.is_some() || self.best) {
+            let wanted = "1 where a norm begins or ends, heads are appended or the largest is kept";
+            return setting("the number of tiles of the vectors", plan.vector_tiles(), wanted);
+        }
         if self.scaled && !plan.strip.k().is_multiple_of(SLOT) {
             return setting("k of sums that are scaled", plan.strip.k(), "a multiple of 32");
         }

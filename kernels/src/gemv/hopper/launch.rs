@@ -1,7 +1,8 @@
 //! The standalone kernel.
 
 use super::Rows;
-use super::device::{Block, Inputs};
+use super::codes::CodeStage;
+use super::device::{Block, Inputs, WeightMaps};
 use super::exchange::Exchange;
 use super::finish::{Finish, Results};
 use super::tiles::{Plan, Vectors};
@@ -13,7 +14,8 @@ use tilewright_codegen::ir::{Arch, Kernel};
 
 /// `y[m, n] = Σ_k x[m, k] · w[n, k] (+ bias[n]) (+ residual[m, n])` by `wgmma`.
 ///
-/// Parameters: tensor maps of w as [`pack`](crate::gemv::pack) orders it and of x\[batch, [`Plan::x_pitch`]\], y\[batch, n\],
+/// Parameters: tensor maps of w as [`pack`](crate::gemv::pack) orders it, of codes a second one for their factors, and of
+/// x\[batch, [`Plan::x_pitch`]\], y\[batch, n\],
 /// then bias\[n\] and residual\[batch, n\] where the epilogue has them. What [`Finish`] names beside these comes behind:
 ///
 /// | where | parameters |
@@ -35,10 +37,13 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
         Rows::Groups { .. } => "_heads",
     };
     let best = if finish.best { "_best" } else { "" };
-    let name = format!("gemv_wgmma_b{}_n{}_k{}{results}{best}", plan.batch, plan.n, plan.strip.k());
+    let codes = plan.strip.codes().map_or(String::new(), |codes| format!("_{}", codes.code.name()));
+    let name = format!("gemv_wgmma_b{}_n{}_k{}{codes}{results}{best}", plan.batch, plan.n, plan.strip.k());
     let launch = block(plan.threads()).cluster(tuning.cluster()).min_blocks(tuning.per_sm);
     record(&name, arch, launch, |k| {
-        let (w_map, x_map) = (k.tensor_map("w"), k.tensor_map("x"));
+        let w_map = k.tensor_map("w");
+        let maps = WeightMaps { weights: w_map, factors: CodeStage::of(plan).map(|_| k.tensor_map("factors")) };
+        let x_map = k.tensor_map("x");
         let results = Results::parameters(k, plan, finish);
         if let Err(error) = finish.check(plan) {
             return k.refuse(&error);
@@ -48,7 +53,7 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
             x_map.prefetch_map();
         });
         let block = Block::new(k, plan);
-        let weights = block.weights(32 * warps, w_map);
+        let weights = block.weights(32 * warps, maps);
         let vectors = Ring::bulk::<Vectors>(k, (plan.x_stage(),), plan.x_ring());
         let exchange = (tuning.splits > 1).then(|| Exchange::new(k, plan));
         let (weights, vectors) = start(k, (weights, vectors));
@@ -59,33 +64,42 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
         let mut inputs = Inputs { weights, vectors: vectors.deferred() };
         let arrive = |order| exchange.iter().for_each(|exchange| exchange.arrive(k, order));
         let meet = || exchange.iter().for_each(|exchange| exchange.meet(k));
-        k.roles(vec![
-            (
-                warps,
-                Box::new(|| {
-                    arrive(ClusterArriveOrder::Release);
-                    block.multiply(&mut inputs, room, exchange, results);
-                }),
-            ),
-            (
-                warps + 1,
-                Box::new(|| {
+        let mut multiply = || {
+            arrive(ClusterArriveOrder::Release);
+            block.multiply(&mut inputs, room, exchange, results);
+        };
+        let fetch_weights = || {
+            arrive(ClusterArriveOrder::Relaxed);
+            k.when(k.lane().eq(0), || block.fetch_weights(&mut fill_weights, maps));
+            meet();
+        };
+        let fetch_vectors = || {
+            arrive(ClusterArriveOrder::Relaxed);
+            // Everything that earlier grids wrote comes in here, or after it.
+            k.grid_wait();
+            k.when(k.lane().eq(0), || block.fetch_vectors(&mut fill_vectors, x_map));
+            meet();
+        };
+        let fetch: [(u32, Box<dyn FnOnce()>); 2] =
+            [(warps + 1, Box::new(fetch_weights)), (warps + 2, Box::new(fetch_vectors))];
+        match plan.dealt() {
+            None => k.roles([(warps, Box::new(multiply) as Box<dyn FnOnce()>)].into_iter().chain(fetch).collect()),
+            Some([few, many]) => {
+                let idle = || {
                     arrive(ClusterArriveOrder::Relaxed);
-                    k.when(k.lane().eq(0), || block.fetch_weights(&mut fill_weights, w_map));
                     meet();
-                }),
-            ),
-            (
-                warps + 2,
-                Box::new(|| {
-                    arrive(ClusterArriveOrder::Relaxed);
-                    // Everything that earlier grids wrote comes in here, or after it.
-                    k.grid_wait();
-                    k.when(k.lane().eq(0), || block.fetch_vectors(&mut fill_vectors, x_map));
-                    meet();
-                }),
-            ),
-        ]);
+                };
+                let rest = || {
+                    k.registers_down(few);
+                    k.roles(fetch.into_iter().chain([(warps + 4, Box::new(idle) as Box<dyn FnOnce()>)]).collect());
+                };
+                let first = || {
+                    k.registers_up(many);
+                    multiply();
+                };
+                k.if_else(k.warp().lt(warps), first, rest);
+            }
+        }
         if tuning.cluster() > 1 {
             // Nobody leaves while another block may still send to it, wait for it, or be sent what it staged: whoever comes has all that
             // is sent to it, and nothing that was stored is waited for.
@@ -111,8 +125,9 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
 pub fn step(arch: Arch, plan: &Plan, finish: impl Into<Finish>, multiprocessors: u32) -> Step {
     let finish = finish.into();
     let epilogue = finish.epilogue;
-    let maps = [(Buffer::A, plan.weights_map()), (Buffer::B, plan.vectors_map())];
-    let mut arguments: Vec<Argument> = maps.map(|(buffer, shape)| Argument::Map(buffer, shape)).to_vec();
+    let factors = CodeStage::of(plan).map(|codes| (Buffer::A, codes.factors_map(plan)));
+    let maps = [(Buffer::A, plan.weights_map())].into_iter().chain(factors).chain([(Buffer::B, plan.vectors_map())]);
+    let mut arguments: Vec<Argument> = maps.map(|(buffer, shape)| Argument::Map(buffer, shape)).collect();
     arguments.push(Argument::Pointer(Buffer::C));
     arguments.extend(epilogue.bias.then_some(Argument::Pointer(Buffer::Bias)));
     arguments.extend(epilogue.residual.then_some(Argument::Pointer(Buffer::Residual)));

@@ -5,7 +5,9 @@
 //! | `rows` | which results the rows of packed weights make: [`Rows`] |
 //! | `tiles` | every size, from the shape and what is chosen: [`Plan`], [`Tuning`] |
 //! | `choose` | what is chosen, by bytes over memory and L2: [`choose`], [`predict`] |
+//! | `choose_codes` | the same of weights of codes |
 //! | `device` | the kernel on a block |
+//! | `codes` | weights of codes on their way to the operand |
 //! | `exchange` | sums of blocks that share k |
 //! | `runs` | which sums a thread finishes, loads before stores |
 //! | `finish` | what becomes of sums: [`Finish`] |
@@ -24,6 +26,8 @@
 
 mod best;
 mod choose;
+mod choose_codes;
+mod codes;
 mod device;
 mod exchange;
 mod finish;

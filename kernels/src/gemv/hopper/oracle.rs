@@ -1,12 +1,13 @@
 //! What must come out of a trial, in f64, and by how much it may differ.
 
-use half::bf16;
+use half::{bf16, f16};
 use tilewright_codegen::trial::{Bound, Draw};
 
 use super::{Finish, Plan, Rows};
-use crate::gemv::{Epilogue, trial};
+use crate::gemv::{Codes, Epilogue, trial};
 use crate::naive::{self, PoolShape};
 use crate::norm::SLOT;
+use crate::quant::{Code, QuantMatrix, QuantParts, Zeros};
 use crate::stored::{self, UNIT};
 use crate::tile::Float;
 
@@ -15,7 +16,10 @@ const POSITIONS: u32 = 60;
 
 /// The inputs of a trial, most of them from -1 to 1.
 pub(super) struct Given {
+    /// Of codes what they are widened to.
     pub w: Vec<bf16>,
+    /// The same as codes.
+    pub matrix: Option<QuantMatrix>,
     pub x: Vec<bf16>,
     pub bias: Vec<bf16>,
     pub residual: Vec<f64>,
@@ -38,7 +42,11 @@ impl Given {
         let number: fn(f64) -> bf16 = if finish.best { |x| bf16::from_f64((2.0 * x).round()) } else { bf16::from_f64 };
         let mut floats = |count: u32| draw.floats::<bf16>(count as usize, number);
         let (mut w, x, bias, residual) = (floats(n * k), floats(batch * k), floats(n), floats(batch * results));
-        let odd = if finish.best { draw.between(0..=3) } else { 0 };
+        let matrix = plan.strip.codes().map(|codes| matrix(draw, codes, [n, k], finish.best));
+        if let Some(matrix) = &matrix {
+            w = naive::dequantize::<f32>(matrix).into_iter().map(bf16::from_f32).collect();
+        }
+        let odd = if finish.best && matrix.is_none() { draw.between(0..=3) } else { 0 };
         for _ in 0..[0, 1, n / 8, 4 * n][odd as usize] {
             w[(draw.between(0..=n - 1) * k) as usize] = bf16::NAN;
         }
@@ -46,6 +54,7 @@ impl Given {
         let dim = if let Rows::Groups { dim, .. } = plan.results { dim } else { 0 };
         Given {
             w,
+            matrix,
             x,
             bias,
             residual: residual.iter().map(|v| v.to_f64()).collect(),
@@ -72,6 +81,39 @@ impl Given {
         let mean = sums.map(|&sum| f64::from(sum)).sum::<f64>() / f64::from(plan.strip.k());
         1.0 / (mean + f64::from(self.eps)).sqrt()
     }
+}
+
+/// A matrix of codes, numbers from -1 to 1, or such that sums are exact.
+fn matrix(draw: &mut Draw, codes: Codes, [n, k]: [u32; 2], exact: bool) -> QuantMatrix {
+    let (code, group) = (codes.code, codes.group.unwrap_or(k).min(k));
+    let number = |byte: u8| if code == Code::E4m3 && byte & 0x7f == 0x7f { byte ^ 1 } else { byte };
+    let bytes = n * k.div_ceil(8 / code.bits() as u32);
+    let groups = n * k.div_ceil(group);
+    let (low, high) = code.range();
+    let zero = |draw: &mut Draw| low as i16 + draw.between(0..=(high - low) as u32) as i16;
+    // Scales are numbers of their type.
+    let scale = |draw: &mut Draw| {
+        let scale = if exact { 1.0 } else { draw.unit().abs() / f64::from(high - low) };
+        match codes.scale {
+            Float::F32 => scale as f32,
+            Float::F16 => f16::from_f64(scale).to_f32(),
+            Float::Bf16 => bf16::from_f64(scale).to_f32(),
+        }
+    };
+    let parts = QuantParts {
+        n: n as usize,
+        k: k as usize,
+        code,
+        group: group as usize,
+        codes: (0..bytes).map(|_| number(draw.between(0..=255) as u8)).collect(),
+        scales: (0..groups).map(|_| scale(draw)).collect(),
+        zeros: match codes.zeros {
+            true => Zeros::Each((0..groups).map(|_| zero(draw)).collect()),
+            false => Zeros::Same(code.middle()),
+        },
+        order: None,
+    };
+    QuantMatrix::new(parts).unwrap_or_else(|error| unreachable!("drawn to be sound: {error}"))
 }
 
 /// What must come out.

@@ -6,7 +6,7 @@
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
 use super::Rows;
-use super::device::Block;
+use super::device::{Block, Place};
 use super::finish::{Operands, Results, Sums};
 use crate::gemv::Strip;
 use crate::warps::ConsumerWarps;
@@ -20,7 +20,7 @@ const NUMBERS: u32 = 64;
 #[derive(Clone, Copy)]
 pub(super) struct Runs<'a, 'k, const RUN: usize> {
     block: Block<'a, 'k>,
-    tile: Val<'k, u32>,
+    tile: Place<'k>,
     /// The first column.
     first: u32,
     results: Results<'k>,
@@ -33,11 +33,23 @@ struct Run<'k> {
     at: Val<'k, u32>,
     /// The vector, and the packed row.
     is: [Val<'k, u32>; 2],
+    /// Whether there is such a vector, where the last tile has fewer; else it is the last.
+    exists: Option<Val<'k, bool>>,
+}
+
+impl<'k> Run<'k> {
+    /// Records what is done where there is such a vector.
+    fn alone(self, work: impl FnOnce()) {
+        match self.exists {
+            Some(exists) => exists.builder().when(exists, work),
+            None => work(),
+        }
+    }
 }
 
 impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
     /// Those of a tile's columns from `first` on: of all its rows, or of the block's share of them.
-    pub fn of(block: Block<'a, 'k>, tile: Val<'k, u32>, first: u32, results: Results<'k>) -> Self {
+    pub fn of(block: Block<'a, 'k>, tile: Place<'k>, first: u32, results: Results<'k>) -> Self {
         Runs { block, tile, first, results }
     }
 
@@ -70,7 +82,7 @@ impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
             };
             let loaded: Vec<_> = items.iter().map(|item| item.clamped(count).at).map(load).collect();
             for (item, (run, sums, operands)) in items.iter().zip(loaded) {
-                item.alone(|| self.results.store(plan, run.is, sums, &operands));
+                item.alone(|| run.alone(|| self.results.store(plan, run.is, sums, &operands)));
             }
         }
     }
@@ -83,7 +95,7 @@ impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
             Rows::Gated(results) => plan.results.result(row).lt(results),
             Rows::InOrder(_) | Rows::Groups { .. } => row.lt(plan.n),
         };
-        if self.is_whole() { finish() } else { row.builder().when(is_row(), finish) }
+        run.alone(|| if self.is_whole() { finish() } else { row.builder().when(is_row(), finish) });
     }
 
     /// Whether there are all rows: the last tile may have some that there are not, and so may the last strip of gates.
@@ -109,7 +121,7 @@ impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
 
     fn count(self) -> u32 {
         let plan = self.block.plan;
-        self.of_column() * plan.staged().min(plan.batch.saturating_sub(self.first))
+        self.of_column() * plan.staged().min(plan.of_tile().saturating_sub(self.first))
     }
 
     fn run(self, item: Val<'k, u32>) -> Run<'k> {
@@ -118,8 +130,14 @@ impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
         let apart = self.others().map(|distance| distance / RUN as u32);
         let run = apart.map_or(run, |apart| run + run / apart * apart);
         let row = run * RUN as u32;
-        let first = self.tile * plan.rows() + self.block.split * self.rows();
-        Run { at: column * plan.sums_pitch() + row, is: [column + self.first, first + row] }
+        let first = self.tile.rows * plan.rows() + self.block.split * self.rows();
+        let (at, row, vector) = (column * plan.sums_pitch() + row, first + row, column + self.first);
+        let Some(behind) = self.tile.vector else { return Run { at, is: [vector, row], exists: None } };
+        let vector = vector + behind;
+        match plan.batch.is_multiple_of(plan.of_tile()) {
+            true => Run { at, is: [vector, row], exists: None },
+            false => Run { at, is: [vector.min(plan.batch - 1), row], exists: Some(vector.lt(plan.batch)) },
+        }
     }
 
     fn sums(self, shares: &[Ptr<'k, Shared, f32>], run: Run<'k>) -> Sums<'k, RUN> {

@@ -1,7 +1,7 @@
 //! Every tile of the kernel by level of memory, and the sizes that follow from a shape.
 //!
-//! A block computes a *tile*: [`Plan::rows`] rows of weights times all vectors, over its share of k. It goes through k in
-//! *chunks*, a stage of each ring.
+//! A block computes a *tile*: [`Plan::rows`] rows of weights times all vectors, or so many of them, over its share of k. It goes through
+//! k in *chunks*, a stage of weights and one of activations; where activations are many, a stage of weights meets several.
 
 use half::bf16;
 use thiserror::Error;
@@ -12,8 +12,9 @@ use tilewright_layout::typed::operand_tile;
 use tilewright_layout::{DType, Swizzle, Swizzled};
 
 use super::Rows;
+use super::codes::CodeStage;
 use crate::gemv::Strip;
-use crate::gemv::packed::DEPTH;
+use crate::gemv::packed::{BYTES, DEPTH};
 use crate::ring::{Consumers, Shape, StageTile};
 
 /// Names the ring of weights.
@@ -33,6 +34,8 @@ const SLACK: u32 = 4 << 10;
 const REGISTERS: u32 = 1 << 16;
 /// What a thread needs beside its sums and its weights of a stage, and a register more for each eight columns.
 const ADDRESSES: u32 = 40;
+/// The same where weights are codes.
+const ADDRESSES_OF_CODES: u32 = 24;
 /// Elements of a line of shared memory: 128 bytes, a row of the swizzle.
 const LINE: u32 = 64;
 /// Bytes of a line.
@@ -52,10 +55,10 @@ pub(super) const PAD: u32 = 4;
 /// A shape that the kernel cannot be made for.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PlanError {
-    /// A batch outside 1 to 256.
-    #[error("a batch of {batch} vectors; wgmma takes 1 to 256: cut it")]
+    /// A tile of vectors outside 1 to 256.
+    #[error("tiles of {batch} vectors; wgmma takes 1 to 256: cut them")]
     Batch {
-        /// The batch.
+        /// Vectors of a tile.
         batch: u32,
     },
     /// No rows, or more results than 32 bits count.
@@ -64,9 +67,11 @@ pub enum PlanError {
         /// The rows.
         n: u32,
     },
-    /// Weights of 4 or 8 bits.
-    #[error("quantised weights; the product by wgmma reads bf16: cut the batch to 16 vectors")]
-    Codes,
+    /// Codes that become no operand of `wgmma`.
+    #[error(
+        "quantised weights in groups of 16; the product by wgmma takes whole steps of 32: cut the batch to 16 vectors"
+    )]
+    Halves,
     /// A setting that does not go with the others.
     #[error("{what} is {found}; it must be {wanted}")]
     Setting {
@@ -128,6 +133,8 @@ pub struct Tuning {
     pub multicast: u32,
     /// Blocks of a cluster that share k, and exchange their sums.
     pub splits: u32,
+    /// Vectors of a tile, a multiple of eight for each block that shares them; 0: all. Tiles of other vectors are other tiles.
+    pub vectors: u32,
     /// Blocks that a multiprocessor has room for, 1 or 2. A launch has one for each: the second is of the next launch, whose
     /// weights then come before this one has ended.
     pub per_sm: u32,
@@ -164,14 +171,11 @@ impl Plan {
     pub fn new(batch: u32, rows: impl Into<Rows>, strip: Strip, tuning: Tuning) -> Result<Plan, PlanError> {
         let results = rows.into();
         let n = results.packed();
-        if !(1..=256).contains(&batch) {
-            return Err(PlanError::Batch { batch });
-        }
         if !(1..=1 << 24).contains(&n) {
             return Err(PlanError::Rows { n });
         }
-        if strip.codes().is_some() {
-            return Err(PlanError::Codes);
+        if strip.is_halved() {
+            return Err(PlanError::Halves);
         }
         if let Rows::Groups { dim, .. } = results
             && !dim.is_multiple_of(Strip::ROWS)
@@ -180,31 +184,36 @@ impl Plan {
             return Err(PlanError::Setting { what, found: dim, wanted });
         }
         let plan = Plan { batch, n, results, strip, tuning };
+        if !(1..=256).contains(&plan.of_tile()) {
+            return Err(PlanError::Batch { batch: plan.of_tile() });
+        }
         plan.check()?;
         plan.check_registers()?;
         let limit = SHARED / tuning.per_sm - RESERVED;
-        let [weights, vectors] = [plan.stage_bytes(), plan.x_stage_bytes()];
-        let both = weights + vectors;
-        let with =
-            |stages: u32| Plan { tuning: Tuning { stages, in_flight: tuning.in_flight.min(stages), ..tuning }, ..plan };
+        let bytes =
+            |stages: u32| stages * plan.stage_bytes() + plan.with_stages(stages).x_stages() * plan.x_stage_bytes();
         let fit = |fixed: u32| {
             let room = limit.saturating_sub(fixed);
-            let fits = if room / both < X_STAGES { room / both } else { (room - X_STAGES * vectors) / weights };
-            with(tuning.stages.min(fits))
+            plan.with_stages((1..=tuning.stages).rev().find(|&stages| bytes(stages) <= room).unwrap_or(0))
         };
         // Where the ring has not got room for the sums, they have their own.
         let fixed = SLACK + plan.inbox_bytes();
         let plan =
             Some(fit(fixed)).filter(|plan| plan.sums_in_ring()).unwrap_or_else(|| fit(fixed + plan.sums_bytes()));
         if plan.tuning.stages < 2 {
-            let needed = fixed + 2 * both + if plan.sums_in_ring() { 0 } else { plan.sums_bytes() };
+            let needed = fixed + bytes(2) + if plan.sums_in_ring() { 0 } else { plan.sums_bytes() };
             return Err(PlanError::Shared { needed, batch, stage_tiles: tuning.stage_tiles, limit });
         }
         Ok(plan)
     }
 
+    fn with_stages(&self, stages: u32) -> Plan {
+        Plan { tuning: Tuning { stages, in_flight: self.tuning.in_flight.min(stages), ..self.tuning }, ..*self }
+    }
+
     fn check(&self) -> Result<(), PlanError> {
-        let Tuning { warpgroups, strips, stage_tiles, stages, in_flight, multicast, splits, per_sm } = self.tuning;
+        let Tuning { warpgroups, strips, stage_tiles, stages, in_flight, multicast, splits, vectors, per_sm } =
+            self.tuning;
         let setting = |what, found, wanted| Err(PlanError::Setting { what, found, wanted });
         if !(1..=4).contains(&warpgroups) {
             return setting("the number of warpgroups", warpgroups, "1 to 4");
@@ -219,8 +228,20 @@ impl Plan {
         if !self.rows().is_multiple_of(self.results.together()) {
             return setting("the number of strips of a tile of gates", strips, "even");
         }
-        if !(2..=64).contains(&stage_tiles) || !stage_tiles.is_multiple_of(2) {
+        if let Some(codes) = CodeStage::of(self) {
+            if !codes.is_part_of(self.strip) {
+                let wanted = "1, or 2 to 8 that divide a packed stage's and share their factors or have whole groups";
+                return setting("the number of tiles of a stage of codes", stage_tiles, wanted);
+            }
+        } else if !(2..=64).contains(&stage_tiles) || !stage_tiles.is_multiple_of(2) {
             return setting("the number of tiles of a stage", stage_tiles, "even, 2 to 64");
+        }
+        if self.vector_tiles() > 1 && !vectors.is_multiple_of(8 * multicast) {
+            return setting(
+                "the number of vectors of a tile",
+                vectors,
+                "a multiple of eight for each block that shares them",
+            );
         }
         if !matches!(multicast, 1 | 2 | 4 | 8) || self.columns() > 256 {
             return setting(
@@ -253,19 +274,56 @@ impl Plan {
 
     /// Registers that a thread may have.
     fn registers(&self) -> u32 {
-        (REGISTERS / self.threads() / self.tuning.per_sm / 8 * 8).min(255)
+        match self.dealt() {
+            Some([_, many]) => many,
+            None => self.equal_registers(),
+        }
     }
 
-    /// Registers that a thread needs whose warpgroup holds the weights of so many stages.
+    /// The same where all threads have as many.
+    fn equal_registers(&self) -> u32 {
+        (REGISTERS / self.plain_threads() / self.tuning.per_sm / 8 * 8).min(255)
+    }
+
+    /// Registers that the warpgroup which fetches goes down to, and that those which multiply go up to, where else these have too few.
+    pub(super) fn dealt(&self) -> Option<[u32; 2]> {
+        let few = self.strip.codes().is_some() && self.needs(2) > self.equal_registers();
+        self.dealing().filter(|_| few)
+    }
+
+    /// How registers may be dealt.
+    fn dealing(&self) -> Option<[u32; 2]> {
+        match (self.tuning.warpgroups, self.tuning.per_sm) {
+            (2, 1) => Some([24, 240]),
+            (3, 1) => Some([32, 160]),
+            _ => None,
+        }
+    }
+
+    /// Registers that a thread needs whose warpgroup holds the weights of so many stages: of codes the operands that meet as many stages of
+    /// activations, and the words that one is made of.
     fn needs(&self, stages: u32) -> u32 {
-        self.columns() / 2 + stages * 8 * self.tuning.stage_tiles + ADDRESSES + self.columns() / 8
+        let held = match self.strip.codes() {
+            None => stages * 8 * self.tuning.stage_tiles + ADDRESSES,
+            Some(_) => return self.needs_of_codes(stages, self.x_stage_k()),
+        };
+        self.columns() / 2 + held + self.columns() / 8
+    }
+
+    fn needs_of_codes(&self, stages: u32, x_k: u32) -> u32 {
+        self.columns() / 2 + (stages + 1) * (x_k / 4) + ADDRESSES_OF_CODES + self.columns() / 8
     }
 
     /// Whether a warpgroup loads a stage's weights while it multiplies the stage before: one or two that take turns would else leave the
     /// tensor cores idle for longer than they are busy. Stages then come in pairs.
     pub(super) fn overlaps(&self) -> bool {
-        let even = self.chunks().is_multiple_of(2 * self.tuning.splits);
-        self.tuning.warpgroups <= 2 && even && self.needs(2) <= self.registers()
+        match self.strip.codes() {
+            Some(_) => self.x_parts().is_multiple_of(2) && self.needs(2) <= self.registers(),
+            None => {
+                let even = self.chunks().is_multiple_of(2 * self.tuning.splits);
+                self.tuning.warpgroups <= 2 && even && self.needs(2) <= self.registers()
+            }
+        }
     }
 
     fn check_registers(&self) -> Result<(), PlanError> {
@@ -274,14 +332,24 @@ impl Plan {
         if needed > limit { Err(PlanError::Registers { needed, batch, stage_tiles, threads, limit }) } else { Ok(()) }
     }
 
-    /// From one vector to the next in memory: whole tiles.
+    /// From one vector to the next in memory: whole steps of 32.
     pub fn x_pitch(&self) -> u32 {
-        self.strip.tiles() * DEPTH
+        self.strip.k().next_multiple_of(DEPTH)
     }
 
-    /// Columns of the instruction: the batch in eights, as many for each of the blocks that share activations.
+    /// Vectors of a tile; the last tile may have fewer.
+    pub(super) fn of_tile(&self) -> u32 {
+        if self.tuning.vectors == 0 { self.batch } else { self.tuning.vectors.min(self.batch) }
+    }
+
+    /// Tiles of the vectors.
+    pub fn vector_tiles(&self) -> u32 {
+        self.batch.div_ceil(self.of_tile())
+    }
+
+    /// Columns of the instruction: the vectors of a tile in eights, as many for each of the blocks that share activations.
     pub fn columns(&self) -> u32 {
-        self.batch.next_multiple_of(8 * self.tuning.multicast)
+        self.of_tile().next_multiple_of(8 * self.tuning.multicast)
     }
 
     /// Vectors that a block fetches for all that share them.
@@ -309,6 +377,11 @@ impl Plan {
         self.n.div_ceil(self.rows()).div_ceil(self.tuning.multicast)
     }
 
+    /// The same for all tiles of vectors.
+    pub(super) fn all_groups(&self) -> u32 {
+        self.groups() * self.vector_tiles()
+    }
+
     /// Tiles of all rows, those without rows included.
     pub fn tiles(&self) -> u32 {
         self.groups() * self.tuning.multicast
@@ -319,9 +392,29 @@ impl Plan {
         self.n.is_multiple_of(self.rows() * self.tuning.multicast)
     }
 
-    /// k of a stage.
+    /// k of a stage of weights.
     pub(super) fn stage_k(&self) -> u32 {
-        self.tuning.stage_tiles * DEPTH
+        self.tuning.stage_tiles * self.strip.depth()
+    }
+
+    /// k of a stage of activations. Codes are few bytes, so their stages meet several, as large as a warpgroup has registers for the operands of two.
+    pub(super) fn x_stage_k(&self) -> u32 {
+        match self.strip.codes() {
+            None => self.stage_k(),
+            Some(_) if self.stage_k().is_multiple_of(4 * LINE) && self.fits(2 * LINE) => 2 * LINE,
+            Some(_) => LINE,
+        }
+    }
+
+    /// Whether a thread has registers for the operands of two stages of activations of so much k.
+    fn fits(&self, x_k: u32) -> bool {
+        let most = self.dealing().map_or(self.equal_registers(), |[_, many]| many.max(self.equal_registers()));
+        self.needs_of_codes(2, x_k) <= most
+    }
+
+    /// Stages of activations that a stage of weights meets.
+    pub(super) fn x_parts(&self) -> u32 {
+        self.stage_k() / self.x_stage_k()
     }
 
     /// Stages that all of k takes.
@@ -331,12 +424,12 @@ impl Plan {
 
     /// Lines of a strip in a stage.
     pub(super) fn stage_lines(&self) -> u32 {
-        self.stage_k() * Strip::ROWS / LINE
+        self.tuning.stage_tiles * BYTES / LINE_BYTES
     }
 
     /// Lines of a vector in a stage; a panel is one of every vector.
     pub(super) fn panels(&self) -> u32 {
-        self.stage_k() / LINE
+        self.x_stage_k() / LINE
     }
 
     /// Bytes of so many vectors of a panel.
@@ -344,18 +437,22 @@ impl Plan {
         vectors * LINE_BYTES
     }
 
-    /// A stage of weights, (row, k) to element: as they are packed, lines swizzled so that `ldmatrix` meets no bank twice.
+    /// A stage of weights, (row, k) to element: as they are packed, lines swizzled so that `ldmatrix` meets no bank twice. One of codes is so much
+    /// memory ([`CodeStage`]).
     pub(super) fn stage(&self) -> StageTile<bf16, Swizzled> {
         const LINES: Swizzle = match Swizzle::new(3, 3, 3) {
             Ok(swizzle) => swizzle,
             Err(_) => panic!("the swizzle of 128 bytes"),
         };
-        StageTile::new(Swizzled::new(LINES, 0, self.strip.packed(self.strips(), self.tuning.stage_tiles)))
+        match CodeStage::of(self) {
+            Some(codes) => StageTile::new(codes.memory(LINES)),
+            None => StageTile::new(Swizzled::new(LINES, 0, self.strip.packed(self.strips(), self.tuning.stage_tiles))),
+        }
     }
 
     /// A stage of activations, (vector, k) to element: the B operand.
     pub(super) fn x_stage(&self) -> StageTile<bf16, Swizzled> {
-        match operand_tile(Major::K, 16, self.columns().into(), self.stage_k().into()) {
+        match operand_tile(Major::K, 16, self.columns().into(), self.x_stage_k().into()) {
             Ok(tile) => StageTile::new(tile),
             Err(error) => unreachable!("eights of vectors by whole lines: {error}"),
         }
@@ -363,7 +460,7 @@ impl Plan {
 
     /// Bytes of a stage of weights.
     pub(super) fn stage_bytes(&self) -> u32 {
-        self.rows() * self.stage_k() * 2
+        CodeStage::of(self).map_or(self.rows() * self.stage_k() * 2, CodeStage::bytes)
     }
 
     /// Bytes of a stage of activations.
@@ -373,7 +470,7 @@ impl Plan {
 
     /// Stages of activations.
     pub(super) fn x_stages(&self) -> u32 {
-        self.tuning.stages.min(X_STAGES)
+        (self.tuning.stages * self.x_parts()).min(X_STAGES)
     }
 
     /// The ring of weights: every warp reads its rows by itself.
@@ -414,7 +511,7 @@ impl Plan {
 
     /// Bytes of them that one block sends another: of vectors that there are.
     pub(super) fn part_bytes(&self) -> u32 {
-        self.batch * self.sums_pitch() * 4
+        self.of_tile() * self.sums_pitch() * 4
     }
 
     /// Bytes that come from the other blocks that share k.
@@ -440,8 +537,13 @@ impl Plan {
         columns * self.sums_pitch() * self.tuning.splits * 4
     }
 
-    /// Threads of a block: those that multiply, a warp that fetches weights and one that fetches activations.
+    /// Threads of a block: those that multiply, a warp that fetches weights and one that fetches activations; where registers are dealt, a
+    /// warpgroup of which two warps fetch.
     pub fn threads(&self) -> u32 {
+        if self.dealt().is_some() { self.tuning.warpgroups * 128 + 128 } else { self.plain_threads() }
+    }
+
+    fn plain_threads(&self) -> u32 {
         self.tuning.warpgroups * 128 + 64
     }
 
@@ -450,10 +552,18 @@ impl Plan {
     pub fn blocks(&self, multiprocessors: u32) -> u32 {
         let cluster = self.tuning.cluster();
         let clusters = match self.tuning.splits {
-            1 => self.groups().min(multiprocessors / cluster).max(1),
-            _ => self.groups(),
+            1 => self.all_groups().min(multiprocessors / cluster).max(1),
+            _ => self.all_groups(),
         };
         clusters * cluster
+    }
+
+    /// Lines of a strip that its map has: of bf16 those of its tiles, of codes those of factors too.
+    fn map_lines(&self) -> u32 {
+        match self.strip.codes() {
+            Some(_) => self.strip.bytes() / LINE_BYTES,
+            None => self.strip.tiles() * DEPTH * Strip::ROWS / LINE,
+        }
     }
 
     /// The packed weights as a box of the copy engine has them: line, line of its strip, strip.
@@ -461,9 +571,7 @@ impl Plan {
         let strip = self.strip;
         TensorShape {
             dtype: DType::BF16,
-            dims: [LINE, strip.tiles() * DEPTH * Strip::ROWS / LINE, self.n.div_ceil(Strip::ROWS)]
-                .map(u64::from)
-                .to_vec(),
+            dims: [LINE, self.map_lines(), self.n.div_ceil(Strip::ROWS)].map(u64::from).to_vec(),
             strides: [LINE_BYTES, strip.bytes()].map(u64::from).to_vec(),
             tile: vec![LINE, self.stage_lines(), self.strips()],
             swizzle: TileSwizzle::Bytes128,

@@ -3,9 +3,10 @@
 use super::oracle::{Given, expected};
 use super::{Finish, HeadPages, Plan, Rows, Tuning, choose, step};
 use crate::gemm::Buffer;
-use crate::gemv::{Epilogue, Strip, pack};
+use crate::gemv::{CodePacker, Codes, Epilogue, Strip, pack};
 use crate::kv::{PoolType, swizzled};
 use crate::norm::SLOT;
+use crate::quant::Code;
 use crate::shipped::Entry;
 use crate::stored;
 use crate::tile::Float;
@@ -27,6 +28,8 @@ pub struct Case {
     pub multiprocessors: u32,
     /// Tiles of a stage of the packed weights, as another kernel wanted them.
     pub packed_tiles: u32,
+    /// How the weights are quantised, where they are; groups are of whole steps of 32.
+    pub codes: Option<Codes>,
     /// What may be tuned.
     pub tuning: Tuning,
     /// What becomes of the sums.
@@ -53,14 +56,17 @@ impl Case {
             };
             let flag = |draw: &mut Draw| draw.between(0..=1) == 1;
             let strips = draw.between(2..=24);
+            let codes = flag(draw).then(|| codes(draw));
+            let multicast = 1 << draw.between(0..=2);
             let tuning = Tuning {
                 warpgroups: strips.div_ceil(8),
                 strips,
-                stage_tiles: 2 * draw.between(1..=3),
+                stage_tiles: if codes.is_some() { draw.between(1..=4) } else { 2 * draw.between(1..=3) },
                 stages: draw.between(2..=4),
                 in_flight: draw.between(1..=4),
-                multicast: 1 << draw.between(0..=2),
+                multicast,
                 splits: draw.between(1..=4),
+                vectors: if flag(draw) { 8 * multicast * draw.between(1..=4) } else { 0 },
                 per_sm: draw.between(1..=2),
             };
             let epilogue = Epilogue { bias: flag(draw), residual: flag(draw), wide: flag(draw) };
@@ -82,12 +88,12 @@ impl Case {
             let normed = flag(draw).then(|| stored::float(draw));
             let finish = Finish { epilogue, scaled, normed, heads, best: false };
             let finish = match (rows, draw.between(0..=3)) {
-                (Rows::InOrder(_), 0) => {
+                (Rows::InOrder(_), 0) if codes.is_none_or(|codes| codes.code != Code::E4m3) => {
                     Finish { best: true, ..Epilogue { bias: epilogue.bias, residual: false, wide: true }.into() }
                 }
                 _ => finish,
             };
-            let case = Case { batch, rows, k, multiprocessors, packed_tiles, tuning, finish };
+            let case = Case { batch, rows, k, multiprocessors, packed_tiles, codes, tuning, finish };
             // Some settings do not go together: others, then. A few are those that are chosen.
             let tuning = match case.strip() {
                 Some(strip) if draw.between(0..=4) == 0 => choose(batch, rows, strip, multiprocessors, 8),
@@ -97,6 +103,8 @@ impl Case {
             let fits = case.plan().is_some_and(|plan| finish.check(&plan).is_ok());
             let case =
                 if fits { case } else { Case { finish: Finish { normed: None, best: false, ..finish }, ..case } };
+            let fits = case.plan().is_some_and(|plan| case.finish.check(&plan).is_ok());
+            let case = if fits { case } else { Case { finish: finish.epilogue.into(), ..case } };
             if batch * rows.packed().div_ceil(64) * k < 400_000 && case.plan().is_some() {
                 return case;
             }
@@ -104,7 +112,10 @@ impl Case {
     }
 
     fn strip(&self) -> Option<Strip> {
-        Strip::new(self.k, 1, self.packed_tiles * 512).ok()
+        match self.codes {
+            None => Strip::new(self.k, 1, self.packed_tiles * 512).ok(),
+            Some(codes) => Strip::of_codes(self.k, 2, 2 * self.packed_tiles * 512, codes).ok(),
+        }
     }
 
     fn plan(&self) -> Option<Plan> {
@@ -129,14 +140,14 @@ impl Case {
         for (to, from) in pitched.chunks_mut(plan.x_pitch() as usize).zip(given.x.chunks(k as usize)) {
             to[..from.len()].copy_from_slice(from);
         }
-        let zeros = vec![bf16::ZERO; k as usize];
-        let row = |row| rows.weight(row).map_or(&zeros[..], |row| &given.w[(row * k) as usize..][..k as usize]);
-        let packed: Vec<bf16> = (0..rows.packed()).flat_map(row).copied().collect();
+        let packed = packed(&given, &plan);
         let float = if finish.epilogue.wide { Float::F32 } else { Float::Bf16 };
         let mut trial = Trial::new(verify(step.kernel)?, step.grid).note(format!("{self:?}"));
+        // Codes' factors lie among them, and have a map of their own.
+        let mut maps_of_weights = ["w", "factors"].into_iter();
         for argument in step.arguments {
             trial = argument.pass(trial, |trial, buffer| match buffer {
-                Buffer::A => trial.input("w", &pack(&packed, plan.strip)),
+                Buffer::A => trial.input(maps_of_weights.next().unwrap_or("w"), &packed),
                 Buffer::B => trial.input("x", &pitched),
                 Buffer::Bias => trial.input("bias", &given.bias),
                 Buffer::Residual => stored::input(trial, "residual", float, &given.residual),
@@ -173,6 +184,36 @@ impl Case {
         }
         Ok(trial)
     }
+}
+
+/// Codes of any kind in groups that this product takes.
+fn codes(draw: &mut Draw) -> Codes {
+    let code = [Code::U4, Code::U8, Code::E4m3, Code::E2m1][draw.between(0..=3) as usize];
+    let group = [None, Some(32), Some(64), Some(96), Some(128)][draw.between(0..=4) as usize];
+    let scale = [Float::Bf16, Float::F16, Float::F32][draw.between(0..=2) as usize];
+    Codes { code, group, zeros: code.is_integer() && draw.between(0..=1) == 1, scale }
+}
+
+/// The weights as a plan's strips have them.
+fn packed(given: &Given, plan: &Plan) -> Vec<bf16> {
+    let (rows, strip, k) = (plan.results, plan.strip, plan.strip.k() as usize);
+    let (Some(matrix), Some(packer)) = (&given.matrix, CodePacker::new(strip)) else {
+        let zeros = vec![bf16::ZERO; k];
+        let row = |row| rows.weight(row).map_or(&zeros[..], |row| &given.w[row as usize * k..][..k]);
+        return pack(&(0..rows.packed()).flat_map(row).copied().collect::<Vec<_>>(), strip);
+    };
+    let numbers: Vec<u32> = (0..rows.packed()).collect();
+    let of_strip = |numbers: &[u32]| {
+        let of = |at: usize| numbers.get(at).and_then(|&row| rows.weight(row)).map(|row| (matrix, row as usize));
+        let eight = core::array::from_fn(of);
+        let mut memory = vec![0; strip.bytes() as usize];
+        for (stage, memory) in (0..).zip(memory.chunks_mut(strip.stage_bytes() as usize)) {
+            packer.pack_stage(stage, &eight, memory);
+        }
+        memory
+    };
+    let bytes: Vec<u8> = numbers.chunks(Strip::ROWS as usize).flat_map(of_strip).collect();
+    bytes.chunks_exact(2).map(|two| bf16::from_bits(u16::from_le_bytes([two[0], two[1]]))).collect()
 }
 
 /// The kernel as it is shipped.

@@ -46,7 +46,10 @@ impl Packed {
             let (len, end) = (stream.tiles() * TILE_BYTES / 2, stream.start + stream.tiles());
             found = Some(match found {
                 None => (PackedStrips { first: stream.start * TILE_BYTES / 2, len, strip: stream.strip }, end),
-                Some((strips, last)) if strips.strip == stream.strip && last == stream.start => {
+                // A stream begins with a whole tile: behind codes that end within one strips do not go on.
+                Some((strips, last))
+                    if strips.strip == stream.strip && last == stream.start && stream.ends_with_a_tile() =>
+                {
                     (PackedStrips { len: strips.len + len, ..strips }, end)
                 }
                 Some(_) => return None,

@@ -96,6 +96,11 @@ impl Stream {
         self.strips() * self.strip.stages() as usize
     }
 
+    /// Whether nothing lies between it and the next stream.
+    pub(super) fn ends_with_a_tile(&self) -> bool {
+        (self.strips() as u64 * u64::from(self.strip.bytes())).is_multiple_of(TILE_BYTES)
+    }
+
     /// Tiles of 512 bytes.
     pub fn tiles(&self) -> u64 {
         (self.strips() as u64 * u64::from(self.strip.bytes())).div_ceil(TILE_BYTES)

@@ -167,9 +167,14 @@ impl GraphPlanner<'_> {
         }
     }
 
-    /// A product whose weights lie packed; none where another kernel multiplies.
+    /// A product whose weights lie packed; none where another kernel multiplies: one of many rows by weights of bf16, and one by codes whose places
+    /// are not columns.
     pub(super) fn packed_of(&mut self, product: &Multiply) -> Option<PackedProduct> {
-        let packed = self.packed.filter(|_| self.arch == Arch::Sm90a && product.rows <= MOST_ALONE)?;
+        let form = |layer: &(BufferId, _)| self.buffer(layer.0).quantised;
+        let is_dense = product.layers.iter().all(|layer| form(layer).is_none());
+        let is_ordered = product.layers.iter().any(|layer| form(layer).is_some_and(|form| form.ordered));
+        let goes = self.arch == Arch::Sm90a && !is_ordered && (product.rows <= MOST_ALONE || !is_dense);
+        let packed = self.packed.filter(|_| goes)?;
         let layers: Vec<BufferId> = product.layers.iter().map(|(weight, _)| *weight).collect();
         let streams = match (product.results, &layers[..]) {
             (Rows::InOrder(_), &[weight]) => vec![Streamed::Matrix(weight)],
@@ -182,7 +187,7 @@ impl GraphPlanner<'_> {
             _ => return None,
         };
         let strips = packed.find(self.program, &streams)?;
-        if strips.strip.codes().is_some() || !strips.strip.k().is_multiple_of(WHOLE) {
+        if strips.strip.is_halved() || !strips.strip.k().is_multiple_of(WHOLE) {
             return None;
         }
         let choose = |fits: &dyn Fn(&hopper::Plan) -> bool| {

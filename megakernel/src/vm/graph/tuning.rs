@@ -66,7 +66,7 @@ impl ProductTuning {
         ProductTuning { shape, settings: Vec::new() }
     }
 
-    /// Sets `strips`, `stage_tiles`, `stages`, `in_flight`, `multicast` or `splits`; none where there is no such setting.
+    /// Sets `strips`, `stage_tiles`, `stages`, `in_flight`, `multicast`, `splits` or `vectors`; none where there is no such setting.
     pub fn set(&mut self, name: &str, value: u32) -> Option<()> {
         let of: SettingOf = match name {
             "strips" => |tuning| &mut tuning.strips,
@@ -75,6 +75,7 @@ impl ProductTuning {
             "in_flight" => |tuning| &mut tuning.in_flight,
             "multicast" => |tuning| &mut tuning.multicast,
             "splits" => |tuning| &mut tuning.splits,
+            "vectors" => |tuning| &mut tuning.vectors,
             _ => return None,
         };
         self.settings.push((of, value));
