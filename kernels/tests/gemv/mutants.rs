@@ -6,8 +6,10 @@ use tilewright_codegen::ir::{Arch, Const};
 use tilewright_codegen::sim::mutate::{Equivalent, Survey, under_seeds};
 use tilewright_codegen::sim::{self, Arg, Launch, Memory, SimError};
 use tilewright_codegen::trial::{self, Draw};
-use tilewright_kernels::gemv::{Epilogue, Plan, Tuning, gemv, hopper, pack};
+use tilewright_kernels::gemv::{Codes, Epilogue, Plan, Tuning, gemv, hopper, pack};
 use tilewright_kernels::naive::linear;
+use tilewright_kernels::quant::Code;
+use tilewright_kernels::tile::Float;
 
 /// Mutants that nothing can find out.
 const LEDGER: &[Equivalent] = &[
@@ -120,4 +122,26 @@ fn mutants_of_shares_of_k_are_found_out() {
         finish,
     };
     survey_of(case, &[]);
+}
+
+/// Two stages of activations to a stage of codes, which one cluster reads for two tiles of vectors. A tile's stages all fit, so that a warp may be a
+/// tile ahead.
+#[test]
+fn mutants_of_codes_by_wgmma_are_found_out() {
+    let tuning = hopper::Tuning {
+        warpgroups: 2,
+        strips: 16,
+        stage_tiles: 1,
+        stages: 4,
+        in_flight: 2,
+        multicast: 2,
+        splits: 1,
+        vectors: 16,
+        per_sm: 1,
+    };
+    let codes = Some(Codes { code: Code::U4, group: Some(128), zeros: true, scale: Float::Bf16 });
+    let (multiprocessors, packed_tiles, finish) = (2, 1, hopper::Finish::default());
+    let case =
+        hopper::Case { batch: 24, rows: 200.into(), k: 512, multiprocessors, packed_tiles, codes, tuning, finish };
+    survey_of(case, &LEDGER[..1]);
 }

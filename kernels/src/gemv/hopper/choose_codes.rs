@@ -10,8 +10,15 @@
 //!   and then begins the next. Barriers and loads are a chain beside, whatever k a stage has.
 //! * A tile's sums are staged by 32 columns at a time, and stored.
 //!
-//! Measured on an H200 (before lines were swizzled, which doubled what reading codes takes): 128 × 256 tiles of 512 × 14336 × 4096 81 µs, 192 × 104 104;
-//! 64 × 64 tiles in two shares of k of 64 × 4096 × 14336 34.
+//! Measured on an H200, codes of 4 bits with scales of bf16, µs (tile, k of a stage of activations):
+//!
+//! | vectors × n × k | tile, k | | others |
+//! |---|---|---|---|
+//! | 64 × 28672 × 4096 | 256 × 64, 64 | 35.9 | 128 × 64, 128: 38.0; 128 × 64, 64: 42.8 |
+//! | 64 × 4096 × 14336 | 64 × 64, 128, two shares | 18.8 | with k of 64: 34.0 |
+//! | 512 × 14336 × 4096 | 128 × 256, 64 | 81.3 | 128 × 128, 128: 97; 192 × 104, 64: 108 |
+//! | 512 × 4096 × 14336 | 128 × 128, 128 | 85.3 | with k of 64: 92 to 96; 128 × 256, 64: 131 |
+//! | 4096 × 14336 × 4096 | 128 × 256, 64 | 700 | 192 × 160, 64: 749; 192 × 128, 64: 842 |
 
 use super::Rows;
 use super::choose::{CYCLES, EXCHANGE, INGRESS, LEAST, MEET, MEMORY};
@@ -30,6 +37,8 @@ const TILE: f64 = 1500.0;
 const READ: [f64; 2] = [64.0, 16.0];
 /// How much longer shared memory takes than its bytes.
 const BUSY: f64 = 1.2;
+/// How much longer three warpgroups take than all this says.
+const THREE: f64 = 1.1;
 
 /// Microseconds of a plan on so many multiprocessors; infinite where blocks that meet are not resident together.
 pub(super) fn predict_codes(plan: &Plan, multiprocessors: u32) -> f64 {
@@ -49,6 +58,7 @@ pub(super) fn predict_codes(plan: &Plan, multiprocessors: u32) -> f64 {
     let arrive = bytes / INGRESS * CYCLES;
     let alone = warpgroups * widen + if plan.overlaps() { CHAIN[0] } else { multiply + CHAIN[1] };
     let stage = (warpgroups * multiply).max(alone).max(shared).max(arrive);
+    let stage = stage * if plan.tuning.warpgroups == 3 { THREE } else { 1.0 };
     let stages = f64::from((plan.chunks() * plan.x_parts()).div_ceil(splits));
     let tile = stages * stage + (columns / 32.0).ceil() * STORE / f64::from(splits) + TILE;
     let rounds = groups.div_ceil(resident);
