@@ -6,10 +6,11 @@ use tilewright_codegen::assemble::{Ptxas, Table};
 use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_codegen::target::Target;
 use tilewright_codegen::verify::verify;
+use tilewright_kernels::quant::Code;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::ModelSpec;
-use tilewright_megakernel::program::Program;
+use tilewright_megakernel::program::{Buffer, BufferKind, Program, Quantised};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{Dealing, DeviceOptions, Packed, Plan};
@@ -35,6 +36,36 @@ fn beside(model: &str, rows: usize) -> GraphPlan {
     let options = DeviceOptions { dealing: Dealing::InOrder, ..DeviceOptions::default() };
     let packed = Packed::new(&decode, &Plan::new(&decode, options).unwrap());
     GraphPlan::beside(&Checked::new(program(model, rows, 1)).unwrap(), Arch::Sm90a, 132, Some(&packed)).unwrap()
+}
+
+/// The same whose layers' weights are codes of 4 bits, with zeros or not.
+fn beside_codes(model: &str, rows: usize, zeros: bool) -> GraphPlan {
+    let scale = if zeros { DType::F16 } else { DType::BF16 };
+    let form = Quantised { code: Code::U4, group: Some(128), zeros, scale, ordered: false };
+    let stored = |rows, sms| {
+        let mut program = program(model, rows, sms);
+        let is_layer = |buffer: &&mut Buffer| buffer.kind == BufferKind::Weight && buffer.name.contains("_proj");
+        program.buffers.iter_mut().filter(is_layer).for_each(|buffer| buffer.quantised = Some(form));
+        program
+    };
+    let decode = schedule(stored(1, 132), 1024).unwrap();
+    let options = DeviceOptions { dealing: Dealing::InOrder, ..DeviceOptions::default() };
+    let packed = Packed::new(&decode, &Plan::new(&decode, options).unwrap());
+    GraphPlan::beside(&Checked::new(stored(rows, 1)).unwrap(), Arch::Sm90a, 132, Some(&packed)).unwrap()
+}
+
+/// Beside packed codes all products of any number of rows read these: nothing is widened, and codes lie on the device once. Of many rows norms and
+/// rotations are launches of their own, and no product is cut along k.
+#[test]
+fn graphs_of_codes_have_no_weights_of_their_own() {
+    for (model, layers) in [("llama-3.2-1b", 16), ("llama-3.1-8b", 32)] {
+        for (rows, launches, matrices) in [(64, 6, 0), (512, 9, 1)] {
+            let plan = beside_codes(model, rows, false);
+            assert_eq!((plan.codes.len(), plan.matrices.len()), (0, matrices), "{model}, {rows} rows");
+            assert_eq!(plan.launches.len(), launches * layers + 2, "{model}, {rows} rows");
+            assert!(plan.kernels.iter().all(|kernel| kernel.name != "widen"));
+        }
+    }
 }
 
 /// Beside packed weights every product of 64 rows is one launch, and nothing lies row by row; wider graphs have the table of embeddings there.
@@ -108,6 +139,8 @@ fn kernels_of_known_models_do_not_spill() {
     let mut seen = Vec::new();
     for model in ["llama-3.2-1b", "llama-3.1-8b"] {
         let plans = WIDTHS.iter().map(|&rows| plan(model, rows)).chain([32, 64].map(|rows| beside(model, rows)));
+        let of_codes = [false, true].into_iter().flat_map(|zeros| [32, 64, 512].map(|rows| (rows, zeros)));
+        let plans = plans.chain(of_codes.map(|(rows, zeros)| beside_codes(model, rows, zeros)));
         for plan in plans {
             let rows = plan.rows;
             for kernel in plan.kernels {
