@@ -13,6 +13,7 @@
 //! | [`sim`] | the simulator as a device: same memory, same launches, and faults as errors |
 //! | `name` | devices by name: `sim:7`, `cuda:0` |
 //! | `peers` | devices that reach each other's memory, launches side by side |
+//! | `collective` | sums over devices by NCCL, in graphs that are recorded together |
 //! | `error` | what can go wrong |
 //!
 //! # Who checks what
@@ -30,6 +31,7 @@
 mod args;
 pub mod backend;
 mod buffer;
+mod collective;
 #[expect(unsafe_code, reason = "calls of the CUDA driver, wrapped one by one")]
 pub mod cuda;
 mod error;
@@ -46,6 +48,7 @@ mod tensor_map;
 pub use args::Arg;
 pub use backend::{Facts, Work};
 pub use buffer::Buffer;
+pub use collective::{Collective, Summed};
 pub use error::DeviceError;
 pub use host::{Mapped, Pending, Pinned, Word};
 pub use kernel::{Grid, Kernel};
@@ -141,6 +144,14 @@ impl Device {
     /// [`DeviceError::Foreign`].
     pub fn tensor_map<T: Pod>(&self, buffer: &Buffer<T>, shape: TensorShape) -> Result<TensorMap, DeviceError> {
         TensorMap::new(self, buffer, shape)
+    }
+
+    /// A tensor map of a buffer of this device or of a [peer](open_peers), for kernels of this one.
+    ///
+    /// # Errors
+    /// As [`Device::tensor_map`].
+    pub fn peer_tensor_map<T: Pod>(&self, buffer: &Buffer<T>, shape: TensorShape) -> Result<TensorMap, DeviceError> {
+        TensorMap::of_peer(self, buffer, shape)
     }
 
     pub(crate) fn backend(&self) -> &dyn Backend {

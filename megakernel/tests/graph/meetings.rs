@@ -11,9 +11,11 @@ use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::testing::Rng;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::LaunchError;
-use tilewright_megakernel::vm::graph::{GraphFault, GraphPeers, GraphPlan, Launch, LaunchArg, LaunchMemory, Scratch};
+use tilewright_megakernel::vm::graph::{
+    Exchange, GraphFault, GraphPeers, GraphPlan, Launch, LaunchArg, LaunchMemory, Scratch,
+};
 
-use super::devices::{PAGES_OF, peers, program, small, wide};
+use super::devices::{PAGES_OF, peers, peers_by, program, small, wide};
 use super::lab::{Rows, prompt};
 
 const ROWS: usize = 17;
@@ -71,13 +73,17 @@ fn a_device_that_does_not_come_is_named_and_the_next_step_is_well() {
 /// Devices run one after the other between two meetings, each time another first: whoever reads what a peer has not stored yet has other logits.
 #[test]
 fn a_meeting_that_is_left_out_is_seen() {
-    let mut machine = peers(&on(1, 2, None), &spec(2), ROWS, false);
-    let right = step(&mut machine).unwrap();
-    for meeting in meetings(&machine) {
-        // In a new machine, whose memory has nothing of a step before.
-        let mut machine = peers(&on(1, 2, None), &spec(2), ROWS, false);
-        machine.inject(GraphFault::NoMeeting { meeting });
-        assert!(step(&mut machine).unwrap() != right, "meeting {meeting} is for nothing");
+    for exchange in [Exchange::Pull, Exchange::Push] {
+        let machine = || peers_by(exchange, &on(1, 2, None), &spec(2), ROWS, false);
+        let mut whole = machine();
+        let right = step(&mut whole).unwrap();
+        // The last is for what is launched behind the step, which begins here when all of it has ended.
+        for meeting in meetings(&whole).rev().skip(1) {
+            // In a new machine, whose memory has nothing of a step before.
+            let mut machine = machine();
+            machine.inject(GraphFault::NoMeeting { meeting });
+            assert!(step(&mut machine).unwrap() != right, "{exchange:?}: meeting {meeting} is for nothing");
+        }
     }
 }
 
@@ -101,7 +107,7 @@ fn a_peer_s_memory_is_touched_between_meetings_alone() {
         // A share of the rows of each device's sum is this device's alone.
         let stored = |launch: &Launch| {
             launch.args.iter().find_map(|arg| match arg {
-                LaunchArg::Pointer(LaunchMemory::Of { scratch: Scratch::Added, first, .. }) => Some(*first),
+                LaunchArg::Pointer(LaunchMemory::Of { scratch: Scratch::Normed, first, .. }) => Some(*first),
                 LaunchArg::Pointer(_) | LaunchArg::Map(..) | LaunchArg::Number(_) | LaunchArg::Factor(_) => None,
             })
         };

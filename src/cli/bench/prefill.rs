@@ -15,10 +15,12 @@ use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceWeights};
-use tilewright_megakernel::vm::graph::{AnyGraph, PeerWeights};
+use tilewright_megakernel::vm::graph::{AnyGraph, Exchange, PeerWeights};
 
+use super::decode::DecodeArgs;
 use super::finding;
 use super::journal::Journal;
+use super::launches;
 use super::timing::{Times, is_simulated};
 use crate::cli::Failure;
 use crate::cli::progress::LoadBar;
@@ -35,6 +37,9 @@ pub struct PrefillArgs {
     /// Tokens of a chunk of a prompt; of several widths each prompt has the widest that it fills, else the least
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = [512])]
     prompt_chunk: Vec<usize>,
+    /// Time each prompt by every width of chunks that it fills
+    #[arg(long)]
+    every_chunk: bool,
     /// Tokens of the prompt whose logits are compared with those of the decode machine; 0: none
     #[arg(long, value_name = "N", default_value_t = 300)]
     check_prompt: usize,
@@ -71,10 +76,17 @@ struct Prompts {
     repeats: [usize; 2],
     /// Pages of a sequence.
     pages: usize,
+    /// What devices add up by, where it is not the library's own.
+    by: &'static str,
 }
 
 /// Runs the suite.
-pub fn run(subject: &SubjectArgs, device: Device, args: &PrefillArgs, journal: &Journal) -> Result<(), Failure> {
+pub fn run(
+    subject: &SubjectArgs,
+    device: Device,
+    (args, DecodeArgs { launches, exchange, .. }): (&PrefillArgs, &DecodeArgs),
+    journal: &Journal,
+) -> Result<(), Failure> {
     let spec = subject.spec()?;
     let most = spec.max_positions;
     if let Some(&found) = args.prompt_chunk.iter().find(|chunk| !(ROWS + 1..=MAX_ROWS).contains(*chunk)) {
@@ -104,13 +116,20 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &PrefillArgs, journal: &
     };
     let bar = LoadBar::new();
     let mut rows = PeerWeights::new(&devices, &weights);
+    rows.set_exchange(*exchange);
     let mut graphs: Vec<AnyGraph> = Vec::new();
     for &chunk in &chunks {
         let wide = Checked::new(program(chunk, Target { sms: 1, ..target.clone() })?)?;
         graphs.push(rows.machine(wide, graphs.first().map(AnyGraph::kv), &mut |done, total| bar.show(done, total))?);
     }
     let repeats = if is_simulated(&device) { [0, 1] } else { REPEATS };
-    let mut prompts = Prompts { spec: spec.clone(), graphs, at: 0, repeats, pages };
+    let by = match exchange {
+        Exchange::Own => "",
+        Exchange::Push => ", pushed",
+        Exchange::Pull => ", pulled",
+        Exchange::Nccl => ", NCCL",
+    };
+    let mut prompts = Prompts { spec: spec.clone(), graphs, at: 0, repeats, pages, by };
     let mut error = f64::NAN;
     let checked = args.check_prompt.min(context - 1);
     if checked > 0 {
@@ -133,9 +152,15 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &PrefillArgs, journal: &
         KvType::Bf16 => LIMIT,
     };
     for tokens in wanted {
-        prompts.at = chunks.iter().rposition(|&chunk| chunk <= tokens).unwrap_or(0);
-        let row = prompts.time(tokens, error)?;
-        journal.keep(if checked > 0 { finding::check(row, limit)? } else { Row { error: None, ..row } })?;
+        let widest = chunks.iter().rposition(|&chunk| chunk <= tokens).unwrap_or(0);
+        for at in if args.every_chunk { 0..=widest } else { widest..=widest } {
+            prompts.at = at;
+            let row = prompts.time(tokens, error)?;
+            journal.keep(if checked > 0 { finding::check(row, limit)? } else { Row { error: None, ..row } })?;
+            if *launches {
+                prompts.table(tokens)?;
+            }
+        }
     }
     Ok(())
 }
@@ -197,6 +222,14 @@ impl Prompts {
         Ok(errors.fold(0.0, |worst: f64, error| if error.is_nan() { error } else { worst.max(error) }))
     }
 
+    /// What the launches of the prompt's last whole chunk take.
+    fn table(&mut self, tokens: usize) -> Result<(), Failure> {
+        let chunk = self.chunk().min(tokens);
+        let first = (tokens / chunk - 1) * chunk;
+        let cells = self.cells(first, first + chunk, self.chunk());
+        launches::table(&mut self.graphs[self.at], &cells, self.spec.layers)
+    }
+
     /// The time of a prompt.
     fn time(&mut self, tokens: usize, error: f64) -> Result<Row, Failure> {
         let [warm_up, timed] = self.repeats;
@@ -217,6 +250,6 @@ impl Prompts {
         let bytes = 2 * (tokens.div_ceil(self.chunk()) * spec.layers * layer + spec.vocab * spec.hidden);
         let row =
             finding::row("prefill", &shape(spec, tokens), Times { samples }, [bytes as u64, operations as u64], error);
-        Ok(Row { variant: format!("chunks of {}, median of {timed}", self.chunk()), ..row })
+        Ok(Row { variant: format!("chunks of {}{}, median of {timed}", self.chunk(), self.by), ..row })
     }
 }

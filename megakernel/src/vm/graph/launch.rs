@@ -1,6 +1,7 @@
 //! A launch as data: which kernel, how many blocks, what its arguments name.
 
 use tilewright_codegen::device::TensorShape;
+use tilewright_kernels::tile::Float;
 
 use crate::program::BufferId;
 
@@ -23,7 +24,8 @@ pub enum Scratch {
     Attended,
     /// Activations of the MLP, bf16 `[rows, intermediate]`.
     Gated,
-    /// What this device has of a sum of all devices: bf16 `[rows, hidden]`, of the embedding f32.
+    /// What this device has of a sum of all devices: bf16 `[rows, hidden]`, of the embedding f32. Where parts are pushed, what all have of this
+    /// device's share of the rows: bf16 `[devices, most rows of a share, hidden]`.
     Part,
     /// Partial sums of a product whose contraction is split, f32.
     Partials,
@@ -165,4 +167,19 @@ pub struct Launch {
     pub grid: LaunchGrid,
     /// Its arguments.
     pub args: Vec<LaunchArg>,
+}
+
+/// A sum of what all devices have, by NCCL, which is on all of them behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllReduce {
+    /// The number of the launch that comes behind.
+    pub before: usize,
+    /// What each device has.
+    pub from: Scratch,
+    /// Where the sum goes.
+    pub to: Scratch,
+    /// Elements.
+    pub elements: u64,
+    /// Their type.
+    pub float: Float,
 }

@@ -118,23 +118,24 @@ impl GraphMachine {
     pub fn times(&mut self, cells: &StepCells) -> Result<Vec<(String, Duration)>, LaunchError> {
         cells.check(&self.limits)?;
         let counts = self.set_cells(cells)?;
-        let choice = self.plan.choice.iter().flat_map(|choice| &choice.fed);
-        let launches: Vec<&Launch> = self.plan.launches.iter().chain(choice).filter(|l| counts.runs(l)).collect();
-        self.kernels.compile(launches.iter().map(|launch| launch.kernel))?;
-        let work = launches.iter().map(|launch| self.work_of(launch, counts, None)).collect::<Result<Vec<_>, _>>()?;
-        let layers = self.plan.launches.iter().filter(|launch| counts.runs(launch)).count();
-        work[..layers].iter().try_for_each(|work| self.stream.submit(work))?;
+        let choice: Vec<Launch> = self.plan.choice.iter().flat_map(|choice| choice.fed.iter().cloned()).collect();
+        let layers = self.work_by_name(&self.plan.launches, counts)?;
+        layers.iter().try_for_each(|(_, work)| self.stream.submit(work))?;
         let mut events = vec![self.stream.record()?];
-        for work in &work {
+        let all = [layers, self.work_by_name(&choice, counts)?].concat();
+        for (_, work) in &all {
             self.stream.submit(work)?;
             events.push(self.stream.record()?);
         }
         self.stream.wait()?;
-        let named = launches.iter().zip(events.windows(2));
-        let time = |(launch, pair): (&&Launch, &[Event])| -> Result<(String, Duration), LaunchError> {
-            Ok((self.plan.kernels[launch.kernel].name.clone(), pair[1].since(&pair[0])?))
-        };
-        named.map(time).collect()
+        Ok(between(all, &events)?)
+    }
+
+    /// Launches as work, with their kernels' names.
+    pub(super) fn work_by_name(&self, launches: &[Launch], counts: Counts) -> Result<Vec<(String, Work)>, DeviceError> {
+        let name = |launch: &Launch| self.plan.kernels[launch.kernel].name.clone();
+        let names = launches.iter().filter(|launch| counts.runs(launch)).map(name);
+        Ok(names.zip(self.work(launches, counts, None)?).collect())
     }
 
     /// From now on no row is taken alone: all attend by the kernel that prompts attend by, so that a row has the same bits whether its token
@@ -228,6 +229,11 @@ impl GraphMachine {
         Ok(self.stream.wait()?)
     }
 
+    /// For how many sequences of these cells attention is launched.
+    pub(super) fn counts(&self, cells: &StepCells) -> Counts {
+        Counts::of(&Sequences::of(cells, self.plan.alone as usize), (self.plan.rows as usize).max(1))
+    }
+
     /// Sends the cells; gives for how many sequences attention is launched.
     pub(super) fn set_cells(&self, cells: &StepCells) -> Result<Counts, LaunchError> {
         let most = (self.plan.rows as usize).max(1);
@@ -318,7 +324,8 @@ impl GraphMachine {
                     AnyBuffer::F32(buffer) => self.device.tensor_map(buffer, shape.clone()),
                     AnyBuffer::U32(buffer) => self.device.tensor_map(buffer, shape.clone()),
                     AnyBuffer::I32(buffer) => self.device.tensor_map(buffer, shape.clone()),
-                    AnyBuffer::Address(_) | AnyBuffer::Mapped(_) => return Ok(None),
+                    AnyBuffer::Peer(buffer) => self.device.peer_tensor_map(buffer, shape.clone()),
+                    AnyBuffer::Mapped(_) => return Ok(None),
                 };
                 map.map(Some)
             }
@@ -386,6 +393,11 @@ impl Counts {
     }
 }
 
+/// What each piece of work took, by the events before it and behind it.
+pub(super) fn between(work: Vec<(String, Work)>, events: &[Event]) -> Result<Vec<(String, Duration)>, DeviceError> {
+    work.into_iter().zip(events.windows(2)).map(|((name, _), pair)| Ok((name, pair[1].since(&pair[0])?))).collect()
+}
+
 /// A step that was submitted reads and writes what the machine holds.
 impl Drop for GraphMachine {
     fn drop(&mut self) {
@@ -402,7 +414,7 @@ impl AnyBuffer {
             AnyBuffer::U32(buffer) => buffer.into(),
             AnyBuffer::I32(buffer) => buffer.into(),
             AnyBuffer::Bytes(buffer) => buffer.into(),
-            AnyBuffer::Address(address) => Arg::Address(*address),
+            AnyBuffer::Peer(buffer) => Arg::Address(buffer.address()),
             AnyBuffer::Mapped(words) => words.into(),
         }
     }
