@@ -75,10 +75,10 @@ impl Collective {
     }
 
     /// Gives up sums under way, whose results are anything, so that a device that waits for another ends. Nothing else can be done with the collective
-    /// from then on.
+    /// and its graphs from then on; they are dropped before another is opened.
     ///
     /// # Errors
-    /// [`DeviceError::Nccl`].
+    /// [`DeviceError::Foreign`].
     pub fn abort(&self) -> Result<(), DeviceError> {
         match self.devices.first() {
             Some(first) => first.backend().abort_collective(&self.handle),

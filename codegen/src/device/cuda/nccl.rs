@@ -193,15 +193,19 @@ impl Communicators {
         queued.and(ended)
     }
 
-    /// Makes sums under way end.
-    pub(super) fn abort(&self) -> Result<(), DeviceError> {
+    /// Makes sums under way end. A thread of its own waits until no graph that uses the communicators is left, as NCCL does: the caller may hold some.
+    pub(super) fn abort(&self) {
         if self.aborted.swap(true, Ordering::AcqRel) {
-            return Ok(());
+            return;
         }
-        let _group = GROUP.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: each communicator is live, and neither used nor destroyed behind this.
-        let abort = |&raw: &Raw| self.nccl.check("ncclCommAbort", unsafe { (self.nccl.abort)(raw) });
-        self.raw.iter().map(abort).fold(Ok(()), Result::and)
+        let (abort, raw) =
+            (self.nccl.abort, self.raw.iter().map(|raw| raw.expose_provenance()).collect::<Vec<usize>>());
+        std::thread::spawn(move || {
+            for raw in raw {
+                // SAFETY: each communicator is live, and neither used nor destroyed behind this. What fails here is of a device that is lost.
+                let _ = unsafe { abort(std::ptr::with_exposed_provenance_mut(raw)) };
+            }
+        });
     }
 }
 

@@ -29,13 +29,16 @@ impl Sums {
         }
     }
 
-    /// Opens NCCL anew where it was given up; says whether it was.
-    pub(super) fn begin_anew(&mut self, machines: &[GraphMachine]) -> Result<bool, DeviceError> {
-        let was = self.given_up.swap(false, Ordering::AcqRel);
-        if was {
-            self.nccl = open(machines)?;
-        }
-        Ok(was)
+    /// Whether it was given up.
+    pub(super) fn are_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Acquire)
+    }
+
+    /// Opens NCCL anew where it was given up and no graph is left of it.
+    pub(super) fn begin_anew(&mut self, machines: &[GraphMachine]) -> Result<(), DeviceError> {
+        self.nccl = open(machines)?;
+        self.given_up.store(false, Ordering::Release);
+        Ok(())
     }
 
     /// Makes devices end that wait for others.

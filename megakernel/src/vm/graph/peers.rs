@@ -176,8 +176,10 @@ impl GraphPeers {
     fn submit_checked(&mut self, cells: &StepCells) -> Result<(), LaunchError> {
         self.come()?;
         let mut counts = Counts::NONE;
+        let sequences = self.machines[0].sequences(cells);
         for device in 0..self.machines.len() {
-            counts = self.named(device, self.machines[device].set_cells(cells))?;
+            let sent = self.machines[device].send_cells(cells, &sequences);
+            counts = self.named(device, sent)?;
         }
         self.queue(Part::Step(counts))
     }
@@ -265,7 +267,7 @@ impl GraphPeers {
         if self.machines[0].is_simulated() || self.sums.is_some() {
             return Ok(Vec::new());
         }
-        let counts = self.machines[0].counts(cells);
+        let counts = self.machines[0].counts(&self.machines[0].sequences(cells));
         let work = |(device, machine): (usize, &GraphMachine)| {
             let work = machine.work_by_name(&machine.plan().launches, counts);
             self.named(device, work.map_err(LaunchError::from))
@@ -325,10 +327,9 @@ impl GraphPeers {
                 _ => self.queue_one_by_one(part),
             };
         }
-        if let Some(sums) = &mut self.sums
-            && sums.begin_anew(&self.machines)?
-        {
+        if let Some(sums) = self.sums.as_mut().filter(|sums| sums.are_given_up()) {
             self.graphs.clear();
+            sums.begin_anew(&self.machines)?;
         }
         if !self.graphs.contains_key(&part) {
             // All are made before any is queued: devices that run wait for each other.
