@@ -146,14 +146,6 @@ impl Device {
         TensorMap::new(self, buffer, shape)
     }
 
-    /// A tensor map of a buffer of this device or of a [peer](open_peers), for kernels of this one.
-    ///
-    /// # Errors
-    /// As [`Device::tensor_map`].
-    pub fn peer_tensor_map<T: Pod>(&self, buffer: &Buffer<T>, shape: TensorShape) -> Result<TensorMap, DeviceError> {
-        TensorMap::of_peer(self, buffer, shape)
-    }
-
     pub(crate) fn backend(&self) -> &dyn Backend {
         &*self.backend
     }

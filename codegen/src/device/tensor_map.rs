@@ -177,15 +177,6 @@ impl TensorMap {
         shape: TensorShape,
     ) -> Result<TensorMap, DeviceError> {
         device.same("buffer", buffer.device())?;
-        TensorMap::of_peer(device, buffer, shape)
-    }
-
-    /// The same of a buffer that may be a peer's.
-    pub(super) fn of_peer<T: Pod>(
-        device: &Device,
-        buffer: &Buffer<T>,
-        shape: TensorShape,
-    ) -> Result<TensorMap, DeviceError> {
         shape.check()?;
         if !buffer.address().is_multiple_of(16) {
             return Err(DeviceError::TensorMap { rule: "starts at a multiple of 16 bytes".into() });

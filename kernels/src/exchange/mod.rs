@@ -3,7 +3,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `meet` | a launch on each device that ends when all have come to it |
-//! | `norm` | parts added to rows of the residual stream, whose norm is stored on all devices |
+//! | `norm` | parts added to rows of the residual stream, whose norm is stored in some arrays |
 //! | `parts` | sums of rows of some arrays, stored in some others, a block for each row |
 //! | `trials` | random sums against the f64 oracle |
 

@@ -1,4 +1,4 @@
-//! The parts of all devices added to rows of the residual stream, and the norm of the sum stored on all: what lies between two products of a layer
+//! The parts of all devices added to rows of the residual stream, and the norm of the sum stored on some: what lies between two products of a layer
 //! that several devices share, in one launch.
 
 use tilewright_codegen::build::{Builder, Val, Var, block, record};
@@ -16,8 +16,10 @@ const MOST_KEPT: u32 = 64;
 /// What the kernel is generated for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SumNormShape {
-    /// Devices that share the model: each has a part, and each gets the norm.
-    pub devices: u32,
+    /// Parts that are added, of one device each.
+    pub parts: u32,
+    /// Arrays that the norm is stored in.
+    pub copies: u32,
     /// Elements of a row.
     pub width: u32,
     /// Type of the parts.
@@ -44,9 +46,9 @@ impl SumNormShape {
 
     /// What is wrong with it, if anything is.
     fn wrong(self) -> Option<String> {
-        let SumNormShape { devices, width, .. } = self;
-        if !(1..=MAX_DEVICES as u32).contains(&devices) {
-            return Some(format!("{devices} devices share rows: take 1 to {MAX_DEVICES}"));
+        let SumNormShape { parts, copies, width, .. } = self;
+        if [parts, copies].iter().any(|count| !(1..=MAX_DEVICES as u32).contains(count)) {
+            return Some(format!("{parts} parts are added and {copies} norms stored: take 1 to {MAX_DEVICES} of each"));
         }
         let rounds = (width / self.vector()).div_ceil(self.warps() * 32);
         (width == 0 || rounds * self.vector() > MOST_KEPT).then(|| {
@@ -67,13 +69,13 @@ pub fn sum_rms_norm(arch: Arch, shape: SumNormShape) -> Kernel {
             return k.refuse(&wrong);
         }
         let x = Array::new(k.global::<u8>("x"), Float::F32);
-        let each = |name: &str, float| -> Vec<Array> {
+        let each = |name: &str, count: u32, float| -> Vec<Array> {
             let array = |at: u32| Array::new(k.global::<u8>(&format!("{name}{at}")), float);
-            (0..shape.devices).map(array).collect()
+            (0..count).map(array).collect()
         };
-        let parts = each("part", shape.part);
+        let parts = each("part", shape.parts, shape.part);
         let weight = Array::new(k.global::<u8>("weight"), shape.weight);
-        let out: Copies = each("out", shape.out).into_iter().collect();
+        let out: Copies = each("out", shape.copies, shape.out).into_iter().collect();
         early(k);
         let rows = Rows { k, shape, x, parts, weight, out };
         match shape.vector() {

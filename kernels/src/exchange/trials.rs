@@ -11,8 +11,15 @@ use crate::stored::{self, UNIT};
 use crate::tile::Float;
 
 /// What the norm is shown with.
-const SHOWN: SumNormShape =
-    SumNormShape { devices: 2, width: 4096, part: Float::Bf16, weight: Float::Bf16, out: Float::Bf16, eps: 1e-5 };
+const SHOWN: SumNormShape = SumNormShape {
+    parts: 2,
+    copies: 2,
+    width: 4096,
+    part: Float::Bf16,
+    weight: Float::Bf16,
+    out: Float::Bf16,
+    eps: 1e-5,
+};
 
 /// The kernels of this module that one device runs.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
@@ -65,17 +72,24 @@ fn parts_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
 fn norm_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
     let most = [3, 200, 2000][draw.between(0..=2) as usize];
-    let (devices, rows) = (draw.between(1..=4), draw.between(1..=3));
+    let (count, copies, rows) = (draw.between(1..=4), draw.between(1..=3), draw.between(1..=3));
     let width = [1, 8][draw.between(0..=1) as usize] * draw.between(1..=most);
     let [part, weight, out] = [0; 3].map(|_| stored::float(draw));
-    let shape =
-        SumNormShape { devices, width, part, weight, out, eps: [1e-9, 1e-6, 1e-5][draw.between(0..=2) as usize] };
+    let shape = SumNormShape {
+        parts: count,
+        copies,
+        width,
+        part,
+        weight,
+        out,
+        eps: [1e-9, 1e-6, 1e-5][draw.between(0..=2) as usize],
+    };
     let mut numbers = || -> Vec<f64> {
         let numbers = stored::numbers(draw, Float::Bf16, rows * width, 1.0);
         numbers.into_iter().map(|x| (x * 8.0).round() / 8.0).collect()
     };
     let x = numbers();
-    let parts: Vec<Vec<f64>> = (0..devices).map(|_| numbers()).collect();
+    let parts: Vec<Vec<f64>> = (0..count).map(|_| numbers()).collect();
     let weights = stored::numbers(draw, weight, width, 2.0);
     let sum = |(at, x): (usize, &f64)| x + parts.iter().map(|part| part[at]).sum::<f64>();
     let sums: Vec<f64> = x.iter().enumerate().map(sum).collect();
@@ -92,6 +106,6 @@ fn norm_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     // What a thread adds, five sums in a warp, one for each warp; half of its error counts. Then mean, eps, root, reciprocal and two products.
     let bound = Bound { absolute: 1e-30, relative: (f64::from(64 + 5 + 32u32) / 2.0 + 6.0) * UNIT };
     let mut copy = |at: u32| stored::output(&mut trial, &format!("out{at}"), out, &y, bound);
-    let outputs: Vec<BufferId> = (0..devices).map(&mut copy).collect();
+    let outputs: Vec<BufferId> = (0..copies).map(&mut copy).collect();
     Ok([x].into_iter().chain(parts).chain([weight]).chain(outputs).fold(trial, |trial, buffer| trial.pass(buffer)))
 }

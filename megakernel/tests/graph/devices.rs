@@ -140,7 +140,7 @@ fn random_models_have_the_logits_of_one_device() {
         let rows = [17, 24, 32, 64, 80][rng.below(5)];
         let (tokens, chunk, seed) = (rng.within(18, 50), rng.within(9, rows), rng.below(1000) as u64);
         let prompt = prompt(tokens, seed as i32);
-        let exchange = [Exchange::Pull, Exchange::Push, Exchange::Nccl][at / 5 % 3];
+        let exchange = [Exchange::OneShot, Exchange::TwoShot, Exchange::Nccl][at / 5 % 3];
         let on = |count: usize| {
             let checked = Checked::new(program(&spec, [rows, count, 1], false)).unwrap();
             let weights: Arc<dyn Weights + Send + Sync> = Arc::new(random(&spec));

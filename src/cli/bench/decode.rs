@@ -46,7 +46,7 @@ pub struct DecodeArgs {
     /// Say what the launches of a step take, by kernel, where a step is a graph of launches: more than 16 rows, and chunks of prompts
     #[arg(long)]
     pub launches: bool,
-    /// What GPUs that share a model add up their parts by, in graphs of launches: own (push or pull, by rows), push, pull, or nccl, whose library is looked for in LD_LIBRARY_PATH
+    /// What GPUs that share a model add up their parts by, in graphs of launches: own (one-shot or two-shot, by rows), one-shot, two-shot, or nccl, whose library is looked for in LD_LIBRARY_PATH
     #[arg(long, value_name = "WHO", default_value = "own")]
     pub exchange: Exchange,
     /// Settings of attention in a graph of launches: tile, stages, staying, splits; of a product by its weights: 4096x14336.in_flight=4; repeat it to time others behind them

@@ -76,6 +76,8 @@ struct Prompts {
     repeats: [usize; 2],
     /// Pages of a sequence.
     pages: usize,
+    /// Devices that share the model.
+    devices: usize,
     /// What devices add up by, where it is not the library's own.
     by: &'static str,
 }
@@ -98,14 +100,22 @@ pub fn run(
     if let Some(&found) = args.prompts.iter().find(|tokens| !(1..=most).contains(*tokens)) {
         return Err(PrefillError::Prompt { found, most }.into());
     }
-    let wanted: Vec<usize> =
-        args.prompts.iter().copied().filter(|&tokens| !journal.skips("prefill", &shape(&spec, tokens), 1)).collect();
+    let count = match device {
+        Device::Peers { count, .. } | Device::SimPeers { count, .. } => count as usize,
+        Device::Cpu { .. } | Device::Cuda { .. } | Device::Sim { .. } => 1,
+    };
+    let wanted: Vec<usize> = args
+        .prompts
+        .iter()
+        .copied()
+        .filter(|&tokens| !journal.skips("prefill", &shape(&spec, tokens, count), 1))
+        .collect();
     let Some(&longest) = wanted.iter().max() else { return Ok(()) };
     let Opened { device, devices, target, options, .. } = engine::open(device)?;
     let (spec, weights) = subject.weights()?;
     // A token behind the prompt that is checked.
     let context = longest.max(args.check_prompt.min(most - 1) + 1);
-    let (kv, count) = (subject.kv().dtype(), devices.len());
+    let kv = subject.kv().dtype();
     let lowering = LowerOptions { kv, activation: DType::BF16, devices: count, ..LowerOptions::for_context(context) };
     let pages = lowering.pages_per_sequence();
     let lowering = LowerOptions { pages: Some(pages), ..lowering };
@@ -125,11 +135,11 @@ pub fn run(
     let repeats = if is_simulated(&device) { [0, 1] } else { REPEATS };
     let by = match exchange {
         Exchange::Own => "",
-        Exchange::Push => ", pushed",
-        Exchange::Pull => ", pulled",
+        Exchange::OneShot => ", one shot",
+        Exchange::TwoShot => ", two shots",
         Exchange::Nccl => ", NCCL",
     };
-    let mut prompts = Prompts { spec: spec.clone(), graphs, at: 0, repeats, pages, by };
+    let mut prompts = Prompts { spec: spec.clone(), graphs, at: 0, repeats, pages, devices: count, by };
     let mut error = f64::NAN;
     let checked = args.check_prompt.min(context - 1);
     if checked > 0 {
@@ -165,9 +175,11 @@ pub fn run(
     Ok(())
 }
 
-/// The shape of a row, which the peers' rows have too.
-fn shape(spec: &ModelSpec, tokens: usize) -> [(&'static str, u64); 3] {
-    [("tokens", tokens), ("hidden", spec.hidden), ("layers", spec.layers)].map(|(name, extent)| (name, extent as u64))
+/// The shape of a row, which the peers' rows have too; of several devices how many.
+fn shape(spec: &ModelSpec, tokens: usize, devices: usize) -> Vec<(&'static str, u64)> {
+    let of_model = [("tokens", tokens), ("hidden", spec.hidden), ("layers", spec.layers)];
+    let devices = (devices > 1).then_some(("devices", devices));
+    of_model.into_iter().chain(devices).map(|(name, extent)| (name, extent as u64)).collect()
 }
 
 impl Prompts {
@@ -248,8 +260,13 @@ impl Prompts {
         let attention = 2 * spec.layers * heads * tokens * tokens;
         let operations = 2 * spec.layers * layer * tokens + 2 * spec.vocab * spec.hidden + attention;
         let bytes = 2 * (tokens.div_ceil(self.chunk()) * spec.layers * layer + spec.vocab * spec.hidden);
-        let row =
-            finding::row("prefill", &shape(spec, tokens), Times { samples }, [bytes as u64, operations as u64], error);
+        let row = finding::row(
+            "prefill",
+            &shape(spec, tokens, self.devices),
+            Times { samples },
+            [bytes as u64, operations as u64],
+            error,
+        );
         Ok(Row { variant: format!("chunks of {}{}, median of {timed}", self.chunk(), self.by), ..row })
     }
 }

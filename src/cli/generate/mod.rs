@@ -59,7 +59,7 @@ pub struct GenerateArgs {
     /// Feed prompts in chunks of N tokens, 17 to 4096: fast on a GPU that has room for the weights twice
     #[arg(long, value_name = "N")]
     prompt_chunk: Option<usize>,
-    /// What GPUs that share the model add up a prompt's parts by: own (push or pull, by rows), push, pull, or nccl, whose library is looked for in LD_LIBRARY_PATH [default: own]
+    /// What GPUs that share the model add up a prompt's parts by: own (one-shot or two-shot, by rows), one-shot, two-shot, or nccl, whose library is looked for in LD_LIBRARY_PATH [default: own]
     #[arg(long, value_name = "WHO")]
     exchange: Option<Exchange>,
     #[command(flatten)]

@@ -6,13 +6,13 @@ use tilewright_kernels::tile::Float;
 use super::launch::{AllReduce, Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::norms::{Activations, NormOf};
 use super::planner::{GraphPlanner, Heads};
-use super::products::{Multiply, Product};
+use super::products::Product;
 use super::tuning::Exchange;
 use crate::program::BufferId;
 use crate::vm::device::Unsupported;
 
-/// Rows of a device's share from which on parts are pushed, where nothing else is asked for: products of fewer rows lose more than that wins.
-const LEAST_PUSHED: u32 = 512;
+/// Bytes more that a device may send to save a meeting, which takes 7 µs: NVLink 4 sends as many meanwhile.
+const MOST_MORE: u64 = 2 << 20;
 
 /// Rows that a device adds up of the parts of all: the first, and behind the last.
 fn share(rows: u32, device: u32, devices: u32) -> [u32; 2] {
@@ -25,9 +25,13 @@ impl GraphPlanner<'_> {
     }
 
     /// What this device has of a sum of so many rows and columns goes there, and `out` stands for it.
-    pub(crate) fn part(&mut self, out: BufferId, [rows, width]: [u32; 2], float: Float) -> LaunchMemory {
-        self.heads.insert(out, Heads { scratch: Scratch::Part, first: 0, of_row: 1 });
-        self.scratch(Scratch::Part, u64::from(rows) * u64::from(width) * u64::from(float.bytes()))
+    pub(crate) fn part(&mut self, out: BufferId, shape: [u32; 2], float: Float) -> LaunchMemory {
+        self.part_in(Scratch::Part, out, shape, float)
+    }
+
+    fn part_in(&mut self, scratch: Scratch, out: BufferId, [rows, width]: [u32; 2], float: Float) -> LaunchMemory {
+        self.heads.insert(out, Heads { scratch, first: 0, of_row: 1 });
+        self.scratch(scratch, u64::from(rows) * u64::from(width) * u64::from(float.bytes()))
     }
 
     /// A product of all rows that is a part of a sum.
@@ -37,64 +41,26 @@ impl GraphPlanner<'_> {
         layer: (BufferId, Option<BufferId>),
         out: BufferId,
     ) -> Result<(), Unsupported> {
-        let (rows, [features, k]) = (self.plan.rows, self.extents(layer.0)?);
-        let (layers, results) = (&[layer][..], features.into());
-        let whole = Product { a, layers, results, to: Scratch::Part };
-        if self.pushes(layer.0, [rows, features, k])
-            && self.packed_of(&whole.multiply(rows, LaunchMemory::Logits)).is_none()
-        {
-            return self.push_product(a, layer, out);
-        }
-        self.product(&whole)?;
-        self.part(out, [rows, features], Float::Bf16);
+        let (rows, [features, _]) = (self.plan.rows, self.extents(layer.0)?);
+        let to = match (self.in_one_shot([rows, features]), self.last_part) {
+            // A peer may still read the part before: no meeting is behind that.
+            (true, Some(Scratch::Part)) => Scratch::OtherPart,
+            (true, _) | (false, _) => Scratch::Part,
+        };
+        self.product(&Product { a, layers: &[layer], results: features.into(), to })?;
+        self.part_in(to, out, [rows, features], Float::Bf16);
         Ok(())
     }
 
-    /// Whether a part is multiplied share by share of its rows, each stored on the device that adds it up.
-    fn pushes(&self, weight: BufferId, [rows, features, k]: [u32; 3]) -> bool {
-        // A share's rows begin where a copy of 16 bytes may. Codes would be made numbers for each share.
-        let fits = features.is_multiple_of(8) && k.is_multiple_of(8) && self.buffer(weight).quantised.is_none();
-        let asked = match self.exchange {
-            Exchange::Own => rows / self.devices() >= LEAST_PUSHED,
-            Exchange::Push => true,
-            Exchange::Pull | Exchange::Nccl => false,
-        };
-        fits && asked
-    }
-
-    /// A part share by share, the own last: while that is multiplied, what the peers have to add up is on its way to them.
-    fn push_product(
-        &mut self,
-        a: Activations,
-        layer: (BufferId, Option<BufferId>),
-        out: BufferId,
-    ) -> Result<(), Unsupported> {
-        let scratch = match a {
-            Activations::Norm(norm) => self.norm(norm)?,
-            Activations::Scratch(scratch) => {
-                self.settle();
-                scratch
-            }
-        };
-        let (devices, own, rows) = (self.devices(), self.device, self.plan.rows);
-        let [features, k] = self.extents(layer.0)?;
-        let most = rows.div_ceil(devices);
-        let pitch = u64::from(most) * u64::from(features) * 2;
-        self.scratch(Scratch::Part, pitch * u64::from(devices));
-        for device in (1..=devices).map(|at| (own + at) % devices) {
-            let [first, end] = share(rows, device, devices);
-            if first == end {
-                continue;
-            }
-            let a = LaunchMemory::Of { device: own, scratch, first: u64::from(first) * u64::from(k) * 2 };
-            let to = LaunchMemory::Of { device, scratch: Scratch::Part, first: u64::from(own) * pitch };
-            let (rows, layers, results) = (end - first, &[layer][..], features.into());
-            let launches = self.multiply_rows(&Multiply { rows, a, layers, results, to, wide: false, added: false })?;
-            self.plan.launches.extend(launches);
+    /// Whether each device adds up all rows, reading the parts of all: one meeting instead of two. Each then reads (N − 1) · S bytes of its peers instead of
+    /// reading and storing (N − 1) / N · S each: of two devices as many.
+    fn in_one_shot(&self, [rows, width]: [u32; 2]) -> bool {
+        let (devices, bytes) = (u64::from(self.devices()), u64::from(rows) * u64::from(width) * 2);
+        match self.exchange {
+            Exchange::Own => bytes * (devices - 1) * (devices - 2) / devices <= MOST_MORE,
+            Exchange::OneShot => true,
+            Exchange::TwoShot | Exchange::Nccl => false,
         }
-        self.heads.insert(out, Heads { scratch: Scratch::Part, first: 0, of_row: 1 });
-        self.pushed.insert(out, pitch);
-        Ok(())
     }
 
     /// Behind this launch the devices have done all before.
@@ -129,9 +95,9 @@ impl GraphPlanner<'_> {
             return Err(Unsupported::Launch { what: "a sum of anything but a part of each device" });
         };
         self.settle();
-        self.whole(own, Scratch::Part)?;
+        let part = self.part_of(own)?;
         let shape = self.extents(out)?;
-        let (pushed, by_nccl) = (self.pushed.remove(&own), self.exchange == Exchange::Nccl);
+        let by_nccl = self.exchange == Exchange::Nccl;
         self.heads.remove(&own);
         let Some(residual) = residual else {
             match by_nccl {
@@ -145,7 +111,15 @@ impl GraphPlanner<'_> {
             self.all_reduce(shape, (Float::Bf16, Scratch::Added));
             return self.add(residual, out);
         }
-        self.add_parts(residual, (out, pushed))
+        self.add_parts(residual, (out, part))
+    }
+
+    /// Where a part lies.
+    fn part_of(&self, own: BufferId) -> Result<Scratch, Unsupported> {
+        match self.heads.get(&own).map(|heads| heads.scratch) {
+            Some(part @ (Scratch::Part | Scratch::OtherPart)) => Ok(part),
+            _ => self.whole(own, Scratch::Part).map(|()| Scratch::Part),
+        }
     }
 
     /// The embedding, of which one device has each row, becomes the residual stream on all: f32.
@@ -165,37 +139,48 @@ impl GraphPlanner<'_> {
         self.meet();
     }
 
-    /// The parts of all devices are added to a share of the rows of the residual stream, which is this device's alone from now on, and the norm of these
-    /// is stored on all.
+    /// The parts of all devices are added to the residual stream, and the sum is normalised: each device does so with all rows, or with a share of them,
+    /// which is its alone from now on, and stores the norms on all.
     pub(super) fn norm_of_parts(
         &mut self,
         norm: NormOf,
         [rows, width]: [u32; 2],
-        pushed: Option<u64>,
+        part: Scratch,
     ) -> Result<(), Unsupported> {
+        let one_shot = self.in_one_shot([rows, width]);
         let (weight, float) = self.plain(norm.weight)?;
-        let (devices, [part, out]) = (self.devices(), [Float::Bf16; 2]);
-        let shape = SumNormShape { devices, width, part, weight: float, out, eps: norm.eps };
-        let [first, end] = share(rows, self.device, devices);
+        let (devices, types) = (self.devices(), [Float::Bf16; 2]);
+        let copies = if one_shot { 1 } else { devices };
+        let shape =
+            SumNormShape { parts: devices, copies, width, part: types[0], weight: float, out: types[1], eps: norm.eps };
+        let [first, end] = if one_shot { [0, rows] } else { share(rows, self.device, devices) };
         self.meet();
         if end > first {
             let arch = self.arch;
             let kernel = self.kernel(format!("{shape:?}"), || sum_rms_norm(arch, shape));
-            let x = self.on_each(Scratch::Residual, first, width, Float::F32)[self.device as usize];
-            // What was pushed lies here, sender by sender.
-            let here = |pitch| {
-                let of = move |sender| u64::from(sender) * pitch;
-                let first = (0..devices).map(of);
-                first.map(|first| LaunchMemory::Of { device: self.device, scratch: Scratch::Part, first }).collect()
-            };
-            let parts = pushed.map_or_else(|| self.on_each(Scratch::Part, first, width, part), here);
-            let norms = self.on_each(Scratch::Normed, first, width, out);
-            let memory = [x].into_iter().chain(parts).chain([weight]).chain(norms);
+            let own = self.device as usize;
+            let x = self.on_each(Scratch::Residual, first, width, Float::F32)[own];
+            let parts = self.on_each(part, first, width, types[0]);
+            let norms = self.on_each(Scratch::Normed, first, width, types[1]);
+            let norms = norms.into_iter().enumerate().filter(|&(device, _)| !one_shot || device == own);
+            let memory = [x].into_iter().chain(parts).chain([weight]).chain(norms.map(|(_, norm)| norm));
             let args = memory.map(LaunchArg::Pointer).collect();
             self.plan.launches.push(Launch { kernel, grid: LaunchGrid::Blocks(end - first), args });
         }
-        self.meet();
+        if one_shot {
+            self.last_part = Some(part);
+        } else {
+            self.shared_rows = true;
+            self.meet();
+        }
         Ok(())
+    }
+
+    /// Behind a step nobody reads what the next one begins with: the embedding's parts.
+    pub(super) fn close(&mut self) {
+        if self.last_part == Some(Scratch::Part) {
+            self.meet();
+        }
     }
 
     /// Activations of every device, from a row on.

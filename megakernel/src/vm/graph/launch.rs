@@ -24,9 +24,10 @@ pub enum Scratch {
     Attended,
     /// Activations of the MLP, bf16 `[rows, intermediate]`.
     Gated,
-    /// What this device has of a sum of all devices: bf16 `[rows, hidden]`, of the embedding f32. Where parts are pushed, what all have of this
-    /// device's share of the rows: bf16 `[devices, most rows of a share, hidden]`.
+    /// What this device has of a sum of all devices: bf16 `[rows, hidden]`, of the embedding f32.
     Part,
+    /// The same of every other sum, where peers may still read the one before.
+    OtherPart,
     /// Partial sums of a product whose contraction is split, f32.
     Partials,
     /// Weighted sums of the blocks that share a head of a row that is alone, f32 `[rows, kv_heads, splits, group, dim]`.

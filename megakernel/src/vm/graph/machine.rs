@@ -342,8 +342,7 @@ impl GraphMachine {
                     AnyBuffer::F32(buffer) => self.device.tensor_map(buffer, shape.clone()),
                     AnyBuffer::U32(buffer) => self.device.tensor_map(buffer, shape.clone()),
                     AnyBuffer::I32(buffer) => self.device.tensor_map(buffer, shape.clone()),
-                    AnyBuffer::Peer(buffer) => self.device.peer_tensor_map(buffer, shape.clone()),
-                    AnyBuffer::Mapped(_) => return Ok(None),
+                    AnyBuffer::Address(_) | AnyBuffer::Mapped(_) => return Ok(None),
                 };
                 map.map(Some)
             }
@@ -432,7 +431,7 @@ impl AnyBuffer {
             AnyBuffer::U32(buffer) => buffer.into(),
             AnyBuffer::I32(buffer) => buffer.into(),
             AnyBuffer::Bytes(buffer) => buffer.into(),
-            AnyBuffer::Peer(buffer) => Arg::Address(buffer.address()),
+            AnyBuffer::Address(address) => Arg::Address(*address),
             AnyBuffer::Mapped(words) => words.into(),
         }
     }

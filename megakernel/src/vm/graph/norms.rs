@@ -36,8 +36,7 @@ pub(super) enum Pending {
     /// `residual` and the result of the last product, which the norm that comes next adds.
     Added { residual: BufferId, out: BufferId },
     /// `residual` and the parts of all devices, which the norm that comes next adds.
-    /// Pushed parts lie on this device, so many bytes apart.
-    Parts { residual: BufferId, out: BufferId, pushed: Option<u64> },
+    Parts { residual: BufferId, out: BufferId, part: Scratch },
     /// What a launch stores that may begin the norm that comes next.
     Begun { out: BufferId, launch: Begun },
 }
@@ -77,9 +76,9 @@ impl GraphPlanner<'_> {
     pub(super) fn add_parts(
         &mut self,
         residual: BufferId,
-        (out, pushed): (BufferId, Option<u64>),
+        (out, part): (BufferId, Scratch),
     ) -> Result<(), Unsupported> {
-        self.pend(residual, Pending::Parts { residual, out, pushed })
+        self.pend(residual, Pending::Parts { residual, out, part })
     }
 
     fn pend(&mut self, residual: BufferId, pending: Pending) -> Result<(), Unsupported> {
@@ -166,11 +165,10 @@ impl GraphPlanner<'_> {
         let [rows, width] = self.extents(x)?;
         self.rows(rows)?;
         let out = self.scratch(Scratch::Normed, u64::from(rows) * u64::from(width) * 2);
-        if let Some(Pending::Parts { residual, out, pushed }) = self.pending.take_if(|pending| pending.is_parts_of(x)) {
+        if let Some(Pending::Parts { residual, out, part }) = self.pending.take_if(|pending| pending.is_parts_of(x)) {
             self.heads.remove(&residual);
             self.residual(out, [rows, width]);
-            self.shared_rows = true;
-            return self.norm_of_parts(norm, [rows, width], pushed).map(|()| Scratch::Normed);
+            return self.norm_of_parts(norm, [rows, width], part).map(|()| Scratch::Normed);
         }
         if self.shared_rows {
             return Err(Unsupported::Launch { what: "a norm of rows that are on other devices" });

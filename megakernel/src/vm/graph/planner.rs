@@ -49,8 +49,8 @@ pub struct GraphPlanner<'p> {
     pub(super) pending: Option<Pending>,
     /// How devices add up their parts.
     pub(super) exchange: Exchange,
-    /// Parts that were stored share by share on the devices that add them up, and the bytes from one sender's to the next one's.
-    pub(super) pushed: HashMap<BufferId, u64>,
+    /// Where the parts lie that were read last by all devices with no meeting behind.
+    pub(super) last_part: Option<Scratch>,
     /// Whether of the residual stream's rows each device has its share alone.
     pub(super) shared_rows: bool,
     /// The norm that was planned last.
@@ -99,7 +99,7 @@ impl<'p> GraphPlanner<'p> {
             heads: HashMap::new(),
             pending: None,
             exchange,
-            pushed: HashMap::new(),
+            last_part: None,
             shared_rows: false,
             last_norm: None,
             head: None,
@@ -114,6 +114,7 @@ impl<'p> GraphPlanner<'p> {
 
     pub(super) fn finish(mut self) -> Result<GraphPlan, Unsupported> {
         self.leave()?;
+        self.close();
         Ok(GraphPlan { scratch: self.scratch.into_iter().collect(), ..self.plan })
     }
 

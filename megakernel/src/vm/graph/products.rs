@@ -226,7 +226,7 @@ impl GraphPlanner<'_> {
         launch
     }
 
-    pub(super) fn multiply_rows(&mut self, product: &Multiply) -> Result<Vec<Launch>, Unsupported> {
+    fn multiply_rows(&mut self, product: &Multiply) -> Result<Vec<Launch>, Unsupported> {
         let (matrix, mut launches) = self.operand(product.layers.iter().map(|(weight, _)| *weight).collect())?;
         let k = match product.layers {
             [(weight, _), ..] => self.extents::<2>(*weight)?[1],

@@ -10,25 +10,25 @@ use tilewright_kernels::gemv::hopper;
 /// ```
 /// use tilewright_megakernel::vm::graph::Exchange;
 /// assert_eq!("nccl".parse(), Ok(Exchange::Nccl));
-/// assert_eq!("mpi".parse::<Exchange>().unwrap_err().to_string(), "`mpi` is no exchange between devices; known are own, push, pull and nccl");
+/// assert_eq!("mpi".parse::<Exchange>().unwrap_err().to_string(), "`mpi` is no exchange between devices; known are own, one-shot, two-shot and nccl");
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Exchange {
-    /// By the library's kernels, between [meetings](super::GraphPlan::meet): each device adds up a share of the rows. Of many rows parts are pushed,
-    /// else pulled: what is faster on two GPUs, as NCCL is not at any size that was measured.
+    /// By the library's kernels, behind [meetings](super::GraphPlan::meet): in one shot between two devices and of few rows, else in two. NCCL is faster at
+    /// no size that was measured.
     #[default]
     Own,
-    /// By these, and products store each device's share on that device.
-    Push,
-    /// By these, and each device reads its share on all.
-    Pull,
+    /// By these: each device adds up all rows, reading the parts of all.
+    OneShot,
+    /// By these: each adds up a share of the rows, and stores what it makes of them on all.
+    TwoShot,
     /// By NCCL, which is loaded when a machine is made.
     Nccl,
 }
 
 /// A name of no exchange.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{found}` is no exchange between devices; known are own, push, pull and nccl")]
+#[error("`{found}` is no exchange between devices; known are own, one-shot, two-shot and nccl")]
 pub struct NoExchange {
     found: String,
 }
@@ -39,8 +39,8 @@ impl FromStr for Exchange {
     fn from_str(text: &str) -> Result<Exchange, NoExchange> {
         match text {
             "own" => Ok(Exchange::Own),
-            "push" => Ok(Exchange::Push),
-            "pull" => Ok(Exchange::Pull),
+            "one-shot" => Ok(Exchange::OneShot),
+            "two-shot" => Ok(Exchange::TwoShot),
             "nccl" => Ok(Exchange::Nccl),
             found => Err(NoExchange { found: found.into() }),
         }
