@@ -140,8 +140,15 @@ impl Communicators {
     pub(super) fn graphs(&self, contexts: &[Arc<Context>], work: &[Vec<Work>]) -> Result<Vec<Graph>, DeviceError> {
         let together = contexts.len() == self.contexts.len()
             && contexts.iter().zip(&self.contexts).all(|(one, other)| Arc::ptr_eq(one, other));
-        if !together || self.aborted.load(Ordering::Acquire) {
-            return Err(DeviceError::Nccl { call: "ncclAllReduce", code: 0, text: "its devices are gone".into() });
+        if !together {
+            return Err(DeviceError::Foreign { what: "collective", device: "these GPUs".into() });
+        }
+        if self.aborted.load(Ordering::Acquire) {
+            return Err(DeviceError::Nccl {
+                call: "ncclAllReduce",
+                code: 0,
+                text: "the collective was aborted".into(),
+            });
         }
         let recordings = contexts.iter().map(Recording::begin).collect::<Result<Vec<_>, _>>()?;
         self.record(&recordings, work)?;
