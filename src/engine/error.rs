@@ -56,6 +56,8 @@ pub enum EngineError {
         "a prompt's chunk is {found} rows; it has {least} to {most} on GPUs (cuda:N, cuda:A-B or sim:SEED), and on cpu none is chosen"
     )]
     PromptChunk { found: usize, least: usize, most: usize },
+    #[error("an exchange is between GPUs that share a model: give several, such as cuda:0-1, or none of --exchange")]
+    Exchange,
     #[error("the megakernel runs on a GPU: give a device such as cuda:0, or sim for a simulated one")]
     NoGpu,
     #[error("the user's file of tuned settings cannot be used; mend it, or remove it and tune again")]

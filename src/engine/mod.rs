@@ -44,6 +44,7 @@ use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, MAX_ROWS};
 use tilewright_megakernel::model::ModelSpec;
 pub use tilewright_megakernel::vm::device::Compilation;
+pub use tilewright_megakernel::vm::graph::Exchange;
 use tilewright_megakernel::weights::WeightTensor;
 
 use crate::checkpoint::{Checkpoint, Tokenizer};
@@ -171,6 +172,18 @@ impl Engine {
             true => Ok(Engine { prompt_chunk: Some(rows), ..self }),
             false => Err(EngineError::PromptChunk { found: rows, least: LEAST_CHUNK, most: MAX_ROWS }),
         }
+    }
+
+    /// Adds up by that what devices that share the model have each, in [graphs of launches](tilewright_megakernel::vm::graph) that are made from now on.
+    ///
+    /// # Errors
+    /// If the engine does not run on several devices.
+    pub fn with_exchange(self, exchange: Exchange) -> Result<Engine, EngineError> {
+        match &*self.place {
+            Place::Gpu(gpu) if gpu.devices > 1 => gpu.graphs().set_exchange(exchange),
+            Place::Gpu(_) | Place::Host { .. } => return Err(EngineError::Exchange),
+        }
+        Ok(self)
     }
 
     /// Keeps keys and values of sessions as that type; else they are f32 on the host and bf16 on a device.

@@ -38,6 +38,30 @@ fn chunks_of_prompts_that_nothing_feeds_are_refused() {
     assert!(line.contains("with a flow a step on a device has rows for 16"), "{line}");
 }
 
+/// What adds up the parts of several devices is asked for where there are several; the text is the same by each.
+#[test]
+fn an_exchange_is_of_several_devices() {
+    let model = crate::tiny("");
+    let model = model.to_str().expect("UTF-8");
+    let generate = ["generate", "--model", model, "--prompt", "One day, a little", "--max-new-tokens", "2"];
+    for device in ["cpu", "sim"] {
+        let line = failure(&[&generate[..], &["--device", device, "--exchange", "nccl"]].concat(), b"");
+        assert!(line.contains("an exchange is between GPUs that share a model"), "{line}");
+    }
+    let line = failure(&[&generate[..], &["--exchange", "mpi"]].concat(), b"");
+    assert!(
+        line.contains("`mpi` is no exchange between devices; known are own, one-shot, two-shot and nccl"),
+        "{line}"
+    );
+    let texts = ["own", "two-shot", "nccl"].map(|exchange| {
+        let several = ["--device", "sim:1x2", "--prompt-chunk", "17", "--exchange", exchange];
+        let output = run(&[&generate[..], &several].concat(), b"");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("UTF-8")
+    });
+    assert!(!texts[0].trim().is_empty() && texts.iter().all(|text| *text == texts[0]), "{texts:?}");
+}
+
 #[test]
 fn a_bench_on_the_simulator_says_what_it_measures() {
     let args = ["bench", "--suite", "gemv", "--device", "sim", "--only", "n=1,k=1"];

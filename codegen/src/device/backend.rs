@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// A kind of device. Every method may be called from any thread. The place where its figures lie is its identity: two
 /// values that return the same reference from [`Backend::properties`] are one device.
-pub trait Backend: fmt::Debug + Send + Sync {
+pub trait Backend: Any + fmt::Debug + Send + Sync {
     /// The device's figures.
     fn properties(&self) -> &Properties;
 
@@ -160,6 +160,33 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// # Errors
     /// As [`Backend::submit`].
     fn submit_graph(&self, stream: &Handle, graph: &Handle) -> Result<(), DeviceError>;
+
+    /// What devices of this kind, this one the first, add up arrays of each other by.
+    ///
+    /// # Errors
+    /// [`DeviceError::NoCollective`] where this kind has none; when it cannot be had.
+    fn collective(&self, devices: &[&dyn Backend]) -> Result<Handle, DeviceError> {
+        let of = devices.first().map_or(self.properties(), |first| first.properties());
+        Err(DeviceError::NoCollective { device: of.name.clone() })
+    }
+
+    /// The work of each of a collective's devices as a graph; each has as many sums as the others.
+    ///
+    /// # Errors
+    /// As [`Backend::submit`].
+    fn graphs(&self, with: &Handle, devices: &[&dyn Backend], work: &[Vec<Work>]) -> Result<Vec<Handle>, DeviceError> {
+        let _ = (with, work);
+        self.collective(devices).map(|handle| vec![handle])
+    }
+
+    /// Makes the sums of a collective that are under way end.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn abort_collective(&self, with: &Handle) -> Result<(), DeviceError> {
+        let _ = with;
+        Ok(())
+    }
 }
 
 /// Something of a back end's own, shared; dropped with its last clone.
@@ -257,6 +284,26 @@ pub enum Work {
         /// What is written.
         to: Span,
     },
+    /// This device's side of a sum over the devices of a [`Collective`](super::Collective), whose graphs alone have such.
+    Sum {
+        /// What the device adds.
+        from: Span,
+        /// Where the sum goes, of the same size.
+        to: Span,
+        /// Its elements.
+        float: SumFloat,
+        /// The collective.
+        with: Handle,
+    },
+}
+
+/// What a collective adds up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SumFloat {
+    /// Numbers of 32 bits.
+    F32,
+    /// The upper halves of such.
+    Bf16,
 }
 
 /// A kernel that is ready to launch.

@@ -42,6 +42,53 @@ pub enum DeviceError {
         /// The device whose memory it would be.
         to: u32,
     },
+    /// Devices of a kind that adds nothing up together.
+    #[error("{device} has no NCCL, which is for NVIDIA GPUs; exchange by the library's own kernels")]
+    NoCollective {
+        /// Name of the device.
+        device: String,
+    },
+    /// NCCL is not there, or too old.
+    #[error(
+        "NCCL is not there: {library} cannot be used ({why}); put its folder into LD_LIBRARY_PATH, or exchange by the library's own kernels, which need nothing"
+    )]
+    NoNccl {
+        /// The library that was looked for.
+        library: &'static str,
+        /// What the loader said.
+        why: String,
+    },
+    /// NCCL might use NVLink's multicast.
+    #[error(
+        "NCCL is used without NVLink's multicast alone, which can take the GPUs of a host out of service: {variable} is `{found}` in the environment; set it to 0"
+    )]
+    Multicast {
+        /// The variable that says so.
+        variable: &'static str,
+        /// What it is.
+        found: String,
+    },
+    /// A call of NCCL failed.
+    #[error("{call} failed: {text} ({code})")]
+    Nccl {
+        /// The call.
+        call: &'static str,
+        /// NCCL's number for the error.
+        code: i32,
+        /// NCCL's text for it.
+        text: String,
+    },
+    /// A sum of several devices outside of a collective's graphs.
+    #[error("a sum over devices is queued on one of them; make graphs of all by their collective")]
+    SumAlone,
+    /// Devices that would not add up together.
+    #[error("{devices} devices add up together, and have {found:?} sums; give each as many, of as many elements")]
+    Apart {
+        /// How many devices there are.
+        devices: usize,
+        /// Sums of the work of each.
+        found: Vec<usize>,
+    },
     /// Launches that cannot run side by side.
     #[error("kernel `{kernel}` cannot run side by side: {rule}")]
     SideBySide {
@@ -372,6 +419,12 @@ mod tests {
                 log: "ptxas application ptx input, line 7; fatal\n\n".into(),
             },
             DeviceError::Occupancy { kernel: "vm".into(), needed: 133, resident: 132, per_sm: 1, sms: 132 },
+            DeviceError::NoCollective { device: "sim".into() },
+            DeviceError::NoNccl { library: "libnccl.so.2", why: "no such file".into() },
+            DeviceError::Multicast { variable: "NCCL_NVLS_ENABLE", found: String::new() },
+            DeviceError::Nccl { call: "ncclAllReduce", code: 4, text: "invalid argument".into() },
+            DeviceError::SumAlone,
+            DeviceError::Apart { devices: 2, found: vec![2, 1] },
             DeviceError::OutOfMemory { asked: 96 << 30, free: 80 << 30 },
             DeviceError::HostMemory { asked: 1 << 30 },
             DeviceError::Lost { call: "cuStreamSynchronize", code: 719, name: "CUDA_ERROR_LAUNCH_FAILED".into() },
@@ -386,6 +439,12 @@ mod tests {
         the driver does not compile kernel `saxpy` (CUDA_ERROR_INVALID_PTX):
         ptxas application ptx input, line 7; fatal
         kernel `vm` is launched cooperatively on 133 blocks, and only 132 are resident at once (1 on each of 132 multiprocessors); launch fewer blocks, or use fewer registers, less shared memory or fewer threads
+        sim has no NCCL, which is for NVIDIA GPUs; exchange by the library's own kernels
+        NCCL is not there: libnccl.so.2 cannot be used (no such file); put its folder into LD_LIBRARY_PATH, or exchange by the library's own kernels, which need nothing
+        NCCL is used without NVLink's multicast alone, which can take the GPUs of a host out of service: NCCL_NVLS_ENABLE is `` in the environment; set it to 0
+        ncclAllReduce failed: invalid argument (4)
+        a sum over devices is queued on one of them; make graphs of all by their collective
+        2 devices add up together, and have [2, 1] sums; give each as many, of as many elements
         out of device memory: 96.0 GiB were asked for, and 80.0 GiB are free
         1.00 GiB of host memory cannot be locked in place for the device; ask for less, or raise the limit of locked memory
         the device was lost in cuStreamSynchronize: CUDA_ERROR_LAUNCH_FAILED (719): a kernel stopped: a trap, or a fault of the device; the driver does not give the device back to this process: restart the program

@@ -13,6 +13,7 @@
 //! | [`sim`] | the simulator as a device: same memory, same launches, and faults as errors |
 //! | `name` | devices by name: `sim:7`, `cuda:0` |
 //! | `peers` | devices that reach each other's memory, launches side by side |
+//! | `collective` | sums over devices by NCCL, in graphs that are recorded together |
 //! | `error` | what can go wrong |
 //!
 //! # Who checks what
@@ -30,6 +31,7 @@
 mod args;
 pub mod backend;
 mod buffer;
+mod collective;
 #[expect(unsafe_code, reason = "calls of the CUDA driver, wrapped one by one")]
 pub mod cuda;
 mod error;
@@ -46,6 +48,7 @@ mod tensor_map;
 pub use args::Arg;
 pub use backend::{Facts, Work};
 pub use buffer::Buffer;
+pub use collective::{Collective, Summed};
 pub use error::DeviceError;
 pub use host::{Mapped, Pending, Pinned, Word};
 pub use kernel::{Grid, Kernel};

@@ -237,7 +237,12 @@ pub struct Graph {
 impl Graph {
     pub(super) fn new(device: &Device, work: &[Work]) -> Result<Graph, DeviceError> {
         let handle = device.backend().graph(work)?;
-        Ok(Graph { device: device.clone(), handle, work: work.into() })
+        Ok(Graph::of(device, handle, work))
+    }
+
+    /// What a back end made of this work.
+    pub(super) fn of(device: &Device, handle: Handle, work: &[Work]) -> Graph {
+        Graph { device: device.clone(), handle, work: work.into() }
     }
 
     /// Number of pieces of work.

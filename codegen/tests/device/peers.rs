@@ -1,8 +1,11 @@
 //! Devices that reach each other's memory: packets that carry their own arrival, on simulated devices, or on the GPUs that
 //! `TILEWRIGHT_PEERS` names (`cuda:0-1`), where a round's time is printed.
 
+use half::bf16;
 use tilewright_codegen::build::{Builder, Val, block, record};
-use tilewright_codegen::device::{Arg, Device, DeviceError, Kernel, launch_side_by_side, open_peers, sim};
+use tilewright_codegen::device::{
+    Arg, Collective, Device, DeviceError, Kernel, Summed, Work, launch_side_by_side, open_peers, sim,
+};
 use tilewright_codegen::ir::{Arch, Kernel as Recorded, attr::Scope};
 use tilewright_codegen::verify::{Verified, verify};
 
@@ -134,4 +137,70 @@ fn what_differs_does_not_run_side_by_side() {
     };
     insta::assert_snapshot!(refused(2, 1), @"kernel `kernel` cannot run side by side: another device runs another kernel; the simulator runs one on all");
     insta::assert_snapshot!(refused(1, 2), @"kernel `kernel` cannot run side by side: a grid has another shape than the first");
+}
+
+/// What each of some devices adds: small numbers, so that a sum in another order has other bits somewhere.
+fn parts(count: usize, elements: usize) -> Vec<Vec<f32>> {
+    let number = |device: usize, at: usize| ((at * 7919 + device * 104_729) % 2003) as f32 / 1001.0 - 1.0;
+    (0..count).map(|device| (0..elements).map(|at| number(device, at)).collect()).collect()
+}
+
+/// NCCL's sums on the GPUs that are named, between launches in graphs: the same bits on all, the right numbers, again and again.
+fn nccl_adds_up<T: Summed + PartialEq + std::fmt::Debug>(devices: &[Device], round: fn(f32) -> T, widen: fn(T) -> f32) {
+    let nccl = Collective::open(devices).unwrap_or_else(|error| panic!("{error}"));
+    let streams: Vec<_> = devices.iter().map(|device| device.stream().unwrap()).collect();
+    for elements in [1, 1000, 2 << 20, 8 << 20] {
+        let parts: Vec<Vec<T>> =
+            parts(devices.len(), elements).iter().map(|part| part.iter().map(|&x| round(x)).collect()).collect();
+        let from: Vec<_> = streams.iter().zip(&parts).map(|(stream, part)| stream.buffer(part).unwrap()).collect();
+        let to: Vec<_> = devices.iter().map(|device| device.buffer::<T>(elements).unwrap()).collect();
+        // What is there before is worth nothing.
+        let (again, sums) = (16, 2 * 16);
+        let work = |at: usize| -> Vec<Work> {
+            let sum = || nccl.sum(&from[at], &to[at]).unwrap();
+            (0..again).flat_map(|_| [Work::fill(&to[at], 0xff), sum(), sum()]).collect()
+        };
+        let work: Vec<Vec<Work>> = (0..devices.len()).map(work).collect();
+        let graphs = nccl.graphs(&work).unwrap_or_else(|error| panic!("{error}"));
+        let mut best = f64::INFINITY;
+        for _ in 0..5 {
+            let began = streams[0].record().unwrap();
+            graphs.iter().zip(&streams).for_each(|(graph, stream)| graph.launch(stream).unwrap());
+            let ended = streams[0].record().unwrap();
+            streams.iter().for_each(|stream| stream.wait().unwrap());
+            best = best.min(ended.since(&began).unwrap().as_secs_f64() / f64::from(sums) * 1e6);
+        }
+        let found: Vec<Vec<T>> = streams.iter().zip(&to).map(|(stream, to)| stream.read(to).unwrap()).collect();
+        assert!(found.iter().all(|sum| *sum == found[0]), "{elements} elements: devices have other bits");
+        let unit = widen(round(1.0 + 1.0 / 300.0)) - 1.0;
+        let limit = if unit == 0.0 { 2e-2 } else { 1e-5 };
+        for at in 0..elements {
+            let (sum, parts): (f32, Vec<f32>) =
+                (widen(found[0][at]), parts.iter().map(|part| widen(part[at])).collect());
+            let expected: f32 = parts.iter().sum();
+            assert!(
+                (sum - expected).abs() <= limit * devices.len() as f32,
+                "element {at} of {elements}: {sum}, {expected}"
+            );
+        }
+        println!("NCCL, {} devices, {:9} bytes: {best:.1} us a sum", devices.len(), elements * size_of::<T>());
+    }
+}
+
+#[test]
+fn gpus_add_up_by_nccl() {
+    let Ok(name) = std::env::var("TILEWRIGHT_PEERS") else { return };
+    let devices = open_peers(&name).unwrap_or_else(|error| panic!("{error}"));
+    nccl_adds_up::<bf16>(&devices, bf16::from_f32, bf16::to_f32);
+    nccl_adds_up::<f32>(&devices, |x| x, |x| x);
+}
+
+/// Devices that would not add up together are refused before anything is recorded.
+#[test]
+fn simulated_devices_have_no_nccl() {
+    let devices = sim::peers(&sim::Options::default(), 2);
+    let error = Collective::open(&devices).unwrap_err().to_string();
+    assert!(error.ends_with("has no NCCL, which is for NVIDIA GPUs; exchange by the library's own kernels"), "{error}");
+    let none = Collective::open(&[]).unwrap_err();
+    assert!(matches!(none, DeviceError::NoCollective { .. }), "{none}");
 }

@@ -4,14 +4,26 @@ use tilewright_codegen::ir::{Arch, Needs};
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Shipped, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
-use super::{PartsShape, sum_parts};
+use super::{PartsShape, SumNormShape, sum_parts, sum_rms_norm};
+use crate::naive;
 use crate::shipped::Entry;
 use crate::stored::{self, UNIT};
 use crate::tile::Float;
 
+/// What the norm is shown with.
+const SHOWN: SumNormShape = SumNormShape {
+    parts: 2,
+    copies: 2,
+    width: 4096,
+    part: Float::Bf16,
+    weight: Float::Bf16,
+    out: Float::Bf16,
+    eps: 1e-5,
+};
+
 /// The kernels of this module that one device runs.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
-    vec![Box::new(Entry {
+    let parts = Entry {
         name: "sum_parts",
         needs: Needs::Sm80,
         record: |arch| {
@@ -19,7 +31,10 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
             sum_parts(arch, PartsShape { parts: 2, copies: 2, width, strides: [width; 2], types, vector: 8 })
         },
         draw: parts_trial,
-    })]
+    };
+    let norm =
+        Entry { name: "sum_rms_norm", needs: Needs::Sm80, record: |arch| sum_rms_norm(arch, SHOWN), draw: norm_trial };
+    vec![Box::new(parts), Box::new(norm)]
 }
 
 /// Rows of one to four parts, between which something else may lie.
@@ -51,4 +66,46 @@ fn parts_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let mut copy = |at: u32| stored::output(&mut trial, &format!("out{at}"), types[1], &out, bound);
     let outputs: Vec<BufferId> = (0..copies).map(&mut copy).collect();
     Ok(inputs.into_iter().chain(outputs).fold(trial, |trial, buffer| trial.pass(buffer)))
+}
+
+/// Rows to which the parts of one to four devices are added, of few digits, so that their sums are exact; the norm is that of the sums.
+fn norm_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
+    let draw = &mut Draw::new(seed);
+    let most = [3, 200, 2000][draw.between(0..=2) as usize];
+    let (count, copies, rows) = (draw.between(1..=4), draw.between(1..=3), draw.between(1..=3));
+    let width = [1, 8][draw.between(0..=1) as usize] * draw.between(1..=most);
+    let [part, weight, out] = [0; 3].map(|_| stored::float(draw));
+    let shape = SumNormShape {
+        parts: count,
+        copies,
+        width,
+        part,
+        weight,
+        out,
+        eps: [1e-9, 1e-6, 1e-5][draw.between(0..=2) as usize],
+    };
+    let mut numbers = || -> Vec<f64> {
+        let numbers = stored::numbers(draw, Float::Bf16, rows * width, 1.0);
+        numbers.into_iter().map(|x| (x * 8.0).round() / 8.0).collect()
+    };
+    let x = numbers();
+    let parts: Vec<Vec<f64>> = (0..count).map(|_| numbers()).collect();
+    let weights = stored::numbers(draw, weight, width, 2.0);
+    let sum = |(at, x): (usize, &f64)| x + parts.iter().map(|part| part[at]).sum::<f64>();
+    let sums: Vec<f64> = x.iter().enumerate().map(sum).collect();
+    let norm = |row: &[f64]| naive::rms_norm(row, &weights, f64::from(shape.eps));
+    let y: Vec<f64> = sums.chunks(width as usize).flat_map(norm).collect();
+    let mut trial = Trial::new(verify(sum_rms_norm(arch, shape))?, rows).note(format!("{rows} rows, {shape:?}"));
+    let exact = Bound { absolute: 0.0, relative: 0.0 };
+    let given: Vec<f32> = x.iter().map(|&x| x as f32).collect();
+    let x = trial.changed("x", &given, stored::near(Float::F32, &sums, exact));
+    let parts = parts.iter().enumerate();
+    let parts: Vec<BufferId> =
+        parts.map(|(at, values)| stored::input(&mut trial, &format!("part{at}"), part, values)).collect();
+    let weight = stored::input(&mut trial, "weight", weight, &weights);
+    // What a thread adds, five sums in a warp, one for each warp; half of its error counts. Then mean, eps, root, reciprocal and two products.
+    let bound = Bound { absolute: 1e-30, relative: (f64::from(64 + 5 + 32u32) / 2.0 + 6.0) * UNIT };
+    let mut copy = |at: u32| stored::output(&mut trial, &format!("out{at}"), out, &y, bound);
+    let outputs: Vec<BufferId> = (0..copies).map(&mut copy).collect();
+    Ok([x].into_iter().chain(parts).chain([weight]).chain(outputs).fold(trial, |trial, buffer| trial.pass(buffer)))
 }

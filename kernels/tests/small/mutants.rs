@@ -40,6 +40,13 @@ fn norm() {
 }
 
 #[test]
+fn sums_and_norms() {
+    for wanted in [64, 128] {
+        surveyed(&alike("sum_rms_norm", |trial| threads(trial) == wanted, 1), 10);
+    }
+}
+
+#[test]
 fn argmax() {
     surveyed(&alike("argmax", |trial| threads(trial) == 128, 3), 10);
 }
@@ -97,7 +104,7 @@ fn gallery_copies() {
 ///
 /// `gemm_fp8`'s survey is that of two-level accumulation; those of s8 and the other kernels of 8 bits synchronise as the kernels of 16
 /// bits do, line for line.
-const SURVEYED: [&str; 26] = [
+const SURVEYED: [&str; 27] = [
     "transpose_edged",
     "column_sums",
     "residual_norm",
@@ -108,6 +115,7 @@ const SURVEYED: [&str; 26] = [
     "split_sums",
     "batch_sums",
     "rms_norm",
+    "sum_rms_norm",
     "argmax",
     "sample",
     "feed",

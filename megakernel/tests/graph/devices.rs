@@ -15,7 +15,7 @@ use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::testing::Rng;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{DeviceOptions, DeviceWeights, LoadError};
-use tilewright_megakernel::vm::graph::{AnyGraph, GraphPeers, GraphWeights, PeerWeights};
+use tilewright_megakernel::vm::graph::{AnyGraph, Exchange, GraphPeers, GraphWeights, PeerWeights};
 use tilewright_megakernel::weights::Weights;
 
 use super::lab::{PAGE, PAGES, Reference, Rows, normed, prompt, random, relative, tiny, worst};
@@ -38,12 +38,21 @@ pub fn program(spec: &ModelSpec, [rows, devices, sms]: [usize; 3], sampling: boo
     lower(spec, &|_| DType::BF16, target, &options).unwrap()
 }
 
-fn devices(seed: u64, count: usize) -> Vec<Device> {
+pub fn devices(seed: u64, count: usize) -> Vec<Device> {
     sim::peers(&Options { seed, sms: 4, ..Options::default() }, count as u32)
 }
 
 pub fn peers(on: &[Device], spec: &ModelSpec, rows: usize, sampling: bool) -> GraphPeers {
-    let of = |device: &Device| GraphWeights::new(device.clone(), Arc::new(random(spec)));
+    peers_by(Exchange::Own, on, spec, rows, sampling)
+}
+
+/// The same whose parts are exchanged so.
+pub fn peers_by(exchange: Exchange, on: &[Device], spec: &ModelSpec, rows: usize, sampling: bool) -> GraphPeers {
+    let of = |device: &Device| {
+        let mut weights = GraphWeights::new(device.clone(), Arc::new(random(spec)));
+        weights.set_exchange(exchange);
+        weights
+    };
     let mut weights: Vec<GraphWeights> = on.iter().map(of).collect();
     let checked = Checked::new(program(spec, [rows, on.len(), 1], sampling)).unwrap();
     GraphWeights::peers(&mut weights, checked, None, &mut |_, _| ()).unwrap()
@@ -131,10 +140,13 @@ fn random_models_have_the_logits_of_one_device() {
         let rows = [17, 24, 32, 64, 80][rng.below(5)];
         let (tokens, chunk, seed) = (rng.within(18, 50), rng.within(9, rows), rng.below(1000) as u64);
         let prompt = prompt(tokens, seed as i32);
+        let exchange = [Exchange::OneShot, Exchange::TwoShot, Exchange::Nccl][at / 5 % 3];
         let on = |count: usize| {
             let checked = Checked::new(program(&spec, [rows, count, 1], false)).unwrap();
             let weights: Arc<dyn Weights + Send + Sync> = Arc::new(random(&spec));
-            PeerWeights::new(&devices(seed, count), &weights).machine(checked, None, &mut |_, _| ()).unwrap()
+            let mut peers = PeerWeights::new(&devices(seed, count), &weights);
+            peers.set_exchange(exchange);
+            peers.machine(checked, None, &mut |_, _| ()).unwrap()
         };
         let (found, alone) = (chunked(&mut on(count), &prompt, chunk), chunked(&mut on(1), &prompt, chunk));
         let mut all = Rows::default();
@@ -145,7 +157,8 @@ fn random_models_have_the_logits_of_one_device() {
         let rounded = || 1.5 * worst(&Reference::new(&spec, tokens).rounded().step(&all), &reference);
         let limit = if errors.iter().all(|&error| error < BOUND) { BOUND } else { BOUND.max(rounded()) };
         beyond += usize::from(limit > BOUND);
-        let what = format!("{count} devices, {rows} rows, {tokens} tokens by {chunk}, seed {seed}, {spec:?}");
+        let what =
+            format!("{count} devices, {exchange:?}, {rows} rows, {tokens} tokens by {chunk}, seed {seed}, {spec:?}");
         assert!(errors.iter().all(|&error| error < limit), "{errors:?}, {limit} allowed: {what}");
         println!("{:?} {errors:.4?} of {count} devices, {rows} rows, {tokens} tokens by {chunk}", spec.family);
         most = [0, 1].map(|at| most[at].max(errors[at]));

@@ -8,6 +8,7 @@ mod agree;
 mod codes;
 mod decode;
 mod devices;
+mod exchanges;
 mod lab;
 mod long;
 mod meetings;

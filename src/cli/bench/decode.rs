@@ -17,6 +17,7 @@ use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::{Buffer, BufferKind};
 use tilewright_megakernel::vm::device::MAX_STEPS;
+use tilewright_megakernel::vm::graph::Exchange;
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 use tilewright_megakernel::weights::Uniform;
 
@@ -42,9 +43,12 @@ pub struct DecodeArgs {
     /// Decode the whole context so many times, from the first position on; the tokens must be the same each time
     #[arg(long, value_name = "N", default_value_t = 1)]
     repeat: usize,
-    /// Say what the launches of a step take, by kernel, where a step is a graph of launches: more than 16 rows
+    /// Say what the launches of a step take, by kernel, where a step is a graph of launches: more than 16 rows, and chunks of prompts
     #[arg(long)]
     pub launches: bool,
+    /// What GPUs that share a model add up their parts by, in graphs of launches: own (one-shot or two-shot, by rows), one-shot, two-shot, or nccl, whose library is looked for in LD_LIBRARY_PATH
+    #[arg(long, value_name = "WHO", default_value = "own")]
+    pub exchange: Exchange,
     /// Settings of attention in a graph of launches: tile, stages, staying, splits; of a product by its weights: 4096x14336.in_flight=4; repeat it to time others behind them
     #[arg(long, value_name = "NAME=VALUE ..")]
     pub launch_settings: Vec<Settings>,

@@ -2,8 +2,6 @@
 //!
 //! Logits are checked in the run: those of all rows against the decode machine, 16 at a time, on the same pools.
 
-use std::collections::BTreeMap;
-use std::io::{self, Write};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,11 +13,12 @@ use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{DeviceWeights, MAX_STEPS};
-use tilewright_megakernel::vm::graph::{AnyGraph, GraphMachine, GraphTuning, PeerWeights, ProductTuning};
+use tilewright_megakernel::vm::graph::{AnyGraph, GraphTuning, PeerWeights, ProductTuning};
 
 use super::decode::{DecodeArgs, DecodeError, LAUNCHES, LIMIT, shape};
 use super::finding;
 use super::journal::Journal;
+use super::launches;
 use super::timing::Times;
 use crate::cli::Failure;
 use crate::cli::progress::LoadBar;
@@ -62,6 +61,7 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     let bar = LoadBar::new();
     // As in an engine: the decode machine packs the weights, and the graph reads them there.
     let mut graphs = PeerWeights::new(&devices, &weights);
+    graphs.set_exchange(args.exchange);
     let mut packed = DeviceWeights::on(devices, Arc::clone(&weights));
     let placed = schedule(program(FEW, target.clone())?.with_cut_sums(&options)?, context)?;
     let mut few = packed.machine(placed, None, options, &mut |done, total| bar.show(done, total))?;
@@ -118,9 +118,8 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
         let chosen: String = settings.iter().map(|(name, value)| format!(", {name}={value}")).collect();
         let row = Row { variant: format!("graph, launches of {tokens}, median of {LAUNCHES}{chosen}"), ..row };
         journal.keep(if error.is_some() { finding::check(row, LIMIT)? } else { Row { error: None, ..row } })?;
-        // Of several devices the launches wait for each other's.
-        if let (true, AnyGraph::One(machine)) = (args.launches, &mut machine) {
-            table(machine, &cells(context - tokens / 2, rows))?;
+        if args.launches {
+            launches::table(&mut machine, &cells(context - tokens / 2, rows), 0)?;
         }
     }
     Ok(())
@@ -187,27 +186,4 @@ fn generate(machine: &mut AnyGraph, cells: &Cells, steps: usize) -> Result<Vec<u
         ControlFlow::Continue(())
     })?;
     Ok(last)
-}
-
-/// What the launches of a step take, by kernel: the least of a few runs.
-fn table(machine: &mut GraphMachine, cells: &Cells) -> Result<(), Failure> {
-    let mut least: Vec<(String, f64)> = Vec::new();
-    for run in 0..5 {
-        let times = machine.times(&cells.view())?;
-        let times = times.into_iter().map(|(name, time)| (name, time.as_secs_f64() * 1e6));
-        match run {
-            0 => least = times.collect(),
-            _ => least.iter_mut().zip(times).for_each(|(least, (_, time))| least.1 = least.1.min(time)),
-        }
-    }
-    let mut kernels: BTreeMap<&str, (usize, f64)> = BTreeMap::new();
-    for (name, time) in &least {
-        let (count, sum) = kernels.entry(name).or_default();
-        (*count, *sum) = (*count + 1, *sum + time);
-    }
-    let mut out = io::stderr().lock();
-    for (name, (count, sum)) in kernels {
-        writeln!(out, "{name:40} {count:4} launches, {:8.2} us each, {sum:9.1} us", sum / count as f64)?;
-    }
-    Ok(())
 }

@@ -13,6 +13,7 @@
 //! | `codes` | matrix products whose weights are codes |
 //! | `attention` | decode over long contexts, prefill |
 //! | `decode` | whole tokens by the megakernel |
+//! | `launches` | what the launches of a graph take |
 //! | `many` | those of more than 16 rows, by graphs of launches |
 //! | `prefill` | whole prompts by graphs of launches |
 //! | `requests` | many requests, batched continuously |
@@ -31,6 +32,7 @@ mod finding;
 mod gemm;
 mod gemv;
 mod journal;
+mod launches;
 mod many;
 mod peaks;
 mod prefill;
@@ -252,7 +254,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
         let found = match suite {
             Suite::Decode if args.suite == Suite::All => decode::run_all(args.device, &args.decode, &journal),
             Suite::Decode => decode::run(&args.subject, args.device, &args.decode, &journal),
-            Suite::Prefill => prefill::run(&args.subject, args.device, &args.prefill, &journal),
+            Suite::Prefill => prefill::run(&args.subject, args.device, (&args.prefill, &args.decode), &journal),
             Suite::Requests => requests::run(&args.subject, args.device, &args.batching, &journal),
             Suite::Speculate => speculate::run(&args.subject, args.device, &journal),
             Suite::Gemm => args.kernels(&journal).and_then(|bench| gemm::run(&bench)),

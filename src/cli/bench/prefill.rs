@@ -15,10 +15,12 @@ use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceWeights};
-use tilewright_megakernel::vm::graph::{AnyGraph, PeerWeights};
+use tilewright_megakernel::vm::graph::{AnyGraph, Exchange, PeerWeights};
 
+use super::decode::DecodeArgs;
 use super::finding;
 use super::journal::Journal;
+use super::launches;
 use super::timing::{Times, is_simulated};
 use crate::cli::Failure;
 use crate::cli::progress::LoadBar;
@@ -35,6 +37,9 @@ pub struct PrefillArgs {
     /// Tokens of a chunk of a prompt; of several widths each prompt has the widest that it fills, else the least
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = [512])]
     prompt_chunk: Vec<usize>,
+    /// Time each prompt by every width of chunks that it fills
+    #[arg(long)]
+    every_chunk: bool,
     /// Tokens of the prompt whose logits are compared with those of the decode machine; 0: none
     #[arg(long, value_name = "N", default_value_t = 300)]
     check_prompt: usize,
@@ -71,10 +76,19 @@ struct Prompts {
     repeats: [usize; 2],
     /// Pages of a sequence.
     pages: usize,
+    /// Devices that share the model.
+    devices: usize,
+    /// What devices add up by, where it is not the library's own.
+    by: &'static str,
 }
 
 /// Runs the suite.
-pub fn run(subject: &SubjectArgs, device: Device, args: &PrefillArgs, journal: &Journal) -> Result<(), Failure> {
+pub fn run(
+    subject: &SubjectArgs,
+    device: Device,
+    (args, DecodeArgs { launches, exchange, .. }): (&PrefillArgs, &DecodeArgs),
+    journal: &Journal,
+) -> Result<(), Failure> {
     let spec = subject.spec()?;
     let most = spec.max_positions;
     if let Some(&found) = args.prompt_chunk.iter().find(|chunk| !(ROWS + 1..=MAX_ROWS).contains(*chunk)) {
@@ -86,14 +100,22 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &PrefillArgs, journal: &
     if let Some(&found) = args.prompts.iter().find(|tokens| !(1..=most).contains(*tokens)) {
         return Err(PrefillError::Prompt { found, most }.into());
     }
-    let wanted: Vec<usize> =
-        args.prompts.iter().copied().filter(|&tokens| !journal.skips("prefill", &shape(&spec, tokens), 1)).collect();
+    let count = match device {
+        Device::Peers { count, .. } | Device::SimPeers { count, .. } => count as usize,
+        Device::Cpu { .. } | Device::Cuda { .. } | Device::Sim { .. } => 1,
+    };
+    let wanted: Vec<usize> = args
+        .prompts
+        .iter()
+        .copied()
+        .filter(|&tokens| !journal.skips("prefill", &shape(&spec, tokens, count), 1))
+        .collect();
     let Some(&longest) = wanted.iter().max() else { return Ok(()) };
     let Opened { device, devices, target, options, .. } = engine::open(device)?;
     let (spec, weights) = subject.weights()?;
     // A token behind the prompt that is checked.
     let context = longest.max(args.check_prompt.min(most - 1) + 1);
-    let (kv, count) = (subject.kv().dtype(), devices.len());
+    let kv = subject.kv().dtype();
     let lowering = LowerOptions { kv, activation: DType::BF16, devices: count, ..LowerOptions::for_context(context) };
     let pages = lowering.pages_per_sequence();
     let lowering = LowerOptions { pages: Some(pages), ..lowering };
@@ -104,6 +126,7 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &PrefillArgs, journal: &
     };
     let bar = LoadBar::new();
     let mut rows = PeerWeights::new(&devices, &weights);
+    rows.set_exchange(*exchange);
     let mut packed = DeviceWeights::on(devices, Arc::clone(&weights));
     let narrow = || Ok::<_, Failure>(schedule(program(ROWS, target.clone())?, context)?);
     if subject.scheme().is_some() {
@@ -117,7 +140,13 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &PrefillArgs, journal: &
         graphs.push(rows.machine(wide, graphs.first().map(AnyGraph::kv), &mut |done, total| bar.show(done, total))?);
     }
     let repeats = if is_simulated(&device) { [0, 1] } else { REPEATS };
-    let mut prompts = Prompts { spec: spec.clone(), graphs, at: 0, repeats, pages };
+    let by = match exchange {
+        Exchange::Own => "",
+        Exchange::OneShot => ", one shot",
+        Exchange::TwoShot => ", two shots",
+        Exchange::Nccl => ", NCCL",
+    };
+    let mut prompts = Prompts { spec: spec.clone(), graphs, at: 0, repeats, pages, devices: count, by };
     let mut error = f64::NAN;
     let checked = args.check_prompt.min(context - 1);
     if checked > 0 {
@@ -138,16 +167,24 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &PrefillArgs, journal: &
         KvType::Bf16 => LIMIT,
     };
     for tokens in wanted {
-        prompts.at = chunks.iter().rposition(|&chunk| chunk <= tokens).unwrap_or(0);
-        let row = prompts.time(tokens, error)?;
-        journal.keep(if checked > 0 { finding::check(row, limit)? } else { Row { error: None, ..row } })?;
+        let widest = chunks.iter().rposition(|&chunk| chunk <= tokens).unwrap_or(0);
+        for at in if args.every_chunk { 0..=widest } else { widest..=widest } {
+            prompts.at = at;
+            let row = prompts.time(tokens, error)?;
+            journal.keep(if checked > 0 { finding::check(row, limit)? } else { Row { error: None, ..row } })?;
+            if *launches {
+                prompts.table(tokens)?;
+            }
+        }
     }
     Ok(())
 }
 
-/// The shape of a row, which the peers' rows have too.
-fn shape(spec: &ModelSpec, tokens: usize) -> [(&'static str, u64); 3] {
-    [("tokens", tokens), ("hidden", spec.hidden), ("layers", spec.layers)].map(|(name, extent)| (name, extent as u64))
+/// The shape of a row, which the peers' rows have too; of several devices how many.
+fn shape(spec: &ModelSpec, tokens: usize, devices: usize) -> Vec<(&'static str, u64)> {
+    let of_model = [("tokens", tokens), ("hidden", spec.hidden), ("layers", spec.layers)];
+    let devices = (devices > 1).then_some(("devices", devices));
+    of_model.into_iter().chain(devices).map(|(name, extent)| (name, extent as u64)).collect()
 }
 
 impl Prompts {
@@ -202,6 +239,14 @@ impl Prompts {
         Ok(errors.fold(0.0, |worst: f64, error| if error.is_nan() { error } else { worst.max(error) }))
     }
 
+    /// What the launches of the prompt's last whole chunk take.
+    fn table(&mut self, tokens: usize) -> Result<(), Failure> {
+        let chunk = self.chunk().min(tokens);
+        let first = (tokens / chunk - 1) * chunk;
+        let cells = self.cells(first, first + chunk, self.chunk());
+        launches::table(&mut self.graphs[self.at], &cells, self.spec.layers)
+    }
+
     /// The time of a prompt.
     fn time(&mut self, tokens: usize, error: f64) -> Result<Row, Failure> {
         let [warm_up, timed] = self.repeats;
@@ -220,8 +265,13 @@ impl Prompts {
         let attention = 2 * spec.layers * heads * tokens * tokens;
         let operations = 2 * spec.layers * layer * tokens + 2 * spec.vocab * spec.hidden + attention;
         let bytes = 2 * (tokens.div_ceil(self.chunk()) * spec.layers * layer + spec.vocab * spec.hidden);
-        let row =
-            finding::row("prefill", &shape(spec, tokens), Times { samples }, [bytes as u64, operations as u64], error);
-        Ok(Row { variant: format!("chunks of {}, median of {timed}", self.chunk()), ..row })
+        let row = finding::row(
+            "prefill",
+            &shape(spec, tokens, self.devices),
+            Times { samples },
+            [bytes as u64, operations as u64],
+            error,
+        );
+        Ok(Row { variant: format!("chunks of {}{}, median of {timed}", self.chunk(), self.by), ..row })
     }
 }

@@ -21,7 +21,7 @@ use super::prompt::PromptArgs;
 use super::quantize::parse_scheme;
 use super::world::WorldArgs;
 use crate::checkpoint::{GenerationSettings, Scheme};
-use crate::engine::{Device, Engine, EngineError, KvType, Penalties, Request, StopTexts};
+use crate::engine::{Device, Engine, EngineError, Exchange, KvType, Penalties, Request, StopTexts};
 
 /// Continue a prompt with a model
 ///
@@ -59,6 +59,9 @@ pub struct GenerateArgs {
     /// Feed prompts in chunks of N tokens, 17 to 4096: fast on a GPU that has room for the weights twice
     #[arg(long, value_name = "N")]
     prompt_chunk: Option<usize>,
+    /// What GPUs that share the model add up a prompt's parts by: own (one-shot or two-shot, by rows), one-shot, two-shot, or nccl, whose library is looked for in LD_LIBRARY_PATH [default: own]
+    #[arg(long, value_name = "WHO")]
+    exchange: Option<Exchange>,
     #[command(flatten)]
     flow: FlowArgs,
     /// Quantise the linear layers while loading: w4a16, w8a16 or fp8
@@ -152,6 +155,9 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     }
     if let Some(rows) = args.prompt_chunk {
         engine = engine.with_prompt_chunk(rows)?;
+    }
+    if let Some(exchange) = args.exchange {
+        engine = engine.with_exchange(exchange)?;
     }
     let (engine, dump) = args.flow.apply(engine)?;
     let mut requests = Vec::with_capacity(texts.len());

@@ -61,6 +61,11 @@ impl Context {
         &self.properties
     }
 
+    /// The device's number.
+    pub(super) fn ordinal(&self) -> c_int {
+        self.device
+    }
+
     pub(super) fn modules(&self) -> MutexGuard<'_, HashMap<Box<str>, Weak<Module>>> {
         lock(&self.modules)
     }

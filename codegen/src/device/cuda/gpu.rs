@@ -3,6 +3,7 @@
 use super::context::Context;
 use super::memory::{Mapped, Memory, Pinned};
 use super::module::Function;
+use super::nccl::Communicators;
 use super::stream::{Event, Graph, Stream, mine};
 use super::tensor_map;
 use crate::device::backend::{
@@ -30,6 +31,16 @@ impl Gpu {
 
     fn event_of<'h>(&self, event: &'h Handle) -> Result<&'h Event, DeviceError> {
         mine(&self.context, event, "event", Event::context)
+    }
+
+    /// The contexts of devices of this kind.
+    fn contexts(devices: &[&dyn Backend]) -> Result<Vec<Arc<Context>>, DeviceError> {
+        let of = |&device: &&dyn Backend| {
+            let foreign = || DeviceError::NoCollective { device: device.properties().name.clone() };
+            let gpu = (device as &dyn Any).downcast_ref::<Gpu>().ok_or_else(foreign)?;
+            Ok(Arc::clone(&gpu.context))
+        };
+        devices.iter().map(of).collect()
     }
 
     fn pinned_of(&self, bytes: Box<dyn PinnedBytes>) -> Result<Box<Pinned>, DeviceError> {
@@ -141,4 +152,21 @@ impl Backend for Gpu {
         let graph = mine(&self.context, graph, "graph", Graph::context)?;
         self.stream_of(stream)?.launch_graph(graph)
     }
+
+    fn collective(&self, devices: &[&dyn Backend]) -> Result<Handle, DeviceError> {
+        Communicators::new(Gpu::contexts(devices)?).map(Handle::new)
+    }
+
+    fn graphs(&self, with: &Handle, devices: &[&dyn Backend], work: &[Vec<Work>]) -> Result<Vec<Handle>, DeviceError> {
+        let graphs = communicators(with)?.graphs(&Gpu::contexts(devices)?, work)?;
+        Ok(graphs.into_iter().map(Handle::new).collect())
+    }
+
+    fn abort_collective(&self, with: &Handle) -> Result<(), DeviceError> {
+        communicators(with).map(Communicators::abort)
+    }
+}
+
+fn communicators(with: &Handle) -> Result<&Communicators, DeviceError> {
+    with.get().ok_or_else(|| DeviceError::Foreign { what: "collective", device: "an NVIDIA GPU".into() })
 }

@@ -8,6 +8,7 @@
 //! | `module` | PTX to code: the driver's compiler, its log, the modules that are loaded |
 //! | `launch` | launches: clusters, cooperation, residency |
 //! | `stream` | streams, events, graphs, copies in flight |
+//! | `nccl` | sums over devices by NCCL, where its library is |
 //! | `tensor_map` | tensor maps |
 //! | `gpu` | the [`Backend`](super::backend::Backend) of it all |
 //!
@@ -24,6 +25,7 @@ mod gpu;
 mod launch;
 mod memory;
 mod module;
+mod nccl;
 mod probe;
 mod stream;
 mod tensor_map;

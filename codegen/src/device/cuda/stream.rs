@@ -67,7 +67,17 @@ impl Stream {
                 let result = unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, read, self.raw) };
                 check("cuMemcpyDtoDAsync", result)
             }
+            Work::Sum { .. } => Err(DeviceError::SumAlone),
         }
+    }
+
+    /// Address and length of a span of the stream's device.
+    pub(super) fn place(&self, span: &Span) -> Result<(CUdeviceptr, usize), DeviceError> {
+        place(&self.context, span)
+    }
+
+    pub(super) fn raw(&self) -> CUstream {
+        self.raw
     }
 
     pub(super) fn upload(&self, from: &[u8], to: &Span) -> Result<(), DeviceError> {
@@ -243,29 +253,88 @@ unsafe impl Send for Graph {}
 // SAFETY: as above.
 unsafe impl Sync for Graph {}
 
-impl Graph {
-    /// The work as the driver records it from a stream of its own.
-    pub(super) fn new(context: &Arc<Context>, work: &[Work]) -> Result<Graph, DeviceError> {
+/// Work that the driver records from a stream of its own, instead of doing it.
+#[derive(Debug)]
+pub(super) struct Recording {
+    stream: Stream,
+    ended: bool,
+}
+
+impl Recording {
+    pub(super) fn begin(context: &Arc<Context>) -> Result<Recording, DeviceError> {
         let stream = Stream::new(context)?;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is live, and nobody else knows of it.
         check("cuStreamBeginCapture", unsafe { sys::cuStreamBeginCapture_v2(stream.raw, mode) })?;
-        let submitted = work.iter().try_for_each(|work| stream.submit(work));
+        Ok(Recording { stream, ended: false })
+    }
+
+    /// Where work is submitted that is to be recorded, by the thread that began.
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// What was recorded. Where a thread records on several devices, all recordings end before any is instantiated: the driver refuses that
+    /// in a thread that records.
+    pub(super) fn end(mut self) -> Result<Recorded, DeviceError> {
+        let context = Arc::clone(&self.stream.context);
+        self.stop().map(|raw| Recorded { context, raw })
+    }
+
+    fn stop(&mut self) -> Result<CUgraph, DeviceError> {
+        self.ended = true;
+        self.stream.context.bind()?;
         let mut recorded: CUgraph = std::ptr::null_mut();
         // SAFETY: the stream is being captured by this thread, and the pointer is live.
-        let result = unsafe { sys::cuStreamEndCapture(stream.raw, &raw mut recorded) };
-        let ended = check("cuStreamEndCapture", result);
-        let mut raw: CUgraphExec = std::ptr::null_mut();
-        let made = submitted.and(ended).and_then(|()| {
-            // SAFETY: the recorded graph is whole, and the pointer is live. `Drop` destroys what is made.
-            let result = unsafe { sys::cuGraphInstantiateWithFlags(&raw mut raw, recorded, 0) };
-            check("cuGraphInstantiate", result)
-        });
-        if !recorded.is_null() {
-            // SAFETY: the recorded graph is of this capture, and what was made of it does not need it.
+        check("cuStreamEndCapture", unsafe { sys::cuStreamEndCapture(self.stream.raw, &raw mut recorded) })?;
+        Ok(recorded)
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if !self.ended
+            && let Ok(recorded) = self.stop()
+        {
+            // SAFETY: the recorded graph is of this capture, and nobody else knows of it.
             ignore(unsafe { sys::cuGraphDestroy(recorded) });
         }
-        made.map(|()| Graph { context: Arc::clone(context), raw })
+    }
+}
+
+/// Work that was recorded.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    context: Arc<Context>,
+    raw: CUgraph,
+}
+
+impl Recorded {
+    /// The work ready to be launched.
+    pub(super) fn instantiate(self) -> Result<Graph, DeviceError> {
+        self.context.bind()?;
+        let mut raw: CUgraphExec = std::ptr::null_mut();
+        // SAFETY: the recorded graph is whole, and the pointer is live. `Drop` destroys what is made.
+        let result = unsafe { sys::cuGraphInstantiateWithFlags(&raw mut raw, self.raw, 0) };
+        check("cuGraphInstantiate", result).map(|()| Graph { context: Arc::clone(&self.context), raw })
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        if self.context.bind().is_ok() {
+            // SAFETY: the recorded graph is of a capture and destroyed only here; what is made of it does not need it.
+            ignore(unsafe { sys::cuGraphDestroy(self.raw) });
+        }
+    }
+}
+
+impl Graph {
+    /// The work as the driver records it.
+    pub(super) fn new(context: &Arc<Context>, work: &[Work]) -> Result<Graph, DeviceError> {
+        let recording = Recording::begin(context)?;
+        work.iter().try_for_each(|work| recording.stream.submit(work))?;
+        recording.end()?.instantiate()
     }
 
     pub(super) fn context(&self) -> &Arc<Context> {

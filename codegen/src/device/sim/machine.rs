@@ -198,6 +198,7 @@ impl Backend for Machine {
                 let ((from, bytes), (to, _)) = (self.place(from)?, self.place(to)?);
                 lock(&self.store).memory.transfer(from, to, bytes).map_err(device_error)
             }
+            Work::Sum { .. } => Err(DeviceError::SumAlone),
         }
     }
 

@@ -2,12 +2,13 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tilewright_codegen::device::Device;
 use tilewright_kernels::sample::Request;
 
 use super::machine::EachLogits;
-use super::{GraphMachine, GraphPeers, GraphPlan, GraphTuning, GraphWeights, ProductTuning};
+use super::{Exchange, GraphMachine, GraphPeers, GraphPlan, GraphTuning, GraphWeights, ProductTuning};
 use crate::validate::Checked;
 use crate::vm::device::{
     AbortHandle, DeviceKernels, DeviceKv, DeviceWeights, LaunchError, LoadError, Packed, Unsupported,
@@ -55,6 +56,11 @@ impl PeerWeights {
             graphs.tune(attention);
             graphs.tune_products(products.to_vec());
         }
+    }
+
+    /// As [`GraphWeights::set_exchange`], on every device.
+    pub fn set_exchange(&mut self, exchange: Exchange) {
+        self.all.iter_mut().for_each(|graphs| graphs.set_exchange(exchange));
     }
 
     /// As [`GraphWeights::plan`], of the first device.
@@ -120,6 +126,14 @@ impl AnyGraph {
     /// As [`GraphMachine::step`] and [`GraphPeers::step`].
     pub fn step(&mut self, cells: &StepCells, rows: &[usize], each: EachLogits) -> Result<(), LaunchError> {
         either!(self, machine => machine.step(cells, rows, each))
+    }
+
+    /// Runs a step launch by launch; what each took, of several devices the first's.
+    ///
+    /// # Errors
+    /// As [`GraphMachine::times`] and [`GraphPeers::times`].
+    pub fn times(&mut self, cells: &StepCells) -> Result<Vec<(String, Duration)>, LaunchError> {
+        either!(self, machine => machine.times(cells))
     }
 
     /// Queues a step.

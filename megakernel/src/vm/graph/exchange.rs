@@ -1,14 +1,18 @@
 //! What several devices exchange between launches, where they meet: parts of sums, and logits for the one that chooses.
 
-use tilewright_kernels::exchange::{MEET_WORDS, PartsShape, meet, sum_parts};
+use tilewright_kernels::exchange::{MEET_WORDS, PartsShape, SumNormShape, meet, sum_parts, sum_rms_norm};
 use tilewright_kernels::tile::Float;
 
-use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
-use super::norms::Activations;
+use super::launch::{AllReduce, Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
+use super::norms::{Activations, NormOf};
 use super::planner::{GraphPlanner, Heads};
 use super::products::Product;
+use super::tuning::Exchange;
 use crate::program::BufferId;
 use crate::vm::device::Unsupported;
+
+/// Bytes more that a device may send to save a meeting, which takes 7 µs: NVLink 4 sends as many meanwhile.
+const MOST_MORE: u64 = 2 << 20;
 
 /// Rows that a device adds up of the parts of all: the first, and behind the last.
 fn share(rows: u32, device: u32, devices: u32) -> [u32; 2] {
@@ -21,9 +25,13 @@ impl GraphPlanner<'_> {
     }
 
     /// What this device has of a sum of so many rows and columns goes there, and `out` stands for it.
-    pub(crate) fn part(&mut self, out: BufferId, [rows, width]: [u32; 2], float: Float) -> LaunchMemory {
-        self.heads.insert(out, Heads { scratch: Scratch::Part, first: 0, of_row: 1 });
-        self.scratch(Scratch::Part, u64::from(rows) * u64::from(width) * u64::from(float.bytes()))
+    pub(crate) fn part(&mut self, out: BufferId, shape: [u32; 2], float: Float) -> LaunchMemory {
+        self.part_in(Scratch::Part, out, shape, float)
+    }
+
+    fn part_in(&mut self, scratch: Scratch, out: BufferId, [rows, width]: [u32; 2], float: Float) -> LaunchMemory {
+        self.heads.insert(out, Heads { scratch, first: 0, of_row: 1 });
+        self.scratch(scratch, u64::from(rows) * u64::from(width) * u64::from(float.bytes()))
     }
 
     /// A product of all rows that is a part of a sum.
@@ -34,9 +42,25 @@ impl GraphPlanner<'_> {
         out: BufferId,
     ) -> Result<(), Unsupported> {
         let (rows, [features, _]) = (self.plan.rows, self.extents(layer.0)?);
-        self.product(&Product { a, layers: &[layer], results: features.into(), to: Scratch::Part })?;
-        self.part(out, [rows, features], Float::Bf16);
+        let to = match (self.in_one_shot([rows, features]), self.last_part) {
+            // A peer may still read the part before: no meeting is behind that.
+            (true, Some(Scratch::Part)) => Scratch::OtherPart,
+            (true, _) | (false, _) => Scratch::Part,
+        };
+        self.product(&Product { a, layers: &[layer], results: features.into(), to })?;
+        self.part_in(to, out, [rows, features], Float::Bf16);
         Ok(())
+    }
+
+    /// Whether each device adds up all rows, reading the parts of all: one meeting instead of two. Each then reads (N − 1) · S bytes of its peers instead of
+    /// reading and storing (N − 1) / N · S each: of two devices as many.
+    fn in_one_shot(&self, [rows, width]: [u32; 2]) -> bool {
+        let (devices, bytes) = (u64::from(self.devices()), u64::from(rows) * u64::from(width) * 2);
+        match self.exchange {
+            Exchange::Own => bytes * (devices - 1) * (devices - 2) / devices <= MOST_MORE,
+            Exchange::OneShot => true,
+            Exchange::TwoShot | Exchange::Nccl => false,
+        }
     }
 
     /// Behind this launch the devices have done all before.
@@ -57,8 +81,8 @@ impl GraphPlanner<'_> {
         self.plan.launches.push(meeting);
     }
 
-    /// The parts of all devices are added up, to the residual stream where there is one: each device adds up a share of the rows, reading those of
-    /// its peers, and stores the sum on all.
+    /// The parts of all devices are added up, to the residual stream where there is one: by [NCCL](Exchange::Nccl), or each device adds up a share of
+    /// the rows, reading the parts of its peers, and stores what it makes of them on all.
     pub(crate) fn exchange(
         &mut self,
         parts: &[BufferId],
@@ -71,39 +95,106 @@ impl GraphPlanner<'_> {
             return Err(Unsupported::Launch { what: "a sum of anything but a part of each device" });
         };
         self.settle();
-        self.whole(own, Scratch::Part)?;
-        let [rows, width] = self.extents(out)?;
-        // The embedding is the residual stream, f32; what is added to it later is bf16, as on one device.
-        let (float, to) = match residual {
-            None => (Float::F32, Scratch::Residual),
-            Some(_) => (Float::Bf16, Scratch::Added),
+        let part = self.part_of(own)?;
+        let shape = self.extents(out)?;
+        let by_nccl = self.exchange == Exchange::Nccl;
+        self.heads.remove(&own);
+        let Some(residual) = residual else {
+            match by_nccl {
+                true => self.all_reduce(shape, (Float::F32, Scratch::Residual)),
+                false => self.sum_embedding(shape),
+            }
+            self.residual(out, shape);
+            return Ok(());
         };
-        self.scratch(to, u64::from(rows) * u64::from(width) * u64::from(float.bytes()));
-        let shape = PartsShape {
-            parts: devices,
-            copies: devices,
-            width,
-            strides: [width; 2],
-            types: [float; 2],
-            vector: vector(width, float),
-        };
+        if by_nccl {
+            self.all_reduce(shape, (Float::Bf16, Scratch::Added));
+            return self.add(residual, out);
+        }
+        self.add_parts(residual, (out, part))
+    }
+
+    /// Where a part lies.
+    fn part_of(&self, own: BufferId) -> Result<Scratch, Unsupported> {
+        match self.heads.get(&own).map(|heads| heads.scratch) {
+            Some(part @ (Scratch::Part | Scratch::OtherPart)) => Ok(part),
+            _ => self.whole(own, Scratch::Part).map(|()| Scratch::Part),
+        }
+    }
+
+    /// The embedding, of which one device has each row, becomes the residual stream on all: f32.
+    fn sum_embedding(&mut self, [rows, width]: [u32; 2]) {
+        let (devices, float) = (self.devices(), Float::F32);
+        self.scratch(Scratch::Residual, u64::from(rows) * u64::from(width) * u64::from(float.bytes()));
+        let vector = vector(width, float);
+        let (types, strides) = ([float; 2], [width; 2]);
+        let shape = PartsShape { parts: devices, copies: devices, width, strides, types, vector };
         let [first, end] = share(rows, self.device, devices);
-        let first_byte = u64::from(first) * u64::from(width) * u64::from(float.bytes());
-        let on_each = |scratch| (0..devices).map(move |device| LaunchMemory::Of { device, scratch, first: first_byte });
         self.meet();
         if end > first {
-            let sum = self.sum_of(shape, end - first, on_each(Scratch::Part).chain(on_each(to)));
+            let [parts, sums] = [Scratch::Part, Scratch::Residual].map(|of| self.on_each(of, first, width, float));
+            let sum = self.sum_of(shape, end - first, parts.into_iter().chain(sums));
             self.plan.launches.push(sum);
         }
         self.meet();
-        self.heads.remove(&own);
-        match residual {
-            Some(residual) => self.add(residual, out),
-            None => {
-                self.residual(out, [rows, width]);
-                Ok(())
-            }
+    }
+
+    /// The parts of all devices are added to the residual stream, and the sum is normalised: each device does so with all rows, or with a share of them,
+    /// which is its alone from now on, and stores the norms on all.
+    pub(super) fn norm_of_parts(
+        &mut self,
+        norm: NormOf,
+        [rows, width]: [u32; 2],
+        part: Scratch,
+    ) -> Result<(), Unsupported> {
+        let one_shot = self.in_one_shot([rows, width]);
+        let (weight, float) = self.plain(norm.weight)?;
+        let (devices, types) = (self.devices(), [Float::Bf16; 2]);
+        let copies = if one_shot { 1 } else { devices };
+        let shape =
+            SumNormShape { parts: devices, copies, width, part: types[0], weight: float, out: types[1], eps: norm.eps };
+        let [first, end] = if one_shot { [0, rows] } else { share(rows, self.device, devices) };
+        self.meet();
+        if end > first {
+            let arch = self.arch;
+            let kernel = self.kernel(format!("{shape:?}"), || sum_rms_norm(arch, shape));
+            let own = self.device as usize;
+            let x = self.on_each(Scratch::Residual, first, width, Float::F32)[own];
+            let parts = self.on_each(part, first, width, types[0]);
+            let norms = self.on_each(Scratch::Normed, first, width, types[1]);
+            let norms = norms.into_iter().enumerate().filter(|&(device, _)| !one_shot || device == own);
+            let memory = [x].into_iter().chain(parts).chain([weight]).chain(norms.map(|(_, norm)| norm));
+            let args = memory.map(LaunchArg::Pointer).collect();
+            self.plan.launches.push(Launch { kernel, grid: LaunchGrid::Blocks(end - first), args });
         }
+        if one_shot {
+            self.last_part = Some(part);
+        } else {
+            self.shared_rows = true;
+            self.meet();
+        }
+        Ok(())
+    }
+
+    /// Behind a step nobody reads what the next one begins with: the embedding's parts.
+    pub(super) fn close(&mut self) {
+        if self.last_part == Some(Scratch::Part) {
+            self.meet();
+        }
+    }
+
+    /// Activations of every device, from a row on.
+    fn on_each(&self, scratch: Scratch, row: u32, width: u32, float: Float) -> Vec<LaunchMemory> {
+        let first = u64::from(row) * u64::from(width) * u64::from(float.bytes());
+        (0..self.devices()).map(|device| LaunchMemory::Of { device, scratch, first }).collect()
+    }
+
+    /// The parts of all devices are added up by NCCL, and the sum is on all.
+    fn all_reduce(&mut self, [rows, width]: [u32; 2], (float, to): (Float, Scratch)) {
+        let elements = u64::from(rows) * u64::from(width);
+        self.scratch(to, elements * u64::from(float.bytes()));
+        let before = self.plan.launches.len();
+        self.plan.all_reduces.push(AllReduce { before, from: Scratch::Part, to, elements, float });
     }
 
     /// Sums of some rows of arrays, from where to where.

@@ -12,7 +12,7 @@ pub enum GraphFault {
         /// Its number.
         meeting: usize,
     },
-    /// A device that leaves its launches from a meeting on to others: these wait for it there.
+    /// A device that leaves its launches from a meeting on to others: these wait for it there. Where sums are NCCL's, it launches nothing.
     Stays {
         /// The device.
         device: usize,
@@ -22,6 +22,14 @@ pub enum GraphFault {
 }
 
 impl GraphFault {
+    /// The device that launches nothing, where devices wait for each other in sums and not in meetings.
+    pub(super) fn stays_away(self, plan: &GraphPlan) -> Option<usize> {
+        match self {
+            GraphFault::Stays { device, .. } if !plan.all_reduces.is_empty() => Some(device),
+            GraphFault::Stays { .. } | GraphFault::NoMeeting { .. } => None,
+        }
+    }
+
     /// What a device launches of these.
     pub(super) fn left(self, plan: &GraphPlan, device: usize, launches: &[Launch]) -> Vec<Launch> {
         let mut meetings = 0..;

@@ -1,6 +1,7 @@
 //! A launch as data: which kernel, how many blocks, what its arguments name.
 
 use tilewright_codegen::device::TensorShape;
+use tilewright_kernels::tile::Float;
 
 use crate::program::BufferId;
 
@@ -25,6 +26,8 @@ pub enum Scratch {
     Gated,
     /// What this device has of a sum of all devices: bf16 `[rows, hidden]`, of the embedding f32.
     Part,
+    /// The same of every other sum, where peers may still read the one before.
+    OtherPart,
     /// Partial sums of a product whose contraction is split, f32.
     Partials,
     /// Weighted sums of the blocks that share a head of a row that is alone, f32 `[rows, kv_heads, splits, group, dim]`.
@@ -165,4 +168,19 @@ pub struct Launch {
     pub grid: LaunchGrid,
     /// Its arguments.
     pub args: Vec<LaunchArg>,
+}
+
+/// A sum of what all devices have, by NCCL, which is on all of them behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllReduce {
+    /// The number of the launch that comes behind.
+    pub before: usize,
+    /// What each device has.
+    pub from: Scratch,
+    /// Where the sum goes.
+    pub to: Scratch,
+    /// Elements.
+    pub elements: u64,
+    /// Their type.
+    pub float: Float,
 }

@@ -36,6 +36,8 @@ pub struct GraphMachine {
     graphs: BTreeMap<(Counts, Behind), Graph>,
     /// The launches of a choice.
     choice: Option<Graph>,
+    /// The page tables that are on the device; none where that is not known.
+    page_table: Vec<i32>,
     /// Logits of a row, and of all rows once they are asked for.
     logits: [Option<Buffer<f32>>; 2],
     abort: AbortHandle,
@@ -84,6 +86,7 @@ impl GraphMachine {
             memory,
             graphs,
             choice,
+            page_table: Vec::new(),
             logits,
             abort,
         })
@@ -118,23 +121,24 @@ impl GraphMachine {
     pub fn times(&mut self, cells: &StepCells) -> Result<Vec<(String, Duration)>, LaunchError> {
         cells.check(&self.limits)?;
         let counts = self.set_cells(cells)?;
-        let choice = self.plan.choice.iter().flat_map(|choice| &choice.fed);
-        let launches: Vec<&Launch> = self.plan.launches.iter().chain(choice).filter(|l| counts.runs(l)).collect();
-        self.kernels.compile(launches.iter().map(|launch| launch.kernel))?;
-        let work = launches.iter().map(|launch| self.work_of(launch, counts, None)).collect::<Result<Vec<_>, _>>()?;
-        let layers = self.plan.launches.iter().filter(|launch| counts.runs(launch)).count();
-        work[..layers].iter().try_for_each(|work| self.stream.submit(work))?;
+        let choice: Vec<Launch> = self.plan.choice.iter().flat_map(|choice| choice.fed.iter().cloned()).collect();
+        let layers = self.work_by_name(&self.plan.launches, counts)?;
+        layers.iter().try_for_each(|(_, work)| self.stream.submit(work))?;
         let mut events = vec![self.stream.record()?];
-        for work in &work {
+        let all = [layers, self.work_by_name(&choice, counts)?].concat();
+        for (_, work) in &all {
             self.stream.submit(work)?;
             events.push(self.stream.record()?);
         }
         self.stream.wait()?;
-        let named = launches.iter().zip(events.windows(2));
-        let time = |(launch, pair): (&&Launch, &[Event])| -> Result<(String, Duration), LaunchError> {
-            Ok((self.plan.kernels[launch.kernel].name.clone(), pair[1].since(&pair[0])?))
-        };
-        named.map(time).collect()
+        Ok(between(all, &events)?)
+    }
+
+    /// Launches as work, with their kernels' names.
+    pub(super) fn work_by_name(&self, launches: &[Launch], counts: Counts) -> Result<Vec<(String, Work)>, DeviceError> {
+        let name = |launch: &Launch| self.plan.kernels[launch.kernel].name.clone();
+        let names = launches.iter().filter(|launch| counts.runs(launch)).map(name);
+        Ok(names.zip(self.work(launches, counts, None)?).collect())
     }
 
     /// From now on no row is taken alone: all attend by the kernel that prompts attend by, so that a row has the same bits whether its token
@@ -228,24 +232,34 @@ impl GraphMachine {
         Ok(self.stream.wait()?)
     }
 
+    /// The sequences of a step's cells.
+    pub(super) fn sequences(&self, cells: &StepCells) -> Sequences {
+        Sequences::of(cells, self.plan.alone as usize)
+    }
+
+    /// For how many sequences attention is launched.
+    pub(super) fn counts(&self, sequences: &Sequences) -> Counts {
+        Counts::of(sequences, (self.plan.rows as usize).max(1))
+    }
+
     /// Sends the cells; gives for how many sequences attention is launched.
-    pub(super) fn set_cells(&self, cells: &StepCells) -> Result<Counts, LaunchError> {
-        let most = (self.plan.rows as usize).max(1);
-        let sequences = Sequences::of(cells, self.plan.alone as usize);
-        let counts = Counts::of(&sequences, most);
-        let padded = counts.several;
-        let sequences = sequences.padded(padded);
-        let set = [
-            (&self.cells.token, cells.tokens),
-            (&self.cells.position, cells.positions),
-            (&self.cells.page_table, cells.page_table),
-        ];
-        for (buffers, values) in set {
-            for buffer in buffers {
-                if let Some(cell) = self.memory.cells.get(buffer) {
-                    self.stream.upload(values, cell)?;
-                }
-            }
+    pub(super) fn set_cells(&mut self, cells: &StepCells) -> Result<Counts, LaunchError> {
+        let sequences = self.sequences(cells);
+        self.send_cells(cells, &sequences)
+    }
+
+    /// The same of cells whose sequences are known. Page tables go to the device where they are not those of the step before: a prompt's chunks
+    /// have the same, in megabytes.
+    pub(super) fn send_cells(&mut self, cells: &StepCells, sequences: &Sequences) -> Result<Counts, LaunchError> {
+        let counts = self.counts(sequences);
+        for (buffers, values) in [(&self.cells.token, cells.tokens), (&self.cells.position, cells.positions)] {
+            self.send(buffers, values)?;
+        }
+        if self.page_table != cells.page_table {
+            // What is there is not known where this fails.
+            self.page_table.clear();
+            self.send(&self.cells.page_table, cells.page_table)?;
+            self.page_table.extend_from_slice(cells.page_table);
         }
         let GraphMemory { query_starts, token_starts, tables, lengths, .. } = &self.memory;
         if counts.alone > 0 {
@@ -254,13 +268,23 @@ impl GraphMachine {
             alone.resize(self.plan.alone as usize, 0);
             self.stream.upload(&alone, &lengths.slice(0..alone.len())?)?;
         }
+        let padded = counts.several;
         if padded == 0 {
             return Ok(counts);
         }
+        let sequences = sequences.clone().padded(padded);
         self.stream.upload(&sequences.query_starts, &query_starts.slice(0..padded + 1)?)?;
         self.stream.upload(&sequences.token_starts, &token_starts.slice(0..padded + 1)?)?;
         self.stream.upload(&sequences.tables, &tables.slice(0..sequences.tables.len())?)?;
         Ok(counts)
+    }
+
+    /// Sends the values of a role's cells.
+    fn send(&self, buffers: &[BufferId], values: &[i32]) -> Result<(), LaunchError> {
+        for cell in buffers.iter().filter_map(|buffer| self.memory.cells.get(buffer)) {
+            self.stream.upload(values, cell)?;
+        }
+        Ok(())
     }
 
     /// The logits of some rows of the step that was submitted: by a product for each row, or where several are asked for by one of
@@ -384,6 +408,11 @@ impl Counts {
             LaunchGrid::PerRow([x, y]) => [x, y, self.alone as u32],
         }
     }
+}
+
+/// What each piece of work took, by the events before it and behind it.
+pub(super) fn between(work: Vec<(String, Work)>, events: &[Event]) -> Result<Vec<(String, Duration)>, DeviceError> {
+    work.into_iter().zip(events.windows(2)).map(|((name, _), pair)| Ok((name, pair[1].since(&pair[0])?))).collect()
 }
 
 /// A step that was submitted reads and writes what the machine holds.

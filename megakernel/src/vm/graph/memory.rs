@@ -13,7 +13,7 @@ use super::launch::{LaunchMemory, Scratch};
 use super::machine::GraphMachine;
 use super::plan::GraphPlan;
 use super::run::LINES;
-use super::tuning::{GraphTuning, ProductTuning};
+use super::tuning::{Exchange, GraphTuning, ProductTuning};
 use crate::program::{self, BufferId, BufferKind, Program};
 use crate::validate::Checked;
 use crate::vm::device::load::{self, Bound};
@@ -46,6 +46,7 @@ pub struct GraphWeights {
     kernels: DeviceKernels,
     tuning: Option<GraphTuning>,
     products: Vec<ProductTuning>,
+    exchange: Exchange,
 }
 
 /// A quantised matrix as [`Widen`] reads it.
@@ -83,7 +84,8 @@ impl GraphWeights {
     /// Weights that come to the device with the first machine.
     pub fn new(device: Device, weights: Arc<dyn Weights + Send + Sync>) -> GraphWeights {
         let (matrices, codes, kernels) = (Vec::new(), Vec::new(), DeviceKernels::new(&device));
-        GraphWeights { device, weights, matrices, codes, packed: None, kernels, tuning: None, products: Vec::new() }
+        let (packed, tuning, products, exchange) = (None, None, Vec::new(), Exchange::default());
+        GraphWeights { device, weights, matrices, codes, packed, kernels, tuning, products, exchange }
     }
 
     /// Machines that are made from now on read the packed weights of these machines where they can: products of up to 64 rows on sm_90a.
@@ -124,6 +126,11 @@ impl GraphWeights {
         self.products = products;
     }
 
+    /// Machines of several devices that are made from now on add up parts so.
+    pub fn set_exchange(&mut self, exchange: Exchange) {
+        self.exchange = exchange;
+    }
+
     /// The device.
     pub fn device(&self) -> &Device {
         &self.device
@@ -158,7 +165,8 @@ impl GraphWeights {
     ) -> Result<GraphPlan, Unsupported> {
         let properties = self.device.properties();
         let arch = properties.arch().ok_or_else(|| Unsupported::Target { target: properties.name.clone() })?;
-        GraphPlan::of_device(program, device, (arch, properties.sms), packed, (self.tuning, &self.products))
+        let tuning = (self.tuning, &self.products[..]);
+        GraphPlan::exchanging((program, device, self.exchange), (arch, properties.sms), packed, tuning)
     }
 
     pub(super) fn weights(&self) -> &dyn Weights {

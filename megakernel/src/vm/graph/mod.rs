@@ -12,13 +12,14 @@
 //! | `planner`, `norms`, `products`, `heads`, `choice`, `exchange` | what rows of ops ask: activations; norms; products; heads; the choice of tokens; sums of the parts of several devices |
 //! | `launch` | a launch as data: kernel, grid, what its arguments name |
 //! | `plan` | a program as launches |
-//! | `tuning` | what may be chosen of attention |
+//! | `tuning` | what may be chosen of attention, products and exchanges |
 //! | `kernels` | its kernels, compiled when they are first launched |
 //! | `sequence` | rows that are consecutive tokens of a sequence |
 //! | `memory` | what lies on the device |
 //! | `machine` | the machine |
 //! | `run` | steps whose tokens the device chooses |
 //! | `peers`, `meetings`, `fault` | the machine of several devices; who did not come to a meeting; faults of meetings, for tests |
+//! | `nccl` | sums of several devices by NCCL |
 //! | `stage` | a stage of a pipeline: what it takes and gives |
 //! | `any` | either machine, for whoever need not know which |
 //!
@@ -39,6 +40,7 @@ mod level;
 mod machine;
 mod meetings;
 mod memory;
+mod nccl;
 mod norms;
 mod op;
 mod peers;
@@ -53,7 +55,7 @@ mod tuning;
 pub use any::{AnyGraph, PeerWeights};
 pub use fault::GraphFault;
 pub(crate) use heads::{Appended, HeadsOut, HeadsPart};
-pub use launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
+pub use launch::{AllReduce, Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 pub use machine::{EachLogits, GraphMachine};
 pub use memory::GraphWeights;
 pub(crate) use norms::{Activations, Begun, Embedding, NormOf};
@@ -64,4 +66,4 @@ pub use planner::GraphPlanner;
 pub(crate) use planner::Heads;
 pub(crate) use products::Product;
 pub use run::MOST_QUEUED;
-pub use tuning::{GraphTuning, ProductTuning};
+pub use tuning::{Exchange, GraphTuning, NoExchange, ProductTuning};

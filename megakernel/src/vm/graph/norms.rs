@@ -35,6 +35,8 @@ pub(crate) enum Activations {
 pub(super) enum Pending {
     /// `residual` and the result of the last product, which the norm that comes next adds.
     Added { residual: BufferId, out: BufferId },
+    /// `residual` and the parts of all devices, which the norm that comes next adds.
+    Parts { residual: BufferId, out: BufferId, part: Scratch },
     /// What a launch stores that may begin the norm that comes next.
     Begun { out: BufferId, launch: Begun },
 }
@@ -57,11 +59,31 @@ pub(crate) struct Embedding {
     pub width: u32,
 }
 
+impl Pending {
+    /// Whether these are parts that make that buffer.
+    fn is_parts_of(&self, x: BufferId) -> bool {
+        matches!(self, Pending::Parts { out, .. } if *out == x)
+    }
+}
+
 impl GraphPlanner<'_> {
     /// What the last product left is added to `residual`, which makes `out`: by the norm that comes next.
     pub(super) fn add(&mut self, residual: BufferId, out: BufferId) -> Result<(), Unsupported> {
+        self.pend(residual, Pending::Added { residual, out })
+    }
+
+    /// The parts of all devices are added to `residual`, which makes `out`: by the norm that comes next.
+    pub(super) fn add_parts(
+        &mut self,
+        residual: BufferId,
+        (out, part): (BufferId, Scratch),
+    ) -> Result<(), Unsupported> {
+        self.pend(residual, Pending::Parts { residual, out, part })
+    }
+
+    fn pend(&mut self, residual: BufferId, pending: Pending) -> Result<(), Unsupported> {
         self.whole(residual, Scratch::Residual)?;
-        match self.pending.replace(Pending::Added { residual, out }) {
+        match self.pending.replace(pending) {
             None => Ok(()),
             Some(_) => Err(Unsupported::Launch { what: "two sums of the residual stream without a norm between" }),
         }
@@ -142,9 +164,17 @@ impl GraphPlanner<'_> {
         let NormOf { x, weight, eps } = norm;
         let [rows, width] = self.extents(x)?;
         self.rows(rows)?;
+        let out = self.scratch(Scratch::Normed, u64::from(rows) * u64::from(width) * 2);
+        if let Some(Pending::Parts { residual, out, part }) = self.pending.take_if(|pending| pending.is_parts_of(x)) {
+            self.heads.remove(&residual);
+            self.residual(out, [rows, width]);
+            return self.norm_of_parts(norm, [rows, width], part).map(|()| Scratch::Normed);
+        }
+        if self.shared_rows {
+            return Err(Unsupported::Launch { what: "a norm of rows that are on other devices" });
+        }
         let (weight, float) = self.plain(weight)?;
         let residual = self.scratch(Scratch::Residual, u64::from(rows) * u64::from(width) * 4);
-        let out = self.scratch(Scratch::Normed, u64::from(rows) * u64::from(width) * 2);
         let (x_float, out_float) = (Float::F32, Float::Bf16);
         let shape = NormShape { width, stride: width, x: x_float, weight: float, out: out_float, eps, warps: WARPS };
         let arch = self.arch;

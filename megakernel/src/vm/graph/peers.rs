@@ -10,7 +10,8 @@ use tilewright_kernels::sample::Request;
 
 use super::fault::GraphFault;
 use super::launch::Launch;
-use super::machine::{Counts, EachLogits, GraphMachine};
+use super::machine::{Counts, EachLogits, GraphMachine, between};
+use super::nccl::Sums;
 use super::run::run_by_host;
 use super::{GraphPlan, GraphWeights, meetings};
 use crate::validate::Checked;
@@ -21,7 +22,8 @@ use crate::vm::reference::StepCells;
 /// A program of many rows on several devices, as a graph of launches on each. Made by [`GraphWeights::peers`].
 ///
 /// Devices meet by launches of [`GraphPlan::meet`]. A simulated device runs one launch after the other: there those of a meeting run side by side.
-/// Tokens are chosen by the first device, and fed back by the host.
+/// Tokens are chosen by the first device, and fed back by the host. Where parts are [added up by NCCL](super::Exchange::Nccl), devices wait for each
+/// other in its kernels.
 ///
 /// A device that does not come to a meeting is an error that names it behind the machine's [patience](GraphPeers::set_patience), and so is one that is
 /// lost. Unless one is lost, the next step runs as if nothing had happened.
@@ -30,6 +32,8 @@ pub struct GraphPeers {
     pub(super) machines: Vec<GraphMachine>,
     /// Each device's launches.
     graphs: BTreeMap<Part, Vec<Graph>>,
+    /// What devices add up by, where that is not the library's own.
+    pub(super) sums: Option<Sums>,
     abort: AbortHandle,
     /// How long a device waits for another in a meeting.
     pub(super) patience: Duration,
@@ -97,6 +101,9 @@ impl GraphWeights {
         if plans.windows(2).any(|two| held(&two[0]) != held(&two[1])) {
             return Err(Unsupported::Launch { what: "devices that do not meet as often as each other" }.into());
         }
+        if plans.windows(2).any(|two| two[0].all_reduces.len() != two[1].all_reduces.len()) {
+            return Err(Unsupported::Launch { what: "devices that do not add up as often as each other" }.into());
+        }
         let of = |(weights, plan): (&mut GraphWeights, GraphPlan)| {
             let (_, prepacked) = weights.packed();
             weights.machine_of(program.clone(), plan, (&bound, prepacked), Some(&kv), progress)
@@ -111,8 +118,8 @@ impl GraphPeers {
         let scratch: Vec<_> = machines.iter().map(|machine| machine.memory.scratch.clone()).collect();
         machines.iter_mut().for_each(|machine| machine.memory.peers.clone_from(&scratch));
         let patience = meetings::patience(&machines[0]);
-        let (graphs, abort) = (BTreeMap::new(), AbortHandle::default());
-        let peers = GraphPeers { machines, graphs, abort, patience, fault: None };
+        let (graphs, sums, abort) = (BTreeMap::new(), Sums::of(&machines)?, AbortHandle::default());
+        let peers = GraphPeers { machines, graphs, sums, abort, patience, fault: None };
         peers.begin_meetings()?;
         Ok(peers)
     }
@@ -167,9 +174,12 @@ impl GraphPeers {
     }
 
     fn submit_checked(&mut self, cells: &StepCells) -> Result<(), LaunchError> {
+        self.come()?;
         let mut counts = Counts::NONE;
+        let sequences = self.machines[0].sequences(cells);
         for device in 0..self.machines.len() {
-            counts = self.named(device, self.machines[device].set_cells(cells))?;
+            let sent = self.machines[device].send_cells(cells, &sequences);
+            counts = self.named(device, sent)?;
         }
         self.queue(Part::Step(counts))
     }
@@ -184,6 +194,7 @@ impl GraphPeers {
 
     /// Waits until all that was queued has ended, and every device has come to every meeting.
     fn ended(&self) -> Result<(), LaunchError> {
+        self.come()?;
         for (device, machine) in self.machines.iter().enumerate() {
             self.named(device, machine.wait())?;
         }
@@ -202,6 +213,7 @@ impl GraphPeers {
 
     /// Nobody sees them before all devices have met: behind a meeting that was given up they are anything.
     fn all_logits(&mut self, rows: &[usize]) -> Result<Vec<Vec<f32>>, LaunchError> {
+        self.come()?;
         let mut all: Vec<Vec<f32>> = vec![Vec::new(); rows.len()];
         for device in 0..self.machines.len() {
             let mut of_row = all.iter_mut();
@@ -225,6 +237,7 @@ impl GraphPeers {
 
     /// The tokens of a step that was submitted, for so many rows at a time.
     fn chosen(&mut self, rows: &[usize], draws: &[Request], choices: usize) -> Result<Vec<u32>, LaunchError> {
+        self.come()?;
         let mut tokens = Vec::with_capacity(rows.len());
         for (at, rows) in rows.chunks(choices).enumerate() {
             let draws = draws.chunks(choices).nth(at).unwrap_or_default();
@@ -237,6 +250,43 @@ impl GraphPeers {
         }
         self.ended()?;
         Ok(tokens)
+    }
+
+    /// Runs a step launch by launch, as [`GraphMachine::times`], and gives what the first device's took: a meeting as long as it waits for the
+    /// others. The launches of simulated devices take no time, and sums by NCCL are in graphs alone: then nothing is given.
+    ///
+    /// # Errors
+    /// As [`GraphPeers::submit`].
+    pub fn times(&mut self, cells: &StepCells) -> Result<Vec<(String, Duration)>, LaunchError> {
+        self.submit(cells)?;
+        self.times_behind(cells).map_err(|error| self.judged(error))
+    }
+
+    /// The same behind a step that was submitted, which keeps the devices busy while the launches are queued.
+    fn times_behind(&mut self, cells: &StepCells) -> Result<Vec<(String, Duration)>, LaunchError> {
+        if self.machines[0].is_simulated() || self.sums.is_some() {
+            return Ok(Vec::new());
+        }
+        let counts = self.machines[0].counts(&self.machines[0].sequences(cells));
+        let work = |(device, machine): (usize, &GraphMachine)| {
+            let work = machine.work_by_name(&machine.plan().launches, counts);
+            self.named(device, work.map_err(LaunchError::from))
+        };
+        let works = self.machines.iter().enumerate().map(work).collect::<Result<Vec<_>, _>>()?;
+        let mut events = vec![self.machines[0].stream.record()?];
+        // By turns, so that no device waits long for what another is still to be told.
+        for at in 0..works.iter().map(Vec::len).max().unwrap_or(0) {
+            for (device, (machine, works)) in self.machines.iter().zip(&works).enumerate() {
+                let Some((_, work)) = works.get(at) else { continue };
+                self.named(device, machine.stream.submit(work).map_err(LaunchError::from))?;
+                if device == 0 {
+                    events.push(machine.stream.record()?);
+                }
+            }
+        }
+        self.ended()?;
+        let first = works.into_iter().next().unwrap_or_default();
+        self.named(0, between(first, &events).map_err(LaunchError::from))
     }
 
     /// Runs steps that feed themselves, as [`GraphMachine::run_until`]; the host feeds tokens back.
@@ -270,19 +320,32 @@ impl GraphPeers {
 
     /// Queues launches on all devices.
     fn queue(&mut self, part: Part) -> Result<(), LaunchError> {
+        let stays = self.fault.and_then(|fault| fault.stays_away(self.plan()));
         if self.machines[0].is_simulated() {
-            return self.queue_one_by_one(part);
+            return match (stays, part) {
+                (Some(device), Part::Step(_)) => Err(self.absent_one(device)),
+                _ => self.queue_one_by_one(part),
+            };
+        }
+        if let Some(sums) = self.sums.as_mut().filter(|sums| sums.are_given_up()) {
+            self.graphs.clear();
+            sums.begin_anew(&self.machines)?;
         }
         if !self.graphs.contains_key(&part) {
             // All are made before any is queued: devices that run wait for each other.
             let graph = |(device, machine): (usize, &GraphMachine)| {
                 self.named(device, machine.graph_of(&self.launches(device, part), part.counts()))
             };
-            let graphs = self.machines.iter().enumerate().map(graph).collect::<Result<Vec<_>, _>>()?;
+            let graphs = match (part, &self.sums) {
+                (Part::Step(counts), Some(_)) => self.graphs_with_sums(counts)?,
+                _ => self.machines.iter().enumerate().map(graph).collect::<Result<Vec<_>, _>>()?,
+            };
             self.graphs.insert(part, graphs);
         }
         for (device, (machine, graph)) in self.machines.iter().zip(&self.graphs[&part]).enumerate() {
-            self.named(device, graph.launch(&machine.stream).map_err(LaunchError::from))?;
+            if stays != Some(device) {
+                self.named(device, graph.launch(&machine.stream).map_err(LaunchError::from))?;
+            }
         }
         Ok(())
     }
@@ -290,9 +353,29 @@ impl GraphPeers {
     /// The same on devices that run what they are given at once: up to each meeting, and that side by side. Between two meetings another device
     /// begins each time, so that nobody may rely on an order that the meetings do not make.
     fn queue_one_by_one(&self, part: Part) -> Result<(), LaunchError> {
+        let all: Vec<Cow<[Launch]>> = (0..self.machines.len()).map(|device| self.launches(device, part)).collect();
+        let sums = |device: usize| match part {
+            Part::Step(_) => &self.machines[device].plan().all_reduces[..],
+            Part::Choice => &[],
+        };
+        let mut first = vec![0; all.len()];
+        for (at, sum) in sums(0).iter().enumerate() {
+            let ends: Vec<usize> =
+                (0..all.len()).map(|device| sums(device).get(at).map_or(0, |sum| sum.before)).collect();
+            let before = (0..all.len()).map(|device| all[device].get(first[device]..ends[device]).unwrap_or_default());
+            self.queue_side_by_side(before.collect(), part)?;
+            self.add_up(sum)?;
+            first = ends;
+        }
+        self.queue_side_by_side(
+            all.iter().zip(first).map(|(all, first)| all.get(first..).unwrap_or_default()).collect(),
+            part,
+        )
+    }
+
+    /// The same between sums of all devices.
+    fn queue_side_by_side(&self, mut left: Vec<&[Launch]>, part: Part) -> Result<(), LaunchError> {
         let count = self.machines.len();
-        let all: Vec<Cow<[Launch]>> = (0..count).map(|device| self.launches(device, part)).collect();
-        let mut left: Vec<&[Launch]> = all.iter().map(|launches| &launches[..]).collect();
         for first in 0.. {
             let mut meeting = BTreeMap::new();
             for device in (0..count).map(|at| (first + at) % count) {

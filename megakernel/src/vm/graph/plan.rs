@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::Scratch;
-use super::launch::Launch;
+use super::launch::{AllReduce, Launch};
 use super::level::levels;
 use super::planner::GraphPlanner;
-use super::tuning::{GraphTuning, ProductTuning};
+use super::tuning::{Exchange, GraphTuning, ProductTuning};
 use crate::program::{BufferId, Program};
 use crate::validate::Checked;
 use crate::vm::device::{Packed, RotationTable, Unsupported, one_device};
@@ -24,6 +24,8 @@ pub struct GraphPlan {
     pub kernels: Vec<Kernel>,
     /// The launches of a step up to the last norm, in their order.
     pub launches: Vec<Launch>,
+    /// Sums of what all devices have, by NCCL, between these launches: in their order. None where devices [meet](GraphPlan::meet) for them.
+    pub all_reduces: Vec<AllReduce>,
     /// The kernel by which devices meet: behind its launch all launches of all devices have ended that come before their meeting of that
     /// number. None of one device.
     pub meet: Option<usize>,
@@ -122,7 +124,7 @@ impl GraphPlan {
     }
 
     /// The launches of one of a program's devices. Where there are several, parts of sums are exchanged where the devices
-    /// [meet](GraphPlan::meet): each adds up the parts of a share of the rows, reading those of its peers, and stores the sum on all.
+    /// [meet](GraphPlan::meet): each adds the parts to a share of the rows, reading those of its peers, and stores the norm of these on all.
     ///
     /// # Errors
     /// As [`GraphPlan::new`].
@@ -133,9 +135,22 @@ impl GraphPlan {
         packed: Option<&Packed>,
         tuning: (Option<GraphTuning>, &[ProductTuning]),
     ) -> Result<GraphPlan, Unsupported> {
+        GraphPlan::exchanging((program, device, Exchange::Own), (arch, multiprocessors), packed, tuning)
+    }
+
+    /// The same whose parts of sums are exchanged so.
+    ///
+    /// # Errors
+    /// As [`GraphPlan::new`].
+    pub fn exchanging(
+        (program, device, exchange): (&Checked, usize, Exchange),
+        (arch, multiprocessors): (Arch, u32),
+        packed: Option<&Packed>,
+        tuning: (Option<GraphTuning>, &[ProductTuning]),
+    ) -> Result<GraphPlan, Unsupported> {
         let program: &Program = program;
         let levels = levels(program, device)?;
-        let mut planner = GraphPlanner::new((program, device), (arch, multiprocessors), packed, tuning)?;
+        let mut planner = GraphPlanner::new((program, device, exchange), (arch, multiprocessors), packed, tuning)?;
         planner.enter()?;
         for level in &levels {
             let Some(row) = level.op.launches() else { continue };

@@ -11,7 +11,7 @@ use super::choice::MOST_ALONE;
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::norms::{NormOf, Pending};
 use super::plan::GraphPlan;
-use super::tuning::{GraphTuning, ProductTuning};
+use super::tuning::{Exchange, GraphTuning, ProductTuning};
 use crate::ops::Rotation;
 use crate::program::{Buffer, BufferId, BufferKind, Program, float_of};
 use crate::vm::device::{Packed, RotationTable, Unsupported};
@@ -47,6 +47,12 @@ pub struct GraphPlanner<'p> {
     /// Where the activations lie that a buffer stands for.
     pub(super) heads: HashMap<BufferId, Heads>,
     pub(super) pending: Option<Pending>,
+    /// How devices add up their parts.
+    pub(super) exchange: Exchange,
+    /// Where the parts lie that were read last by all devices with no meeting behind.
+    pub(super) last_part: Option<Scratch>,
+    /// Whether of the residual stream's rows each device has its share alone.
+    pub(super) shared_rows: bool,
     /// The norm that was planned last.
     pub(super) last_norm: Option<NormOf>,
     /// The output projection and its bias.
@@ -62,7 +68,7 @@ pub struct GraphPlanner<'p> {
 
 impl<'p> GraphPlanner<'p> {
     pub(super) fn new(
-        (program, device): (&'p Program, usize),
+        (program, device, exchange): (&'p Program, usize, Exchange),
         (arch, multiprocessors): (Arch, u32),
         packed: Option<&'p Packed>,
         (tuning, products): (Option<GraphTuning>, &'p [ProductTuning]),
@@ -71,6 +77,7 @@ impl<'p> GraphPlanner<'p> {
             rows: 0,
             kernels: Vec::new(),
             launches: Vec::new(),
+            all_reduces: Vec::new(),
             meet: None,
             logits: None,
             choice: None,
@@ -91,6 +98,9 @@ impl<'p> GraphPlanner<'p> {
             scratch: BTreeMap::new(),
             heads: HashMap::new(),
             pending: None,
+            exchange,
+            last_part: None,
+            shared_rows: false,
             last_norm: None,
             head: None,
             kernels: HashMap::new(),
@@ -104,6 +114,7 @@ impl<'p> GraphPlanner<'p> {
 
     pub(super) fn finish(mut self) -> Result<GraphPlan, Unsupported> {
         self.leave()?;
+        self.close();
         Ok(GraphPlan { scratch: self.scratch.into_iter().collect(), ..self.plan })
     }
 

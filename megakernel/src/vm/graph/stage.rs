@@ -39,7 +39,15 @@ impl GraphPlanner<'_> {
     /// What is still to be added to a residual stream that another stage goes on with is added.
     pub(super) fn leave(&mut self) -> Result<(), Unsupported> {
         self.settle();
-        let Some(Pending::Added { out, .. }) = self.pending else { return Ok(()) };
+        let out = match self.pending {
+            Some(Pending::Added { out, .. }) => out,
+            Some(Pending::Parts { .. }) => {
+                return Err(Unsupported::Launch {
+                    what: "parts of a residual stream that nothing normalises at the end",
+                });
+            }
+            Some(Pending::Begun { .. }) | None => return Ok(()),
+        };
         match self.last_norm.filter(|_| self.buffer(out).kind == BufferKind::Output) {
             Some(norm) => self.norm(NormOf { x: out, ..norm }).map(drop),
             None => Err(Unsupported::Launch { what: "a residual stream that nothing normalises at the end" }),

@@ -1,6 +1,51 @@
-//! How decode attention and products of a graph are cut.
+//! How decode attention and products of a graph are cut, and by what devices add up their parts.
 
+use std::str::FromStr;
+
+use thiserror::Error;
 use tilewright_kernels::gemv::hopper;
+
+/// How devices that share a model add up the parts of a sum that each has. Either way all have the same bits.
+///
+/// ```
+/// use tilewright_megakernel::vm::graph::Exchange;
+/// assert_eq!("nccl".parse(), Ok(Exchange::Nccl));
+/// assert_eq!("mpi".parse::<Exchange>().unwrap_err().to_string(), "`mpi` is no exchange between devices; known are own, one-shot, two-shot and nccl");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Exchange {
+    /// By the library's kernels, behind [meetings](super::GraphPlan::meet): in one shot between two devices and of few rows, else in two. NCCL is faster at
+    /// no size that was measured.
+    #[default]
+    Own,
+    /// By these: each device adds up all rows, reading the parts of all.
+    OneShot,
+    /// By these: each adds up a share of the rows, and stores what it makes of them on all.
+    TwoShot,
+    /// By NCCL, which is loaded when a machine is made.
+    Nccl,
+}
+
+/// A name of no exchange.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{found}` is no exchange between devices; known are own, one-shot, two-shot and nccl")]
+pub struct NoExchange {
+    found: String,
+}
+
+impl FromStr for Exchange {
+    type Err = NoExchange;
+
+    fn from_str(text: &str) -> Result<Exchange, NoExchange> {
+        match text {
+            "own" => Ok(Exchange::Own),
+            "one-shot" => Ok(Exchange::OneShot),
+            "two-shot" => Ok(Exchange::TwoShot),
+            "nccl" => Ok(Exchange::Nccl),
+            found => Err(NoExchange { found: found.into() }),
+        }
+    }
+}
 
 /// How decode attention of a graph is cut on sm_90a. Its results are right whatever is chosen; tiles change the order of its sums.
 ///

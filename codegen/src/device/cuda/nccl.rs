@@ -1,0 +1,237 @@
+//! NCCL, which is loaded when the first collective is opened: its functions, communicators, and graphs of devices that add up together.
+//!
+//! The functions are looked up here rather than through `cudarc::nccl`: that one looks for `libnccl.so`, where an installation without headers has
+//! `libnccl.so.2` alone, and it panics where a function is missing.
+
+use super::context::Context;
+use super::stream::{Graph, Recorded, Recording, Stream};
+use crate::device::DeviceError;
+use crate::device::backend::{SumFloat, Work};
+use cudarc::driver::sys::CUdeviceptr;
+use libloading::Library;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Names of the library, the first that is there counts.
+const NAMES: [&str; 2] = ["libnccl.so.2", "libnccl.so"];
+/// What keeps NCCL from NVLink's multicast, which can take the GPUs of a host out of service: this variable is 0.
+const MULTICAST: &str = "NCCL_NVLS_ENABLE";
+/// The oldest version, of which graphs record sums of several devices of a process: 2.11.
+const OLDEST: c_int = 21_100;
+/// `ncclSum`.
+const SUM: c_int = 0;
+
+type Raw = *mut c_void;
+type Code = c_int;
+
+/// The functions that are called.
+#[derive(Debug)]
+struct Nccl {
+    version: unsafe extern "C" fn(*mut c_int) -> Code,
+    error: unsafe extern "C" fn(Code) -> *const c_char,
+    init_all: unsafe extern "C" fn(*mut Raw, c_int, *const c_int) -> Code,
+    destroy: unsafe extern "C" fn(Raw) -> Code,
+    abort: unsafe extern "C" fn(Raw) -> Code,
+    group_start: unsafe extern "C" fn() -> Code,
+    group_end: unsafe extern "C" fn() -> Code,
+    all_reduce: unsafe extern "C" fn(*const c_void, *mut c_void, usize, c_int, c_int, Raw, Raw) -> Code,
+}
+
+/// The library, once it was looked for; it stays.
+fn nccl() -> Result<&'static Nccl, DeviceError> {
+    static NCCL: OnceLock<Result<Nccl, DeviceError>> = OnceLock::new();
+    let found = std::env::var(MULTICAST).unwrap_or_default();
+    if found != "0" {
+        return Err(DeviceError::Multicast { variable: MULTICAST, found });
+    }
+    NCCL.get_or_init(load).as_ref().map_err(Clone::clone)
+}
+
+fn load() -> Result<Nccl, DeviceError> {
+    let mut why = String::new();
+    let open = |name: &&str| {
+        // SAFETY: loading NCCL runs its initialisers, which have no preconditions.
+        unsafe { Library::new(*name) }.map_err(|error| why = error.to_string()).ok()
+    };
+    let library = NAMES.iter().find_map(open);
+    let Some(library) = library else { return Err(DeviceError::NoNccl { library: NAMES[0], why }) };
+    // What was loaded is never unloaded: threads of NCCL's own run in it.
+    let library: &'static Library = Box::leak(Box::new(library));
+    // SAFETY: each name stands for the function of that signature in every version from 2.11 on (nccl.h).
+    let nccl = unsafe {
+        Nccl {
+            version: function(library, "ncclGetVersion")?,
+            error: function(library, "ncclGetErrorString")?,
+            init_all: function(library, "ncclCommInitAll")?,
+            destroy: function(library, "ncclCommDestroy")?,
+            abort: function(library, "ncclCommAbort")?,
+            group_start: function(library, "ncclGroupStart")?,
+            group_end: function(library, "ncclGroupEnd")?,
+            all_reduce: function(library, "ncclAllReduce")?,
+        }
+    };
+    let mut version: c_int = 0;
+    // SAFETY: the pointer is live.
+    nccl.check("ncclGetVersion", unsafe { (nccl.version)(&raw mut version) })?;
+    match version {
+        OLDEST.. => Ok(nccl),
+        _ => Err(DeviceError::NoNccl { library: NAMES[0], why: format!("it is older than 2.11: {version}") }),
+    }
+}
+
+/// A function of the library.
+///
+/// # Safety
+/// `F` is the type of a pointer to the function of that name.
+unsafe fn function<F: Copy>(library: &Library, name: &str) -> Result<F, DeviceError> {
+    // SAFETY: the caller says that the type is right; the library stays loaded.
+    let found = unsafe { library.get::<F>(name.as_bytes()) };
+    found.map(|function| *function).map_err(|error| DeviceError::NoNccl { library: NAMES[0], why: error.to_string() })
+}
+
+impl Nccl {
+    fn check(&self, call: &'static str, code: Code) -> Result<(), DeviceError> {
+        if code == 0 {
+            return Ok(());
+        }
+        // SAFETY: NCCL gives a text that stays, of any code, or nothing.
+        let text = unsafe { (self.error)(code) };
+        let text = if text.is_null() {
+            String::new()
+        } else {
+            // SAFETY: as above.
+            unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+        };
+        Err(DeviceError::Nccl { call, code, text })
+    }
+}
+
+/// A communicator for each of some devices of this process.
+#[derive(Debug)]
+pub(super) struct Communicators {
+    nccl: &'static Nccl,
+    contexts: Vec<Arc<Context>>,
+    raw: Vec<Raw>,
+    aborted: AtomicBool,
+}
+
+// SAFETY: communicators may be used from any thread, one at a time: `GROUP` is held during every call.
+unsafe impl Send for Communicators {}
+// SAFETY: as above.
+unsafe impl Sync for Communicators {}
+
+/// Held while calls are grouped: NCCL deadlocks where two threads order groups of the same devices differently.
+static GROUP: Mutex<()> = Mutex::new(());
+
+impl Communicators {
+    pub(super) fn new(contexts: Vec<Arc<Context>>) -> Result<Communicators, DeviceError> {
+        let nccl = nccl()?;
+        let _group = GROUP.lock().unwrap_or_else(PoisonError::into_inner);
+        let ordinals: Vec<c_int> = contexts.iter().map(|context| context.ordinal()).collect();
+        let mut raw: Vec<Raw> = vec![std::ptr::null_mut(); contexts.len()];
+        // SAFETY: both arrays have as many elements as is said. `Drop` destroys what is made.
+        let made = unsafe { (nccl.init_all)(raw.as_mut_ptr(), ordinals.len() as c_int, ordinals.as_ptr()) };
+        nccl.check("ncclCommInitAll", made)?;
+        Ok(Communicators { nccl, contexts, raw, aborted: AtomicBool::new(false) })
+    }
+
+    /// The work of every device as a graph, recorded by this thread: where all have come to a sum, that of all as a group.
+    pub(super) fn graphs(&self, contexts: &[Arc<Context>], work: &[Vec<Work>]) -> Result<Vec<Graph>, DeviceError> {
+        let together = contexts.len() == self.contexts.len()
+            && contexts.iter().zip(&self.contexts).all(|(one, other)| Arc::ptr_eq(one, other));
+        if !together {
+            return Err(DeviceError::Foreign { what: "collective", device: "these GPUs".into() });
+        }
+        if self.aborted.load(Ordering::Acquire) {
+            return Err(DeviceError::Nccl {
+                call: "ncclAllReduce",
+                code: 0,
+                text: "the collective was aborted".into(),
+            });
+        }
+        let recordings = contexts.iter().map(Recording::begin).collect::<Result<Vec<_>, _>>()?;
+        self.record(&recordings, work)?;
+        let recorded = recordings.into_iter().map(Recording::end).collect::<Result<Vec<_>, _>>()?;
+        recorded.into_iter().map(Recorded::instantiate).collect()
+    }
+
+    fn record(&self, recordings: &[Recording], work: &[Vec<Work>]) -> Result<(), DeviceError> {
+        let mut left: Vec<&[Work]> = work.iter().map(Vec::as_slice).collect();
+        loop {
+            let mut sums = Vec::new();
+            for (recording, left) in recordings.iter().zip(&mut left) {
+                let sum = left.iter().position(|work| matches!(work, Work::Sum { .. })).unwrap_or(left.len());
+                let (before, rest) = left.split_at(sum);
+                before.iter().try_for_each(|work| recording.stream().submit(work))?;
+                sums.extend(rest.first());
+                *left = rest.get(1..).unwrap_or_default();
+            }
+            if sums.is_empty() {
+                return Ok(());
+            }
+            let streams: Vec<&Stream> = recordings.iter().map(Recording::stream).collect();
+            self.sum(&streams, &sums)?;
+        }
+    }
+
+    /// Queues a sum of all devices.
+    fn sum(&self, streams: &[&Stream], sums: &[&Work]) -> Result<(), DeviceError> {
+        let _group = GROUP.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: a group is begun and ended by this thread.
+        self.nccl.check("ncclGroupStart", unsafe { (self.nccl.group_start)() })?;
+        let queued = streams.iter().zip(sums).zip(&self.raw).try_for_each(|((stream, sum), &raw)| {
+            let Work::Sum { from, to, float, .. } = sum else { return Ok(()) };
+            let ((from, bytes), (to, _)) = (stream.place(from)?, stream.place(to)?);
+            let (dtype, size) = match float {
+                SumFloat::F32 => (7, 4),
+                SumFloat::Bf16 => (9, 2),
+            };
+            let (from, to) = (pointer(from).cast_const(), pointer(to));
+            stream.context().bind()?;
+            // SAFETY: both places have so many elements, in memory of the communicator's device that lives as long as the graph; stream and
+            // communicator are live and of that device.
+            let result =
+                unsafe { (self.nccl.all_reduce)(from, to, bytes / size, dtype, SUM, raw, stream.raw().cast()) };
+            self.nccl.check("ncclAllReduce", result)
+        });
+        // SAFETY: as above.
+        let ended = self.nccl.check("ncclGroupEnd", unsafe { (self.nccl.group_end)() });
+        queued.and(ended)
+    }
+
+    /// Makes sums under way end. A thread of its own waits until no graph that uses the communicators is left, as NCCL does: the caller may hold some.
+    pub(super) fn abort(&self) {
+        if self.aborted.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (abort, raw) =
+            (self.nccl.abort, self.raw.iter().map(|raw| raw.expose_provenance()).collect::<Vec<usize>>());
+        std::thread::spawn(move || {
+            for raw in raw {
+                // SAFETY: each communicator is live, and neither used nor destroyed behind this. What fails here is of a device that is lost.
+                let _ = unsafe { abort(std::ptr::with_exposed_provenance_mut(raw)) };
+            }
+        });
+    }
+}
+
+impl Drop for Communicators {
+    fn drop(&mut self) {
+        if self.aborted.load(Ordering::Acquire) {
+            return;
+        }
+        let _group = GROUP.lock().unwrap_or_else(PoisonError::into_inner);
+        for (context, &raw) in self.contexts.iter().zip(&self.raw) {
+            if context.bind().is_ok() {
+                // SAFETY: the communicator is live, no graph that uses it is left, and it is destroyed only here. What fails here is of a device
+                // that is lost.
+                let _ = unsafe { (self.nccl.destroy)(raw) };
+            }
+        }
+    }
+}
+
+fn pointer(address: CUdeviceptr) -> *mut c_void {
+    address as *mut c_void
+}

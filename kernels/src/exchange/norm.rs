@@ -1,0 +1,162 @@
+//! The parts of all devices added to rows of the residual stream, and the norm of the sum stored on some: what lies between two products of a layer
+//! that several devices share, in one launch.
+
+use tilewright_codegen::build::{Builder, Val, Var, block, record};
+use tilewright_codegen::ir::{Arch, Kernel};
+
+use crate::early::early;
+use crate::tile::{Array, Copies, Float, MAX_DEVICES};
+use crate::warps::{ConsumerWarps, store_warp_sum, sum_of_warps};
+
+/// Most warps of a block.
+const MOST_WARPS: u32 = 32;
+/// Most elements of a row that a thread keeps in registers between the sum and the norm.
+const MOST_KEPT: u32 = 64;
+
+/// What the kernel is generated for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SumNormShape {
+    /// Parts that are added, of one device each.
+    pub parts: u32,
+    /// Arrays that the norm is stored in.
+    pub copies: u32,
+    /// Elements of a row.
+    pub width: u32,
+    /// Type of the parts.
+    pub part: Float,
+    /// Type of the norm's weight.
+    pub weight: Float,
+    /// Type of the norm.
+    pub out: Float,
+    /// Added to the mean square.
+    pub eps: f32,
+}
+
+impl SumNormShape {
+    /// Elements of a load of a part: 16 bytes, where rows are whole ones.
+    fn vector(self) -> u32 {
+        let most = 16 / self.part.bytes();
+        if self.width.is_multiple_of(most) { most } else { 1 }
+    }
+
+    /// Warps of a block: enough that a thread has one load of a row, as far as a block has room.
+    fn warps(self) -> u32 {
+        (self.width / self.vector()).div_ceil(32).clamp(1, MOST_WARPS)
+    }
+
+    /// What is wrong with it, if anything is.
+    fn wrong(self) -> Option<String> {
+        let SumNormShape { parts, copies, width, .. } = self;
+        if [parts, copies].iter().any(|count| !(1..=MAX_DEVICES as u32).contains(count)) {
+            return Some(format!("{parts} parts are added and {copies} norms stored: take 1 to {MAX_DEVICES} of each"));
+        }
+        let rounds = (width / self.vector()).div_ceil(self.warps() * 32);
+        (width == 0 || rounds * self.vector() > MOST_KEPT).then(|| {
+            let most = MOST_KEPT * MOST_WARPS * 32;
+            format!("rows of {width} elements are normalised: take 1 to {most}, from 65537 on a multiple of 16 bytes")
+        })
+    }
+}
+
+/// The kernel `sum_rms_norm`: for the row r of block r, `x[r] = x[r] + ((part0[r] + part1[r]) + ..)` in f32 and in this order, and the RMS norm of it
+/// stored in each of `out0`, `out1` and so on. A launch's end orders its stores: other devices read them behind a [meeting](super::meet). Parameters:
+/// `x` (f32), `part0`, `part1` and so on, `weight`, `out0` and so on, aligned to 16 bytes. Parts and copies may be other devices'. A shape that makes
+/// no sense is refused in the kernel's errors.
+pub fn sum_rms_norm(arch: Arch, shape: SumNormShape) -> Kernel {
+    let warps = shape.warps();
+    record("sum_rms_norm", arch, block(warps * 32), |k: &Builder| {
+        if let Some(wrong) = shape.wrong() {
+            return k.refuse(&wrong);
+        }
+        let x = Array::new(k.global::<u8>("x"), Float::F32);
+        let each = |name: &str, count: u32, float| -> Vec<Array> {
+            let array = |at: u32| Array::new(k.global::<u8>(&format!("{name}{at}")), float);
+            (0..count).map(array).collect()
+        };
+        let parts = each("part", shape.parts, shape.part);
+        let weight = Array::new(k.global::<u8>("weight"), shape.weight);
+        let out: Copies = each("out", shape.copies, shape.out).into_iter().collect();
+        early(k);
+        let rows = Rows { k, shape, x, parts, weight, out };
+        match shape.vector() {
+            8 => rows.run::<8>(),
+            4 => rows.run::<4>(),
+            _ => rows.run::<1>(),
+        }
+    })
+}
+
+/// The arrays of a launch.
+struct Rows<'k> {
+    k: &'k Builder,
+    shape: SumNormShape,
+    x: Array<'k>,
+    parts: Vec<Array<'k>>,
+    weight: Array<'k>,
+    out: Copies<'k>,
+}
+
+impl<'k> Rows<'k> {
+    /// The block's row, by `N` elements at a time.
+    fn run<const N: usize>(self) {
+        let (k, width) = (self.k, self.shape.width);
+        let team = ConsumerWarps::new(k, self.shape.warps());
+        let (row, sums) = (k.block_id() * width, k.shared("sums", team.warps));
+        let squares = k.var(0.0f32);
+        let mut kept: Vec<[Var<'k, f32>; N]> = Vec::new();
+        let items = team.items(width / N as u32);
+        for item in &items {
+            let held: [Var<f32>; N] = std::array::from_fn(|_| k.var(0.0f32));
+            item.alone(|| {
+                let at = row + item.at * N as u32;
+                // All are asked for before any is needed: what lies on a peer takes a microsecond.
+                let parts: Vec<[Val<f32>; N]> = self.parts.iter().map(|&part| run_of(part, at)).collect();
+                let x: [Val<f32>; N] = run_of(self.x, at);
+                let sum = |i: usize| parts.iter().skip(1).fold(parts[0][i], |sum, part| sum + part[i]);
+                let x: [Val<f32>; N] = std::array::from_fn(|i| x[i] + sum(i));
+                store_run(self.x.into(), at, x);
+                squares.set(x.into_iter().fold(squares.get(), |sum, x| x.fma(x, sum)));
+                held.iter().zip(x).for_each(|(held, x)| held.set(x));
+            });
+            kept.push(held);
+        }
+        store_warp_sum(sums, squares.get());
+        team.sync();
+        let mean = sum_of_warps(sums, team.warps, 1) * (1.0 / width as f32);
+        let scale = (mean + self.shape.eps).sqrt().recip();
+        for (item, kept) in items.iter().zip(kept) {
+            item.alone(|| {
+                let column = item.at * N as u32;
+                let weight: [Val<f32>; N] = run_of(self.weight, column);
+                let y: [Val<f32>; N] = std::array::from_fn(|i| kept[i].get() * scale * weight[i]);
+                store_run(self.out, row + column, y);
+            });
+        }
+    }
+}
+
+/// `N` consecutive elements, by loads of 16 bytes at most.
+fn run_of<'k, const N: usize>(array: Array<'k>, first: Val<'k, u32>) -> [Val<'k, f32>; N] {
+    match N {
+        1 => [array.load(first); N],
+        8 if array.float() != Float::F32 => array.gather(&[first])[0],
+        _ => {
+            let fours: Vec<[Val<f32>; 4]> = (0..N as u32).step_by(4).map(|at| array.load4(first + at)).collect();
+            std::array::from_fn(|i| fours[i / 4][i % 4])
+        }
+    }
+}
+
+/// Stores `N` consecutive elements in each of some arrays, by stores of 16 bytes at most.
+fn store_run<'k, const N: usize>(out: Copies<'k>, first: Val<'k, u32>, values: [Val<'k, f32>; N]) {
+    for array in out.each() {
+        match array.float() {
+            Float::F32 if N == 8 => {
+                for at in [0, 4] {
+                    array.store_run::<4>(first + at as u32, std::array::from_fn(|i| values[at + i]));
+                }
+            }
+            _ => array.store_run(first, values),
+        }
+    }
+}
