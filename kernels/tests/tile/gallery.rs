@@ -54,6 +54,14 @@ fn unit_rows() {
     insta::assert_snapshot!(text);
 }
 
+/// Two vectors in and two out, two exponents a row; rows are combined by two rounds of shuffles for the largest and two for the sum.
+#[test]
+fn expert_weights() {
+    let text = instructions(recorded("expert_weights"));
+    assert_eq!(counts(&text, ["ld.global.v2", "st.global.v2", "ld.global", "st.global"]), [2, 2, 2, 2]);
+    assert_eq!(counts(&text, ["shfl.sync.bfly", "ex2.approx"]), [8, 4]);
+}
+
 /// One box in, elements out: a store, a load and a predicate for each of the 256 elements of a tile, by 128 threads.
 #[test]
 fn channels_first() {

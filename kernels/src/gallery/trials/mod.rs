@@ -3,6 +3,7 @@
 mod channels_first;
 mod column_sums;
 mod copies;
+mod expert_weights;
 mod gemm_tf32;
 mod residual_norm;
 mod split_sums;
@@ -22,6 +23,7 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
         entry("column_sums", Needs::Sm80, column_sums::record_sums, column_sums::draw_sums),
         entry("residual_norm", Needs::Sm80, residual_norm::record_norm, residual_norm::draw_norm),
         entry("unit_rows", Needs::Sm80, unit_rows::record_rows, unit_rows::draw_rows),
+        entry("expert_weights", Needs::Sm80, expert_weights::record_weights, expert_weights::draw_weights),
         entry("gemm_tf32", Needs::Sm80, gemm_tf32::record_gemm, gemm_tf32::draw_gemm),
         entry("two_products", Needs::Sm80, two_products::record_products, two_products::draw_products),
         entry("copies", Needs::Sm80, copies::record_copies, copies::draw_copies),
