@@ -38,7 +38,7 @@ pub fn program(spec: &ModelSpec, [rows, devices, sms]: [usize; 3], sampling: boo
     lower(spec, &|_| DType::BF16, target, &options).unwrap()
 }
 
-fn devices(seed: u64, count: usize) -> Vec<Device> {
+pub fn devices(seed: u64, count: usize) -> Vec<Device> {
     sim::peers(&Options { seed, sms: 4, ..Options::default() }, count as u32)
 }
 
