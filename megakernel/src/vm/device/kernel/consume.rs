@@ -15,9 +15,8 @@ pub(super) fn consume<'k>(context: KernelContext<'k, '_>, reader: Reader<'k>) {
     let tasks = context.table.tasks();
     let leader = k.tid().eq(0);
     let over = k.var(false);
-    // Of the leader: whether what the block computed last is nothing that anybody may hear of.
-    let left = sync.may_leave().then(|| k.var(false));
-    let well = |is: Val<'k, bool>| left.map_or(is, |left| is & !left.get());
+    // Whether what the block computed last is something that others may hear of; by the leader.
+    let well = |is: Val<'k, bool>| sync.left().map_or(is, |left| is & !left);
     k.for_(0u32, context.steps, |step| {
         k.when(leader, || {
             sync.begin(step);
@@ -38,7 +37,7 @@ pub(super) fn consume<'k>(context: KernelContext<'k, '_>, reader: Reader<'k>) {
             let weights = Held::take(context, &reader, task);
             k.when(leader, || {
                 sync.check(task, context.plan.opcodes.len() as u32);
-                left.into_iter().for_each(|left| k.when(left.get(), || sync.stop_block()));
+                sync.left().into_iter().for_each(|left| k.when(left, || sync.stop_block()));
                 sync.wait(context.table, task, step);
                 context.progress.comes_to(step * tasks + index + 1);
                 if let Some(trace) = context.trace {
@@ -54,9 +53,6 @@ pub(super) fn consume<'k>(context: KernelContext<'k, '_>, reader: Reader<'k>) {
                 if let Some(trace) = context.trace {
                     trace.note_loaded(index);
                     trace.note(index, 3);
-                }
-                if let (Some(left), Some(now)) = (left, sync.left()) {
-                    left.set(now);
                 }
                 k.when(well(task.early().eq(0)), || sync.signal(context.table, task));
                 if let Some(trace) = context.trace {

@@ -242,11 +242,6 @@ impl<'k> Sync<'k> {
         over.get()
     }
 
-    /// Whether some tasks may be left without their packets.
-    pub fn may_leave(self) -> bool {
-        self.left.is_some()
-    }
-
     /// Whether a thread of the block left a task without packets, behind a barrier; nothing where none may be left so.
     pub fn left(self) -> Option<Val<'k, bool>> {
         self.left.map(|left| left.load().ne(0))
