@@ -130,8 +130,7 @@ impl HostOrder {
     /// let host = HostOrder::new("words", 4, Arc::new(|_| 0..0)).atomic(0);
     /// let run = |host| {
     ///     let mut memory = Memory::new();
-    ///     let words = || vec![Arg::Ptr(memory.zeros("words", 8))];
-    ///     let first = words();
+    ///     let first = vec![Arg::Ptr(memory.zeros("words", 8))];
     ///     let (peers, loss) = (vec![first.clone()], Some(Loss { device: 1, step: 20 }));
     ///     let launch = Launch { host: Some(host), peers, loss, ..Launch::new([1, 1, 1], first) };
     ///     sim::run(&kernel, &launch, &mut memory, 0).unwrap().finished().unwrap().left

@@ -19,6 +19,8 @@ use super::devices::{shared, wide_enough};
 use super::lab::{Cells, least, options, weights};
 
 const STEPS: usize = 2;
+/// Steps of the simulator before it calls a launch a standstill: under some seeds who polls gets one in hundreds of them.
+const PATIENCE: u64 = 4_000_000_000;
 /// Looks of a wait before it is reported: more than a launch of so many devices takes in which all is well, under the seeds of these tests. With
 /// fewer a device that is slow is reported as late, and the launch is over before another is lost.
 fn polls(devices: usize) -> u32 {
@@ -83,7 +85,8 @@ impl Subject {
             host.atomic(0).on_loss(OnLoss { after, word: 0, value: 1 })
         };
         let host = self.host.map(host);
-        let simulated = Options { seed, sms, host, loss: loss.map(|loss| (0, loss)), ..Options::default() };
+        let loss = loss.map(|loss| (0, loss));
+        let simulated = Options { seed, sms, host, loss, patience: PATIENCE, ..Options::default() };
         sim::peers(&simulated, self.placed.devices as u32)
     }
 
