@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use measure::relative_l2;
 use serde::Deserialize;
+use tilewright::checkpoint::{Checkpoint, Scheme};
 use tilewright::engine::{Completion, Device, Engine, EngineError, Finish, Request, Session};
 use tilewright_kernels::naive::{Sampling, sample};
 use tilewright_megakernel::vm::device::LaunchError;
@@ -194,6 +195,38 @@ fn quantised_checkpoints_are_as_near_as_dense_ones() {
                 assert!(error <= LIMIT, "{model} on {device}: {error:.2e}");
             }
         }
+    }
+}
+
+/// Devices have rows and columns of codes: o has groups that lie on both. Tokens by decode steps alone, and behind a prompt that comes in by graphs.
+#[test]
+fn quantised_checkpoints_that_two_devices_share_give_the_tokens_of_the_reference() {
+    const BEHIND: usize = 20;
+    for (seed, model) in (60..).zip(QUANTISED) {
+        let device = Device::SimPeers { seed, count: 2 };
+        let case = &cases(model)[0];
+        assert!(!tokens_agree(model, device, case, 3), "{model} on {device}: a choice differs");
+        let prompt = [&case.prompt_ids, &case.greedy_ids[..BEHIND]].concat();
+        let engine = engine(model, device).with_prompt_chunk(32).expect("a chunk that a device takes");
+        let found = generate(&engine, &prompt, 2).token_ids;
+        assert_eq!(found, case.greedy_ids[BEHIND..BEHIND + 2], "{model} on {device}, by graphs");
+    }
+}
+
+/// Weights that are quantised while loading are near the same codes on the reference machine.
+#[test]
+fn what_is_quantised_while_loading_is_shared_by_two_devices() {
+    for (seed, scheme) in (70..).zip([Scheme::W4A16, Scheme::W8A16, Scheme::Fp8]) {
+        let logits = |device| {
+            let dense = Checkpoint::open(&folder("tiny-llama"), &mut |_| ()).expect("opens");
+            let quantised = dense.quantised(scheme, None).expect("quantises");
+            let engine = Engine::new(quantised, device, Box::new(|_| ())).expect("loads");
+            engine.logits(&cases("tiny-llama")[0].prompt_ids[..4]).expect("computes")
+        };
+        let device = Device::SimPeers { seed, count: 2 };
+        let error = relative_l2(&logits(device), &logits(Device::Cpu { workers: 2 }));
+        println!("{scheme:?} on {device}: relative L2 error {error:.2e}");
+        assert!(error <= LIMIT, "{scheme:?} on {device}: {error:.2e}");
     }
 }
 

@@ -3,6 +3,7 @@
 //! Nothing here knows files. A checkpoint hands out parts of its memory map, [`RandomWeights`] parts of the heap; both as
 //! [`SharedBytes`], which keep their owner alive for as long as anybody holds one.
 
+mod codes;
 mod random;
 mod random_codes;
 
@@ -15,6 +16,7 @@ use half::{bf16, f16};
 use tilewright_kernels::quant::QuantMatrix;
 use tilewright_layout::DType;
 
+pub(crate) use codes::BoundCodes;
 pub use random::{RandomWeights, Uniform, random_tensor};
 pub use random_codes::RandomCodes;
 

@@ -1,5 +1,7 @@
 //! Each scheme of quantised weights is decoded: the megakernel on the simulator, or on the device that `TILEWRIGHT_DEVICE` names, gives the
-//! logits of the reference machine.
+//! logits of the reference machine; so do two devices that share the model.
+
+use std::error::Error;
 
 use tilewright::engine::{Device, Engine};
 
@@ -15,9 +17,32 @@ const SIZES: Sizes = Sizes { hidden: 128, head_dim: 32, heads: 4, intermediate: 
 const DRAWING: Drawing = Drawing { scales: [10, 6], embedding: 1.0 / 64.0, one_order: true };
 /// Forms that no device has, and what is said of them.
 const REFUSED: [(&str, &str); 1] = [("fp8, blocks", "has groups of 33, no multiple of 16")];
+/// Forms that two devices cannot share: an act-order of groups spreads them over all columns.
+const NOT_SHARED: [(&str, &str); 4] = [
+    REFUSED[0],
+    ("gptq v1, 8 bits, act-order", "self_attn.o_proj.weight` cannot be shared by 2 devices"),
+    ("gptq v2, act-order", "self_attn.o_proj.weight` cannot be shared by 2 devices"),
+    ("pack-quantized with zero points, act-order", "self_attn.o_proj.weight` cannot be shared by 2 devices"),
+];
 
 #[test]
 fn every_scheme_is_decoded() {
+    let named = || std::env::var("TILEWRIGHT_DEVICE").ok().map(|name| name.parse().expect("a device"));
+    decoded(|seed| named().unwrap_or(Device::Sim { seed }), &REFUSED);
+}
+
+#[test]
+fn every_scheme_is_shared_by_two_devices() {
+    decoded(|seed| Device::SimPeers { seed, count: 2 }, &NOT_SHARED);
+}
+
+/// An error and its causes.
+fn chain(error: &dyn Error) -> String {
+    let cause = error.source().map(|cause| format!(": {}", chain(cause)));
+    format!("{error}{}", cause.unwrap_or_default())
+}
+
+fn decoded(device: impl Fn(u64) -> Device, refused: &[(&str, &str)]) {
     for (seed, row) in (1..).zip(&ROWS) {
         let logits = |device, seed| {
             // Exponents beside codes of e4m3 are the least; scales that a second one divides are larger.
@@ -28,17 +53,15 @@ fn every_scheme_is_decoded() {
             };
             let drawing = Drawing { scales, ..DRAWING };
             let (folder, _) = folder_as(row, SIZES, seed, drawing);
-            let engine = Engine::load(&folder.path(""), device).map_err(|error| error.to_string())?;
-            engine.logits(&[3, 17, 39]).map_err(|error| error.to_string())
+            let engine = Engine::load(&folder.path(""), device).map_err(|error| chain(&error))?;
+            engine.logits(&[3, 17, 39]).map_err(|error| chain(&error))
         };
         let reference =
             |seed| logits(Device::Cpu { workers: 1 }, seed).expect("the reference machine takes every scheme");
         let (expected, other) = (reference(seed), reference(seed + 100));
         let change = relative_l2(&other, &expected);
         assert!(change > 2.0 * LIMIT, "{}: other weights change logits by {change:.1e} alone", row.name);
-        let device = std::env::var("TILEWRIGHT_DEVICE").ok().map(|name| name.parse().expect("a device"));
-        match (logits(device.unwrap_or(Device::Sim { seed }), seed), REFUSED.iter().find(|(name, _)| *name == row.name))
-        {
+        match (logits(device(seed), seed), refused.iter().find(|(name, _)| *name == row.name)) {
             (Ok(found), None) => {
                 let error = relative_l2(&found, &expected);
                 println!("{}: relative L2 error {error:.1e}, other weights change {change:.1e}", row.name);

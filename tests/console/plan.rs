@@ -40,3 +40,35 @@ fn what_devices_cannot_share_is_refused_by_name() {
     let line = failure(&args.iter().map(String::as_str).collect::<Vec<_>>(), b"");
     assert!(line.contains("the model's `heads` is 32, which 3 devices cannot share evenly"), "{line}");
 }
+
+/// Codes are an eighth of bf16's bits beside their scales' share, whether the command line asks for them or the configuration has them.
+#[test]
+fn codes_are_counted_as_they_are_stored() {
+    let said = |config: &str, more: &[&str]| {
+        let args = plan(config, "h200", "4");
+        stdout(&args.iter().map(String::as_str).chain(more.iter().copied()).collect::<Vec<_>>(), b"")
+    };
+    let four = said(&shape("llama-3.1-8b.json"), &["--weights", "w4a16"]);
+    // A fourth of 6.98 billion weights of 4.125 bits, of table and head in bf16, and the rotations.
+    assert!(four.contains("each: 1.46 GB weights"), "{four}");
+    let quantised = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/quant/tiny-llama-gptq/config.json");
+    let text = std::fs::read_to_string(quantised).expect("it is there");
+    let folder = tempfile::tempdir().expect("a folder");
+    let written = |text: &str| {
+        let path = folder.path().join("config.json");
+        std::fs::write(&path, text).expect("writes");
+        path.to_str().expect("UTF-8").to_owned()
+    };
+    let two = |config: &str| {
+        let args = plan(config, "h200", "2");
+        stdout(&args.iter().map(String::as_str).collect::<Vec<_>>(), b"")
+    };
+    assert!(two(&written(&text)).contains("the megakernel"));
+    let ordered = two(&written(&text.replace("\"desc_act\": false", "\"desc_act\": true")));
+    let why = "no kernel: weight `model.layers.0.mlp.down_proj.weight` has an act-order of groups, whose columns 2 devices cannot share";
+    assert!(ordered.contains(why), "{ordered}");
+    let mut twice = plan(&written(&text), "h200", "1");
+    twice.extend(["--weights", "fp8"].map(str::to_owned));
+    let line = failure(&twice.iter().map(String::as_str).collect::<Vec<_>>(), b"");
+    assert!(line.contains("28 quantised modules"), "{line}");
+}

@@ -51,12 +51,25 @@ pub struct HostOrder {
     pub atomic: Vec<u64>,
     /// What it stores in such words as it sees the flag.
     pub answers: Option<Answers>,
+    /// What it stores when it hears that a device is lost.
+    pub on_loss: Option<OnLoss>,
+}
+
+/// What the host stores so many steps behind the loss of a device ([`Launch::loss`](super::Launch::loss)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnLoss {
+    /// Steps of all warps until it hears of it.
+    pub after: u64,
+    /// Offset of a word of 32 bits.
+    pub word: u64,
+    /// Its new value.
+    pub value: u32,
 }
 
 impl HostOrder {
     /// A word that the host acquires, and what it reads behind it.
     pub fn new(param: &str, flag: u64, opens: Opens) -> HostOrder {
-        HostOrder { param: param.into(), flag, opens, atomic: Vec::new(), answers: None }
+        HostOrder { param: param.into(), flag, opens, atomic: Vec::new(), answers: None, on_loss: None }
     }
 
     /// Another word that the host reads or writes at any moment.
@@ -97,14 +110,47 @@ impl HostOrder {
     pub fn answering(self, answers: Answers) -> HostOrder {
         HostOrder { answers: Some(answers), ..self }
     }
+
+    /// What the host stores in a word that is [`atomic`](HostOrder::atomic) when it hears that a device is lost.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tilewright_codegen::build::{block, record};
+    /// use tilewright_codegen::ir::{Arch, attr::Scope};
+    /// use tilewright_codegen::sim::{self, Arg, HostOrder, Launch, Left, Loss, Memory, OnLoss};
+    /// use tilewright_codegen::verify::verify;
+    ///
+    /// // Waits for a word that the other device would store, or for the host.
+    /// let kernel = verify(record("wait", Arch::Sm90a, block(32), |k| {
+    ///     let words = k.global::<u32>("words");
+    ///     k.when(k.tid().eq(0), || {
+    ///         k.loop_(|| k.break_if(words.load_relaxed(Scope::Sys).ne(0)));
+    ///     });
+    /// })).unwrap();
+    /// let host = HostOrder::new("words", 4, Arc::new(|_| 0..0)).atomic(0);
+    /// let run = |host| {
+    ///     let mut memory = Memory::new();
+    ///     let first = vec![Arg::Ptr(memory.zeros("words", 8))];
+    ///     let (peers, loss) = (vec![first.clone()], Some(Loss { device: 1, step: 20 }));
+    ///     let launch = Launch { host: Some(host), peers, loss, ..Launch::new([1, 1, 1], first) };
+    ///     sim::run(&kernel, &launch, &mut memory, 0).unwrap().finished().unwrap().left
+    /// };
+    /// assert!(matches!(run(host.clone()), Some(Left::Standing(_))));
+    /// assert_eq!(run(host.on_loss(OnLoss { after: 100, word: 0, value: 1 })), Some(Left::Ended));
+    /// ```
+    #[must_use]
+    pub fn on_loss(self, on_loss: OnLoss) -> HostOrder {
+        HostOrder { on_loss: Some(on_loss), ..self }
+    }
 }
 
 impl fmt::Debug for HostOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let HostOrder { param, flag, atomic, answers, .. } = self;
+        let HostOrder { param, flag, atomic, answers, on_loss, .. } = self;
         let answers = &answers.is_some();
         let mut text = f.debug_struct("HostOrder");
-        text.field("param", param).field("flag", flag).field("atomic", atomic).field("answers", answers).finish()
+        text.field("param", param).field("flag", flag).field("atomic", atomic).field("answers", answers);
+        text.field("on_loss", on_loss).finish()
     }
 }
 
@@ -114,7 +160,7 @@ impl PartialEq for HostOrder {
             (Some(answers), Some(others)) => Arc::ptr_eq(answers, others),
             (answers, others) => answers.is_none() && others.is_none(),
         };
-        (&self.param, self.flag, &self.atomic) == (&other.param, other.flag, &other.atomic)
+        (&self.param, self.flag, &self.atomic, self.on_loss) == (&other.param, other.flag, &other.atomic, other.on_loss)
             && Arc::ptr_eq(&self.opens, &other.opens)
             && answers
     }

@@ -78,6 +78,9 @@ pub enum Left {
     Standing(String),
 }
 
+/// Steps without any change after which a launch is a standstill, where nothing else is said.
+pub(crate) const PATIENCE: u64 = 200_000_000;
+
 impl Launch {
     /// A launch of so many blocks with these arguments; all checks on.
     pub fn new(grid: [u32; 3], args: Vec<Arg>) -> Launch {
@@ -88,7 +91,7 @@ impl Launch {
             checks: Checks::On,
             resident: 128,
             multiprocessors: 132,
-            patience: 200_000_000,
+            patience: PATIENCE,
             host: None,
             loss: None,
         }

@@ -16,16 +16,19 @@
 //!
 //! Codes stay packed: two of 4 bits a byte, the lower half first; every row begins at a byte. The permutation moves
 //! activations, never codes. [`nearest`] makes the form from numbers; `naive::dequantize` is its oracle,
-//! `host::linear_quantized` the product over packed codes, [`Widen`] the kernel that writes the numbers as bf16.
+//! `host::linear_quantized` the product over packed codes, [`Widen`] the kernel that writes the numbers as bf16,
+//! [`QuantMatrix::part`] what one of several devices has.
 
 mod code;
 mod matrix;
 mod nearest;
+mod part;
 mod trials;
 mod widen;
 
 pub use code::Code;
 pub use matrix::{QuantError, QuantMatrix, QuantParts, Zeros};
 pub use nearest::{Rounding, nearest};
+pub use part::{PartError, group_of_part};
 pub use trials::shipped;
 pub use widen::Widen;

@@ -37,6 +37,13 @@ impl<'k> Access<'k> {
     }
 }
 
+/// Whether who looks for packets leaves without them: asked behind every [`LOOKS`] looks, of which it is told the number. What was read
+/// is then any numbers.
+pub type Leaves<'l, 'k> = &'l dyn Fn(Val<'k, u32>) -> Val<'k, bool>;
+
+/// Looks for packets before the first question whether to leave, and between two.
+pub const LOOKS: u32 = 64;
+
 /// An array of floating-point numbers in global memory; loads give f32, stores round to nearest even.
 #[derive(Clone, Copy)]
 pub struct Array<'k> {
@@ -172,13 +179,25 @@ impl<'k> Array<'k> {
         self.at.cast::<u64>().at(index / self.per_word())
     }
 
-    /// Four consecutive elements from the same index of arrays of one type, accessed in one way, all in flight together.
+    /// Four consecutive elements from the same index of arrays of one type, accessed in one way, all in flight together. Where nobody may
+    /// leave, a reader waits for its packets as long as it takes.
     #[track_caller]
-    pub(crate) fn load4_of_each(arrays: &[Array<'k>], index: Val<'k, u32>) -> Vec<[Val<'k, f32>; 4]> {
+    pub(crate) fn load4_of_each(
+        arrays: &[Array<'k>],
+        index: Val<'k, u32>,
+        leaves: Option<Leaves<'_, 'k>>,
+    ) -> Vec<[Val<'k, f32>; 4]> {
         match arrays.first().map(|first| (first, first.access)) {
             Some((first, Access::Packets(generation))) => {
                 let packets: Vec<_> = arrays.iter().map(|array| array.packet(index)).collect();
-                let words = first.poll(generation, &packets, 4 / first.per_word());
+                let (k, looks) = (index.builder(), leaves.map(|leaves| (leaves, index.builder().var(0u32))));
+                let words = first.poll_until(generation, &packets, 4 / first.per_word(), |here| {
+                    let Some((leaves, looks)) = looks else { return here() };
+                    let over = k.var(here());
+                    looks.set(looks.get() + 1);
+                    k.when(!over.get() & (looks.get() % LOOKS).eq(0), || over.set(leaves(looks.get())));
+                    over.get()
+                });
                 words.iter().map(|words| first.elements(words)).collect()
             }
             _ => arrays.iter().map(|array| array.load4(index)).collect(),

@@ -6,6 +6,7 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use tilewright_kernels::gemv::linear::PartSums;
 use tilewright_kernels::naive;
+use tilewright_kernels::tile::Leaves;
 
 use super::{Check, Footprint, Op, OperandError, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
@@ -208,6 +209,12 @@ impl DeviceFunction for SumTile {
             first_row: call.value(offset_of!(Fields, first_row)),
             columns: [column(0), column(1)],
         };
-        sums.add_up(call.team());
+        let hears = |looks| call.leaves(looks);
+        let leaves: Option<Leaves<'_, 'k>> = if self.polls_peers() { Some(&hears) } else { None };
+        sums.add_up(call.team(), leaves);
+    }
+
+    fn polls_peers(&self) -> bool {
+        self.across && self.part.period > 0
     }
 }

@@ -1,12 +1,14 @@
 //! How a weight is quantised: what code is generated from. The codes themselves are the weights'.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 use tilewright_kernels::gemv::{Codes, CodesError};
-use tilewright_kernels::quant::{Code, QuantMatrix};
+use tilewright_kernels::quant::{Code, QuantMatrix, group_of_part};
 use tilewright_layout::DType;
 
 use super::buffer::dtype_name;
-use super::{Buffer, BufferKind, Program, Source, float_of};
+use super::{Buffer, BufferKind, Program, Source, Span, float_of};
 use crate::weights::Weights;
 
 /// The form of a quantised matrix `[n, k]`: `w = (code − zero) · scale` by groups of k. The buffer's element type then says
@@ -38,6 +40,16 @@ impl Quantised {
         Quantised { code: matrix.code(), group, zeros, scale: scale.unwrap_or(DType::F32), ordered }
     }
 
+    /// The form of a part with some of the `k` columns of a matrix of this form. It is the same for all devices that share the
+    /// columns evenly: a cut within groups makes all of them shorter.
+    #[must_use]
+    pub fn of_columns(self, k: usize, columns: Span) -> Quantised {
+        let Some(group) = self.group else { return self };
+        // Of an act-order whole groups are there, or none.
+        let own = if self.ordered { group } else { group_of_part(group, k, &(columns.lo..columns.hi)) };
+        Quantised { group: (own < columns.len()).then_some(own), ..self }
+    }
+
     /// How a device stores such a matrix: where columns are permuted, place by place.
     ///
     /// # Errors
@@ -57,9 +69,25 @@ impl Program {
         for buffer in self.buffers.iter_mut().filter(is_codes) {
             buffer.scale = weights.cache_scale(&buffer.name);
         }
+        let of = |name: &str| weights.quantized(name).map(|matrix| (Quantised::of(&matrix), matrix.k()));
+        self.with_forms(&of)
+    }
+
+    /// The same with every weight quantised that `form` has a form for, with the columns of its matrix: by the names of tensors.
+    #[must_use]
+    pub fn with_forms(mut self, form: &dyn Fn(&str) -> Option<(Quantised, usize)>) -> Program {
+        // What several devices share is asked for once.
+        let mut known: HashMap<String, Option<(Quantised, usize)>> = HashMap::new();
+        let mut of = |name: &String| *known.entry(name.clone()).or_insert_with(|| form(name));
         for buffer in self.buffers.iter_mut().filter(|buffer| buffer.kind == BufferKind::Weight) {
-            if let Some(Source::Tensor(name)) = &buffer.source {
-                buffer.quantised = weights.quantized(name).map(|matrix| Quantised::of(&matrix));
+            match &buffer.source {
+                Some(Source::Tensor(name)) => buffer.quantised = of(name).map(|(form, _)| form),
+                Some(Source::Part { tensor, index }) => {
+                    let columns = index.get(1).copied();
+                    let part = of(tensor).zip(columns).map(|((form, k), columns)| form.of_columns(k, columns));
+                    buffer.quantised = part;
+                }
+                Some(Source::Random(_) | Source::Values(_)) | None => {}
             }
         }
         self

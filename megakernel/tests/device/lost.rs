@@ -1,22 +1,26 @@
-//! A device that is lost in mid-flight, at random moments: an error that names it, never a hang, never a wrong token.
+//! A device that is lost in mid-flight, at random moments: the launches of all others end, the error names it, no token is wrong, and the
+//! machine is dropped like any other. Others end since a wait is too long, or since the host, which hears of the loss, says so.
 //!
 //! `TILEWRIGHT_LONG` in the environment: 200 moments on 2, 3, 4 and 8 devices instead of two dozen on 2.
 
 use std::ops::ControlFlow;
-use std::time::Duration;
+use std::sync::Arc;
 
-use tilewright_codegen::device::DeviceError;
 use tilewright_codegen::device::sim::{self, Options};
-use tilewright_codegen::sim::Loss;
+use tilewright_codegen::device::{Device, DeviceError};
+use tilewright_codegen::sim::{HostOrder, Loss, OnLoss};
 use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::program::{Embed, Linear, LinearOutput, Task, TaskId};
 use tilewright_megakernel::testing::Rng;
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, LaunchError};
+use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions, LaunchError};
 
 use super::devices::{shared, wide_enough};
 use super::lab::{Cells, least, options, weights};
 
 const STEPS: usize = 2;
+/// Steps of the simulator before it calls a launch a standstill: under some seeds who polls gets one in hundreds of them.
+const PATIENCE: u64 = 4_000_000_000;
 /// Looks of a wait before it is reported: more than a launch of so many devices takes in which all is well, under the seeds of these tests. With
 /// fewer a device that is slow is reported as late, and the launch is over before another is lost.
 fn polls(devices: usize) -> u32 {
@@ -30,6 +34,8 @@ struct Subject {
     rows: usize,
     options: DeviceOptions,
     right: Vec<u32>,
+    /// How many steps behind a loss the host tells the others to end; nothing where it does not.
+    host: Option<u64>,
     /// Steps of the simulator, about as many as a launch takes.
     longest: u64,
 }
@@ -38,9 +44,15 @@ impl Subject {
     fn new(spec: ModelSpec, rows: usize, devices: usize, options: DeviceOptions) -> Subject {
         let placed = shared(&spec, rows, devices, 2, false);
         let options = DeviceOptions { polls: polls(devices), ..options };
-        let mut subject = Subject { spec, placed, rows, options, right: Vec::new(), longest: 1 << 15 };
+        let mut subject = Subject { spec, placed, rows, options, right: Vec::new(), host: None, longest: 1 << 15 };
         subject.right = subject.run(&mut subject.machine(0, None)).expect("nobody is lost");
         subject
+    }
+
+    /// The same where no wait is too long: that others end is the host's doing.
+    fn told_by_the_host(self) -> Subject {
+        let options = DeviceOptions { polls: u32::MAX >> 1, ..self.options };
+        Subject { host: Some(0), options, ..self }
     }
 
     /// The same, of which is known how long its launches are.
@@ -61,14 +73,26 @@ impl Subject {
 
     /// A machine, one device of which is lost in its first launch.
     fn machine(&self, seed: u64, loss: Option<Loss>) -> DeviceMachine {
-        let sms = self.placed.target.sms as u32;
-        let simulated = Options { seed, sms, loss: loss.map(|loss| (0, loss)), ..Options::default() };
-        let devices = sim::peers(&simulated, self.placed.devices as u32);
+        self.machine_on(&self.devices(seed, loss))
+    }
+
+    /// The devices, one of which is lost in the first launch.
+    fn devices(&self, seed: u64, loss: Option<Loss>) -> Vec<Device> {
+        let (sms, rows) = (self.placed.target.sms as u32, self.rows as u64);
+        // The status words: the host asks for the end in the first, acquires the eighth, which counts steps, and then reads tokens.
+        let host = |after| {
+            let host = HostOrder::new("status", 4 * 7, Arc::new(move |steps| 4 * 16..4 * (16 + steps * rows)));
+            host.atomic(0).on_loss(OnLoss { after, word: 0, value: 1 })
+        };
+        let host = self.host.map(host);
+        let loss = loss.map(|loss| (0, loss));
+        let simulated = Options { seed, sms, host, loss, patience: PATIENCE, ..Options::default() };
+        sim::peers(&simulated, self.placed.devices as u32)
+    }
+
+    fn machine_on(&self, devices: &[Device]) -> DeviceMachine {
         let (placed, weights) = (self.placed.clone(), weights(&self.spec));
-        let mut machine = DeviceMachine::load_on(placed, &weights, &devices, self.options, &mut |_, _| ()).unwrap();
-        // Where others wait for the lost one, the host waits so long for their end.
-        machine.set_patience(Duration::from_millis(5));
-        machine
+        DeviceMachine::load_on(placed, &weights, devices, self.options, &mut |_, _| ()).unwrap()
     }
 
     fn run(&self, machine: &mut DeviceMachine) -> Result<Vec<u32>, LaunchError> {
@@ -82,28 +106,42 @@ impl Subject {
         ended.map(|_| seen)
     }
 
-    /// Loses a device at a moment; whether the others ended, or nothing where the launch was over by then.
-    fn lose(&self, seed: u64, loss: Loss) -> Option<bool> {
+    /// Loses a device at a moment; whether it came before the launch was over.
+    fn lose(&self, seed: u64, loss: Loss) -> bool {
         let devices = self.placed.devices;
         let what = || format!("{loss:?} of {devices}, seed {seed}");
-        let mut machine = self.machine(seed, Some(loss));
+        let on = self.devices(seed, Some(loss));
+        let free = || on[0].free_bytes().expect("it is known");
+        let before = free();
+        let mut machine = self.machine_on(&on);
         let mut named = || match self.run(&mut machine) {
             // Its moment would have come behind the launch's end.
             Ok(tokens) => {
                 assert_eq!(tokens, self.right, "{}", what());
-                None
+                false
             }
             Err(LaunchError::OneOf { device, devices: all, ended, source }) => {
                 assert!(matches!(*source, DeviceError::Lost { .. }), "{}: {source}", what());
-                assert_eq!((device, all), (loss.device as usize, devices), "{}", what());
-                Some(ended)
+                assert_eq!((device, all, ended), (loss.device as usize, devices, true), "{}", what());
+                true
             }
             Err(error) => panic!("{}: {error}", what()),
         };
-        let ended = named()?;
+        if !named() {
+            return false;
+        }
         // Nothing runs on this machine any more, and that is said at once, with the device's name.
-        assert!(named().is_some(), "{}", what());
-        Some(ended)
+        assert!(named(), "{}", what());
+        drop(machine);
+        assert_eq!(free(), before, "{}: memory is kept", what());
+        // The first device's next launch is one without a loss.
+        if loss.device > 0 {
+            let alone = shared(&self.spec, self.rows, 1, self.placed.target.sms, false);
+            let mut alone =
+                DeviceMachine::load(alone, &weights(&self.spec), &on[0], options(), &mut |_, _| ()).unwrap();
+            assert_eq!(self.run(&mut alone).expect("it is not lost"), self.right, "{}", what());
+        }
+        true
     }
 }
 
@@ -124,21 +162,29 @@ fn a_device_lost_at_any_moment_is_an_error_that_names_it() {
     let on_two = [(1, options()), (3, options()), (1, plain)];
     let mut subjects: Vec<Subject> =
         on_two.into_iter().map(|(rows, options)| Subject::new(least(), rows, 2, options).timed()).collect();
+    subjects.push(Subject::new(least(), 1, 2, options()).timed().told_by_the_host());
     if long {
         let of = [(of_three(), 3), (wide_enough(), 4), (of_eight(), 8)];
         subjects.extend(of.map(|(spec, devices)| Subject::new(spec, 1, devices, options()).timed()));
+        let told = [(of_three(), 3), (wide_enough(), 4), (of_eight(), 8)];
+        let told = told.map(|(spec, devices)| Subject::new(spec, 1, devices, options()).timed().told_by_the_host());
+        subjects.extend(told);
     }
     let mut rng = Rng::new(19);
-    // Losses, and those that left another device waiting, by devices.
+    // Losses by devices, and those of which the host told the others.
     let mut seen = [[0usize; 2]; 9];
-    let moments = if long { 200 } else { 24 };
+    let moments = if long { 200 } else { 32 };
     for seed in 1.. {
-        let subject = &subjects[seed as usize % subjects.len()];
+        let count = subjects.len();
+        let subject = &mut subjects[seed as usize % count];
         let devices = subject.placed.devices;
         let loss = Loss { device: rng.below(devices) as u32, step: rng.below(subject.longest as usize) as u64 };
-        let Some(ended) = subject.lose(seed, loss) else { continue };
+        subject.host = subject.host.map(|_| rng.below(20_000) as u64);
+        if !subject.lose(seed, loss) {
+            continue;
+        }
         seen[devices][0] += 1;
-        seen[devices][1] += usize::from(!ended);
+        seen[devices][1] += usize::from(subject.host.is_some());
         let losses: usize = seen.iter().map(|[lost, _]| lost).sum();
         if losses.is_multiple_of(20) {
             println!("{losses} of {moments} losses are named");
@@ -147,20 +193,81 @@ fn a_device_lost_at_any_moment_is_an_error_that_names_it() {
             break;
         }
     }
-    for (devices, [lost, deaf]) in seen.iter().enumerate().filter(|(_, [lost, _])| *lost > 0) {
-        println!("{devices} devices: {lost} losses, of which {deaf} left another device waiting for packets");
+    for (devices, [lost, told]) in seen.iter().enumerate().filter(|(_, [lost, _])| *lost > 0) {
+        println!("{devices} devices: {lost} losses, in {told} of which the host told the others to end");
     }
 }
 
-/// Seed 115 of the long run, when a wait was reported behind 2048 looks: a device was slow, the launch ended with a report of the counter that it
-/// waited for, and the moment of the loss never came. A watchdog that outlasts the launch leaves the loss to be named.
+/// The tasks of a device whose results are sent to others.
+fn senders(placed: &Placed, device: usize) -> Vec<TaskId> {
+    let sends = |task: &&Task| {
+        let embeds = task.op.get::<Embed>().is_some_and(|embed| !embed.sent.is_empty());
+        let linear = task.op.get::<Linear>();
+        embeds || linear.is_some_and(|op| matches!(&op.output, LinearOutput::Store { sent, .. } if !sent.is_empty()))
+    };
+    let own = placed.tasks.iter().filter(|task| task.device.index() == device);
+    own.filter(sends).map(|task| task.id).collect()
+}
+
+/// A sender says that its packets come, and they do not. Who looks for them gives up and says so, and the next launch is as if nothing had
+/// been.
+#[test]
+fn packets_that_do_not_come_are_an_error() {
+    let mut parts = 0;
+    for (spec, rows, devices) in [(least(), 1, 2), (least(), 3, 2), (wide_enough(), 1, 4)] {
+        let subject = Subject::new(spec, rows, devices, options());
+        let last = devices - 1;
+        let tasks = senders(&subject.placed, last);
+        assert!(tasks.len() >= 3, "an embedding, o and down");
+        // Five of them, the first and others.
+        for (seed, &task) in (0..).zip(tasks.iter().step_by(tasks.len().div_ceil(5))) {
+            let mut machine = subject.machine(seed, None);
+            assert!(machine.inject(DeviceFault::Stale { task }).unwrap());
+            let error = subject.run(&mut machine).expect_err("its packets do not come");
+            // Who waits for who gave up may be the first to say so.
+            assert!(matches!(error, LaunchError::Parts { .. } | LaunchError::Stuck { .. }), "{task}: {error}");
+            if let LaunchError::Parts { label, .. } = &error {
+                assert!(label.contains("sum"), "{error}");
+                parts += 1;
+            }
+            machine.mend().unwrap();
+            assert_eq!(subject.run(&mut machine).expect("all is well"), subject.right, "behind {task}");
+        }
+    }
+    assert!(parts >= 3, "{parts} say that packets did not come");
+}
+
+/// The same of a device that is lost while others look for its packets, however long that takes: the host tells them. Of those that hear
+/// the host all may be among them.
+#[test]
+fn who_looks_for_packets_of_a_lost_device_hears_the_host() {
+    for (spec, rows, devices) in [(least(), 1, 2), (wide_enough(), 1, 4)] {
+        let subject = Subject::new(spec, rows, devices, options()).told_by_the_host();
+        let last = devices - 1;
+        let tasks = senders(&subject.placed, last);
+        for (seed, task) in (0..).zip([tasks[0], tasks[tasks.len() - 1]]) {
+            // By then all that is not waiting is done.
+            let loss = Loss { device: last as u32, step: 3_000_000 };
+            let on = subject.devices(seed, Some(loss));
+            let mut machine = subject.machine_on(&on);
+            assert!(machine.inject(DeviceFault::Stale { task }).unwrap());
+            let error = subject.run(&mut machine).expect_err("a device is lost");
+            let named = matches!(error, LaunchError::OneOf { device, ended: true, .. } if device == last);
+            assert!(named, "{task}: {error}");
+        }
+    }
+}
+
+/// Seed 115 of the long run, when a wait was reported too early: a device was slow, the launch ended with a report of what it waited for, and
+/// the moment of the loss never came. A watchdog that outlasts the launch leaves the loss to be named.
 #[test]
 fn a_device_lost_late_in_a_slow_launch_is_named_115() {
     let (seed, loss) = (115, Loss { device: 1, step: 1_992_828 });
     let mut subject = Subject::new(wide_enough(), 1, 4, options());
-    let ended = subject.lose(seed, loss);
-    subject.options.polls = 1 << 11;
+    let came = subject.lose(seed, loss);
+    subject.options.polls = 1 << 10;
     let well = subject.run(&mut subject.machine(seed, None));
-    assert!(matches!(well, Err(LaunchError::Stuck { .. })), "nobody is lost, and a device is too slow: {well:?}");
-    println!("the moment {}", if ended.is_some() { "came" } else { "came behind the launch's end" });
+    let slow = matches!(well, Err(LaunchError::Stuck { .. } | LaunchError::Parts { .. }));
+    assert!(slow, "nobody is lost, and a device is too slow: {well:?}");
+    println!("the moment {}", if came { "came" } else { "came behind the launch's end" });
 }

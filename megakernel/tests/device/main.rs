@@ -28,6 +28,7 @@ mod refusals;
 mod resident;
 mod resources;
 mod selected;
+mod shared_codes;
 mod stages;
 mod streams;
 mod targets;

@@ -19,7 +19,7 @@ use tilewright_codegen::ir::Kernel;
 use tilewright_codegen::sim::mutate::{Equivalent, Mutant, Survey, mutants};
 use tilewright_codegen::verify::{Verified, verify};
 use tilewright_megakernel::model::ModelSpec;
-use tilewright_megakernel::program::{Argmax, Embed, Op, Sample, TaskId};
+use tilewright_megakernel::program::{Argmax, Embed, Op, Sample, Task, TaskId};
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{DeviceFault, DeviceOptions, record};
 
@@ -167,6 +167,22 @@ fn two_devices(options: DeviceOptions) -> Recording {
     Recording::new("two devices", (&spec, program), options, launches)
 }
 
+/// The same where packets do not come: a device says that they do, and others give up, or the host tells them to.
+fn packets_missing() -> Recording {
+    let options = DeviceOptions { polls: 1 << 10, ..options() };
+    let spec = ModelSpec { hidden: 16, intermediate: 16, ..least() };
+    let program = shared(&spec, ROWS, 2, SMS, false);
+    let of = |label: &str| {
+        let is = |task: &&Task| task.label.starts_with(label) && !task.label.contains("sum");
+        let stale = |task: &Task| Launch::fault(DeviceFault::Stale { task: task.id });
+        program.tasks.iter().filter(is).map(stale).collect::<Vec<_>>()
+    };
+    let [embed, o, down] = ["embed", "layers.0.o.", "layers.0.down."].map(of);
+    let aborted = embed[0].aborted(0);
+    let launches = [vec![Launch::WELL], embed, vec![Launch::WELL], o, down, vec![aborted, Launch::WELL]].concat();
+    Recording::new("packets missing", (&spec, program), options, launches)
+}
+
 /// The mutants of some instructions that nothing finds out: file, instruction and change.
 fn survivors(recording: &Recording, of: impl Fn(&Mutant) -> bool) -> String {
     let verified = |kernel: Kernel| verify(kernel).ok().map(Arc::new);
@@ -203,6 +219,13 @@ fn mutants_of_the_newest_token_are_found_out() {
         file.ends_with("linear/qkv.rs") && mutant.inst.contains("global") || file.ends_with("tile/array.rs")
     };
     insta::assert_snapshot!(survivors(&wide(1), packets), @"");
+}
+
+/// How a block leaves packets that do not come: what it looks at, and what its threads tell the leader.
+#[test]
+fn mutants_of_leaving_are_found_out() {
+    let leaves = |mutant: &Mutant| mutant.src.file().ends_with("sync/leave.rs");
+    insta::assert_snapshot!(survivors(&packets_missing(), leaves), @"");
 }
 
 /// What devices tell each other: instructions of scope `.sys` that are not the host's. Packets where activations are these; counters,

@@ -14,11 +14,10 @@ use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::{DeviceOptions, Plan, record};
 
 /// The linear layers of the decoder in a form, the head as it is.
-fn quantised(mut program: Program, form: Quantised) -> Program {
-    for buffer in program.buffers.iter_mut().filter(|buffer| buffer.name.ends_with("_proj.weight")) {
-        buffer.quantised = Some(form);
-    }
-    program
+fn quantised(program: Program, spec: &ModelSpec, form: Quantised) -> Program {
+    let tensors = spec.tensors();
+    let columns = |name: &str| tensors.iter().find(|tensor| tensor.name == name).and_then(|t| t.shape.last().copied());
+    program.with_forms(&|name| Some((form, columns(name).filter(|_| name.ends_with("_proj.weight"))?)))
 }
 
 #[test]
@@ -36,6 +35,7 @@ fn kernels_of_quantised_models_assemble_to_what_the_page_says() {
     let mxfp4 = form(Code::E2m1, Some(32), false, DType::BF16);
     let nvfp4 = form(Code::E2m1, Some(16), false, DType::F32);
     let ships = DeviceOptions::default();
+    let uneven = form(Code::U4, Some(96), false, DType::BF16);
     for (model, target, rows, note, form) in [
         ("llama-3.2-1b", "h100", 1, "u4 by 128", w4a16),
         ("llama-3.2-1b", "a100", 1, "u4 by 128", w4a16),
@@ -63,20 +63,28 @@ fn kernels_of_quantised_models_assemble_to_what_the_page_says() {
         ("llama-3.1-8b", "h100", 4, "e2m1 by 16", nvfp4),
         ("llama-3.1-8b", "h100", 8, "e2m1 by 16", nvfp4),
         ("llama-3.1-8b", "h100", 16, "e2m1 by 16", nvfp4),
+        ("llama-3.1-8b", "h100", 1, "u4 by 128, 2 devices", w4a16),
+        ("llama-3.1-8b", "h100", 4, "u4 by 128, 2 devices", w4a16),
+        ("llama-3.1-8b", "h100", 8, "u4 by 128, 4 devices", w4a16),
+        ("llama-3.1-8b", "h100", 16, "u4 by 128, 4 devices", w4a16),
+        ("llama-3.1-8b", "h100", 1, "u4 by 96, cut to 32 by 4 devices", uneven),
+        ("llama-3.1-8b", "h100", 1, "e4m3 by rows, 4 devices", fp8),
     ] {
         let (spec, target) = (ModelSpec::named(model).unwrap(), Target::named(target).unwrap());
-        let lowering = LowerOptions { rows, kv: DType::BF16, ..LowerOptions::for_context(4096) };
+        let devices = [2, 4].into_iter().find(|n| note.ends_with(&format!("{n} devices"))).unwrap_or(1);
+        let lowering = LowerOptions { rows, devices, kv: DType::BF16, ..LowerOptions::for_context(4096) };
         let lowering = LowerOptions { activation: DType::BF16, ..lowering }.splits_for_gpu(&spec, target.sms);
         let arch = target.arch.clone();
         let program = lower(&spec, &|_| DType::BF16, target, &lowering).unwrap();
-        let program = quantised(program, form).with_cut_sums(&ships).unwrap();
+        let program = quantised(program, &spec, form).with_cut_sums(&ships).unwrap();
         let plan = Plan::new(&schedule(program, 4096).unwrap(), ships).unwrap();
         let name = format!("{model}, {note}, {arch}, rows {rows}");
         let kernel = verify(record(&plan)).unwrap();
         // Two strips at a time meet the activations of sixteen rows, which take half of the registers. What is spilled is of the whole
         // kernel: a word of predicates and an address, stored and loaded a few times a task. Of an act-order and of `e2m1` it is more:
-        // no hardware has run these, and nothing of them is tuned.
+        // no hardware has run these, and nothing of them is tuned. Nor of several devices, whose addresses are more.
         let most = match (form.ordered, form.code, rows) {
+            _ if devices > 1 && rows > 2 => Some(if rows > 8 { 640 } else { 64 }),
             (_, _, ..8) | (true, _, 8) => None,
             (true, ..) => Some(640),
             (false, Code::E2m1, 8) if form.group == Some(32) => Some(96),

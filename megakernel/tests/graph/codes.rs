@@ -10,10 +10,12 @@ use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::BufferKind;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
-use tilewright_megakernel::vm::graph::GraphWeights;
+use tilewright_megakernel::vm::device::{DeviceOptions, DeviceWeights};
+use tilewright_megakernel::vm::graph::{GraphWeights, PeerWeights};
 use tilewright_megakernel::vm::reference::{KvState, Machine};
-use tilewright_megakernel::weights::RandomCodes;
+use tilewright_megakernel::weights::{RandomCodes, Weights};
 
+use super::devices::{self, PAGES_OF, wide};
 use super::lab::{
     PAGE, PAGES, Rows, device, normed, packed_of, program, program_as, prompt, random, step, tiny, worst,
 };
@@ -81,6 +83,48 @@ fn products_read_packed_codes() {
     agrees_packed(&spec(64), (Code::E4m3, None), 64);
     agrees_packed(&normed(spec(32)), (Code::U8, Some(32)), 80);
     agrees_packed(&spec(64), (Code::E2m1, Some(32)), 40);
+}
+
+/// Devices widen their parts. A prompt of which steps have more rows than the decode machine, the next token by that machine, on the same
+/// pools, against the reference machine on one device.
+#[test]
+fn prompts_of_quantised_weights_are_computed_by_several_devices() {
+    let spec = ModelSpec { layers: 1, intermediate: 256, ..wide(32) };
+    for (count, code, group) in
+        [(2, Code::U4, Some(32)), (4, Code::U4, Some(96)), (2, Code::E4m3, Some(128)), (4, Code::I8, None)]
+    {
+        let weights: Arc<dyn Weights + Send + Sync> =
+            Arc::new(RandomCodes::new(&spec, DType::BF16, 7, code, group).unwrap());
+        let on = devices::devices(count as u64, count);
+        let program = |shape| devices::program(&spec, shape, false).stored_as(&*weights);
+        let checked = Checked::new(program([32, count, 1])).unwrap();
+        let mut graph = PeerWeights::new(&on, &weights).machine(checked, None, &mut |_, _| ()).unwrap();
+        let tokens = prompt(22, 2);
+        let mut rows = Rows::default();
+        rows.add(&tokens[..21], 0, &PAGES_OF[0]);
+        let padded = rows.idle(32);
+        let mut found = Vec::new();
+        graph.step(&padded.view(), &padded.active(), &mut |_, logits| found.push(logits.to_vec())).unwrap();
+        let options =
+            DeviceOptions { warps: 4, stage_bytes: 2048, stages: 4, sums_bytes: 4096, ..DeviceOptions::default() };
+        let placed = schedule(program([1, count, 4]), 64).unwrap();
+        let mut decode = DeviceWeights::on(on, weights.clone());
+        let mut decode = decode.machine(placed, Some(graph.kv()), options, &mut |_, _| ()).unwrap();
+        let mut next = Rows::default();
+        next.add(&tokens[21..], 21, &PAGES_OF[0]);
+        decode.step(&next.view()).unwrap();
+        found.push(decode.f32(LOGITS).unwrap());
+        let placed = schedule(program([22, 1, 1]), PAGE * PAGES).unwrap();
+        let mut reference = Machine::new(placed, &*weights, 1).unwrap();
+        let mut kv = KvState::new(reference.program()).unwrap();
+        let mut rows = Rows::default();
+        rows.add(&tokens, 0, &PAGES_OF[0]);
+        let output = reference.step(&mut kv, &rows.view()).unwrap();
+        let expected: Vec<_> = (0..22).map(|row| output.f32_row(LOGITS, row).unwrap()).collect();
+        let error = worst(&found, &expected);
+        println!("{count} devices, {code}, group {group:?}: {error:.1e}");
+        assert!(error < BOUND, "{count} devices, {code}, group {group:?}: {error}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use tilewright_codegen::target::Target;
+use tilewright_kernels::quant::Code;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerError, LowerOptions, NEXT_TOKEN, lower};
 use tilewright_megakernel::model::{Family, ModelSpec, Rope};
@@ -10,7 +11,7 @@ use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::validate;
 use tilewright_megakernel::vm::device::{DeviceOptions, Plan, Unsupported};
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
-use tilewright_megakernel::weights::RandomWeights;
+use tilewright_megakernel::weights::{RandomCodes, RandomWeights, Weights};
 
 const ROWS: usize = 2;
 const STEPS: usize = 20;
@@ -55,11 +56,15 @@ fn program(spec: &ModelSpec, devices: usize, sms: usize) -> Program {
 
 /// The logits of all steps, and the tokens chosen.
 fn run(spec: &ModelSpec, devices: usize, sms: usize, workers: usize) -> (Vec<f32>, Vec<i32>) {
-    let weights = RandomWeights::new(spec, DType::BF16, 11).unwrap();
-    let placed = schedule(program(spec, devices, sms), 32).unwrap();
+    run_with(&RandomWeights::new(spec, DType::BF16, 11).unwrap(), spec, [devices, sms, workers])
+}
+
+/// The same with these weights.
+fn run_with(weights: &dyn Weights, spec: &ModelSpec, [devices, sms, workers]: [usize; 3]) -> (Vec<f32>, Vec<i32>) {
+    let placed = schedule(program(spec, devices, sms).stored_as(weights), 32).unwrap();
     let mut kv = KvState::new(&placed).unwrap();
     kv.poison();
-    let mut machine = Machine::new(placed, &weights, workers).unwrap();
+    let mut machine = Machine::new(placed, weights, workers).unwrap();
     let (mut logits, mut chosen) = (Vec::new(), Vec::new());
     for at in 0..STEPS {
         machine.poison();
@@ -100,6 +105,28 @@ proptest! {
         prop_assert!(error < 2e-6, "{error:.2e} of the logits");
         prop_assert_eq!(chosen, alone);
         prop_assert!(run(&spec, devices, 3, 1).0 == found, "another placement");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Codes of any scheme, in groups that cuts may fall into: a part is the same numbers, so the sums' order alone differs.
+    #[test]
+    fn several_devices_give_the_logits_of_one_with_codes(
+        family in prop::sample::select(FAMILIES.to_vec()),
+        devices in prop::sample::select(vec![1usize, 2, 3, 4, 8]),
+        heads in [1usize..4, 1usize..4],
+        code in prop::sample::select(Code::ALL.to_vec()),
+        group in prop::option::of(1usize..60),
+    ) {
+        let spec = spec(family, devices, heads, 2);
+        let weights = RandomCodes::new(&spec, DType::BF16, 11, code, group).unwrap();
+        let (expected, alone) = run_with(&weights, &spec, [1, 2, 2]);
+        let (found, chosen) = run_with(&weights, &spec, [devices, 3, 2]);
+        let error = relative(&found, &expected);
+        prop_assert!(error < 2e-6, "{error:.2e} of the logits");
+        prop_assert_eq!(chosen, alone);
     }
 }
 

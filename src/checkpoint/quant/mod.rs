@@ -7,6 +7,7 @@
 //! | `args` | the weights' arguments of compressed-tensors become a scheme |
 //! | `pattern` | the ways to name modules: names, `re:`, wildcards |
 //! | `plan` | `quantization_config`, or the file beside `config.json`, becomes a [`Plan`] |
+//! | `form` | the form that codes will have, for who has no weights |
 //! | `fault` | what can be wrong with a module's tensors |
 //! | `parts` | the tensors of one module, unpacked into a [`QuantMatrix`](tilewright_kernels::quant::QuantMatrix) |
 //!
@@ -17,6 +18,7 @@ mod args;
 mod awq;
 mod compressed;
 mod fault;
+mod form;
 mod fp8;
 mod gptq;
 mod modelopt;

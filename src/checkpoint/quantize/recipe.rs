@@ -7,7 +7,8 @@ use half::{bf16, f16};
 use serde_json::{Map, Value, json};
 use tilewright_kernels::quant::{Code, QuantMatrix, Rounding, nearest};
 use tilewright_layout::DType;
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::{ModelSpec, TensorSpec};
+use tilewright_megakernel::program::Quantised;
 
 use super::QuantizeError;
 
@@ -41,6 +42,22 @@ impl Scheme {
             Scheme::W4A16 | Scheme::W8A16 => Some(GROUP),
             Scheme::Fp8 => None,
         }
+    }
+
+    /// The form of every weight that it quantises, with its columns, by the tensors' names, where scales are bf16.
+    ///
+    /// # Errors
+    /// If the columns of a module are in no groups of the usual length or less.
+    pub fn forms(self, spec: &ModelSpec) -> Result<BTreeMap<String, (Quantised, usize)>, QuantizeError> {
+        let recipe = Recipe::new(self, None, spec)?;
+        let form = |tensor: TensorSpec| {
+            let group = recipe.group(tensor.name.strip_suffix(".weight")?)?;
+            let &[_, k] = tensor.shape.as_slice() else { return None };
+            let group = Some(group).filter(|&group| group < k);
+            let form = Quantised { code: self.code().0, group, zeros: false, scale: DType::BF16, ordered: false };
+            Some((tensor.name, (form, k)))
+        };
+        Ok(spec.tensors().into_iter().filter_map(form).collect())
     }
 
     /// The code of its weights, and the code that means 0.

@@ -74,6 +74,13 @@ impl Step {
         Step::at_rate(spec, target, devices, (rows, position), rate(target))
     }
 
+    /// The same where a step reads so many bytes of weights, of all devices together.
+    #[must_use]
+    pub fn with_weights(self, bytes: u64) -> Step {
+        let weights = bytes / self.devices as u64;
+        Step { weights, reading: (weights + self.cache) as f64 / self.rate, ..self }
+    }
+
     fn at_rate(
         spec: &ModelSpec,
         target: &Target,

@@ -3,16 +3,20 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `mod` | the subcommand, and what it prints |
+//! | `forms` | which weights are codes, and what a step reads of them |
 //! | `cost` | the cost model of a step, and its comparison with measured rows |
 
 pub mod cost;
+mod forms;
 
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use cost::{KnownBy, Step};
+use forms::Forms;
 use thiserror::Error;
 use tilewright_codegen::target::Target;
 use tilewright_kernels::gemv::linear::AOperand;
@@ -25,7 +29,8 @@ use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::{DeviceOptions, Opcode, Plan};
 
 use super::Failure;
-use crate::checkpoint::Config;
+use super::quantize::parse_scheme;
+use crate::checkpoint::{Config, Scheme};
 
 /// Say what a model needs of a GPU, and how fast it decodes there
 ///
@@ -51,6 +56,9 @@ pub struct PlanArgs {
     /// Tokens that each sequence holds [default: the model's, at most 4096]
     #[arg(long, value_name = "C")]
     context: Option<usize>,
+    /// Weights of the linear layers quantised while loading: w4a16, w8a16 or fp8
+    #[arg(long, value_name = "SCHEME", value_parser = parse_scheme)]
+    weights: Option<Scheme>,
 }
 
 /// What is no device.
@@ -101,11 +109,12 @@ pub fn run(args: &PlanArgs) -> Result<ExitCode, Failure> {
         (None, Some(dir)) => dir.join("config.json"),
         (None, None) => unreachable!("clap requires --model or --config"),
     };
-    let spec = Config::read(&file)?.spec;
+    let Config { spec, quantization, .. } = Config::read(&file)?;
+    let forms = Forms::of(&spec, quantization, args.weights)?;
     let context = args.context.unwrap_or(spec.max_positions.min(4096));
     let (target, rows, devices) = (&args.device, usize::from(args.batch), usize::from(args.devices));
-    let served = served(&spec, target, (rows, devices), context)?;
-    let step = Step::of(&spec, target, devices, rows, context);
+    let served = served(&spec, &forms, target, (rows, devices), context)?;
+    let step = Step::of(&spec, target, devices, rows, context).with_weights(forms.bytes(&spec, rows));
     print(&mut io::stdout().lock(), &spec, target, (rows, context), &step, &served)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -113,6 +122,7 @@ pub fn run(args: &PlanArgs) -> Result<ExitCode, Failure> {
 /// Lowers and places the step as `bench` and `generate` do, and asks the planner of the device machine.
 fn served(
     spec: &ModelSpec,
+    forms: &Forms,
     target: &Target,
     (rows, devices): (usize, usize),
     context: usize,
@@ -120,10 +130,15 @@ fn served(
     let options =
         LowerOptions { devices, rows, kv: DType::BF16, activation: DType::BF16, ..LowerOptions::for_context(context) };
     let options = options.splits_for_gpu(spec, target.sms);
-    let placed = schedule(lower(spec, &|_| DType::BF16, target.clone(), &options)?, context)?;
+    let none = |why: &dyn Display| Served { by: format!("no kernel: {why}"), kept: Vec::new() };
+    if let Some(refused) = forms.not_shared(devices) {
+        return Ok(none(&refused));
+    }
+    let program = lower(spec, &|_| DType::BF16, target.clone(), &options)?.with_forms(&|name| forms.get(name));
+    let placed = schedule(program, context)?;
     let plan = match Plan::new(&placed, DeviceOptions::default()) {
         Ok(plan) => plan,
-        Err(why) => return Ok(Served { by: format!("no kernel: {why}"), kept: Vec::new() }),
+        Err(why) => return Ok(none(&why)),
     };
     let mut ways: Vec<String> = plan.opcodes.iter().filter_map(way).collect();
     ways.sort();

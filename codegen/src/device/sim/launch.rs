@@ -72,6 +72,7 @@ pub(super) struct Setting {
     pub host: Option<HostOrder>,
     pub seed: u64,
     pub loss: Option<Loss>,
+    pub patience: u64,
 }
 
 /// Runs a kernel, on a device for each of the parameter blocks.
@@ -93,6 +94,7 @@ pub(super) fn run(
         multiprocessors: setting.sms,
         host: setting.host.clone(),
         loss: setting.loss,
+        patience: setting.patience,
         ..Launch::new(grid, args)
     };
     match sim::run(&kernel.verified, &launch, &mut store.memory, setting.seed) {

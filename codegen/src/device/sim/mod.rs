@@ -25,7 +25,7 @@ mod memory;
 
 use super::{Device, Properties};
 use crate::ir::{Arch, Limit};
-use crate::sim::{Checks, Counters, HostOrder, Loss};
+use crate::sim::{Checks, Counters, HostOrder, Loss, PATIENCE};
 use crate::target::Target;
 use std::sync::Arc;
 
@@ -49,6 +49,8 @@ pub struct Options {
     pub host: Option<HostOrder>,
     /// A device that is lost in mid-flight, and in which launch (from 0).
     pub loss: Option<(u64, Loss)>,
+    /// Steps without any change after which a launch is a standstill, as [`Launch::patience`](crate::sim::Launch::patience).
+    pub patience: u64,
 }
 
 impl Default for Options {
@@ -62,6 +64,7 @@ impl Default for Options {
             checks: Checks::On,
             host: None,
             loss: None,
+            patience: PATIENCE,
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::sim::fault::{FaultKind, HostWhy};
 use crate::sim::memory::{Access, Judge, Stamp};
 use crate::sim::order::View;
 use crate::sim::program::Program;
-use crate::sim::{Arg, HostOrder, Launch};
+use crate::sim::{Arg, HostOrder, Launch, OnLoss};
 use core::ops::Range;
 
 /// The host's end of the words that it shares with this launch.
@@ -89,6 +89,19 @@ impl Machine<'_> {
         }
         self.host = Some(host);
         result
+    }
+
+    /// The host hears that a device was lost.
+    pub(super) fn host_hears(&mut self) {
+        let Some(host) = &self.host else { return };
+        if let Some(OnLoss { word, value, .. }) = host.order.on_loss {
+            self.host_stores((host.home, (host.base + word) as usize), value);
+        }
+    }
+
+    /// How many steps behind a loss it hears of it, where it does.
+    pub(super) fn hears_after(&self) -> Option<u64> {
+        Some(self.host.as_ref()?.order.on_loss?.after)
     }
 
     /// The host stores a word; outside the buffer there is none.

@@ -5,13 +5,18 @@ use crate::sim::Left;
 use crate::sim::fault::FaultKind;
 
 impl Machine<'_> {
-    /// Loses the device whose moment has come.
+    /// Loses the device whose moment has come, and lets the host hear of it.
     pub(super) fn lose_due(&mut self) {
         let due = self.launch.loss.filter(|loss| self.lost.is_none() && self.now >= loss.step);
         if let Some(loss) = due.filter(|loss| loss.device < self.launch.devices()) {
             self.lose(loss.device);
             self.lost = Some(loss.device);
+            self.heard_at = self.hears_after().map(|after| self.now.saturating_add(after));
             self.changed();
+        }
+        if self.heard_at.is_some_and(|at| self.now >= at) {
+            self.heard_at = None;
+            self.host_hears();
         }
     }
 

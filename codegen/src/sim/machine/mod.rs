@@ -120,6 +120,8 @@ pub(crate) struct Machine<'a> {
     host: Option<Host>,
     /// The device that is lost.
     lost: Option<u32>,
+    /// When the host hears of it.
+    heard_at: Option<u64>,
 }
 
 impl<'a> Machine<'a> {
@@ -167,6 +169,7 @@ impl<'a> Machine<'a> {
             stride,
             host,
             lost: None,
+            heard_at: None,
         }
     }
 

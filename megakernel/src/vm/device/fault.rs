@@ -22,6 +22,11 @@ pub enum DeviceFault {
         /// The task.
         task: TaskId,
     },
+    /// A task whose packets are of a generation that nobody looks for: as if they never came.
+    Stale {
+        /// The task.
+        task: TaskId,
+    },
     /// A block that ends its step early.
     Quits {
         /// The block.
@@ -65,6 +70,7 @@ fn faulty(placed: &Placed, plan: &Plan, fault: DeviceFault) -> Option<(Vec<Block
     let (block, honest) = match fault {
         DeviceFault::Opcode { task, opcode } => (edit(task, &|record| record.opcode = opcode)?, true),
         DeviceFault::Silent { task } => (edit(task, &|record| record.signal_count = 0)?, true),
+        DeviceFault::Stale { task } => (edit(task, &|record| record.output = 0)?, true),
         DeviceFault::Quits { block, after } => {
             directory.get_mut(block)?.tasks = after;
             (block, true)

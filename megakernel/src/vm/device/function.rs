@@ -244,6 +244,11 @@ pub trait DeviceFunction: FunctionValue {
     fn signals_early(&self) -> bool {
         false
     }
+
+    /// Whether it looks for packets of other devices, one of which may be lost: it must leave when it is told to ([`Call::leaves`]).
+    fn polls_peers(&self) -> bool {
+        false
+    }
 }
 
 /// Shared memory of a device function, bytes.

@@ -10,9 +10,9 @@ use tilewright_kernels::quant::QuantMatrix;
 
 use super::stream::{TILE_BYTES, part_of_row};
 use super::{Plan, RotationTable};
-use crate::program::{BufferId, BufferKind, Program, Quantised, Span};
+use crate::program::{BufferId, BufferKind, Program, Quantised, Source, Span};
 use crate::vm::reference::{BindError, bind};
-use crate::weights::{WeightTensor, Weights};
+use crate::weights::{BoundCodes, WeightTensor, Weights};
 
 /// Elements of a part that is packed and sent as one.
 const PART: usize = 16 << 20;
@@ -24,7 +24,7 @@ pub enum Stored {
     /// Numbers.
     Dense(WeightTensor),
     /// Codes.
-    Codes(Arc<QuantMatrix>),
+    Codes(BoundCodes),
 }
 
 /// Weights by buffer.
@@ -47,7 +47,7 @@ impl Bound {
     /// A weight that is codes.
     pub fn codes(&self, buffer: BufferId) -> Option<&Arc<QuantMatrix>> {
         match self.0.get(buffer.index())? {
-            Some(Stored::Codes(matrix)) => Some(matrix),
+            Some(Stored::Codes(codes)) => Some(codes.matrix()),
             Some(Stored::Dense(_)) | None => None,
         }
     }
@@ -64,10 +64,17 @@ impl Bound {
 /// Finds a weight, in the form that code was generated for.
 fn stored(buffer: &crate::program::Buffer, weights: &dyn Weights) -> Result<Stored, BindError> {
     let Some(form) = buffer.quantised else { return bind::weight(buffer, weights).map(Stored::Dense) };
-    match bind::quantized(buffer, weights)? {
-        Some(matrix) if Quantised::of(&matrix) == form => Ok(Stored::Codes(matrix)),
-        _ => Err(BindError::Form { buffer: buffer.name.clone() }),
-    }
+    let codes = bind::quantized(buffer, weights)?.filter(|codes| {
+        let whole = codes.whole();
+        let own = Quantised::of(whole);
+        let columns = match &buffer.source {
+            Some(Source::Part { index, .. }) => index.get(1).copied(),
+            Some(Source::Tensor(_) | Source::Random(_) | Source::Values(_)) | None => None,
+        };
+        // Of a part the form follows from the matrix's, so that all devices have one.
+        form == columns.map_or(own, |columns| own.of_columns(whole.k(), columns))
+    });
+    codes.map(Stored::Codes).ok_or_else(|| BindError::Form { buffer: buffer.name.clone() })
 }
 
 /// Two parts of pinned memory that take turns: one is filled while the other is copied.

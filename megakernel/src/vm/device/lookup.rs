@@ -19,7 +19,7 @@ use super::stream::{Rows, Stream};
 use super::writers::Writers;
 use super::{DeviceOptions, NormTerms, Planned, Stretch, Taken, Unsupported};
 use crate::ops::{Rotation, RowCells};
-use crate::program::{Buffer, BufferId, BufferKind, Span, Task, float_of};
+use crate::program::{Buffer, BufferId, BufferKind, Source, Span, Task, float_of};
 
 /// Buffers on several devices that get one result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -140,7 +140,7 @@ impl Planner<'_> {
     fn codes(&self, weights: &[BufferId]) -> Result<Option<Codes>, Unsupported> {
         let form = |&id: &BufferId| -> Result<(&Buffer, Option<Codes>), Unsupported> {
             let buffer = self.buffer(id)?;
-            let named = |source| Unsupported::Codes { weight: buffer.name.clone(), source };
+            let named = |source| self.refused_codes(buffer, source);
             Ok((buffer, buffer.quantised.map(|form| form.codes().map_err(named)).transpose()?))
         };
         let forms = weights.iter().map(form).collect::<Result<Vec<_>, _>>()?;
@@ -154,6 +154,23 @@ impl Planner<'_> {
             };
         }
         Ok(all)
+    }
+
+    /// What is said of codes that no device has: of groups that a cut has left, where it is.
+    fn refused_codes(&self, buffer: &Buffer, source: CodesError) -> Unsupported {
+        let columns = |buffer: &Buffer| match &buffer.source {
+            Some(Source::Part { tensor, index }) => index.get(1).map(|&columns| (tensor.clone(), columns)),
+            Some(Source::Tensor(_) | Source::Random(_) | Source::Values(_)) | None => None,
+        };
+        if let (CodesError::Group(group), Some((weight, own))) = (source, columns(buffer)) {
+            let others = self.placed.program().buffers.iter().filter_map(columns);
+            let mut cuts = others.filter(|(tensor, part)| *tensor == weight && *part != own).map(|(_, part)| part.lo);
+            let devices = self.placed.devices;
+            if let Some(column) = cuts.find(|&at| at > 0).or((own.lo > 0).then_some(own.lo)) {
+                return Unsupported::Cut { weight, column, devices, group };
+            }
+        }
+        Unsupported::Codes { weight: buffer.name.clone(), source }
     }
 
     /// The strip of a matrix whose rows are read one by one.

@@ -385,19 +385,17 @@ impl DeviceMachine {
     fn failure(&self, code: u32) -> Result<LaunchError, DeviceError> {
         let word = |at: u32| self.status.load(at as usize);
         let (block, task, what) = (word(status::BLOCK)?, word(status::TASK)?, word(status::WHAT)?);
-        let (wanted, seen) = (word(status::WANTED)?, word(status::SEEN)?);
-        let label = || self.placed.tasks.get(task as usize).map(|task| task.label.clone()).unwrap_or_default();
+        let (wanted, seen, classes) = (word(status::WANTED)?, word(status::SEEN)?, self.plan.opcodes.len());
         let id = TaskId::from(task as usize);
+        let label = || self.placed.tasks.get(id.index()).map(|task| task.label.clone()).unwrap_or_default();
         Ok(match code {
             status::STUCK if task == u32::MAX => LaunchError::Blocks { block, wanted, seen },
             status::STUCK => {
                 let name = self.placed.counters.get(what as usize).map(|c| c.name.clone()).unwrap_or_default();
                 LaunchError::Stuck { task: id, label: label(), block, counter: what, name, wanted, seen }
             }
-            status::OPCODE => {
-                let classes = self.plan.opcodes.len();
-                LaunchError::Opcode { task: id, label: label(), block, opcode: what, classes }
-            }
+            status::PARTS => LaunchError::Parts { task: id, label: label(), block },
+            status::OPCODE => LaunchError::Opcode { task: id, label: label(), block, opcode: what, classes },
             status::BEYOND => LaunchError::Beyond { task: id, label: label() },
             status::TABLES => LaunchError::Tables { block, expected: wanted, found: seen },
             _ => LaunchError::Aborted { steps: word(status::STEPS)? },

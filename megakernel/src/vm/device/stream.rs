@@ -156,7 +156,7 @@ impl Stream {
         memory.par_chunks_mut(each).zip(places.lo..places.hi).for_each(|(memory, place)| {
             let stage = self.deal.stage(place as u32);
             let of = |(buffer, row)| match weight(buffer) {
-                Stored::Codes(matrix) => Some((&**matrix, row)),
+                Stored::Codes(codes) => Some((&**codes.matrix(), row)),
                 Stored::Dense(_) => None,
             };
             let rows = self.rows_of((stage / stages) as usize).map(|row| row.and_then(of));

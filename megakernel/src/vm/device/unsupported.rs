@@ -49,6 +49,11 @@ pub enum Unsupported {
         #[source]
         source: CodesError,
     },
+    #[error(
+        "weight `{weight}` is cut at column {column} for {devices} devices, within a group, which leaves groups of {group}, no \
+         multiple of 16; share it by fewer, or run it on `cpu`"
+    )]
+    Cut { weight: String, column: usize, devices: usize, group: usize },
     #[error("weight `{weight}` is quantised, and this op reads rows of bf16; run it on `cpu`")]
     Quantised { weight: String },
     #[error(

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU32;
 
 use half::{bf16, f16};
 use thiserror::Error;
-use tilewright_kernels::quant::QuantMatrix;
+use tilewright_kernels::quant::{PartError, QuantMatrix};
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
@@ -15,7 +15,7 @@ use super::roles::{self, Cells};
 use crate::model::TensorSpec;
 use crate::ops::{REQUEST_WORDS, SLOT_WORDS};
 use crate::program::{Buffer, BufferId, BufferKind, Program, Source, Span, float_of};
-use crate::weights::{SharedBytes, WeightError, WeightTensor, Weights, random_tensor};
+use crate::weights::{BoundCodes, SharedBytes, WeightError, WeightTensor, Weights, random_tensor};
 
 /// Seed of the weights that a program wants at random.
 const RANDOM_SEED: u64 = 0;
@@ -32,10 +32,13 @@ pub enum BindError {
     Shape { buffer: String, tensor: String, expected: Vec<usize>, found: Vec<usize> },
     #[error("weight buffer `{buffer}` wants {index:?} of tensor `{tensor}`, whose shape is {found:?}")]
     Part { buffer: String, tensor: String, index: Vec<Span>, found: Vec<usize> },
-    #[error(
-        "weight buffer `{buffer}` wants a part of `{tensor}`, which is quantised; devices share matrices of bf16 alone"
-    )]
-    QuantisedPart { buffer: String, tensor: String },
+    #[error("weight `{tensor}` cannot be shared by {devices} devices, run it on one: {source}")]
+    Share {
+        tensor: String,
+        devices: usize,
+        #[source]
+        source: PartError,
+    },
     #[error("weight buffer `{buffer}` is {found}; this machine reads f32, f16 and bf16")]
     Unsupported { buffer: String, found: DType },
     #[error("weight buffer `{buffer}` wants quantised weights in a form that the weights do not have it in")]
@@ -76,7 +79,7 @@ pub(super) fn slots(program: &Program, weights: &dyn Weights) -> Result<(Vec<Slo
     let mut pools = 0..;
     let slot = |(buffer, base): (&Buffer, usize)| match buffer.kind {
         BufferKind::Weight => match quantized(buffer, weights)? {
-            Some(matrix) => Ok(Slot::Quantized(matrix)),
+            Some(codes) => Ok(Slot::Quantized(Arc::clone(codes.matrix()))),
             None => weight(buffer, weights).map(Slot::Weight),
         },
         BufferKind::KvPool => Ok(Slot::Pool { index: pools.next().unwrap_or(usize::MAX) }),
@@ -86,18 +89,35 @@ pub(super) fn slots(program: &Program, weights: &dyn Weights) -> Result<(Vec<Slo
 }
 
 /// The packed codes of a weight buffer, where the weights have it so. The buffer's type is then not looked at.
-pub(in crate::vm) fn quantized(buffer: &Buffer, weights: &dyn Weights) -> Result<Option<Arc<QuantMatrix>>, BindError> {
-    if let Some(Source::Part { tensor, .. }) = &buffer.source
-        && weights.quantized(tensor).is_some()
-    {
-        let (buffer, tensor) = (buffer.name.clone(), tensor.clone());
-        return Err(BindError::QuantisedPart { buffer, tensor });
-    }
-    let Some(Source::Tensor(tensor)) = &buffer.source else { return Ok(None) };
+pub(in crate::vm) fn quantized(buffer: &Buffer, weights: &dyn Weights) -> Result<Option<BoundCodes>, BindError> {
+    let (tensor, index) = match &buffer.source {
+        Some(Source::Tensor(tensor)) => (tensor, None),
+        Some(Source::Part { tensor, index }) => (tensor, Some(index)),
+        Some(Source::Random(_) | Source::Values(_)) | None => return Ok(None),
+    };
     let Some(matrix) = weights.quantized(tensor) else { return Ok(None) };
-    let found = vec![matrix.n(), matrix.k()];
+    let whole = [matrix.n(), matrix.k()];
+    let (codes, found) = match index {
+        None => (BoundCodes::all(matrix), whole.to_vec()),
+        Some(index) => {
+            let refused = || {
+                let (buffer, tensor) = (buffer.name.clone(), tensor.clone());
+                BindError::Part { buffer, tensor, index: index.clone(), found: whole.to_vec() }
+            };
+            let &[rows, columns] = index.as_slice() else { return Err(refused()) };
+            let part = [rows, columns].map(|span| span.lo..span.hi);
+            let codes = BoundCodes::part(matrix, part).map_err(|source| match source {
+                PartError::Range { .. } => refused(),
+                PartError::Order { .. } => {
+                    let devices = whole[1].div_ceil(columns.len().max(1));
+                    BindError::Share { tensor: tensor.clone(), devices, source }
+                }
+            })?;
+            (codes, vec![rows.len(), columns.len()])
+        }
+    };
     if found == buffer.shape {
-        return Ok(Some(matrix));
+        return Ok(Some(codes));
     }
     let (name, tensor, expected) = (buffer.name.clone(), tensor.clone(), buffer.shape.clone());
     Err(BindError::Shape { buffer: name, tensor, expected, found })

@@ -49,7 +49,10 @@ impl Launch {
     pub fn fault(fault: DeviceFault) -> Launch {
         let report = match fault {
             DeviceFault::Opcode { .. } => "opcode",
-            DeviceFault::Silent { .. } | DeviceFault::Quits { .. } | DeviceFault::Leaves { .. } => "late",
+            DeviceFault::Silent { .. }
+            | DeviceFault::Quits { .. }
+            | DeviceFault::Leaves { .. }
+            | DeviceFault::Stale { .. } => "late",
             DeviceFault::Corrupt { .. } => "tables",
         };
         Launch { steps: AHEAD, fault: Some(fault), report: Some(report), ..Launch::WELL }
@@ -67,7 +70,7 @@ type Outcome = Result<(Vec<u32>, Vec<u32>), String>;
 fn report(error: &LaunchError) -> String {
     match error {
         LaunchError::Opcode { .. } => "opcode".into(),
-        LaunchError::Stuck { .. } | LaunchError::Blocks { .. } => "late".into(),
+        LaunchError::Stuck { .. } | LaunchError::Blocks { .. } | LaunchError::Parts { .. } => "late".into(),
         LaunchError::Tables { .. } => "tables".into(),
         LaunchError::Aborted { .. } => "aborted".into(),
         error => chain(error).lines().next().unwrap_or_default().to_owned(),

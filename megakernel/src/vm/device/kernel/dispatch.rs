@@ -215,6 +215,13 @@ impl<'k> Call<'k, '_> {
         }
     }
 
+    /// Whether a thread of the task, which has looked so often for packets of another device, leaves without them: the launch ends. Of
+    /// device functions that say so ([`DeviceFunction::polls_peers`](crate::vm::device::DeviceFunction::polls_peers)); what they store then
+    /// is read by nobody.
+    pub fn leaves(self, looks: Val<'k, u32>) -> Val<'k, bool> {
+        self.context.sync.leaves(self.task, looks)
+    }
+
     /// Signals before the task's last stores, all of them packets; by one thread.
     fn signal_early(self) {
         self.context.sync.signal_early(self.context.table, self.task);

@@ -7,6 +7,8 @@
 //! all finish on the first device, whose block 0 opens the next step on each; whoever stops stops all. What another device
 //! writes or reads has scope `.sys`, everything else that of the device.
 
+mod leave;
+
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, RedOrder, Scope};
 
@@ -36,6 +38,8 @@ pub(super) struct Sync<'k> {
     status: Ptr<'k, Global, u32>,
     /// Not 0: the team does not go on.
     stop: Ptr<'k, Shared, u32>,
+    /// Not 0: a thread left a task without another device's packets; where tasks wait for these.
+    left: Option<Ptr<'k, Shared, u32>>,
     epoch: Val<'k, u32>,
     own: u32,
     polls: u32,
@@ -52,8 +56,9 @@ impl<'k> Sync<'k> {
         epoch: Val<'k, u32>,
     ) -> Sync<'k> {
         let stop = k.shared::<u32>("stop", 1);
+        let left = plan.opcodes.iter().any(|opcode| opcode.polls_peers()).then(|| k.shared::<u32>("left", 1));
         let Plan { blocks, devices, counters: own, options, .. } = *plan;
-        Sync { k, counters, status, stop, epoch, own, polls: options.polls, blocks, devices, peers }
+        Sync { k, counters, status, stop, left, epoch, own, polls: options.polls, blocks, devices, peers }
     }
 
     /// The threads that use the machine's own counters.
@@ -76,6 +81,7 @@ impl<'k> Sync<'k> {
     /// Initialises the block's word; by one thread, before anybody else comes.
     pub fn start(self) {
         self.stop.store_relaxed(0u32, Scope::Cta);
+        self.left.into_iter().for_each(|left| left.store_relaxed(0u32, Scope::Cta));
     }
 
     fn own(self, index: u32) -> Ptr<'k, Global, u32> {
@@ -128,12 +134,23 @@ impl<'k> Sync<'k> {
 
     /// Stops every block of every device.
     pub fn stop_all(self) {
-        self.everywhere(HALT).into_iter().for_each(|halt| halt.store_relaxed(1u32, self.scope()));
+        self.halt_all();
         self.stop_block();
+    }
+
+    /// Tells every block of every device to stop, this one as the others: when it looks.
+    fn halt_all(self) {
+        self.everywhere(HALT).into_iter().for_each(|halt| halt.store_relaxed(1u32, self.scope()));
     }
 
     /// Reports what went wrong, if nobody else did before, and stops every block.
     pub fn report(self, code: u32, task: Val<'k, u32>, what: Val<'k, u32>, wanted: Val<'k, u32>, seen: Val<'k, u32>) {
+        self.say(code, task, [what, wanted, seen]);
+        self.stop_all();
+    }
+
+    /// Says what went wrong, if nobody else did before.
+    fn say(self, code: u32, task: Val<'k, u32>, [what, wanted, seen]: [Val<'k, u32>; 3]) {
         let word = |at: u32| self.status.at(at);
         let first = word(status::CODE).compare_swap(0u32, code, AtomOrder::Relaxed(Scope::Sys)).eq(0);
         self.k.when(first, || {
@@ -147,7 +164,6 @@ impl<'k> Sync<'k> {
             // The host reads them when the launch is over.
             details.into_iter().for_each(|(at, value)| word(at).store(value));
         });
-        self.stop_all();
     }
 
     /// The block's number among those of all devices.

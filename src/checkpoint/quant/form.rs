@@ -1,0 +1,65 @@
+//! The form that a module's codes will have, before its tensors are read: for who plans and has no weights.
+
+use std::collections::BTreeMap;
+
+use tilewright_layout::DType;
+use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::program::Quantised;
+
+use super::plan::{Plan, Presence, Scales, Stored};
+use super::scheme::ScaleType;
+
+impl Plan {
+    /// The form of every quantised weight with its columns, by the tensors' names. What the values alone tell is taken to be as it usually
+    /// is: scales of floating-point numbers are bf16, zero points that may be left out are, and a required act-order is one.
+    pub fn forms(&self, spec: &ModelSpec) -> BTreeMap<String, (Quantised, usize)> {
+        let form = |tensor: tilewright_megakernel::model::TensorSpec| {
+            let stored = self.stored(tensor.name.strip_suffix(".weight")?)?;
+            let &[_, k] = tensor.shape.as_slice() else { return None };
+            Some((tensor.name, (stored.form(k), k)))
+        };
+        spec.tensors().into_iter().filter_map(form).collect()
+    }
+}
+
+impl Stored {
+    fn form(self, k: usize) -> Quantised {
+        let group = match self.scales {
+            Scales::Tensor | Scales::Channel => None,
+            Scales::Group(group) | Scales::Block(_, group) => Some(group).filter(|&group| group < k),
+        };
+        let scale = match (self.scheme.scale_type, self.scheme.global) {
+            // Two scales become one.
+            (_, Some(_)) => DType::F32,
+            (ScaleType::Float | ScaleType::E8m0 | ScaleType::E4m3, None) => DType::BF16,
+        };
+        let zeros = self.zeros == Presence::Required && !self.symmetric;
+        Quantised { code: self.scheme.code, group, zeros, scale, ordered: self.order == Presence::Required }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use tilewright_megakernel::weights::Weights;
+
+    use super::*;
+    use crate::checkpoint::{Checkpoint, Config};
+
+    #[test]
+    fn forms_are_those_of_the_tensors() {
+        for model in ["awq", "gptq", "w4a16", "fp8block"] {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/quant").join(format!("tiny-llama-{model}"));
+            let Config { spec, quantization, .. } = Config::read(&folder.join("config.json")).expect("sound");
+            let forms = quantization.expect("quantised").forms(&spec);
+            let checkpoint = Checkpoint::open(&folder, &mut |_| ()).expect("opens");
+            assert_eq!(forms.len(), checkpoint.quantized_modules().len());
+            for (name, (form, k)) in forms {
+                let matrix = checkpoint.quantized(&name).expect("the configuration says so");
+                let found = Quantised { scale: form.scale, ..Quantised::of(&matrix) };
+                assert_eq!((found, matrix.k()), (form, k), "{model}: {name}");
+            }
+        }
+    }
+}
