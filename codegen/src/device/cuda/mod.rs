@@ -23,6 +23,7 @@
 mod context;
 mod gpu;
 mod launch;
+mod link;
 mod memory;
 mod module;
 mod nccl;
