@@ -59,6 +59,9 @@ impl Inlet<'_> {
     }
 }
 
+/// Who sends a message.
+pub(super) type Tell<'t> = &'t dyn Fn(&Message) -> Result<(), EngineError>;
+
 /// Whether a step of so many rows is a graph's on a device: then its rows go from there to another device, where there is a way.
 pub(super) fn is_wide(rows: usize) -> bool {
     rows > MOST_ROWS
@@ -71,7 +74,7 @@ impl Output<'_> {
         link: Option<&RowLink>,
         cells: &StepCells,
         head: impl FnOnce(Rows) -> Head,
-        (abort, tell): (&AbortHandle, &dyn Fn(&Message) -> Result<(), EngineError>),
+        (abort, tell): (&AbortHandle, Tell),
     ) -> Result<(), EngineError> {
         match (link, self) {
             (Some(link), Output::Graph(machine)) => {

@@ -174,7 +174,7 @@ impl Stage<'_> {
                 }
                 Head::Step { session, step, rows, ref asked, by } if is_before => {
                     check_asked(asked, rows).map_err(|error| self.lost(from, error))?;
-                    if by == Rows::Nccl && !(is_wide(rows) && !self.rows.is_empty()) {
+                    if by == Rows::Nccl && (self.rows.is_empty() || !is_wide(rows)) {
                         return Err(self.lost(from, message.out_of_turn()));
                     }
                     self.step((session, step), (rows, asked, by), &message.words, from)?;

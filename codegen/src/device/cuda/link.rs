@@ -67,17 +67,15 @@ impl Link {
         let raw = raw.ok_or(DeviceError::GivenUp)?;
         self.context.bind()?;
         let (place, queue) = (pointer(address), stream.raw().cast());
-        match self.end {
-            // SAFETY: the place has so many bytes, of memory of the communicator's device that lives until the work is done; stream and
-            // communicator are live and of that device; the other end has rank 1.
-            End::Sends => self
-                .nccl
-                .check("ncclSend", unsafe { (self.nccl.send)(place.cast_const(), bytes, BYTES, 1, raw, queue) }),
-            // SAFETY: as above; the other end has rank 0.
-            End::Takes => {
-                self.nccl.check("ncclRecv", unsafe { (self.nccl.receive)(place, bytes, BYTES, 0, raw, queue) })
+        // SAFETY: the place has so many bytes, of memory of the communicator's device that lives until the work is done; stream and communicator
+        // are live and of that device; who sends has rank 0, and who takes has rank 1.
+        let (call, code) = unsafe {
+            match self.end {
+                End::Sends => ("ncclSend", (self.nccl.send)(place.cast_const(), bytes, BYTES, 1, raw, queue)),
+                End::Takes => ("ncclRecv", (self.nccl.receive)(place, bytes, BYTES, 0, raw, queue)),
             }
-        }
+        };
+        self.nccl.check(call, code)
     }
 
     /// Makes what is under way end. A thread of its own waits until NCCL has let go: the caller may hold what it waits for.
