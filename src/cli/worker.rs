@@ -12,7 +12,7 @@ use super::paint::{self, Word};
 use super::quantize::parse_scheme;
 use super::world::{PATIENCE, patience};
 use crate::checkpoint::Scheme;
-use crate::engine::{Device, Seat};
+use crate::engine::{Device, Rows, Seat};
 
 /// Compute some layers of a model for a driver in another process
 ///
@@ -42,12 +42,15 @@ pub struct WorkerArgs {
     /// Quantise the linear layers while loading, as the driver does: w4a16, w8a16 or fp8
     #[arg(long, value_name = "SCHEME", value_parser = parse_scheme)]
     weights: Option<Scheme>,
+    /// How rows of prompts and wide batches come from rank to rank, as the driver has it: tcp, or nccl (from GPU to GPU)
+    #[arg(long, value_name = "WAY", default_value_t = Rows::Tcp)]
+    rows_by: Rows,
 }
 
 /// Runs the subcommand.
 pub fn run(args: &WorkerArgs) -> Result<ExitCode, Failure> {
     let patience = patience(args.patience)?;
-    let engine = load_as_needed(&args.model, args.device, args.weights)?;
+    let engine = load_as_needed(&args.model, args.device, args.weights)?.with_rows(args.rows_by)?;
     let seat = Seat::join(&args.join, (args.rank, args.world), &engine.identity(), patience)?;
     let (layers, all) = (seat.layers(), engine.spec().layers);
     paint::line(Word::Note, &format!("rank {} has layers {} to {} of {all}", args.rank, layers.lo, layers.hi - 1));

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::Failure;
 use super::paint::{self, Word};
-use crate::engine::{Engine, Meeting, PipelineError};
+use crate::engine::{Engine, Meeting, PipelineError, Rows};
 
 /// Seconds that ranks wait for each other where nobody says otherwise.
 pub const PATIENCE: f64 = 30.0;
@@ -23,6 +23,9 @@ pub struct WorldArgs {
     /// Seconds to wait for workers, and for one that says nothing
     #[arg(long, value_name = "S", requires = "world", default_value_t = PATIENCE, allow_negative_numbers = true)]
     patience: f64,
+    /// How rows of prompts and wide batches come from rank to rank: tcp, or nccl (from GPU to GPU; workers are told the same)
+    #[arg(long, value_name = "WAY", requires = "world", default_value_t = Rows::Tcp)]
+    rows_by: Rows,
 }
 
 impl WorldArgs {
@@ -34,6 +37,7 @@ impl WorldArgs {
     /// The engine as the driver of its world, once all workers have joined; as it is where there are none.
     pub fn apply(&self, engine: Engine) -> Result<Engine, Failure> {
         let (Some(world), Some(join)) = (self.world, &self.join) else { return Ok(engine) };
+        let engine = engine.with_rows(self.rows_by)?;
         let meeting = Meeting::at(join, world, patience(self.patience)?)?;
         let (workers, address) = (meeting.world() - 1, meeting.address());
         paint::line(Word::Note, &format!("waiting for {workers} worker(s) at {address}"));

@@ -56,7 +56,7 @@ pub use generate::{Answer, Completion, Finish, Request, Speed};
 pub use kv::{KvType, NoKvType};
 pub(crate) use model::Bare;
 use model::Model;
-pub use pipeline::{Identity, Meeting, PipelineError, Seat};
+pub use pipeline::{Identity, Meeting, PipelineError, Rows, Seat};
 pub use place::{Abort, OnProgress};
 pub(crate) use place::{Opened, device_options, open};
 use place::{Place, Unloaded};
@@ -113,6 +113,8 @@ pub struct Engine {
     flow: Option<Arc<FlowSettings>>,
     /// Who is told what the flow chose.
     observer: Option<OnChosen>,
+    /// How rows come from and go to other ranks.
+    rows: Rows,
 }
 
 impl Engine {
@@ -155,7 +157,7 @@ impl Engine {
         let model = Model::of(&checkpoint);
         let place = Arc::new(place.with(&model.weights, on_progress));
         let (abort, prompt_chunk, kv, flow, observer) = (Abort::default(), None, None, None, None);
-        Engine { checkpoint, model, device, place, abort, prompt_chunk, kv, flow, observer }
+        Engine { checkpoint, model, device, place, abort, prompt_chunk, kv, flow, observer, rows: Rows::Tcp }
     }
 
     /// Feeds prompts of sessions in chunks of so many tokens, by a [graph of launches](tilewright_megakernel::vm::graph). Where they are more than

@@ -98,7 +98,7 @@ impl Place {
         let most = MOST_ROWS;
         match self.world() {
             _ if has_flow => Err(EngineError::FlowRows { found, most }),
-            Some(_) if !self.has_graphs_of_stages() => Err(PipelineError::Rows { found, most }.into()),
+            Some(_) if !self.has_graphs_of_stages() => Err(PipelineError::Width { found, most }.into()),
             Some(_) | None => Ok(()),
         }
     }
@@ -108,6 +108,14 @@ impl Place {
         match self {
             Place::Host { .. } => false,
             Place::Gpu(gpu) => gpu.devices == 1,
+        }
+    }
+
+    /// The device from which rows go to another one: a GPU that has a stage to itself.
+    pub fn row_device(&self) -> Option<device::Device> {
+        match self {
+            Place::Gpu(gpu) if gpu.devices == 1 && !gpu.simulated => Some(gpu.weights().device().clone()),
+            Place::Gpu(_) | Place::Host { .. } => None,
         }
     }
 

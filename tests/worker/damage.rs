@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tilewright::engine::pipeline::{Head, Message, Shape, Tcp, Transport};
+use tilewright::engine::pipeline::{Head, Message, Rows, Shape, Tcp, Transport};
 use tilewright::engine::{Device, Engine, EngineError, Meeting, Request, Seat};
 use tilewright_kernels::naive::Sampling;
 use tilewright_megakernel::lower::LowerOptions;
@@ -23,7 +23,7 @@ fn messages() -> impl Strategy<Value = Message> {
         Head::Begin { session, shape: Shape::of(&options) }
     });
     let step = (0u64..3, 0u64..3, prop_oneof![1usize..4, any::<usize>()], prop::collection::vec(0usize..4, 0..3));
-    let step = step.prop_map(|(session, step, rows, asked)| Head::Step { session, step, rows, asked });
+    let step = step.prop_map(|(session, step, rows, asked)| Head::Step { session, step, rows, asked, by: Rows::Tcp });
     let logits = (0u64..2, 0u64..3).prop_map(|(session, step)| Head::Logits { session, step });
     let other = prop_oneof![
         prop::sample::select(vec![Head::Ready, Head::Alive, Head::Alive]),
@@ -54,7 +54,8 @@ fn serve(said: Vec<Message>) -> Result<(), EngineError> {
     });
     let link = Tcp::new(listener.accept().expect("the worker calls").0, PATIENCE).expect("a connection");
     assert!(matches!(link.receive().expect("a hello").head, Head::Hello { rank: 1, world: 2, .. }));
-    let welcome = Head::Welcome { layers: Span::new(1, 3), next: None::<SocketAddr>, token: 7, patience: 5000 };
+    let welcome =
+        Head::Welcome { layers: Span::new(1, 3), next: None::<SocketAddr>, token: 7, patience: 5000, ways: vec![] };
     link.send(&welcome.into()).expect("the worker listens");
     assert_eq!(link.receive().expect("an answer").head, Head::Ready);
     for message in said.into_iter().chain([Head::Bye.into()]) {
@@ -125,8 +126,15 @@ fn a_step_that_is_right_is_computed() {
     let options = LowerOptions { page_tokens: 16, pages: Some(1), ..LowerOptions::for_context(16) };
     let words = [vec![0, 0], vec![1f32.to_bits(); 128]].concat();
     let begin = Head::Begin { session: 0, shape: Shape::of(&options) };
-    let step = |rows| Message { head: Head::Step { session: 0, step: 0, rows, asked: vec![0] }, words: words.clone() };
+    let step = |rows| Message {
+        head: Head::Step { session: 0, step: 0, rows, asked: vec![0], by: Rows::Tcp },
+        words: words.clone(),
+    };
     assert!(serve(vec![begin.clone().into(), step(1)]).is_ok());
     let error = serve(vec![begin.into(), step(2)]).expect_err("words for one row").to_string();
     assert_eq!(error, "rank 0 (the driver) is lost: 130 words came where 260 make sense");
+    // Rows that come from a device, where there is no way from it.
+    let head = Head::Step { session: 0, step: 0, rows: 1, asked: vec![0], by: Rows::Nccl };
+    let error = serve(vec![Message { head, words: vec![0, 0] }]).expect_err("no way").to_string();
+    assert!(error.starts_with("rank 0 (the driver) is lost: a message came out of turn: Step"), "{error}");
 }

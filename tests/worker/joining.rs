@@ -45,6 +45,23 @@ fn another_kind_of_device_is_refused() {
     assert!(ended.error().contains("rank 1 cannot take part: its device is a gpu"), "{ended:?}");
 }
 
+/// Rows go from device to device between NVIDIA GPUs alone: told before anybody is called or waited for.
+#[test]
+fn rows_from_device_to_device_are_refused_where_there_are_none() {
+    let dir = model("tiny-llama");
+    let dir = dir.to_str().expect("UTF-8");
+    let expected = "error: rows go from device to device between NVIDIA GPUs, one a process; give --rows-by tcp, or a device such as cuda:0";
+    for device in ["cpu:1", "sim:1", "sim:1x2"] {
+        let more = ["--world", "2", "--join", "127.0.0.1:0", "--rows-by", "nccl", "--device", device];
+        assert_eq!(failure(&[&small(dir)[..], &more].concat()), expected);
+        let more = ["--rank", "1", "--world", "2", "--join", "127.0.0.1:1", "--rows-by", "nccl", "--device", device];
+        assert_eq!(failure(&[&["worker", "--model", dir][..], &more].concat()), expected);
+    }
+    let usage =
+        Process::start(&["worker", "--model", dir, "--rank", "1", "--world", "2", "--join", "h:1", "--rows-by", "ip"]);
+    assert!(usage.ended().stderr.contains("`ip` is no way for rows; give tcp or nccl"));
+}
+
 /// The same model, whose weights are codes here and bf16 there.
 #[test]
 fn other_weights_are_refused_and_those_who_wait_are_told() {
@@ -107,8 +124,8 @@ fn strangers_do_not_disturb_and_other_versions_do() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(workers.into_iter().map(|worker| worker.ended().code).collect::<Vec<_>>(), [Some(0)]);
     for (header, expected) in [
-        (*b"TWpl\x02\0\0\0", "it speaks version 2 of the protocol, this build speaks 1"),
-        (*b"TWpl\x01\0\0\0", "a message was damaged on its way"),
+        (*b"TWpl\x01\0\0\0", "it speaks version 1 of the protocol, this build speaks 2"),
+        (*b"TWpl\x02\0\0\0", "a message was damaged on its way"),
     ] {
         let (driver, address) = waiting(2, "30");
         let mut other = TcpStream::connect(&address).expect("the driver listens");

@@ -4,7 +4,7 @@
 //! device; it moves bytes, runs work in order, and answers for the handles that it gave out. A handle frees what it
 //! stands for when its last clone is dropped.
 
-use super::{DeviceError, Properties, Signature, Source, TensorShape};
+use super::{DeviceError, End, Properties, Signature, Source, TensorShape};
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -186,6 +186,45 @@ pub trait Backend: Any + fmt::Debug + Send + Sync {
     fn abort_collective(&self, with: &Handle) -> Result<(), DeviceError> {
         let _ = with;
         Ok(())
+    }
+
+    /// Whether devices of this kind have ways to those of other processes.
+    ///
+    /// # Errors
+    /// As [`Backend::collective`].
+    fn check_links(&self) -> Result<(), DeviceError> {
+        Err(DeviceError::NoCollective { device: self.properties().name.clone() })
+    }
+
+    /// A number for a way to a device of another process.
+    ///
+    /// # Errors
+    /// As [`Backend::check_links`].
+    fn link_id(&self) -> Result<Vec<u8>, DeviceError> {
+        self.check_links().map(|()| Vec::new())
+    }
+
+    /// An end of the way of that number, once the other is there.
+    ///
+    /// # Errors
+    /// As [`Backend::check_links`]; when the device fails.
+    fn open_link(&self, stream: &Handle, id: &[u8], end: End) -> Result<Handle, DeviceError> {
+        let _ = (id, end);
+        self.check_links().map(|()| stream.clone())
+    }
+
+    /// Queues what is done with a span at this end of a way.
+    ///
+    /// # Errors
+    /// As [`Backend::submit`]; [`DeviceError::GivenUp`].
+    fn pass(&self, link: &Handle, stream: &Handle, span: &Span) -> Result<(), DeviceError> {
+        let _ = (link, stream, span);
+        self.check_links()
+    }
+
+    /// Makes what is under way at this end of a way end.
+    fn abort_link(&self, link: &Handle) {
+        let _ = link;
     }
 }
 

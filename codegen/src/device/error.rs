@@ -78,6 +78,9 @@ pub enum DeviceError {
         /// NCCL's text for it.
         text: String,
     },
+    /// A way to another process's device that was given up.
+    #[error("the way to the other device was given up")]
+    GivenUp,
     /// A sum of several devices outside of a collective's graphs.
     #[error("a sum over devices is queued on one of them; make graphs of all by their collective")]
     SumAlone,

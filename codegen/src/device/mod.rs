@@ -14,6 +14,7 @@
 //! | `name` | devices by name: `sim:7`, `cuda:0` |
 //! | `peers` | devices that reach each other's memory, launches side by side |
 //! | `collective` | sums over devices by NCCL, in graphs that are recorded together |
+//! | `link` | a way from a device to one of another process, by NCCL |
 //! | `error` | what can go wrong |
 //!
 //! # Who checks what
@@ -37,6 +38,7 @@ pub mod cuda;
 mod error;
 mod host;
 mod kernel;
+mod link;
 mod name;
 mod peers;
 mod properties;
@@ -52,6 +54,7 @@ pub use collective::{Collective, Summed};
 pub use error::DeviceError;
 pub use host::{Mapped, Pending, Pinned, Word};
 pub use kernel::{Grid, Kernel};
+pub use link::{DeviceLink, End};
 pub use name::{Name, open};
 pub use peers::{launch_side_by_side, open_peers};
 pub use properties::Properties;

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use thiserror::Error as ThisError;
+use tilewright_codegen::device::DeviceError;
 
 use super::identity::OtherModel;
 use super::message::{Head, MessageError};
@@ -70,12 +71,23 @@ pub enum PipelineError {
         "no graph of launches computes a stage that several devices share; use --prompt-chunk on one device a process"
     )]
     Chunk,
+    #[error(
+        "rows go from device to device between NVIDIA GPUs, one a process; give --rows-by tcp, or a device such as cuda:0"
+    )]
+    NoDevice,
+    #[error("rows cannot go from device to device")]
+    Rows {
+        #[source]
+        source: DeviceError,
+    },
+    #[error("the ways between devices were given up")]
+    GivenUp,
     #[error("the engine is a world's driver already")]
     Twice,
     #[error(
         "{found} requests are to run at a time; a stage that several devices share has rows for {most}, ask for fewer"
     )]
-    Rows { found: usize, most: usize },
+    Width { found: usize, most: usize },
     #[error("a thread of the pipeline cannot be started")]
     Thread(#[source] io::Error),
     #[error("a socket cannot be made")]

@@ -17,7 +17,7 @@ use thiserror::Error;
 use xxhash_rust::xxh3::Xxh3;
 
 /// The version of frames and of the messages in them.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Most bytes of a head.
 pub const MOST_HEAD: u32 = 1 << 16;
 /// Most words of a body: 256 MiB, the logits of 500 rows of a vocabulary of 128,256.

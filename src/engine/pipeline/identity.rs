@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use xxhash_rust::xxh3::Xxh3;
 
+use super::rows::Rows;
 use crate::checkpoint::Checkpoint;
 
 /// A model as ranks compare it.
@@ -18,6 +19,8 @@ use crate::checkpoint::Checkpoint;
 pub struct Identity {
     /// What computes it: `cpu` or `gpu`; nothing where nothing does yet.
     machine: String,
+    /// How its rows come and go.
+    rows: Rows,
     /// Of the architecture, and the names and shapes of tensors.
     shape: String,
     /// How many tensors are stored as what.
@@ -32,6 +35,8 @@ pub struct Identity {
 pub enum OtherModel {
     #[error("its device is a {found}, the driver's a {expected}; all ranks run on CPUs or all on GPUs")]
     Machine { found: String, expected: String },
+    #[error("its rows go by {found}, the driver's by {expected}; give both --rows-by {expected}")]
+    Rows { found: Rows, expected: Rows },
     #[error("its model is another one: config and tensors are {found} there and {expected} here")]
     Shape { found: String, expected: String },
     #[error("its weights are stored otherwise: {found} there and {expected} here")]
@@ -74,13 +79,19 @@ impl Identity {
         }
         let stored: Vec<String> = stored.into_iter().map(|(name, count)| format!("{count} {name}")).collect();
         let hex = |hash: Xxh3| format!("{:016x}", hash.digest());
-        Identity { machine: String::new(), shape: hex(shape), stored: stored.join(", "), values: hex(values) }
+        let (machine, rows) = (String::new(), Rows::Tcp);
+        Identity { machine, rows, shape: hex(shape), stored: stored.join(", "), values: hex(values) }
     }
 
-    /// The same, computed by such a machine.
+    /// The same, computed by such a machine, with rows that go so.
     #[must_use]
-    pub(super) fn on(self, machine: &str) -> Identity {
-        Identity { machine: machine.to_owned(), ..self }
+    pub(super) fn on(self, machine: &str, rows: Rows) -> Identity {
+        Identity { machine: machine.to_owned(), rows, ..self }
+    }
+
+    /// How its rows come and go.
+    pub(super) fn rows(&self) -> Rows {
+        self.rows
     }
 
     /// Refuses another model.
@@ -94,6 +105,9 @@ impl Identity {
         };
         if let Some((found, expected)) = differ(|model| &model.machine) {
             return Err(OtherModel::Machine { found, expected });
+        }
+        if found.rows != self.rows {
+            return Err(OtherModel::Rows { found: found.rows, expected: self.rows });
         }
         if let Some((found, expected)) = differ(|model| &model.shape) {
             return Err(OtherModel::Shape { found, expected });

@@ -22,6 +22,7 @@ use super::error::{MOST_RANKS, PipelineError, Refusal, chain, plain};
 use super::frame::FrameError;
 use super::identity::Identity;
 use super::message::{Head, Message, MessageError};
+use super::rows::Rows;
 use super::transport::{LinkError, Tcp, Transport};
 use super::world::World;
 
@@ -77,11 +78,21 @@ impl Meeting {
         self.world
     }
 
-    /// Waits until all workers have joined.
-    pub(in crate::engine) fn join(self, model: &Identity, spec: &ModelSpec) -> Result<World, PipelineError> {
+    /// How long it has patience.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// Waits until all workers have joined; `ways` are the numbers of those from each rank's device to the next.
+    pub(in crate::engine) fn join(
+        self,
+        model: &Identity,
+        spec: &ModelSpec,
+        ways: &[Vec<u8>],
+    ) -> Result<World, PipelineError> {
         let stages = cut(spec, self.world)?;
         let mut joined: Vec<Option<Joined>> = (1..self.world).map(|_| None).collect();
-        match self.gather(model, &stages, &mut joined) {
+        match self.gather(model, (&stages, ways), &mut joined) {
             Ok(()) => {}
             Err(error) => {
                 let report = Message::from(error.report());
@@ -101,7 +112,12 @@ impl Meeting {
         World::new(links, stages.first().copied().unwrap_or(Span::all(0)), self.patience)
     }
 
-    fn gather(&self, model: &Identity, stages: &[Span], joined: &mut [Option<Joined>]) -> Result<(), PipelineError> {
+    fn gather(
+        &self,
+        model: &Identity,
+        (stages, ways): (&[Span], &[Vec<u8>]),
+        joined: &mut [Option<Joined>],
+    ) -> Result<(), PipelineError> {
         let (deadline, mut pulse) = (Instant::now() + self.patience, Instant::now());
         while joined.iter().any(Option::is_none) {
             match self.listener.accept() {
@@ -127,7 +143,8 @@ impl Meeting {
         for (rank, other) in (1..).zip(&all) {
             let next = all.get(rank).map(|next| SocketAddr::new(next.ip, next.port));
             let patience = self.patience.as_millis() as u64;
-            let welcome = Head::Welcome { layers: stages[rank], next, token, patience };
+            let ways = ways.iter().skip(rank - 1).take(2).cloned().collect();
+            let welcome = Head::Welcome { layers: stages[rank], next, token, patience, ways };
             other.link.send(&welcome.into()).map_err(|source| PipelineError::lost(rank, source))?;
         }
         for (rank, other) in (1..).zip(&all) {
@@ -223,6 +240,8 @@ pub struct Seat {
     /// The rank behind it, where that is not the driver.
     pub(super) behind: Option<Arc<dyn Transport>>,
     pub(super) patience: Duration,
+    /// Numbers of the ways from the device before, and to the one behind.
+    pub(super) ways: Vec<Vec<u8>>,
 }
 
 impl Seat {
@@ -253,14 +272,21 @@ impl Seat {
         let lost = |source: LinkError| PipelineError::lost(0, source);
         let hello = Head::Hello { rank, world, model: model.clone(), port };
         driver.send(&hello.into()).map_err(|source| last_words(&driver, rank, lost(source)))?;
-        let (layers, next, token, patience) = match receive(&driver).map_err(lost)?.head {
-            Head::Welcome { layers, next, token, patience } => {
-                (layers, next, token, Duration::from_millis(patience.clamp(1, 3_600_000)))
+        let (layers, next, token, patience, ways) = match receive(&driver).map_err(lost)?.head {
+            Head::Welcome { layers, next, token, patience, ways } => {
+                (layers, next, token, Duration::from_millis(patience.clamp(1, 3_600_000)), ways)
             }
             Head::Refused { why } => return Err(PipelineError::Refused { rank, why: plain(&why) }),
             Head::Failed { rank, why } => return Err(PipelineError::failed(rank, &why)),
             other => return Err(PipelineError::lost(0, Message::from(other).out_of_turn())),
         };
+        let expected = match model.rows() {
+            Rows::Tcp => 0,
+            Rows::Nccl => 1 + usize::from(next.is_some()),
+        };
+        if ways.len() != expected {
+            return Err(PipelineError::lost(0, MessageError::Ways { found: ways.len(), expected }));
+        }
         let driver = driver.with_patience(patience).map_err(|source| PipelineError::lost(0, source))?;
         let neighbours = Neighbours { rank, token, patience }.meet(next, &listener, rank > 1);
         let (before, behind) = neighbours.map_err(|error| {
@@ -270,7 +296,7 @@ impl Seat {
             last_words(&driver, rank, error)
         })?;
         driver.send(&Head::Ready.into()).map_err(|source| last_words(&driver, rank, lost(source)))?;
-        Ok(Seat { rank, layers, driver: Arc::new(driver), before, behind, patience })
+        Ok(Seat { rank, layers, driver: Arc::new(driver), before, behind, patience, ways })
     }
 
     /// Its layers of the model.

@@ -14,6 +14,7 @@ use tilewright_megakernel::vm::reference::StepCells;
 
 use super::frame::{Frame, FrameError};
 use super::identity::Identity;
+use super::rows::Rows;
 
 /// A message.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +50,8 @@ pub enum Head {
         token: u64,
         /// Milliseconds for which a rank may say nothing.
         patience: u64,
+        /// Numbers of the ways from device to device: from the rank before, and to the one behind, if there is one. None where rows are words.
+        ways: Vec<Vec<u8>>,
     },
     /// The driver to a worker: it does not take part.
     Refused {
@@ -81,6 +84,8 @@ pub enum Head {
         rows: usize,
         /// Rows whose logits are wanted.
         asked: Vec<usize>,
+        /// How the rows come: behind the cells, or from device to device.
+        by: Rows,
     },
     /// The last rank to the driver: a step is done; words: the logits of the rows that were asked for, in their order.
     Logits {
@@ -158,6 +163,8 @@ pub enum MessageError {
     Words { found: usize, expected: usize },
     #[error("`{found}` came as the type of keys and values, which is none")]
     Kv { found: String },
+    #[error("{found} ways from device to device were told, {expected} make sense")]
+    Ways { found: usize, expected: usize },
     #[error("a message came out of turn: {found}")]
     Turn { found: String },
 }
@@ -195,7 +202,7 @@ impl Message {
     }
 }
 
-/// The words of a step: positions, page tables, and the residual stream of all rows.
+/// The words of a step: positions, page tables, and the residual stream of all rows, where that does not go from device to device.
 ///
 /// ```text
 /// positions [rows] i32 | page tables [rows, entries] i32 | residual stream [rows, hidden] f32
@@ -278,12 +285,17 @@ mod tests {
                 port
             }),
             (any::<[usize; 2]>(), next, any::<[u64; 2]>()).prop_map(|([lo, hi], next, [token, patience])| {
-                Head::Welcome { layers: Span { lo, hi }, next, token, patience }
+                let ways = vec![vec![7; 128]; usize::from(next.is_some())];
+                Head::Welcome { layers: Span { lo, hi }, next, token, patience, ways }
             }),
             ".{0,20}".prop_map(|why| Head::Refused { why }),
             any::<u64>().prop_map(move |session| Head::Begin { session, shape: shape.clone() }),
-            (any::<[u64; 2]>(), any::<usize>(), prop::collection::vec(any::<usize>(), 0..9))
-                .prop_map(|([session, step], rows, asked)| Head::Step { session, step, rows, asked }),
+            (any::<[u64; 2]>(), any::<usize>(), prop::collection::vec(any::<usize>(), 0..9), any::<bool>()).prop_map(
+                |([session, step], rows, asked, words)| {
+                    let by = if words { Rows::Tcp } else { Rows::Nccl };
+                    Head::Step { session, step, rows, asked, by }
+                }
+            ),
             (any::<usize>(), ".{0,20}").prop_map(|(rank, why)| Head::Failed { rank, why }),
             prop::sample::select(vec![Head::Ready, Head::Alive, Head::Bye]),
         ]

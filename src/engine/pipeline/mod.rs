@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `frame`, `message` | what lies on a stream, and what it means |
 //! | `transport` | the way to another rank: a trait, and TCP |
+//! | `rows` | the way from a device to that of another rank, by NCCL |
 //! | `identity` | whether ranks have the same model |
 //! | `cut` | which layers a rank has |
 //! | `join` | how a world comes together |
@@ -29,6 +30,7 @@ mod identity;
 mod join;
 mod message;
 mod piped;
+mod rows;
 mod stage;
 mod transport;
 mod worker;
@@ -40,8 +42,11 @@ pub use identity::{Identity, OtherModel};
 pub use join::{Meeting, Seat};
 pub use message::{Head, Message, MessageError, Shape, StepWords};
 pub(super) use piped::Piped;
+pub use rows::{NoRows, Rows};
 pub use transport::{LinkError, Tcp, Transport};
 pub use world::World;
+
+use tilewright_codegen::device::{Device, DeviceLink};
 
 use super::{Engine, EngineError};
 
@@ -60,12 +65,40 @@ impl Engine {
         if self.place.world().is_some() {
             return Err(PipelineError::Twice.into());
         }
-        self.place.share(meeting.join(&self.identity(), self.spec())?);
+        let (device, patience) = (self.row_device()?, meeting.patience());
+        let id = |device| DeviceLink::id(device).map_err(|source| PipelineError::Rows { source });
+        let ways = device.iter().flat_map(|device| (1..meeting.world()).map(move |_| id(device)));
+        let ways = ways.collect::<Result<Vec<_>, _>>()?;
+        let mut world = meeting.join(&self.identity(), self.spec(), &ways)?;
+        if let (Some(device), Some(id)) = (device, ways.into_iter().next()) {
+            world.open_rows(&device, id, patience, &self.abort_handle())?;
+        }
+        self.place.share(world);
         Ok(self)
+    }
+
+    /// The same whose rows come from and go to other ranks so.
+    ///
+    /// # Errors
+    /// If the device has no such way: it is no NVIDIA GPU, shares its stage with others, or NCCL is not there.
+    pub fn with_rows(self, rows: Rows) -> Result<Engine, EngineError> {
+        let engine = Engine { rows, ..self };
+        if let Some(device) = engine.row_device()? {
+            DeviceLink::check(&device).map_err(|source| PipelineError::Rows { source })?;
+        }
+        Ok(engine)
+    }
+
+    /// The device of which rows go to another one, where they do.
+    fn row_device(&self) -> Result<Option<Device>, PipelineError> {
+        match self.rows {
+            Rows::Tcp => Ok(None),
+            Rows::Nccl => self.place.row_device().map(Some).ok_or(PipelineError::NoDevice),
+        }
     }
 
     /// What ranks compare before they compute together.
     pub fn identity(&self) -> Identity {
-        Identity::of(&self.checkpoint).on(self.place.kind())
+        Identity::of(&self.checkpoint).on(self.place.kind(), self.rows)
     }
 }

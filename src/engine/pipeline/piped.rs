@@ -12,8 +12,8 @@ use tilewright_megakernel::vm::device::AbortHandle;
 use tilewright_megakernel::vm::reference::StepCells;
 
 use super::error::PipelineError;
-use super::message::{Head, Message, MessageError, Shape, StepWords};
-use super::stage::StageMachines;
+use super::message::{Head, Message, MessageError, Shape};
+use super::stage::{Inlet, StageMachines};
 use super::world::{StepDone, World};
 use crate::engine::EngineError;
 use crate::engine::machines::{CHUNKS, EachRow, Machines, Widths};
@@ -102,6 +102,20 @@ impl Piped {
         }
     }
 
+    /// Why ways between devices were given up.
+    fn told(&self, error: EngineError) -> EngineError {
+        match error {
+            EngineError::Pipeline(PipelineError::GivenUp) => {
+                self.world.verdict().map_or(error, EngineError::OfPipeline)
+            }
+            EngineError::Aborted => {
+                self.abort.clear();
+                error
+            }
+            other => other,
+        }
+    }
+
     /// The last rank said what makes no sense.
     fn last(&self, error: MessageError) -> EngineError {
         PipelineError::lost(self.world.ranks() - 1, error).into()
@@ -133,11 +147,12 @@ impl Machines for Piped {
         if let Some(shape) = self.begin.take() {
             self.send(&Head::Begin { session: self.session, shape }.into())?;
         }
-        let output = self.stage.step(width, cells, None)?;
-        let words = StepWords::pack(cells, &output.hidden()?);
+        let output = self.stage.step(width, cells, Inlet::Tokens)?;
         let (session, step) = (self.session, self.sent);
-        let head = Head::Step { session, step, rows: width, asked: rows.to_vec() };
-        self.send(&Message { head, words })?;
+        let head = |by| Head::Step { session, step, rows: width, asked: rows.to_vec(), by };
+        let tell = |message: &Message| self.world.send(message).map_err(EngineError::OfPipeline);
+        let handed = output.hand_on(self.world.rows(), cells, head, (&self.abort, &tell));
+        handed.map_err(|error| self.told(error))?;
         self.sent += 1;
         let most = (AHEAD * self.world.ranks()) as u64;
         while self.known <= step && (!rows.is_empty() || self.sent - self.known > most) {

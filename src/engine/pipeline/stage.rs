@@ -11,6 +11,8 @@ use tilewright_megakernel::vm::device::{AbortHandle, DeviceKv, DeviceMachine, Lo
 use tilewright_megakernel::vm::graph::AnyGraph;
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells, StepOutput};
 
+use super::message::{Head, Message, StepWords};
+use super::rows::{RowLink, Rows};
 use crate::engine::EngineError;
 use crate::engine::machines::{EachRow, Lowering, MOST_ROWS, Widths};
 use crate::engine::model::Model;
@@ -36,7 +38,56 @@ pub(super) enum Output<'m> {
     Graph(&'m mut AnyGraph),
 }
 
+/// What a stage takes besides cells.
+#[derive(Clone, Copy)]
+pub(super) enum Inlet<'i> {
+    /// Nothing: tokens are among the cells.
+    Tokens,
+    /// The residual stream.
+    Words(&'i [f32]),
+    /// The same, which comes from another device.
+    Link(&'i RowLink),
+}
+
+impl Inlet<'_> {
+    /// The residual stream on the host. What comes from another device is a graph's alone.
+    fn words(&self) -> Option<&[f32]> {
+        match self {
+            Inlet::Words(hidden) => Some(hidden),
+            Inlet::Tokens | Inlet::Link(_) => None,
+        }
+    }
+}
+
+/// Who sends a message.
+pub(super) type Tell<'t> = &'t dyn Fn(&Message) -> Result<(), EngineError>;
+
+/// Whether a step of so many rows is a graph's on a device: then its rows go from there to another device, where there is a way.
+pub(super) fn is_wide(rows: usize) -> bool {
+    rows > MOST_ROWS
+}
+
 impl Output<'_> {
+    /// Sends what the next stage takes: by the way between devices where there is one and the step is a graph's, else as words. `tell` sends messages.
+    pub fn hand_on(
+        &self,
+        link: Option<&RowLink>,
+        cells: &StepCells,
+        head: impl FnOnce(Rows) -> Head,
+        (abort, tell): (&AbortHandle, Tell),
+    ) -> Result<(), EngineError> {
+        match (link, self) {
+            (Some(link), Output::Graph(machine)) => {
+                let words = StepWords::pack(cells, &[]);
+                link.send(&machine.output(HIDDEN_OUT)?, abort, || tell(&Message { head: head(Rows::Nccl), words }))
+            }
+            (Some(_) | None, _) => {
+                let words = StepWords::pack(cells, &self.hidden()?);
+                tell(&Message { head: head(Rows::Tcp), words })
+            }
+        }
+    }
+
     /// The residual stream of all rows, of a stage that is not the last.
     pub fn hidden(&self) -> Result<Vec<f32>, EngineError> {
         match self {
@@ -127,7 +178,7 @@ impl StageMachines {
         }
         match &*Arc::clone(&self.place) {
             Place::Host { workers, .. } => self.make_on_host(rows, *workers),
-            Place::Gpu(gpu) if rows > MOST_ROWS => self.make_graph(rows, gpu),
+            Place::Gpu(gpu) if is_wide(rows) => self.make_graph(rows, gpu),
             Place::Gpu(gpu) => self.make_on_device(rows, gpu),
         }
     }
@@ -169,15 +220,17 @@ impl StageMachines {
         Ok(())
     }
 
-    /// Runs a step of so many rows; `hidden` is the residual stream, for a stage that is not the first.
+    /// Runs a step of so many rows.
     ///
     /// # Errors
     /// If there is no machine of so many rows, or it fails.
-    pub fn step(&mut self, rows: usize, cells: &StepCells, hidden: Option<&[f32]>) -> Result<Output<'_>, EngineError> {
+    pub fn step(&mut self, rows: usize, cells: &StepCells, inlet: Inlet) -> Result<Output<'_>, EngineError> {
         self.make(rows)?;
         if let Some(machine) = self.graphs.get_mut(&rows) {
-            if let Some(hidden) = hidden {
-                machine.set_input(HIDDEN_IN, hidden)?;
+            match inlet {
+                Inlet::Tokens => {}
+                Inlet::Words(hidden) => machine.set_input(HIDDEN_IN, hidden)?,
+                Inlet::Link(link) => link.receive(&machine.input(HIDDEN_IN)?, &self.abort)?,
             }
             machine.submit(cells)?;
             // The next step may be another machine's, on the same pools.
@@ -185,7 +238,7 @@ impl StageMachines {
             return Ok(Output::Graph(machine));
         }
         if let Some(machine) = self.on_device.get_mut(&rows) {
-            if let Some(hidden) = hidden {
+            if let Some(hidden) = inlet.words() {
                 machine.set_input(HIDDEN_IN, hidden)?;
             }
             machine.step(cells)?;
@@ -194,7 +247,7 @@ impl StageMachines {
         let (Some(machine), Some(kv)) = (self.on_host.get_mut(&rows), self.host_kv.as_mut()) else {
             unreachable!("`make` made both")
         };
-        if let Some(hidden) = hidden {
+        if let Some(hidden) = inlet.words() {
             machine.set_input(HIDDEN_IN, hidden)?;
         }
         Ok(Output::Host(machine.step(kv, cells)?))

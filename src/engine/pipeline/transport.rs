@@ -1,7 +1,7 @@
 //! How messages come from one rank to another.
 //!
-//! [`Transport`] is all that the ranks know of it. [`Tcp`] is the one that there is; one that moves rows of the residual stream
-//! from device to device beside the words of a message would be another.
+//! [`Transport`] is all that the ranks know of it. [`Tcp`] is the one that there is. Rows that go from device to device
+//! beside the words of a message are `rows`' affair.
 
 use std::io::BufReader;
 use std::net::{Shutdown, TcpStream};

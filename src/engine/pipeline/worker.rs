@@ -6,16 +6,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use super::error::{PipelineError, chain};
+use tilewright_codegen::device::End;
+
+use super::error::{MOST_RANKS, PipelineError, chain};
 use super::join::Seat;
 use super::message::{Head, Message, MessageError, Shape, StepWords, check_asked};
-use super::stage::{Output, StageMachines};
+use super::rows::{RowLink, RowLinks, Rows, Way};
+use super::stage::{Inlet, Output, StageMachines, is_wide};
 use super::transport::{LinkError, Transport};
 use super::world::{hear, pulse, pulse_of};
 use crate::engine::{Engine, EngineError};
 
-/// Messages that wait while a step runs; who sends more waits.
-const WAITING: usize = 64;
+/// Messages that wait while a step runs; who sends more waits. More than the driver lets be on their way: behind them comes who is lost.
+const WAITING: usize = 4 * MOST_RANKS;
 /// Most sessions at a time.
 const MOST_SESSIONS: usize = 16;
 /// How long a worker that failed, or lost a neighbour, waits for the driver's verdict.
@@ -33,22 +36,37 @@ impl Seat {
     /// If a step fails, another rank is lost, or the work is aborted; the other ranks are told.
     pub fn serve(self, engine: &Engine) -> Result<(), EngineError> {
         let is_over = AtomicBool::new(false);
+        let links = Arc::<RowLinks>::default();
         let (sender, heard) = sync_channel(WAITING);
         let others: Vec<Arc<dyn Transport>> =
             [Some(&self.driver), self.behind.as_ref()].into_iter().flatten().cloned().collect();
         std::thread::scope(|scope| {
             let listen = |rank: usize, link: Arc<dyn Transport>, sender: SyncSender<Heard>| {
-                scope.spawn(move || hear(rank, &*link, |heard| sender.send(heard).is_ok()));
+                let links = &links;
+                scope.spawn(move || {
+                    hear(rank, &*link, |heard| {
+                        // A stage that waits for rows hears nothing: they come no more.
+                        if is_end(&heard) {
+                            links.give_up();
+                        }
+                        sender.send(heard).is_ok()
+                    });
+                });
             };
             if let Some(before) = &self.before {
                 listen(self.rank - 1, Arc::clone(before), sender.clone());
             }
             listen(0, Arc::clone(&self.driver), sender);
             scope.spawn(|| pulse(&others, pulse_of(self.patience), &|| is_over.load(Ordering::Relaxed)));
-            let mut stage = Stage { seat: &self, engine, sessions: HashMap::new() };
-            let result = stage.work(&heard);
+            let mut stage = Stage { seat: &self, engine, sessions: HashMap::new(), rows: Vec::new() };
+            let result = stage.open_rows(&links).and_then(|()| stage.work(&heard));
+            let result = result.or_else(|error| match error {
+                EngineError::Pipeline(PipelineError::GivenUp) => given_up(error, &heard),
+                other => Err(other),
+            });
             let result = result.or_else(|error| self.verdict(error, &heard));
             is_over.store(true, Ordering::Relaxed);
+            links.give_up();
             // Who still hears or sends is to stop: nobody listens any more.
             drop(heard);
             [Some(&self.driver), self.before.as_ref(), self.behind.as_ref()]
@@ -89,14 +107,50 @@ impl Seat {
     }
 }
 
+/// Whether nothing is computed any more behind what a rank said.
+fn is_end((rank, what): &Heard) -> bool {
+    match what {
+        Ok(message) => *rank == 0 && matches!(message.head, Head::Failed { .. } | Head::Bye),
+        Err(_) => true,
+    }
+}
+
+/// Why the ways between devices were given up: the first end that was heard.
+fn given_up(error: EngineError, heard: &Receiver<Heard>) -> Result<(), EngineError> {
+    let deadline = Instant::now() + VERDICT;
+    loop {
+        match heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok((rank, Err(source))) => return Err(PipelineError::Lost { rank, source }.into()),
+            Ok((0, Ok(Message { head: Head::Failed { rank, why }, .. }))) => {
+                return Err(PipelineError::failed(rank, &why).into());
+            }
+            Ok((0, Ok(Message { head: Head::Bye, .. }))) => return Ok(()),
+            Ok(_) => {}
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Err(error),
+        }
+    }
+}
+
 /// A rank at work.
 struct Stage<'s> {
     seat: &'s Seat,
     engine: &'s Engine,
     sessions: HashMap<u64, StageMachines>,
+    /// Ways from the device before, and to the one behind.
+    rows: Vec<RowLink>,
 }
 
 impl Stage<'_> {
+    /// Opens the ways that the driver told of.
+    fn open_rows(&mut self, links: &Arc<RowLinks>) -> Result<(), EngineError> {
+        let Some(device) = self.engine.row_device()? else { return Ok(()) };
+        let Seat { rank, patience, ref ways, .. } = *self.seat;
+        let ends = [(End::Takes, rank - 1), (End::Sends, rank + 1)];
+        let ways = ways.iter().zip(ends).map(|(id, (end, rank))| Way { id: id.clone(), end, rank }).collect();
+        self.rows = links.open(&device, ways, patience, &self.engine.abort)?;
+        Ok(())
+    }
+
     fn work(&mut self, heard: &Receiver<Heard>) -> Result<(), EngineError> {
         loop {
             if self.engine.abort.is_set() {
@@ -116,15 +170,18 @@ impl Stage<'_> {
             match message.head {
                 Head::Begin { session, ref shape } if is_before => {
                     self.begin(session, shape)?;
-                    self.hand_on(&message)?;
+                    self.seat.hand_on(&message)?;
                 }
-                Head::Step { session, step, rows, ref asked } if is_before => {
+                Head::Step { session, step, rows, ref asked, by } if is_before => {
                     check_asked(asked, rows).map_err(|error| self.lost(from, error))?;
-                    self.step((session, step), (rows, asked), &message.words, from)?;
+                    if by == Rows::Nccl && (self.rows.is_empty() || !is_wide(rows)) {
+                        return Err(self.lost(from, message.out_of_turn()));
+                    }
+                    self.step((session, step), (rows, asked, by), &message.words, from)?;
                 }
                 Head::End { session } if is_before => {
                     self.sessions.remove(&session);
-                    self.hand_on(&message)?;
+                    self.seat.hand_on(&message)?;
                 }
                 Head::Failed { rank, ref why } if from == 0 => return Err(PipelineError::failed(rank, why).into()),
                 Head::Bye if from == 0 => return Ok(()),
@@ -162,7 +219,7 @@ impl Stage<'_> {
     fn step(
         &mut self,
         (session, step): (u64, u64),
-        (rows, asked): (usize, &[usize]),
+        (rows, asked, by): (usize, &[usize], Rows),
         words: &[u32],
         from: usize,
     ) -> Result<(), EngineError> {
@@ -170,22 +227,25 @@ impl Stage<'_> {
             let found = format!("a step of session {session}, which has not begun");
             return Err(self.lost(from, MessageError::Turn { found }));
         };
-        let words = StepWords::of(words, rows, machines.sizes()).map_err(|error| PipelineError::lost(from, error))?;
+        let [entries, hidden] = machines.sizes();
+        let before = self.rows.first().filter(|_| by == Rows::Nccl);
+        let sizes = [entries, if before.is_some() { 0 } else { hidden }];
+        let words = StepWords::of(words, rows, sizes).map_err(|error| PipelineError::lost(from, error))?;
         let cells = words.cells();
-        let output = machines.step(rows, &cells, Some(words.hidden()))?;
-        let message = match self.seat.behind {
-            Some(_) => {
-                let words = StepWords::pack(&cells, &output.hidden()?);
-                Message { head: Head::Step { session, step, rows, asked: asked.to_vec() }, words }
-            }
-            None => Message { head: Head::Logits { session, step }, words: logits(output, asked)? },
-        };
-        self.hand_on(&message)
+        let output = machines.step(rows, &cells, before.map_or(Inlet::Words(words.hidden()), Inlet::Link))?;
+        if self.seat.behind.is_none() {
+            let message = Message { head: Head::Logits { session, step }, words: logits(output, asked)? };
+            return self.seat.hand_on(&message);
+        }
+        let head = |by| Head::Step { session, step, rows, asked: asked.to_vec(), by };
+        output.hand_on(self.rows.get(1), &cells, head, (&self.engine.abort, &|message| self.seat.hand_on(message)))
     }
+}
 
+impl Seat {
     /// Sends a message to the rank behind; behind the last there is the driver, who wants logits alone.
     fn hand_on(&self, message: &Message) -> Result<(), EngineError> {
-        let Seat { rank, driver, behind, .. } = self.seat;
+        let Seat { rank, driver, behind, .. } = self;
         let sent = match (behind, &message.head) {
             (Some(behind), _) => behind.send(message).map_err(|source| PipelineError::lost(rank + 1, source)),
             (None, Head::Logits { .. }) => driver.send(message).map_err(|source| PipelineError::lost(0, source)),

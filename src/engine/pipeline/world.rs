@@ -10,11 +10,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use tilewright_codegen::device::{Device, End};
 use tilewright_megakernel::program::Span;
+use tilewright_megakernel::vm::device::AbortHandle;
 
 use super::error::PipelineError;
 use super::message::{Head, Message};
+use super::rows::{RowLink, RowLinks, Way};
 use super::transport::{LinkError, Transport};
+use crate::engine::EngineError;
 
 /// How long a verdict waits for what the lost rank has to say itself.
 const GRACE: Duration = Duration::from_millis(200);
@@ -34,6 +38,8 @@ pub struct World {
     layers: Span,
     sessions: AtomicU64,
     threads: Vec<JoinHandle<()>>,
+    /// The way from the driver's device to the next one's.
+    row_link: Option<RowLink>,
 }
 
 /// What the driver's threads share.
@@ -43,6 +49,7 @@ struct Shared {
     is_over: AtomicBool,
     /// Who waits for the steps of a session.
     sessions: Mutex<HashMap<u64, Sender<StepDone>>>,
+    rows: Arc<RowLinks>,
 }
 
 /// What is locked; what a thread that panicked left of it is whole.
@@ -80,9 +87,11 @@ impl World {
             lost: Mutex::new(None),
             is_over: AtomicBool::new(false),
             sessions: Mutex::new(HashMap::new()),
+            rows: Arc::default(),
         });
         let (sender, heard) = channel();
-        let mut world = World { links, shared, layers, sessions: AtomicU64::new(0), threads: Vec::new() };
+        let mut world =
+            World { links, shared, layers, sessions: AtomicU64::new(0), threads: Vec::new(), row_link: None };
         for (rank, link) in (1..).zip(world.links.clone()) {
             let sender = sender.clone();
             world.start(move || hear(rank, &*link, |heard| sender.send(heard).is_ok()))?;
@@ -98,6 +107,30 @@ impl World {
         let thread = Builder::new().name("pipeline".to_owned()).spawn(work).map_err(PipelineError::Thread)?;
         self.threads.push(thread);
         Ok(())
+    }
+
+    /// Opens the way from the driver's device to the next one's.
+    pub(super) fn open_rows(
+        &mut self,
+        device: &Device,
+        id: Vec<u8>,
+        patience: Duration,
+        abort: &AbortHandle,
+    ) -> Result<(), EngineError> {
+        let ways = vec![Way { id, end: End::Sends, rank: 1 }];
+        let opened = self.shared.rows.open(device, ways, patience, abort);
+        // Whoever is lost is known by now, or soon.
+        let opened = opened.map_err(|error| match error {
+            EngineError::Pipeline(PipelineError::GivenUp) => self.verdict().map_or(error, EngineError::OfPipeline),
+            other => other,
+        });
+        self.row_link = opened?.into_iter().next();
+        Ok(())
+    }
+
+    /// That way, where rows go so.
+    pub(super) fn rows(&self) -> Option<&RowLink> {
+        self.row_link.as_ref()
     }
 
     /// The driver's own layers.
@@ -157,6 +190,7 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
+        self.shared.rows.give_up();
         // Where a rank is lost the others are told of that, and of no good end.
         if self.check().is_ok() {
             for link in &self.links {
@@ -202,6 +236,7 @@ fn judge(heard: &Receiver<Heard>, links: &[Arc<dyn Transport>], shared: &Shared)
             let report = Message::from(verdict.report());
             *locked(&shared.lost) = Some(Arc::new(verdict));
             locked(&shared.sessions).clear();
+            shared.rows.give_up();
             for (rank, link) in (1..).zip(links) {
                 match gone == Some(rank) {
                     true => link.close(),

@@ -1,15 +1,16 @@
 //! The back end of NVIDIA GPUs.
 
 use super::context::Context;
+use super::link::{self, Link};
 use super::memory::{Mapped, Memory, Pinned};
 use super::module::Function;
-use super::nccl::Communicators;
+use super::nccl::{Communicators, nccl};
 use super::stream::{Event, Graph, Stream, mine};
 use super::tensor_map;
 use crate::device::backend::{
     Allocation, Backend, Handle, InFlight, Loaded, MappedWords, PinnedBytes, Span, WordWidth, Work,
 };
-use crate::device::{DeviceError, Properties, Signature, Source, TensorShape};
+use crate::device::{DeviceError, End, Properties, Signature, Source, TensorShape};
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
@@ -164,6 +165,29 @@ impl Backend for Gpu {
 
     fn abort_collective(&self, with: &Handle) -> Result<(), DeviceError> {
         communicators(with).map(Communicators::abort)
+    }
+
+    fn check_links(&self) -> Result<(), DeviceError> {
+        nccl().map(drop)
+    }
+
+    fn link_id(&self) -> Result<Vec<u8>, DeviceError> {
+        link::id()
+    }
+
+    fn open_link(&self, stream: &Handle, id: &[u8], end: End) -> Result<Handle, DeviceError> {
+        Link::open(self.stream_of(stream)?, id, end).map(Handle::new)
+    }
+
+    fn pass(&self, link: &Handle, stream: &Handle, span: &Span) -> Result<(), DeviceError> {
+        let foreign = || DeviceError::Foreign { what: "way", device: self.properties().name.clone() };
+        link.get::<Link>().ok_or_else(foreign)?.pass(self.stream_of(stream)?, span)
+    }
+
+    fn abort_link(&self, link: &Handle) {
+        if let Some(link) = link.get::<Link>() {
+            link.abort();
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 //! | `launch` | launches: clusters, cooperation, residency |
 //! | `stream` | streams, events, graphs, copies in flight |
 //! | `nccl` | sums over devices by NCCL, where its library is |
+//! | `link` | ways to devices of other processes, by NCCL |
 //! | `tensor_map` | tensor maps |
 //! | `gpu` | the [`Backend`](super::backend::Backend) of it all |
 //!
@@ -23,6 +24,7 @@
 mod context;
 mod gpu;
 mod launch;
+mod link;
 mod memory;
 mod module;
 mod nccl;

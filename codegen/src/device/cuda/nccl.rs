@@ -22,24 +22,39 @@ const OLDEST: c_int = 21_100;
 /// `ncclSum`.
 const SUM: c_int = 0;
 
-type Raw = *mut c_void;
+pub(super) type Raw = *mut c_void;
 type Code = c_int;
+
+/// What the processes of a communicator are told: `ncclUniqueId`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct UniqueId(pub(super) [u8; 128]);
+
+impl Default for UniqueId {
+    fn default() -> UniqueId {
+        UniqueId([0; 128])
+    }
+}
 
 /// The functions that are called.
 #[derive(Debug)]
-struct Nccl {
+pub(super) struct Nccl {
     version: unsafe extern "C" fn(*mut c_int) -> Code,
     error: unsafe extern "C" fn(Code) -> *const c_char,
     init_all: unsafe extern "C" fn(*mut Raw, c_int, *const c_int) -> Code,
     destroy: unsafe extern "C" fn(Raw) -> Code,
-    abort: unsafe extern "C" fn(Raw) -> Code,
+    pub(super) abort: unsafe extern "C" fn(Raw) -> Code,
     group_start: unsafe extern "C" fn() -> Code,
     group_end: unsafe extern "C" fn() -> Code,
     all_reduce: unsafe extern "C" fn(*const c_void, *mut c_void, usize, c_int, c_int, Raw, Raw) -> Code,
+    pub(super) unique_id: unsafe extern "C" fn(*mut UniqueId) -> Code,
+    pub(super) init_rank: unsafe extern "C" fn(*mut Raw, c_int, UniqueId, c_int) -> Code,
+    pub(super) send: unsafe extern "C" fn(*const c_void, usize, c_int, c_int, Raw, Raw) -> Code,
+    pub(super) receive: unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, Raw, Raw) -> Code,
 }
 
 /// The library, once it was looked for; it stays.
-fn nccl() -> Result<&'static Nccl, DeviceError> {
+pub(super) fn nccl() -> Result<&'static Nccl, DeviceError> {
     static NCCL: OnceLock<Result<Nccl, DeviceError>> = OnceLock::new();
     let found = std::env::var(MULTICAST).unwrap_or_default();
     if found != "0" {
@@ -69,6 +84,10 @@ fn load() -> Result<Nccl, DeviceError> {
             group_start: function(library, "ncclGroupStart")?,
             group_end: function(library, "ncclGroupEnd")?,
             all_reduce: function(library, "ncclAllReduce")?,
+            unique_id: function(library, "ncclGetUniqueId")?,
+            init_rank: function(library, "ncclCommInitRank")?,
+            send: function(library, "ncclSend")?,
+            receive: function(library, "ncclRecv")?,
         }
     };
     let mut version: c_int = 0;
@@ -91,7 +110,7 @@ unsafe fn function<F: Copy>(library: &Library, name: &str) -> Result<F, DeviceEr
 }
 
 impl Nccl {
-    fn check(&self, call: &'static str, code: Code) -> Result<(), DeviceError> {
+    pub(super) fn check(&self, call: &'static str, code: Code) -> Result<(), DeviceError> {
         if code == 0 {
             return Ok(());
         }
@@ -232,6 +251,6 @@ impl Drop for Communicators {
     }
 }
 
-fn pointer(address: CUdeviceptr) -> *mut c_void {
+pub(super) fn pointer(address: CUdeviceptr) -> *mut c_void {
     address as *mut c_void
 }

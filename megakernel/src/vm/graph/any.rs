@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tilewright_codegen::device::Device;
+use tilewright_codegen::device::{Buffer, Device};
 use tilewright_kernels::sample::Request;
 
 use super::machine::EachLogits;
@@ -157,6 +157,28 @@ impl AnyGraph {
         match self {
             AnyGraph::One(machine) => machine.set_input(name, values),
             // No stage is planned for several.
+            AnyGraph::Several(_) => Err(AccessError::Missing { name: name.to_owned() }.into()),
+        }
+    }
+
+    /// Where the residual stream lies that a stage of one device takes.
+    ///
+    /// # Errors
+    /// As [`GraphMachine::input`].
+    pub fn input(&self, name: &str) -> Result<Buffer<f32>, LaunchError> {
+        match self {
+            AnyGraph::One(machine) => machine.input(name),
+            AnyGraph::Several(_) => Err(AccessError::Missing { name: name.to_owned() }.into()),
+        }
+    }
+
+    /// Where the residual stream lies that a stage of one device gives.
+    ///
+    /// # Errors
+    /// As [`GraphMachine::output`].
+    pub fn output(&self, name: &str) -> Result<Buffer<f32>, LaunchError> {
+        match self {
+            AnyGraph::One(machine) => machine.output(name),
             AnyGraph::Several(_) => Err(AccessError::Missing { name: name.to_owned() }.into()),
         }
     }

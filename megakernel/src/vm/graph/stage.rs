@@ -61,7 +61,7 @@ impl GraphMachine {
     /// # Errors
     /// If there is no such input of so many elements, or the device fails.
     pub fn set_input(&mut self, name: &str, values: &[f32]) -> Result<(), LaunchError> {
-        let stream = self.hidden(name, BufferKind::Input, "sets input buffers only")?;
+        let stream = self.input(name)?;
         let (expected, found) = (stream.len(), values.len());
         if expected != found {
             return Err(AccessError::Length { name: name.to_owned(), expected, found }.into());
@@ -69,12 +69,28 @@ impl GraphMachine {
         Ok(self.stream.upload(values, &stream)?)
     }
 
+    /// Where that input lies, for whoever brings it there from another device while no step is under way.
+    ///
+    /// # Errors
+    /// If there is no such input.
+    pub fn input(&self, name: &str) -> Result<Buffer<f32>, LaunchError> {
+        self.hidden(name, BufferKind::Input, "sets input buffers only")
+    }
+
+    /// Where the output lies that another stage goes on with, until the next step.
+    ///
+    /// # Errors
+    /// If there is no such output.
+    pub fn output(&self, name: &str) -> Result<Buffer<f32>, LaunchError> {
+        self.hidden(name, BufferKind::Output, "reads output buffers only")
+    }
+
     /// All elements of the output that another stage goes on with ([`HIDDEN_OUT`](crate::lower::HIDDEN_OUT)), of the step that was submitted.
     ///
     /// # Errors
     /// If there is no such output, or the device fails.
     pub fn f32(&self, name: &str) -> Result<Vec<f32>, LaunchError> {
-        Ok(self.stream.read(&self.hidden(name, BufferKind::Output, "reads output buffers only")?)?)
+        Ok(self.stream.read(&self.output(name)?)?)
     }
 
     /// The residual stream, which a buffer of the program stands for.

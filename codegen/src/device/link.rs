@@ -1,0 +1,86 @@
+//! A way from a device to one of another process, by NCCL: what one end sends, the other takes in the same order.
+
+use bytemuck::Pod;
+
+use super::backend::Handle;
+use super::{Buffer, Device, DeviceError, Stream};
+
+/// The end of a way between two devices that is this process's. What is sent on it has a stream of its own. Dropping it gives it up.
+///
+/// ```
+/// use tilewright_codegen::device::{DeviceError, DeviceLink, sim};
+/// // The simulator has no NCCL; a GPU has where the library is.
+/// let device = sim::open(7);
+/// assert!(matches!(DeviceLink::check(&device), Err(DeviceError::NoCollective { .. })));
+/// ```
+#[derive(Debug)]
+pub struct DeviceLink {
+    stream: Stream,
+    handle: Handle,
+    /// What is sent first.
+    word: Buffer<u8>,
+}
+
+/// Bytes of the first word.
+const FIRST: usize = 256;
+
+/// Which end of a way a process has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It sends.
+    Sends,
+    /// It takes what comes.
+    Takes,
+}
+
+impl DeviceLink {
+    /// Whether the device can have ways to others.
+    ///
+    /// # Errors
+    /// As [`Collective::open`](super::Collective::open).
+    pub fn check(device: &Device) -> Result<(), DeviceError> {
+        device.backend().check_links()
+    }
+
+    /// What both ends of a new way are told. The process that makes it is reached by both, on a port of NCCL's own.
+    ///
+    /// # Errors
+    /// As [`DeviceLink::check`].
+    pub fn id(device: &Device) -> Result<Vec<u8>, DeviceError> {
+        device.backend().link_id()
+    }
+
+    /// An end of the way that has this number. Waits for the other end for as long as that takes: whoever has no time for ever calls it in a thread
+    /// of its own. A first word is queued: NCCL makes connections for it, so that later words are waited for on the stream alone.
+    ///
+    /// # Errors
+    /// As [`DeviceLink::check`]; if the number is none, or NCCL fails.
+    pub fn open(device: &Device, id: &[u8], end: End) -> Result<DeviceLink, DeviceError> {
+        let stream = device.stream()?;
+        let handle = device.backend().open_link(stream.handle(), id, end)?;
+        let link = DeviceLink { word: device.buffer(FIRST)?, stream, handle };
+        link.pass(&link.word)?;
+        Ok(link)
+    }
+
+    /// The stream that is used.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Queues what is at this end to be done with a buffer: it is sent, or what the other end sent lies in it, of as many bytes. The buffer lives
+    /// until that is [done](Stream::done) or the way is given up, and nobody else uses it.
+    ///
+    /// # Errors
+    /// [`DeviceError::Foreign`], [`DeviceError::GivenUp`]; if NCCL fails.
+    pub fn pass<T: Pod>(&self, buffer: &Buffer<T>) -> Result<(), DeviceError> {
+        let device = self.stream.device();
+        device.same("buffer", buffer.device())?;
+        device.backend().pass(&self.handle, self.stream.handle(), &buffer.span())
+    }
+
+    /// Gives the way up: what is under way at this end ends, with any bytes. The other end is not told.
+    pub fn abort(&self) {
+        self.stream.device().backend().abort_link(&self.handle);
+    }
+}

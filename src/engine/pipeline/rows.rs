@@ -1,0 +1,237 @@
+//! Rows of the residual stream from device to device, by NCCL: those of prompts and of wide batches, which graphs of launches compute.
+//!
+//! Heads, cells and control stay on [`Transport`](super::Transport), which also finds who is lost: whoever hears of that gives the ways between
+//! devices up, and what waits on them ends. Bytes come in the order of the heads.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use tilewright_codegen::device::{Buffer, Device, DeviceError, DeviceLink, End};
+use tilewright_megakernel::vm::device::AbortHandle;
+
+use super::error::PipelineError;
+use super::transport::LinkError;
+use crate::engine::EngineError;
+
+/// How rows come from rank to rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rows {
+    /// As words of a message.
+    #[default]
+    Tcp,
+    /// From device to device, where a step has more than the decode machine.
+    Nccl,
+}
+
+/// A name that is none of [`Rows`].
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{found}` is no way for rows; give tcp or nccl")]
+pub struct NoRows {
+    found: String,
+}
+
+impl FromStr for Rows {
+    type Err = NoRows;
+
+    fn from_str(text: &str) -> Result<Rows, NoRows> {
+        match text {
+            "tcp" => Ok(Rows::Tcp),
+            "nccl" => Ok(Rows::Nccl),
+            other => Err(NoRows { found: other.to_owned() }),
+        }
+    }
+}
+
+impl fmt::Display for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Rows::Tcp => "tcp",
+            Rows::Nccl => "nccl",
+        })
+    }
+}
+
+/// All ways of a rank to its neighbours' devices. They are given up together.
+#[derive(Default)]
+pub(super) struct RowLinks {
+    links: Mutex<Vec<Arc<DeviceLink>>>,
+    is_given_up: AtomicBool,
+}
+
+/// A way from this rank's device to a neighbour's, or back.
+pub(super) struct RowLink {
+    link: Arc<DeviceLink>,
+    all: Arc<RowLinks>,
+    /// The neighbour.
+    rank: usize,
+    patience: Duration,
+    /// What is sent. Whoever sends holds it, so that heads and rows have one order.
+    sent: Mutex<Option<Buffer<f32>>>,
+}
+
+/// An end of a way that a rank is to open.
+pub(super) struct Way {
+    /// What both ends were told.
+    pub id: Vec<u8>,
+    /// Which end.
+    pub end: End,
+    /// Whose the other is.
+    pub rank: usize,
+}
+
+/// How often who waits for long looks again.
+const LOOK: Duration = Duration::from_micros(50);
+/// How long looks follow each other at once: longer than rows of a prompt take on their way.
+const SPIN: Duration = Duration::from_millis(2);
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl RowLinks {
+    /// Opens ways, side by side, once the neighbours do.
+    ///
+    /// # Errors
+    /// If a neighbour does not come within the patience or is lost, the work is aborted, or NCCL fails.
+    pub fn open(
+        self: &Arc<RowLinks>,
+        device: &Device,
+        ways: Vec<Way>,
+        patience: Duration,
+        abort: &AbortHandle,
+    ) -> Result<Vec<RowLink>, EngineError> {
+        let deadline = Instant::now() + patience;
+        let mut coming = Vec::new();
+        for Way { id, end, rank } in ways {
+            let (sender, opened) = channel();
+            let device = device.clone();
+            // NCCL waits for ever for who does not come: then the thread is left behind.
+            let open = move || sender.send(DeviceLink::open(&device, &id, end));
+            Builder::new().name("rows".to_owned()).spawn(open).map_err(PipelineError::Thread)?;
+            coming.push((rank, opened));
+        }
+        let mut links = Vec::new();
+        for (rank, opened) in coming {
+            let link = loop {
+                match opened.recv_timeout(10 * SPIN) {
+                    Ok(link) => break Arc::new(link.map_err(|source| PipelineError::Rows { source })?),
+                    Err(RecvTimeoutError::Timeout) => self.check(abort, (rank, patience), Some(deadline))?,
+                    Err(RecvTimeoutError::Disconnected) => return Err(PipelineError::GivenUp.into()),
+                }
+            };
+            locked(&self.links).push(Arc::clone(&link));
+            let link = RowLink { link, all: Arc::clone(self), rank, patience, sent: Mutex::new(None) };
+            link.wait(abort, Some(deadline))?;
+            links.push(link);
+        }
+        Ok(links)
+    }
+
+    /// Makes whatever waits on a way end: another rank is lost, or the work is over.
+    pub fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::Release);
+        locked(&self.links).iter().for_each(|link| link.abort());
+    }
+
+    /// Whether there is something to wait for.
+    fn check(
+        &self,
+        abort: &AbortHandle,
+        (rank, patience): (usize, Duration),
+        deadline: Option<Instant>,
+    ) -> Result<(), EngineError> {
+        if self.is_given_up.load(Ordering::Acquire) {
+            self.give_up();
+            return Err(PipelineError::GivenUp.into());
+        }
+        if abort.is_set() {
+            return Err(EngineError::Aborted);
+        }
+        if deadline.is_some_and(|deadline| Instant::now() > deadline) {
+            self.give_up();
+            return Err(PipelineError::lost(rank, LinkError::Silent { seconds: patience.as_secs_f64() }).into());
+        }
+        Ok(())
+    }
+}
+
+impl RowLink {
+    /// Sends rows behind a message: `tell` sends that. Returns when the rows may be written again.
+    ///
+    /// # Errors
+    /// If the way was given up, the work is aborted, or the message or the rows cannot be sent.
+    pub fn send(
+        &self,
+        rows: &Buffer<f32>,
+        abort: &AbortHandle,
+        tell: impl FnOnce() -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
+        let mut sent = locked(&self.sent);
+        // What was sent last lies there until the neighbour has it. That it is there at all the messages say.
+        self.wait(abort, None)?;
+        let stream = self.link.stream();
+        let has_room = |buffer: &Buffer<f32>| buffer.len() >= rows.len();
+        let buffer = match sent.take().filter(has_room) {
+            Some(buffer) => buffer,
+            None => stream.device().buffer(rows.len())?,
+        };
+        let part = sent.insert(buffer).slice(0..rows.len())?;
+        stream.copy(rows, &part)?;
+        stream.wait()?;
+        tell()?;
+        self.pass(&part)
+    }
+
+    /// Takes the rows of the message that came last.
+    ///
+    /// # Errors
+    /// If they do not come within the patience, the way was given up, or the work is aborted.
+    pub fn receive(&self, rows: &Buffer<f32>, abort: &AbortHandle) -> Result<(), EngineError> {
+        self.pass(rows)?;
+        self.wait(abort, Some(Instant::now() + self.patience))
+    }
+
+    fn pass(&self, rows: &Buffer<f32>) -> Result<(), EngineError> {
+        self.link.pass(rows).map_err(|error| match error {
+            DeviceError::GivenUp => PipelineError::GivenUp.into(),
+            source => PipelineError::Rows { source }.into(),
+        })
+    }
+
+    /// Waits until what was queued is done.
+    fn wait(&self, abort: &AbortHandle, deadline: Option<Instant>) -> Result<(), EngineError> {
+        let begun = Instant::now();
+        loop {
+            let is_done = self.link.stream().done().inspect_err(|_| self.all.give_up())?;
+            // What ends because it was given up is done, too.
+            self.all.check(abort, (self.rank, self.patience), deadline.filter(|_| !is_done))?;
+            match begun.elapsed() < SPIN {
+                _ if is_done => return Ok(()),
+                true => std::hint::spin_loop(),
+                false => std::thread::sleep(LOOK),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_have_names() {
+        for rows in [Rows::Tcp, Rows::Nccl] {
+            assert_eq!(rows.to_string().parse(), Ok(rows));
+        }
+        let error = "ip".parse::<Rows>().expect_err("no way");
+        assert_eq!(error.to_string(), "`ip` is no way for rows; give tcp or nccl");
+    }
+}
