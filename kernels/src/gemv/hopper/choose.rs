@@ -32,7 +32,7 @@
 
 use super::Rows;
 use super::choose_codes::{choose_codes, predict_codes};
-use super::tiles::{Plan, Tuning};
+use super::{Plan, Tuning};
 use crate::gemv::Strip;
 use crate::gemv::packed::DEPTH;
 

@@ -22,7 +22,7 @@
 
 use super::Rows;
 use super::choose::{CYCLES, EXCHANGE, INGRESS, LEAST, MEET, MEMORY};
-use super::tiles::{Plan, Tuning};
+use super::{Plan, Tuning};
 use crate::gemv::Strip;
 
 /// Instructions of a warp that make the operand of a step: of codes of 4 bits with scales of bf16, and of others.

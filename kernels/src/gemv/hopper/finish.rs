@@ -5,7 +5,7 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 
 use super::Rows;
 use super::best::Bests;
-use super::tiles::{Plan, PlanError};
+use super::{Plan, PlanError};
 use crate::elementwise::silu;
 use crate::gemv::{Epilogue, Strip};
 use crate::kv::{PoolArray, PoolType, TokenRow};

@@ -3,7 +3,8 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `rows` | which results the rows of packed weights make: [`Rows`] |
-//! | `tiles` | every size, from the shape and what is chosen: [`Plan`], [`Tuning`] |
+//! | `tiles` | every size, from the shape and what is chosen: [`Plan`] |
+//! | `tuning`, `error` | what may be chosen: [`Tuning`]; why there is no kernel: [`PlanError`] |
 //! | `choose` | what is chosen, by bytes over memory and L2: [`choose`], [`predict`] |
 //! | `choose_codes` | the same of weights of codes |
 //! | `device` | the kernel on a block |
@@ -29,6 +30,7 @@ mod choose;
 mod choose_codes;
 mod codes;
 mod device;
+mod error;
 mod exchange;
 mod finish;
 mod launch;
@@ -37,14 +39,17 @@ mod rows;
 mod runs;
 mod tiles;
 mod trial;
+mod tuning;
 
 pub use choose::{choose, choose_for, predict};
+pub use error::PlanError;
 pub use finish::{Finish, HeadPages};
 pub use launch::{gemv, step};
 pub use rows::Rows;
-pub use tiles::{Plan, PlanError, Tuning};
+pub use tiles::Plan;
 pub use trial::Case;
 pub(super) use trial::shipped;
+pub use tuning::Tuning;
 
 /// The least batch that goes this way on sm_90a. Up to 16 the other kernel streams at the speed of the memory with
 /// one `mma.sync` for each 16 vectors; from 17 on it needs two, and activations from shared memory for each.

@@ -4,15 +4,14 @@
 //! k in *chunks*, a stage of weights and one of activations; where activations are many, a stage of weights meets several.
 
 use half::bf16;
-use thiserror::Error;
 use tilewright_codegen::build::{Builder, Ptr, Shared};
 use tilewright_codegen::device::{Outside, Promotion, TensorShape, TileSwizzle};
 use tilewright_layout::swizzle::canonical::Major;
 use tilewright_layout::typed::operand_tile;
 use tilewright_layout::{DType, Swizzle, Swizzled};
 
-use super::Rows;
 use super::codes::CodeStage;
+use super::{PlanError, Rows, Tuning};
 use crate::gemv::Strip;
 use crate::gemv::packed::{BYTES, DEPTH};
 use crate::ring::{Consumers, Shape, StageTile};
@@ -51,101 +50,6 @@ const X_STAGES: u32 = 5;
 const STAGED: u32 = 32;
 /// What rows of staged sums are longer by: two columns further are eight banks further.
 pub(super) const PAD: u32 = 4;
-
-/// A shape that the kernel cannot be made for.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum PlanError {
-    /// A tile of vectors outside 1 to 256.
-    #[error("tiles of {batch} vectors; wgmma takes 1 to 256: cut them")]
-    Batch {
-        /// Vectors of a tile.
-        batch: u32,
-    },
-    /// No rows, or more results than 32 bits count.
-    #[error("weights of {n} rows; from 1 to 2^24 are supported: cut them")]
-    Rows {
-        /// The rows.
-        n: u32,
-    },
-    /// Codes that become no operand of `wgmma`.
-    #[error(
-        "quantised weights in groups of 16; the product by wgmma takes whole steps of 32: cut the batch to 16 vectors"
-    )]
-    Halves,
-    /// A setting that does not go with the others.
-    #[error("{what} is {found}; it must be {wanted}")]
-    Setting {
-        /// Which.
-        what: &'static str,
-        /// Its value.
-        found: u32,
-        /// What goes.
-        wanted: &'static str,
-    },
-    /// A thread's share of the registers does not hold its sums and its weights.
-    #[error(
-        "{needed} registers for a batch of {batch} and stages of {stage_tiles} tiles, and a thread of {threads} has {limit}; use fewer warpgroups or smaller stages"
-    )]
-    Registers {
-        /// Registers needed.
-        needed: u32,
-        /// The batch.
-        batch: u32,
-        /// Tiles of a strip in a stage.
-        stage_tiles: u32,
-        /// Threads of a block.
-        threads: u32,
-        /// Registers of a thread.
-        limit: u32,
-    },
-    /// Two stages of each ring do not fit.
-    #[error(
-        "{needed} bytes of shared memory for a batch of {batch} and two stages of {stage_tiles} tiles, and a block has {limit}; use smaller stages"
-    )]
-    Shared {
-        /// Bytes needed.
-        needed: u32,
-        /// The batch.
-        batch: u32,
-        /// Tiles of a strip in a stage.
-        stage_tiles: u32,
-        /// Bytes of a block.
-        limit: u32,
-    },
-}
-
-/// What may be chosen freely.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tuning {
-    /// Warpgroups that multiply, 1 to 4: 64 rows of weights each, the last of them fewer where the tile ends.
-    pub warpgroups: u32,
-    /// Strips of a tile, 2 at least: more than one warpgroup fewer would have, and no more than eight for each. Of gates, which take turns
-    /// with what they gate, even.
-    pub strips: u32,
-    /// Tiles of a strip in a stage: 4 are 128 of k.
-    pub stage_tiles: u32,
-    /// Stages of weights, fewer where shared memory runs out; of activations as many, 5 at most. Weights wait there for the activations of
-    /// the launch before.
-    pub stages: u32,
-    /// Stages of weights in flight.
-    pub in_flight: u32,
-    /// Blocks of a cluster that share activations by multicast, one tile of weights below the other.
-    pub multicast: u32,
-    /// Blocks of a cluster that share k, and exchange their sums.
-    pub splits: u32,
-    /// Vectors of a tile, a multiple of eight for each block that shares them; 0: all. Tiles of other vectors are other tiles.
-    pub vectors: u32,
-    /// Blocks that a multiprocessor has room for, 1 or 2. A launch has one for each: the second is of the next launch, whose
-    /// weights then come before this one has ended.
-    pub per_sm: u32,
-}
-
-impl Tuning {
-    /// Blocks of a cluster.
-    pub fn cluster(self) -> u32 {
-        self.multicast * self.splits
-    }
-}
 
 /// The sizes of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
