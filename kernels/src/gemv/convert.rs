@@ -33,7 +33,7 @@ pub enum Terms {
 }
 
 /// `(a & b) | c`.
-const AND_OR: u8 = (0xf0 & 0xcc) | 0xaa;
+pub(super) const AND_OR: u8 = (0xf0 & 0xcc) | 0xaa;
 /// What a low part of f16 is multiplied with: what is rounded off is 2⁻¹¹ of a number at most.
 const LOW: f32 = pow2(11);
 

@@ -20,7 +20,7 @@ pub type QuantRow<'m> = (&'m QuantMatrix, usize);
 /// let matrix = nearest(&vec![1.0; 8 * 64], 8, 64, &rounding)?;
 /// let strip = Strip::of_codes(64, 1, 512, Codes::of(&matrix).expect("a device has it"))?;
 /// let (packer, mut memory) = (CodePacker::new(strip).expect("codes"), vec![0u8; strip.bytes() as usize]);
-/// packer.pack_stage(0, &std::array::from_fn(|row| Some((&matrix, row))), &mut memory);
+/// packer.pack(&std::array::from_fn(|row| Some((&matrix, row))), &mut memory);
 /// assert_eq!(packer.unpack(&memory)[3][..64], [matrix.bits(3, 0); 64]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -50,6 +50,17 @@ impl CodePacker {
         let place = |at: i64| (columns.at(at) as usize / word, (columns.at(at) as usize % word * bits) as u32);
         let runs = (0..columns.size()).step_by(run).map(place).collect();
         Some(CodePacker { strip, codes, within, rows, runs })
+    }
+
+    /// Packs eight rows. A missing row, and what is behind a row, has scales of 0.
+    ///
+    /// # Panics
+    /// If the memory is not a strip's, or a row has another length or form than the strip.
+    pub fn pack(&self, rows: &[Option<QuantRow>; 8], packed: &mut [u8]) {
+        assert_eq!(packed.len() as u32, self.strip.bytes(), "a strip's memory");
+        for (stage, memory) in (0..).zip(packed.chunks_exact_mut(self.strip.stage_bytes() as usize)) {
+            self.pack_stage(stage, rows, memory);
+        }
     }
 
     /// Packs the columns of a stage of eight rows. A missing row, and what is behind a row, has scales of 0.

@@ -64,10 +64,8 @@ pub fn every_code(form: Codes, [n, k]: [usize; 2]) -> QuantMatrix {
 pub fn pack_codes(strip: Strip, matrix: &QuantMatrix, order: &[[Option<usize>; 8]]) -> Vec<bf16> {
     let packer = CodePacker::new(strip).expect("a strip of codes");
     let mut bytes = vec![0xa5u8; order.len() * strip.bytes() as usize];
-    let stages = bytes.chunks_exact_mut(strip.stage_bytes() as usize);
-    for (number, memory) in stages.enumerate() {
-        let (at, stage) = (number / strip.stages() as usize, number as u32 % strip.stages());
-        packer.pack_stage(stage, &order[at].map(|row| row.map(|row| (matrix, row))), memory);
+    for (rows, memory) in order.iter().zip(bytes.chunks_exact_mut(strip.bytes() as usize)) {
+        packer.pack(&rows.map(|row| row.map(|row| (matrix, row))), memory);
     }
     bytes.chunks_exact(2).map(|pair| bf16::from_le_bytes([pair[0], pair[1]])).collect()
 }

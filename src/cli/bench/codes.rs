@@ -172,11 +172,8 @@ fn packed(matrix: &QuantMatrix, strip: Strip) -> Result<Vec<u8>, Failure> {
     packed.resize(bytes, 0);
     if let Some(packer) = CodePacker::new(strip) {
         packed.par_chunks_mut(strip.bytes() as usize).enumerate().for_each(|(number, memory)| {
-            let rows =
-                core::array::from_fn(|row| Some((matrix, 8 * number + row)).filter(|(_, row)| *row < matrix.n()));
-            for (stage, memory) in (0..).zip(memory.chunks_mut(strip.stage_bytes() as usize)) {
-                packer.pack_stage(stage, &rows, memory);
-            }
+            let row = |row| Some((matrix, 8 * number + row)).filter(|(_, row)| *row < matrix.n());
+            packer.pack(&core::array::from_fn(row), memory);
         });
     }
     Ok(packed)

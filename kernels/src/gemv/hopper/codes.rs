@@ -14,6 +14,7 @@ use tilewright_codegen::ir::attr::Fp8;
 use tilewright_layout::{DType, Layout, Swizzle, Swizzled};
 
 use super::tiles::Plan;
+use crate::gemv::convert::AND_OR;
 use crate::gemv::packed::{BYTES, DEPTH, leaf, modes};
 use crate::gemv::{Codes, Strip};
 use crate::mma::InputType;
@@ -34,8 +35,6 @@ const LINES: Swizzle = match Swizzle::new(3, 2, 3) {
 };
 /// What a stage's size is a multiple of: the period of that swizzle.
 const PERIOD: u32 = 1024;
-/// `(a & b) | c`.
-const AND_OR: u8 = (0xf0 & 0xcc) | 0xaa;
 /// 128 as bf16, twice: the bits of a code of 4 bits below it make 128 and the code.
 const NIBBLES: u32 = 0x4300_4300;
 /// 2²³ as f32: the bits of a code of 8 bits below it make 2²³ and the code.

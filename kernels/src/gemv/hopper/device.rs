@@ -5,7 +5,7 @@ use tilewright_codegen::build::{Builder, Bulk, Param, Ptr, Shared, TensorMap, Va
 use tilewright_codegen::ir::attr::Eviction;
 use tilewright_layout::{Layout, Swizzled};
 
-use super::codes::{CodeLane, CodeStage};
+use super::codes::{CodeLane, CodeStage, Operand};
 use super::exchange::Exchange;
 use super::finish::Results;
 use super::runs::Runs;
@@ -211,24 +211,8 @@ impl<'a, 'k> Block<'a, 'k> {
                 let weights = inputs.weights.wait();
                 let (w,) = weights.tiles();
                 let a = sums.load_a::<bf16, _>(from, w, row, plan.stage_k() / 16);
-                let vectors = inputs.vectors.wait();
-                let (x,) = vectors.tiles();
-                let x = match SharedOperand::by_value(x) {
-                    Ok(x) => x,
-                    Err(error) => return k.refuse(&error),
-                };
-                k.wgmma_fence();
-                sums.wgmma_registers::<bf16, _>(&a, x, keep);
-                k.wgmma_commit();
                 // The products have their weights in registers.
-                weights.release();
-                if in_flight {
-                    k.wgmma_wait(1);
-                    vectors.release_previous();
-                } else {
-                    k.wgmma_wait(0);
-                    vectors.release();
-                }
+                Self::meet_vectors(inputs, &a, (sums, keep), in_flight, || weights.release());
             };
             if let Some(codes) = CodeStage::of(plan) {
                 k.for_(begin, end, |chunk| {
@@ -294,25 +278,38 @@ impl<'a, 'k> Block<'a, 'k> {
         let (steps, parts) = (plan.x_stage_k() / DEPTH, plan.x_parts());
         for part in 0..parts {
             let a = lane.map_or(Vec::new(), |lane| lane.operands(part * steps, steps));
-            let vectors = inputs.vectors.wait();
-            let (x,) = vectors.tiles();
-            let x = match SharedOperand::by_value(x) {
-                Ok(x) => x,
-                Err(error) => return k.refuse(&error),
-            };
-            k.wgmma_fence();
-            sums.wgmma_registers::<bf16, _>(&a, x, if part == 0 { keep } else { k.lit(true) });
-            k.wgmma_commit();
-            if part + 1 == parts {
-                weights.take().into_iter().for_each(Full::release);
-            }
-            if plan.overlaps() {
-                k.wgmma_wait(1);
-                vectors.release_previous();
-            } else {
-                k.wgmma_wait(0);
-                vectors.release();
-            }
+            let keep = if part == 0 { keep } else { k.lit(true) };
+            let begun = weights.take_if(|_| part + 1 == parts);
+            Self::meet_vectors(inputs, &a, (sums, keep), plan.overlaps(), || begun.into_iter().for_each(Full::release));
+        }
+    }
+
+    /// Multiplies an operand with the next stage of activations; `begun` comes behind the products' begin. Their group, or else none, may be in flight
+    /// behind it.
+    fn meet_vectors(
+        inputs: &mut Inputs<'k>,
+        a: &[Vec<Operand<'k>>],
+        (sums, keep): (Accumulator<'k, f32>, Val<'k, bool>),
+        in_flight: bool,
+        begun: impl FnOnce(),
+    ) {
+        let k = keep.builder();
+        let vectors = inputs.vectors.wait();
+        let (x,) = vectors.tiles();
+        let x = match SharedOperand::by_value(x) {
+            Ok(x) => x,
+            Err(error) => return k.refuse(&error),
+        };
+        k.wgmma_fence();
+        sums.wgmma_registers::<bf16, _>(a, x, keep);
+        k.wgmma_commit();
+        begun();
+        if in_flight {
+            k.wgmma_wait(1);
+            vectors.release_previous();
+        } else {
+            k.wgmma_wait(0);
+            vectors.release();
         }
     }
 

@@ -1,6 +1,6 @@
 //! What must come out of a trial, in f64, and by how much it may differ.
 
-use half::{bf16, f16};
+use half::bf16;
 use tilewright_codegen::trial::{Bound, Draw};
 
 use super::{Finish, Plan, Rows};
@@ -94,11 +94,7 @@ fn matrix(draw: &mut Draw, codes: Codes, [n, k]: [u32; 2], exact: bool) -> Quant
     // Scales are numbers of their type.
     let scale = |draw: &mut Draw| {
         let scale = if exact { 1.0 } else { draw.unit().abs() / f64::from(high - low) };
-        match codes.scale {
-            Float::F32 => scale as f32,
-            Float::F16 => f16::from_f64(scale).to_f32(),
-            Float::Bf16 => bf16::from_f64(scale).to_f32(),
-        }
+        stored::rounded(scale, codes.scale) as f32
     };
     let parts = QuantParts {
         n: n as usize,

@@ -205,11 +205,8 @@ fn packed(given: &Given, plan: &Plan) -> Vec<bf16> {
     let numbers: Vec<u32> = (0..rows.packed()).collect();
     let of_strip = |numbers: &[u32]| {
         let of = |at: usize| numbers.get(at).and_then(|&row| rows.weight(row)).map(|row| (matrix, row as usize));
-        let eight = core::array::from_fn(of);
         let mut memory = vec![0; strip.bytes() as usize];
-        for (stage, memory) in (0..).zip(memory.chunks_mut(strip.stage_bytes() as usize)) {
-            packer.pack_stage(stage, &eight, memory);
-        }
+        packer.pack(&core::array::from_fn(of), &mut memory);
         memory
     };
     let bytes: Vec<u8> = numbers.chunks(Strip::ROWS as usize).flat_map(of_strip).collect();
