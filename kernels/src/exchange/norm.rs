@@ -110,11 +110,11 @@ impl<'k> Rows<'k> {
             item.alone(|| {
                 let at = row + item.at * N as u32;
                 // All are asked for before any is needed: what lies on a peer takes a microsecond.
-                let parts: Vec<[Val<f32>; N]> = self.parts.iter().map(|&part| run_of(part, at)).collect();
-                let x: [Val<f32>; N] = run_of(self.x, at);
+                let parts: Vec<[Val<f32>; N]> = self.parts.iter().map(|part| part.load_run(at)).collect();
+                let x: [Val<f32>; N] = self.x.load_run(at);
                 let sum = |i: usize| parts.iter().skip(1).fold(parts[0][i], |sum, part| sum + part[i]);
                 let x: [Val<f32>; N] = std::array::from_fn(|i| x[i] + sum(i));
-                store_run(self.x.into(), at, x);
+                self.x.store_run(at, x);
                 squares.set(x.into_iter().fold(squares.get(), |sum, x| x.fma(x, sum)));
                 held.iter().zip(x).for_each(|(held, x)| held.set(x));
             });
@@ -127,36 +127,10 @@ impl<'k> Rows<'k> {
         for (item, kept) in items.iter().zip(kept) {
             item.alone(|| {
                 let column = item.at * N as u32;
-                let weight: [Val<f32>; N] = run_of(self.weight, column);
+                let weight: [Val<f32>; N] = self.weight.load_run(column);
                 let y: [Val<f32>; N] = std::array::from_fn(|i| kept[i].get() * scale * weight[i]);
-                store_run(self.out, row + column, y);
+                self.out.store_run(row + column, y);
             });
-        }
-    }
-}
-
-/// `N` consecutive elements, by loads of 16 bytes at most.
-fn run_of<'k, const N: usize>(array: Array<'k>, first: Val<'k, u32>) -> [Val<'k, f32>; N] {
-    match N {
-        1 => [array.load(first); N],
-        8 if array.float() != Float::F32 => array.gather(&[first])[0],
-        _ => {
-            let fours: Vec<[Val<f32>; 4]> = (0..N as u32).step_by(4).map(|at| array.load4(first + at)).collect();
-            std::array::from_fn(|i| fours[i / 4][i % 4])
-        }
-    }
-}
-
-/// Stores `N` consecutive elements in each of some arrays, by stores of 16 bytes at most.
-fn store_run<'k, const N: usize>(out: Copies<'k>, first: Val<'k, u32>, values: [Val<'k, f32>; N]) {
-    for array in out.each() {
-        match array.float() {
-            Float::F32 if N == 8 => {
-                for at in [0, 4] {
-                    array.store_run::<4>(first + at as u32, std::array::from_fn(|i| values[at + i]));
-                }
-            }
-            _ => array.store_run(first, values),
         }
     }
 }

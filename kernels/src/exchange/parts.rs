@@ -74,9 +74,7 @@ pub fn sum_parts(arch: Arch, shape: PartsShape) -> Kernel {
 
 /// Sums of `N` consecutive elements.
 fn run<'k, const N: usize>(parts: &[Array<'k>], from: Val<'k, u32>, (out, to): (Copies<'k>, Val<'k, u32>)) {
-    let load =
-        |part: &Array<'k>| -> [Val<'k, f32>; N] { if N == 1 { [part.load(from); N] } else { part.gather(&[from])[0] } };
-    let loaded: Vec<[Val<'k, f32>; N]> = parts.iter().map(load).collect();
+    let loaded: Vec<[Val<'k, f32>; N]> = parts.iter().map(|part| part.load_run(from)).collect();
     let sum = |i: usize| loaded.iter().skip(1).fold(loaded[0][i], |sum, part| sum + part[i]);
     out.store_run(to, std::array::from_fn::<_, N, _>(sum));
 }

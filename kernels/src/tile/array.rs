@@ -125,7 +125,13 @@ impl<'k> Array<'k> {
         self.gather(&[index])[0]
     }
 
-    /// `N` consecutive elements, 2 or 4, from each of some indexes that are multiples of `N`, all in flight together.
+    /// `N` consecutive elements, 1, 2, 4 or 8, from an index that is a multiple of `N`: by loads of 16 bytes at most.
+    #[track_caller]
+    pub(crate) fn load_run<const N: usize>(self, index: Val<'k, u32>) -> [Val<'k, f32>; N] {
+        if N == 1 { [self.load(index); N] } else { self.gather(&[index])[0] }
+    }
+
+    /// `N` consecutive elements, 2, 4 or 8, from each of some indexes that are multiples of `N`, all in flight together.
     #[track_caller]
     pub(crate) fn gather<const N: usize>(self, indexes: &[Val<'k, u32>]) -> Vec<[Val<'k, f32>; N]> {
         let (words, how) = (N as u32 / self.per_word(), self.how().0);
@@ -136,6 +142,7 @@ impl<'k> Array<'k> {
             }
             Access::Weak | Access::Relaxed => {
                 let load = |&index: &Val<'k, u32>| match words {
+                    8 => [0, 4].map(|at| self.words(index).at(at).load_as::<4>(how)).concat(),
                     4 => self.words(index).load_as::<4>(how).to_vec(),
                     2 => self.words(index).load_as::<2>(how).to_vec(),
                     _ => self.words(index).load_as::<1>(how).to_vec(),
@@ -301,7 +308,7 @@ impl<'k> Array<'k> {
         }
     }
 
-    /// Stores `N` consecutive elements, 1, 2 or 4, from an index that is a multiple of `N`: whole words of what readers ask
+    /// Stores `N` consecutive elements, 1, 2 or 4, weakly 8 too, from an index that is a multiple of `N`: whole words of what readers ask
     /// for. Weak stores of four are one, others two.
     #[track_caller]
     pub(crate) fn store_run<const N: usize>(self, index: Val<'k, u32>, values: [Val<'k, f32>; N]) {
@@ -393,10 +400,14 @@ impl<'k> FromIterator<Array<'k>> for Copies<'k> {
     }
 }
 
-/// Stores one, two or four words by one store.
+/// Stores one, two or four words by one store, eight by two.
 #[track_caller]
 fn store_words<'k, T: Scalar>(to: Ptr<'k, Global, T>, words: &[Val<'k, T>], how: Store<'k>) {
     match *words {
+        [a, b, c, d, ref rest @ ..] if words.len() == 8 => {
+            to.store_as([a, b, c, d], how);
+            store_words(to.at(4u32), rest, how);
+        }
         [a, b, c, d] => to.store_as([a, b, c, d], how),
         [a, b] => to.store_as([a, b], how),
         _ => words.iter().for_each(|&word| to.store_as([word], how)),
