@@ -109,30 +109,14 @@ mod tests {
 
     use super::*;
     use crate::naive;
-    use crate::quant::{QuantParts, Zeros};
+    use crate::quant::{drawn, shuffled};
+    use tilewright_codegen::trial::Draw;
 
     /// A matrix of random codes, scales, zeros and order.
     fn matrix(n: usize, k: usize, group: usize, code: Code, each: bool, ordered: bool, seed: u64) -> QuantMatrix {
-        let mut state = seed;
-        let mut next = |below: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % below
-        };
-        let bytes = n * k.div_ceil(8 / code.bits());
-        // Without the NaNs of e4m3.
-        let codes = (0..bytes).map(|_| next(256) as u8).map(|b| if b & 0x7f == 0x7f { 0x7e } else { b }).collect();
-        let groups = n * k.div_ceil(group);
-        let scales = (0..groups).map(|_| next(1000) as f32 / 512.0).collect();
-        let (low, high) = if code.is_integer() { code.range() } else { (0.0, 0.0) };
-        let mut zero = || next((high - low) as usize + 1) as i16 + low as i16;
-        let zeros = match each {
-            true => Zeros::Each((0..groups).map(|_| zero()).collect()),
-            false => Zeros::Same(zero()),
-        };
-        let mut order: Vec<u32> = (0..k as u32).collect();
-        (1..k).for_each(|i| order.swap(i, next(i + 1)));
-        let order = ordered.then_some(order);
-        QuantMatrix::new(QuantParts { n, k, code, group, codes, scales, zeros, order }).expect("sound")
+        let draw = &mut Draw::new(seed);
+        let order = ordered.then(|| shuffled(draw, k));
+        drawn(draw, [n, k, group], (code, each), order)
     }
 
     proptest! {

@@ -29,6 +29,8 @@ mod widen;
 pub use code::Code;
 pub use matrix::{QuantError, QuantMatrix, QuantParts, Zeros};
 pub use nearest::{Rounding, nearest};
-pub use part::{PartError, group_of_part};
+pub use part::{PartError, common_divisor, group_of_part};
 pub use trials::shipped;
+#[cfg(test)]
+pub(crate) use trials::{drawn, shuffled};
 pub use widen::Widen;

@@ -42,14 +42,16 @@ pub fn group_of_part(group: usize, k: usize, columns: &Range<usize>) -> usize {
     if group >= k {
         return columns.len();
     }
-    let divisor = |a: usize, b: usize| {
-        let (mut a, mut b) = (a, b);
-        while b > 0 {
-            (a, b) = (b, a % b);
-        }
-        a
-    };
-    divisor(divisor(group, columns.start), columns.len())
+    common_divisor(common_divisor(group, columns.start), columns.len())
+}
+
+/// The largest number that divides both.
+///
+/// ```
+/// assert_eq!(tilewright_kernels::quant::common_divisor(2368, 128), 64);
+/// ```
+pub const fn common_divisor(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
 impl QuantMatrix {
@@ -180,23 +182,11 @@ mod tests {
     use super::*;
     use crate::naive;
     use crate::quant::Code;
+    use crate::quant::trials::drawn;
+    use tilewright_codegen::trial::Draw;
 
-    /// Random codes, scales, zeros; an order of whole groups, of any columns, or none.
-    fn matrix([n, k, group]: [usize; 3], code: Code, each: bool, order: Option<Vec<u32>>, seed: u64) -> QuantMatrix {
-        let mut state = seed;
-        let mut next = |below: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % below
-        };
-        let bytes = n * k.div_ceil(8 / code.bits());
-        let codes = (0..bytes).map(|_| next(256) as u8).map(|b| if b & 0x7f == 0x7f { 0x7e } else { b }).collect();
-        let groups = n * k.div_ceil(group);
-        let scales = (0..groups).map(|_| next(1000) as f32 / 512.0).collect();
-        let zeros = match each && code.is_integer() {
-            true => Zeros::Each((0..groups).map(|_| next(8) as i16).collect()),
-            false => Zeros::Same(0),
-        };
-        QuantMatrix::new(QuantParts { n, k, code, group, codes, scales, zeros, order }).expect("sound")
+    fn matrix(extents: [usize; 3], code: Code, each: bool, order: Option<Vec<u32>>, seed: u64) -> QuantMatrix {
+        drawn(&mut Draw::new(seed), extents, (code, each), order)
     }
 
     /// The columns of a matrix's numbers.

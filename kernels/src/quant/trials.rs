@@ -42,22 +42,37 @@ fn matrix(draw: &mut Draw, code: Code) -> QuantMatrix {
     let k = [draw.between(1..=70), 8 * draw.between(1..=40)][draw.between(0..=1) as usize];
     let n = draw.between(1..=6);
     let group = [draw.between(1..=20), 8, 16, 32][draw.between(0..=3) as usize].min(k);
-    let groups = (n * k.div_ceil(group)) as usize;
-    let bytes = (n * k.div_ceil(8 / code.bits() as u32)) as usize;
+    let [each, ordered] = [(); 2].map(|()| draw.between(0..=1) == 1);
+    let extents = [n, k, group].map(|extent| extent as usize);
+    let order = ordered.then(|| shuffled(draw, extents[1]));
+    drawn(draw, extents, (code, each && code.is_integer()), order)
+}
+
+/// A matrix `[n, k]` in groups, of random codes and scales: with a random zero for each group, or one for all, of minifloats 0.
+pub(crate) fn drawn(
+    draw: &mut Draw,
+    [n, k, group]: [usize; 3],
+    (code, each): (Code, bool),
+    order: Option<Vec<u32>>,
+) -> QuantMatrix {
+    let groups = n * k.div_ceil(group);
+    let bytes = n * k.div_ceil(8 / code.bits());
     let number = |byte: u8| if code == Code::E4m3 && byte & 0x7f == 0x7f { byte ^ 1 } else { byte };
     let codes = (0..bytes).map(|_| number(draw.between(0..=255) as u8)).collect();
-    let (low, high) = code.range();
-    let zero = |draw: &mut Draw| draw.between(0..=(high - low) as u32) as i16 + low as i16;
-    let zeros = match (code.is_integer(), draw.between(0..=1)) {
-        (false, _) => Zeros::Same(0),
-        (true, 0) => Zeros::Same(zero(draw)),
-        (true, _) => Zeros::Each((0..groups).map(|_| zero(draw)).collect()),
-    };
-    let mut order: Vec<u32> = (0..k).collect();
-    (1..k).for_each(|last| order.swap(last as usize, draw.between(0..=last) as usize));
-    let order = (draw.between(0..=1) == 0).then_some(order);
     let scales = (0..groups).map(|_| draw.unit().abs() as f32 + 0.01).collect();
-    let [n, k, group] = [n, k, group].map(|extent| extent as usize);
+    let (low, high) = if code.is_integer() { code.range() } else { (0.0, 0.0) };
+    let mut zero = || draw.between(0..=(high - low) as u32) as i16 + low as i16;
+    let zeros = match each {
+        true => Zeros::Each((0..groups).map(|_| zero()).collect()),
+        false => Zeros::Same(zero()),
+    };
     let parts = QuantParts { n, k, code, group, codes, scales, zeros, order };
     QuantMatrix::new(parts).unwrap_or_else(|error| unreachable!("drawn to be sound: {error}"))
+}
+
+/// So many columns in a random order.
+pub(crate) fn shuffled(draw: &mut Draw, k: usize) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..k as u32).collect();
+    (1..k).for_each(|last| order.swap(last, draw.between(0..=last as u32) as usize));
+    order
 }

@@ -23,9 +23,9 @@ use super::lab::{device, least, normed, options, tiny};
 const MOST: f64 = 2e-2;
 
 /// Random codes, some of them changed.
-struct Changed<F> {
-    weights: RandomCodes,
-    change: F,
+pub struct Changed<F> {
+    pub weights: RandomCodes,
+    pub change: F,
 }
 
 impl<F: Fn(&str, QuantMatrix) -> QuantMatrix> Weights for Changed<F> {
@@ -38,7 +38,7 @@ impl<F: Fn(&str, QuantMatrix) -> QuantMatrix> Weights for Changed<F> {
     }
 }
 
-fn codes(spec: &ModelSpec, code: Code, group: Option<usize>) -> RandomCodes {
+pub fn codes(spec: &ModelSpec, code: Code, group: Option<usize>) -> RandomCodes {
     RandomCodes::new(spec, DType::BF16, 7, code, group).unwrap()
 }
 

@@ -16,6 +16,7 @@ use tilewright_megakernel::weights::{RandomCodes, WeightTensor, Weights};
 
 use super::devices::peers;
 use super::lab::{Cells, PAGES, chain, normed, options, relative, tiny};
+use super::quantised::{Changed, codes};
 
 /// As for one device.
 const MOST: f64 = 2e-2;
@@ -25,25 +26,16 @@ fn wide() -> ModelSpec {
     ModelSpec { heads: 8, intermediate: 256, vocab: 120, tied_embeddings: false, ..tiny() }
 }
 
-/// Random codes, changed by name.
-struct Drawn<F> {
-    weights: RandomCodes,
-    change: F,
-}
-
-impl<F: Fn(&str, QuantParts) -> QuantParts> Weights for Drawn<F> {
-    fn tensor(&self, name: &str) -> Option<WeightTensor> {
-        self.weights.tensor(name)
-    }
-
-    fn quantized(&self, name: &str) -> Option<Arc<QuantMatrix>> {
-        let parts = self.weights.quantized(name)?.parts().clone();
-        Some(Arc::new(QuantMatrix::new((self.change)(name, parts)).expect("sound")))
-    }
-}
-
-fn drawn<F>(spec: &ModelSpec, code: Code, group: Option<usize>, change: F) -> Drawn<F> {
-    Drawn { weights: RandomCodes::new(spec, DType::BF16, 7, code, group).unwrap(), change }
+/// Random codes, whose parts are changed by name.
+fn drawn(
+    spec: &ModelSpec,
+    code: Code,
+    group: Option<usize>,
+    change: impl Fn(&str, QuantParts) -> QuantParts,
+) -> Changed<impl Fn(&str, QuantMatrix) -> QuantMatrix> {
+    let change =
+        move |name: &str, matrix: QuantMatrix| QuantMatrix::new(change(name, matrix.parts().clone())).expect("sound");
+    Changed { weights: codes(spec, code, group), change }
 }
 
 fn as_they_are(_: &str, parts: QuantParts) -> QuantParts {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use half::{bf16, f16};
 use serde_json::{Map, Value, json};
-use tilewright_kernels::quant::{Code, QuantMatrix, Rounding, nearest};
+use tilewright_kernels::quant::{Code, QuantMatrix, Rounding, common_divisor, nearest};
 use tilewright_layout::DType;
 use tilewright_megakernel::model::{ModelSpec, TensorSpec};
 use tilewright_megakernel::program::Quantised;
@@ -233,8 +233,4 @@ pub(super) fn format_name(dtype: DType) -> &'static str {
         DType::F16 => "F16",
         _ => "F32",
     }
-}
-
-fn common_divisor(a: usize, b: usize) -> usize {
-    if b == 0 { a } else { common_divisor(b, a % b) }
 }
