@@ -73,6 +73,22 @@ impl Device {
     }
 }
 
+impl Device {
+    /// How many devices share the model.
+    ///
+    /// ```
+    /// use tilewright::engine::Device;
+    /// let count = |name: &str| name.parse().map(|device: Device| device.count());
+    /// assert_eq!((count("cuda:0-3"), count("sim:7")), (Ok(4), Ok(1)));
+    /// ```
+    pub const fn count(self) -> usize {
+        match self {
+            Device::Peers { count, .. } | Device::SimPeers { count, .. } => count as usize,
+            Device::Cpu { .. } | Device::Cuda { .. } | Device::Sim { .. } => 1,
+        }
+    }
+}
+
 impl FromStr for Device {
     type Err = DeviceError;
 

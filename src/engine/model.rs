@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tilewright_flow::program::FlowSettings;
-use tilewright_kernels::quant::QuantMatrix;
 use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::program::Quantised;
 use tilewright_megakernel::vm::device::Compilation;
 use tilewright_megakernel::weights::Weights;
 
@@ -19,9 +19,6 @@ use crate::checkpoint::Checkpoint;
 /// Weights that a host and a device read.
 pub(crate) type SharedWeights = Arc<dyn Weights + Send + Sync>;
 
-/// Weights of a group, of which packed codes have whole numbers where products of many rows read them.
-const STEP: usize = 32;
-
 /// An architecture and its weights, of a checkpoint or of any other origin.
 #[derive(Clone)]
 pub(crate) struct Model {
@@ -31,7 +28,7 @@ pub(crate) struct Model {
     pub weights: SharedWeights,
     /// The fewest bits of a code, where matrices are quantised.
     pub bits: Option<usize>,
-    /// Whether products of many rows read all of its codes as the decode machine has them: their places are columns, and groups whole steps.
+    /// Whether products of many rows read all of its codes as the decode machine has them ([`Quantised::has_whole_steps`]).
     pub packs: bool,
 }
 
@@ -39,10 +36,7 @@ impl Model {
     /// A checkpoint's.
     pub fn of(checkpoint: &Arc<Checkpoint>) -> Model {
         let bits = checkpoint.quantized_modules().map(|(_, matrix)| matrix.code().bits()).min();
-        let packs = |matrix: &QuantMatrix| {
-            matrix.order().is_none() && (matrix.groups() == 1 || matrix.group().is_multiple_of(STEP))
-        };
-        let packs = checkpoint.quantized_modules().all(|(_, matrix)| packs(matrix));
+        let packs = checkpoint.quantized_modules().all(|(_, matrix)| Quantised::of(matrix).has_whole_steps());
         Model { spec: checkpoint.spec().clone(), weights: Arc::clone(checkpoint) as SharedWeights, bits, packs }
     }
 }

@@ -103,7 +103,7 @@ impl Codes {
     }
 
     /// Whether the halves of a step may be of different groups.
-    pub(super) fn is_halved(self) -> bool {
+    pub fn is_halved(self) -> bool {
         self.group.is_some_and(|group| !group.is_multiple_of(DEPTH))
     }
 

@@ -50,6 +50,11 @@ impl Quantised {
         Quantised { group: (own < columns.len()).then_some(own), ..self }
     }
 
+    /// Whether products of many rows read its codes as the decode machine streams them: places are columns, and groups whole steps of 32.
+    pub fn has_whole_steps(self) -> bool {
+        !self.ordered && self.codes().is_ok_and(|codes| !codes.is_halved())
+    }
+
     /// How a device stores such a matrix: where columns are permuted, place by place.
     ///
     /// # Errors

@@ -95,8 +95,8 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     let spec = subject.spec()?;
     let (context, tokens) = (subject.context(), args.tokens);
     let mut shape = shape(&spec, subject)?;
-    if let Device::Peers { count, .. } | Device::SimPeers { count, .. } = device {
-        shape.push(("devices", count.into()));
+    if device.count() > 1 {
+        shape.push(("devices", device.count() as u64));
     }
     let scheme = subject.scheme().map_or(String::new(), |scheme| format!(", {scheme}"));
     let flow = subject.flow()?.map_or(String::new(), |flow| format!(", flow {}", flow.traced().name));

@@ -35,8 +35,8 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     let spec = subject.spec()?;
     let (rows, context, tokens) = (subject.rows(), subject.context(), args.tokens);
     let mut shape = shape(&spec, subject)?;
-    if let Device::Peers { count, .. } | Device::SimPeers { count, .. } = device {
-        shape.push(("devices", count.into()));
+    if device.count() > 1 {
+        shape.push(("devices", device.count() as u64));
     }
     let shipped = [Settings::default()];
     let settings = if args.launch_settings.is_empty() { &shipped[..] } else { &args.launch_settings };

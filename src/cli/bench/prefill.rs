@@ -100,10 +100,7 @@ pub fn run(
     if let Some(&found) = args.prompts.iter().find(|tokens| !(1..=most).contains(*tokens)) {
         return Err(PrefillError::Prompt { found, most }.into());
     }
-    let count = match device {
-        Device::Peers { count, .. } | Device::SimPeers { count, .. } => count as usize,
-        Device::Cpu { .. } | Device::Cuda { .. } | Device::Sim { .. } => 1,
-    };
+    let count = device.count();
     let wanted: Vec<usize> = args
         .prompts
         .iter()

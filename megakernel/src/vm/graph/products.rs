@@ -13,7 +13,7 @@ use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::norms::{Activations, Begun};
 use super::plan::LogitsPlan;
 use super::planner::{GraphPlanner, number_of};
-use crate::program::BufferId;
+use crate::program::{BufferId, Quantised};
 use crate::vm::device::{PackedStrips, Rows as Streamed, Unsupported};
 
 /// Bytes that the addresses of buffers are multiples of.
@@ -172,8 +172,8 @@ impl GraphPlanner<'_> {
     pub(super) fn packed_of(&mut self, product: &Multiply) -> Option<PackedProduct> {
         let form = |layer: &(BufferId, _)| self.buffer(layer.0).quantised;
         let is_dense = product.layers.iter().all(|layer| form(layer).is_none());
-        let is_ordered = product.layers.iter().any(|layer| form(layer).is_some_and(|form| form.ordered));
-        let goes = self.arch == Arch::Sm90a && !is_ordered && (product.rows <= MOST_ALONE || !is_dense);
+        let is_read = product.layers.iter().all(|layer| form(layer).is_none_or(Quantised::has_whole_steps));
+        let goes = self.arch == Arch::Sm90a && is_read && (product.rows <= MOST_ALONE || !is_dense);
         let packed = self.packed.filter(|_| goes)?;
         let layers: Vec<BufferId> = product.layers.iter().map(|(weight, _)| *weight).collect();
         let streams = match (product.results, &layers[..]) {
