@@ -18,6 +18,7 @@ pub(crate) fn space(mut options: DeviceOptions, rows: usize, codes: bool) -> Spa
         .axis("dealing", Dealing::ALL.map(|(name, _)| name));
     // Stages are held at few rows, and streamed activations are of many.
     match rows {
+        0..=2 if codes => space.axis("hold_codes", [0, 1]),
         0..=2 => space.axis("hold", [0, 2, 4]),
         _ => {
             let space = space.axis("streamed_strips", [2, 4, 8, 16]).axis("held_rows", [3, 9, 17]);

@@ -257,13 +257,18 @@ impl Strip {
         self.warps
     }
 
+    /// Bytes of the tiles of a stage.
+    pub fn tile_bytes(self) -> u32 {
+        self.stage_tiles * BYTES
+    }
+
     /// Bytes of one of its stages: tiles and, of quantised weights, factors, to a whole line of L2.
     pub fn stage_bytes(self) -> u32 {
         match self.codes {
-            None => self.stage_tiles * BYTES,
+            None => self.tile_bytes(),
             Some(codes) => {
                 let factors = self.stage_k() / self.span() * codes.factor_bytes();
-                (self.stage_tiles * BYTES + factors).next_multiple_of(LINE)
+                (self.tile_bytes() + factors).next_multiple_of(LINE)
             }
         }
     }

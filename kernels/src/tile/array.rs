@@ -134,6 +134,15 @@ impl<'k> Array<'k> {
     /// `N` consecutive elements, 2, 4 or 8, from each of some indexes that are multiples of `N`, all in flight together.
     #[track_caller]
     pub(crate) fn gather<const N: usize>(self, indexes: &[Val<'k, u32>]) -> Vec<[Val<'k, f32>; N]> {
+        self.asked(indexes)()
+    }
+
+    /// The same, asked for here; what is called for the numbers waits for them, where words must become numbers.
+    #[track_caller]
+    pub(crate) fn asked<const N: usize>(
+        self,
+        indexes: &[Val<'k, u32>],
+    ) -> impl FnOnce() -> Vec<[Val<'k, f32>; N]> + use<'k, N> {
         let (words, how) = (N as u32 / self.per_word(), self.how().0);
         let loaded: Vec<Vec<Val<u32>>> = match self.access {
             Access::Packets(generation) => {
@@ -150,7 +159,7 @@ impl<'k> Array<'k> {
                 indexes.iter().map(load).collect()
             }
         };
-        loaded.iter().map(|words| self.elements(words)).collect()
+        move || loaded.iter().map(|words| self.elements(words)).collect()
     }
 
     /// One element from each of some indexes, all in flight together: by words, since atomics have no 16 bits.

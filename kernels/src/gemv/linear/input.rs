@@ -103,9 +103,10 @@ impl<'k> Input<'k> {
         let run = N as u32;
         rounds(team, (width, run), |items| {
             let columns: Vec<_> = items.iter().map(|item| item.at * run).collect();
-            let weights = norm.map(|(weight, _)| weight.gather::<N>(&columns));
+            let weights = norm.map(|(weight, _)| weight.asked::<N>(&columns));
             let places = self.ordered().map(|ordered| ordered.runs::<N>(&columns));
             let loaded = x.gather::<N>(&columns.iter().map(|&column| start + column).collect::<Vec<_>>());
+            let weights = weights.map(|weights| weights());
             for (i, x) in loaded.into_iter().enumerate() {
                 items[i].alone(|| {
                     norm.into_iter().for_each(|(_, sum)| sum.set(x.iter().fold(sum.get(), |sum, &x| x.fma(x, sum))));

@@ -53,4 +53,4 @@ pub use parts::PartSums;
 pub use pass::{Announce, Early};
 pub use qkv::{Keys, Qkv, qkv};
 pub use scaled::{ActivationOutput, Scaled, ScaledForm, ScaledOutput};
-pub use sums::{Read, Sums, Weights};
+pub use sums::{Read, Sums, Weights, in_pairs};

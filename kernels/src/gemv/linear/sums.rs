@@ -116,9 +116,11 @@ pub struct Sums<'k> {
 }
 
 impl<'k> Sums<'k> {
-    /// Sums of the products of those rows, for as many strips as fit into `bytes` bytes, 1 at least and 64 at most.
+    /// Sums of the products of those rows, for as many strips as fit into `bytes` bytes, 1 at least and 64 at most, an even number where it is more than 1.
     pub fn new(at: Ptr<'k, Shared, f32>, bytes: u32, packing: Packing, warps: u32) -> Sums<'k> {
         let strips = (bytes / Sums::bytes(packing.rows(), warps)).clamp(1, 64);
+        // Strips may come in pairs.
+        let strips = if strips > 1 { strips & !1 } else { 1 };
         Sums { at, packing, strips, warps }
     }
 
@@ -245,6 +247,24 @@ pub(super) fn product<'k>(
 
 /// Parts of tiles of codes of a warp that are under way together, where strips are of a single stage.
 const PARTS: u32 = 8;
+
+/// Whether two strips of a task may come as one stage, one behind the other: codes of a single stage each, which are read two at a time at
+/// least ([`Weights::several`]), from the task's first on; of an odd number the last comes alone.
+///
+/// ```
+/// use tilewright_kernels::gemv::{Codes, Strip, linear::{AOperand, Packing, in_pairs}};
+/// use tilewright_kernels::{quant::Code, tile::Float};
+/// let codes = Codes { code: Code::U4, group: Some(128), zeros: false, scale: Float::Bf16 };
+/// let strip = |k| Strip::of_codes(k, 8, 16384, codes);
+/// let (row, eight) = (Packing::of(1, Float::F32), Packing::of(8, Float::F32));
+/// assert!(in_pairs(strip(2048)?, row, AOperand::Shared));
+/// assert!(!in_pairs(strip(8192)?, row, AOperand::Shared) && !in_pairs(strip(2048)?, eight, AOperand::Registers));
+/// # Ok::<(), tilewright_kernels::gemv::StripError>(())
+/// ```
+pub fn in_pairs(strip: Strip, packing: Packing, a_operand: AOperand) -> bool {
+    let is_a = side(strip, packing.meeting(strip), a_operand) == Side::A;
+    is_a && strip.stages() == 1 && turns(strip, 2).next() == Some(2)
+}
 
 /// How many strips are multiplied together, most first: of a single stage, and no more stages than there may be.
 pub(super) fn turns(strip: Strip, stages: u32) -> impl Iterator<Item = u32> {

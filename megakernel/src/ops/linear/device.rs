@@ -437,6 +437,10 @@ impl DeviceFunction for LinearTile {
         self.tile.holds_stages()
     }
 
+    fn takes_pairs(&self) -> Option<u32> {
+        self.tile.takes_pairs()
+    }
+
     fn shared(&self, warps: u32) -> SharedBytes {
         self.tile.shared(warps, if matches!(self.output, OutputCode::SiluMul { .. }) { 2 } else { 1 })
     }

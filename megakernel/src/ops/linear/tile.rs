@@ -1,7 +1,7 @@
 //! What tiles of products have in common: a strip's shape, where activations lie while they are multiplied, whether stages are held beside them.
 
 use tilewright_kernels::gemv::Strip;
-use tilewright_kernels::gemv::linear::{AOperand, HeldForm, Operand, Sums};
+use tilewright_kernels::gemv::linear::{AOperand, HeldForm, Operand, Sums, in_pairs};
 
 use super::InputCode;
 use crate::vm::device::{Planner, SharedBytes, Taken};
@@ -53,6 +53,8 @@ pub struct TileCode {
     pub a_operand: AOperand,
     /// Whether stages are held beside activations, both in registers.
     pub beside: bool,
+    /// Whether two strips of weights come as one stage.
+    pub pairs: bool,
 }
 
 impl TileCode {
@@ -67,13 +69,16 @@ impl TileCode {
         // A strip of four stages with as many registers of activations spilled (8B, 4 rows).
         let most = plan.options().hold_beside / if strip.stages() > 2 { 2 } else { 1 };
         let beside = TileCode::fits_beside((strip, rows), input, a_operand, most);
-        TileCode { strip, rows, input, a_operand, beside }
+        let fits = 2 * strip.tile_bytes() <= plan.options().stage_bytes;
+        let pairs = fits && in_pairs(strip, input.packing(rows), a_operand);
+        TileCode { strip, rows, input, a_operand, beside, pairs }
     }
 
     /// The product of a part of a cut sum, which has no epilogue: more activations leave room for stages.
     pub(in crate::ops) fn of_part(self, plan: &Planner) -> TileCode {
         let TileCode { strip, rows, input, a_operand, .. } = self;
-        TileCode { beside: TileCode::fits_beside((strip, rows), input, a_operand, plan.options().hold_beside), ..self }
+        let beside = TileCode::fits_beside((strip, rows), input, a_operand, plan.options().hold_beside);
+        TileCode { beside, pairs: false, ..self }
     }
 
     /// Whether stages fit beside activations, of which so many registers at most.
@@ -84,7 +89,13 @@ impl TileCode {
 
     /// Whether the first stages of a task may be held in registers, and how: where activations are not, or beside few of them.
     pub(in crate::ops) fn holds_stages(&self) -> Option<HeldForm> {
-        HeldForm::of(self.strip).filter(|_| self.a_operand == AOperand::Shared || self.beside)
+        // Two strips in one stage leave less than a stage of the ring idle.
+        HeldForm::of(self.strip).filter(|_| (self.a_operand == AOperand::Shared || self.beside) && !self.pairs)
+    }
+
+    /// Bytes of a strip, where two come as one stage.
+    pub(in crate::ops) fn takes_pairs(&self) -> Option<u32> {
+        self.pairs.then_some(self.strip.stage_bytes())
     }
 
     /// The stages of its strips, in the order in which it multiplies them.
@@ -99,7 +110,7 @@ impl TileCode {
     /// Shared memory, where a strip of features has `streams` strips of weights.
     pub(in crate::ops) fn shared(&self, warps: u32, streams: u32) -> SharedBytes {
         let strips = match self.a_operand {
-            AOperand::Shared => streams,
+            AOperand::Shared => streams.max(if self.pairs { 2 } else { 1 }),
             AOperand::Phases { .. } => HELD_STRIPS,
             AOperand::Registers => match (self.strip.codes(), self.rows) {
                 (Some(_), ..=8) => HELD_STRIPS_OF_CODES,

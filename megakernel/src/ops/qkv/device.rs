@@ -196,6 +196,10 @@ impl DeviceFunction for QkvTile {
         self.tile.holds_stages()
     }
 
+    fn takes_pairs(&self) -> Option<u32> {
+        self.tile.takes_pairs()
+    }
+
     fn shared(&self, warps: u32) -> SharedBytes {
         self.tile.shared(warps, 1)
     }

@@ -240,6 +240,11 @@ pub trait DeviceFunction: FunctionValue {
         None
     }
 
+    /// Bytes of a strip of its weights where two come as one stage ([`in_pairs`](tilewright_kernels::gemv::linear::in_pairs)).
+    fn takes_pairs(&self) -> Option<u32> {
+        None
+    }
+
     /// Whether the task signals by itself, before its last stores.
     fn signals_early(&self) -> bool {
         false

@@ -13,7 +13,7 @@ use tilewright_layout::DType;
 use super::place::ALIGN;
 use super::plan::{Lengths, RotationTable};
 use super::planner::Planner;
-use super::record::{PART, PHASES, TaskRecord};
+use super::record::{PAIRS, PART, PHASES, TaskRecord};
 use super::storage::{KvPools, RotationRows, ScaledCode, Storage};
 use super::stream::{Rows, Stream};
 use super::writers::Writers;
@@ -395,7 +395,7 @@ impl Planner<'_> {
         let device = task.op.device().ok_or(Unsupported::Op { op: task.op.name() })?;
         let Planned { opcode, mut record, bytes, weights } = device.plan(self)?;
         self.record_bytes = self.record_bytes.max((offset_of!(TaskRecord, fields) + bytes) as u32);
-        let (early, holds) = (opcode.signals_early(), opcode.holds_stages());
+        let (early, holds, pairs) = (opcode.signals_early(), opcode.holds_stages(), opcode.takes_pairs().is_some());
         record.opcode = number_of(&mut self.opcodes, opcode) as u32;
         if let Some(Stretch { stream, first, strips, taken }) = weights {
             let stream = &self.streams[stream];
@@ -413,7 +413,13 @@ impl Planner<'_> {
             record.held =
                 holds.map_or(0, |form| record.stages.min(self.options.hold()) as u16 | (form.0 as u16) << HELD);
             record.group = match taken {
-                Taken::Strips => 0,
+                Taken::Strips => {
+                    if pairs {
+                        PAIRS
+                    } else {
+                        0
+                    }
+                }
                 Taken::Groups(strips) => short("strips of a group", strips as usize)?,
                 Taken::Part(_) => short("stages of a part of a strip", (to - from) as usize)? | PART,
                 Taken::Phases(stages) => short("stages of a phase", stages as usize)? | PHASES,

@@ -204,6 +204,11 @@ impl Plan {
         self.parts
     }
 
+    /// Whether some tasks' strips come two a stage.
+    pub(super) fn has_pairs(&self) -> bool {
+        self.opcodes.iter().any(|opcode| opcode.takes_pairs().is_some())
+    }
+
     fn is_small(&self, bytes: u32) -> bool {
         bytes <= self.small_bytes()
     }

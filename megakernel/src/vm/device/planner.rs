@@ -125,7 +125,8 @@ impl<'p> Planner<'p> {
         let rows = rows(self.placed);
         let sums_bytes = shared.iter().map(|bytes| bytes.sums).max().unwrap_or(0);
         self.options.sums_bytes = self.options.sums_bytes.max(sums_bytes);
-        let slot_bytes = self.streams.iter().map(|stream| stream.strip.stage_bytes());
+        let pairs = self.opcodes.iter().filter_map(|opcode| opcode.takes_pairs()).map(|bytes| 2 * bytes);
+        let slot_bytes = self.streams.iter().map(|stream| stream.strip.stage_bytes()).chain(pairs);
         let slot_bytes = slot_bytes.max().unwrap_or(0).max(self.options.stage_bytes);
         let options = self.stages(table_bytes, operand_bytes, slot_bytes)?;
         let feedback = self.feedback();

@@ -33,7 +33,7 @@ pub struct TaskRecord {
     pub held: u16,
     /// Strips of a group, where weights come group by group ([`Order`](tilewright_kernels::gemv::linear::Order)); 0: in order. With
     /// the highest bit, `PART`, how many stages of each strip come, where not all do; with the next, `PHASES`, how many of each
-    /// come before the next so many.
+    /// come before the next so many; with the next, `PAIRS`, strips come two a stage.
     pub group: u16,
     /// Where the stream's stages lie: which of the plan's deals.
     pub deal: u16,
@@ -70,6 +70,8 @@ pub(super) const SIGNAL_ACROSS: u32 = 1 << 31;
 pub(super) const PART: u16 = 1 << 15;
 /// The bit that says that stages come by phases.
 pub(super) const PHASES: u16 = 1 << 14;
+/// The bit that says that stages of the ring have two strips.
+pub(super) const PAIRS: u16 = 1 << 13;
 
 /// Words of an op's own fields, at most.
 pub const FIELDS: usize = 16;

@@ -45,7 +45,7 @@ fn choose<'k>(call: Call<'k, '_>, opcode: Val<'k, u32>, first: usize, held: &Hel
     if let Some(function) = call.context.plan.opcodes.get(first) {
         call.context.k.if_else(
             opcode.eq(first as u32),
-            || function.run(call, &held.of(call.context.plan.held_of(function))),
+            || function.run(call, &held.of(call.context.plan.held_of(function), function.takes_pairs())),
             || choose(call, opcode, first + 1, held),
         );
     }

@@ -35,9 +35,9 @@ impl<'r, 'k> Held<'r, 'k> {
         Held { ring, stages }
     }
 
-    /// The weights of a task that holds so many stages at most.
-    pub fn of(&self, most: u32) -> TaskWeights<'_, 'k> {
-        TaskWeights { ring: self.ring, stages: &self.stages[..self.stages.len().min(most as usize)] }
+    /// The weights of a task that holds so many stages at most; `pair`: bytes of a strip, where two come as one stage.
+    pub fn of(&self, most: u32, pair: Option<u32>) -> TaskWeights<'_, 'k> {
+        TaskWeights { ring: self.ring, stages: &self.stages[..self.stages.len().min(most as usize)], pair }
     }
 }
 
@@ -45,6 +45,7 @@ impl<'r, 'k> Held<'r, 'k> {
 pub(super) struct TaskWeights<'r, 'k> {
     ring: &'r Reader<'k>,
     stages: &'r [HeldStage<'k>],
+    pair: Option<u32>,
 }
 
 impl<'k> Stages<'k> for TaskWeights<'_, 'k> {
@@ -59,11 +60,15 @@ impl<'k> Weights<'k> for TaskWeights<'_, 'k> {
     }
 
     fn most(&self) -> u32 {
-        self.ring.most()
+        self.ring.most() * if self.pair.is_some() { 2 } else { 1 }
     }
 
     fn several(&self, count: u32, read: Read<'_, 'k>) {
-        self.ring.several(count, read);
+        let Some(bytes) = self.pair else { return self.ring.several(count, read) };
+        self.ring.several(count.div_ceil(2), &|stages| {
+            let strips: Vec<_> = stages.iter().flat_map(|stage| [*stage, stage.at(bytes / 4)]).collect();
+            read(&strips[..count as usize]);
+        });
     }
 
     fn held(&self) -> &[HeldStage<'k>] {

@@ -11,7 +11,8 @@ use super::feed::fill_stages;
 use super::pages::prefetch_pages;
 use super::ring::Producer;
 use super::table::TaskView;
-use crate::vm::device::record::{PART, PHASES};
+use crate::vm::device::Plan;
+use crate::vm::device::record::{PAIRS, PART, PHASES};
 
 /// Streams what every task of every step needs.
 pub(super) fn produce<'k>(context: KernelContext<'k, '_>, producer: Producer<'k>) {
@@ -65,17 +66,32 @@ impl<'k> Feed<'k, '_> {
     fn weights(&self, turn: Turn<'k>) {
         let (k, task) = (self.context.k, turn.task);
         let (bytes, weights) = (task.stage_bytes(), self.context.memory.prepacked.at(task.weights().mul_wide(512u32)));
-        k.for_(0u32, task.stages(), |stage| {
-            let from = weights.at(self.place(task, stage).mul_wide(bytes));
+        let from = |stage: Val<'k, u32>| weights.at(self.place(task, stage).mul_wide(bytes));
+        let one = |stage: Val<'k, u32>| {
+            let from = from(stage);
             self.stage(turn, bytes, |stage| stage.bring(from, bytes));
             k.break_if(self.stopped.get());
+        };
+        if !self.context.plan.has_pairs() {
+            return k.for_(0u32, task.stages(), one);
+        }
+        let (pairs, all) = ((task.group() & u32::from(PAIRS)).ne(0), task.stages());
+        let both = pairs.select(all / 2 * 2, 0u32);
+        k.for_step(0u32, both, 2u32, |stage| {
+            let [first, next] = [from(stage), from(stage + 1)];
+            self.stage(turn, bytes * 2, |stage| {
+                stage.bring(first, bytes);
+                stage.at(bytes).bring(next, bytes);
+            });
+            k.break_if(self.stopped.get());
         });
+        k.when(!self.stopped.get(), || k.for_(both, all, one));
     }
 
     /// Where the stage lies that comes at a place of a task's, counted in stages from the start of the stream.
     fn place(&self, task: TaskView<'k>, place: Val<'k, u32>) -> Val<'k, u32> {
         let (k, deals) = (self.context.k, &self.context.plan.deals);
-        let stage = task.first() + ordered(task, place, self.context.plan.has_parts());
+        let stage = task.first() + ordered(task, place, self.context.plan);
         let at = k.var(stage);
         for (number, deal) in deals.iter().enumerate().filter(|(_, deal)| !deal.is_in_order()) {
             k.when(task.deal().eq(number as u32), || at.set(deal.at(stage)));
@@ -114,10 +130,10 @@ impl<'k> Feed<'k, '_> {
     }
 }
 
-/// Which stage comes at a place of a task's, counted from its first; `parts`: whether some tasks take a part of
-/// each strip, or part by part.
-fn ordered<'k>(task: TaskView<'k>, place: Val<'k, u32>, parts: bool) -> Val<'k, u32> {
-    let (k, group, at) = (place.builder(), task.group(), place.builder().var(place));
+/// Which stage comes at a place of a task's, counted from its first.
+fn ordered<'k>(task: TaskView<'k>, place: Val<'k, u32>, plan: &Plan) -> Val<'k, u32> {
+    let (k, at) = (place.builder(), place.builder().var(place));
+    let group = if plan.has_pairs() { task.group() & !u32::from(PAIRS) } else { task.group() };
     let in_groups = || {
         let order = Order { stages: task.strip_stages(), group, all: task.stages() };
         at.set(order.stage(place));
@@ -129,6 +145,9 @@ fn ordered<'k>(task: TaskView<'k>, place: Val<'k, u32>, parts: bool) -> Val<'k, 
         let of_phase = group.ge(part).select(task.stages(), task.stages() / stages * each);
         at.set(Phases { stages, each, of_phase }.stage(place));
     };
-    k.when(group.ne(0), || if parts { k.if_else(group.ge(phases), in_parts, in_groups) } else { in_groups() });
+    k.when(
+        group.ne(0),
+        || if plan.has_parts() { k.if_else(group.ge(phases), in_parts, in_groups) } else { in_groups() },
+    );
     at.get()
 }
