@@ -248,8 +248,8 @@ pub(super) fn product<'k>(
 /// Parts of tiles of codes of a warp that are under way together, where strips are of a single stage.
 const PARTS: u32 = 8;
 
-/// Whether two strips of a task may come as one stage, one behind the other: codes of a single stage each, which are read two at a time at
-/// least ([`Weights::several`]), from the task's first on; of an odd number the last comes alone.
+/// Whether two strips of a task may come as one stage, one behind the other: codes of a single stage each, which are read two or four at a time
+/// ([`Weights::several`]), from the task's first on; of an odd number the last comes alone.
 ///
 /// ```
 /// use tilewright_kernels::gemv::{Codes, Strip, linear::{AOperand, Packing, in_pairs}};
@@ -258,12 +258,16 @@ const PARTS: u32 = 8;
 /// let strip = |k| Strip::of_codes(k, 8, 16384, codes);
 /// let (row, eight) = (Packing::of(1, Float::F32), Packing::of(8, Float::F32));
 /// assert!(in_pairs(strip(2048)?, row, AOperand::Shared));
-/// assert!(!in_pairs(strip(8192)?, row, AOperand::Shared) && !in_pairs(strip(2048)?, eight, AOperand::Registers));
+/// assert!(in_pairs(strip(2048)?, eight, AOperand::Registers) && !in_pairs(strip(8192)?, row, AOperand::Shared));
 /// # Ok::<(), tilewright_kernels::gemv::StripError>(())
 /// ```
 pub fn in_pairs(strip: Strip, packing: Packing, a_operand: AOperand) -> bool {
-    let is_a = side(strip, packing.meeting(strip), a_operand) == Side::A;
-    is_a && strip.stages() == 1 && turns(strip, 2).next() == Some(2)
+    let both = match side(strip, packing.meeting(strip), a_operand) {
+        Side::A => turns(strip, 2).next() == Some(2),
+        Side::Pair => true,
+        Side::B | Side::Half => false,
+    };
+    both && strip.stages() == 1
 }
 
 /// How many strips are multiplied together, most first: of a single stage, and no more stages than there may be.
@@ -362,7 +366,7 @@ pub(super) fn pairs<'k>(
 }
 
 /// The next strip of the ring and, where `second` says so, the one behind it, times the operand, into slot `slot` of the sums and the
-/// next. A single stage of the first is released with that of the second; several wait in registers. A strip's sums are the same
+/// next. Single stages are released together; of several those of the first strip wait in registers. A strip's sums are the same
 /// whether there is another.
 fn pair<'k>(
     team: ConsumerWarps<'k>,
@@ -395,13 +399,11 @@ fn pair<'k>(
     let both = |(first, next): (CodeTile<'k>, CodeTile<'k>)| first.beside(&next);
     let twice = |first: CodeTile<'k>| first.beside(&first);
     if strip.stages() == 1 {
-        weights.stage(&|first| {
-            if second {
-                weights.stage(&|next| multiply(0, &mut load(first).zip(load(next)).map(both)));
-            } else {
-                multiply(0, &mut load(first).map(twice));
-            }
-        });
+        if second {
+            weights.several(2, &|stages| multiply(0, &mut load(stages[0]).zip(load(stages[1])).map(both)));
+        } else {
+            weights.stage(&|first| multiply(0, &mut load(first).map(twice)));
+        }
     } else {
         let held: Vec<RefCell<Vec<CodeTile>>> = (0..strip.stages()).map(|_| RefCell::default()).collect();
         held.iter().for_each(|held| weights.stage(&|stage| held.borrow_mut().extend(load(stage))));

@@ -10,7 +10,7 @@ use tilewright_kernels::gemv::linear::Early;
 /// | `warps` | which warp adds up which columns and tokens |
 /// | `split_tokens`, `single_tokens`, and the program's splits | which tokens a split adds up |
 /// | `held_rows`, `held_registers` | whether activations are streamed; then also `stage_bytes` |
-/// | `paired_rows` | which products of a group of codes are added up first |
+/// | `paired_rows`, and of 3 rows and more `stage_bytes` | which products of a group of codes are added up first |
 /// | `part_registers`, and then `stage_bytes` | which columns of a cut sum are added up first |
 /// | `stream_tokens`, stages that hold no 16 tokens | which warp has a row's newest tokens |
 /// | all others, and `stage_bytes` where nothing is streamed | nothing: every bit is the same |
@@ -66,7 +66,7 @@ pub struct DeviceOptions {
     pub part_registers: u32,
     /// Most registers of a thread to which activations that are copied to shared memory come before they meet weights of bf16.
     pub copied_registers: u32,
-    /// Most rows whose activations, held in registers, meet the codes of two strips at a time.
+    /// Most rows whose activations, held in registers, meet the codes of two strips at a time, and whose strips may come two a stage.
     pub paired_rows: u32,
     /// Most stages of a strip of 4-bit codes of which the words of one, more than 8 KB, come into registers under the products of the one
     /// before. 0: they come behind them.
