@@ -103,18 +103,26 @@ impl<'k> Pass<'k> {
             };
             let cells: Vec<(Item, Cell, P)> =
                 team.items(sums.outputs(group)).into_iter().enumerate().map(cell).collect();
-            // What outputs need is asked for before activations that are copied: these are waited for in any case.
-            let mut copied = None;
-            let (x, starts) = brought.as_ref().unwrap_or_else(|| {
-                k.when(base.eq(0), || self.copy(input, first_row));
-                copied.insert(with_starts(self.copied(packing)))
-            });
             let announce = |at: Early| {
                 if let Some(announce) = announce.filter(|announce| announce.at == at) {
                     k.when((base + group).ge(strips) & k.tid().eq(0), || (announce.say)());
                 }
             };
-            announce(Early::Products);
+            let announce_products = || announce(Early::Products);
+            // What outputs need is asked for before activations that are copied: these are waited for in any case.
+            let mut copied = None;
+            let (x, starts) = match &brought {
+                Some(brought) => {
+                    announce_products();
+                    brought
+                }
+                None => {
+                    // The sooner the better: readers hear of it a microsecond later.
+                    let copy = || self.copy(input, first_row, &announce_products);
+                    k.if_else(base.eq(0), copy, announce_products);
+                    copied.insert(with_starts(self.copied(packing)))
+                }
+            };
             let each = |fragments: Fragments<'_, 'k>| {
                 let (side, terms, starts) = (self.side(packing), packing.terms(), starts.as_ref());
                 let operands = Operands { side, terms, fragments, starts };
@@ -228,14 +236,15 @@ impl<'k> Pass<'k> {
         }
     }
 
-    /// Copies the activations to shared memory, for all groups.
-    fn copy(self, input: Input<'k>, first_row: Val<'k, u32>) {
+    /// Copies the activations to shared memory, for all groups. `there` comes as soon as all of them are there.
+    fn copy(self, input: Input<'k>, first_row: Val<'k, u32>, there: &dyn Fn()) {
         let Pass { team, scratch, strip, .. } = self;
         let x = Operand::new(scratch.operand, (strip, self.packing(input)), scratch.beyond);
         let factors = self.load_squares(input, first_row);
         let squares = input.fill(team, (strip, self.pitch), first_row, x);
         x.look();
         team.sync();
+        there();
         // They are read behind the products, so that nobody's activations wait for them.
         (0u32..).zip(squares).for_each(|(row, sum)| store_warp_sum(scratch.squares.at(row * team.warps), sum));
         self.store_squares(input, first_row, factors);

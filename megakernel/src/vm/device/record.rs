@@ -37,11 +37,11 @@ pub struct TaskRecord {
     pub group: u16,
     /// Where the stream's stages lie: which of the plan's deals.
     pub deal: u16,
-    /// Its first wait in the block's table.
+    /// Where its first wait lies in the block's part of the tables, in words: who waits, and who signals, has looked nothing up before.
     pub waits: u32,
     /// How many.
     pub wait_count: u32,
-    /// Its first signal in the block's table.
+    /// Where its first signal lies there.
     pub signals: u32,
     /// How many.
     pub signal_count: u32,
@@ -100,21 +100,15 @@ pub struct BlockRecord {
     pub bytes: u32,
     /// Tasks.
     pub tasks: u32,
-    /// Offset of the waits in its part.
-    pub waits: u32,
-    /// Offset of the signals in its part.
-    pub signals: u32,
     /// What the words of its part and the fields above add up to, modulo 2^32: a block that finds another sum does not
     /// run.
     pub sum: u32,
-    /// Not used: records are multiples of 16 bytes.
-    pub unused: [u32; 2],
 }
 
 /// The sum of a block's part of the tables.
 pub(super) fn sum(block: &BlockRecord, tables: &[u8]) -> u32 {
     let part = tables.get(block.start as usize..).and_then(|rest| rest.get(..block.bytes as usize)).unwrap_or_default();
     let words = part.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
-    let fields = [block.start, block.bytes, block.tasks, block.waits, block.signals];
+    let fields = [block.start, block.bytes, block.tasks];
     words.chain(fields).fold(0, u32::wrapping_add)
 }

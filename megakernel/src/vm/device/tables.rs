@@ -36,10 +36,15 @@ pub(super) fn tables(
         let device = number / placed.target.sms.max(1);
         let start = tables.len();
         let (mut waits, mut signals) = (Vec::new(), Vec::<u32>::new());
+        let all: usize = queue.iter().map(|id| placed.tasks[id.index()].waits.len()).sum();
+        let waits_at = queue.len() * bytes;
+        let signals_at = waits_at + all * size_of::<WaitRecord>();
         for id in queue {
             let (task, record) = (&placed.tasks[id.index()], &mut records[id.index()]);
-            (record.waits, record.wait_count) = (waits.len() as u32, task.waits.len() as u32);
-            record.signals = signals.len() as u32;
+            let first = signals.len();
+            record.waits = (waits_at + waits.len() * size_of::<WaitRecord>()) as u32 / 4;
+            record.wait_count = task.waits.len() as u32;
+            record.signals = signals_at as u32 / 4 + first as u32;
             waits.extend(task.waits.iter().map(|wait| WaitRecord {
                 counter: wait.counter.index() as u32,
                 threshold: wait.threshold,
@@ -47,21 +52,17 @@ pub(super) fn tables(
                 across: reach.is_across(wait.counter, device).into(),
             }));
             signals.extend(task.signals.iter().flat_map(|&counter| reach.signals(counter, device)));
-            record.signal_count = signals.len() as u32 - record.signals;
+            record.signal_count = (signals.len() - first) as u32;
             tables.extend_from_slice(&bytes_of(record)[..bytes]);
         }
-        let waits_at = tables.len() - start;
         waits.iter().for_each(|wait| tables.extend_from_slice(bytes_of(wait)));
-        let signals_at = tables.len() - start;
         signals.iter().for_each(|signal| tables.extend_from_slice(bytes_of(signal)));
         tables.resize(tables.len().next_multiple_of(16), 0);
         let mut block = BlockRecord {
             start: start as u32,
             bytes: (tables.len() - start) as u32,
             tasks: queue.len() as u32,
-            waits: waits_at as u32,
-            signals: signals_at as u32,
-            ..BlockRecord::default()
+            sum: 0,
         };
         block.sum = sum(&block, &tables);
         directory.push(block);

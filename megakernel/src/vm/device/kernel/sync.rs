@@ -222,9 +222,8 @@ impl<'k> Sync<'k> {
     /// Waits for what a task waits for; by one thread.
     pub fn wait(self, table: Table<'k>, task: TaskView<'k>, step: Val<'k, u32>) {
         let k = self.k;
-        let first = task.waits();
         k.for_(0u32, task.wait_count(), |at| {
-            let ([counter, threshold, period], across) = table.wait(first + at, self.peers.is_some());
+            let ([counter, threshold, period], across) = table.wait(task, at, self.peers.is_some());
             let wanted = (self.epoch + step) * period + threshold;
             self.reach((self.counters.at(counter * PITCH), across), wanted, task.task(), counter);
         });
@@ -233,9 +232,9 @@ impl<'k> Sync<'k> {
     /// Publishes that a task is done; by one thread, behind a barrier of the team. Where everything that it wrote is
     /// packets, nothing is released.
     pub fn signal(self, table: Table<'k>, task: TaskView<'k>) {
-        let (k, first) = (self.k, task.signals());
+        let k = self.k;
         k.for_(0u32, task.signal_count(), |at| {
-            self.count(table.signal(first + at), &|counter, scope| {
+            self.count(table.signal(task, at), &|counter, scope| {
                 k.if_else(
                     task.releases().ne(0),
                     || counter.red(AtomOp::Add, 1u32, RedOrder::Release(scope)),
@@ -264,9 +263,8 @@ impl<'k> Sync<'k> {
 
     /// Says that only packets of a task are to come; by one thread.
     pub fn signal_early(self, table: Table<'k>, task: TaskView<'k>) {
-        let first = task.signals();
         self.k.for_(0u32, task.signal_count(), |at| {
-            self.count(table.signal(first + at), &|counter, scope| {
+            self.count(table.signal(task, at), &|counter, scope| {
                 counter.red(AtomOp::Add, 1u32, RedOrder::Relaxed(scope));
             });
         });

@@ -54,9 +54,7 @@ impl<'k> Table<'k> {
         let words = sum.get().warp_reduce(|a, b| a + b);
         let fields = field!(self.block, BlockRecord.start)
             + field!(self.block, BlockRecord.bytes)
-            + field!(self.block, BlockRecord.tasks)
-            + field!(self.block, BlockRecord.waits)
-            + field!(self.block, BlockRecord.signals);
+            + field!(self.block, BlockRecord.tasks);
         k.when(k.lane().eq(0), || self.sum.store(words + fields));
     }
 
@@ -75,19 +73,22 @@ impl<'k> Table<'k> {
         TaskView { at: self.at.at(index * (self.record / 4)) }
     }
 
-    /// A wait: counter, threshold, period; and, where it is asked for, whether other devices signal the counter.
-    pub fn wait(self, index: Val<'k, u32>, across: bool) -> ([Val<'k, u32>; 3], Option<Val<'k, bool>>) {
-        let start = field!(self.block, BlockRecord.waits) / 4;
-        let wait = self.at.at(start + index * (size_of::<WaitRecord>() as u32 / 4));
+    /// Wait number `number` of a task: counter, threshold, period; and, where it is asked for, whether other devices signal the counter.
+    pub fn wait(
+        self,
+        task: TaskView<'k>,
+        number: Val<'k, u32>,
+        across: bool,
+    ) -> ([Val<'k, u32>; 3], Option<Val<'k, bool>>) {
+        let wait = self.at.at(task.waits() + number * (size_of::<WaitRecord>() as u32 / 4));
         let words =
             [field!(wait, WaitRecord.counter), field!(wait, WaitRecord.threshold), field!(wait, WaitRecord.period)];
         (words, across.then(|| field!(wait, WaitRecord.across).ne(0)))
     }
 
-    /// A signal: the counter; of several devices a word of the record's bits.
-    pub fn signal(self, index: Val<'k, u32>) -> Val<'k, u32> {
-        let start = field!(self.block, BlockRecord.signals) / 4;
-        self.at.at(start + index).load()
+    /// Signal number `number` of a task: the counter; of several devices a word of the record's bits.
+    pub fn signal(self, task: TaskView<'k>, number: Val<'k, u32>) -> Val<'k, u32> {
+        self.at.at(task.signals() + number).load()
     }
 }
 
