@@ -137,7 +137,8 @@ impl<'k> Array<'k> {
         self.asked(indexes)()
     }
 
-    /// The same, asked for here; what is called for the numbers waits for them, where words must become numbers.
+    /// The same in two parts: loads stand here, and what makes numbers of words where the function is called, so that nothing in between waits
+    /// for these words.
     #[track_caller]
     pub(crate) fn asked<const N: usize>(
         self,

@@ -413,13 +413,8 @@ impl Planner<'_> {
             record.held =
                 holds.map_or(0, |form| record.stages.min(self.options.hold()) as u16 | (form.0 as u16) << HELD);
             record.group = match taken {
-                Taken::Strips => {
-                    if pairs {
-                        PAIRS
-                    } else {
-                        0
-                    }
-                }
+                Taken::Strips if pairs => PAIRS,
+                Taken::Strips => 0,
                 Taken::Groups(strips) => short("strips of a group", strips as usize)?,
                 Taken::Part(_) => short("stages of a part of a strip", (to - from) as usize)? | PART,
                 Taken::Phases(stages) => short("stages of a phase", stages as usize)? | PHASES,
