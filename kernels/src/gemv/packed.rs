@@ -208,7 +208,7 @@ impl Strip {
 
     /// Where the scales of a stage begin, bytes: `[spans, 8]` of their type.
     pub(super) fn scales_at(self) -> u32 {
-        self.stage_tiles * BYTES
+        self.tile_bytes()
     }
 
     /// Where its zeros begin, bytes: `[spans, 8]` of bf16.
