@@ -2,7 +2,7 @@
 
 use super::Float;
 use half::{bf16, f16};
-use tilewright_codegen::build::{Arg, Bf16x2, F16x2, Global, Load, Ptr, RegArray, Scalar, Store, Val};
+use tilewright_codegen::build::{Arg, Bf16x2, F16x2, Global, Load, Ptr, RegArray, Scalar, Shared, Store, Val};
 use tilewright_codegen::ir::attr::{LdOrder, Scope, StOrder};
 
 /// How elements are loaded and stored.
@@ -37,13 +37,6 @@ impl<'k> Access<'k> {
     }
 }
 
-/// Whether who looks for packets leaves without them: asked behind every [`LOOKS`] looks, of which it is told the number. What was read
-/// is then any numbers.
-pub type Leaves<'l, 'k> = &'l dyn Fn(Val<'k, u32>) -> Val<'k, bool>;
-
-/// Looks for packets before the first question whether to leave, and between two.
-pub const LOOKS: u32 = 64;
-
 /// An array of floating-point numbers in global memory; loads give f32, stores round to nearest even.
 #[derive(Clone, Copy)]
 pub struct Array<'k> {
@@ -51,12 +44,13 @@ pub struct Array<'k> {
     float: Float,
     access: Access<'k>,
     scope: Scope,
+    left: Option<Ptr<'k, Shared, u32>>,
 }
 
 impl<'k> Array<'k> {
     /// The array that begins there, aligned to 16 bytes.
     pub fn new(at: Ptr<'k, Global, u8>, float: Float) -> Array<'k> {
-        Array { at, float, access: Access::Weak, scope: Scope::Gpu }
+        Array { at, float, access: Access::Weak, scope: Scope::Gpu, left: None }
     }
 
     /// The same, accessed so.
@@ -67,6 +61,12 @@ impl<'k> Array<'k> {
     /// The same, which other devices access too.
     pub fn across_devices(self) -> Array<'k> {
         Array { scope: Scope::Sys, ..self }
+    }
+
+    /// The same; who looks for its packets goes on without them once that word is not 0: what is read then is any numbers. Where there
+    /// is no such word, a reader waits for packets as long as it takes.
+    pub fn unless(self, left: Option<Ptr<'k, Shared, u32>>) -> Array<'k> {
+        Array { left, ..self }
     }
 
     fn how(self) -> (Load<'k>, Store<'k>) {
@@ -196,25 +196,13 @@ impl<'k> Array<'k> {
         self.at.cast::<u64>().at(index / self.per_word())
     }
 
-    /// Four consecutive elements from the same index of arrays of one type, accessed in one way, all in flight together. Where nobody may
-    /// leave, a reader waits for its packets as long as it takes.
+    /// Four consecutive elements from the same index of arrays of one type, accessed in one way, all in flight together.
     #[track_caller]
-    pub(crate) fn load4_of_each(
-        arrays: &[Array<'k>],
-        index: Val<'k, u32>,
-        leaves: Option<Leaves<'_, 'k>>,
-    ) -> Vec<[Val<'k, f32>; 4]> {
+    pub(crate) fn load4_of_each(arrays: &[Array<'k>], index: Val<'k, u32>) -> Vec<[Val<'k, f32>; 4]> {
         match arrays.first().map(|first| (first, first.access)) {
             Some((first, Access::Packets(generation))) => {
                 let packets: Vec<_> = arrays.iter().map(|array| array.packet(index)).collect();
-                let (k, looks) = (index.builder(), leaves.map(|leaves| (leaves, index.builder().var(0u32))));
-                let words = first.poll_until(generation, &packets, 4 / first.per_word(), |here| {
-                    let Some((leaves, looks)) = looks else { return here() };
-                    let over = k.var(here());
-                    looks.set(looks.get() + 1);
-                    k.when(!over.get() & (looks.get() % LOOKS).eq(0), || over.set(leaves(looks.get())));
-                    over.get()
-                });
+                let words = first.poll(generation, &packets, 4 / first.per_word());
                 words.iter().map(|words| first.elements(words)).collect()
             }
             _ => arrays.iter().map(|array| array.load4(index)).collect(),
@@ -241,7 +229,7 @@ impl<'k> Array<'k> {
                 meanwhile();
             });
             // The warp goes on together, whatever it does meanwhile.
-            (here() | !needed).all()
+            (first.or_left(here()) | !needed).all()
         });
         words.into_iter().map(|words| std::array::from_fn(|i| words[i])).collect()
     }
@@ -255,7 +243,12 @@ impl<'k> Array<'k> {
 
     /// Words from some places on of packets, once all are of the generation.
     fn poll(self, generation: Val<'k, u32>, firsts: &[Ptr<'k, Global, u64>], words: u32) -> Vec<Vec<Val<'k, u32>>> {
-        self.poll_until(generation, firsts, words, |here| here())
+        self.poll_until(generation, firsts, words, |here| self.or_left(here()))
+    }
+
+    /// Whether to look no longer, where packets are here or not.
+    fn or_left(self, here: Val<'k, bool>) -> Val<'k, bool> {
+        self.left.map_or(here, |left| here | left.load_relaxed(Scope::Cta).ne(0))
     }
 
     /// Words from some places on of packets. Once they are asked for comes `until`, which may look whether all are of the generation, and says whether

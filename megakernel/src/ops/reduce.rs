@@ -6,7 +6,6 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use tilewright_kernels::gemv::linear::PartSums;
 use tilewright_kernels::naive;
-use tilewright_kernels::tile::Leaves;
 
 use super::{Check, Footprint, Op, OperandError, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
@@ -194,7 +193,7 @@ impl DeviceFunction for SumTile {
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
         let SumTile { part, residual, out, scaled, across, .. } = *self;
         let first = call.stored(offset_of!(Fields, parts), part, Generation::Input);
-        let first = if across { first.across_devices() } else { first };
+        let first = if across { first.across_devices().unless(call.left()) } else { first };
         // Elements of 16 bytes: packets are twice as long.
         let per_strip = if part.period > 0 { 2 } else { 4 };
         let part = |number: u32| first.from(call.builder().lit(number * self.step * per_strip));
@@ -209,9 +208,7 @@ impl DeviceFunction for SumTile {
             first_row: call.value(offset_of!(Fields, first_row)),
             columns: [column(0), column(1)],
         };
-        let hears = |looks| call.leaves(looks);
-        let leaves: Option<Leaves<'_, 'k>> = if self.polls_peers() { Some(&hears) } else { None };
-        sums.add_up(call.team(), leaves);
+        sums.add_up(call.team());
     }
 
     fn polls_peers(&self) -> bool {

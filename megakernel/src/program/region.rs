@@ -157,6 +157,19 @@ impl Region {
             && self.rank == other.rank
             && self.spans().iter().zip(other.spans()).all(|(a, b)| a.overlaps(*b))
     }
+
+    /// Whether every element of another region is one of this, too.
+    ///
+    /// ```
+    /// use tilewright_megakernel::program::{BufferId, Region, Span};
+    /// let region = |rows| Region::new(BufferId::from(0), &[rows, Span::all(8)]);
+    /// assert!(region(Span::new(0, 4)).contains(&region(Span::one(3))));
+    /// assert!(!region(Span::new(0, 4)).contains(&region(Span::new(3, 5))));
+    /// ```
+    pub fn contains(&self, other: &Region) -> bool {
+        let within = |(a, b): (&Span, &Span)| b.is_empty() || (a.lo <= b.lo && b.hi <= a.hi);
+        self.buffer == other.buffer && self.rank == other.rank && self.spans().iter().zip(other.spans()).all(within)
+    }
 }
 
 impl fmt::Display for Region {

@@ -1,6 +1,6 @@
 //! Every way in which a launch can fail is an error that says where, and the machine runs the next launch.
 
-use tilewright_megakernel::program::{Attention, Embed, Op, TaskId};
+use tilewright_megakernel::program::{Attention, Linear, LinearOutput, Op, Qkv, TaskId};
 use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions, LaunchError};
 
 use super::lab::{Cells, chain, least, load, machine, options, splitting, tiny};
@@ -9,12 +9,12 @@ const SMS: usize = 3;
 const STEPS: usize = 3;
 
 /// A machine that does not wait long.
-fn impatient(seed: u64) -> DeviceMachine {
-    machine(&tiny(), 1, SMS, seed, DeviceOptions { polls: 1 << 13, ..options() })
+fn impatient(rows: usize, seed: u64) -> DeviceMachine {
+    machine(&tiny(), rows, SMS, seed, DeviceOptions { polls: 1 << 13, ..options() })
 }
 
 fn run(machine: &mut DeviceMachine) -> Result<Vec<u32>, LaunchError> {
-    machine.run(&Cells::at(1, 0).view(), STEPS)
+    machine.run(&Cells::at(machine.plan().rows as usize, 0).view(), STEPS)
 }
 
 /// The first task that does this, in the order of the program.
@@ -24,8 +24,13 @@ fn task(machine: &DeviceMachine, what: impl Fn(&Op) -> bool) -> TaskId {
 
 /// Injects, runs into the fault, mends, and runs as if nothing had happened.
 fn suffers(fault: impl Fn(&DeviceMachine) -> DeviceFault, expect: impl Fn(&LaunchError) -> bool) {
+    suffers_with(1, fault, expect);
+}
+
+/// The same with so many rows.
+fn suffers_with(rows: usize, fault: impl Fn(&DeviceMachine) -> DeviceFault, expect: impl Fn(&LaunchError) -> bool) {
     for seed in [0, 1000] {
-        let mut machine = impatient(seed);
+        let mut machine = impatient(rows, seed);
         let right = run(&mut machine).unwrap();
         let fault = fault(&machine);
         assert!(machine.inject(fault).unwrap(), "{fault:?}");
@@ -35,6 +40,11 @@ fn suffers(fault: impl Fn(&DeviceMachine) -> DeviceFault, expect: impl Fn(&Launc
         machine.mend().unwrap();
         assert_eq!(run(&mut machine).unwrap(), right, "behind {fault:?}");
     }
+}
+
+/// Whose signals are waited for in a program of one row.
+fn logits(op: &Op) -> bool {
+    op.get::<Linear>().is_some_and(|op| matches!(op.output, LinearOutput::Logits { .. }))
 }
 
 #[test]
@@ -48,23 +58,26 @@ fn an_unknown_opcode_is_named() {
 
 #[test]
 fn a_counter_that_is_never_signalled_is_named() {
-    suffers(
-        |machine| DeviceFault::Silent { task: task(machine, |op| op.is::<Embed>()) },
+    // Two rows release keys and values, which attention waits for; of one it would look for packets.
+    suffers_with(
+        2,
+        |machine| DeviceFault::Silent { task: task(machine, |op| op.is::<Qkv>()) },
         |error| {
             let LaunchError::Stuck { label, name, wanted, seen, .. } = error else { return false };
-            label.contains("qkv") && name.contains("embed") && seen < wanted
+            label.contains("attention") && name.contains("qkv") && seen < wanted
         },
     );
 }
 
 #[test]
 fn a_block_that_ends_its_step_early_leaves_the_others_waiting() {
-    // For one of its signals, or, where the next step should begin, for the blocks that wait for one.
+    // For one of its signals, for its packets, or, where the next step should begin, for the blocks that wait for one.
     suffers(
         |_| DeviceFault::Quits { block: 1, after: 1 },
         |error| match error {
             LaunchError::Stuck { block, seen, wanted, .. } => *block != 1 && seen < wanted,
             LaunchError::Blocks { seen, wanted, .. } => seen < wanted,
+            LaunchError::Parts { block, .. } => *block != 1,
             _ => false,
         },
     );
@@ -82,7 +95,7 @@ fn tables_that_something_wrote_over_are_found_before_they_are_used() {
 
 #[test]
 fn a_place_that_the_program_does_not_have_takes_no_fault() {
-    let mut machine = impatient(0);
+    let mut machine = impatient(1, 0);
     for fault in [
         DeviceFault::Silent { task: TaskId::from(1_000_000) },
         DeviceFault::Quits { block: SMS, after: 0 },
@@ -96,7 +109,7 @@ fn a_place_that_the_program_does_not_have_takes_no_fault() {
 #[test]
 fn an_abort_ends_the_launch_and_the_next_one_runs() {
     for seed in [0, 1000] {
-        let mut machine = impatient(seed);
+        let mut machine = impatient(1, seed);
         let right = run(&mut machine).unwrap();
         let handle = machine.abort_handle();
         handle.abort();
@@ -125,8 +138,8 @@ fn an_abort_wakes_blocks_that_wait_for_what_never_comes() {
     // Nobody gives up by himself: the host's word is all that ends it.
     let mut machine = machine(&tiny(), 1, SMS, 0, DeviceOptions { polls: 1 << 30, ..options() });
     let right = run(&mut machine).unwrap();
-    let embed = task(&machine, |op| op.is::<Embed>());
-    assert!(machine.inject(DeviceFault::Silent { task: embed }).unwrap());
+    let silent = task(&machine, logits);
+    assert!(machine.inject(DeviceFault::Silent { task: silent }).unwrap());
     machine.abort_handle().abort();
     let error = run(&mut machine).unwrap_err();
     assert!(matches!(error, LaunchError::Aborted { steps: 0 }), "{}", chain(&error));
@@ -136,7 +149,7 @@ fn an_abort_wakes_blocks_that_wait_for_what_never_comes() {
 
 #[test]
 fn steps_and_cells_that_do_not_fit_are_refused_before_anything_runs() {
-    let mut machine = impatient(0);
+    let mut machine = impatient(1, 0);
     let cells = Cells::at(1, 0);
     assert!(matches!(machine.run(&cells.view(), 0), Err(LaunchError::Steps { found: 0, .. })));
     // 64 tokens of context: the 65th has no page.

@@ -1,7 +1,7 @@
 //! A task's first stages in registers while the team waits, and copied activations: the same bits, and no launch hangs.
 
 use tilewright_megakernel::model::ModelSpec;
-use tilewright_megakernel::program::{Embed, Linear, Op};
+use tilewright_megakernel::program::{Linear, Op, Qkv};
 use tilewright_megakernel::vm::device::{Dealing, DeviceFault, DeviceMachine, DeviceOptions, LaunchError};
 
 use super::lab::{Cells, bits, chain, least, machine, normed, options, tiny};
@@ -46,19 +46,20 @@ fn batches_hold_no_stages() {
 fn launches_that_fail_end_with_stages_held_and_the_next_runs() {
     for seed in [0, 1000] {
         let held = DeviceOptions { hold: 3, polls: 1 << 13, ..options() };
-        let mut machine = machine(&tiny(), 1, 3, seed, held);
-        let run = |machine: &mut DeviceMachine| machine.run(&Cells::at(1, 0).view(), 3);
+        let mut machine = machine(&tiny(), 2, 3, seed, held);
+        let run = |machine: &mut DeviceMachine| machine.run(&Cells::at(2, 0).view(), 3);
         let right = run(&mut machine).unwrap();
         let first = |what: fn(&Op) -> bool| machine.program().tasks.iter().find(|task| what(&task.op)).unwrap().id;
-        let (embed, linear) = (first(|op| op.is::<Embed>()), first(|op| op.is::<Linear>()));
+        let (qkv, linear) = (first(|op| op.is::<Qkv>()), first(|op| op.is::<Linear>()));
         for fault in [
-            DeviceFault::Silent { task: embed },
+            DeviceFault::Silent { task: qkv },
             DeviceFault::Opcode { task: linear, opcode: 77 },
             DeviceFault::Quits { block: 1, after: 1 },
         ] {
             assert!(machine.inject(fault).unwrap(), "{fault:?}");
             let error = run(&mut machine).unwrap_err();
-            let stuck = matches!(error, LaunchError::Stuck { .. } | LaunchError::Blocks { .. });
+            let stuck =
+                matches!(error, LaunchError::Stuck { .. } | LaunchError::Blocks { .. } | LaunchError::Parts { .. });
             assert!(stuck || matches!(error, LaunchError::Opcode { opcode: 77, .. }), "{fault:?}: {}", chain(&error));
             machine.mend().unwrap();
             assert_eq!(run(&mut machine).unwrap(), right, "behind {fault:?}");

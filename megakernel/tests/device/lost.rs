@@ -265,7 +265,7 @@ fn a_device_lost_late_in_a_slow_launch_is_named_115() {
     let (seed, loss) = (115, Loss { device: 1, step: 1_992_828 });
     let mut subject = Subject::new(wide_enough(), 1, 4, options());
     let came = subject.lose(seed, loss);
-    subject.options.polls = 1 << 10;
+    subject.options.polls = 1 << 8;
     let well = subject.run(&mut subject.machine(seed, None));
     let slow = matches!(well, Err(LaunchError::Stuck { .. } | LaunchError::Parts { .. }));
     assert!(slow, "nobody is lost, and a device is too slow: {well:?}");

@@ -5,6 +5,7 @@
 
 mod activations;
 mod agree;
+mod at_once;
 mod both;
 mod choose;
 mod codes;

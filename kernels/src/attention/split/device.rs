@@ -121,7 +121,7 @@ pub fn attention<'k>(
             let count = (work.heads.group() - first).min(TOGETHER);
             let first = work.kv_head * work.heads.group() + first;
             let pass = Pass { team, work, row, begin, end, is_last, single, first, count, streamed };
-            k.if_else(begin.lt(end), || pass.run(scratch, ring), || work.store_idle(team, row, first, count));
+            k.if_else(begin.lt(end), || pass.run(scratch, ring), || pass.idle(scratch));
         }
     });
     team.sync();
@@ -172,6 +172,19 @@ impl<'k> Pass<'k> {
         running.store(self, &parts);
         self.team.sync();
         self.merge(&parts);
+    }
+
+    /// Zeros as an idle row's result, by the first split; behind the packets of a token as any other's, which may be all that it waits for.
+    fn idle(self, scratch: Scratch<'k>) {
+        let Pass { team, work, .. } = self;
+        team.k.when(work.split.eq(0), || {
+            if let Some(newest) = work.newest {
+                self.queries(scratch);
+                self.arriving(newest, team.k.lit(true), || ());
+                team.sync();
+            }
+            work.store_idle(team, self.row, self.first, self.count);
+        });
     }
 
     /// Merges the warps' parts and stores them, two elements for each thread.

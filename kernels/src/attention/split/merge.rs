@@ -177,12 +177,9 @@ impl<'k> Attention<'k> {
         });
     }
 
-    /// Zeros as an idle row's result; by the first split.
+    /// Zeros as an idle row's result.
     pub(super) fn store_idle(self, team: ConsumerWarps<'k>, row: Val<'k, u32>, first: Val<'k, u32>, heads: u32) {
-        let (k, dim) = (team.k, self.heads.dim);
-        let start = first * dim;
-        k.when(self.split.eq(0), || {
-            team.each(heads * dim / 2, |pair| self.store_merged([row, start + pair * 2], [k.lit(0.0f32); 2]));
-        });
+        let (zero, dim) = (team.k.lit(0.0f32), self.heads.dim);
+        team.each(heads * dim / 2, |pair| self.store_merged([row, first * dim + pair * 2], [zero; 2]));
     }
 }

@@ -3,7 +3,7 @@
 use tilewright_codegen::build::Val;
 
 use super::ScaledOutput;
-use crate::tile::{Array, Leaves};
+use crate::tile::Array;
 use crate::warps::ConsumerWarps;
 
 /// A tile of a sum of parts: `out[r, c] = residual[r, c] + ((parts[0][r, c] + parts[1][r, c]) + ..)`, rows of `width`
@@ -32,9 +32,8 @@ pub struct PartSums<'k> {
 const OF_ROW: u32 = 8;
 
 impl<'k> PartSums<'k> {
-    /// Computes the tile: eight lanes take a row, four elements each; all loads of a lane are in flight together. Who `leaves` without
-    /// its packets stores any numbers.
-    pub fn add_up(&self, team: ConsumerWarps<'k>, leaves: Option<Leaves<'_, 'k>>) {
+    /// Computes the tile: eight lanes take a row, four elements each; all loads of a lane are in flight together.
+    pub fn add_up(&self, team: ConsumerWarps<'k>) {
         let (k, [first, end]) = (team.k, self.columns);
         let together = team.threads() / OF_ROW;
         let (mine, lane) = (k.tid() / OF_ROW, k.tid() % OF_ROW * 4);
@@ -43,7 +42,7 @@ impl<'k> PartSums<'k> {
             let Some(scaled) = self.scaled else {
                 k.when(row.lt(self.rows), || {
                     k.for_step(first + lane, end, OF_ROW * 4, |column| {
-                        self.store(self.first_row + row, column, leaves);
+                        self.store(self.first_row + row, column);
                     });
                 });
                 continue;
@@ -52,17 +51,17 @@ impl<'k> PartSums<'k> {
             k.for_step(first, end, OF_ROW * 4, |start| {
                 let (column, row_at) = (start + lane, self.first_row + row);
                 let inside = row.lt(self.rows) & column.lt(end);
-                scaled.store_of_four([row_at, column], inside, || self.store(row_at, column, leaves));
+                scaled.store_of_four([row_at, column], inside, || self.store(row_at, column));
             });
         }
     }
 
     /// Stores four sums.
-    fn store(&self, row: Val<'k, u32>, column: Val<'k, u32>, leaves: Option<Leaves<'_, 'k>>) -> [Val<'k, f32>; 4] {
+    fn store(&self, row: Val<'k, u32>, column: Val<'k, u32>) -> [Val<'k, f32>; 4] {
         let at = row * self.width + column;
         // On its way while the parts are looked for.
         let residual = self.residual.map(|residual| residual.load4(at));
-        let parts = Array::load4_of_each(&self.parts, at, leaves);
+        let parts = Array::load4_of_each(&self.parts, at);
         let sum = parts.into_iter().reduce(add).unwrap_or([column.builder().lit(0.0f32); 4]);
         let sum = residual.map_or(sum, |residual| add(residual, sum));
         self.out.store_run(at, sum);

@@ -100,8 +100,8 @@ struct Prepared<'k> {
     to: Var<'k, u32>,
     /// The cosine, and the sine with the sign that this element's partner takes.
     turn: Option<[Var<'k, f32>; 2]>,
-    /// Its place among the newest keys or values.
-    newest: Option<Val<'k, u32>>,
+    /// Its place among the newest keys or values, and whether there is such an output, of an idle row too: who looks for packets finds them.
+    newest: Option<(Val<'k, u32>, Val<'k, bool>)>,
 }
 
 /// No place.
@@ -152,7 +152,7 @@ impl<'k> Qkv<'k> {
         });
         let newest = self.newest.map(|_| {
             let row = self.first_row + cell.row;
-            (row * self.kv_heads + self.kv_head) * self.dim + dim
+            ((row * self.kv_heads + self.kv_head) * self.dim + dim, exists)
         });
         Prepared { is_q, is_v, bias, to, turn, newest }
     }
@@ -175,11 +175,11 @@ impl<'k> Qkv<'k> {
             y.set(prepared.bias.map_or(sum, |bias| sum + bias.get()));
         });
         let (y, partner) = (y.get(), y.get().shfl_bfly(4));
-        if let (Some(newest), Some(place), Some([cos, sin])) = (self.newest, prepared.newest, &prepared.turn) {
+        if let (Some(newest), Some((place, is)), Some([cos, sin])) = (self.newest, prepared.newest, &prepared.turn) {
             let rotated = y * cos.get() + partner * sin.get();
             let mine = prepared.is_v.select(y, rotated);
             let next = mine.shfl_down(1);
-            let first = exists & !prepared.is_q & (cell.feature % 2).eq(0);
+            let first = is & !prepared.is_q & (cell.feature % 2).eq(0);
             k.when(first, || newest.store(prepared.is_v, place, [mine, next]));
         }
         k.when(exists, || {

@@ -256,6 +256,10 @@ impl DeviceFunction for SplitOfTokens {
         self.out.period > 0
     }
 
+    fn looks_at_once(&self) -> Option<u32> {
+        (self.q.period > 0).then_some(self.heads.dim)
+    }
+
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
         let SplitOfTokens { rows, heads, scale, q, pools, selected, streamed, out, terms } = *self;
         let (first_row, scales) = (call.value(offset_of!(Fields, first_row)), offset_of!(CodeFields, scales));

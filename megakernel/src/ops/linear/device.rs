@@ -168,6 +168,14 @@ impl InputCode {
         })
     }
 
+    /// Whether the activations are packets.
+    pub(super) fn is_packets(self) -> bool {
+        match self {
+            InputCode::Plain { x } | InputCode::RmsNorm { x, .. } | InputCode::Ordered { x, .. } => x.period > 0,
+            InputCode::Scaled { .. } => false,
+        }
+    }
+
     /// How so many rows lie in the MMA's operand.
     pub(super) fn packing(self, rows: u32) -> Packing {
         let float = match self {
@@ -447,6 +455,10 @@ impl DeviceFunction for LinearTile {
 
     fn signals_early(&self) -> bool {
         self.early.is_some()
+    }
+
+    fn looks_at_once(&self) -> Option<u32> {
+        self.tile.looks_at_once()
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {

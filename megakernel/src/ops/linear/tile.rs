@@ -102,6 +102,11 @@ impl TileCode {
         self.pairs.then_some(self.strip.stage_bytes())
     }
 
+    /// Columns of its activations, if the tile can look for them without waiting for signals.
+    pub(in crate::ops) fn looks_at_once(&self) -> Option<u32> {
+        (self.a_operand == AOperand::Shared && self.input.is_packets()).then_some(self.strip.k())
+    }
+
     /// The stages of its strips, in the order in which it multiplies them.
     pub(in crate::ops) fn taken(&self) -> Taken {
         match self.a_operand {

@@ -212,6 +212,10 @@ impl DeviceFunction for QkvTile {
         self.early.is_some()
     }
 
+    fn looks_at_once(&self) -> Option<u32> {
+        self.tile.looks_at_once()
+    }
+
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
         let QkvTile { tile: TileCode { strip, rows, input, a_operand, .. }, heads, bias, q, keys, pools, early } =
             *self;

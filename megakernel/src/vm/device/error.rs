@@ -54,7 +54,7 @@ pub enum LaunchError {
     Stuck { task: TaskId, label: String, block: u32, counter: u32, name: String, wanted: u32, seen: u32 },
     #[error("block {block} waited too long for the other blocks: {wanted} should have come, {seen} did")]
     Blocks { block: u32, wanted: u32, seen: u32 },
-    #[error("task {task} `{label}` on block {block} waited too long for the parts that other devices send")]
+    #[error("task {task} `{label}` on block {block} looked too long for what other tasks or devices send it")]
     Parts { task: TaskId, label: String, block: u32 },
     #[error("task {task} `{label}` on block {block} has opcode {opcode}, the kernel has {classes}")]
     Opcode { task: TaskId, label: String, block: u32, opcode: u32, classes: usize },

@@ -250,9 +250,15 @@ pub trait DeviceFunction: FunctionValue {
         false
     }
 
-    /// Whether it looks for packets of other devices, one of which may be lost: it must leave when it is told to ([`Call::leaves`]).
+    /// Whether it looks for packets of other devices, one of which may be lost: it must leave when it is told to ([`Call::leave`]).
     fn polls_peers(&self) -> bool {
         false
+    }
+
+    /// Columns of the activations that it reads as packets, if it may begin before these are signalled: it looks for all of them, and goes on
+    /// without them when it is told to ([`Call::left`]).
+    fn looks_at_once(&self) -> Option<u32> {
+        None
     }
 }
 

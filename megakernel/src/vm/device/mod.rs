@@ -19,6 +19,7 @@
 //! | `planner`, `lookup`, `tables` | how it is made: streams and memory, what rows of ops ask, queues |
 //! | `writers` | which tasks write a buffer, and whether they wait for a reader |
 //! | `packets` | which activations are flag-in-word packets |
+//! | `at_once` | which tasks look for these without waiting for signals |
 //! | `merges` | where the splits of attention are merged |
 //! | `norms` | residual streams that are stored as the readers of their norm multiply them |
 //! | `orders` | tables by which activations come in the order of weights with an act-order |
@@ -37,6 +38,7 @@
 //! | `fault` | faults to inject, for tests |
 //! | `unsupported` | programs that it does not run |
 
+mod at_once;
 mod error;
 mod fault;
 mod function;

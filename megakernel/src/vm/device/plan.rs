@@ -63,6 +63,8 @@ pub struct Plan {
     pub cells: Option<CellsPlan>,
     /// Whether some tasks take a part of each of their strips, or part by part.
     pub parts: bool,
+    /// Whether some tasks look for their activations without waiting for signals.
+    pub looks_at_once: bool,
     /// What of the program's lengths a launch is told: the code does not depend on them.
     pub lengths: Lengths,
     /// The cells that a launch of many steps feeds back, or why it feeds none.
@@ -186,6 +188,11 @@ impl Plan {
     /// What of stages is held, of any task.
     pub(super) fn held_forms(&self) -> Option<HeldForm> {
         self.opcodes.iter().filter_map(|opcode| opcode.holds_stages()).reduce(HeldForm::or)
+    }
+
+    /// Whether some tasks may go on without packets.
+    pub(super) fn leaves(&self) -> bool {
+        self.looks_at_once || self.opcodes.iter().any(|opcode| opcode.polls_peers())
     }
 
     /// Whether some stages have fewer bytes than half of the largest.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use tilewright_codegen::ir::Arch;
 use tilewright_kernels::gemv::Deal;
 
+use super::at_once::{Known, at_once};
 use super::orders::OrderTable;
 use super::packets::PacketUse;
 use super::place::Places;
@@ -16,7 +17,7 @@ use super::tables::{plain_weights, tables};
 use super::writers::Writers;
 use super::{Choice, DeviceOptions, Merges, Newest, Norms, Opcode, PacketBuffers, Unsupported};
 use crate::ops::Role;
-use crate::program::{Buffer, BufferId, TaskId};
+use crate::program::{Buffer, BufferId, Task, TaskId};
 use crate::validate::Placed;
 use crate::vm::reference::roles;
 
@@ -116,7 +117,8 @@ impl<'p> Planner<'p> {
         }
         let parts = records.iter().any(|record: &TaskRecord| record.group & (PART | PHASES) > 0);
         let packed_bytes = self.streams.iter().map(|run| (run.start + run.tiles()) * TILE_BYTES).max().unwrap_or(0);
-        let (directory, tables) = tables(self.placed, &mut records, self.record_bytes as usize)?;
+        let at_once = self.at_once(&records);
+        let (directory, tables) = tables(self.placed, (&mut records, self.record_bytes as usize), &at_once)?;
         let table_bytes = directory.iter().map(|block| block.bytes).max().unwrap_or(0);
         self.cells = self.common_cells();
         self.fill_stages();
@@ -153,9 +155,21 @@ impl<'p> Planner<'p> {
             rows,
             cells: self.cells,
             parts,
+            looks_at_once: at_once.contains(&true),
             lengths: self.lengths.unwrap_or_default(),
             feedback,
         })
+    }
+
+    /// For each task, whether it looks for its activations at once.
+    fn at_once(&self, records: &[TaskRecord]) -> Vec<bool> {
+        let columns = self.opcodes.iter().filter_map(|opcode| opcode.looks_at_once());
+        let few = columns.max().is_some_and(|columns| columns <= self.options.at_once);
+        let looks = |task: &Task| {
+            let opcode = records.get(task.id.index()).and_then(|record| self.opcodes.get(record.opcode as usize));
+            few && opcode.is_some_and(|opcode| opcode.looks_at_once().is_some())
+        };
+        at_once(self.placed, Known { packets: &self.packets, merges: &self.merges, newest: &self.newest }, looks)
     }
 
     /// Positions and page tables, if all opcodes have the same.

@@ -31,5 +31,5 @@ pub(super) const TABLES: u32 = 4;
 pub(super) const ENDED: u32 = 5;
 /// A task's activations are beyond what an f16 holds.
 pub(super) const BEYOND: u32 = 6;
-/// A task looked too long for packets of other devices.
+/// A task looked too long for packets.
 pub(super) const PARTS: u32 = 7;

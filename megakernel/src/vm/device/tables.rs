@@ -4,7 +4,7 @@ use bytemuck::bytes_of;
 
 use super::Unsupported;
 use super::record::{BlockRecord, SIGNAL_ACROSS, SIGNAL_COUNTERS, SIGNAL_DEVICE, TaskRecord, WaitRecord, sum};
-use crate::program::CounterId;
+use crate::program::{CounterId, TaskId};
 use crate::validate::Placed;
 
 /// Which weights are read as they are.
@@ -18,15 +18,16 @@ pub(super) fn plain_weights(placed: &Placed) -> Vec<bool> {
     plain
 }
 
-/// Fills in waits and signals, and lays out each block's tables, of each record so many bytes.
+/// Fills in waits and signals, and lays out each block's tables, of each record so many bytes. Tasks that look `at_once` wait for nothing; what nobody waits for is
+/// not signalled.
 ///
 /// Each device has counters of its own: a task signals those of the devices on which tasks wait.
 pub(super) fn tables(
     placed: &Placed,
-    records: &mut [TaskRecord],
-    bytes: usize,
+    (records, bytes): (&mut [TaskRecord], usize),
+    at_once: &[bool],
 ) -> Result<(Vec<BlockRecord>, Vec<u8>), Unsupported> {
-    let reach = Reach::of(placed)?;
+    let reach = Reach::of(placed, at_once)?;
     let mut periods = vec![0u32; placed.counters.len()];
     for counter in placed.tasks.iter().flat_map(|task| &task.signals) {
         periods[counter.index()] += 1;
@@ -36,22 +37,23 @@ pub(super) fn tables(
         let device = number / placed.target.sms.max(1);
         let start = tables.len();
         let (mut waits, mut signals) = (Vec::new(), Vec::<u32>::new());
-        let all: usize = queue.iter().map(|id| placed.tasks[id.index()].waits.len()).sum();
+        let waits_of = |id: &TaskId| if at_once[id.index()] { &[] } else { &placed.tasks[id.index()].waits[..] };
+        let all: usize = queue.iter().map(|id| waits_of(id).len()).sum();
         let waits_at = queue.len() * bytes;
         let signals_at = waits_at + all * size_of::<WaitRecord>();
         for id in queue {
             let (task, record) = (&placed.tasks[id.index()], &mut records[id.index()]);
             let first = signals.len();
             record.waits = (waits_at + waits.len() * size_of::<WaitRecord>()) as u32 / 4;
-            record.wait_count = task.waits.len() as u32;
+            record.wait_count = waits_of(id).len() as u32;
             record.signals = signals_at as u32 / 4 + first as u32;
-            waits.extend(task.waits.iter().map(|wait| WaitRecord {
+            waits.extend(waits_of(id).iter().map(|wait| WaitRecord {
                 counter: wait.counter.index() as u32,
                 threshold: wait.threshold,
                 period: periods[wait.counter.index()],
                 across: reach.is_across(wait.counter, device).into(),
             }));
-            signals.extend(task.signals.iter().flat_map(|&counter| reach.signals(counter, device)));
+            signals.extend(task.signals.iter().flat_map(|&counter| reach.signals(counter)));
             record.signal_count = (signals.len() - first) as u32;
             tables.extend_from_slice(&bytes_of(record)[..bytes]);
         }
@@ -77,7 +79,7 @@ struct Reach {
 }
 
 impl Reach {
-    fn of(placed: &Placed) -> Result<Reach, Unsupported> {
+    fn of(placed: &Placed, at_once: &[bool]) -> Result<Reach, Unsupported> {
         let counters = placed.counters.len();
         if placed.devices > 1 && counters > SIGNAL_COUNTERS as usize {
             return Err(Unsupported::Number { what: "the counters", found: counters, expected: "2^24 at most" });
@@ -86,7 +88,8 @@ impl Reach {
         for task in &placed.tasks {
             let bit = 1 << task.device.index();
             task.signals.iter().for_each(|counter| reach.signalled[counter.index()] |= bit);
-            task.waits.iter().for_each(|wait| reach.waited[wait.counter.index()] |= bit);
+            let waits = task.waits.iter().filter(|_| !at_once[task.id.index()]);
+            waits.for_each(|wait| reach.waited[wait.counter.index()] |= bit);
         }
         Ok(reach)
     }
@@ -96,10 +99,9 @@ impl Reach {
         self.signalled[counter.index()] & !(1 << device) != 0
     }
 
-    /// The words of a signal from a device: a counter nobody waits for is the device's own.
-    fn signals(&self, counter: CounterId, device: usize) -> impl Iterator<Item = u32> {
-        let waited = self.waited[counter.index()];
-        let to = if waited == 0 { 1 << device } else { waited };
+    /// The words of a signal: none of a counter that nobody waits for.
+    fn signals(&self, counter: CounterId) -> impl Iterator<Item = u32> {
+        let to = self.waited[counter.index()];
         (0..u32::BITS).filter(move |at| to >> at & 1 == 1).map(move |at| {
             let across = if self.is_across(counter, at as usize) { SIGNAL_ACROSS } else { 0 };
             across | at << SIGNAL_DEVICE | counter.index() as u32

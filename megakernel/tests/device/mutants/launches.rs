@@ -31,6 +31,8 @@ pub struct Launch {
     pub steps: usize,
     /// Whether rows end before.
     pub ends: bool,
+    /// Whether all rows are idle.
+    pub idle: bool,
     /// What is wrong with the tables.
     pub fault: Option<DeviceFault>,
     /// The steps behind which the host asks for the end.
@@ -41,9 +43,11 @@ pub struct Launch {
 
 impl Launch {
     /// One that ends well.
-    pub const WELL: Launch = Launch { steps: 2, ends: false, fault: None, abort: None, report: None };
+    pub const WELL: Launch = Launch { steps: 2, ends: false, idle: false, fault: None, abort: None, report: None };
     /// One that ends since its rows do, some before others.
     pub const ENDS: Launch = Launch { steps: 5, ends: true, ..Launch::WELL };
+    /// One whose rows are idle.
+    pub const IDLE: Launch = Launch { steps: 1, idle: true, ..Launch::WELL };
 
     /// One with a fault.
     pub fn fault(fault: DeviceFault) -> Launch {
@@ -56,6 +60,11 @@ impl Launch {
             DeviceFault::Corrupt { .. } => "tables",
         };
         Launch { steps: AHEAD, fault: Some(fault), report: Some(report), ..Launch::WELL }
+    }
+
+    /// The same where all rows are idle.
+    pub fn idle(self) -> Launch {
+        Launch { idle: true, ..self }
     }
 
     /// The same, which the host ends behind so many steps.
@@ -88,6 +97,7 @@ pub struct Recording {
     ends: Vec<u32>,
     well: Outcome,
     ended: Outcome,
+    idle: Outcome,
 }
 
 /// A machine, and the steps behind which its host asks for the end.
@@ -105,12 +115,17 @@ impl Recording {
         launches: Vec<Launch>,
     ) -> Recording {
         let (kernel, unknown) = (record(&Plan::new(&program, options).unwrap()), || Err(String::new()));
-        let (well, ended) = (unknown(), unknown());
+        let (well, ended, idle) = (unknown(), unknown(), unknown());
         let weights = weights(spec);
-        let mut new = Recording { name, program, weights, options, kernel, launches, ends: Vec::new(), well, ended };
+        let mut new =
+            Recording { name, program, weights, options, kernel, launches, ends: Vec::new(), well, ended, idle };
         let mut subject = new.subject();
         new.well = new.run(&mut subject, Launch::WELL);
         assert!(new.well.is_ok(), "{name}: {:?}", new.well);
+        if new.launches.iter().any(|launch| launch.idle) {
+            new.idle = new.run(&mut subject, Launch::IDLE);
+            assert!(new.idle.is_ok(), "{name}: {:?}", new.idle);
+        }
         if !new.launches.iter().any(|launch| launch.ends) {
             return new;
         }
@@ -148,6 +163,9 @@ impl Recording {
         let (mut cells, mut tokens) = (Cells::at(machine.plan().rows as usize, 0), Vec::new());
         if let Some(last) = cells.positions.last_mut() {
             *last = LAST;
+        }
+        if launch.idle {
+            cells.positions.fill(-1);
         }
         let each = &mut |step: &[u32]| {
             tokens.extend_from_slice(step);
@@ -188,10 +206,11 @@ impl Recording {
             return Some("refused".into());
         }
         (0..).zip(&self.launches).find_map(|(number, &launch)| {
-            let right = match (launch.report, launch.ends) {
-                (Some(report), _) => &Err(report.to_owned()),
-                (None, true) => &self.ended,
-                (None, false) => &self.well,
+            let right = match (launch.report, launch.ends, launch.idle) {
+                (Some(report), ..) => &Err(report.to_owned()),
+                (None, _, true) => &self.idle,
+                (None, true, false) => &self.ended,
+                (None, false, false) => &self.well,
             };
             let found = self.run(&mut subject, launch);
             let wrong = || match &found {

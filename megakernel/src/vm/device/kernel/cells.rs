@@ -8,7 +8,7 @@ use tilewright_codegen::ir::attr::Scope;
 use tilewright_kernels::kv::{Cells, PageTable, Streamed, TokenStage, immutable_prefix};
 use tilewright_kernels::warps::ConsumerWarps;
 
-use super::sync::Sync;
+use super::sync::{Sync, Watch};
 use crate::vm::device::plan::CellsPlan;
 use crate::vm::device::{KvPools, Plan};
 
@@ -44,14 +44,15 @@ impl<'k> StepCells<'k> {
     /// Waits until the producer has done with the cells of the step before; by one thread.
     pub fn wait_for_producer(self, sync: Sync<'k>, step: Val<'k, u32>) {
         if let Some([_, done]) = self.turns {
-            self.reach(sync, done, step);
+            self.reach(sync, done, step, || ());
         }
     }
 
     /// Waits until the cells of a step are there; by the producer. They may not be when it is told to stop.
-    pub fn wait_for_step(self, sync: Sync<'k>, step: Val<'k, u32>) {
+    pub fn wait_for_step(self, sync: Sync<'k>, watch: Option<Watch<'k>>, step: Val<'k, u32>) {
         if let Some([there, _]) = self.turns {
-            self.reach(sync, there, step + 1);
+            watch.into_iter().for_each(Watch::begins);
+            self.reach(sync, there, step + 1, || watch.into_iter().for_each(Watch::looks));
         }
     }
 
@@ -62,11 +63,12 @@ impl<'k> StepCells<'k> {
         }
     }
 
-    fn reach(self, sync: Sync<'k>, turn: Ptr<'k, Shared, u32>, wanted: Val<'k, u32>) {
+    fn reach(self, sync: Sync<'k>, turn: Ptr<'k, Shared, u32>, wanted: Val<'k, u32>, looks: impl FnOnce()) {
         let k = self.k;
         k.loop_(|| {
             k.break_if(turn.load_acquire(Scope::Cta).ge(wanted));
             k.break_if(sync.stopped());
+            looks();
         });
     }
 

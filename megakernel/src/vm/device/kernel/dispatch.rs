@@ -1,6 +1,6 @@
 //! From opcodes to device functions: records become the arguments of calls.
 
-use tilewright_codegen::build::{Builder, Global, Ptr, Val};
+use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 use tilewright_kernels::gemv::linear::{Announce, Beyond, Early, Ordered, Scaled, ScaledForm, ScaledOutput, Scratch};
 use tilewright_kernels::kv::{Newest, PagedPool, PoolArray, PoolType, Streamed, TokenStage};
 use tilewright_kernels::rope::Rotation;
@@ -143,7 +143,8 @@ impl<'k> Call<'k, '_> {
 
     /// The same as packets, where it is handed on so.
     pub fn stored(self, field: usize, storage: Storage, generation: Generation) -> Array<'k> {
-        self.as_packets(self.array(field, storage.float), storage, generation)
+        let left = self.left().filter(|_| self.context.plan.looks_at_once);
+        self.as_packets(self.array(field, storage.float), storage, generation).unless(left)
     }
 
     fn as_packets(self, array: Array<'k>, storage: Storage, generation: Generation) -> Array<'k> {
@@ -215,11 +216,10 @@ impl<'k> Call<'k, '_> {
         }
     }
 
-    /// Whether a thread of the task, which has looked so often for packets of another device, leaves without them: the launch ends. Of
-    /// device functions that say so ([`DeviceFunction::polls_peers`](crate::vm::device::DeviceFunction::polls_peers)); what they store then
-    /// is read by nobody.
-    pub fn leaves(self, looks: Val<'k, u32>) -> Val<'k, bool> {
-        self.context.sync.leaves(self.task, looks)
+    /// The word that says that packets are looked for no longer: the launch ends, and what a task stores then is read by nobody behind its step. Nothing
+    /// where no task of the plan looks for packets that may not come.
+    pub fn left(self) -> Option<Ptr<'k, Shared, u32>> {
+        self.context.sync.left_word()
     }
 
     /// Signals before the task's last stores, all of them packets; by one thread.

@@ -17,7 +17,7 @@ pub(super) fn fill_stages<'k>(feed: &Feed<'k, '_>, turn: Turn<'k>) {
     let (context, k) = (feed.context, feed.context.k);
     for (opcode, function) in context.plan.opcodes.iter().enumerate().filter(|(_, function)| function.fills()) {
         k.when(turn.task.opcode().eq(opcode as u32), || {
-            context.cells.wait_for_step(context.sync, turn.step);
+            context.cells.wait_for_step(context.sync, feed.watch, turn.step);
             feed.listen();
             if !feed.by_warp() {
                 // The pages were written by stores; copies of the engine see them behind this.

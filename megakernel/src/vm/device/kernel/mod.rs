@@ -6,7 +6,7 @@
 //! | `table` | the block's tables in shared memory |
 //! | `cells` | positions and page tables in shared memory |
 //! | `sync` | counters, the end of a launch, reports |
-//! | `sync/leave` | packets of other devices that do not come |
+//! | `sync/leave` | packets that do not come |
 //! | `produce` | the warp that streams weights, keys and values |
 //! | `feed` | stages of the ring that device functions fill |
 //! | `consume` | the warps that compute |

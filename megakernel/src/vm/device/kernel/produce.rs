@@ -10,6 +10,7 @@ use super::KernelContext;
 use super::feed::fill_stages;
 use super::pages::prefetch_pages;
 use super::ring::Producer;
+use super::sync::Watch;
 use super::table::TaskView;
 use crate::vm::device::Plan;
 use crate::vm::device::record::{PAIRS, PART, PHASES};
@@ -18,7 +19,8 @@ use crate::vm::device::record::{PAIRS, PART, PHASES};
 pub(super) fn produce<'k>(context: KernelContext<'k, '_>, producer: Producer<'k>) {
     let k = context.k;
     let how = Bulk::default().policy(k.policy(Eviction::First));
-    let feed = Feed { context, producer, how, stopped: k.var(false), full: context.trace.map(|_| k.var(0u64)) };
+    let watch = context.sync.watch(context.progress);
+    let feed = Feed { context, producer, how, stopped: k.var(false), full: context.trace.map(|_| k.var(0u64)), watch };
     let tasks = context.table.tasks();
     k.for_(0u32, context.steps, |step| {
         k.for_(0u32, tasks, |index| {
@@ -39,6 +41,7 @@ pub(super) fn produce<'k>(context: KernelContext<'k, '_>, producer: Producer<'k>
         feed.producer.one(|| context.cells.done(step));
     });
     feed.producer.drain();
+    watch.into_iter().for_each(Watch::to_the_end);
 }
 
 /// A task that the producer is at.
@@ -56,6 +59,8 @@ pub(super) struct Feed<'k, 'p> {
     pub context: KernelContext<'k, 'p>,
     producer: Producer<'k>,
     how: Bulk<'k>,
+    /// How it watches the team while it waits.
+    pub watch: Option<Watch<'k>>,
     /// Whether the team does not go on.
     pub stopped: Var<'k, bool>,
     /// With a timeline: how long nothing was on its way because the ring was full.
@@ -114,7 +119,9 @@ impl<'k> Feed<'k, '_> {
         let (k, producer, trace) = (self.context.k, &self.producer, self.context.trace);
         producer.wait_below(self.context.progress.most(turn.number, bytes));
         let since = trace.map(|trace| k.var(trace.now()));
+        self.watch.into_iter().for_each(Watch::begins);
         let listen = || {
+            self.watch.into_iter().for_each(Watch::looks);
             if let (Some(trace), Some(since)) = (trace, since) {
                 k.when(producer.flies(), || since.set(trace.now()));
             }

@@ -31,8 +31,10 @@ pub(super) fn ring<'k>(k: &'k Builder, plan: &Plan) -> Unready<ring::Ring<'k, St
 /// How far the team has come: stages in flight are more for the task that it is at than for those that it has not come to.
 #[derive(Clone, Copy)]
 pub(super) struct Progress<'k> {
-    /// The task, counted over the launch from 1.
+    /// The task, counted over the launch from 1; where somebody watches, 0 between two, and [`Progress::OVER`] behind the last.
     task: Ptr<'k, Shared, u32>,
+    /// Whether somebody watches.
+    is_watched: bool,
     /// Most stages in flight for tasks that it has not come to, and for the one that it is at.
     most: [u32; 2],
     /// The same of stages of so many bytes at most, where there are small ones.
@@ -40,6 +42,9 @@ pub(super) struct Progress<'k> {
 }
 
 impl<'k> Progress<'k> {
+    /// What stands for a task behind the last of a launch.
+    pub const OVER: u32 = u32::MAX;
+
     pub fn new(k: &'k Builder, plan: &Plan) -> Progress<'k> {
         // The producer's view of what arrived must stay within one round of the ring: parities repeat after two.
         let within = |times: u32| {
@@ -47,7 +52,7 @@ impl<'k> Progress<'k> {
             all.map(|most| most.clamp(1, plan.options.stages - 1))
         };
         let small = plan.has_small_stages().then(|| (plan.small_bytes(), within(2)));
-        Progress { task: k.shared("current", 1), most: within(1), small }
+        Progress { task: k.shared("current", 1), is_watched: plan.leaves(), most: within(1), small }
     }
 
     /// Initialises it; by one thread, before anybody else comes.
@@ -58,6 +63,25 @@ impl<'k> Progress<'k> {
     /// Says which task the team comes to; by one thread.
     pub fn comes_to(self, task: Val<'k, u32>) {
         self.task.store_relaxed(task, Scope::Cta);
+    }
+
+    /// Says that the team has done with a task, where somebody watches it; by one thread.
+    pub fn is_between(self) {
+        if self.is_watched {
+            self.task.store_relaxed(0u32, Scope::Cta);
+        }
+    }
+
+    /// Says that the team has done with the launch, where somebody watches it; by one thread.
+    pub fn ends(self) {
+        if self.is_watched {
+            self.task.store_relaxed(Progress::OVER, Scope::Cta);
+        }
+    }
+
+    /// The task that the team is at, counted over the launch from 1; where somebody watches, 0 between two.
+    pub fn task(self) -> Val<'k, u32> {
+        self.task.load_relaxed(Scope::Cta)
     }
 
     /// Most stages in flight, for one of a task, which has so many bytes. Of small ones twice as many, so that the bytes in flight are

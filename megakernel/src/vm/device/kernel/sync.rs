@@ -12,6 +12,7 @@ mod leave;
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, RedOrder, Scope};
 
+pub(super) use self::leave::Watch;
 use super::peers::Peers;
 use super::table::{Table, TaskView};
 use crate::vm::device::record::{SIGNAL_ACROSS, SIGNAL_COUNTERS, SIGNAL_DEVICE};
@@ -38,7 +39,7 @@ pub(super) struct Sync<'k> {
     status: Ptr<'k, Global, u32>,
     /// Not 0: the team does not go on.
     stop: Ptr<'k, Shared, u32>,
-    /// Not 0: a thread left a task without another device's packets; where tasks wait for these.
+    /// Not 0: the team looks for packets no longer; where tasks look for some that may not come.
     left: Option<Ptr<'k, Shared, u32>>,
     epoch: Val<'k, u32>,
     own: u32,
@@ -56,7 +57,7 @@ impl<'k> Sync<'k> {
         epoch: Val<'k, u32>,
     ) -> Sync<'k> {
         let stop = k.shared::<u32>("stop", 1);
-        let left = plan.opcodes.iter().any(|opcode| opcode.polls_peers()).then(|| k.shared::<u32>("left", 1));
+        let left = plan.leaves().then(|| k.shared::<u32>("left", 1));
         let Plan { blocks, devices, counters: own, options, .. } = *plan;
         Sync { k, counters, status, stop, left, epoch, own, polls: options.polls, blocks, devices, peers }
     }
@@ -282,7 +283,7 @@ impl<'k> Sync<'k> {
     }
 
     /// Says that this block finished a step; by one thread, behind a barrier of the team.
-    pub fn finish(self) {
+    fn finished_step(self) {
         let first = self.everywhere(FINISHED)[0];
         first.red(AtomOp::Add, 1u32, RedOrder::Release(self.scope()));
     }

@@ -1,40 +1,106 @@
 //! Leaving packets that do not come.
 //!
-//! Who looks for packets of another device looks at the machine's words as well, behind every so many looks: that device may be lost. A
-//! thread that leaves without packets says so in the block's word `left`. The leader reads it behind the task, neither signals nor
-//! finishes, and stops the block at the next task. What the task stored is read by nobody: readers wait for its signal.
+//! Who looks for packets looks at the block's word `left` with every look, and goes on without them once it is not 0. The ring's producer
+//! writes it: while it waits for room it looks now and then whether the host or another block wants the end, and whether the team has been at one task too long. The leader
+//! says so at the step's end, which does not finish then: what its tasks made of any numbers is read by nobody but tasks of that step, the launch ends with an error, and a position
+//! that is fed again is written again.
 
-use tilewright_codegen::build::Val;
+use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::Scope;
 
-use super::super::table::TaskView;
+use super::super::ring::Progress;
+use super::super::table::Table;
 use super::Sync;
 use crate::vm::device::status;
 
+/// Looks of the producer between two loads of the halt word: more than it takes where all is well, since it brings nothing meanwhile.
+const LISTEN: u32 = 256;
+/// Looks of the producer, at shared memory, for each poll of a counter that a task may wait for.
+const QUICK: u32 = 16;
+
+// Why packets were left: a bit, and below it the task, counted over the launch from 1.
+/// They did not come.
+const LATE: u32 = 1 << 31;
+/// The host wants the end.
+const ASKED: u32 = 1 << 30;
+/// Another block wants the end.
+const HEARD: u32 = 1 << 29;
+
+/// The eye of the ring's producer on a team that looks for packets.
+#[derive(Clone, Copy)]
+pub(in crate::vm::device::kernel) struct Watch<'k> {
+    sync: Sync<'k>,
+    left: Ptr<'k, Shared, u32>,
+    progress: Progress<'k>,
+    /// Looks of this wait.
+    looks: Var<'k, u32>,
+}
+
 impl<'k> Sync<'k> {
-    /// Whether a thread that has looked so often for packets of another device leaves without them, since the host or another block wants
-    /// the end, or since they do not come; by any thread of a task. The team reads `stop` at its barriers alone, so that it stays as it is.
-    pub fn leaves(self, task: TaskView<'k>, looks: Val<'k, u32>) -> Val<'k, bool> {
-        let (k, none) = (self.k, self.k.lit(0u32));
-        let over = k.var(self.halt().load_relaxed(self.scope()).ne(0));
-        let ends = |code: u32| {
-            self.say(code, task.task(), [none; 3]);
-            self.halt_all();
-            over.set(true);
-        };
-        // Blocks that hear the host may all be here.
-        k.when(k.block_id().eq(0) & !over.get(), || {
-            let abort = self.status.at(status::ABORT).load_relaxed(Scope::Sys).ne(0);
-            k.when(abort, || ends(status::ABORTED));
-        });
-        k.when(!over.get() & looks.ge(self.polls), || ends(status::PARTS));
-        let left = || self.left.into_iter().for_each(|left| left.store_relaxed(1u32, Scope::Cta));
-        k.when(over.get(), left);
-        over.get()
+    /// The word that says that packets are looked for no longer; nothing where nobody looks for packets that may not come.
+    pub fn left_word(self) -> Option<Ptr<'k, Shared, u32>> {
+        self.left
     }
 
-    /// Whether a thread of the block left a task without packets, behind a barrier; nothing where none may be left so.
-    pub fn left(self) -> Option<Val<'k, bool>> {
-        self.left.map(|left| left.load().ne(0))
+    /// The producer's eye on the team; nothing where nobody looks for packets that may not come.
+    pub fn watch(self, progress: Progress<'k>) -> Option<Watch<'k>> {
+        self.left.map(|left| Watch { sync: self, left, progress, looks: self.k.var(0u32) })
+    }
+
+    /// Says that this block finished a step, or why it did not: where packets were left, which ends the launch. By one thread, behind a barrier of
+    /// the team.
+    pub fn finish(self, table: Table<'k>, step: Val<'k, u32>) {
+        let (Some(left), k) = (self.left, self.k) else { return self.finished_step() };
+        let why = left.load_relaxed(Scope::Cta);
+        let says = || {
+            let task = (why & (HEARD - 1)) - step * table.tasks() - 1;
+            for (bit, code) in [(LATE, status::PARTS), (ASKED, status::ABORTED)] {
+                k.when((why & bit).ne(0), || {
+                    self.say(code, table.task(task).task(), [k.lit(0u32); 3]);
+                    self.halt_all();
+                });
+            }
+        };
+        k.if_else(why.eq(0), || self.finished_step(), says);
+    }
+}
+
+impl<'k> Watch<'k> {
+    /// Begins to wait.
+    pub fn begins(self) {
+        self.looks.set(0u32);
+    }
+
+    /// Looks while it waits; by all who fill the ring.
+    pub fn looks(self) {
+        let Watch { sync, left, progress, looks } = self;
+        let k = sync.k;
+        looks.set(looks.get() + 1);
+        k.when((looks.get() % LISTEN).eq(0), || {
+            let task = progress.task();
+            let why = k.var(looks.get().ge(sync.polls.saturating_mul(QUICK)).select(k.lit(LATE), 0u32));
+            // Blocks that hear the host may all be here.
+            k.when(k.block_id().eq(0), || {
+                let abort = sync.status.at(status::ABORT).load_relaxed(Scope::Sys).ne(0);
+                k.when(abort, || why.set(ASKED));
+            });
+            k.when(sync.halt().load_relaxed(sync.scope()).ne(0), || why.set(HEARD));
+            // Between two tasks the leader listens and is patient by itself.
+            k.if_else(
+                task.eq(0),
+                || looks.set(0u32),
+                || k.when(why.get().ne(0), || left.store_relaxed(why.get() | task, Scope::Cta)),
+            );
+        });
+    }
+
+    /// Watches until the team is done with the launch.
+    pub fn to_the_end(self) {
+        let k = self.sync.k;
+        self.begins();
+        k.loop_(|| {
+            k.break_if(self.progress.task().eq(Progress::OVER));
+            self.looks();
+        });
     }
 }
