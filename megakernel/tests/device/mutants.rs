@@ -107,7 +107,7 @@ fn early() -> Recording {
     let opcode = Launch::fault(DeviceFault::Opcode { task: chooses, opcode: 99 });
     let (at_once, later) = (Launch::WELL.aborted(0), Launch::WELL.aborted(1));
     let launches = vec![Launch::WELL, at_once, later, opcode, opcode, opcode, opcode];
-    Recording::new("early", (&spec, program), options(), launches)
+    Recording::new("early", (&spec, program), DeviceOptions { at_once: 0, ..options() }, launches)
 }
 
 /// Two layers whose splits of attention are on blocks of their own, which have no part in the queries of the second:
