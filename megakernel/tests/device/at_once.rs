@@ -2,38 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use bytemuck::bytes_of_mut;
 use tilewright_megakernel::program::TaskId;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions, LaunchError, Plan, TaskRecord};
 
 use super::devices::shared;
-use super::lab::{Cells, bits, chain, load, machine, normed, options, placed, splitting, tiny};
-
-/// The records of a plan's tasks, by task.
-fn records(placed: &Placed, plan: &Plan) -> Vec<TaskRecord> {
-    let size = plan.record_bytes as usize;
-    let of_block = plan.directory.iter().flat_map(|block| {
-        let tasks = plan.tables[block.start as usize..].chunks(size).take(block.tasks as usize);
-        tasks.map(|bytes| {
-            let mut record = TaskRecord::default();
-            bytes_of_mut(&mut record)[..size].copy_from_slice(bytes);
-            record
-        })
-    });
-    let mut records: Vec<TaskRecord> = of_block.collect();
-    records.sort_by_key(|record| record.task);
-    assert_eq!(records.len(), placed.tasks.len());
-    records
-}
+use super::lab::{Cells, bits, chain, load, machine, normed, options, placed, records, splitting, tiny};
 
 /// The ops of the tasks that wait for signals, and of those that signal.
 fn heard(placed: &Placed, options: DeviceOptions) -> [BTreeSet<&'static str>; 2] {
     let plan = Plan::new(placed, options).unwrap();
-    let records = records(placed, &plan);
+    let records = records(&plan);
+    assert_eq!(records.len(), placed.tasks.len());
     let of = |has: fn(&TaskRecord) -> bool| {
-        let tasks = placed.tasks.iter().zip(&records).filter(|(_, record)| has(record));
-        tasks.map(|(task, _)| task.op.name()).collect()
+        let records = records.iter().filter(|record| has(record));
+        records.map(|record| placed.tasks[record.task as usize].op.name()).collect()
     };
     [of(|record| record.wait_count > 0), of(|record| record.signal_count > 0)]
 }

@@ -7,10 +7,10 @@ use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::device::{BlockRecord, Dealing, DeviceOptions, DeviceWeights, Plan, TaskRecord};
+use tilewright_megakernel::vm::device::{Dealing, DeviceOptions, DeviceWeights, Plan, TaskRecord};
 use tilewright_megakernel::vm::reference::StepCells;
 
-use super::lab::{PAGES, bits, device, least, machine, normed, options, placed, tiny, weights};
+use super::lab::{PAGES, bits, device, least, machine, normed, options, placed, records, tiny, weights};
 
 const WAYS: [Dealing; 3] = [Dealing::InOrder, Dealing::Strips, Dealing::Stages];
 
@@ -84,19 +84,4 @@ fn what_the_tasks_of_known_models_read_together_is_contiguous() {
             }
         }
     }
-}
-
-/// All records of a plan's tables.
-fn records(plan: &Plan) -> Vec<TaskRecord> {
-    let each = plan.record_bytes as usize;
-    let of_block = |block: &BlockRecord| {
-        let tables = &plan.tables[block.start as usize..][..block.tasks as usize * each];
-        let record = |bytes: &[u8]| {
-            let mut record = TaskRecord::default();
-            bytemuck::bytes_of_mut(&mut record)[..each].copy_from_slice(bytes);
-            record
-        };
-        tables.chunks_exact(each).map(record).collect::<Vec<_>>()
-    };
-    plan.directory.iter().flat_map(of_block).collect()
 }

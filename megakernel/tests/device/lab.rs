@@ -11,7 +11,7 @@ use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
 use tilewright_megakernel::model::{Family, ModelSpec, Rope};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
+use tilewright_megakernel::vm::device::{BlockRecord, DeviceMachine, DeviceOptions, Plan, TaskRecord};
 use tilewright_megakernel::vm::reference::StepCells;
 use tilewright_megakernel::weights::RandomWeights;
 
@@ -124,6 +124,21 @@ impl Cells {
     pub fn view(&self) -> StepCells<'_> {
         StepCells { tokens: &self.tokens, positions: &self.positions, page_table: &self.page_table }
     }
+}
+
+/// All records of a plan's tables.
+pub fn records(plan: &Plan) -> Vec<TaskRecord> {
+    let each = plan.record_bytes as usize;
+    let of_block = |block: &BlockRecord| {
+        let tables = &plan.tables[block.start as usize..][..block.tasks as usize * each];
+        let record = |bytes: &[u8]| {
+            let mut record = TaskRecord::default();
+            bytemuck::bytes_of_mut(&mut record)[..each].copy_from_slice(bytes);
+            record
+        };
+        tables.chunks_exact(each).map(record).collect::<Vec<_>>()
+    };
+    plan.directory.iter().flat_map(of_block).collect()
 }
 
 pub fn relative(found: &[f32], expected: &[f32]) -> f64 {

@@ -112,7 +112,7 @@ fn early() -> Recording {
 
 /// Two layers whose splits of attention are on blocks of their own, which have no part in the queries of the second:
 /// nothing but what the packets say orders what the layers read and write. Of the numbers of blocks the least that keeps them apart.
-fn wide(rows: usize, launches: fn(&Placed) -> Vec<Launch>) -> Recording {
+fn wide(rows: usize, stages: u32, launches: fn(&Placed) -> Vec<Launch>) -> Recording {
     let spec = ModelSpec { layers: 2, vocab: 16 * rows, ..least() };
     let apart = |program: &Placed| {
         let has =
@@ -125,9 +125,12 @@ fn wide(rows: usize, launches: fn(&Placed) -> Vec<Launch>) -> Recording {
     let program = (12..48).map(|sms| splitting(&spec, rows, sms, SPLITS)).find(apart);
     let program = program.expect("some number of blocks keeps them apart");
     let launches = launches(&program);
-    // Of one row two stages: the ring is full of weights where keys and values are to come.
-    let options = DeviceOptions { stages: if rows == 1 { 2 } else { 4 }, ..options() };
-    Recording::new("wide", (&spec, program), options, launches)
+    Recording::new("wide", (&spec, program), DeviceOptions { stages, ..options() }, launches)
+}
+
+/// The same of one row, whose tasks look for all packets, in a ring of two stages, full of weights where keys and values are to come.
+fn at_once() -> Recording {
+    wide(1, 2, looking)
 }
 
 /// Launches in which the packets of tasks of a name do not come, one for each, until the host wants the end.
@@ -165,7 +168,7 @@ fn choices_at_random_bring_no_synchronisation_of_their_own() {
 
 #[test]
 fn mutants_of_the_megakernel_are_found_out() {
-    let recordings = [least_one(), early(), wide(ROWS, |_| vec![Launch::WELL]), plain()];
+    let recordings = [least_one(), early(), wide(ROWS, options().stages, |_| vec![Launch::WELL]), plain()];
     let [first, others @ ..] = &recordings;
     let others: Vec<_> = others.iter().map(|recording| recording.kernel().clone()).collect();
     let judge = |number: usize, kernel: &Arc<Verified>| Ok::<_, Infallible>(recordings[number].finds_out(kernel));
@@ -238,7 +241,7 @@ fn mutants_of_the_newest_token_are_found_out() {
         let file = mutant.src.file();
         file.ends_with("linear/qkv.rs") && mutant.inst.contains("global") || file.ends_with("tile/array.rs")
     };
-    insta::assert_snapshot!(survivors(&wide(1, looking), packets), @"");
+    insta::assert_snapshot!(survivors(&at_once(), packets), @"");
 }
 
 /// How a block leaves packets that do not come: what it looks at, and what its threads tell the leader.
@@ -246,7 +249,7 @@ fn mutants_of_the_newest_token_are_found_out() {
 fn mutants_of_leaving_are_found_out() {
     let leaves = |mutant: &Mutant| mutant.src.file().ends_with("sync/leave.rs");
     // The host's word, which block 0 alone looks at: it attends to nothing here, and never waits for cells or with tokens to come.
-    insta::assert_snapshot!(survivors(&wide(1, looking), leaves), @r"
+    insta::assert_snapshot!(survivors(&at_once(), leaves), @r"
     leave.rs: ld.relaxed.sys.u32 global: weak
     leave.rs: ld.relaxed.sys.u32 global: weak
     ");

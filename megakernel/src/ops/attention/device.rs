@@ -257,7 +257,7 @@ impl DeviceFunction for SplitOfTokens {
     }
 
     fn looks_at_once(&self) -> Option<u32> {
-        (self.q.period > 0).then_some(self.heads.dim)
+        (self.q.period > 0).then_some(self.heads.heads / self.heads.kv_heads * self.heads.dim)
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {

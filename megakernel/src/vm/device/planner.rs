@@ -118,7 +118,7 @@ impl<'p> Planner<'p> {
         let parts = records.iter().any(|record: &TaskRecord| record.group & (PART | PHASES) > 0);
         let packed_bytes = self.streams.iter().map(|run| (run.start + run.tiles()) * TILE_BYTES).max().unwrap_or(0);
         let at_once = self.at_once(&records);
-        let (directory, tables) = tables(self.placed, (&mut records, self.record_bytes as usize), &at_once)?;
+        let (directory, tables) = tables(self.placed, &mut records, self.record_bytes as usize, &at_once)?;
         let table_bytes = directory.iter().map(|block| block.bytes).max().unwrap_or(0);
         self.cells = self.common_cells();
         self.fill_stages();

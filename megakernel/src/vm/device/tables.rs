@@ -4,7 +4,7 @@ use bytemuck::bytes_of;
 
 use super::Unsupported;
 use super::record::{BlockRecord, SIGNAL_ACROSS, SIGNAL_COUNTERS, SIGNAL_DEVICE, TaskRecord, WaitRecord, sum};
-use crate::program::{CounterId, TaskId};
+use crate::program::{CounterId, Task, Wait};
 use crate::validate::Placed;
 
 /// Which weights are read as they are.
@@ -24,7 +24,8 @@ pub(super) fn plain_weights(placed: &Placed) -> Vec<bool> {
 /// Each device has counters of its own: a task signals those of the devices on which tasks wait.
 pub(super) fn tables(
     placed: &Placed,
-    (records, bytes): (&mut [TaskRecord], usize),
+    records: &mut [TaskRecord],
+    bytes: usize,
     at_once: &[bool],
 ) -> Result<(Vec<BlockRecord>, Vec<u8>), Unsupported> {
     let reach = Reach::of(placed, at_once)?;
@@ -36,18 +37,17 @@ pub(super) fn tables(
     for (number, queue) in placed.queues().iter().enumerate() {
         let device = number / placed.target.sms.max(1);
         let start = tables.len();
-        let (mut waits, mut signals) = (Vec::new(), Vec::<u32>::new());
-        let waits_of = |id: &TaskId| if at_once[id.index()] { &[] } else { &placed.tasks[id.index()].waits[..] };
-        let all: usize = queue.iter().map(|id| waits_of(id).len()).sum();
+        let (mut wait_records, mut signals) = (Vec::new(), Vec::<u32>::new());
+        let all: usize = queue.iter().map(|id| waits(&placed.tasks[id.index()], at_once).len()).sum();
         let waits_at = queue.len() * bytes;
         let signals_at = waits_at + all * size_of::<WaitRecord>();
         for id in queue {
             let (task, record) = (&placed.tasks[id.index()], &mut records[id.index()]);
-            let first = signals.len();
-            record.waits = (waits_at + waits.len() * size_of::<WaitRecord>()) as u32 / 4;
-            record.wait_count = waits_of(id).len() as u32;
+            let (first, waits) = (signals.len(), waits(task, at_once));
+            record.waits = (waits_at + wait_records.len() * size_of::<WaitRecord>()) as u32 / 4;
+            record.wait_count = waits.len() as u32;
             record.signals = signals_at as u32 / 4 + first as u32;
-            waits.extend(waits_of(id).iter().map(|wait| WaitRecord {
+            wait_records.extend(waits.iter().map(|wait| WaitRecord {
                 counter: wait.counter.index() as u32,
                 threshold: wait.threshold,
                 period: periods[wait.counter.index()],
@@ -57,7 +57,7 @@ pub(super) fn tables(
             record.signal_count = (signals.len() - first) as u32;
             tables.extend_from_slice(&bytes_of(record)[..bytes]);
         }
-        waits.iter().for_each(|wait| tables.extend_from_slice(bytes_of(wait)));
+        wait_records.iter().for_each(|wait| tables.extend_from_slice(bytes_of(wait)));
         signals.iter().for_each(|signal| tables.extend_from_slice(bytes_of(signal)));
         tables.resize(tables.len().next_multiple_of(16), 0);
         let mut block = BlockRecord {
@@ -70,6 +70,11 @@ pub(super) fn tables(
         directory.push(block);
     }
     Ok((directory, tables))
+}
+
+/// What a task waits for on the device: nothing, where it looks at once.
+fn waits<'p>(task: &'p Task, at_once: &[bool]) -> &'p [Wait] {
+    if at_once[task.id.index()] { &[] } else { &task.waits }
 }
 
 /// Which devices signal a counter and which wait for it, a bit for each.
@@ -88,8 +93,7 @@ impl Reach {
         for task in &placed.tasks {
             let bit = 1 << task.device.index();
             task.signals.iter().for_each(|counter| reach.signalled[counter.index()] |= bit);
-            let waits = task.waits.iter().filter(|_| !at_once[task.id.index()]);
-            waits.for_each(|wait| reach.waited[wait.counter.index()] |= bit);
+            waits(task, at_once).iter().for_each(|wait| reach.waited[wait.counter.index()] |= bit);
         }
         Ok(reach)
     }
