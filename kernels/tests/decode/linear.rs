@@ -89,11 +89,13 @@ impl Case {
         case.with_a_operand(draw)
     }
 
-    /// A way for the activations; of logits often one by phases, which take rows that end with a stage.
+    /// A way for the activations; often one by phases, which take rows that end with a stage. Sums of logits may wait where these will be.
     fn with_a_operand(self, draw: &mut Draw) -> Case {
-        let (phases, whole) = (self.to == To::Logits && self.out == Float::F32, self.strip().padded_k());
-        let case = if phases { Case { k: whole, ..self } } else { self };
-        Case { a_operand: a_operand(draw, case.strip(), case.packing(), phases), ..case }
+        let in_logits = self.to == To::Logits && self.out == Float::F32 && draw.between(0..=1) == 0;
+        let waiting = if in_logits { 0 } else { self.tile * self.streams() };
+        let whole = in_logits || draw.between(0..=1) == 0;
+        let case = if whole { Case { k: self.strip().padded_k(), ..self } } else { self };
+        Case { a_operand: a_operand(draw, case.strip(), case.packing(), waiting), ..case }
     }
 
     /// The same with quantised weights: codes, groups, zeros and scales at random. Logits are whole numbers.
@@ -129,6 +131,11 @@ impl Case {
         self.ordered || self.strip().is_halved()
     }
 
+    /// Strips of the ring that make one of features.
+    fn streams(self) -> u32 {
+        if self.to == To::SiluMul { 2 } else { 1 }
+    }
+
     fn packing(self) -> Packing {
         Packing::of(self.rows, if self.from == From::Plain { self.x } else { Float::F32 })
     }
@@ -144,7 +151,7 @@ impl Case {
 
     fn record(self, k: &Builder) {
         let (team, strip) = (ConsumerWarps::new(k, self.warps), self.strip());
-        let streams = if self.to == To::SiluMul { 2 } else { 1 };
+        let streams = self.streams();
         let weights = k.global::<u32>("weights").at(k.block_id() * (self.tile * streams * strip.bytes() / 4));
         let [x, weight] = ["x", "weight"].map(|name| k.global::<u8>(name));
         let [bias, up_bias, residual, out] = ["bias", "up_bias", "residual", "out"].map(|name| k.global::<u8>(name));
@@ -416,15 +423,19 @@ fn random_layers() {
 
 #[test]
 fn mutants_are_found_out() {
-    let streamed = AOperand::Reloaded { group: 2 };
-    for (from, to, a_operand) in [
-        (From::RmsNorm, To::SiluMul, AOperand::Shared),
-        (From::Plain, To::Logits, AOperand::Registers),
-        (From::RmsNorm, To::Add, streamed),
-    ] {
+    let streamed = |a_operand: AOperand| a_operand == AOperand::Reloaded { group: 2 };
+    let by_phases = |a_operand: AOperand| matches!(a_operand, AOperand::Phases { waiting: 1.., .. });
+    let ways: [(From, To, &dyn Fn(AOperand) -> bool); 4] = [
+        (From::RmsNorm, To::SiluMul, &|a_operand| a_operand == AOperand::Shared),
+        (From::Plain, To::Logits, &|a_operand| a_operand == AOperand::Registers),
+        (From::RmsNorm, To::Add, &streamed),
+        (From::RmsNorm, To::SiluMul, &by_phases),
+    ];
+    for (from, to, is_way) in ways {
         // Several warps, rows and groups of strips.
         let several = |case: &Case| {
-            (case.from, case.to, case.a_operand) == (from, to, a_operand)
+            (case.from, case.to) == (from, to)
+                && is_way(case.a_operand)
                 && case.warps > 1
                 && case.tile > case.group
                 && case.n > 8 * case.tile

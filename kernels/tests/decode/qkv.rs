@@ -68,7 +68,9 @@ impl Case {
             position: (0..rows).map(|_| draw.between(0..=POSITIONS) as i32 - 1).collect(),
             a_operand: AOperand::Shared,
         };
-        Case { a_operand: a_operand(draw, case.strip(), case.packing(), false), ..case }
+        // Phases take rows that end with a stage.
+        let case = if draw.between(0..=1) == 0 { Case { k: case.strip().padded_k(), ..case } } else { case };
+        Case { a_operand: a_operand(draw, case.strip(), case.packing(), case.tile), ..case }
     }
 
     fn rows(&self) -> u32 {
@@ -149,7 +151,8 @@ impl Case {
             v: pages(values),
             newest: None,
         };
-        let scratch = scratch(team, Operand::bytes(strip, self.packing()), self.rows(), sums(self.a_operand, 3));
+        let bytes = Operand::bytes(strip, self.packing()).max(self.a_operand.operand_bytes(strip, self.packing()));
+        let scratch = scratch(team, bytes, self.rows(), sums(self.a_operand, 3));
         let supply = Supply::new(team, strip, weights, work.strips, self.tile, self.a_operand);
         qkv(team, scratch, &supply, work, None);
     }

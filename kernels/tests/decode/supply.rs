@@ -52,7 +52,7 @@ impl<'k> Supply<'k> {
                 let order = Order { stages, group: k.lit(group), all };
                 Some(Box::new(move |place| order.stage(place)))
             }
-            AOperand::Phases { stages: each } => {
+            AOperand::Phases { stages: each, .. } => {
                 let phases = Phases { stages, each: k.lit(each), of_phase: strips * each };
                 Some(Box::new(move |place| phases.stage(place)))
             }
@@ -85,13 +85,13 @@ impl<'k> Stages<'k> for Supply<'k> {
     }
 }
 
-/// A way that these activations can take, at random.
-pub fn a_operand(draw: &mut Draw, strip: Strip, packing: Packing, logits: bool) -> AOperand {
+/// A way that these activations can take, at random; by phases sums of so many strips wait.
+pub fn a_operand(draw: &mut Draw, strip: Strip, packing: Packing, waiting: u32) -> AOperand {
     let group = 2 * draw.between(1..=3);
     let stages = draw.between(1..=strip.stages());
     let part = AOperand::registers(strip.part(0, stages), packing) <= 128;
-    if logits && part && strip.stages().is_multiple_of(stages) && strip.padded_k() == strip.k() {
-        return AOperand::Phases { stages };
+    if part && stages < strip.stages() && strip.stages().is_multiple_of(stages) && strip.padded_k() == strip.k() {
+        return AOperand::Phases { stages, waiting };
     }
     match draw.between(0..=2) {
         0 => AOperand::Shared,

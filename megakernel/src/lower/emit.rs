@@ -19,6 +19,18 @@ impl Done {
     fn wait(self) -> Wait {
         Wait { counter: self.counter, threshold: self.tasks }
     }
+
+    /// What waits for all of these waits for: parts of a level that have a counter [together](Emitter::joint) are one.
+    pub(super) fn joined(parts: &[Done]) -> Vec<Done> {
+        let mut joined: Vec<Done> = Vec::new();
+        for part in parts {
+            match joined.iter_mut().find(|known| known.counter == part.counter) {
+                Some(known) => known.tasks += part.tasks,
+                None => joined.push(*part),
+            }
+        }
+        joined
+    }
 }
 
 /// A program under construction.
@@ -121,13 +133,29 @@ impl Emitter<'_> {
 
     /// Adds one task per op; all wait for `ready` and signal one new counter.
     pub fn level(&mut self, name: &str, ops: Vec<Op>, ready: &[Done]) -> Result<Done, LowerError> {
+        self.level_in(None, name, ops, ready)
+    }
+
+    /// The same with the counter of all devices, if there is one.
+    pub fn level_in(
+        &mut self,
+        joint: Option<CounterId>,
+        name: &str,
+        ops: Vec<Op>,
+        ready: &[Done],
+    ) -> Result<Done, LowerError> {
         let waits: Vec<Wait> = ready.iter().map(|d| d.wait()).collect();
-        self.add(name, ops.into_iter().map(|op| (op, waits.clone())).collect())
+        self.add(joint, name, ops.into_iter().map(|op| (op, waits.clone())).collect())
     }
 
     /// As [`Emitter::level`], each op with its own condition.
     pub fn level_of(&mut self, name: &str, parts: Vec<(Op, Done)>) -> Result<Done, LowerError> {
-        self.add(name, parts.into_iter().map(|(op, ready)| (op, vec![ready.wait()])).collect())
+        self.add(None, name, parts.into_iter().map(|(op, ready)| (op, vec![ready.wait()])).collect())
+    }
+
+    /// A counter for a level of several devices, so that who waits for all of them looks at one.
+    pub fn joint(&mut self, name: &str) -> Option<CounterId> {
+        (self.devices() > 1).then(|| self.program.add_counter(name.to_owned()))
     }
 
     /// Adds the last task of the step: nothing waits for it, so it signals nothing.
@@ -135,12 +163,12 @@ impl Emitter<'_> {
         self.task(name.to_owned(), op, ready.iter().map(|done| done.wait()).collect(), vec![])
     }
 
-    fn add(&mut self, name: &str, parts: Vec<(Op, Vec<Wait>)>) -> Result<Done, LowerError> {
+    fn add(&mut self, joint: Option<CounterId>, name: &str, parts: Vec<(Op, Vec<Wait>)>) -> Result<Done, LowerError> {
         if self.program.tasks.len() + parts.len() > MAX_TASKS {
             return Err(LowerError::Tasks { level: name.to_owned(), most: MAX_TASKS });
         }
         let name = &if self.devices() > 1 { format!("{name}.dev{}", self.device) } else { name.to_owned() };
-        let counter = self.program.add_counter(name);
+        let counter = joint.unwrap_or_else(|| self.program.add_counter(name));
         let tasks = parts.len() as u32;
         for (at, (op, waits)) in parts.into_iter().enumerate() {
             self.task(format!("{name}[{at}]"), op, waits, vec![counter])?;

@@ -24,25 +24,27 @@ use super::state::Parts;
 use super::tiling;
 use crate::ops::Selection;
 use crate::program::{
-    Attention, BufferId, GroupShape, HeadNorm, HeadOutput, KeyOutput, Linear, LinearInput, LinearOutput, Op, Qkv,
-    Reduce, Rope, Rotation, Span,
+    Attention, BufferId, CounterId, GroupShape, HeadNorm, HeadOutput, KeyOutput, Linear, LinearInput, LinearOutput, Op,
+    Qkv, Reduce, Rope, Rotation, Span,
 };
 
 /// Emits block `layer`; `ready` says when each device's residual stream is complete, where it is not from the beginning. Gives
 /// the same for the next block.
 pub(super) fn block(e: &mut Emitter, layer: usize, ready: &[Option<Done>]) -> Result<Vec<Option<Done>>, LowerError> {
+    let joint = e.joint(&format!("layers.{layer}.o"));
     let done = e.each_device(|e, device| {
         let heads = qkv(e, layer, ready[device])?;
         let heads = if e.spec.qk_norm { rope(e, layer, &heads)? } else { heads };
         let Selected { ready: heads, selection } = index(e, layer, heads)?;
         let done = attention(e, layer, &heads, selection.as_ref())?;
-        o(e, layer, done)
+        o(e, layer, done, joint)
     })?;
     let name = format!("layers.{layer}.o.sum");
     let done = sum(e, &name, done, |e| Some((&e.parts()?.middle, Some(e.residual(layer)), e.state().middle)))?;
+    let joint = e.joint(&format!("layers.{layer}.down"));
     let done = e.each_device(|e, device| {
         let done = gate_up(e, layer, done[device])?;
-        down(e, layer, done)
+        down(e, layer, done, joint)
     })?;
     let name = format!("layers.{layer}.down.sum");
     let done = sum(e, &name, done, |e| {
@@ -65,12 +67,13 @@ pub(super) fn sum(
     if e.devices() == 1 {
         return Ok(sent);
     }
+    let all = Done::joined(&sent);
     e.each_device(|e, _| {
         let Some((parts, residual, out)) = of(e) else { return Ok(sent[e.device]) };
         let (parts, rows) = (parts.clone(), e.rows());
         let tile = |cols| Op::from(Reduce { parts: parts.clone(), residual, out, rows, cols });
         let ops = tiling::features(e.spec.hidden, e.sms()).into_iter().map(tile).collect();
-        e.level(name, ops, &sent)
+        e.level(name, ops, &all)
     })
 }
 
@@ -179,11 +182,11 @@ fn attention(e: &mut Emitter, layer: usize, heads: &[Done], selection: Option<&S
     e.level_of(&format!("layers.{layer}.attention"), parts)
 }
 
-fn o(e: &mut Emitter, layer: usize, ready: Done) -> Result<Done, LowerError> {
+fn o(e: &mut Emitter, layer: usize, ready: Done, joint: Option<CounterId>) -> Result<Done, LowerError> {
     let input = LinearInput::Combine { acc: e.state().acc, stats: e.state().stats };
     let output = added(e, e.residual(layer), e.state().middle, |parts| &parts.middle);
     let projection = format!("model.layers.{layer}.self_attn.o_proj");
-    linear(e, &format!("layers.{layer}.o"), input, &projection, e.spec.hidden, output, ready)
+    linear(e, (&format!("layers.{layer}.o"), joint), input, (&projection, e.spec.hidden), output, ready)
 }
 
 fn gate_up(e: &mut Emitter, layer: usize, ready: Done) -> Result<Done, LowerError> {
@@ -192,14 +195,14 @@ fn gate_up(e: &mut Emitter, layer: usize, ready: Done) -> Result<Done, LowerErro
     let up = e.weights().projection(&format!("{prefix}.mlp.up_proj"));
     let output = LinearOutput::SiluMul { up: up.weight, up_bias: up.bias, out: e.state().mlp };
     let (name, gate) = (format!("layers.{layer}.gate_up"), format!("{prefix}.mlp.gate_proj"));
-    linear(e, &name, input, &gate, e.spec.intermediate, output, ready)
+    linear(e, (&name, None), input, (&gate, e.spec.intermediate), output, ready)
 }
 
-fn down(e: &mut Emitter, layer: usize, ready: Done) -> Result<Done, LowerError> {
+fn down(e: &mut Emitter, layer: usize, ready: Done, joint: Option<CounterId>) -> Result<Done, LowerError> {
     let input = LinearInput::Plain { x: e.state().mlp };
     let output = added(e, e.state().middle, e.stream(layer), |parts| &parts.residual);
     let projection = format!("model.layers.{layer}.mlp.down_proj");
-    linear(e, &format!("layers.{layer}.down"), input, &projection, e.spec.hidden, output, ready)
+    linear(e, (&format!("layers.{layer}.down"), joint), input, (&projection, e.spec.hidden), output, ready)
 }
 
 /// What becomes of a product that is added to the residual stream: the sum, or a part of it, sent to every device.
@@ -210,13 +213,12 @@ fn added(e: &Emitter, residual: BufferId, out: BufferId, parts: impl Fn(&Parts) 
     }
 }
 
-/// A level of one linear layer, by tiles of output features.
+/// A level of one linear layer, by tiles of output features; signalled in the counter of all devices, if there is one.
 fn linear(
     e: &mut Emitter,
-    name: &str,
+    (name, joint): (&str, Option<CounterId>),
     input: LinearInput,
-    projection: &str,
-    features: usize,
+    (projection, features): (&str, usize),
     output: LinearOutput,
     ready: Done,
 ) -> Result<Done, LowerError> {
@@ -226,5 +228,5 @@ fn linear(
         Op::from(Linear { input, weight: layer.weight, bias: layer.bias, rows: e.rows(), cols, output })
     };
     let ops = tiling::features(features, e.sms()).into_iter().map(tile).collect();
-    e.level(name, ops, &[ready])
+    e.level_in(joint, name, ops, &[ready])
 }

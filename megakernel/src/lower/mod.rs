@@ -162,6 +162,7 @@ fn table_shard(e: &Emitter) -> Option<TableShard> {
 
 /// Gives, for each device, when the residual stream is complete.
 fn embed(e: &mut Emitter, ids: BufferId) -> Result<Vec<Done>, LowerError> {
+    let joint = e.joint("embed");
     let done = e.each_device(|e, _| {
         let (out, sent) = e.destinations(|parts| &parts.residual).unwrap_or((e.state().residual, vec![]));
         let table = e.weights().get("model.embed_tokens.weight");
@@ -178,7 +179,7 @@ fn embed(e: &mut Emitter, ids: BufferId) -> Result<Vec<Done>, LowerError> {
             })
         };
         let ops = tiling::deal(e.options.rows, e.sms()).into_iter().map(part).collect();
-        e.level("embed", ops, &[])
+        e.level_in(joint, "embed", ops, &[])
     })?;
     layer::sum(e, "embed.sum", done, |e| Some((&e.parts()?.residual, None, e.state().residual)))
 }

@@ -8,7 +8,7 @@ use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{self, AOperand, Early, HeldForm, Output, Packing};
 use tilewright_layout::DType;
 
-use super::linear::{InputFields, TileCode, plan_a_operand};
+use super::linear::{InputFields, TileCode, Waits, plan_a_operand};
 use super::{Check, Footprint, InputCode, LinearInput, OperandError, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{
@@ -103,7 +103,7 @@ impl DeviceOp for LinearPart {
         let stream = plan.stream(Rows::Matrix(self.weight), strip, features as usize);
         let rows = rows_of(self.rows)?;
         let out = plan.storage("out", self.out)?;
-        let a_operand = plan_a_operand(plan, rows, part, input);
+        let a_operand = plan_a_operand(plan, (rows, part, input), Waits::Nowhere);
         let tile = TileCode::new(plan, part, rows, input, a_operand).of_part(plan);
         if let Taken::Groups(_) = tile.taken() {
             let found = AOperand::registers(part, Packing::of(rows, plan.float("x", self.x)?));

@@ -5,7 +5,7 @@ use tilewright_kernels::gemv::linear::AOperand;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
 use tilewright_megakernel::model::ModelSpec;
-use tilewright_megakernel::ops::LinearTile;
+use tilewright_megakernel::ops::{LinearTile, QkvTile};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Plan};
@@ -77,15 +77,21 @@ fn streamed_activations_agree_with_the_reference() {
     agree(&wide, 2, DeviceOptions { packets: false, ..streamed }, 4e-3);
 }
 
-/// Logits whose activations registers hold by halves, and by fourths.
+/// Products whose activations registers hold by halves, and by fourths: sums of logits wait where these will be, others in shared memory.
 #[test]
-fn logits_by_phases_agree_with_the_reference() {
+fn activations_by_phases_agree_with_the_reference() {
     for (rows, hidden, held_registers) in [(3, 256, 4), (9, 512, 16), (16, 512, 32)] {
         let (spec, options) = (ModelSpec { hidden, ..tiny() }, DeviceOptions { held_registers, ..options() });
         let plan = Plan::new(&narrow(&spec, rows, 3), options).unwrap();
-        let tiles = plan.opcodes.iter().filter_map(|opcode| opcode.get::<LinearTile>());
-        let phases = tiles.filter(|linear| matches!(linear.tile.a_operand, AOperand::Phases { .. })).count();
-        assert_eq!(phases, 1, "{rows} rows of {hidden}");
+        let linear = plan.opcodes.iter().filter_map(|opcode| opcode.get::<LinearTile>().map(|linear| linear.tile));
+        let qkv = plan.opcodes.iter().filter_map(|opcode| opcode.get::<QkvTile>().map(|qkv| qkv.tile));
+        let waiting = linear.chain(qkv).filter_map(|tile| match tile.a_operand {
+            AOperand::Phases { waiting, .. } => Some(waiting > 0),
+            AOperand::Shared | AOperand::Registers | AOperand::Reloaded { .. } => None,
+        });
+        let (shared, logits): (Vec<bool>, Vec<bool>) = waiting.partition(|&waits| waits);
+        assert_eq!(logits.len(), 1, "{rows} rows of {hidden}");
+        assert!(shared.len() >= 2, "{rows} rows of {hidden}: {} tiles", shared.len());
         agree(&spec, rows, options, if rows <= 4 { 4e-3 } else { 1e-2 });
     }
 }

@@ -2,6 +2,7 @@
 
 use tilewright_codegen::build::Val;
 
+use super::phases::Waiting;
 use super::starts::{Starts, side};
 use super::{Operand, Packing, wide};
 use crate::gemv::{Side, Strip};
@@ -13,11 +14,13 @@ pub enum AOperand {
     Shared,
     /// Each warp loads the columns that it multiplies into registers ([`AOperand::registers`]).
     Registers,
-    /// Of logits: each warp loads the columns of some stages, which divide the strip's, into registers, and multiplies them with these
-    /// stages of all strips; then the next. The sums of a phase wait where the logits will be.
+    /// Each warp loads the columns of some stages, which divide the strip's, into registers, and multiplies them with these stages of all
+    /// strips; then the next. The sums of a phase wait.
     Phases {
         /// Stages of a strip.
         stages: u32,
+        /// Strips of the ring whose sums wait in shared memory, as many as a tile has at most; 0: those of logits wait where these will be.
+        waiting: u32,
     },
     /// Each warp loads the columns of a stage into registers when it comes to that stage, and multiplies them with that stage
     /// of every strip of a group; again for every group. Weights come in the order of [`Order`]. It takes rows of any
@@ -35,7 +38,10 @@ impl AOperand {
         match self {
             AOperand::Shared => self.starts_at(strip, packing) + Starts::bytes(strip, side(strip, packing, self), all),
             AOperand::Registers => Starts::bytes(strip, Side::B, all),
-            AOperand::Phases { stages } => AOperand::Registers.operand_bytes(strip.part(0, stages), packing),
+            AOperand::Phases { stages, waiting } => {
+                let taken = AOperand::Registers.operand_bytes(strip.part(0, stages), packing);
+                taken.next_multiple_of(8) + Waiting::bytes(packing.rows(), waiting)
+            }
             AOperand::Reloaded { .. } => {
                 self.starts_at(strip, packing) + Starts::bytes(strip, Side::B, strip.stage_tiles())
             }
@@ -51,6 +57,23 @@ impl AOperand {
         }
     }
 
+    /// The most stages of a strip whose columns so many registers of a lane hold, of those that divide the strip into phases. `None`: not one
+    /// stage fits, or rows end inside a step.
+    ///
+    /// ```
+    /// use tilewright_kernels::{gemv::Strip, gemv::linear::{Packing, AOperand}, tile::Float};
+    /// let strip = Strip::new(8192, 8, 16384)?;
+    /// assert_eq!(strip.stages(), 8);
+    /// assert_eq!(AOperand::phase(strip, Packing::of(8, Float::F32), 128), Some(4));
+    /// assert_eq!(AOperand::phase(strip, Packing::of(16, Float::F32), 48), None);
+    /// # Ok::<(), tilewright_kernels::gemv::StripError>(())
+    /// ```
+    pub fn phase(strip: Strip, packing: Packing, registers: u32) -> Option<u32> {
+        let even = |stages: &u32| strip.stages().is_multiple_of(*stages) && strip.padded_k() == strip.k();
+        let fits = |stages: &u32| AOperand::registers(strip.part(0, *stages), packing) <= registers;
+        (1..strip.stages()).filter(even).take_while(fits).last()
+    }
+
     /// Registers of a lane that hold its share of rows of a strip's length.
     ///
     /// ```
@@ -62,26 +85,6 @@ impl AOperand {
     /// ```
     pub fn registers(strip: Strip, packing: Packing) -> u32 {
         strip.stages() * strip.per_warp() * strip.steps() * packing.meeting(strip).words()
-    }
-}
-
-/// The order in which the stages of strips come by phases ([`AOperand::Phases`]): of every strip its first stages, then the next.
-#[derive(Clone, Copy)]
-pub struct Phases<'k> {
-    /// Stages of a strip.
-    pub stages: Val<'k, u32>,
-    /// Stages of a strip that come together.
-    pub each: Val<'k, u32>,
-    /// Stages of a phase, of all strips.
-    pub of_phase: Val<'k, u32>,
-}
-
-impl<'k> Phases<'k> {
-    /// Which stage comes at a place, where strip after strip lies stage after stage.
-    #[track_caller]
-    pub fn stage(self, place: Val<'k, u32>) -> Val<'k, u32> {
-        let (phase, rest) = (place / self.of_phase, place % self.of_phase);
-        rest / self.each * self.stages + phase * self.each + rest % self.each
     }
 }
 

@@ -4,6 +4,7 @@ use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
 use super::pass::{Announce, Cell, Pass};
+use super::phases::Phase;
 use super::{AOperand, ActivationOutput, Beyond, Input, ScaledOutput, Sums, Weights};
 use crate::gemv::Strip;
 use crate::sample::key::{key, largest};
@@ -118,7 +119,6 @@ pub fn linear<'k>(
     announce: Option<Announce<'_>>,
 ) {
     let (k, rows) = (team.k, tile.rows);
-    let streams = if matches!(tile.output, Output::SiluMul { .. }) { 2 } else { 1 };
     let strips = (tile.end - tile.first + (Strip::ROWS - 1)) / Strip::ROWS;
     if let Output::Logits { .. } = tile.output {
         k.when(k.tid().lt(rows), || scratch.best.at(k.tid()).store(0u64));
@@ -129,41 +129,19 @@ pub fn linear<'k>(
         strip: tile.strip,
         pitch: tile.pitch,
         rows,
-        streams,
+        streams: tile.output.streams(),
         a_operand: tile.a_operand,
         spreads: true,
         behind: None,
+        reserved: 0,
     };
-    match tile.a_operand {
-        AOperand::Shared | AOperand::Registers | AOperand::Reloaded { .. } => {
-            tile.tile(pass, weights, strips, (None, announce));
-        }
-        AOperand::Phases { stages } => {
-            let strip = tile.strip.part(0, stages);
-            let pass = Pass { strip, a_operand: AOperand::Registers, ..pass };
-            k.for_(0u32, tile.strip.stages() / stages, |number| {
-                let phase = Phase { number, last: number.eq(tile.strip.stages() / stages - 1), columns: strip.k() };
-                tile.tile(Pass { behind: Some(number.gt(0)), ..pass }, weights, strips, (Some(phase), None));
-                // The sums are read.
-                team.sync();
-            });
-        }
-    }
+    pass.each_phase(tile.input, |pass, input, phase| {
+        Announce::in_last(announce, phase, &|announce| tile.tile(pass, weights, (input, strips), (phase, announce)));
+    });
     if let Output::Logits { bests, tile: number, .. } = tile.output {
         team.sync();
         k.when(k.tid().lt(rows), || bests.store(tile.first_row + k.tid(), number, scratch.best.at(k.tid()).load()));
     }
-}
-
-/// A phase of a tile of logits ([`AOperand::Phases`]).
-#[derive(Clone, Copy)]
-struct Phase<'k> {
-    /// Which.
-    number: Val<'k, u32>,
-    /// Whether it is the last.
-    last: Val<'k, bool>,
-    /// Columns of each.
-    columns: u32,
 }
 
 impl<'k> Linear<'k> {
@@ -172,16 +150,12 @@ impl<'k> Linear<'k> {
         self,
         pass: Pass<'k>,
         weights: &dyn Weights<'k>,
-        strips: Val<'k, u32>,
+        (input, strips): (Input<'k>, Val<'k, u32>),
         (phase, announce): (Option<Phase<'k>>, Option<Announce<'_>>),
     ) {
         let (tile, Pass { team, scratch, .. }) = (self, pass);
         let k = team.k;
-        let input = phase.map_or(tile.input, |phase| tile.input.from(phase.number * phase.columns));
-        let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| {
-            let n = tile.first + (base + cell.strip) * Strip::ROWS + cell.feature;
-            tile.prepare(team, cell, n, phase)
-        };
+        let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| tile.prepare(team, cell, base + cell.strip, phase);
         // An output of a thread is of the same row in every group; its others may be, too.
         let bests: Vec<_> = match tile.output {
             Output::Logits { .. } if (team.threads() / Strip::ROWS).is_multiple_of(tile.rows) => vec![k.var(0u64)],
@@ -189,10 +163,10 @@ impl<'k> Linear<'k> {
             Output::Store { .. } | Output::Add { .. } | Output::SiluMul { .. } => Vec::new(),
         };
         pass.run(weights, (input, tile.first_row), (strips, announce), prepare, |sums, cell, prepared| {
-            let (n, inside) = (prepared.n, prepared.inside);
+            let Prepared { n, inside, stored, .. } = *prepared;
             let result = k.var(0.0f32);
             k.when(inside, || {
-                result.set(tile.finish(team, scratch, sums, cell, prepared, phase));
+                result.set(tile.finish(team, scratch, sums, (cell, prepared), phase));
                 if let Some(best) = bests.get(cell.number % bests.len().max(1)) {
                     let keep = || best.set(best.get().max(key(result.get(), tile.output.index(n))));
                     phase.map_or_else(keep, |phase| k.when(phase.last, keep));
@@ -203,13 +177,13 @@ impl<'k> Linear<'k> {
                 let at = row * width + tile.output.index(n);
                 if out.together() == 2 {
                     let next = result.shfl_down(1);
-                    k.when(inside & (n % 2).eq(0), || out.store_run(at, [result, next]));
+                    k.when(stored & (n % 2).eq(0), || out.store_run(at, [result, next]));
                 } else {
-                    k.when(inside, || out.store_run(at, [result]));
+                    k.when(stored, || out.store_run(at, [result]));
                 }
             }
             if let Some(terms) = tile.output.terms() {
-                terms.store_of_eight([row, n], result, prepared.weight.map(Var::get), inside);
+                terms.store_of_eight([row, n], result, prepared.weight.map(Var::get), stored);
             }
         });
         for (first, best) in (0u32..).step_by(team.threads() as usize).zip(bests) {
@@ -227,75 +201,113 @@ impl<'k> Linear<'k> {
 struct Prepared<'k> {
     /// The feature.
     n: Val<'k, u32>,
+    /// The first strip of the ring that it is of.
+    strip: Val<'k, u32>,
     /// Whether there is such an output.
     inside: Val<'k, bool>,
+    /// Whether it is stored: not while its sums wait in shared memory.
+    stored: Val<'k, bool>,
     bias: Option<Var<'k, f32>>,
-    /// The residual, the second layer's bias, or what the phases before summed.
+    /// The residual, or the second layer's bias.
     other: Option<Var<'k, f32>>,
     /// The weight of the norm that comes next.
     weight: Option<Var<'k, f32>>,
+    /// What the phases before summed, of each strip of the ring that it is of.
+    before: Vec<Var<'k, f32>>,
 }
 
 impl<'k> Linear<'k> {
-    /// Loads what output `n` of a row needs beside the sums.
+    /// Loads what an output of a strip of features needs beside the sums.
     fn prepare(
         self,
         team: ConsumerWarps<'k>,
         cell: &Cell<'k>,
-        n: Val<'k, u32>,
+        strip: Val<'k, u32>,
         phase: Option<Phase<'k>>,
     ) -> Prepared<'k> {
-        let (k, inside) = (team.k, cell.inside & n.lt(self.end));
+        let k = team.k;
+        let n = self.first + strip * Strip::ROWS + cell.feature;
+        let inside = cell.inside & n.lt(self.end);
         let load = |array: Array<'k>, index: Val<'k, u32>| {
             let value = k.var(0.0f32);
             k.when(inside, || value.set(array.load(index)));
             value
         };
+        let at = |width: u32| (self.first_row + cell.row) * width + self.output.index(n);
         let other = match self.output {
-            Output::Add { residual, width, .. } => Some(load(residual, (self.first_row + cell.row) * width + n)),
+            Output::Add { residual, width, .. } => Some(load(residual, at(width))),
             Output::SiluMul { up_bias, .. } => up_bias.map(|bias| load(bias, n)),
-            Output::Logits { out, width, .. } => phase.map(|phase| {
-                let before = k.var(0.0f32);
-                let at = (self.first_row + cell.row) * width + self.output.index(n);
-                k.when(inside & phase.number.gt(0), || before.set(out.load(at)));
-                before
-            }),
-            Output::Store { .. } => None,
+            Output::Store { .. } | Output::Logits { .. } => None,
         };
+        let streams = self.output.streams();
+        let strip = if streams > 1 { strip * streams } else { strip };
+        let before = |phase: Phase<'k>, of: u32| match (phase.waiting, self.output) {
+            (None, Output::Logits { out, width, .. }) => Some(phase.before(inside, || out.load(at(width)))),
+            (None, _) => None,
+            (Some(waiting), _) => Some(phase.before(inside, || waiting.of(strip + of, cell).load())),
+        };
+        let before = phase.into_iter().flat_map(|phase| (0..streams).filter_map(move |of| before(phase, of))).collect();
         let weight = self.output.terms().and_then(|terms| terms.weight).map(|weight| load(weight, n));
-        Prepared { n, inside, bias: self.bias.map(|bias| load(bias, n)), other, weight }
+        let bias = self.bias.map(|bias| load(bias, n));
+        let stored = phase.filter(|phase| phase.waiting.is_some()).map_or(inside, |phase| inside & phase.last);
+        Prepared { n, strip, inside, stored, bias, other, weight, before }
     }
 
-    /// An output, as it is stored.
+    /// The products of an output with its strip of the ring of that number: those of the columns so far.
+    fn sum(self, sums: Sums<'k>, cell: &Cell<'k>, prepared: &Prepared<'k>, of: u32) -> Val<'k, f32> {
+        let place = if of > 0 { cell.place + of * self.rows * Strip::ROWS } else { cell.place };
+        let sum = sums.total(place);
+        prepared.before.get(of as usize).map_or(sum, |before| sum + before.get())
+    }
+
+    /// An output, as it is stored; behind a phase that is not the last its sums wait, those of logits where these are stored.
     fn finish(
         self,
         team: ConsumerWarps<'k>,
         scratch: Scratch<'k>,
         sums: Sums<'k>,
-        cell: &Cell<'k>,
-        prepared: &Prepared<'k>,
+        (cell, prepared): (&Cell<'k>, &Prepared<'k>),
         phase: Option<Phase<'k>>,
     ) -> Val<'k, f32> {
+        let k = team.k;
         let scale = self.input.scale(team, self.strip, cell.row, scratch.squares);
         let scaled = |sum: Val<'k, f32>| scale.map_or(sum, |scale| sum * scale);
         let plus = |sum: Val<'k, f32>, other: Option<Var<'k, f32>>| other.map_or(sum, |other| sum + other.get());
-        if let Some(phase) = phase {
-            let sum = plus(sums.total(cell.place), prepared.other);
-            return phase.last.select(plus(scaled(sum), prepared.bias), sum);
-        }
-        let y = plus(scaled(sums.total(cell.place)), prepared.bias);
-        match self.output {
-            Output::Store { .. } | Output::Logits { .. } => y,
-            Output::Add { .. } => plus(y, prepared.other),
-            Output::SiluMul { .. } => {
-                let up = plus(scaled(sums.total(cell.place + self.rows * Strip::ROWS)), prepared.other);
-                y.div_approx((y * -std::f32::consts::LOG2_E).ex2() + 1.0) * up
+        let sum = |of: u32| self.sum(sums, cell, prepared, of);
+        let first = sum(0);
+        let done = || {
+            let y = plus(scaled(first), prepared.bias);
+            match self.output {
+                Output::Store { .. } | Output::Logits { .. } => y,
+                Output::Add { .. } => plus(y, prepared.other),
+                Output::SiluMul { .. } => {
+                    let up = plus(scaled(sum(1)), prepared.other);
+                    y.div_approx((y * -std::f32::consts::LOG2_E).ex2() + 1.0) * up
+                }
+            }
+        };
+        match phase {
+            None => done(),
+            Some(Phase { waiting: None, last, .. }) => last.select(done(), first),
+            Some(Phase { waiting: Some(waiting), last, .. }) => {
+                let result = k.var(0.0f32);
+                let wait = || {
+                    waiting.of(prepared.strip, cell).store(first);
+                    (1..self.output.streams()).for_each(|of| waiting.of(prepared.strip + of, cell).store(sum(of)));
+                };
+                k.if_else(last, || result.set(done()), wait);
+                result.get()
             }
         }
     }
 }
 
 impl<'k> Output<'k> {
+    /// Strips of the ring that make one strip of features.
+    fn streams(self) -> u32 {
+        if matches!(self, Output::SiluMul { .. }) { 2 } else { 1 }
+    }
+
     /// Where features go row by row, and how many a row has.
     fn rows(self) -> Option<(Copies<'k>, u32)> {
         match self {

@@ -19,6 +19,7 @@
 //! | `source` | activations straight to registers, without a copy |
 //! | `held` | stages of weights in registers |
 //! | `pass` | the passage of a tile's strips through the team |
+//! | `phases` | rows that are longer than registers hold, some columns at a time |
 //! | `parts` | sums of the parts that a contraction was cut into |
 //! | `wide` | stages of codes with more activations than registers hold |
 //! | `sums` | strips from the ring times activations, by [`product`](super::product), and the warps' sums |
@@ -34,6 +35,7 @@ mod ordered;
 mod packing;
 mod parts;
 mod pass;
+mod phases;
 mod qkv;
 mod scaled;
 mod source;
@@ -41,7 +43,7 @@ mod starts;
 mod sums;
 mod wide;
 
-pub use a_operand::{AOperand, Order, Phases};
+pub use a_operand::{AOperand, Order};
 pub use beyond::Beyond;
 pub use device::{Linear, Output, Scratch, linear};
 pub use held::{HeldForm, HeldStage};
@@ -51,6 +53,7 @@ pub use ordered::{Ordered, Reordering, columns};
 pub use packing::Packing;
 pub use parts::PartSums;
 pub use pass::{Announce, Early};
+pub use phases::Phases;
 pub use qkv::{Keys, Qkv, qkv};
 pub use scaled::{ActivationOutput, Scaled, ScaledForm, ScaledOutput};
 pub use sums::{Read, Sums, Weights, in_pairs};

@@ -4,6 +4,7 @@ use tilewright_codegen::build::{Ptr, Shared, Val};
 
 use super::ahead::Ahead;
 use super::operand::of_two_steps;
+use super::phases::Phase;
 use super::source::Source;
 use super::starts::{Brought, side};
 use super::sums::{Activations, Operands, pairs, product, products, several, turns};
@@ -32,6 +33,14 @@ pub struct Announce<'a> {
     pub at: Early,
     /// What.
     pub say: &'a dyn Fn(),
+}
+
+impl Announce<'_> {
+    /// Lets `go` have the same in the last phase alone.
+    pub(super) fn in_last<'k>(this: Option<Self>, phase: Option<Phase<'k>>, go: &dyn Fn(Option<Announce<'_>>)) {
+        let (Some(Announce { at, say }), Some(phase)) = (this, phase) else { return go(this) };
+        go(Some(Announce { at, say: &|| phase.last.builder().when(phase.last, || say()) }));
+    }
 }
 
 /// One output of a group.
@@ -67,6 +76,8 @@ pub(super) struct Pass<'k> {
     pub spreads: bool,
     /// Whether a phase came before, which left sums of squares; `None`: there are no phases.
     pub behind: Option<Val<'k, bool>>,
+    /// Bytes behind the activations that other sums have.
+    pub reserved: u32,
 }
 
 impl<'k> Pass<'k> {
@@ -154,7 +165,7 @@ impl<'k> Pass<'k> {
 
 impl<'k> Pass<'k> {
     /// How the rows of an input lie in the operand.
-    fn packing(self, input: Input<'k>) -> Packing {
+    pub(super) fn packing(self, input: Input<'k>) -> Packing {
         Packing::of(self.rows, input.float()).meeting(self.strip)
     }
 

@@ -4,10 +4,11 @@
 //! `u` for v. Strip j of a query or key head has the features `4j ..+4` and, for what they are rotated with,
 //! `half + 4j ..+4`; strip j of v has `8j ..+8`.
 
-use tilewright_codegen::build::{Val, Var};
+use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
 use super::pass::{Cell, Pass};
-use super::{AOperand, Announce, Input, Scratch, Sums, Weights};
+use super::phases::Phase;
+use super::{AOperand, Announce, Input, Scratch, Weights};
 use crate::gemv::Strip;
 use crate::kv::{Newest, PagedPool};
 use crate::rope::Rotation;
@@ -84,15 +85,34 @@ pub fn qkv<'k>(
         a_operand: tile.a_operand,
         spreads: false,
         behind: None,
+        reserved: 0,
     };
-    let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| tile.prepare(team, cell, tile.first + base + cell.strip);
-    pass.run(weights, (tile.input, tile.first_row), (tile.strips, announce), prepare, |sums, cell, prepared| {
-        tile.finish(team, scratch, sums, cell, prepared);
+    pass.each_phase(tile.input, |pass, input, phase| {
+        let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| tile.prepare(team, cell, base, phase);
+        Announce::in_last(announce, phase, &|announce| {
+            pass.run(weights, (input, tile.first_row), (tile.strips, announce), prepare, |sums, cell, prepared| {
+                let sum = || {
+                    let sum = sums.total(cell.place);
+                    prepared.before.map_or(sum, |before| sum + before.get())
+                };
+                let done = || tile.finish(team, scratch, &sum, cell, prepared);
+                match prepared.waiting {
+                    Some((last, waiting)) => {
+                        team.k.if_else(last, done, || team.k.when(cell.inside, || waiting.store(sum())));
+                    }
+                    None => done(),
+                }
+            });
+        });
     });
 }
 
 /// What an output needs beside the sums, and where it goes.
 struct Prepared<'k> {
+    /// Where its sum waits for the next phase, and whether this is the last.
+    waiting: Option<(Val<'k, bool>, Ptr<'k, Shared, f32>)>,
+    /// What the phases before summed.
+    before: Option<Var<'k, f32>>,
     is_q: Val<'k, bool>,
     is_v: Val<'k, bool>,
     bias: Option<Var<'k, f32>>,
@@ -108,8 +128,14 @@ struct Prepared<'k> {
 const NOWHERE: u32 = u32::MAX;
 
 impl<'k> Qkv<'k> {
-    fn prepare(self, team: ConsumerWarps<'k>, cell: &Cell<'k>, strip: Val<'k, u32>) -> Prepared<'k> {
-        let k = team.k;
+    fn prepare(
+        self,
+        team: ConsumerWarps<'k>,
+        cell: &Cell<'k>,
+        base: Val<'k, u32>,
+        phase: Option<Phase<'k>>,
+    ) -> Prepared<'k> {
+        let (k, strip) = (team.k, self.first + base + cell.strip);
         let (group, half) = (self.heads / self.kv_heads, self.dim / 2);
         let per_head = half.div_ceil(4);
         let (slot, within) = (strip / per_head, strip % per_head);
@@ -154,7 +180,10 @@ impl<'k> Qkv<'k> {
             let row = self.first_row + cell.row;
             ((row * self.kv_heads + self.kv_head) * self.dim + dim, exists)
         });
-        Prepared { is_q, is_v, bias, to, turn, newest }
+        let waiting = phase.and_then(|phase| Some((phase, phase.waiting?.of(base + cell.strip, cell))));
+        let before = waiting.map(|(phase, at)| phase.before(cell.inside, || at.load()));
+        let waiting = waiting.map(|(phase, at)| (phase.last, at));
+        Prepared { waiting, before, is_q, is_v, bias, to, turn, newest }
     }
 
     /// Stores an output; all lanes of a warp come here.
@@ -162,7 +191,7 @@ impl<'k> Qkv<'k> {
         self,
         team: ConsumerWarps<'k>,
         scratch: Scratch<'k>,
-        sums: Sums<'k>,
+        sum: &dyn Fn() -> Val<'k, f32>,
         cell: &Cell<'k>,
         prepared: &Prepared<'k>,
     ) {
@@ -170,7 +199,7 @@ impl<'k> Qkv<'k> {
         let exists = to.ne(NOWHERE);
         let y = k.var(0.0f32);
         k.when(exists, || {
-            let sum = sums.total(cell.place);
+            let sum = sum();
             let sum = self.input.scale(team, self.strip, cell.row, scratch.squares).map_or(sum, |scale| sum * scale);
             y.set(prepared.bias.map_or(sum, |bias| sum + bias.get()));
         });

@@ -206,13 +206,14 @@ impl<'k> Pass<'k> {
     /// The sums of a group of strips. Activations in registers leave their shared memory to them, up to four outputs of a thread: the
     /// ring is not read while outputs are finished, so few large groups are better than many small ones.
     pub(super) fn sums(self, packing: Packing) -> Sums<'k> {
-        let Pass { team, scratch, strip, rows, a_operand, .. } = self;
+        let Pass { team, scratch, strip, rows, a_operand, reserved, .. } = self;
         let each = Sums::bytes(rows, team.warps);
         let plain = |bytes: u32| Sums::new(scratch.sums, bytes, packing, team.warps);
         match a_operand {
             AOperand::Reloaded { group } => plain(group * each),
             AOperand::Registers | AOperand::Phases { .. } if self.spreads => {
-                let used = a_operand.operand_bytes(strip, packing).next_multiple_of(8).min(scratch.operand_bytes);
+                let used = a_operand.operand_bytes(strip, packing).next_multiple_of(8) + reserved;
+                let used = used.min(scratch.operand_bytes);
                 let most = team.threads() * 4 / (rows * Strip::ROWS);
                 let strips = ((scratch.operand_bytes - used + scratch.sums_bytes) / each).min(most) & !1;
                 if strips * each <= scratch.sums_bytes {

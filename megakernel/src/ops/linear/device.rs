@@ -10,7 +10,7 @@ use tilewright_kernels::gemv::linear::{
 use tilewright_kernels::sample::tiles::TileBests;
 use tilewright_kernels::tile::{Float, MAX_DEVICES};
 
-use super::tile::{plan_a_operand, plan_phases};
+use super::tile::{Waits, plan_a_operand};
 use super::{Linear, LinearInput, LinearOutput, TileCode};
 use crate::program::{BufferId, Span};
 use crate::vm::device::{
@@ -89,10 +89,13 @@ impl DeviceOp for Linear {
         let out = self.output.out();
         let width = plan.extent(out, 0)?;
         let rows = rows_of(self.rows)?;
-        let a_operand = match (plan_a_operand(plan, rows, strip, input), &self.output) {
-            (AOperand::Reloaded { .. }, LinearOutput::Logits { .. }) => plan_phases(plan, rows, strip, input),
-            (a_operand, _) => a_operand,
+        let waits = match self.output {
+            LinearOutput::Logits { .. } => Waits::InLogits,
+            LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::SiluMul { .. } => {
+                Waits::InShared(strips as u32)
+            }
         };
+        let a_operand = plan_a_operand(plan, (rows, strip, input), waits);
         let tile = TileCode::new(plan, strip, rows, input, a_operand);
         let common = TileFields {
             first_row: self.rows.lo as u32,

@@ -13,7 +13,7 @@ pub use device::{InputCode, LinearTile};
 pub(super) use launch::activations as launched_activations;
 pub(super) use oracle::{activations, product};
 pub use tile::TileCode;
-pub(super) use tile::plan_a_operand;
+pub(super) use tile::{Waits, plan_a_operand};
 
 use super::{Check, Footprint, OperandError, Operands, TableShard, TaskOp, index, interval, positive};
 use crate::program::{BufferId, Region, Span};

@@ -1,7 +1,7 @@
 //! What tiles of products have in common: a strip's shape, where activations lie while they are multiplied, whether stages are held beside them.
 
 use tilewright_kernels::gemv::Strip;
-use tilewright_kernels::gemv::linear::{AOperand, HeldForm, Operand, Sums, in_pairs};
+use tilewright_kernels::gemv::linear::{AOperand, HeldForm, Operand, Packing, Sums, in_pairs};
 
 use super::InputCode;
 use crate::vm::device::{Planner, SharedBytes, Taken};
@@ -17,30 +17,61 @@ const HELD_STRIPS_OF_MANY: u32 = 6;
 /// Most rows whose tasks hold stages beside activations: with 16 rows a model of 1B takes 882.7 µs on an H200, without 879.5.
 const BESIDE_ROWS: u32 = 8;
 
+/// Strips of the ring in whose steps room for waiting sums grows.
+const WAITING_STRIPS: u32 = 8;
+
 /// Most rows whose strips come two a stage: of 1B by 4 bits 4 rows gain 0.8 % by it, 8 rows lose 0.9 % (H100).
 const PAIRED_ROWS: u32 = 4;
 
-/// Where the A operand lives: of few rows in shared memory, of more in registers; what has no room is reloaded with each
-/// stage.
-pub(in crate::ops) fn plan_a_operand(plan: &Planner, rows: u32, strip: Strip, input: InputCode) -> AOperand {
+/// Where the A operand lives: of few rows in shared memory, of more in registers; what does not fit there comes by phases, and what has no
+/// phases is reloaded with each stage.
+pub(in crate::ops) fn plan_a_operand(
+    plan: &Planner,
+    (rows, strip, input): (u32, Strip, InputCode),
+    waits: Waits,
+) -> AOperand {
     let (packing, options) = (input.packing(rows), plan.options());
     // A ring of less than half of the memory does not last while the team waits.
-    let room = Operand::bytes(strip, packing) <= plan.target().shared_bytes_per_block as u32 / 2;
+    let most = plan.target().shared_bytes_per_block as u32;
+    let room = Operand::bytes(strip, packing) <= most / 2;
     match (rows >= options.held_rows, room) {
         (true, _) if AOperand::registers(strip, packing) <= options.held_registers => AOperand::Registers,
         (false, true) => AOperand::Shared,
-        (true, _) | (false, false) => AOperand::Reloaded { group: (options.streamed_strips & !1).clamp(2, 64) },
+        // Gathered one by one, activations leave no registers for those of a phase.
+        (true, _) if matches!(input, InputCode::Ordered { .. }) => reloaded(plan),
+        (true, _) => by_phases(plan, (strip, packing), waits).unwrap_or_else(|| reloaded(plan)),
+        (false, false) => reloaded(plan),
     }
 }
 
-/// The same of logits whose activations fit neither: as many columns of all strips at a time as registers hold, where that is whole
-/// stages.
-pub(super) fn plan_phases(plan: &Planner, rows: u32, strip: Strip, input: InputCode) -> AOperand {
-    let (packing, most) = (input.packing(rows), plan.options().held_registers);
-    let even = |stages: &u32| strip.stages().is_multiple_of(*stages) && strip.padded_k() == strip.k();
-    let fits = |stages: &u32| AOperand::registers(strip.part(0, *stages), packing) <= most;
-    let stages = (1..strip.stages()).filter(even).take_while(fits).last();
-    stages.map_or(plan_a_operand(plan, rows, strip, input), |stages| AOperand::Phases { stages })
+/// Where the sums of a phase wait for those of the next.
+#[derive(Clone, Copy)]
+pub(in crate::ops) enum Waits {
+    /// Nowhere: there are no phases.
+    Nowhere,
+    /// Where the logits will be.
+    InLogits,
+    /// In shared memory: those of so many strips of the ring.
+    InShared(u32),
+}
+
+/// By as many columns of all strips at a time as registers hold, where that is whole stages.
+fn by_phases(plan: &Planner, (strip, packing): (Strip, Packing), waits: Waits) -> Option<AOperand> {
+    let waiting = match waits {
+        Waits::Nowhere => return None,
+        Waits::InLogits => 0,
+        // Tiles of a level differ by a strip; they are one opcode.
+        Waits::InShared(strips) => strips.next_multiple_of(WAITING_STRIPS),
+    };
+    let stages = AOperand::phase(strip, packing, plan.options().held_registers)?;
+    let a_operand = AOperand::Phases { stages, waiting };
+    // The ring needs the room.
+    let most = plan.target().shared_bytes_per_block as u32 / 4;
+    (a_operand.operand_bytes(strip, packing) <= most).then_some(a_operand)
+}
+
+fn reloaded(plan: &Planner) -> AOperand {
+    AOperand::Reloaded { group: (plan.options().streamed_strips & !1).clamp(2, 64) }
 }
 
 /// What tiles of products have in common.
@@ -111,7 +142,7 @@ impl TileCode {
     pub(in crate::ops) fn taken(&self) -> Taken {
         match self.a_operand {
             AOperand::Reloaded { group } => Taken::Groups(group),
-            AOperand::Phases { stages } => Taken::Phases(stages),
+            AOperand::Phases { stages, .. } => Taken::Phases(stages),
             AOperand::Shared | AOperand::Registers => Taken::Strips,
         }
     }

@@ -9,7 +9,7 @@ use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::tile::Float;
 
 use super::{KeyOutput, Qkv};
-use crate::ops::linear::{InputCode, InputFields, TileCode, plan_a_operand};
+use crate::ops::linear::{InputCode, InputFields, TileCode, Waits, plan_a_operand};
 use crate::program::{BufferId, Span};
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, KvPools, NewestToken, Packets, Partial, Planned, Planner, RotationRows,
@@ -69,7 +69,7 @@ impl DeviceOp for Qkv {
         let rows_of_stream = Rows::Group { weights, kv_head, kv_heads, group, dim: dim as usize };
         let stream = plan.stream(rows_of_stream, strip, 0);
         let rows = rows_of(self.rows)?;
-        let a_operand = plan_a_operand(plan, rows, strip, input);
+        let a_operand = plan_a_operand(plan, (rows, strip, input), Waits::InShared(self.strips.len() as u32));
         let tile = TileCode::new(plan, strip, rows, input, a_operand);
         let newest = plan.newest();
         let period = newest.map_or(0, |(_, period)| period);

@@ -122,9 +122,10 @@ fn terms(plan: &Planner, read: &TermsRead, rows: u32) -> Option<NormTerms> {
         (Float::Bf16, Some(_)) | (Float::F16, _) => return None,
     };
     let packing = Packing::of(rows, exact);
-    // Kernels of bf16 weights that reload activations have no registers left.
+    // Kernels of bf16 weights that reload activations with each stage have no registers left.
     let stages = read.along.map_or(strip.stages(), |along| (along.len() as u32).div_ceil(strip.stage_k()));
-    let held = AOperand::registers(strip.part(0, stages), packing) <= plan.options.held_registers;
+    let (part, most) = (strip.part(0, stages), plan.options.held_registers);
+    let held = AOperand::registers(part, packing) <= most || AOperand::phase(part, packing, most).is_some();
     let form = ScaledForm::of(strip, packing, all).filter(|_| held || plan.quantised)?;
     let form = if held && rows >= plan.options.held_rows { form.in_pairs(packing) } else { form };
     let form = if read.norm.is_some() { form } else { form.without_norm() };

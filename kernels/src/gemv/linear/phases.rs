@@ -1,0 +1,90 @@
+//! Phases: rows of activations that are longer than registers hold meet the weights some columns at a time ([`AOperand::Phases`]). Of each
+//! phase the sums of all strips wait for those of the next.
+
+use tilewright_codegen::build::{Ptr, Shared, Val, Var};
+
+use super::pass::{Cell, Pass};
+use super::{AOperand, Input};
+use crate::gemv::Strip;
+
+/// The order in which the stages of strips come by phases ([`AOperand::Phases`]): of every strip its first stages, then the next.
+#[derive(Clone, Copy)]
+pub struct Phases<'k> {
+    /// Stages of a strip.
+    pub stages: Val<'k, u32>,
+    /// Stages of a strip that come together.
+    pub each: Val<'k, u32>,
+    /// Stages of a phase, of all strips.
+    pub of_phase: Val<'k, u32>,
+}
+
+impl<'k> Phases<'k> {
+    /// Which stage comes at a place, where strip after strip lies stage after stage.
+    #[track_caller]
+    pub fn stage(self, place: Val<'k, u32>) -> Val<'k, u32> {
+        let (phase, rest) = (place / self.of_phase, place % self.of_phase);
+        rest / self.each * self.stages + phase * self.each + rest % self.each
+    }
+}
+
+/// A phase of a tile.
+#[derive(Clone, Copy)]
+pub(super) struct Phase<'k> {
+    /// Whether it is the first.
+    first: Val<'k, bool>,
+    /// Whether it is the last.
+    pub last: Val<'k, bool>,
+    /// Where sums wait, if that is shared memory.
+    pub waiting: Option<Waiting<'k>>,
+}
+
+impl<'k> Phase<'k> {
+    /// What the phases before summed of an output; `load` gives it where there were any.
+    pub fn before(self, inside: Val<'k, bool>, load: impl FnOnce() -> Val<'k, f32>) -> Var<'k, f32> {
+        let k = inside.builder();
+        let before = k.var(0.0f32);
+        k.when(inside & !self.first, || before.set(load()));
+        before
+    }
+}
+
+/// The sums of a tile's strips in shared memory, f32 `[strips, rows, 8]`. A thread alone stores and loads those of its outputs.
+#[derive(Clone, Copy)]
+pub(super) struct Waiting<'k> {
+    at: Ptr<'k, Shared, f32>,
+    /// Outputs of a strip.
+    each: u32,
+}
+
+impl<'k> Waiting<'k> {
+    /// Bytes of so many strips.
+    pub fn bytes(rows: u32, strips: u32) -> u32 {
+        strips * rows * Strip::ROWS * 4
+    }
+
+    /// Where the sum of an output waits: of the strip of the ring with that number in the tile.
+    pub fn of(self, strip: Val<'k, u32>, cell: &Cell<'k>) -> Ptr<'k, Shared, f32> {
+        self.at.at(strip * self.each + cell.row * Strip::ROWS + cell.feature)
+    }
+}
+
+impl<'k> Pass<'k> {
+    /// Lets `go` have the tile and its activations, or one of its phases after the other.
+    pub fn each_phase(self, input: Input<'k>, go: impl Fn(Pass<'k>, Input<'k>, Option<Phase<'k>>)) {
+        let AOperand::Phases { stages, waiting } = self.a_operand else { return go(self, input, None) };
+        let Pass { team, scratch, strip, rows, .. } = self;
+        let (k, phases, part) = (team.k, strip.stages() / stages, strip.part(0, stages));
+        // Behind what the activations of a phase have there.
+        let taken = AOperand::Registers.operand_bytes(part, self.packing(input)).next_multiple_of(8);
+        let room = Waiting { at: scratch.operand.at(taken / 2).cast(), each: rows * Strip::ROWS };
+        let (reserved, waiting) = (Waiting::bytes(rows, waiting), (waiting > 0).then_some(room));
+        k.for_(0u32, phases, |number| {
+            let phase = Phase { first: number.eq(0), last: number.eq(phases - 1), waiting };
+            let pass =
+                Pass { strip: part, a_operand: AOperand::Registers, behind: Some(number.gt(0)), reserved, ..self };
+            go(pass, input.from(number * part.k()), Some(phase));
+            // The sums are read.
+            team.sync();
+        });
+    }
+}
