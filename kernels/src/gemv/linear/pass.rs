@@ -39,7 +39,7 @@ impl Announce<'_> {
     /// Lets `go` have the same in the last phase alone.
     pub(super) fn in_last<'k>(this: Option<Self>, phase: Option<Phase<'k>>, go: &dyn Fn(Option<Announce<'_>>)) {
         let (Some(Announce { at, say }), Some(phase)) = (this, phase) else { return go(this) };
-        go(Some(Announce { at, say: &|| phase.last.builder().when(phase.last, || say()) }));
+        go(Some(Announce { at, say: &|| phase.last.builder().when(phase.last, say) }));
     }
 }
 
