@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `device` | a tile of a linear layer with its epilogues |
 //! | `qkv` | the projections of a kv head's group, rotated and appended |
-//! | `a_operand` | where the A operand lives: in shared memory, in registers, reloaded with every stage |
+//! | `a_operand` | where the A operand lives: in shared memory, in registers, in registers by phases, reloaded with every stage |
 //! | `beyond` | what is said of activations that no f16 holds |
 //! | `packing` | how rows lie in the MMA's A operand |
 //! | `input` | where activations come from: plain or normalised |
