@@ -39,9 +39,13 @@ fn kernels_of_known_models_assemble_to_what_the_page_says() {
         ("llama-3.1-8b", 16, ", in order", in_order),
         ("llama-3.2-1b", 1, ", 2 devices", ships),
         ("llama-3.1-8b", 1, ", 2 devices", ships),
+        ("llama-3.1-70b", 1, ", 4 devices", ships),
+        ("llama-3.1-70b", 4, ", 4 devices", ships),
+        ("llama-3.1-70b", 8, ", 4 devices", ships),
+        ("llama-3.1-70b", 16, ", 4 devices", ships),
     ] {
         let (spec, sampling) = (ModelSpec::named(model).unwrap(), note.contains("random"));
-        let devices = if note.contains("devices") { 2 } else { 1 };
+        let devices = [2, 4].into_iter().find(|n| note == format!(", {n} devices")).unwrap_or(1);
         let lowering = LowerOptions { rows, sampling, devices, kv: DType::BF16, ..LowerOptions::for_context(4096) };
         let lowering = LowerOptions { activation: DType::BF16, ..lowering }.splits_for_gpu(&spec, target.sms);
         let program = lower(&spec, &|_| DType::BF16, target.clone(), &lowering).unwrap();

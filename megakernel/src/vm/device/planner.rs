@@ -94,9 +94,8 @@ impl<'p> Planner<'p> {
             lengths: None,
             writers: None,
         };
-        // Activations of few rows are packets; with 3 and 4 rows bf16 weights leave the epilogue no registers for terms.
-        let most_of_bf16 = if quantised { 0 } else { 4 };
-        if !is_all && rows >= options.held_rows && rows > most_of_bf16 {
+        // Activations of few rows are packets.
+        if rows >= options.held_rows {
             planner.norms = Norms::of(&planner);
             planner.places =
                 Places::new(placed, &planner.packets, (&planner.merges, &planner.norms, &planner.newest), is_plain);
