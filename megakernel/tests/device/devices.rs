@@ -30,7 +30,7 @@ pub fn peers(seed: u64, devices: usize, sms: usize) -> Vec<Device> {
     sim::peers(&Options { seed, sms: sms as u32, ..Options::default() }, devices as u32)
 }
 
-fn machine(placed: &Placed, spec: &ModelSpec, seed: u64, options: DeviceOptions) -> DeviceMachine {
+pub fn machine(placed: &Placed, spec: &ModelSpec, seed: u64, options: DeviceOptions) -> DeviceMachine {
     let devices = peers(seed, placed.devices, placed.target.sms);
     DeviceMachine::load_on(placed.clone(), &weights(spec), &devices, options, &mut |_, _| ()).unwrap()
 }

@@ -28,6 +28,7 @@ mod quantised_resources;
 mod refusals;
 mod resident;
 mod resources;
+mod sections;
 mod selected;
 mod shared_codes;
 mod stages;

@@ -234,6 +234,24 @@ fn survivors(recording: &Recording, of: impl Fn(&Mutant) -> bool) -> String {
     left.join("\n")
 }
 
+/// Tables by sections, more than have room, of two blocks: what the producer and the team tell each other.
+#[test]
+fn mutants_of_sections_are_found_out() {
+    let spec = ModelSpec { layers: 7, ..least() };
+    let (program, options) =
+        (splitting(&spec, 1, SMS, 1), DeviceOptions { table_bytes: 0, polls: 1 << 14, ..options() });
+    // A block that stops at the task that begins a section has asked for the next.
+    let begins = program.queues()[1][16];
+    let launches = vec![Launch::WELL, Launch::WELL, Launch::fault(DeviceFault::Opcode { task: begins, opcode: 99 })];
+    let recording = Recording::new("sections", (&spec, program), options, launches);
+    // Words before the block's first barrier; and that the producer has done with a section, which stages of the ring order here, too.
+    insta::assert_snapshot!(survivors(&recording, |mutant| mutant.src.file().ends_with("kernel/sections.rs")), @r"
+    sections.rs: st.relaxed.cta.u32 shared: weak
+    sections.rs: st.relaxed.cta.u32 shared: weak
+    sections.rs: st.release.cta.u32 shared: relaxed
+    ");
+}
+
 /// What queries, keys and values of one row are handed on by: packets, which no other rows have.
 #[test]
 fn mutants_of_the_newest_token_are_found_out() {

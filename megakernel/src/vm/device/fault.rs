@@ -60,7 +60,7 @@ fn faulty(placed: &Placed, plan: &Plan, fault: DeviceFault) -> Option<(Vec<Block
     let mut edit = |task: TaskId, change: &dyn Fn(&mut TaskRecord)| {
         let (block, index) = place(task)?;
         let size = plan.record_bytes as usize;
-        let at = directory[block].start as usize + index * size;
+        let at = plan.record_place(&directory[block], index);
         let (bytes, mut record) = (tables.get_mut(at..at + size)?, TaskRecord::default());
         bytes_of_mut(&mut record)[..size].copy_from_slice(bytes);
         change(&mut record);

@@ -38,6 +38,9 @@ pub struct DeviceOptions {
     pub single_tokens: u32,
     /// Bytes of shared memory for sums of products.
     pub sums_bytes: u32,
+    /// Most bytes of a block's tables that lie in shared memory whole; longer ones come section by section, ahead of the team, and leave the room to
+    /// the ring: of 80 layers they have 75 KB.
+    pub table_bytes: u32,
     /// Polls of a counter after which a task gives up and reports it.
     pub polls: u32,
     /// Whether activations are flag-in-word packets where they can be, instead of being released.
@@ -130,7 +133,7 @@ pub(super) struct Registers {
 impl DeviceOptions {
     /// The numbers that change speed, by the name of their field.
     #[expect(clippy::type_complexity, reason = "a name and its field")]
-    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 20] = [
+    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 21] = [
         ("warps", |options| &mut options.warps),
         ("stage_bytes", |options| &mut options.stage_bytes),
         ("stages", |options| &mut options.stages),
@@ -141,6 +144,7 @@ impl DeviceOptions {
         ("split_tokens", |options| &mut options.split_tokens),
         ("single_tokens", |options| &mut options.single_tokens),
         ("sums_bytes", |options| &mut options.sums_bytes),
+        ("table_bytes", |options| &mut options.table_bytes),
         ("hold", |options| &mut options.hold),
         ("hold_codes", |options| &mut options.hold_codes),
         ("hold_beside", |options| &mut options.hold_beside),
@@ -243,6 +247,7 @@ impl Default for DeviceOptions {
             split_tokens: 128,
             single_tokens: 256,
             sums_bytes: 4096,
+            table_bytes: 32768,
             polls: 1 << 24,
             packets: true,
             early: 2,

@@ -6,6 +6,7 @@ use tilewright_kernels::gemv::linear::HeldForm;
 use tilewright_kernels::gemv::{Codes, Deal};
 
 use super::planner::Planner;
+use super::record::SECTION_TASKS;
 use super::stream::TILE_BYTES;
 use super::{BlockRecord, DeviceOptions, Opcode, OrderTable, Places, Stream, Unsupported};
 use crate::program::{BufferId, Program};
@@ -54,6 +55,8 @@ pub struct Plan {
     pub operand_bytes: u32,
     /// Bytes of shared memory for the tables of a block.
     pub table_bytes: u32,
+    /// Bytes of a section of them, where a block brings them section by section.
+    pub section_bytes: Option<u32>,
     /// Bytes of a task's record in the tables: those of a [`TaskRecord`](super::TaskRecord) that the program's ops have
     /// fields for.
     pub record_bytes: u32,
@@ -168,6 +171,15 @@ impl Plan {
     /// The shares of a device's blocks in the tables.
     pub fn directory_of(&self, device: usize) -> &[BlockRecord] {
         self.directory.chunks(self.blocks.max(1) as usize).nth(device).unwrap_or_default()
+    }
+
+    /// Where the record of a task lies in the tables, by its block and its place in the block's queue.
+    pub fn record_place(&self, block: &BlockRecord, index: usize) -> usize {
+        let (section, index) = match self.section_bytes {
+            Some(bytes) => (index / SECTION_TASKS as usize * bytes as usize, index % SECTION_TASKS as usize),
+            None => (0, index),
+        };
+        block.start as usize + section + index * self.record_bytes as usize
     }
 
     /// Tasks of the longest queue.

@@ -13,7 +13,7 @@ use super::plan::{CellsPlan, Feedback, Lengths, NoFeedback, Plan, RotationTable}
 use super::record::{PART, PHASES, TaskRecord};
 use super::storage::KvPools;
 use super::stream::{Rows, Stream, TILE_BYTES};
-use super::tables::{plain_weights, tables};
+use super::tables::{Tables, plain_weights, tables};
 use super::writers::Writers;
 use super::{Choice, DeviceOptions, Merges, Newest, Norms, Opcode, PacketBuffers, Unsupported};
 use crate::ops::Role;
@@ -117,8 +117,9 @@ impl<'p> Planner<'p> {
         let parts = records.iter().any(|record: &TaskRecord| record.group & (PART | PHASES) > 0);
         let packed_bytes = self.streams.iter().map(|run| (run.start + run.tiles()) * TILE_BYTES).max().unwrap_or(0);
         let at_once = self.at_once(&records);
-        let (directory, tables) = tables(self.placed, &mut records, self.record_bytes as usize, &at_once)?;
-        let table_bytes = directory.iter().map(|block| block.bytes).max().unwrap_or(0);
+        let laid_out = tables(self.placed, &mut records, (self.record_bytes, self.options.table_bytes), &at_once)?;
+        let table_bytes = laid_out.shared_bytes();
+        let Tables { directory, bytes: tables, section_bytes } = laid_out;
         self.cells = self.common_cells();
         self.fill_stages();
         let shared: Vec<_> = self.opcodes.iter().map(|opcode| opcode.shared(self.options.warps)).collect();
@@ -150,6 +151,7 @@ impl<'p> Planner<'p> {
             slot_bytes,
             operand_bytes,
             table_bytes,
+            section_bytes,
             record_bytes: self.record_bytes,
             rows,
             cells: self.cells,

@@ -90,13 +90,19 @@ pub struct WaitRecord {
     pub across: u32,
 }
 
+/// Tasks of a section of a block's tables, where these come section by section: its records, then their waits, then their signals.
+pub(super) const SECTION_TASKS: u32 = 16;
+
+/// Sections in shared memory: the one that the team is at, the one before, in which the producer may still be, and those that come.
+pub(super) const SECTIONS: u32 = 4;
+
 /// A block's share of the tables: byte offsets in the tables' memory, and counts.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct BlockRecord {
     /// Where its part begins.
     pub start: u32,
-    /// Its bytes: tasks, then waits, then signals.
+    /// Its bytes: tasks, then waits, then signals; or sections of these.
     pub bytes: u32,
     /// Tasks.
     pub tasks: u32,

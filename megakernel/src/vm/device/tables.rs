@@ -3,8 +3,10 @@
 use bytemuck::bytes_of;
 
 use super::Unsupported;
-use super::record::{BlockRecord, SIGNAL_ACROSS, SIGNAL_COUNTERS, SIGNAL_DEVICE, TaskRecord, WaitRecord, sum};
-use crate::program::{CounterId, Task, Wait};
+use super::record::{
+    BlockRecord, SECTION_TASKS, SECTIONS, SIGNAL_ACROSS, SIGNAL_COUNTERS, SIGNAL_DEVICE, TaskRecord, WaitRecord, sum,
+};
+use crate::program::{CounterId, Task, TaskId, Wait};
 use crate::validate::Placed;
 
 /// Which weights are read as they are.
@@ -18,58 +20,117 @@ pub(super) fn plain_weights(placed: &Placed) -> Vec<bool> {
     plain
 }
 
-/// Fills in waits and signals, and lays out each block's tables, of each record so many bytes. Tasks that look `at_once` wait for nothing; what nobody waits for is
-/// not signalled.
+/// The tables of all blocks.
+pub(super) struct Tables {
+    pub directory: Vec<BlockRecord>,
+    pub bytes: Vec<u8>,
+    /// Bytes of a section, where blocks bring them section by section.
+    pub section_bytes: Option<u32>,
+}
+
+impl Tables {
+    /// Bytes of shared memory, at most.
+    pub fn shared_bytes(&self) -> u32 {
+        let longest = || self.directory.iter().map(|block| block.bytes).max().unwrap_or(0);
+        self.section_bytes.map_or_else(longest, |bytes| bytes * SECTIONS)
+    }
+}
+
+/// Fills in waits and signals, and lays out each block's tables, of each record so many bytes: whole, where they have at most so many bytes in all. Tasks
+/// that look `at_once` wait for nothing; what nobody waits for is not signalled.
 ///
 /// Each device has counters of its own: a task signals those of the devices on which tasks wait.
 pub(super) fn tables(
     placed: &Placed,
     records: &mut [TaskRecord],
-    bytes: usize,
+    (record_bytes, most): (u32, u32),
     at_once: &[bool],
-) -> Result<(Vec<BlockRecord>, Vec<u8>), Unsupported> {
-    let reach = Reach::of(placed, at_once)?;
+) -> Result<Tables, Unsupported> {
     let mut periods = vec![0u32; placed.counters.len()];
     for counter in placed.tasks.iter().flat_map(|task| &task.signals) {
         periods[counter.index()] += 1;
     }
-    let (mut directory, mut tables) = (Vec::new(), Vec::new());
-    for (number, queue) in placed.queues().iter().enumerate() {
-        let device = number / placed.target.sms.max(1);
-        let start = tables.len();
-        let (mut wait_records, mut signals) = (Vec::new(), Vec::<u32>::new());
-        let all: usize = queue.iter().map(|id| waits(&placed.tasks[id.index()], at_once).len()).sum();
-        let waits_at = queue.len() * bytes;
+    let reach = Reach::of(placed, at_once)?;
+    let mut writer = Writer { placed, records, record_bytes: record_bytes as usize, at_once, reach, periods };
+    let mut blocks = writer.blocks(usize::MAX);
+    let mut section_bytes = None;
+    if longest(&blocks) > most as usize {
+        blocks = writer.blocks(SECTION_TASKS as usize);
+        section_bytes = Some(longest(&blocks));
+    }
+    let (mut directory, mut bytes) = (Vec::new(), Vec::new());
+    for (queue, sections) in placed.queues().iter().zip(blocks) {
+        let start = bytes.len();
+        for section in sections {
+            let end = bytes.len() + section_bytes.unwrap_or(section.len());
+            bytes.extend(section);
+            bytes.resize(end, 0);
+        }
+        let [start, len] = [start, bytes.len() - start].map(|bytes| bytes as u32);
+        let mut block = BlockRecord { start, bytes: len, tasks: queue.len() as u32, sum: 0 };
+        block.sum = sum(&block, &bytes);
+        directory.push(block);
+    }
+    Ok(Tables { directory, bytes, section_bytes: section_bytes.map(|bytes| bytes as u32) })
+}
+
+/// Bytes of the longest section.
+fn longest(blocks: &[Vec<Vec<u8>>]) -> usize {
+    blocks.iter().flatten().map(Vec::len).max().unwrap_or(0)
+}
+
+/// What sections are written from.
+struct Writer<'p> {
+    placed: &'p Placed,
+    records: &'p mut [TaskRecord],
+    record_bytes: usize,
+    at_once: &'p [bool],
+    reach: Reach,
+    /// Signals of a step, by counter.
+    periods: Vec<u32>,
+}
+
+impl Writer<'_> {
+    /// The sections of each block, of so many tasks.
+    fn blocks(&mut self, tasks: usize) -> Vec<Vec<Vec<u8>>> {
+        let queues = self.placed.queues().iter().enumerate();
+        let mut of = |(block, queue): (usize, &Vec<TaskId>)| {
+            let device = block / self.placed.target.sms.max(1);
+            queue.chunks(tasks).map(|tasks| self.section(tasks, device)).collect()
+        };
+        queues.map(&mut of).collect()
+    }
+
+    /// Records of tasks, their waits, their signals.
+    fn section(&mut self, tasks: &[TaskId], device: usize) -> Vec<u8> {
+        let (mut section, mut wait_records, mut signals) = (Vec::new(), Vec::new(), Vec::<u32>::new());
+        let (placed, at_once) = (self.placed, self.at_once);
+        let waits = |id: TaskId| waits(&placed.tasks[id.index()], at_once);
+        let all: usize = tasks.iter().map(|&id| waits(id).len()).sum();
+        let waits_at = tasks.len() * self.record_bytes;
         let signals_at = waits_at + all * size_of::<WaitRecord>();
-        for id in queue {
-            let (task, record) = (&placed.tasks[id.index()], &mut records[id.index()]);
-            let (first, waits) = (signals.len(), waits(task, at_once));
-            record.waits = (waits_at + wait_records.len() * size_of::<WaitRecord>()) as u32 / 4;
-            record.wait_count = waits.len() as u32;
-            record.signals = signals_at as u32 / 4 + first as u32;
+        for &id in tasks {
+            let (first, waits) = (signals.len(), waits(id));
+            let at = (waits_at + wait_records.len() * size_of::<WaitRecord>()) as u32 / 4;
             wait_records.extend(waits.iter().map(|wait| WaitRecord {
                 counter: wait.counter.index() as u32,
                 threshold: wait.threshold,
-                period: periods[wait.counter.index()],
-                across: reach.is_across(wait.counter, device).into(),
+                period: self.periods[wait.counter.index()],
+                across: self.reach.is_across(wait.counter, device).into(),
             }));
-            signals.extend(task.signals.iter().flat_map(|&counter| reach.signals(counter)));
+            let counters = &placed.tasks[id.index()].signals;
+            signals.extend(counters.iter().flat_map(|&counter| self.reach.signals(counter)));
+            let record = &mut self.records[id.index()];
+            (record.waits, record.wait_count) = (at, waits.len() as u32);
+            record.signals = signals_at as u32 / 4 + first as u32;
             record.signal_count = (signals.len() - first) as u32;
-            tables.extend_from_slice(&bytes_of(record)[..bytes]);
+            section.extend_from_slice(&bytes_of(record)[..self.record_bytes]);
         }
-        wait_records.iter().for_each(|wait| tables.extend_from_slice(bytes_of(wait)));
-        signals.iter().for_each(|signal| tables.extend_from_slice(bytes_of(signal)));
-        tables.resize(tables.len().next_multiple_of(16), 0);
-        let mut block = BlockRecord {
-            start: start as u32,
-            bytes: (tables.len() - start) as u32,
-            tasks: queue.len() as u32,
-            sum: 0,
-        };
-        block.sum = sum(&block, &tables);
-        directory.push(block);
+        wait_records.iter().for_each(|wait| section.extend_from_slice(bytes_of(wait)));
+        signals.iter().for_each(|signal| section.extend_from_slice(bytes_of(signal)));
+        section.resize(section.len().next_multiple_of(16), 0);
+        section
     }
-    Ok((directory, tables))
 }
 
 /// What a task waits for on the device: nothing, where it looks at once.

@@ -44,7 +44,7 @@ impl<'k> StepCells<'k> {
     /// Waits until the producer has done with the cells of the step before; by one thread.
     pub fn wait_for_producer(self, sync: Sync<'k>, step: Val<'k, u32>) {
         if let Some([_, done]) = self.turns {
-            self.reach(sync, done, step, || ());
+            sync.until(done, step, || ());
         }
     }
 
@@ -52,7 +52,7 @@ impl<'k> StepCells<'k> {
     pub fn wait_for_step(self, sync: Sync<'k>, watch: Option<Watch<'k>>, step: Val<'k, u32>) {
         if let Some([there, _]) = self.turns {
             watch.into_iter().for_each(Watch::begins);
-            self.reach(sync, there, step + 1, || watch.into_iter().for_each(Watch::looks));
+            sync.until(there, step + 1, || watch.into_iter().for_each(Watch::looks));
         }
     }
 
@@ -61,15 +61,6 @@ impl<'k> StepCells<'k> {
         if let Some([_, done]) = self.turns {
             done.store_release(step + 1, Scope::Cta);
         }
-    }
-
-    fn reach(self, sync: Sync<'k>, turn: Ptr<'k, Shared, u32>, wanted: Val<'k, u32>, looks: impl FnOnce()) {
-        let k = self.k;
-        k.loop_(|| {
-            k.break_if(turn.load_acquire(Scope::Cta).ge(wanted));
-            k.break_if(sync.stopped());
-            looks();
-        });
     }
 
     /// Brings the cells of a step to shared memory; by the team, which has met.

@@ -2,6 +2,7 @@
 
 use super::held::Held;
 use super::ring::Reader;
+use super::sections::Section;
 use super::{KernelContext, advance, dispatch};
 
 /// Runs every task of every step.
@@ -23,7 +24,11 @@ pub(super) fn consume<'k>(context: KernelContext<'k, '_>, reader: Reader<'k>) {
         k.break_if(over.get());
         context.cells.fetch(team, step);
         k.for_(0u32, tasks, |index| {
-            let task = context.table.task(index);
+            let task = context.table.task(step, index);
+            let section = context.table.section(step, index);
+            if let Some(section) = section {
+                context.table.ask_for_next(team, section, index);
+            }
             if let Some(trace) = context.trace {
                 k.when(leader, || {
                     trace.forget();
@@ -33,7 +38,8 @@ pub(super) fn consume<'k>(context: KernelContext<'k, '_>, reader: Reader<'k>) {
             let weights = Held::take(context, &reader, task);
             k.when(leader, || {
                 sync.check(task, context.plan.opcodes.len() as u32);
-                sync.wait(context.table, task, step);
+                sync.wait(task, step);
+                section.into_iter().for_each(|section| section.wait_for_producer(sync));
                 context.progress.comes_to(step * tasks + index + 1);
                 if let Some(trace) = context.trace {
                     trace.note(index, 1);
@@ -43,14 +49,16 @@ pub(super) fn consume<'k>(context: KernelContext<'k, '_>, reader: Reader<'k>) {
             over.set(sync.team_stopped());
             k.break_if(over.get());
             dispatch::dispatch(context, task, sync.now(step), &weights);
+            section.into_iter().for_each(Section::wait_for_copies);
             team.sync();
             k.when(leader, || {
+                section.into_iter().for_each(Section::says_next);
                 if let Some(trace) = context.trace {
                     trace.note_loaded(index);
                     trace.note(index, 3);
                 }
                 context.progress.is_between();
-                k.when(task.early().eq(0), || sync.signal(context.table, task));
+                k.when(task.early().eq(0), || sync.signal(task));
                 if let Some(trace) = context.trace {
                     trace.note(index, 4);
                 }
@@ -60,5 +68,8 @@ pub(super) fn consume<'k>(context: KernelContext<'k, '_>, reader: Reader<'k>) {
         k.when(leader, || sync.finish(context.table, step));
         advance::advance(context, step);
     });
+    if let Some(sections) = context.table.sections {
+        sections.leave();
+    }
     k.when(leader, || context.progress.ends());
 }

@@ -224,7 +224,7 @@ impl<'k> Call<'k, '_> {
 
     /// Signals before the task's last stores, all of them packets; by one thread.
     fn signal_early(self) {
-        self.context.sync.signal_early(self.context.table, self.task);
+        self.context.sync.signal_early(self.task);
     }
 
     /// Runs a product that signals early, where it does.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `ring` | the ring of stages, and how far the team has come |
 //! | `table` | the block's tables in shared memory |
+//! | `sections` | tables of many tasks, section by section |
 //! | `cells` | positions and page tables in shared memory |
 //! | `sync` | counters, the end of a launch, reports |
 //! | `sync/leave` | packets that do not come |
@@ -29,6 +30,7 @@ mod peers;
 mod produce;
 mod propose;
 mod ring;
+mod sections;
 mod sync;
 mod table;
 mod trace;
@@ -114,7 +116,7 @@ fn body(k: &Builder, plan: &Plan) {
     let ends = k.global::<i32>("ends");
     let text = options.propose.then(|| k.global::<i32>("text"));
     let (ring, progress) = (ring::ring(k, plan), Progress::new(k, plan));
-    let table = Table::new(k, plan, directory);
+    let table = Table::new(k, plan, directory, tables);
     let (operand_bytes, sums_bytes) = (plan.operand_bytes, options.sums_bytes);
     let operand = k.shared_aligned::<bf16>("operand", (operand_bytes + sums_bytes) / 2, 128);
     let scratch = Scratch {
@@ -153,14 +155,15 @@ fn body(k: &Builder, plan: &Plan) {
         pages,
         proposals,
     };
-    table.fetch(k, tables);
+    table.fetch(k);
     k.when(k.tid().eq(0), || {
+        table.start();
         sync.start();
         progress.start();
         cells.start();
     });
     let (producer, reader) = start(k, ring).split();
-    k.when(k.warp().eq(0), || table.add_up(k));
+    table.add_up(k);
     k.barrier();
     let [found, expected] = table.sums();
     k.when(k.tid().eq(0), || sync.check_tables(found, expected));

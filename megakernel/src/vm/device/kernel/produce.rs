@@ -24,7 +24,12 @@ pub(super) fn produce<'k>(context: KernelContext<'k, '_>, producer: Producer<'k>
     let tasks = context.table.tasks();
     k.for_(0u32, context.steps, |step| {
         k.for_(0u32, tasks, |index| {
-            let turn = Turn { task: context.table.task(index), step, number: step * tasks + index + 1 };
+            if let Some(section) = context.table.section(step, index) {
+                section.enter(context.sync, feed.watch, |act| feed.producer.one(act));
+                feed.listen();
+                k.break_if(feed.stopped.get());
+            }
+            let turn = Turn { task: context.table.task(step, index), step, number: step * tasks + index + 1 };
             if let Some(full) = feed.full {
                 full.set(0u64);
             }

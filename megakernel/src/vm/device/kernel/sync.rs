@@ -14,7 +14,7 @@ use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, RedOrder, Scope};
 
 pub(super) use self::leave::Watch;
 use super::peers::Peers;
-use super::table::{Table, TaskView};
+use super::table::TaskView;
 use crate::vm::device::record::{SIGNAL_ACROSS, SIGNAL_COUNTERS, SIGNAL_DEVICE};
 use crate::vm::device::{Plan, status};
 
@@ -206,6 +206,16 @@ impl<'k> Sync<'k> {
         });
     }
 
+    /// Waits until a word of the block's has reached a value, or the team does not go on; looks for something else meanwhile.
+    pub fn until(self, word: Ptr<'k, Shared, u32>, wanted: Val<'k, u32>, looks: impl FnOnce()) {
+        let k = self.k;
+        k.loop_(|| {
+            k.break_if(word.load_acquire(Scope::Cta).ge(wanted));
+            k.break_if(self.stopped());
+            looks();
+        });
+    }
+
     /// Looks whether the host or another block wants the end; by one thread.
     pub fn listen(self, task: Val<'k, u32>) {
         let k = self.k;
@@ -221,10 +231,10 @@ impl<'k> Sync<'k> {
     }
 
     /// Waits for what a task waits for; by one thread.
-    pub fn wait(self, table: Table<'k>, task: TaskView<'k>, step: Val<'k, u32>) {
+    pub fn wait(self, task: TaskView<'k>, step: Val<'k, u32>) {
         let k = self.k;
         k.for_(0u32, task.wait_count(), |at| {
-            let ([counter, threshold, period], across) = table.wait(task, at, self.peers.is_some());
+            let ([counter, threshold, period], across) = task.wait(at, self.peers.is_some());
             let wanted = (self.epoch + step) * period + threshold;
             self.reach((self.counters.at(counter * PITCH), across), wanted, task.task(), counter);
         });
@@ -232,10 +242,10 @@ impl<'k> Sync<'k> {
 
     /// Publishes that a task is done; by one thread, behind a barrier of the team. Where everything that it wrote is
     /// packets, nothing is released.
-    pub fn signal(self, table: Table<'k>, task: TaskView<'k>) {
+    pub fn signal(self, task: TaskView<'k>) {
         let k = self.k;
         k.for_(0u32, task.signal_count(), |at| {
-            self.count(table.signal(task, at), &|counter, scope| {
+            self.count(task.signal(at), &|counter, scope| {
                 k.if_else(
                     task.releases().ne(0),
                     || counter.red(AtomOp::Add, 1u32, RedOrder::Release(scope)),
@@ -263,9 +273,9 @@ impl<'k> Sync<'k> {
     }
 
     /// Says that only packets of a task are to come; by one thread.
-    pub fn signal_early(self, table: Table<'k>, task: TaskView<'k>) {
+    pub fn signal_early(self, task: TaskView<'k>) {
         self.k.for_(0u32, task.signal_count(), |at| {
-            self.count(table.signal(task, at), &|counter, scope| {
+            self.count(task.signal(at), &|counter, scope| {
                 counter.red(AtomOp::Add, 1u32, RedOrder::Relaxed(scope));
             });
         });

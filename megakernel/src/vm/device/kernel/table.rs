@@ -1,23 +1,28 @@
-//! The block's tables in shared memory: its tasks, their waits and signals.
+//! The block's tables in shared memory: its tasks, their waits and signals. Long ones come by sections ([`Sections`]).
 
 use std::mem::{offset_of, size_of};
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
+use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
+use super::sections::Sections;
 use crate::vm::device::Plan;
-use crate::vm::device::record::{BlockRecord, TaskRecord, WaitRecord};
+use crate::vm::device::record::{BlockRecord, SECTION_TASKS, TaskRecord, WaitRecord};
 
 /// The tables of this block.
 #[derive(Clone, Copy)]
 pub(super) struct Table<'k> {
     at: Ptr<'k, Shared, u32>,
     block: Ptr<'k, Global, u32>,
+    tables: Ptr<'k, Global, u8>,
     /// Bytes of a record.
     record: u32,
-    /// Most bytes of a block's part.
+    /// Most bytes that are copied before the first task.
     most: u32,
     /// What the words add up to, written by [`Table::add_up`].
     sum: Ptr<'k, Shared, u32>,
+    /// The sections that they come by, if they do.
+    pub sections: Option<Sections<'k>>,
 }
 
 /// A field of a record, by its offset in bytes.
@@ -28,34 +33,65 @@ macro_rules! field {
 }
 
 impl<'k> Table<'k> {
-    pub fn new(k: &'k Builder, plan: &Plan, directory: Ptr<'k, Global, u32>) -> Table<'k> {
+    pub fn new(k: &'k Builder, plan: &Plan, directory: Ptr<'k, Global, u32>, tables: Ptr<'k, Global, u8>) -> Table<'k> {
         let (bytes, record) = (plan.table_bytes, plan.record_bytes);
         let at = k.shared_aligned::<u32>("table", bytes.max(16) / 4, 16);
         let block = directory.at(k.block_id() * (size_of::<BlockRecord>() as u32 / 4));
-        Table { at, block, record, most: bytes.max(16), sum: k.shared::<u32>("sum", 1) }
+        let sections = plan.section_bytes.map(|bytes| Sections::new(k, bytes, at));
+        let most = plan.section_bytes.unwrap_or(bytes.max(16));
+        Table { at, block, tables, record, most, sum: k.shared::<u32>("sum", 1), sections }
     }
 
-    /// Copies this block's part; by all threads, before a barrier.
-    pub fn fetch(self, k: &'k Builder, tables: Ptr<'k, Global, u8>) {
+    /// This block's part, in global memory.
+    pub(super) fn part(self) -> Ptr<'k, Global, u32> {
+        self.tables.at(field!(self.block, BlockRecord.start)).cast()
+    }
+
+    /// Initialises what sections need; by one thread, before anybody else comes.
+    pub fn start(self) {
+        if let Some(sections) = self.sections {
+            sections.start();
+            self.sum.store(0u32);
+        }
+    }
+
+    /// Copies this block's part, or its first section; by all threads, before a barrier.
+    pub fn fetch(self, k: &'k Builder) {
         let start = field!(self.block, BlockRecord.start);
         let bytes = field!(self.block, BlockRecord.bytes).min(self.most);
-        let from = tables.at(start).cast::<u32>();
+        let from = self.tables.at(start).cast::<u32>();
         k.for_step(k.tid() * 4, bytes / 4, k.threads() * 4, |word| {
             let words: [Val<u32>; 4] = from.at(word).load_vec();
             self.at.at(word).store_vec(words);
         });
     }
 
-    /// Adds up what was copied; by the first warp, between two barriers.
+    /// Adds this block's part up, as it was copied, or where its sections will be copied from; between two barriers.
     pub fn add_up(self, k: &'k Builder) {
-        let sum = k.var(0u32);
-        let words = field!(self.block, BlockRecord.bytes).min(self.most) / 4;
-        k.for_step(k.lane(), words, 32u32, |word| sum.set(sum.get() + self.at.at(word).load()));
-        let words = sum.get().warp_reduce(|a, b| a + b);
-        let fields = field!(self.block, BlockRecord.start)
-            + field!(self.block, BlockRecord.bytes)
-            + field!(self.block, BlockRecord.tasks);
-        k.when(k.lane().eq(0), || self.sum.store(words + fields));
+        let all =
+            |most: Option<u32>, (first, step): (Val<'k, u32>, u32), load: &dyn Fn(Val<'k, u32>) -> Val<'k, u32>| {
+                let (sum, bytes) = (k.var(0u32), field!(self.block, BlockRecord.bytes));
+                let words = most.map_or(bytes, |most| bytes.min(most)) / 4;
+                k.for_step(first, words, step, |word| sum.set(sum.get() + load(word)));
+                sum.get().warp_reduce(|a, b| a + b)
+            };
+        let fields = || {
+            field!(self.block, BlockRecord.start)
+                + field!(self.block, BlockRecord.bytes)
+                + field!(self.block, BlockRecord.tasks)
+        };
+        if self.sections.is_none() {
+            return k.when(k.warp().eq(0), || {
+                let words = all(Some(self.most), (k.lane(), 32), &|word| self.at.at(word).load());
+                let fields = fields();
+                k.when(k.lane().eq(0), || self.sum.store(words + fields));
+            });
+        }
+        let part = self.part();
+        let words = all(None, (k.tid(), k.threads()), &|word| part.at(word).load());
+        let add = |words: Val<'k, u32>| self.sum.red(AtomOp::Add, words, RedOrder::Relaxed(Scope::Cta));
+        k.when(k.lane().eq(0), || add(words));
+        k.when(k.tid().eq(0), || add(fields()));
     }
 
     /// The sum that was found, and the one that there should be.
@@ -68,27 +104,20 @@ impl<'k> Table<'k> {
         field!(self.block, BlockRecord.tasks)
     }
 
-    /// A task.
-    pub fn task(self, index: Val<'k, u32>) -> TaskView<'k> {
-        TaskView { at: self.at.at(index * (self.record / 4)) }
+    /// A task of a step, by its place in the queue.
+    pub fn task(self, step: Val<'k, u32>, index: Val<'k, u32>) -> TaskView<'k> {
+        let (section, index) = match self.sections {
+            Some(sections) => (sections.at(sections.number(self.tasks(), step, index)), index % SECTION_TASKS),
+            None => (self.at, index),
+        };
+        TaskView { at: section.at(index * (self.record / 4)), section }
     }
 
-    /// Wait number `number` of a task: counter, threshold, period; and, where it is asked for, whether other devices signal the counter.
-    pub fn wait(
-        self,
-        task: TaskView<'k>,
-        number: Val<'k, u32>,
-        across: bool,
-    ) -> ([Val<'k, u32>; 3], Option<Val<'k, bool>>) {
-        let wait = self.at.at(task.waits() + number * (size_of::<WaitRecord>() as u32 / 4));
-        let words =
-            [field!(wait, WaitRecord.counter), field!(wait, WaitRecord.threshold), field!(wait, WaitRecord.period)];
-        (words, across.then(|| field!(wait, WaitRecord.across).ne(0)))
-    }
-
-    /// Signal number `number` of a task: the counter; of several devices a word of the record's bits.
-    pub fn signal(self, task: TaskView<'k>, number: Val<'k, u32>) -> Val<'k, u32> {
-        self.at.at(task.signals() + number).load()
+    /// The task's id in the program, for reports of a task that the team has left.
+    pub fn id(self, step: Val<'k, u32>, index: Val<'k, u32>) -> Val<'k, u32> {
+        let Some(sections) = self.sections else { return self.task(step, index).task() };
+        let section = self.part().at(sections.place(index / SECTION_TASKS));
+        field!(section.at(index % SECTION_TASKS * (self.record / 4)), TaskRecord.task)
     }
 }
 
@@ -96,6 +125,8 @@ impl<'k> Table<'k> {
 #[derive(Clone, Copy)]
 pub(super) struct TaskView<'k> {
     at: Ptr<'k, Shared, u32>,
+    /// The tables that its waits and signals lie in.
+    section: Ptr<'k, Shared, u32>,
 }
 
 macro_rules! fields {
@@ -125,6 +156,19 @@ macro_rules! short_fields {
 short_fields!(strip_stages held group deal releases early);
 
 impl<'k> TaskView<'k> {
+    /// Wait number `number`: counter, threshold, period; and, where it is asked for, whether other devices signal the counter.
+    pub fn wait(self, number: Val<'k, u32>, across: bool) -> ([Val<'k, u32>; 3], Option<Val<'k, bool>>) {
+        let wait = self.section.at(self.waits() + number * (size_of::<WaitRecord>() as u32 / 4));
+        let words =
+            [field!(wait, WaitRecord.counter), field!(wait, WaitRecord.threshold), field!(wait, WaitRecord.period)];
+        (words, across.then(|| field!(wait, WaitRecord.across).ne(0)))
+    }
+
+    /// Signal number `number`: the counter; of several devices a word of the record's bits.
+    pub fn signal(self, number: Val<'k, u32>) -> Val<'k, u32> {
+        self.section.at(self.signals() + number).load()
+    }
+
     /// A field of the op's own, by its offset in their type (`offset_of!`).
     pub fn value(self, field: usize) -> Val<'k, u32> {
         self.at.at_byte((offset_of!(TaskRecord, fields) + field) as u32).load()
