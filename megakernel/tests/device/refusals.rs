@@ -69,10 +69,14 @@ fn each_refusal_says_what_is_in_the_way_and_what_to_do() {
 }
 
 #[test]
-fn tables_that_no_block_can_hold_are_refused() {
-    let deep = Variant { spec: ModelSpec { layers: 600, ..tiny() }, ..Variant::new("600 layers on 3 SMs") };
-    let Some(Unsupported::Shared { needed, limit }) = deep.refusal() else { panic!("it is planned") };
+fn what_no_block_can_hold_is_refused() {
+    let whole = DeviceOptions { table_bytes: u32::MAX, ..options() };
+    let deep =
+        |options| Variant { spec: ModelSpec { layers: 600, ..tiny() }, options, ..Variant::new("600 layers on 3 SMs") };
+    let Some(Unsupported::Shared { needed, limit }) = deep(whole).refusal() else { panic!("it is planned") };
     assert!(needed > limit);
+    // Sections have room.
+    assert_eq!(deep(options()).refusal(), None);
 }
 
 #[test]
