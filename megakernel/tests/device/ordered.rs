@@ -8,9 +8,10 @@ use tilewright_kernels::quant::{Code, QuantMatrix};
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::ops::{InputCode, LinearTile, QkvTile};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, LoadError, Plan, Unsupported};
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, LoadError, Opcode, Plan, Unsupported};
 use tilewright_megakernel::weights::{RandomCodes, WeightTensor, Weights};
 
 use tilewright_codegen::target::Target;
@@ -107,6 +108,27 @@ fn activations_come_in_the_order_of_codes() {
     }
 }
 
+/// One and two rows are copied by the table; of more, whose rows are whole steps, the writers store terms by it.
+#[test]
+fn from_three_rows_on_writers_store_terms_in_the_order() {
+    let spec = wider();
+    let weights = shuffled(&spec, Code::U4, Some(32), &together);
+    let inputs = |rows| {
+        let plan = Plan::new(&placed(&spec, rows, DType::F32, &weights), options()).unwrap();
+        let linear = |opcode: &Opcode| opcode.get::<LinearTile>().map(|linear| linear.tile);
+        let of = |opcode: &Opcode| linear(opcode).or_else(|| opcode.get::<QkvTile>().map(|qkv| qkv.tile));
+        let tiles = plan.opcodes.iter().filter_map(of).filter(|tile| tile.strip.codes().is_some());
+        tiles.map(|tile| tile.input).collect::<Vec<_>>()
+    };
+    for rows in [1, 2, 3, 8, 16] {
+        let inputs = inputs(rows);
+        assert!(inputs.len() >= 4, "{rows} rows: {inputs:?}");
+        let by_writers = |input: &InputCode| matches!(input, InputCode::Scaled { form, .. } if form.is_ordered());
+        let by_readers = |input: &InputCode| matches!(input, InputCode::Ordered { .. });
+        assert!(inputs.iter().all(if rows < 3 { by_readers } else { by_writers }), "{rows} rows: {inputs:?}");
+    }
+}
+
 /// One layer's matrix may have an order and another's none.
 #[test]
 fn every_stream_has_its_own_order() {
@@ -173,9 +195,12 @@ fn what_has_no_one_order_is_named() {
     insta::assert_snapshot!(source, @"weights `model.layers.1.mlp.gate_proj.weight` and `model.layers.1.mlp.up_proj.weight` are streamed together and are quantised in different ways; run them on `cpu`");
     let other = |name: &str| together(name).map(|seed| seed + u64::from(name.contains("1.self_attn.v_proj")) * 100);
     let weights = shuffled(&spec, Code::U4, Some(32), &other);
-    let program = placed(&spec, 1, DType::F32, &weights);
-    let device = device(1, program.target.sms);
-    let error = DeviceMachine::load(program, &weights, &device, options(), &mut |_, _| ()).map(drop).unwrap_err();
-    assert!(matches!(error, LoadError::Bind(_)));
-    insta::assert_snapshot!(error, @"the weights do not fit the program: weights `model.layers.1.self_attn.q_proj.weight` and `model.layers.1.self_attn.v_proj.weight` are streamed together and have different act-orders; a device brings their activations once, so run them on `cpu`");
+    let error = |rows| {
+        let program = placed(&spec, rows, DType::F32, &weights);
+        let device = device(1, program.target.sms);
+        DeviceMachine::load(program, &weights, &device, options(), &mut |_, _| ()).map(drop).unwrap_err()
+    };
+    assert!(matches!(error(1), LoadError::Bind(_)));
+    insta::assert_snapshot!(error(1), @"the weights do not fit the program: weights `model.layers.1.self_attn.q_proj.weight` and `model.layers.1.self_attn.v_proj.weight` are streamed together and have different act-orders; a device brings their activations once, so run them on `cpu`");
+    assert_eq!(error(3).to_string(), error(1).to_string(), "whoever brings them");
 }

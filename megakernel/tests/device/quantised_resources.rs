@@ -82,14 +82,12 @@ fn kernels_of_quantised_models_assemble_to_what_the_page_says() {
         let kernel = verify(record(&plan)).unwrap();
         // Two strips at a time meet the activations of sixteen rows, which take half of the registers. What is spilled is of the whole
         // kernel: a word of predicates and an address, stored and loaded a few times a task. Of an act-order and of `e2m1` it is more:
-        // no hardware has run these, and nothing of them is tuned. Nor of several devices, whose addresses are more.
-        let most = match (form.ordered, form.code, rows) {
-            _ if devices > 1 && rows > 2 => Some(if rows > 8 { 640 } else { 64 }),
-            (_, _, ..8) | (true, _, 8) => None,
-            (true, ..) => Some(640),
-            (false, Code::E2m1, 8) if form.group == Some(32) => Some(96),
-            (false, Code::E2m1, 9..) => Some(384),
-            (false, ..) => (rows > 8).then_some(64),
+        // no hardware has run these, and nothing of them is tuned.
+        let most = match form.code {
+            Code::E2m1 if rows > 8 => Some(384),
+            Code::E2m1 if rows == 8 && form.group == Some(32) => Some(96),
+            _ if rows > 8 && form.ordered => Some(160),
+            _ => (rows > 8).then_some(64),
         };
         let added = match most {
             Some(most) => table.add_spilling(&name, &kernel, most),

@@ -5,7 +5,7 @@
 //! round, split in two parts, bring a warp's words together. Who writes a column writes its term; a row's factor, one over the root of
 //! its mean square, is multiplied into the sums of products behind.
 
-use tilewright_codegen::build::{Val, Var};
+use tilewright_codegen::build::{Global, Ptr, Val, Var};
 
 use super::Input;
 use super::beyond::Beyond;
@@ -49,6 +49,8 @@ pub struct ScaledForm {
     code: Option<Code>,
     /// Whether rows are stored in pairs.
     pairs: bool,
+    /// Whether columns lie as codes do that have an act-order, at places that a table has ([`Reordering::Scattered`](super::Reordering)).
+    ordered: bool,
     /// Whether a step's columns lie as codes of groups of half a step do ([`columns`](super::columns)).
     halves: bool,
     rows: u32,
@@ -62,7 +64,7 @@ impl ScaledForm {
         let (packing, code) = (packing.meeting(strip), strip.codes().map(|codes| codes.code));
         let (terms, parts) = (packing.terms(), packing.parts());
         let (halves, k) = (strip.is_halved(), strip.k());
-        let form = ScaledForm { terms, parts, exact, norm: true, code, pairs: false, halves, rows, k };
+        let form = ScaledForm { terms, parts, exact, norm: true, code, pairs: false, ordered: false, halves, rows, k };
         strip.k().is_multiple_of(DEPTH).then_some(form)
     }
 
@@ -80,6 +82,18 @@ impl ScaledForm {
         ScaledForm { pairs: all && self.code.is_none(), ..self }
     }
 
+    /// The same in the act-order of the codes that they meet.
+    #[must_use]
+    pub fn in_order(self) -> ScaledForm {
+        // The table has the order of halves, too.
+        ScaledForm { ordered: true, halves: false, ..self }
+    }
+
+    /// Whether they lie in an act-order.
+    pub fn is_ordered(self) -> bool {
+        self.ordered
+    }
+
     /// Whether rows are stored in pairs.
     pub(super) fn has_pairs(self) -> bool {
         self.pairs
@@ -90,6 +104,11 @@ impl ScaledForm {
         let blocks = self.k / DEPTH * self.parts * self.groups();
         let squares = if self.norm { self.rows * (self.k / Strip::ROWS) } else { 0 };
         [u64::from(blocks * BLOCK) * 2, u64::from(squares) * 4]
+    }
+
+    /// Columns of a row.
+    pub fn k(self) -> u32 {
+        self.k
     }
 
     /// Whether they are of a norm, whose sums of squares lie beside them.
@@ -188,23 +207,10 @@ impl<'k> Scaled<'k> {
         }
     }
 
-    /// Stores two neighbouring elements of a row, from an even column on.
-    fn store2(self, [row, column]: [Val<'k, u32>; 2], scaled: [Val<'k, f32>; 2], beyond: Option<Beyond<'k>>) {
-        let (k, ScaledForm { terms, parts, code, .. }) = (row.builder(), self.form);
-        let lifted = code.map(|code| convert::lift(code, terms)).map(|[even, odd]| {
-            let lift = if even == odd { k.lit(even) } else { (column % 4).lt(2).select(k.lit(even), odd) };
-            scaled.map(|x| x * lift)
-        });
-        let [a, b] = lifted.unwrap_or(scaled);
-        if let Some(beyond) = beyond.filter(|_| terms != Terms::Bf16) {
-            beyond.look(&[a, b]);
-        }
-        let column = if self.form.halves { place_of(column) } else { column };
-        let place = |part: u32| self.place(k.lit(part), row, column);
-        self.terms.store_run(place(0), [a, b]);
-        if parts == 2 {
-            self.terms.store_run(place(1), terms.narrow(a, b).1);
-        }
+    /// What an element is multiplied by where it meets codes at a place; nothing where it is not.
+    fn lift(self, place: Val<'k, u32>) -> Option<Val<'k, f32>> {
+        let (k, [even, odd]) = (place.builder(), convert::lift(self.form.code?, self.form.terms));
+        Some(if even == odd { k.lit(even) } else { (place % 4).lt(2).select(k.lit(even), odd) })
     }
 }
 
@@ -221,11 +227,38 @@ pub struct ScaledOutput<'k> {
     pub to: Scaled<'k>,
     /// The weight of the readers' norm, `[k]`, if there is one.
     pub weight: Option<Array<'k>>,
+    /// Of every column its place, `[k]`, where terms lie in an act-order.
+    pub places: Option<Ptr<'k, Global, u32>>,
     /// Where it is said that terms of f16 are beyond what one holds, if it is.
     pub beyond: Option<Beyond<'k>>,
 }
 
 impl<'k> ScaledOutput<'k> {
+    /// Stores two neighbouring elements of a row, from an even column on.
+    fn store2(self, [row, column]: [Val<'k, u32>; 2], scaled: [Val<'k, f32>; 2]) {
+        let ScaledOutput { to, places, beyond, .. } = self;
+        let (k, ScaledForm { terms, parts, .. }) = (row.builder(), to.form);
+        // Two terms that lie together have one factor.
+        let places: Option<[Val<u32>; 2]> = places.map(|places| places.at(column).load_vec());
+        let lifts = places.map_or([to.lift(column); 2], |places| places.map(|place| to.lift(place)));
+        let [a, b] = std::array::from_fn(|i| lifts[i].map_or(scaled[i], |lift| scaled[i] * lift));
+        if let Some(beyond) = beyond.filter(|_| terms != Terms::Bf16) {
+            beyond.look(&[a, b]);
+        }
+        let column = if to.form.halves { place_of(column) } else { column };
+        let store = |part: u32, pair: [Val<'k, f32>; 2]| match places {
+            None => to.terms.store_run(to.place(k.lit(part), row, column), pair),
+            // Weakly, as no order goes with 16 bits: who signals the task releases them.
+            Some(places) => places.iter().zip(pair).for_each(|(&place, x)| {
+                to.terms.accessed(Access::Weak).store(to.place(k.lit(part), row, place), x);
+            }),
+        };
+        store(0, [a, b]);
+        if parts == 2 {
+            store(1, terms.narrow(a, b).1);
+        }
+    }
+
     /// Stores an element of a row, `x`, times the norm's weight; by whole warps, whose lanes have neighbouring columns: eight of a row from
     /// a multiple of eight on. `inside`: whether there is such an element; `x` is zero where there is none.
     pub(super) fn store_of_eight(
@@ -240,7 +273,7 @@ impl<'k> ScaledOutput<'k> {
         let next = scaled.shfl_down(1);
         let square =
             self.to.squares.map(|to| (to, [1u32, 2, 4].into_iter().fold(x * x, |sum, bits| sum + sum.shfl_bfly(bits))));
-        k.when(inside & (column % 2).eq(0), || self.to.store2([row, column], [scaled, next], self.beyond));
+        k.when(inside & (column % 2).eq(0), || self.store2([row, column], [scaled, next]));
         if let Some((to, square)) = square {
             k.when(inside & (column % Strip::ROWS).eq(0), || self.store_square(to, [row, column], square));
         }
@@ -269,8 +302,8 @@ impl<'k> ScaledOutput<'k> {
         k.when(inside, || {
             let times = |i: usize| if self.weight.is_some() { x[i] * weight[i] } else { x[i] };
             let scaled: [Val<f32>; 4] = std::array::from_fn(times);
-            self.to.store2([row, column], [scaled[0], scaled[1]], self.beyond);
-            self.to.store2([row, column + 2], [scaled[2], scaled[3]], self.beyond);
+            self.store2([row, column], [scaled[0], scaled[1]]);
+            self.store2([row, column + 2], [scaled[2], scaled[3]]);
         });
         if let Some((to, square)) = square {
             k.when(inside & (column % Strip::ROWS).eq(0), || self.store_square(to, [row, column], square));
@@ -298,7 +331,7 @@ impl<'k> ActivationOutput<'k> {
     pub(crate) fn store2(self, [row, column]: [Val<'k, u32>; 2], width: u32, pair: [Val<'k, f32>; 2]) {
         match self {
             ActivationOutput::Rows(out) => out.store_run(row * width + column, pair),
-            ActivationOutput::Terms(ScaledOutput { to, beyond, .. }) => to.store2([row, column], pair, beyond),
+            ActivationOutput::Terms(terms) => terms.store2([row, column], pair),
         }
     }
 

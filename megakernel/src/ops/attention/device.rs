@@ -56,7 +56,9 @@ impl DeviceOp for Attention {
         let (rows, scale, out) = (rows_of(self.rows)?, self.scale, plan.merge(self.acc)?);
         let selected = self.selection.as_ref().map(|selection| SelectedBlocks::new(plan, selection)).transpose()?;
         let [merged, arrivals] = plan.merged(self.acc)?;
-        let (terms, merged) = plan.scaled_output()?.map_or((None, merged), |(code, [at, ..])| (Some(code), at));
+        let scaled = plan.scaled_output()?;
+        let (terms, merged) = scaled.map_or((None, merged), |(code, [at, ..])| (Some(code), at));
+        let order = scaled.filter(|(code, _)| code.form.is_ordered()).map(|(_, [.., order])| [order, 0]);
         let function = SplitOfTokens { rows, heads, scale, q, pools, out, terms, selected, streamed: None };
         let fields = Fields {
             first_row: self.rows.lo as u32,
@@ -69,11 +71,12 @@ impl DeviceOp for Attention {
             stats: plan.operand(self.stats)?,
             merged,
             arrivals,
-            newest: newest.map_or([0; 2], |([_, keys, values], _)| [keys, values]),
+            newest: newest.map(|([_, keys, values], _)| [keys, values]).or(order).unwrap_or_default(),
         };
         match (pools.of, &self.selection) {
             (PoolType::Float(_), None) => {
-                let bytes = if newest.is_some() { size_of_val(&fields) } else { offset_of!(Fields, newest) };
+                let all = newest.is_some() || order.is_some();
+                let bytes = if all { size_of_val(&fields) } else { offset_of!(Fields, newest) };
                 Ok(Planned::new(function, fields).keeping(bytes))
             }
             (PoolType::Float(_), Some(selection)) => {
@@ -117,9 +120,13 @@ struct Fields {
     merged: u32,
     /// Counts of the parts that have arrived.
     arrivals: u32,
-    /// The newest token's keys and values as packets, if there are any; `q` are packets then.
+    /// The newest token's keys and values as packets, if there are any; `q` are packets then. Or the table of the order in which terms of the merge lie:
+    /// with packets there are none.
     newest: [u32; 2],
 }
+
+// Terms have the table of their order behind two words.
+const _: () = assert!(offset_of!(Fields, newest) == offset_of!(Fields, merged) + 8);
 
 /// Where keys and values are found.
 const FIELDS: TokenFields = TokenFields {

@@ -342,7 +342,7 @@ impl OutputCode {
     }
 
     /// The code of an output, and the stream of the layer's rows.
-    fn plan(op: &Linear, plan: &Planner) -> Result<(Rows, OutputCode), Unsupported> {
+    fn plan(op: &Linear, plan: &mut Planner) -> Result<(Rows, OutputCode), Unsupported> {
         let matrix = Rows::Matrix(op.weight);
         Ok(match op.output {
             LinearOutput::Store { out, ref sent } if !sent.is_empty() => {
@@ -374,7 +374,7 @@ impl OutputCode {
 
 impl Linear {
     /// A planned tile, with the fields that its output has beside those of all.
-    fn fields(&self, plan: &Planner, function: LinearTile, tile: TileFields) -> Result<Planned, Unsupported> {
+    fn fields(&self, plan: &mut Planner, function: LinearTile, tile: TileFields) -> Result<Planned, Unsupported> {
         Ok(match self.output {
             LinearOutput::Store { out, ref sent } if !sent.is_empty() => {
                 let (to, _) = plan.destinations("out", sent.iter().copied().chain([out]))?;

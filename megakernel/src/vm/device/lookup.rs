@@ -4,7 +4,7 @@ use std::mem::offset_of;
 
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::target::Target;
-use tilewright_kernels::gemv::linear::{HeldForm, ScaledForm};
+use tilewright_kernels::gemv::linear::{HeldForm, Reordering, ScaledForm};
 use tilewright_kernels::gemv::{Codes, CodesError, Deal, Strip};
 use tilewright_kernels::kv::{PoolType, SplitPages};
 use tilewright_kernels::tile::{Float, MAX_DEVICES};
@@ -371,22 +371,29 @@ impl Planner<'_> {
     /// # Errors
     /// As [`Planner::operand`].
     pub fn scaled_input(&self) -> Result<Option<(ScaledForm, [u32; 2])>, Unsupported> {
-        let of = |(stream, terms): (BufferId, NormTerms)| Ok((terms.form, self.places.scaled(stream)?));
+        let of = |(stream, terms): &(BufferId, NormTerms)| Ok((terms.form, self.places.scaled(*stream)?));
         self.norms.read(self.task).map(of).transpose()
     }
 
     /// What it stores of the activations that it writes: the form, the type of the norm's weight; and where terms, sums of squares
-    /// and that weight begin, as records have it.
+    /// and that weight begin, as records have it, or the table of an order and that weight behind it.
     ///
     /// # Errors
-    /// As [`Planner::operand`] and [`Planner::float`].
-    pub fn scaled_output(&self) -> Result<Option<(ScaledCode, [u32; 3])>, Unsupported> {
-        let of = |(stream, NormTerms { form, weight }): (BufferId, NormTerms)| {
-            let [terms, squares] = self.places.scaled(stream)?;
-            let float = weight.map(|weight| self.float("norm weight", weight)).transpose()?;
-            Ok((ScaledCode { form, weight: float }, [terms, squares, self.operand_of(weight)?]))
+    /// As [`Planner::operand`], [`Planner::float`] and [`Planner::order`].
+    pub fn scaled_output(&mut self) -> Result<Option<(ScaledCode, [u32; 3])>, Unsupported> {
+        let Some((stream, NormTerms { form, weight, order })) = self.norms.written(self.task).cloned() else {
+            return Ok(None);
         };
-        self.norms.written(self.task).map(of).transpose()
+        let [terms, squares] = self.places.scaled(stream)?;
+        let float = weight.map(|weight| self.float("norm weight", weight)).transpose()?;
+        let third = match order {
+            None => self.operand_of(weight)?,
+            Some(weights) => {
+                let strip = self.strip(form.k(), &weights)?;
+                self.order((&weights, strip), weight, Reordering::Scattered)?
+            }
+        };
+        Ok(Some((ScaledCode { form, weight: float }, [terms, squares, third])))
     }
 
     /// The record of a task; adds its opcode where it is new.

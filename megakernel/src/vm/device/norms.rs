@@ -20,12 +20,14 @@ use super::{Planner, TermsRead};
 use crate::program::{BufferId, BufferKind, TaskId};
 
 /// What the readers of a generation take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NormTerms {
     /// The form of the terms.
     pub form: ScaledForm,
     /// The weight of the norm, if there is one.
     pub weight: Option<BufferId>,
+    /// The weights in whose act-order they lie, streamed together, if they have one.
+    pub order: Option<Vec<BufferId>>,
 }
 
 /// The activations of a program that have terms.
@@ -83,7 +85,7 @@ impl Norms {
         self.bytes.insert(buffer, most);
         let all = |tasks: Vec<(TaskId, u32)>| {
             let of = stream.of.clone();
-            tasks.into_iter().filter_map(move |(id, generation)| Some((id, (buffer, *of.get(&generation)?))))
+            tasks.into_iter().filter_map(move |(id, generation)| Some((id, (buffer, of.get(&generation)?.clone()))))
         };
         self.read.extend(all(stream.readers));
         self.written.extend(all(stream.writers));
@@ -95,13 +97,13 @@ impl Norms {
     }
 
     /// What a task reads instead of the activations that it multiplies.
-    pub fn read(&self, task: TaskId) -> Option<(BufferId, NormTerms)> {
-        self.read.get(&task).copied()
+    pub fn read(&self, task: TaskId) -> Option<&(BufferId, NormTerms)> {
+        self.read.get(&task)
     }
 
     /// What a task stores of the activations that it writes.
-    pub fn written(&self, task: TaskId) -> Option<(BufferId, NormTerms)> {
-        self.written.get(&task).copied()
+    pub fn written(&self, task: TaskId) -> Option<&(BufferId, NormTerms)> {
+        self.written.get(&task)
     }
 }
 
@@ -112,10 +114,6 @@ fn terms(plan: &Planner, read: &TermsRead, rows: u32) -> Option<NormTerms> {
         None => (plan.extent(read.x, 0).ok()?, plan.extent(read.x, 1).ok()?, plan.float("x", read.x).ok()?),
     };
     let strip = plan.strip(k, &read.weights).ok()?;
-    // Who writes knows no act-order; the order of groups of half a step is the form's.
-    if plan.has_order(&read.weights).ok()? {
-        return None;
-    }
     let exact = match (float, read.norm) {
         (Float::F32, _) => Float::F32,
         (Float::Bf16, None) => Float::Bf16,
@@ -129,7 +127,10 @@ fn terms(plan: &Planner, read: &TermsRead, rows: u32) -> Option<NormTerms> {
     let form = ScaledForm::of(strip, packing, all).filter(|_| held || plan.quantised)?;
     let form = if held && rows >= plan.options.held_rows { form.in_pairs(packing) } else { form };
     let form = if read.norm.is_some() { form } else { form.without_norm() };
-    Some(NormTerms { form, weight: read.norm })
+    if plan.has_order(&read.weights).ok()? {
+        return Some(NormTerms { form: form.in_order(), weight: read.norm, order: Some(read.weights.clone()) });
+    }
+    Some(NormTerms { form, weight: read.norm, order: None })
 }
 
 /// A buffer, as far as it has come.
@@ -159,7 +160,7 @@ impl Stream {
             self.state.refused = true;
             return;
         };
-        self.state.refused |= *self.of.entry(generation).or_insert(terms) != terms;
+        self.state.refused |= *self.of.entry(generation).or_insert_with(|| terms.clone()) != terms;
         self.readers.push((id, generation));
     }
 }

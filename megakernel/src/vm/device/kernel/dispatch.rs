@@ -173,18 +173,29 @@ impl<'k> Call<'k, '_> {
         Scaled { form, terms, squares }
     }
 
-    /// The same where they are stored; the third field has the weight of a norm.
+    /// The same where they are stored; the third field has the weight of a norm, or the table of an order.
     pub fn scaled_output(self, field: usize, code: ScaledCode) -> ScaledOutput<'k> {
-        let weight = code.weight.map(|weight| self.plain(field + 2 * size_of::<u32>(), weight));
-        let beyond = (code.form.float() == Float::F16).then(|| self.beyond());
-        ScaledOutput { to: self.scaled(field, code.form), weight, beyond }
+        let (form, third) = (code.form, field + 2 * size_of::<u32>());
+        let (places, weight) = if form.is_ordered() {
+            let (places, weight) = self.order(third, form.k());
+            (Some(places), code.weight.map(|_| weight))
+        } else {
+            (None, code.weight.map(|weight| self.plain(third, weight)))
+        };
+        let beyond = (form.float() == Float::F16).then(|| self.beyond());
+        ScaledOutput { to: self.scaled(field, form), weight, places, beyond }
     }
 
     /// Activations, rows of `k` elements, in the order of the table that a field has; of a norm of an `eps` its weights lie behind.
     pub fn ordered(self, field: usize, x: Array<'k>, (k, eps): (u32, Option<f32>)) -> Ordered<'k> {
+        let (indexes, weight) = self.order(field, k);
+        Ordered { x, indexes, norm: eps.map(|eps| (weight, eps)) }
+    }
+
+    /// The table of an order of `k` columns, and the weights of a norm behind it.
+    fn order(self, field: usize, k: u32) -> (Ptr<'k, Global, u32>, Array<'k>) {
         let table = self.task.operand(self.context.memory.plain, field);
-        let weight = || Array::new(table.at(OrderTable::weight_at(k)), Float::F32);
-        Ordered { x, indexes: table.cast(), norm: eps.map(|eps| (weight(), eps)) }
+        (table.cast(), Array::new(table.at(OrderTable::weight_at(k)), Float::F32))
     }
 
     /// The pages of an operand among the pools; the second field has the scale of pools of codes
