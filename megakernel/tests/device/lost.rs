@@ -23,8 +23,8 @@ const STEPS: usize = 2;
 const PATIENCE: u64 = 4_000_000_000;
 /// Looks of a wait before it is reported: more than a launch of so many devices takes in which all is well, under the seeds of these tests. With
 /// fewer a device that is slow is reported as late, and the launch is over before another is lost.
-fn polls(devices: usize) -> u32 {
-    if devices == 2 { 1 << 11 } else { 1 << 13 }
+fn polls(spec: &ModelSpec, devices: usize) -> u32 {
+    if devices == 2 && spec.layers == 1 { 1 << 11 } else { 1 << 13 }
 }
 
 /// A program whose devices are lost.
@@ -43,7 +43,7 @@ struct Subject {
 impl Subject {
     fn new(spec: ModelSpec, rows: usize, devices: usize, options: DeviceOptions) -> Subject {
         let placed = shared(&spec, rows, devices, 2, false);
-        let options = DeviceOptions { polls: polls(devices), ..options };
+        let options = DeviceOptions { polls: polls(&spec, devices), ..options };
         let mut subject = Subject { spec, placed, rows, options, right: Vec::new(), host: None, longest: 1 << 15 };
         subject.right = subject.run(&mut subject.machine(0, None)).expect("nobody is lost");
         subject
@@ -145,6 +145,15 @@ impl Subject {
     }
 }
 
+/// A model whose blocks have tasks of two sections and more.
+fn of_two_layers() -> ModelSpec {
+    ModelSpec { layers: 2, ..least() }
+}
+
+fn by_sections() -> DeviceOptions {
+    DeviceOptions { table_bytes: 0, ..options() }
+}
+
 /// A model that three devices can share.
 fn of_three() -> ModelSpec {
     ModelSpec { heads: 3, intermediate: 48, vocab: 48, ..least() }
@@ -162,6 +171,7 @@ fn a_device_lost_at_any_moment_is_an_error_that_names_it() {
     let on_two = [(1, options()), (3, options()), (1, plain)];
     let mut subjects: Vec<Subject> =
         on_two.into_iter().map(|(rows, options)| Subject::new(least(), rows, 2, options).timed()).collect();
+    subjects.push(Subject::new(of_two_layers(), 1, 2, by_sections()).timed());
     subjects.push(Subject::new(least(), 1, 2, options()).timed().told_by_the_host());
     if long {
         let of = [(of_three(), 3), (wide_enough(), 4), (of_eight(), 8)];
@@ -214,8 +224,11 @@ fn senders(placed: &Placed, device: usize) -> Vec<TaskId> {
 #[test]
 fn packets_that_do_not_come_are_an_error() {
     let mut parts = 0;
-    for (spec, rows, devices) in [(least(), 1, 2), (least(), 3, 2), (wide_enough(), 1, 4)] {
-        let subject = Subject::new(spec, rows, devices, options());
+    let sections = (of_two_layers(), 1, 2, by_sections());
+    let others = [(least(), 1, 2), (least(), 3, 2), (wide_enough(), 1, 4)];
+    let others = others.map(|(spec, rows, devices)| (spec, rows, devices, options()));
+    for (spec, rows, devices, options) in others.into_iter().chain([sections]) {
+        let subject = Subject::new(spec, rows, devices, options);
         let last = devices - 1;
         let tasks = senders(&subject.placed, last);
         assert!(tasks.len() >= 3, "an embedding, o and down");
