@@ -15,13 +15,15 @@ pub(crate) fn space(mut options: DeviceOptions, rows: usize, codes: bool) -> Spa
         .axis("burst", [2, 4, 8])
         .axis("split_tokens", [64, 128, 256, 512])
         .axis("warps", [8, 16])
+        .axis("table_bytes", [0, 32768])
         .axis("dealing", Dealing::ALL.map(|(name, _)| name));
-    // Stages are held at few rows, and streamed activations are of many.
+    // Stages are held at few rows; activations of many come by phases, or in parts of sums.
     match rows {
         0..=2 if codes => space.axis("hold_codes", [0, 1]),
         0..=2 => space.axis("hold", [0, 2, 4]),
         _ => {
-            let space = space.axis("streamed_strips", [2, 4, 8, 16]).axis("held_rows", [3, 9, 17]);
+            let space = space.axis("held_registers", [64, 128]).axis("part_registers", [0, 64, 128]);
+            let space = space.axis("held_rows", [3, 9, 17]);
             match codes {
                 true if rows > 8 => space.axis("paired_rows", [8, 16]),
                 true => space,

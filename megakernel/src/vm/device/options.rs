@@ -9,11 +9,11 @@ use tilewright_kernels::gemv::linear::Early;
 /// |---|---|
 /// | `warps` | which warp adds up which columns and tokens |
 /// | `split_tokens`, `single_tokens`, and the program's splits | which tokens a split adds up |
-/// | `held_rows`, `held_registers` | whether activations are streamed; then also `stage_bytes` |
+/// | `held_rows`, `held_registers` | whether activations come by phases, and by which, or are reloaded; then also `stage_bytes` |
 /// | `paired_rows`, and of 3 rows and more `stage_bytes` | which products of a group of codes are added up first |
 /// | `part_registers`, and then `stage_bytes` | which columns of a cut sum are added up first |
 /// | `stream_tokens`, stages that hold no 16 tokens | which warp has a row's newest tokens |
-/// | all others, and `stage_bytes` where nothing is streamed | nothing: every bit is the same |
+/// | all others, and `stage_bytes` where activations are copied or held whole | nothing: every bit is the same |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceOptions {
     /// Warps of a block that compute.
@@ -64,7 +64,7 @@ pub struct DeviceOptions {
     /// parts of cut sums. 8 rows of a 1B model take 703 µs on an H200, with half as many 718.
     pub hold_beside: u32,
     /// Fewest rows of a task whose activations are held in registers; of fewer rows they are copied to shared memory. Where
-    /// there is no room they are streamed.
+    /// there is no room they come by phases, or are reloaded.
     pub held_rows: u32,
     /// Most registers of a thread that hold activations.
     pub held_registers: u32,
@@ -78,7 +78,7 @@ pub struct DeviceOptions {
     /// Most stages of a strip of 4-bit codes of which the words of one, more than 8 KB, come into registers under the products of the one
     /// before. 0: they come behind them.
     pub words_ahead: u32,
-    /// Strips whose sums are kept at once where activations are streamed, an even number from 2 to 64: for each so many the
+    /// Strips whose sums are kept at once where activations are reloaded, an even number from 2 to 64: for each so many the
     /// activations are loaded once.
     pub streamed_strips: u32,
     /// Whether the team takes over the registers of the producer, which then has a warpgroup of its own; only where the team
