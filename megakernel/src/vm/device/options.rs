@@ -78,6 +78,8 @@ pub struct DeviceOptions {
     /// Most stages of a strip of 4-bit codes of which the words of one, more than 8 KB, come into registers under the products of the one
     /// before. 0: they come behind them.
     pub words_ahead: u32,
+    /// 1: packets of residuals are asked for before activations are, and waited for behind the products; 0: they are waited for first.
+    pub residual_ahead: u32,
     /// Strips whose sums are kept at once where activations are reloaded, an even number from 2 to 64: for each so many the
     /// activations are loaded once.
     pub streamed_strips: u32,
@@ -133,7 +135,7 @@ pub(super) struct Registers {
 impl DeviceOptions {
     /// The numbers that change speed, by the name of their field.
     #[expect(clippy::type_complexity, reason = "a name and its field")]
-    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 21] = [
+    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 22] = [
         ("warps", |options| &mut options.warps),
         ("stage_bytes", |options| &mut options.stage_bytes),
         ("stages", |options| &mut options.stages),
@@ -154,6 +156,7 @@ impl DeviceOptions {
         ("copied_registers", |options| &mut options.copied_registers),
         ("paired_rows", |options| &mut options.paired_rows),
         ("words_ahead", |options| &mut options.words_ahead),
+        ("residual_ahead", |options| &mut options.residual_ahead),
         ("streamed_strips", |options| &mut options.streamed_strips),
     ];
 
@@ -262,6 +265,7 @@ impl Default for DeviceOptions {
             copied_registers: 32,
             paired_rows: 16,
             words_ahead: 1,
+            residual_ahead: 0,
             streamed_strips: 4,
             take_registers: true,
             timeline: false,
