@@ -1,14 +1,15 @@
 //! Splits of attention, merged by the block that comes last: any number of them, of tokens, and of rows.
 
 use tilewright_codegen::trial::Draw;
+use tilewright_codegen::{ptx, verify::verify};
 use tilewright_layout::DType;
 use tilewright_megakernel::program::{Attention, BufferId, BufferKind, Combine, Op, Program, Region, Span};
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::device::{DeviceFault, DeviceOptions, Plan, Unsupported};
+use tilewright_megakernel::vm::device::{DeviceFault, DeviceOptions, LaunchError, Plan, Unsupported, record};
 use tilewright_megakernel::vm::reference::StepCells;
 
 use super::both::{Both, CONTEXT, PAGES, lowered};
-use super::lab::{least, options, tiny};
+use super::lab::{Cells, bits, least, load, normed, options, splitting, tiny};
 
 /// A position: idle, the first token, within a split, or anywhere.
 fn position(draw: &mut Draw) -> i32 {
@@ -46,6 +47,49 @@ fn layers_and_steps_merge_in_one_place() {
             let positions = [0, 1].map(|_| draw.between(30..=200) as i32);
             both.step(&positions, 2e-3);
         }
+    }
+}
+
+/// Where no block has two splits of a level the first waits for the packets of the others, and no bit changes; where one has, splits are counted.
+#[test]
+fn splits_may_wait_for_packets() {
+    for (seed, (spec, rows, splits, sms, meets)) in (0..).zip([
+        (least(), 1, 3, 8, true),
+        (tiny(), 2, 4, 16, true),
+        (tiny(), 2, 4, 7, false),
+        (least(), 3, 2, 8, false),
+        (normed(least()), 1, 2, 9, true),
+    ]) {
+        let with = |merge_packets, seed| {
+            let options = DeviceOptions { merge_packets, ..options() };
+            let mut machine = load(splitting(&spec, rows, sms, splits), &spec, seed, options);
+            let counts = ptx::emit(&verify(record(machine.plan())).unwrap()).contains("atom.acq_rel.gpu.global.add");
+            assert_eq!(counts, merge_packets == 0 || !meets, "{rows} rows, {splits} splits on {sms} SMs");
+            bits(&mut machine, rows)
+        };
+        assert!(with(1, seed) == with(0, seed + 20), "{rows} rows, {splits} splits on {sms} SMs");
+    }
+}
+
+/// A split whose packets do not come is named by the first, which looks for them, and the next launch is as if nothing had been.
+#[test]
+fn parts_that_do_not_come_are_an_error() {
+    let program = splitting(&least(), 1, 8, 3);
+    let part = |op: &Op| op.get::<Attention>().is_some_and(|op| op.split == 1);
+    let task = program.tasks.iter().find(|task| part(&task.op)).expect("it attends").id;
+    for at_once in [0, 1] {
+        let options = DeviceOptions { merge_packets: 1, at_once, polls: 1 << 11, ..options() };
+        let mut machine = load(program.clone(), &least(), 5, options);
+        let right = machine.run(&Cells::at(1, 40).view(), 2).unwrap();
+        machine.inject(DeviceFault::Stale { task }).unwrap();
+        let error = machine.run(&Cells::at(1, 40).view(), 2).unwrap_err();
+        // Who waits for who gave up may be the first to say so.
+        assert!(
+            matches!(error, LaunchError::Parts { .. } | LaunchError::Stuck { .. } | LaunchError::Blocks { .. }),
+            "{error}"
+        );
+        machine.mend().unwrap();
+        assert_eq!(machine.run(&Cells::at(1, 40).view(), 2).unwrap(), right);
     }
 }
 

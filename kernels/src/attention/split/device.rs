@@ -124,7 +124,6 @@ pub fn attention<'k>(
             k.if_else(begin.lt(end), || pass.run(scratch, ring), || pass.idle(scratch));
         }
     });
-    team.sync();
     work.arrive(team, scratch, counted);
 }
 

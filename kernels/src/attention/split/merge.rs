@@ -1,9 +1,12 @@
-//! The merge of attention's splits by the last-arriving block, as in stream-K.
+//! The merge of attention's splits: by the last-arriving block, as in stream-K, or by the first, which looks for the packets of the others.
 //!
 //! A split that has all tokens of its row stores the row's result at once. Of several, each stores what it found, counts
 //! itself at its row and kv head, and the one that finds all others counted merges them: whoever reads attention's result
 //! loads one vector. With `M = max m_s` and `w_s = exp(m_s − M)` it is `x = Σ w_s·acc_s / Σ w_s·l_s`, and 0 for an idle
 //! row, which the first split stores.
+//!
+//! Where what they store are packets, the first split waits for those of the others: nothing is counted, released or met for. That wants every
+//! split of a step on a block that has no other before it ([`Parts::Packets`]).
 //!
 //! Arrivals only grow, by the least power of two that is not less than the number of splits for every merge: the last split that
 //! has tokens counts for those that have none, which do not count themselves. So it makes no difference where a count begins, if
@@ -12,10 +15,10 @@
 use tilewright_codegen::build::{Global, Load, Ptr, RegArray, Shared, Store, Val};
 use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Scope};
 
-use super::{Attention, Shares};
+use super::{Attention, Heads, Shares};
 use crate::attention::merge::Partial;
 use crate::gemv::linear::{ActivationOutput, Scratch};
-use crate::tile::{Access, Float};
+use crate::tile::{Access, Array, Float};
 use crate::warps::ConsumerWarps;
 
 /// Where the splits are merged.
@@ -23,11 +26,21 @@ use crate::warps::ConsumerWarps;
 pub struct Merged<'k> {
     /// The result, `[rows, heads, dim]`.
     pub out: ActivationOutput<'k>,
-    /// Arrivals, u32 `[rows, kv_heads, ARRIVAL]`, of which the first of each is used; zeros before the first launch.
-    pub arrivals: Ptr<'k, Global, u32>,
+    /// How splits know of each other.
+    pub parts: Parts<'k>,
 }
 
-/// Splits whose loads are in flight together.
+/// How the splits of a row and kv head know of each other.
+#[derive(Clone, Copy)]
+pub enum Parts<'k> {
+    /// Arrivals, u32 `[rows, kv_heads, ARRIVAL]`, of which the first of each is used; zeros before the first launch.
+    Counted(Ptr<'k, Global, u32>),
+    /// Packets of f32, `[rows, heads, splits, dim + 2]`: `m`, `l` and the unnormalised sums of each. The first split's block waits for the others, so
+    /// none of these may be behind it, nor behind another that waits.
+    Packets(Array<'k>),
+}
+
+/// Splits whose loads are in flight together; of packets half as many, which are looked at until all are there.
 const TOGETHER: u32 = 16;
 
 /// A split's part of a row.
@@ -63,6 +76,17 @@ impl Float {
 impl<'k> Merged<'k> {
     /// Words of the place of a count: a line of L2 each.
     pub const ARRIVAL: u32 = 32;
+
+    /// Bytes of the packets of so many vectors of `dim` elements.
+    ///
+    /// ```
+    /// use tilewright_kernels::attention::split::Merged;
+    /// // Eight heads of 64 in four splits; a packet has 8 bytes.
+    /// assert_eq!(Merged::packet_bytes(8 * 4, 64), 32 * 66 * 8);
+    /// ```
+    pub fn packet_bytes(vectors: u32, dim: u32) -> u64 {
+        u64::from(vectors) * u64::from(dim + 2) * 8
+    }
 }
 
 impl<'k> Attention<'k> {
@@ -78,9 +102,29 @@ impl<'k> Attention<'k> {
         Part { begin, end, single: tokens.le(share), is_last: end.eq(tokens), share, tokens }
     }
 
-    /// Counts the split where it is one of several, and merges those of rows that it is the last of; behind a barrier of the
-    /// team that all partial results are stored before.
+    /// Merges the splits of rows that have several: those of which it is the last, behind a barrier of the team that all partial results are stored
+    /// before; or all, by the first, once their packets are there.
     pub(super) fn arrive(self, team: ConsumerWarps<'k>, scratch: Scratch<'k>, counted: impl FnOnce()) {
+        match self.merged.parts {
+            Parts::Counted(arrivals) => {
+                team.sync();
+                self.count(team, scratch, arrivals, counted);
+            }
+            Parts::Packets(parts) => {
+                team.k.when(team.k.tid().eq(0), counted);
+                team.k.when(self.split.eq(0), || self.merge_packets(team, parts));
+            }
+        }
+    }
+
+    /// Counts the split where it is one of several, and merges those of rows that it is the last of.
+    fn count(
+        self,
+        team: ConsumerWarps<'k>,
+        scratch: Scratch<'k>,
+        arrivals: Ptr<'k, Global, u32>,
+        counted: impl FnOnce(),
+    ) {
         let k = team.k;
         let all = self.heads.splits.next_power_of_two();
         let complete = scratch.best.cast::<u32>();
@@ -90,7 +134,7 @@ impl<'k> Attention<'k> {
             k.when(part.begin.lt(part.end) & !part.single, || {
                 let count = part.is_last.select(k.lit(all) - self.split, 1u32);
                 let at = (row * self.heads.kv_heads + self.kv_head) * Merged::ARRIVAL;
-                let before = self.merged.arrivals.at(at).atom(AtomOp::Add, count, AtomOrder::AcqRel(Scope::Gpu));
+                let before = arrivals.at(at).atom(AtomOp::Add, count, AtomOrder::AcqRel(Scope::Gpu));
                 last.set(((before + count) & (all - 1)).eq(0).select(1u32, 0u32));
             });
             complete.at(k.tid()).store(last.get());
@@ -107,6 +151,43 @@ impl<'k> Attention<'k> {
             let row = item / pairs;
             team.k.when(complete.at(row).load().ne(0), || self.merge_pair(self.first_row + row, item % pairs * 2));
         });
+    }
+
+    /// Merges the splits of all rows that have several, two elements for each thread, once their packets are there.
+    fn merge_packets(self, team: ConsumerWarps<'k>, parts: Array<'k>) {
+        let Heads { dim, splits, .. } = self.heads;
+        let pairs = self.heads.group() * dim / 2;
+        team.each(self.rows * pairs, |item| {
+            let (row, element) = (self.first_row + item / pairs, item % pairs * 2);
+            let Part { begin, end, single, share, tokens, .. } = self.part(row);
+            team.k.when(begin.lt(end) & !single, || {
+                let (head_of_row, d) = (self.kv_head * self.heads.group() + element / dim, element % dim);
+                let mut whole = Vec::new();
+                for first in (0..splits).step_by(TOGETHER as usize / 2) {
+                    let some = first..splits.min(first + TOGETHER / 2);
+                    // The first two have tokens; those that have none are read as the first is, and left out.
+                    let has: Vec<_> = some.map(|split| (split, (share * split).lt(tokens) | (split < 2))).collect();
+                    let place = |(split, has): &(u32, Val<'k, bool>)| {
+                        let start = self.packet([row, head_of_row], has.select(team.k.lit(*split), 0u32));
+                        [start, start + 2 + d]
+                    };
+                    let loaded: Vec<[Val<f32>; 2]> = parts.gather(&has.iter().flat_map(place).collect::<Vec<_>>());
+                    whole.extend(loaded.chunks(2).zip(&has).map(|(of, (_, has))| Partial {
+                        max: has.select(of[0][0] * std::f32::consts::LOG2_E, f32::NEG_INFINITY),
+                        sum: has.select(of[0][1], 0.0f32),
+                        acc: of[1].map(|x| has.select(x, 0.0f32)),
+                    }));
+                    whole = vec![Partial::merge(&whole)];
+                }
+                self.store_merged([row, head_of_row * dim + d], whole[0].normalised());
+            });
+        });
+    }
+
+    /// Where the packets of a split begin.
+    fn packet(self, [row, head]: [Val<'k, u32>; 2], split: Val<'k, u32>) -> Val<'k, u32> {
+        let Heads { heads, dim, splits, .. } = self.heads;
+        ((row * heads + head) * splits + split) * (dim + 2)
     }
 
     /// How partial results are loaded and stored: where the result is packets, nothing is released between the merge and those
@@ -170,6 +251,13 @@ impl<'k> Attention<'k> {
         let (k, dim) = (row.builder(), self.heads.dim);
         let head = row * self.heads.heads + head_of_row;
         let result = || self.store_merged([row, head_of_row * dim + d], whole.normalised());
+        if let Parts::Packets(parts) = self.merged.parts {
+            return k.if_else(single, result, || {
+                let start = self.packet([row, head_of_row], self.split);
+                parts.store_run(start + 2 + d, whole.acc);
+                k.when(d.eq(0), || parts.store_run(start, [whole.max * std::f32::consts::LN_2, whole.sum]));
+            });
+        }
         k.if_else(single, result, || {
             let (place, (_, how)) = (head * self.heads.splits + self.split, self.partials());
             self.acc.at(place * dim + d).store_as(whole.acc, how);

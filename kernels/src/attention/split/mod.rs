@@ -18,6 +18,6 @@ mod selected;
 mod shares;
 
 pub use device::{Attention, Heads, attention};
-pub use merge::Merged;
+pub use merge::{Merged, Parts};
 pub use selected::Selected;
 pub use shares::Shares;

@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
-use tilewright_kernels::attention::split::{self, Heads, Merged, Selected};
+use tilewright_kernels::attention::split::{self, Heads, Merged, Parts, Selected};
 use tilewright_kernels::gemv::linear::ActivationOutput;
 use tilewright_kernels::kv::{Cells, PageTable, PagedPool, PoolType, SplitPages, TokenStage};
 use tilewright_kernels::tile::Float;
@@ -59,7 +59,8 @@ impl DeviceOp for Attention {
         let scaled = plan.scaled_output()?;
         let (terms, merged) = scaled.map_or((None, merged), |(code, [at, ..])| (Some(code), at));
         let order = scaled.filter(|(code, _)| code.form.is_ordered()).map(|(_, [.., order])| [order, 0]);
-        let function = SplitOfTokens { rows, heads, scale, q, pools, out, terms, selected, streamed: None };
+        let meets = plan.merges_packets();
+        let function = SplitOfTokens { rows, heads, scale, q, pools, out, terms, meets, selected, streamed: None };
         let fields = Fields {
             first_row: self.rows.lo as u32,
             kv_head: self.kv_head as u32,
@@ -118,7 +119,7 @@ struct Fields {
     stats: u32,
     /// The merge, which is the machine's own: rows, or terms.
     merged: u32,
-    /// Counts of the parts that have arrived.
+    /// Counts of the parts that have arrived, or their packets.
     arrivals: u32,
     /// The newest token's keys and values as packets, if there are any; `q` are packets then. Or the table of the order in which terms of the merge lie:
     /// with packets there are none.
@@ -221,6 +222,8 @@ pub struct SplitOfTokens {
     out: Storage,
     /// How terms are stored in its place, if they are.
     terms: Option<ScaledCode>,
+    /// Whether the parts of splits are packets, for which the first split waits.
+    meets: bool,
 }
 
 impl DeviceFunction for SplitOfTokens {
@@ -263,12 +266,16 @@ impl DeviceFunction for SplitOfTokens {
         self.out.period > 0
     }
 
+    fn polls_peers(&self) -> bool {
+        self.meets
+    }
+
     fn looks_at_once(&self) -> Option<u32> {
         (self.q.period > 0).then_some(self.heads.heads / self.heads.kv_heads * self.heads.dim)
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
-        let SplitOfTokens { rows, heads, scale, q, pools, selected, streamed, out, terms } = *self;
+        let SplitOfTokens { rows, heads, scale, q, pools, selected, streamed, out, terms, meets } = *self;
         let (first_row, scales) = (call.value(offset_of!(Fields, first_row)), offset_of!(CodeFields, scales));
         let pages = |fields| {
             let pool = call.pages(fields, pools);
@@ -291,7 +298,14 @@ impl DeviceFunction for SplitOfTokens {
                     None => ActivationOutput::Rows(call.stored(offset_of!(Fields, merged), out, Generation::Output)),
                     Some(code) => ActivationOutput::Terms(call.scaled_output(offset_of!(Fields, merged), code)),
                 },
-                arrivals: call.state(offset_of!(Fields, arrivals)).cast(),
+                parts: match meets {
+                    false => Parts::Counted(call.state(offset_of!(Fields, arrivals)).cast()),
+                    true => {
+                        let packets = Storage { float: Float::F32, ..out };
+                        let parts = call.stored(offset_of!(Fields, arrivals), packets, Generation::Output);
+                        Parts::Packets(parts.unless(call.left()))
+                    }
+                },
             },
             streamed: streamed.and_then(|stage| call.streamed(stage)),
             newest: call.newest(offset_of!(Fields, newest), q.period, Generation::Input),

@@ -250,7 +250,8 @@ pub trait DeviceFunction: FunctionValue {
         false
     }
 
-    /// Whether it looks for packets of other devices, one of which may be lost: it must go on without them when it is told to ([`Call::left`]).
+    /// Whether it looks for packets of other devices, one of which may be lost, or of tasks that it has not heard of: it must go on without them when
+    /// it is told to ([`Call::left`]).
     fn polls_peers(&self) -> bool {
         false
     }

@@ -357,12 +357,17 @@ impl Planner<'_> {
         (self.newest.task(self.task) > 0).then(|| (self.places.newest(), self.newest.period()))
     }
 
-    /// Where the merge of partial sums lies, and its arrivals, as records have it.
+    /// Where the merge of partial sums lies, and its arrivals or the packets of parts ([`Planner::merges_packets`]), as records have it.
     ///
     /// # Errors
     /// If there is no such merge.
     pub fn merged(&self, acc: BufferId) -> Result<[u32; 2], Unsupported> {
         self.places.merged(acc)
+    }
+
+    /// Whether the parts of attention's splits are packets, for which the first split waits.
+    pub fn merges_packets(&self) -> bool {
+        self.merges.by_packets()
     }
 
     /// What the task that is planned reads instead of the activations that it multiplies: the form, and where terms

@@ -23,6 +23,8 @@ pub struct Merges {
     sums: BTreeMap<BufferId, BufferId>,
     /// For each task, which merge of its buffer it takes part in or reads, from 1.
     tasks: Vec<u32>,
+    /// Whether the first split waits for the packets of the others.
+    by_packets: bool,
 }
 
 /// What is merged of a buffer of partial sums.
@@ -34,6 +36,10 @@ pub struct Merge {
     pub width: u32,
     /// Key and value heads.
     pub kv_heads: u32,
+    /// Query heads.
+    pub heads: u32,
+    /// Splits.
+    pub splits: u32,
     /// The type of the result: the narrowest that its readers multiply without loss.
     pub float: Float,
     /// Merges of a step.
@@ -85,6 +91,24 @@ impl Merges {
         Ok(merges)
     }
 
+    /// The same, whose parts are packets where the first split may wait for the others: no block has two splits of a level, one of which would be
+    /// behind the other's wait.
+    #[must_use]
+    pub(super) fn met_by_packets(self, placed: &Placed) -> Merges {
+        let written = |id: TaskId| partial(&placed.tasks[id.index()]).filter(|partial| partial.written.is_some());
+        let apart = |queue: &Vec<TaskId>| {
+            let mut seen = HashSet::new();
+            queue.iter().filter_map(|&id| Some((written(id)?.acc, self.task(id)))).all(|level| seen.insert(level))
+        };
+        let by_packets = self.of.values().all(|merge| merge.splits > 1) && placed.queues().iter().all(apart);
+        Merges { by_packets, ..self }
+    }
+
+    /// Whether the first split waits for the packets of the others.
+    pub fn by_packets(&self) -> bool {
+        self.by_packets
+    }
+
     /// The merge of a buffer of partial sums.
     pub fn get(&self, acc: BufferId) -> Option<Merge> {
         self.of.get(&acc).copied()
@@ -118,6 +142,7 @@ struct State {
     cells: [BufferId; 2],
     page_tokens: usize,
     kv_heads: usize,
+    heads: usize,
     splits: usize,
     width: usize,
     shared: bool,
@@ -146,7 +171,7 @@ impl State {
         let shared = acc.arena.is_some() || stats.arena.is_some();
         let rows = vec![Row::default(); rows];
         let width = heads * dim;
-        let state = State { cells: of.cells, page_tokens, kv_heads, splits, width, shared, exact: false, rows };
+        let state = State { cells: of.cells, page_tokens, kv_heads, heads, splits, width, shared, exact: false, rows };
         own.then_some(state)
     }
 
@@ -185,9 +210,10 @@ impl State {
         let whole = self.kv_heads * self.splits;
         let generations = self.rows.first()?.generation;
         let done = |row: &Row| row.read && row.written.len() == whole && row.generation == generations;
-        let (rows, width, kv_heads) = (self.rows.len() as u32, self.width as u32, self.kv_heads as u32);
+        let [rows, width] = [self.rows.len(), self.width].map(|count| count as u32);
+        let [kv_heads, heads, splits] = [self.kv_heads, self.heads, self.splits].map(|count| count as u32);
         let float = if self.exact { Float::F32 } else { Float::Bf16 };
-        let merge = Merge { rows, width, kv_heads, float, generations, shared: self.shared };
+        let merge = Merge { rows, width, kv_heads, heads, splits, float, generations, shared: self.shared };
         self.rows.iter().all(done).then_some(merge)
     }
 }
@@ -201,7 +227,7 @@ mod tests {
     fn state() -> State {
         let cells = [0, 1].map(BufferId::from);
         let rows = vec![Row::default(); 2];
-        State { cells, page_tokens: 16, kv_heads: 1, splits: 2, width: 64, shared: false, exact: false, rows }
+        State { cells, page_tokens: 16, kv_heads: 1, heads: 1, splits: 2, width: 64, shared: false, exact: false, rows }
     }
 
     fn access(rows: std::ops::Range<usize>, written: Option<usize>) -> Partial {

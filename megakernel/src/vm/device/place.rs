@@ -2,7 +2,7 @@
 
 use tilewright_kernels::attention::split::Merged;
 
-use super::{Merges, Newest, Norms, PacketBuffers, Unsupported};
+use super::{Merge, Merges, Newest, Norms, PacketBuffers, Unsupported};
 use crate::program::{Buffer, BufferId, BufferKind, Program};
 use crate::vm::reference::roles::cells;
 
@@ -21,7 +21,7 @@ pub enum Space {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
     offsets: Vec<u64>,
-    /// Of the buffers of partial sums: where their merge lies, and its arrivals.
+    /// Of the buffers of partial sums: where their merge lies, and its arrivals or the packets of parts.
     merged: Vec<(BufferId, [u64; 2])>,
     /// Of the newest token: queries, keys, values.
     newest: [u64; 3],
@@ -85,7 +85,13 @@ impl Places {
             let arrivals =
                 places.state + (u64::from(merge.rows * merge.width) * u64::from(word)).next_multiple_of(ALIGN);
             places.merged.push((acc, [places.state, arrivals]));
-            places.state = arrivals + u64::from(merge.rows * merge.kv_heads * Merged::ARRIVAL) * 4;
+            let parts = if merges.by_packets() {
+                let Merge { rows, heads, splits, width, .. } = merge;
+                Merged::packet_bytes(rows * heads * splits, width / heads.max(1)).next_multiple_of(ALIGN)
+            } else {
+                u64::from(merge.rows * merge.kv_heads * Merged::ARRIVAL) * 4
+            };
+            places.state = arrivals + parts;
         }
         places.newest = newest.bytes().map(|bytes| {
             let start = places.state;
@@ -118,7 +124,7 @@ impl Places {
         }
     }
 
-    /// Where the merge of partial sums lies, and its arrivals, in the same strips.
+    /// Where the merge of partial sums lies, and its arrivals or the packets of parts, in the same strips.
     pub(super) fn merged(&self, acc: BufferId) -> Result<[u32; 2], Unsupported> {
         let found = self.merged.iter().find(|(buffer, _)| *buffer == acc);
         let [out, arrivals] = found.map_or([u64::MAX; 2], |(_, places)| *places);

@@ -66,6 +66,8 @@ impl<'p> Planner<'p> {
         let which = if is_all { PacketUse::All } else { PacketUse::Parts };
         let packets =
             if options.packets { PacketBuffers::of(placed, &merges, which) } else { PacketBuffers::none(placed) };
+        let all_packets = merges.iter().all(|(acc, _)| packets.period(acc) > 0);
+        let merges = if options.merge_packets > 0 && all_packets { merges.met_by_packets(placed) } else { merges };
         let is_plain = |buffer: &Buffer| plain[buffer.id.index()];
         let newest = if is_all { Newest::of(placed, &options) } else { Newest::default() };
         let places = Places::new(placed, &packets, (&merges, &Norms::default(), &newest), is_plain);
