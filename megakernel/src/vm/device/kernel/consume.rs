@@ -24,11 +24,9 @@ pub(super) fn consume<'k>(context: KernelContext<'k, '_>, reader: Reader<'k>) {
         k.break_if(over.get());
         context.cells.fetch(team, step);
         k.for_(0u32, tasks, |index| {
-            let task = context.table.task(step, index);
-            let section = context.table.section(step, index);
-            if let Some(section) = section {
-                context.table.ask_for_next(team, section, index);
-            }
+            let section = context.table.sections.map(|sections| sections.of(step, index));
+            section.into_iter().for_each(|section| section.ask_for_next(team));
+            let task = context.table.task(section, index);
             if let Some(trace) = context.trace {
                 k.when(leader, || {
                     trace.forget();

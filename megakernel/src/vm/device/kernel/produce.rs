@@ -24,12 +24,13 @@ pub(super) fn produce<'k>(context: KernelContext<'k, '_>, producer: Producer<'k>
     let tasks = context.table.tasks();
     k.for_(0u32, context.steps, |step| {
         k.for_(0u32, tasks, |index| {
-            if let Some(section) = context.table.section(step, index) {
+            let section = context.table.sections.map(|sections| sections.of(step, index));
+            if let Some(section) = section {
                 section.enter(context.sync, feed.watch, |act| feed.producer.one(act));
                 feed.listen();
                 k.break_if(feed.stopped.get());
             }
-            let turn = Turn { task: context.table.task(step, index), step, number: step * tasks + index + 1 };
+            let turn = Turn { task: context.table.task(section, index), step, number: step * tasks + index + 1 };
             if let Some(full) = feed.full {
                 full.set(0u64);
             }

@@ -3,12 +3,11 @@
 //! With the first task of a section the team asks for the next one, and says behind that task that it is there. The thread that fills the
 //! ring reads sections ahead of the team, and says which it has done with. Sections are counted over the launch.
 
-use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
+use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::Scope;
 use tilewright_kernels::warps::ConsumerWarps;
 
 use super::sync::{Sync, Watch};
-use super::table::Table;
 use crate::vm::device::record::{SECTION_TASKS, SECTIONS};
 
 /// The sections of this block's tables.
@@ -18,7 +17,11 @@ pub(super) struct Sections<'k> {
     /// Words of a section.
     words: u32,
     slots: Ptr<'k, Shared, u32>,
-    /// Sections that are there, and that the ring's producer has done with.
+    /// The tables of all blocks.
+    tables: Ptr<'k, Global, u8>,
+    /// Where this block's begin there, and how many of a step; those that are in shared memory, and that the ring's producer has done with.
+    start: Ptr<'k, Shared, u32>,
+    of_step: Ptr<'k, Shared, u32>,
     there: Ptr<'k, Shared, u32>,
     done: Ptr<'k, Shared, u32>,
 }
@@ -29,18 +32,23 @@ pub(super) struct Section<'k> {
     sections: Sections<'k>,
     /// Its number.
     number: Val<'k, u32>,
+    /// The task's place in the queue.
+    index: Val<'k, u32>,
     /// Whether the task is its first.
     begins: Val<'k, bool>,
 }
 
 impl<'k> Sections<'k> {
-    pub fn new(k: &'k Builder, bytes: u32, slots: Ptr<'k, Shared, u32>) -> Sections<'k> {
-        let [there, done] = ["sections_there", "sections_done"].map(|name| k.shared(name, 1));
-        Sections { k, words: bytes / 4, slots, there, done }
+    pub fn new(k: &'k Builder, bytes: u32, slots: Ptr<'k, Shared, u32>, tables: Ptr<'k, Global, u8>) -> Sections<'k> {
+        let word = |name: &str| k.shared(&format!("sections_{name}"), 1);
+        let [start, of_step, there, done] = ["start", "of_step", "there", "done"].map(word);
+        Sections { k, words: bytes / 4, slots, tables, start, of_step, there, done }
     }
 
     /// Initialises the block's words; by one thread, before anybody else comes.
-    pub fn start(self) {
+    pub fn start(self, start: Val<'k, u32>, tasks: Val<'k, u32>) {
+        self.start.store(start);
+        self.of_step.store((tasks + (SECTION_TASKS - 1)) / SECTION_TASKS);
         self.there.store_relaxed(1u32, Scope::Cta);
         self.done.store_relaxed(0u32, Scope::Cta);
     }
@@ -50,9 +58,10 @@ impl<'k> Sections<'k> {
         self.k.cp_async_wait(0);
     }
 
-    /// The number of a task's section.
-    pub fn number(self, tasks: Val<'k, u32>, step: Val<'k, u32>, index: Val<'k, u32>) -> Val<'k, u32> {
-        step * of_step(tasks) + index / SECTION_TASKS
+    /// The section of a task of a step, by its place in the queue.
+    pub fn of(self, step: Val<'k, u32>, index: Val<'k, u32>) -> Section<'k> {
+        let number = step * self.of_step.load() + index / SECTION_TASKS;
+        Section { sections: self, number, index, begins: (index % SECTION_TASKS).eq(0) }
     }
 
     /// Where a section lies in the block's part of the tables, in words.
@@ -61,39 +70,31 @@ impl<'k> Sections<'k> {
     }
 
     /// Where a section of that number lies.
-    pub fn at(self, number: Val<'k, u32>) -> Ptr<'k, Shared, u32> {
+    fn slot(self, number: Val<'k, u32>) -> Ptr<'k, Shared, u32> {
         self.slots.at(self.place(number % SECTIONS))
     }
 }
 
-/// Sections of a step.
-fn of_step(tasks: Val<'_, u32>) -> Val<'_, u32> {
-    (tasks + (SECTION_TASKS - 1)) / SECTION_TASKS
-}
-
-impl<'k> Table<'k> {
-    /// The section of a task; none where tables lie in shared memory whole.
-    pub fn section(self, step: Val<'k, u32>, index: Val<'k, u32>) -> Option<Section<'k>> {
-        let sections = self.sections?;
-        let number = sections.number(self.tasks(), step, index);
-        Some(Section { sections, number, begins: (index % SECTION_TASKS).eq(0) })
+impl<'k> Section<'k> {
+    /// Where its records lie, and behind them waits and signals.
+    pub fn records(self) -> Ptr<'k, Shared, u32> {
+        self.sections.slot(self.number)
     }
 
-    /// Asks for the section behind a task's, if that is its first; by all threads of the team.
-    pub fn ask_for_next(self, team: ConsumerWarps<'k>, section: Section<'k>, index: Val<'k, u32>) {
-        let Section { sections, number, begins } = section;
+    /// Asks for the next section, with the first task of this one; by all threads of the team.
+    pub fn ask_for_next(self, team: ConsumerWarps<'k>) {
+        let Section { sections, number, index, .. } = self;
         let k = sections.k;
-        k.when(begins, || {
+        k.when(self.begins, || {
             // Behind the last section of a step comes the first.
-            let next = (index / SECTION_TASKS + 1) % of_step(self.tasks());
-            let (from, to) = (self.part().at(sections.place(next)), sections.at(number + 1));
+            let next = (index / SECTION_TASKS + 1) % sections.of_step.load();
+            let from = sections.tables.at(sections.start.load()).cast::<u32>().at(sections.place(next));
+            let to = sections.slot(number + 1);
             k.for_step(k.tid() * 4, sections.words, team.threads() * 4, |word| to.at(word).cp_async(from.at(word)));
             k.cp_async_commit();
         });
     }
-}
 
-impl<'k> Section<'k> {
     /// Waits until the producer has come so far, too: the team overwrites the sections before; by one thread.
     pub fn wait_for_producer(self, sync: Sync<'k>) {
         self.sections.k.when(self.begins, || sync.until(self.sections.done, self.number, || ()));
@@ -104,9 +105,10 @@ impl<'k> Section<'k> {
         self.sections.k.when(self.begins, || self.sections.k.cp_async_wait(0));
     }
 
-    /// Says that the next section is there; by one thread, behind the meeting.
+    /// Says that the next section is there; by one thread, behind the meeting. It counts on, so that no register has the number until then.
     pub fn says_next(self) {
-        self.sections.k.when(self.begins, || self.sections.there.store_release(self.number + 2, Scope::Cta));
+        let there = self.sections.there;
+        self.sections.k.when(self.begins, || there.store_release(there.load() + 1, Scope::Cta));
     }
 
     /// Waits until the section is there, and says that those before are done with; by the producer, of which `one` acts. It may not be there when the

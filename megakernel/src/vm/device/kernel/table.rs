@@ -5,7 +5,7 @@ use std::mem::{offset_of, size_of};
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
-use super::sections::Sections;
+use super::sections::{Section, Sections};
 use crate::vm::device::Plan;
 use crate::vm::device::record::{BlockRecord, SECTION_TASKS, TaskRecord, WaitRecord};
 
@@ -37,20 +37,20 @@ impl<'k> Table<'k> {
         let (bytes, record) = (plan.table_bytes, plan.record_bytes);
         let at = k.shared_aligned::<u32>("table", bytes.max(16) / 4, 16);
         let block = directory.at(k.block_id() * (size_of::<BlockRecord>() as u32 / 4));
-        let sections = plan.section_bytes.map(|bytes| Sections::new(k, bytes, at));
+        let sections = plan.section_bytes.map(|bytes| Sections::new(k, bytes, at, tables));
         let most = plan.section_bytes.unwrap_or(bytes.max(16));
         Table { at, block, tables, record, most, sum: k.shared::<u32>("sum", 1), sections }
     }
 
     /// This block's part, in global memory.
-    pub(super) fn part(self) -> Ptr<'k, Global, u32> {
+    fn part(self) -> Ptr<'k, Global, u32> {
         self.tables.at(field!(self.block, BlockRecord.start)).cast()
     }
 
     /// Initialises what sections need; by one thread, before anybody else comes.
     pub fn start(self) {
         if let Some(sections) = self.sections {
-            sections.start();
+            sections.start(field!(self.block, BlockRecord.start), self.tasks());
             self.sum.store(0u32);
         }
     }
@@ -104,18 +104,15 @@ impl<'k> Table<'k> {
         field!(self.block, BlockRecord.tasks)
     }
 
-    /// A task of a step, by its place in the queue.
-    pub fn task(self, step: Val<'k, u32>, index: Val<'k, u32>) -> TaskView<'k> {
-        let (section, index) = match self.sections {
-            Some(sections) => (sections.at(sections.number(self.tasks(), step, index)), index % SECTION_TASKS),
-            None => (self.at, index),
-        };
+    /// A task, by its place in the queue; of sections in that one.
+    pub fn task(self, section: Option<Section<'k>>, index: Val<'k, u32>) -> TaskView<'k> {
+        let (section, index) = section.map_or((self.at, index), |section| (section.records(), index % SECTION_TASKS));
         TaskView { at: section.at(index * (self.record / 4)), section }
     }
 
     /// The task's id in the program, for reports of a task that the team has left.
-    pub fn id(self, step: Val<'k, u32>, index: Val<'k, u32>) -> Val<'k, u32> {
-        let Some(sections) = self.sections else { return self.task(step, index).task() };
+    pub fn id(self, index: Val<'k, u32>) -> Val<'k, u32> {
+        let Some(sections) = self.sections else { return self.task(None, index).task() };
         let section = self.part().at(sections.place(index / SECTION_TASKS));
         field!(section.at(index % SECTION_TASKS * (self.record / 4)), TaskRecord.task)
     }

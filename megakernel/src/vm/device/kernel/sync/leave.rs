@@ -56,7 +56,7 @@ impl<'k> Sync<'k> {
             let task = (why & (HEARD - 1)) - step * table.tasks() - 1;
             for (bit, code) in [(LATE, status::PARTS), (ASKED, status::ABORTED)] {
                 k.when((why & bit).ne(0), || {
-                    self.say(code, table.id(step, task), [k.lit(0u32); 3]);
+                    self.say(code, table.id(task), [k.lit(0u32); 3]);
                     self.halt_all();
                 });
             }
