@@ -42,7 +42,7 @@ fn machine(target: &str, spec: &ModelSpec, rows: usize, seed: u64, options: Devi
 /// and those of one that ends with the first of them.
 fn seen(target: &str, spec: &ModelSpec, rows: usize, seed: u64) -> (Vec<u32>, [Vec<u32>; 2]) {
     // By some seeds tables come by sections.
-    let table_bytes = if seed % 3 == 0 { 0 } else { options().table_bytes };
+    let table_bytes = if seed.is_multiple_of(3) { 0 } else { options().table_bytes };
     let options = DeviceOptions { timeline: seed % 2 == 1, table_bytes, ..options() };
     let mut machine = machine(target, spec, rows, seed, options);
     let pools: Vec<_> = machine.program().buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool).collect();
