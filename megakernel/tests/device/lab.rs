@@ -130,13 +130,13 @@ impl Cells {
 pub fn records(plan: &Plan) -> Vec<TaskRecord> {
     let each = plan.record_bytes as usize;
     let of_block = |block: &BlockRecord| {
-        let tables = &plan.tables[block.start as usize..][..block.tasks as usize * each];
-        let record = |bytes: &[u8]| {
+        let record = |index: usize| {
             let mut record = TaskRecord::default();
+            let bytes = &plan.tables[plan.record_place(block, index)..][..each];
             bytemuck::bytes_of_mut(&mut record)[..each].copy_from_slice(bytes);
             record
         };
-        tables.chunks_exact(each).map(record).collect::<Vec<_>>()
+        (0..block.tasks as usize).map(record).collect::<Vec<_>>()
     };
     plan.directory.iter().flat_map(of_block).collect()
 }

@@ -53,7 +53,7 @@ proptest! {
     }
 }
 
-/// Launches of many steps, ends of rows, and launches one behind the other find the sections that they need.
+/// Launches of many steps, one behind the other, find the sections that they need.
 #[test]
 fn launches_of_many_steps_go_round_the_sections() {
     let run = |table_bytes, seed| {
@@ -79,7 +79,7 @@ fn fails(machine: &mut DeviceMachine) -> LaunchError {
     machine.run(&Cells::at(1, 0).view(), 2).unwrap_err()
 }
 
-/// Of every section: a word that something wrote over, a task of no opcode, packets that do not come.
+/// Of every section: a word that something wrote over, a task of no opcode.
 #[test]
 fn whatever_is_wrong_in_a_section_is_named() {
     let program = splitting(&deep(7), 1, 2, 1);

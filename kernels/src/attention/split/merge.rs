@@ -12,7 +12,9 @@
 //! has tokens counts for those that have none, which do not count themselves. So it makes no difference where a count begins, if
 //! all begin at a multiple, and none is zeroed.
 
-use tilewright_codegen::build::{Global, Load, Ptr, RegArray, Shared, Store, Val};
+use std::ops::Range;
+
+use tilewright_codegen::build::{Global, Load, Ptr, RegArray, Store, Val};
 use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Scope};
 
 use super::{Attention, Heads, Shares};
@@ -58,6 +60,21 @@ pub(super) struct Part<'k> {
     share: Val<'k, u32>,
     /// Tokens of the row.
     tokens: Val<'k, u32>,
+}
+
+impl<'k> Part<'k> {
+    /// Whether a split has tokens; `None`: it has, where several are merged.
+    fn has_tokens(self, split: u32) -> Option<Val<'k, bool>> {
+        (split > 1).then(|| (self.share * split).lt(self.tokens))
+    }
+}
+
+/// A split, and whether it has tokens, where that is not known.
+type Candidate<'k> = (Val<'k, u32>, Option<Val<'k, bool>>);
+
+/// A split's `m`, `l` and two sums as they are merged.
+fn partial<'k>([max, sum]: [Val<'k, f32>; 2], acc: [Val<'k, f32>; 2]) -> Partial<'k, 2> {
+    Partial { max: max * std::f32::consts::LOG2_E, sum, acc }
 }
 
 impl Float {
@@ -110,9 +127,14 @@ impl<'k> Attention<'k> {
                 team.sync();
                 self.count(team, scratch, arrivals, counted);
             }
-            Parts::Packets(parts) => {
+            Parts::Packets(_) => {
                 team.k.when(team.k.tid().eq(0), counted);
-                team.k.when(self.split.eq(0), || self.merge_packets(team, parts));
+                team.k.when(self.split.eq(0), || {
+                    self.merge(team, |row| {
+                        let Part { begin, end, single, .. } = self.part(self.first_row + row);
+                        begin.lt(end) & !single
+                    });
+                });
             }
         }
     }
@@ -141,53 +163,21 @@ impl<'k> Attention<'k> {
         });
         k.when(k.tid().eq(0), counted);
         team.sync();
-        self.merge(team, complete);
+        self.merge(team, |row| complete.at(row).load().ne(0));
     }
 
-    /// Merges the splits of the rows that are complete, two elements for each thread.
-    fn merge(self, team: ConsumerWarps<'k>, complete: Ptr<'k, Shared, u32>) {
+    /// Merges the splits of rows, counted from the task's first, that are `complete`, two elements for each thread.
+    fn merge(self, team: ConsumerWarps<'k>, complete: impl Fn(Val<'k, u32>) -> Val<'k, bool>) {
         let pairs = self.heads.group() * self.heads.dim / 2;
         team.each(self.rows * pairs, |item| {
             let row = item / pairs;
-            team.k.when(complete.at(row).load().ne(0), || self.merge_pair(self.first_row + row, item % pairs * 2));
+            team.k.when(complete(row), || self.merge_pair(self.first_row + row, item % pairs * 2));
         });
     }
 
-    /// Merges the splits of all rows that have several, two elements for each thread, once their packets are there.
-    fn merge_packets(self, team: ConsumerWarps<'k>, parts: Array<'k>) {
-        let Heads { dim, splits, .. } = self.heads;
-        let pairs = self.heads.group() * dim / 2;
-        team.each(self.rows * pairs, |item| {
-            let (row, element) = (self.first_row + item / pairs, item % pairs * 2);
-            let Part { begin, end, single, share, tokens, .. } = self.part(row);
-            team.k.when(begin.lt(end) & !single, || {
-                let (head_of_row, d) = (self.kv_head * self.heads.group() + element / dim, element % dim);
-                let mut whole = Vec::new();
-                for first in (0..splits).step_by(TOGETHER as usize / 2) {
-                    let some = first..splits.min(first + TOGETHER / 2);
-                    // The first two have tokens; those that have none are read as the first is, and left out.
-                    let has: Vec<_> = some.map(|split| (split, (share * split).lt(tokens) | (split < 2))).collect();
-                    let place = |(split, has): &(u32, Val<'k, bool>)| {
-                        let start = self.packet([row, head_of_row], has.select(team.k.lit(*split), 0u32));
-                        [start, start + 2 + d]
-                    };
-                    let loaded: Vec<[Val<f32>; 2]> = parts.gather(&has.iter().flat_map(place).collect::<Vec<_>>());
-                    whole.extend(loaded.chunks(2).zip(&has).map(|(of, (_, has))| Partial {
-                        max: has.select(of[0][0] * std::f32::consts::LOG2_E, f32::NEG_INFINITY),
-                        sum: has.select(of[0][1], 0.0f32),
-                        acc: of[1].map(|x| has.select(x, 0.0f32)),
-                    }));
-                    whole = vec![Partial::merge(&whole)];
-                }
-                self.store_merged([row, head_of_row * dim + d], whole[0].normalised());
-            });
-        });
-    }
-
-    /// Where the packets of a split begin.
-    fn packet(self, [row, head]: [Val<'k, u32>; 2], split: Val<'k, u32>) -> Val<'k, u32> {
-        let Heads { heads, dim, splits, .. } = self.heads;
-        ((row * heads + head) * splits + split) * (dim + 2)
+    /// Where the packets of a split of a head of a row begin.
+    fn packet(self, head: Val<'k, u32>, split: Val<'k, u32>) -> Val<'k, u32> {
+        (head * self.heads.splits + split) * (self.heads.dim + 2)
     }
 
     /// How partial results are loaded and stored: where the result is packets, nothing is released between the merge and those
@@ -198,39 +188,66 @@ impl<'k> Attention<'k> {
 
     /// Merges the splits of two elements of the group.
     fn merge_pair(self, row: Val<'k, u32>, element: Val<'k, u32>) {
-        let (k, dim, splits) = (row.builder(), self.heads.dim, self.heads.splits);
+        let Heads { dim, splits, .. } = self.heads;
         let head_of_row = self.kv_head * self.heads.group() + element / dim;
         let (head, d) = (row * self.heads.heads + head_of_row, element % dim);
-        let (stats, acc) = (self.stats.at(head * (splits * 2)), self.acc.at(head * (splits * dim) + d));
-        let Part { share, tokens, .. } = self.part(row);
-        let how = self.partials().0;
-        let load = |split: u32| {
-            let part = k.regs(4, 0.0f32);
-            part.set(0, f32::NEG_INFINITY);
-            // The first two have tokens: else nobody comes here.
-            let load = || {
-                let stats: [Val<f32>; 2] = stats.at(split * 2).load_as(how);
-                let acc: [Val<f32>; 2] = acc.at(split * dim).load_as(how);
-                stats.into_iter().chain(acc).zip(0u32..).for_each(|(value, i)| part.set(i, value));
-            };
-            if split < 2 {
-                load()
-            } else {
-                k.when((share * split).lt(tokens), load)
-            }
-            part
-        };
-        let mut whole = Vec::new();
-        for first in (0..splits).step_by(TOGETHER as usize) {
-            let loaded: Vec<RegArray<f32>> = (first..splits.min(first + TOGETHER)).map(load).collect();
-            whole.extend(loaded.iter().map(|part| Partial {
-                max: part.get(0) * std::f32::consts::LOG2_E,
-                sum: part.get(1),
-                acc: [part.get(2), part.get(3)],
-            }));
+        let (part, mut whole) = (self.part(row), Vec::new());
+        let together = if let Parts::Packets(_) = self.merged.parts { TOGETHER / 2 } else { TOGETHER };
+        for first in (0..splits).step_by(together as usize) {
+            let some = first..splits.min(first + together);
+            whole.extend(match self.merged.parts {
+                Parts::Counted(_) => self.stored(part, [head, d], some),
+                Parts::Packets(packets) => self.arrived(packets, part, [head, d], some),
+            });
             whole = vec![Partial::merge(&whole)];
         }
         self.store_merged([row, head_of_row * dim + d], whole[0].normalised());
+    }
+
+    /// Two elements of some splits of a head of a row, all in flight together, as these are stored.
+    fn stored(self, part: Part<'k>, [head, d]: [Val<'k, u32>; 2], some: Range<u32>) -> Vec<Partial<'k, 2>> {
+        let Heads { dim, splits, .. } = self.heads;
+        let (k, how) = (head.builder(), self.partials().0);
+        let (stats, acc) = (self.stats.at(head * (splits * 2)), self.acc.at(head * (splits * dim) + d));
+        let load = |split: u32| {
+            let loaded = k.regs(4, 0.0f32);
+            loaded.set(0, f32::NEG_INFINITY);
+            let load = || {
+                let stats: [Val<f32>; 2] = stats.at(split * 2).load_as(how);
+                let acc: [Val<f32>; 2] = acc.at(split * dim).load_as(how);
+                stats.into_iter().chain(acc).zip(0u32..).for_each(|(value, i)| loaded.set(i, value));
+            };
+            match part.has_tokens(split) {
+                None => load(),
+                Some(has) => k.when(has, load),
+            }
+            loaded
+        };
+        let loaded: Vec<RegArray<f32>> = some.map(load).collect();
+        let partial = |part: &RegArray<'k, f32>| partial([part.get(0), part.get(1)], [part.get(2), part.get(3)]);
+        loaded.iter().map(partial).collect()
+    }
+
+    /// The same of packets, once all are there. Those of splits without tokens are read as the first's, and left out.
+    fn arrived(
+        self,
+        packets: Array<'k>,
+        part: Part<'k>,
+        [head, d]: [Val<'k, u32>; 2],
+        some: Range<u32>,
+    ) -> Vec<Partial<'k, 2>> {
+        let k = head.builder();
+        let has: Vec<Candidate> = some.map(|split| (k.lit(split), part.has_tokens(split))).collect();
+        let place = |&(split, has): &Candidate<'k>| {
+            let start = self.packet(head, has.map_or(split, |has| has.select(split, 0u32)));
+            [start, start + 2 + d]
+        };
+        let loaded: Vec<[Val<f32>; 2]> = packets.gather(&has.iter().flat_map(place).collect::<Vec<_>>());
+        let of = |(of, &(_, has)): (&[[Val<'k, f32>; 2]], &Candidate<'k>)| {
+            let or = |x: Val<'k, f32>, none: f32| has.map_or(x, |has| has.select(x, none));
+            partial([or(of[0][0], f32::NEG_INFINITY), or(of[0][1], 0.0)], of[1].map(|x| or(x, 0.0)))
+        };
+        loaded.chunks(2).zip(&has).map(of).collect()
     }
 
     /// Stores two elements of the result of a row.
@@ -253,7 +270,7 @@ impl<'k> Attention<'k> {
         let result = || self.store_merged([row, head_of_row * dim + d], whole.normalised());
         if let Parts::Packets(parts) = self.merged.parts {
             return k.if_else(single, result, || {
-                let start = self.packet([row, head_of_row], self.split);
+                let start = self.packet(head, self.split);
                 parts.store_run(start + 2 + d, whole.acc);
                 k.when(d.eq(0), || parts.store_run(start, [whole.max * std::f32::consts::LN_2, whole.sum]));
             });
