@@ -2,7 +2,7 @@
 
 use super::Float;
 use half::{bf16, f16};
-use tilewright_codegen::build::{Arg, Bf16x2, F16x2, Global, Load, Ptr, RegArray, Scalar, Shared, Store, Val, Var};
+use tilewright_codegen::build::{Arg, Bf16x2, F16x2, Global, Load, Ptr, RegArray, Scalar, Shared, Store, Val};
 use tilewright_codegen::ir::attr::{LdOrder, Scope, StOrder};
 
 /// How elements are loaded and stored.
@@ -191,20 +191,6 @@ impl<'k> Array<'k> {
         indexes.iter().map(|&index| self.words(index).load_as::<4>(self.how().0)).collect()
     }
 
-    /// `N` consecutive elements of packets, 1, 2 or 4, from an index that is a multiple of `N`, asked for here, where `inside`, and waited for by
-    /// [`Asked::get`]: so that nothing in between waits for them. `None`: they are in no packets, and loads wait for nothing.
-    #[track_caller]
-    pub(crate) fn ask<const N: usize>(self, index: Val<'k, u32>, inside: Val<'k, bool>) -> Option<Asked<'k, N>> {
-        let Access::Packets(generation) = self.access else { return None };
-        let k = index.builder();
-        let (here, words) = (k.var(false), k.regs_unset((N as u32).div_ceil(self.per_word())));
-        k.when(inside, || {
-            let tags = self.look(&[self.packet(index)], &[words]);
-            here.set(are_of(generation, &tags));
-        });
-        Some(Asked { array: self, index, generation, here, words })
-    }
-
     /// The packet that has an element.
     fn packet(self, index: Val<'k, u32>) -> Ptr<'k, Global, u64> {
         self.at.cast::<u64>().at(index / self.per_word())
@@ -274,31 +260,25 @@ impl<'k> Array<'k> {
         words: u32,
         until: impl FnOnce(&dyn Fn() -> Val<'k, bool>) -> Val<'k, bool>,
     ) -> Vec<Vec<Val<'k, u32>>> {
-        let k = generation.builder();
+        let (k, how) = (generation.builder(), self.how().0);
         let kept: Vec<RegArray<u32>> = firsts.iter().map(|_| k.regs_unset(words)).collect();
         k.loop_(|| {
-            let tags = self.look(firsts, &kept);
-            k.break_if(until(&|| are_of(generation, &tags)));
+            let mut tags = Vec::new();
+            for (&at, kept) in firsts.iter().zip(&kept) {
+                let mut packets: Vec<Val<u64>> = Vec::new();
+                match words {
+                    1 => packets.extend(at.load_as::<1>(how)),
+                    _ => (0..words / 2).for_each(|i| packets.extend(at.at(2 * i).load_as::<2>(how))),
+                }
+                for (packet, i) in packets.into_iter().zip(0..) {
+                    let (word, found) = packet.split();
+                    kept.set(i, word);
+                    tags.push(found);
+                }
+            }
+            k.break_if(until(&|| tags.iter().fold(k.lit(true), |here, found| here & found.eq(generation))));
         });
         kept.iter().map(|kept| (0..words).map(|i| kept.get(i)).collect()).collect()
-    }
-
-    /// Loads packets from some places on once, as many as there are registers for words; gives their generations.
-    fn look(self, firsts: &[Ptr<'k, Global, u64>], kept: &[RegArray<'k, u32>]) -> Vec<Val<'k, u32>> {
-        let (how, mut tags) = (self.how().0, Vec::new());
-        for (&at, kept) in firsts.iter().zip(kept) {
-            let mut packets: Vec<Val<u64>> = Vec::new();
-            match kept.len() {
-                1 => packets.extend(at.load_as::<1>(how)),
-                words => (0..words / 2).for_each(|i| packets.extend(at.at(2 * i).load_as::<2>(how))),
-            }
-            for (packet, i) in packets.into_iter().zip(0..) {
-                let (word, found) = packet.split();
-                kept.set(i, word);
-                tags.push(found);
-            }
-        }
-        tags
     }
 
     /// An element of a word.
@@ -412,41 +392,6 @@ impl<'k> Copies<'k> {
 impl<'k> From<Array<'k>> for Copies<'k> {
     fn from(array: Array<'k>) -> Copies<'k> {
         [array].into_iter().collect()
-    }
-}
-
-/// Whether packets are of a generation, by what was found with them.
-fn are_of<'k>(generation: Val<'k, u32>, found: &[Val<'k, u32>]) -> Val<'k, bool> {
-    found.iter().fold(generation.builder().lit(true), |here, found| here & found.eq(generation))
-}
-
-/// Elements of packets that were asked for.
-#[derive(Clone, Copy)]
-pub(crate) struct Asked<'k, const N: usize> {
-    array: Array<'k>,
-    index: Val<'k, u32>,
-    generation: Val<'k, u32>,
-    /// Whether they were there.
-    here: Var<'k, bool>,
-    words: RegArray<'k, u32>,
-}
-
-impl<'k, const N: usize> Asked<'k, N> {
-    /// The elements, once they are there; where they were asked for.
-    #[track_caller]
-    pub fn get(self) -> [Val<'k, f32>; N] {
-        let Asked { array, index, generation, here, words } = self;
-        let k = index.builder();
-        k.when(!here.get(), || {
-            k.loop_(|| {
-                let tags = array.look(&[array.packet(index)], &[words]);
-                k.break_if(array.or_left(are_of(generation, &tags)));
-            });
-        });
-        match N {
-            1 => [array.element(words.get(0), index % array.per_word()); N],
-            _ => array.elements(&(0..N as u32 / array.per_word()).map(|i| words.get(i)).collect::<Vec<_>>()),
-        }
     }
 }
 

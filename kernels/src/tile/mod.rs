@@ -41,7 +41,6 @@ mod stored;
 mod tensor;
 mod typed;
 
-pub(crate) use array::Asked;
 pub use array::{Access, Array, Copies, MAX_DEVICES};
 pub(crate) use array::{narrow, narrow_f16};
 pub use bulk::{Share, box_extents, boxes};

@@ -128,7 +128,6 @@ pub fn scratch(team: ConsumerWarps<'_>, operand_bytes: u32, rows: u32, strips: u
         paired_rows: 16,
         copied_registers: 16,
         words_ahead: 0,
-        residual_ahead: true,
         beyond: None,
         loaded: None,
     }

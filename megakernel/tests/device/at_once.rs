@@ -6,7 +6,7 @@ use tilewright_megakernel::program::TaskId;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions, LaunchError, Plan, TaskRecord};
 
-use super::devices::{self, shared};
+use super::devices::shared;
 use super::lab::{Cells, bits, chain, load, machine, normed, options, placed, records, splitting, tiny};
 
 /// The ops of the tasks that wait for signals, and of those that signal.
@@ -46,27 +46,6 @@ fn all_that_read_packets_of_all_that_they_wait_for_look_at_once() {
         let [wait, _] = heard(&shared(&tiny(), 1, 2, sms, false), options());
         assert!(wait.contains("linear") && wait.contains("attention"), "{sms} SMs: {wait:?}");
     }
-}
-
-/// Packets of residuals are waited for before the activations, or behind the products: of one device, and of two, whose sums are added to them.
-#[test]
-fn no_bit_depends_on_when_residuals_are_waited_for() {
-    for (rows, sms, seed) in [(1, 3, 1), (1, 7, 2), (2, 4, 3)] {
-        let with = |residual_ahead, at_once, seed| {
-            let options = DeviceOptions { residual_ahead, at_once, ..options() };
-            bits(&mut load(splitting(&tiny(), rows, sms, 1), &tiny(), seed, options), rows)
-        };
-        let before = with(0, 1, seed);
-        assert_eq!(with(1, 1, seed), before, "{rows} rows on {sms} SMs, seed {seed}");
-        assert_eq!(with(1, 0, seed + 50), before, "{rows} rows on {sms} SMs, seed {seed}");
-    }
-    let shares = |residual_ahead, seed| {
-        let options = DeviceOptions { residual_ahead, ..options() };
-        devices::machine(&shared(&tiny(), 1, 2, 2, false), &tiny(), seed, options)
-            .run(&Cells::at(1, 0).view(), 3)
-            .unwrap()
-    };
-    assert_eq!(shares(1, 4), shares(0, 5));
 }
 
 #[test]

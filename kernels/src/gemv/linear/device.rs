@@ -9,7 +9,7 @@ use super::{AOperand, ActivationOutput, Beyond, Input, ScaledOutput, Sums, Weigh
 use crate::gemv::Strip;
 use crate::sample::key::{key, largest};
 use crate::sample::tiles::TileBests;
-use crate::tile::{Array, Asked, Copies};
+use crate::tile::{Array, Copies};
 use crate::warps::ConsumerWarps;
 
 /// A tile of a linear layer.
@@ -104,8 +104,6 @@ pub struct Scratch<'k> {
     pub paired_rows: u32,
     /// Most stages of a strip of 4-bit codes of which the words of one come into registers under the products of the one before.
     pub words_ahead: u32,
-    /// Whether packets of residuals are asked for before activations are, and waited for behind the products.
-    pub residual_ahead: bool,
     /// Where it is said that activations are beyond what an f16 holds, if it is.
     pub beyond: Option<Beyond<'k>>,
     /// Where the time is noted when activations are there, if it is wanted.
@@ -157,8 +155,7 @@ impl<'k> Linear<'k> {
     ) {
         let (tile, Pass { team, scratch, .. }) = (self, pass);
         let k = team.k;
-        let ahead = scratch.residual_ahead;
-        let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| tile.prepare((team, ahead), cell, base + cell.strip, phase);
+        let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| tile.prepare(team, cell, base + cell.strip, phase);
         // An output of a thread is of the same row in every group; its others may be, too.
         let bests: Vec<_> = match tile.output {
             Output::Logits { .. } if (team.threads() / Strip::ROWS).is_multiple_of(tile.rows) => vec![k.var(0u64)],
@@ -213,8 +210,6 @@ struct Prepared<'k> {
     bias: Option<Var<'k, f32>>,
     /// The residual, or the second layer's bias.
     other: Option<Var<'k, f32>>,
-    /// The residual, where it is a packet that is waited for behind the products.
-    residual: Option<Asked<'k, 1>>,
     /// The weight of the norm that comes next.
     weight: Option<Var<'k, f32>>,
     /// What the phases before summed, of each strip of the ring that it is of.
@@ -225,7 +220,7 @@ impl<'k> Linear<'k> {
     /// Loads what an output of a strip of features needs beside the sums.
     fn prepare(
         self,
-        (team, ahead): (ConsumerWarps<'k>, bool),
+        team: ConsumerWarps<'k>,
         cell: &Cell<'k>,
         strip: Val<'k, u32>,
         phase: Option<Phase<'k>>,
@@ -239,12 +234,7 @@ impl<'k> Linear<'k> {
             value
         };
         let at = |width: u32| (self.first_row + cell.row) * width + self.output.index(n);
-        let asked = match self.output {
-            Output::Add { residual, width, .. } if ahead => residual.ask(at(width), inside),
-            Output::Add { .. } | Output::SiluMul { .. } | Output::Store { .. } | Output::Logits { .. } => None,
-        };
         let other = match self.output {
-            Output::Add { .. } if asked.is_some() => None,
             Output::Add { residual, width, .. } => Some(load(residual, at(width))),
             Output::SiluMul { up_bias, .. } => up_bias.map(|bias| load(bias, n)),
             Output::Store { .. } | Output::Logits { .. } => None,
@@ -260,7 +250,7 @@ impl<'k> Linear<'k> {
         let weight = self.output.terms().and_then(|terms| terms.weight).map(|weight| load(weight, n));
         let bias = self.bias.map(|bias| load(bias, n));
         let stored = phase.filter(|phase| phase.waiting.is_some()).map_or(inside, |phase| inside & phase.last);
-        Prepared { n, strip, inside, stored, bias, other, residual: asked, weight, before }
+        Prepared { n, strip, inside, stored, bias, other, weight, before }
     }
 
     /// The products of an output with its strip of the ring of that number: those of the columns so far.
@@ -289,9 +279,7 @@ impl<'k> Linear<'k> {
             let y = plus(scaled(first), prepared.bias);
             match self.output {
                 Output::Store { .. } | Output::Logits { .. } => y,
-                Output::Add { .. } => {
-                    prepared.residual.map_or_else(|| plus(y, prepared.other), |residual| y + residual.get()[0])
-                }
+                Output::Add { .. } => plus(y, prepared.other),
                 Output::SiluMul { .. } => {
                     let up = plus(scaled(sum(1)), prepared.other);
                     y.div_approx((y * -std::f32::consts::LOG2_E).ex2() + 1.0) * up

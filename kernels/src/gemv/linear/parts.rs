@@ -3,7 +3,7 @@
 use tilewright_codegen::build::Val;
 
 use super::ScaledOutput;
-use crate::tile::{Array, Asked};
+use crate::tile::Array;
 use crate::warps::ConsumerWarps;
 
 /// A tile of a sum of parts: `out[r, c] = residual[r, c] + ((parts[0][r, c] + parts[1][r, c]) + ..)`, rows of `width`
@@ -14,8 +14,6 @@ pub struct PartSums<'k> {
     pub parts: Vec<Array<'k>>,
     /// What the sum is added to.
     pub residual: Option<Array<'k>>,
-    /// Whether its packets are waited for behind those of the parts.
-    pub residual_ahead: bool,
     /// The sum.
     pub out: Array<'k>,
     /// Where it is stored as the readers of its norm multiply it, too: then columns are multiples of eight.
@@ -62,11 +60,8 @@ impl<'k> PartSums<'k> {
     fn store(&self, row: Val<'k, u32>, column: Val<'k, u32>) -> [Val<'k, f32>; 4] {
         let at = row * self.width + column;
         // On its way while the parts are looked for.
-        let asked =
-            self.residual.filter(|_| self.residual_ahead).and_then(|residual| residual.ask(at, at.builder().lit(true)));
-        let residual = self.residual.filter(|_| asked.is_none()).map(|residual| residual.load4(at));
+        let residual = self.residual.map(|residual| residual.load4(at));
         let parts = Array::load4_of_each(&self.parts, at);
-        let residual = residual.or_else(|| asked.map(Asked::get));
         let sum = parts.into_iter().reduce(add).unwrap_or([column.builder().lit(0.0f32); 4]);
         let sum = residual.map_or(sum, |residual| add(residual, sum));
         self.out.store_run(at, sum);

@@ -78,8 +78,6 @@ pub struct DeviceOptions {
     /// Most stages of a strip of 4-bit codes of which the words of one, more than 8 KB, come into registers under the products of the one
     /// before. 0: they come behind them.
     pub words_ahead: u32,
-    /// 1: packets of residuals are asked for before activations are, and waited for behind the products; 0: they are waited for first.
-    pub residual_ahead: u32,
     /// 1: where a result of attention is packets and no block has two splits of a level, the parts of splits are packets, too, and the first split waits for
     /// them; 0: they are released and counted, and the last merges.
     pub merge_packets: u32,
@@ -138,7 +136,7 @@ pub(super) struct Registers {
 impl DeviceOptions {
     /// The numbers that change speed, by the name of their field.
     #[expect(clippy::type_complexity, reason = "a name and its field")]
-    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 23] = [
+    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 22] = [
         ("warps", |options| &mut options.warps),
         ("stage_bytes", |options| &mut options.stage_bytes),
         ("stages", |options| &mut options.stages),
@@ -159,7 +157,6 @@ impl DeviceOptions {
         ("copied_registers", |options| &mut options.copied_registers),
         ("paired_rows", |options| &mut options.paired_rows),
         ("words_ahead", |options| &mut options.words_ahead),
-        ("residual_ahead", |options| &mut options.residual_ahead),
         ("merge_packets", |options| &mut options.merge_packets),
         ("streamed_strips", |options| &mut options.streamed_strips),
     ];
@@ -269,8 +266,7 @@ impl Default for DeviceOptions {
             copied_registers: 32,
             paired_rows: 16,
             words_ahead: 1,
-            residual_ahead: 0,
-            merge_packets: 0,
+            merge_packets: 1,
             streamed_strips: 4,
             take_registers: true,
             timeline: false,

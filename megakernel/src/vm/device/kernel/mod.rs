@@ -129,7 +129,6 @@ fn body(k: &Builder, plan: &Plan) {
         paired_rows: options.paired_rows,
         copied_registers: options.copied_registers,
         words_ahead: options.words_ahead,
-        residual_ahead: options.residual_ahead > 0,
         beyond: None,
         loaded: options.timeline.then(|| k.shared::<u64>("loaded", 1)),
     };
