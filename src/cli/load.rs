@@ -18,7 +18,7 @@ pub fn open(dir: &Path) -> Result<Checkpoint, Failure> {
 
 /// Why a configuration does not stand for a model with weights that it does not have.
 #[derive(Debug, Error)]
-#[error("{} describes {modules} quantised modules, and a configuration alone has no codes; give --model, or --weights", path.display())]
+#[error("{} describes {modules} quantised modules, and a configuration alone has no codes; give --model", path.display())]
 struct NoCodes {
     path: PathBuf,
     modules: usize,

@@ -11,6 +11,7 @@ mod dashboard;
 mod failure;
 mod flow;
 mod flow_choice;
+mod forms;
 mod generate;
 mod input;
 mod interrupt;

@@ -16,10 +16,11 @@ use tilewright_megakernel::weights::{RandomCodes, RandomWeights, Weights};
 
 use super::Failure;
 use super::flow_choice::FlowChoice;
-use super::load::{open_as, read_dense};
+use super::forms::Forms;
+use super::load::open_as;
 use super::progress::LoadBar;
 use super::quantize::parse_scheme;
-use crate::checkpoint::{Config, Scheme};
+use crate::checkpoint::{Config, Plan, Scheme};
 use crate::engine::{self, KvType, Opened};
 
 /// Seed of random weights.
@@ -31,7 +32,7 @@ pub struct Source {
     /// Folder of a Hugging Face checkpoint
     #[arg(long, value_name = "DIR", conflicts_with = "config")]
     model: Option<PathBuf>,
-    /// A config.json alone: the architecture, with random bf16 weights
+    /// A config.json alone: the architecture, with random weights, bf16 or quantised as it says
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Random weights; says so where a configuration has none
@@ -93,13 +94,13 @@ impl Source {
                 Ok((checkpoint.spec().clone(), Arc::new(checkpoint)))
             }
             _ => {
-                let spec = self.spec()?;
-                let weights: Shared = match self.weights {
-                    None => Arc::new(RandomWeights::new(&spec, DType::BF16, SEED)?),
-                    Some(scheme) => {
-                        let (code, group) = (scheme.code().0, scheme.group());
-                        Arc::new(RandomCodes::new(&spec, DType::BF16, SEED, code, group)?)
-                    }
+                let (spec, quantization) = self.described()?;
+                let forms = Forms::of(&spec, quantization, self.weights)?;
+                let weights: Shared = if forms.is_empty() {
+                    Arc::new(RandomWeights::new(&spec, DType::BF16, SEED)?)
+                } else {
+                    let form = |name: &str| forms.get(name).map(|(form, _)| form);
+                    Arc::new(RandomCodes::of_forms(&spec, DType::BF16, SEED, form)?)
                 };
                 Ok((spec, weights))
             }
@@ -108,12 +109,19 @@ impl Source {
 
     /// The architecture.
     pub fn spec(&self) -> Result<ModelSpec, Failure> {
+        Ok(self.described()?.0)
+    }
+
+    /// The architecture, and what its configuration says of quantised weights.
+    fn described(&self) -> Result<(ModelSpec, Option<Plan>), Failure> {
         let missing = "give a model: --model DIR, or --config FILE for random weights";
-        match (&self.model, &self.config, self.known.and_then(ModelSpec::named)) {
-            (Some(dir), ..) => Ok(Config::read(&dir.join("config.json"))?.spec),
-            (None, Some(file), _) => read_dense(file),
-            (None, None, Some(spec)) => Ok(spec),
-            (None, None, None) => Err(missing.into()),
+        let beside = self.model.as_ref().map(|dir| dir.join("config.json"));
+        match (beside.as_ref().or(self.config.as_ref()), self.known.and_then(ModelSpec::named)) {
+            (Some(file), _) => {
+                Config::read(file).map(|config| (config.spec, config.quantization)).map_err(Failure::from)
+            }
+            (None, Some(spec)) => Ok((spec, None)),
+            (None, None) => Err(missing.into()),
         }
     }
 }
@@ -136,9 +144,10 @@ impl SubjectArgs {
         self.source.open()
     }
 
-    /// How weights are quantised while loading, where they are.
-    pub fn scheme(&self) -> Option<Scheme> {
-        self.source.weights
+    /// Which weights are codes.
+    pub fn forms(&self) -> Result<Forms, Failure> {
+        let (spec, quantization) = self.source.described()?;
+        Forms::of(&spec, quantization, self.source.weights)
     }
 
     /// Sequences that are decoded together.

@@ -3,6 +3,8 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
+use serde_json::{Value, json};
+
 use crate::{failure, fifo, run};
 
 #[test]
@@ -60,6 +62,27 @@ fn an_exchange_is_of_several_devices() {
         String::from_utf8(output.stdout).expect("UTF-8")
     });
     assert!(!texts[0].trim().is_empty() && texts.iter().all(|text| *text == texts[0]), "{texts:?}");
+}
+
+/// A configuration of a quantised model stands for random codes of its form, in results under the form's name.
+#[test]
+fn a_quantised_configuration_is_timed_with_random_codes() {
+    let tiny = fs::read_to_string(crate::tiny("config.json")).expect("a configuration");
+    let mut config: Value = serde_json::from_str(&tiny).expect("JSON");
+    config["num_hidden_layers"] = json!(1);
+    config["quantization_config"] =
+        json!({"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": true, "sym": true});
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("config.json");
+    fs::write(&path, config.to_string()).expect("writes");
+    let short = ["--device", "sim", "--context", "4", "--tokens", "2", "--check", "1"];
+    let args = ["bench", "--suite", "decode", "--config", path.to_str().expect("UTF-8")];
+    let output = run(&[&args[..], &short].concat(), b"");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let row = "measured: decode batch=1 context=4 hidden=192 layers=1 weight_bits=4 launches of 2, GPTQ of 4 bits, act-order, ";
+    assert!(said.contains(row) && output.status.success(), "{said}");
+    let line = failure(&[&args[..], &short, &["--weights", "w4a16"]].concat(), b"");
+    assert!(line.contains("the configuration has 7 quantised modules; --weights is for dense weights"), "{line}");
 }
 
 #[test]

@@ -3,23 +3,25 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use half::bf16;
+use half::{bf16, f16};
 use rayon::prelude::*;
 use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts, Zeros};
+use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
 use super::random::{GOLDEN, fnv1a, random_tensor, splitmix};
 use super::{WeightError, WeightTensor, Weights};
 use crate::model::{ModelSpec, TensorSpec};
+use crate::program::{Quantised, float_of};
 
 /// Bytes of codes that one thread draws at a time.
 const TILE_BYTES: usize = 1 << 16;
 
-/// Every tensor of a model at random: linear layers of the decoder as codes, all else as [`RandomWeights`](super::RandomWeights)
-/// has it.
+/// Every tensor of a model at random: some matrices as codes, all else as [`RandomWeights`](super::RandomWeights) has it.
 ///
-/// Codes are uniform over all that are numbers and have a counterpart, so that their mean is zero; scales of bf16 vary by a fourth, so that a matrix of `n` columns has a standard
-/// deviation of about `1/sqrt(n)`.
+/// Codes are uniform over all that are numbers and have a counterpart, so that their mean is zero; scales vary by a fourth, so that a matrix of `n` columns has a standard
+/// deviation of about `1/sqrt(n)`. Zeros of groups are the middle code and its two neighbours. An act-order deals columns to groups at random, and leaves
+/// those of a group in their order; matrices of one block and width, which read one input, share it.
 ///
 /// ```
 /// use tilewright_kernels::quant::Code;
@@ -40,11 +42,11 @@ pub struct RandomCodes {
 }
 
 impl RandomCodes {
-    /// Makes every tensor of [`ModelSpec::tensors`]: codes in groups of `group` columns (`None`: a row is one), the rest in
-    /// element type f32, f16 or bf16.
+    /// Makes every tensor of [`ModelSpec::tensors`]: the decoder's linear layers as codes in groups of `group` columns (`None`: a row is
+    /// one) with scales of bf16, the rest in element type f32, f16 or bf16.
     ///
     /// # Errors
-    /// As [`RandomWeights::new`](super::RandomWeights::new); [`WeightError::Codes`] for extents that no matrix has.
+    /// As [`RandomCodes::of_forms`].
     pub fn new(
         spec: &ModelSpec,
         dtype: DType,
@@ -52,10 +54,38 @@ impl RandomCodes {
         code: Code,
         group: Option<usize>,
     ) -> Result<RandomCodes, WeightError> {
+        let form = Quantised { code, group, zeros: false, scale: DType::BF16, ordered: false };
+        RandomCodes::of_forms(spec, dtype, seed, |name| name.ends_with("_proj.weight").then_some(form))
+    }
+
+    /// Makes every tensor of [`ModelSpec::tensors`], those that have a form as codes of that form, the rest in element type f32, f16 or bf16.
+    ///
+    /// ```
+    /// use tilewright_kernels::quant::Code;
+    /// use tilewright_layout::DType;
+    /// use tilewright_megakernel::model::ModelSpec;
+    /// use tilewright_megakernel::program::Quantised;
+    /// use tilewright_megakernel::weights::{RandomCodes, Weights};
+    /// let spec = ModelSpec { layers: 1, vocab: 32, intermediate: 256, ..ModelSpec::named("llama-3.2-1b").expect("known") };
+    /// let form = Quantised { code: Code::U4, group: Some(64), zeros: true, scale: DType::F16, ordered: true };
+    /// let weights = RandomCodes::of_forms(&spec, DType::BF16, 7, |name| name.ends_with("down_proj.weight").then_some(form))?;
+    /// let down = weights.quantized("model.layers.0.mlp.down_proj.weight").expect("quantised");
+    /// assert_eq!(Quantised::of(&down), form);
+    /// # Ok::<(), tilewright_megakernel::weights::WeightError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`RandomWeights::new`](super::RandomWeights::new); [`WeightError::Codes`] for extents that no matrix has, and zeros of minifloats.
+    pub fn of_forms(
+        spec: &ModelSpec,
+        dtype: DType,
+        seed: u64,
+        form: impl Fn(&str) -> Option<Quantised>,
+    ) -> Result<RandomCodes, WeightError> {
         let (mut tensors, mut codes) = (HashMap::new(), HashMap::new());
         for tensor in spec.tensors() {
-            if tensor.name.ends_with("_proj.weight") {
-                let matrix = random_codes(&tensor, seed, code, group)?;
+            if let Some(form) = form(&tensor.name) {
+                let matrix = random_codes(&tensor, seed, form)?;
                 codes.insert(tensor.name, Arc::new(matrix));
             } else {
                 let weight = random_tensor(&tensor, dtype, seed)?;
@@ -94,12 +124,29 @@ fn symmetric(code: Code, drawn: u8) -> u8 {
     }
 }
 
-/// A function of the name, the seed, the code and the group alone.
-fn random_codes(tensor: &TensorSpec, seed: u64, code: Code, group: Option<usize>) -> Result<QuantMatrix, WeightError> {
+/// Numbers that a name and a seed stand for, one for each counter.
+fn numbers(name: &str, seed: u64) -> impl Fn(u64) -> u64 + Sync {
+    let key = splitmix(fnv1a(name.as_bytes()) ^ splitmix(seed));
+    move |counter| splitmix(key.wrapping_add(counter.wrapping_mul(GOLDEN)))
+}
+
+/// The columns of `k` places: each group of `group` has any of them, and has them in their order.
+fn random_order(name: &str, seed: u64, k: usize, group: usize) -> Vec<u32> {
+    // `model.layers.0.mlp` of `model.layers.0.mlp.up_proj.weight`.
+    let block = name.rsplitn(3, '.').last().unwrap_or(name);
+    let word = numbers(block, seed);
+    let mut order: Vec<u32> = (0..k as u32).collect();
+    order.sort_by_cached_key(|&column| word(u64::from(column)));
+    order.chunks_mut(group).for_each(<[u32]>::sort_unstable);
+    order
+}
+
+/// A function of the name, the seed and the form alone.
+fn random_codes(tensor: &TensorSpec, seed: u64, form: Quantised) -> Result<QuantMatrix, WeightError> {
     let refused = || WeightError::Codes { tensor: tensor.name.clone(), shape: tensor.shape.clone() };
     let &[n, k] = tensor.shape.as_slice() else { return Err(refused()) };
-    let key = splitmix(fnv1a(tensor.name.as_bytes()) ^ splitmix(seed));
-    let word = |counter: u64| splitmix(key.wrapping_add(counter.wrapping_mul(GOLDEN)));
+    let code = form.code;
+    let word = numbers(&tensor.name, seed);
     let mut codes = vec![0u8; n * k.div_ceil(8 / code.bits())];
     codes.par_chunks_mut(TILE_BYTES).enumerate().for_each(|(chunk, codes)| {
         for (at, bytes) in codes.chunks_mut(8).enumerate() {
@@ -109,21 +156,54 @@ fn random_codes(tensor: &TensorSpec, seed: u64, code: Code, group: Option<usize>
             }
         }
     });
-    let zero = code.middle();
+    let middle = code.middle();
     let squares =
-        code.values().into_iter().filter(|value| !value.is_nan()).map(|value| (value - f32::from(zero)).powi(2));
+        code.values().into_iter().filter(|value| !value.is_nan()).map(|value| (value - f32::from(middle)).powi(2));
     let deviation = (squares.sum::<f32>() / code.count() as f32).sqrt();
     let scale = 1.0 / ((k.max(1) as f32).sqrt() * deviation);
-    let group = group.unwrap_or(k).max(1);
+    let group = form.group.unwrap_or(k).max(1);
+    let groups = n * k.div_ceil(group);
+    let round: fn(f32) -> f32 = match float_of(form.scale) {
+        Some(Float::Bf16) => |scale| bf16::from_f32(scale).to_f32(),
+        Some(Float::F16) => |scale| f16::from_f32(scale).to_f32(),
+        Some(Float::F32) | None => |scale| scale,
+    };
     let quarter = |at: usize| 0.75 + 0.5 * (word(!(at as u64)) >> 40) as f32 / (1u64 << 24) as f32;
-    let scales: Vec<f32> = (0..n * k.div_ceil(group)).map(|at| bf16::from_f32(scale * quarter(at)).to_f32()).collect();
-    let parts = QuantParts { n, k, code, group, codes, scales, zeros: Zeros::Same(zero), order: None };
-    QuantMatrix::new(parts).map_err(|_| refused())
+    let scales = (0..groups).map(|at| round(scale * quarter(at))).collect();
+    let neighbour = |at: usize| middle - 1 + (word(!(at as u64)) % 3) as i16;
+    let zeros = if form.zeros { Zeros::Each((0..groups).map(neighbour).collect()) } else { Zeros::Same(middle) };
+    let order = form.ordered.then(|| random_order(&tensor.name, seed, k, group));
+    QuantMatrix::new(QuantParts { n, k, code, group, codes, scales, zeros, order }).map_err(|_| refused())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_matrix_has_the_form_that_is_asked_for() {
+        let spec = ModelSpec { layers: 2, vocab: 32, ..ModelSpec::named("llama-3.2-1b").expect("known") };
+        for (at, code) in Code::ALL.into_iter().enumerate() {
+            let scale = [DType::BF16, DType::F16, DType::F32][at % 3];
+            let form = Quantised {
+                code,
+                group: Some(16 << at),
+                zeros: matches!(code, Code::U4 | Code::I8),
+                scale,
+                ordered: at % 2 == 0,
+            };
+            let codes =
+                RandomCodes::of_forms(&spec, DType::BF16, 3, |name| name.ends_with("_proj.weight").then_some(form));
+            let codes = codes.expect("fits");
+            let matrix = |name: &str| codes.quantized(&format!("model.layers.{name}_proj.weight")).expect("codes");
+            for name in ["0.self_attn.q", "1.self_attn.o", "0.mlp.down"] {
+                assert_eq!(Quantised::of(&matrix(name)), form, "{name}");
+            }
+            let order = |name: &str| matrix(name).order().map(<[u32]>::to_vec);
+            assert_eq!(order("0.mlp.gate"), order("0.mlp.up"), "they read one input");
+            assert!(!form.ordered || order("0.mlp.gate") != order("1.mlp.gate"));
+        }
+    }
 
     #[test]
     fn the_mean_of_what_is_drawn_is_zero() {

@@ -1,7 +1,7 @@
 //! Which modules of a model are quantised and how: `quantization_config`, or the file that older writers put beside
 //! `config.json`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::{Map, Value};
@@ -77,6 +77,11 @@ impl Plan {
     /// Whether nothing is quantised.
     pub fn is_empty(&self) -> bool {
         self.modules.is_empty()
+    }
+
+    /// The schemes' names, each once.
+    pub fn schemes(&self) -> BTreeSet<&'static str> {
+        self.modules.values().map(Stored::scheme).collect()
     }
 
     /// What the user should know: one line each.

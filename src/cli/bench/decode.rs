@@ -98,7 +98,7 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     if device.count() > 1 {
         shape.push(("devices", device.count() as u64));
     }
-    let scheme = subject.scheme().map_or(String::new(), |scheme| format!(", {scheme}"));
+    let forms = subject.forms()?.name().map_or(String::new(), |forms| format!(", {forms}"));
     let flow = subject.flow()?.map_or(String::new(), |flow| format!(", flow {}", flow.traced().name));
     // A launch that feeds itself, and launches of one token.
     if journal.skips("decode", &shape, 2) {
@@ -120,7 +120,7 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     }
     let bytes = bytes(&subject, context - tokens / 2);
     let row = |what: &str, samples_us: Vec<f64>| {
-        let variant = format!("{what}{scheme}{flow}, median of {}", samples_us.len());
+        let variant = format!("{what}{forms}{flow}, median of {}", samples_us.len());
         let shape = shape.iter().map(|&(name, extent)| (name.to_owned(), extent)).collect();
         let row = Row { suite: "decode".into(), who: OURS.into(), shape, variant, samples_us, ..Row::default() };
         let summary = Summary::of(&row);
@@ -141,7 +141,7 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
 pub(super) fn shape(spec: &ModelSpec, subject: &SubjectArgs) -> Result<Vec<(&'static str, u64)>, Failure> {
     let (rows, context) = (subject.rows(), subject.context());
     let shape = [("batch", rows), ("context", context), ("hidden", spec.hidden), ("layers", spec.layers)];
-    let bits = subject.scheme().map(|scheme| ("weight_bits", scheme.code().0.bits()));
+    let bits = subject.forms()?.bits().map(|bits| ("weight_bits", bits));
     let cache = (subject.kv() == KvType::Fp8).then_some(("kv_bits", 8));
     let flow = subject.flow()?.map(|flow| ("flow_blocks", flow.budget().selected(usize::MAX)));
     Ok(shape.into_iter().chain(bits).chain(cache).chain(flow).map(|(name, extent)| (name, extent as u64)).collect())
@@ -151,7 +151,8 @@ pub(super) fn shape(spec: &ModelSpec, subject: &SubjectArgs) -> Result<Vec<(&'st
 pub(super) fn tunables(subject: &SubjectArgs, device: Device) -> Result<Vec<Prepare<'_>>, Failure> {
     let shape = shape(&subject.spec()?, subject)?;
     let prepare = move || -> Result<Box<dyn Tunable>, Failure> {
-        Ok(Box::new(Tokens { subject, device, shape, expected: OnceCell::new() }))
+        let quantised = !subject.forms()?.is_empty();
+        Ok(Box::new(Tokens { subject, device, shape, quantised, expected: OnceCell::new() }))
     };
     Ok(vec![Box::new(prepare)])
 }
@@ -161,6 +162,8 @@ struct Tokens<'a> {
     subject: &'a SubjectArgs,
     device: Device,
     shape: Vec<(&'static str, u64)>,
+    /// Whether any weight is codes.
+    quantised: bool,
     /// The logits of the first step with the options that ship.
     expected: OnceCell<Vec<f32>>,
 }
@@ -192,7 +195,7 @@ impl Tunable for Tokens<'_> {
     }
 
     fn space(&self) -> Space {
-        settings::space(engine::device_options(self.device), self.subject.rows(), self.subject.scheme().is_some())
+        settings::space(engine::device_options(self.device), self.subject.rows(), self.quantised)
     }
 
     fn as_right(&self) -> f64 {

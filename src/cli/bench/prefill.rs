@@ -110,6 +110,7 @@ pub fn run(
     let Some(&longest) = wanted.iter().max() else { return Ok(()) };
     let Opened { device, devices, target, options, .. } = engine::open(device)?;
     let (spec, weights) = subject.weights()?;
+    let quantised = !subject.forms()?.is_empty();
     // A token behind the prompt that is checked.
     let context = longest.max(args.check_prompt.min(most - 1) + 1);
     let kv = subject.kv().dtype();
@@ -126,7 +127,7 @@ pub fn run(
     rows.set_exchange(*exchange);
     let mut packed = DeviceWeights::on(devices, Arc::clone(&weights));
     let narrow = || Ok::<_, Failure>(schedule(program(ROWS, target.clone())?, context)?);
-    if subject.scheme().is_some() {
+    if quantised {
         // Products of any number of rows read packed codes.
         packed.send(&narrow()?, options, &mut |done, total| bar.show(done, total))?;
         rows.share(&packed);
@@ -160,7 +161,7 @@ pub fn run(
     drop(bar);
     let limit = match subject.kv() {
         KvType::Fp8 => KV_LIMIT,
-        KvType::Bf16 if subject.scheme().is_some() => WEIGHTS_LIMIT,
+        KvType::Bf16 if quantised => WEIGHTS_LIMIT,
         KvType::Bf16 => LIMIT,
     };
     for tokens in wanted {

@@ -3,11 +3,9 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `mod` | the subcommand, and what it prints |
-//! | `forms` | which weights are codes, and what a step reads of them |
 //! | `cost` | the cost model of a step, and its comparison with measured rows |
 
 pub mod cost;
-mod forms;
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -16,7 +14,6 @@ use std::process::ExitCode;
 
 use clap::Args;
 use cost::{KnownBy, Step};
-use forms::Forms;
 use thiserror::Error;
 use tilewright_codegen::target::Target;
 use tilewright_kernels::gemv::linear::AOperand;
@@ -29,6 +26,7 @@ use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::{DeviceOptions, Opcode, Plan};
 
 use super::Failure;
+use super::forms::Forms;
 use super::quantize::parse_scheme;
 use crate::checkpoint::{Config, Scheme};
 

@@ -6,11 +6,16 @@ use thiserror::Error;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::Quantised;
 
+use super::Failure;
 use crate::checkpoint::{Plan, Scheme};
-use crate::cli::Failure;
 
 /// The forms of quantised weights with their columns, by the tensors' names; all others are bf16.
-pub(super) struct Forms(BTreeMap<String, (Quantised, usize)>);
+#[derive(Default)]
+pub struct Forms {
+    forms: BTreeMap<String, (Quantised, usize)>,
+    /// What they are called in results, such as `w4a16`.
+    name: Option<String>,
+}
 
 /// Weights that are quantised already.
 #[derive(Debug, Error)]
@@ -22,7 +27,7 @@ struct Already {
 /// A weight that several devices do not share.
 #[derive(Debug, Error)]
 #[error("weight `{weight}` has an act-order of groups, whose columns {devices} devices cannot share; plan for one")]
-pub(super) struct NotShared {
+pub struct NotShared {
     weight: String,
     devices: usize,
 }
@@ -32,20 +37,40 @@ impl Forms {
         let plan = quantization.filter(|plan| !plan.is_empty());
         match (plan, scheme) {
             (Some(plan), Some(_)) => Err(Already { modules: plan.len() }.into()),
-            (Some(plan), None) => Ok(Forms(plan.forms(spec))),
-            (None, Some(scheme)) => Ok(Forms(scheme.forms(spec)?)),
-            (None, None) => Ok(Forms(BTreeMap::new())),
+            (Some(plan), None) => {
+                let forms = plan.forms(spec);
+                let order = forms.values().any(|(form, _)| form.ordered).then_some("act-order");
+                let name: Vec<&str> = plan.schemes().into_iter().chain(order).collect();
+                Ok(Forms { forms, name: Some(name.join(", ")) })
+            }
+            (None, Some(scheme)) => Ok(Forms { forms: scheme.forms(spec)?, name: Some(scheme.to_string()) }),
+            (None, None) => Ok(Forms::default()),
         }
     }
 
+    /// Whether all weights are bf16.
+    pub fn is_empty(&self) -> bool {
+        self.forms.is_empty()
+    }
+
+    /// What they are called in results, if any weight is quantised.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// The fewest bits of a code.
+    pub fn bits(&self) -> Option<usize> {
+        self.forms.values().map(|(form, _)| form.code.bits()).min()
+    }
+
     pub fn get(&self, tensor: &str) -> Option<(Quantised, usize)> {
-        self.0.get(tensor).copied()
+        self.forms.get(tensor).copied()
     }
 
     /// The first weight that devices would share by columns, and cannot.
     pub fn not_shared(&self, devices: usize) -> Option<NotShared> {
         let by_columns = |name: &str| ["o_proj.weight", "down_proj.weight"].iter().any(|kind| name.ends_with(kind));
-        let mut ordered = self.0.iter().filter(|(_, (form, _))| form.ordered && form.group.is_some());
+        let mut ordered = self.forms.iter().filter(|(_, (form, _))| form.ordered && form.group.is_some());
         let (weight, _) = ordered.find(|(name, _)| devices > 1 && by_columns(name))?;
         Some(NotShared { weight: weight.clone(), devices })
     }
