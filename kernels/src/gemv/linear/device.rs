@@ -183,7 +183,8 @@ impl<'k> Linear<'k> {
                 }
             }
             if let Some(terms) = tile.output.terms() {
-                terms.store_of_eight([row, n], result, prepared.weight.map(Var::get), stored);
+                let (weight, place) = (prepared.weight.map(Var::get), prepared.place.map(Var::get));
+                terms.store_of_eight([row, n], result, (weight, place), stored);
             }
         });
         for (first, best) in (0u32..).step_by(team.threads() as usize).zip(bests) {
@@ -212,6 +213,8 @@ struct Prepared<'k> {
     other: Option<Var<'k, f32>>,
     /// The weight of the norm that comes next.
     weight: Option<Var<'k, f32>>,
+    /// Its place in the act-order of those who read it.
+    place: Option<Var<'k, u32>>,
     /// What the phases before summed, of each strip of the ring that it is of.
     before: Vec<Var<'k, f32>>,
 }
@@ -248,9 +251,10 @@ impl<'k> Linear<'k> {
         };
         let before = phase.into_iter().flat_map(|phase| (0..streams).filter_map(move |of| before(phase, of))).collect();
         let weight = self.output.terms().and_then(|terms| terms.weight).map(|weight| load(weight, n));
+        let place = self.output.terms().and_then(|terms| terms.ask_place(n, inside));
         let bias = self.bias.map(|bias| load(bias, n));
         let stored = phase.filter(|phase| phase.waiting.is_some()).map_or(inside, |phase| inside & phase.last);
-        Prepared { n, strip, inside, stored, bias, other, weight, before }
+        Prepared { n, strip, inside, stored, bias, other, weight, place, before }
     }
 
     /// The products of an output with its strip of the ring of that number: those of the columns so far.

@@ -237,43 +237,70 @@ impl<'k> ScaledOutput<'k> {
     /// Stores two neighbouring elements of a row, from an even column on.
     fn store2(self, [row, column]: [Val<'k, u32>; 2], scaled: [Val<'k, f32>; 2]) {
         let ScaledOutput { to, places, beyond, .. } = self;
+        if let Some(places) = places {
+            let places: [Val<u32>; 2] = places.at(column).load_vec();
+            return places.into_iter().zip(scaled).for_each(|(place, x)| self.store_at([row, place], x));
+        }
         let (k, ScaledForm { terms, parts, .. }) = (row.builder(), to.form);
         // Two terms that lie together have one factor.
-        let places: Option<[Val<u32>; 2]> = places.map(|places| places.at(column).load_vec());
-        let lifts = places.map_or([to.lift(column); 2], |places| places.map(|place| to.lift(place)));
-        let [a, b] = std::array::from_fn(|i| lifts[i].map_or(scaled[i], |lift| scaled[i] * lift));
+        let lift = to.lift(column);
+        let [a, b] = scaled.map(|x| lift.map_or(x, |lift| x * lift));
         if let Some(beyond) = beyond.filter(|_| terms != Terms::Bf16) {
             beyond.look(&[a, b]);
         }
         let column = if to.form.halves { place_of(column) } else { column };
-        let store = |part: u32, pair: [Val<'k, f32>; 2]| match places {
-            None => to.terms.store_run(to.place(k.lit(part), row, column), pair),
-            // Weakly, as no order goes with 16 bits: who signals the task releases them.
-            Some(places) => places.iter().zip(pair).for_each(|(&place, x)| {
-                to.terms.accessed(Access::Weak).store(to.place(k.lit(part), row, place), x);
-            }),
-        };
+        let store = |part: u32, pair| to.terms.store_run(to.place(k.lit(part), row, column), pair);
         store(0, [a, b]);
         if parts == 2 {
             store(1, terms.narrow(a, b).1);
         }
     }
 
-    /// Stores an element of a row, `x`, times the norm's weight; by whole warps, whose lanes have neighbouring columns: eight of a row from
-    /// a multiple of eight on. `inside`: whether there is such an element; `x` is zero where there is none.
+    /// Stores an element of a row at a place of an act-order.
+    fn store_at(self, [row, place]: [Val<'k, u32>; 2], x: Val<'k, f32>) {
+        let (k, to, ScaledForm { terms, parts, .. }) = (row.builder(), self.to, self.to.form);
+        let x = to.lift(place).map_or(x, |lift| x * lift);
+        if let Some(beyond) = self.beyond.filter(|_| terms != Terms::Bf16) {
+            beyond.look(&[x]);
+        }
+        // Weakly, as no order goes with 16 bits: who signals the task releases them.
+        let weak = to.terms.accessed(Access::Weak);
+        weak.store(to.place(k.lit(0), row, place), x);
+        if parts == 2 {
+            weak.store(to.place(k.lit(1), row, place), terms.narrow(x, x).1[0]);
+        }
+    }
+
+    /// Asks for the place of a column, where terms lie in an act-order and there is such a column.
+    pub(super) fn ask_place(self, column: Val<'k, u32>, inside: Val<'k, bool>) -> Option<Var<'k, u32>> {
+        let k = column.builder();
+        self.places.map(|places| {
+            let place = k.var(0u32);
+            k.when(inside, || place.set(places.at(column).load()));
+            place
+        })
+    }
+
+    /// Stores an element of a row, `x`, times the norm's weight, at its place where that was asked for; by whole warps, whose lanes have neighbouring
+    /// columns: eight of a row from a multiple of eight on. `inside`: whether there is such an element; `x` is zero where there is none.
     pub(super) fn store_of_eight(
         self,
         [row, column]: [Val<'k, u32>; 2],
         x: Val<'k, f32>,
-        weight: Option<Val<'k, f32>>,
+        (weight, place): (Option<Val<'k, f32>>, Option<Val<'k, u32>>),
         inside: Val<'k, bool>,
     ) {
         let k = x.builder();
         let scaled = weight.map_or(x, |weight| x * weight);
-        let next = scaled.shfl_down(1);
         let square =
             self.to.squares.map(|to| (to, [1u32, 2, 4].into_iter().fold(x * x, |sum, bits| sum + sum.shfl_bfly(bits))));
-        k.when(inside & (column % 2).eq(0), || self.store2([row, column], [scaled, next]));
+        match place {
+            Some(place) => k.when(inside, || self.store_at([row, place], scaled)),
+            None => {
+                let next = scaled.shfl_down(1);
+                k.when(inside & (column % 2).eq(0), || self.store2([row, column], [scaled, next]));
+            }
+        }
         if let Some((to, square)) = square {
             k.when(inside & (column % Strip::ROWS).eq(0), || self.store_square(to, [row, column], square));
         }
