@@ -474,13 +474,18 @@ fn quantised_checkpoints_run_and_are_compiled() {
     let out = TempDir::new().expect("a folder");
     let program = out.path().join("program.json");
     let program = program.to_str().expect("UTF-8 path");
-    let compiled = tilewright(&["compile", "--model", dir, "--target", "h100", "--out", program]);
-    assert_eq!(compiled.status.code(), Some(0));
-    let text = fs::read_to_string(program).expect("a program");
-    assert_eq!(text.matches("\"code\": \"e4m3\"").count() + text.matches("\"code\":\"e4m3\"").count(), 28);
     let config = format!("{dir}/config.json");
-    let refused = "describes 28 quantised modules, and a configuration alone has no codes";
-    assert!(failure(&["compile", "--config", &config, "--target", "h100", "--out", program]).contains(refused));
+    let compiled = [["--model", dir], ["--config", &config]].map(|[of, path]| {
+        let compiled = tilewright(&["compile", of, path, "--target", "h100", "--out", program]);
+        assert_eq!(compiled.status.code(), Some(0));
+        fs::read_to_string(program).expect("a program")
+    });
+    assert_eq!(compiled[0].matches("\"code\":\"e4m3\"").count(), 28);
+    assert!(compiled[0] == compiled[1], "a configuration says what is stored");
+    let refused = "has quantised modules (float-quantized), and random weights are dense; leave --random-weights out";
+    let random = ["compile", "--config", &config, "--random-weights", "--target", "h100", "--out", program];
+    let line = failure(&random);
+    assert!(line.contains(refused), "{line}");
 }
 
 #[test]

@@ -49,6 +49,16 @@ impl Config {
         })
     }
 
+    /// Reads that of a checkpoint's folder: `config.json`, and what files beside it say of quantised weights.
+    ///
+    /// # Errors
+    /// Those of [`Config::read`], of each file.
+    pub fn of_folder(dir: &Path) -> Result<Config, CheckpointError> {
+        let config = Config::read(&dir.join("config.json"))?;
+        let quantization = quant::read_beside(dir, &config.spec, config.quantization)?;
+        Ok(Config { quantization, ..config })
+    }
+
     /// Reads the text of a `config.json`.
     ///
     /// # Errors

@@ -109,8 +109,8 @@ impl Checkpoint {
             return Err(CheckpointError::NotAFolder { path: dir.to_owned(), hint: Hint::for_no_folder(dir) });
         }
         refuse_adapter(dir)?;
-        let Config { spec, eos_ids, quantization } = Config::read(&dir.join("config.json"))?;
-        let plan = quant::read_beside(dir, &spec, quantization)?.unwrap_or_default();
+        let Config { spec, eos_ids, quantization } = Config::of_folder(dir)?;
+        let plan = quantization.unwrap_or_default();
         let generation = read_generation(&dir.join("generation_config.json"), &spec)?;
         let mut notes = generation.notes(&eos_ids);
         let (eos_ids, generation) = (generation.eos_ids.unwrap_or(eos_ids), generation.settings);

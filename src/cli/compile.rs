@@ -10,14 +10,15 @@ use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::ModelSpec;
-use tilewright_megakernel::program::{BufferKind, Source};
+use tilewright_megakernel::program::{BufferKind, Program, Source};
 use tilewright_megakernel::schedule::{Balance, schedule};
 use tilewright_megakernel::weights::Weights;
 
 use super::Failure;
-use super::load::{open, read_dense};
+use super::forms::Forms;
+use super::load::open;
 use super::output::Output;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Config};
 
 /// Compile a model to the program of one decode step
 ///
@@ -83,10 +84,11 @@ fn parse_dtype(name: &str) -> Result<DType, NameError> {
 /// Runs the subcommand.
 pub fn run(args: CompileArgs) -> Result<ExitCode, Failure> {
     let output = Output::create(&args.out)?;
-    let (spec, checkpoint) = architecture(&args)?;
-    let dtype_of = |name: &str| match &checkpoint {
-        Some(checkpoint) => checkpoint.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype()),
-        None => args.weight_dtype,
+    let model = Model::read(&args)?;
+    let spec = model.spec();
+    let dtype_of = |name: &str| match &model {
+        Model::Stored(checkpoint) => checkpoint.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype()),
+        Model::Described { .. } => args.weight_dtype,
     };
     let context = args.context.unwrap_or(spec.max_positions.min(4096));
     let options = LowerOptions {
@@ -96,29 +98,62 @@ pub fn run(args: CompileArgs) -> Result<ExitCode, Failure> {
         sampling: args.sampling,
         ..LowerOptions::for_context(context)
     };
-    let mut program = lower(&spec, &dtype_of, args.target.clone(), &options)?;
-    if args.random_weights {
-        let weights = program.buffers.iter_mut().filter(|b| b.kind == BufferKind::Weight);
-        for source in weights.filter_map(|b| b.source.as_mut()) {
-            if let Source::Tensor(name) = source {
-                *source = Source::Random(std::mem::take(name));
-            }
-        }
-    } else if let Some(checkpoint) = &checkpoint {
-        program = program.stored_as(checkpoint);
-    }
+    let program = lower(spec, &dtype_of, args.target.clone(), &options)?;
+    let program = match &model {
+        Model::Stored(checkpoint) => program.stored_as(checkpoint),
+        Model::Described { .. } if args.random_weights => with_random_weights(program),
+        Model::Described { forms, .. } => program.with_forms(&|name| forms.get(name)),
+    };
     let placed = schedule(program, context)?;
     output.write(|writer| placed.write_json(writer))?;
     write!(io::stderr(), "{}", Balance::of(&placed, context))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The architecture, and the checkpoint where there is one.
-fn architecture(args: &CompileArgs) -> Result<(ModelSpec, Option<Checkpoint>), Failure> {
-    if let Some(path) = &args.config {
-        return Ok((read_dense(path)?, None));
+/// What is compiled.
+enum Model {
+    Stored(Checkpoint),
+    Described { spec: ModelSpec, forms: Forms },
+}
+
+/// Random numbers for weights that are codes.
+#[derive(Debug, Error)]
+#[error("{} has quantised modules ({forms}), and random weights are dense; leave --random-weights out", path.display())]
+struct RandomAreDense {
+    path: PathBuf,
+    forms: String,
+}
+
+impl Model {
+    fn read(args: &CompileArgs) -> Result<Model, Failure> {
+        let path = match (&args.config, &args.model) {
+            (Some(path), _) => path,
+            (None, Some(dir)) => return Ok(Model::Stored(open(dir)?)),
+            (None, None) => unreachable!("clap requires --model or --config"),
+        };
+        let Config { spec, quantization, .. } = Config::read(path)?;
+        let forms = Forms::of(&spec, quantization, None)?;
+        match forms.name().filter(|_| args.random_weights) {
+            Some(forms) => Err(RandomAreDense { path: path.clone(), forms: forms.to_owned() }.into()),
+            None => Ok(Model::Described { spec, forms }),
+        }
     }
-    let Some(dir) = &args.model else { unreachable!("clap requires --model or --config") };
-    let checkpoint = open(dir)?;
-    Ok((checkpoint.spec().clone(), Some(checkpoint)))
+
+    fn spec(&self) -> &ModelSpec {
+        match self {
+            Model::Stored(checkpoint) => checkpoint.spec(),
+            Model::Described { spec, .. } => spec,
+        }
+    }
+}
+
+/// The same with a random source for every weight.
+fn with_random_weights(mut program: Program) -> Program {
+    let weights = program.buffers.iter_mut().filter(|buffer| buffer.kind == BufferKind::Weight);
+    for source in weights.filter_map(|buffer| buffer.source.as_mut()) {
+        if let Source::Tensor(name) = source {
+            *source = Source::Random(std::mem::take(name));
+        }
+    }
+    program
 }

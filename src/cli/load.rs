@@ -1,36 +1,16 @@
 //! Opening a checkpoint with a progress bar.
 
-use std::path::{Path, PathBuf};
-
-use thiserror::Error;
-use tilewright_megakernel::model::ModelSpec;
+use std::path::Path;
 
 use super::Failure;
 use super::paint::{self, Word};
 use super::progress::LoadBar;
-use crate::checkpoint::{Checkpoint, Config, Scheme};
+use crate::checkpoint::{Checkpoint, Scheme};
 use crate::engine::{Device, Engine};
 
 /// Opens a checkpoint: its files are mapped and checked, not read.
 pub fn open(dir: &Path) -> Result<Checkpoint, Failure> {
     Ok(Checkpoint::open(dir, &mut |_| ())?)
-}
-
-/// Why a configuration does not stand for a model with weights that it does not have.
-#[derive(Debug, Error)]
-#[error("{} describes {modules} quantised modules, and a configuration alone has no codes; give --model", path.display())]
-struct NoCodes {
-    path: PathBuf,
-    modules: usize,
-}
-
-/// The architecture of a `config.json` alone, whose weights are dense.
-pub fn read_dense(file: &Path) -> Result<ModelSpec, Failure> {
-    let config = Config::read(file)?;
-    match config.quantization.map_or(0, |plan| plan.len()) {
-        0 => Ok(config.spec),
-        modules => Err(NoCodes { path: file.to_owned(), modules }.into()),
-    }
 }
 
 /// Opens a checkpoint, and quantises it where a scheme is given.

@@ -1,5 +1,6 @@
 //! What `bench` and `timeline` run: a model's decode program on a device, with real weights or random ones.
 
+use std::cell::OnceCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use super::forms::Forms;
 use super::load::open_as;
 use super::progress::LoadBar;
 use super::quantize::parse_scheme;
-use crate::checkpoint::{Config, Plan, Scheme};
+use crate::checkpoint::{Config, Scheme};
 use crate::engine::{self, KvType, Opened};
 
 /// Seed of random weights.
@@ -44,6 +45,15 @@ pub struct Source {
     /// A known architecture, with random bf16 weights.
     #[arg(skip)]
     known: Option<&'static str>,
+    /// What the configuration says, once it was read.
+    #[arg(skip)]
+    described: OnceCell<Described>,
+}
+
+/// An architecture, and which of its weights are codes.
+struct Described {
+    spec: ModelSpec,
+    forms: Forms,
 }
 
 /// A model and how it is run.
@@ -94,49 +104,46 @@ impl Source {
                 Ok((checkpoint.spec().clone(), Arc::new(checkpoint)))
             }
             _ => {
-                let (spec, quantization) = self.described()?;
-                let forms = Forms::of(&spec, quantization, self.weights)?;
+                let Described { spec, forms } = self.described()?;
                 let weights: Shared = if forms.is_empty() {
-                    Arc::new(RandomWeights::new(&spec, DType::BF16, SEED)?)
+                    Arc::new(RandomWeights::new(spec, DType::BF16, SEED)?)
                 } else {
                     let form = |name: &str| forms.get(name).map(|(form, _)| form);
-                    Arc::new(RandomCodes::of_forms(&spec, DType::BF16, SEED, form)?)
+                    Arc::new(RandomCodes::of_forms(spec, DType::BF16, SEED, form)?)
                 };
-                Ok((spec, weights))
+                Ok((spec.clone(), weights))
             }
         }
     }
 
-    /// The architecture.
-    pub fn spec(&self) -> Result<ModelSpec, Failure> {
-        Ok(self.described()?.0)
-    }
-
-    /// The architecture, and what its configuration says of quantised weights.
-    fn described(&self) -> Result<(ModelSpec, Option<Plan>), Failure> {
-        let missing = "give a model: --model DIR, or --config FILE for random weights";
-        let beside = self.model.as_ref().map(|dir| dir.join("config.json"));
-        match (beside.as_ref().or(self.config.as_ref()), self.known.and_then(ModelSpec::named)) {
-            (Some(file), _) => {
-                Config::read(file).map(|config| (config.spec, config.quantization)).map_err(Failure::from)
-            }
-            (None, Some(spec)) => Ok((spec, None)),
-            (None, None) => Err(missing.into()),
+    /// What the configuration says, and the command line of dense weights.
+    fn described(&self) -> Result<&Described, Failure> {
+        if let Some(described) = self.described.get() {
+            return Ok(described);
         }
+        let (spec, quantization) = match (&self.model, &self.config, self.known.and_then(ModelSpec::named)) {
+            (None, None, None) => return Err("give a model: --model DIR, or --config FILE for random weights".into()),
+            (None, None, Some(spec)) => (spec, None),
+            (Some(dir), ..) => Config::of_folder(dir).map(|config| (config.spec, config.quantization))?,
+            (None, Some(file), _) => Config::read(file).map(|config| (config.spec, config.quantization))?,
+        };
+        let forms = Forms::of(&spec, quantization, self.weights)?;
+        Ok(self.described.get_or_init(|| Described { spec, forms }))
     }
 }
 
 impl SubjectArgs {
     /// A known architecture with random weights.
     pub fn of_known_model(name: &'static str, batch: u16, context: usize) -> SubjectArgs {
-        let source = Source { model: None, config: None, random_weights: true, weights: None, known: Some(name) };
+        let (model, config, weights, described) = (None, None, None, OnceCell::new());
+        let source = Source { model, config, random_weights: true, weights, known: Some(name), described };
         let (kv, flow) = (KvType::Bf16, FlowChoice::default());
         SubjectArgs { source, batch, context, kv, flow, flow_budget: 0 }
     }
 
     /// The architecture.
     pub fn spec(&self) -> Result<ModelSpec, Failure> {
-        self.source.spec()
+        Ok(self.source.described()?.spec.clone())
     }
 
     /// The architecture and its weights.
@@ -145,9 +152,8 @@ impl SubjectArgs {
     }
 
     /// Which weights are codes.
-    pub fn forms(&self) -> Result<Forms, Failure> {
-        let (spec, quantization) = self.source.described()?;
-        Forms::of(&spec, quantization, self.source.weights)
+    pub fn forms(&self) -> Result<&Forms, Failure> {
+        Ok(&self.source.described()?.forms)
     }
 
     /// Sequences that are decoded together.

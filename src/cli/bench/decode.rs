@@ -137,11 +137,14 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     Ok(journal.keep(row("launches of 1", single))?)
 }
 
+/// What a shape says of weights that are codes.
+const WEIGHT_BITS: &str = "weight_bits";
+
 /// The shape of a row.
 pub(super) fn shape(spec: &ModelSpec, subject: &SubjectArgs) -> Result<Vec<(&'static str, u64)>, Failure> {
     let (rows, context) = (subject.rows(), subject.context());
     let shape = [("batch", rows), ("context", context), ("hidden", spec.hidden), ("layers", spec.layers)];
-    let bits = subject.forms()?.bits().map(|bits| ("weight_bits", bits));
+    let bits = subject.forms()?.bits().map(|bits| (WEIGHT_BITS, bits));
     let cache = (subject.kv() == KvType::Fp8).then_some(("kv_bits", 8));
     let flow = subject.flow()?.map(|flow| ("flow_blocks", flow.budget().selected(usize::MAX)));
     Ok(shape.into_iter().chain(bits).chain(cache).chain(flow).map(|(name, extent)| (name, extent as u64)).collect())
@@ -151,8 +154,7 @@ pub(super) fn shape(spec: &ModelSpec, subject: &SubjectArgs) -> Result<Vec<(&'st
 pub(super) fn tunables(subject: &SubjectArgs, device: Device) -> Result<Vec<Prepare<'_>>, Failure> {
     let shape = shape(&subject.spec()?, subject)?;
     let prepare = move || -> Result<Box<dyn Tunable>, Failure> {
-        let quantised = !subject.forms()?.is_empty();
-        Ok(Box::new(Tokens { subject, device, shape, quantised, expected: OnceCell::new() }))
+        Ok(Box::new(Tokens { subject, device, shape, expected: OnceCell::new() }))
     };
     Ok(vec![Box::new(prepare)])
 }
@@ -162,8 +164,6 @@ struct Tokens<'a> {
     subject: &'a SubjectArgs,
     device: Device,
     shape: Vec<(&'static str, u64)>,
-    /// Whether any weight is codes.
-    quantised: bool,
     /// The logits of the first step with the options that ship.
     expected: OnceCell<Vec<f32>>,
 }
@@ -195,7 +195,8 @@ impl Tunable for Tokens<'_> {
     }
 
     fn space(&self) -> Space {
-        settings::space(engine::device_options(self.device), self.subject.rows(), self.quantised)
+        let quantised = self.shape.iter().any(|&(name, _)| name == WEIGHT_BITS);
+        settings::space(engine::device_options(self.device), self.subject.rows(), quantised)
     }
 
     fn as_right(&self) -> f64 {

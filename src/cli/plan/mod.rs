@@ -36,7 +36,7 @@ use crate::checkpoint::{Config, Scheme};
 /// compared with measured rows of H100 and H200 in the tests, and in the dashboard's plan view.
 #[derive(Args)]
 pub struct PlanArgs {
-    /// Folder of a Hugging Face checkpoint; only its config.json is read
+    /// Folder of a Hugging Face checkpoint; only its configuration is read
     #[arg(long, value_name = "DIR", required_unless_present = "config", conflicts_with = "config")]
     model: Option<PathBuf>,
     /// A config.json alone
@@ -102,12 +102,11 @@ impl Kept {
 
 /// Runs the subcommand.
 pub fn run(args: &PlanArgs) -> Result<ExitCode, Failure> {
-    let file = match (&args.config, &args.model) {
-        (Some(config), _) => config.clone(),
-        (None, Some(dir)) => dir.join("config.json"),
+    let Config { spec, quantization, .. } = match (&args.config, &args.model) {
+        (Some(config), _) => Config::read(config)?,
+        (None, Some(dir)) => Config::of_folder(dir)?,
         (None, None) => unreachable!("clap requires --model or --config"),
     };
-    let Config { spec, quantization, .. } = Config::read(&file)?;
     let forms = Forms::of(&spec, quantization, args.weights)?;
     let context = args.context.unwrap_or(spec.max_positions.min(4096));
     let (target, rows, devices) = (&args.device, usize::from(args.batch), usize::from(args.devices));
