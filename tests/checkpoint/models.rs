@@ -1,7 +1,7 @@
 //! The shipped models: what they are, and that their tokenizers give what the reference recorded.
 
 use serde_json::Value;
-use tilewright::checkpoint::{Checkpoint, Progress};
+use tilewright::checkpoint::{Checkpoint, Config, Progress};
 use tilewright_layout::DType;
 use tilewright_megakernel::model::{Family, ModelSpec, Rope};
 use tilewright_megakernel::weights::Weights;
@@ -24,6 +24,21 @@ fn assert_spec(found: &ModelSpec, expected: &ModelSpec) {
         assert!((found / expected - 1.0).abs() < 3e-7, "{found} {expected}");
     }
     assert_eq!(&ModelSpec { rope: expected.rope.clone(), ..found.clone() }, expected);
+}
+
+/// The quantised shapes are the dense one, and say how its linear layers are stored.
+#[test]
+fn quantised_shapes_are_those_of_the_dense_model() {
+    let read = |form: &str| Config::read(&shipped(&format!("shapes/llama-3.1-8b{form}.json"))).unwrap();
+    let dense = read("");
+    assert_eq!(dense.quantization, None);
+    for (form, scheme) in [("-gptq", "GPTQ"), ("-nvfp4", "nvfp4-pack-quantized"), ("-mxfp4", "mxfp4-pack-quantized")] {
+        let config = read(form);
+        assert_eq!((&config.spec, &config.eos_ids), (&dense.spec, &dense.eos_ids), "{form}");
+        let plan = config.quantization.unwrap();
+        assert_eq!(plan.len(), 32 * 7, "{form}");
+        assert!(plan.schemes().iter().all(|name| name.starts_with(scheme)), "{:?}", plan.schemes());
+    }
 }
 
 #[test]
