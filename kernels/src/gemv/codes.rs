@@ -7,7 +7,8 @@
 //!
 //! | code | in memory | a word has | within it |
 //! |---|---|---|---|
-//! | `u4`, `i4`, `e2m1` | unsigned, `i4` plus 8, `e2m1` as it is | 8 | element e at nibble `4·(e mod 2) + e/2` |
+//! | `u4`, `i4` | unsigned, `i4` plus 8 | 8 | element e at nibble `4·(e mod 2) + e/2` |
+//! | `e2m1` | as it is | 8 | element e at nibble `2·(e mod 2) + 4·(e/2 mod 2) + e/4` |
 //! | `u8`, `i8` | unsigned, `i8` plus 128 | 4 | element e at byte `2·(e mod 2) + e/2` |
 //! | `e4m3` | as it is | 4 | element e at byte e |
 //!
@@ -15,8 +16,8 @@
 //! step's k 4·l + e, or 16 + 4·l + e − 4 from e = 4 on. What meets them is brought so ([`columns`](super::linear::columns)), and each
 //! instruction has sums of its own.
 //!
-//! So one mask takes a pair of neighbours in k out of a word, an element for each half of a register; of `e4m3` an instruction does, of `e2m1`
-//! two shifts and two masks.
+//! So one mask takes a pair of neighbours in k out of a word, an element for each half of a register; of `e4m3` an instruction does. Of `e2m1`
+//! a shift and two masks make four `e4m3`.
 
 use tilewright_codegen::build::{F16x2, Ptr, Shared, Val};
 use tilewright_layout::Layout;
@@ -125,10 +126,10 @@ impl Codes {
     /// A tile, (row, k) to code: each lane's 16 bytes one behind the other, its words step by step.
     pub(super) fn tile(self) -> Layout {
         let k = match (self.code, self.is_halved()) {
-            (Code::U4 | Code::I4 | Code::E2m1, false) => modes(&[leaf(2, 4), leaf(4, 1), leaf(4, 32), leaf(4, 8)]),
-            (Code::U4 | Code::I4 | Code::E2m1, true) => {
-                modes(&[leaf(2, 4), leaf(2, 1), leaf(4, 32), leaf(2, 2), leaf(4, 8)])
-            }
+            (Code::U4 | Code::I4, false) => modes(&[leaf(2, 4), leaf(4, 1), leaf(4, 32), leaf(4, 8)]),
+            (Code::U4 | Code::I4, true) => modes(&[leaf(2, 4), leaf(2, 1), leaf(4, 32), leaf(2, 2), leaf(4, 8)]),
+            (Code::E2m1, false) => modes(&[leaf(2, 2), leaf(2, 4), leaf(2, 1), leaf(4, 32), leaf(4, 8)]),
+            (Code::E2m1, true) => modes(&[leaf(2, 2), leaf(2, 4), leaf(4, 32), leaf(2, 1), leaf(4, 8)]),
             (Code::U8 | Code::I8, false) => modes(&[leaf(2, 2), leaf(2, 1), leaf(2, 4), leaf(4, 16), leaf(2, 8)]),
             (Code::U8 | Code::I8, true) => modes(&[leaf(2, 2), leaf(2, 1), leaf(4, 16), leaf(2, 4), leaf(2, 8)]),
             (Code::E4m3, false) => modes(&[leaf(8, 1), leaf(4, 16), leaf(2, 8)]),

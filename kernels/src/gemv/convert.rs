@@ -9,7 +9,7 @@
 //! | `u4` | `w & 0x000f`, `w & 0x00f0`, the same of `w >> 8` | c · 2⁻¹³³, and 16·c · 2⁻¹³³ in the odd registers |
 //! | `u8` | the low bytes, the high bytes | c · 2⁻¹³³ |
 //! | `e4m3` | f16 by the instruction that there is from sm_89 on; else the sign to bit 15, the other seven bits to bits 7 to 13 | the value, or times 2⁻⁸, subnormals included |
-//! | `e2m1` | f16: the sign to bit 15, the other three bits to bits 9 to 11 | the value times 2⁻¹⁴, subnormals included |
+//! | `e2m1` | as `e4m3`: the sign to a byte's bit 7, the other three bits to bits 2 to 4 | the value times 2⁻⁶, or 2⁻¹⁴, subnormals included |
 //!
 //! What a zero takes away is the product of the activations with a constant, where a group's sum begins ([`zero`]).
 
@@ -91,14 +91,18 @@ fn widens(arch: Arch) -> bool {
     Needs::Sm89.met_by(arch)
 }
 
+/// How often an `e4m3` is halved where it becomes an f16.
+fn halved(arch: Arch) -> i32 {
+    if widens(arch) { 0 } else { 8 }
+}
+
 /// What sums of products are multiplied with.
 pub(super) fn lower(arch: Arch, code: Code, terms: Terms) -> f32 {
     let worth = match (code, terms) {
         (Code::U4 | Code::I4 | Code::U8 | Code::I8, Terms::Bf16) => 133,
         (Code::U4 | Code::I4 | Code::U8 | Code::I8, Terms::F16 | Terms::TwoF16) => 24,
-        (Code::E4m3, _) if widens(arch) => 0,
-        (Code::E4m3, _) => 8,
-        (Code::E2m1, _) => 14,
+        (Code::E4m3, _) => halved(arch),
+        (Code::E2m1, _) => 6 + halved(arch),
     };
     pow2(worth - terms.lift())
 }
@@ -126,23 +130,23 @@ pub(super) fn numbers<'k>(code: Code, words: &[Val<'k, u32>]) -> [Val<'k, u32>; 
             let low = |word: Val<'k, u32>| word & 0x00ff_00ffu32;
             [low(words[0]), high(words[0]), low(words[1]), high(words[1])]
         }
-        Code::E2m1 => [12u32, 8, 4, 0].map(|left| of_nibbles(words[0], left)),
-        Code::E4m3 => {
-            let [[a, b], [c, d]] = [halves(words[0]), halves(words[1])];
-            [a, b, c, d]
-        }
+        Code::E2m1 => four_halves(nibbles(words[0])),
+        Code::E4m3 => four_halves([words[0], words[1]]),
     }
 }
 
-/// The two `e2m1` that begin `left` bits below bits 12 and 28 of a word, as f16.
+/// The eight `e2m1` of a word as `e4m3`: those of the bytes' low nibbles, and of their high ones.
 #[track_caller]
-fn of_nibbles(word: Val<u32>, left: u32) -> Val<u32> {
-    // What is shifted over the middle of the word is masked.
-    let (sign, magnitude) = match left {
-        0 => (word, word >> 3u32),
-        left => (word << left, word << (left - 3)),
-    };
-    magnitude.lop3(0x0e00_0e00u32, sign & 0x8000_8000u32, AND_OR)
+fn nibbles(word: Val<u32>) -> [Val<u32>; 2] {
+    // What a shift brings in from the next byte is masked.
+    [(word << 2u32, word << 4u32), (word >> 2u32, word)]
+        .map(|(magnitude, sign)| magnitude.lop3(0x1c1c_1c1cu32, sign & 0x8080_8080u32, AND_OR))
+}
+
+#[track_caller]
+fn four_halves<'k>(words: [Val<'k, u32>; 2]) -> [Val<'k, u32>; 4] {
+    let [[a, b], [c, d]] = words.map(halves);
+    [a, b, c, d]
 }
 
 /// The four `e4m3` of a word as f16, two a register.

@@ -42,7 +42,10 @@ fn decoded(strip: Strip, codes: Codes, memory: &[u8], row: usize, k: usize) -> f
     let lane = 4 * row + quarter;
     let start = tile * 512 + lane * 16;
     let code = if bits == 4 {
-        let nibble = element % 2 * 4 + element / 2;
+        let nibble = match codes.code {
+            Code::E2m1 => element % 2 * 2 + element / 2 % 2 * 4 + element / 4,
+            _ => element % 2 * 4 + element / 2,
+        };
         memory[start + step * 4 + nibble / 2] >> (4 * (nibble % 2)) & 15
     } else if codes.code == Code::E4m3 {
         memory[start + step * 8 + element]

@@ -318,10 +318,11 @@ impl<'k> CodeLane<'k> {
                 [low.cast(), high.cast()].map(less)
             }
             Code::E2m1 => {
-                // Exponent and mantissa at the places of bf16, whose exponents are 126 larger.
-                let two = nibbles();
-                let two = (two << 6u32) & 0x01c0_01c0u32 | (two << 12u32) & 0x8000_8000u32;
-                halves(two).map(|x| less(x * 2f32.powi(126)))
+                // Two bytes as `e4m3`, whose exponents are 6 larger.
+                let two = word >> (self.quad % 2 * 16 + self.quad / 2 * 4).get(k);
+                let two = (two << 2u32).lop3(0x1c1cu32, (two << 4u32) & 0x8080u32, AND_OR).cast::<u16>();
+                let (low, high) = two.halves_of_fp8(Fp8::E4M3).split();
+                [low.cast::<f32>(), high.cast()].map(|x| less(x * 64.0))
             }
         };
         let scale = match factor.scale {
