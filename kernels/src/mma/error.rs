@@ -63,9 +63,6 @@ pub enum MmaError {
     /// A step of K that the tiles have not got.
     #[error("step {step} of K: the tiles hold {steps}; count from 0 and stay below")]
     Step { step: u32, steps: u32 },
-    /// An operand of more or fewer steps of K than the other's tile.
-    #[error("A of {given} steps of K: the tile of B holds {steps}; give as many")]
-    Steps { given: usize, steps: u32 },
     /// Sums that no `wgmma` has.
     #[error("sums of atoms of {rows}×{columns}, {across} across: no wgmma has them; take those of warpgroup_atom")]
     Sums { rows: i64, columns: i64, across: u32 },
@@ -79,7 +76,7 @@ pub enum MmaError {
     Neighbours { packed: u32, width: u32 },
     /// A tile without the rows that `ldmatrix` reads.
     #[error(
-        "ldmatrix of a tile with {width} elements of K side by side: it reads {wanted} at a time, 16 bytes; store the tile along K"
+        "ldmatrix of a tile with {width} elements of K side by side: it reads {wanted} at a time, 16 bytes; store the tile along K, or elements of 16 bits along M or N"
     )]
     Matrices { width: i64, wanted: i64 },
 }

@@ -52,7 +52,7 @@ impl<'k, T: Scalar, L: StaticLayout> Source<'k, T, L> {
 }
 
 impl<'k, T: Scalar, L: OffsetMap> Source<'k, T, L> {
-    /// As [`new`](Source::new), by a layout that is a value and along K; one without rows of 16 bytes is refused.
+    /// As [`new`](Source::new), by a layout that is a value; one without rows of 16 bytes is refused.
     #[track_caller]
     pub(super) fn by_value<F: InputType>(
         k: &'k Builder,
@@ -60,12 +60,14 @@ impl<'k, T: Scalar, L: OffsetMap> Source<'k, T, L> {
         fragment: FragmentLayout,
         warp_thread: Index<'k>,
     ) -> Option<Self> {
-        let (width, wanted) = (tile.layout().vector_along(1, F::BITS), 128 / F::BITS);
-        if width < wanted {
+        let [across, width] = [0, 1].map(|mode| tile.layout().vector_along(mode, F::BITS));
+        let wanted = 128 / F::BITS;
+        let transposed = width < wanted;
+        if transposed && (F::BITS != 16 || across < wanted) {
             k.refuse(&MmaError::Matrices { width, wanted });
             return None;
         }
-        Some(Self::lying::<F>(k, tile, fragment, warp_thread, false))
+        Some(Self::lying::<F>(k, tile, fragment, warp_thread, transposed))
     }
 
     #[track_caller]

@@ -202,7 +202,8 @@ impl<'k, S: Scalar> Accumulator<'k, S> {
     /// # });
     /// ```
     ///
-    /// A tile without rows of 16 bytes along K is refused, [`MmaError::Matrices`], and no step is given.
+    /// A tile without rows of 16 bytes, along K or of elements of 16 bits along M, is refused, [`MmaError::Matrices`], and no step is
+    /// given.
     #[track_caller]
     pub fn load_a<F: InputType<Sum = S>, L: OffsetMap>(
         self,
@@ -271,43 +272,6 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
         let [row, column] = self.corner();
         let (a, b) = (SharedOperand::new(a).sub_tile_at(row), SharedOperand::new(b).sub_tile_at(column));
         self.sums.wgmma::<F>(a, b, Self::STEPS, keep);
-        self.k.wgmma_commit();
-    }
-
-    /// The A operand of this thread's warpgroup for step `step` of K, from a tile in shared memory by `ldmatrix`: a fragment
-    /// for every 64 rows, for [`issue_registers`](TiledMma::issue_registers). A tile that it cannot read does not compile; a
-    /// step that the tiles have not got is refused, [`MmaError::Step`].
-    #[track_caller]
-    pub fn load_a(
-        self,
-        a: LayoutTensor<'k, F::Stored, A, Shared>,
-        step: u32,
-    ) -> Vec<RegisterTensor<'k, u32, F::WarpgroupA>> {
-        let step = self.step_of(step);
-        let warp = self.thread() / 32 * 32;
-        let a = a.sub_tile_at([self.corner()[0], 0.into()]);
-        let source = Source::new::<F>(self.k, a, F::WarpgroupA::FRAGMENT, warp);
-        (0..self.sums.atoms()[0]).map(|i| source.four((64 * i).into(), F::K * step)).collect()
-    }
-
-    /// As [`issue`](TiledMma::issue) with the A operand in registers: for each step of K a fragment for every 64 rows.
-    ///
-    /// More or fewer steps than the tiles hold are refused, [`MmaError::Steps`], and so are other numbers of fragments than
-    /// the warpgroup's part has atoms, [`MmaError::Fragments`].
-    #[track_caller]
-    pub fn issue_registers<P: Scalar>(
-        self,
-        a: &[Vec<RegisterTensor<'k, P, F::WarpgroupA>>],
-        b: LayoutTensor<'k, F::Stored, B, Shared>,
-        keep: impl Arg<'k, bool> + Copy,
-    ) {
-        let (given, steps) = (a.len(), Self::STEPS);
-        if given != steps as usize {
-            return self.k.refuse(&MmaError::Steps { given, steps });
-        }
-        self.k.wgmma_fence();
-        let b = SharedOperand::new(b).sub_tile_at(self.corner()[1]);
-        self.sums.wgmma_registers::<F, _>(a, b, keep);
         self.k.wgmma_commit();
     }
 

@@ -7,8 +7,10 @@ use tilewright_codegen::build::Shared;
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::ir::attr::ProxyFence;
 use tilewright_codegen::sim::Element;
-use tilewright_kernels::mma::{InputType, LocalCopyError, MmaSync, OutputType, TiledMma, Wgmma, local_sources};
-use tilewright_kernels::tile::LayoutTensor;
+use tilewright_kernels::mma::{
+    InputType, LocalCopyError, MmaSync, OutputType, SharedOperand, TiledMma, Wgmma, local_sources,
+};
+use tilewright_kernels::tile::{Index, LayoutTensor};
 use tilewright_layout::fragment::{ATOMS, Atom, Operand, WGMMA_FAMILIES, fragment};
 use tilewright_layout::typed::{KMajor, OperandTile, RowMajor, StaticLayout};
 
@@ -138,7 +140,9 @@ fn warpgroup<F: Exact>() {
                 ]
             })
             .collect();
-        product.issue_registers(&weights, v, false);
+        k.wgmma_fence();
+        product.sums().wgmma_registers::<F, _>(&weights, SharedOperand::new(v), false);
+        k.wgmma_commit();
         product.wait_group(0);
         product.store_d(LayoutTensor::new(out, RowMajor::<64, 40>::default()));
     });
@@ -174,8 +178,10 @@ fn a_warpgroup_reads_its_operand_either_way() {
             k.barrier();
             let product = TiledMma::<Wgmma<bf16>, A, B>::new(k);
             if registers {
-                let a: Vec<_> = (0..4).map(|step| product.load_a(a, step)).collect();
-                product.issue_registers(&a, b, false);
+                let a = product.sums().load_a::<bf16, _>(Index::thread(k), a, 0.into(), 4);
+                k.wgmma_fence();
+                product.sums().wgmma_registers::<bf16, _>(&a, SharedOperand::new(b), false);
+                k.wgmma_commit();
             } else {
                 product.issue(a, b, false);
             }

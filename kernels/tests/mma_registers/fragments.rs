@@ -112,8 +112,8 @@ fn warpgroups<F: Bits, A: StaticLayout, B: StaticLayout, G: AtomGrid>() {
         let out = k.global::<u32>("out");
         k.barrier();
         let product = TiledMma::<Wgmma<F>, A, B, G>::new(k);
-        let fragments = (0..steps).flat_map(|step| product.load_a(a, step));
-        let registers = fragments.flat_map(|a| a.registers().to_vec());
+        let fragments = product.sums().load_a::<F, _>(product.thread(), a, product.corner()[0], steps);
+        let registers = fragments.iter().flatten().flat_map(|a| a.registers().to_vec());
         (0..).zip(registers).for_each(|(number, register)| out.at(k.tid() * words + number).store(register));
     });
     let images = [image::<_, A>(F::of(0), F::element)];

@@ -172,19 +172,18 @@ fn parts_of_sums_that_there_are_not_are_refused() {
         Product::new(k).mma(&Product::new(k).load_a(a, 0), &Product::new(k).load_b(b, 0)[..1]);
     });
     refused(128, "1 fragments of A: the sums have 2 atoms along it; give one for each", |k| {
-        let product = TiledMma::<Wgmma<bf16>, Tile, Narrow32>::new(k);
-        let tile = LayoutTensor::shared(k, "a");
-        let a = [0, 1, 2, 3].map(|step| product.load_a(tile, step)[..1].to_vec());
-        product.issue_registers(&a, LayoutTensor::shared(k, "b"), false);
+        let sums = TiledMma::<Wgmma<bf16>, Tile, Narrow32>::new(k).sums();
+        let a = sums.load_a::<bf16, _>(Index::thread(k), LayoutTensor::<_, Tile, _>::shared(k, "a"), 0.into(), 4);
+        let a: Vec<_> = a.into_iter().map(|step| step[..1].to_vec()).collect();
+        sums.wgmma_registers::<bf16, _>(
+            &a,
+            SharedOperand::new(LayoutTensor::<bf16, Narrow32, _>::shared(k, "b")),
+            false,
+        );
     });
     refused(128, "sums of atoms of 16×8, 2 across: no wgmma has them; take those of warpgroup_atom", |k| {
         let b = SharedOperand::new(LayoutTensor::<bf16, Narrow32, _>::shared(k, "b"));
         Product::new(k).sums().wgmma::<bf16>(b, b, 1, false);
-    });
-    refused(128, "A of 1 steps of K: the tile of B holds 4; give as many", |k| {
-        let product = TiledMma::<Wgmma<bf16>, Tile, Narrow32>::new(k);
-        let a = product.load_a(LayoutTensor::shared(k, "a"), 0);
-        product.issue_registers(&[a], LayoutTensor::shared(k, "b"), false);
     });
 }
 
