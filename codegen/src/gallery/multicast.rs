@@ -1,7 +1,7 @@
 //! `out[b, i] = x[b / 2, i] + b mod 2`, rows of 1024 floats: one row is fetched once for the two blocks of a cluster.
 //!
-//! Both blocks expect the bytes before the first cluster barrier, so that none arrives at a barrier not yet made; the
-//! last barrier keeps a block's shared memory alive until the other has its bytes.
+//! Both blocks make their mbarriers before the first cluster barrier, so that no byte arrives at one not yet made; a phase does not end
+//! before its block has said how many it expects. The last barrier keeps a block's shared memory alive until the other has its bytes.
 
 use crate::build::{Builder, Bulk};
 
@@ -17,9 +17,9 @@ pub fn multicast(k: &Builder) {
     k.when(leader, || {
         arrived.init(1);
         k.fence_mbarrier_init();
-        arrived.arrive_expect_tx(ROW * 4);
     });
     k.cluster_sync();
+    k.when(leader, || arrived.arrive_expect_tx(ROW * 4));
     k.when(leader & rank.eq(0), || {
         let both = k.lit(0b11u16);
         row.bulk_load(x.at(k.block_id() / 2 * ROW), ROW * 4, arrived, Bulk::default().multicast(both));

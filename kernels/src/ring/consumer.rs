@@ -85,8 +85,7 @@ impl<'k, B, O: Operands> Full<'k, B, O> {
                 k.fence_proxy_async(ProxyFence::Shared);
             }
         });
-        k.sync_warp();
-        k.when(k.lane().eq(0), || empty.at(self.stage).arrive());
+        empty.at(self.stage).arrive();
     }
 }
 
@@ -96,32 +95,35 @@ pub(super) fn release<'k>(meeting: Meeting<'k>, stages: &[Val<'k, u32>], really:
     let Meeting { k, empty, shape, fill, .. } = meeting;
     let Some(empty) = empty else { return };
     let blocks = shape.cluster;
-    let member = match shape.consumers {
+    let rank = |member: Val<'k, u32>| {
+        if shape.groups > 1 { k.cluster_rank() / blocks * blocks + member } else { member }
+    };
+    match shape.consumers {
         Consumers::Warps(_) => {
             if fill == Fill::Engine {
                 // Reads may still be on their way when the arrival is seen, and the copy that comes next does not queue
                 // behind them.
                 k.fence_proxy_async(ProxyFence::Shared);
             }
-            k.sync_warp();
-            k.lane()
+            // Each lane for itself: that costs no more than to meet the warp, and `compute-sanitizer` follows it.
+            for &stage in stages {
+                let empty = empty.at(stage);
+                k.when(really, || match blocks {
+                    1 => empty.arrive(),
+                    _ => (0..blocks).for_each(|block| empty.on(rank(k.lit(block))).arrive()),
+                });
+            }
         }
-        Consumers::Warpgroups(_) => k.tid() % 128,
-        Consumers::Threads(_) => k.lane(),
-    };
-    for &stage in stages {
-        let empty = empty.at(stage);
-        if blocks > 1 {
-            k.when(member.lt(blocks) & really, || {
-                let rank = if shape.groups > 1 { k.cluster_rank() / blocks * blocks + member } else { member };
-                match shape.consumers {
-                    Consumers::Warps(_) => empty.on(rank).arrive(),
+        Consumers::Warpgroups(_) | Consumers::Threads(_) => {
+            let member = if let Consumers::Warpgroups(_) = shape.consumers { k.tid() % 128 } else { k.lane() };
+            for &stage in stages {
+                let empty = empty.at(stage);
+                k.when(member.lt(blocks) & really, || match blocks {
+                    1 => empty.arrive(),
                     // A release to the cluster would drain the thread's stores at every step; `wgmma` only read.
-                    Consumers::Warpgroups(_) | Consumers::Threads(_) => empty.on(rank).arrive_async(),
-                }
-            });
-        } else {
-            k.when(member.eq(0) & really, || empty.arrive());
+                    _ => empty.on(rank(member)).arrive_async(),
+                });
+            }
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) enum Fill {
 /// Who says that a stage was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consumers {
-    /// So many warps, each once all its lanes have read.
+    /// So many warps, each lane once it has read.
     Warps(u32),
     /// So many warpgroups, which read by `wgmma` alone: one thread of each, once its group was waited for.
     Warpgroups(u32),
@@ -34,7 +34,8 @@ impl Consumers {
     /// Arrivals that free a stage; none where it is free once the team has met.
     pub(super) fn arrivals(self) -> Option<u32> {
         match self {
-            Consumers::Warps(count) | Consumers::Warpgroups(count) => Some(count),
+            Consumers::Warps(count) => Some(32 * count),
+            Consumers::Warpgroups(count) => Some(count),
             Consumers::Threads(RingThreads::Apart { users, .. }) => Some(users),
             Consumers::Threads(RingThreads::Block(_) | RingThreads::Warps(_)) => None,
         }

@@ -20,7 +20,6 @@ const LEDGER: &[Equivalent] = &[
         "the cap on bytes in flight is for speed; \"empty\" orders everything",
     )
     .times(1),
-    Equivalent::new("", "bar.warp", "removed", KEPT).times(1),
     Equivalent::new("", "fence.proxy.async", "removed", KEPT).times(1),
     Equivalent::new("", "fence.proxy.async", "another space", KEPT).times(1),
 ];

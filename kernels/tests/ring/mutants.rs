@@ -30,7 +30,6 @@ const LEDGER: &[(&str, &[Equivalent])] = &[
     (
         "delayed",
         &[
-            Equivalent::new("", "bar.warp", "removed", BEHIND).times(1),
             Equivalent::new("", "fence.proxy.async", "removed", BEHIND).times(1),
             Equivalent::new("", "fence.proxy.async", "another space", BEHIND).times(1),
             Equivalent::new("", "mbarrier.arrive shared", "removed", LAST).times(1),
