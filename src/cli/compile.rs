@@ -29,7 +29,7 @@ pub struct CompileArgs {
     /// Folder of a Hugging Face checkpoint
     #[arg(long, value_name = "DIR", required_unless_present = "config", conflicts_with = "config")]
     model: Option<PathBuf>,
-    /// A config.json alone: the architecture without weights
+    /// A config.json alone: the architecture without weights, quantised as it says
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Give every weight a random source, so that the program runs without a checkpoint
@@ -100,7 +100,7 @@ pub fn run(args: CompileArgs) -> Result<ExitCode, Failure> {
     };
     let program = lower(spec, &dtype_of, args.target.clone(), &options)?;
     let program = match &model {
-        Model::Stored(checkpoint) => program.stored_as(checkpoint),
+        Model::Stored(checkpoint) => program.stored_as(&**checkpoint),
         Model::Described { .. } if args.random_weights => with_random_weights(program),
         Model::Described { forms, .. } => program.with_forms(&|name| forms.get(name)),
     };
@@ -112,7 +112,7 @@ pub fn run(args: CompileArgs) -> Result<ExitCode, Failure> {
 
 /// What is compiled.
 enum Model {
-    Stored(Checkpoint),
+    Stored(Box<Checkpoint>),
     Described { spec: ModelSpec, forms: Forms },
 }
 
@@ -128,7 +128,7 @@ impl Model {
     fn read(args: &CompileArgs) -> Result<Model, Failure> {
         let path = match (&args.config, &args.model) {
             (Some(path), _) => path,
-            (None, Some(dir)) => return Ok(Model::Stored(open(dir)?)),
+            (None, Some(dir)) => return Ok(Model::Stored(Box::new(open(dir)?))),
             (None, None) => unreachable!("clap requires --model or --config"),
         };
         let Config { spec, quantization, .. } = Config::read(path)?;

@@ -47,7 +47,7 @@ pub struct Source {
     known: Option<&'static str>,
     /// What the configuration says, once it was read.
     #[arg(skip)]
-    described: OnceCell<Described>,
+    described: OnceCell<Box<Described>>,
 }
 
 /// An architecture, and which of its weights are codes.
@@ -128,7 +128,7 @@ impl Source {
             (None, Some(file), _) => Config::read(file).map(|config| (config.spec, config.quantization))?,
         };
         let forms = Forms::of(&spec, quantization, self.weights)?;
-        Ok(self.described.get_or_init(|| Described { spec, forms }))
+        Ok(self.described.get_or_init(|| Box::new(Described { spec, forms })))
     }
 }
 

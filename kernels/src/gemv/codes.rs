@@ -16,6 +16,9 @@
 //! step's k 4·l + e, or 16 + 4·l + e − 4 from e = 4 on. What meets them is brought so ([`columns`](super::linear::columns)), and each
 //! instruction has sums of its own.
 //!
+//! Blocks of sixteen `e2m1` ([`Codes::of_blocks`]) have their scales between tiles and factors, 64 bytes a tile, `[row, half of a step, step]`: a lane's
+//! eight codes of a step are of one block, and its four blocks of a tile a word.
+//!
 //! So one mask takes a pair of neighbours in k out of a word, an element for each half of a register; of `e4m3` an instruction does. Of `e2m1`
 //! a shift and two masks make four `e4m3`.
 
@@ -32,7 +35,7 @@ use crate::tile::{Float, Index};
 /// ```
 /// use tilewright_kernels::gemv::{Codes, Strip};
 /// use tilewright_kernels::{quant::Code, tile::Float};
-/// let codes = Codes { code: Code::U4, group: Some(128), zeros: false, scale: Float::Bf16 };
+/// let codes = Codes { code: Code::U4, group: Some(128), zeros: false, scale: Float::Bf16, blocks: false };
 /// let strip = Strip::of_codes(4096, 8, 16384, codes)?;
 /// // 32 tiles of 512 bytes, and 32 groups of eight scales.
 /// assert_eq!((strip.stages(), strip.stage_k(), strip.stage_bytes()), (1, 4096, 16384 + 512));
@@ -48,6 +51,8 @@ pub struct Codes {
     pub zeros: bool,
     /// The type of the scales.
     pub scale: Float,
+    /// Whether sixteen `e2m1` each have an `e4m3` that makes them numbers of f16, as NVFP4's have ([`Codes::of_blocks`]).
+    pub blocks: bool,
 }
 
 /// Why a device has no form for a quantised matrix; each names what it is.
@@ -77,8 +82,22 @@ impl Codes {
         };
         match group {
             Some(found) if found == 0 || !found.is_multiple_of(HALF as usize) => Err(CodesError::Group(found)),
-            _ => Ok(Codes { code, group: group.map(|group| group as u32), zeros, scale }),
+            _ => Ok(Codes { code, group: group.map(|group| group as u32), zeros, scale, blocks: false }),
         }
+    }
+
+    /// That of NVFP4: a row is one group, whose scale is the tensor's, and blocks of sixteen codes have an `e4m3` each. That times a code has at
+    /// most six bits: exact as f16, and sums of them need no scale of their own.
+    ///
+    /// ```
+    /// use tilewright_kernels::gemv::{Codes, Strip};
+    /// let strip = Strip::of_codes(4096, 8, 16384, Codes::of_blocks())?;
+    /// // 32 tiles of 512 bytes with 64 bytes of their blocks each, and eight scales.
+    /// assert_eq!(strip.stage_bytes(), (32u32 * (512 + 64) + 32).next_multiple_of(128));
+    /// # Ok::<(), tilewright_kernels::gemv::StripError>(())
+    /// ```
+    pub fn of_blocks() -> Codes {
+        Codes { code: Code::E2m1, group: None, zeros: false, scale: Float::F32, blocks: true }
     }
 
     /// The form of a matrix. Of one with an act-order codes lie place by place: what they meet is brought in that order
@@ -87,6 +106,9 @@ impl Codes {
     /// # Errors
     /// What of it a device does not have.
     pub fn of(matrix: &QuantMatrix) -> Result<Codes, CodesError> {
+        if matrix.blocks().is_some() {
+            return Ok(Codes::of_blocks());
+        }
         let group = (matrix.groups() > 1).then_some(matrix.group());
         Codes::new(matrix.code(), group, matrix.has_zeros(), matrix.scale_float())
     }
@@ -94,13 +116,26 @@ impl Codes {
     /// The form that holds matrices of both: the common divisor of their groups, the wider scales. `None` where their codes
     /// differ.
     pub fn join(self, other: Codes) -> Option<Codes> {
+        if self.blocks != other.blocks {
+            return self.joined().join(other.joined());
+        }
         let group = match (self.group, other.group) {
             (Some(a), Some(b)) => Some(common_divisor(a, b)),
             (a, b) => a.or(b),
         };
         let scale = if self.scale == other.scale { self.scale } else { Float::F32 };
         let zeros = self.zeros || other.zeros;
-        (self.code == other.code).then_some(Codes { code: self.code, group, zeros, scale })
+        (self.code == other.code).then_some(Codes { code: self.code, group, zeros, scale, blocks: self.blocks })
+    }
+
+    /// The same with each block's scale and the tensor's in one.
+    fn joined(self) -> Codes {
+        if self.blocks { Codes { group: Some(BLOCK), blocks: false, ..self } } else { self }
+    }
+
+    /// Whether groups are whole steps of 32, or rows, and have all factors: what products of many rows read.
+    pub fn is_of_whole_steps(self) -> bool {
+        !self.is_halved() && !self.blocks
     }
 
     /// Whether the halves of a step may be of different groups.
@@ -155,6 +190,8 @@ pub(super) const fn offset(code: Code) -> i16 {
 
 /// Weights of a row that an instruction takes, the least of a group.
 const HALF: u32 = DEPTH / 2;
+/// Codes of a block.
+pub(super) const BLOCK: u32 = 16;
 
 /// The largest number that divides both.
 pub(super) const fn common_divisor(a: u32, b: u32) -> u32 {

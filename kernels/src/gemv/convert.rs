@@ -13,7 +13,8 @@
 //!
 //! What a zero takes away is the product of the activations with a constant, where a group's sum begins ([`zero`]).
 
-use tilewright_codegen::build::Val;
+use half::f16;
+use tilewright_codegen::build::{F16x2, Val};
 use tilewright_codegen::ir::attr::Fp8;
 use tilewright_codegen::ir::{Arch, Needs};
 
@@ -141,6 +142,20 @@ fn nibbles(word: Val<u32>) -> [Val<u32>; 2] {
     // What a shift brings in from the next byte is masked.
     [(word << 2u32, word << 4u32), (word >> 2u32, word)]
         .map(|(magnitude, sign)| magnitude.lop3(0x1c1c_1c1cu32, sign & 0x8080_8080u32, AND_OR))
+}
+
+/// Such numbers times the scale of their block, which is the byte of a step: f16, exact ([`Codes::of_blocks`](super::Codes::of_blocks)).
+#[track_caller]
+pub(super) fn of_block<'k>(numbers: [Val<'k, u32>; 4], blocks: Val<'k, u32>, step: u32) -> [Val<'k, u32>; 4] {
+    let two = halves(blocks)[step as usize / 2].bits::<F16x2>();
+    let (low, high) = match halved(blocks.builder().arch()) {
+        0 => two,
+        halved => two * F16x2(f16::from_f32(pow2(halved)), f16::from_f32(pow2(halved))),
+    }
+    .split();
+    let one = if step.is_multiple_of(2) { low } else { high };
+    let twice = one.builder().join::<F16x2>(one, one);
+    numbers.map(|two| (two.bits::<F16x2>() * twice).bits())
 }
 
 #[track_caller]

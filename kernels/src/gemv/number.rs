@@ -1,11 +1,12 @@
 //! Single numbers of packed codes, for who reads rows and multiplies nothing: embeddings.
 
 use tilewright_codegen::build::{Global, Ptr, Val};
+use tilewright_layout::Layout;
 
 use super::Strip;
-use super::codes::Codes;
+use super::codes::{BLOCK, Codes};
 use crate::quant::Code;
-use crate::tile::{Array, Float};
+use crate::tile::{Array, Float, Index, place};
 
 impl Strip {
     /// The number at a row and a column of a stage of codes: `(code − zero) · scale`, rounded once.
@@ -32,7 +33,15 @@ impl Strip {
             (false, true) => Some(code.builder().lit(f32::from(codes.code.middle()))),
             (false, false) => None,
         };
-        zero.map_or(number, |zero| number - zero) * factor(self.scales_at(), codes.scale)
+        let of_block = || {
+            let (blocks, block) = (self.blocks(), column / BLOCK);
+            let [rows, blocks] = [0, 1].map(|mode| Layout::constant(blocks.mode(mode)));
+            let at = (place(&rows, Index::below(row, Strip::ROWS)) + place(&blocks, block.into())).get(code.builder());
+            minifloat(stage.at(at + self.tile_bytes()).load().cast(), [8, 3, 7])
+        };
+        let scale = factor(self.scales_at(), codes.scale);
+        let scale = if codes.blocks { of_block() * scale } else { scale };
+        zero.map_or(number, |zero| number - zero) * scale
     }
 }
 

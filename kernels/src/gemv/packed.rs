@@ -33,6 +33,8 @@ pub(crate) const DEPTH: u32 = 32;
 const ELEMENTS: u32 = Strip::ROWS * DEPTH;
 /// Bytes of a tile.
 pub(super) const BYTES: u32 = 2 * ELEMENTS;
+/// Bytes of the scales of a tile's blocks.
+const OF_BLOCKS: u32 = 64;
 /// Bytes of a line of L2.
 const LINE: u32 = 128;
 /// Largest k.
@@ -208,7 +210,27 @@ impl Strip {
 
     /// Where the scales of a stage begin, bytes: `[spans, 8]` of their type.
     pub(super) fn scales_at(self) -> u32 {
-        self.tile_bytes()
+        self.tile_bytes() + self.block_bytes()
+    }
+
+    /// Bytes of the scales of a stage's blocks, which begin behind its tiles.
+    fn block_bytes(self) -> u32 {
+        if self.has_blocks() { self.stage_tiles * OF_BLOCKS } else { 0 }
+    }
+
+    /// Whether blocks of sixteen codes have a scale of `e4m3`.
+    pub fn has_blocks(self) -> bool {
+        self.codes.is_some_and(|codes| codes.blocks)
+    }
+
+    /// The scales of a stage's blocks, (row, block) to byte.
+    pub(super) fn blocks(self) -> Layout {
+        modes(&[leaf(Self::ROWS, 8), modes(&[leaf(2, 4), leaf(4, 1), leaf(self.stage_tiles, OF_BLOCKS)])])
+    }
+
+    /// The same as the lanes read them: (lane, tile) to the word of its four blocks.
+    pub(super) fn block_words(self) -> Layout {
+        modes(&[modes(&[leaf(2, 0), leaf(16, 1)]), leaf(self.stage_tiles, OF_BLOCKS / 4)])
     }
 
     /// Where its zeros begin, bytes: `[spans, 8]` of bf16.
@@ -268,7 +290,7 @@ impl Strip {
             None => self.tile_bytes(),
             Some(codes) => {
                 let factors = self.stage_k() / self.span() * codes.factor_bytes();
-                (self.tile_bytes() + factors).next_multiple_of(LINE)
+                (self.scales_at() + factors).next_multiple_of(LINE)
             }
         }
     }

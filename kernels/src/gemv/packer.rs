@@ -3,7 +3,7 @@
 use tilewright_layout::Layout;
 
 use super::Strip;
-use super::codes::{Codes, offset};
+use super::codes::{BLOCK, Codes, offset};
 use crate::quant::{Code, QuantMatrix};
 use crate::tile::Float;
 
@@ -75,6 +75,9 @@ impl CodePacker {
             assert_eq!(matrix.k() as u32, self.strip.k(), "a strip's row");
             self.codes(stage, (matrix, *number), self.rows[row], memory);
             self.factors(stage, (matrix, *number), row, memory);
+            if self.codes.blocks {
+                self.blocks(stage, (matrix, *number), row, memory);
+            }
         }
     }
 
@@ -100,7 +103,7 @@ impl CodePacker {
         for (at, first) in columns.step_by(span).enumerate() {
             let group = first / matrix.group();
             let place = at * Strip::ROWS as usize + row;
-            let scale = matrix.scales(number)[group];
+            let scale = if self.codes.blocks { matrix.blocks().unwrap_or(0.0) } else { matrix.scales(number)[group] };
             let to = &mut memory[scales + place * each..][..each];
             match self.codes.scale {
                 Float::F32 => to.copy_from_slice(&scale.to_le_bytes()),
@@ -111,6 +114,16 @@ impl CodePacker {
                 let zero = self.codes.stored_zero(matrix.zero(number, group) + offset(matrix.code()));
                 memory[self.strip.zeros_at() as usize + place * 2..][..2].copy_from_slice(&zero.to_le_bytes());
             }
+        }
+    }
+
+    /// The scales of a row's blocks.
+    fn blocks(&self, stage: u32, (matrix, number): QuantRow, row: usize, memory: &mut [u8]) {
+        let (layout, columns) = (self.strip.blocks(), self.strip.columns(stage));
+        let [rows, blocks] = [0, 1].map(|mode| Layout::constant(layout.mode(mode)));
+        let first = self.strip.tile_bytes() as usize + rows.at(row as i64) as usize;
+        for (at, column) in (0i64..).zip(columns.step_by(BLOCK as usize)) {
+            memory[first + blocks.at(at) as usize] = matrix.block(number, column / BLOCK as usize);
         }
     }
 
@@ -142,6 +155,7 @@ impl Codes {
     /// Bits of a weight: its code, and its share of the factors.
     pub fn bits(self, k: u32) -> f64 {
         let factors = f64::from(8 * self.factor_bytes()) / f64::from(Strip::ROWS);
-        Code::bits(self.code) as f64 + factors / f64::from(self.group.unwrap_or(k).max(1))
+        let blocks = if self.blocks { 8.0 / f64::from(BLOCK) } else { 0.0 };
+        Code::bits(self.code) as f64 + blocks + factors / f64::from(self.group.unwrap_or(k).max(1))
     }
 }

@@ -45,6 +45,8 @@ pub struct WarpTile<'k> {
 #[derive(Clone, Copy)]
 pub struct Packed<'k> {
     codes: [Val<'k, u32>; 4],
+    /// Of blocks, the scales of this lane's: a byte for each step.
+    blocks: Option<Val<'k, u32>>,
     exists: Option<Val<'k, bool>>,
 }
 
@@ -71,19 +73,32 @@ impl<'k> WarpTile<'k> {
     pub fn load(self, strip: Strip, stage: Ptr<'k, Shared, bf16>) -> Packed<'k> {
         let at = [Index::lane(stage.builder()), self.tile];
         let codes = LayoutTensor::new(stage, strip.stage_lanes()).at(at).cast().load_vec();
-        Packed { codes, exists: self.exists }
+        let words = || stage.cast::<u32>().at(strip.tile_bytes() / 4);
+        let blocks = strip.has_blocks().then(|| LayoutTensor::new(words(), strip.block_words()).at(at).load());
+        Packed { codes, blocks, exists: self.exists }
     }
 }
 
 impl<'k> Packed<'k> {
     /// The weights of a tile that there is, as [`Packed::codes`] gives them.
     pub fn of(codes: [Val<'k, u32>; 4]) -> Packed<'k> {
-        Packed { codes, exists: None }
+        Packed { codes, blocks: None, exists: None }
+    }
+
+    /// The same of a tile with blocks, as [`Packed::blocks`] gives them.
+    #[must_use]
+    pub fn with_blocks(self, blocks: Option<Val<'k, u32>>) -> Packed<'k> {
+        Packed { blocks, ..self }
     }
 
     /// The weights as they are packed: 16 bytes.
     pub fn codes(self) -> [Val<'k, u32>; 4] {
         self.codes
+    }
+
+    /// The scales of its blocks, where there are any: 4 bytes.
+    pub fn blocks(self) -> Option<Val<'k, u32>> {
+        self.blocks
     }
 }
 
@@ -111,16 +126,21 @@ impl<'k> CodeTile<'k> {
     /// The same of other words: what `word` gives for each, always in the same order.
     #[must_use]
     pub fn map(&self, word: &mut dyn FnMut(Val<'k, u32>) -> Val<'k, u32>) -> CodeTile<'k> {
-        let packed =
-            self.packed.iter().map(|packed| Packed { codes: packed.codes.map(&mut *word), ..*packed }).collect();
+        let mut of = |packed: &Packed<'k>| {
+            let (codes, blocks) = (packed.codes.map(&mut *word), packed.blocks.map(&mut *word));
+            Packed { codes, blocks, ..*packed }
+        };
+        let packed = self.packed.iter().map(&mut of).collect();
         CodeTile { packed, factors: self.factors.iter().map(|factors| factors.map(word)).collect() }
     }
 
     /// The numbers that an instruction takes together.
     fn numbers(&self, code: Code, side: Side, meet: u32) -> Vec<[Val<'k, u32>; 4]> {
         let words = convert::words(code);
-        let step =
-            |packed: &Packed<'k>, step: u32| convert::numbers(code, &packed.codes[step as usize * words..][..words]);
+        let step = |packed: &Packed<'k>, step: u32| {
+            let numbers = convert::numbers(code, &packed.codes[step as usize * words..][..words]);
+            packed.blocks.map_or(numbers, |blocks| convert::of_block(numbers, blocks, step))
+        };
         let steps = meet * side.steps()..(meet + 1) * side.steps();
         steps.flat_map(|at| self.packed.iter().map(move |packed| step(packed, at))).collect()
     }

@@ -151,13 +151,17 @@ fn e4m3(bits: u8) -> f32 {
     if bits & 0x80 == 0 { magnitude } else { -magnitude }
 }
 
-/// The bits of the nearest minifloat to `x ≥ 0` in its range: mantissa bits, bias. A step of the last place at `x` is a
-/// power of two, so that `x / step` is exact and rounds once; a carry goes into the exponent by itself.
-fn nearest_minifloat(x: f32, mantissa_bits: i32, bias: i32) -> u8 {
-    let exponent = ((x.to_bits() >> 23) as i32 - 127).max(1 - bias);
-    let step = ((exponent - mantissa_bits) as f32).exp2();
-    let steps = (x / step).round_ties_even() as i32;
-    (((exponent + bias - 1) << mantissa_bits) + steps) as u8
+/// The bits of the nearest minifloat to `x ≥ 0` in its range: mantissa bits, bias. From its least normal number on they are the upper bits of the f32,
+/// rounded to even, the exponent less by what the biases differ; a carry goes into the exponent by itself. Below that steps are all alike, and `x`
+/// times their inverse is exact.
+fn nearest_minifloat(x: f32, mantissa_bits: u32, bias: u32) -> u8 {
+    let (bits, dropped) = (x.to_bits(), 23 - mantissa_bits);
+    let less = 127 - bias;
+    if bits >> 23 <= less {
+        return (x * f32::from_bits((127 + bias - 1 + mantissa_bits) << 23)).round_ties_even() as u8;
+    }
+    let half = (1 << (dropped - 1)) - 1 + (bits >> dropped & 1);
+    (((bits + half) >> dropped) - (less << mantissa_bits)) as u8
 }
 
 #[cfg(test)]

@@ -49,7 +49,10 @@ pub struct QuantParts {
 /// # Ok::<(), tilewright_kernels::quant::QuantError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct QuantMatrix(QuantParts);
+pub struct QuantMatrix {
+    parts: QuantParts,
+    tensor_scale: Option<f32>,
+}
 
 /// Why parts are not a matrix.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -96,37 +99,77 @@ impl QuantMatrix {
         check_scales(&parts)?;
         check_zeros(&parts)?;
         check_order(&parts)?;
-        Ok(QuantMatrix(parts))
+        Ok(QuantMatrix { parts, tensor_scale: None })
+    }
+
+    /// The same, of whose scales it is known that each is a number of `e4m3` times `scale`, in f32: as NVFP4 has them. What is not so is left as
+    /// it was.
+    ///
+    /// ```
+    /// use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts, Zeros};
+    /// let parts = |scales| QuantParts {
+    ///     n: 1, k: 32, code: Code::E2m1, group: 16, codes: vec![0x21; 16], scales, zeros: Zeros::Same(0), order: None,
+    /// };
+    /// let matrix = |scales| QuantMatrix::new(parts(scales)).map(|matrix| matrix.with_tensor_scale(0.25));
+    /// assert_eq!(matrix(vec![0.25, 112.0])?.blocks(), Some(0.25));
+    /// assert_eq!(matrix(vec![0.25, 112.5])?.blocks(), None);
+    /// # Ok::<(), tilewright_kernels::quant::QuantError>(())
+    /// ```
+    #[must_use]
+    pub fn with_tensor_scale(self, scale: f32) -> QuantMatrix {
+        // Either rounded once: two roundings apart at most.
+        let near = |x: f32| {
+            let whole = block_scale(x, scale) * scale;
+            (whole - x).abs() <= x * (2.0 * f32::EPSILON)
+        };
+        let all = scale > 0.0 && scale.is_finite() && self.parts.scales.iter().all(|&x| near(x));
+        QuantMatrix { tensor_scale: all.then_some(scale), ..self }
+    }
+
+    /// The tensor's scale of blocks of sixteen `e2m1` in the order of columns, whose own are numbers of `e4m3`: then a number times its block's scale is
+    /// one of f16. `None` where codes are others, or the scales.
+    pub fn blocks(&self) -> Option<f32> {
+        let blocks = self.parts.code == Code::E2m1 && self.parts.group == BLOCK && self.groups() > 1;
+        self.tensor_scale.filter(|_| blocks && self.parts.order.is_none() && !self.has_zeros())
+    }
+
+    /// The `e4m3` of a row's block.
+    ///
+    /// # Panics
+    /// If there is no such row or block, or there are no [`blocks`](QuantMatrix::blocks).
+    pub fn block(&self, row: usize, block: usize) -> u8 {
+        let scale = self.blocks().unwrap_or_else(|| panic!("scales are not those of blocks"));
+        Code::E4m3.nearest(self.scales(row)[block] / scale)
     }
 
     /// What it is made of.
     pub fn parts(&self) -> &QuantParts {
-        &self.0
+        &self.parts
     }
 
     /// Output features.
     pub fn n(&self) -> usize {
-        self.0.n
+        self.parts.n
     }
 
     /// Input features.
     pub fn k(&self) -> usize {
-        self.0.k
+        self.parts.k
     }
 
     /// What its codes mean.
     pub fn code(&self) -> Code {
-        self.0.code
+        self.parts.code
     }
 
     /// Codes of a group.
     pub fn group(&self) -> usize {
-        self.0.group
+        self.parts.group
     }
 
     /// Groups of a row.
     pub fn groups(&self) -> usize {
-        self.0.k.div_ceil(self.0.group)
+        self.parts.k.div_ceil(self.parts.group)
     }
 
     /// The packed codes of a row.
@@ -134,8 +177,8 @@ impl QuantMatrix {
     /// # Panics
     /// If there is no such row.
     pub fn row(&self, row: usize) -> &[u8] {
-        let bytes = row_bytes(&self.0);
-        &self.0.codes[row * bytes..][..bytes]
+        let bytes = row_bytes(&self.parts);
+        &self.parts.codes[row * bytes..][..bytes]
     }
 
     /// The bits of one code.
@@ -143,8 +186,8 @@ impl QuantMatrix {
     /// # Panics
     /// If there is no such row or place.
     pub fn bits(&self, row: usize, place: usize) -> u8 {
-        assert!(place < self.0.k, "place {place} of {}", self.0.k);
-        match self.0.code.bits() {
+        assert!(place < self.parts.k, "place {place} of {}", self.parts.k);
+        match self.parts.code.bits() {
             4 => self.row(row)[place / 2] >> (4 * (place % 2)) & 15,
             _ => self.row(row)[place],
         }
@@ -155,7 +198,7 @@ impl QuantMatrix {
     /// # Panics
     /// If there is no such row.
     pub fn scales(&self, row: usize) -> &[f32] {
-        &self.0.scales[row * self.groups()..][..self.groups()]
+        &self.parts.scales[row * self.groups()..][..self.groups()]
     }
 
     /// The zero point of a row's group.
@@ -164,7 +207,7 @@ impl QuantMatrix {
     /// If there is no such row or group.
     pub fn zero(&self, row: usize, group: usize) -> i16 {
         assert!(group < self.groups(), "group {group} of {}", self.groups());
-        match &self.0.zeros {
+        match &self.parts.zeros {
             Zeros::Same(zero) => *zero,
             Zeros::Each(zeros) => zeros[row * self.groups() + group],
         }
@@ -172,8 +215,8 @@ impl QuantMatrix {
 
     /// Whether some zero point is not the one of symmetric schemes ([`Code::middle`]).
     pub fn has_zeros(&self) -> bool {
-        let middle = self.0.code.middle();
-        match &self.0.zeros {
+        let middle = self.parts.code.middle();
+        match &self.parts.zeros {
             Zeros::Same(zero) => *zero != middle,
             Zeros::Each(zeros) => zeros.iter().any(|&zero| zero != middle),
         }
@@ -188,7 +231,7 @@ impl QuantMatrix {
     /// # Ok::<(), tilewright_kernels::quant::QuantError>(())
     /// ```
     pub fn scale_float(&self) -> Float {
-        let exact = |round: fn(f32) -> f32| self.0.scales.iter().all(|&scale| round(scale) == scale);
+        let exact = |round: fn(f32) -> f32| self.parts.scales.iter().all(|&scale| round(scale) == scale);
         if exact(|scale| bf16::from_f32(scale).to_f32()) {
             Float::Bf16
         } else if exact(|scale| f16::from_f32(scale).to_f32()) {
@@ -200,17 +243,25 @@ impl QuantMatrix {
 
     /// The column of every place, where places are not columns.
     pub fn order(&self) -> Option<&[u32]> {
-        self.0.order.as_deref()
+        self.parts.order.as_deref()
     }
 
     /// Bytes that it takes: codes, scales, zeros, order.
     pub fn bytes(&self) -> usize {
-        let zeros = match &self.0.zeros {
+        let zeros = match &self.parts.zeros {
             Zeros::Same(_) => 0,
             Zeros::Each(zeros) => 2 * zeros.len(),
         };
-        self.0.codes.len() + 4 * self.0.scales.len() + zeros + 4 * self.0.order.as_ref().map_or(0, Vec::len)
+        self.parts.codes.len() + 4 * self.parts.scales.len() + zeros + 4 * self.parts.order.as_ref().map_or(0, Vec::len)
     }
+}
+
+/// Codes of a block that has a scale of `e4m3`.
+const BLOCK: usize = 16;
+
+/// The `e4m3` that a scale is of a tensor's.
+fn block_scale(scale: f32, of_tensor: f32) -> f32 {
+    Code::E4m3.value(Code::E4m3.nearest(scale / of_tensor))
 }
 
 fn row_bytes(parts: &QuantParts) -> usize {

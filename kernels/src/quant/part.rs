@@ -90,7 +90,11 @@ impl QuantMatrix {
         });
         let parts = QuantParts { n, k, code: self.code(), group: part.group, codes, scales, zeros, order };
         // The parts of what is sound are sound.
-        QuantMatrix::new(parts).map_err(|_| self.out_of_range(&rows, &columns))
+        let part = QuantMatrix::new(parts).map_err(|_| self.out_of_range(&rows, &columns))?;
+        Ok(match self.blocks() {
+            Some(scale) => part.with_tensor_scale(scale),
+            None => part,
+        })
     }
 
     /// Whether there is such a part: what [`QuantMatrix::part`] refuses, without copying anything.

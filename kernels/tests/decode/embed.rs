@@ -20,8 +20,12 @@ fn trial(draw: &mut Draw) -> Trial {
     // Halves of a step are groups in whole steps.
     let of_step = if group.is_some_and(|group| group % 32 > 0) { 32 } else { 4 };
     let [rows, vocab, hidden] = [draw.between(1..=5), draw.between(1..=40), of_step * draw.between(1..=400 / of_step)];
-    let matrix = quantised(draw, [vocab as usize, hidden as usize], Codes { code, group, zeros, scale }, false);
-    let codes = Codes::new(code, group.map(|group| group as usize), zeros, scale).expect("a form");
+    let codes = match code == Code::E2m1 && hidden > 16 && draw.between(0..=1) == 0 {
+        true => Codes::of_blocks(),
+        false => Codes { code, group, zeros, scale, blocks: false },
+    };
+    let matrix = quantised(draw, [vocab as usize, hidden as usize], codes, false);
+    let codes = if codes.blocks { codes } else { stored_as(codes) };
     let warps = draw.between(1..=4);
     let strip = Strip::of_codes(hidden, warps, warps * 512 * draw.between(1..=3), codes).expect("a strip");
     let rows_of_strips: Vec<[Option<usize>; 8]> = (0..(vocab as usize).div_ceil(8))
@@ -44,6 +48,12 @@ fn trial(draw: &mut Draw) -> Trial {
     let table = trial.input("table", &pack_codes(strip, &matrix, &rows_of_strips));
     let out = stored::output(&mut trial, "out", shape.out, &out, Bound { absolute: 0.0, relative: 0.0 });
     [ids, position, table, out].into_iter().fold(trial, Trial::pass)
+}
+
+/// As a device stores them.
+fn stored_as(codes: Codes) -> Codes {
+    let group = codes.group.map(|group| group as usize);
+    Codes::new(codes.code, group, codes.zeros, codes.scale).expect("a form")
 }
 
 #[test]

@@ -15,7 +15,7 @@ use tilewright_kernels::sample::tiles::TileBests;
 use tilewright_kernels::tile::{Array, Float};
 use tilewright_kernels::warps::ConsumerWarps;
 
-use crate::quantised::{every_code, pack_codes, quantised};
+use crate::quantised::{every_block, every_code, pack_codes, quantised};
 use crate::stored::{self, UNIT};
 use crate::supply::{Supply, a_operand, pack, reading, scratch, sums};
 use crate::{conflicts, right, surveyed};
@@ -106,20 +106,27 @@ impl Case {
         let group = [None, Some(16), Some(32), Some(48), Some(64), Some(96), Some(128)][draw.between(0..=6) as usize];
         let zeros = code.is_integer() && draw.between(0..=1) == 0;
         let scale = [Float::F32, Float::F16, Float::Bf16][draw.between(0..=2) as usize];
-        let codes = Codes { code, group, zeros, scale };
+        let codes = Codes { code, group, zeros, scale, blocks: false };
         // Of few rows codes are the other operand.
         let rows = if draw.between(0..=1) == 0 { draw.between(1..=4) } else { case.rows };
         // Halves of a step are groups in whole steps.
         let of_step = if group.is_some_and(|group| group % 32 > 0) { 32 } else { 4 };
         let k = of_step * draw.between(1..=600 / of_step);
         let case = Case { k, codes: Some(codes), rows, ordered: draw.between(0..=2) == 0, ..case };
+        let case = match code == Code::E2m1 && k > 16 && draw.between(0..=1) == 0 {
+            true => Case { codes: Some(Codes::of_blocks()), ordered: false, ..case },
+            false => case,
+        };
         case.with_a_operand(draw)
     }
 
     fn strip(self) -> Strip {
         match self.codes {
             None => Strip::new(self.k, self.warps, self.stage_bytes).expect("a strip"),
-            Some(Codes { code, group, zeros, scale }) => {
+            Some(codes @ Codes { blocks: true, .. }) => {
+                Strip::of_codes(self.k, self.warps, self.stage_bytes, codes).expect("a strip")
+            }
+            Some(Codes { code, group, zeros, scale, blocks: false }) => {
                 let codes = Codes::new(code, group.map(|group| group as usize), zeros, scale).expect("a form");
                 Strip::of_codes(self.k, self.warps, self.stage_bytes, codes).expect("a strip")
             }
@@ -261,8 +268,11 @@ fn weights(case: Case, draw: &mut Draw, columns: Option<&[u32]>) -> (Vec<f64>, V
         return (weights, laid);
     };
     let matrix = quantised(draw, [case.n as usize, case.k as usize], codes, case.to == To::Logits);
-    let parts = QuantParts { order: columns.map(<[u32]>::to_vec), ..matrix.parts().clone() };
-    let matrix = QuantMatrix::new(parts).expect("sound");
+    let of_order = |columns: &[u32]| {
+        let parts = QuantParts { order: Some(columns.to_vec()), ..matrix.parts().clone() };
+        QuantMatrix::new(parts).expect("sound")
+    };
+    let matrix = columns.map_or_else(|| matrix.clone(), of_order);
     (naive::dequantize(&matrix), pack_codes(case.strip(), &matrix, &order))
 }
 
@@ -369,44 +379,61 @@ fn every_code_comes_out(arch: Arch, rows: usize, a_operand: AOperand, float: Flo
         (Code::E2m1, false),
     ] {
         let [n, k] = [code.count(), 512 / code.bits()];
-        let codes = Codes { code, group: Some(k as u32), zeros, scale: Float::F32 };
-        let matrix = every_code(codes, [n, k]);
-        let expected: Vec<f64> = naive::dequantize(&matrix);
-        let case = Case {
-            from: From::Plain,
-            to: To::Store,
-            rows: rows as u32,
-            k: k as u32,
-            n: n as u32,
-            tile: (n / 8) as u32,
-            bias: false,
-            x: float,
-            out: Float::F32,
-            warps: 1,
-            stage_bytes: 512,
-            group: 4,
-            a_operand,
-            codes: Some(codes),
-            ordered: false,
-        };
-        let order: Vec<_> = (0..n / 8).map(|strip| std::array::from_fn(|i| Some(strip * 8 + i))).collect();
-        for first in (0..k).step_by(rows) {
-            let kernel = record("linear", arch, block(32), |b| case.record(b));
-            let mut trial = Trial::new(verify(kernel).unwrap_or_else(|e| panic!("{e}")), 1).note(format!("{case:?}"));
-            let one_hot = |at: usize| f64::from(u8::from(at % k == first + at / k));
-            let x: Vec<f64> = (0..rows * k).map(one_hot).collect();
-            let y: Vec<f64> = (0..rows * n).map(|at| expected[at % n * k + first + at / n]).collect();
-            let weights = trial.input("weights", &pack_codes(case.strip(), &matrix, &order));
-            let x = stored::input(&mut trial, "x", float, &x);
-            let [weight, bias, up_bias, residual] =
-                ["weight", "bias", "up_bias", "residual"].map(|name| trial.scratch::<f32>(name, 1));
-            let none = Bound { absolute: 0.0, relative: 0.0 };
-            let out = stored::output(&mut trial, "out", Float::F32, &y, none);
-            let (value, index) = (trial.scratch::<f32>("value", 1), trial.scratch::<i32>("index", 1));
-            let indexes = trial.input("indexes", &[0u32]);
-            let given = [weights, x, weight, bias, up_bias, residual, out, value, index, indexes];
-            right(&given.into_iter().fold(trial, Trial::pass), first as u64);
-        }
+        let codes = Codes { code, group: Some(k as u32), zeros, scale: Float::F32, blocks: false };
+        let columns: Vec<usize> = (0..k).collect();
+        columns_come_out(arch, (rows, a_operand, float), codes, &every_code(codes, [n, k]), &columns);
+    }
+    // Every code with every scale of a block, at another place of each.
+    let codes = Codes::of_blocks();
+    let columns: Vec<usize> = (0..127).map(|block| 16 * block + block % 16).collect();
+    columns_come_out(arch, (rows, a_operand, float), codes, &every_block(16 * 127), &columns);
+}
+
+/// Products with one-hot rows are these columns of the matrix, to the bit.
+fn columns_come_out(
+    arch: Arch,
+    (rows, a_operand, float): (usize, AOperand, Float),
+    codes: Codes,
+    matrix: &QuantMatrix,
+    columns: &[usize],
+) {
+    let [n, k] = [matrix.n(), matrix.k()];
+    let expected: Vec<f64> = naive::dequantize(matrix);
+    let case = Case {
+        from: From::Plain,
+        to: To::Store,
+        rows: rows as u32,
+        k: k as u32,
+        n: n as u32,
+        tile: (n / 8) as u32,
+        bias: false,
+        x: float,
+        out: Float::F32,
+        warps: 1,
+        stage_bytes: 512,
+        group: 4,
+        a_operand,
+        codes: Some(codes),
+        ordered: false,
+    };
+    let order: Vec<_> = (0..n / 8).map(|strip| std::array::from_fn(|i| Some(strip * 8 + i))).collect();
+    for columns in columns.chunks(rows) {
+        let column = |row: usize| columns.get(row).copied().unwrap_or(0);
+        let kernel = record("linear", arch, block(32), |b| case.record(b));
+        let mut trial = Trial::new(verify(kernel).unwrap_or_else(|e| panic!("{e}")), 1).note(format!("{case:?}"));
+        let one_hot = |at: usize| f64::from(u8::from(at % k == column(at / k)));
+        let x: Vec<f64> = (0..rows * k).map(one_hot).collect();
+        let y: Vec<f64> = (0..rows * n).map(|at| expected[at % n * k + column(at / n)]).collect();
+        let weights = trial.input("weights", &pack_codes(case.strip(), matrix, &order));
+        let x = stored::input(&mut trial, "x", float, &x);
+        let [weight, bias, up_bias, residual] =
+            ["weight", "bias", "up_bias", "residual"].map(|name| trial.scratch::<f32>(name, 1));
+        let none = Bound { absolute: 0.0, relative: 0.0 };
+        let out = stored::output(&mut trial, "out", Float::F32, &y, none);
+        let (value, index) = (trial.scratch::<f32>("value", 1), trial.scratch::<i32>("index", 1));
+        let indexes = trial.input("indexes", &[0u32]);
+        let given = [weights, x, weight, bias, up_bias, residual, out, value, index, indexes];
+        right(&given.into_iter().fold(trial, Trial::pass), columns[0] as u64);
     }
 }
 

@@ -28,6 +28,16 @@ fn matrix(draw: &mut Draw, [n, k, group]: [usize; 3], code: Code, zeros: bool, s
     QuantMatrix::new(QuantParts { n, k, code, group, codes, scales, zeros, order: None }).expect("sound")
 }
 
+/// A random matrix of blocks: codes, an `e4m3` for each sixteen, and the tensor's scale.
+fn blocks(draw: &mut Draw, [n, k]: [usize; 2]) -> QuantMatrix {
+    let tensor = draw.unit().abs() as f32 + 0.1;
+    let codes = (0..n * k.div_ceil(2)).map(|_| draw.between(0..=0xff) as u8).collect();
+    let scales = (0..n * k.div_ceil(16)).map(|_| Code::E4m3.value(draw.between(0..=0x7e) as u8) * tensor).collect();
+    let (code, zeros) = (Code::E2m1, Zeros::Same(0));
+    let parts = QuantParts { n, k, code, group: 16, codes, scales, zeros, order: None };
+    QuantMatrix::new(parts).expect("sound").with_tensor_scale(tensor)
+}
+
 /// What the weight (row, k) of a stage is, read from its bytes as the page says: lane, step, pair, half.
 fn decoded(strip: Strip, codes: Codes, memory: &[u8], row: usize, k: usize) -> f64 {
     let bits = codes.code.bits();
@@ -52,7 +62,14 @@ fn decoded(strip: Strip, codes: Codes, memory: &[u8], row: usize, k: usize) -> f
     } else {
         memory[start + step * 8 + element / 4 * 4 + element % 2 * 2 + element % 4 / 2]
     };
-    let all = memory_of_tiles(strip);
+    let tiles = memory_of_tiles(strip);
+    let blocks = if codes.blocks { tiles / 512 * 64 } else { 0 };
+    let all = tiles + blocks;
+    // Eight bytes of a row: of the first half of each step, then of the second.
+    let of_block = |codes: Codes| match codes.blocks {
+        true => f64::from(Code::E4m3.value(memory[tiles + tile * 64 + row * 8 + within % 32 / 16 * 4 + step])),
+        false => 1.0,
+    };
     let group = k / strip.span() as usize * 8 + row;
     let wide = codes.scale.bytes() as usize;
     let at = |start: usize, wide: usize| &memory[start + group * wide..][..wide];
@@ -67,7 +84,7 @@ fn decoded(strip: Strip, codes: Codes, memory: &[u8], row: usize, k: usize) -> f
         Code::U4 | Code::U8 if codes.zeros => f64::from(code) - zero(),
         Code::U4 => f64::from(code) - 8.0,
         Code::U8 => f64::from(code) - 128.0,
-        code_of => f64::from(code_of.value(code)),
+        code_of => f64::from(code_of.value(code)) * of_block(codes),
     };
     value * f64::from(scale)
 }
@@ -114,6 +131,34 @@ proptest! {
                 }
             }
         }
+    }
+
+    /// Blocks have their `e4m3` behind the tiles; what is decoded is the matrix but for the rounding of two scales to one.
+    #[test]
+    fn stages_hold_blocks(k in 17usize..900, warps in 1u32..5, most in 1u32..4, missing in 0usize..9, seed: u64) {
+        let matrix = blocks(&mut Draw::new(seed), [8, k]);
+        let codes = Codes::of(&matrix).expect("a device has it");
+        prop_assert_eq!(codes, Codes::of_blocks());
+        let strip = Strip::of_codes(k as u32, warps, most * warps * 512, codes).expect("a strip");
+        let packer = CodePacker::new(strip).expect("codes");
+        let expected: Vec<f64> = naive::dequantize(&matrix);
+        let rows = std::array::from_fn(|row| (row != missing).then_some((&matrix, row)));
+        let mut memory = vec![0xa5; strip.stage_bytes() as usize];
+        for stage in 0..strip.stages() {
+            packer.pack_stage(stage, &rows, &mut memory);
+            for row in 0..8 {
+                for (at, column) in strip.columns(stage).enumerate() {
+                    let wanted = if row == missing { 0.0 } else { expected[row * k + column] };
+                    let found = decoded(strip, codes, &memory, row, at);
+                    prop_assert!((found - wanted).abs() <= wanted.abs() * 2f64.powi(-23), "row {} k {}", row, column);
+                }
+            }
+        }
+        // Beside others' groups both scales are one, as of any groups of sixteen.
+        let fine = Codes::new(Code::E2m1, Some(32), false, Float::Bf16).expect("a form");
+        let joined = codes.join(fine).expect("of one code");
+        prop_assert_eq!((joined.blocks, joined.group, joined.scale), (false, Some(16), Float::F32));
+        prop_assert!(joined.holds(&matrix) && codes.holds(&matrix) && !fine.holds(&matrix));
     }
 
     /// Neighbouring forms of a stream: both matrices are held, and factors are the finer ones.

@@ -213,7 +213,7 @@ fn count(case: Case) -> Counters {
 
 #[test]
 fn no_bank_conflicts() {
-    let codes = |code| Some(Codes { code, group: Some(128), zeros: true, scale: Float::Bf16 });
+    let codes = |code| Some(Codes { code, group: Some(128), zeros: true, scale: Float::Bf16, blocks: false });
     for (batch, codes, tuning) in [
         (64, None, SMALL),
         (24, None, Tuning { warpgroups: 2, strips: 16, stage_tiles: 4, ..SMALL }),
@@ -274,7 +274,7 @@ fn codes_become_the_operand() {
                     continue;
                 }
                 seed += 1;
-                let codes = Some(Codes { code, group, zeros, scale });
+                let codes = Some(Codes { code, group, zeros, scale, blocks: false });
                 let tuning = Tuning { stage_tiles: 1, multicast: 1 + seed as u32 % 2, ..SMALL };
                 run(Case { codes, packed_tiles: 2, ..case(20, 70, 300, tuning) }, seed)
                     .unwrap_or_else(|error| panic!("{error}"));
@@ -286,8 +286,8 @@ fn codes_become_the_operand() {
 /// Stages of several tiles, stages of activations that are parts of them, shares of k, registers that are dealt.
 #[test]
 fn stages_of_codes_meet_several_of_activations() {
-    let four = Some(Codes { code: Code::U4, group: Some(128), zeros: true, scale: Float::Bf16 });
-    let eight = Some(Codes { code: Code::U8, group: Some(64), zeros: false, scale: Float::F16 });
+    let four = Some(Codes { code: Code::U4, group: Some(128), zeros: true, scale: Float::Bf16, blocks: false });
+    let eight = Some(Codes { code: Code::U8, group: Some(64), zeros: false, scale: Float::F16, blocks: false });
     let whole = Tuning { warpgroups: 2, strips: 16, stages: 3, stage_tiles: 2, ..SMALL };
     for (codes, batch, tuning) in [
         (four, 64, Tuning { stage_tiles: 2, ..SMALL }),
@@ -305,7 +305,7 @@ fn stages_of_codes_meet_several_of_activations() {
 /// Tiles of some of the vectors, the last of fewer; what a norm or heads would want of all is refused.
 #[test]
 fn vectors_have_several_tiles() {
-    let codes = Some(Codes { code: Code::U4, group: Some(128), zeros: false, scale: Float::F16 });
+    let codes = Some(Codes { code: Code::U4, group: Some(128), zeros: false, scale: Float::F16, blocks: false });
     for (codes, stage_tiles) in [(None, 2), (codes, 1)] {
         for (batch, vectors, multicast, splits) in [(48, 16, 1, 1), (40, 16, 2, 1), (70, 32, 1, 2), (300, 104, 1, 1)] {
             let tuning = Tuning { vectors, multicast, splits, stage_tiles, ..SMALL };

@@ -138,7 +138,7 @@ fn mutants_of_codes_by_wgmma_are_found_out() {
         vectors: 16,
         per_sm: 1,
     };
-    let codes = Some(Codes { code: Code::U4, group: Some(128), zeros: true, scale: Float::Bf16 });
+    let codes = Some(Codes { code: Code::U4, group: Some(128), zeros: true, scale: Float::Bf16, blocks: false });
     let (multiprocessors, packed_tiles, finish) = (2, 1, hopper::Finish::default());
     let case =
         hopper::Case { batch: 24, rows: 200.into(), k: 512, multiprocessors, packed_tiles, codes, tuning, finish };

@@ -10,11 +10,11 @@ use tilewright_kernels::tile::Float;
 
 /// Forms of codes.
 const CODES: [(&str, Codes); 5] = [
-    ("bf16 scales", Codes { code: Code::U4, group: Some(128), zeros: false, scale: Float::Bf16 }),
-    ("f16 scales and zeros", Codes { code: Code::U4, group: Some(128), zeros: true, scale: Float::F16 }),
-    ("a scale a row", Codes { code: Code::U8, group: None, zeros: false, scale: Float::Bf16 }),
-    ("a scale a row", Codes { code: Code::E4m3, group: None, zeros: false, scale: Float::F32 }),
-    ("groups of 32", Codes { code: Code::E2m1, group: Some(32), zeros: false, scale: Float::F32 }),
+    ("bf16 scales", Codes { code: Code::U4, group: Some(128), zeros: false, scale: Float::Bf16, blocks: false }),
+    ("f16 scales and zeros", Codes { code: Code::U4, group: Some(128), zeros: true, scale: Float::F16, blocks: false }),
+    ("a scale a row", Codes { code: Code::U8, group: None, zeros: false, scale: Float::Bf16, blocks: false }),
+    ("a scale a row", Codes { code: Code::E4m3, group: None, zeros: false, scale: Float::F32, blocks: false }),
+    ("groups of 32", Codes { code: Code::E2m1, group: Some(32), zeros: false, scale: Float::F32, blocks: false }),
 ];
 
 #[test]

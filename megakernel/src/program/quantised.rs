@@ -24,7 +24,7 @@ pub struct Quantised {
     pub group: Option<usize>,
     /// Whether zeros differ from the middle code.
     pub zeros: bool,
-    /// The narrowest type that holds the scales.
+    /// The narrowest type that holds the scales; `f8e4m3` where they are that times one f32 of the tensor, of blocks of sixteen `e2m1`.
     #[serde(with = "dtype_name")]
     pub scale: DType,
     /// Whether columns are permuted.
@@ -36,8 +36,9 @@ impl Quantised {
     pub fn of(matrix: &QuantMatrix) -> Quantised {
         let group = (matrix.groups() > 1).then_some(matrix.group());
         let scale = [DType::BF16, DType::F16].into_iter().find(|&dtype| float_of(dtype) == Some(matrix.scale_float()));
+        let scale = if matrix.blocks().is_some() { DType::F8E4M3 } else { scale.unwrap_or(DType::F32) };
         let (zeros, ordered) = (matrix.has_zeros(), matrix.order().is_some());
-        Quantised { code: matrix.code(), group, zeros, scale: scale.unwrap_or(DType::F32), ordered }
+        Quantised { code: matrix.code(), group, zeros, scale, ordered }
     }
 
     /// The form of a part with some of the `k` columns of a matrix of this form. It is the same for all devices that share the
@@ -47,12 +48,14 @@ impl Quantised {
         let Some(group) = self.group else { return self };
         // Of an act-order whole groups are there, or none.
         let own = if self.ordered { group } else { group_of_part(group, k, &(columns.lo..columns.hi)) };
-        Quantised { group: (own < columns.len()).then_some(own), ..self }
+        // Cut within a block, its scale and the tensor's are one.
+        let scale = if own < group && self.scale == DType::F8E4M3 { DType::F32 } else { self.scale };
+        Quantised { group: (own < columns.len()).then_some(own), scale, ..self }
     }
 
     /// Whether products of many rows read its codes as the decode machine streams them: places are columns, and groups whole steps of 32.
     pub fn has_whole_steps(self) -> bool {
-        !self.ordered && self.codes().is_ok_and(|codes| !codes.is_halved())
+        !self.ordered && self.codes().is_ok_and(Codes::is_of_whole_steps)
     }
 
     /// How a device stores such a matrix: where columns are permuted, place by place.
@@ -60,6 +63,11 @@ impl Quantised {
     /// # Errors
     /// What of it a device does not have.
     pub fn codes(self) -> Result<Codes, CodesError> {
+        if let Quantised { code: Code::E2m1, group: Some(16), zeros: false, scale: DType::F8E4M3, ordered: false } =
+            self
+        {
+            return Ok(Codes::of_blocks());
+        }
         let scale = float_of(self.scale).ok_or(CodesError::Scale)?;
         Codes::new(self.code, self.group, self.zeros, scale)
     }

@@ -168,12 +168,23 @@ fn random_codes(tensor: &TensorSpec, seed: u64, form: Quantised) -> Result<Quant
         Some(Float::F16) => |scale| f16::from_f32(scale).to_f32(),
         Some(Float::F32) | None => |scale| scale,
     };
+    // Blocks have an `e4m3` near its middle, times the tensor's.
+    let of_tensor = (form.scale == DType::F8E4M3).then_some(scale / 16.0);
+    let round = |scale: f32| match of_tensor {
+        Some(tensor) => Code::E4m3.value(Code::E4m3.nearest(scale / tensor)) * tensor,
+        None => round(scale),
+    };
     let quarter = |at: usize| 0.75 + 0.5 * (word(!(at as u64)) >> 40) as f32 / (1u64 << 24) as f32;
     let scales = (0..groups).map(|at| round(scale * quarter(at))).collect();
     let neighbour = |at: usize| middle - 1 + (word(!(at as u64)) % 3) as i16;
     let zeros = if form.zeros { Zeros::Each((0..groups).map(neighbour).collect()) } else { Zeros::Same(middle) };
     let order = form.ordered.then(|| random_order(&tensor.name, seed, k, group));
-    QuantMatrix::new(QuantParts { n, k, code, group, codes, scales, zeros, order }).map_err(|_| refused())
+    let parts = QuantParts { n, k, code, group, codes, scales, zeros, order };
+    let matrix = QuantMatrix::new(parts).map_err(|_| refused())?;
+    Ok(match of_tensor {
+        Some(tensor) => matrix.with_tensor_scale(tensor),
+        None => matrix,
+    })
 }
 
 #[cfg(test)]

@@ -85,10 +85,9 @@ fn least_one() -> Recording {
     let silent = Launch::fault(DeviceFault::Silent { task: embed });
     let corrupt = Launch::fault(DeviceFault::Corrupt { block: 1, word: 3 });
     // Behind attention or queries, a block waits for the end of the step or the next one before the other waits for anything.
-    let quits = |block, after| Launch::fault(DeviceFault::Quits { block, after });
-    // The opcode's block gives up while its producer looks, or before it does: more than one order of the two.
-    let failing =
-        [silent.aborted(0), corrupt, quits(1, 4), opcode, quits(0, 2), opcode, opcode, opcode, silent, silent, silent];
+    let quits = [(1, 4), (0, 2)].map(|(block, after)| Launch::fault(DeviceFault::Quits { block, after }));
+    // The opcode's block gives up while its producer looks, or before it does: more than one order of the two, as of blocks that quit.
+    let failing = [&[silent.aborted(0), corrupt][..], &quits, &[opcode; 4], &[silent; 3], &quits, &quits].concat();
     // Rows that are idle from a step on, in more than one order.
     let ends = [Launch::WELL, Launch::ENDS, Launch::ENDS, Launch::ENDS];
     let launches = [&[Launch::WELL; 5], &[Launch::ENDS][..], &failing, &ends].concat();

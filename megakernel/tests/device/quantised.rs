@@ -6,6 +6,7 @@ use tilewright_kernels::quant::{Code, QuantMatrix, Zeros};
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::LOGITS;
 use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::program::Quantised;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{
@@ -40,6 +41,13 @@ impl<F: Fn(&str, QuantMatrix) -> QuantMatrix> Weights for Changed<F> {
 
 pub fn codes(spec: &ModelSpec, code: Code, group: Option<usize>) -> RandomCodes {
     RandomCodes::new(spec, DType::BF16, 7, code, group).unwrap()
+}
+
+/// Codes of blocks with an `e4m3` each, as NVFP4 has them.
+pub fn blocks(spec: &ModelSpec) -> RandomCodes {
+    let scale = DType::F8E4M3;
+    let form = Quantised { code: Code::E2m1, group: Some(16), zeros: false, scale, ordered: false };
+    RandomCodes::of_forms(spec, DType::BF16, 7, |name| name.ends_with("_proj.weight").then_some(form)).unwrap()
 }
 
 fn placed(spec: &ModelSpec, rows: usize, weights: &dyn Weights) -> Placed {
@@ -137,6 +145,31 @@ fn groups_of_half_a_step_meet_every_way_of_activations() {
     }
 }
 
+/// Blocks: copied, in registers, stage by stage, of rows that end within a step and a block; in a stream with groups of others.
+#[test]
+fn blocks_of_codes_meet_every_way_of_activations() {
+    let spec = wider();
+    assert_eq!(
+        Quantised::of(&blocks(&spec).quantized("model.layers.0.mlp.up_proj.weight").unwrap()).scale,
+        DType::F8E4M3
+    );
+    for (rows, held_registers) in [(1, 128), (2, 128), (3, 128), (8, 128), (16, 128), (4, 0), (16, 0)] {
+        agrees(&spec, rows, &blocks(&spec), DeviceOptions { held_registers, ..options() });
+    }
+    let odd = ModelSpec { hidden: 88, ..wider() };
+    agrees(&odd, 1, &blocks(&odd), options());
+    let change = |name: &str, matrix: QuantMatrix| {
+        let large = codes(&wider(), Code::E2m1, Some(32));
+        match name.contains("k_proj") || name.contains("gate_proj") {
+            true => large.quantized(name).map_or(matrix, |matrix| (*matrix).clone()),
+            false => matrix,
+        }
+    };
+    for rows in [1, 4] {
+        agrees(&spec, rows, &Changed { weights: blocks(&spec), change }, options());
+    }
+}
+
 /// A table of codes that embeds tokens, and is the head too.
 struct Tied {
     codes: RandomCodes,
@@ -175,6 +208,9 @@ fn tables_of_codes_are_embedded_and_are_heads() {
         agrees(&spec, rows, &tied(&spec, code, group), options);
         agrees(&spec, rows, &tied(&spec, code, group), DeviceOptions { dealing: Dealing::InOrder, ..options });
     }
+    let shape = ModelSpec { intermediate: spec.vocab, ..spec.clone() };
+    let table = blocks(&shape).quantized("model.layers.0.mlp.up_proj.weight").unwrap();
+    agrees(&spec, 2, &Tied { codes: blocks(&spec), table }, options());
     let mut ordered = tied(&spec, Code::U4, Some(32));
     let mut parts = ordered.table.parts().clone();
     parts.order = Some((0..parts.k as u32).rev().collect());

@@ -16,7 +16,7 @@ use tilewright_megakernel::weights::{RandomCodes, WeightTensor, Weights};
 
 use super::devices::peers;
 use super::lab::{Cells, PAGES, chain, normed, options, relative, tiny};
-use super::quantised::{Changed, codes};
+use super::quantised::{Changed, blocks, codes};
 
 /// As for one device.
 const MOST: f64 = 2e-2;
@@ -118,6 +118,8 @@ fn every_form_of_codes_is_shared() {
         agrees(&spec, [rows, devices], &drawn(&spec, code, group, as_they_are), at as u64);
         agrees(&spec, [1, 6 - devices], &drawn(&spec, code, group, as_they_are), 100 + at as u64);
     }
+    agrees(&spec, [2, 2], &blocks(&spec), 18);
+    agrees(&spec, [1, 4], &blocks(&spec), 19);
     agrees(&spec, [1, 2], &drawn(&spec, Code::U4, Some(32), with_zeros), 20);
     agrees(&spec, [1, 4], &drawn(&spec, Code::E4m3, Some(128), with_blocks(128)), 21);
     agrees(&spec, [1, 2], &drawn(&spec, Code::I8, None, of_tensor), 22);

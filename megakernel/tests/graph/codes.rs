@@ -7,7 +7,7 @@ use tilewright_kernels::quant::Code;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::LOGITS;
 use tilewright_megakernel::model::ModelSpec;
-use tilewright_megakernel::program::BufferKind;
+use tilewright_megakernel::program::{BufferKind, Quantised};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{DeviceOptions, DeviceWeights};
@@ -25,16 +25,22 @@ const BOUND: f64 = 2e-2;
 
 /// A prompt in two chunks, against the exact meaning of the codes.
 fn agrees(spec: &ModelSpec, code: Code, group: Option<usize>) {
-    agree(spec, (code, group), 32, false);
+    agree(spec, form(code, group), 32, false);
+}
+
+/// That of codes with scales of bf16.
+fn form(code: Code, group: Option<usize>) -> Quantised {
+    Quantised { code, group, zeros: false, scale: DType::BF16, ordered: false }
 }
 
 /// The same in chunks of so many rows, by products that read packed codes.
-fn agrees_packed(spec: &ModelSpec, codes: (Code, Option<usize>), chunk: usize) {
-    agree(spec, codes, chunk, true);
+fn agrees_packed(spec: &ModelSpec, (code, group): (Code, Option<usize>), chunk: usize) {
+    agree(spec, form(code, group), chunk, true);
 }
 
-fn agree(spec: &ModelSpec, (code, group): (Code, Option<usize>), chunk: usize, is_packed: bool) {
-    let weights = RandomCodes::new(spec, DType::BF16, 7, code, group).unwrap();
+fn agree(spec: &ModelSpec, form: Quantised, chunk: usize, is_packed: bool) {
+    let of = |name: &str| name.ends_with("_proj.weight").then_some(form);
+    let weights = RandomCodes::of_forms(spec, DType::BF16, 7, of).unwrap();
     let mut graph = GraphWeights::new(device(Arch::Sm90a, 3), Arc::new(weights.clone()));
     let stored = |rows, sms| program(spec, rows, sms).stored_as(&weights);
     if is_packed {
@@ -61,8 +67,8 @@ fn agree(spec: &ModelSpec, (code, group): (Code, Option<usize>), chunk: usize, i
     let output = reference.step(&mut kv, &rows.view()).unwrap();
     let expected: Vec<_> = (0..tokens.len()).map(|row| output.f32_row(LOGITS, row).unwrap()).collect();
     let error = worst(&found, &expected);
-    println!("{code}, group {group:?}: {error:.1e}");
-    assert!(error < BOUND, "{code}, group {group:?}: {error}");
+    println!("{form:?}: {error:.1e}");
+    assert!(error < BOUND, "{form:?}: {error}");
     // Another machine sends nothing.
     graph.machine(checked(), Some(machine.kv()), &mut |_, _| panic!("weights are there")).unwrap();
     assert_eq!(graph.bytes(), bytes);
@@ -129,7 +135,9 @@ fn prompts_of_quantised_weights_are_computed_by_several_devices() {
 
 #[test]
 fn forms_that_decoding_lacks_are_taken() {
-    agrees(&ModelSpec { layers: 1, ..tiny(64) }, Code::E2m1, Some(16));
+    let spec = ModelSpec { layers: 1, ..tiny(64) };
+    agrees(&spec, Code::E2m1, Some(16));
+    agree(&spec, Quantised { scale: DType::F8E4M3, ..form(Code::E2m1, Some(16)) }, 32, false);
 }
 
 /// Pages of e4m3 codes, with scales: appended and read as the reference machine has them.

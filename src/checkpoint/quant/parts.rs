@@ -190,6 +190,10 @@ impl Job<'_> {
         let code = self.stored.scheme.code;
         let parts = QuantParts { n, k, code, group: columns, codes, scales, zeros, order };
         let matrix = QuantMatrix::new(parts).map_err(|source| self.fault_of(source))?;
+        let matrix = match self.of_tensor()? {
+            Some(scale) if self.stored.scheme.scale_type == ScaleType::E4m3 => matrix.with_tensor_scale(scale as f32),
+            Some(_) | None => matrix,
+        };
         Ok(Unpacked { matrix, wrapped })
     }
 
@@ -271,16 +275,31 @@ impl Job<'_> {
 
     /// Joins the second scale, rounding once.
     fn with_global(&self, scales: Vec<f32>) -> Result<Vec<f32>, PartFault> {
-        let (Some(part), Some(global)) = (&self.global, self.stored.scheme.global) else { return Ok(scales) };
+        let (Some(value), Some(global)) = (self.global()?, self.stored.scheme.global) else { return Ok(scales) };
+        let of = |scale: f32| match global {
+            Global::Divide(_) => (f64::from(scale) / value) as f32,
+            Global::Multiply(_) => (f64::from(scale) * value) as f32,
+        };
+        Ok(scales.into_iter().map(of).collect())
+    }
+
+    /// What every scale is multiplied by, where there is a second one.
+    fn of_tensor(&self) -> Result<Option<f64>, PartFault> {
+        let global = self.global()?.zip(self.stored.scheme.global);
+        Ok(global.map(|(value, global)| match global {
+            Global::Divide(_) => 1.0 / value,
+            Global::Multiply(_) => value,
+        }))
+    }
+
+    /// The second scale as it is stored.
+    fn global(&self) -> Result<Option<f64>, PartFault> {
+        let Some(part) = &self.global else { return Ok(None) };
         let value = floats(part).first().copied().unwrap_or(f32::NAN);
         if !(value.is_finite() && value > 0.0) {
             return Err(PartFault::Global { tensor: part.name.clone(), file: part.file.to_owned(), value });
         }
-        let (scale, value) = (|scale: f32| f64::from(scale), f64::from(value));
-        Ok(match global {
-            Global::Divide(_) => scales.into_iter().map(|s| (scale(s) / value) as f32).collect(),
-            Global::Multiply(_) => scales.into_iter().map(|s| (scale(s) * value) as f32).collect(),
-        })
+        Ok(Some(value.into()))
     }
 
     /// The zero points, and whether one wrapped round to 0.

@@ -31,10 +31,10 @@ const SHAPES: [[u32; 3]; 6] = [
 
 /// Suites, and how their weights are stored.
 const FORMS: [(&str, Codes); 4] = [
-    ("gemm w4a16", Codes { code: Code::U4, group: Some(128), zeros: false, scale: Float::Bf16 }),
-    ("gemm awq", Codes { code: Code::U4, group: Some(128), zeros: true, scale: Float::F16 }),
-    ("gemm w8a16", Codes { code: Code::U8, group: None, zeros: false, scale: Float::Bf16 }),
-    ("gemm fp8 weights", Codes { code: Code::E4m3, group: None, zeros: false, scale: Float::F32 }),
+    ("gemm w4a16", Codes { code: Code::U4, group: Some(128), zeros: false, scale: Float::Bf16, blocks: false }),
+    ("gemm awq", Codes { code: Code::U4, group: Some(128), zeros: true, scale: Float::F16, blocks: false }),
+    ("gemm w8a16", Codes { code: Code::U8, group: None, zeros: false, scale: Float::Bf16, blocks: false }),
+    ("gemm fp8 weights", Codes { code: Code::E4m3, group: None, zeros: false, scale: Float::F32, blocks: false }),
 ];
 
 /// Elements of a result that are compared with f64.

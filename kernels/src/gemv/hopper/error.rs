@@ -19,7 +19,7 @@ pub enum PlanError {
     },
     /// Codes that become no operand of `wgmma`.
     #[error(
-        "quantised weights in groups of 16; the product by wgmma takes whole steps of 32: cut the batch to 16 vectors"
+        "quantised weights in groups or blocks of 16; the product by wgmma takes whole steps of 32: cut the batch to 16 vectors"
     )]
     Halves,
     /// A setting that does not go with the others.

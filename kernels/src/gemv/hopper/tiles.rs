@@ -78,7 +78,7 @@ impl Plan {
         if !(1..=1 << 24).contains(&n) {
             return Err(PlanError::Rows { n });
         }
-        if strip.is_halved() {
+        if strip.codes().is_some_and(|codes| !codes.is_of_whole_steps()) {
             return Err(PlanError::Halves);
         }
         if let Rows::Groups { dim, .. } = results

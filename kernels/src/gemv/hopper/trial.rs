@@ -191,7 +191,7 @@ fn codes(draw: &mut Draw) -> Codes {
     let code = [Code::U4, Code::U8, Code::E4m3, Code::E2m1][draw.between(0..=3) as usize];
     let group = [None, Some(32), Some(64), Some(96), Some(128)][draw.between(0..=4) as usize];
     let scale = [Float::Bf16, Float::F16, Float::F32][draw.between(0..=2) as usize];
-    Codes { code, group, zeros: code.is_integer() && draw.between(0..=1) == 1, scale }
+    Codes { code, group, zeros: code.is_integer() && draw.between(0..=1) == 1, scale, blocks: false }
 }
 
 /// The weights as a plan's strips have them.

@@ -31,7 +31,7 @@ impl HeldForm {
     /// use tilewright_kernels::gemv::{Codes, Strip, linear::HeldForm};
     /// use tilewright_kernels::{quant::Code, tile::Float};
     /// let strip = |group| {
-    ///     let codes = Codes { code: Code::U4, group, zeros: false, scale: Float::Bf16 };
+    ///     let codes = Codes { code: Code::U4, group, zeros: false, scale: Float::Bf16, blocks: false };
     ///     Strip::of_codes(4096, 8, 16384, codes)
     /// };
     /// assert!(HeldForm::of(strip(Some(128))?).is_some() && HeldForm::of(strip(None)?).is_some());

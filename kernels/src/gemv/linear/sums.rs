@@ -255,7 +255,7 @@ const PARTS: u32 = 8;
 /// ```
 /// use tilewright_kernels::gemv::{Codes, Strip, linear::{AOperand, Packing, in_pairs}};
 /// use tilewright_kernels::{quant::Code, tile::Float};
-/// let codes = Codes { code: Code::U4, group: Some(128), zeros: false, scale: Float::Bf16 };
+/// let codes = Codes { code: Code::U4, group: Some(128), zeros: false, scale: Float::Bf16, blocks: false };
 /// let strip = |k| Strip::of_codes(k, 8, 16384, codes);
 /// let (row, eight) = (Packing::of(1, Float::F32), Packing::of(8, Float::F32));
 /// assert!(in_pairs(strip(2048)?, row, AOperand::Shared));

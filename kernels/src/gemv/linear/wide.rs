@@ -43,14 +43,16 @@ pub(super) fn products<'k>(
     let each = |of: &dyn Fn(u32)| (0..group).for_each(|slot| k.when(strips.gt(slot), || of(slot)));
     let factors = |slot: u32| room.at(slot * factor_bytes(strip));
     k.for_(0u32, strip.stages(), |stage| {
-        let tile = |_| -> [Var<'k, u32>; 4] { std::array::from_fn(|_| k.var(0u32)) };
+        let words = if strip.has_blocks() { 5 } else { 4 };
+        let tile = |_| -> Vec<Var<'k, u32>> { (0..words).map(|_| k.var(0u32)).collect() };
         let held: Vec<Vec<_>> = (0..group).map(|_| (0..strip.per_warp()).map(tile).collect()).collect();
         // Nobody reads the factors of the stage before.
         team.sync();
         each(&|slot| {
             weights.stage(&|from| {
                 for (tile, words) in WarpTile::of_whole_rounds(k, strip).zip(&held[slot as usize]) {
-                    let loaded = tile.load(strip, from.cast()).codes();
+                    let loaded = tile.load(strip, from.cast());
+                    let loaded = loaded.codes().into_iter().chain(loaded.blocks());
                     words.iter().zip(loaded).for_each(|(word, loaded)| word.set(loaded));
                 }
                 let (from, to) = (from.at(strip.scales_at() / 4), factors(slot).cast::<u32>());
@@ -71,7 +73,8 @@ pub(super) fn products<'k>(
             let fragments = |step: u32| fragments[step as usize].clone();
             let starts = |_: u32, part: u32, _: u32| starts.map(|starts| starts.load(number, part, 0));
             each(&|slot| {
-                let packed = Packed::of(held[slot as usize][round].map(Var::get));
+                let words: Vec<_> = held[slot as usize][round].iter().map(|word| word.get()).collect();
+                let packed = Packed::of([0, 1, 2, 3].map(|at| words[at])).with_blocks(words.get(4).copied());
                 let tile = CodeTile::new(packed, strip.factors(codes, side, factors(slot), tile.tile));
                 let meeting = Meeting { side, terms, fragments: &fragments, starts: &starts };
                 multiply_codes(k, (strip, codes), std::iter::once(tile), &meeting, chains[slot as usize]);

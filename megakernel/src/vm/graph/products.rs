@@ -187,7 +187,9 @@ impl GraphPlanner<'_> {
             _ => return None,
         };
         let strips = packed.find(self.program, &streams)?;
-        if strips.strip.is_halved() || !strips.strip.k().is_multiple_of(WHOLE) {
+        if strips.strip.codes().is_some_and(|codes| !codes.is_of_whole_steps())
+            || !strips.strip.k().is_multiple_of(WHOLE)
+        {
             return None;
         }
         let choose = |fits: &dyn Fn(&hopper::Plan) -> bool| {
