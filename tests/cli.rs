@@ -484,7 +484,7 @@ fn quantised_checkpoints_run_and_are_compiled() {
         assert_eq!(text.matches("\"code\":").count(), 28, "{of}");
         assert!(text.contains(&form), "{of}");
     }
-    let refused = "has quantised modules (float-quantized), and random weights are dense; leave --random-weights out";
+    let refused = "has quantised modules (fp8 by blocks with weight_scale_inv), and random weights are dense; leave --random-weights out";
     let random = ["compile", "--config", &config, "--random-weights", "--target", "h100", "--out", program];
     let line = failure(&random);
     assert!(line.contains(refused), "{line}");
