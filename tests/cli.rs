@@ -465,29 +465,12 @@ fn accuracy_is_measured_at_every_position_and_against_a_peer() {
 }
 
 #[test]
-fn quantised_checkpoints_run_and_are_compiled() {
+fn quantised_checkpoints_run() {
     let dir = model("quant/tiny-llama-fp8block");
     let dir = dir.to_str().expect("UTF-8 path");
     let output = tilewright(&generate(dir, "In the beginning", &["--max-new-tokens", "2"]));
     let note = "note: the checkpoint wants activations quantised as well; they are computed in bf16 or f32 here\n";
     assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), note));
-    let out = TempDir::new().expect("a folder");
-    let program = out.path().join("program.json");
-    let program = program.to_str().expect("UTF-8 path");
-    let config = format!("{dir}/config.json");
-    // What types scales need is known of a checkpoint alone.
-    for ([of, path], scale) in [(["--model", dir], "f32"), (["--config", &config], "bf16")] {
-        let compiled = tilewright(&["compile", of, path, "--target", "h100", "--out", program]);
-        assert_eq!(compiled.status.code(), Some(0));
-        let form = format!(r#""code":"e4m3","group":128,"zeros":false,"scale":"{scale}""#);
-        let text = fs::read_to_string(program).expect("a program");
-        assert_eq!(text.matches("\"code\":").count(), 28, "{of}");
-        assert!(text.contains(&form), "{of}");
-    }
-    let refused = "has quantised modules (fp8 by blocks with weight_scale_inv), and random weights are dense; leave --random-weights out";
-    let random = ["compile", "--config", &config, "--random-weights", "--target", "h100", "--out", program];
-    let line = failure(&random);
-    assert!(line.contains(refused), "{line}");
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! What `plan` says of a model on several devices, and what it refuses.
+//! What `plan` says of a model on several devices, and what it refuses; what `compile` makes of quantised ones.
 
+use std::fs;
 use std::path::Path;
 
-use crate::{failure, stdout};
+use crate::{failure, run, stdout};
 
 fn shape(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/shapes").join(name);
@@ -71,4 +72,26 @@ fn codes_are_counted_as_they_are_stored() {
     twice.extend(["--weights", "fp8"].map(str::to_owned));
     let line = failure(&twice.iter().map(String::as_str).collect::<Vec<_>>(), b"");
     assert!(line.contains("28 quantised modules"), "{line}");
+}
+
+#[test]
+fn quantised_models_are_compiled_with_their_weights_or_by_their_configuration() {
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/quant/tiny-llama-fp8block");
+    let config = format!("{model}/config.json");
+    let out = tempfile::tempdir().expect("a folder");
+    let program = out.path().join("program.json");
+    let program = program.to_str().expect("UTF-8");
+    // What types scales need is known of a checkpoint alone.
+    for ([of, path], scale) in [(["--model", model], "f32"), (["--config", &config], "bf16")] {
+        let compiled = run(&["compile", of, path, "--target", "h100", "--out", program], b"");
+        assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+        let form = format!(r#""code":"e4m3","group":128,"zeros":false,"scale":"{scale}""#);
+        let text = fs::read_to_string(program).expect("a program");
+        assert_eq!(text.matches("\"code\":").count(), 28, "{of}");
+        assert!(text.contains(&form), "{of}");
+    }
+    let random = ["compile", "--config", &config, "--random-weights", "--target", "h100", "--out", program];
+    let line = failure(&random, b"");
+    let wanted = "has quantised modules (fp8 by blocks with weight_scale_inv), and random weights are dense; leave --random-weights out";
+    assert!(line.contains(wanted), "{line}");
 }
