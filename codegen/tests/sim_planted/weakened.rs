@@ -17,7 +17,7 @@ const ROWS: &[(&str, &str, usize, &str, &str)] = &[
     ("bulk_ring", "mbarrier.init", 0, "one arrival more", "deadlock"),
     ("bulk_ring", "mbarrier.init", 1, "one arrival fewer", "race"),
     ("bulk_ring", "bar.sync", 0, "removed", "no mbarrier"),
-    ("bulk_ring", "bar.warp", 0, "removed", "race"),
+    ("bulk_ring", "fence.proxy.async", 0, "removed", "race between proxies"),
     ("bulk_ring", "mbarrier.arrive", 0, "removed", "deadlock"),
     ("bulk_ring", "mbarrier.arrive.expect_tx", 0, "expects nothing", "race with an asynchronous operation"),
     ("bulk_ring", "mbarrier.arrive.expect_tx", 0, "16 bytes fewer", "deadlock"),
