@@ -102,8 +102,8 @@ impl QuantMatrix {
         Ok(QuantMatrix { parts, tensor_scale: None })
     }
 
-    /// The same, of whose scales it is known that each is a number of `e4m3` times `scale`, in f32: as NVFP4 has them. What is not so is left as
-    /// it was.
+    /// The same as [`blocks`](QuantMatrix::blocks) where each of its scales is a number of `e4m3` times `scale`, in f32: as NVFP4 has them. What is not so
+    /// is left as it was. Looked at once, here: who packs asks for every block.
     ///
     /// ```
     /// use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts, Zeros};
@@ -122,15 +122,17 @@ impl QuantMatrix {
             let whole = block_scale(x, scale) * scale;
             (whole - x).abs() <= x * (2.0 * f32::EPSILON)
         };
-        let all = scale > 0.0 && scale.is_finite() && self.parts.scales.iter().all(|&x| near(x));
-        QuantMatrix { tensor_scale: all.then_some(scale), ..self }
+        let QuantParts { code, group, order, scales, .. } = &self.parts;
+        let blocks = *code == Code::E2m1 && *group == BLOCK && self.groups() > 1;
+        let blocks = blocks && order.is_none() && !self.has_zeros() && scale > 0.0 && scale.is_finite();
+        let tensor_scale = (blocks && scales.iter().all(|&x| near(x))).then_some(scale);
+        QuantMatrix { tensor_scale, ..self }
     }
 
     /// The tensor's scale of blocks of sixteen `e2m1` in the order of columns, whose own are numbers of `e4m3`: then a number times its block's scale is
     /// one of f16. `None` where codes are others, or the scales.
     pub fn blocks(&self) -> Option<f32> {
-        let blocks = self.parts.code == Code::E2m1 && self.parts.group == BLOCK && self.groups() > 1;
-        self.tensor_scale.filter(|_| blocks && self.parts.order.is_none() && !self.has_zeros())
+        self.tensor_scale
     }
 
     /// The `e4m3` of a row's block.
