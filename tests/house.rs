@@ -3,9 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Longest source file.
-const MAX_LINES: usize = 500;
-
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
@@ -35,23 +32,6 @@ fn files(extension: &str) -> Vec<PathBuf> {
 
 fn read(path: &Path) -> String {
     fs::read_to_string(path).expect("a text file")
-}
-
-/// Whether a file says in its module docs that a program wrote it.
-fn is_generated(path: &Path) -> bool {
-    read(path).lines().take_while(|line| line.starts_with("//!")).any(|line| line.contains("do not edit"))
-}
-
-#[test]
-fn a_file_is_one_idea() {
-    let long: Vec<String> = files("rs")
-        .iter()
-        .filter(|path| !is_generated(path))
-        .map(|path| (path, read(path).lines().count()))
-        .filter(|(_, lines)| *lines > MAX_LINES)
-        .map(|(path, lines)| format!("{} has {lines} lines", path.display()))
-        .collect();
-    assert!(long.is_empty(), "over {MAX_LINES} lines: {long:#?}");
 }
 
 #[test]
