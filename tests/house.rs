@@ -34,6 +34,17 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).expect("a text file")
 }
 
+/// A page without its fenced blocks.
+fn prose(page: &str) -> String {
+    let mut inside = false;
+    let outside = |line: &&str| {
+        let fence = line.trim_start().starts_with("```");
+        inside ^= fence;
+        !inside && !fence
+    };
+    page.split_inclusive('\n').filter(outside).collect()
+}
+
 #[test]
 fn every_source_file_opens_with_its_front_page() {
     let bare: Vec<PathBuf> = files("rs").into_iter().filter(|path| !read(path).starts_with("//!")).collect();
@@ -74,10 +85,9 @@ fn every_dependency_has_a_reason() {
 #[test]
 fn links_between_pages_lead_somewhere() {
     let mut broken = Vec::new();
-    let mut pages = files("md");
-    pages.push(root().join("README.md"));
-    for page in pages {
-        let text = read(&page);
+    let front = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"].map(|page| root().join(page));
+    for page in files("md").into_iter().chain(front) {
+        let text = prose(&read(&page));
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let target = link.split('#').next().unwrap_or_default();
             let is_file = !target.is_empty() && !target.contains("://");
