@@ -1,7 +1,7 @@
 //! What the PTX back end leaves out because `ptxas` gets it wrong. docs/sim.md has the minimal PTX of each.
 
 use half::f16;
-use tilewright_codegen::build::{Builder, Load, Val, block, record};
+use tilewright_codegen::build::{Bf16x2, Builder, F16x2, Load, Val, block, record};
 use tilewright_codegen::ir::attr::{
     AtomOp, AtomOrder, Clamp, Eviction, Fp8, LdCache, LdOrder, Prefetch, RedOrder, Round, Scope,
 };
@@ -223,4 +223,68 @@ fn hints_are_as_the_load_says_elsewhere() {
         x.at(k.tid()).store(v[0]);
     });
     assert!(text.contains("ld.global.L1::evict_last.L2::cache_hint.L2::128B"), "{text}");
+}
+
+/// A square whose factor has a half of −0 that `ptxas` 13.0 knows became −0 · +0: the sign of one factor was dropped.
+#[test]
+fn a_square_of_a_pair_is_a_square_of_magnitudes() {
+    for bf16 in [false, true] {
+        let text = emit(|k| {
+            let x = k.global::<u32>("x");
+            let (a, c) = (x.at(0).load(), x.at(1).load());
+            if bf16 {
+                let (a, c) = (a.bits::<Bf16x2>(), c.bits::<Bf16x2>());
+                x.at(2).store(a.fma(a, c).bits::<u32>());
+            } else {
+                // A copy is the same factor.
+                let (a, b, c) = (a.bits::<F16x2>(), a.bits::<F16x2>(), c.bits::<F16x2>());
+                x.at(2).store(a.fma(b, c).bits::<u32>());
+            }
+        });
+        let name = if bf16 { "bf16x2" } else { "f16x2" };
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        let at = lines.iter().position(|line| line.starts_with(&format!("abs.{name}"))).unwrap_or_else(|| panic!("{text}"));
+        let magnitude = lines[at].split([' ', ',']).nth(1).unwrap_or_default();
+        assert!(lines[at + 1].contains(&format!(", {magnitude}, {magnitude}, ")), "{text}");
+    }
+    let product = emit(|k| {
+        let x = k.global::<u32>("x");
+        let [a, b, c] = [0, 1, 2].map(|i| x.at(i).load().bits::<F16x2>());
+        x.at(3).store(a.fma(b, c).bits::<u32>());
+    });
+    assert!(product.contains("fma.rn.f16x2") && !product.contains("abs."), "{product}");
+}
+
+/// A 16-bit maximum with a constant, compared with that constant, became one instruction whose comparison was that of the
+/// high half.
+#[test]
+fn extremes_of_halves_are_taken_in_32_bits() {
+    let text = emit(|k| {
+        let (x, y) = (k.global::<i16>("x"), k.global::<u16>("y"));
+        let (a, b) = (x.load().max(x.at(1).load()), y.load().min(y.at(1).load()));
+        x.at(2).store(a);
+        y.at(2).store(b);
+        // A clamp is made of extremes.
+        y.at(3).store(x.load().cast_as::<u16>(Round::Exact, Clamp::Sat));
+    });
+    let count = |part: &str| text.matches(part).count();
+    assert_eq!([count("max.s32"), count("min.u32"), count("16 %th")], [2, 1, 0], "{text}");
+    assert!(!text.contains("max.s16") && !text.contains("min.u16"), "{text}");
+}
+
+/// The count of a 16-bit shift is clamped by `ptxas`, which merged the clamp with the conversion from a float before it: a
+/// negative float, whose count is 0, became a huge count.
+#[test]
+fn halves_are_shifted_in_32_bits() {
+    let text = emit(|k| {
+        let (x, y, f) = (k.global::<i16>("x"), k.global::<u16>("y"), k.global::<f32>("f"));
+        let count = f.load().cast_as::<u32>(Round::Zero, Clamp::No);
+        x.at(1).store(x.load() >> count);
+        y.at(1).store(y.load() >> count);
+        y.at(2).store(y.load() << count);
+    });
+    for shift in ["shr.s32", "shr.u32", "shl.b32"] {
+        assert_eq!(text.matches(shift).count(), 1, "{text}");
+    }
+    assert!(!text.contains("shr.s16") && !text.contains("shr.u16") && !text.contains("shl.b16"), "{text}");
 }

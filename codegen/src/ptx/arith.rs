@@ -12,6 +12,9 @@ pub(super) fn emit_arith(w: &mut Writer<'_>, op: &ArithOp) {
         ArithOp::MulHi { ty, d, a, b } => plain(w, "mul.hi", *ty, *d, &[*a, *b]),
         ArithOp::MulWide { ty, d, a, b } => plain(w, "mul.wide", *ty, *d, &[*a, *b]),
         ArithOp::Mad { ty, d, a, b, c } => plain(w, "mad.lo", *ty, *d, &[*a, *b, *c]),
+        ArithOp::Fma { ty: ty @ (Ty::F16x2 | Ty::BF16x2), d, a, b, c } if w.source(*a) == w.source(*b) => {
+            square_plus(w, *ty, *d, *a, *c);
+        }
         ArithOp::Fma { ty, d, a, b, c } => plain(w, "fma.rn", *ty, *d, &[*a, *b, *c]),
         ArithOp::Div { ty, d, a, b } => plain(w, "div", *ty, *d, &[*a, *b]),
         ArithOp::Rem { ty, d, a, b } => plain(w, "rem", *ty, *d, &[*a, *b]),
@@ -30,8 +33,8 @@ pub(super) fn emit_arith(w: &mut Writer<'_>, op: &ArithOp) {
         ArithOp::SinApprox { ty, d, a } => plain(w, "sin.approx.ftz", *ty, *d, &[*a]),
         ArithOp::CosApprox { ty, d, a } => plain(w, "cos.approx.ftz", *ty, *d, &[*a]),
         ArithOp::TanhApprox { ty, d, a } => plain(w, "tanh.approx", *ty, *d, &[*a]),
-        ArithOp::Min { ty, d, a, b } => plain(w, "min", *ty, *d, &[*a, *b]),
-        ArithOp::Max { ty, d, a, b } => plain(w, "max", *ty, *d, &[*a, *b]),
+        ArithOp::Min { ty, d, a, b } => extreme(w, "min", *ty, *d, [*a, *b]),
+        ArithOp::Max { ty, d, a, b } => extreme(w, "max", *ty, *d, [*a, *b]),
         ArithOp::Neg { ty, d, a } => plain(w, "neg", *ty, *d, &[*a]),
         ArithOp::Abs { ty, d, a } => plain(w, "abs", *ty, *d, &[*a]),
         ArithOp::Dp4a { ty, d, a, b, c } => {
@@ -79,6 +82,30 @@ fn sum(w: &mut Writer<'_>, name: &str, ty: Ty, d: ValueId, a: Operand, b: Operan
         (false, _) => (name.into(), ty),
     };
     plain(w, &name, ty, d, &[a, b]);
+}
+
+/// Writes a·a + c for a pair of halves as |a|·|a| + c, which has the same bits.
+///
+/// `ptxas` 13.0 drops the sign of one factor of a square whose half it knows to be −0, so that the product is −0.
+fn square_plus(w: &mut Writer<'_>, ty: Ty, d: ValueId, a: Operand, c: Operand) {
+    let (a, c, magnitude, name) = (w.op(a), w.op(c), w.temp(ty), type_name(ty));
+    w.line(format!("abs.{name} {magnitude}, {a}"));
+    let d = w.def(d);
+    w.line(format!("fma.rn.{name} {d}, {magnitude}, {magnitude}, {c}"));
+}
+
+/// Writes a minimum or maximum, in 32 bits for integers of 16.
+///
+/// `ptxas` 13.0 merges a 16-bit one with a comparison of its result with its constant operand, and then reads the
+/// comparison of the high half, which no operand has.
+fn extreme(w: &mut Writer<'_>, name: &str, ty: Ty, d: ValueId, operands: [Operand; 2]) {
+    if !(ty.is_int() && ty.bits() == 16) {
+        return plain(w, name, ty, d, &operands);
+    }
+    w.in_32_bits(ty, d, |w, wide| {
+        let [a, b] = operands.map(|operand| w.widened(ty, operand));
+        (format!("{name}.{wide}"), vec![a, b])
+    });
 }
 
 /// (p and a) or (not p and b).

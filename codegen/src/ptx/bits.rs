@@ -16,6 +16,8 @@ pub(super) fn emit_bits(w: &mut Writer<'_>, op: &BitsOp) {
             let (d, a, b, c) = (w.def(*d), w.op(a), w.op(b), w.op(c));
             w.line(format!("lop3.{} {d}, {a}, {b}, {c}, {table}", bits_type(*ty)));
         }
+        BitsOp::Shl { ty, d, a, n } if ty.bits() == 16 && n.as_value().is_some() => half_shift(w, "shl", *ty, *d, [*a, *n]),
+        BitsOp::Shr { ty, d, a, n } if ty.bits() == 16 && n.as_value().is_some() => half_shift(w, "shr", *ty, *d, [*a, *n]),
         BitsOp::Shl { ty, d, a, n } => logic(w, "shl", *ty, *d, &[*a, at_most(*n, ty.bits())]),
         BitsOp::Shr { ty, d, a, n } => typed(w, "shr", type_name(*ty), *d, &[*a, at_most(*n, ty.bits())]),
         BitsOp::ShfL { d, lo, hi, n } => typed(w, "shf.l.wrap", "b32", *d, &[*lo, *hi, wrapped(*n)]),
@@ -28,6 +30,19 @@ pub(super) fn emit_bits(w: &mut Writer<'_>, op: &BitsOp) {
         BitsOp::Bfi { ty, d, a, b, pos, len } => logic(w, "bfi", *ty, *d, &[*a, *b, byte(*pos), byte(*len)]),
         BitsOp::Prmt { d, a, b, sel } => typed(w, "prmt", "b32", *d, &[*a, *b, *sel]),
     }
+}
+
+/// Writes a shift of 16 bits by a value as one of 32: counts from 16 on give zeros or signs there, too.
+///
+/// `ptxas` clamps the count of a 16-bit shift, and merges the clamp with a conversion from a float that makes the count:
+/// the result is clamped to a signed half, so a negative float becomes a huge count in the place of zero.
+fn half_shift(w: &mut Writer<'_>, name: &str, ty: Ty, d: ValueId, [a, n]: [Operand; 2]) {
+    w.in_32_bits(ty, d, |w, wide| {
+        let (a, n) = (w.widened(ty, a), w.op(n));
+        // A shift to the left has no sign.
+        let suffix = if name == "shl" { "b32" } else { wide };
+        (format!("{name}.{suffix}"), vec![a, n])
+    });
 }
 
 /// The driver's compiler was seen to cut long constants: what acts as the width is the width.

@@ -81,7 +81,12 @@ pub(super) fn emit_convert(w: &mut Writer<'_>, op: &ConvertOp) {
 /// An integer clamped to the range of another type, by `min` and `max`: the driver's compiler was seen to merge a
 /// `cvt.sat` with the conversion from a float before it, which loses what that one does to NaNs and negative numbers.
 fn saturate(w: &mut Writer<'_>, (ty, from): (Ty, Ty), d: &str, a: String) {
-    let work = from.wide().filter(|_| from.bits() == 8).unwrap_or(from);
+    // In 32 bits at least: `ptxas` 13.0 merges 16-bit extremes with comparisons of their result (see `extreme`).
+    let work = match (from.bits() < 32, from.is_signed()) {
+        (true, true) => Ty::S32,
+        (true, false) => Ty::U32,
+        (false, _) => from,
+    };
     let (name, mut value) = (type_name(work), a);
     if work != from {
         let wide = w.temp(work);

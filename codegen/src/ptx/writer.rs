@@ -200,6 +200,25 @@ impl<'a> Writer<'a> {
         temp
     }
 
+    /// An operand of 16 bits, extended to 32 by its sign; a constant as an immediate.
+    pub fn widened(&mut self, ty: Ty, operand: Operand) -> String {
+        let Operand::Value(value) = operand else { return self.op(operand) };
+        let wide = wide(ty);
+        let (narrow, extended) = (self.def(value), self.temp(wide));
+        self.line(format!("cvt.{}.{} {extended}, {narrow}", type_name(wide), type_name(ty)));
+        extended
+    }
+
+    /// Writes an instruction on integers of 16 bits as one of 32, whose low half is the result. `parts` gives its name
+    /// for the 32-bit type and its operands.
+    pub fn in_32_bits(&mut self, ty: Ty, d: ValueId, parts: impl FnOnce(&mut Self, &str) -> (String, Vec<String>)) {
+        let wide = wide(ty);
+        let (name, operands) = parts(self, type_name(wide));
+        let (d, result) = (self.def(d), self.temp(wide));
+        self.line(format!("{name} {result}, {}", operands.join(", ")));
+        self.line(format!("cvt.{}.{} {d}, {result}", type_name(ty), type_name(wide)));
+    }
+
     /// An address in brackets.
     pub fn addr(&mut self, addr: Addr) -> String {
         let base = self.reg(addr.base);
@@ -231,6 +250,11 @@ fn bracket(base: &str, offset: i32) -> String {
         0 => format!("[{base}]"),
         _ => format!("[{base}{offset:+}]"),
     }
+}
+
+/// The type of 32 bits with the signedness of one of 16.
+fn wide(ty: Ty) -> Ty {
+    if ty.is_signed() { Ty::S32 } else { Ty::U32 }
 }
 
 fn unsigned(ty: Ty) -> Ty {
