@@ -243,7 +243,8 @@ fn a_square_of_a_pair_is_a_square_of_magnitudes() {
         });
         let name = if bf16 { "bf16x2" } else { "f16x2" };
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
-        let at = lines.iter().position(|line| line.starts_with(&format!("abs.{name}"))).unwrap_or_else(|| panic!("{text}"));
+        let at =
+            lines.iter().position(|line| line.starts_with(&format!("abs.{name}"))).unwrap_or_else(|| panic!("{text}"));
         let magnitude = lines[at].split([' ', ',']).nth(1).unwrap_or_default();
         assert!(lines[at + 1].contains(&format!(", {magnitude}, {magnitude}, ")), "{text}");
     }

@@ -26,6 +26,7 @@ mod progress;
 mod prompt;
 mod ptx;
 mod quantize;
+mod report;
 mod selftest;
 mod shell;
 mod sim;
@@ -63,6 +64,7 @@ enum Command {
     Tune(bench::TuneArgs),
     Accuracy(accuracy::AccuracyArgs),
     Dashboard(dashboard::DashboardArgs),
+    Report(report::ReportArgs),
     Plan(plan::PlanArgs),
     Quantize(quantize::QuantizeArgs),
     Validate(validate::ValidateArgs),
@@ -104,6 +106,7 @@ pub fn main() -> ExitCode {
         Command::Tune(args) => bench::run_tune(&args),
         Command::Accuracy(args) => accuracy::run(&args),
         Command::Dashboard(args) => dashboard::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Quantize(args) => quantize::run(&args),
         Command::Validate(args) => validate::run(&args),

@@ -1,21 +1,27 @@
 //! Results: one schema for everything that was measured.
 //!
-//! A file of results is JSON, one object a line. A line with the key `call` says what is the same for the rows behind it: the
-//! device and its driver, the commit, the command, the ceilings measured beside them ([`Call`]). Every other line is a
-//! [`Row`]: a suite, a shape, a variant, all its samples. A peer's figures are rows of the same call under another name.
+//! A file of results is JSON, one object per line. A line with the key `call` describes a run: device and driver, commit,
+//! command, and the ceilings measured with it ([`Call`]). The rows that follow belong to it. A [`Row`] has a suite, a
+//! shape, a variant and all its samples. A peer's figures are rows of the same run under the peer's name.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `row` | [`Call`] and [`Row`], the fields and their units |
 //! | `read` | [`Results`]: files and folders of rows |
-//! | `statistics` | [`Summary`]: a row's median, and the noise that its own samples show |
+//! | `statistics` | [`Summary`]: a row's median and the noise of its samples |
+//! | `entry` | [`Entry`]: a row with its run, and the labels that a reader sees |
+//! | `compare` | [`Runs`]: which figures are quoted, and the best peer of each; [`Peaks`]: the measured floor |
 //!
-//! May touch: nothing of this crate.
+//! May use: no other module of this crate; of the libraries, the names of devices and models.
 
+mod compare;
+mod entry;
 mod read;
 mod row;
 mod statistics;
 
+pub use compare::{Comparison, Figures, Floor, Peaks, PeerKind, Runs, Workload, means};
+pub use entry::{Age, Entry, device_name, target_of};
 pub use read::{Results, ResultsError, write_call, write_row};
-pub use row::{Call, OURS, Remark, Row};
+pub use row::{Call, OURS, OutOfRange, Remark, Row};
 pub use statistics::{Summary, difference_is_significant};

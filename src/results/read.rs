@@ -1,5 +1,6 @@
 //! Reading and writing results: a file of JSON lines, or a folder of such files.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -7,12 +8,13 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use thiserror::Error;
 
+use super::row::OutOfRange;
 use super::{Call, Row};
 
 /// Most bytes of a file of results.
 const LIMIT: u64 = 256 << 20;
 
-/// Why results cannot be read.
+/// Error of reading results.
 #[derive(Debug, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
 pub enum ResultsError {
@@ -31,11 +33,13 @@ pub enum ResultsError {
         #[source]
         source: serde_json::Error,
     },
+    #[error("line {line} of `{file}`: `{}` is {:e}, expected {}", out.field, out.value, out.expected)]
+    Range { file: String, line: usize, out: OutOfRange },
     #[error("`{}` has no row of results; give a folder of .jsonl files that `bench --json` wrote", path.display())]
     Empty { path: PathBuf },
 }
 
-/// Calls, and rows that each belong to one of them.
+/// Calls and their rows, read from files.
 ///
 /// ```
 /// use tilewright::results::Results;
@@ -48,17 +52,19 @@ pub enum ResultsError {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Results {
-    /// The calls, in the order in which they were read.
+    /// Calls in the order in which they were read.
     pub calls: Vec<Call>,
-    /// The rows, each with the index of its call.
+    /// Rows, each with the index of its call.
     pub rows: Vec<(usize, Row)>,
+    /// Index of a call by its id and source.
+    index: HashMap<(String, Option<String>), usize>,
 }
 
 impl Results {
     /// Reads a file, or all `.jsonl` files of a folder in the order of their names.
     ///
     /// # Errors
-    /// If a file cannot be read, a line is neither a call nor a row, or there is no row at all.
+    /// If a file cannot be read, a line is neither a call nor a row, a number is out of range, or there is no row.
     pub fn open(path: &Path) -> Result<Results, ResultsError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -86,10 +92,10 @@ impl Results {
         Ok(results)
     }
 
-    /// Adds a file, which may be empty.
+    /// Adds the rows of a file, which may be empty.
     ///
     /// # Errors
-    /// If it cannot be read or has more than 256 MiB, or a line is neither a call nor a row.
+    /// If it cannot be read or has more than 256 MiB, a line is neither a call nor a row, or a number is out of range.
     pub fn add_file(&mut self, path: &Path) -> Result<(), ResultsError> {
         let failed = |source| ResultsError::Read { path: path.to_owned(), source };
         let mut text = String::new();
@@ -101,19 +107,25 @@ impl Results {
         self.add(&text, &path.file_name().unwrap_or_default().to_string_lossy())
     }
 
-    /// Adds the lines of a file. Rows in front of the first call, as peers' scripts print them, get a call named as the file.
+    /// Adds the lines of a file. Rows before the first call, as the peers' scripts print them, get a call named after the file.
     ///
     /// # Errors
-    /// If a line is neither a call nor a row.
+    /// If a line is neither a call nor a row, or a number of it is out of range.
     pub fn add(&mut self, text: &str, file: &str) -> Result<(), ResultsError> {
         let mut current = None;
         for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let failed = |source| ResultsError::Line { file: file.to_owned(), line: at + 1, source };
+            let out_of_range = |out| ResultsError::Range { file: file.to_owned(), line: at + 1, out };
             let mut value: Value = serde_json::from_str(line).map_err(failed)?;
             match value.get_mut("call").map(Value::take) {
-                Some(call) => current = Some(self.enter(serde_json::from_value(call).map_err(failed)?)),
+                Some(call) => {
+                    let call: Call = serde_json::from_value(call).map_err(failed)?;
+                    call.check().map_err(out_of_range)?;
+                    current = Some(self.enter(call));
+                }
                 None => {
-                    let row = serde_json::from_value(value).map_err(failed)?;
+                    let row: Row = serde_json::from_value(value).map_err(failed)?;
+                    row.check().map_err(out_of_range)?;
                     let unnamed = || Call { id: file.to_owned(), ..Call::default() };
                     let call = *current.get_or_insert_with(|| self.enter(unnamed()));
                     self.rows.push((call, row));
@@ -123,37 +135,36 @@ impl Results {
         Ok(())
     }
 
-    /// The index of a call, which is added where it is new. A call whose rows were converted from two sources is two
-    /// entries of one id, since remarks name lines of their source.
+    /// Returns the index of a call and adds it if it is new. A call whose rows were converted from two sources has two
+    /// entries with one id, because remarks name lines of their source.
     fn enter(&mut self, call: Call) -> usize {
-        let known = self.calls.iter().position(|known| (&known.id, &known.source) == (&call.id, &call.source));
-        known.unwrap_or_else(|| {
+        *self.index.entry((call.id.clone(), call.source.clone())).or_insert_with(|| {
             self.calls.push(call);
             self.calls.len() - 1
         })
     }
 
-    /// The call of a row.
+    /// Returns the call of a row.
     pub fn call(&self, row: &(usize, Row)) -> &Call {
         &self.calls[row.0]
     }
 
-    /// Writes calls and rows as lines.
+    /// Writes calls and rows, one JSON object per line.
     ///
     /// # Errors
     /// Those of the writer.
     pub fn write(&self, to: &mut dyn Write) -> io::Result<()> {
-        for (at, call) in self.calls.iter().enumerate() {
+        let mut rows: Vec<Vec<&Row>> = vec![Vec::new(); self.calls.len()];
+        self.rows.iter().for_each(|(call, row)| rows[*call].push(row));
+        for (call, rows) in self.calls.iter().zip(rows) {
             write_call(to, call)?;
-            for (_, row) in self.rows.iter().filter(|(call, _)| *call == at) {
-                write_row(to, row)?;
-            }
+            rows.into_iter().try_for_each(|row| write_row(to, row))?;
         }
         Ok(())
     }
 }
 
-/// Writes the line that begins a call.
+/// Writes the line of a call.
 ///
 /// # Errors
 /// Those of the writer.

@@ -1,77 +1,77 @@
-//! The fields of a result.
+//! The fields of calls and rows.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// One run of a program on a device: what is the same for all of its rows.
+/// One execution of a program on a device: the facts that all of its rows share.
 ///
-/// Fields that a run could not tell are absent.
+/// A fact that the program could not determine is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Call {
-    /// What names the call; lines with one name are one call.
+    /// Identifies the call; lines with equal ids and sources are one call.
     pub id: String,
-    /// What it was for.
+    /// Purpose of the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The file that the rows were converted from; absent where the program wrote rows itself.
+    /// File that the rows were converted from; absent if the program wrote the rows itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// The line of the source that the call begins at.
+    /// First line of the call in the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// When it began: a date, or a date and a time of UTC.
+    /// Start of the call: a date, or a date and time in UTC.
     pub date: String,
-    /// The device's product name.
+    /// Product name of the device.
     pub device: String,
-    /// Version of the device's driver.
+    /// Version of the driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// The commit of the working tree.
+    /// Commit of the working tree.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// When that commit was made, or where it is not known that of the source: orders the calls of one day.
+    /// Time of that commit, or of the source if the commit is unknown; orders the calls of a day.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub committed: Option<String>,
-    /// Whether the working tree had no change that was not committed.
+    /// Whether the working tree was free of uncommitted changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clean: Option<bool>,
-    /// The command that makes the rows again.
+    /// Command that reproduces the rows.
     pub command: String,
     /// Versions of the peers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<String>,
-    /// Clock of the multiprocessors, MHz.
+    /// Clock of the SMs, MHz.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sm_mhz: Option<f64>,
     /// Clock of the memory, MHz.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_mhz: Option<f64>,
-    /// Power limit that was in force, watts.
+    /// Power limit in force, watts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_limit_watts: Option<f64>,
-    /// Bytes a second that a plain read of device memory reached in this call.
+    /// Bytes per second of a plain read of device memory, measured in this call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_peak: Option<f64>,
-    /// Operations a second that matrix instructions alone reached in this call.
+    /// Operations per second of bf16 matrix instructions alone, measured in this call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub matrix_peak: Option<f64>,
-    /// Lines of the source that are no rows: what people wrote beside the figures.
+    /// Lines of the source that are not rows: notes written next to the figures.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<Remark>,
 }
 
-/// A line that is no row.
+/// A line of a converted file that is not a row.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Remark {
-    /// Its number in the source, from 1 on.
+    /// Number of the line in the source, starting at 1.
     pub line: u32,
-    /// The line, without spaces at its end.
+    /// Text of the line without trailing spaces.
     pub text: String,
 }
 
-/// One figure with all that is known of it.
+/// One measurement.
 ///
 /// ```
 /// use tilewright::results::Row;
@@ -82,66 +82,127 @@ pub struct Remark {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Row {
-    /// The suite: `gemm`, `decode`, `accuracy`, `fuzz` and so on.
+    /// Suite: `gemm`, `decode`, `accuracy`, `fuzz` and so on.
     pub suite: String,
-    /// Whose figure it is: `tilewright`, or a peer's name.
+    /// Program that was measured: `tilewright`, or a peer's name.
     pub who: String,
-    /// The shape, by the names of its extents.
+    /// Extents of the workload by name.
     pub shape: BTreeMap<String, u64>,
-    /// What is particular about it: tiles, splits, the level of a timeline, the name of a test.
+    /// Settings that distinguish rows of one shape: tiles, splits, the level of a timeline, the name of a test.
     #[serde(alias = "note")]
     pub variant: String,
-    /// Every timed sample, microseconds of one launch or one token: ours in the order of time, peers' as they print them.
+    /// Timed samples, microseconds per launch or per token: ours in the order of time, peers' as they print them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub samples_us: Vec<f64>,
     /// Median, microseconds.
     #[serde(alias = "us", skip_serializing_if = "Option::is_none")]
     pub median_us: Option<f64>,
-    /// Least time, microseconds.
+    /// Shortest time, microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best_us: Option<f64>,
-    /// Bytes that must move through device memory.
+    /// Bytes that the workload must move through device memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// Operations of a launch: an addition and a multiplication are two.
+    /// Operations per launch; a multiply-add counts as two.
     #[serde(alias = "flops", skip_serializing_if = "Option::is_none")]
     pub operations: Option<u64>,
-    /// Relative error, ‖found − exact‖ / ‖exact‖, of what was checked in the same run.
+    /// Relative error of the results checked in the same run: ‖found − exact‖ / ‖exact‖.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,
-    /// Mean power while it was timed, watts.
+    /// Mean power during the timed launches, watts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watts: Option<f64>,
-    /// Energy of one launch or one token, joules.
+    /// Energy per launch or per token, joules.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub joules: Option<f64>,
-    /// Further figures by name; the name ends in the unit.
+    /// Further quantities by name; the name ends in the unit.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, f64>,
-    /// What a check said: `right`, `WRONG`, `ok`, a refusal.
+    /// Outcome of a check: `right`, `WRONG`, `ok`, or a refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<String>,
-    /// What was written beside it.
+    /// Note written next to the figure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remark: Option<String>,
-    /// The source that holds the same figure with all its digits; this one was printed rounded.
+    /// Source that has this figure with all its digits; this row was printed rounded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copy_of: Option<String>,
-    /// First and last line of the source.
+    /// First and last line in the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lines: Option<[u32; 2]>,
 }
 
-/// Who a row of this project is by.
+/// Value of [`Row::who`] for rows of this project.
 pub const OURS: &str = "tilewright";
 
+/// A number that no measurement can have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutOfRange {
+    /// The field, and the key within `values`.
+    pub field: String,
+    /// The number.
+    pub value: f64,
+    /// What the field holds.
+    pub expected: &'static str,
+}
+
+/// Shortest and longest time in microseconds: a femtosecond and 31 years. Sums, ratios and axes of such times are finite.
+const SHORTEST: f64 = 1e-9;
+const LONGEST: f64 = 1e15;
+/// Largest other quantity.
+const LARGEST: f64 = 1e30;
+
+/// Checks that a number of a field lies in a range.
+fn within(field: &str, value: f64, (least, most): (f64, f64), expected: &'static str) -> Result<(), OutOfRange> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(OutOfRange { field: field.to_owned(), value, expected })
+}
+
+const TIME: &str = "microseconds, 0 or from 1e-9 to 1e15";
+const QUANTITY: &str = "a number from 0 to 1e30";
+
+impl Call {
+    /// Checks that every number is one that a device can have.
+    pub(super) fn check(&self) -> Result<(), OutOfRange> {
+        let fields = [
+            ("sm_mhz", self.sm_mhz),
+            ("memory_mhz", self.memory_mhz),
+            ("power_limit_watts", self.power_limit_watts),
+            ("read_peak", self.read_peak),
+            ("matrix_peak", self.matrix_peak),
+        ];
+        let mut known = fields.into_iter().filter_map(|(field, value)| Some((field, value?)));
+        known.try_for_each(|(field, value)| within(field, value, (0.0, LARGEST), QUANTITY))
+    }
+}
+
 impl Row {
-    /// Whether it is this project's figure, not a peer's.
+    /// Checks that every number is one that a measurement can have, so that views can add, divide and draw it.
+    pub(super) fn check(&self) -> Result<(), OutOfRange> {
+        let times = self.samples_us.iter().map(|sample| ("samples_us", *sample));
+        let times = times.chain(self.median_us.map(|us| ("median_us", us)));
+        let mut times = times.chain(self.best_us.map(|us| ("best_us", us)));
+        times.try_for_each(|(field, value)| match value {
+            0.0 => Ok(()),
+            value => within(field, value, (SHORTEST, LONGEST), TIME),
+        })?;
+        let fields = [("error", self.error), ("watts", self.watts), ("joules", self.joules)];
+        let mut known = fields.into_iter().filter_map(|(field, value)| Some((field, value?)));
+        known.try_for_each(|(field, value)| within(field, value, (0.0, LARGEST), QUANTITY))?;
+        self.values.iter().try_for_each(|(name, value)| {
+            let field = format!("values.{name}");
+            within(&field, *value, (-LARGEST, LARGEST), "a number from -1e30 to 1e30")
+        })
+    }
+
+    /// Whether the row is this project's and not a peer's.
     pub fn is_ours(&self) -> bool {
         self.who == OURS
     }
 
-    /// The shape as a line: `batch=1 k=4096 n=4096`.
+    /// Formats the shape as a line: `batch=1 k=4096 n=4096`.
     ///
     /// ```
     /// use tilewright::results::Row;
@@ -152,18 +213,23 @@ impl Row {
         self.shape.iter().map(|(name, extent)| format!("{name}={extent}")).collect::<Vec<_>>().join(" ")
     }
 
-    /// Whether both are the same measurement, perhaps of another call: suite, shape, variant and whose.
+    /// Whether two rows, perhaps of different calls, agree in suite, program, shape and variant.
     pub fn is_same_measurement(&self, other: &Row) -> bool {
         (&self.suite, &self.who, &self.shape, &self.variant) == (&other.suite, &other.who, &other.shape, &other.variant)
     }
 
-    /// Bytes a second.
+    /// Bytes per second; `None` without bytes or a time.
     pub fn bandwidth(&self) -> Option<f64> {
-        Some(self.bytes.filter(|bytes| *bytes > 0)? as f64 / (self.median_us? * 1e-6))
+        Some(self.bytes.filter(|bytes| *bytes > 0)? as f64 / (self.positive_us()? * 1e-6))
     }
 
-    /// Operations a second.
+    /// Operations per second; `None` without operations or a time.
     pub fn throughput(&self) -> Option<f64> {
-        Some(self.operations.filter(|operations| *operations > 0)? as f64 / (self.median_us? * 1e-6))
+        Some(self.operations.filter(|operations| *operations > 0)? as f64 / (self.positive_us()? * 1e-6))
+    }
+
+    /// The median if it is a time that rates can be made of.
+    fn positive_us(&self) -> Option<f64> {
+        self.median_us.filter(|us| *us > 0.0)
     }
 }

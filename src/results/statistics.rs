@@ -1,28 +1,29 @@
-//! What the samples of a row say: a middle, and how far off it may be.
+//! The median of a row's samples and its standard error.
 
 use super::Row;
 
-/// The middle of a row's samples and its standard error, microseconds.
+/// Median, shortest time and noise of a row, microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     /// Median.
     pub median: f64,
-    /// Least.
+    /// Shortest time.
     pub best: f64,
-    /// Standard error of the median. Of a row whose samples were not kept: from the median to the best time, which is more.
+    /// Standard error of the median. For a row without samples: the distance from the median to the best time, which is
+    /// larger.
     pub noise: f64,
-    /// Samples; 0 where they were not kept.
+    /// Number of samples; 0 if they were not kept.
     pub samples: usize,
 }
 
-/// Standard errors between two medians from which on they differ: of normal noise one pair in 370 is that far apart.
+/// Standard errors between two medians that count as a difference; of normal noise one pair in 370 is that far apart.
 const ERRORS: f64 = 3.0;
 
-/// Part of the time below which a difference is of no account, whatever its noise: clocks move by as much.
+/// Relative difference that never counts, whatever the noise; clocks vary by as much.
 const LEAST: f64 = 0.01;
 
 impl Summary {
-    /// Sums up the times of a row; `None` where it has no time.
+    /// Summarises the times of a row; `None` if it has no time.
     ///
     /// ```
     /// use tilewright::results::{Row, Summary};
@@ -53,7 +54,8 @@ impl Summary {
 
 /// Whether two medians differ by more than their noise, and by more than 1 %.
 ///
-/// Both standard errors are added in squares; three of the sum are a difference. The dashboard's script has the same rule.
+/// The standard errors add in squares; a distance of more than three of the sum is a difference. The dashboard's script
+/// has the same rule.
 ///
 /// ```
 /// use tilewright::results::{Summary, difference_is_significant};
@@ -92,7 +94,7 @@ mod tests {
         }
 
         #[test]
-        fn a_row_does_not_differ_from_itself_and_differences_have_no_side(
+        fn a_row_equals_itself_and_differences_are_symmetric(
             a in 1.0f64..1e3, b in 1.0f64..1e3, noises in (0.0f64..10.0, 0.0f64..10.0),
         ) {
             let summary = |median, noise| Summary { median, best: median, noise, samples: 9 };
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_without_samples_are_judged_by_the_distance_to_their_best() {
+    fn rows_without_samples_take_the_distance_to_the_best_as_noise() {
         let old = Row { median_us: Some(10.0), best_us: Some(9.5), ..Row::default() };
         assert_eq!(Summary::of(&old), Some(Summary { median: 10.0, best: 9.5, noise: 0.5, samples: 0 }));
     }

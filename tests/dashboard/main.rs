@@ -10,7 +10,7 @@ use std::process::Command;
 
 use browser::Browser;
 use serde_json::json;
-use tilewright::results::{Results, Row, Summary, difference_is_significant};
+use tilewright::results::{Figures, Results, Row, Runs, Summary, difference_is_significant};
 
 fn rows() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/results/rows")
@@ -40,31 +40,6 @@ fn open(results: &Path, folder: &Path) -> Option<Browser> {
     Some(Browser::open(&command, &page))
 }
 
-/// The shapes that have a row of ours beside a peer's, of the same call, or else of the same device and commit: by suite and
-/// device, attention's decode and prefill apart, and decode's kinds of launches.
-fn with_peer(results: &Results) -> usize {
-    let mut found = HashSet::new();
-    for ours in results.rows.iter().filter(|(_, row)| row.is_ours() && row.copy_of.is_none() && row.median_us.is_some())
-    {
-        let (call, row) = (results.call(ours), &ours.1);
-        let is_peer = |other: &&(usize, Row)| {
-            let its = results.call(other);
-            let same_build = call.commit.is_some() && (&its.device, &its.commit) == (&call.device, &call.commit);
-            let same_shape = (&other.1.suite, &other.1.shape) == (&row.suite, &row.shape);
-            same_shape && !other.1.is_ours() && other.1.median_us.is_some() && (its.id == call.id || same_build)
-        };
-        let kind = match row.suite.as_str() {
-            "attention" => row.variant.split(' ').next().unwrap_or_default(),
-            "decode" => row.variant.split(',').next().unwrap_or_default(),
-            _ => "",
-        };
-        if results.rows.iter().any(|other| is_peer(&other)) {
-            found.insert((&row.suite, &row.shape, &call.device, kind));
-        }
-    }
-    found.len()
-}
-
 fn keep(picture: &[u8], name: &str) {
     if let Some(folder) = std::env::var_os("TILEWRIGHT_PICTURES") {
         std::fs::write(Path::new(&folder).join(name), picture).expect("a picture");
@@ -79,24 +54,52 @@ fn the_page_shows_what_the_rows_say() {
     let Some(mut page) = open(&rows(), folder.path()) else { return };
     let results = Results::open(&rows()).expect("rows");
     page.resize(1280, 900, false);
-    // Overview: a bar and a line of a table for each row that has a peer, and a chart for each of their suites.
-    let beside = with_peer(&results) as u64;
-    assert!(beside > 50);
-    assert_eq!((page.visible("#overview .mark"), page.visible("#overview tbody tr")), (beside, beside));
-    let charts = page.visible("#overview svg");
-    assert_eq!(charts, page.visible("#overview .suite"));
+    the_first_screen_compares(&mut page, &results);
     // Axes have names on every chart of the page, shown or not.
     let bare = "[...document.querySelectorAll('main svg')].filter((s) => s.querySelectorAll('text').length < 4).length";
     assert_eq!(page.eval(bare), json!(0));
-    let named =
-        "[...document.querySelectorAll('#overview svg')].every((s) => s.textContent.includes(\"peer's time / ours\"))";
-    assert_eq!(page.eval(named), json!(true));
     roofline_and_steps(&mut page, &results);
     a_click_opens_the_detail(&mut page, &results);
     filters_narrow(&mut page, &results);
     regressions_come_first(&mut page, &results);
     pictures(&mut page);
     assert!(page.console.is_empty(), "{:#?}", page.console);
+}
+
+/// Overview: a bar for each decode and prefill workload of the newest device and for each group of kernels, without
+/// scrolling; a line of a table for each comparison; each workload once.
+fn the_first_screen_compares(page: &mut Browser, results: &Results) {
+    let figures = Runs::new(results).figures();
+    let compared: Vec<_> = figures.iter().filter(|figures| figures.compared.is_some()).collect();
+    assert!(compared.len() > 100);
+    assert_eq!(page.visible("#overview .suite tbody tr"), compared.len() as u64);
+    let newest = compared.iter().max_by_key(|figures| figures.compared.map(|compared| compared.ours.age()));
+    let device = newest.expect("a device").workload.device;
+    let models = |suite: &str| {
+        let of = |figures: &&&Figures<'_>| (figures.workload.suite, figures.workload.device) == (suite, device);
+        compared.iter().filter(of).count() as u64
+    };
+    for (panel, suite) in [(1, "decode"), (2, "prefill")] {
+        assert!(models(suite) > 3, "{suite}");
+        assert_eq!(page.visible(&format!("#overview .panel:nth-child({panel}) .bar")), models(suite), "{suite}");
+    }
+    assert!(page.visible("#overview .panel:nth-child(3) .bar") >= 4);
+    let labels = page.eval("[...document.querySelectorAll('#overview .bar .what')].map((e) => e.textContent)");
+    let labels: Vec<&str> = labels.as_array().expect("labels").iter().filter_map(|label| label.as_str()).collect();
+    let distinct: HashSet<&str> = labels.iter().copied().collect();
+    assert_eq!(distinct.len(), labels.len(), "a workload is there twice: {labels:?}");
+    // Every bar names its peer, has a parity line, and a panel's axis has units.
+    let peers = "[...document.querySelectorAll('#overview .bar .detail')].every((e) => /PyTorch|cuBLAS|cuDNN|FlashAttention/.test(e.textContent))";
+    assert_eq!(page.eval(peers), json!(true));
+    assert_eq!(page.visible("#overview .bar .parity"), labels.len() as u64);
+    assert_eq!(
+        page.eval("[...document.querySelectorAll('#overview .axis')].every((e) => e.textContent.includes('1×'))"),
+        json!(true)
+    );
+    let lowest =
+        "Math.max(...[...document.querySelectorAll('#overview .panel')].map((e) => e.getBoundingClientRect().bottom))";
+    let lowest = page.eval(lowest).as_f64().expect("a place");
+    assert!(lowest <= 900.0, "the panels end at {lowest}, past the first screen");
 }
 
 fn roofline_and_steps(page: &mut Browser, results: &Results) {
@@ -119,14 +122,16 @@ fn roofline_and_steps(page: &mut Browser, results: &Results) {
 
 /// A number leads to its row, its samples, its source and the command; Escape leads back.
 fn a_click_opens_the_detail(page: &mut Browser, results: &Results) {
-    for selector in ["#overview tbody td a", "#overview .mark rect"] {
+    for selector in ["#overview .suite tbody td a", "#overview .bar"] {
         page.click(selector);
         page.wait("document.querySelector('#detail').open");
         let number = page.eval("Number(location.hash.slice('#row-'.length))").as_u64().expect("a number") as usize;
         let (call, row) = (results.call(&results.rows[number]), &results.rows[number].1);
         let text = page.eval("document.querySelector('#detail-body').innerText");
         let text = text.as_str().expect("text");
-        for part in [&call.command, &call.device, &row.median_us.expect("a time").to_string(), &row.shape_line()] {
+        let shown = page.eval(&format!("rounded({})", row.median_us.expect("a time")));
+        let shown = format!("{} µs", shown.as_str().expect("a number"));
+        for part in [&call.command, &call.device, &shown, &row.shape_line()] {
             assert!(text.contains(part.as_str()), "{part} is not in {text}");
         }
         page.press("Escape");
@@ -135,14 +140,14 @@ fn a_click_opens_the_detail(page: &mut Browser, results: &Results) {
 }
 
 fn filters_narrow(page: &mut Browser, results: &Results) {
-    let all = page.visible("#overview tbody tr");
+    let all = page.visible("#overview .suite tbody tr");
     let set = "(() => { const e = document.querySelector('#suite'); e.value = 'gemv'; e.dispatchEvent(new Event('input', { bubbles: true })); })()";
     page.eval(set);
     let rows = results.rows.iter().filter(|(_, row)| row.suite == "gemv").count();
     let count = format!("{rows} of {} rows", results.rows.len());
     assert_eq!(page.eval("document.querySelector('#count').textContent"), json!(count));
-    let left = page.visible("#overview tbody tr");
-    assert!(left > 0 && left < all && page.visible("#overview .mark") == left);
+    let left = page.visible("#overview .suite tbody tr");
+    assert!(left > 0 && left < all && page.visible("#overview .bar") == 4, "four batch sizes of GEMV");
     // A key leads to the words; every word must be there.
     page.press("/");
     page.wait("document.activeElement.id === 'words'");
@@ -150,15 +155,13 @@ fn filters_narrow(page: &mut Browser, results: &Results) {
     page.wait("document.querySelector('#words').value === 'batch=64 k=8192'");
     let is_left =
         |row: &Row| ["batch=64", "k=8192"].iter().all(|word| row.shape_line().split(' ').any(|part| part == *word));
-    let ours = |row: &Row| row.suite == "gemv" && row.is_ours() && row.copy_of.is_none();
-    // A shape has one line for each device, however often it was measured.
-    let named = results.rows.iter().filter(|(_, row)| ours(row) && is_left(row));
-    let named: HashSet<_> = named.map(|at| (&at.1.shape, &results.call(at).device)).collect();
-    let named = named.len() as u64;
+    let figures = Runs::new(results).figures();
+    let ours = figures.iter().filter_map(|figures| figures.compared).map(|compared| compared.ours.row);
+    let named = ours.filter(|row| row.suite == "gemv" && is_left(row)).count() as u64;
     assert!(named > 0 && named < left);
-    assert_eq!(page.visible("#overview tbody tr"), named);
+    assert_eq!(page.visible("#overview .suite tbody tr"), named);
     page.eval("(() => { document.activeElement.blur(); document.querySelector('#filters').reset(); filter(); })()");
-    assert_eq!(page.visible("#overview tbody tr"), all);
+    assert_eq!(page.visible("#overview .suite tbody tr"), all);
 }
 
 /// The page's rule is the library's, and the worst comes first.
@@ -199,7 +202,7 @@ fn pictures(page: &mut Browser) {
         page.call("Input.dispatchMouseEvent", json!({ "type": "mouseMoved", "x": 1, "y": 1 }));
         let wide = page.eval("document.documentElement.scrollWidth").as_u64().expect("a width");
         assert!(wide <= u64::from(width), "the page is {wide} wide in a window of {width}");
-        let letters = "Math.min(...[...document.querySelectorAll('#overview svg text')].filter((t) => t.getClientRects().length > 0 && \
+        let letters = "Math.min(...[...document.querySelectorAll('#overview .bar span, #overview .axis span')].filter((t) => t.getClientRects().length > 0 && \
                        t.textContent !== '').map((t) => parseFloat(getComputedStyle(t).fontSize)))";
         let letters = page.eval(letters).as_f64().expect("a size");
         assert!(letters >= 12.0, "letters of {letters} pixels at {width}");
@@ -212,8 +215,8 @@ fn pictures(page: &mut Browser) {
         keep(&page.picture(), name);
     }
     page.resize(1280, 900, false);
-    page.press_for("4", "roofline");
-    keep(&page.picture(), "dashboard-roofline.png");
+    page.press_for("3", "history");
+    keep(&page.picture(), "dashboard-history.png");
     page.press_for("1", "overview");
 }
 
@@ -223,25 +226,30 @@ fn hostile_names_stay_text_and_samples_are_shown() {
     let folder = tempfile::tempdir().expect("a folder");
     let evil = "</script><script>window.evil = 1</script><img src=x onerror='window.evil = 1'>";
     let call = json!({ "call": { "id": evil, "date": "2026-01-01", "device": format!("H100 {evil}"), "command": evil, "commit": "c0ffee" } });
-    let row = |who: &str, us: f64| {
+    let row = |who: &str, us: f64, variant: &str| {
         let samples = [us, us * 1.01, us * 0.99, us * 1.02];
-        json!({ "suite": "gemv", "who": who, "shape": { "n": 8 }, "variant": evil, "samples_us": samples, "median_us": us, "best_us": us * 0.99,
+        json!({ "suite": "gemv", "who": who, "shape": { "n": 8 }, "variant": variant, "samples_us": samples, "median_us": us, "best_us": us * 0.99,
                 "bytes": 1_000_000, "operations": 1000, "joules": 0.25, "watts": 500.0 })
     };
-    let text = [call, row("tilewright", 10.0), row("peer", 12.5)].map(|line| line.to_string()).join("\n");
+    let text = [call, row("tilewright", 10.0, evil), row("tilewright", 10.0, ""), row(evil, 12.5, "")];
+    let text = text.map(|line| line.to_string()).join("\n");
     let file = folder.path().join("rows.jsonl");
     std::fs::write(&file, text).expect("writes");
     let Some(mut page) = open(&file, folder.path()) else { return };
     assert_eq!(page.eval("window.evil === undefined"), json!(true));
+    assert_eq!(
+        page.eval("document.querySelector('#overview .bar .detail').textContent.includes('</script>')"),
+        json!(true)
+    );
     page.eval("location.hash = '#row-0'");
     page.wait("document.querySelector('#detail').open");
     assert_eq!(page.visible("#detail .strip circle"), 4);
-    assert_eq!(page.eval("document.querySelector('#samples').textContent"), json!("10.00 10.10 9.90 10.20"));
+    assert_eq!(page.eval("document.querySelector('#samples').textContent"), json!("10 10.1 9.9 10.2"));
     assert_eq!(page.eval("document.querySelector('#command').textContent"), json!(evil));
     assert_eq!(page.eval("window.evil === undefined"), json!(true));
     page.eval("location.hash = '#/energy'");
     page.wait_for_view("energy");
-    assert_eq!(page.visible("#energy tbody tr"), 2);
+    assert_eq!(page.visible("#energy tbody tr"), 3);
     assert!(page.console.is_empty(), "{:#?}", page.console);
 }
 

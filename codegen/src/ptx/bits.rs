@@ -16,8 +16,12 @@ pub(super) fn emit_bits(w: &mut Writer<'_>, op: &BitsOp) {
             let (d, a, b, c) = (w.def(*d), w.op(a), w.op(b), w.op(c));
             w.line(format!("lop3.{} {d}, {a}, {b}, {c}, {table}", bits_type(*ty)));
         }
-        BitsOp::Shl { ty, d, a, n } if ty.bits() == 16 && n.as_value().is_some() => half_shift(w, "shl", *ty, *d, [*a, *n]),
-        BitsOp::Shr { ty, d, a, n } if ty.bits() == 16 && n.as_value().is_some() => half_shift(w, "shr", *ty, *d, [*a, *n]),
+        BitsOp::Shl { ty, d, a, n } if ty.bits() == 16 && n.as_value().is_some() => {
+            half_shift(w, "shl", *ty, *d, [*a, *n])
+        }
+        BitsOp::Shr { ty, d, a, n } if ty.bits() == 16 && n.as_value().is_some() => {
+            half_shift(w, "shr", *ty, *d, [*a, *n])
+        }
         BitsOp::Shl { ty, d, a, n } => logic(w, "shl", *ty, *d, &[*a, at_most(*n, ty.bits())]),
         BitsOp::Shr { ty, d, a, n } => typed(w, "shr", type_name(*ty), *d, &[*a, at_most(*n, ty.bits())]),
         BitsOp::ShfL { d, lo, hi, n } => typed(w, "shf.l.wrap", "b32", *d, &[*lo, *hi, wrapped(*n)]),

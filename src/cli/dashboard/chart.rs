@@ -1,5 +1,5 @@
-//! Charts: `plotters` draws the axes, their labels and lines; marks that lead to a row are laid over them, since an SVG back
-//! end knows no links. Colours are names: the style sheet gives each one a value for light and for dark.
+//! Charts: `plotters` draws axes, labels and lines; marks that link to a row are laid over them, because an SVG back end
+//! of `plotters` has no links. Colours are names: the style sheet gives each one a value for light and for dark.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -34,23 +34,23 @@ pub struct Mark {
     pub row: usize,
     /// Its colour, 0 to 7.
     pub series: usize,
-    /// What it says when a pointer rests on it.
+    /// Tooltip.
     pub title: String,
 }
 
-/// A line without marks: a ceiling, or the way from point to point.
+/// A line without marks: a ceiling, or the connection of points.
 pub struct Line {
     pub points: Vec<(f64, f64)>,
     pub series: usize,
 }
 
-/// What a chart shows.
+/// The contents of a chart.
 pub struct Chart<'c> {
-    /// What it is of; read out by a screen reader.
+    /// Title, also read by screen readers.
     pub title: &'c str,
     /// Names of the axes, with units.
     pub axes: [&'c str; 2],
-    /// Width and height, pixels: a chart keeps its size, and a narrow window scrolls it.
+    /// Width and height, pixels; a window that is narrower scrolls.
     pub width: u32,
     pub height: u32,
     /// Room for the labels at the left, pixels.
@@ -80,9 +80,10 @@ impl Chart<'_> {
     pub fn bars(self, names: &[String], most: f64) -> Result<Markup, Failure> {
         let count = names.len();
         let name = |y: &f64| count.checked_sub(1 + y.round() as usize).and_then(|at| names.get(at)).cloned();
-        let wide = self.draw(self.size(), 0.0..most, Places { count }, &short, &|y| name(y).unwrap_or_default())?;
+        let wide = self
+            .draw(self.size(), 0.0..most, Places { count, named: count }, &short, &|y| name(y).unwrap_or_default())?;
         let size = Size { width: NARROW, height: 80 + 40 * count as u32, left: 14, over: Some(names) };
-        let narrow = self.draw(size, 0.0..most, Places { count }, &short, &|_| String::new())?;
+        let narrow = self.draw(size, 0.0..most, Places { count, named: count }, &short, &|_| String::new())?;
         Ok(self.figure(&html! { div class="wide" { (wide) } div class="narrow" { (narrow) } }))
     }
 
@@ -91,10 +92,15 @@ impl Chart<'_> {
         Ok(self.figure(&self.draw(self.size(), x.log_scale(), y.log_scale(), &short, &short)?))
     }
 
-    /// Points over names, from left to right.
-    pub fn sequence(self, names: &[String], most: f64) -> Result<Markup, Failure> {
+    /// Points over names, from left to right, as one drawing for wide windows and one for narrow ones. Names that would
+    /// overlap are left out.
+    pub fn sequence(self, names: &[String], range: Range<f64>) -> Result<Markup, Failure> {
         let name = |x: &f64| names.get(x.round() as usize).cloned().unwrap_or_default();
-        Ok(self.figure(&self.draw(self.size(), Places { count: names.len() }, 0.0..most, &name, &short)?))
+        let places = |named| Places { count: names.len(), named };
+        let wide = self.draw(self.size(), places(6), range.clone(), &name, &short)?;
+        let size = Size { width: NARROW, left: self.left.min(64), ..self.size() };
+        let narrow = self.draw(size, places(3), range, &name, &short)?;
+        Ok(self.figure(&html! { div class="wide" { (wide) } div class="narrow" { (narrow) } }))
     }
 
     fn size(&self) -> Size<'static> {
@@ -135,7 +141,7 @@ impl Chart<'_> {
         {
             let root = SVGBackend::with_string(&mut svg, (size.width, size.height)).into_drawing_area();
             let mut builder = ChartBuilder::on(&root);
-            builder.margin(10).x_label_area_size(50).y_label_area_size(size.left);
+            builder.margin(10).margin_right(30).x_label_area_size(50).y_label_area_size(size.left);
             let mut chart = builder.build_cartesian_2d(x, y)?;
             let text = ("sans-serif", LETTERS).into_font().color(&INK);
             chart
@@ -168,7 +174,7 @@ impl Chart<'_> {
             }
             root.present()?;
         }
-        // The picture's own end comes behind the marks.
+        // Marks are drawn last, just before the end of the picture.
         let body = svg.replacen("<svg ", "<svg role=\"img\" ", 1).replace("</svg>", &format!("{over}</svg>"));
         Ok(PreEscaped(body))
     }
@@ -177,6 +183,8 @@ impl Chart<'_> {
 /// An axis of places, one for each name; place `n` is the number `n`.
 struct Places {
     count: usize,
+    /// Names that have room.
+    named: usize,
 }
 
 impl Ranged for Places {
@@ -189,7 +197,13 @@ impl Ranged for Places {
     }
 
     fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
-        (0..self.count).map(|at| at as f64).collect()
+        let (last, named) = (self.count.saturating_sub(1), self.named.clamp(1, self.count.max(1)));
+        let mut places: Vec<usize> = match named {
+            1 => vec![last],
+            named => (0..named).map(|at| at * last / (named - 1)).collect(),
+        };
+        places.dedup();
+        places.into_iter().filter(|place| *place < self.count).map(|place| place as f64).collect()
     }
 
     fn range(&self) -> Range<f64> {
@@ -197,12 +211,16 @@ impl Ranged for Places {
     }
 }
 
-/// A number without the digits that its sum of steps brought along.
+/// Formats a tick label without rounding errors of the tick step.
 fn short(value: &f64) -> String {
-    format!("{}", (value * 1e6).round() / 1e6)
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        size if (1e-4..1e7).contains(&size) => format!("{}", (value * 1e6).round() / 1e6),
+        _ => format!("{value:e}"),
+    }
 }
 
-/// How thick a bar may be so that all fit: each has a place of its own, and perhaps a name over it.
+/// Height of a bar, pixels, so that all bars and the names above them fit.
 fn bar_height(size: Size<'_>, marks: &[Mark]) -> i32 {
     let mut places: Vec<i64> = marks.iter().map(|mark| (mark.y * 100.0) as i64).collect();
     places.sort_unstable();
@@ -217,7 +235,7 @@ fn overlay(mark: &Mark, at: (i32, i32), from: Option<(i32, i32)>, thick: i32) ->
         a href={ "#row-" (mark.row) } data-row=(mark.row) class={ "mark s" (mark.series) } aria-label=(mark.title) {
             title { (mark.title) }
             @match from {
-                Some(from) => rect x=(from.0) y=(at.1 - thick / 2) width=((at.0 - from.0).max(1)) height=(thick) {},
+                Some(from) => rect x=(from.0) y=(at.1.saturating_sub(thick / 2)) width=((at.0.saturating_sub(from.0)).max(1)) height=(thick) {},
                 None => circle cx=(at.0) cy=(at.1) r="5" {},
             }
         }
@@ -229,12 +247,20 @@ fn colour(series: usize) -> RGBColor {
     RGBColor(1, 0, series as u8 % 8)
 }
 
-/// A round number that is no less: the end of an axis.
-///
-/// 1, 2 or 5 times a power of ten, or half of the next.
+/// The end of an axis: the next of 1, 1.5, 2, 3, 5 and 7.5 times a power of ten.
 pub fn round_up(value: f64) -> f64 {
     let power = 10f64.powf(value.max(1e-12).log10().floor());
     [1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0].map(|step| step * power).into_iter().find(|end| *end >= value).unwrap_or(value)
+}
+
+/// A range with a margin around values, at least 10 % of the largest wide.
+pub fn range_around(values: impl Iterator<Item = f64>) -> Range<f64> {
+    let (least, most) = values.fold((f64::MAX, f64::MIN), |(least, most), value| (least.min(value), most.max(value)));
+    if least > most {
+        return 0.0..1.0;
+    }
+    let margin = (0.15 * (most - least)).max(0.05 * most.abs()).max(1e-9);
+    (least - margin).max(0.0)..most + margin
 }
 
 #[cfg(test)]
@@ -256,6 +282,33 @@ mod tests {
         assert!(svg.contains("href=\"#row-1\"") && svg.contains("&lt;b&gt;") && !svg.contains("<b>"));
         assert!(svg.contains("x &amp; unit") && svg.contains("one &lt;series&gt;"), "{svg}");
         assert!(svg.contains("first") && svg.contains("second"));
+    }
+
+    #[test]
+    fn fifty_builds_have_six_names_and_a_range_that_shows_their_differences() {
+        let names: Vec<String> = (0..50).map(|at| format!("commit{at:02}")).collect();
+        let times = (0..50).map(|at| 600.0 - f64::from(at) / 10.0);
+        let marks = times.clone().enumerate();
+        let marks = marks.map(|(at, y)| Mark { x: at as f64, y, from: None, row: at, series: 0, title: String::new() });
+        let svg = chart(marks.collect()).sequence(&names, range_around(times)).expect("draws").into_string();
+        let shown = names.iter().filter(|name| svg.contains(*name)).count();
+        assert_eq!(shown, 7, "six in the wide drawing, the middle one of three in the narrow");
+        let range = range_around([600.0, 595.1].into_iter());
+        assert!(range.start > 560.0 && range.end < 640.0, "{range:?}");
+    }
+
+    #[test]
+    fn the_largest_numbers_of_rows_are_drawn() {
+        for largest in [0.0, 1e-9, 1.0, 1e15, 1e30] {
+            let mark = |row, x| Mark { x, y: row as f64, from: Some(0.0), row, series: 1, title: String::new() };
+            let names = ["first".to_owned(), "second".to_owned()];
+            let bars = chart(vec![mark(0, largest), mark(1, largest / 3.0)]).bars(&names, round_up(largest));
+            assert!(bars.expect("draws").into_string().contains("</svg>"));
+            let point = |at: usize, y| Mark { x: at as f64, y, from: None, row: at, series: 0, title: String::new() };
+            let range = range_around([largest, largest / 2.0].into_iter());
+            let points = chart(vec![point(0, largest), point(1, largest / 2.0)]).sequence(&names, range);
+            assert!(points.expect("draws").into_string().contains("</svg>"));
+        }
     }
 
     #[test]

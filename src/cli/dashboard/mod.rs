@@ -3,17 +3,20 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `mod` | the subcommand |
-//! | `board` | results made ready: the fastest peer of a row, ceilings of a device, rows that repeat |
+//! | `board` | results prepared: rows by suite, the quoted runs, measured ceilings |
 //! | `page` | the page around the views; the rows as data for the script |
-//! | `chart` | axes and marks; every mark leads to its row |
+//! | `chart` | axes and marks; every mark links to its row |
+//! | `fuzz` | mutated files of results, drawn or refused |
 //! | `views/` | one file a view: overview, history, roofline, decode step, accuracy, ledgers, energy |
 //! | `script.js` | filters, the comparison of two commits or devices, the detail of a row |
 //! | `style.css` | light and dark, wide and narrow |
 //!
-//! May touch: [`crate::results`], targets and known models for ceilings and bytes.
+//! May use: [`crate::results`], `report` for titles and rounding, the cost model of `plan`.
 
 mod board;
 mod chart;
+#[cfg(test)]
+mod fuzz;
 mod page;
 mod views;
 
@@ -27,17 +30,17 @@ use super::Failure;
 use super::output::Output;
 use crate::results::Results;
 
-/// Show results as one page that works offline
+/// Write results as one page that works offline
 ///
-/// Reads the rows that `bench --json` writes. Views: each suite against its peers; two commits or devices compared, with what
-/// their noise says; history; roofline; the decode step by level; accuracy; ledgers of tests; energy. Every number leads to
-/// its row, its samples and the command that makes it again.
+/// Reads the rows that `bench --json` writes. The first view compares decode, prefill and kernels with the fastest peer.
+/// Further views: two builds or devices compared; history; roofline; the decode step by level; accuracy; ledgers of tests;
+/// energy. Every number leads to its row, its samples and the command that reproduces it.
 #[derive(Args)]
 pub struct DashboardArgs {
     /// A folder of .jsonl files, or one such file
     #[arg(long, value_name = "DIR")]
     results: PathBuf,
-    /// Where the page goes
+    /// File for the page, HTML
     #[arg(long, value_name = "FILE.html")]
     out: PathBuf,
 }

@@ -27,7 +27,7 @@ pub fn page(board: &Board<'_>) -> Result<String, Failure> {
     let data = data(board)?;
     let made = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
     let views: [Markup; 10] = [
-        views::overview::overview(board)?,
+        views::overview::overview(board),
         compare(),
         views::history::history(board)?,
         views::roofline::roofline(board)?,
@@ -108,9 +108,9 @@ fn filters(board: &Board<'_>) -> Markup {
 
 fn compare() -> Markup {
     html! {
-        p { "Medians of the same suite, shape and variant. Noise is the standard error of a median, from the spread of the row's own
-            samples; of old rows without samples, the distance to their best time. A difference counts from three standard errors and
-            1 % on." }
+        p { "Medians of equal suite, shape and variant on two sides, regressions first. Noise is the standard error of a median, from the
+            row's samples; for rows without samples, the distance to the best time. A difference counts if it exceeds three standard
+            errors and 1 %." }
         form id="sides" { label { "Before " select id="before" {} } label { "After " select id="after" {} } }
         p id="comparison" aria-live="polite" {}
         div class="scroll" tabindex="0" role="group" aria-label="comparison" { table id="differences" {
@@ -124,7 +124,7 @@ fn compare() -> Markup {
 
 fn rows() -> Markup {
     html! {
-        p { "Every row that the filters leave, the first 500." }
+        p { "Rows that match the filters, at most 500." }
         div class="scroll" tabindex="0" role="group" aria-label="rows" { table id="all" {
             thead { tr { @for head in ["suite", "shape", "variant", "by", "device", "commit", "median, µs", "best, µs", "error", "verdict"] {
                 th scope="col" { (head) }

@@ -7,7 +7,14 @@ const views = [...document.querySelectorAll(".view")].map((view) => view.id);
 const at = (id) => document.getElementById(id);
 const callOf = (row) => data.calls[row.call];
 const shapeOf = (row) => Object.entries(row.shape).map(([name, extent]) => `${name}=${extent}`).join(" ");
-const time = (us) => (us === undefined ? "–" : us >= 100 ? us.toFixed(1) : us >= 1 ? us.toFixed(2) : us.toPrecision(3));
+// Four significant digits, without an exponent where the number is of a usual size.
+const rounded = (value) => {
+  if (typeof value !== "number" || value === 0) return String(value);
+  const size = Math.abs(value);
+  if (size < 1e-4 || size >= 1e9) return value.toExponential(2);
+  return String(size >= 1e4 ? Math.round(value) : Number(value.toPrecision(4)));
+};
+const time = (us) => (us === undefined ? "–" : rounded(us));
 
 // An element with text or children; nothing is ever parsed as markup.
 function element(name, attributes, ...children) {
@@ -99,14 +106,19 @@ function compare(shown) {
   }));
 }
 
-// The sides in the order of their commits; first two of one device whose commits are known and that share most.
+// Sides that the page looks at for a first comparison, newest first; a folder may have thousands.
+const RECENT = 100;
+
+// The sides in the order of their commits; first the newest two of one device whose commits are known and that share most.
 function fillSides() {
   const callOfSide = (name) => callOf(data.rows[sides.get(name).values().next().value]);
   const when = (name) => `${callOfSide(name).date.slice(0, 10)} ${callOfSide(name).committed ?? ""}`;
-  const names = [...sides.keys()].sort((a, b) => when(a).localeCompare(when(b)));
+  const keys = new Map([...sides.keys()].map((name) => [name, when(name)]));
+  const names = [...sides.keys()].sort((a, b) => keys.get(a).localeCompare(keys.get(b)));
   for (const id of ["before", "after"]) at(id).replaceChildren(...names.map((name) => element("option", { value: name }, name)));
   let best = 0;
-  names.forEach((a, i) => names.slice(i + 1).forEach((b) => {
+  const recent = names.slice(-RECENT);
+  recent.forEach((a, i) => recent.slice(i + 1).forEach((b) => {
     const [first, second] = [callOfSide(a), callOfSide(b)];
     const alike = first.device === second.device && first.commit && second.commit;
     const count = shared(a, b).length * (alike ? 1000 : 1);
@@ -120,7 +132,8 @@ function strip(samples) {
   svg.setAttribute("class", "strip");
   svg.setAttribute("viewBox", "0 0 600 44");
   svg.setAttribute("preserveAspectRatio", "none");
-  const [least, most] = [Math.min(...samples), Math.max(...samples)];
+  const least = samples.reduce((a, b) => Math.min(a, b), Infinity);
+  const most = samples.reduce((a, b) => Math.max(a, b), -Infinity);
   samples.forEach((sample, index) => {
     const dot = document.createElementNS("http://www.w3.org/2000/svg", "circle");
     dot.setAttribute("cx", 8 + 584 * (index / Math.max(1, samples.length - 1)));
@@ -135,11 +148,11 @@ function detail(index) {
   const row = data.rows[index];
   const call = callOf(row);
   const facts = [["shape", shapeOf(row)], ["variant", row.variant], ["by", row.who], ["verdict", row.verdict],
-    ["median", row.median_us && `${row.median_us} µs`], ["best", row.best_us && `${row.best_us} µs`],
-    ["noise of the median", row.noise !== undefined && `${row.noise.toPrecision(3)} µs`], ["bytes", row.bytes],
-    ["operations", row.operations], ["error", row.error], ["power", row.watts && `${row.watts} W`],
-    ["energy", row.joules && `${row.joules} J`],
-    ...Object.entries(row.values ?? {}), ["remark", row.remark], ["printed copy of", row.copy_of],
+    ["median", row.median_us && `${rounded(row.median_us)} µs`], ["best", row.best_us && `${rounded(row.best_us)} µs`],
+    ["noise of the median", row.noise !== undefined && `${rounded(row.noise)} µs`], ["bytes", row.bytes],
+    ["operations", row.operations], ["error", row.error && row.error.toExponential(1)], ["power", row.watts && `${rounded(row.watts)} W`],
+    ["energy", row.joules && `${rounded(row.joules)} J`],
+    ...Object.entries(row.values ?? {}).map(([name, value]) => [name.replaceAll("_", " "), rounded(value)]), ["remark", row.remark], ["printed copy of", row.copy_of],
     ["device", call.device], ["driver", call.driver],
     ["clocks", call.sm_mhz && `${call.sm_mhz} MHz, memory ${call.memory_mhz} MHz`],
     ["power limit", call.power_limit_watts && `${call.power_limit_watts} W`],

@@ -1,11 +1,12 @@
-//! Accuracy: how far the logits are from the reference machine's, beside a peer's.
+//! Accuracy: error of the logits against the reference backend, next to a peer's.
 
 use maud::{Markup, html};
 
-use super::super::board::{Board, Entry};
+use super::super::board::Board;
 use super::super::chart::{Chart, Mark, WIDE, round_up};
 use super::{commit, link, nothing};
 use crate::cli::Failure;
+use crate::results::Entry;
 
 /// The view.
 pub fn accuracy(board: &Board<'_>) -> Result<Markup, Failure> {
@@ -24,8 +25,8 @@ pub fn accuracy(board: &Board<'_>) -> Result<Markup, Failure> {
         chart(&beside)?
     };
     Ok(html! {
-        p { "Relative L2 error of the logits against the reference machine in f32, the worst row of a step, of the newest call. Right is at most 2e-2, and no
-            further than the peer's bf16." }
+        p { "Relative L2 error of the logits against the reference backend in f32: the worst row of a step, newest run. A result is
+            right if the error is at most 2e-2 and not larger than that of PyTorch in bf16." }
         @if cases.is_empty() { (nothing("No row is of accuracy; `tilewright accuracy` makes them.")) }
         (chart)
         div class="scroll" tabindex="0" role="group" aria-label="accuracy" { table {
@@ -57,11 +58,13 @@ fn error(entry: &Entry<'_>) -> String {
     entry.row.error.map_or_else(|| "–".to_owned(), |error| format!("{error:.2e}"))
 }
 
-/// A peer's error of the same step in the same call.
+/// A peer's error of the same step in the same call: one of the two rows that follow ours.
 fn peer<'r>(board: &Board<'r>, entry: &Entry<'_>, who: &str) -> Option<Entry<'r>> {
-    let near = |e: &Entry<'_>| e.number > entry.number && e.number <= entry.number + 2;
-    let same = |e: &Entry<'_>| (&e.row.variant, &e.row.shape) == (&entry.row.variant, &entry.row.shape);
-    board.entries().find(|e| e.row.who == who && e.call.id == entry.call.id && near(e) && same(e))
+    let same = |e: &&Entry<'_>| {
+        let key = |e: &Entry<'_>| (e.call.id.clone(), e.row.variant.clone(), e.row.shape.clone());
+        e.row.who == who && key(e) == key(entry)
+    };
+    board.entries().iter().skip(entry.number + 1).take(2).find(same).copied()
 }
 
 fn chart(cases: &[(Entry<'_>, Entry<'_>)]) -> Result<Markup, Failure> {
@@ -80,7 +83,7 @@ fn chart(cases: &[(Entry<'_>, Entry<'_>)]) -> Result<Markup, Failure> {
         cases.iter().enumerate().flat_map(|(at, (ours, peer))| [mark(at, ours, 0), mark(at, peer, 1)]).collect();
     let most = round_up(marks.iter().map(|mark| mark.x).fold(0.0, f64::max));
     let chart = Chart {
-        title: "error of the logits",
+        title: "Error of the logits",
         axes: ["relative L2 error", "step"],
         width: WIDE,
         height: 80 + 20 * count as u32,

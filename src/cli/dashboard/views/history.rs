@@ -1,54 +1,76 @@
-//! History: one measurement on one device, call after call.
+//! History: the quoted time of a workload, build after build.
 
 use maud::{Markup, html};
 
-use super::super::board::{Board, Entry};
-use super::super::chart::{Chart, HALF, Line, Mark, round_up};
-use super::nothing;
+use super::super::board::Board;
+use super::super::chart::{Chart, HALF, Line, Mark, range_around};
+use super::{microseconds, nothing};
 use crate::cli::Failure;
+use crate::cli::report::{suite_rank, suite_title};
+use crate::results::{Entry, Figures};
 
-/// Suites whose histories are drawn; those of other rows are in their details.
-const SUITES: [&str; 7] = ["decode", "gemm", "gemm e4m3", "gemm e4m3 fast", "gemm s8", "gemv", "attention"];
+/// Suites whose histories are drawn; the detail of a row lists the same measurement of other runs for every suite.
+const SUITES: [&str; 7] = ["decode", "prefill", "attention", "gemv", "gemm", "gemm e4m3", "gemm s8"];
+
+/// Builds that a chart shows at most, the newest ones.
+const BUILDS: usize = 50;
+
+/// Charts of a page at most.
+const CHARTS: usize = 60;
 
 /// The view.
 pub fn history(board: &Board<'_>) -> Result<Markup, Failure> {
-    let groups = board.histories(&SUITES);
-    let charts = groups.iter().map(|group| chart(group)).collect::<Result<Vec<_>, _>>()?;
+    let mut groups: Vec<(&Figures<'_>, Vec<Entry<'_>>)> = board
+        .figures
+        .iter()
+        .filter(|figures| SUITES.contains(&figures.workload.suite))
+        .map(|figures| (figures, board.runs.history(&figures.workload)))
+        .filter(|(_, entries)| entries.len() > 1)
+        .collect();
+    groups.sort_by_key(|(figures, entries)| (suite_rank(figures.workload.suite), std::cmp::Reverse(entries.len())));
+    let count = groups.len();
+    groups.truncate(CHARTS);
+    let charts = groups.iter().map(|(figures, entries)| chart(figures, entries)).collect::<Result<Vec<_>, _>>()?;
     Ok(html! {
-        p { "The same suite, shape, variant and device in several calls, from left to right in the order of their commits. The history
-            of any other row is in its detail." }
-        @if charts.is_empty() { (nothing("No measurement was made by two calls.")) }
+        p { "The time of one workload on one device, one point for each build in the order of commits; lower is better. The vertical
+            axis does not begin at 0. A chart shows the newest " (BUILDS) " builds, and the page the " (charts.len()) " of " (count)
+            " workloads with the most builds." }
+        @if charts.is_empty() { (nothing("No workload was measured at two commits.")) }
         div class="grid" { @for chart in charts { (chart) } }
     })
 }
 
-fn chart(group: &[Entry<'_>]) -> Result<Markup, Failure> {
-    let names: Vec<String> = group.iter().map(name).collect();
-    let time = |entry: &Entry<'_>| entry.row.median_us.unwrap_or(f64::NAN);
-    let most = round_up(group.iter().map(time).fold(0.0, f64::max));
+fn chart(figures: &Figures<'_>, entries: &[Entry<'_>]) -> Result<Markup, Failure> {
+    let entries = &entries[entries.len().saturating_sub(BUILDS)..];
+    let names: Vec<String> = entries.iter().map(name).collect();
+    let range = range_around(entries.iter().map(Entry::us));
     let mark = |(at, entry): (usize, &Entry<'_>)| Mark {
         x: at as f64,
-        y: time(entry),
+        y: entry.us(),
         from: None,
         row: entry.number,
         series: 0,
-        title: format!("{}: {:.2} µs", name(entry), time(entry)),
+        title: format!("{} on {}: {} µs", name(entry), entry.day(), microseconds(entry.us())),
     };
-    let first = &group[0];
+    let form = if figures.workload.form.is_empty() { String::new() } else { format!(", {}", figures.workload.form) };
+    let first = &entries[0];
     let chart = Chart {
-        title: &format!("{} {} {}, {}", first.row.suite, first.label(), first.row.variant, first.device()),
-        axes: ["commit", "median, µs"],
+        title: &format!("{}: {}{form}, {}", suite_title(figures.workload.suite).0, first.label(), first.device()),
+        axes: ["commit, oldest to newest", "time, µs"],
         width: HALF,
-        height: 260,
-        left: 80,
+        height: 230,
+        left: 76,
         legend: Vec::new(),
-        marks: group.iter().enumerate().map(mark).collect(),
-        lines: vec![Line { points: group.iter().enumerate().map(|(at, e)| (at as f64, time(e))).collect(), series: 0 }],
+        marks: entries.iter().enumerate().map(mark).collect(),
+        lines: vec![Line {
+            points: entries.iter().enumerate().map(|(at, e)| (at as f64, e.us())).collect(),
+            series: 0,
+        }],
     };
-    chart.sequence(&names, most)
+    chart.sequence(&names, range)
 }
 
-/// The commit, or the day where it is not known.
+/// Seven digits of the commit, or the day if the commit is unknown.
 fn name(entry: &Entry<'_>) -> String {
-    entry.call.commit.clone().unwrap_or_else(|| entry.call.date.chars().take(10).collect())
+    entry.commit().map_or_else(|| entry.day().to_owned(), |commit| commit.get(..7).unwrap_or(commit).to_owned())
 }

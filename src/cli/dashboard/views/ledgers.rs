@@ -1,28 +1,51 @@
-//! Ledgers: mutants that must be caught, random programs on the simulator and the device, trials against oracles, tests on
-//! a device.
+//! Ledgers: tests that ran many times: planted bugs, random programs, trials against oracles, tests on a device.
 
 use maud::{Markup, html};
 
-use super::super::board::{Board, Entry};
+use super::super::board::Board;
 use super::{commit, link, nothing};
+use crate::cli::report::significant;
+use crate::results::Entry;
 
-/// Suites of the ledgers, and what they hold.
-const LEDGERS: [(&str, &str); 5] = [
-    ("mutants", "Planted bugs, and whether the simulator or the validator caught them"),
-    ("fuzz", "Random programs and multiplies: the simulator against a device"),
-    ("selftest", "Random trials of every kernel against its oracle"),
-    ("tests", "Tests that ran on a device"),
-    ("endurance", "Long runs that must choose the same tokens each time"),
+/// Suites of the ledgers: suite, title, what a row is and which verdicts are good.
+const LEDGERS: [(&str, &str, &str); 5] = [
+    (
+        "mutants",
+        "Planted bugs",
+        "Each row is a bug that was planted in a kernel or a program on purpose. `caught` means that the simulator or the \
+         validator reported it; `survived` means that it was missed.",
+    ),
+    (
+        "fuzz",
+        "Random programs on a GPU and in the simulator",
+        "Each row is a batch of random programs or matrix instructions that ran on a GPU and in the simulator. Results must be \
+         equal bit by bit; `near` counts floating-point sums that differ within the hardware's rounding; `differ` and `wrong` \
+         count the others, each of which was investigated.",
+    ),
+    (
+        "selftest",
+        "Random trials of kernels",
+        "Each row is a kernel and the number of random shapes and inputs on which its result was compared with a plain loop in \
+         f64 (the oracle). `wrong` must be 0.",
+    ),
+    ("tests", "Tests on a GPU", "Each row is a test of the suite that ran on a GPU, and whether it passed."),
+    (
+        "endurance",
+        "Long runs",
+        "Each row is a run of thousands of steps that was repeated; every repetition must choose the same tokens.",
+    ),
 ];
 
 /// The view.
 pub fn ledgers(board: &Board<'_>) -> Markup {
     html! {
-        @for (suite, what) in LEDGERS {
+        p { "A ledger counts checks of correctness, not times. It answers how often something was tried and whether any result was
+            wrong. Each entry below is one run; open it for its rows." }
+        @for (suite, title, what) in LEDGERS {
             @let rows = board.ours(suite);
             section {
-                h3 { (suite) }
-                p { (what) ". " (rows.len()) " rows." }
+                h3 { (title) " " small { (rows.len()) " rows" } }
+                p { (what) }
                 @if rows.is_empty() { (nothing("These results have none.")) }
                 @for call in calls(&rows) { (ledger(&call)) }
             }
@@ -62,7 +85,7 @@ fn ledger(call: &[Entry<'_>]) -> Markup {
                 (call.len()) " rows" @if bad > 0 { ", " span class="worse" { (bad) " with a difference" } }
             }
             div class="scroll" tabindex="0" role="group" aria-label="ledger" { table {
-                thead { tr { th scope="col" { "what" } th scope="col" { "figures" } th scope="col" { "verdict" } } }
+                thead { tr { th scope="col" { "checked" } th scope="col" { "counts and errors" } th scope="col" { "verdict" } } }
                 tbody { @for entry in call { tr data-row=(entry.number) {
                     th scope="row" { (link(entry, &entry.row.variant)) }
                     td { (figures(entry)) }
@@ -74,6 +97,7 @@ fn ledger(call: &[Entry<'_>]) -> Markup {
 }
 
 fn figures(entry: &Entry<'_>) -> String {
-    let values = entry.row.values.iter().map(|(name, value)| format!("{name} {value}"));
+    let values =
+        entry.row.values.iter().map(|(name, value)| format!("{} {}", name.replace('_', " "), significant(*value, 4)));
     values.chain(entry.row.error.map(|error| format!("error {error:.1e}"))).collect::<Vec<_>>().join(", ")
 }

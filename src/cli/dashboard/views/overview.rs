@@ -1,126 +1,212 @@
-//! Overview: each suite against its peers.
+//! Overview: how fast, compared with what. Decode and prefill of the newest device workload by workload, its kernels by
+//! group, and every comparison as a table.
+
+use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
-use super::super::board::{Board, Entry};
-use super::super::chart::{Chart, Line, Mark, WIDE, round_up};
-use super::{commit, link, microseconds, nothing, percent};
-use crate::cli::Failure;
+use super::super::board::Board;
+use super::{commit, link, microseconds, nothing};
+use crate::cli::report::{kind_name, significant, suite_rank, suite_title};
+use crate::results::{Comparison, Entry, Figures, PeerKind, device_name, means};
 
-/// A row beside its fastest peer.
-struct Beside<'r> {
-    ours: Entry<'r>,
-    peer: Entry<'r>,
-    /// The peer's time over ours: above 1 we are faster.
+/// One bar: a ratio with its labels.
+struct Bar {
+    label: String,
     ratio: f64,
-}
-
-fn beside<'r>(board: &Board<'r>, suite: &str) -> Vec<Beside<'r>> {
-    let with_peers: Vec<Entry<'r>> = board.ours(suite).into_iter().filter(|ours| board.peer(ours).is_some()).collect();
-    let newest = Board::newest(with_peers, |e| (e.row.shape.clone(), e.call.device.clone(), family(e)));
-    let rows = newest.into_iter().filter_map(|ours| {
-        let peer = board.peer(&ours)?;
-        let ratio = peer.row.median_us? / ours.row.median_us?;
-        Some(Beside { ours, peer, ratio })
-    });
-    rows.collect()
-}
-
-/// What a variant is one of: tiles are variants of one product, launches of one token and of many are not.
-fn family(entry: &Entry<'_>) -> String {
-    match entry.row.suite.as_str() {
-        "attention" => entry.row.variant.split(' ').next().unwrap_or_default().to_owned(),
-        suite if suite.starts_with("gem") => String::new(),
-        _ => entry.row.variant.split(',').next().unwrap_or_default().to_owned(),
-    }
+    /// The times or the range that the ratio stands for, and the peer.
+    detail: String,
+    /// The row that the bar leads to.
+    row: usize,
+    title: String,
 }
 
 /// The view.
-pub fn overview(board: &Board<'_>) -> Result<Markup, Failure> {
-    let mut suites = Vec::new();
-    for suite in board.timed_suites() {
-        let rows = beside(board, suite);
-        if !rows.is_empty() {
-            suites.push((suite, chart(suite, &rows)?, table(&rows), mean(&rows)));
+pub fn overview(board: &Board<'_>) -> Markup {
+    let newest = board.figures.iter().filter_map(|f| Some((f.compared?.ours.age(), f.workload.device)));
+    let Some((_, device)) = newest.max() else {
+        return html! { (newest_builds(board)) (nothing("No row has a peer of the same run; `tilewright bench --peers` adds them.")) };
+    };
+    let here: Vec<&Figures<'_>> = board.figures.iter().filter(|f| f.workload.device == device).collect();
+    let panels = [
+        ("Decode: time per step", models(&here, "decode")),
+        ("Prefill: time to the first token", models(&here, "prefill")),
+        ("Kernels: geometric mean by group", kernels(&here)),
+    ];
+    html! {
+        p class="lead" {
+            "Time of the fastest peer of the same run ÷ time of tilewright, on one " strong { (device_name(device)) } ". "
+            "Right of the dashed line at 1×, tilewright is faster."
         }
+        div class="panels" {
+            @for (title, bars) in panels.iter().filter(|(_, bars)| !bars.is_empty()) { (panel(title, bars)) }
+        }
+        (newest_builds(board))
+        (tables(board))
     }
-    Ok(html! {
-        p { "The newest median of each shape and device beside the fastest peer of the same call, or of the same device and commit where
-            that call had none. Above 1.00 ours is faster." }
-        @if suites.is_empty() { (nothing("No row has a peer.")) }
-        @for (suite, chart, table, mean) in suites {
-            section class="suite" {
-                h3 { (suite) " " small { "geometric mean " (format!("{mean:.3}")) } }
-                (chart)
-                (table)
+}
+
+/// The bars of a suite of whole models, smallest model and batch first.
+fn models(figures: &[&Figures<'_>], suite: &str) -> Vec<Bar> {
+    let mut found: Vec<Comparison<'_>> =
+        figures.iter().filter(|f| f.workload.suite == suite).filter_map(|f| f.compared).collect();
+    found.sort_by_key(|comparison| comparison.ours.order());
+    let bar = |Comparison { ours, peer }: &Comparison<'_>| {
+        let ratio = peer.us() / ours.us();
+        let times = format!("{} vs. {} ms", significant(ours.us() / 1e3, 3), significant(peer.us() / 1e3, 3));
+        Bar {
+            label: ours.label(),
+            ratio,
+            detail: format!("{times}, {}", peer.peer_name()),
+            row: ours.number,
+            title: format!(
+                "{}: {ratio:.2} times as fast as {}, commit {}, {}",
+                ours.label(),
+                peer.peer_name(),
+                commit(ours),
+                ours.day()
+            ),
+        }
+    };
+    found.iter().map(bar).collect()
+}
+
+/// The bars of kernels: a bar for each group and kind of peer.
+fn kernels(figures: &[&Figures<'_>]) -> Vec<Bar> {
+    let mut groups: BTreeMap<(usize, String, PeerKind), Vec<Comparison<'_>>> = BTreeMap::new();
+    for comparison in figures.iter().filter_map(|figures| figures.compared) {
+        let Some(group) = group(&comparison.ours) else { continue };
+        let rank = suite_rank(&comparison.ours.row.suite);
+        groups.entry((rank, group, comparison.kind())).or_default().push(comparison);
+    }
+    let bar = |((_, group, kind), comparisons): ((usize, String, PeerKind), Vec<Comparison<'_>>)| {
+        let (ratio, count) = *means(&comparisons).get(&kind)?;
+        let by_ratio = |a: &&Comparison<'_>, b: &&Comparison<'_>| a.ratio().total_cmp(&b.ratio());
+        let (lowest, highest) = (comparisons.iter().min_by(by_ratio)?, comparisons.iter().max_by(by_ratio)?);
+        let mut peers: Vec<String> = comparisons.iter().map(|comparison| comparison.peer.peer_name()).collect();
+        peers.sort();
+        peers.dedup();
+        let shapes = if count == 1 { "1 shape".to_owned() } else { format!("{count} shapes") };
+        Some(Bar {
+            label: group.clone(),
+            ratio,
+            detail: format!("{shapes}, {:.2} to {:.2}, {}", lowest.ratio(), highest.ratio(), peers.join(" or ")),
+            row: lowest.ours.number,
+            title: format!("{group}: geometric mean {ratio:.2} over {shapes}; the lowest is {}", lowest.ours.label()),
+        })
+    };
+    groups.into_iter().filter_map(bar).collect()
+}
+
+/// The group of a kernel's row; `None` for whole models and for suites without kernels.
+fn group(entry: &Entry<'_>) -> Option<String> {
+    match entry.row.suite.as_str() {
+        "attention" => Some(match (entry.row.shape.contains_key("queries"), entry.extent("causal")) {
+            (false, _) => "Attention, decode".to_owned(),
+            (true, Some(1)) => "Attention, prefill, causal".to_owned(),
+            (true, _) => "Attention, prefill, full".to_owned(),
+        }),
+        "gemv" => Some(format!("GEMV bf16, batch {:2}", entry.extent("batch").unwrap_or_default())),
+        suite if suite.starts_with("gemm") => Some(suite_title(suite).0),
+        _ => None,
+    }
+}
+
+/// A titled list of bars on one axis, whose end is a whole number.
+fn panel(title: &str, bars: &[Bar]) -> Markup {
+    let most = bars.iter().map(|bar| bar.ratio).fold(1.0, f64::max).ceil().clamp(2.0, 10.0);
+    let part = |ratio: f64| format!("{:.1}%", (ratio / most).clamp(0.0, 1.0) * 100.0);
+    html! {
+        section class="panel" {
+            h3 { (title) }
+            div class="bars" {
+                @for bar in bars {
+                    a class={ "bar mark " (if bar.ratio < 1.0 { "slower" } else { "ahead" }) } href={ "#row-" (bar.row) } data-row=(bar.row) title=(bar.title) {
+                        span class="head" { span class="what" { (bar.label) } span class="detail" { (bar.detail) } }
+                        span class="track" {
+                            span class="fill" style={ "width:" (part(bar.ratio)) } {}
+                            span class="parity" style={ "left:" (part(1.0)) } {}
+                        }
+                        span class="ratio" { (format!("{:.2}×", bar.ratio)) }
+                    }
+                }
+            }
+            div class="axis" aria-hidden="true" {
+                span class="ticks" {
+                    @for tick in 0..=most as u32 { span style={ "left:" (part(f64::from(tick))) } { (tick) "×" } }
+                }
             }
         }
-    })
-}
-
-fn mean(rows: &[Beside<'_>]) -> f64 {
-    (rows.iter().map(|row| row.ratio.ln()).sum::<f64>() / rows.len() as f64).exp()
-}
-
-fn chart(suite: &str, rows: &[Beside<'_>]) -> Result<Markup, Failure> {
-    let count = rows.len();
-    let names: Vec<String> = rows.iter().map(|row| name(&row.ours)).collect();
-    let mark = |(at, row): (usize, &Beside<'_>)| Mark {
-        x: row.ratio,
-        y: (count - 1 - at) as f64,
-        from: Some(0.0),
-        row: row.ours.number,
-        series: usize::from(row.ratio < 1.0),
-        title: format!("{}: {:.3} of {}", name(&row.ours), row.ratio, row.peer.row.who),
-    };
-    let marks: Vec<Mark> = rows.iter().enumerate().map(mark).collect();
-    let most = round_up(rows.iter().map(|row| row.ratio).fold(1.2, f64::max));
-    let even = Line { points: vec![(1.0, -0.5), (1.0, count as f64 - 0.5)], series: 2 };
-    let chart = Chart {
-        title: &format!("{suite}: peer's time over ours"),
-        axes: ["peer's time / ours", "shape"],
-        width: WIDE,
-        height: 80 + 22 * count as u32,
-        left: 420,
-        legend: vec![(0, "faster than the peer".to_owned()), (1, "slower".to_owned())],
-        marks,
-        lines: vec![even],
-    };
-    chart.bars(&names, most)
-}
-
-/// The shape, and what tells rows of one shape apart.
-fn name(entry: &Entry<'_>) -> String {
-    let mut name = format!("{} {}", entry.label(), family(entry)).trim().to_owned();
-    if entry.device() != "H100" {
-        name = format!("{name}, {}", entry.device());
     }
-    name
 }
 
-fn table(rows: &[Beside<'_>]) -> Markup {
+/// What the newest build reaches on each device where its run has no peer: time and share of the measured floor.
+fn newest_builds(board: &Board<'_>) -> Markup {
+    let decode = board.figures.iter().filter(|f| ["decode", "prefill"].contains(&f.workload.suite));
+    let mut rows: Vec<&Figures<'_>> =
+        decode.filter(|f| f.workload.form.is_empty() && f.is_newer_than_its_peer()).collect();
+    rows.sort_by(|a, b| (b.latest.day(), a.workload.device).cmp(&(a.latest.day(), b.workload.device)));
     html! {
-        div class="scroll" tabindex="0" role="group" aria-label="table" { table {
-            thead { tr {
-                @for head in ["shape", "variant", "device", "commit", "ours, µs", "peer, µs", "peer", "ratio", "TB/s", "TFLOP/s",
-                    "of the ceiling", "error"] { th scope="col" { (head) } }
+        @if !rows.is_empty() {
+            h3 { "Newer builds, measured without a peer" }
+            p { "The floor is the least time that the bytes and operations allow at the rates measured on the device; 100 % is the limit of the hardware." }
+            div class="scroll" tabindex="0" role="group" aria-label="newest builds" { table {
+                thead { tr { @for head in ["workload", "device", "time, ms", "share of the floor", "commit", "date"] { th scope="col" { (head) } } } }
+                tbody { @for figures in rows { @let entry = &figures.latest; tr data-row=(entry.number) {
+                    th scope="row" { (entry.label()) }
+                    td { (entry.device()) }
+                    td class="number" { (link(entry, &significant(entry.us() / 1e3, 3))) }
+                    td class="number" { (floor(board, entry)) }
+                    td { (commit(entry)) }
+                    td { (entry.day()) }
+                } } }
             } }
-            tbody { @for Beside { ours, peer, ratio } in rows {
-                tr data-row=(ours.number) {
-                    th scope="row" { (ours.label()) }
-                    td { (ours.row.variant) }
-                    td { (ours.device()) }
-                    td { (commit(ours)) }
-                    td class="number" { (link(ours, &microseconds(ours.row.median_us.unwrap_or(f64::NAN)))) }
-                    td class="number" { (link(peer, &microseconds(peer.row.median_us.unwrap_or(f64::NAN)))) }
-                    td { (peer.row.who) @if peer.call.id != ours.call.id { " (another call)" } }
-                    td class={ "number " (if *ratio < 1.0 { "worse" } else { "better" }) } { (format!("{ratio:.3}")) }
-                    td class="number" { (ours.row.bandwidth().map_or("–".into(), |rate| format!("{:.3}", rate / 1e12))) }
-                    td class="number" { (ours.row.throughput().map_or("–".into(), |rate| format!("{:.1}", rate / 1e12))) }
-                    td class="number" { (percent(Board::share_of_ceiling(ours))) }
-                    td class="number" { (ours.row.error.map_or("–".into(), |error| format!("{error:.1e}"))) }
-                }
-            } }
-        } }
+        }
+    }
+}
+
+fn floor(board: &Board<'_>, entry: &Entry<'_>) -> String {
+    board.peaks.floor(entry).map_or_else(|| "–".to_owned(), |floor| format!("{:.0} %", floor.share * 100.0))
+}
+
+/// Every comparison, a table for each suite and device.
+fn tables(board: &Board<'_>) -> Markup {
+    let compared: Vec<(&Figures<'_>, Comparison<'_>)> =
+        board.figures.iter().filter_map(|figures| Some((figures, figures.compared?))).collect();
+    let mut tables: Vec<&[(&Figures<'_>, Comparison<'_>)]> = compared
+        .chunk_by(|(a, _), (b, _)| (a.workload.suite, a.workload.device) == (b.workload.suite, b.workload.device))
+        .collect();
+    tables.sort_by_key(|table| suite_rank(table[0].0.workload.suite));
+    html! {
+        h2 { "Every comparison" }
+        @for table in tables {
+            @let first = &table[0].0.workload;
+            @let (title, about) = suite_title(first.suite);
+            section class="suite" {
+                h3 { (title) ", " (device_name(first.device)) }
+                p { (about) @for (kind, (mean, count)) in means(table.iter().map(|(_, comparison)| comparison)) {
+                    " Geometric mean of " (count) " vs. " (kind_name(kind)) ": " strong { (format!("{mean:.2}")) } "."
+                } }
+                div class="scroll" tabindex="0" role="group" aria-label=(title) { table {
+                    thead { tr { @for head in ["workload", "ours, µs", "peer, µs", "peer", "ratio", "floor", "error", "commit", "date"] {
+                        th scope="col" { (head) }
+                    } } }
+                    tbody { @for (_, comparison) in table {
+                        @let Comparison { ours, peer } = comparison;
+                        tr data-row=(ours.number) {
+                            th scope="row" { (ours.label()) }
+                            td class="number" { (link(ours, &microseconds(ours.us()))) }
+                            td class="number" { (link(peer, &microseconds(peer.us()))) }
+                            td { (peer.peer_name()) }
+                            td class={ "number " (if comparison.ratio() < 1.0 { "worse" } else { "better" }) } { (format!("{:.2}", comparison.ratio())) }
+                            td class="number" { (floor(board, ours)) }
+                            td class="number" { (ours.row.error.map_or("–".into(), |error| format!("{error:.1e}"))) }
+                            td { (commit(ours)) }
+                            td { (ours.day()) }
+                        }
+                    } }
+                } }
+            }
+        }
     }
 }

@@ -1,14 +1,15 @@
-//! The plan against the clock: what the cost model says of a decode step, beside what was measured.
+//! The cost model compared with measured decode steps.
 
 use maud::{Markup, html};
 
-use super::super::board::{Board, Entry};
-use super::super::chart::{Chart, Line, Mark, WIDE};
+use super::super::board::Board;
+use super::super::chart::{Chart, Line, Mark, WIDE, round_up};
 use super::{commit, link, microseconds, nothing};
 use crate::cli::Failure;
 use crate::cli::plan::cost::Step;
+use crate::results::{Entry, target_of};
 
-/// A measured row, and what the model says.
+/// A measured row and its prediction.
 struct Planned<'r> {
     entry: Entry<'r>,
     us: f64,
@@ -24,36 +25,45 @@ pub fn plan(board: &Board<'_>) -> Result<Markup, Failure> {
         chart(&rows)?
     };
     Ok(html! {
-        p { "What " code { "tilewright plan" } " says of launches that feed themselves, over what was measured. The model knows today's kernels: rows of
-            earlier builds lie below 1." }
+        p { "The time that " code { "tilewright plan" } " predicts for a decode step ÷ the measured time. The model describes the
+            current kernels, so rows of earlier builds lie below 1. Within 10 % counts as agreement." }
         @if rows.is_empty() { (nothing("No row is a decode step of a known model on a known device.")) }
         (chart)
         div class="scroll" tabindex="0" role="group" aria-label="plan" { table {
-            thead { tr { @for head in ["shape", "device", "commit", "planned, µs", "measured, µs", "planned / measured"] {
+            thead { tr { @for head in ["workload", "device", "commit", "predicted, µs", "measured, µs", "ratio"] {
                 th scope="col" { (head) } } } }
             tbody { @for Planned { entry, us, ratio } in &rows { tr data-row=(entry.number) {
                 th scope="row" { (entry.label()) }
                 td { (entry.device()) }
                 td { (commit(entry)) }
                 td class="number" { (microseconds(*us)) }
-                td class="number" { (link(entry, &microseconds(entry.row.median_us.unwrap_or(f64::NAN)))) }
+                td class="number" { (link(entry, &microseconds(entry.us()))) }
                 td class="number" { (format!("{ratio:.3}")) }
             } } }
         } }
     })
 }
 
-/// Tokens of a launch that feeds itself; half of them lie behind the mean position.
+/// Tokens of a launch; the mean position is half of them before the end of the context.
 const TOKENS: u64 = 200;
+
+/// Rows and tokens of the largest step that the cost model is asked about.
+const MOST_ROWS: u64 = 1024;
+const MOST_TOKENS: u64 = 1 << 24;
 
 fn planned<'r>(entry: &Entry<'r>) -> Option<Planned<'r>> {
     if !entry.row.variant.starts_with("launches of 200") {
         return None;
     }
-    let ((_, spec), target) = (entry.model()?, Board::target(&entry.call.device)?);
+    let ((_, spec), target) = (entry.model()?, target_of(&entry.call.device)?);
     let (rows, context) = (entry.extent("batch")?, entry.extent("context")?);
-    let us = Step::of(&spec, &target, 1, rows as usize, context.saturating_sub(TOKENS / 2) as usize).seconds() * 1e6;
-    Some(Planned { entry: *entry, us, ratio: us / entry.row.median_us? })
+    let us = entry.row.median_us.filter(|us| *us > 0.0)?;
+    if rows > MOST_ROWS || context > MOST_TOKENS {
+        return None;
+    }
+    let planned =
+        Step::of(&spec, &target, 1, rows as usize, context.saturating_sub(TOKENS / 2) as usize).seconds() * 1e6;
+    Some(Planned { entry: *entry, us: planned, ratio: planned / us })
 }
 
 fn chart(rows: &[Planned<'_>]) -> Result<Markup, Failure> {
@@ -69,9 +79,10 @@ fn chart(rows: &[Planned<'_>]) -> Result<Markup, Failure> {
         title: format!("{}: {:.3}", name(row), row.ratio),
     };
     let line = |x: f64| Line { points: vec![(x, -0.5), (x, count as f64 - 0.5)], series: 2 };
+    let most = round_up(rows.iter().map(|row| row.ratio).fold(1.5, f64::max));
     let chart = Chart {
-        title: "planned over measured",
-        axes: ["planned / measured", "step"],
+        title: "predicted ÷ measured time of decode steps",
+        axes: ["predicted ÷ measured", "step"],
         width: WIDE,
         height: 80 + 22 * count as u32,
         left: 400,
@@ -79,5 +90,5 @@ fn chart(rows: &[Planned<'_>]) -> Result<Markup, Failure> {
         marks: rows.iter().enumerate().map(mark).collect(),
         lines: vec![line(0.9), line(1.0), line(1.1)],
     };
-    chart.bars(&names, 1.5)
+    chart.bars(&names, most)
 }

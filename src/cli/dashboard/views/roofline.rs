@@ -1,13 +1,15 @@
-//! Roofline: operations a second over operations a byte, below what the device could do.
+//! Roofline: operations per second over operations per byte, below the measured ceilings of the device.
 
 use maud::{Markup, html};
 
-use super::super::board::{Board, Entry};
+use super::super::board::Board;
 use super::super::chart::{Chart, Line, Mark, WIDE};
 use super::nothing;
 use crate::cli::Failure;
+use crate::cli::report::significant;
+use crate::results::Entry;
 
-/// The axes: operations a byte, and operations a second in units of 10^12.
+/// The axes: operations per byte, and operations per second in units of 10^12.
 const X: (f64, f64) = (0.5, 20_000.0);
 const Y: (f64, f64) = (1.0, 3_000.0);
 
@@ -17,58 +19,58 @@ const SUITES: [&str; 6] = ["gemv", "attention", "gemm", "gemm e4m3", "gemm e4m3 
 /// The view: a chart for every device.
 pub fn roofline(board: &Board<'_>) -> Result<Markup, Failure> {
     let mut devices: Vec<String> = Vec::new();
-    let entries: Vec<Entry<'_>> = SUITES.iter().flat_map(|suite| board.ours(suite)).filter(is_point).collect();
+    let entries: Vec<Entry<'_>> =
+        SUITES.iter().flat_map(|suite| board.ours(suite)).filter(|entry| is_point(board, entry)).collect();
     for entry in &entries {
         if !devices.contains(&entry.call.device) {
             devices.push(entry.call.device.clone());
         }
     }
-    let charts = devices.iter().map(|device| chart(device, &entries)).collect::<Result<Vec<_>, _>>()?;
+    let charts = devices.iter().map(|device| chart(board, device, &entries)).collect::<Result<Vec<_>, _>>()?;
     Ok(html! {
-        p { "Each point is a row: left of the corner the memory is the limit, right of it the matrix instructions. A ceiling is the one
-            measured in the call where there is one; else that of an earlier probe of the device; else the data sheet's." }
-        @if charts.is_empty() { (nothing("No row has bytes, operations and a device whose ceilings are known.")) }
+        p { "Each point is a measurement of a kernel. Left of the corner the memory is the limit, right of it the matrix
+            instructions. Both ceilings were measured on the device: in the same run, otherwise in other runs of that device (the
+            median). The ceiling of matrix instructions is that of bf16, so products of 8-bit factors may lie above it." }
+        @if charts.is_empty() { (nothing("No row has bytes, operations and a device whose ceilings were measured.")) }
         @for chart in charts { (chart) }
     })
 }
 
-fn is_point(entry: &Entry<'_>) -> bool {
-    intensity(entry).is_some() && Board::read_ceiling(entry.call).is_some()
+fn is_point(board: &Board<'_>, entry: &Entry<'_>) -> bool {
+    intensity(entry).is_some() && board.read_ceiling(entry).is_some()
 }
 
-/// Operations a byte.
+/// Operations per byte.
 fn intensity(entry: &Entry<'_>) -> Option<f64> {
     Some(entry.row.throughput()? / entry.row.bandwidth()?)
 }
 
-fn chart(device: &str, entries: &[Entry<'_>]) -> Result<Markup, Failure> {
+fn chart(board: &Board<'_>, device: &str, entries: &[Entry<'_>]) -> Result<Markup, Failure> {
     let here: Vec<&Entry<'_>> = entries.iter().filter(|entry| entry.call.device == device).collect();
-    let call = here[0].call;
-    let (memory, matrix) = (Board::read_ceiling(call), Board::matrix_ceiling(call, "gemm"));
-    let narrow = Board::matrix_ceiling(call, "gemm s8");
+    let (memory, matrix) = (board.read_ceiling(here[0]), board.matrix_ceiling(here[0]));
     let mut legend: Vec<(usize, String)> =
         SUITES.iter().enumerate().filter(|(_, suite)| here.iter().any(|e| e.row.suite == **suite)).map(name).collect();
     let mut lines = Vec::new();
     let tera = 1e-12;
     if let Some(memory) = memory {
         let slope = memory.rate * tera;
-        let (from, to) = (X.0.max(Y.0 / slope), X.1.min(Y.1 / slope));
+        let (from, to) = ((Y.0 / slope).clamp(X.0, X.1), (Y.1 / slope).clamp(X.0, X.1));
         let points = (0..=40).map(|at| from * (to / from).powf(f64::from(at) / 40.0));
-        lines.push(Line { points: points.map(|x| (x, x * slope)).collect(), series: 6 });
-        legend.push((6, format!("reading, {slope:.3} TB/s ({})", memory.known_by)));
+        lines.push(Line { points: points.map(|x| (x, (x * slope).clamp(Y.0, Y.1))).collect(), series: 6 });
+        legend.push((6, format!("reading memory, {} TB/s ({})", significant(slope, 3), memory.measured_in)));
     }
-    for (ceiling, what) in [(matrix, "16-bit"), (narrow, "8-bit")] {
-        if let Some(ceiling) = ceiling {
-            let rate = ceiling.rate * tera;
-            let from = memory.map_or(X.0, |memory| ceiling.rate / memory.rate);
-            lines.push(Line { points: vec![(from, rate), (X.1, rate)], series: 7 });
-            legend.push((7, format!("{what} matrices, {rate:.0} TFLOP/s ({})", ceiling.known_by)));
-        }
+    if let Some(ceiling) = matrix {
+        let rate = ceiling.rate * tera;
+        let from = memory.map_or(X.0, |memory| ceiling.rate / memory.rate).clamp(X.0, X.1);
+        lines.push(Line { points: vec![(from, rate.clamp(Y.0, Y.1)), (X.1, rate.clamp(Y.0, Y.1))], series: 7 });
+        legend
+            .push((7, format!("bf16 matrix instructions, {} TFLOP/s ({})", significant(rate, 3), ceiling.measured_in)));
     }
     let mark = |entry: &&Entry<'_>| {
         let series = SUITES.iter().position(|suite| *suite == entry.row.suite)?;
         let rate = entry.row.throughput()? * tera;
-        let title = format!("{} {} {}: {rate:.1} TFLOP/s", entry.row.suite, entry.label(), entry.row.variant);
+        let title =
+            format!("{} {} {}: {} TFLOP/s", entry.row.suite, entry.label(), entry.row.variant, significant(rate, 3));
         Some(Mark {
             x: intensity(entry)?.clamp(X.0, X.1),
             y: rate.clamp(Y.0, Y.1),
@@ -79,7 +81,7 @@ fn chart(device: &str, entries: &[Entry<'_>]) -> Result<Markup, Failure> {
         })
     };
     let marks = here.iter().filter_map(mark).collect();
-    let axes = ["operations a byte", "TFLOP/s"];
+    let axes = ["operations per byte", "TFLOP/s"];
     Chart { title: device, axes, width: WIDE, height: 460, left: 70, legend, marks, lines }
         .logarithmic(X.0..X.1, Y.0..Y.1)
 }

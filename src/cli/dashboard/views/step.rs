@@ -1,42 +1,51 @@
-//! The decode step by level: where its time goes, which bytes each level reads, and how much longer it takes than they do.
+//! The decode step by level: the time of each phase, the bytes that a level reads, and the time beyond reading them.
 
 use maud::{Markup, html};
 use tilewright_megakernel::model::ModelSpec;
 
-use super::super::board::{Board, Entry};
+use super::super::board::Board;
 use super::super::chart::{Chart, Mark, WIDE, round_up};
 use super::{commit, link, nothing};
 use crate::cli::Failure;
+use crate::results::Entry;
 
 /// Phases of a task, and their names in a row's values.
 const PHASES: [(&str, &str); 4] =
     [("wait", "wait_us"), ("load", "load_us"), ("compute", "compute_us"), ("publish", "publish_us")];
 
+/// Kinds of levels of a step at most.
+const MOST_LEVELS: usize = 64;
+
 /// The view.
 pub fn step(board: &Board<'_>) -> Result<Markup, Failure> {
     let mut steps: Vec<Vec<Entry<'_>>> = Vec::new();
-    for entry in
-        board.entries().filter(|e| e.row.suite == "timeline" && e.row.variant != "step" && e.row.copy_of.is_none())
+    for entry in board
+        .entries()
+        .iter()
+        .filter(|e| e.row.suite == "timeline" && e.row.variant != "step" && e.row.copy_of.is_none())
     {
         // A step's levels are next to each other; one name twice is the next step.
         let follows = |step: &Vec<Entry<'_>>| {
             let last = &step[step.len() - 1];
             let same = (&last.call.id, &last.row.shape) == (&entry.call.id, &entry.row.shape);
-            same && last.number + 1 == entry.number && step.iter().all(|e| e.row.variant != entry.row.variant)
+            same && step.len() < MOST_LEVELS
+                && last.number + 1 == entry.number
+                && step.iter().all(|e| e.row.variant != entry.row.variant)
         };
         match steps.last_mut().filter(|step| follows(step)) {
-            Some(step) => step.push(entry),
-            None => steps.push(vec![entry]),
+            Some(step) => step.push(*entry),
+            None => steps.push(vec![*entry]),
         }
     }
     let drawn = steps
         .iter()
-        .map(|levels| Ok((chart(levels)?, table(levels), levels[0])))
+        .map(|levels| Ok((chart(levels)?, table(board, levels), levels[0])))
         .collect::<Result<Vec<_>, Failure>>()?;
     Ok(html! {
-        p { "Means over the tasks of a level. The gap is what a level takes beyond reading its bytes at the device's read ceiling;
-            weights run ahead of their level, so a gap may be below zero." }
-        @if drawn.is_empty() { (nothing("No row is of a timeline; tilewright timeline prints one.")) }
+        p { "A level is a set of tasks that can run at the same time, such as all tiles of one matrix product. Bars are means over the
+            tasks of a level. The gap is the time of a level beyond reading its bytes at the measured read rate; it can be negative,
+            because weights are prefetched before their level begins." }
+        @if drawn.is_empty() { (nothing("No row is of a timeline; `tilewright timeline --json` writes them.")) }
         @for (chart, table, first) in drawn {
             details open[first.call.id.contains("decode-all") || steps.len() < 4] {
                 summary { (first.label()) ", " (first.device()) ", " (commit(&first)) " " small { (first.call.id) } }
@@ -56,7 +65,7 @@ fn chart(levels: &[Entry<'_>]) -> Result<Markup, Failure> {
         let mut end = 0.0;
         for (series, (phase, value)) in PHASES.iter().enumerate() {
             let times = level.row.values.get("times").copied().unwrap_or(1.0);
-            let length = times * level.row.values.get(*value).copied().unwrap_or(0.0);
+            let length = (times * level.row.values.get(*value).copied().unwrap_or(0.0)).max(0.0);
             let title = format!("{} {phase}: {length:.2} µs", level.row.variant);
             let from = Some(end);
             end += length;
@@ -75,8 +84,8 @@ fn chart(levels: &[Entry<'_>]) -> Result<Markup, Failure> {
     }
     let legend = PHASES.iter().enumerate().map(|(series, (phase, _))| (series + 2, (*phase).to_owned())).collect();
     let chart = Chart {
-        title: "a task of each level by phase, times its levels",
-        axes: ["µs of a step, mean of a level's tasks", "level"],
+        title: "time of each level by phase",
+        axes: ["time per step, µs", "level"],
         width: WIDE,
         height: 80 + 26 * count as u32,
         left: 130,
@@ -87,7 +96,7 @@ fn chart(levels: &[Entry<'_>]) -> Result<Markup, Failure> {
     chart.bars(&names, round_up(most))
 }
 
-fn table(levels: &[Entry<'_>]) -> Markup {
+fn table(board: &Board<'_>, levels: &[Entry<'_>]) -> Markup {
     html! {
         div class="scroll" tabindex="0" role="group" aria-label="levels" { table {
             thead { tr {
@@ -97,7 +106,7 @@ fn table(levels: &[Entry<'_>]) -> Markup {
             tbody { @for level in levels {
                 @let figure = |name: &str| level.row.values.get(name).copied();
                 @let bytes = level_bytes(level);
-                @let reading = bytes.zip(Board::read_ceiling(level.call)).map(|(bytes, ceiling)| bytes / ceiling.rate * 1e6);
+                @let reading = bytes.zip(board.read_ceiling(level)).map(|(bytes, ceiling)| bytes / ceiling.rate * 1e6);
                 tr data-row=(level.number) {
                     th scope="row" { (level.row.variant) }
                     td class="number" { (shown(figure("times"), 0)) }
@@ -115,23 +124,29 @@ fn table(levels: &[Entry<'_>]) -> Markup {
 }
 
 fn shown(value: Option<f64>, digits: usize) -> String {
-    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
+    match value {
+        Some(value) if value.abs() < 1e9 => format!("{value:.digits$}"),
+        Some(value) => format!("{value:.2e}"),
+        None => "–".to_owned(),
+    }
 }
 
 /// Bytes of device memory that one level of a known model reads, 16-bit weights, keys and values.
 fn level_bytes(level: &Entry<'_>) -> Option<f64> {
     let (_, spec) = level.model()?;
     let ModelSpec { hidden, heads, kv_heads, head_dim, intermediate, vocab, .. } = spec;
-    let (rows, context) = (level.extent("batch")? as usize, level.extent("context")? as usize);
+    let (rows, context) = (level.extent("batch")? as f64, level.extent("context")? as f64);
+    let [hidden, heads, kv_heads, head_dim, intermediate, vocab] =
+        [hidden, heads, kv_heads, head_dim, intermediate, vocab].map(|extent| extent as f64);
     let elements = match level.row.variant.as_str() {
-        "qkv" => hidden * (heads + 2 * kv_heads) * head_dim,
-        "attention" => 2 * rows * context * kv_heads * head_dim,
+        "qkv" => hidden * (heads + 2.0 * kv_heads) * head_dim,
+        "attention" => 2.0 * rows * context * kv_heads * head_dim,
         "o" => heads * head_dim * hidden,
-        "gate_up" => 2 * hidden * intermediate,
+        "gate_up" => 2.0 * hidden * intermediate,
         "down" => intermediate * hidden,
         "logits" => vocab * hidden,
         "embed" => rows * hidden,
         _ => return None,
     };
-    Some(2.0 * elements as f64)
+    Some(2.0 * elements)
 }
