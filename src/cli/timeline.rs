@@ -17,8 +17,8 @@ use crate::results::{OURS, Row, write_call, write_row};
 
 /// Show where the time of a decode step goes
 ///
-/// Runs a few steps and prints a table by level; writes a trace for Chrome or Perfetto, and a picture of SMs by time. The
-/// last position of the context is timed.
+/// Runs a few steps and prints a table by level. Optionally writes a trace for Chrome or Perfetto and a picture of SMs over
+/// time. The last position of the context is timed.
 #[derive(Args)]
 pub struct TimelineArgs {
     #[command(flatten)]
@@ -29,13 +29,13 @@ pub struct TimelineArgs {
     /// Steps of the launch; the last one is timed
     #[arg(long, value_name = "N", default_value_t = 4)]
     steps: usize,
-    /// Where the trace goes: JSON of trace events
+    /// File for the trace: JSON trace events for Chrome or Perfetto
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Where the picture goes
+    /// File for the picture, SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Where the table goes as rows of results, one JSON object a line
+    /// File for the table as rows of results, one JSON object per line
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -47,7 +47,7 @@ pub fn run(args: &TimelineArgs) -> Result<ExitCode, Failure> {
     let json = args.json.as_deref().map(Output::create).transpose()?;
     let mut subject = args.subject.open(args.device, |options| Ok(DeviceOptions { timeline: true, ..options }))?;
     if subject.flow.is_some() {
-        // Of pools of zeros a flow would find all blocks alike.
+        // In a pool of zeros all blocks would look alike to a flow.
         draw_history(&mut subject)?;
     }
     let steps = args.steps.clamp(1, subject.context);
@@ -73,7 +73,7 @@ pub fn run(args: &TimelineArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A row for each kind of level, and one for the step.
+/// Returns a row for each kind of level and one for the step.
 fn rows(table: &LevelTable, subject: &Subject) -> Vec<Row> {
     let Subject { spec, rows, context, .. } = subject;
     let shape = [("batch", *rows), ("context", *context), ("hidden", spec.hidden), ("layers", spec.layers)];

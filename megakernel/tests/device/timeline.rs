@@ -52,7 +52,11 @@ fn the_trace_is_json_with_an_event_for_every_task() {
     assert_eq!(tasks, machine.program().tasks.len());
     assert!(events.iter().all(|e| e["ph"] == "M" || e["dur"].as_f64().is_some_and(|d| d >= 0.0)));
     let svg = timeline.svg();
-    assert_eq!(svg.matches("<title>").count(), tasks);
+    // A title for each task, and the picture's own; axes, a legend of phases and a dark mode.
+    assert_eq!(svg.matches("<title>").count(), tasks + 1);
+    for part in [">time, µs<", ">SM<", ">waiting<", ">publishing<", "prefers-color-scheme:dark"] {
+        assert!(svg.contains(part), "{part}");
+    }
     assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
 }
 
