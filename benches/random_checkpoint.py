@@ -1,10 +1,10 @@
-"""A checkpoint of random weights: any shape at its true size, for timings of everything around the decode step.
+"""Writes a checkpoint of random weights in the size of a published model, to time everything around the decode step.
 
     python3 random_checkpoint.py CONFIG.json TOKENIZER.json FOLDER
 
 CONFIG is a Llama configuration (models/shapes has some); weights are bf16, normal, scaled by 1 / sqrt(width). TOKENIZER is a
-byte-level BPE (that of models/tiny-llama), which is given random merges until it has as many tokens as the vocabulary, since
-reading a large tokenizer takes time too.
+byte-level BPE (such as that of models/tiny-llama); random merges enlarge it to the size of the vocabulary, because reading a large
+tokenizer takes time too.
 """
 
 import json

@@ -3,7 +3,7 @@
 #
 #     benches/sanitize.sh target/release/tilewright [cases] [device] [seed]
 #
-# Cases are few (2): every launch takes some hundred times as long as it would. A missing tool or binary ends it with 2.
+# The default is 2 cases, since every launch takes about a hundred times as long. A missing tool or binary ends it with 2.
 set -u
 
 if [ $# -lt 1 ] || [ $# -gt 4 ]; then

@@ -1,4 +1,4 @@
-//! The first results, which lie in forms of their own in `benches/results/`, are all in the rows of the one schema.
+//! Checks that the rows contain every number of the first results, whose files in `benches/results/` have other forms.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,7 +10,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/results")
 }
 
-/// The old files: name and text.
+/// Returns the old files: name and text.
 fn sources() -> Vec<(String, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder()).expect("benches/results") {
@@ -29,7 +29,7 @@ fn rows() -> Results {
     Results::open(&folder().join("rows")).expect("rows")
 }
 
-/// The numbers of a line: digits with a point and an exponent, and `1,234` as one number, not as two.
+/// Returns the numbers of a line: digits with a point and an exponent; `1,234` is one number.
 fn numbers(text: &str) -> Vec<f64> {
     let mut found = Vec::new();
     let bytes = text.as_bytes();
@@ -66,7 +66,7 @@ fn numbers(text: &str) -> Vec<f64> {
     found
 }
 
-/// All numbers of a row, those within its texts included.
+/// Returns all numbers of a row, including those within its texts.
 fn numbers_of_row(row: &Row) -> Vec<f64> {
     let mut found = numbers(&row.suite);
     for text in [Some(&row.variant), Some(&row.who), row.verdict.as_ref(), row.remark.as_ref()].into_iter().flatten() {
@@ -87,7 +87,7 @@ fn is_among(number: f64, found: &[f64]) -> bool {
     found.iter().any(|&value| [1.0, 1e3, 1e-3, 1e6].iter().any(|unit| equal(number * unit, value)) || number == value)
 }
 
-/// Numbers of the old files that no row and no remark has: file, line, number.
+/// Returns numbers of the old files that are in no row and no remark: file, line, number.
 fn lost(sources: &[(String, String)], results: &Results) -> Vec<(String, usize, f64)> {
     let mut lost = Vec::new();
     for (name, text) in sources {
@@ -132,7 +132,7 @@ fn every_number_of_every_old_result_is_in_the_rows() {
 }
 
 #[test]
-fn a_number_that_is_changed_or_a_row_that_is_left_out_is_found() {
+fn a_changed_number_and_a_missing_row_are_found() {
     let (sources, whole) = (sources(), rows());
     let at = whole.rows.iter().position(|(_, row)| row.suite == "timeline" && row.values.len() > 5).expect("a level");
     let mut changed = whole.clone();
@@ -189,7 +189,7 @@ fn rows_are_read_as_they_were_written() {
 }
 
 #[test]
-fn what_is_no_result_is_refused_in_one_sentence() {
+fn a_malformed_file_is_refused_in_one_sentence() {
     let mut results = Results::default();
     let error = results.add("{\"suite\": \"gemm\", \"sutie\": 1}", "typo.jsonl").expect_err("an unknown field");
     assert_eq!(
@@ -198,4 +198,28 @@ fn what_is_no_result_is_refused_in_one_sentence() {
     );
     let error = Results::open(Path::new("no/such/folder")).expect_err("no file");
     assert_eq!(error.to_string(), "results `no/such/folder` cannot be read");
+}
+
+/// Every field with a number is bounded, so that no view has an axis without an end.
+#[test]
+fn numbers_that_no_measurement_has_are_refused_by_name() {
+    let line = |fields: &str| format!(r#"{{"suite": "gemm", "who": "tilewright", {fields}}}"#);
+    let refused = [
+        (r#""median_us": 1.7e308"#, "`median_us` is 1.7e308, expected microseconds, 0 or from 1e-9 to 1e15"),
+        (r#""best_us": -1"#, "`best_us` is -1e0, expected microseconds, 0 or from 1e-9 to 1e15"),
+        (r#""samples_us": [1.0, 1e200]"#, "`samples_us` is 1e200, expected microseconds, 0 or from 1e-9 to 1e15"),
+        (r#""median_us": 1e-300"#, "`median_us` is 1e-300, expected microseconds, 0 or from 1e-9 to 1e15"),
+        (r#""joules": 1e31"#, "`joules` is 1e31, expected a number from 0 to 1e30"),
+        (r#""error": -0.5"#, "`error` is -5e-1, expected a number from 0 to 1e30"),
+        (r#""values": {"wait_us": 1e300}"#, "`values.wait_us` is 1e300, expected a number from -1e30 to 1e30"),
+    ];
+    for (fields, words) in refused {
+        let error = Results::default().add(&line(fields), "rows.jsonl").expect_err(fields);
+        assert_eq!(error.to_string(), format!("line 1 of `rows.jsonl`: {words}"));
+    }
+    let call = r#"{"call": {"id": "a", "date": "2026-01-01", "device": "D", "command": "c", "read_peak": -1}}"#;
+    let error = Results::default().add(call, "rows.jsonl").expect_err("a rate");
+    assert_eq!(error.to_string(), "line 1 of `rows.jsonl`: `read_peak` is -1e0, expected a number from 0 to 1e30");
+    let kept = line(r#""median_us": 1e15, "best_us": 0, "samples_us": [1e-9], "error": 1e30"#);
+    Results::default().add(&kept, "rows.jsonl").expect("the ends of the ranges");
 }

@@ -1,4 +1,4 @@
-"""Forms that need more than one line: counters of ncu, and the times that criterion prints."""
+"""Forms of several lines: counters of ncu, and times printed by criterion."""
 import json
 import re
 
@@ -10,7 +10,7 @@ UNITS = {"ns": 1e-3, "µs": 1.0, "ms": 1e3, "s": 1e6}
 
 
 def counters(lines, first):
-    """A kernel and its counters: the rows, and the first line behind them."""
+    """Reads a kernel and its counters; returns the rows and the next line."""
     kernel = KERNEL.match(lines[first])
     values = {"context": int(kernel[3]), "stream": int(kernel[4]), "device": int(kernel[5]), "capability": number(kernel[6])}
     at, median = first + 1, None

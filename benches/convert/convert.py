@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The first results, in the forms that programs happened to print, become rows of the one schema (docs/dashboard.md).
+"""Converts the first results, printed in forms of their own, to rows of the schema (docs/dashboard.md).
 
 Usage: python3 benches/convert/convert.py
 
-Reads benches/results/*, writes benches/results/rows/*. It ran once; what it wrote is committed, and tests/results.rs
-checks that every number of every old file is in the rows. New results are written as rows in the first place.
+Reads benches/results/*, writes benches/results/rows/*. It ran once; its output is committed, and tests/results.rs
+checks that every number of every old file is in the rows. New results are written as rows directly.
 """
 import json
 import pathlib
@@ -25,11 +25,11 @@ def convert(path):
         line = lines[at]
         if section := state.section(line):
             calls.append(state.open_call(at + 1, section))
-        rows, behind = None, at + 1
+        rows, following = None, at + 1
         if KERNEL.match(line):
-            rows, behind = counters(lines, at)
+            rows, following = counters(lines, at)
         elif path.name.endswith("host.txt") and starts_criterion(lines, at):
-            rows, behind = criterion(lines, at)
+            rows, following = criterion(lines, at)
         elif line.startswith("{"):
             rows = json_rows(line, state)
         else:
@@ -41,7 +41,7 @@ def convert(path):
         for found in rows or []:
             found.setdefault("lines", [at + 1, at + 1])
             calls[-1]["rows"].append(found)
-        at = behind
+        at = following
     if state.versions:
         for call in calls:
             call["peers"] = sorted(state.versions)

@@ -3,9 +3,10 @@
 
 Usage: accuracy.py --config FILE | --model DIR --out FILE [--positions 1,200,..] [--batches 2,4,..] [--prompts 40,..] [--device cuda]
 
-The same weights, history and tokens as the command draws: SplitMix64 over the name of what is drawn; with --model the weights are
-the checkpoint's. A prompt's rows are the first tokens of one sequence. Weights are bf16 in both; in bf16 everything else is too, as in the Hugging Face implementation (norms and softmax compute in f32 inside).
-The file is safetensors: `positions.N` of step N, and its logits as `bf16.N` and `f32.N`, all f32.
+Weights, history and tokens equal those of the command: SplitMix64 seeded by the tensor's name, or with --model the checkpoint's
+weights. A prompt's rows are the first tokens of one sequence. Weights are bf16 in both passes; the bf16 pass also computes in bf16,
+as the Hugging Face implementation does (norms and softmax in f32).
+Writes safetensors: `positions.N` of step N and its logits as `bf16.N` and `f32.N`, all f32.
 """
 import argparse
 import functools

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""All-reduces by NCCL between two processes, a GPU each; one JSON row a line.
+"""NCCL's all-reduce between two processes with one GPU each. Prints one JSON row per line.
 
 Usage: all_reduce.py [--mib N ..]
 
-bf16, 20 sums in a CUDA graph, the median of five replays of the first rank. NVLink's multicast stays off: NCCL_NVLS_ENABLE=0 has to be in the environment.
+bf16; 20 all-reduces in a CUDA graph; the median of five replays on the first rank. NVLink multicast stays off:
+NCCL_NVLS_ENABLE=0 must be in the environment.
 """
 import argparse
 import json

@@ -1,9 +1,9 @@
-"""Attention of PyTorch's back ends on the shapes of `tilewright bench --suite attention`; one JSON row a line.
+"""Attention of PyTorch's back ends: peers of `tilewright bench --suite attention`. Prints one JSON row per line.
 
 Usage: python3 attention.py [decode] [prefill]
 
-Decode rotates over as many caches as ours does, so that L2 does not serve them, all of them in one CUDA graph.
-Times are medians by CUDA events; inputs are random from -1 to 1, as ours; operations of causal rows are counted as half.
+Decode rotates over as many caches as our suite, so that L2 does not hold them, all in one CUDA graph.
+Times are medians by CUDA events. Inputs are random from -1 to 1. Causal rows count half of the operations.
 """
 
 import json

@@ -1,13 +1,11 @@
 #!/usr/bin/env python3
-"""A decode step of a Llama in PyTorch, for comparison with `tilewright bench --suite decode`; one JSON row a line.
+"""Decode step of a Llama in PyTorch: a peer of `tilewright bench --suite decode`. Prints one JSON row per line.
 
 Usage: decode.py --config FILE [--shapes BATCH:CONTEXT ..] [--tokens N] [--compile]
 
-Random bf16 weights, fused projections, a static KV cache, greedy choice on the device. The step is captured into one CUDA
-graph; with --compile there is another row for a step that went through torch.compile (Inductor with coordinate descent)
-before. A replay is timed with the
-host's part: positions are advanced on the device, and the chosen token is read by the host each time. All random: keys and
-values of the tokens before too.
+Random bf16 weights, fused projections, a static KV cache with random keys and values, greedy choice on the device. The step is
+captured into one CUDA graph; with --compile a second row is of a step that torch.compile (Inductor with coordinate descent)
+compiled first. Each timed replay includes the host: it reads the chosen token, while the device advances the positions.
 """
 import argparse
 import json
@@ -20,7 +18,7 @@ BF16 = torch.bfloat16
 
 
 class Step:
-    """Weights, cache and cells of one step."""
+    """Weights, cache and inputs of one step."""
 
     def __init__(self, config, batch, context):
         self.batch, self.layers, self.hidden = batch, config["num_hidden_layers"], config["hidden_size"]
@@ -84,7 +82,7 @@ class Step:
 
 
 def microseconds(step, first, tokens):
-    """What each token costs as a graph's replay, with the host's reading of it."""
+    """Times each token as a replay of the graph and the host's read of the token."""
     step.position.fill_(first)
     for _ in range(3):
         step.step()

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A decode step of a Llama shared by several GPUs in PyTorch, NCCL's all-reduces in a CUDA graph, for comparison with
-`tilewright bench --suite decode --device cuda:0-1`; one JSON row a line.
+"""Tensor-parallel decode step of a Llama in PyTorch, with NCCL's all-reduces in a CUDA graph: a peer of
+`tilewright bench --suite decode --device cuda:0-1`. Prints one JSON row per line.
 
 Usage: decode_tp.py --config FILE [--devices N] [--shapes BATCH:CONTEXT ..] [--tokens N]
 
-As decode.py has it, a process for each GPU: q, k, v, gate and up by rows, o and down by columns with an all-reduce behind each, the
-output projection by vocabulary, its logits gathered. NVLink multicast is off (NCCL_NVLS_ENABLE=0).
+The step of decode.py with one process per GPU: q, k, v, gate and up are split by rows, o and down by columns with an all-reduce
+after each, the output projection by vocabulary with gathered logits. NVLink multicast is off (NCCL_NVLS_ENABLE=0).
 """
 import argparse
 import json

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""cuBLAS, through PyTorch and a CUDA graph, on the shapes of `tilewright bench --suite gemv`; one JSON row a line.
+"""cuBLAS, called by PyTorch within a CUDA graph: a peer of `tilewright bench --suite gemv`. Prints one JSON row per line.
 
-Weights rotate over as many buffers as ours do, so that the level-two cache does not serve them.
+Weights rotate over as many buffers as in our suite, so that L2 does not hold them.
 """
 import json
 import sys

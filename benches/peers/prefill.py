@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A prompt of a Llama in PyTorch, for comparison with `tilewright bench --suite prefill`; one JSON row a line.
+"""Prefill of a Llama in PyTorch: a peer of `tilewright bench --suite prefill`. Prints one JSON row per line.
 
 Usage: prefill.py --config FILE [--prompts N ..] [--replays N] [--compile]
 
-Random bf16 weights, fused projections, causal attention over the whole prompt by scaled_dot_product_attention, once with cuDNN's and once with
-Flash's kernel, logits of the last token alone. The tokens are on the device before, and the logits stay there: ours are timed from the host to
-the host. With --compile there are other rows for a forward pass that went through torch.compile.
+Random bf16 weights, fused projections, causal scaled_dot_product_attention over the whole prompt, once by cuDNN and once by Flash
+attention, logits of the last token only. Tokens and logits stay on the device, while our suite includes the copies from and to the
+host. With --compile further rows are of a forward pass through torch.compile.
 """
 import argparse
 import json
@@ -19,7 +19,7 @@ BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTEN
 
 
 class Model:
-    """Weights at random, and the pass over a prompt."""
+    """Random weights and the forward pass over a prompt."""
 
     def __init__(self, config):
         self.hidden, self.layers = config["hidden_size"], config["num_hidden_layers"]

@@ -1,9 +1,9 @@
-"""How the peers that run in CUDA graphs are timed."""
+"""Timing of peers that run in CUDA graphs."""
 import torch
 
 
 def replayed(graph, replays):
-    """Milliseconds of each replay."""
+    """Returns the milliseconds of each replay."""
     for _ in range(3):
         graph.replay()
     events = [torch.cuda.Event(enable_timing=True) for _ in range(replays + 1)]

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""A decode step of a Llama in PyTorch whose weights are bf16, int8 or int4, for comparison with `tilewright bench --suite decode
---weights`; one JSON row a line.
+"""Decode step of a Llama in PyTorch with bf16, int8 or int4 weights: a peer of `tilewright bench --suite decode --weights`.
+Prints one JSON row per line.
 
 Usage: weight_only.py --config FILE [--shapes BATCH:CONTEXT ..] [--tokens N] [--kinds bf16,int8,int4] [--group N] [--no-compile | --tune]
 
-The step is that of decode.py, captured into one CUDA graph, with torch.compile unless --no-compile says otherwise. Products of int8
-are activations times codes that Inductor widens where it reads them, and a scale a row behind; of int4 `_weight_int4pack_mm`
-(tinygemm), codes with a scale and a zero for each group of k. Embedding and head stay bf16. All random.
-A kind that this PyTorch does not run is a row with its reason in `note` and no times.
+The step is that of decode.py, captured into one CUDA graph, with torch.compile unless --no-compile is given. In int8 products
+Inductor widens the codes as it reads them and applies one scale per row to the result; int4 products use `_weight_int4pack_mm`
+(tinygemm), whose codes have a scale and a zero point per group of k. Embedding and head stay bf16. Weights are random.
+A kind that this PyTorch cannot run gives a row without times, with the reason in `note`.
 """
 import argparse
 import json

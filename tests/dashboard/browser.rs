@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use tungstenite::stream::MaybeTlsStream;
 use tungstenite::{Message, WebSocket};
 
-/// Longest time that anything in the browser may take; the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Timeout of every browser operation; the machine may be busy.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A browser with one page.
 pub struct Browser {
@@ -19,7 +19,7 @@ pub struct Browser {
     socket: WebSocket<MaybeTlsStream<TcpStream>>,
     session: Option<String>,
     next: u64,
-    /// What the page wrote to the console, and exceptions that nothing caught.
+    /// Console output of the page and uncaught exceptions.
     pub console: Vec<String>,
     _profile: tempfile::TempDir,
 }
@@ -52,11 +52,11 @@ impl Browser {
         let mut lines = lines.map_while(Result::ok);
         let address = lines.find_map(|line| line.strip_prefix("DevTools listening on ").map(str::to_owned));
         let address = address.expect("Chromium says where it listens");
-        // What it says later is read, so that it never waits for a reader.
+        // Later output is read too, so that the browser never blocks on a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
         let (socket, _) = tungstenite::connect(address).expect("a web socket");
         if let MaybeTlsStream::Plain(stream) = socket.get_ref() {
-            stream.set_read_timeout(Some(PATIENCE)).expect("a limit of time");
+            stream.set_read_timeout(Some(TIMEOUT)).expect("a limit of time");
         }
         let (session, console) = (None, Vec::new());
         let mut browser = Browser { process, socket, session, next: 0, console, _profile: profile };
@@ -90,7 +90,7 @@ impl Browser {
         }
     }
 
-    /// Keeps what the page says, and what it asks of a network.
+    /// Keeps console output and network requests of the page.
     fn note(&mut self, event: &Value) {
         let of_the_network = |event: &Value| {
             let url = event["params"]["request"]["url"].as_str().unwrap_or_default();
@@ -115,7 +115,7 @@ impl Browser {
         result["result"]["value"].clone()
     }
 
-    /// The number of elements that a selector finds and that take room on the page.
+    /// Counts the elements that a selector finds and that are visible.
     pub fn visible(&mut self, selector: &str) -> u64 {
         let count = "[...document.querySelectorAll(SELECTOR)].filter((e) => e.getClientRects().length > 0).length";
         self.eval(&count.replace("SELECTOR", &json!(selector).to_string())).as_u64().expect("a count")
@@ -125,7 +125,7 @@ impl Browser {
     pub fn wait(&mut self, expression: &str) {
         let start = Instant::now();
         while self.eval(expression) != json!(true) {
-            assert!(start.elapsed() < PATIENCE, "never true: {expression}");
+            assert!(start.elapsed() < TIMEOUT, "never true: {expression}");
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -156,7 +156,7 @@ impl Browser {
         }
     }
 
-    /// Presses the key of a view and waits until the view is shown: the page hears of its new address a while later.
+    /// Presses the key of a view and waits until the view is shown; the page handles its new address asynchronously.
     pub fn press_for(&mut self, key: &str, view: &str) {
         self.press(key);
         self.wait_for_view(view);

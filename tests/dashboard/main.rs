@@ -1,6 +1,6 @@
-//! The dashboard in a real browser: what it shows is what the rows say.
+//! The dashboard in a real browser: what it shows equals the rows.
 //!
-//! Without Chromium the tests say so and pass. `TILEWRIGHT_PICTURES=DIR` keeps the pictures that they take.
+//! Without Chromium the tests print that and pass. `TILEWRIGHT_PICTURES=DIR` saves the screenshots.
 
 mod browser;
 

@@ -1,6 +1,6 @@
-//! How far computed numbers are from expected ones.
+//! Error measures for computed numbers.
 
-/// `‖found − expected‖₂ / ‖expected‖₂`, in f64.
+/// Computes `‖found − expected‖₂ / ‖expected‖₂` in f64.
 pub fn relative_l2(found: &[f32], expected: &[f32]) -> f64 {
     assert_eq!(found.len(), expected.len());
     let squares = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>();
