@@ -1,8 +1,8 @@
-//! The page on the IR lists the rows as they are.
+//! The page on the IR lists the instructions of the source.
 
 use std::fmt::Write as _;
 use std::path::Path;
-use tilewright_codegen::ir::{OperandSpec, Row, Rule, Space, rows};
+use tilewright_codegen::ir::{Flag, Needs, Row, rows};
 
 const BEGIN: &str = "<!-- rows: begin -->\n";
 const END: &str = "<!-- rows: end -->";
@@ -27,44 +27,28 @@ fn list() -> String {
     for row in rows() {
         if row.family != family {
             family = row.family;
-            writeln!(out, "### {family}\n").unwrap();
+            writeln!(out, "\n### {family}\n").unwrap();
+            writeln!(
+                out,
+                "| instruction | operands | types | attributes | needs | effect |\n|---|---|---|---|---|---|"
+            )
+            .unwrap();
         }
-        let doc: Vec<&str> = row.doc.iter().map(|line| line.trim()).collect();
-        writeln!(out, "* **`{}`** {}  \n  {}", row.mnemonic, signature(row), doc.join(" ")).unwrap();
+        let operands: Vec<&str> = row.operands.iter().map(|spec| spec.name).collect();
+        let types: Vec<&str> = row.args.iter().map(|(_, class)| class.noun()).collect();
+        let needs = if row.needs == Needs::Sm80 { "" } else { row.needs.noun().trim_end_matches(" and later") };
+        let mark = if row.is(Flag::Approx) { " !" } else { "" };
+        let [operands, types, attrs] = [operands, types, row.attrs.to_vec()].map(|words| words.join(", "));
+        let (name, effect) = (row.mnemonic, first_sentence(row).replace('|', "\\|"));
+        writeln!(out, "| `{name}`{mark} | {operands} | {types} | {attrs} | {needs} | {effect} |").unwrap();
     }
+    out.push('\n');
     out
 }
 
-fn signature(row: &Row) -> String {
-    let args: Vec<String> = row.args.iter().map(|(name, class)| format!("{name}: {}", class.noun())).collect();
-    let operands: Vec<String> = row.operands.iter().map(|spec| operand(row, spec)).collect();
-    let flags: Vec<String> = row.flags.iter().map(|flag| format!("{flag:?}")).collect();
-    let mut out = format!("({})", operands.join(", "));
-    if !args.is_empty() {
-        write!(out, " where {}", args.join(", ")).unwrap();
-    }
-    if !row.attrs.is_empty() {
-        write!(out, "; attributes {}", row.attrs.join(", ")).unwrap();
-    }
-    write!(out, "; {}", row.needs.noun()).unwrap();
-    if !flags.is_empty() {
-        write!(out, "; {}", flags.join(" ")).unwrap();
-    }
-    out
-}
-
-fn operand(row: &Row, spec: &OperandSpec) -> String {
-    let rule = match spec.rule {
-        Rule::Arg(index) => row.args[index].0.to_string(),
-        Rule::Bar(spaces) => format!("mbarrier in {}", names(spaces)),
-        Rule::Wide => "twice as wide".into(),
-        Rule::Is(ty) => ty.to_string(),
-        Rule::In(spaces) => names(spaces),
-        Rule::Any => "by the atom".into(),
-    };
-    format!("{} {:?} {rule}", spec.name, spec.role)
-}
-
-fn names(spaces: &[Space]) -> String {
-    spaces.iter().map(|space| space.name()).collect::<Vec<_>>().join("/")
+/// The first sentence of what a row says.
+fn first_sentence(row: &Row) -> String {
+    let doc = row.doc.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
+    let end = doc.find(". ").map_or(doc.len(), |end| end + 1);
+    doc[..end].to_string()
 }
