@@ -7,6 +7,7 @@
 //! | [`verify`] | a recorded kernel checked: what back ends accept |
 //! | [`ptx`] | PTX text from a verified kernel |
 //! | [`sim`] | a machine that runs a verified kernel on the CPU and finds what is wrong with it |
+//! | [`params`] | parameters declared as one struct, and launches checked against it |
 //! | [`device`] | GPUs and what stands in for them: memory, kernels, streams |
 //! | [`assemble`] | what the toolkit's assembler says of a kernel, for tests |
 //! | [`trial`] | one case, every executor: a kernel, its inputs and what must come out |
@@ -27,6 +28,8 @@ pub mod gallery;
 #[forbid(unsafe_code)]
 #[warn(clippy::wildcard_enum_match_arm)]
 pub mod ir;
+#[forbid(unsafe_code)]
+pub mod params;
 #[forbid(unsafe_code)]
 #[warn(clippy::wildcard_enum_match_arm)]
 pub mod ptx;

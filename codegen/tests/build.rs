@@ -1,8 +1,12 @@
 //! What the recorder does while it records: merging, folding, scopes, lines.
 
 use insta::assert_snapshot;
+use std::cell::Cell;
 use tilewright_codegen::build::{Builder, Offset, Ptr, Shared, block, record};
+use tilewright_codegen::device::sim;
 use tilewright_codegen::ir::{Arch, Inst, Kernel, MemOp, Op};
+use tilewright_codegen::trial::{Expected, Trial};
+use tilewright_codegen::verify::verify;
 
 fn recorded(build: impl FnOnce(&Builder)) -> Kernel {
     record("sample", Arch::Sm80, block(32), build)
@@ -242,4 +246,58 @@ fn a_quotient_by_a_power_of_two_is_a_shift() {
     let text = kernel.to_string();
     assert_eq!((text.matches("shr.u32").count(), text.matches("and.u32").count()), (1, 1), "{text}");
     assert_eq!((text.matches("div.u32").count(), text.matches("div.s32").count()), (1, 1), "{text}");
+}
+
+/// The launch of a kernel of one warp that writes `out` gives these numbers.
+fn gives(build: impl Fn(&Builder), x: &[f32], expected: &[f32]) {
+    let kernel = verify(record("sample", Arch::Sm90a, block(32), build)).expect("it verifies");
+    let mut trial = Trial::new(kernel, 1);
+    let (x, out) = (trial.input("x", x), trial.output("out", Expected::exact(expected)));
+    let outcome = trial.pass(x).pass(out).run(&sim::open(0)).expect("it runs");
+    assert!(outcome.is_right(), "{outcome}");
+}
+
+#[test]
+fn loops_carry_values_from_one_iteration_to_the_next() {
+    let x: Vec<f32> = (0..128).map(|i| i as f32).collect();
+    let sums: Vec<f32> = (0..32).map(|lane| (0..4).map(|i| (i * 32 + lane) as f32).sum()).collect();
+    let carried = |k: &Builder| {
+        let (x, out) = (k.global::<f32>("x"), k.global::<f32>("out"));
+        let p = x.at(k.lane());
+        out.at(k.lane()).store(k.carry(0, 4u32, k.lit(0.0f32), |i, sum| sum + p.at(i * 32).load()));
+    };
+    gives(carried, &x, &sums);
+    let pairs = |k: &Builder| {
+        let (x, out) = (k.global::<f32>("x"), k.global::<f32>("out"));
+        let (sum, [at, step]) = k.carry(0, 4u32, (k.lit(0.0f32), [k.lane(), k.lit(32)]), |_, (sum, [at, step])| {
+            (sum + x.at(at).load(), [at + step, step])
+        });
+        k.when((at + step).eq(160 + k.lane()), || out.at(k.lane()).store(sum));
+    };
+    gives(pairs, &x, &sums);
+}
+
+#[test]
+fn what_a_branch_changes_is_a_register() {
+    let x: Vec<f32> = (0..32).map(|i| i as f32).collect();
+    let expected: Vec<f32> = (0..32).map(|lane| if lane < 3 { 7.0 } else { lane as f32 }).collect();
+    let build = |k: &Builder| {
+        let (x, out) = (k.global::<f32>("x"), k.global::<f32>("out"));
+        let v = k.var(x.at(k.lane()).load());
+        k.when(k.lane().lt(3), || v.set(7.0));
+        out.at(k.lane()).store(v);
+    };
+    gives(build, &x, &expected);
+}
+
+#[test]
+fn a_value_that_leaves_its_loop_is_named_with_both_lines() {
+    let kernel = recorded(|k| {
+        let (x, last) = (k.global::<u32>("x"), Cell::new(None));
+        k.for_(0, 4u32, |i| last.set(Some(x.at(i).load())));
+        last.take().into_iter().for_each(|v| x.store(v));
+    });
+    let said = verify(kernel).unwrap_err().to_string();
+    assert!(said.contains("(recorded at codegen/tests/build.rs:"), "{said}");
+    assert!(said.contains("`k.var`") && said.contains("`k.carry`"), "{said}");
 }

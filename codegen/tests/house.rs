@@ -21,7 +21,7 @@ fn crate_root() -> PathBuf {
 
 #[test]
 fn rooms_import_what_they_may() {
-    let rooms: [(&str, &[&str]); 8] = [
+    let rooms: [(&str, &[&str]); 9] = [
         ("ir", &["ir"]),
         ("build", &["build", "ir"]),
         ("verify", &["verify", "ir"]),
@@ -29,6 +29,7 @@ fn rooms_import_what_they_may() {
         ("gallery", &["gallery", "build", "ir", "trial", "verify"]),
         ("trial", &["trial", "device", "ir", "sim", "verify"]),
         ("device", &["device", "ir", "verify", "ptx", "sim", "target"]),
+        ("params", &["params", "build", "device", "ir", "kernel_params"]),
         ("assemble", &["assemble", "ir", "verify", "ptx"]),
     ];
     for (room, allowed) in rooms {

@@ -93,7 +93,7 @@ impl<'k> Item<'k> {
 
     /// Records work for the threads that have an item.
     #[track_caller]
-    pub fn alone(self, work: impl FnOnce()) {
+    pub fn alone(self, work: impl Fn()) {
         match self.warp {
             Some(_) => self.k.when(self.inside, work),
             None => work(),
@@ -102,7 +102,7 @@ impl<'k> Item<'k> {
 
     /// Records work for the warps in which some thread has an item: all of such a warp's threads take part.
     #[track_caller]
-    pub fn by_warp(self, work: impl FnOnce()) {
+    pub fn by_warp(self, work: impl Fn()) {
         match self.warp {
             Some(warp) => self.k.when(warp, work),
             None => work(),

@@ -11,7 +11,11 @@ fn signature(name: &str, arch: Arch, threads: u32, params: &[ParamKind]) -> Sign
         name: name.into(),
         arch,
         launch: Launch { threads: [threads, 1, 1], cluster: [1, 1, 1], min_blocks: None, cooperative: false },
-        params: params.iter().enumerate().map(|(i, &kind)| Param { name: format!("p{i}"), kind }).collect(),
+        params: params
+            .iter()
+            .enumerate()
+            .map(|(i, &kind)| Param { name: format!("p{i}"), kind, element: None })
+            .collect(),
         dynamic_shared: 0,
         early: false,
     }

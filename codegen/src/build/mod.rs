@@ -28,6 +28,7 @@ mod val;
 mod value;
 mod warp;
 
+pub use control::{Carried, Moving};
 pub use convert::Parts;
 pub use copy::Bulk;
 pub use mem::{Load, Store};

@@ -204,9 +204,9 @@ impl Builder {
     }
 
     /// A new parameter.
-    pub(super) fn add_param(&self, name: &str, kind: ParamKind) -> ParamId {
+    pub(super) fn add_param(&self, name: &str, kind: ParamKind, element: Option<Ty>) -> ParamId {
         let params = &mut self.state.borrow_mut().kernel.params;
-        params.push(Param { name: name.into(), kind });
+        params.push(Param { name: name.into(), kind, element });
         ParamId(params.len() as u32 - 1)
     }
 

@@ -11,7 +11,7 @@ impl Builder {
     /// A scalar parameter.
     #[track_caller]
     pub fn param<T: Scalar>(&self, name: &str) -> Val<'_, T> {
-        let param = self.add_param(name, ParamKind::Value(T::TY));
+        let param = self.add_param(name, ParamKind::Value(T::TY), None);
         Val::new(self, self.value(T::TY, |d| ValueOp::Param { ty: T::TY, d, param }))
     }
 
@@ -20,12 +20,12 @@ impl Builder {
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
     /// # record("sample", Arch::Sm80, block(32), |k| {
-    /// let [rows, columns] = k.params(["rows", "columns"]);
+    /// let [rows, columns] = k.u32_params(["rows", "columns"]);
     /// # let _ = rows * columns;
     /// # });
     /// ```
     #[track_caller]
-    pub fn params<const N: usize>(&self, names: [&str; N]) -> [Val<'_, u32>; N] {
+    pub fn u32_params<const N: usize>(&self, names: [&str; N]) -> [Val<'_, u32>; N] {
         names.map(|name| self.param(name))
     }
 
@@ -33,21 +33,21 @@ impl Builder {
     #[track_caller]
     pub fn global<T: Scalar>(&self, name: &str) -> Ptr<'_, Global, T> {
         let ty = Ty::Ptr(Space::Global);
-        let param = self.add_param(name, ParamKind::Value(ty));
+        let param = self.add_param(name, ParamKind::Value(ty), Some(T::TY));
         Ptr::new(self, self.value(ty, |d| ValueOp::Param { ty, d, param }), 0)
     }
 
     /// A structure passed by value, as bytes to load from.
     #[track_caller]
     pub fn param_bytes(&self, name: &str, bytes: u32, align: u32) -> Ptr<'_, Param, u8> {
-        let param = self.add_param(name, ParamKind::Bytes { bytes, align });
+        let param = self.add_param(name, ParamKind::Bytes { bytes, align }, None);
         Ptr::new(self, self.value(Ty::Ptr(Space::Param), |d| ValueOp::ParamPtr { d, param }), 0)
     }
 
     /// A tensor map passed by value.
     #[track_caller]
     pub fn tensor_map(&self, name: &str) -> Ptr<'_, Param, TensorMap> {
-        let param = self.add_param(name, ParamKind::TensorMap);
+        let param = self.add_param(name, ParamKind::TensorMap, None);
         Ptr::new(self, self.value(Ty::Ptr(Space::Param), |d| ValueOp::ParamPtr { d, param }), 0)
     }
 

@@ -6,6 +6,7 @@ use super::{Buffer, Device, DeviceError, Mapped, TensorMap, Word};
 use crate::ir::{Const, ParamKind, Space, Ty};
 use bytemuck::Pod;
 use half::{bf16, f16};
+use std::any::TypeId;
 use std::fmt;
 
 /// An argument: what a launch passes for a parameter.
@@ -17,28 +18,49 @@ pub enum Arg<'a> {
     /// A scalar.
     Scalar(Const),
     /// A pointer to global memory that something owns.
-    Memory {
-        /// The address.
-        address: u64,
-        /// Its owner.
-        owner: Handle,
-        /// The device that it belongs to.
-        device: Device,
-    },
-    /// A pointer to global memory as a number; whoever passes it keeps the memory.
-    Address(u64),
+    Memory(Memory),
+    /// The address 0, for a pointer that the launch does not use.
+    Null,
     /// A structure by value.
     Bytes(&'a [u8]),
     /// A tensor map by value.
     Map(&'a TensorMap),
 }
 
+/// A pointer to global memory as an argument. It keeps the memory alive, in queued work and in graphs too.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    address: u64,
+    owner: Handle,
+    /// The device that the launch must be on; `None` where other devices reach the memory too.
+    device: Option<Device>,
+    /// The type of the elements; `None` where a buffer holds bytes or something else that kernels have no type for.
+    element: Option<Ty>,
+}
+
 impl Arg<'_> {
+    /// A pointer to a buffer of another device, for kernels on devices that reach each other's memory.
+    pub fn peer<T: Pod>(buffer: &Buffer<T>) -> Self {
+        let (address, owner) = (buffer.address(), buffer.memory().clone());
+        Arg::Memory(Memory { address, owner, device: None, element: element_of::<T>() })
+    }
+
+    /// A pointer to mapped words, for a kernel on another device than the one that allocated them.
+    pub fn peer_mapped<W: Word>(mapped: &Mapped<W>) -> Self {
+        let (address, owner) = (mapped.address(), mapped.handle());
+        Arg::Memory(Memory { address, owner, device: None, element: element_of::<W>() })
+    }
+
+    /// Nothing but an address that is never accessed: of a parameter that a launch does not use.
+    pub fn null() -> Self {
+        Arg::Null
+    }
+
     /// The argument's kind as a parameter's kind is written.
     fn kind(&self) -> Kind {
         Kind(match self {
             Arg::Scalar(value) => ParamKind::Value(value.ty),
-            Arg::Memory { .. } | Arg::Address(_) => ParamKind::Value(Ty::Ptr(Space::Global)),
+            Arg::Memory(_) | Arg::Null => ParamKind::Value(Ty::Ptr(Space::Global)),
             Arg::Bytes(bytes) => ParamKind::Bytes { bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX), align: 1 },
             Arg::Map(_) => ParamKind::TensorMap,
         })
@@ -101,10 +123,23 @@ pub(super) fn pack(device: &Device, signature: &Signature, args: &[Arg<'_>]) -> 
         let slot = &mut packed.params[start..start + bytes];
         match arg {
             Arg::Scalar(value) => slot.copy_from_slice(&value.bits.to_le_bytes()[..bytes]),
-            Arg::Address(address) => slot.copy_from_slice(&address.to_le_bytes()),
+            Arg::Null => slot.fill(0),
             Arg::Bytes(structure) => slot.copy_from_slice(structure),
-            Arg::Memory { address, owner, device: of } => {
-                device.same("pointer", of)?;
+            Arg::Memory(Memory { address, owner, device: of, element }) => {
+                if let Some(of) = of {
+                    device.same("pointer", of)?;
+                }
+                if let (Some(expected), Some(found)) = (param.element, *element)
+                    && !same_elements(expected, found)
+                {
+                    return Err(DeviceError::ArgElement {
+                        kernel: signature.name.clone(),
+                        index,
+                        name: param.name.clone(),
+                        expected,
+                        found,
+                    });
+                }
                 slot.copy_from_slice(&address.to_le_bytes());
                 packed.keep.push(owner.clone());
             }
@@ -116,6 +151,17 @@ pub(super) fn pack(device: &Device, signature: &Signature, args: &[Arg<'_>]) -> 
         }
     }
     Ok(packed)
+}
+
+/// Whether a kernel's elements and a buffer's are the same. A pair of 16-bit floats is two of them, and bytes are
+/// anything: a buffer of `u8` passes for every parameter, and a parameter of `u8` takes every buffer.
+pub(crate) fn same_elements(expected: Ty, found: Ty) -> bool {
+    let single = |ty: Ty| match ty {
+        Ty::F16x2 => Ty::F16,
+        Ty::BF16x2 => Ty::BF16,
+        other => other,
+    };
+    expected == Ty::U8 || found == Ty::U8 || single(expected) == single(found)
 }
 
 macro_rules! scalars {
@@ -144,15 +190,32 @@ scalars! {
     f64 => F64 |v| v.to_bits();
 }
 
+macro_rules! elements {
+    ($($T:ty => $ty:ident),+) => {
+        /// The type of the IR that a buffer's elements have, if there is one.
+        fn element_of<T: 'static>() -> Option<Ty> {
+            let id = TypeId::of::<T>();
+            $(if id == TypeId::of::<$T>() {
+                return Some(Ty::$ty);
+            })+
+            None
+        }
+    };
+}
+
+elements!(u8 => U8, i8 => S8, u16 => U16, i16 => S16, u32 => U32, i32 => S32, u64 => U64, i64 => S64, f16 => F16, bf16 => BF16, f32 => F32, f64 => F64);
+
 impl<T: Pod> From<&Buffer<T>> for Arg<'_> {
     fn from(buffer: &Buffer<T>) -> Self {
-        Arg::Memory { address: buffer.address(), owner: buffer.memory().clone(), device: buffer.device().clone() }
+        let (address, owner, device) = (buffer.address(), buffer.memory().clone(), Some(buffer.device().clone()));
+        Arg::Memory(Memory { address, owner, device, element: element_of::<T>() })
     }
 }
 
 impl<W: Word> From<&Mapped<W>> for Arg<'_> {
     fn from(mapped: &Mapped<W>) -> Self {
-        Arg::Memory { address: mapped.address(), owner: mapped.handle(), device: mapped.device().clone() }
+        let (address, owner, device) = (mapped.address(), mapped.handle(), Some(mapped.device().clone()));
+        Arg::Memory(Memory { address, owner, device, element: element_of::<W>() })
     }
 }
 

@@ -1,6 +1,6 @@
 //! What can go wrong between a program and a device, with what to do about it.
 
-use crate::ir::Arch;
+use crate::ir::{Arch, Ty};
 use thiserror::Error;
 
 /// Why a device refused or failed.
@@ -164,6 +164,36 @@ pub enum DeviceError {
         expected: usize,
         /// Number of arguments.
         found: usize,
+    },
+    /// A buffer of other elements than the kernel's parameter.
+    #[error(
+        "kernel `{kernel}`: argument {index} (`{name}`) is a buffer of {found}, and the parameter points to {expected}; pass a buffer of {expected}, or the bytes (`Buffer::cast::<u8>`)"
+    )]
+    ArgElement {
+        /// Name of the kernel.
+        kernel: String,
+        /// Number of the argument, from 0.
+        index: usize,
+        /// Name of the parameter.
+        name: String,
+        /// The kernel's elements.
+        expected: Ty,
+        /// The buffer's elements.
+        found: Ty,
+    },
+    /// A kernel whose parameters are not those of a declared struct.
+    #[error(
+        "kernel `{kernel}`: parameter {index} is {found}, and the struct declares {declared}; record the kernel with this struct (`k.params`), or name its own"
+    )]
+    Declared {
+        /// Name of the kernel.
+        kernel: String,
+        /// Number of the parameter, from 0.
+        index: usize,
+        /// What the struct declares.
+        declared: String,
+        /// What the kernel has.
+        found: String,
     },
     /// An argument is not what the parameter is.
     #[error("argument {index} of kernel `{kernel}`: `{name}` is {expected}, and the launch gives {found}")]

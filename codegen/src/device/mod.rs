@@ -47,7 +47,7 @@ mod source;
 mod stream;
 mod tensor_map;
 
-pub use args::Arg;
+pub use args::{Arg, Memory};
 pub use backend::{Facts, Work};
 pub use buffer::Buffer;
 pub use collective::{Collective, Summed};

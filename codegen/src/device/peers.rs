@@ -4,7 +4,7 @@ use super::backend::{Backend, Handle, Work};
 use super::{Device, DeviceError, Stream, cuda, sim};
 
 /// Queues one launch on each of some devices, which run side by side: what one waits for, another may do. Where devices were opened
-/// as [`peers`](sim::peers), a kernel reaches the memory of all by [`Arg::Address`](super::Arg::Address).
+/// as [`peers`](sim::peers), a kernel reaches the memory of all by [`Arg::peer`](super::Arg::peer).
 ///
 /// On a GPU this is a launch on each stream in turn; on the simulator the kernels, the same on a grid of the same shape, run under
 /// one scheduler, and the scope `.gpu` ends at a device.
@@ -27,7 +27,7 @@ use super::{Device, DeviceError, Stream, cuda, sim};
 /// let streams = [devices[0].stream()?, devices[1].stream()?];
 /// let words = [streams[0].buffer(&[0u32])?, streams[1].buffer(&[0u32])?];
 /// let work = |at: usize| devices[at].load(&kernel)?.work(1, &[
-///     (&words[at]).into(), Arg::Address(words[1 - at].address()), (at as u32 + 1).into(),
+///     (&words[at]).into(), Arg::peer(&words[1 - at]), (at as u32 + 1).into(),
 /// ]);
 /// launch_side_by_side(&[(&streams[0], work(0)?), (&streams[1], work(1)?)])?;
 /// assert_eq!([streams[0].read(&words[0])?, streams[1].read(&words[1])?], [[2], [1]]);

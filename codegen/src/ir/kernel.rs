@@ -65,6 +65,22 @@ pub struct Param {
     pub name: String,
     /// What is passed.
     pub kind: ParamKind,
+    /// The type of the elements that a pointer points to; `None` for other parameters and where it is not known.
+    pub element: Option<Ty>,
+}
+
+impl fmt::Display for Param {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.kind, self.element) {
+            (ParamKind::Value(Ty::Ptr(space)), Some(element)) => {
+                write!(f, "`{}`, a pointer to {element} in {space} memory", self.name)
+            }
+            (ParamKind::Value(Ty::Ptr(space)), None) => write!(f, "`{}`, a pointer to {space} memory", self.name),
+            (ParamKind::Value(ty), _) => write!(f, "`{}`, a scalar of type {ty}", self.name),
+            (ParamKind::Bytes { bytes, .. }, _) => write!(f, "`{}`, a structure of {bytes} bytes", self.name),
+            (ParamKind::TensorMap, _) => write!(f, "`{}`, a tensor map", self.name),
+        }
+    }
 }
 
 /// What a parameter is.

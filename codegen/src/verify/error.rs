@@ -55,10 +55,20 @@ pub enum ErrorKind {
         expected: String,
     },
     /// A value that is read where it is not visible.
-    #[error("value {value} is not visible here: it is written in another block; carry it in a register")]
+    #[error("value {value} {}", not_visible(*recorded))]
     NotVisible {
         /// The value.
         value: ValueId,
+        /// The line of Rust that recorded it; `None` if no statement writes it.
+        recorded: Option<Src>,
+    },
+    /// Two parameters of one name.
+    #[error(
+        "parameter `{name}` is declared twice: ask for it once and keep the value, or give the second another name"
+    )]
+    SameParam {
+        /// The name.
+        name: String,
     },
     /// A value that is written twice.
     #[error("value {value} is written a second time: a value has one writer; use a register")]
@@ -241,6 +251,16 @@ pub enum ErrorKind {
     /// `setmaxnreg` without registers stated at entry, or in excess of the multiprocessor's.
     #[error("setmaxnreg needs the registers at entry: state min_blocks in the launch")]
     RegistersNotStated,
+}
+
+/// Why a value that a line of Rust records is not visible.
+fn not_visible(recorded: Option<Src>) -> String {
+    let Some(src) = recorded else { return "is read, and no statement writes it: write it before".into() };
+    format!(
+        "(recorded at {}:{}) is used outside the loop or branch that records it: keep it in a register (`k.var`), or carry it through the loop (`k.carry`)",
+        src.file(),
+        src.line()
+    )
 }
 
 fn span(limit: Limit, target: Arch) -> String {

@@ -1,7 +1,7 @@
 //! Limits of the target: how the kernel is launched, and what it takes.
 
 use super::{ErrorKind, Faults};
-use crate::ir::{Limit, ParamKind, Ty};
+use crate::ir::{Inst, Limit, Op, ParamKind, Stmt, Ty, ValueOp};
 
 /// Threads, shared memory, parameters and cluster are within the target's limits.
 pub(super) fn verify_launch(faults: &mut Faults<'_>) {
@@ -16,6 +16,7 @@ pub(super) fn verify_launch(faults: &mut Faults<'_>) {
     within(Limit::ClusterBlocks, kernel.launch.blocks_per_cluster());
     within(Limit::ParamBytes, kernel.param_offsets().1);
     verify_params(faults);
+    verify_param_names(faults);
     verify_name(faults);
     verify_shared(faults);
 }
@@ -53,6 +54,27 @@ fn verify_params(faults: &mut Faults<'_>) {
         };
         if !legal {
             faults.whole(ErrorKind::IllegalParam { name: param.name.clone() });
+        }
+    }
+}
+
+/// Every parameter has a name of its own: launches are checked by it. The error stands at the second declaration.
+fn verify_param_names(faults: &mut Faults<'_>) {
+    let params = &faults.kernel.params;
+    for (index, param) in params.iter().enumerate() {
+        if params[..index].iter().all(|earlier| earlier.name != param.name) {
+            continue;
+        }
+        let declares = |stmt: &&Stmt| match &stmt.op {
+            Op::Inst(Inst::Value(ValueOp::Param { param, .. } | ValueOp::ParamPtr { param, .. })) => {
+                param.index() == index
+            }
+            _ => false,
+        };
+        let kind = ErrorKind::SameParam { name: param.name.clone() };
+        match faults.statements().into_iter().find(declares) {
+            Some(stmt) => faults.at(stmt, kind),
+            None => faults.whole(kind),
         }
     }
 }

@@ -3,7 +3,8 @@
 use super::error::spaces;
 use super::{ErrorKind, Faults};
 use crate::ir::{
-    Block, Inst, Op, Operand, OperandSpec, ParamKind, Regs, Rule, Slot, Stmt, StmtId, Ty, TyClass, ValueId, ValueOp,
+    Block, Inst, Kernel, Op, Operand, OperandSpec, ParamKind, Regs, Rule, Slot, Src, Stmt, StmtId, Ty, TyClass,
+    ValueId, ValueOp,
 };
 use std::collections::BTreeSet;
 
@@ -157,8 +158,25 @@ fn read(
     has_type(faults, stmt, operand, value, expected);
     if let Some(value) = value.as_value() {
         let visible = scope.visible.get(value.index()).copied().unwrap_or(false);
-        faults.require(visible, stmt, || ErrorKind::NotVisible { value });
+        let kernel = faults.kernel;
+        faults.require(visible, stmt, || ErrorKind::NotVisible { value, recorded: writer(kernel, value) });
     }
+}
+
+/// The line of the statement that writes a value.
+fn writer(kernel: &Kernel, value: ValueId) -> Option<Src> {
+    let mut found = None;
+    kernel.walk(&mut |stmt| {
+        let writes = match &stmt.op {
+            Op::Inst(inst) => inst.defs().contains(&value),
+            Op::For { var, .. } => *var == value,
+            Op::If { .. } | Op::Loop { .. } | Op::Break => false,
+        };
+        if writes {
+            found = found.or(Some(stmt.src));
+        }
+    });
+    found
 }
 
 fn write(faults: &mut Faults<'_>, stmt: &Stmt, value: ValueId, scope: &mut Scope) {

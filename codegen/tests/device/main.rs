@@ -21,7 +21,7 @@ fn signature(kinds: &[(&str, ParamKind)]) -> Signature {
         name: "kernel".into(),
         arch: Arch::Sm90a,
         launch: Launch { threads: [128, 1, 1], cluster: [1, 1, 1], min_blocks: None, cooperative: false },
-        params: kinds.iter().map(|&(name, kind)| Param { name: name.into(), kind }).collect(),
+        params: kinds.iter().map(|&(name, kind)| Param { name: name.into(), kind, element: None }).collect(),
         dynamic_shared: 0,
         early: false,
     }
@@ -96,7 +96,7 @@ fn arguments_that_do_not_fit_are_named() {
     let foreign = other.buffer::<f32>(1).unwrap();
     let errors = [
         kernel.work(1, &[1u32.into()]),
-        kernel.work(1, &[1i32.into(), Arg::Address(0)]),
+        kernel.work(1, &[1i32.into(), Arg::null()]),
         kernel.work(1, &[1u32.into(), 8u64.into()]),
         kernel.work(1, &[1u32.into(), (&foreign).into()]),
         bytes.work(1, &[Arg::Bytes(&[0; 8])]),
@@ -109,7 +109,7 @@ fn arguments_that_do_not_fit_are_named() {
     a pointer of another device was given to recorder
     argument 0 of kernel `kernel`: `table` is a structure of 6 bytes, and the launch gives a structure of 8 bytes
     ");
-    kernel.work(1, &[1u32.into(), Arg::Address(0)]).expect("this fits");
+    kernel.work(1, &[1u32.into(), Arg::null()]).expect("this fits");
 }
 
 #[test]
@@ -156,7 +156,8 @@ fn kernels_that_the_device_cannot_hold_are_refused() {
         spoil(|kernel, _| kernel.launch.threads = [1024, 2, 1]),
         spoil(|kernel, _| kernel.dynamic_shared = 232_449),
         spoil(|kernel, _| {
-            kernel.params = vec![Param { name: "all".into(), kind: ParamKind::Bytes { bytes: 4097, align: 1 } }];
+            kernel.params =
+                vec![Param { name: "all".into(), kind: ParamKind::Bytes { bytes: 4097, align: 1 }, element: None }];
         }),
         spoil(|kernel, device| (kernel.launch.cooperative, device.cooperative) = (true, false)),
     ]

@@ -69,7 +69,7 @@ fn run(devices: &[Device], kernel: &Verified, blocks: u32, rounds: u32) -> Resul
     for launch in 0..2 {
         let before = launch * rounds;
         let work = |rank: usize| {
-            let mut args: Vec<Arg> = inboxes.iter().map(|inbox| Arg::Address(inbox.address())).collect();
+            let mut args: Vec<Arg> = inboxes.iter().map(Arg::peer).collect();
             args.extend([(&inboxes[rank]).into(), (&outs[rank]).into()]);
             args.extend([rank as u32, rounds, before].map(Into::into));
             Ok((&streams[rank], kernels[rank].work(blocks, &args)?))
@@ -132,7 +132,7 @@ fn what_differs_does_not_run_side_by_side() {
     let x = streams[0].buffer(&[0u32]).unwrap();
     let refused = |other: u32, grid: u32| {
         let works = [kernel(&devices[0], 1), kernel(&devices[1], other)];
-        let work = |at: usize, grid: u32| works[at].work(grid, &[Arg::Address(x.address())]).unwrap();
+        let work = |at: usize, grid: u32| works[at].work(grid, &[Arg::peer(&x)]).unwrap();
         launch_side_by_side(&[(&streams[0], work(0, 1)), (&streams[1], work(1, grid))]).unwrap_err().to_string()
     };
     insta::assert_snapshot!(refused(2, 1), @"kernel `kernel` cannot run side by side: another device runs another kernel; the simulator runs one on all");

@@ -83,11 +83,14 @@ fn what_was_written_is_known_from_launch_to_launch() {
 fn memory_that_was_freed_is_nobodys() {
     let device = open(0);
     let stream = device.stream().unwrap();
-    let kernel = load(&device, block(32), increment);
+    let kernel = load(&device, block(32), |k| {
+        let x = k.param::<u64>("address").to_global::<u32>();
+        k.when(k.tid().eq(0), || x.store(x.load() + 1));
+    });
     let (first, _last) = (stream.buffer(&[1u32]).unwrap(), stream.buffer(&[1u32]).unwrap());
     let address = first.address();
     drop(first);
-    let error = kernel.launch(&stream, 1, &[tilewright_codegen::device::Arg::Address(address)]);
+    let error = kernel.launch(&stream, 1, &[address.into()]);
     assert!(matches!(&error, Err(DeviceError::Fault { report, .. }) if report.contains("out of bounds")), "{error:?}");
     let before = device.free_bytes().unwrap();
     drop(device.buffer::<u8>(1000).unwrap());

@@ -27,7 +27,7 @@ fn results(device: &Device, kernel: &Verified) -> Result<Vec<Vec<u8>>, DeviceErr
                 // As halves from 1 to 2, as floats above zero and finite, as integers not zero: no NaN whose payload is open.
                 let halves: Vec<u16> = (0..BYTES / 2).map(|_| 0x3c00 | (draw.bits() as u16 & 0x3ff)).collect();
                 let buffer = stream.buffer(&halves)?.cast::<u8>()?;
-                let arg = Arg::Address(buffer.address());
+                let arg = Arg::from(&buffer);
                 buffers.push(buffer);
                 arg
             }

@@ -29,7 +29,7 @@ fn message(io: &Io<'_>, send: impl Fn(), poll: impl Fn()) {
     let k = io.k;
     let leader = k.lane().eq(0);
     k.when(leader, || {
-        k.if_else(k.block_id().eq(0), send, poll);
+        k.if_else(k.block_id().eq(0), &send, &poll);
     });
 }
 

@@ -28,7 +28,7 @@ fn second<'k>(io: &Io<'k>) -> Val<'k, bool> {
 
 /// Thread 0 of the first device sends, that of the second polls and reads.
 fn message(io: &Io<'_>, send: impl Fn(), receive: impl Fn()) {
-    io.k.when(io.k.tid().eq(0), || io.k.if_else(second(io), receive, send));
+    io.k.when(io.k.tid().eq(0), || io.k.if_else(second(io), &receive, &send));
 }
 
 fn read(io: &Io<'_>) {

@@ -1,6 +1,6 @@
 //! Invalid twins of the rules in `verify/arith`.
 
-use crate::{edited, twins};
+use crate::{edited, fresh_name, twins};
 use half::{bf16, f16};
 use insta::assert_snapshot;
 use tilewright_codegen::build::{Bf16x2, Builder, F16x2, Scalar, Val, block};
@@ -8,7 +8,7 @@ use tilewright_codegen::ir::attr::{Clamp, Cmp, ReduxOp, Round, ShflMode, Special
 use tilewright_codegen::ir::{Arch, Const, Inst, Op, Ty, ValueOp};
 
 fn load<'k, T: Scalar>(k: &'k Builder) -> Val<'k, T> {
-    k.global::<T>("x").at(k.tid()).load()
+    k.global::<T>(&fresh_name()).at(k.tid()).load()
 }
 
 #[test]

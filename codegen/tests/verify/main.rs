@@ -12,6 +12,7 @@ mod sync;
 mod types;
 mod uniform;
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use tilewright_codegen::build::{Builder, record};
 use tilewright_codegen::ir::{Arch, Kernel, Launch};
 use tilewright_codegen::verify::{VerifyErrors, verify};
@@ -41,4 +42,10 @@ fn lines(errors: &VerifyErrors) -> String {
         None => error.kind.to_string(),
     };
     errors.errors.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// A name that no parameter of this process has.
+pub fn fresh_name() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("x{}", COUNT.fetch_add(1, Ordering::Relaxed))
 }

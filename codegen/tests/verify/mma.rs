@@ -1,6 +1,6 @@
 //! Invalid twins of the rules in `verify/mma`.
 
-use crate::{edited, twins};
+use crate::{edited, fresh_name, twins};
 use half::bf16;
 use insta::assert_snapshot;
 use tilewright_codegen::build::{Builder, Descriptor, Operands, SwizzleMode, Val, block};
@@ -8,7 +8,7 @@ use tilewright_codegen::ir::attr::{Major, RegCount, Sign, Trans};
 use tilewright_codegen::ir::{Arch, ControlOp, Inst, MmaAtom, Op, WgmmaAtom, WgmmaKind};
 
 fn words<const N: usize>(k: &Builder) -> [Val<'_, u32>; N] {
-    std::array::from_fn(|i| k.global::<u32>("x").at(i).load())
+    std::array::from_fn(|i| k.global::<u32>(&fresh_name()).at(i).load())
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn a_value_is_read_where_it_is_visible() {
     let said = twins(Arch::Sm80, block(32), |k, fault| {
         let (x, inner) = (k.global::<u32>("x"), k.var(0u32));
         let mut escaped = None;
-        k.when(k.tid().eq(0), || {
+        k.moving().when(k.tid().eq(0), || {
             let value = x.load();
             inner.set(value);
             escaped = Some(value);
@@ -87,7 +87,16 @@ fn a_value_is_read_where_it_is_visible() {
         let value = escaped.filter(|_| fault).unwrap_or_else(|| inner.get());
         x.at(1).store(value);
     });
-    assert_snapshot!(said, @"`st.u32 global[v0+4], {v3}`: value v3 is not visible here: it is written in another block; carry it in a register");
+    assert_snapshot!(said, @"`st.u32 global[v0+4], {v3}`: value v3 (recorded at codegen/tests/verify/types.rs:83) is used outside the loop or branch that records it: keep it in a register (`k.var`), or carry it through the loop (`k.carry`)");
+}
+
+#[test]
+fn a_parameter_has_a_name_of_its_own() {
+    let said = twins(Arch::Sm80, block(32), |k, fault| {
+        let (x, y) = (k.global::<u32>("x"), k.global::<u32>(if fault { "x" } else { "y" }));
+        y.store(x.load());
+    });
+    assert_snapshot!(said, @"`v1 = param.global p1`: parameter `x` is declared twice: ask for it once and keep the value, or give the second another name");
 }
 
 #[test]
@@ -122,7 +131,7 @@ fn a_name_exists() {
     assert_snapshot!(said, @"
     `v0 = param.global p3`: scalar parameter p3 does not exist, or is of another kind
     `v5 = add.u32 v4, v99`: value v99 does not exist, or is of another kind
-    `v5 = add.u32 v4, v99`: value v99 is not visible here: it is written in another block; carry it in a register
+    `v5 = add.u32 v4, v99`: value v99 is read, and no statement writes it: write it before
     ");
 }
 

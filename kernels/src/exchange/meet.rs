@@ -39,7 +39,7 @@ pub const MEET_POLLS: u32 = MAX_DEVICES as u32 + 2;
 /// before[MEET_POLLS as usize] = 1 << 24;
 /// let words = [0, 1].map(|at: usize| streams[at].buffer(&before).unwrap());
 /// let work = |at: usize| devices[at].load(&kernel)?.work(1, &[
-///     (at as u32).into(), Arg::Address(words[0].address()), Arg::Address(words[1].address()),
+///     (at as u32).into(), Arg::peer(&words[0]), Arg::peer(&words[1]),
 /// ]);
 /// launch_side_by_side(&[(&streams[0], work(0)?), (&streams[1], work(1)?)])?;
 /// assert_eq!(streams[1].read(&words[1])?, [1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1 << 24]);

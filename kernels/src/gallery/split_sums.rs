@@ -59,7 +59,7 @@ pub fn batch_sums(k: &Builder) {
 fn reduce(k: &Builder, one: impl FnOnce()) {
     k.fence_proxy_async(ProxyFence::Shared);
     k.barrier();
-    k.when(k.tid().eq(0), || {
+    k.moving().when(k.tid().eq(0), || {
         one();
         k.bulk_commit();
         k.bulk_wait(0);

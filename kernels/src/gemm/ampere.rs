@@ -48,8 +48,8 @@ pub fn gemm<F: InputType, D: Output, T: Tiles>(k: &Builder, config: Config, stor
 /// The product, whatever becomes of the sums.
 fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: MakeSink<'_, 'k, F::Sum>) {
     let (a, b) = (k.global::<F::Stored>("a"), k.global::<F::Stored>("b"));
-    let [m, n, depth, a_stride, b_stride] = k.params(["m", "n", "k", "a_stride", "b_stride"]);
-    let [rows, columns, splits] = k.params(["rows", "columns", "splits"]);
+    let [m, n, depth, a_stride, b_stride] = k.u32_params(["m", "n", "k", "a_stride", "b_stride"]);
+    let [rows, columns, splits] = k.u32_params(["rows", "columns", "splits"]);
     let results = results([m, n]);
     let operand = |base: Ptr<'k, _, F::Stored>, rows: Val<'k, u32>, stride, number: usize| {
         let extents = [rows, depth].map(Index::any);
@@ -82,7 +82,7 @@ fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: 
     let product = Product::<F, T>::new(k);
     let totals = config.two_level.then(|| product.sums().like(k));
     totals.iter().for_each(|total| total.clear(k));
-    k.for_(begin, end, |_| {
+    k.moving().for_(begin, end, |_| {
         let (current, free) = ring.turn();
         let claimed = free.fill();
         let (a, b) = current.tiles();

@@ -110,7 +110,7 @@ impl<'k, D: Output> Finish<'k, D> {
     #[track_caller]
     fn if_inside(&self, inside: Val<'k, bool>, load: impl FnOnce() -> Val<'k, D>) -> Val<'k, f32> {
         let value = self.k.var(0.0f32);
-        self.k.when(inside, || value.set(load().cast::<f32>()));
+        self.k.moving().when(inside, || value.set(load().cast::<f32>()));
         value.get()
     }
 }

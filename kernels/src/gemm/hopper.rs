@@ -54,7 +54,7 @@ pub fn gemm<F: InputType, D: Output, T: Tiles>(k: &Builder, config: Config, stor
 /// The product, whatever becomes of the sums.
 fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: MakeSink<'_, 'k, F::Sum>) {
     let (a_map, b_map) = (k.tensor_map("a"), k.tensor_map("b"));
-    let [m, n, depth, rows, columns, splits] = k.params(["m", "n", "k", "rows", "columns", "splits"]);
+    let [m, n, depth, rows, columns, splits] = k.u32_params(["m", "n", "k", "rows", "columns", "splits"]);
     let results = results([m, n]);
     let fetcher = k.tid().eq(128 * T::CONSUMERS);
     let tiles = (StageTile::<F::Stored, T::A>::typed(), StageTile::<F::Stored, T::B>::typed());
@@ -72,7 +72,7 @@ fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: 
         raster.each(k, cluster, k.blocks() / config.cluster, &mut |place| {
             let [row, column] = corner(place);
             let begin = place.split * share;
-            k.for_(begin, (begin + share).min(steps), |step| {
+            k.moving().for_(begin, (begin + share).min(steps), |step| {
                 let along = (step * T::K).cast::<i32>();
                 let part = Share { part: Index::below(rank, across), parts: across };
                 let a = by(|tile, bar| tile.fetch(a_map, [row.cast(), along], part, bar, everyone(k, across)));
@@ -93,7 +93,7 @@ fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: 
         raster.each(k, cluster, k.blocks() / config.cluster, &mut |place| {
             let begin = place.split * share;
             totals.iter().for_each(|total| total.clear(k));
-            k.for_(begin, (begin + share).min(steps), |step| {
+            k.moving().for_(begin, (begin + share).min(steps), |step| {
                 let stage = consumer.wait();
                 let (a, b) = stage.tiles();
                 match totals {
@@ -125,11 +125,11 @@ fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: 
         }
         multiply();
     };
-    k.if_else(k.warp().lt(4 * T::CONSUMERS), consumer, || {
+    k.moving().if_else(k.warp().lt(4 * T::CONSUMERS), consumer, || {
         if let Some((fewer, _)) = T::REGISTERS {
             k.registers_down(fewer);
         }
-        k.when(fetcher, fetch);
+        k.moving().when(fetcher, fetch);
     });
     if config.cluster > 1 {
         // Nobody leaves while another block may still send to it or wait for it.

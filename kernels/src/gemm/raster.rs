@@ -49,7 +49,7 @@ impl<'k> Raster<'k> {
     #[track_caller]
     pub fn each(self, k: &'k Builder, first: Val<'k, u32>, workers: Val<'k, u32>, body: &mut dyn FnMut(TileCoord<'k>)) {
         let (next, count) = (k.var(first), self.count());
-        k.while_(
+        k.moving().while_(
             || next.get().lt(count),
             || {
                 body(self.coord(next.get()));

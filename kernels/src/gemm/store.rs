@@ -239,6 +239,6 @@ impl<'k, S: OutputType, D: Output> Results<'k, S, D> {
             let role: Box<dyn FnOnce()> = Box::new(move || k.bar_sync(1 + number, 128));
             (4 * (number + 1), role)
         });
-        k.roles(roles.collect());
+        k.moving().roles(roles.collect());
     }
 }

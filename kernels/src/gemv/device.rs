@@ -32,7 +32,7 @@ pub struct Task<'k> {
 
 /// The strips of a task in groups: `body` takes a group's first strip, counted from the task's, and its size.
 fn groups<'k>(k: &'k Builder, plan: &Plan, task: Task<'k>, body: impl FnOnce(Val<'k, u32>, Val<'k, u32>)) {
-    k.for_step(0, task.count, plan.group, |start| body(start, (task.count - start).min(plan.group)));
+    k.moving().for_step(0, task.count, plan.group, |start| body(start, (task.count - start).min(plan.group)));
 }
 
 /// Fetches weights, by one thread: of each group stage 0 of every strip, then stage 1 of every strip, and so on.
@@ -41,8 +41,8 @@ pub fn fetch_weights<'k>(k: &'k Builder, plan: &Plan, ring: &mut Producer<'k, We
     let (strip, elements) = (plan.strip, plan.strip.bytes() / 2);
     groups(k, plan, task, |start, strips| {
         let group = task.weights.at((task.first + start).mul_wide(elements));
-        k.for_(0, strip.stages(), |s| {
-            k.for_(0, strips, |u| {
+        k.moving().for_(0, strip.stages(), |s| {
+            k.moving().for_(0, strips, |u| {
                 let from = group.at(u.mul_wide(elements)).at(s * (strip.stage_bytes() / 2));
                 ring.acquire().fill((BulkSource::from(from).how(how),)).commit();
             });
@@ -54,7 +54,7 @@ pub fn fetch_weights<'k>(k: &'k Builder, plan: &Plan, ring: &mut Producer<'k, We
 pub fn fetch_vectors<'k>(k: &'k Builder, plan: &Plan, ring: &mut Producer<'k, Vectors, Stage, ByBulk>, task: Task<'k>) {
     let strip = plan.strip;
     groups(k, plan, task, |_, _| {
-        k.for_(0, strip.stages(), |s| {
+        k.moving().for_(0, strip.stages(), |s| {
             let column = s * strip.stage_k();
             // The last stage may run over the end of the vectors.
             let length = match strip.padded_k() - plan.x_pitch() {
@@ -97,13 +97,13 @@ pub fn multiply<'k>(
     groups(k, plan, task, |start, strips| {
         let acc = Accumulator::warp::<bf16>(k, plan.group * atoms, 1);
         let sums = |u: u32| Chains::of(acc.rows_of_atoms(u * atoms, atoms), 1);
-        k.for_(0, strip.stages(), |s| {
+        k.moving().for_(0, strip.stages(), |s| {
             let vectors = inputs.vectors.wait();
             let ((x,), tiles) = (vectors.tiles(), tiles(k, strip, s));
             let load = |tile: &WarpTile<'k>| fragments(k, plan, tile.tile, x);
             let kept: Vec<_> = tiles.iter().filter(|_| plan.x_in_registers()).map(load).collect();
             for u in 0..plan.group {
-                k.when(strips.gt(u), || {
+                k.moving().when(strips.gt(u), || {
                     let weights = inputs.weights.wait();
                     let (w,) = weights.tiles();
                     let packed: Vec<Packed> = tiles.iter().map(|tile| tile.load(strip, w.base())).collect();

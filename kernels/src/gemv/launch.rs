@@ -54,15 +54,18 @@ pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Kernel {
                 if epilogue.wide { y.cast::<f32>().at(at).store(sum) } else { y.at(at).store(sum.cast::<bf16>()) }
             });
         };
-        k.roles(vec![
+        k.moving().roles(vec![
             (warps, Box::new(|| multiply(k, plan, &mut inputs, room, task, store))),
-            (warps + 1, Box::new(|| k.when(k.lane().eq(0), || fetch_weights(k, plan, &mut fill_weights, task)))),
+            (
+                warps + 1,
+                Box::new(|| k.moving().when(k.lane().eq(0), || fetch_weights(k, plan, &mut fill_weights, task))),
+            ),
             (
                 warps + 2,
                 Box::new(|| {
                     // Everything that earlier grids wrote comes in here, or after it.
                     k.grid_wait();
-                    k.when(k.lane().eq(0), || fetch_vectors(k, plan, &mut fill_vectors, task));
+                    k.moving().when(k.lane().eq(0), || fetch_vectors(k, plan, &mut fill_vectors, task));
                 }),
             ),
         ]);

@@ -51,7 +51,7 @@ impl Lanes {
     /// Records `then` for the dimension `start + offset`, of lanes that cover `width` dimensions, where a head has it.
     pub fn guarded<'k>(self, start: u32, width: u32, offset: Val<'k, u32>, then: impl FnOnce(Val<'k, u32>)) {
         let at = offset + start;
-        if start + width <= self.dim { then(at) } else { at.builder().when(at.lt(self.dim), || then(at)) }
+        if start + width <= self.dim { then(at) } else { at.builder().moving().when(at.lt(self.dim), || then(at)) }
     }
 
     /// Elements of a word.

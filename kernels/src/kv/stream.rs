@@ -40,7 +40,7 @@ pub fn stream<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
             .push_back((keys.load_from_dram(tile, tile.lt(span.end)), values.load_from_dram(tile, tile.lt(span.end))));
     }
     let before: Vec<(u32, u32)> = stages(&waiting);
-    k.for_step(span.first, span.end, span.step * unroll, |first: Val<'k, u32>| {
+    k.moving().for_step(span.first, span.end, span.step * unroll, |first: Val<'k, u32>| {
         for turn in 0..unroll {
             let tile = first + turn * span.step;
             let one = |waiting: &mut VecDeque<(Issued, Issued)>| {
@@ -56,7 +56,7 @@ pub fn stream<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
                 values.release(arrived);
                 waiting.push_back((key, value));
             };
-            if turn == 0 { one(&mut waiting) } else { k.when(tile.lt(span.end), || one(&mut waiting)) }
+            if turn == 0 { one(&mut waiting) } else { k.moving().when(tile.lt(span.end), || one(&mut waiting)) }
         }
     });
     assert_eq!(stages(&waiting), before, "a turn of the loop ends with the tokens that it began with");

@@ -152,7 +152,7 @@ impl<'k, C: KvBufferConfig> OwnRing<'k> for TmaBuffer<'k, C> {
         let stage = self.ring.acquire();
         // Apart, one thread comes here.
         let one = if self.apart() { wanted } else { wanted & team.thread(k).eq(0) };
-        k.when(one, || self.fetch(stage, place, tile));
+        k.moving().when(one, || self.fetch(stage, place, tile));
         Issued { stage: 0 }
     }
 

@@ -76,10 +76,10 @@ impl<'k, B, O: Operands> Full<'k, B, O> {
     pub fn read_if(self, reads: Val<'k, bool>, read: impl FnOnce(&Self)) {
         let Meeting { k, empty, shape, fill, .. } = self.parts.meeting;
         let (Some(empty), Consumers::Warps(_), 1) = (empty, shape.consumers, shape.cluster) else {
-            k.when(reads, || read(&self));
+            k.moving().when(reads, || read(&self));
             return self.release();
         };
-        k.when(reads, || {
+        k.moving().when(reads, || {
             read(&self);
             if fill == Fill::Engine {
                 k.fence_proxy_async(ProxyFence::Shared);

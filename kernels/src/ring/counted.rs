@@ -50,7 +50,7 @@ impl<'k, B, O: Operands> Counted<'k, B, O> {
         let k = self.producer.parts.k;
         if self.by_warp() {
             k.sync_warp();
-            k.when(k.lane().eq(0), act);
+            k.moving().when(k.lane().eq(0), act);
         } else {
             act();
         }
@@ -90,13 +90,13 @@ impl<'k, B, O: Operands> Counted<'k, B, O> {
     ) {
         let Producer { parts, next, .. } = &self.producer;
         let k = parts.k;
-        k.loop_(|| {
+        k.moving().loop_(|| {
             let (stage, parity) = next.here();
             k.break_if(parts.empty.map_or(k.lit(true), |empty| self.complete(empty.at(stage), parity, parts.scope())));
             gave_up.set(self.any(listen()));
             k.break_if(gave_up.get());
         });
-        k.when(!gave_up.get(), || {
+        k.moving().when(!gave_up.get(), || {
             let (stage, _) = next.step();
             fill(Empty { parts: *parts, stage, fill: ByPieces }).commit();
             self.in_flight.set(self.in_flight.get() + 1);

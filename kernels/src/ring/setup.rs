@@ -197,7 +197,7 @@ fn barriers<'k>(
     let (stages, arrivals) = (shape.stages, shape.consumers.arrivals());
     let full = k.mbarriers(&format!("{name}.full"), rings * stages).at(own * stages);
     let empty = arrivals.map(|_| k.mbarriers(&format!("{name}.empty"), stages));
-    k.when(team.thread(k).eq(shape.maker), || {
+    k.moving().when(team.thread(k).eq(shape.maker), || {
         for stage in 0..stages {
             full.at(stage).init(fills);
             if let Some((empty, count)) = empty.zip(arrivals) {

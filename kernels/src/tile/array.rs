@@ -224,7 +224,7 @@ impl<'k> Array<'k> {
         let places: Vec<_> = from.iter().map(|(array, index)| array.packet(*index)).collect();
         let (k, asked) = (needed.builder(), needed.builder().var(false));
         let words = first.poll_until(generation, &places, 4, |here| {
-            k.when(!asked.get(), || {
+            k.moving().when(!asked.get(), || {
                 asked.set(true);
                 meanwhile();
             });
@@ -262,7 +262,7 @@ impl<'k> Array<'k> {
     ) -> Vec<Vec<Val<'k, u32>>> {
         let (k, how) = (generation.builder(), self.how().0);
         let kept: Vec<RegArray<u32>> = firsts.iter().map(|_| k.regs_unset(words)).collect();
-        k.loop_(|| {
+        k.moving().loop_(|| {
             let mut tags = Vec::new();
             for (&at, kept) in firsts.iter().zip(&kept) {
                 let mut packets: Vec<Val<u64>> = Vec::new();

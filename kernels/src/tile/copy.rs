@@ -110,7 +110,7 @@ impl<'k> ThreadGroup<'k> {
             plan.places(whole, &number).chunks(TOGETHER).for_each(some);
             if total > whole * self.count {
                 let place = plan.at(number(whole));
-                k.when(number(whole).get(k).lt(total), || some(&[place]));
+                k.moving().when(number(whole).get(k).lt(total), || some(&[place]));
             }
         });
     }

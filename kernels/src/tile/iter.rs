@@ -121,7 +121,7 @@ impl<'k, E: Element, L: StaticLayout, S: SpaceOf, const M: usize, const N: usize
 
     /// Records `body` for each tile and its number, from the first, once: a loop that counts tiles.
     #[track_caller]
-    pub fn each(&self, body: impl FnOnce(LayoutTensor<'k, E, Within<L, M, N>, S>, Index<'k>)) {
+    pub fn each(&self, body: impl Fn(LayoutTensor<'k, E, Within<L, M, N>, S>, Index<'k>)) {
         let (k, round) = (self.tensor.builder(), self.round());
         let item = |number: Val<'k, u32>| {
             let number = Index::below(number, round);
@@ -238,7 +238,7 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> PartIter<'k, E, S, R> {
 
     /// Records `body` for each part, and the index of the mode where it begins, once: a loop that counts elements.
     #[track_caller]
-    pub fn each(&self, body: impl FnOnce(LayoutTensor<'k, E, Modes<'k, R>, S>, Index<'k>)) {
+    pub fn each(&self, body: impl Fn(LayoutTensor<'k, E, Modes<'k, R>, S>, Index<'k>)) {
         let k = self.tensor.builder();
         let (start, end, step) = (self.first.get(k), self.end().get(k), self.extent * self.step);
         k.for_step(start, end, step, |at| {

@@ -43,7 +43,7 @@ impl<'k> Mask<'k> {
 
     /// Records what is done where the element is there.
     #[track_caller]
-    pub fn when(self, body: impl FnOnce()) {
+    pub fn when(self, body: impl Fn()) {
         match self.inside {
             Some(inside) => self.k.when(inside, body),
             None => body(),

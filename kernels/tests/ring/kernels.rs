@@ -95,7 +95,7 @@ fn through<'k>(k: &'k Builder, shape: Shape, first: u32) {
     let (mut producer, mut consumer) = start(k, ring).split();
     let consume = || {
         let sum = k.var(0.0f32);
-        k.for_(0, rows, |_| {
+        k.moving().for_(0, rows, |_| {
             let full = consumer.wait();
             let (row,) = full.tiles();
             sum.set(sum.get() + row.at([Index::thread(k)]).load());
@@ -103,8 +103,8 @@ fn through<'k>(k: &'k Builder, shape: Shape, first: u32) {
         });
         out.at(k.tid()).store(sum);
     };
-    let produce = || k.for_(first, rows, |row| producer.acquire().fill(row_of(row)).commit());
-    k.if_else(k.warp().lt(4), consume, || k.when(k.lane().eq(0), produce));
+    let produce = || k.moving().for_(first, rows, |row| producer.acquire().fill(row_of(row)).commit());
+    k.moving().if_else(k.warp().lt(4), consume, || k.moving().when(k.lane().eq(0), produce));
 }
 
 fn bulk(k: &Builder) {
@@ -144,7 +144,7 @@ fn fed_by_count<'k>(k: &'k Builder, stop: Option<Ptr<'k, Shared, u32>>) {
     let who = if producer.by_warp() { k.lit(true) } else { k.lane().eq(0) };
     let consume = || {
         let sum = k.var(0.0f32);
-        k.for_(0, if stop.is_some() { rows / 2 } else { rows }, |_| {
+        k.moving().for_(0, if stop.is_some() { rows / 2 } else { rows }, |_| {
             let full = consumer.wait();
             let (row,) = full.tiles();
             sum.set(sum.get() + row.at([Index::thread(k)]).load());
@@ -173,7 +173,7 @@ fn fed_by_count<'k>(k: &'k Builder, stop: Option<Ptr<'k, Shared, u32>>) {
         });
         producer.drain();
     };
-    k.if_else(k.warp().lt(4), consume, || k.when(who, produce));
+    k.moving().if_else(k.warp().lt(4), consume, || k.moving().when(who, produce));
 }
 
 /// A stage holds a row twice, the second time brought in two copies; the second counts double.
@@ -184,7 +184,7 @@ fn two_operands(k: &Builder) {
     let (mut producer, mut consumer) = ring.split();
     let consume = || {
         let sum = k.var(0.0f32);
-        k.for_(0, rows, |_| {
+        k.moving().for_(0, rows, |_| {
             let full = consumer.wait();
             let (once, twice) = full.tiles();
             let at = [Index::thread(k)];
@@ -194,7 +194,7 @@ fn two_operands(k: &Builder) {
         out.at(k.tid()).store(sum);
     };
     let produce = || {
-        k.for_(0, rows, |row| {
+        k.moving().for_(0, rows, |row| {
             let from = x.at(row * ROW);
             let halves = by(|to: tilewright_kernels::ring::View<'_, f32, _>, bar| {
                 to.base().bulk_load(from, ROW * 2, bar, Bulk::default());
@@ -203,7 +203,7 @@ fn two_operands(k: &Builder) {
             producer.acquire().fill((BulkSource::from(from), halves)).commit();
         });
     };
-    k.if_else(k.warp().lt(4), consume, || k.when(k.lane().eq(0), produce));
+    k.moving().if_else(k.warp().lt(4), consume, || k.moving().when(k.lane().eq(0), produce));
 }
 
 /// The ring goes on from one loop to the next: all rows, then the first half of them again.
@@ -214,7 +214,7 @@ fn two_loops(k: &Builder) {
     let consume = || {
         let sum = k.var(0.0f32);
         for end in [rows, rows / 2] {
-            k.for_(0, end, |_| {
+            k.moving().for_(0, end, |_| {
                 let full = consumer.wait();
                 let (row,) = full.tiles();
                 sum.set(sum.get() + row.at([Index::thread(k)]).load());
@@ -225,10 +225,10 @@ fn two_loops(k: &Builder) {
     };
     let produce = || {
         for end in [rows, rows / 2] {
-            k.for_(0, end, |row| producer.acquire().fill((BulkSource::from(x.at(row * ROW)),)).commit());
+            k.moving().for_(0, end, |row| producer.acquire().fill((BulkSource::from(x.at(row * ROW)),)).commit());
         }
     };
-    k.if_else(k.warp().lt(4), consume, || k.when(k.lane().eq(0), produce));
+    k.moving().if_else(k.warp().lt(4), consume, || k.moving().when(k.lane().eq(0), produce));
 }
 
 /// A stage is used until the next one was read: each row but the last counts ten times more in the round after.
@@ -240,7 +240,7 @@ fn delayed(k: &Builder) {
         let (sum, at) = (k.var(0.0f32), [Index::thread(k)]);
         let mut consumer = consumer.deferred();
         let before = k.var(0u32);
-        k.for_(0, rows, |number| {
+        k.moving().for_(0, rows, |number| {
             let held = consumer.wait();
             let (row,) = held.tiles();
             let mine = row.at(at);
@@ -254,8 +254,9 @@ fn delayed(k: &Builder) {
         consumer.release_last();
         out.at(k.tid()).store(sum);
     };
-    let produce = || k.for_(0, rows, |row| producer.acquire().fill((BulkSource::from(x.at(row * ROW)),)).commit());
-    k.if_else(k.warp().lt(4), consume, || k.when(k.lane().eq(0), produce));
+    let produce =
+        || k.moving().for_(0, rows, |row| producer.acquire().fill((BulkSource::from(x.at(row * ROW)),)).commit());
+    k.moving().if_else(k.warp().lt(4), consume, || k.moving().when(k.lane().eq(0), produce));
 }
 
 /// Warps 4 to 7 copy by `cp.async`; a consumer reads what another lane's copy brought.
@@ -265,7 +266,7 @@ fn by_threads(k: &Builder) {
     let (mut producer, mut consumer) = start(k, Ring::threads::<Rows>(k, (line(),), shape, 32)).split();
     let consume = || {
         let sum = k.var(0.0f32);
-        k.for_(0, rows, |_| {
+        k.moving().for_(0, rows, |_| {
             let full = consumer.wait();
             let (row,) = full.tiles();
             sum.set(sum.get() + row.base().at(k.lit(127u32) - k.tid()).load());
@@ -275,12 +276,12 @@ fn by_threads(k: &Builder) {
     };
     let produce = || {
         let mine = Index::lane(k) * 4;
-        k.for_(0, rows, |row| {
+        k.moving().for_(0, rows, |row| {
             let empty = producer.acquire();
             empty.fill(|(to,)| to.at([mine]).cp_async(x.at(row * ROW + mine.get(k)))).commit();
         });
     };
-    k.if_else(k.warp().lt(4), consume, || k.when(k.warp().lt(5), produce));
+    k.moving().if_else(k.warp().lt(4), consume, || k.moving().when(k.warp().lt(5), produce));
 }
 
 /// All threads copy and read.
@@ -291,7 +292,7 @@ fn groups(k: &Builder) {
         k.when(number.lt(rows) & k.tid().lt(32), || to.at([mine]).cp_async(x.at(number * ROW + mine.get(k))));
     });
     let sum = k.var(0.0f32);
-    k.for_(0, rows, |_| {
+    k.moving().for_(0, rows, |_| {
         let (current, free) = ring.turn();
         let (row,) = current.tiles();
         let claimed = free.fill();
@@ -309,7 +310,7 @@ fn multicast(k: &Builder) {
     let (mut producer, mut consumer) = start(k, Ring::bulk::<Rows>(k, (line(),), shape)).split();
     let consume = || {
         let sum = k.var(0.0f32);
-        k.for_(0, rows, |_| {
+        k.moving().for_(0, rows, |_| {
             let full = consumer.wait();
             let (row,) = full.tiles();
             sum.set(sum.get() + row.at([Index::thread(k)]).load());
@@ -319,7 +320,7 @@ fn multicast(k: &Builder) {
     };
     let produce = || {
         let (half, both) = (k.cluster_rank() * (ROW / 2), k.lit(0b11u16));
-        k.for_(0, rows, |row| {
+        k.moving().for_(0, rows, |row| {
             let source = by(|to: tilewright_kernels::ring::View<'_, f32, _>, bar| {
                 let how = Bulk::default().multicast(both);
                 to.base().at(half).bulk_load(x.at(row * ROW + half), ROW * 2, bar, how);
@@ -327,7 +328,7 @@ fn multicast(k: &Builder) {
             producer.acquire().fill((source,)).commit();
         });
     };
-    k.if_else(k.warp().lt(4), consume, || k.when(k.lane().eq(0), produce));
+    k.moving().if_else(k.warp().lt(4), consume, || k.moving().when(k.lane().eq(0), produce));
     // Nobody leaves while the other one may still arrive at its barriers.
     k.cluster_sync();
 }

@@ -21,7 +21,7 @@ fn box_in_pieces(arch: Arch) -> Result<(), String> {
             let empty = producer.acquire();
             empty.fill(k.lit(512), Bulk::default(), |to| to.bring_box(map, &[k.lit(0)])).commit();
         };
-        k.if_else(k.warp().eq(0), || consumer.wait().release(), || k.when(who, produce));
+        k.moving().if_else(k.warp().eq(0), || consumer.wait().release(), || k.moving().when(who, produce));
     });
     verify(kernel).map(drop).map_err(|errors| errors.to_string())
 }

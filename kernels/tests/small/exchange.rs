@@ -45,7 +45,7 @@ impl Met {
 
     /// The launch of a device: its number, the words of all, and what else there is.
     fn work(&self, kernel: &Verified, at: usize, others: &[Buffer<u32>]) -> Work {
-        let buffers = self.words.iter().chain(others).map(|buffer| Arg::Address(buffer.address()));
+        let buffers = self.words.iter().chain(others).map(Arg::peer);
         let args: Vec<Arg> = [(at as u32).into()].into_iter().chain(buffers).collect();
         self.devices[at].load(kernel).unwrap().work(1, &args).unwrap()
     }

@@ -75,8 +75,8 @@ where
     match who {
         Who::Block => ThreadGroup::block(k).copy(from, to),
         Who::BlockAsync => ThreadGroup::block(k).copy_async(from, to),
-        Who::First => k.when(k.tid().eq(0), || copy(from, to)),
-        Who::FirstAsync => k.when(k.tid().eq(0), || copy_async(from, to)),
+        Who::First => k.moving().when(k.tid().eq(0), || copy(from, to)),
+        Who::FirstAsync => k.moving().when(k.tid().eq(0), || copy_async(from, to)),
     }
     k.cp_async_commit();
     k.cp_async_wait(0);
@@ -86,7 +86,7 @@ where
 fn empty<'k, F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(k: &'k Builder, who: Who, from: F, to: T) {
     match who {
         Who::Block | Who::BlockAsync => ThreadGroup::block(k).copy(from, to),
-        Who::First | Who::FirstAsync => k.when(k.tid().eq(0), || copy(from, to)),
+        Who::First | Who::FirstAsync => k.moving().when(k.tid().eq(0), || copy(from, to)),
     }
 }
 

@@ -19,6 +19,8 @@ pub(super) struct Context {
     properties: Properties,
     /// Modules that are loaded, by their PTX.
     modules: Mutex<HashMap<Box<str>, Weak<Module>>>,
+    /// Contexts whose kernels reach this device's memory.
+    readers: Mutex<Vec<Weak<Context>>>,
 }
 
 // SAFETY: a context handle may be used from any thread; the driver serialises what needs to be.
@@ -54,7 +56,7 @@ impl Context {
         let mut raw: CUcontext = std::ptr::null_mut();
         // SAFETY: the device is valid and the pointer live. `Drop` releases what is retained.
         check("cuDevicePrimaryCtxRetain", unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut raw, device) })?;
-        Ok(Context { device, raw, properties, modules: Mutex::default() })
+        Ok(Context { device, raw, properties, modules: Mutex::default(), readers: Mutex::default() })
     }
 
     pub(super) fn properties(&self) -> &Properties {
@@ -77,7 +79,7 @@ impl Context {
     }
 
     /// Lets kernels of this device reach the memory of another: all of it, whenever it is allocated.
-    pub(super) fn reach(&self, peer: &Context) -> Result<(), DeviceError> {
+    pub(super) fn reach(self: &Arc<Context>, peer: &Context) -> Result<(), DeviceError> {
         let mut can: c_int = 0;
         // SAFETY: both devices are valid and the pointer is live.
         let result = unsafe { sys::cuDeviceCanAccessPeer(&raw mut can, self.device, peer.device) };
@@ -88,9 +90,28 @@ impl Context {
         self.bind()?;
         // SAFETY: this context is current, the other is retained until its `Drop`; access lasts as long as both.
         match unsafe { sys::cuCtxEnablePeerAccess(peer.raw, 0) } {
-            CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(()),
-            result => check("cuCtxEnablePeerAccess", result),
+            CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => {}
+            result => check("cuCtxEnablePeerAccess", result)?,
         }
+        let mut readers = lock(&peer.readers);
+        readers.retain(|reader| reader.strong_count() > 0);
+        if readers.iter().all(|reader| !std::ptr::eq(reader.as_ptr(), Arc::as_ptr(self))) {
+            readers.push(Arc::downgrade(self));
+        }
+        Ok(())
+    }
+
+    /// Waits for all work of the device and of the devices that reach its memory, before that memory is freed.
+    pub(super) fn settle_readers(&self) {
+        self.settle();
+        let readers: Vec<Arc<Context>> = lock(&self.readers).iter().filter_map(Weak::upgrade).collect();
+        readers.iter().for_each(|reader| reader.settle());
+    }
+
+    /// Waits for all work of every open device, before memory is freed that all of them reach.
+    pub(super) fn settle_all() {
+        let open: Vec<Arc<Context>> = lock(&OPEN).values().filter_map(Weak::upgrade).collect();
+        open.iter().for_each(|context| context.settle());
     }
 
     /// Waits for all work of the device, before something that it may use is freed. A device that fails here has

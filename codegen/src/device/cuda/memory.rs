@@ -55,7 +55,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        self.context.settle();
+        self.context.settle_readers();
         // SAFETY: the address is of `cuMemAlloc` and freed only here; no work that may use it runs any more.
         ignore(unsafe { sys::cuMemFree_v2(self.address) });
     }
@@ -67,6 +67,8 @@ struct Locked {
     context: Arc<Context>,
     start: NonNull<c_void>,
     bytes: usize,
+    /// Whether kernels of every device may access it.
+    portable: bool,
 }
 
 // SAFETY: the memory belongs to the value alone; the driver frees it from any thread.
@@ -87,12 +89,16 @@ impl Locked {
         let start = NonNull::new(start).ok_or(DeviceError::HostMemory { asked: bytes as u64 })?;
         // SAFETY: the driver returned this many writable bytes, which nobody else knows of.
         unsafe { start.cast::<u8>().write_bytes(0, bytes) };
-        Ok(Locked { context: Arc::clone(context), start, bytes })
+        let portable = flags & sys::CU_MEMHOSTALLOC_PORTABLE != 0;
+        Ok(Locked { context: Arc::clone(context), start, bytes, portable })
     }
 }
 
 impl Drop for Locked {
     fn drop(&mut self) {
+        if self.portable {
+            Context::settle_all();
+        }
         self.context.settle();
         // SAFETY: the memory is of `cuMemHostAlloc` and freed only here; no copy or kernel that may use it runs any
         // more.

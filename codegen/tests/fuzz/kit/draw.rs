@@ -60,7 +60,7 @@ fn template() -> Kernel {
             Ty::Ptr(Space::Param) => ParamKind::Bytes { bytes: 64, align: 16 },
             _ => ParamKind::Value(ty),
         };
-        kernel.params.push(Param { name: ty.name().into(), kind });
+        kernel.params.push(Param { name: format!("{}_{}", ty.name(), kernel.params.len()), kind, element: None });
         match ty {
             Ty::Pred => {
                 let zero: Operand = Const::u32(0).into();

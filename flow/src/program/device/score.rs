@@ -156,9 +156,9 @@ impl Scores {
         then: impl FnOnce(Candidates<'k>),
     ) {
         let k = position.builder();
-        k.when(position.ge(0), || {
+        k.moving().when(position.ge(0), || {
             let blocks = position.cast::<u32>() / self.kept.block_tokens() + 1;
-            k.when(blocks.gt(self.amount.selected(blocks)), || {
+            k.moving().when(blocks.gt(self.amount.selected(blocks)), || {
                 let candidates = self.amount.candidates(blocks);
                 let splits = value(offset_of!(Fields, splits));
                 let width = (candidates + (splits - 1)) / splits;

@@ -127,7 +127,7 @@ impl Decode {
         }
         let (acc, stats) = (k.global::<f32>("acc"), k.global::<f32>("stats"));
         let (done, out) = (k.global::<u32>("done"), k.global::<bf16>("out"));
-        let counts = stays.then(|| k.params(["splits", "kv_heads", "sequences"]));
+        let counts = stays.then(|| k.u32_params(["splits", "kv_heads", "sequences"]));
 
         let by_grid = || [SpecialReg::NctaidX, SpecialReg::NctaidY].map(|axis| k.special(axis));
         let block = || [SpecialReg::CtaidX, SpecialReg::CtaidY, SpecialReg::CtaidZ].map(|axis| k.special(axis));

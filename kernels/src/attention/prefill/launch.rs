@@ -252,7 +252,7 @@ impl Prefill {
             QueryLayout::Ragged => ([query_start + first, head], [params.heads * self.depth, depth]),
         };
         let rows = Rows { first, queries, tokens, head };
-        k.when(first.lt(queries), || act(Common { place, rows, scale: params.scale, corner, strides }));
+        k.moving().when(first.lt(queries), || act(Common { place, rows, scale: params.scale, corner, strides }));
     }
 }
 

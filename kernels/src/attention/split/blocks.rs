@@ -36,7 +36,7 @@ impl<'k> Pass<'k> {
         state: State<'_, 'k>,
         bring: impl FnOnce(Val<'k, u32>) -> Brought<'b, 'k>,
     ) {
-        self.team.k.for_step(first, end, step, |at| self.block(bring(at), state));
+        self.team.k.moving().for_step(first, end, step, |at| self.block(bring(at), state));
     }
 
     /// Takes in all tokens of the split: from the pages those that are not streamed, and the others, which come first where the newest token

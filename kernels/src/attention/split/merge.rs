@@ -128,7 +128,7 @@ impl<'k> Attention<'k> {
                 self.count(team, scratch, arrivals, counted);
             }
             Parts::Packets(_) => {
-                team.k.when(team.k.tid().eq(0), counted);
+                team.k.moving().when(team.k.tid().eq(0), counted);
                 team.k.when(self.split.eq(0), || {
                     self.merge(team, |row| {
                         let Part { begin, end, single, .. } = self.part(self.first_row + row);
@@ -161,7 +161,7 @@ impl<'k> Attention<'k> {
             });
             complete.at(k.tid()).store(last.get());
         });
-        k.when(k.tid().eq(0), counted);
+        k.moving().when(k.tid().eq(0), counted);
         team.sync();
         self.merge(team, |row| complete.at(row).load().ne(0));
     }

@@ -85,7 +85,7 @@ impl<'a, 'k> Block<'a, 'k> {
             return body(self.place(self.first_group()));
         }
         let next = k.var(self.first_group());
-        k.while_(
+        k.moving().while_(
             || next.get().lt(plan.all_groups()),
             || {
                 let group = next.get();
@@ -114,7 +114,8 @@ impl<'a, 'k> Block<'a, 'k> {
         let (k, [begin, end]) = (self.k, self.chunks());
         let next = k.var(begin + self.plan.begun());
         self.each_tile(|tile| {
-            k.for_(next.get(), end, |chunk| self.bring_weights(ring.acquire(), maps, [tile.rows, chunk]).commit());
+            k.moving()
+                .for_(next.get(), end, |chunk| self.bring_weights(ring.acquire(), maps, [tile.rows, chunk]).commit());
             next.set(begin);
         });
     }
@@ -146,7 +147,7 @@ impl<'a, 'k> Block<'a, 'k> {
         let everyone = (k.lit((1u32 << multicast) - 1) << (self.split * multicast)).cast::<u16>();
         let how = if multicast > 1 { Bulk::default().multicast(everyone) } else { Bulk::default() };
         self.each_tile(|tile| {
-            k.for_(begin, end, |chunk| {
+            k.moving().for_(begin, end, |chunk| {
                 let bring = |to: Pieces<'k>| {
                     let vector = self.member * plan.fetched();
                     for panel in 0..plan.panels() {
@@ -215,16 +216,16 @@ impl<'a, 'k> Block<'a, 'k> {
                 Self::meet_vectors(inputs, &a, (sums, keep), in_flight, || weights.release());
             };
             if let Some(codes) = CodeStage::of(plan) {
-                k.for_(begin, end, |chunk| {
+                k.moving().for_(begin, end, |chunk| {
                     self.multiply_codes(inputs, codes, (sums, chunk.ne(begin)), [from, row]);
                 });
             } else if plan.overlaps() {
-                k.for_step(begin, end, 2, |chunk| {
+                k.moving().for_step(begin, end, 2, |chunk| {
                     step(inputs, chunk.ne(begin), true);
                     step(inputs, k.lit(true), true);
                 });
             } else {
-                k.for_(begin, end, |chunk| step(inputs, chunk.ne(begin), false));
+                k.moving().for_(begin, end, |chunk| step(inputs, chunk.ne(begin), false));
             }
             if plan.overlaps() {
                 k.wgmma_wait(0);

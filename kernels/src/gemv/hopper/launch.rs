@@ -70,20 +70,22 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
         };
         let fetch_weights = || {
             arrive(ClusterArriveOrder::Relaxed);
-            k.when(k.lane().eq(0), || block.fetch_weights(&mut fill_weights, maps));
+            k.moving().when(k.lane().eq(0), || block.fetch_weights(&mut fill_weights, maps));
             meet();
         };
         let fetch_vectors = || {
             arrive(ClusterArriveOrder::Relaxed);
             // Everything that earlier grids wrote comes in here, or after it.
             k.grid_wait();
-            k.when(k.lane().eq(0), || block.fetch_vectors(&mut fill_vectors, x_map));
+            k.moving().when(k.lane().eq(0), || block.fetch_vectors(&mut fill_vectors, x_map));
             meet();
         };
         let fetch: [(u32, Box<dyn FnOnce()>); 2] =
             [(warps + 1, Box::new(fetch_weights)), (warps + 2, Box::new(fetch_vectors))];
         match plan.dealt() {
-            None => k.roles([(warps, Box::new(multiply) as Box<dyn FnOnce()>)].into_iter().chain(fetch).collect()),
+            None => {
+                k.moving().roles([(warps, Box::new(multiply) as Box<dyn FnOnce()>)].into_iter().chain(fetch).collect())
+            }
             Some([few, many]) => {
                 let idle = || {
                     arrive(ClusterArriveOrder::Relaxed);
@@ -91,13 +93,14 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
                 };
                 let rest = || {
                     k.registers_down(few);
-                    k.roles(fetch.into_iter().chain([(warps + 4, Box::new(idle) as Box<dyn FnOnce()>)]).collect());
+                    k.moving()
+                        .roles(fetch.into_iter().chain([(warps + 4, Box::new(idle) as Box<dyn FnOnce()>)]).collect());
                 };
                 let first = || {
                     k.registers_up(many);
                     multiply();
                 };
-                k.if_else(k.warp().lt(warps), first, rest);
+                k.moving().if_else(k.warp().lt(warps), first, rest);
             }
         }
         if tuning.cluster() > 1 {

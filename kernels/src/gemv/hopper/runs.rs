@@ -41,7 +41,7 @@ impl<'k> Run<'k> {
     /// Records what is done where there is such a vector.
     fn alone(self, work: impl FnOnce()) {
         match self.exists {
-            Some(exists) => exists.builder().when(exists, work),
+            Some(exists) => exists.builder().moving().when(exists, work),
             None => work(),
         }
     }

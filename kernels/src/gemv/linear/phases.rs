@@ -43,7 +43,7 @@ impl<'k> Phase<'k> {
     pub fn before(self, inside: Val<'k, bool>, load: impl FnOnce() -> Val<'k, f32>) -> Var<'k, f32> {
         let k = inside.builder();
         let before = k.var(0.0f32);
-        k.when(inside & !self.first, || before.set(load()));
+        k.moving().when(inside & !self.first, || before.set(load()));
         before
     }
 }

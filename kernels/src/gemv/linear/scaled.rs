@@ -316,7 +316,7 @@ impl<'k> ScaledOutput<'k> {
     ) {
         let k = row.builder();
         let [x, weight]: [[Var<f32>; 4]; 2] = std::array::from_fn(|_| std::array::from_fn(|_| k.var(0.0f32)));
-        k.when(inside, || {
+        k.moving().when(inside, || {
             let weights = self.weight.map(|weight| weight.load4(column));
             let weights = weight.iter().zip(weights.into_iter().flatten());
             x.iter().zip(bring()).chain(weights).for_each(|(to, value)| to.set(value));

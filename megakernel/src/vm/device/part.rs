@@ -113,7 +113,7 @@ impl Part {
         let mut args = vec![prepacked.into(), plain.into(), state.into(), pools.into(), tables.into()];
         args.extend([directory.into(), counters.into()]);
         // Mapped words have one address for all devices, and belong to the first.
-        args.push(if self.number == 0 { status.into() } else { Arg::Address(status.address()) });
+        args.push(if self.number == 0 { status.into() } else { Arg::peer_mapped(status) });
         args.extend(numbers.map(Into::into));
         let Lengths { pages, table_width } = plan.lengths;
         args.extend([pages, table_width].map(Into::into));
@@ -122,8 +122,8 @@ impl Part {
         args.extend(trace.iter().map(Into::into));
         if all.len() > 1 {
             args.push((self.number as u32).into());
-            args.extend(all.iter().map(|part| Arg::Address(part.memory.counters.address())));
-            args.extend(all.iter().map(|part| Arg::Address(part.memory.state.address())));
+            args.extend(all.iter().map(|part| Arg::peer(&part.memory.counters)));
+            args.extend(all.iter().map(|part| Arg::peer(&part.memory.state)));
         }
         args
     }

@@ -342,7 +342,7 @@ impl GraphMachine {
                     AnyBuffer::F32(buffer) => self.device.tensor_map(buffer, shape.clone()),
                     AnyBuffer::U32(buffer) => self.device.tensor_map(buffer, shape.clone()),
                     AnyBuffer::I32(buffer) => self.device.tensor_map(buffer, shape.clone()),
-                    AnyBuffer::Address(_) | AnyBuffer::Mapped(_) => return Ok(None),
+                    AnyBuffer::Peer(_) | AnyBuffer::Mapped(_) => return Ok(None),
                 };
                 map.map(Some)
             }
@@ -431,7 +431,7 @@ impl AnyBuffer {
             AnyBuffer::U32(buffer) => buffer.into(),
             AnyBuffer::I32(buffer) => buffer.into(),
             AnyBuffer::Bytes(buffer) => buffer.into(),
-            AnyBuffer::Address(address) => Arg::Address(*address),
+            AnyBuffer::Peer(buffer) => Arg::peer(buffer),
             AnyBuffer::Mapped(words) => words.into(),
         }
     }

@@ -325,8 +325,8 @@ pub(super) enum AnyBuffer {
     U32(Buffer<u32>),
     I32(Buffer<i32>),
     Bytes(Buffer<u8>),
-    /// Of a device that reaches another's memory; the machine holds what is there.
-    Address(u64),
+    /// Of another device, whose memory this one reaches.
+    Peer(Buffer<u8>),
     /// The host's.
     Mapped(Mapped<u32>),
 }
@@ -406,7 +406,8 @@ impl GraphMemory {
         Some(match memory {
             LaunchMemory::Scratch(which) => AnyBuffer::Bytes(self.scratch.get(&which)?.clone()),
             LaunchMemory::Of { device, scratch, first } => {
-                AnyBuffer::Address(self.peers.get(device as usize)?.get(&scratch)?.address() + first)
+                let buffer = self.peers.get(device as usize)?.get(&scratch)?;
+                AnyBuffer::Peer(buffer.slice(first as usize..buffer.len()).ok()?)
             }
             LaunchMemory::NormedRow | LaunchMemory::Logits | LaunchMemory::Tokens | LaunchMemory::Positions => {
                 return None;

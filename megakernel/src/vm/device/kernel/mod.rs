@@ -167,8 +167,8 @@ fn body(k: &Builder, plan: &Plan) {
     k.barrier();
     let [found, expected] = table.sums();
     k.when(k.tid().eq(0), || sync.check_tables(found, expected));
-    k.when(found.eq(expected), || {
-        k.if_else(
+    k.moving().when(found.eq(expected), || {
+        k.moving().if_else(
             k.warp().lt(options.warps),
             || {
                 if let Some(registers) = options.registers() {
@@ -182,7 +182,7 @@ fn body(k: &Builder, plan: &Plan) {
                 }
                 let warp = k.warp().eq(options.warps);
                 let who = if producer.by_warp() { warp } else { warp & k.lane().eq(0) };
-                k.when(who, || produce::produce(context, producer.counted()));
+                k.moving().when(who, || produce::produce(context, producer.counted()));
             },
         );
     });

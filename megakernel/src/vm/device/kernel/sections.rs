@@ -115,7 +115,7 @@ impl<'k> Section<'k> {
     /// team is told to stop.
     pub fn enter(self, sync: Sync<'k>, watch: Option<Watch<'k>>, one: impl FnOnce(&dyn Fn())) {
         let Sections { k, there, done, .. } = self.sections;
-        k.when(self.begins, || {
+        k.moving().when(self.begins, || {
             watch.into_iter().for_each(Watch::begins);
             sync.until(there, self.number + 1, || watch.into_iter().for_each(Watch::looks));
             one(&|| done.store_release(self.number, Scope::Cta));

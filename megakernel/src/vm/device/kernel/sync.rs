@@ -209,7 +209,7 @@ impl<'k> Sync<'k> {
     /// Waits until a word of the block's has reached a value, or the team does not go on; looks for something else meanwhile.
     pub fn until(self, word: Ptr<'k, Shared, u32>, wanted: Val<'k, u32>, looks: impl FnOnce()) {
         let k = self.k;
-        k.loop_(|| {
+        k.moving().loop_(|| {
             k.break_if(word.load_acquire(Scope::Cta).ge(wanted));
             k.break_if(self.stopped());
             looks();
