@@ -42,7 +42,7 @@ fn main() -> Result<(), Failure> {
     };
     let positions = positions.split(',').map(str::parse).collect::<Result<Vec<usize>, _>>()?;
     let (rows, context, steps) = (rows.parse()?, context.parse()?, steps.parse()?);
-    let spec = ModelSpec::named(model).ok_or_else(|| format!("`{model}` is no known model"))?;
+    let spec = ModelSpec::named(model).ok_or_else(|| format!("`{model}` is not a known model"))?;
     let weights = RandomWeights::new(&spec, DType::BF16, 7)?;
     let work = Work { spec, weights, device: cuda::open(0)?, rows, context, positions, steps };
     for settings in &args[5..] {
@@ -88,7 +88,7 @@ fn options(settings: &str, mut lowering: LowerOptions) -> Result<(LowerOptions, 
             "activation" if value == "f32" => lowering.activation = DType::F32,
             _ => {
                 let name = SHORT.iter().find(|(short, _)| *short == key).map_or(key, |(_, name)| name);
-                *device.number_mut(name).ok_or_else(|| format!("`{pair}` is no setting"))? = number()?;
+                *device.number_mut(name).ok_or_else(|| format!("`{pair}` is not a setting"))? = number()?;
             }
         }
     }

@@ -96,15 +96,18 @@ pub struct TensorSpec {
 
 impl ModelSpec {
     /// Query heads that share one key/value head.
+    ///
+    /// 0 for a model without key/value heads, which [`lower`](crate::lower::lower) refuses.
     pub fn group(&self) -> usize {
-        self.heads / self.kv_heads
+        self.heads.checked_div(self.kv_heads).unwrap_or(0)
     }
 
     /// Every tensor of the model: name and shape, in the order in which a decode step reads them.
     pub fn tensors(&self) -> Vec<TensorSpec> {
         let mut list = Vec::new();
         let mut add = |name: String, shape: &[usize]| list.push(TensorSpec { name, shape: shape.to_vec() });
-        let (q_rows, kv_rows) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
+        // A shape that saturates is one that no checkpoint has.
+        let [q_rows, kv_rows] = [self.heads, self.kv_heads].map(|heads| heads.saturating_mul(self.head_dim));
         add("model.embed_tokens.weight".into(), &[self.vocab, self.hidden]);
         for layer in 0..self.layers {
             let name = |suffix: &str| format!("model.layers.{layer}.{suffix}");

@@ -36,7 +36,7 @@ pub trait Weights {
     }
 }
 
-/// A range of bytes and a share in whoever owns them. Cloning copies no bytes.
+/// A range of bytes with shared ownership of the memory. Cloning copies no bytes.
 ///
 /// ```
 /// use std::sync::Arc;

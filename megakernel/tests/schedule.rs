@@ -124,3 +124,20 @@ fn a_placed_program_is_not_placed_again_and_a_partial_placement_is_invalid() {
     let rejected = Placed::new(program).expect_err("a task is in no queue");
     assert!(rejected.to_string().contains(&format!("{left_out}")), "{rejected}");
 }
+
+/// What a caller prints is one line with the first violation, its task and region, and the number of violations.
+#[test]
+fn a_refused_program_is_one_line_with_task_region_and_count() {
+    let mut program = fan(&[4, 4], 2);
+    let task = program.tasks.iter_mut().find(|task| !task.writes.is_empty()).expect("a task that writes");
+    let mut spans = task.writes[0].spans().to_vec();
+    spans[0].hi += 1000;
+    task.writes[0] = Region::new(task.writes[0].buffer, &spans);
+    let (label, region) = (task.label.clone(), task.writes[0]);
+    let error = schedule(program, 1).expect_err("a region outside its buffer");
+    let line = error.to_string();
+    assert!(line.starts_with("the program is not valid: task t"), "{line}");
+    assert!(line.contains(&format!("`{label}`")) && line.contains(&region.to_string()), "{line}");
+    assert!(line.ends_with(" errors)") && line.contains("(first of "), "{line}");
+    assert_eq!(line.lines().count(), 1, "{line}");
+}

@@ -64,7 +64,7 @@ fn spec() -> ModelSpec {
     }
 }
 
-/// The step of a model, and behind its logits the caps, a tile of columns a task.
+/// The step of a model, and after its logits the caps, a tile of columns a task.
 fn program(spec: &ModelSpec, sms: usize) -> Result<Program, Box<dyn Error>> {
     let target = Target { sms, ..Target::named("h100").ok_or("no such target")? };
     let options = LowerOptions { kv: DType::BF16, page_tokens: 16, ..LowerOptions::for_context(64) };

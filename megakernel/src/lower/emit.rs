@@ -1,4 +1,4 @@
-//! The emitter: adds levels of tasks on one device after the other, each level behind one counter.
+//! The emitter: adds levels of tasks on one device after the other, each level with one counter.
 
 use super::indexer::Indexer;
 use super::options::{LowerError, LowerOptions, MAX_TASKS};
@@ -136,7 +136,7 @@ impl Emitter<'_> {
         self.level_in(None, name, ops, ready)
     }
 
-    /// The same with the counter of all devices, if there is one.
+    /// Adds a level that signals the counter of all devices, if there is one.
     pub fn level_in(
         &mut self,
         joint: Option<CounterId>,

@@ -13,7 +13,7 @@ use crate::model::ModelSpec;
 use crate::ops::{Op, RowCells, Selection};
 use crate::program::{BufferId, BufferKind, Source, Span};
 
-/// What chooses the tokens that rows attend to, layer by layer.
+/// Chooses the tokens that rows attend to, layer by layer.
 ///
 /// This one lets attention wait for a level of its own, and chooses nothing:
 ///
@@ -54,7 +54,7 @@ pub trait Indexer {
     fn layer(&mut self, at: &mut LayerTasks<'_, '_>) -> Result<Selected, LowerError>;
 }
 
-/// What a layer's attention waits for, and what it sees.
+/// The condition and the selection of a layer's attention.
 #[derive(Clone, Debug)]
 pub struct Selected {
     /// For each kv head, what its attention waits for.
@@ -90,7 +90,7 @@ impl<'e, 'a> LayerTasks<'e, 'a> {
         self.emitter.options
     }
 
-    /// What the program is for.
+    /// The target of the program.
     pub fn target(&self) -> &Target {
         &self.emitter.program.target
     }

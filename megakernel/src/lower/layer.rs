@@ -10,7 +10,7 @@
 //! | gate/up | norm + gate, up + silu·mul, by tiles | all of o |
 //! | down | down projection + residual, by tiles | all of gate/up |
 //!
-//! On several devices o and down give parts of sums, which they send to every device; a level more behind each of them adds
+//! On several devices o and down give parts of sums, which they send to every device; a level more after each of them adds
 //! what has arrived:
 //!
 //! | level | tasks | waits for |

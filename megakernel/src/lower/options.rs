@@ -56,7 +56,7 @@ impl LowerOptions {
         }
     }
 
-    /// The same with as many splits as pay on a GPU of `sms` SMs, where no number is asked for: enough to cover them, and 16
+    /// Sets as many splits as pay on a GPU of `sms` SMs, where no number is asked for: enough to cover them, and 16
     /// at most, whose merge loads all results at once (seen on an H100 with the shape of Llama-3.2-1B, at positions from 1 to
     /// 4000: 16 cost what 8 do at short contexts, and less at long ones). The context makes no difference.
     ///

@@ -23,8 +23,8 @@ struct Cut {
 }
 
 impl Program {
-    /// The same with the sums cut whose activations a device would load again and again: those of at least
-    /// [`held_rows`](DeviceOptions::held_rows) rows that do not fit registers. Behind [`Program::stored_as`], since the
+    /// Cuts along k the sums whose activations a device would load repeatedly: those of at least
+    /// [`held_rows`](DeviceOptions::held_rows) rows that do not fit registers. After [`Program::stored_as`], since the
     /// form of weights says what a stage is, and before it is scheduled. Any placement of tasks finds the same order of
     /// weights.
     ///
@@ -54,8 +54,8 @@ impl Program {
         let tasks = std::mem::take(&mut self.tasks);
         let mut rest = tasks.as_slice();
         while let Some(first) = rest.first() {
-            let (level, behind) = rest.split_at(rest.iter().take_while(|task| is_like(first, task)).count().max(1));
-            rest = behind;
+            let (level, following) = rest.split_at(rest.iter().take_while(|task| is_like(first, task)).count().max(1));
+            rest = following;
             match self.cut_of(level, options) {
                 None => level.iter().for_each(|task| self.keep(task)),
                 Some(cut) => self.add_level(level, &cut)?,
@@ -106,7 +106,7 @@ impl Program {
         Some(Cut { parts: parts.iter().map(columns).collect(), buffers })
     }
 
-    /// The buffer of a part: all layers share it, since the next one's writers come behind this one's sum.
+    /// The buffer of a part: all layers share it, since the next one's writers come after this one's sum.
     fn part_buffer(&mut self, part: usize, shape: &[usize]) -> BufferId {
         let name = format!("sum.part{part}");
         let known = self.buffer_named(&name).filter(|buffer| buffer.shape == shape).map(|buffer| buffer.id);
@@ -121,11 +121,11 @@ impl Program {
         let counter = self.add_counter(format!("{name}.parts"));
         let features = level.iter().filter_map(|task| summed(task)).map(|(op, _)| op.cols.hi).max().unwrap_or(0);
         let all: u32 = cut.parts.iter().map(|&(stages, _)| stages).sum();
-        let (mut behind, mut number) = (0, 0);
+        let (mut end, mut number) = (0, 0);
         for (&(stages, along), &out) in cut.parts.iter().zip(&cut.buffers) {
-            let before = behind;
-            behind += stages;
-            let [from, to] = [before, behind].map(|stages| (self.target.sms as u32 * stages + all / 2) / all);
+            let before = end;
+            end += stages;
+            let [from, to] = [before, end].map(|stages| (self.target.sms as u32 * stages + all / 2) / all);
             for strips in deal(features.div_ceil(STRIP), (to - from).max(1) as usize) {
                 let cols = Span::new(strips.lo * STRIP, (strips.hi * STRIP).min(features));
                 let part = LinearPart { x, weight: op.weight, rows: op.rows, cols, along, out };

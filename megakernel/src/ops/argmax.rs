@@ -11,9 +11,10 @@ use super::{Check, Footprint, Op, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{Call, Choice, DeviceFunction, DeviceOp, Planned, Planner, Unsupported, Weights, rows_of};
 use crate::vm::graph::{GraphPlanner, LaunchOp};
-use crate::vm::reference::{Context, Done};
+use crate::vm::reference::{Context, Done, TaskFault};
 
-/// `out[r]` = the index of the largest `value[r, tile]`; among equal values the lowest index. NaN counts as `−∞`.
+/// `out[r]` = the index of the largest `value[r, tile]`; among equal values the lowest index. NaN counts as `−∞`. The
+/// reference machine refuses a row whose largest value is infinite: no token is likelier than the others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Argmax {
@@ -57,7 +58,7 @@ impl TaskOp for Argmax {
     }
 }
 
-/// The index of the largest value of a row's tiles, of equals the lowest; NaN counts as −∞.
+/// The index of the largest value of a row's tiles, of equals the lowest; NaN counts as −∞. Refuses an infinite one.
 pub(super) fn best_of_tiles(on: &Context, value: BufferId, index: BufferId, row: usize) -> Done<i32> {
     let [_, tiles] = on.shape(value)?;
     let mut best: Option<(f32, i32)> = None;
@@ -68,7 +69,11 @@ pub(super) fn best_of_tiles(on: &Context, value: BufferId, index: BufferId, row:
             best = Some((value, index));
         }
     }
-    Ok(best.map_or(0, |(_, index)| index))
+    match best {
+        Some((most, index)) if most.is_finite() => Ok(index),
+        Some((found, _)) => Err(TaskFault::NoChoice { row, found }),
+        None => Err(TaskFault::NoChoice { row, found: f32::NEG_INFINITY }),
+    }
 }
 
 impl LaunchOp for Argmax {

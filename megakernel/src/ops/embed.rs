@@ -43,7 +43,7 @@ pub struct Embed {
     pub sent: Vec<BufferId>,
 }
 
-/// Which rows of a vocabulary a table has.
+/// The rows of a vocabulary that a table holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableShard {

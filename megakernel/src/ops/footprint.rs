@@ -2,7 +2,7 @@
 
 use crate::program::{BufferId, Region};
 
-/// What a task reads and writes, and how.
+/// The regions that a task reads and writes, with in-place updates and uses of step inputs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Footprint {
     /// Regions read.
@@ -24,21 +24,21 @@ impl Footprint {
         Footprint { reads, writes, ..Footprint::default() }
     }
 
-    /// The same, reading these cells.
+    /// Adds the step inputs that the op reads, with their uses.
     #[must_use]
     pub fn cells(mut self, cells: impl IntoIterator<Item = (BufferId, CellUse)>) -> Footprint {
         self.cells.extend(cells);
         self
     }
 
-    /// The same, storing to these buffers wherever they lie.
+    /// Adds buffers that the op stores to on whatever device they lie.
     #[must_use]
     pub fn sending(mut self, buffers: impl IntoIterator<Item = BufferId>) -> Footprint {
         self.sent.extend(buffers);
         self
     }
 
-    /// The same, with reads that the op may update in place.
+    /// Adds reads that the op may update in place.
     #[must_use]
     pub fn updating(mut self, reads: impl IntoIterator<Item = Region>) -> Footprint {
         self.updates.extend(reads);
@@ -55,7 +55,7 @@ impl Footprint {
     }
 }
 
-/// What a cell holds. A cell has one role in a program.
+/// The contents of a step input (cell), which has one role in a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// Token ids.
@@ -71,7 +71,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// What a person calls it.
+    /// The name in messages.
     pub const fn name(self) -> &'static str {
         match self {
             Role::Token => "token",
@@ -83,7 +83,7 @@ impl Role {
     }
 }
 
-/// What an op reads a cell as. Its entries are indexes; what they are below is checked before a step runs.
+/// The use of a step input by an op. Entries are indexes, whose bounds are checked before a step runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellUse {
     /// Token ids, rows of a table.
@@ -111,7 +111,7 @@ pub enum CellUse {
 pub const SLOT_WORDS: usize = 2;
 
 impl CellUse {
-    /// What the cell holds.
+    /// The role of the cell.
     pub const fn role(self) -> Role {
         match self {
             CellUse::Token { .. } => Role::Token,

@@ -1,6 +1,6 @@
 //! The ops: what a task computes. An op is one row, [`TaskOp`]: name, operands with their regions, cells, cost, oracle,
 //! and for devices [`DeviceOp`](crate::vm::device::DeviceOp): the record's fields, storage, what it streams, its device
-//! function, refusals. Nothing else in the crate says what a single op does: whoever wants to know asks the row.
+//! function, refusals. Nothing else in the crate says what a single op does: the row is the only place that defines an op.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -7,7 +7,7 @@ use tilewright_layout::DType;
 
 use crate::program::{Buffer, BufferId, BufferKind, MAX_RANK, Region, Span};
 
-/// What is wrong with an operand of an op.
+/// An operand that does not fit its op.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
 pub enum OperandError {
@@ -52,7 +52,7 @@ impl<'a> Operands<'a> {
         Operands { buffers }
     }
 
-    /// The buffer behind an operand.
+    /// The buffer of an operand.
     ///
     /// # Errors
     /// What is wrong with the operand.

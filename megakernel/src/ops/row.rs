@@ -104,7 +104,7 @@ pub trait TaskOp: OpValue {
     }
 }
 
-/// What every op's value can do; nobody implements it by hand.
+/// The object-safe side of an op's value, with one blanket implementation.
 pub trait OpValue: Any + fmt::Debug + Send + Sync {
     /// [`TaskOp::name`] of a value.
     fn op_name(&self) -> &'static str;
@@ -119,7 +119,7 @@ pub trait OpValue: Any + fmt::Debug + Send + Sync {
     fn to_value(&self) -> Result<serde_json::Value, serde_json::Error>;
     /// Itself, to ask which op it is.
     fn as_any(&self) -> &dyn Any;
-    /// The same, to change it.
+    /// The op's value as a mutable `Any`.
     fn as_any_mut(&mut self) -> &mut dyn Any;
 }
 
@@ -149,7 +149,7 @@ impl<T: TaskOp + Clone + PartialEq + Serialize + DeserializeOwned> OpValue for T
     }
 }
 
-/// What a task computes: an op of this crate or of another.
+/// The op of a task, from this crate or another.
 ///
 /// ```
 /// use tilewright_megakernel::ops::{Argmax, Op};
@@ -172,7 +172,7 @@ impl Op {
         self.0.as_any().downcast_ref()
     }
 
-    /// The same, to change them.
+    /// The operands of an op of type `T`, mutably.
     pub fn get_mut<T: TaskOp>(&mut self) -> Option<&mut T> {
         self.0.as_any_mut().downcast_mut()
     }

@@ -102,8 +102,9 @@ impl Sample {
         }
         let [_, vocab] = on.shape(self.logits)?;
         let logits = on.read(self.logits, row * vocab, vocab)?;
-        let token = naive::sample(&logits, &sampling, request.step, request.row);
-        Ok(token.map_or(-1, |token| token as i32))
+        let found = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let token = naive::sample(&logits, &sampling, request.step, request.row).filter(|_| found.is_finite());
+        token.map(|token| token as i32).ok_or(TaskFault::NoChoice { row, found })
     }
 }
 

@@ -43,7 +43,7 @@ pub struct Buffer {
     pub device: Option<DeviceId>,
 }
 
-/// What a buffer is for.
+/// The purpose of a buffer, which decides who may write it and when it is defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BufferKind {
@@ -96,7 +96,7 @@ impl fmt::Display for BufferKind {
     }
 }
 
-/// Where the values of a weight come from.
+/// The origin of a weight's values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -121,7 +121,7 @@ impl Buffer {
         self.shape.iter().try_fold(1usize, |n, &extent| n.checked_mul(extent))
     }
 
-    /// Bytes that so many of its elements take where they are stored: of quantised weights codes and their factors.
+    /// Bytes that `elements` elements take where they are stored: of quantised weights, codes and scales.
     pub fn stored_bytes(&self, elements: usize) -> u64 {
         match (self.quantised.and_then(|form| form.codes().ok()), self.shape.last()) {
             (Some(codes), Some(&k)) => (elements as f64 * codes.bits(k as u32) / 8.0).ceil() as u64,
@@ -129,7 +129,7 @@ impl Buffer {
         }
     }
 
-    /// What its elements are multiplied by to be numbers: 1 but for pools of codes.
+    /// The factor of its elements: 1 except for pools of codes.
     pub fn factor(&self) -> f32 {
         self.scale.unwrap_or(1.0)
     }

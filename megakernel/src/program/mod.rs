@@ -1,8 +1,8 @@
 //! The program: one decode step as buffers, tasks, counters and per-SM queues.
 //!
 //! A program is data. It is lowered once per model and batch; what changes per token (positions, token ids, page tables)
-//! lives in cell buffers. Nothing here decides whether a program is good: that is [`crate::validate`]'s office, and the
-//! machines run only what it passed.
+//! lives in step inputs (cells). This module does not judge programs: [`crate::validate`] does, and back ends run only what
+//! it accepted.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -40,7 +40,30 @@ pub use task::{Counter, MAX_SIGNALS, MAX_WAITS, Task, Wait};
 /// Most devices of a program.
 pub const MAX_DEVICES: usize = 64;
 
-/// One decode step for a device, or for several that share the work.
+/// One decode step as data: buffers, counters, tasks and, once placed, a queue of tasks for each SM.
+///
+/// A program is built by [`lower`](crate::lower::lower) or by hand, as here, and read from and written to JSON
+/// (`docs/program.md`). Its fields are public, and nothing about them is guaranteed: [`validate`](crate::validate::validate)
+/// judges a program, and back ends take a [`Placed`](crate::validate::Placed) only.
+///
+/// ```
+/// use tilewright_codegen::target::Target;
+/// use tilewright_layout::DType;
+/// use tilewright_megakernel::program::{BufferKind, Copy, Program, Region, TaskId};
+/// use tilewright_megakernel::validate::Placed;
+///
+/// let mut program = Program::new("one copy", Target::host(1));
+/// let x = program.add_buffer("x", BufferKind::Input, DType::F32, &[1, 8]);
+/// let y = program.add_buffer("y", BufferKind::Output, DType::F32, &[1, 8]);
+/// let whole = |buffer| Region::whole(buffer, &[1, 8]);
+/// let task = program.add_task("copy", Copy { src: whole(x), dst: whole(y) }, vec![], vec![])?;
+/// program.queues = Some(vec![vec![task]]);
+///
+/// let again = Program::from_json(&program.to_json()?)?;
+/// assert_eq!(again, program);
+/// assert_eq!(Placed::new(again)?.queues(), [[TaskId(0)]]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {

@@ -74,7 +74,7 @@ impl Quantised {
 }
 
 impl Program {
-    /// The same with every weight as it is stored: quantised where these have it so, and pools of codes with the scales that these
+    /// Gives every weight the form in which it is stored: quantised where these have it so, and pools of codes with the scales that these
     /// bring for them. Before it is scheduled, since fewer bytes are less work.
     #[must_use]
     pub fn stored_as(mut self, weights: &dyn Weights) -> Program {
@@ -86,7 +86,7 @@ impl Program {
         self.with_forms(&of)
     }
 
-    /// The same with every weight quantised that `form` has a form for, with the columns of its matrix: by the names of tensors.
+    /// Marks as quantised every weight that `form` has a form for, with the columns of its matrix: by the names of tensors.
     #[must_use]
     pub fn with_forms(mut self, form: &dyn Fn(&str) -> Option<(Quantised, usize)>) -> Program {
         // What several devices share is asked for once.

@@ -1,9 +1,9 @@
-//! Scheduling: which SM runs which task, in which order.
+//! The scheduler: which SM runs which task, in which order.
 //!
-//! Levels are placed one after the other. Within a level the dearest tasks go first, each to the SM with the least bytes
-//! in the level, then with the least bytes in the whole step: every level is as short as its tiles allow, and the SMs
+//! Levels are placed one after the other. Within a level the most expensive tasks go first, each to the SM with the fewest
+//! bytes in the level, then with the fewest bytes in the whole step. Every level is as short as its tiles allow, and SMs
 //! that got one tile more in one level get one less in the next. A queue holds its tasks in level order, within a level
-//! by the length of the critical path behind them. The result is validated again.
+//! by the length of the critical path that follows them. The result is validated again.
 //!
 //! May touch: [`crate::program`], [`crate::validate`].
 
@@ -26,7 +26,7 @@ use crate::validate::{Checked, Placed, Rejected};
 #[derive(Debug, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
 pub enum ScheduleError {
-    #[error("the program is not valid")]
+    #[error(transparent)]
     Invalid(#[from] Box<Rejected>),
     #[error("the program is placed already; drop its queues to place it anew")]
     Placed,
@@ -36,14 +36,36 @@ pub enum ScheduleError {
     NoSms { target: String },
 }
 
-/// Tokens of a sequence that programs are placed for where it may have any length: a placement is part of the code, since the
-/// longest queue's table is taken from the ring, and lengths are not.
+/// Tokens of a sequence that programs are placed for where its length is not known: the placement is part of the code,
+/// since the longest queue's table takes room from the ring, and lengths are not.
 pub const TYPICAL_CONTEXT: usize = 1024;
 
-/// Places a program, for sequences of about `context` tokens. Tasks pinned by hand stay where they are pinned.
+/// Gives every task an SM and a place in its queue, for sequences of about `context` tokens, and validates the result.
+///
+/// A task costs the bytes that it reads ([`cost`]). Level by level, the most expensive task goes to the SM with the fewest
+/// bytes, so that every level ends on all SMs at about the same time. Tasks pinned by hand stay where they are pinned.
 ///
 /// # Errors
 /// If the program is invalid, placed already, or pins a task to an SM that the target lacks.
+///
+/// ```
+/// use tilewright_codegen::target::Target;
+/// use tilewright_layout::DType;
+/// use tilewright_megakernel::lower::{LowerOptions, lower};
+/// use tilewright_megakernel::model::ModelSpec;
+/// use tilewright_megakernel::schedule::{Balance, schedule};
+///
+/// let spec = ModelSpec { layers: 1, vocab: 1024, ..ModelSpec::named("llama-3.2-1b").unwrap() };
+/// let target = Target { sms: 8, ..Target::named("h100").unwrap() };
+/// let program = lower(&spec, &|_| DType::BF16, target, &LowerOptions::for_context(256))?;
+/// let tasks = program.tasks.len();
+/// let placed = schedule(program, 256)?;
+/// assert_eq!(placed.queues().len(), 8);
+/// assert_eq!(placed.queues().iter().map(Vec::len).sum::<usize>(), tasks);
+/// // A table of levels: tasks, bytes, and how far the longest SM is from the ideal.
+/// println!("{}", Balance::of(&placed, 256));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn schedule(program: Program, context: usize) -> Result<Placed, ScheduleError> {
     if program.queues.is_some() {
         return Err(ScheduleError::Placed);

@@ -16,7 +16,7 @@ pub struct Touched {
 }
 
 impl Touched {
-    /// Those of a program.
+    /// The touched bytes of a program.
     pub fn of(program: &Program) -> Touched {
         let all = |regions: &[Region]| regions.iter().flat_map(|region| bytes(program, region)).collect();
         Touched {

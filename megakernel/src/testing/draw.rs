@@ -239,7 +239,7 @@ impl Draft {
         (defined || self.rng.chance(self.careless)).then_some(op)
     }
 
-    /// Moves an activation over another one, if the tasks still make sense one after the other (or nobody cares).
+    /// Moves an activation over another one, if the tasks still make sense one after the other (or in some cases regardless).
     fn alias(&mut self) {
         for _ in 0..self.rng.within(1, 6) {
             let before = self.program.clone();

@@ -18,7 +18,7 @@ pub fn valid(rng: &mut Rng) -> Program {
     }
 }
 
-/// The same of two or three devices.
+/// A valid program of two or three devices.
 pub fn sharded(rng: &mut Rng) -> Program {
     loop {
         let mut program = sharded::computation(rng);

@@ -1,4 +1,4 @@
-//! Random programs with their schedules, and the exact judge of small ones, for property tests; behind the feature `testing`.
+//! Random programs with their schedules, and the exact judge of small ones, for property tests; enabled by the feature `testing`.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -17,7 +17,7 @@
 //! use tilewright_megakernel::{testing, validate::validate};
 //! proptest!(ProptestConfig::with_cases(32), |(program in testing::programs(), other in testing::borderline_programs())| {
 //!     prop_assert!(testing::judge(&program).is_ok());
-//!     // Some of these race, deadlock or read what nobody wrote.
+//!     // Some of these race, deadlock or read unwritten elements.
 //!     prop_assert_eq!(validate(&other).is_valid(), testing::judge(&other).is_ok());
 //! });
 //! ```

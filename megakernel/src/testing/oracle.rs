@@ -19,7 +19,7 @@ pub enum Unsafe {
     Deadlock,
     /// A task starts while another one that touches the same bytes runs, and one of them writes.
     Race,
-    /// A read finds bytes that nobody wrote, or that were written through another buffer.
+    /// A read finds bytes that no task wrote, or that were written through another buffer.
     Undefined,
     /// A read finds another producer in another interleaving.
     Varying,
@@ -198,7 +198,7 @@ struct Explorer<'p> {
     last: HashMap<usize, Producer>,
 }
 
-/// Task and buffer, or nobody.
+/// Task and buffer, or none.
 type Producer = Option<(u8, u8)>;
 
 #[derive(Clone, PartialEq, Eq, Hash)]

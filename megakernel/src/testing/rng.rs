@@ -5,7 +5,7 @@
 pub struct Rng(u64);
 
 impl Rng {
-    /// That of a seed.
+    /// The generator of a seed.
     pub fn new(seed: u64) -> Rng {
         Rng(seed)
     }

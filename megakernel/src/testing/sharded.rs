@@ -37,7 +37,7 @@ pub fn computation(rng: &mut Rng) -> Program {
     let best_index = of_first("index", BufferKind::Activation, DType::I32, &[rows, devices]);
     let every = Span::all(rows);
     for layer in 0..layers {
-        // A layer behind the first adds to what the devices have; the first may add to the input.
+        // A layer after the first adds to what the devices have; the first may add to the input.
         let x = |shard: &Shard| if layer == 0 { input } else { shard.x };
         for (from, shard) in shards.iter().enumerate() {
             let sent = shards.iter().enumerate().filter(|&(to, _)| to != from).map(|(_, shard)| shard.parts[from]);

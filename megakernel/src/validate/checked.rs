@@ -106,9 +106,26 @@ impl From<Placed> for Checked {
     }
 }
 
-/// A program that was refused, and why.
+/// A program that the validator refused, with its report.
 ///
-/// Its text is the report; if that has no errors, the program was asked to be [`Placed`] and has no queues.
+/// `Display` is one line: the first violation with its task and region, and how many more there are.
+/// [`Rejected::report`] has all of them, and `Debug` prints them. A report without errors means that the program was asked
+/// to be [`Placed`] and has no queues.
+///
+/// ```
+/// use tilewright_codegen::target::Target;
+/// use tilewright_megakernel::program::{CounterId, Program};
+/// use tilewright_megakernel::validate::Checked;
+/// let mut program = Program::new("waits for nothing", Target::host(1));
+/// program.add_counter("ready");
+/// program.counters[0].init = 7;
+/// program.counters[0].id = CounterId(3);
+/// let rejected = Checked::new(program).unwrap_err();
+/// assert_eq!(rejected.report().errors.len(), 2);
+/// let line = rejected.to_string();
+/// assert!(line.starts_with("the program is not valid: counter c0 `ready`: "), "{line}");
+/// assert!(line.ends_with("(first of 2 errors)"), "{line}");
+/// ```
 #[derive(Clone, PartialEq)]
 pub struct Rejected(Box<Inside>);
 
@@ -123,7 +140,7 @@ impl Rejected {
         Rejected(Box::new(Inside { program, report }))
     }
 
-    /// What was found.
+    /// The full report, with every violation.
     pub fn report(&self) -> &Report {
         &self.0.report
     }
@@ -136,10 +153,12 @@ impl Rejected {
 
 impl fmt::Display for Rejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.report.is_valid() {
-            f.write_str("the program has no queues; schedule it before it is loaded")
-        } else {
-            self.0.report.fmt(f)
+        match self.0.report.errors.as_slice() {
+            [] => f.write_str("the program has no queues; schedule it before it is loaded"),
+            [only] => write!(f, "the program is not valid: {only}"),
+            [first, ..] => {
+                write!(f, "the program is not valid: {first} (first of {} errors)", self.0.report.errors.len())
+            }
         }
     }
 }
@@ -147,7 +166,10 @@ impl fmt::Display for Rejected {
 /// The report alone: a program has too many lines to print.
 impl fmt::Debug for Rejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        match self.0.report.is_valid() {
+            true => fmt::Display::fmt(self, f),
+            false => self.0.report.fmt(f),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Findings about memory: unordered accesses, clobbered bytes, reads of what nobody wrote.
+//! Findings about memory: unordered accesses, clobbered bytes, reads of unwritten elements.
 
 use std::fmt;
 

@@ -30,7 +30,7 @@ fn missing(device: Option<DeviceId>, devices: usize) -> Option<Kind> {
     Some(Kind::NoDevice { device, devices })
 }
 
-/// A buffer that each device has for itself is the same on all: nobody writes it.
+/// A buffer that each device has for itself is the same on all: no task writes it.
 fn needed(buffer: &Buffer, devices: usize) -> Option<Kind> {
     let nowhere = devices > 1 && buffer.device.is_none() && buffer.kind.is_writable();
     nowhere.then_some(Kind::DeviceNeeded { kind: buffer.kind, devices })

@@ -12,7 +12,7 @@ use crate::program::{BufferId, BufferKind, CounterId, DeviceId, Region, SmId, Ta
 
 macro_rules! kinds {
     ($($(#[$attr:meta])* $name:ident $fields:tt,)*) => {
-        /// What is wrong, whatever the place.
+        /// A violation of one rule, without its location.
         #[derive(Clone, Debug, PartialEq, Error)]
         #[allow(missing_docs, reason = "the message names every field")]
         #[non_exhaustive]
@@ -184,7 +184,7 @@ kinds! {
     AliasTooFine { runs: usize, limit: usize },
 }
 
-/// How a task touches a region.
+/// The kind of an access to a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Access {
     /// It reads it.

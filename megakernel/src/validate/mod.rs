@@ -1,8 +1,8 @@
-//! The validator: whether a program computes one thing, whatever the timing.
+//! The validator: a proof that a program computes one result under every timing.
 //!
 //! [`validate`] is total: any program gets a [`Report`], of any size and however malformed. [`Checked`] and [`Placed`] are
-//! programs whose report has no errors; the machines take nothing else. This module reads [`crate::program`] and the rows of
-//! [`crate::ops`] alone.
+//! programs whose report has no errors; the back ends take nothing else. This module depends only on [`crate::program`]
+//! and on the rows of [`crate::ops`].
 //!
 //! # What a program means
 //! A task can start when all of its waits hold and its predecessor in its SM's queue is done. When it is done, it adds 1
@@ -127,16 +127,31 @@ pub use text::{Hazard, SAMPLES, TaskName};
 use crate::program::{BufferKind, Program};
 use order::{Execution, Graph, Order};
 
-/// Checks every rule on a program.
+/// Checks every rule on a program and reports all violations.
 ///
-/// Total: any program gets a report, of any size and however malformed; nothing is skipped for size.
+/// The function is total: any program gets a report, of any size and however malformed. [`Checked`] and [`Placed`] are
+/// programs without violations, which back ends take.
 ///
 /// ```
 /// use tilewright_codegen::target::Target;
-/// use tilewright_megakernel::{program::Program, validate::validate};
-/// let report = validate(&Program::new("nothing", Target::host(1)));
-/// assert!(report.is_valid());
-/// assert!(report.to_string().starts_with("[VALID] 0 tasks"));
+/// use tilewright_layout::DType;
+/// use tilewright_megakernel::program::{BufferKind, Copy, Program, Region, Wait};
+/// use tilewright_megakernel::validate::validate;
+///
+/// let mut program = Program::new("two copies", Target::host(2));
+/// let [x, y, z] = [("x", BufferKind::Input), ("y", BufferKind::Activation), ("z", BufferKind::Output)]
+///     .map(|(name, kind)| program.add_buffer(name, kind, DType::F32, &[1, 8]));
+/// let whole = |buffer| Region::whole(buffer, &[1, 8]);
+/// let ready = program.add_counter("y is written");
+/// program.add_task("first", Copy { src: whole(x), dst: whole(y) }, vec![], vec![ready])?;
+/// let wait = Wait { counter: ready, threshold: 1 };
+/// program.add_task("second", Copy { src: whole(y), dst: whole(z) }, vec![wait], vec![])?;
+/// assert!(validate(&program).is_valid());
+///
+/// // Without the wait the second task may read before the first has written.
+/// program.tasks[1].waits.clear();
+/// assert!(validate(&program).has("ReadAfterWrite"));
+/// # Ok::<(), tilewright_megakernel::ops::OperandError>(())
 /// ```
 pub fn validate(program: &Program) -> Report {
     let mut report = Report { stats: stats(program), ..Report::default() };
@@ -165,6 +180,45 @@ fn check_order(program: &Program, queued: bool, report: &mut Report) {
         report.stats.depth = Some(execution.depth);
         memory::check(program, &Order::new(&graph, &execution), report);
     }
+}
+
+/// How a back end keeps the order of a program between memory accesses.
+///
+/// The validator's order says which task is done before which starts. On a device that is an order in time; accesses of
+/// memory are ordered only where a signal releases and a wait acquires.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Synchronisation {
+    /// For each task, whether it waits for its counters with acquire loads.
+    pub acquires: Vec<bool>,
+    /// For each task, whether it signals its counters with releases.
+    pub releases: Vec<bool>,
+}
+
+/// The conflicts of a valid placed program that a back end leaves unordered.
+pub(crate) fn unordered(program: &Program, by: &Synchronisation) -> Vec<Violation> {
+    let graph = Graph::new(program, true);
+    let execution = Execution::new(&graph);
+    let synchronised = graph.synchronised(by);
+    let mut report = Report::default();
+    // The program's own execution is one of the weaker order, too.
+    memory::check(program, &Order::new(&synchronised, &execution), &mut report);
+    let is_conflict = |kind: &Kind| {
+        use Kind::{
+            AliasRace, AliasTooFine, BoxesTooFine, PartialJoin, ReadAfterWrite, WriteAfterRead, WriteAfterWrite,
+        };
+        matches!(
+            kind,
+            ReadAfterWrite(_)
+                | WriteAfterRead(_)
+                | WriteAfterWrite(_)
+                | PartialJoin(_)
+                | AliasRace(_)
+                | BoxesTooFine { .. }
+                | AliasTooFine { .. }
+        )
+    };
+    report.errors.retain(|error| is_conflict(&error.kind));
+    report.errors
 }
 
 fn stats(program: &Program) -> Stats {

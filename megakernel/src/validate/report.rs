@@ -1,4 +1,4 @@
-//! What the validator says about a program.
+//! The report of the validator: violations, warnings, sizes.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::kind::Kind;
 use super::place::Location;
 use crate::program::CounterId;
 
-/// One thing that is wrong: what, and where.
+/// A violation and its location.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("{at}: {kind}")]
 pub struct Violation {
@@ -18,7 +18,7 @@ pub struct Violation {
     pub kind: Kind,
 }
 
-/// Something that is allowed but was perhaps not meant.
+/// Something that is allowed but probably not intended.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("{at}: {note}")]
 pub struct Warning {
@@ -28,7 +28,7 @@ pub struct Warning {
     pub note: Note,
 }
 
-/// What a warning is about.
+/// The subject of a warning.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
 #[non_exhaustive]

@@ -79,7 +79,7 @@ fn fault(op: fn(SoftCap) -> Op) -> TaskFault {
     match machine.step(&mut kv, &CELLS) {
         Err(StepError::Task { source, .. }) => source,
         Err(other) => panic!("{other}"),
-        Ok(_) => panic!("nobody noticed"),
+        Ok(_) => panic!("the overflow was not reported"),
     }
 }
 

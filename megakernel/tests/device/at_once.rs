@@ -104,7 +104,7 @@ fn packets_that_do_not_come_are_named_by_who_looks_for_them() {
             // Its readers, and theirs, which look as long.
             assert!(found > task, "{} says so of {}", of(found).label, of(task).label);
             machine.mend().unwrap();
-            assert_eq!(run(&mut machine).unwrap(), right, "behind {task}");
+            assert_eq!(run(&mut machine).unwrap(), right, "after {task}");
         }
         assert!(looked >= 3, "{looked} looked for packets that did not come");
     }
@@ -112,7 +112,7 @@ fn packets_that_do_not_come_are_named_by_who_looks_for_them() {
 
 #[test]
 fn who_looks_at_once_hears_the_host() {
-    // Nobody gives up by himself: the host's word is all that ends it.
+    // No poll times out here: only the host's word ends the launch.
     let mut machine = machine(&tiny(), 1, 5, 3, DeviceOptions { polls: 1 << 30, ..options() });
     let run = |machine: &mut DeviceMachine| machine.run(&Cells::at(1, 20).view(), 3);
     let right = run(&mut machine).unwrap();

@@ -46,7 +46,7 @@ impl Both {
         Both::of(program, &weights(spec), draw, options)
     }
 
-    /// The same of a program with these weights.
+    /// Both machines of a program with these weights.
     pub fn of(program: Placed, weights: &dyn Weights, draw: &mut Draw, options: DeviceOptions) -> Both {
         let sms = program.target.sms;
         let reference = Machine::new(program.clone(), weights, 1).unwrap();
@@ -71,7 +71,7 @@ impl Both {
         self.step_of(&sequences, positions, most);
     }
 
-    /// The same for rows of these sequences. Their pages lie in reverse order.
+    /// Steps both with rows of these sequences, whose pages lie in reverse order.
     pub fn step_of(&mut self, sequences: &[usize], positions: &[i32], most: f64) {
         let tokens: Vec<i32> = (0..self.rows as i32).map(|row| row * 5 + positions[0].rem_euclid(7)).collect();
         let page = |sequence: usize, at: usize| ((self.rows - sequence) * PAGES - 1 - at) as i32;

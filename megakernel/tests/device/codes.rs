@@ -27,7 +27,7 @@ fn agree(spec: &ModelSpec, shape @ [rows, ..]: [usize; 3], options: DeviceOption
     let mut draw = Draw::new(seed);
     let program = schedule(lowered(spec, shape, "h100"), CONTEXT).unwrap();
     let mut both = Both::of(program, &weights(spec), &mut draw, options);
-    // Behind a history a code that is rounded otherwise weighs little.
+    // After a history a code that is rounded otherwise weighs little.
     for first in [40, 97, 255] {
         let positions: Vec<i32> = (0..rows as i32).map(|row| first - 17 * row % 30).collect();
         both.step(&positions, 1e-2);

@@ -17,7 +17,7 @@ use tilewright_megakernel::vm::reference::{KvState, Machine};
 
 use super::lab::{Cells, PAGES, least, normed, options, relative, tiny, weights};
 
-/// The same model shared by devices of so many SMs.
+/// A model shared by devices of `sms` SMs each.
 pub fn shared(spec: &ModelSpec, rows: usize, devices: usize, sms: usize, sampling: bool) -> Placed {
     let target = Target { sms, ..Target::named("h100").unwrap() };
     let pages = Some(PAGES * 16);
@@ -108,7 +108,7 @@ fn many_steps_of_a_launch_go_on_together_and_end_together() {
         let ids: Vec<[u32; 1]> = (0..rows).map(|row| [right[rows + row]]).collect();
         let ends: Vec<&[u32]> = ids.iter().map(|ids| &ids[..]).collect();
         assert_eq!(until(&mut machine, rows, &ends), until(&mut alone, rows, &ends), "{rows} rows that end");
-        assert_eq!(until(&mut machine, rows, &[]), right, "{rows} rows, behind a launch that ended");
+        assert_eq!(until(&mut machine, rows, &[]), right, "{rows} rows, after a launch that ended");
     }
 }
 
@@ -145,7 +145,7 @@ fn a_device_that_stops_is_an_error_on_all() {
         let device = seed as usize % 2;
         let own = |queue: usize| queue / 2 == device;
         let longest = placed.queues().iter().map(Vec::len).max().unwrap_or(0);
-        // Whether a task that runs waits for one that does not: nobody waits for the choice of the next token.
+        // Whether a task that runs waits for one that does not: no task waits for the choice of the next token.
         let missed = |after: usize| {
             let queues = || placed.queues().iter().enumerate();
             let runs = |queue: usize, at: usize| !own(queue) || at < after;
@@ -162,12 +162,12 @@ fn a_device_that_stops_is_an_error_on_all() {
             let after = after as u32;
             assert!(machine.inject(DeviceFault::Leaves { device, after }).unwrap());
             let ended = machine.run(&Cells::at(1, 0).view(), 2);
-            let error = ended.expect_err(&format!("device {device} stops behind {after} tasks"));
+            let error = ended.expect_err(&format!("device {device} stops after {after} tasks"));
             let named =
                 matches!(error, LaunchError::Stuck { .. } | LaunchError::Blocks { .. } | LaunchError::Device(_));
-            assert!(named, "device {device} stops behind {after} tasks: {error}");
+            assert!(named, "device {device} stops after {after} tasks: {error}");
             machine.mend().unwrap();
-            assert_eq!(until(&mut machine, 1, &[]), right, "behind device {device}, {after} tasks");
+            assert_eq!(until(&mut machine, 1, &[]), right, "after device {device}, {after} tasks");
         }
     }
 }

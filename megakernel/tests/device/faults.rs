@@ -27,7 +27,7 @@ fn suffers(fault: impl Fn(&DeviceMachine) -> DeviceFault, expect: impl Fn(&Launc
     suffers_with(1, fault, expect);
 }
 
-/// The same with so many rows.
+/// A machine with `rows` rows.
 fn suffers_with(rows: usize, fault: impl Fn(&DeviceMachine) -> DeviceFault, expect: impl Fn(&LaunchError) -> bool) {
     for seed in [0, 1000] {
         let mut machine = impatient(rows, seed);
@@ -38,7 +38,7 @@ fn suffers_with(rows: usize, fault: impl Fn(&DeviceMachine) -> DeviceFault, expe
         println!("{}", chain(&error));
         assert!(expect(&error), "{fault:?}: {}", chain(&error));
         machine.mend().unwrap();
-        assert_eq!(run(&mut machine).unwrap(), right, "behind {fault:?}");
+        assert_eq!(run(&mut machine).unwrap(), right, "after {fault:?}");
     }
 }
 
@@ -135,7 +135,7 @@ fn an_abort_feeds_nothing_back_of_a_step_that_did_not_end() {
 
 #[test]
 fn an_abort_wakes_blocks_that_wait_for_what_never_comes() {
-    // Nobody gives up by himself: the host's word is all that ends it.
+    // No poll times out here: only the host's word ends the launch.
     let mut machine = machine(&tiny(), 1, SMS, 0, DeviceOptions { polls: 1 << 30, ..options() });
     let right = run(&mut machine).unwrap();
     let silent = task(&machine, logits);

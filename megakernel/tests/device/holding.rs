@@ -62,7 +62,7 @@ fn launches_that_fail_end_with_stages_held_and_the_next_runs() {
                 matches!(error, LaunchError::Stuck { .. } | LaunchError::Blocks { .. } | LaunchError::Parts { .. });
             assert!(stuck || matches!(error, LaunchError::Opcode { opcode: 77, .. }), "{fault:?}: {}", chain(&error));
             machine.mend().unwrap();
-            assert_eq!(run(&mut machine).unwrap(), right, "behind {fault:?}");
+            assert_eq!(run(&mut machine).unwrap(), right, "after {fault:?}");
         }
     }
 }

@@ -45,7 +45,7 @@ pub fn least() -> ModelSpec {
     ModelSpec { hidden: 32, layers: 1, heads: 2, kv_heads: 1, intermediate: 32, vocab: 40, ..tiny() }
 }
 
-/// The same with norms of q and k and biases, whose rotation is a level of its own.
+/// A model with norms of q and k and biases, whose rotation is a level of its own.
 pub fn normed(spec: ModelSpec) -> ModelSpec {
     ModelSpec { family: Family::Qwen3, qk_norm: true, qkv_bias: true, ..spec }
 }
@@ -54,12 +54,12 @@ pub fn placed(spec: &ModelSpec, rows: usize, sms: usize) -> Placed {
     placed_as(spec, rows, sms, LowerOptions::for_context(64))
 }
 
-/// The same with so many splits of attention.
+/// A placed program with `splits` splits of attention.
 pub fn splitting(spec: &ModelSpec, rows: usize, sms: usize, splits: usize) -> Placed {
     placed_as(spec, rows, sms, LowerOptions { splits: Some(splits), ..LowerOptions::for_context(64) })
 }
 
-/// The same, its next tokens chosen as requests say.
+/// A placed program that samples next tokens as requests say.
 pub fn sampling(spec: &ModelSpec, rows: usize, sms: usize) -> Placed {
     placed_as(spec, rows, sms, LowerOptions { sampling: true, ..LowerOptions::for_context(64) })
 }

@@ -12,7 +12,7 @@ use tilewright_megakernel::vm::device::{DeviceOptions, Lengths, Plan, record};
 
 use super::lab::{normed, options, tiny};
 
-/// The plan of a model for sequences of so many tokens, and so many pages more than they need.
+/// The plan of a model for sequences of `context` tokens, with `spare` pages more than they need.
 fn plan(spec: &ModelSpec, target: &Target, (rows, sampling): (usize, bool), context: usize, spare: usize) -> Plan {
     let base = LowerOptions { rows, sampling, kv: DType::BF16, ..LowerOptions::for_context(context) };
     let pages = Some(rows * base.pages_per_sequence() + spare);

@@ -21,7 +21,7 @@ use super::lab::{Cells, least, options, weights};
 const STEPS: usize = 2;
 /// Steps of the simulator before it calls a launch a standstill: under some seeds who polls gets one in hundreds of them.
 const PATIENCE: u64 = 4_000_000_000;
-/// Looks of a wait before it is reported: more than a launch of so many devices takes in which all is well, under the seeds of these tests. With
+/// Looks of a wait before it is reported: more than a launch of that number of devices takes without a failure, under the seeds of these tests. With
 /// fewer a device that is slow is reported as late, and the launch is over before another is lost.
 fn polls(spec: &ModelSpec, devices: usize) -> u32 {
     if devices == 2 && spec.layers == 1 { 1 << 11 } else { 1 << 13 }
@@ -34,7 +34,7 @@ struct Subject {
     rows: usize,
     options: DeviceOptions,
     right: Vec<u32>,
-    /// How many steps behind a loss the host tells the others to end; nothing where it does not.
+    /// How many steps after a loss the host tells the others to end; nothing where it does not.
     host: Option<u64>,
     /// Steps of the simulator, about as many as a launch takes.
     longest: u64,
@@ -45,24 +45,24 @@ impl Subject {
         let placed = shared(&spec, rows, devices, 2, false);
         let options = DeviceOptions { polls: polls(&spec, devices), ..options };
         let mut subject = Subject { spec, placed, rows, options, right: Vec::new(), host: None, longest: 1 << 15 };
-        subject.right = subject.run(&mut subject.machine(0, None)).expect("nobody is lost");
+        subject.right = subject.run(&mut subject.machine(0, None)).expect("no device is lost");
         subject
     }
 
-    /// The same where no wait is too long: that others end is the host's doing.
+    /// Sets waits without a limit, so that only the host ends the others.
     fn told_by_the_host(self) -> Subject {
         let options = DeviceOptions { polls: u32::MAX >> 1, ..self.options };
         Subject { host: Some(0), options, ..self }
     }
 
-    /// The same, of which is known how long its launches are.
+    /// Measures the length of its launches.
     fn timed(mut self) -> Subject {
         let is_over = |step: u64| self.run(&mut self.machine(0, Some(Loss { device: 0, step }))).is_ok();
         let mut longest = self.longest;
         while !is_over(longest) {
             longest *= 2;
         }
-        // To an eighth of its length, so that few moments come behind the end.
+        // To an eighth of its length, so that few moments come after the end.
         for part in [4, 8] {
             let shorter = longest - longest / part;
             longest = if is_over(shorter) { shorter } else { longest };
@@ -115,7 +115,7 @@ impl Subject {
         let before = free();
         let mut machine = self.machine_on(&on);
         let mut named = || match self.run(&mut machine) {
-            // Its moment would have come behind the launch's end.
+            // Its moment would have come after the launch's end.
             Ok(tokens) => {
                 assert_eq!(tokens, self.right, "{}", what());
                 false
@@ -244,13 +244,13 @@ fn packets_that_do_not_come_are_an_error() {
                 parts += 1;
             }
             machine.mend().unwrap();
-            assert_eq!(subject.run(&mut machine).expect("all is well"), subject.right, "behind {task}");
+            assert_eq!(subject.run(&mut machine).expect("all is well"), subject.right, "after {task}");
         }
     }
     assert!(parts >= 3, "{parts} say that packets did not come");
 }
 
-/// The same of a device that is lost while others look for its packets, however long that takes: the host tells them. Of those that hear
+/// A device is lost while others poll its packets without a limit: the host tells them. Of those that hear
 /// the host all may be among them.
 #[test]
 fn who_looks_for_packets_of_a_lost_device_hears_the_host() {
@@ -281,6 +281,6 @@ fn a_device_lost_late_in_a_slow_launch_is_named_115() {
     subject.options.polls = 1 << 8;
     let well = subject.run(&mut subject.machine(seed, None));
     let slow = matches!(well, Err(LaunchError::Stuck { .. } | LaunchError::Parts { .. }));
-    assert!(slow, "nobody is lost, and a device is too slow: {well:?}");
-    println!("the moment {}", if came { "came" } else { "came behind the launch's end" });
+    assert!(slow, "no device is lost, and a device is too slow: {well:?}");
+    println!("the moment {}", if came { "came" } else { "came after the launch's end" });
 }

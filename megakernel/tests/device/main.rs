@@ -20,6 +20,7 @@ mod lengths;
 mod lost;
 mod merges;
 mod mutants;
+mod order;
 mod ordered;
 mod paths;
 mod propose;

@@ -132,7 +132,7 @@ fn programs_that_want_the_partial_results_are_refused() {
         let [acc, _] = partial(program);
         program.buffers[acc.index()].kind = BufferKind::Output;
     });
-    assert!(output.to_string().contains("are no activations of attention, and a device merges them"), "{output}");
+    assert!(output.to_string().contains("are not activations of attention, and a device merges them"), "{output}");
 }
 
 #[test]

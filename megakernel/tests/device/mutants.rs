@@ -2,7 +2,7 @@
 //!
 //! The kernel is that of the least model on two blocks with two warps each, and a launch has two steps, so that counters
 //! go on, the ring wraps, and tokens are fed back. Every mutant runs healthy launches under several seeds, one whose rows end,
-//! and the ways in which a launch fails: an unknown opcode, a counter that nobody signals, tables that were written over, a block that does not come, an abort.
+//! and the ways in which a launch fails: an unknown opcode, a counter that no task signals, tables that were written over, a block that does not come, an abort.
 //! Who finds it out: the verifier, the simulator (a fault), other tokens or logits, or another report. What survives there runs as it is
 //! recorded for other programs, which come to the places that the least one does not (`Recording`).
 //!
@@ -28,12 +28,12 @@ use super::devices::shared;
 use super::lab::{least, load, sampling, splitting};
 
 // Why mutants are not found out.
-const SHOWN: &str = "the host reads tokens behind the steps that are released, and these order them";
+const SHOWN: &str = "the host reads tokens after the steps that are released, and these order them";
 const OWN: &str = "thread 0 looks at what it alone writes; the producer's look is found out";
-const START: &str = "before the block's first barrier, by one thread; nobody else looks before that";
+const START: &str = "before the block's first barrier, by one thread; no other thread reads it before that";
 const OPENED: &str = "where a block waits for a step to begin: block 0, which alone looks at the host's word, opened the step itself and never waits for it";
-const NOBODY: &str = "at the start, as the words of `cells`; where tables are wrong, whose block runs neither team nor producer; and where block 0 would hear an abort while it waits for a step that it opened itself";
-const LOGITS: &str = "a logit is stored by the same thread in every step; nobody reads it in a launch but those who draw, behind a counter that is released";
+const UNSEEN: &str = "at the start, as the words of `cells`; where tables are wrong, whose block runs neither team nor producer; and where block 0 would hear an abort while it waits for a step that it opened itself";
+const LOGITS: &str = "a logit is stored by the same thread in every step; within a launch only tasks that draw read it, after a counter that is released";
 
 /// Mutants that nothing can find out, and how many: an entry under which another number survives is a failure too.
 const EQUIVALENT: &[Equivalent] = &[
@@ -42,7 +42,7 @@ const EQUIVALENT: &[Equivalent] = &[
     Equivalent::new("kernel/cells.rs", "st.relaxed.cta.u32 shared", "weak", START).times(2),
     Equivalent::new("kernel/sync.rs", "ld.relaxed.cta.u32 shared", "weak", OWN).times(11),
     Equivalent::new("kernel/sync.rs", "ld.relaxed.sys.u32 global", "weak", OPENED).times(1),
-    Equivalent::new("kernel/sync.rs", "st.relaxed.cta.u32 shared", "weak", NOBODY).times(3),
+    Equivalent::new("kernel/sync.rs", "st.relaxed.cta.u32 shared", "weak", UNSEEN).times(3),
     Equivalent::new("kernel/sync.rs", "st.relaxed.gpu.u32 global", "weak", OPENED).times(1),
 ];
 
@@ -84,7 +84,7 @@ fn least_one() -> Recording {
     let opcode = Launch::fault(DeviceFault::Opcode { task: chooses, opcode: 99 });
     let silent = Launch::fault(DeviceFault::Silent { task: embed });
     let corrupt = Launch::fault(DeviceFault::Corrupt { block: 1, word: 3 });
-    // Behind attention or queries, a block waits for the end of the step or the next one before the other waits for anything.
+    // After attention or queries, a block waits for the end of the step or the next one before the other waits for anything.
     let quits = [(1, 4), (0, 2)].map(|(block, after)| Launch::fault(DeviceFault::Quits { block, after }));
     // The opcode's block gives up while its producer looks, or before it does: more than one order of the two, as of blocks that quit.
     let failing = [&[silent.aborted(0), corrupt][..], &quits, &[opcode; 4], &[silent; 3], &quits, &quits].concat();
@@ -99,7 +99,7 @@ fn counted() -> DeviceOptions {
     DeviceOptions { merge_packets: 0, ..options() }
 }
 
-/// A program with so many blocks that block 0 embeds, multiplies and waits for nothing but the end of the step, while its
+/// A program on twelve blocks, of which block 0 embeds, multiplies and waits for nothing but the end of the step, while its
 /// producer runs ahead. The second split of attention has no tokens in the ring, and comes last in its block.
 fn early() -> Recording {
     let spec = ModelSpec { hidden: 16, intermediate: 16, heads: 4, vocab: 16, ..least() };
@@ -132,7 +132,7 @@ fn wide(rows: usize, options: DeviceOptions, launches: fn(&Placed) -> Vec<Launch
     Recording::new("wide", (&spec, program), options, launches)
 }
 
-/// The same of one row, whose tasks look for all packets, in a ring of two stages, full of weights where keys and values are to come.
+/// The wide program of one row, whose tasks poll all packets, in a ring of two stages, full of weights where keys and values are to come.
 fn at_once() -> Recording {
     wide(1, DeviceOptions { stages: 2, ..options() }, looking)
 }
@@ -182,7 +182,7 @@ fn mutants_of_the_megakernel_are_found_out() {
 
 /// Two devices of two SMs: what one stores for the other, results of the second on the first, the next step opened on both.
 ///
-/// A block that looks for packets of the other device is not behind until it has looked longer.
+/// A block that looks for packets of the other device times out only after more polls.
 fn two_devices(options: DeviceOptions) -> Recording {
     let options = DeviceOptions { polls: 1 << 12, ..options };
     let spec = ModelSpec { hidden: 16, intermediate: 16, ..least() };
@@ -194,7 +194,7 @@ fn two_devices(options: DeviceOptions) -> Recording {
     Recording::new("two devices", (&spec, program), options, launches)
 }
 
-/// The same where packets do not come: a device says that they do, and others give up, or the host tells them to.
+/// Two devices where packets do not come although one has signalled them: others time out, or the host aborts.
 fn packets_missing() -> Recording {
     let options = DeviceOptions { polls: 1 << 10, ..options() };
     let spec = ModelSpec { hidden: 16, intermediate: 16, ..least() };
@@ -296,7 +296,7 @@ fn mutants_of_the_exchange_are_found_out() {
     let counts = |mutant: &Mutant| sys(mutant) && counters.iter().any(|inst| mutant.inst.contains(inst));
     let released = DeviceOptions { packets: false, stream_tokens: false, ..options() };
     // The end of a step: here the first block chooses, and has waited for the releases of all logits. And a signal to the second device:
-    // those of the first device come behind one of its own, behind which the simulator lets stores arrive.
+    // those of the first device come after one of its own, after which the simulator lets stores arrive.
     insta::assert_snapshot!(survivors(&two_devices(released), counts), @r"
     sync.rs: ld.acquire.sys.u32 global: relaxed
     sync.rs: red.add.release.sys.u32 global: relaxed

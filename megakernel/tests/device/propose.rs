@@ -75,7 +75,7 @@ fn tokens(gave: &[Accepted]) -> Vec<u32> {
     gave.iter().flat_map(|step| step.tokens.clone()).collect()
 }
 
-/// What a step proposes behind a text: what followed the longest run of its last tokens, of four at most and two at least, where
+/// What a step proposes after a text: what followed the longest run of its last tokens, of four at most and two at least, where
 /// that came last before.
 fn proposed(text: &[u32], most: usize) -> Vec<u32> {
     let last = text.len() - 1;
@@ -115,7 +115,7 @@ proptest! {
         for (step, accepted) in gave.iter().enumerate() {
             let most = (rows - 1).min(left - (known.len() - prompt.len()) - 1);
             let wanted = if step == 0 { Vec::new() } else { proposed(&known, most) };
-            prop_assert_eq!(accepted.proposed, wanted.len(), "step {} behind {:?}", step, known);
+            prop_assert_eq!(accepted.proposed, wanted.len(), "step {} after {:?}", step, known);
             let right = wanted.iter().zip(&accepted.tokens).take_while(|(a, b)| a == b).count();
             prop_assert!(accepted.tokens.len() <= right + 1);
             known.extend(&accepted.tokens);
@@ -131,7 +131,7 @@ fn a_text_that_goes_round_comes_in_few_steps() {
     let gave = together(&mut machine, &text, 50);
     assert_eq!(tokens(&gave).len(), 50);
     assert!(gave.len() < 40, "{} steps for 50 tokens", gave.len());
-    // A launch behind another begins where that one ended, with other proposals.
+    // A launch after another begins where that one ended, with other proposals.
     let (first, mut rest) = (tokens(&gave), Vec::new());
     let so_far = [&[3], &first[..20]].concat();
     let again = Text { tokens: &so_far, left: 30, proposed: 2, ..GREEDY };
@@ -225,7 +225,7 @@ fn bits(row: &[f32]) -> Vec<u32> {
     row.iter().map(|x| x.to_bits()).collect()
 }
 
-/// The host reads a step's tokens behind the word that says that the step has ended, which orders them.
+/// The host reads a step's tokens after the word that says that the step has ended, which orders them.
 const SHOWN: &str = "st.relaxed.sys.u32 global";
 
 /// Barriers and ordered accesses of the end of a step with proposals, each removed or weakened, with tokens that come through the

@@ -68,7 +68,7 @@ fn wider() -> ModelSpec {
     ModelSpec { hidden: 160, intermediate: 416, vocab: 120, ..least() }
 }
 
-/// The same with a zero point for each group.
+/// Adds a zero point for each group.
 fn zeros(matrix: QuantMatrix) -> QuantMatrix {
     let mut parts = matrix.parts().clone();
     let (low, high) = (parts.code.range().0 as usize, parts.code.range().1 as usize);

@@ -15,7 +15,7 @@ use super::lab::{Cells, bits, least, load, options, splitting, tiny};
 /// Tasks of a section, as many as the machine has.
 const TASKS: u32 = 16;
 
-/// The least model with so many layers.
+/// The least model with `layers` layers.
 fn deep(layers: usize) -> ModelSpec {
     ModelSpec { layers, ..least() }
 }
@@ -53,7 +53,7 @@ proptest! {
     }
 }
 
-/// Launches of many steps, one behind the other, find the sections that they need.
+/// Launches of many steps, one after the other, find the sections that they need.
 #[test]
 fn launches_of_many_steps_go_round_the_sections() {
     let run = |table_bytes, seed| {

@@ -49,7 +49,7 @@ fn with_zeros(_: &str, parts: QuantParts) -> QuantParts {
     QuantParts { zeros, ..parts }
 }
 
-/// One scale for blocks of so many rows and a group.
+/// One scale for blocks of `rows` rows and a group.
 fn with_blocks(rows: usize) -> impl Fn(&str, QuantParts) -> QuantParts {
     move |_, parts| {
         let groups = parts.k.div_ceil(parts.group);
@@ -81,7 +81,7 @@ fn load(placed: Placed, weights: &dyn Weights, seed: u64, options: DeviceOptions
     DeviceMachine::load_on(placed, weights, &on, options, &mut |_, _| ())
 }
 
-/// Three steps of so many devices are near those of the reference machine on one.
+/// Three steps on several devices are close to those of the reference machine on one.
 fn agrees(spec: &ModelSpec, [rows, devices]: [usize; 2], weights: &dyn Weights, seed: u64) {
     let alone = placed(spec, rows, 1, weights);
     let mut kv = KvState::new(&alone).unwrap();

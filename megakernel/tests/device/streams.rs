@@ -1,4 +1,4 @@
-//! Keys and values through the ring: what earlier steps left comes that way, what this step writes does not, whoever else writes.
+//! Keys and values through the ring: what earlier steps left comes that way, what any row of this step writes does not.
 
 use tilewright_codegen::trial::Draw;
 use tilewright_megakernel::lower::LOGITS;
@@ -9,7 +9,7 @@ use tilewright_megakernel::vm::device::{DeviceOptions, Opcode, Plan};
 use super::both::{Both, CONTEXT, lowered};
 use super::lab::{Cells, least, machine, options, relative, tiny};
 
-/// Rows of one sequence, one behind the other, between rows of others; one is idle.
+/// Rows of one sequence, one after the other, between rows of others; one is idle.
 #[test]
 fn rows_of_one_sequence_agree_with_the_reference() {
     for seed in 0..6 {

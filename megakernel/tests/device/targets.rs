@@ -38,7 +38,7 @@ fn machine(target: &str, spec: &ModelSpec, rows: usize, seed: u64, options: Devi
     DeviceMachine::load(placed(target, spec, rows), &weights(spec), &device, options, &mut |_, _| ()).unwrap()
 }
 
-/// The logits' bits of steps at these positions, behind a history of random numbers; then the tokens of one launch of some steps,
+/// The logits' bits of steps at these positions, after a history of random numbers; then the tokens of one launch of some steps,
 /// and those of one that ends with the first of them.
 fn seen(target: &str, spec: &ModelSpec, rows: usize, seed: u64) -> (Vec<u32>, [Vec<u32>; 2]) {
     // By some seeds tables come by sections.

@@ -1,4 +1,4 @@
-//! The same logits as the reference machine.
+//! Logits agree with the reference machine.
 
 use std::sync::Arc;
 
@@ -109,7 +109,7 @@ fn packed_weights_of_a_decode_machine_agree_with_the_reference() {
     }
 }
 
-/// Rows of two sequences, one behind a prefix, with idle rows between and behind them; then both go on, in another order.
+/// Rows of two sequences, one after a prefix, with idle rows between and after them; then both go on, in another order.
 #[test]
 fn rows_of_several_sequences_agree_with_the_reference() {
     let spec = ModelSpec { layers: 1, ..tiny(64) };
@@ -159,7 +159,7 @@ fn the_logits_of_the_last_row_are_those_of_all_rows() {
     let error = worst(&[last[0].1.clone()], &all[20..]);
     // Another product: the same operands in another order of sums.
     assert!(last.len() == 1 && error < 1e-5, "{error}");
-    machine.step(&rows.view(), &[], &mut |_, _| panic!("nobody asked")).unwrap();
+    machine.step(&rows.view(), &[], &mut |_, _| panic!("no row was asked for")).unwrap();
     machine.submit(&rows.view()).unwrap();
     machine.wait().unwrap();
     let error = machine.step(&rows.view(), &[32], &mut |_, _| ()).unwrap_err().to_string();

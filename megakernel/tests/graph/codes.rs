@@ -33,7 +33,7 @@ fn form(code: Code, group: Option<usize>) -> Quantised {
     Quantised { code, group, zeros: false, scale: DType::BF16, ordered: false }
 }
 
-/// The same in chunks of so many rows, by products that read packed codes.
+/// Logits of a prompt in chunks of `rows` rows, by products that read packed codes.
 fn agrees_packed(spec: &ModelSpec, (code, group): (Code, Option<usize>), chunk: usize) {
     agree(spec, form(code, group), chunk, true);
 }

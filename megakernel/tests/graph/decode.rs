@@ -123,7 +123,7 @@ fn machine_logits(machine: &mut GraphMachine, rows: &Rows, row: usize) -> Vec<f3
     found
 }
 
-/// Three sequences behind their prompts, and a machine that holds them.
+/// Three sequences after their prompts, and a machine that holds them.
 fn decoding(spec: &ModelSpec, sampling: bool) -> (GraphMachine, Rows) {
     let mut weights = weights(spec, Arch::Sm90a, 5);
     if !sampling {
@@ -170,7 +170,7 @@ fn the_device_chooses_what_the_host_would() {
     }
 }
 
-/// Tokens of all rows, step by step, until so many were seen, and of the steps that were under way by then.
+/// Tokens of all rows, step by step, until `most` steps were seen, and those of the steps under way by then.
 fn run(machine: &mut GraphMachine, rows: &Rows, steps: usize, ends: &[u32], seen: usize) -> Vec<Vec<u32>> {
     let draws = if machine.plan().choice.as_ref().unwrap().sampled { draws() } else { Vec::new() };
     let mut all = Vec::new();
@@ -204,7 +204,7 @@ fn steps_that_feed_themselves_are_those_that_the_host_feeds() {
         // Of four steps one is queued when the first is told of; where the host feeds none is.
         let told = if head_dim == 64 { MOST_QUEUED } else { 1 };
         assert_eq!(run(&mut machine, &start, 4, &[], 1), expected[..told]);
-        // The third token of the first row ends whoever chooses it.
+        // The third token of the first row ends every row that chooses it.
         let end = expected[2][0];
         let mut ended = [false; 3];
         let mut until = expected.clone();

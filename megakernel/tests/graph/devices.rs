@@ -1,4 +1,4 @@
-//! Programs of many rows on several devices: the logits of the reference machine, the tokens of one device, decoding behind a prompt.
+//! Programs of many rows on several devices: the logits of the reference machine, the tokens of one device, decoding after a prompt.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub fn peers(on: &[Device], spec: &ModelSpec, rows: usize, sampling: bool) -> Gr
     peers_by(Exchange::Own, on, spec, rows, sampling)
 }
 
-/// The same whose parts are exchanged so.
+/// Graphs of several devices with this exchange of partial sums.
 pub fn peers_by(exchange: Exchange, on: &[Device], spec: &ModelSpec, rows: usize, sampling: bool) -> GraphPeers {
     let of = |device: &Device| {
         let mut weights = GraphWeights::new(device.clone(), Arc::new(random(spec)));
@@ -91,7 +91,7 @@ fn agrees(spec: &ModelSpec, count: usize, tokens: usize, chunk: usize, seed: u64
     assert!(error < BOUND, "{count} devices, seed {seed}: {error}");
 }
 
-/// A small model of a family that so many devices can share.
+/// A small model of a family that `devices` devices can share.
 fn drawn(rng: &mut Rng, devices: usize) -> ModelSpec {
     let family = [Family::Llama, Family::Mistral, Family::Qwen2, Family::Qwen3][rng.below(4)];
     let kv_heads = [1, 2, 3, devices, 2 * devices][rng.below(5)];
@@ -116,7 +116,7 @@ fn drawn(rng: &mut Rng, devices: usize) -> ModelSpec {
     }
 }
 
-/// The logits of a prompt in chunks, in steps of so many rows.
+/// The logits of a prompt in chunks, in steps of `rows` rows.
 fn chunked(machine: &mut AnyGraph, prompt: &[i32], chunk: usize) -> Vec<Vec<f32>> {
     let mut all = Vec::new();
     for first in (0..prompt.len()).step_by(chunk) {

@@ -122,11 +122,11 @@ fn a_device_that_launches_nothing_is_named_and_the_next_step_is_well() {
         let LaunchError::Absent { device, devices: 2, waiting, .. } = error else { panic!("{error}") };
         assert_eq!((device, waiting), (absent, 1 - absent));
         machine.mend();
-        assert!(step(&mut machine, &rows) == right, "behind dev{absent}");
+        assert!(step(&mut machine, &rows) == right, "after dev{absent}");
     }
 }
 
-/// On the GPUs that `TILEWRIGHT_PEERS` names: the logits of both exchanges, one that does not come, and the step behind it.
+/// On the GPUs that `TILEWRIGHT_PEERS` names: the logits of both exchanges, one that does not come, and the step after it.
 #[test]
 fn gpus_add_up_by_nccl() {
     let Ok(name) = std::env::var("TILEWRIGHT_PEERS") else { return };
@@ -148,10 +148,10 @@ fn gpus_add_up_by_nccl() {
     let error = nccl.step(&rows.view(), &[59], &mut |_, _| ()).unwrap_err();
     assert!(matches!(error, LaunchError::Absent { device: 1, waiting: 0, .. }), "{error}");
     nccl.mend();
-    assert!(step(&mut nccl, &rows) == right, "behind one that did not come");
+    assert!(step(&mut nccl, &rows) == right, "after one that did not come");
 }
 
-/// Where no GPU is, or no library, whoever asks for NCCL is told.
+/// Without a GPU or the library, asking for NCCL is an error.
 #[test]
 fn without_nccl_there_is_a_clear_answer() {
     let error = Collective::open(&devices(0, 2)).unwrap_err();

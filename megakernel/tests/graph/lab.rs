@@ -48,23 +48,23 @@ pub fn tiny(head_dim: usize) -> ModelSpec {
     }
 }
 
-/// The same with norms of q and k, biases, and an output projection of its own.
+/// A model with norms of q and k, biases, and an output projection of its own.
 pub fn normed(spec: ModelSpec) -> ModelSpec {
     let biases = ModelSpec { qkv_bias: true, o_bias: true, mlp_bias: true, ..spec };
     ModelSpec { family: Family::Qwen3, qk_norm: true, tied_embeddings: false, layers: 1, ..biases }
 }
 
-/// A program of so many rows; tasks for one SM are few.
+/// A program of `rows` rows for one SM, which has few tasks.
 pub fn program(spec: &ModelSpec, rows: usize, sms: usize) -> Program {
     lowered(spec, rows, sms, (DType::BF16, false))
 }
 
-/// The same whose tokens may be chosen at random.
+/// A program that samples its tokens.
 pub fn sampled(spec: &ModelSpec, rows: usize) -> Program {
     lowered(spec, rows, 1, (DType::BF16, true))
 }
 
-/// The same with pools of a type.
+/// A program with pools of a type.
 pub fn program_as(spec: &ModelSpec, rows: usize, sms: usize, kv: DType) -> Program {
     lowered(spec, rows, sms, (kv, false))
 }
@@ -109,7 +109,7 @@ pub fn packed(spec: &ModelSpec, device: Device) -> DeviceWeights {
     packed_of(Arc::new(random(spec)), program(spec, 1, 3), device)
 }
 
-/// The same of any weights, which this program of one row reads.
+/// Packed weights of any source, which this program of one row reads.
 pub fn packed_of(weights: Arc<dyn Weights + Send + Sync>, program: Program, device: Device) -> DeviceWeights {
     let options = DeviceOptions {
         warps: 4,
@@ -148,7 +148,7 @@ impl Rows {
         }
     }
 
-    /// Idle rows up to so many; their cells are not looked at.
+    /// Pads with idle rows; their step inputs are not read.
     pub fn idle(mut self, rows: usize) -> Rows {
         self.tokens.resize(rows, -7);
         self.positions.resize(rows, -1);
@@ -185,7 +185,7 @@ impl Reference {
         Reference { machine, kv, rows }
     }
 
-    /// The same whose products multiply bf16, as a device's do.
+    /// Rounds the operands of products to bf16, as a device does.
     pub fn rounded(mut self) -> Reference {
         self.machine.set_operands(Some(|x| bf16::from_f32(x).to_f32()));
         self

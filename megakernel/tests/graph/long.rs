@@ -43,7 +43,7 @@ fn program(spec: &ModelSpec, rows: usize, pages: usize) -> Program {
     lower(spec, &|_| DType::BF16, target, &options).unwrap()
 }
 
-/// Cells of a chunk of a prompt, idle up to so many rows.
+/// Step inputs of a chunk of a prompt, padded with idle rows.
 struct Chunk {
     tokens: Vec<i32>,
     positions: Vec<i32>,

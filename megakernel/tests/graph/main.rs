@@ -1,4 +1,4 @@
-//! The graph machine on the simulator: what the reference machine computes, however a prompt is cut; the device machine decodes behind
+//! The graph machine on the simulator: what the reference machine computes, however a prompt is cut; the device machine decodes after
 //! it; every refusal is one line.
 //!
 //! With `TILEWRIGHT_DEVICE=cuda:0` on a GPU instead: `TILEWRIGHT_DEVICE=cuda:0 cargo test -p tilewright-megakernel --test graph --

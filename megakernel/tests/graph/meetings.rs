@@ -50,7 +50,7 @@ fn meetings(machine: &GraphPeers) -> Range<usize> {
     0..plan.launches.iter().filter(|launch| plan.is_meeting(launch)).count()
 }
 
-/// Two for the embedding's sum: behind the parts, and behind what is stored on all; one for each sum of a layer in one shot.
+/// Two for the embedding's sum: after the parts, and after what is stored on all; one for each sum of a layer in one shot.
 #[test]
 fn a_device_that_does_not_come_is_named_and_the_next_step_is_well() {
     for count in [2, 4] {
@@ -65,19 +65,19 @@ fn a_device_that_does_not_come_is_named_and_the_next_step_is_well() {
             assert!(waiting != absent && waiting < count, "{meeting}: dev{waiting} waited");
             assert_eq!((device, devices), (absent, count), "{meeting}");
             machine.mend();
-            assert!(step(&mut machine).unwrap() == right, "behind meeting {meeting}");
+            assert!(step(&mut machine).unwrap() == right, "after meeting {meeting}");
         }
     }
 }
 
-/// Devices run one after the other between two meetings, each time another first: whoever reads what a peer has not stored yet has other logits.
+/// Devices run one after the other between two barriers, each time another first: a device that reads what a peer has not stored yet has other logits.
 #[test]
 fn a_meeting_that_is_left_out_is_seen() {
     for exchange in [Exchange::OneShot, Exchange::TwoShot] {
         let machine = || peers_by(exchange, &on(1, 2, None), &spec(2), ROWS, false);
         let mut whole = machine();
         let right = step(&mut whole).unwrap();
-        // In two shots the last is for what is launched behind the step, which begins here when all of it has ended.
+        // In two shots the last is for what is launched after the step, which begins here when all of it has ended.
         for meeting in meetings(&whole).rev().skip(usize::from(exchange == Exchange::TwoShot)) {
             // In a new machine, whose memory has nothing of a step before.
             let mut machine = machine();

@@ -30,7 +30,7 @@ fn plan(model: &str, rows: usize) -> GraphPlan {
     GraphPlan::new(&Checked::new(program(model, rows, 1)).unwrap(), Arch::Sm90a, 132).unwrap()
 }
 
-/// The same beside a decode machine whose weights lie in their order.
+/// The plan beside a decode machine whose weights lie in order.
 fn beside(model: &str, rows: usize) -> GraphPlan {
     let decode = schedule(program(model, 1, 132), 1024).unwrap();
     let options = DeviceOptions { dealing: Dealing::InOrder, ..DeviceOptions::default() };
@@ -38,7 +38,7 @@ fn beside(model: &str, rows: usize) -> GraphPlan {
     GraphPlan::beside(&Checked::new(program(model, rows, 1)).unwrap(), Arch::Sm90a, 132, Some(&packed)).unwrap()
 }
 
-/// The same whose layers' weights are codes of 4 bits, with zeros or not.
+/// The plan with layers' weights as 4-bit codes, with or without zero points.
 fn beside_codes(model: &str, rows: usize, zeros: bool) -> GraphPlan {
     let scale = if zeros { DType::F16 } else { DType::BF16 };
     let form = Quantised { code: Code::U4, group: Some(128), zeros, scale, ordered: false };
@@ -145,7 +145,7 @@ fn kernels_of_known_models_do_not_spill() {
             let rows = plan.rows;
             for kernel in plan.kernels {
                 if !seen.contains(&kernel) {
-                    // Tiles have one name whatever is done behind the sums.
+                    // Tiles have one name whatever is done after the sums.
                     let alike = seen.iter().filter(|known: &&Kernel| known.name == kernel.name).count();
                     let which = if alike > 0 { format!(", epilogue {}", alike + 1) } else { String::new() };
                     let name = format!("{model}, {rows} rows: {}{which}", kernel.name);

@@ -1,4 +1,7 @@
-//! Programs from damaged files: whatever still parses gets a report, and nothing panics.
+//! The fuzz target of programs, on stable Rust: whatever still parses gets a report, and nothing panics.
+//!
+//! Inputs are the stored corpus (`tests/corpus/programs`) and generated programs, changed as trees and as bytes. A plain run
+//! takes seconds; `TILEWRIGHT_LONG=1` runs fifty times as many, `TILEWRIGHT_SEED` another sequence.
 
 use serde_json::{Number, Value};
 use tilewright_megakernel::program::Program;
@@ -8,18 +11,64 @@ use crate::layered::Shape;
 use tilewright_megakernel::testing::Rng;
 use tilewright_megakernel::testing::generate::valid;
 
-/// Damaged files of each kind of damage.
+/// Damaged files of each kind of damage in a plain run.
 const TREES: usize = 8_000;
-const BITS: usize = 2_000;
+const BYTES: usize = 2_000;
+/// How many times as many a long run has.
+const LONG: usize = 50;
+
+/// The files of the corpus, by name.
+fn corpus() -> Vec<(String, String)> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/programs");
+    let entries = std::fs::read_dir(folder).expect("the corpus").map(|entry| entry.expect("a file").path());
+    let mut files: Vec<(String, String)> = entries
+        .map(|path| {
+            let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+            (name, std::fs::read_to_string(path).expect("UTF-8"))
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+/// What each stored file is: a program that is valid, one that the validator refuses, or not a program.
+#[test]
+fn stored_programs_keep_their_verdicts() {
+    let mut verdicts = String::new();
+    for (name, text) in corpus() {
+        let verdict = match Program::from_json(&text) {
+            Ok(program) => Placed::new(program).map_or_else(|rejected| rejected.to_string(), |_| "valid".to_owned()),
+            Err(_) => "not a program".to_owned(),
+        };
+        assert_eq!(verdict.lines().count(), 1, "{name}: {verdict}");
+        let first = verdict.split(['(', ',', '`']).next().unwrap_or_default().trim().to_owned();
+        verdicts.push_str(&format!("{name}: {first}\n"));
+    }
+    insta::assert_snapshot!(verdicts, @r"
+    deadlock.json: the program is not valid: program: deadlock
+    empty.json: the program has no queues; schedule it before it is loaded
+    huge-numbers.json: not a program
+    nested.json: not a program
+    pool-write-after-read.json: valid
+    race.json: the program is not valid: buffer b1
+    truncated.json: not a program
+    two-copies.json: valid
+    unknown-op.json: not a program
+    ");
+}
 
 #[test]
 fn damaged_program_files_are_refused_or_reported_and_never_panic() {
-    let mut rng = Rng::new(7);
+    let seed = std::env::var("TILEWRIGHT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
+    let times = if std::env::var_os("TILEWRIGHT_LONG").is_some() { LONG } else { 1 };
+    let (trees_of, bytes_of) = (TREES * times, BYTES * times);
+    let mut rng = Rng::new(seed);
     let layered = Shape { layers: 1, ..Shape::small(3) };
     let mut seeds = vec![layered.program(true, true), layered.program(false, false), crate::twins::valid()];
     seeds.extend((0..12).map(|_| valid(&mut rng)));
-    let texts: Vec<String> = seeds.iter().map(|program| program.to_json().unwrap()).collect();
-    let trees: Vec<Value> = texts.iter().map(|text| serde_json::from_str(text).unwrap()).collect();
+    let generated = seeds.iter().map(|program| program.to_json().unwrap());
+    let texts: Vec<String> = generated.chain(corpus().into_iter().map(|(_, text)| text)).collect();
+    let trees: Vec<Value> = texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
     let (mut parsed, mut accepted) = (0, 0);
     let mut read = |text: &str| {
         if let Ok(program) = Program::from_json(text) {
@@ -31,22 +80,26 @@ fn damaged_program_files_are_refused_or_reported_and_never_panic() {
             assert_eq!(Placed::new(program.clone()).is_ok(), report.is_valid() && program.queues.is_some());
         }
     };
-    for at in 0..TREES {
+    for at in 0..trees_of {
         let mut tree = trees[at % trees.len()].clone();
         for _ in 0..rng.within(1, 3) {
             damage(&mut tree, &mut rng);
         }
         read(&tree.to_string());
     }
-    for at in 0..BITS {
+    for at in 0..bytes_of {
         let mut bytes = texts[at % texts.len()].clone().into_bytes();
         for _ in 0..rng.within(1, 4) {
-            let place = rng.below(bytes.len());
-            bytes[place] ^= 1 << rng.below(8);
+            let place = rng.below(bytes.len().max(1));
+            match rng.below(4) {
+                0 => bytes.truncate(place.max(1)),
+                1 => bytes.extend_from_within(place..),
+                _ => bytes.iter_mut().skip(place).take(1).for_each(|byte| *byte ^= 1 << rng.below(8)),
+            }
         }
         read(&String::from_utf8_lossy(&bytes));
     }
-    println!("{} damaged files: {parsed} parsed, {accepted} of them accepted", TREES + BITS);
+    println!("seed {seed}: {} damaged files, {parsed} parsed, {accepted} of them accepted", trees_of + bytes_of);
     assert!(parsed > 2_000, "the damage should often be within the schema: {parsed}");
     assert!(accepted < parsed, "some damage must be found");
 }

@@ -170,7 +170,7 @@ fn reshape(p: &mut Program, rng: &mut Rng, change: Change) -> Option<()> {
     replace(p, at, op)
 }
 
-/// The same change to all boxes, so that their extents still agree; a shift may be of one box alone.
+/// Changes all boxes alike, so that their extents still agree; a shift may be of one box alone.
 fn boxes(
     regions: &mut [&mut Region],
     dim: usize,

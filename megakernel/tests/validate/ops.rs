@@ -194,7 +194,7 @@ fn h6_pool_regions_stay_in_the_pool() {
     assert!(report.has("OutOfBounds") && report.has("RegionsDiffer"), "{report}");
 }
 
-/// An op of this test that nobody registered.
+/// An op of this test that is not registered.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 struct Stranger(Region);
 

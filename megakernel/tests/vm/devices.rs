@@ -59,7 +59,7 @@ fn run(spec: &ModelSpec, devices: usize, sms: usize, workers: usize) -> (Vec<f32
     run_with(&RandomWeights::new(spec, DType::BF16, 11).unwrap(), spec, [devices, sms, workers])
 }
 
-/// The same with these weights.
+/// Runs the program with these weights.
 fn run_with(weights: &dyn Weights, spec: &ModelSpec, [devices, sms, workers]: [usize; 3]) -> (Vec<f32>, Vec<i32>) {
     let placed = schedule(program(spec, devices, sms).stored_as(weights), 32).unwrap();
     let mut kv = KvState::new(&placed).unwrap();

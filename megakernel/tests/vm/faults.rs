@@ -1,9 +1,9 @@
-//! What goes wrong is named, and nobody hangs.
+//! Every fault is an error that names it, and no worker hangs.
 
 use std::time::{Duration, Instant};
 
 use tilewright_layout::DType;
-use tilewright_megakernel::program::{Copy, Op, Region, TaskId};
+use tilewright_megakernel::program::{Argmax, Copy, Op, Region, Span, TaskId};
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::reference::{Fault, KvState, Machine, StepCells, StepError, TaskFault};
 
@@ -61,6 +61,32 @@ fn the_text_of_a_deadlock_says_who_waits_for_what() {
     let text = step(&mut machine, &mut kv).unwrap().to_string();
     assert!(text.starts_with("deadlock after 1 of 2 tasks\n  t1 `copy[1]` on sm"), "{text}");
     assert!(text.ends_with("waits for c0 `done` to reach 1; it is 0"), "{text}");
+}
+
+/// A row without a finite largest logit has no likeliest token: neither the greedy choice nor a drawn one makes one up.
+#[test]
+fn a_row_whose_logits_are_all_infinite_is_refused() {
+    let (lowest, highest) = (f32::NEG_INFINITY, f32::INFINITY);
+    for (values, found) in [
+        ([lowest, lowest], lowest),
+        ([f32::NAN, lowest], lowest),
+        ([f32::NAN, f32::NAN], lowest),
+        ([highest, 0.0], highest),
+        ([lowest, highest], highest),
+    ] {
+        let mut lab = Lab::new(1);
+        let value = lab.input_of("value", DType::F32, &[1, 2], &values);
+        let index = lab.input_i32_of("index", &[1, 2], &[0, 7]);
+        let out = lab.output("next", DType::I32, &[1]);
+        lab.task(Op::from(Argmax { value, index, out, rows: Span::all(1) }));
+        let (mut machine, mut kv) = (lab.machine(1), lab.kv());
+        match step(&mut machine, &mut kv) {
+            Some(StepError::Task { source: TaskFault::NoChoice { row: 0, found: seen }, .. }) => {
+                assert_eq!(seen, found)
+            }
+            other => panic!("{values:?}: {other:?}"),
+        }
+    }
 }
 
 #[test]

@@ -198,7 +198,7 @@ impl Lab {
         self.page_table[row * width..][..width].iter().map(|&page| page as usize).collect()
     }
 
-    /// Adds a task behind all others.
+    /// Adds a task after all others.
     pub fn task(&mut self, op: Op) -> TaskId {
         let (waits, done) = (self.waits(), self.program.add_counter("done"));
         let label = format!("{}[{}]", op.name(), self.program.tasks.len());
@@ -206,7 +206,7 @@ impl Lab {
         self.program.add_task(label, op, waits, vec![done]).unwrap()
     }
 
-    /// Adds tasks behind all others, in no order among themselves.
+    /// Adds tasks after all others, in no order among themselves.
     pub fn tasks(&mut self, ops: Vec<Op>) {
         let (waits, done) = (self.waits(), self.program.add_counter("done"));
         let mut labels = 0..;

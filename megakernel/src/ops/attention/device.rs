@@ -28,6 +28,10 @@ impl DeviceOp for Attention {
         Some(Partial { acc: self.acc, stats: self.stats, rows: self.rows, written: Some(written) })
     }
 
+    fn relaxed(&self) -> Vec<BufferId> {
+        vec![self.q]
+    }
+
     fn writes_terms(&self) -> Option<BufferId> {
         Some(self.acc)
     }
@@ -126,7 +130,7 @@ struct Fields {
     newest: [u32; 2],
 }
 
-// Terms have the table of their order behind two words.
+// Terms have the table of their order after two words.
 const _: () = assert!(offset_of!(Fields, newest) == offset_of!(Fields, merged) + 8);
 
 /// Where keys and values are found.

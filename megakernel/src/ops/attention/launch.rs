@@ -103,7 +103,7 @@ impl LaunchOp for Attention {
 impl Attention {
     /// Rows at the beginning of the step that are sequences of their own: blocks share the tokens of a row.
     ///
-    /// The launch behind this one overwrites what this one leaves for rows that are not: zeros.
+    /// The launch after this one overwrites what this one leaves for rows that are not: zeros.
     fn decode(
         &self,
         plan: &mut GraphPlanner,

@@ -179,7 +179,7 @@ impl InputCode {
         }
     }
 
-    /// How so many rows lie in the MMA's operand.
+    /// How that number of rows lies in the MMA's operand.
     pub(super) fn packing(self, rows: u32) -> Packing {
         let float = match self {
             InputCode::Plain { x } | InputCode::Ordered { x, eps: None } => x.float,
@@ -214,7 +214,7 @@ impl InputCode {
 pub(in crate::ops) struct InputFields {
     /// The activations, the merge of attention's splits, or terms.
     x: u32,
-    /// The weight of the norm, if there is one; of terms the sums of squares; the table of an order, behind which its norm's weights lie.
+    /// The weight of the norm, if there is one; of terms the sums of squares; the table of an order, after which its norm's weights lie.
     norm: u32,
 }
 
@@ -255,7 +255,7 @@ struct TileFields {
     out: u32,
 }
 
-/// The same of a tile that is added to a residual.
+/// The fields of a tile that is added to a residual.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct AddFields {
@@ -265,7 +265,7 @@ struct AddFields {
     scaled: [u32; 3],
 }
 
-/// The same of a tile that is sent to other devices.
+/// The fields of a tile that is sent to other devices.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct SendFields {
@@ -274,7 +274,7 @@ struct SendFields {
     outs: [u32; MAX_DEVICES],
 }
 
-/// The same of a tile of two layers.
+/// The fields of a tile of two layers.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct SiluMulFields {
@@ -284,7 +284,7 @@ struct SiluMulFields {
     scaled: [u32; 3],
 }
 
-/// The same of a tile of logits.
+/// The fields of a tile of logits.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct LogitsFields {

@@ -69,7 +69,7 @@ pub enum LinearInput {
     },
 }
 
-/// What a linear layer does with its result `y[r, n]`.
+/// The epilogue of a linear layer on its result `y[r, n]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum LinearOutput {

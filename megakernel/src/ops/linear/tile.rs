@@ -9,9 +9,9 @@ use crate::vm::device::{Planner, SharedBytes, Taken};
 /// Strips of a group of sums where activations are held in registers, at least: fewer groups, fewer barriers. By phases, too: with more, what
 /// is prepared for a group's outputs takes registers that the phases' activations need, and spills.
 const HELD_STRIPS: u32 = 4;
-/// The same of codes of up to eight rows, whose stages are over sooner; of more the ring needs the room.
+/// The limit for codes of up to eight rows, whose stages take less time; with more rows the ring needs the room.
 const HELD_STRIPS_OF_CODES: u32 = 8;
-/// The same of bf16 with more than eight rows. The fence behind a stage that a warp has read waits for what the warp has stored: the outputs of
+/// The limit for bf16 with more than eight rows. The fence after a stage that a warp has read waits for what the warp has stored: the outputs of
 /// the group before. With the room that attention leaves a group has eight.
 const HELD_STRIPS_OF_MANY: u32 = 6;
 /// Most rows whose tasks hold stages beside activations: with 16 rows a model of 1B takes 882.7 µs on an H200, without 879.5.
@@ -51,7 +51,7 @@ pub(in crate::ops) enum Waits {
     Nowhere,
     /// Where the logits will be.
     InLogits,
-    /// In shared memory: those of so many strips of the ring.
+    /// In shared memory: those of this number of the ring's strips.
     InShared(u32),
 }
 
@@ -116,7 +116,7 @@ impl TileCode {
         TileCode { beside, pairs: false, ..self }
     }
 
-    /// Whether stages fit beside activations, of which so many registers at most.
+    /// Whether stages fit beside activations that take at most this number of registers.
     fn fits_beside((strip, rows): (Strip, u32), input: InputCode, a_operand: AOperand, most: u32) -> bool {
         let registers = AOperand::registers(strip, input.packing(rows));
         a_operand == AOperand::Registers && rows <= BESIDE_ROWS && registers <= most && strip.codes().is_none()

@@ -30,6 +30,14 @@ impl DeviceOp for Qkv {
         Packets { input: self.input.rows_of(), ..Packets::default() }
     }
 
+    fn relaxed(&self) -> Vec<BufferId> {
+        let raw = match self.k {
+            KeyOutput::Raw { out } => Some(out),
+            KeyOutput::RopeAppend { .. } => None,
+        };
+        raw.into_iter().chain([self.q]).collect()
+    }
+
     fn reads_terms(&self) -> Option<TermsRead> {
         Some(self.input.terms([self.wq.weight, self.wk.weight, self.wv.weight]))
     }
@@ -129,7 +137,7 @@ struct Fields {
     newest: [u32; 2],
 }
 
-/// The same of a tile with biases.
+/// The fields of a tile with biases.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct BiasFields {
@@ -148,7 +156,7 @@ struct CodeFields {
     scales: [u32; 2],
 }
 
-/// The same of a tile with biases.
+/// The fields of a tile with biases.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct CodeBiasFields {

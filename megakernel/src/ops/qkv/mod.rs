@@ -72,7 +72,7 @@ pub struct Projection {
     pub bias: Option<BufferId>,
 }
 
-/// What [`Qkv`] does with q and k.
+/// The epilogue of [`Qkv`] for q and k.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum KeyOutput {

@@ -5,7 +5,7 @@ use crate::program::Span;
 /// Rotary pairs in one strip; a strip of v has twice as many rows.
 pub const PAIRS_PER_STRIP: usize = 4;
 
-/// Which of the three projections a strip belongs to.
+/// The projection that a strip belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Query head `head` (of all heads).

@@ -18,6 +18,14 @@ impl DeviceOp for Rope {
         self.rows
     }
 
+    fn relaxed(&self) -> Vec<BufferId> {
+        let out = match self.output {
+            HeadOutput::Store { out } => Some(out),
+            HeadOutput::Append { .. } => None,
+        };
+        out.into_iter().chain([self.x]).collect()
+    }
+
     fn plain_weights(&self) -> Vec<BufferId> {
         self.norm.iter().map(|norm| norm.weight).collect()
     }

@@ -46,7 +46,7 @@ pub struct HeadNorm {
     pub eps: f32,
 }
 
-/// Where heads go.
+/// The destination of rotated heads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum HeadOutput {

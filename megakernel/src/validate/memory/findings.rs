@@ -90,7 +90,7 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// A read of elements that nobody has written: `gap` is a part of them.
+    /// A read of elements that no task has written: `gap` is a part of them.
     pub fn unwritten(&mut self, task: u32, read: &Region, gap: Region) {
         let found = self.unwritten.entry(read.buffer.0).or_insert(UnwrittenReads { count: 0, reads: Vec::new() });
         found.count += 1;

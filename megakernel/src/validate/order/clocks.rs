@@ -144,7 +144,7 @@ impl Clocks {
         self.clock[task as usize] = self.keep(clock);
     }
 
-    /// Where a clock lies: where an equal one does, or behind all others.
+    /// Where a clock lies: where an equal one does, or after all others.
     fn keep(&mut self, clock: &[u32]) -> (usize, usize) {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(clock);
         match self.known.get(&hash) {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::program::Program;
+use crate::validate::Synchronisation;
 
 /// No task.
 pub(in crate::validate) const NONE: u32 = u32::MAX;
@@ -93,25 +94,61 @@ impl Graph {
                 }
             }
         }
-        let producers: Vec<(u32, u32)> = signals.iter().map(|&(task, counter)| (counter, task)).collect();
-        let mut waiters: Vec<(u32, Waiter)> =
-            waits.iter().map(|&(task, Wait { counter, threshold })| (counter, Waiter { task, threshold })).collect();
-        waiters.sort_by_key(|(_, waiter)| waiter.threshold);
-        let mut graph = Graph {
-            tasks,
-            counters,
-            waits: Rows::new(tasks, &waits),
-            signals: Rows::new(tasks, &signals),
-            producers: Rows::new(counters, &producers),
-            waiters: Rows::new(counters, &waiters),
-            previous: vec![NONE; tasks],
-            next: vec![NONE; tasks],
-            queue: vec![NONE; tasks],
-        };
+        let nowhere = || vec![NONE; tasks];
+        let mut graph = Graph::of([tasks, counters], (&waits, &signals), [nowhere(), nowhere(), nowhere()]);
         if let (Some(queues), true) = (&program.queues, queued) {
             graph.chain(queues);
         }
         graph
+    }
+
+    /// The part of this order that is also an order of memory accesses: waits of tasks that do not acquire, and signals
+    /// of tasks that do not release, are left out.
+    ///
+    /// A wait for `n` signals, `r` of which do not release, has seen at least `n - r` that do.
+    pub fn synchronised(&self, by: &Synchronisation) -> Graph {
+        let has = |list: &[bool], task: u32| list.get(task as usize).copied().unwrap_or(false);
+        let relaxed = |counter: u32| {
+            let producers = self.producers.row(counter).iter();
+            producers.filter(|&&task| !has(&by.releases, task)).count() as u32
+        };
+        let (mut waits, mut signals) = (Vec::new(), Vec::new());
+        for task in 0..self.tasks as u32 {
+            let own = self.waits.row(task).iter().filter(|_| has(&by.acquires, task));
+            for wait in own {
+                let threshold = wait.threshold.saturating_sub(relaxed(wait.counter));
+                if threshold > 0 {
+                    waits.push((task, Wait { counter: wait.counter, threshold }));
+                }
+            }
+            if has(&by.releases, task) {
+                signals.extend(self.signals.row(task).iter().map(|&counter| (task, counter)));
+            }
+        }
+        let queues = [&self.previous, &self.next, &self.queue].map(Clone::clone);
+        Graph::of([self.tasks, self.counters], (&waits, &signals), queues)
+    }
+
+    fn of(
+        [tasks, counters]: [usize; 2],
+        (waits, signals): (&[(u32, Wait)], &[(u32, u32)]),
+        [previous, next, queue]: [Vec<u32>; 3],
+    ) -> Graph {
+        let producers: Vec<(u32, u32)> = signals.iter().map(|&(task, counter)| (counter, task)).collect();
+        let mut waiters: Vec<(u32, Waiter)> =
+            waits.iter().map(|&(task, Wait { counter, threshold })| (counter, Waiter { task, threshold })).collect();
+        waiters.sort_by_key(|(_, waiter)| waiter.threshold);
+        Graph {
+            tasks,
+            counters,
+            waits: Rows::new(tasks, waits),
+            signals: Rows::new(tasks, signals),
+            producers: Rows::new(counters, &producers),
+            waiters: Rows::new(counters, &waiters),
+            previous,
+            next,
+            queue,
+        }
     }
 
     fn chain(&mut self, queues: &[Vec<crate::program::TaskId>]) {

@@ -2,11 +2,11 @@
 //!
 //! A signal says that results are about to come; packets carry their own arrival. A task that reads every packet of the tasks that it waits for
 //! learns from them what their signals would have told, and more: who stored them had announced itself before. So it need not hear of
-//! them first, which takes one way through the memory, a microsecond while weights stream. Whoever waits for something else
+//! them first, which takes one way through the memory, a microsecond while weights stream. A task that waits for something else
 //! besides, for a reader of what it will overwrite, waits for all as before.
 //!
-//! Of attention the split that has the newest token reads every packet of queries, keys and values, the others read queries alone. Whoever reads the merge of
-//! all splits learns of all; so attention looks at once where nobody else waits for it.
+//! Of attention the split that has the newest token reads every packet of queries, keys and values, the others read queries alone. A task that reads the merge of
+//! all splits learns of all; so attention polls at once if no other task waits for it.
 
 use super::{Merges, Newest, PacketBuffers};
 use crate::program::{Region, Task, TaskId};
@@ -31,13 +31,13 @@ pub(super) fn at_once(placed: &Placed, known: Known, may: impl Fn(&Task) -> bool
     let task = |id: &TaskId| &placed.tasks[id.index()];
     let looks = |reader: &Task| {
         let mut before = reader.waits.iter().flat_map(|wait| &signal[wait.counter.index()]);
-        let mut behind = reader.signals.iter().flat_map(|counter| &wait[counter.index()]);
+        let mut after = reader.signals.iter().flat_map(|counter| &wait[counter.index()]);
         let attends = known.newest_of(reader) > 0;
         placed.devices == 1
             && !reader.waits.is_empty()
             && may(reader)
             && before.all(|id| if attends { known.hands_on(task(id), reader) } else { known.brings(task(id), reader) })
-            && (!attends || behind.all(|id| known.brings(reader, task(id))))
+            && (!attends || after.all(|id| known.brings(reader, task(id))))
     };
     placed.tasks.iter().map(looks).collect()
 }

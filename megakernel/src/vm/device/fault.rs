@@ -22,7 +22,7 @@ pub enum DeviceFault {
         /// The task.
         task: TaskId,
     },
-    /// A task whose packets are of a generation that nobody looks for: as if they never came.
+    /// A task whose packets have a generation that no reader accepts: as if they never came.
     Stale {
         /// The task.
         task: TaskId,

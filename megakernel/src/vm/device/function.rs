@@ -34,6 +34,12 @@ pub trait DeviceOp {
         Packets::default()
     }
 
+    /// The activations that the device function reads or writes with relaxed accesses only, besides those of
+    /// [`packets`](DeviceOp::packets). Other memory needs a release and an acquire between conflicting accesses.
+    fn relaxed(&self) -> Vec<BufferId> {
+        Vec::new()
+    }
+
     /// The activations that it multiplies, if its device function can take their terms instead.
     fn reads_terms(&self) -> Option<TermsRead> {
         None
@@ -154,20 +160,20 @@ impl Planned {
         Planned { opcode: Opcode::from(function), record, bytes: size_of::<F>(), weights: None }
     }
 
-    /// The same where the last words of the fields are not used: so many bytes are kept.
+    /// Keeps only the first `bytes` bytes of the fields, where the last words are not used.
     #[must_use]
     pub fn keeping(self, bytes: usize) -> Planned {
         Planned { bytes: bytes.min(self.bytes), ..self }
     }
 
-    /// The same with prepacked weights that the function reads by itself, from the stream's start on.
+    /// Sets prepacked weights that the function reads by itself, from the stream's start on.
     #[must_use]
     pub fn reading(mut self, start: u32) -> Planned {
         self.record.weights = start;
         self
     }
 
-    /// The same with weights that come through the ring.
+    /// Sets weights that come through the ring.
     #[must_use]
     pub fn streaming(self, weights: Stretch) -> Planned {
         Planned { weights: Some(weights), ..self }
@@ -192,11 +198,11 @@ pub struct Stretch {
 pub enum Taken {
     /// All, strip by strip.
     Strips,
-    /// All, by groups of so many strips ([`Order`](tilewright_kernels::gemv::linear::Order)).
+    /// All, by groups of that number of strips ([`Order`](tilewright_kernels::gemv::linear::Order)).
     Groups(u32),
     /// Of every strip the stages from the first to before the second.
     Part([u32; 2]),
-    /// All, by phases: of every strip its next so many stages, which divide its stages.
+    /// All, by K chunks: of every strip its next stages, a number that divides the strip's stages.
     Phases(u32),
 }
 
@@ -221,7 +227,7 @@ pub trait DeviceFunction: FunctionValue {
         None
     }
 
-    /// Lets it [fill](DeviceFunction::fill) stages of the ring, of so many bytes: a block keeps the step's cells.
+    /// Lets it [fill](DeviceFunction::fill) stages of the ring, of `stage_bytes` bytes: a block keeps the step's cells.
     fn stream(&mut self, _stage_bytes: u32) {}
 
     /// Whether it fills stages of the ring.
@@ -298,7 +304,7 @@ pub struct TokenFields {
     pub pools: [usize; 2],
 }
 
-/// What every device function can do; nobody implements it by hand.
+/// The object-safe side of a device function, with one blanket implementation.
 pub trait FunctionValue: Any + fmt::Debug + Send + Sync {
     /// A copy.
     fn boxed(&self) -> Box<dyn DeviceFunction>;

@@ -61,7 +61,7 @@ impl DeviceKernels {
         self.compiled(code, || Ok::<_, LoadError>(verify(code.clone())?))
     }
 
-    /// The same of a code that is verified.
+    /// Compiles a verified kernel.
     pub(in crate::vm) fn compile_verified(&self, code: &Verified) -> Result<Kernel, DeviceError> {
         self.compiled(code.kernel(), || Ok(code))
     }
@@ -96,7 +96,7 @@ impl DeviceKernels {
         }
     }
 
-    /// What was compiled so far; kernels that are under way are not waited for.
+    /// The kernels compiled so far, without waiting for those in progress.
     pub fn compilations(&self) -> Vec<Compilation> {
         let all = unpoisoned(&self.known);
         all.iter().filter_map(|known| Some(known.compiled.try_lock().ok()?.as_ref()?.1.clone())).collect()

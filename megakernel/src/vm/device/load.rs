@@ -52,7 +52,7 @@ impl Bound {
         }
     }
 
-    /// A weight that is no codes.
+    /// A weight that is not quantised.
     pub fn dense(&self, buffer: BufferId) -> Option<&WeightTensor> {
         match self.0.get(buffer.index())? {
             Some(Stored::Dense(tensor)) => Some(tensor),
@@ -87,7 +87,7 @@ struct Parts<'d> {
 }
 
 impl Parts<'_> {
-    /// A part that nobody uses.
+    /// A part that is free.
     fn take(&mut self) -> Result<Pinned<bf16>, DeviceError> {
         if self.made < 2 {
             self.made += 1;
@@ -108,7 +108,7 @@ pub(super) fn packed(
     weights: &Bound,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Buffer<bf16>, DeviceError> {
-    // No memory has no bytes: a program without streamed weights has some that nobody reads.
+    // A buffer has at least one element: a program without streamed weights has one that is not read.
     let prepacked = device.buffer::<bf16>((plan.packed_of(number) / 2).max(1) as usize)?;
     let largest = plan.streams.iter().map(|run| run.strip.stage_bytes() as usize / 2).max().unwrap_or(1);
     let len = PART.min(prepacked.len()).max(largest);
@@ -172,7 +172,7 @@ pub(in crate::vm) fn matrices(
     Ok(sent)
 }
 
-/// Biases one behind the other, zeros where there is none.
+/// Biases one after the other, zeros where there is none.
 pub(in crate::vm) fn biases(parts: &[(usize, Option<BufferId>)], weights: &Bound) -> Vec<bf16> {
     let of = |&(features, bias): &(usize, Option<BufferId>)| match bias {
         Some(bias) => weights.dense(bias).map_or_else(Vec::new, |bias| part_of_row(bias, 0..features).into_owned()),

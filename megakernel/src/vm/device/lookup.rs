@@ -31,7 +31,7 @@ pub struct Destinations {
 }
 
 impl Destinations {
-    /// The operands as fields of a record, zeros behind the last.
+    /// The operands as fields of a record, zeros after the last.
     pub fn fields(&self) -> [u32; MAX_DEVICES] {
         std::array::from_fn(|at| self.operands.get(at).copied().unwrap_or(0))
     }
@@ -229,7 +229,7 @@ impl Planner<'_> {
         Ok((self.placed.devices > 1).then_some(home))
     }
 
-    /// The same of an operand that may be missing; 0 where it is.
+    /// The place of an optional operand; 0 without one.
     ///
     /// # Errors
     /// As [`Planner::operand`].
@@ -295,7 +295,7 @@ impl Planner<'_> {
         Ok(self.buffer(pool)?.factor().to_bits())
     }
 
-    /// How many pages, or blocks, of so many tokens a split of attention has.
+    /// The number of pages, or blocks, of that number of tokens in a split of attention.
     pub fn split_pages(&self, tokens: u32) -> SplitPages {
         let [fewest, single] =
             [self.options.split_tokens, self.options.single_tokens].map(|all| all.div_ceil(tokens.max(1)));
@@ -381,7 +381,7 @@ impl Planner<'_> {
     }
 
     /// What it stores of the activations that it writes: the form, the type of the norm's weight; and where terms, sums of squares
-    /// and that weight begin, as records have it, or the table of an order and that weight behind it.
+    /// and that weight begin, as records have it, or the table of an order and that weight after it.
     ///
     /// # Errors
     /// As [`Planner::operand`], [`Planner::float`] and [`Planner::order`].
@@ -462,7 +462,7 @@ fn short(what: &'static str, found: usize) -> Result<u16, Unsupported> {
     u16::try_from(found).map_err(|_| Unsupported::Number { what, found, expected: "65535 at most" })
 }
 
-/// Refuses a number that is no multiple; `expected` says which one is needed.
+/// Refuses a number that is not a multiple; `expected` says which one is needed.
 ///
 /// # Errors
 /// If it is none.

@@ -25,7 +25,50 @@ use crate::vm::reference::roles::Cells;
 use crate::vm::reference::{AccessError, KvError, RequestSlot};
 use crate::weights::Weights;
 
-/// A placed program on a device, or on as many as it is for.
+/// A placed program on one or several devices: weights, KV pools, and one persistent kernel.
+///
+/// [`load`](DeviceMachine::load) plans the program, compiles its kernel and sends the weights.
+/// [`step`](DeviceMachine::step) then advances every row by one token; [`run`](DeviceMachine::run) feeds each step's choice
+/// to the next within one launch. A launch that fails is an error that names the task; the machine can be used again,
+/// unless the device itself is lost.
+///
+/// Machines of one model share packed weights and pools through [`DeviceWeights`](super::DeviceWeights).
+///
+/// ```
+/// use tilewright_codegen::device::sim::{Options, Simulator};
+/// use tilewright_codegen::target::Target;
+/// use tilewright_layout::DType;
+/// use tilewright_megakernel::lower::{LowerOptions, lower};
+/// use tilewright_megakernel::model::{ModelSpec, Rope};
+/// use tilewright_megakernel::schedule::schedule;
+/// use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
+/// use tilewright_megakernel::vm::reference::StepCells;
+/// use tilewright_megakernel::weights::RandomWeights;
+///
+/// let spec = ModelSpec {
+///     hidden: 32,
+///     layers: 1,
+///     heads: 2,
+///     kv_heads: 1,
+///     head_dim: 16,
+///     intermediate: 32,
+///     vocab: 40,
+///     rope: Rope { inv_freq: vec![1.0; 8], scale: 1.0 },
+///     ..ModelSpec::named("llama-3.2-1b").unwrap()
+/// };
+/// let target = Target { sms: 2, ..Target::named("h100").unwrap() };
+/// let options = LowerOptions { kv: DType::BF16, page_tokens: 16, ..LowerOptions::for_context(16) };
+/// let placed = schedule(lower(&spec, &|_| DType::BF16, target, &options)?, 16)?;
+///
+/// // Two SMs of the simulator; `tilewright_codegen::device::open("cuda:0")` is a GPU.
+/// let device = Simulator::new(Options { sms: 2, ..Options::default() }).device();
+/// let weights = RandomWeights::new(&spec, DType::BF16, 7)?;
+/// let mut machine = DeviceMachine::load(placed, &weights, &device, DeviceOptions::default(), &mut |_, _| ())?;
+/// let cells = StepCells { tokens: &[3], positions: &[0], page_table: &[0] };
+/// let tokens = machine.run(&cells, 2)?;
+/// assert_eq!(tokens.len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct DeviceMachine {
     placed: Placed,
     pub(super) plan: Plan,
@@ -68,7 +111,7 @@ impl DeviceMachine {
         DeviceMachine::load_on(placed, weights, slice::from_ref(device), options, progress)
     }
 
-    /// The same of a program of several devices, which reach each other's memory
+    /// Loads a program of several devices, which reach each other's memory
     /// ([`open_peers`](tilewright_codegen::device::open_peers)).
     ///
     /// # Errors
@@ -157,7 +200,7 @@ impl DeviceMachine {
         &self.first().kernel
     }
 
-    /// What the first device has. There is one: machines of none are not made.
+    /// The part of the first device; every machine has one.
     pub(super) fn first(&self) -> &Part {
         &self.parts[0]
     }
@@ -175,22 +218,22 @@ impl DeviceMachine {
         self.parts.iter().map(|part| part.memory.prepacked.clone()).collect()
     }
 
-    /// What ends a launch from elsewhere.
+    /// A handle that aborts a launch from any thread.
     pub fn abort_handle(&self) -> AbortHandle {
         self.abort.clone()
     }
 
-    /// Makes this machine listen to a handle that others listen to as well.
+    /// Shares an abort handle with other machines.
     pub fn listen_to(&mut self, handle: &AbortHandle) {
         self.abort = handle.clone();
     }
 
-    /// How long a step may take before the host ends the launch: 60 seconds unless it is told otherwise.
+    /// Sets the timeout of a step, after which the host aborts the launch (60 seconds by default).
     pub fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
     }
 
-    /// Runs another kernel of the same signature from now on: for tests that break the generated one.
+    /// Replaces the kernel by another of the same signature, for tests that break the generated one.
     ///
     /// # Errors
     /// If the device refuses it.
@@ -204,7 +247,7 @@ impl DeviceMachine {
     /// Sets a KV pool of bf16, `[kv_heads, pages, page_tokens, head_dim]`: a history that was not decoded here.
     ///
     /// # Errors
-    /// If there is no such pool of so many elements, or the device fails.
+    /// If there is no such pool of that length, or the device fails.
     pub fn set_pool(&mut self, name: &str, values: &[bf16]) -> Result<(), LaunchError> {
         self.set_pools(&[name], values)
     }
@@ -229,7 +272,7 @@ impl DeviceMachine {
         Ok(())
     }
 
-    /// What a KV pool of bf16 holds, `[kv_heads, pages, page_tokens, head_dim]`.
+    /// Reads a KV pool of bf16, `[kv_heads, pages, page_tokens, head_dim]`.
     ///
     /// # Errors
     /// If there is no such pool, or the device fails.
@@ -256,7 +299,7 @@ impl DeviceMachine {
     /// Sets an input of f32 on every device: what a stage of a pipeline takes ([`HIDDEN_IN`](crate::lower::HIDDEN_IN)).
     ///
     /// # Errors
-    /// If there is no such input of so many elements, or the device fails.
+    /// If there is no such input of that length, or the device fails.
     pub fn set_input(&mut self, name: &str, values: &[f32]) -> Result<(), LaunchError> {
         let missing = || AccessError::Missing { name: name.to_owned() };
         let buffer = self.placed.buffer_named(name).ok_or_else(missing)?;
@@ -277,7 +320,7 @@ impl DeviceMachine {
         Ok(())
     }
 
-    /// Changes the tables; for faults.
+    /// Replaces the tables, to inject faults.
     pub(super) fn set_tables(&mut self, directory: &[BlockRecord], tables: &[u8]) -> Result<(), LaunchError> {
         Ok(self.parts.iter().try_for_each(|part| part.set_tables(directory, tables))?)
     }
@@ -370,7 +413,7 @@ impl DeviceMachine {
         failed.next().map(|(device, source)| LaunchError::OneOf { device, devices, ended, source: source.into() })
     }
 
-    /// The same error, or the one that names the device of several that fails.
+    /// Converts an error; if one of several devices has failed, the error names it.
     pub(super) fn named(&self, error: DeviceError) -> LaunchError {
         self.failed(true).unwrap_or(error.into())
     }
@@ -402,7 +445,7 @@ impl DeviceMachine {
         })
     }
 
-    /// Behind a launch that ended since all rows had: as many steps are counted as there were, and the next may begin.
+    /// After a launch that ended since all rows had: as many steps are counted as there were, and the next may begin.
     fn rest(&mut self) -> Result<(), DeviceError> {
         self.epoch = self.epoch.wrapping_add(self.status.load(status::STEPS as usize)?);
         self.parts.iter().try_for_each(|part| part.rest(&self.plan, self.epoch))
@@ -434,7 +477,7 @@ impl DeviceMachine {
                 times.push(TaskTimes { task, block, begun, waited, loaded, computed, published, full });
             }
         }
-        // Each device has a clock of its own: those behind the first are set by the step's first task.
+        // Each device has a clock of its own: those after the first are set by the step's first task.
         let blocks = self.plan.blocks.max(1) as usize;
         let mut began = vec![u64::MAX; self.parts.len()];
         times.iter().for_each(|times| began[times.block / blocks] = began[times.block / blocks].min(times.begun));

@@ -11,6 +11,7 @@ use tilewright_kernels::tile::Float;
 
 use super::packets::order;
 use super::{Partial, Unsupported, Written};
+use crate::lower::MAX_ROWS;
 use crate::program::{BufferId, BufferKind, Task, TaskId};
 use crate::validate::Placed;
 
@@ -27,7 +28,7 @@ pub struct Merges {
     by_packets: bool,
 }
 
-/// What is merged of a buffer of partial sums.
+/// The merge of a buffer of partial sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Merge {
     /// Rows of the batch.
@@ -62,7 +63,7 @@ impl Merges {
             if *merges.sums.entry(op.stats).or_insert(op.acc) != op.acc {
                 return Err(refused("share the buffer of another's maxima"));
             }
-            let state = State::new(placed, op, written).ok_or_else(|| refused("are no activations of attention"))?;
+            let state = State::new(placed, op, written).ok_or_else(|| refused("are not activations of attention"))?;
             if !states.entry(op.acc).or_insert_with(|| state.clone()).is_like(&state) {
                 return Err(refused("belong to tokens of several places"));
             }
@@ -91,8 +92,8 @@ impl Merges {
         Ok(merges)
     }
 
-    /// The same, whose parts are packets where the first split may wait for the others: no block has two splits of a level, one of which would be
-    /// behind the other's wait.
+    /// Makes partial results packets where the first split may wait for the others: no block has two splits of a level, one of which would be
+    /// after the other's wait.
     #[must_use]
     pub(super) fn met_by_packets(self, placed: &Placed) -> Merges {
         let written = |id: TaskId| partial(&placed.tasks[id.index()]).filter(|partial| partial.written.is_some());
@@ -114,7 +115,7 @@ impl Merges {
         self.of.get(&acc).copied()
     }
 
-    /// All of them.
+    /// All merges, by their buffers of partial sums.
     pub fn iter(&self) -> impl Iterator<Item = (BufferId, Merge)> {
         self.of.iter().map(|(&acc, &merge)| (acc, merge))
     }
@@ -167,12 +168,14 @@ impl State {
         else {
             return None;
         };
-        let own = [acc, stats].iter().all(|buffer| buffer.kind == BufferKind::Activation);
+        let own = [acc, stats].iter().all(|buffer| buffer.kind == BufferKind::Activation) && rows <= MAX_ROWS;
+        if !own {
+            return None;
+        }
         let shared = acc.arena.is_some() || stats.arena.is_some();
         let rows = vec![Row::default(); rows];
-        let width = heads * dim;
-        let state = State { cells: of.cells, page_tokens, kv_heads, heads, splits, width, shared, exact: false, rows };
-        own.then_some(state)
+        let width = heads.checked_mul(dim)?;
+        Some(State { cells: of.cells, page_tokens, kv_heads, heads, splits, width, shared, exact: false, rows })
     }
 
     fn is_like(&self, other: &State) -> bool {
@@ -243,7 +246,7 @@ mod tests {
             for (rows, split) in [(0..1, 0), (0..2, 1), (1..2, 0)] {
                 assert_eq!(state.access(access(rows, Some(split))), Ok(generation));
             }
-            assert!(state.merge().is_none(), "nobody read it");
+            assert!(state.merge().is_none(), "it is not read yet");
             assert_eq!(state.access(access(0..2, None)), Ok(generation));
         }
         let merge = state.merge().expect("it is read");

@@ -64,6 +64,7 @@ mod run;
 mod status;
 mod storage;
 mod stream;
+mod synchronise;
 mod tables;
 mod text;
 pub mod timeline;

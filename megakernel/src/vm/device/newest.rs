@@ -28,7 +28,7 @@ pub struct NewestToken {
     pub written: bool,
 }
 
-/// Where the packets of a program's newest token are, and which generation a task has.
+/// The packets of the current token of a program: their place, and the generation of each task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Newest {
     /// For each task its generation, from 1; 0: it has none.

@@ -6,7 +6,7 @@
 //! them reads and writes the buffer as the program has it, and the validator proved the order of that.
 //!
 //! A buffer has terms where every access that writes it can store them, where each generation is written whole before it is read, and
-//! where all readers of a generation want the same; where no weights are quantised, registers hold them. Without a norm nobody reads
+//! where all readers of a generation want the same; where no weights are quantised, registers hold them. Without a norm no task reads
 //! it otherwise. Others read the buffer as it is.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use super::packets::{State, order};
 use super::{Planner, TermsRead};
 use crate::program::{BufferId, BufferKind, TaskId};
 
-/// What the readers of a generation take.
+/// The form in which the readers of a generation take its terms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NormTerms {
     /// The form of the terms.
@@ -96,12 +96,12 @@ impl Norms {
         self.bytes.iter().map(|(&buffer, &bytes)| (buffer, bytes))
     }
 
-    /// What a task reads instead of the activations that it multiplies.
+    /// The terms that a task reads instead of the activations that it multiplies.
     pub fn read(&self, task: TaskId) -> Option<&(BufferId, NormTerms)> {
         self.read.get(&task)
     }
 
-    /// What a task stores of the activations that it writes.
+    /// The terms that a task stores of the activations that it writes.
     pub fn written(&self, task: TaskId) -> Option<&(BufferId, NormTerms)> {
         self.written.get(&task)
     }

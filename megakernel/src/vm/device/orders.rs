@@ -1,7 +1,7 @@
 //! Tables by which activations come in the order of codes: of weights with an act-order, and of groups that are halves of a step.
 //!
 //! Codes lie in the image place by place. A table says where the columns of activations belong ([`Reordering`]), one for each way in
-//! which a stream's tasks bring them; the weights of their norm lie behind it. It is made at load, in the plain weights.
+//! which a stream's tasks bring them; the weights of their norm lie after it. It is made at load, in the plain weights.
 
 use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{Reordering, columns};
@@ -30,7 +30,7 @@ pub struct OrderTable {
 }
 
 impl OrderTable {
-    /// Where the weights of a norm begin behind the indexes of `k` columns, bytes: at a multiple of 16.
+    /// Where the weights of a norm begin after the indexes of `k` columns, bytes: at a multiple of 16.
     pub(super) const fn weight_at(k: u32) -> u32 {
         (4 * k).next_multiple_of(16)
     }
@@ -92,7 +92,7 @@ impl Planner<'_> {
     }
 
     /// Where the table lies by which activations come in the order of these weights, which is the same for all of them, as records
-    /// have it; of a norm its weights behind it.
+    /// have it; of a norm its weights after it.
     ///
     /// # Errors
     /// If there is none that a device has.

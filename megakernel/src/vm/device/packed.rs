@@ -6,14 +6,14 @@ use super::stream::TILE_BYTES;
 use super::{Plan, Rows, Stream};
 use crate::program::{self, BufferId, BufferKind, Program};
 
-/// What is packed, and in which order.
+/// Packed weights and their order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Packed {
     weights: Vec<program::Buffer>,
     streams: Vec<Stream>,
 }
 
-/// Packed strips that lie one behind the other.
+/// Packed strips that lie one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::vm) struct PackedStrips {
     /// Where they begin, elements.
@@ -36,7 +36,7 @@ impl Packed {
         self.streams.iter().all(|stream| stream.deal.is_in_order())
     }
 
-    /// Where the streams of these rows of a program's weights lie, one behind the other, each in its order. None: they are not
+    /// Where the streams of these rows of a program's weights lie, one after the other, each in its order. None: they are not
     /// packed, or lie elsewhere.
     pub(in crate::vm) fn find(&self, program: &Program, rows: &[Rows]) -> Option<PackedStrips> {
         let mut found: Option<(PackedStrips, u64)> = None;
@@ -46,7 +46,7 @@ impl Packed {
             let (len, end) = (stream.tiles() * TILE_BYTES / 2, stream.start + stream.tiles());
             found = Some(match found {
                 None => (PackedStrips { first: stream.start * TILE_BYTES / 2, len, strip: stream.strip }, end),
-                // A stream begins with a whole tile: behind codes that end within one strips do not go on.
+                // A stream begins with a whole tile: after codes that end within one strips do not go on.
                 Some((strips, last))
                     if strips.strip == stream.strip && last == stream.start && stream.ends_with_a_tile() =>
                 {
@@ -58,7 +58,7 @@ impl Packed {
         found.map(|(strips, _)| strips)
     }
 
-    /// The same rows by the numbers that the packed program has for the weights.
+    /// Translates rows to the buffer ids that the packed program has for the weights.
     fn known(&self, program: &Program, rows: &Rows) -> Option<Rows> {
         let of = |id: BufferId| {
             let wanted = program.buffers.get(id.index())?;

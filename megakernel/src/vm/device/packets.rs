@@ -3,7 +3,7 @@
 //! A release waits until everything that the block stored has arrived, a microsecond and more while weights stream. A
 //! buffer of *packets* needs none: a word of data and the number of its generation are one store, and a reader polls until it
 //! finds the generation that it wants (see [`Array`](tilewright_kernels::tile::Array)). Counters still say when looking
-//! begins to make sense, and that nobody reads what is overwritten.
+//! begins to make sense, and that no task still reads what is overwritten.
 //!
 //! A buffer is packets where every access to it is one that knows them, and where each generation is written whole before
 //! anything of it is read. Generations are counted along one order of execution: all accesses that conflict come in the
@@ -23,13 +23,13 @@ use crate::validate::Placed;
 /// The buffers of a program that are packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketBuffers {
-    /// For each buffer, the generations that a step writes, for partial sums those of their merge; 0: it is no packets.
+    /// For each buffer, the generations that a step writes, for partial sums those of their merge; 0: it does not use packets.
     periods: Vec<u32>,
     /// For each task, the generations that it reads and writes.
     tasks: Vec<TaskPackets>,
 }
 
-/// Generations within a step, from 1; 0 where the buffer is no packets.
+/// Generations within a step, from 1; 0 where the buffer does not use packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskPackets {
     /// Of the activations.
@@ -45,7 +45,7 @@ pub struct TaskPackets {
 /// Most generations of a buffer in a step: records have 16 bits for them.
 const MOST: u32 = u16::MAX as u32;
 
-/// Which buffers are packets, of those that can be.
+/// The selection of buffers that use packets, among those that can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketUse {
     /// All: a generation for every word doubles what is read of them.
@@ -128,7 +128,7 @@ impl PacketBuffers {
         PacketBuffers { periods: vec![0; placed.buffers.len()], tasks: vec![task; placed.tasks.len()] }
     }
 
-    /// Generations of a buffer in a step, of partial sums of their merge; 0: it is no packets.
+    /// Generations of a buffer in a step, of partial sums of their merge; 0: it does not use packets.
     pub fn period(&self, buffer: BufferId) -> u32 {
         self.periods.get(buffer.index()).copied().unwrap_or(0)
     }

@@ -128,7 +128,7 @@ impl Part {
         args
     }
 
-    /// Behind a launch that ended since all rows had: so many steps were there in all, and the next may begin.
+    /// After a launch that ended because all rows had: sets the number of steps, and lets the next one begin.
     pub fn rest(&self, plan: &Plan, epoch: u32) -> Result<(), DeviceError> {
         for (counter, value) in [(BEGUN, epoch), (HALT, 0)] {
             let at = ((plan.counters + counter) * PITCH) as usize;

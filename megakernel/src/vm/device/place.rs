@@ -116,7 +116,7 @@ impl Places {
         self.offsets.get(buffer.index()).copied().unwrap_or(u64::MAX)
     }
 
-    /// The same in units of 16 bytes, as records have it.
+    /// The offset in units of 16 bytes, as records have it.
     pub(super) fn operand(&self, buffer: BufferId) -> Result<u32, Unsupported> {
         match self.offset(buffer) {
             u64::MAX => Err(Unsupported::Packed { buffer }),

@@ -1,4 +1,4 @@
-//! The plan: a placed program as the generated kernel wants it. Opcodes, tables, the order of the weights, memory.
+//! The plan: a placed program in the form that the generated kernel reads. Opcodes, tables, the order of the weights, memory.
 
 use thiserror::Error;
 use tilewright_codegen::ir::Arch;
@@ -16,7 +16,7 @@ use crate::validate::Placed;
 /// ring, and of more.
 const NEAR: [u32; 2] = [256, 1024];
 
-/// A program as the generated kernel wants it.
+/// A placed program in the form that the generated kernel reads.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The choices it was made with; `stages` as shared memory allows, and nothing that the architecture lacks.
@@ -49,7 +49,7 @@ pub struct Plan {
     pub orders: Vec<OrderTable>,
     /// Bytes of the plain weights with the tables of rotations and orders.
     pub plain_bytes: u64,
-    /// Bytes of a stage of the ring: those of [`DeviceOptions::stage_bytes`], or more where factors lie behind codes.
+    /// Bytes of a stage of the ring: those of [`DeviceOptions::stage_bytes`], or more where factors lie after codes.
     pub slot_bytes: u32,
     /// Bytes of shared memory for activations.
     pub operand_bytes: u32,
@@ -97,7 +97,7 @@ pub struct CellsPlan {
 }
 
 impl CellsPlan {
-    /// Entries of a row of the page table that a block keeps, the first ones: those behind are read where they lie.
+    /// Entries of a row of the page table that a block keeps, the first ones: later ones are read where they lie.
     pub fn near(&self) -> u32 {
         (NEAR[usize::from(self.rows > 2)] / self.rows.max(1)).max(1)
     }
@@ -108,7 +108,7 @@ impl CellsPlan {
     }
 }
 
-/// Where the cells lie that a launch of many steps feeds back, bytes of the state.
+/// Byte offsets of the step inputs that a launch of several steps feeds back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feedback {
     /// The token of every row.
@@ -173,7 +173,7 @@ impl Plan {
         self.directory.chunks(self.blocks.max(1) as usize).nth(device).unwrap_or_default()
     }
 
-    /// Where the record of a task lies in the tables, by its block and its place in the block's queue.
+    /// The offset of a task's record in the tables, by its block and its place in the block's queue.
     pub fn record_place(&self, block: &BlockRecord, index: usize) -> usize {
         let (section, index) = match self.section_bytes {
             Some(bytes) => (index / SECTION_TASKS as usize * bytes as usize, index % SECTION_TASKS as usize),
@@ -192,7 +192,7 @@ impl Plan {
         self.opcodes.iter().map(|opcode| self.held_of(opcode)).max().unwrap_or(0)
     }
 
-    /// The same of an opcode's tasks.
+    /// Stages that tasks of an opcode prefetch, at most.
     pub(super) fn held_of(&self, opcode: &Opcode) -> u32 {
         if opcode.holds_stages().is_some() { self.options.hold() } else { 0 }
     }
@@ -242,7 +242,8 @@ impl Plan {
         self.options.in_flight.saturating_add(u32::from(self.held_stages() > 0))
     }
 
-    /// Plans a placed program.
+    /// Plans a placed program. Packets are used where the order that remains without their releases is the validator's
+    /// for all other memory; elsewhere every signal releases.
     ///
     /// # Errors
     /// If the program has ops, shapes or types that the device functions do not have.
@@ -250,6 +251,12 @@ impl Plan {
         if options.propose {
             one_device(placed)?;
         }
-        Planner::new(placed, options)?.plan()
+        match Planner::new(placed, options)?.plan() {
+            // Without packets every signal releases and every wait acquires.
+            Err(Unsupported::Unordered { .. }) if options.packets => {
+                Planner::new(placed, DeviceOptions { packets: false, ..options })?.plan()
+            }
+            plan => plan,
+        }
     }
 }

@@ -119,6 +119,9 @@ impl<'p> Planner<'p> {
         let parts = records.iter().any(|record: &TaskRecord| record.group & (PART | PHASES) > 0);
         let packed_bytes = self.streams.iter().map(|run| (run.start + run.tiles()) * TILE_BYTES).max().unwrap_or(0);
         let at_once = self.at_once(&records);
+        if let Some(conflict) = self.unordered(&records, &at_once).into_iter().next() {
+            return Err(Unsupported::Unordered { conflict: conflict.to_string() });
+        }
         let laid_out = tables(self.placed, &mut records, (self.record_bytes, self.options.table_bytes), &at_once)?;
         let table_bytes = laid_out.shared_bytes();
         let Tables { directory, bytes: tables, section_bytes } = laid_out;

@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-/// A task of a block's queue: what the machine reads of every task, and behind it the fields of its op.
+/// A task of a block's queue: what the machine reads of every task, followed by the fields of its op.
 ///
 /// ```text
 /// word  0 opcode    1 task            2 weights   3 first         4 stages    5 stage_bytes   6 strip_stages, held
@@ -33,7 +33,7 @@ pub struct TaskRecord {
     pub held: u16,
     /// Strips of a group, where weights come group by group ([`Order`](tilewright_kernels::gemv::linear::Order)); 0: in order. With
     /// the highest bit, `PART`, how many stages of each strip come, where not all do; with the next, `PHASES`, how many of each
-    /// come before the next so many; with the next, `PAIRS`, strips come two a stage.
+    /// come before the next group; with the next, `PAIRS`, strips come two a stage.
     pub group: u16,
     /// Where the stream's stages lie: which of the plan's deals.
     pub deal: u16,

@@ -36,7 +36,7 @@ impl DeviceWeights {
         DeviceWeights::on(vec![device], weights)
     }
 
-    /// The same for programs of several devices, which reach each other's memory; the first of them is there in any case.
+    /// Makes packed weights for programs of several devices, which reach each other's memory.
     pub fn on(devices: Vec<Device>, weights: Arc<dyn Weights + Send + Sync>) -> DeviceWeights {
         let kernels = devices.iter().map(DeviceKernels::new).collect();
         DeviceWeights { kernels, devices, weights, prepacked: Vec::new() }

@@ -17,10 +17,10 @@ pub(in crate::vm) fn check_count(steps: usize) -> Result<(), LaunchError> {
 }
 /// Most tokens that end a row.
 pub const MAX_ENDS: usize = 8;
-/// What stands for the token of a row that is idle, or that has ended.
+/// The token of a row that is idle or has ended.
 pub const NO_TOKEN: u32 = u32::MAX;
 
-/// The tokens that end each of so many rows, in lines of [`MAX_ENDS`]; none of any row where `ends` is empty.
+/// The tokens that end each of `rows` rows, in lines of [`MAX_ENDS`]; none of any row where `ends` is empty.
 pub(in crate::vm) fn end_ids(ends: &[&[u32]], rows: usize) -> Result<Vec<i32>, LaunchError> {
     if !ends.is_empty() && ends.len() != rows {
         return Err(LaunchError::EndRows { found: ends.len(), rows });
@@ -83,7 +83,7 @@ impl DeviceMachine {
     /// Runs at most that many steps in one launch; `each` gets every row's token as soon as a step ends, while the next
     /// one runs, and ends the launch by `Break`. Gives how many steps it was told of.
     ///
-    /// What a step behind the last that `each` was told of left in the KV pools lies behind the last position, and is
+    /// What a step after the last that `each` was told of left in the KV pools lies after the last position, and is
     /// written again when that position is fed.
     ///
     /// # Errors
@@ -97,7 +97,7 @@ impl DeviceMachine {
         self.run_until(cells, steps, &[], each)
     }
 
-    /// The same; `ends` has the tokens that end each row, at most [`MAX_ENDS`], or nothing. Such a token is the last of its
+    /// Runs steps until every row has ended; `ends` has the tokens that end each row, at most [`MAX_ENDS`], or nothing. Such a token is the last of its
     /// row: it is not fed, the row is idle from the next step on, and [`NO_TOKEN`] stands for its token. The launch ends
     /// with the step in which the last row ends.
     ///

@@ -4,7 +4,7 @@ use tilewright_kernels::gemv::linear::ScaledForm;
 use tilewright_kernels::kv::{PoolType, SplitPages};
 use tilewright_kernels::tile::Float;
 
-/// How activations are stored.
+/// The storage of activations: element type, and packet generations per step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Storage {
     /// Their type.
@@ -13,7 +13,7 @@ pub struct Storage {
     pub period: u32,
 }
 
-/// How activations are stored as their readers multiply them.
+/// The storage of activations as terms of the MMA operand that their readers multiply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ScaledCode {
     /// The form of its terms.

@@ -33,7 +33,7 @@ pub enum Rows {
         weights: [BufferId; 3],
         /// The kv head.
         kv_head: usize,
-        /// Of so many.
+        /// Key/value heads.
         kv_heads: usize,
         /// Query heads of the group.
         group: usize,

@@ -36,8 +36,8 @@ impl Tables {
     }
 }
 
-/// Fills in waits and signals, and lays out each block's tables, of each record so many bytes: whole, where they have at most so many bytes in all. Tasks
-/// that look `at_once` wait for nothing; what nobody waits for is not signalled.
+/// Fills in waits and signals, and lays out each block's tables, with `record_bytes` of each record: whole, where they have at most `most` bytes in all. Tasks
+/// that look `at_once` wait for nothing; counters without a waiter are not signalled.
 ///
 /// Each device has counters of its own: a task signals those of the devices on which tasks wait.
 pub(super) fn tables(
@@ -91,7 +91,7 @@ struct Writer<'p> {
 }
 
 impl Writer<'_> {
-    /// The sections of each block, of so many tasks.
+    /// The sections of each block, each of at most `tasks` tasks.
     fn blocks(&mut self, tasks: usize) -> Vec<Vec<Vec<u8>>> {
         let queues = self.placed.queues().iter().enumerate();
         let mut of = |(block, queue): (usize, &Vec<TaskId>)| {
@@ -164,7 +164,7 @@ impl Reach {
         self.signalled[counter.index()] & !(1 << device) != 0
     }
 
-    /// The words of a signal: none of a counter that nobody waits for.
+    /// The words of a signal: none of a counter without a waiter.
     fn signals(&self, counter: CounterId) -> impl Iterator<Item = u32> {
         let to = self.waited[counter.index()];
         (0..u32::BITS).filter(move |at| to >> at & 1 == 1).map(move |at| {

@@ -45,14 +45,14 @@ pub struct Text<'a> {
     pub ends: &'a [u32],
     /// Most tokens that it gets; what it ends with needs no room in its pages.
     pub left: usize,
-    /// Most tokens that are proposed in a step; no more than the rows behind the first.
+    /// Most tokens that are proposed in a step; no more than the rows after the first.
     pub proposed: usize,
     /// Tokens that are chosen one after the other, whatever the rows would choose: the steps of a text that is known. Where it
     /// has less than `left`, zeros follow.
     pub script: Option<&'a [u32]>,
 }
 
-/// What a step gave.
+/// The tokens that a step accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accepted {
     /// Its tokens, at least one.
@@ -72,12 +72,12 @@ impl Accepted {
 }
 
 impl DeviceMachine {
-    /// Goes on with a sequence in one launch of at most so many steps. In each of them the tokens that followed its last ones when
-    /// these came before are fed behind the last, and as many count as the rows choose: the text is the one that steps of one
+    /// Continues a sequence in one launch of at most `steps` steps. In each of them the tokens that followed its last ones when
+    /// these came before are fed after the last, and as many count as the rows choose: the text is the one that steps of one
     /// row of this machine give, and comes in fewer. `each` gets what a step gave, while the next one runs, and ends the launch by
     /// `Break`. Gives how many steps it was told of.
     ///
-    /// What a rejected token left in the KV pools lies behind the last position.
+    /// What a rejected token left in the KV pools lies after the last position.
     ///
     /// # Errors
     /// If the machine was made without proposals ([`DeviceOptions::propose`](super::DeviceOptions::propose)); as

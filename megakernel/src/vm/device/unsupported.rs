@@ -77,7 +77,11 @@ pub enum Unsupported {
     Lengths { pool: BufferId, found: Lengths, known: Lengths },
     #[error("no launch computes a product: {0}")]
     Product(#[from] Refusal),
-    #[error("the target `{target}` is no GPU that the device machine generates code for")]
+    #[error(
+        "a device leaves accesses of memory unordered: {conflict}; give the second task a buffer of its own, or run it on `cpu`"
+    )]
+    Unordered { conflict: String },
+    #[error("the target `{target}` is not a GPU that the device machine generates code for")]
     Target { target: String },
     #[error("the program needs cells `token`, `position` and `page_table` of one place; it has another shape")]
     Cells,

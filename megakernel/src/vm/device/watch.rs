@@ -44,7 +44,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How long the host looks without a pause: a token of a large model.
 const EAGER: Duration = Duration::from_millis(20);
 
-/// Whoever takes tokens of a launch as they come; `Break` ends the launch.
+/// Takes the tokens of a launch as they come; `Break` ends the launch.
 pub(super) type EachStep<'e> = &'e mut dyn FnMut(&[u32]) -> ControlFlow<()>;
 
 /// A launch under way.
@@ -64,7 +64,7 @@ pub(super) struct Watch<'w> {
 pub(super) enum Ended {
     /// By itself: see the status words.
     Itself,
-    /// The taker of tokens wanted no more; it took so many steps'.
+    /// The callback ended the launch; `steps` steps were delivered.
     Enough { steps: u32 },
     /// The host asked for the end, since no step ended for too long.
     Hung,

@@ -12,7 +12,7 @@ pub(super) struct Writers {
 }
 
 impl Writers {
-    /// Those of a program.
+    /// The writers of a program.
     pub fn of(program: &Program) -> Writers {
         let mut writers = Writers { of: HashMap::new(), signals: vec![0; program.counters.len()] };
         for task in &program.tasks {
@@ -68,15 +68,15 @@ mod tests {
         };
         let read = [0, 1, 2].map(|at| copy(row(pool, at), row(y, at), vec![], vec![readers]));
         let lone = copy(row(pool, 3), row(y, 3), vec![], vec![]);
-        let behind = |threshold| vec![Wait { counter: readers, threshold }];
-        // Behind all readers; behind some of them; behind none.
-        for (at, waits) in [behind(3), behind(2), vec![]].into_iter().enumerate() {
+        let after = |threshold| vec![Wait { counter: readers, threshold }];
+        // After all readers; after some of them; after none.
+        for (at, waits) in [after(3), after(2), vec![]].into_iter().enumerate() {
             copy(row(x, at), row(pool, at), waits, vec![]);
         }
         let writers = Writers::of(&program);
         let is_immutable = |task, buffer| writers.wait_for(&program, task, buffer);
         assert_eq!(read.map(|task| is_immutable(task, pool)), [true, false, false]);
-        // What nobody writes, and what is written elsewhere.
+        // Buffers without a writer, and those that are written elsewhere.
         assert!(is_immutable(read[1], x) && is_immutable(lone, pool));
     }
 }

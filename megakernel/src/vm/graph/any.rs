@@ -1,4 +1,4 @@
-//! Graphs of one device or of several: for whoever runs programs of many rows wherever they were lowered for.
+//! Graphs of one device or of several, under one type.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl PeerWeights {
         PeerWeights { all: devices.iter().map(of).collect() }
     }
 
-    /// The same whose machines share the kernels of their first device with others.
+    /// Shares compiled kernels of the first device with other machines.
     #[must_use]
     pub fn with_kernels(self, kernels: &DeviceKernels) -> PeerWeights {
         let mut all = self.all.into_iter();
@@ -161,7 +161,7 @@ impl AnyGraph {
         }
     }
 
-    /// Where the residual stream lies that a stage of one device takes.
+    /// The memory of the residual stream that a stage of one device takes.
     ///
     /// # Errors
     /// As [`GraphMachine::input`].
@@ -172,7 +172,7 @@ impl AnyGraph {
         }
     }
 
-    /// Where the residual stream lies that a stage of one device gives.
+    /// The memory of the residual stream that a stage of one device gives.
     ///
     /// # Errors
     /// As [`GraphMachine::output`].

@@ -21,9 +21,9 @@ const CHOOSING: u32 = 32;
 const MOST_TOKENS: u32 = 1 << 18;
 
 /// Shares of rows and kv heads that decode attention should have: two for each of an H200's 132 multiprocessors. Of 32 rows and 8 heads each is a whole row,
-/// whose parts nobody merges. The number is that of every device, so that the order of a row's sums is that of its width alone.
+/// whose parts need no merge. The number is that of every device, so that the order of a row's sums is that of its width alone.
 const SHARES: u32 = 264;
-/// The same beside a chunk of a prompt, and for how many rows that decode there.
+/// The number of shares beside a chunk of a prompt, and the number of rows that decode there.
 const BESIDE: [u32; 2] = [2 * SHARES, 16];
 
 impl GraphPlanner<'_> {

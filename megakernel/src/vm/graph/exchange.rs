@@ -14,7 +14,7 @@ use crate::vm::device::Unsupported;
 /// Bytes more that a device may send to save a meeting, which takes 7 µs: NVLink 4 sends as many meanwhile.
 const MOST_MORE: u64 = 2 << 20;
 
-/// Rows that a device adds up of the parts of all: the first, and behind the last.
+/// Rows that a device adds up of the parts of all: the first, and after the last.
 fn share(rows: u32, device: u32, devices: u32) -> [u32; 2] {
     [device, device + 1].map(|device| (u64::from(rows) * u64::from(device) / u64::from(devices)) as u32)
 }
@@ -24,7 +24,7 @@ impl GraphPlanner<'_> {
         self.program.devices as u32
     }
 
-    /// What this device has of a sum of so many rows and columns goes there, and `out` stands for it.
+    /// Where this device stores its part of a sum of that shape; `out` stands for it.
     pub(crate) fn part(&mut self, out: BufferId, shape: [u32; 2], float: Float) -> LaunchMemory {
         self.part_in(Scratch::Part, out, shape, float)
     }
@@ -43,7 +43,7 @@ impl GraphPlanner<'_> {
     ) -> Result<(), Unsupported> {
         let (rows, [features, _]) = (self.plan.rows, self.extents(layer.0)?);
         let to = match (self.in_one_shot([rows, features]), self.last_part) {
-            // A peer may still read the part before: no meeting is behind that.
+            // A peer may still read the part before: no meeting is after that.
             (true, Some(Scratch::Part)) => Scratch::OtherPart,
             (true, _) | (false, _) => Scratch::Part,
         };
@@ -63,7 +63,7 @@ impl GraphPlanner<'_> {
         }
     }
 
-    /// Behind this launch the devices have done all before.
+    /// After this launch the devices have done all before.
     pub(super) fn meeting(&mut self) -> Launch {
         let (arch, devices) = (self.arch, self.devices());
         self.scratch(Scratch::Meetings, u64::from(MEET_WORDS) * 4);
@@ -176,7 +176,7 @@ impl GraphPlanner<'_> {
         Ok(())
     }
 
-    /// Behind a step nobody reads what the next one begins with: the embedding's parts.
+    /// After a step no device reads the place that the next step begins with: the embedding's parts.
     pub(super) fn close(&mut self) {
         if self.last_part == Some(Scratch::Part) {
             self.meet();

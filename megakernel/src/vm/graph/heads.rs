@@ -69,13 +69,13 @@ impl GraphPlanner<'_> {
         Ok(true)
     }
 
-    /// Queries of so many rows, heads and dimensions, for which a buffer stands.
+    /// Queries `[rows, heads, dimensions]`, for which a buffer stands.
     fn queries(&mut self, buffer: BufferId, [rows, heads, dim]: [u32; 3]) -> LaunchMemory {
         self.stands_for(buffer, Heads { scratch: Scratch::Queries, first: 0, of_row: heads });
         self.scratch(Scratch::Queries, u64::from(rows) * u64::from(heads * dim) * 2)
     }
 
-    /// A pool of that type, and behind it what its codes are multiplied with.
+    /// A pool of that type, followed by the factor of its codes.
     fn pool_arguments(&self, pool: BufferId, of: PoolType) -> impl Iterator<Item = LaunchArg> + use<> {
         let factor = (of == PoolType::E4m3).then(|| LaunchArg::Factor(self.buffer(pool).factor()));
         [LaunchArg::Pointer(LaunchMemory::Pool(pool))].into_iter().chain(factor)

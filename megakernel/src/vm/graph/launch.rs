@@ -26,7 +26,7 @@ pub enum Scratch {
     Gated,
     /// What this device has of a sum of all devices: bf16 `[rows, hidden]`, of the embedding f32.
     Part,
-    /// The same of every other sum, where peers may still read the one before.
+    /// The place of every other sum, since peers may still read the previous one.
     OtherPart,
     /// Partial sums of a product whose contraction is split, f32.
     Partials,
@@ -54,7 +54,7 @@ pub enum Scratch {
     Widened,
 }
 
-/// What an argument points to.
+/// The memory that a launch argument points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LaunchMemory {
     /// Activations.
@@ -63,7 +63,7 @@ pub enum LaunchMemory {
     Of {
         /// The device.
         device: u32,
-        /// Which.
+        /// The kind of activations.
         scratch: Scratch,
         /// The first byte.
         first: u64,
@@ -74,7 +74,7 @@ pub enum LaunchMemory {
     Logits,
     /// Matrices row by row, one below the other: a number of [`GraphPlan::matrices`](super::GraphPlan::matrices).
     Matrix(usize),
-    /// So many elements of the packed weights, from the first on.
+    /// That number of elements of the packed weights, from the first on.
     Packed {
         /// The first.
         first: u64,
@@ -87,7 +87,7 @@ pub enum LaunchMemory {
     Factors(BufferId),
     /// The column of every place of its rows.
     Order(BufferId),
-    /// Biases one behind the other: a number of [`GraphPlan::biases`](super::GraphPlan::biases).
+    /// Biases one after the other: a number of [`GraphPlan::biases`](super::GraphPlan::biases).
     Bias(usize),
     /// A weight as it is.
     Plain(BufferId),
@@ -97,9 +97,9 @@ pub enum LaunchMemory {
     Pool(BufferId),
     /// A cell of the program.
     Cell(BufferId),
-    /// The first row of every sequence, and behind the last.
+    /// The first row of every sequence, and after the last.
     QueryStarts,
-    /// The first token of every sequence in a list of all, and behind the last.
+    /// The first token of every sequence in a list of all, and after the last.
     TokenStarts,
     /// The page table of every sequence.
     SequenceTables,
@@ -139,13 +139,13 @@ pub enum LaunchArg {
 /// Blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaunchGrid {
-    /// So many.
+    /// A fixed number of blocks.
     Blocks(u32),
-    /// So many for each sequence of the step that has several rows.
+    /// That number for each sequence of the step that has several rows.
     PerSequence(u32),
-    /// So many, where any row at the step's beginning is a sequence of its own.
+    /// That number if some row at the step's beginning is a sequence of its own.
     WithRows(u32),
-    /// So many by two axes for each row at the step's beginning that is a sequence of its own.
+    /// A number by two axes for each row at the step's beginning that is a sequence of its own.
     PerRow([u32; 2]),
 }
 
@@ -170,10 +170,10 @@ pub struct Launch {
     pub args: Vec<LaunchArg>,
 }
 
-/// A sum of what all devices have, by NCCL, which is on all of them behind it.
+/// A sum of what all devices have, by NCCL, which is on all of them after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllReduce {
-    /// The number of the launch that comes behind.
+    /// The number of the launch that follows.
     pub before: usize,
     /// What each device has.
     pub from: Scratch,

@@ -17,7 +17,7 @@ pub(super) struct Level<'p> {
     written: BTreeMap<BufferId, usize>,
 }
 
-/// The levels that a device of a checked program runs, in an order in which each comes behind those that it waits for. Each device looks at the
+/// The levels that a device of a checked program runs, in an order in which each comes after those that it waits for. Each device looks at the
 /// choice of tokens, which is the first's: all have logits.
 ///
 /// Launches of one stream run in their order, so that satisfies every wait, if all that signal a counter come before all that wait for it. What
@@ -77,7 +77,7 @@ impl Level<'_> {
     }
 }
 
-/// Whether a buffer has so many elements.
+/// Whether a buffer has that number of elements.
 fn is_all(program: &Program, buffer: BufferId, count: usize) -> bool {
     program.buffers[buffer.index()].elements() == Some(count)
 }

@@ -32,8 +32,8 @@ pub struct GraphMachine {
     pub(super) stream: Stream,
     kernels: LazyKernels,
     pub(super) memory: GraphMemory,
-    /// The launches of a step, by what attention is launched for and by what comes behind.
-    graphs: BTreeMap<(Counts, Behind), Graph>,
+    /// The launches of a step, by what attention is launched for and by what comes after.
+    graphs: BTreeMap<(Counts, StepTail), Graph>,
     /// The launches of a choice.
     choice: Option<Graph>,
     /// The page tables that are on the device; none where that is not known.
@@ -52,16 +52,16 @@ pub(super) struct Counts {
     several: usize,
 }
 
-/// What comes behind the layers of a step.
+/// What follows the layers of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Behind {
-    /// Whoever asks for logits or tokens.
+pub(super) enum StepTail {
+    /// The rows whose logits or tokens are asked for.
     Nothing,
     /// The choice of tokens, which are the next step's.
     Feed,
 }
 
-/// Who gets a row and its logits.
+/// A callback that receives a row and its logits.
 pub type EachLogits<'e> = &'e mut dyn FnMut(usize, &[f32]);
 
 impl GraphMachine {
@@ -114,7 +114,7 @@ impl GraphMachine {
 
     /// Runs a step launch by launch: each kernel's name and what it took between events, those of the layers and, where the program ends in
     /// one, of a choice. The layers run once before, so that the device finds the launches queued and no time is the host's. A graph begins
-    /// launches closer behind each other.
+    /// launches closer to each other.
     ///
     /// # Errors
     /// As [`GraphMachine::submit`].
@@ -147,7 +147,7 @@ impl GraphMachine {
         self.plan.alone = 0;
     }
 
-    /// Runs a step; `each` gets the logits of these rows, in their order, which may be none. Behind it the keys and values are there for
+    /// Runs a step; `each` gets the logits of these rows, in their order, which may be none. After it the keys and values are there for
     /// every machine of the pools.
     ///
     /// # Errors
@@ -178,8 +178,8 @@ impl GraphMachine {
         self.device.properties().driver == 0
     }
 
-    /// Queues a step whose logits nobody asks for; the host may prepare the next one meanwhile. Other machines of the pools, whose
-    /// streams are others, run behind [`GraphMachine::wait`].
+    /// Queues a step without logits; the host may prepare the next one meanwhile. Other machines of the pools, whose
+    /// streams are others, run after [`GraphMachine::wait`].
     ///
     /// # Errors
     /// As [`GraphMachine::step`]; a device that failed in an earlier step.
@@ -187,7 +187,7 @@ impl GraphMachine {
         cells.check(&self.limits)?;
         self.listen()?;
         let counts = self.set_cells(cells)?;
-        self.launch(counts, Behind::Nothing)
+        self.launch(counts, StepTail::Nothing)
     }
 
     /// Fails where somebody asked for an end.
@@ -200,19 +200,19 @@ impl GraphMachine {
     }
 
     /// Queues the launches of a step, whose cells are set.
-    pub(super) fn launch(&mut self, counts: Counts, behind: Behind) -> Result<(), LaunchError> {
-        if !self.graphs.contains_key(&(counts, behind)) {
+    pub(super) fn launch(&mut self, counts: Counts, tail: StepTail) -> Result<(), LaunchError> {
+        if !self.graphs.contains_key(&(counts, tail)) {
             // A step is a graph of its own: attention reads lengths and pages before the launches of its graph have ended.
             let mut work = self.work(&self.plan.launches, counts, None)?;
-            if let (Behind::Feed, Some(choice)) = (behind, &self.plan.choice) {
+            if let (StepTail::Feed, Some(choice)) = (tail, &self.plan.choice) {
                 work.extend(self.work(&choice.fed, counts, None)?);
             }
-            self.graphs.insert((counts, behind), self.device.graph(&work)?);
+            self.graphs.insert((counts, tail), self.device.graph(&work)?);
         }
-        Ok(self.graphs[&(counts, behind)].launch(&self.stream)?)
+        Ok(self.graphs[&(counts, tail)].launch(&self.stream)?)
     }
 
-    /// Queues the choice of tokens behind a step, for the rows that are named.
+    /// Queues the choice of tokens after a step, for the rows that are named.
     pub(super) fn submit_choice(&mut self) -> Result<(), LaunchError> {
         let choice = match (self.choice.take(), &self.plan.choice) {
             (Some(choice), _) => choice,
@@ -224,7 +224,7 @@ impl GraphMachine {
         Ok(())
     }
 
-    /// Waits for the steps that were submitted: behind it their keys and values are there for every machine of the pools.
+    /// Waits for the steps that were submitted: after it their keys and values are there for every machine of the pools.
     ///
     /// # Errors
     /// If the device failed in one of them.
@@ -248,7 +248,7 @@ impl GraphMachine {
         self.send_cells(cells, &sequences)
     }
 
-    /// The same of cells whose sequences are known. Page tables go to the device where they are not those of the step before: a prompt's chunks
+    /// Sends step inputs whose sequences are known. Page tables go to the device where they are not those of the step before: a prompt's chunks
     /// have the same, in megabytes.
     pub(super) fn send_cells(&mut self, cells: &StepCells, sequences: &Sequences) -> Result<Counts, LaunchError> {
         let counts = self.counts(sequences);
@@ -388,7 +388,7 @@ impl Counts {
     /// No attention.
     pub(super) const NONE: Counts = Counts { alone: 0, several: 0 };
 
-    /// Those of a step of at most so many rows.
+    /// Those of a step of at most this number of rows.
     fn of(sequences: &Sequences, rows: usize) -> Counts {
         let padded = |count: usize| if count == 0 { 0 } else { count.next_power_of_two().min(rows) };
         Counts { alone: padded(sequences.alone.len()), several: padded(sequences.count()) }
@@ -410,7 +410,7 @@ impl Counts {
     }
 }
 
-/// What each piece of work took, by the events before it and behind it.
+/// What each piece of work took, by the events before it and after it.
 pub(super) fn between(work: Vec<(String, Work)>, events: &[Event]) -> Result<Vec<(String, Duration)>, DeviceError> {
     work.into_iter().zip(events.windows(2)).map(|((name, _), pair)| Ok((name, pair[1].since(&pair[0])?))).collect()
 }

@@ -12,7 +12,7 @@ use crate::vm::device::LaunchError;
 
 /// How long a device waits for another, unless it is told otherwise.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The same of a simulated device, whose polls take no time of the host's: some 16,000.
+/// Polls on a simulated device, which take no time of the host's: about 16,000.
 const SIMULATED: Duration = Duration::from_millis(10);
 /// Polls of a device in three microseconds, by estimate.
 const POLLS: u128 = 5;
@@ -30,7 +30,7 @@ fn words(machine: &GraphMachine) -> Result<Option<Buffer<u32>>, DeviceError> {
 }
 
 impl GraphPeers {
-    /// How long a device waits for another in a meeting before it gives it up, which is an error: ten seconds unless it is told otherwise.
+    /// Sets the timeout of a device barrier, after which the step fails (ten seconds by default).
     ///
     /// # Errors
     /// If a device fails.
@@ -40,7 +40,7 @@ impl GraphPeers {
         Ok(self.begin_meetings()?)
     }
 
-    /// Sets meetings to before the first; behind the end of all launches.
+    /// Sets meetings to before the first; after the end of all launches.
     pub(super) fn begin_meetings(&self) -> Result<(), DeviceError> {
         let polls = (self.patience.as_micros() * POLLS / 3).clamp(1, u128::from(u32::MAX));
         let mut before = [0u32; MEET_WORDS as usize];
@@ -54,7 +54,7 @@ impl GraphPeers {
         self.machines.iter().try_for_each(|machine| machine.stream.wait())
     }
 
-    /// Fails where a device gave another up; behind the end of all launches.
+    /// Fails where a device gave another up; after the end of all launches.
     pub(super) fn met(&self) -> Result<(), LaunchError> {
         let (devices, patience) = (self.machines.len(), self.patience);
         for (waiting, machine) in self.machines.iter().enumerate() {
@@ -75,7 +75,7 @@ impl GraphPeers {
     /// lost, meetings begin anew, since devices may have come to other numbers of them.
     pub(super) fn judged(&self, error: LaunchError) -> LaunchError {
         let (devices, begun) = (self.machines.len(), Instant::now());
-        // Who waits in a meeting gives it up, and the meetings behind it at once.
+        // Who waits in a meeting gives it up, and the meetings after it at once.
         let runs = || self.machines.iter().any(|machine| matches!(machine.stream.done(), Ok(false)));
         while runs() && begun.elapsed() < self.patience + GRACE.min(self.patience) {
             std::thread::sleep(Duration::from_micros(50));

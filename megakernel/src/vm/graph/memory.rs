@@ -96,7 +96,7 @@ impl GraphWeights {
         self.share_of(weights, 0);
     }
 
-    /// The same of the device of that number among those of the weights.
+    /// Shares the packed weights of device number `device`.
     pub(super) fn share_of(&mut self, weights: &DeviceWeights, device: usize) {
         if let Some((packed, prepacked)) = weights.packed()
             && let Some(prepacked) = prepacked.get(device)
@@ -110,7 +110,7 @@ impl GraphWeights {
         self.packed.as_ref().map(|(packed, prepacked)| (packed, prepacked.clone())).unzip()
     }
 
-    /// The same whose machines share their kernels with others, compiled or under way.
+    /// Shares kernels with other machines, compiled or being compiled.
     #[must_use]
     pub fn with_kernels(self, kernels: &DeviceKernels) -> GraphWeights {
         GraphWeights { kernels: kernels.clone(), ..self }
@@ -357,7 +357,7 @@ impl GraphMemory {
         }
         let mut scratch = HashMap::new();
         for &(which, bytes) in &plan.scratch {
-            // Rows that nobody computes are read by products of all rows, and what is there stays there.
+            // Products of all rows also read rows that no launch computes; their contents do not matter.
             let buffer = device.buffer::<u8>(bytes as usize)?;
             stream.fill(&buffer, 0)?;
             scratch.insert(which, buffer);
@@ -401,7 +401,7 @@ impl GraphMemory {
         })
     }
 
-    /// What a launch names; `None` for what the machine has elsewhere.
+    /// The memory that a launch names; `None` for memory that the machine holds elsewhere.
     pub fn get(&self, memory: LaunchMemory) -> Option<AnyBuffer> {
         Some(match memory {
             LaunchMemory::Scratch(which) => AnyBuffer::Bytes(self.scratch.get(&which)?.clone()),

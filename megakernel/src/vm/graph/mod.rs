@@ -21,10 +21,10 @@
 //! | `peers`, `meetings`, `fault` | the machine of several devices; who did not come to a meeting; faults of meetings, for tests |
 //! | `nccl` | sums of several devices by NCCL |
 //! | `stage` | a stage of a pipeline: what it takes and gives |
-//! | `any` | either machine, for whoever need not know which |
+//! | `any` | either machine under one type |
 //!
 //! Rows at the beginning of a step that are sequences of their own attend by the library's decode attention, whose blocks share the tokens of a
-//! row; consecutive tokens of a sequence by its prefill attention. So a step holds decoding rows, and behind them chunks of prompts.
+//! row; consecutive tokens of a sequence by its prefill attention. So a step holds decoding rows, and after them chunks of prompts.
 //!
 //! Products of up to 64 rows read the packed weights of the device machine on sm_90a. For more rows, and elsewhere, weights lie as checkpoints
 //! have them, row by row: a second copy beside the packed one.

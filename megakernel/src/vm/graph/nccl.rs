@@ -151,7 +151,7 @@ fn side<T: Summed>(nccl: &Collective, machine: &GraphMachine, sum: &AllReduce) -
     nccl.sum(&from?, &to?)
 }
 
-/// Activations as so many elements.
+/// Activations as that number of elements.
 fn array<T: Summed>(machine: &GraphMachine, scratch: Scratch, elements: u64) -> Result<Buffer<T>, DeviceError> {
     let bytes = elements as usize * size_of::<T>();
     let absent = DeviceError::Range { start: 0, end: bytes, len: 0 };

@@ -1,4 +1,4 @@
-//! Norms of the residual stream: by a launch, or begun by what stores the stream and ended by the product behind it.
+//! Norms of the residual stream: by a launch, or begun by what stores the stream and ended by the product after it.
 
 use tilewright_kernels::embed::{EmbedShape, TableOrder, embed_rows};
 use tilewright_kernels::gemv::hopper;
@@ -157,7 +157,7 @@ impl GraphPlanner<'_> {
         launch
     }
 
-    /// The norm of the residual stream by a launch, behind what is still to be added to it.
+    /// The norm of the residual stream by a launch, after what is still to be added to it.
     pub(crate) fn norm(&mut self, norm: NormOf) -> Result<Scratch, Unsupported> {
         self.settle();
         self.last_norm = Some(norm);

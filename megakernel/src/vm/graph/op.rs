@@ -4,7 +4,7 @@ use super::GraphPlanner;
 use crate::ops::Op;
 use crate::vm::device::Unsupported;
 
-/// What a graph of launches asks an op: which tasks are parts of one level, and the launches that compute all of it.
+/// The side of an op for graphs of launches: the tasks that form one level, and the launches that compute it.
 pub trait LaunchOp {
     /// The op without what tells the tasks of a level apart (rows, columns, heads, tiles): tasks whose ops are equal so are parts of one
     /// level.

@@ -25,7 +25,7 @@ use crate::vm::reference::StepCells;
 /// Tokens are chosen by the first device, and fed back by the host. Where parts are [added up by NCCL](super::Exchange::Nccl), devices wait for each
 /// other in its kernels.
 ///
-/// A device that does not come to a meeting is an error that names it behind the machine's [patience](GraphPeers::set_patience), and so is one that is
+/// A device that does not come to a meeting is an error that names it after the machine's [patience](GraphPeers::set_patience), and so is one that is
 /// lost. Unless one is lost, the next step runs as if nothing had happened.
 pub struct GraphPeers {
     /// One for each device, two at least.
@@ -46,7 +46,7 @@ pub struct GraphPeers {
 enum Part {
     /// A step, by what attention is launched for.
     Step(Counts),
-    /// A choice of tokens behind it.
+    /// A choice of tokens after it.
     Choice,
 }
 
@@ -149,7 +149,7 @@ impl GraphPeers {
         self.machines.iter_mut().for_each(GraphMachine::attend_together);
     }
 
-    /// Runs a step; `each` gets the logits of these rows, in their order, which may be none. Behind it the keys and values are there for
+    /// Runs a step; `each` gets the logits of these rows, in their order, which may be none. After it the keys and values are there for
     /// every machine of the pools.
     ///
     /// # Errors
@@ -160,7 +160,7 @@ impl GraphPeers {
         self.logits(rows, each)
     }
 
-    /// Queues a step whose logits nobody asks for; other machines of the pools run behind [`GraphPeers::wait`].
+    /// Queues a step without logits; other machines of the pools run after [`GraphPeers::wait`].
     ///
     /// # Errors
     /// As [`GraphPeers::step`].
@@ -211,7 +211,7 @@ impl GraphPeers {
         Ok(())
     }
 
-    /// Nobody sees them before all devices have met: behind a meeting that was given up they are anything.
+    /// They are valid once all devices have passed the barrier; after a barrier that timed out they are undefined.
     fn all_logits(&mut self, rows: &[usize]) -> Result<Vec<Vec<f32>>, LaunchError> {
         self.come()?;
         let mut all: Vec<Vec<f32>> = vec![Vec::new(); rows.len()];
@@ -235,7 +235,7 @@ impl GraphPeers {
         self.chosen(rows, draws, choices).map_err(|error| self.judged(error))
     }
 
-    /// The tokens of a step that was submitted, for so many rows at a time.
+    /// The tokens of a submitted step, in chunks of that number of rows.
     fn chosen(&mut self, rows: &[usize], draws: &[Request], choices: usize) -> Result<Vec<u32>, LaunchError> {
         self.come()?;
         let mut tokens = Vec::with_capacity(rows.len());
@@ -245,7 +245,7 @@ impl GraphPeers {
                 self.named(device, machine.set_wanted(rows, draws, choices))?;
             }
             self.queue(Part::Choice)?;
-            // Behind it the first device has copied what the others have of the logits: the next rows' may be stored.
+            // After it the first device has copied what the others have of the logits: the next rows' may be stored.
             tokens.extend(self.named(0, self.machines[0].chosen(rows.len()))?);
         }
         self.ended()?;
@@ -262,7 +262,7 @@ impl GraphPeers {
         self.times_behind(cells).map_err(|error| self.judged(error))
     }
 
-    /// The same behind a step that was submitted, which keeps the devices busy while the launches are queued.
+    /// Times launches after a submitted step, which keeps the devices busy while they are queued.
     fn times_behind(&mut self, cells: &StepCells) -> Result<Vec<(String, Duration)>, LaunchError> {
         if self.machines[0].is_simulated() || self.sums.is_some() {
             return Ok(Vec::new());
@@ -350,8 +350,8 @@ impl GraphPeers {
         Ok(())
     }
 
-    /// The same on devices that run what they are given at once: up to each meeting, and that side by side. Between two meetings another device
-    /// begins each time, so that nobody may rely on an order that the meetings do not make.
+    /// Queues launches on devices that run them at once: up to each barrier in turn, and the barrier side by side. Between two meetings another device
+    /// begins each time, so that nothing can rely on an order that the barriers do not make.
     fn queue_one_by_one(&self, part: Part) -> Result<(), LaunchError> {
         let all: Vec<Cow<[Launch]>> = (0..self.machines.len()).map(|device| self.launches(device, part)).collect();
         let sums = |device: usize| match part {
@@ -373,7 +373,7 @@ impl GraphPeers {
         )
     }
 
-    /// The same between sums of all devices.
+    /// Queues launches between all-reduces of all devices.
     fn queue_side_by_side(&self, mut left: Vec<&[Launch]>, part: Part) -> Result<(), LaunchError> {
         let count = self.machines.len();
         for first in 0.. {
@@ -385,8 +385,8 @@ impl GraphPeers {
                 };
                 let is_meeting = |launch: &Launch| machine.plan().is_meeting(launch);
                 let before = left[device].iter().position(is_meeting).unwrap_or(left[device].len());
-                let (before, behind) = left[device].split_at(before);
-                let (next, rest) = behind.split_at(behind.len().min(1));
+                let (before, after) = left[device].split_at(before);
+                let (next, rest) = after.split_at(after.len().min(1));
                 left[device] = rest;
                 for work in work(before)? {
                     self.named(device, machine.stream.submit(&work).map_err(LaunchError::from))?;
@@ -402,7 +402,7 @@ impl GraphPeers {
         Ok(())
     }
 
-    /// The same, with the device named where it failed.
+    /// Names the device in an error.
     pub(super) fn named<T>(&self, device: usize, result: Result<T, LaunchError>) -> Result<T, LaunchError> {
         let devices = self.machines.len();
         result.map_err(|error| {

@@ -26,10 +26,10 @@ pub struct GraphPlan {
     pub launches: Vec<Launch>,
     /// Sums of what all devices have, by NCCL, between these launches: in their order. None where devices [meet](GraphPlan::meet) for them.
     pub all_reduces: Vec<AllReduce>,
-    /// The kernel by which devices meet: behind its launch all launches of all devices have ended that come before their meeting of that
+    /// The kernel by which devices meet: after its launch all launches of all devices have ended that come before their meeting of that
     /// number. None of one device.
     pub meet: Option<usize>,
-    /// What comes behind, for rows whose logits are asked for.
+    /// What follows, for rows whose logits are asked for.
     pub logits: Option<LogitsPlan>,
     /// The device's choice of tokens, where the program ends in one.
     pub choice: Option<ChoicePlan>,
@@ -39,7 +39,7 @@ pub struct GraphPlan {
     pub matrices: Vec<Vec<BufferId>>,
     /// Quantised weights, which a launch of their own makes bf16 before the product that reads them.
     pub codes: Vec<BufferId>,
-    /// Biases of a product's features: of so many each, zeros where a layer has none.
+    /// Biases of a product's features by layer, with their number; zeros where a layer has none.
     pub biases: Vec<Vec<(usize, Option<BufferId>)>>,
     /// Weights that are read as they are.
     pub plain: Vec<BufferId>,
@@ -62,7 +62,7 @@ pub struct LogitsPlan {
     pub of_all: Vec<Launch>,
 }
 
-/// How the device chooses tokens of rows that are named, and feeds them back.
+/// The choice of tokens of named rows on the device, and their feedback.
 #[derive(Debug)]
 pub struct ChoicePlan {
     /// Most rows that are named at a time.
@@ -81,7 +81,7 @@ impl GraphPlan {
         self.meet == Some(launch.kernel)
     }
 
-    /// Plans a program for a device of that architecture and so many multiprocessors.
+    /// Plans a program for a device of that architecture and number of multiprocessors.
     ///
     /// # Errors
     /// Ops, types and shapes that no launch computes; tasks that no order of launches serves.
@@ -89,7 +89,7 @@ impl GraphPlan {
         GraphPlan::beside(program, arch, multiprocessors, None)
     }
 
-    /// The same beside machines that stream packed weights: products of up to 64 rows read those where they are.
+    /// Plans a program beside machines that stream packed weights: products of up to 64 rows read these in place.
     ///
     /// # Errors
     /// As [`GraphPlan::new`].
@@ -109,7 +109,7 @@ impl GraphPlan {
         layers.chain(logits).map(|launch| launch.kernel).collect()
     }
 
-    /// The same with attention and products cut so, where it is given.
+    /// Plans with the given settings of attention and products.
     ///
     /// # Errors
     /// As [`GraphPlan::new`].
@@ -138,7 +138,7 @@ impl GraphPlan {
         GraphPlan::exchanging((program, device, Exchange::Own), (arch, multiprocessors), packed, tuning)
     }
 
-    /// The same whose parts of sums are exchanged so.
+    /// Sets how devices exchange partial sums.
     ///
     /// # Errors
     /// As [`GraphPlan::new`].

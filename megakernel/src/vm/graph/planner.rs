@@ -19,7 +19,7 @@ use crate::vm::device::{Packed, RotationTable, Unsupported};
 /// Warps of a block of the small kernels.
 pub(crate) const WARPS: u32 = 8;
 
-/// Warps of a block that copies a row of so many elements, four a thread at a time. Few rows are few blocks, so each thread has four in all as far as a block has room: rounds wait for each
+/// Warps of a block that copies a row of that number of elements, four per thread at a time. Few rows are few blocks, so each thread has four in all as far as a block has room: rounds wait for each
 /// other's loads.
 pub(crate) fn copying_warps(rows: u32, width: u32) -> u32 {
     if rows <= MOST_ALONE { width.div_ceil(128).clamp(WARPS, 32) } else { WARPS }
@@ -49,7 +49,7 @@ pub struct GraphPlanner<'p> {
     pub(super) pending: Option<Pending>,
     /// How devices add up their parts.
     pub(super) exchange: Exchange,
-    /// Where the parts lie that were read last by all devices with no meeting behind.
+    /// Where the parts lie that were read last by all devices with no meeting after.
     pub(super) last_part: Option<Scratch>,
     /// Whether of the residual stream's rows each device has its share alone.
     pub(super) shared_rows: bool,
@@ -142,7 +142,7 @@ impl<'p> GraphPlanner<'p> {
         Ok(rows)
     }
 
-    /// Activations of so many bytes.
+    /// Activations of that number of bytes.
     pub(crate) fn scratch(&mut self, scratch: Scratch, bytes: u64) -> LaunchMemory {
         let most = self.scratch.entry(scratch).or_default();
         *most = bytes.max(*most);
@@ -173,7 +173,7 @@ impl<'p> GraphPlanner<'p> {
         }
     }
 
-    /// A table of rotations for so many positions.
+    /// A table of rotations for that number of positions.
     pub(super) fn rotation(&mut self, rotation: &Rotation, positions: u32) -> Result<LaunchMemory, Unsupported> {
         let [half] = self.extents(rotation.inv_freq)?;
         let (inv_freq, scale) = (rotation.inv_freq, rotation.scale);

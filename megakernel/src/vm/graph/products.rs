@@ -20,7 +20,7 @@ use crate::vm::device::{PackedStrips, Rows as Streamed, Unsupported};
 const ALIGNED: u32 = 256;
 /// Blocks of a cluster of which an H200 holds as many as its SMs make.
 const MOST_BLOCKS: u32 = 2;
-/// Elements that a row of packed weights has a multiple of, where nothing lies behind it.
+/// Elements that a row of packed weights has a multiple of, where nothing lies after it.
 const WHOLE: u32 = 32;
 
 /// What a product multiplies.
@@ -33,7 +33,7 @@ pub(crate) struct Product<'a> {
     pub to: Scratch,
 }
 
-/// The same with its operands as arguments name them.
+/// A product with its operands as launch arguments name them.
 pub(super) struct Multiply<'a> {
     /// Rows of the activations.
     pub rows: u32,
@@ -61,7 +61,7 @@ pub(crate) struct PackedProduct {
 }
 
 impl<'a> Product<'a> {
-    /// The same of so many rows, whose results go there.
+    /// A product of that number of rows, with the place of its results.
     pub(super) fn multiply(&self, rows: u32, to: LaunchMemory) -> Multiply<'a> {
         let scratch = match self.a {
             Activations::Scratch(scratch) => scratch,
@@ -272,7 +272,7 @@ impl GraphPlanner<'_> {
         Ok(launches)
     }
 
-    /// A table of rows of so many elements: packed where it is, and how it lies.
+    /// A table whose rows have that number of elements: where it lies, and whether it is packed.
     pub(crate) fn table(&mut self, table: BufferId, width: u32) -> Result<(LaunchMemory, TableOrder), Unsupported> {
         match self.packed.and_then(|packed| packed.find(self.program, &[Streamed::Matrix(table)])) {
             Some(PackedStrips { first, len, strip }) if strip.codes().is_none() => {

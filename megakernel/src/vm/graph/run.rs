@@ -5,13 +5,13 @@ use std::ops::ControlFlow;
 
 use tilewright_kernels::sample::Request;
 
-use super::machine::{Behind, GraphMachine};
+use super::machine::{GraphMachine, StepTail};
 use super::sequence::Sequences;
 use crate::lower::NEXT_TOKEN;
 use crate::vm::device::{LaunchError, MAX_ENDS, NO_TOKEN, NoFeedback, check_count, end_ids};
 use crate::vm::reference::{AccessError, CellError, StepCells};
 
-/// Steps that are queued at a time: one runs, the next is there when it ends, whatever the host does meanwhile. Whoever leaves a run is told of both.
+/// Steps that are queued at a time: one runs, the next is there when it ends, whatever the host does meanwhile. A caller that ends a run receives the tokens of both.
 pub const MOST_QUEUED: usize = 2;
 /// Steps whose tokens have room: a step's are read before another writes there.
 pub(super) const LINES: usize = MOST_QUEUED;
@@ -90,7 +90,7 @@ impl GraphMachine {
         loop {
             while goes_on && under_way.len() < MOST_QUEUED.min(steps - done) {
                 self.listen()?;
-                self.launch(counts, Behind::Feed)?;
+                self.launch(counts, StepTail::Feed)?;
                 under_way.push_back(self.stream.record()?);
             }
             let Some(step) = under_way.pop_front() else { return Ok(done) };
@@ -125,7 +125,7 @@ impl GraphMachine {
         Ok(choice.rows as usize)
     }
 
-    /// The tokens that were chosen last, of so many rows.
+    /// The tokens that were chosen last, of the first `rows` rows.
     pub(super) fn chosen(&self, rows: usize) -> Result<Vec<u32>, LaunchError> {
         Ok(self.stream.read(&self.memory.chosen.slice(0..rows)?)?)
     }

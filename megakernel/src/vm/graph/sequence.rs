@@ -7,7 +7,7 @@ use crate::vm::reference::StepCells;
 pub(super) struct Sequences {
     /// Tokens that each row sees of those at the beginning that are a sequence of their own; the sequences below are of the other rows.
     pub alone: Vec<u32>,
-    /// The first row of each, and behind the last.
+    /// The first row of each, and after the last.
     pub query_starts: Vec<u32>,
     /// Sums of their tokens.
     pub token_starts: Vec<u32>,
@@ -16,7 +16,7 @@ pub(super) struct Sequences {
 }
 
 impl Sequences {
-    /// Those of checked cells, of which at most so many rows are taken alone. Idle rows between others are a sequence without tokens; those at the end belong to none.
+    /// The sequences of checked step inputs; at most that number of rows are taken alone. Idle rows between others are a sequence without tokens; those at the end belong to none.
     pub fn of(cells: &StepCells, most_alone: usize) -> Sequences {
         let width = cells.page_table.len() / cells.positions.len().max(1);
         let table = |row: usize| &cells.page_table[row * width..][..width];
@@ -49,12 +49,12 @@ impl Sequences {
         all
     }
 
-    /// How many there are of several rows.
+    /// The number of sequences with several rows.
     pub fn count(&self) -> usize {
         self.query_starts.len() - 1
     }
 
-    /// The same with sequences of no rows up to that many.
+    /// Pads with sequences without rows up to `count`.
     pub fn padded(mut self, count: usize) -> Sequences {
         let width = self.tables.len() / self.count().max(1);
         for starts in [&mut self.query_starts, &mut self.token_starts] {
@@ -80,12 +80,12 @@ mod tests {
             let found = Sequences::of(&StepCells { tokens: &vec![0; positions.len()], positions, page_table }, most);
             (found.alone, found.query_starts, found.token_starts)
         };
-        // Two rows that decode, then a prompt of three tokens, then a row that is behind it.
+        // Two rows that decode, then a prompt of three tokens, then a row that is after it.
         let (positions, tables) = ([7, 0, 4, 5, 6, 2], [1, 2, 3, 3, 3, 4]);
         assert_eq!(of(&positions, &tables, 8), (vec![8, 1], vec![2, 5, 6], vec![0, 7, 10]));
         assert_eq!(of(&positions, &tables, 1), (vec![8], vec![1, 2, 5, 6], vec![0, 1, 8, 11]));
         assert_eq!(of(&[3, -1, -1], &[1, 9, 9], 8), (vec![4], vec![1], vec![0]));
-        // Nobody is alone behind an idle row, nor where the same sequence has the next row.
+        // A row that follows an idle row is not alone, nor is one whose sequence also has the next row.
         assert_eq!(of(&[-1, 3], &[9, 1], 8), (vec![], vec![0, 1, 2], vec![0, 0, 4]));
         assert_eq!(of(&[3, 4], &[1, 1], 8), (vec![], vec![0, 2], vec![0, 5]));
         // Nor where it has one before.
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_rows_see_no_tokens_and_belong_to_nobody_at_the_end() {
+    fn idle_rows_see_no_tokens_and_belong_to_no_sequence_at_the_end() {
         let found = of(&[0, -1, -1, 3, -1], &[0, 9, 9, 1, 9]);
         assert_eq!((found.query_starts.clone(), found.token_starts.clone()), (vec![0, 1, 3, 4], vec![0, 1, 1, 5]));
         let padded = found.padded(4);

@@ -1,7 +1,7 @@
 //! A stage of a pipeline as a graph: the residual stream comes from another stage, or is for one.
 //!
 //! It lies where all launches have it. What the last product leaves to be added is added by the kernel that adds and normalises;
-//! its norm nobody reads.
+//! its norm is not read.
 
 use tilewright_codegen::device::{Buffer, DeviceError};
 use tilewright_layout::DType;
@@ -59,7 +59,7 @@ impl GraphMachine {
     /// Sets the input of f32: what a stage of a pipeline takes ([`HIDDEN_IN`](crate::lower::HIDDEN_IN)).
     ///
     /// # Errors
-    /// If there is no such input of so many elements, or the device fails.
+    /// If there is no such input of that length, or the device fails.
     pub fn set_input(&mut self, name: &str, values: &[f32]) -> Result<(), LaunchError> {
         let stream = self.input(name)?;
         let (expected, found) = (stream.len(), values.len());
@@ -69,7 +69,7 @@ impl GraphMachine {
         Ok(self.stream.upload(values, &stream)?)
     }
 
-    /// Where that input lies, for whoever brings it there from another device while no step is under way.
+    /// The memory of that input, for copies from another device while no step is under way.
     ///
     /// # Errors
     /// If there is no such input.

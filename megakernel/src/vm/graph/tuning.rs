@@ -5,16 +5,16 @@ use std::str::FromStr;
 use thiserror::Error;
 use tilewright_kernels::gemv::hopper;
 
-/// How devices that share a model add up the parts of a sum that each has. Either way all have the same bits.
+/// The all-reduce of devices that share a model. Every choice gives all devices equal bits.
 ///
 /// ```
 /// use tilewright_megakernel::vm::graph::Exchange;
 /// assert_eq!("nccl".parse(), Ok(Exchange::Nccl));
-/// assert_eq!("mpi".parse::<Exchange>().unwrap_err().to_string(), "`mpi` is no exchange between devices; known are own, one-shot, two-shot and nccl");
+/// assert_eq!("mpi".parse::<Exchange>().unwrap_err().to_string(), "`mpi` is not an exchange between devices; known are own, one-shot, two-shot and nccl");
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Exchange {
-    /// By the library's kernels, behind [meetings](super::GraphPlan::meet): in one shot between two devices and of few rows, else in two. NCCL is faster at
+    /// By the library's kernels, after [meetings](super::GraphPlan::meet): in one shot between two devices and of few rows, else in two. NCCL is faster at
     /// no size that was measured.
     #[default]
     Own,
@@ -28,7 +28,7 @@ pub enum Exchange {
 
 /// A name of no exchange.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{found}` is no exchange between devices; known are own, one-shot, two-shot and nccl")]
+#[error("`{found}` is not an exchange between devices; known are own, one-shot, two-shot and nccl")]
 pub struct NoExchange {
     found: String,
 }
@@ -47,7 +47,7 @@ impl FromStr for Exchange {
     }
 }
 
-/// How decode attention of a graph is cut on sm_90a. Its results are right whatever is chosen; tiles change the order of its sums.
+/// Settings of decode attention in a graph on sm_90a. Every setting is correct; tiles change the order of sums.
 ///
 /// ```
 /// use tilewright_megakernel::vm::graph::GraphTuning;
@@ -71,7 +71,7 @@ impl GraphTuning {
     /// Blocks that are not to stay: each has a share of a row and head.
     pub const SHARES: GraphTuning = GraphTuning { tile: 32, stages: 2, staying: 0, splits: 0 };
 
-    /// What is chosen for heads of so many dimensions, so many of which share keys and values, and a step of so many rows: what an H200 is fastest
+    /// The choice for heads of `depth` dimensions in groups of `group` and a step of `rows` rows: what an H200 is fastest
     /// with at 1024 tokens, where shared memory has room for it.
     pub fn of([depth, group]: [u32; 2], rows: u32) -> GraphTuning {
         // Parts of more than eight rows take the room of a stage.

@@ -17,7 +17,7 @@ pub struct StepCells<'a> {
     /// The position of every row in its sequence, `[rows]`; negative: the row is idle.
     pub positions: &'a [i32],
     /// The page of every run of tokens, `[rows, pages_per_sequence]`. Rows of one sequence have the same entries; those
-    /// behind a row's position are not looked at.
+    /// after a row's position are not looked at.
     pub page_table: &'a [i32],
 }
 
@@ -55,7 +55,7 @@ pub enum CellError {
     },
 }
 
-/// Where what a request carries from step to step lies.
+/// The slot and the request of a row, for state that a request keeps between steps.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub struct RequestSlot {
@@ -69,7 +69,7 @@ impl RequestSlot {
     /// No slot.
     pub const NONE: RequestSlot = RequestSlot { index: -1, request: 0 };
 
-    /// Row `r` in slot `r` of so many, of requests whose number is 1: what rows have until they are told.
+    /// Row `r` in slot `r`, of request number 1: the assignment until the host sets another.
     ///
     /// ```
     /// use tilewright_megakernel::vm::reference::RequestSlot;
@@ -138,7 +138,7 @@ impl StepCells<'_> {
         self.check_steps(limits, 1)
     }
 
-    /// Checks every entry that a launch of so many steps looks at, in each of which all positions go on by one. A page
+    /// Checks every entry that a launch of `steps` steps reads; all positions advance by one per step. A page
     /// that a row appends to in some step is no page of another sequence in any.
     pub(in crate::vm) fn check_steps(&self, limits: &Limits, steps: usize) -> Result<(), CellError> {
         let lengths = [
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn good_cells_pass() {
         assert_eq!(check(&[0, 9], &[0, 7], &[0, -1, 1, 4]), Ok(()));
-        // Idle rows are not looked at; neither are entries behind the position.
+        // Idle rows are not looked at; neither are entries after the position.
         assert_eq!(check(&[-5, 9], &[-1, 3], &[77, 77, 1, 99]), Ok(()));
         // Two tokens of one sequence; two sequences that share a full page.
         assert_eq!(check(&[1, 2], &[3, 4], &[0, 1, 0, 1]), Ok(()));

@@ -29,6 +29,8 @@ pub enum TaskFault {
     Position { row: usize, position: usize },
     #[error("row {row}: page {page} is not one of the pool's {pages}")]
     Page { row: usize, page: i32, pages: usize },
+    #[error("row {row}: the largest logit is {found}, so there is no token to choose; check the weights and the masks")]
+    NoChoice { row: usize, found: f32 },
     #[error("row {row} asks for a choice that makes no sense")]
     Request {
         row: usize,
@@ -48,7 +50,7 @@ pub enum TaskFault {
 /// Result of a task or of a part of it.
 pub type Done<T = ()> = Result<T, TaskFault>;
 
-/// What a task computes on: the program's buffers, wherever they lie. It gives a task the regions that it declares, and no
+/// The program's buffers as a task sees them. It gives a task the regions that it declares, and no
 /// others.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
@@ -257,7 +259,7 @@ impl Context<'_> {
         self.product(x, k, weight, start, y)
     }
 
-    /// The same for one row of x and the features `features`, over the columns `along` of the weight alone: x has these.
+    /// Multiplies one row of x with the features `features`, over the columns `along` of the weight, which x has.
     ///
     /// # Errors
     /// If there are no such elements, or the task does not declare them.

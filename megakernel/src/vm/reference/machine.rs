@@ -87,7 +87,7 @@ pub enum AccessError {
     Row { name: String, rows: usize, row: usize },
 }
 
-/// What a step wrote: the output buffers, until the next step.
+/// The output buffers of a step, valid until the next step.
 #[derive(Clone, Copy)]
 pub struct StepOutput<'a> {
     machine: &'a Machine,
@@ -244,7 +244,7 @@ impl Machine {
         }
     }
 
-    /// Rounds, in every step from now on, what products multiply beside weights, keys and values: activations behind their norm, queries, the
+    /// Rounds, in every step from now on, what products multiply beside weights, keys and values: activations after their norm, queries, the
     /// weights of attention, its result. Sums and the residual stream stay f32. Of keys and values the type of their pools decides.
     ///
     /// With the rounding to bf16 that is what a device of bf16 operands computes at best.

@@ -47,7 +47,7 @@ impl<'a> Words<'a> {
         Words { words, base, len, dtype, scale: 1.0 }
     }
 
-    /// The same, whose codes are multiplied by that.
+    /// Sets the factor of codes.
     pub(super) fn scaled(self, scale: f32) -> Words<'a> {
         Words { scale, ..self }
     }
@@ -168,7 +168,7 @@ fn nearest(value: f32) -> u8 {
     if value.is_nan() { 0x7f } else { Code::E4m3.nearest(value) }
 }
 
-/// Stores one part of so many bits of a word whose other parts other tasks may be storing.
+/// Stores some bits of a word while other tasks may be storing its other bits.
 fn set_part(word: &AtomicU32, width: u32, part: usize, bits: u32) {
     let (shift, mask) = (width * part as u32, (1u32 << width) - 1);
     // The closure never refuses, so neither does the update.

@@ -118,7 +118,7 @@ impl<'a> Walk<'a> {
             faults,
             completed: AtomicUsize::new(0),
             heads: queues.iter().map(|_| AtomicUsize::new(0)).collect(),
-            // No count of completed tasks: nobody is idle yet.
+            // No count of completed tasks: no worker is idle yet.
             idle: (0..workers).map(|_| AtomicUsize::new(FINISHED - 1)).collect(),
             stopped: AtomicBool::new(false),
             stop: Mutex::new(None),

@@ -35,7 +35,7 @@ pub struct Launch {
     pub idle: bool,
     /// What is wrong with the tables.
     pub fault: Option<DeviceFault>,
-    /// The steps behind which the host asks for the end.
+    /// The steps after which the host asks for the end.
     pub abort: Option<u32>,
     /// The kind of report that it ends with; none where it ends well.
     pub report: Option<&'static str>,
@@ -62,12 +62,12 @@ impl Launch {
         Launch { steps: AHEAD, fault: Some(fault), report: Some(report), ..Launch::WELL }
     }
 
-    /// The same where all rows are idle.
+    /// A launch whose rows are all idle.
     pub fn idle(self) -> Launch {
         Launch { idle: true, ..self }
     }
 
-    /// The same, which the host ends behind so many steps.
+    /// A launch that the host aborts after `steps` steps.
     pub fn aborted(self, steps: u32) -> Launch {
         Launch { steps: AHEAD, abort: Some(steps), report: Some("aborted"), ..self }
     }
@@ -100,7 +100,7 @@ pub struct Recording {
     idle: Outcome,
 }
 
-/// A machine, and the steps behind which its host asks for the end.
+/// A machine, and the steps after which its host asks for the end.
 struct Subject {
     machine: DeviceMachine,
     abort: Arc<AtomicU32>,
@@ -173,7 +173,7 @@ impl Recording {
         };
         match launch.abort {
             Some(0) => machine.abort_handle().abort(),
-            behind => abort.store(behind.unwrap_or(0), Ordering::Relaxed),
+            after => abort.store(after.unwrap_or(0), Ordering::Relaxed),
         }
         let ends: Vec<&[u32]> = if launch.ends { self.ends.chunks(1).collect() } else { Vec::new() };
         let faulty = launch.fault.map(|fault| machine.inject(fault).unwrap());
@@ -230,11 +230,11 @@ impl fmt::Debug for Recording {
 }
 
 /// How the host looks at a launch: it sets the first of the status words for an abort, acquires the eighth, which counts steps, and
-/// then reads the tokens of so many steps, from the seventeenth on.
+/// then reads the tokens of that number of steps, from the seventeenth on.
 fn host(rows: u64, abort: &Arc<AtomicU32>) -> HostOrder {
     let opens = move |steps| 4 * 16..4 * (16 + steps * rows);
     let abort = Arc::clone(abort);
-    // No step is the one that no abort is behind.
+    // No step matches if the host does not abort.
     let answers = move |steps| (steps == u64::from(abort.load(Ordering::Relaxed))).then_some((0, 1));
     HostOrder::new("status", 4 * 7, Arc::new(opens)).atomic(0).answering(Arc::new(answers))
 }

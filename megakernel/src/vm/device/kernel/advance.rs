@@ -14,7 +14,7 @@ use crate::vm::device::{Feedback, status};
 /// Steps between two looks at whether the host wants the end.
 const LISTEN: u32 = 4;
 
-/// What a launch feeds behind a step.
+/// What a launch feeds after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::vm::device) enum Feeds {
     /// Nothing: the host sets the cells of every step.

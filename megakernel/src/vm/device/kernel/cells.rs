@@ -119,7 +119,7 @@ impl<'k> StepCells<'k> {
     }
 }
 
-/// The immutable prefix of each row: behind positions and page tables.
+/// The immutable prefix of each row: after positions and page tables.
 fn prefix_cells(plan: CellsPlan, kept: Ptr<'_, Shared, i32>) -> Ptr<'_, Shared, i32> {
     kept.at(plan.rows * (plan.near() + 1))
 }

@@ -60,7 +60,7 @@ pub struct Call<'k, 'p> {
     now: Val<'k, u32>,
 }
 
-/// Which generation of a task.
+/// The operand of a task whose packet generation is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generation {
     /// Of the activations that it reads.
@@ -104,7 +104,7 @@ impl<'k> Call<'k, '_> {
         self.task.operand(self.context.memory.state, field)
     }
 
-    /// The same on a device, which may be another than this one; nothing stands for this one's own memory.
+    /// An operand in the state of a device; `None` is this device.
     pub fn state_on(self, device: Option<u32>, field: usize) -> Ptr<'k, Global, u8> {
         let far = device.and_then(|device| self.context.memory.peers?.state(device));
         self.task.operand(far.unwrap_or(self.context.memory.state), field)
@@ -141,7 +141,7 @@ impl<'k> Call<'k, '_> {
         Array::new(self.state(field), float).accessed(Access::Relaxed)
     }
 
-    /// The same as packets, where it is handed on so.
+    /// An operand among activations, as packets if its storage says so.
     pub fn stored(self, field: usize, storage: Storage, generation: Generation) -> Array<'k> {
         let left = self.left().filter(|_| self.context.plan.looks_at_once);
         self.as_packets(self.array(field, storage.float), storage, generation).unless(left)
@@ -166,14 +166,14 @@ impl<'k> Call<'k, '_> {
         (period > 0).then(|| Newest { keys: packets(field), values: packets(field + size_of::<u32>()) })
     }
 
-    /// The terms of activations: the operands of terms and sums of squares are two fields, one behind the other.
+    /// The terms of activations: the operands of terms and sums of squares are two fields, one after the other.
     pub fn scaled(self, field: usize, form: ScaledForm) -> Scaled<'k> {
         let terms = self.array(field, form.float());
         let squares = form.has_norm().then(|| self.array(field + size_of::<u32>(), Float::F32));
         Scaled { form, terms, squares }
     }
 
-    /// The same where they are stored; the third field has the weight of a norm, or the table of an order.
+    /// Where terms are stored; the third field has the weight of a norm, or the table of an act-order.
     pub fn scaled_output(self, field: usize, code: ScaledCode) -> ScaledOutput<'k> {
         let (form, third) = (code.form, field + 2 * size_of::<u32>());
         let (places, weight) = if form.is_ordered() {
@@ -186,13 +186,13 @@ impl<'k> Call<'k, '_> {
         ScaledOutput { to: self.scaled(field, form), weight, places, beyond }
     }
 
-    /// Activations, rows of `k` elements, in the order of the table that a field has; of a norm of an `eps` its weights lie behind.
+    /// Activations, rows of `k` elements, in the order of the table that a field has; of a norm of an `eps` its weights lie after.
     pub fn ordered(self, field: usize, x: Array<'k>, (k, eps): (u32, Option<f32>)) -> Ordered<'k> {
         let (indexes, weight) = self.order(field, k);
         Ordered { x, indexes, norm: eps.map(|eps| (weight, eps)) }
     }
 
-    /// The table of an order of `k` columns, and the weights of a norm behind it.
+    /// The table of an order of `k` columns, and the weights of a norm after it.
     fn order(self, field: usize, k: u32) -> (Ptr<'k, Global, u32>, Array<'k>) {
         let table = self.task.operand(self.context.memory.plain, field);
         (table.cast(), Array::new(table.at(OrderTable::weight_at(k)), Float::F32))
@@ -204,7 +204,7 @@ impl<'k> Call<'k, '_> {
         task_pages(self.context, self.task, fields, pools)
     }
 
-    /// The same positions and page tables over another array.
+    /// Pages of another array, by the pools' positions and page tables.
     pub fn pages_of(self, pool: Array<'k>, pools: KvPools) -> PagedPool<'k> {
         pages_of(self.context, pool.into(), pools)
     }
@@ -215,7 +215,7 @@ impl<'k> Call<'k, '_> {
         Rotation { table, half }
     }
 
-    /// Which tokens of the step come through the ring.
+    /// The tokens of the step that come through the ring.
     pub fn streamed(self, stage: TokenStage) -> Option<Streamed<'k>> {
         self.context.cells.streamed(stage)
     }
@@ -227,7 +227,7 @@ impl<'k> Call<'k, '_> {
         }
     }
 
-    /// The word that says that packets are looked for no longer: the launch ends, and what a task stores then is read by nobody behind its step. Nothing
+    /// The word that says that packets are looked for no longer: the launch ends, and what a task stores then is not read after its step. Nothing
     /// where no task of the plan looks for packets that may not come.
     pub fn left(self) -> Option<Ptr<'k, Shared, u32>> {
         self.context.sync.left_word()

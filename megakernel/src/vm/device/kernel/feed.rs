@@ -20,7 +20,7 @@ pub(super) fn fill_stages<'k>(feed: &Feed<'k, '_>, turn: Turn<'k>) {
             context.cells.wait_for_step(context.sync, feed.watch, turn.step);
             feed.listen();
             if !feed.by_warp() {
-                // The pages were written by stores; copies of the engine see them behind this.
+                // The pages were written by stores; copies of the engine see them after this.
                 k.fence_proxy_async(ProxyFence::Global);
             }
             function.fill(RingFeed { feed, turn });
@@ -52,7 +52,7 @@ impl<'k> RingFeed<'k, '_> {
         task_pages(self.feed.context, self.turn.task, fields, pools)
     }
 
-    /// Which tokens of the step may come through the ring.
+    /// The tokens of the step that may come through the ring.
     pub fn streamed(self, stage: TokenStage) -> Option<Streamed<'k>> {
         self.feed.context.cells.streamed(stage)
     }
@@ -62,7 +62,7 @@ impl<'k> RingFeed<'k, '_> {
         self.feed.stopped.get()
     }
 
-    /// Fills the next stage with copies of so many bytes in all, when there is room; or finds out that the team does not go on.
+    /// Fills the next stage with copies of `bytes` bytes in all once it is empty, or finds that the consumers have stopped.
     pub fn stage(self, bytes: Val<'k, u32>, copies: impl FnOnce(Pieces<'k>)) {
         self.feed.stage(self.turn, bytes, copies);
     }

@@ -9,7 +9,7 @@ use super::ring::Reader;
 use super::table::TaskView;
 use crate::vm::device::lookup::HELD;
 
-/// The ring's reader, behind the stages that are held.
+/// The ring's reader, after the stages that are held.
 pub(super) struct Held<'r, 'k> {
     ring: &'r Reader<'k>,
     stages: Vec<HeldStage<'k>>,
@@ -18,7 +18,7 @@ pub(super) struct Held<'r, 'k> {
 impl<'r, 'k> Held<'r, 'k> {
     /// Takes the stages of a task that are held; by the team, before thread 0 waits for anything.
     ///
-    /// Nobody is told to stop here: thread 0 says so later, when these stages have arrived.
+    /// The launch cannot end early here: thread 0 checks for that later, when these stages have arrived.
     pub fn take(context: KernelContext<'k, '_>, ring: &'r Reader<'k>, task: TaskView<'k>) -> Held<'r, 'k> {
         let (k, stage_bytes) = (context.k, context.plan.options.stage_bytes);
         let forms = context.plan.held_forms().unwrap_or_default();
@@ -35,7 +35,7 @@ impl<'r, 'k> Held<'r, 'k> {
         Held { ring, stages }
     }
 
-    /// The weights of a task that holds so many stages at most; `pair`: bytes of a strip, where two come as one stage.
+    /// The weights of a task that prefetches at most `most` stages; `pair`: bytes of a strip, where two come as one stage.
     pub fn of(&self, most: u32, pair: Option<u32>) -> TaskWeights<'_, 'k> {
         TaskWeights { ring: self.ring, stages: &self.stages[..self.stages.len().min(most as usize)], pair }
     }

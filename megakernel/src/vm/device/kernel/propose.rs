@@ -1,8 +1,8 @@
-//! Proposals: what followed the sequence's last tokens when they came before is fed behind them in the same step, each token in a
+//! Proposals: what followed the sequence's last tokens when they came before is fed after them in the same step, each token in a
 //! row of its own, and is accepted as far as the row before chooses it.
 //!
-//! Block 0 does it behind the step's last task, with all its threads: it judges the rows, looks the last tokens up in the
-//! sequence's own text, and sets the cells of the next step. A rejected token leaves keys and values behind the last position,
+//! Block 0 does it after the step's last task, with all its threads: it judges the rows, looks the last tokens up in the
+//! sequence's own text, and sets the cells of the next step. A rejected token leaves keys and values after the last position,
 //! which are written again when that position is fed.
 
 use std::mem::offset_of;
@@ -28,7 +28,7 @@ const PLACE_BITS: u32 = 24;
 /// The sequence whose text the rows of a step go on with.
 #[derive(Clone, Copy)]
 pub(super) struct Proposals<'k> {
-    /// Numbers, and behind them the tokens: see [`text`](crate::vm::device::text).
+    /// Numbers, and after them the tokens: see [`text`](crate::vm::device::text).
     words: Ptr<'k, Global, i32>,
     /// What this block found of the step: of each row its choice, its token and its position, then what was decided.
     found: Ptr<'k, Shared, i32>,
@@ -144,7 +144,7 @@ impl<'k> Proposals<'k> {
         k.when(k.lane().eq(0), || self.best.at(k.warp()).store(best));
     }
 
-    /// Sets the cells of the next step: the last token, and behind it what followed the run that was found. What reaches the end of
+    /// Sets the cells of the next step: the last token, and after it what followed the run that was found. What reaches the end of
     /// the text goes on with what is proposed: a text that repeats itself goes round.
     fn feed(self, context: KernelContext<'k, '_>, cells: Feedback) {
         let k = context.k;

@@ -31,18 +31,18 @@ pub(super) fn ring<'k>(k: &'k Builder, plan: &Plan) -> Unready<ring::Ring<'k, St
 /// How far the team has come: stages in flight are more for the task that it is at than for those that it has not come to.
 #[derive(Clone, Copy)]
 pub(super) struct Progress<'k> {
-    /// The task, counted over the launch from 1; where somebody watches, 0 between two, and [`Progress::OVER`] behind the last.
+    /// The task, counted over the launch from 1; where somebody watches, 0 between two, and [`Progress::OVER`] after the last.
     task: Ptr<'k, Shared, u32>,
     /// Whether somebody watches.
     is_watched: bool,
     /// Most stages in flight for tasks that it has not come to, and for the one that it is at.
     most: [u32; 2],
-    /// The same of stages of so many bytes at most, where there are small ones.
+    /// The limit for stages of at most that number of bytes, where there are small ones.
     small: Option<(u32, [u32; 2])>,
 }
 
 impl<'k> Progress<'k> {
-    /// What stands for a task behind the last of a launch.
+    /// What stands for a task after the last of a launch.
     pub const OVER: u32 = u32::MAX;
 
     pub fn new(k: &'k Builder, plan: &Plan) -> Progress<'k> {
@@ -84,7 +84,7 @@ impl<'k> Progress<'k> {
         self.task.load_relaxed(Scope::Cta)
     }
 
-    /// Most stages in flight, for one of a task, which has so many bytes. Of small ones twice as many, so that the bytes in flight are
+    /// Most stages in flight, for a stage of `bytes` bytes of a task. Of small ones twice as many, so that the bytes in flight are
     /// as many.
     pub fn most(self, task: Val<'k, u32>, bytes: Val<'k, u32>) -> Val<'k, u32> {
         let [most, burst] = self.most;

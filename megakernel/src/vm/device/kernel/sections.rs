@@ -1,6 +1,6 @@
 //! Tables of many tasks come to shared memory by sections, ahead of the team: the ring needs the room.
 //!
-//! With the first task of a section the team asks for the next one, and says behind that task that it is there. The thread that fills the
+//! With the first task of a section the team asks for the next one, and says after that task that it is there. The thread that fills the
 //! ring reads sections ahead of the team, and says which it has done with. Sections are counted over the launch.
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
@@ -76,7 +76,7 @@ impl<'k> Sections<'k> {
 }
 
 impl<'k> Section<'k> {
-    /// Where its records lie, and behind them waits and signals.
+    /// Where its records lie, and after them waits and signals.
     pub fn records(self) -> Ptr<'k, Shared, u32> {
         self.sections.slot(self.number)
     }
@@ -86,7 +86,7 @@ impl<'k> Section<'k> {
         let Section { sections, number, index, .. } = self;
         let k = sections.k;
         k.when(self.begins, || {
-            // Behind the last section of a step comes the first.
+            // After the last section of a step comes the first.
             let next = (index / SECTION_TASKS + 1) % sections.of_step.load();
             let from = sections.tables.at(sections.start.load()).cast::<u32>().at(sections.place(next));
             let to = sections.slot(number + 1);
@@ -100,12 +100,12 @@ impl<'k> Section<'k> {
         self.sections.k.when(self.begins, || sync.until(self.sections.done, self.number, || ()));
     }
 
-    /// Waits until what this thread copies is there; by all threads of the team, before it meets behind the task.
+    /// Waits until what this thread copies is there; by all threads of the team, before it meets after the task.
     pub fn wait_for_copies(self) {
         self.sections.k.when(self.begins, || self.sections.k.cp_async_wait(0));
     }
 
-    /// Says that the next section is there; by one thread, behind the meeting. It counts on, so that no register has the number until then.
+    /// Says that the next section is there; by one thread, after the meeting. It counts on, so that no register has the number until then.
     pub fn says_next(self) {
         let there = self.sections.there;
         self.sections.k.when(self.begins, || there.store_release(there.load() + 1, Scope::Cta));

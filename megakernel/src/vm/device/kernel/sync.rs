@@ -1,10 +1,10 @@
 //! Counters, the end of a launch, reports.
 //!
-//! Counters only grow, over all launches: a task of step s waits for `s · period + threshold`. Behind the program's
+//! Counters only grow, over all launches: a task of step s waits for `s · period + threshold`. After the program's
 //! counters lie three of the machine: blocks that finished a step, steps that may begin, and whether to stop.
 //!
 //! Of several devices each has all counters in its own memory. A task signals those of the devices on which tasks wait; the blocks of
-//! all finish on the first device, whose block 0 opens the next step on each; whoever stops stops all. What another device
+//! all finish on the first device, whose block 0 opens the next step on each; a block that stops the launch stops all devices. What another device
 //! writes or reads has scope `.sys`, everything else that of the device.
 
 mod leave;
@@ -18,7 +18,7 @@ use super::table::TaskView;
 use crate::vm::device::record::{SIGNAL_ACROSS, SIGNAL_COUNTERS, SIGNAL_DEVICE};
 use crate::vm::device::{Plan, status};
 
-/// Counters of the machine's own, behind the program's.
+/// Counters of the machine's own, after the program's.
 pub(in crate::vm::device) const OWN_COUNTERS: u32 = 3;
 /// Of these, blocks that finished a step.
 const FINISHED: u32 = 0;
@@ -144,13 +144,13 @@ impl<'k> Sync<'k> {
         self.everywhere(HALT).into_iter().for_each(|halt| halt.store_relaxed(1u32, self.scope()));
     }
 
-    /// Reports what went wrong, if nobody else did before, and stops every block.
+    /// Reports an error, unless one was reported before, and stops every block.
     pub fn report(self, code: u32, task: Val<'k, u32>, what: Val<'k, u32>, wanted: Val<'k, u32>, seen: Val<'k, u32>) {
         self.say(code, task, [what, wanted, seen]);
         self.stop_all();
     }
 
-    /// Says what went wrong, if nobody else did before.
+    /// Stores an error in the status words, unless one was stored before.
     fn say(self, code: u32, task: Val<'k, u32>, [what, wanted, seen]: [Val<'k, u32>; 3]) {
         let word = |at: u32| self.status.at(at);
         let first = word(status::CODE).compare_swap(0u32, code, AtomOrder::Relaxed(Scope::Sys)).eq(0);
@@ -240,7 +240,7 @@ impl<'k> Sync<'k> {
         });
     }
 
-    /// Publishes that a task is done; by one thread, behind a barrier of the team. Where everything that it wrote is
+    /// Publishes that a task is done; by one thread, after a barrier of the team. Where everything that it wrote is
     /// packets, nothing is released.
     pub fn signal(self, task: TaskView<'k>) {
         let k = self.k;
@@ -292,7 +292,7 @@ impl<'k> Sync<'k> {
         self.reach((self.begun(), None), self.epoch + step, none, none);
     }
 
-    /// Says that this block finished a step; by one thread, behind a barrier of the team.
+    /// Says that this block finished a step; by one thread, after a barrier of the team.
     fn finished_step(self) {
         let first = self.everywhere(FINISHED)[0];
         first.red(AtomOp::Add, 1u32, RedOrder::Release(self.scope()));
@@ -314,7 +314,7 @@ impl<'k> Sync<'k> {
         begun.into_iter().for_each(|begun| begun.red(AtomOp::Add, 1u32, RedOrder::Release(self.scope())));
     }
 
-    /// Ends the launch behind a step that every block has finished; by one thread. Nobody has begun another, so that
+    /// Ends the launch after a step that every block has finished; by one thread. No block has begun another, so
     /// counters stand as at the end of any step.
     pub fn end(self) {
         self.status.at(status::CODE).compare_swap(0u32, status::ENDED, AtomOrder::Relaxed(Scope::Sys));

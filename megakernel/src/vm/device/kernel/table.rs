@@ -139,7 +139,7 @@ macro_rules! fields {
 fields!(opcode task weights first stages stage_bytes waits wait_count signals signal_count);
 fields!(input residual output);
 
-/// The same of fields of 16 bits.
+/// Offsets of fields of 16 bits.
 macro_rules! short_fields {
     ($($field:ident)+) => {
         impl<'k> TaskView<'k> {
