@@ -43,6 +43,31 @@ fn flows_are_listed_and_shown() {
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
 }
 
+/// What a flow needs besides its name stands in the list: a size of blocks, a file of parameters.
+#[test]
+fn the_list_says_what_a_flow_needs() {
+    let list = success(&["flow", "list"]);
+    let line = |name: &str| list.lines().find(|line| line.starts_with(&format!("{name} "))).expect("a flow").to_owned();
+    assert!(line("h2o-tokens").contains("; needs B = 1 (--flow-block)"), "{}", line("h2o-tokens"));
+    assert!(line("lserve").contains("; needs B a multiple of 16 (--flow-block)"), "{}", line("lserve"));
+    let file = "; needs --flow-parameters FILE, from `tilewright flow calibrate q-filter`";
+    assert!(line("q-filter").ends_with(file), "{}", line("q-filter"));
+    assert!(!line("quest").contains("needs"), "{}", line("quest"));
+}
+
+/// Every flow without parameters runs by its name alone: the default size of blocks is the flow's own.
+#[test]
+fn flows_run_with_their_own_default_block() {
+    let generate =
+        ["generate", "--model", MODEL, "--prompt", TEXT, "--max-new-tokens", "3", "--device", "cpu:2", "--flow"];
+    for flow in ["h2o-tokens", "lserve", "quest"] {
+        assert!(!success(&[&generate[..], &[flow]].concat()).trim().is_empty(), "{flow}");
+    }
+    for algorithm in tilewright_flow::algorithms::ALL {
+        assert!(success(&["flow", "show", algorithm.name]).starts_with(algorithm.name));
+    }
+}
+
 #[test]
 fn what_cannot_be_shown_is_one_line() {
     let line = failure(&["flow", "show", "quests"]);
@@ -51,6 +76,20 @@ fn what_cannot_be_shown_is_one_line() {
     assert!(line.contains("asks for B a multiple of 16, but the model has 8 and 16"), "{line}");
     let line = failure(&["flow", "show", "quest", "--group", "0"]);
     assert!(line.contains("extent G is 0 or too large"), "{line}");
+    // Each extent fits, their product does not.
+    let line = failure(&["flow", "show", "quest", "--group", "1000000000", "--head-dim", "1000000000"]);
+    assert!(line.contains("extent G·D is 0 or too large"), "{line}");
+}
+
+/// Numbers that leave nothing to measure are refused before a model is read.
+#[test]
+fn keeps_refuses_zeros() {
+    for flag in ["--block", "--steps", "--tokens", "--budgets"] {
+        let output = tilewright(&["flow", "keeps", "--model", MODEL, flag, "0"]);
+        let text = String::from_utf8(output.stderr).expect("UTF-8");
+        assert_eq!(output.status.code(), Some(2), "{flag}: {text}");
+        assert!(text.contains("0 is not in 1.."), "{flag}: {text}");
+    }
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn a_budget_that_covers_the_sequence_gives_the_tokens_of_dense_attention() {
         for algorithm in algorithms::ALL {
             let engine = engine(model, 2);
             let covering = flow(&engine, algorithm.name, 1024);
-            // Whoever is told what was chosen has it chosen.
+            // Observing the selection makes the device compute it.
             let engine = engine.with_flow(covering).expect("a flow that fits");
             assert_eq!(tokens(&engine, 1), dense, "{model}, {}", algorithm.name);
             let engine = engine.with_observer(Arc::new(|_| ()));
@@ -100,7 +100,7 @@ fn a_budget_that_covers_the_sequence_gives_the_tokens_of_dense_attention_on_a_de
             let covering = flow_of_blocks(&engine, algorithm.name, 1024, 16);
             let engine = engine.with_flow(covering).expect("a flow that fits");
             if all {
-                // As users run it: nobody is told what was chosen.
+                // As users run it: the selection is not observed.
                 assert_eq!(few_tokens(&engine), dense, "{model}, {}", algorithm.name);
             }
             let engine = engine.with_observer(Arc::new(|_| ()));

@@ -6,7 +6,7 @@ use tilewright_layout::DType;
 use tilewright_layout::tensor::{Place, ShapeError, TensorId, VTensor};
 
 use crate::declare::Declarations;
-use crate::dim::Dim;
+use crate::dim::{Dim, Shape};
 use crate::error::BindError;
 use crate::flow::Traced;
 use crate::graph::{Graph, ValueId};
@@ -56,6 +56,10 @@ impl Traced {
         if model.kv_heads == 0 {
             return Err(BindError::NoHeads);
         }
+        // The query and the keys of a block, which machines hold for all heads.
+        for dim in [Dim::GROUP, Dim::BLOCK] {
+            Shape([dim, Dim::HEAD_DIM]).bind(model)?;
+        }
         for requirement in &self.requirements {
             requirement.check(model)?;
         }
@@ -81,7 +85,8 @@ impl Traced {
         let mut values = Vec::new();
         for (decl, shape) in self.declared.parameters.iter().zip(&extents.parameters) {
             let elements = shape[0] * shape[1];
-            let wanted = elements * model.kv_heads;
+            let too_many = || BindError::Extent { dim: decl.shape.elements(), model: *model };
+            let wanted = elements.checked_mul(model.kv_heads).ok_or_else(too_many)?;
             let given = parameters
                 .get(&decl.name)
                 .ok_or_else(|| BindError::ParameterMissing { name: decl.name.clone(), elements })?;

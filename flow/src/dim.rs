@@ -142,9 +142,12 @@ impl Shape {
     /// The extents in a model.
     ///
     /// # Errors
-    /// As [`Dim::bind`].
+    /// As [`Dim::bind`], for each extent and for the elements of a row.
     pub fn bind(self, model: &ModelShape) -> Result<[usize; 2], BindError> {
-        Ok([self.0[0].bind(model)?, self.0[1].bind(model)?])
+        let extents = [self.0[0].bind(model)?, self.0[1].bind(model)?];
+        let elements = (extents[0] as u64).checked_mul(extents[1] as u64);
+        let refused = || BindError::Extent { dim: self.elements(), model: *model };
+        elements.filter(|&elements| elements <= LARGEST).map(|_| extents).ok_or_else(refused)
     }
 }
 
@@ -187,6 +190,11 @@ pub struct Requirement {
 }
 
 impl Requirement {
+    /// Whether it limits the tokens of a block.
+    pub fn is_of_blocks(&self) -> bool {
+        self.left.powers[2] > 0 || self.right.powers[2] > 0
+    }
+
     /// Checks it for a model.
     ///
     /// # Errors

@@ -136,7 +136,7 @@ pub enum BindError {
     /// A model that attends to nothing.
     #[error("a model with 0 key heads has no attention; give at least 1")]
     NoHeads,
-    /// An extent that is no whole number in this model.
+    /// An extent that is not a whole number in this model.
     #[error("extent {dim} is not a whole number for a model of {model}; choose sizes that divide")]
     Fraction {
         /// The extent.

@@ -8,6 +8,7 @@ use crate::dim::Requirement;
 use crate::error::{FlowErrors, Problem};
 use crate::graph::{Graph, Removed, ValueId, clean};
 use crate::op::{FieldId, Op, Source, StateId};
+use crate::shape::ModelShape;
 use crate::trace::{Block, Done, Recorder, Recording, Step};
 
 /// Which blocks of keys and values a query attends to.
@@ -177,6 +178,22 @@ pub fn trace<F: Flow + ?Sized>(flow: &F) -> Result<Traced, FlowErrors> {
 }
 
 impl Traced {
+    /// The tokens of a block that the flow takes: `preferred` where its ops allow it, else 16, else 1; `preferred` where
+    /// none of them fits, so that binding says why.
+    ///
+    /// ```
+    /// use tilewright_flow::algorithms;
+    /// let block = |name: &str| algorithms::named(name).unwrap().trace().unwrap().block_tokens(16);
+    /// assert_eq!((block("quest"), block("h2o-tokens")), (16, 1));
+    /// ```
+    pub fn block_tokens(&self, preferred: usize) -> usize {
+        let fits = |&block_tokens: &usize| {
+            let model = ModelShape { kv_heads: 1, group: 1, head_dim: 32, block_tokens };
+            self.extents(&model).is_ok()
+        };
+        [preferred, 16, 1].into_iter().find(fits).unwrap_or(preferred)
+    }
+
     /// The reports, a line each.
     pub fn notices(&self) -> Vec<String> {
         let report = &self.report;

@@ -44,7 +44,7 @@ impl ManyBlocks for Indexer {}
 /// A format that ops compute with.
 #[diagnostic::on_unimplemented(
     message = "an op does not compute with a value of format `{Self}`",
-    label = "`{Self}` is no operand of this op",
+    label = "`{Self}` is not an operand of this op",
     note = "a parameter is the second operand of `gemm`, or the weights of `learned_query`, and nothing else"
 )]
 pub trait Operand: Known {}

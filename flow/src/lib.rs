@@ -1,10 +1,27 @@
-//! Sparse-attention flows: what is kept of each block of keys and values, and which blocks a query attends to, in a few typed
-//! lines.
+//! Sparse-attention flows: what to keep of each block of keys and values, and which blocks a query attends to.
 //!
-//! A [`Flow`] is traced once ([`trace()`]) to two graphs: one for a block that becomes complete, one for a decode step. Illegal
-//! combinations of formats do not compile; shapes are checked while tracing, for every model at once; what cannot be decided
-//! then is checked when the flow is bound to a model.
+//! A [`Flow`] is a few typed lines. [`trace()`] records it once as two graphs: one for a block that becomes complete, one for
+//! a decode step. Illegal combinations of formats do not compile. Shapes are checked while tracing, for every model at once;
+//! what depends on the model is checked when the flow is bound to it.
 //!
+//! # Example
+//! What `quest` keeps of a block of 16 tokens in a model with heads of 128 dimensions:
+//!
+//! ```
+//! use tilewright_flow::{ModelShape, algorithms};
+//!
+//! let quest = algorithms::named("quest")?.trace()?;
+//! let model = ModelShape { kv_heads: 8, group: 4, head_dim: 128, block_tokens: 16 };
+//! let extents = quest.extents(&model)?;
+//! let names: Vec<&str> = quest.declared.fields.iter().map(|field| field.name.as_str()).collect();
+//! assert_eq!(names, ["max", "min"]);
+//! assert_eq!(extents.fields, [[1, 128], [1, 128]]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`Flow`] shows how to write one; `examples/custom_flow` runs one in a model.
+//!
+//! # Modules
 //! | module | what it holds |
 //! |---|---|
 //! | [`dim`], [`format`](mod@format), [`declare`], [`trace`](mod@trace) | what a flow is written with |
@@ -16,7 +33,7 @@
 //! | [`algorithms`] | the flows that are known by name |
 //! | [`picture`] | a flow as text, DOT, SVG |
 //!
-//! `docs/flows.md` has the ops and every decision about them.
+//! `docs/flows.md` lists the ops and the rules that they follow.
 #![forbid(unsafe_code)]
 
 pub mod algorithms;

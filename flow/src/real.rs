@@ -29,7 +29,7 @@ pub trait Real:
 
     /// The nearest number of this precision.
     fn from_f64(value: f64) -> Self;
-    /// The same number in f64.
+    /// The number as an f64.
     fn to_f64(self) -> f64;
     /// e to the power of it.
     fn exp(self) -> Self;

@@ -147,7 +147,7 @@ impl Model {
     }
 }
 
-/// The same with a random source for every weight.
+/// Gives every weight a random source.
 fn with_random_weights(mut program: Program) -> Program {
     let weights = program.buffers.iter_mut().filter(|buffer| buffer.kind == BufferKind::Weight);
     for source in weights.filter_map(|buffer| buffer.source.as_mut()) {

@@ -19,15 +19,18 @@ struct NoParameters {
     flow: String,
 }
 
+/// Tokens of a block, of flows that take any number.
+pub const DEFAULT_BLOCK: usize = 16;
+
 /// What chooses the blocks of tokens that a decode step attends to.
 #[derive(Args, Default)]
 pub struct FlowChoice {
     /// Attend to the blocks of tokens that this flow chooses; `tilewright flow list` has the names
     #[arg(long, value_name = "NAME")]
     flow: Option<String>,
-    /// Tokens of a block
-    #[arg(long, value_name = "N", default_value_t = 16, requires = "flow")]
-    flow_block: usize,
+    /// Tokens of a block [default: 16, or what the flow takes; `tilewright flow list` says which]
+    #[arg(long, value_name = "N", requires = "flow")]
+    flow_block: Option<usize>,
     /// Blocks at the begin that are always attended to
     #[arg(long, value_name = "N", default_value_t = 1, requires = "flow")]
     flow_first: u32,
@@ -44,7 +47,9 @@ impl FlowChoice {
     pub fn settings(&self, top_k: u32, spec: &ModelSpec) -> Result<Option<FlowSettings>, Failure> {
         let Some(name) = &self.flow else { return Ok(None) };
         let budget = Budget::new(top_k, 0.0, self.flow_first, self.flow_last)?;
-        let flow = FlowSettings::new(algorithms::named(name)?.trace()?, self.flow_block, budget)?;
+        let traced = algorithms::named(name)?.trace()?;
+        let block_tokens = self.flow_block.unwrap_or_else(|| traced.block_tokens(DEFAULT_BLOCK));
+        let flow = FlowSettings::new(traced, block_tokens, budget)?;
         match &self.flow_parameters {
             Some(path) => {
                 let parameters = read_flow_parameters(path, &flow, spec)?;

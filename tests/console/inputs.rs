@@ -52,7 +52,7 @@ fn an_exchange_is_of_several_devices() {
     }
     let line = failure(&[&generate[..], &["--exchange", "mpi"]].concat(), b"");
     assert!(
-        line.contains("`mpi` is no exchange between devices; known are own, one-shot, two-shot and nccl"),
+        line.contains("`mpi` is not an exchange between devices; known are own, one-shot, two-shot and nccl"),
         "{line}"
     );
     let texts = ["own", "two-shot", "nccl"].map(|exchange| {

@@ -37,7 +37,7 @@ pub enum CalibrateError {
         /// Tokens of the keys.
         keys: usize,
     },
-    /// An activation that is no number.
+    /// An activation that is not a number.
     #[error("flow `{flow}`: a query or key of key head {head} is not a finite number; the weights are damaged")]
     NotFinite {
         /// The flow.
@@ -145,7 +145,7 @@ impl<'a> Head<'a> {
         found
     }
 
-    /// One-hot rows of the channels that weigh most; rows behind the last channel are 0.
+    /// One-hot rows of the channels that weigh most; rows after the last channel are 0.
     fn channels(&self, rows: usize, dim: usize) -> Vec<f64> {
         let size = |all: &[&[f64]], channel: usize| all.iter().map(|row| row[channel].abs()).sum::<f64>();
         let weights: Vec<f64> = (0..dim).map(|c| size(&self.queries, c) * size(&self.keys, c)).collect();

@@ -41,7 +41,7 @@ impl fmt::Display for Removed {
 
 /// The graph of recorded ops, what was removed, and the new value of each recorded op that is kept or has an equal.
 ///
-/// Sources that nobody reads go without a word.
+/// Unread sources are removed without a notice.
 pub fn clean(recorded: &[Node]) -> (Graph, Vec<Removed>, Vec<Option<ValueId>>) {
     let first = first_of_equals(recorded);
     let live = reaches_an_effect(recorded, &first);
@@ -75,7 +75,7 @@ fn first_of_equals(recorded: &[Node]) -> Vec<usize> {
         if node.op.is_commutative() {
             operands.sort_unstable();
         }
-        // An effect is no value: it stays as often as it was asked for.
+        // An effect is not a value: it stays as often as it was asked for.
         let same = if node.op.is_effect() { index } else { *seen.entry((node.op.clone(), operands)).or_insert(index) };
         first.push(same);
     }

@@ -87,7 +87,7 @@ impl<T: Real> Pool<T> {
     }
 
     /// Blocks that were brought together: a page each, of one key head. Keys, values and fields are those of the blocks in
-    /// order, or absent where nobody reads them.
+    /// order, or absent where no op reads them.
     pub(crate) fn gathered(
         bound: &Bound<'_>,
         blocks: usize,
@@ -160,7 +160,7 @@ impl<T: Real> Request<T> {
         Ok(request)
     }
 
-    /// That the page table reaches so many tokens.
+    /// Checks that the page table covers `tokens` tokens.
     pub(crate) fn fits(&self, pool: &Pool<T>, tokens: usize) -> Result<(), RunError> {
         let needed = tokens.div_ceil(pool.shape.page_tokens);
         let pages = self.pages.len();

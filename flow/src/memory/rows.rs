@@ -30,7 +30,7 @@ pub struct RowTable {
 }
 
 impl RowTable {
-    /// The table of requests with so many blocks each.
+    /// The table of requests with the given number of blocks each.
     ///
     /// ```
     /// use tilewright_flow::memory::{Budget, RowTable};

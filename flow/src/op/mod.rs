@@ -117,7 +117,7 @@ pub enum Source {
     Parameter(ParameterId),
     /// What the step before saved. A reader comes before the save of this step: an edge of the graph.
     Load(StateId),
-    /// The same number everywhere, in the shape of a field.
+    /// One number for every element, in the shape of a field.
     Fill(FieldId, Num),
 }
 
@@ -150,7 +150,7 @@ pub enum Product {
 pub enum Rearrange {
     /// `[d0, d1]` → `[d1, d0]`.
     Transpose,
-    /// The same elements in row-major order in another shape.
+    /// The elements in row-major order in another shape.
     Reshape(Shape),
 }
 

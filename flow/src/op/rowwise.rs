@@ -34,7 +34,7 @@ impl Taps {
         fits.then(|| Taps { weights: weights.iter().copied().map(Num).collect(), extents })
     }
 
-    /// The same weights for every element; `None` where there are none.
+    /// One set of weights for every element; `None` if it is empty.
     pub fn shared(weights: &[f64]) -> Option<Taps> {
         Taps::new(weights, [u32::try_from(weights.len()).ok()?, 1, 1])
     }

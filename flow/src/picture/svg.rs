@@ -1,9 +1,13 @@
 //! A flow as an SVG image: sources in a row on top of each pass, a frame for each group below, edges from value to reader.
+//!
+//! Colours follow the viewer's light or dark mode; the legend names the formats and both kinds of edges.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{View, colour};
+use tilewright_layout::tensor::Format;
+
+use super::View;
 use crate::graph::{EdgeKind, Graph, ValueId};
 use crate::plan::Plan;
 
@@ -14,6 +18,33 @@ pub struct Svg<'v>(pub &'v View<'v>);
 const WIDTH: usize = 250;
 const HEIGHT: usize = 40;
 const GAP: usize = 20;
+/// Height of the legend.
+const LEGEND: usize = 40;
+/// Width of an entry of the legend.
+const LEGEND_WIDTH: usize = 220;
+
+/// Colours in both modes, and the arrowhead.
+const STYLE: &str = r##"<style>
+.ground { fill: #fff } text { fill: #1f2328 } .note { fill: #57606a }
+.frame { fill: none; stroke: #8c959f } .edge { fill: none; stroke: #57606a; marker-end: url(#head) } .head { fill: #57606a }
+.box { stroke: #57606a } .batched { fill: #cfe3f7 } .ragged { fill: #d9f0d3 } .paged { fill: #fde6c8 } .parameter { fill: #e8dcf2 }
+@media (prefers-color-scheme: dark) {
+.ground { fill: #0d1117 } text { fill: #e6edf3 } .note { fill: #8b949e } .frame, .box { stroke: #6e7681 }
+.edge { stroke: #8b949e } .head { fill: #8b949e }
+.batched { fill: #10355e } .ragged { fill: #174a22 } .paged { fill: #5a3a0c } .parameter { fill: #43265c }
+}
+</style>
+<defs><marker id="head" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto"><path class="head" d="M0 0 L8 4 L0 8 z"/></marker></defs>"##;
+
+/// The class of a format's boxes.
+const fn class(format: Format) -> &'static str {
+    match format {
+        Format::Batched => "batched",
+        Format::Ragged => "ragged",
+        Format::Paged => "paged",
+        Format::Parameter => "parameter",
+    }
+}
 
 /// Where the boxes of a pass are: left and top.
 struct Boxes {
@@ -85,11 +116,8 @@ fn escaped(text: &str) -> String {
 impl Svg<'_> {
     fn pass(&self, f: &mut fmt::Formatter<'_>, graph: &Graph, boxes: &Boxes) -> fmt::Result {
         for (left, top, width, height, title) in &boxes.frames {
-            writeln!(
-                f,
-                r##"<rect x="{left}" y="{top}" width="{width}" height="{height}" fill="none" stroke="#888" rx="6"/>"##
-            )?;
-            writeln!(f, r##"<text x="{}" y="{}" fill="#555">{title}</text>"##, left + 6, top + 14)?;
+            writeln!(f, r#"<rect class="frame" x="{left}" y="{top}" width="{width}" height="{height}" rx="6"/>"#)?;
+            writeln!(f, r#"<text class="note" x="{}" y="{}">{title}</text>"#, left + 6, top + 14)?;
         }
         for edge in graph.edges() {
             let (Some((x0, y0)), Some((x1, y1))) = (boxes.at.get(&edge.before), boxes.at.get(&edge.after)) else {
@@ -98,22 +126,43 @@ impl Svg<'_> {
             let (x0, y0, x1) = (x0 + WIDTH / 2, y0 + HEIGHT, x1 + WIDTH / 2);
             let dashed = if edge.kind == EdgeKind::Data { "" } else { r#" stroke-dasharray="4 3""# };
             let (below, above) = (y0 + GAP, y1.saturating_sub(GAP));
-            writeln!(
-                f,
-                r##"<path d="M{x0} {y0} C{x0} {below} {x1} {above} {x1} {y1}" fill="none" stroke="#555"{dashed}/>"##
-            )?;
+            writeln!(f, r#"<path class="edge" d="M{x0} {y0} C{x0} {below} {x1} {above} {x1} {y1}"{dashed}/>"#)?;
         }
         for (&id, (left, top)) in &boxes.at {
             let node = graph.node(id);
             let call = if node.op.is_source() { self.0.traced.label(graph, id) } else { self.0.call(graph, id) };
             let call = if node.op.is_source() || node.op.is_effect() { call } else { format!("{id} = {call}") };
-            let fill = colour(node.format);
+            let class = class(node.format);
             writeln!(
                 f,
-                r##"<rect x="{left}" y="{top}" width="{WIDTH}" height="{HEIGHT}" fill="{fill}" stroke="#333" rx="4"/>"##
+                r#"<rect class="box {class}" x="{left}" y="{top}" width="{WIDTH}" height="{HEIGHT}" rx="4"/>"#
             )?;
             writeln!(f, r#"<text x="{}" y="{}">{}</text>"#, left + 8, top + 16, escaped(&call))?;
             writeln!(f, r#"<text x="{}" y="{}">{}</text>"#, left + 8, top + 32, self.0.kind(graph, id))?;
+        }
+        Ok(())
+    }
+
+    /// What colours and edges mean, in a row that begins at `top`.
+    fn legend(f: &mut fmt::Formatter<'_>, top: usize) -> fmt::Result {
+        let formats = [
+            (Format::Batched, "batched: a row per request"),
+            (Format::Ragged, "ragged: a row per block"),
+            (Format::Paged, "paged: kept with the pages"),
+            (Format::Parameter, "parameter"),
+        ];
+        for (column, (format, text)) in formats.into_iter().enumerate() {
+            let x = GAP + column * LEGEND_WIDTH;
+            let class = class(format);
+            writeln!(f, r#"<rect class="box {class}" x="{x}" y="{top}" width="14" height="14" rx="3"/>"#)?;
+            writeln!(f, r#"<text x="{}" y="{}">{text}</text>"#, x + 20, top + 11)?;
+        }
+        let edges =
+            [("", "a value and its reader"), (r#" stroke-dasharray="4 3""#, "order: a state is saved after its load")];
+        for (column, (dashed, text)) in edges.into_iter().enumerate() {
+            let (x, y) = (GAP + column * 2 * LEGEND_WIDTH, top + 30);
+            writeln!(f, r#"<path class="edge" d="M{x} {y} H{}"{dashed}/>"#, x + 30)?;
+            writeln!(f, r#"<text x="{}" y="{}">{text}</text>"#, x + 38, y + 4)?;
         }
         Ok(())
     }
@@ -128,15 +177,19 @@ impl fmt::Display for Svg<'_> {
             top = boxes.bottom + 2 * GAP;
             passes.push((graph, boxes));
         }
-        let width = passes.iter().map(|(_, boxes)| boxes.width).max().unwrap_or(0).max(400);
+        let width = passes.iter().map(|(_, boxes)| boxes.width).max().unwrap_or(0).max(4 * LEGEND_WIDTH + GAP);
+        let height = top + LEGEND;
+        let title = escaped(&format!("{}: {}", self.0.traced.name, self.0.extents.model));
         writeln!(
             f,
-            r#"<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{top}" font-family="monospace" font-size="12">"#
+            r#"<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="monospace" font-size="12" role="img">"#
         )?;
-        writeln!(f, r#"<rect width="100%" height="100%" fill="white"/>"#)?;
-        let title = format!("{}: {}", self.0.traced.name, self.0.extents.model);
-        writeln!(f, r#"<text x="{GAP}" y="{}" font-size="16">{}</text>"#, GAP + 8, escaped(&title))?;
+        writeln!(f, "<title>Flow {title}</title>")?;
+        writeln!(f, "{STYLE}")?;
+        writeln!(f, r#"<rect class="ground" width="100%" height="100%"/>"#)?;
+        writeln!(f, r#"<text x="{GAP}" y="{}" font-size="16">{title}</text>"#, GAP + 8)?;
         passes.iter().try_for_each(|(graph, boxes)| self.pass(f, graph, boxes))?;
+        Self::legend(f, top - GAP)?;
         writeln!(f, "</svg>")
     }
 }

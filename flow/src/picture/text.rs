@@ -15,7 +15,7 @@ pub struct Text<'v> {
 }
 
 impl<'v> Text<'v> {
-    /// The text of a view; bytes for a step of `rows` rows with so many candidate blocks each.
+    /// The text of a view; bytes for a step of `rows` rows with `blocks` candidate blocks each.
     pub const fn new(view: &'v View<'v>, rows: usize, candidates: usize) -> Text<'v> {
         Text { view, rows, candidates }
     }

@@ -48,7 +48,7 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// All of a row of so many candidates.
+    /// The cost of a row of `candidates` candidate blocks.
     pub fn total(&self, candidates: usize) -> u64 {
         let per_block = (self.read_per_block + self.written_per_block) as u64;
         per_block * candidates as u64 + (self.read_per_row + self.written_per_row) as u64

@@ -136,7 +136,7 @@ impl Subject<'_> {
 
 #[cfg(test)]
 impl Plan {
-    /// The same groups in another order, which no edge was asked about: a planted bug.
+    /// Reorders the groups without regard to edges: a planted bug.
     pub(crate) fn reordered(mut self, key: impl Fn(&Group) -> bool) -> Plan {
         self.groups.sort_by_key(|group| key(group));
         self

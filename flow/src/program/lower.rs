@@ -77,7 +77,7 @@ pub enum SettingsError {
 }
 
 impl FlowSettings {
-    /// A flow with blocks of so many tokens and a budget.
+    /// A flow with blocks of `block_tokens` tokens and a budget.
     ///
     /// # Errors
     /// If its name belongs to another flow.
@@ -86,13 +86,13 @@ impl FlowSettings {
         Ok(FlowSettings { traced, block_tokens, budget, parameters: Vec::new(), is_observed: false })
     }
 
-    /// The same with the values of its parameters, by layer.
+    /// Sets the values of the flow's parameters, by layer.
     #[must_use]
     pub fn with_parameters(self, parameters: Vec<Parameters>) -> FlowSettings {
         FlowSettings { parameters, ..self }
     }
 
-    /// The same, whose selections are outputs of each layer, so that the host sees them.
+    /// Makes the selections of each layer outputs, so that the host can read them.
     #[must_use]
     pub fn observed(self) -> FlowSettings {
         FlowSettings { is_observed: true, ..self }
@@ -197,7 +197,7 @@ struct Choosing {
 }
 
 impl<'f> Lowered<'f> {
-    /// A flow for the programs of a phase. States are kept of so many requests at once.
+    /// A flow for the programs of a phase. States are kept for `slots` requests at once.
     pub fn new(flow: &'f FlowSettings, phase: Phase, slots: usize) -> Lowered<'f> {
         Lowered { flow, phase, slots, slot: None }
     }
@@ -336,7 +336,7 @@ impl Indexer for Lowered<'_> {
             };
             let selects = rows.iter().map(select).collect();
             *ready = at.level(&format!("flow.select.h{kv_head}"), selects, &[scored])?;
-            // The block that a row's token completes is its last one, which is no candidate: nobody waits for its summary.
+            // The block that a row's token completes is its last one, which is not a candidate: no task waits for its summary.
             summarise(at, kv_head, scored)?;
         }
         Ok(Selected { ready, selection: Some(Selection { blocks, last, block_tokens }) })

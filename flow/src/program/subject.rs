@@ -28,7 +28,7 @@ pub(super) struct Pools {
 }
 
 impl Pools {
-    /// The pools behind operands of those names.
+    /// The pools of operands of those names.
     pub fn of(ops: &Operands, [k, v]: [BufferId; 2], block_tokens: usize) -> Check<Pools> {
         let shape @ [kv_heads, pages, page_tokens, head_dim] = ops.pool("k_pool", k)?;
         ops.pool("v_pool", v)?;
@@ -37,7 +37,7 @@ impl Pools {
         Ok(Pools { kv_heads, pages, page_tokens, head_dim, block_tokens })
     }
 
-    /// The same, of a program that is valid.
+    /// The pools of a valid program.
     pub fn found(on: &Context, k_pool: BufferId, block_tokens: usize) -> Result<Pools, TaskFault> {
         let [kv_heads, pages, page_tokens, head_dim] = on.shape(k_pool)?;
         Ok(Pools { kv_heads, pages, page_tokens, head_dim, block_tokens })

@@ -1,4 +1,4 @@
-//! A program that summarises alone, behind prompts that come in by machines without ops of flows.
+//! A program that only summarises, after prompts that machines without ops of flows have processed.
 
 use tilewright_megakernel::ops::OperandError;
 use tilewright_megakernel::program::{Buffer, BufferId, BufferKind, Program};

@@ -101,7 +101,7 @@ impl<'t, F: Known, P> Value<'t, F, P> {
         self.record(Op::Rearrange(Rearrange::Transpose), &[], Location::caller())
     }
 
-    /// The same elements in row-major order in another shape.
+    /// Reinterprets the elements, in row-major order, in another shape.
     #[track_caller]
     pub fn reshape(self, shape: [Dim; 2]) -> Value<'t, F::Out, P>
     where

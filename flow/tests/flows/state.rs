@@ -96,7 +96,7 @@ fn i_each_reader_of_a_state_has_an_edge_to_its_save() {
     let traced = trace(&history()).expect("a flow without errors");
     let edges = traced.indexer.edges();
     let war: Vec<&Edge> = edges.iter().filter(|edge| edge.kind != EdgeKind::Data).collect();
-    // count is read by the sum and by the copy, before by a copy; the oldest value is read by nobody.
+    // count is read by the sum and by the copy, before by a copy; the oldest value is not read.
     assert_eq!(war.len(), 3);
     for edge in war {
         assert!(traced.indexer.node(edge.after).op.is_effect());

@@ -6,7 +6,7 @@ use tilewright_flow::memory::{Budget, Pool, Request};
 use tilewright_flow::run::Machine;
 use tilewright_flow::{Bound, ModelShape, Parameters, Real, Traced};
 
-/// A small generator of numbers; its seed is printed by whoever fails.
+/// A small generator of numbers; a failing test prints its seed.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 

@@ -1,4 +1,4 @@
-//! Table 2.1, Kron: a parameter is no operand.
+//! Table 2.1, Kron: a parameter is not an operand.
 #![allow(unused)]
 use tilewright_flow::prelude::*;
 

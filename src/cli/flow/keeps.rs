@@ -25,20 +25,21 @@ pub struct KeepsArgs {
     #[arg(long, value_name = "NAME")]
     flow: Vec<String>,
     /// Tokens of the sequence, which the model continues from this prompt at temperature 1
-    #[arg(long, value_name = "N", default_value_t = 512)]
-    tokens: usize,
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
+    tokens: u32,
     /// Text that the sequence begins with
     #[arg(long, value_name = "TEXT", default_value = "The")]
     prompt: String,
     /// Blocks that a flow chooses besides the first and the last
-    #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = [4u32, 8, 16, 32, 64])]
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = [4u32, 8, 16, 32, 64],
+        value_parser = clap::value_parser!(u32).range(1..))]
     budgets: Vec<u32>,
-    /// Tokens of a block; a flow that wants others gets as many tokens
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    block: usize,
+    /// Tokens of a block; a flow that takes other blocks gets the same number of tokens
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    block: u32,
     /// Decode steps at the end of the sequence that are measured
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    steps: usize,
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    steps: u32,
 }
 
 /// Random sequences with a needle.
@@ -68,12 +69,12 @@ pub fn run(args: &KeepsArgs) -> Result<(), Failure> {
         let traced = algorithm.trace()?;
         write!(out, "| `{}` |", algorithm.name)?;
         for &blocks in &args.budgets {
-            let (block_tokens, budget) = fitting(&traced, args.block, blocks)?;
+            let (block_tokens, budget) = fitting(&traced, args.block as usize, blocks)?;
             let spec = engine.spec();
             let model =
                 ModelShape { kv_heads: spec.kv_heads, group: spec.group(), head_dim: spec.head_dim, block_tokens };
             let flow = Subject { algorithm, traced: &traced };
-            let Kept { mass, error } = over_layers(&flow, &model, &layers, args.steps, &budget)?;
+            let Kept { mass, error } = over_layers(&flow, &model, &layers, args.steps as usize, &budget)?;
             let found = needles(&flow, block_tokens, &budget)?;
             write!(out, " {mass:.3}, {error:.3} | {found}/{TRIALS} |")?;
             out.flush()?;
@@ -101,19 +102,15 @@ impl Subject<'_> {
 
 /// Blocks that the flow takes, and a budget of the same number of tokens.
 fn fitting(traced: &Traced, block: usize, blocks: u32) -> Result<(usize, Budget), RunError> {
-    let fits = |&block_tokens: &usize| {
-        let model = ModelShape { kv_heads: 1, group: 1, head_dim: 32, block_tokens };
-        traced.extents(&model).is_ok()
-    };
-    let block_tokens = [block, 16, 1].into_iter().find(fits).unwrap_or(block);
-    let blocks = (blocks as usize * block).div_ceil(block_tokens).max(1) as u32;
-    Ok((block_tokens, Budget::new(blocks, 0.0, 1, 1)?))
+    let block_tokens = traced.block_tokens(block);
+    let blocks = (u64::from(blocks) * block as u64).div_ceil(block_tokens as u64);
+    Ok((block_tokens, Budget::new(u32::try_from(blocks).unwrap_or(u32::MAX), 0.0, 1, 1)?))
 }
 
 /// The prompt and what the model makes of it.
 fn sequence(engine: &Engine, args: &KeepsArgs) -> Result<Vec<u32>, Failure> {
     let mut ids = engine.tokenizer().encode(&args.prompt)?;
-    let tokens = args.tokens.min(engine.spec().max_positions);
+    let tokens = (args.tokens as usize).min(engine.spec().max_positions);
     // An end of a sequence ends no measurement: it goes on from there.
     while ids.len() < tokens {
         let sampling = Sampling::new(1.0, None, 1.0, ids.len() as u64)?;

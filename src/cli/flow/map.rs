@@ -30,12 +30,12 @@ pub struct MapArgs {
     svg: PathBuf,
 }
 
-/// Why a file is no dump of selections.
+/// Why a file is not a dump of selections.
 #[derive(Debug, Error)]
 enum MapError {
     #[error("selections `{}` cannot be read", path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("line {line} of `{}` is no selection", path.display())]
+    #[error("line {line} of `{}` is not a selection", path.display())]
     Line { path: PathBuf, line: usize, source: serde_json::Error },
     #[error("`{}` has no selection of that request, layer and key head", path.display())]
     Nothing { path: PathBuf },
@@ -44,7 +44,15 @@ enum MapError {
 /// Pixels of the picture without its margins.
 const SIZE: [f64; 2] = [1200.0, 600.0];
 /// Pixels of the margins.
-const MARGIN: f64 = 44.0;
+const MARGIN: f64 = 64.0;
+/// What the picture shows.
+const TITLE: &str = "Blocks of keys and values that each decode step attends to";
+/// Colours in light and dark mode.
+const STYLE: &str = "<style>\n\
+    .ground { fill: #fff } .plot { fill: #f2f4f7 } .mark { fill: #0b5 } text { fill: #1f2328 }\n\
+    @media (prefers-color-scheme: dark) {\n\
+    .ground { fill: #0d1117 } .plot { fill: #161b22 } .mark { fill: #3fb950 } text { fill: #e6edf3 }\n\
+    }\n</style>";
 
 /// Runs the subcommand.
 pub fn run(args: &MapArgs) -> Result<(), Failure> {
@@ -92,22 +100,25 @@ impl Map {
         Ok(map)
     }
 
+    /// Writes the picture: steps from left to right, blocks from top to bottom, the share of rows as opacity.
     fn draw(&self, to: &mut dyn Write) -> io::Result<()> {
         let [width, height] = SIZE;
         let cell = [width / self.steps.len() as f64, height / self.blocks as f64];
         let (right, bottom) = (width + 2.0 * MARGIN, height + 2.0 * MARGIN);
         writeln!(
             to,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {right} {bottom}\" font-family=\"sans-serif\">"
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {right} {bottom}\" font-family=\"sans-serif\" role=\"img\">"
         )?;
-        writeln!(to, "<rect width=\"{right}\" height=\"{bottom}\" fill=\"#fff\"/>")?;
-        writeln!(to, "<rect x=\"{MARGIN}\" y=\"{MARGIN}\" width=\"{width}\" height=\"{height}\" fill=\"#f2f4f7\"/>")?;
+        writeln!(to, "<title>{TITLE}</title>")?;
+        writeln!(to, "{STYLE}")?;
+        writeln!(to, "<rect class=\"ground\" width=\"{right}\" height=\"{bottom}\"/>")?;
+        writeln!(to, "<rect class=\"plot\" x=\"{MARGIN}\" y=\"{MARGIN}\" width=\"{width}\" height=\"{height}\"/>")?;
         for (column, (counts, all)) in self.steps.values().enumerate() {
             let x = MARGIN + column as f64 * cell[0];
             for (&block, &count) in counts {
                 let (y, share) = (MARGIN + block as f64 * cell[1], count as f64 / *all as f64);
                 let size = format!("width=\"{:.2}\" height=\"{:.2}\"", cell[0], cell[1]);
-                writeln!(to, "<rect x=\"{x:.2}\" y=\"{y:.2}\" {size} fill=\"#0b5\" fill-opacity=\"{share:.3}\"/>")?;
+                writeln!(to, "<rect class=\"mark\" x=\"{x:.2}\" y=\"{y:.2}\" {size} fill-opacity=\"{share:.3}\"/>")?;
             }
         }
         let [first, last] =
@@ -115,15 +126,25 @@ impl Map {
         let text = |to: &mut dyn Write, x: f64, y: f64, anchor: &str, words: &str| {
             writeln!(to, "<text x=\"{x}\" y=\"{y}\" font-size=\"14\" text-anchor=\"{anchor}\">{words}</text>")
         };
-        text(to, MARGIN, bottom - 16.0, "start", &format!("position {first}"))?;
-        text(to, right - MARGIN, bottom - 16.0, "end", &format!("position {last}"))?;
-        text(
-            to,
-            MARGIN,
-            MARGIN - 16.0,
-            "start",
-            &format!("blocks 0 (top) to {} (bottom) that a step attends to", self.blocks - 1),
-        )?;
+        let (left, below) = (MARGIN - 8.0, MARGIN + height + 20.0);
+        text(to, MARGIN, MARGIN - 44.0, "start", TITLE)?;
+        text(to, left, MARGIN + 12.0, "end", "0")?;
+        text(to, left, MARGIN + height, "end", &(self.blocks - 1).to_string())?;
+        text(to, left, MARGIN + height / 2.0, "end", "block")?;
+        text(to, MARGIN, below, "start", &first.to_string())?;
+        text(to, MARGIN + width, below, "end", &last.to_string())?;
+        text(to, MARGIN + width / 2.0, below, "middle", "position of the token that attends")?;
+        // The legend: which share of rows (requests, layers, key heads) attends.
+        let shares = [0.25, 0.5, 0.75, 1.0];
+        for (column, share) in shares.into_iter().enumerate() {
+            let (x, y) = (right - MARGIN - 260.0 + 65.0 * column as f64, MARGIN - 30.0);
+            writeln!(
+                to,
+                "<rect class=\"mark\" x=\"{x}\" y=\"{y}\" width=\"14\" height=\"14\" fill-opacity=\"{share}\"/>"
+            )?;
+            text(to, x + 20.0, y + 12.0, "start", &format!("{} %", share * 100.0))?;
+        }
+        text(to, right - MARGIN - 270.0, MARGIN - 18.0, "end", "rows that attend")?;
         writeln!(to, "</svg>")
     }
 }

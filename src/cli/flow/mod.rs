@@ -5,6 +5,7 @@ mod calibrate;
 mod keeps;
 mod map;
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,6 +19,7 @@ use self::calibrate::CalibrateArgs;
 use self::keeps::KeepsArgs;
 use self::map::MapArgs;
 use super::Failure;
+use super::flow_choice::DEFAULT_BLOCK;
 use super::output::Output;
 
 /// Sparse-attention flows: list, draw, measure.
@@ -55,9 +57,9 @@ pub struct ShowArgs {
     /// Elements of a head
     #[arg(long, value_name = "N", default_value_t = 128)]
     head_dim: usize,
-    /// Tokens of a block
-    #[arg(long, value_name = "N", default_value_t = 16)]
-    block: usize,
+    /// Tokens of a block [default: 16, or what the flow takes]
+    #[arg(long, value_name = "N")]
+    block: Option<usize>,
     /// Candidate blocks of a row, for the bytes of a step
     #[arg(long, value_name = "N", default_value_t = 2048)]
     blocks: usize,
@@ -90,13 +92,22 @@ pub fn run(command: &FlowCommand) -> Result<ExitCode, Failure> {
 fn list() -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     for algorithm in algorithms::ALL {
-        let declared = algorithm.trace()?.declared;
+        let traced = algorithm.trace()?;
+        let declared = &traced.declared;
         let fields = declared.fields.iter().map(|field| format!("{} {}", field.name, field.shape));
         let states = declared.states.iter().map(|state| format!("state {} {}", state.name, state.shape));
         let parameters = declared.parameters.iter().map(|p| format!("parameter {} {}", p.name, p.shape));
         let kept = fields.chain(states).chain(parameters).collect::<Vec<_>>().join(", ");
         let kept = if kept.is_empty() { "nothing".into() } else { kept };
-        writeln!(out, "{:<18} {}; keeps {kept}", algorithm.name, algorithm.about)?;
+        write!(out, "{:<18} {}; keeps {kept}", algorithm.name, algorithm.about)?;
+        let blocks = traced.requirements.iter().filter(|requirement| requirement.is_of_blocks());
+        for requirement in blocks.map(ToString::to_string).collect::<BTreeSet<_>>() {
+            write!(out, "; needs {requirement} (--flow-block)")?;
+        }
+        if !declared.parameters.is_empty() {
+            write!(out, "; needs --flow-parameters FILE, from `tilewright flow calibrate {}`", algorithm.name)?;
+        }
+        writeln!(out)?;
     }
     Ok(())
 }
@@ -105,7 +116,8 @@ fn show(args: &ShowArgs) -> Result<(), Failure> {
     let svg = args.svg.as_deref().map(Output::create).transpose()?;
     let traced = algorithms::named(&args.name)?.trace()?;
     let ShowArgs { kv_heads, group, head_dim, block, .. } = *args;
-    let extents = traced.extents(&ModelShape { kv_heads, group, head_dim, block_tokens: block })?;
+    let block_tokens = block.unwrap_or_else(|| traced.block_tokens(DEFAULT_BLOCK));
+    let extents = traced.extents(&ModelShape { kv_heads, group, head_dim, block_tokens })?;
     let fusion = if args.unfused { Fusion::OFF } else { Fusion::default() };
     let view = View::new(&traced, extents, &fusion);
     match svg {

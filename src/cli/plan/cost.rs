@@ -69,12 +69,12 @@ pub struct Step {
 }
 
 impl Step {
-    /// A step of so many rows that each hold `position` tokens, on some devices.
+    /// A step of `rows` rows that each hold `position` tokens, on some devices.
     pub fn of(spec: &ModelSpec, target: &Target, devices: usize, rows: usize, position: usize) -> Step {
         Step::at_rate(spec, target, devices, (rows, position), rate(target))
     }
 
-    /// The same where a step reads so many bytes of weights, of all devices together.
+    /// Replaces the bytes of weights that a step reads, of all devices together.
     #[must_use]
     pub fn with_weights(self, bytes: u64) -> Step {
         let weights = bytes / self.devices as u64;

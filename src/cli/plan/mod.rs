@@ -59,7 +59,7 @@ pub struct PlanArgs {
     weights: Option<Scheme>,
 }
 
-/// What is no device.
+/// A name that is not a device.
 #[derive(Debug, Error)]
 #[error("`{found}` is not a known device; known are {known}")]
 struct DeviceName {

@@ -20,7 +20,7 @@ impl Amount {
         Amount { first, last, top_k: budget.top_k() as u32, ratio: budget.ratio() }
     }
 
-    /// How many of so many blocks are attended to.
+    /// The number of blocks that are attended to, of `blocks`.
     pub fn selected<'k>(self, blocks: Val<'k, u32>) -> Val<'k, u32> {
         let fixed = blocks.builder().lit(self.top_k + self.first + self.last);
         let most = match self.ratio > 0.0 {

@@ -52,7 +52,7 @@ enum Form {
     Pool(KvPools),
     /// A row for each key head.
     Parameter,
-    /// A row for each block of a request, behind the number of the request that saved it.
+    /// A row for each block of a request, after the number of the request that saved it.
     State { pools: KvPools, slots: u32, blocks: u32, reset: f32 },
 }
 
@@ -233,7 +233,7 @@ impl<'k> OfRow<'k, '_, '_> {
         }
     }
 
-    /// How many lanes of a warp, from the first on, hold a row of so many elements together.
+    /// The number of lanes, from the first on, that together hold a row of that length.
     pub fn holders(&self, d1: u32) -> u32 {
         if self.spread().deals(d1 as usize) { self.spread().lanes } else { 1 }
     }
@@ -298,7 +298,7 @@ impl<'k> Sources<'k> for OfRow<'k, '_, '_> {
 }
 
 impl<'k, 'p, 'r> OfRow<'k, 'p, 'r> {
-    /// The block at a place of the sequence, behind so many that are scored.
+    /// The block at a place of the sequence, relative to the first one that is scored.
     pub fn block(self, block: Val<'k, u32>, before: Val<'k, u32>, lies: Lies<'k, 'r>) -> OfBlock<'k, 'p, 'r> {
         OfBlock { of: self, block, before, lies }
     }
@@ -312,7 +312,7 @@ impl<'k, 'p, 'r> OfRow<'k, 'p, 'r> {
 }
 
 impl<'k> OfBlock<'k, '_, '_> {
-    /// The block so many before, or the first one that is scored.
+    /// The block at that distance back, or the first one that is scored.
     fn back(&self, back: u32) -> Val<'k, u32> {
         if back == 0 { self.block } else { self.block - self.before.min(back) }
     }

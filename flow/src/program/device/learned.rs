@@ -72,7 +72,7 @@ pub(super) fn query<'k>(of_row: &OfRow<'k, '_, '_>, id: ValueId, queries: &[Row<
     team.sync();
     let all =
         (0..recipe.spread.held(of.dim as usize)).map(|e| result.at(of_row.element(of.dim, 0, e)).load()).collect();
-    // Whoever comes next finds the shared memory free.
+    // The next use finds the shared memory free.
     team.sync();
     all
 }

@@ -95,7 +95,7 @@ impl Finder<'_> {
         self.extents[id.index()]
     }
 
-    /// A field `[1, D]`, behind copies.
+    /// A field `[1, D]`, after copies.
     fn field(&self, id: ValueId) -> Option<ValueId> {
         let node = self.graph.node(id);
         if let Op::Elementwise(Elementwise::Unary(Unary::Copy)) = node.op {

@@ -41,7 +41,7 @@ use self::spread::{Spread, VECTOR};
 use super::subject::{Pools, Subject};
 use crate::plan::Pass;
 
-/// The pools behind a key pool.
+/// The pools that belong to a key pool.
 fn pools_of(plan: &Planner, k_pool: BufferId, block_tokens: usize) -> Result<Pools, Unsupported> {
     let extent = |from_last| plan.extent(k_pool, from_last).map(|extent| extent as usize);
     let pools =

@@ -75,7 +75,7 @@ type Operand<'k> = Vec<Val<'k, u32>>;
 pub(super) fn weights<'k>(k: &'k Builder, linear: &Linear, values: &mut Values<'k, '_>) -> Weights<'k> {
     let column = k.lane() / LANES;
     let (which, is_rest) = (column / 2, (column % 2).eq(1));
-    // By atom the row of this lane's column; columns beyond the last weight are nobody's.
+    // By atom the row of this lane's column; columns beyond the last weight are unused.
     let atoms: Vec<Row<'k>> = (0..linear.count)
         .step_by(WEIGHTS as usize)
         .map(|first| {
@@ -187,7 +187,7 @@ pub(super) fn sums<'k>(
                 |run: u32| -> Vec<_> { ahead.get(run).chunks(ROUNDS).map(|blocks| factors(linear, blocks)).collect() };
             let factors: Vec<_> = (0..eights).map(of_run).collect();
             (0..eights).for_each(|run| ahead.load(linear, run, *fetch));
-            // Loads that nothing waits for in this round would be put behind all of its products.
+            // Loads that nothing waits for in this round would be put after all of its products.
             k.sync_warp();
             for (run, tiles) in (0..).zip(&factors) {
                 tiles.iter().zip(&all).for_each(|(factors, chains)| instructions(weights, run, factors, chains));
@@ -199,7 +199,7 @@ pub(super) fn sums<'k>(
             k.sync_warp();
         }),
         Operands::Loaded(fetch) => {
-            // So many runs of eight are in flight.
+            // The runs of eight that are in flight.
             let words = linear.fields.len() as u32 * rounds as u32 * 4;
             let room = REGISTERS.saturating_sub(weights_registers(linear, spread)) / words;
             let together = room.clamp(1, eights);

@@ -34,7 +34,7 @@ pub(super) const fn is_of_row(format: Format) -> bool {
     matches!(format, Format::Batched | Format::Parameter)
 }
 
-/// The same flow for the same model: names of flows are unique.
+/// Compares flow and model: names of flows are unique.
 impl PartialEq for Recipe {
     fn eq(&self, other: &Recipe) -> bool {
         self.traced.name == other.traced.name
@@ -68,7 +68,7 @@ impl Recipe {
         Ok(Recipe { traced: Arc::clone(traced), pass, extents: extents.clone(), scales, spread, linear })
     }
 
-    /// The same, whose sums of products are computed by tensor cores, if it has such; its rows lie in lanes as they take them.
+    /// The recipe with its sums of products on tensor cores, if it has such; its rows lie in lanes as these need them.
     pub fn by_products(&self) -> Option<Recipe> {
         let spread = product::spread(self.spread.dim)?;
         let is_bf16 = |field: FieldId| self.traced.declared.fields[field.index()].dtype == DType::BF16;

@@ -39,6 +39,10 @@ impl DeviceOp for Score {
         self.rows
     }
 
+    fn relaxed(&self) -> Vec<tilewright_megakernel::program::BufferId> {
+        vec![self.q]
+    }
+
     fn plain_weights(&self) -> Vec<tilewright_megakernel::program::BufferId> {
         self.parameters.clone()
     }

@@ -6,7 +6,7 @@ use tilewright_kernels::warps::ConsumerWarps;
 
 /// Candidates of a thread that it keeps in registers; of longer rows they are read again for every digit.
 const KEPT: u32 = 32;
-/// Of these so many at a time are left out where a row has fewer.
+/// The step by which these are left out where a row has fewer.
 const RUN: u32 = 8;
 /// Threads that share the keys that one of the listed is compared with, and keys that are compared at a time.
 const SHARES: u32 = 2;
@@ -56,7 +56,7 @@ pub(super) struct Scores<'k> {
 }
 
 impl<'k> Scores<'k> {
-    /// The scores of so many candidates, as far as threads keep them.
+    /// The scores of `count` candidates, as far as threads keep them.
     pub fn new(team: ConsumerWarps<'k>, count: Val<'k, u32>, of: Shares<'k>) -> Scores<'k> {
         let (k, Shares { splits, share, .. }) = (count.builder(), of);
         let threads = (team.threads() / splits).max(1);
@@ -188,7 +188,7 @@ impl<'k> Search<'k> {
         let best = k.var(0u32);
         self.scores.each(|order, _, _| best.set(best.get().max(order)));
         let (share, cut) = ((goal + (warps - 1)) / warps, k.var(0u32));
-        // The best of those that are left, which leave together where they are equal; nobody is left behind 32 turns.
+        // The best of those that are left; equal ones leave together, so none is left after 32 turns.
         k.for_(0u32, share.min(33), |_| {
             let most = best.get().redux(ReduxOp::Max);
             cut.set(most);
@@ -232,7 +232,7 @@ impl<'k> Search<'k> {
     }
 }
 
-/// The keys that reach a cut, in any order: behind the last of them zeros, which are no key.
+/// The keys that reach a cut, in any order: after the last of them zeros, which are no key.
 #[derive(Clone, Copy)]
 pub(super) struct List<'k> {
     pub k: &'k Builder,
@@ -250,7 +250,7 @@ impl List<'_> {
 }
 
 impl<'k> List<'k> {
-    /// Empties it; whoever fills it meets before.
+    /// Empties it; a barrier comes before it is filled.
     pub fn clear(self) {
         let k = self.k;
         k.for_step(k.tid() * 2, self.room, self.team.threads() * 2, |at| {
@@ -277,7 +277,7 @@ impl<'k> List<'k> {
         k.when(k.lane().eq(31), || begin.set(self.count.atom(AtomOp::Add, up_to, AtomOrder::Relaxed(Scope::Cta))));
         let slot = k.var(begin.get().shfl_idx(31u32) + up_to - mine.get());
         scores.each(|order, at, is_there| {
-            // As many as there is room for, whatever was found; one store, so that nobody branches.
+            // As many as there is room for, whatever was found; one store without a branch.
             let (to, key, is_listed) =
                 (self.keys.at(slot.get()), k.join::<u64>(!at, order), reaches(order, at, is_there));
             k.when(is_listed & slot.get().lt(self.room), || to.store(key));

@@ -31,7 +31,7 @@ impl Spread {
         WARP / self.lanes
     }
 
-    /// Whether rows of so many elements are dealt to the lanes.
+    /// Whether rows of that number of elements are distributed over the lanes.
     pub fn deals(self, elements: usize) -> bool {
         elements == self.dim as usize
     }

@@ -54,7 +54,7 @@ impl<'k> Run<'k> {
 }
 
 impl BlockStage {
-    /// A stage of so many bytes for what tensor cores multiply, where nothing else is loaded of a block.
+    /// A stage of `bytes` bytes for the operands of tensor cores, where nothing else is loaded of a block.
     pub fn new(recipe: &Recipe, kept: &Kept, stage_bytes: u32) -> Option<BlockStage> {
         let [linear] = recipe.linear() else { return None };
         if !recipe.of_block(&|id| id == linear.id).is_empty() || !recipe.across().is_empty() {
@@ -103,14 +103,14 @@ impl BlockStage {
 
     /// Fills the stages of a row's candidates.
     ///
-    /// Few pages are looked up a stage ahead. Where they lie one behind the other, each field is one copy, of a whole stage or not: one thread's
+    /// Few pages are looked up a stage ahead. Where they lie one after the other, each field is one copy, of a whole stage or not: one thread's
     /// instructions for it are few.
     pub fn fill<'k>(&self, feed: RingFeed<'k, '_>, place: [Val<'k, u32>; 2], of: Candidates<'k>) {
         let (k, run, pools, [row, kv_head]) = (feed.builder(), self.run(of), self.pools(feed), place);
         let Some(&(any, _)) = pools.first() else { return };
         let count = self.blocks / self.piece();
         let ahead: Vec<Var<'k, i32>> = (0..count).take_while(|_| count <= TOGETHER).map(|_| k.var(0i32)).collect();
-        // Behind the row's last page are those of nobody, behind the table's end is nothing.
+        // Entries after the row's last page are unused, and there are none after the table's end.
         let look_up = |at: Val<'k, u32>| {
             let page = run.stage(at).0 / self.per_page;
             k.when((page + count).le(any.table.width), || any.table.pages(row, page, &ahead));
@@ -143,7 +143,7 @@ impl BlockStage {
         });
     }
 
-    /// Fills a stage with `count` blocks behind so many that are none of it, of pages that lie one behind the other from `place` on.
+    /// Fills a stage with `count` blocks after those to skip, of consecutive pages from `place` on.
     fn fill_run<'k>(
         &self,
         feed: RingFeed<'k, '_>,
@@ -188,7 +188,7 @@ impl BlockStage {
                         to.bring(pool.bytes_from(place * self.dim), k.lit(pages * piece * row_bytes));
                     }
                 };
-                // Pages that lie one behind the other are one copy.
+                // Pages that lie one after the other are one copy.
                 let [(at, first), ref others @ ..] = places[..] else { continue };
                 let is_run = others
                     .iter()
@@ -234,7 +234,7 @@ impl BlockStage {
     /// Shows the candidates of a row as they come: sixteen to a warp, by turns over all stages. `then` gets the place of its candidate among those whose
     /// scores are kept, `flush` the blocks of the sequence that these are: where the first of them would be, where they begin and end.
     ///
-    /// A stage is given back behind a fence that waits for the warp's stores to global memory: between stages there are none.
+    /// A stage is given back after a fence that waits for the warp's stores to global memory: between stages there are none.
     pub fn each<'k, 'p, 'r>(
         &'r self,
         of_row: OfRow<'k, 'p, 'r>,

@@ -21,7 +21,7 @@ use crate::op::{
 /// A lane's part of a row.
 pub(super) type Row<'k> = Vec<Val<'k, f32>>;
 
-/// Which row of which block: the block so many before the one that is computed, `[d0, _]` at `row`.
+/// A row of a block: the distance back from the block that is computed, and the row of its `[d0, _]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct At {
     /// Blocks before.
@@ -51,7 +51,7 @@ pub(super) trait Sources<'k> {
     /// A lane's part of a learned query, made of all rows of the queries; where a row of the batch has some.
     fn learned_query(&self, id: ValueId, queries: &[Row<'k>]) -> Row<'k>;
 
-    /// Whether there is a block so many before.
+    /// Whether there is a block at that distance back.
     fn exists(&self, back: u32) -> Val<'k, bool>;
 }
 
@@ -87,7 +87,7 @@ impl<'k, 'r> Values<'k, 'r> {
         Values { k, recipe, lane, sources, known, fetched, gathered: HashMap::new(), weights: HashMap::new() }
     }
 
-    /// The same for a block, in a scope within: what is known of all blocks is not computed again.
+    /// The values of a block, in an inner scope: values of all blocks are not computed again.
     pub fn of_block<'s>(&self, sources: &'s dyn Sources<'k>) -> Values<'k, 's>
     where
         'r: 's,
@@ -147,7 +147,7 @@ impl<'k, 'r> Values<'k, 'r> {
         self.masked(linear, weights)
     }
 
-    /// The same of a row that may differ from lane to lane, where weights are the queries.
+    /// A product whose row may differ from lane to lane, where weights are the queries.
     pub fn weighed_in_lane(&self, linear: &Linear, row: Val<'k, u32>) -> Option<Row<'k>> {
         let is_query = matches!(self.recipe.graph().node(linear.weights).op, Op::Source(Source::Query));
         let weights = if is_query { self.sources.query(row)? } else { return None };

@@ -126,7 +126,7 @@ impl<'w> Layer<'w> {
         Layer { world, cut, prompt, decode, kv, width, most }
     }
 
-    /// The step of so many rows of a prompt, or of a token of each request.
+    /// The step of `rows` rows of a prompt, or of one token of each request.
     fn program(world: &World, bound: &Bound<'_>, cut: &Cut, width: usize, prompt: Option<usize>) -> Program {
         let (model, traced) = (world.model, bound.traced);
         let (kv_heads, dim) = (model.kv_heads, model.head_dim);

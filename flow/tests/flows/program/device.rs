@@ -71,7 +71,7 @@ pub(super) const CUT: Cut = Cut {
     seed: 1,
 };
 
-/// The same program on the reference machine and on a simulated device.
+/// One program on the reference machine and on a simulated device.
 pub(super) struct Both {
     cut: Cut,
     budget: Budget,
@@ -165,7 +165,7 @@ impl Both {
         }
     }
 
-    /// Fields that have so many different numbers.
+    /// Fields with that number of different values.
     pub(super) fn draw_scores(&mut self, round: u64, kinds: usize) {
         let odd = [f32::NAN, -f32::NAN, 0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, 1e-40, -1e-40, -1e30, 2.0];
         let pick = |x: f32| odd[((x + 1.0) * 500.0) as usize % kinds];

@@ -87,7 +87,7 @@ fn what_is_observed_is_an_output_of_each_layer() {
     }
 }
 
-/// Planted bugs: a task of the flow, or attention behind it, that waits for nothing.
+/// Planted bugs: a task of the flow, or attention after it, that waits for nothing.
 #[test]
 fn a_wait_that_is_missing_is_a_race() {
     let flow =
@@ -109,7 +109,7 @@ fn a_wait_that_is_missing_is_a_race() {
 }
 
 #[test]
-fn a_program_of_a_flow_that_nobody_registered_is_refused() {
+fn a_program_of_an_unregistered_flow_is_refused() {
     let flow = settings(algorithms::named("quest").expect("a flow").trace().expect("a flow without errors"), 16);
     let program = lowered(&flow, Phase::Decode, &spec(false), 256);
     let json = program.to_json().expect("registered ops").replace("\"quest\"", "\"quests\"");

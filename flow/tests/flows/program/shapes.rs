@@ -40,7 +40,7 @@ fn fields_that_are_streamed_agree_with_the_reference() {
         let mut both = Both::new(traced(name), Phase::Decode, cut);
         assert_eq!(both.device.plan().opcodes.iter().filter(|opcode| opcode.fills()).count(), 1, "{name}");
         let last = cut.context as i32 - 1;
-        // Of the longest rows scores are stored in several turns. Pages lie anywhere, then one behind the other.
+        // Of the longest rows scores are stored in several turns. Pages lie anywhere, then one after the other.
         for positions in [[last, last - 16], [170, -1], [last - 40, 60]] {
             both.check(&positions[..cut.rows]);
             both.table.sort_unstable();
@@ -75,7 +75,7 @@ fn selections_of_long_rows_are_exact_for_any_scores() {
     }
 }
 
-/// Groups of more query heads than an atom has columns for, as sums of products of one field, of two and behind a mask.
+/// Groups of more query heads than an atom has columns for, as sums of products of one field, of two and after a mask.
 #[test]
 fn groups_of_more_than_four_heads_agree_with_the_reference() {
     let cuts = [
