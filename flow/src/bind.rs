@@ -79,7 +79,8 @@ impl Traced {
     /// The flow for a model, with its parameters.
     ///
     /// # Errors
-    /// [`BindError`]: what the flow asks for and the model does not have; a parameter that is missing or of another size.
+    /// [`BindError`]: what the flow asks for and the model does not have; a parameter that is
+    /// missing or of another size.
     pub fn bind(&self, model: &ModelShape, parameters: &Parameters) -> Result<Bound<'_>, BindError> {
         let extents = self.extents(model)?;
         let mut values = Vec::new();
@@ -110,7 +111,8 @@ impl Traced {
         VTensor::new(&[0, d0, d1], dtype, Place::Device(0), node.format, TensorId(id.index() as u32))
     }
 
-    /// The type that an op's value is kept in: what was declared, bf16 for queries, keys and values, f32 in between.
+    /// The type that an op's value is kept in: what was declared, bf16 for queries, keys and
+    /// values, f32 in between.
     pub fn dtype(&self, op: &Op) -> DType {
         match op {
             Op::Source(Source::Query | Source::Keys | Source::Values | Source::Parameter(_)) => DType::BF16,

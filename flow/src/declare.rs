@@ -127,7 +127,8 @@ impl Declare {
 }
 
 impl DeclareState {
-    /// A state of `shape` for each block of a request, `reset` until it is first saved; kept in f32.
+    /// A state of `shape` for each block of a request, `reset` until it is first saved; kept in
+    /// f32.
     #[track_caller]
     pub fn state(&mut self, name: &str, shape: [Dim; 2], reset: f64) -> State {
         let shape = Shape(shape);

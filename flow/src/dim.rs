@@ -12,8 +12,8 @@ use crate::shape::ModelShape;
 /// * [`Dim::HEAD_DIM`] `D`: elements of a head;
 /// * [`Dim::BLOCK`] `B`: tokens of a block.
 ///
-/// Two extents are equal when they are equal for every model. An extent that is 0, or divided by 0, is not valid; what
-/// declares a shape refuses it.
+/// Two extents are equal when they are equal for every model. An extent that is 0, or divided by 0,
+/// is not valid; what declares a shape refuses it.
 ///
 /// ```
 /// use tilewright_flow::{Dim, ModelShape};
@@ -78,7 +78,8 @@ impl Dim {
         }
     }
 
-    /// Whether some model has this extent: neither 0 nor a fraction for all of them, nor too large to write.
+    /// Whether some model has this extent: neither 0 nor a fraction for all of them, nor too large
+    /// to write.
     pub const fn is_valid(self) -> bool {
         let fraction = self.over != 1 && self.is_constant();
         self.times != 0 && self.over != 0 && self.times <= MOST && self.over <= MOST && !fraction
@@ -92,7 +93,8 @@ impl Dim {
     /// The extent in a model.
     ///
     /// # Errors
-    /// [`BindError::Fraction`] where the model's extents do not divide; [`BindError::Extent`] where it is 0 or too large.
+    /// [`BindError::Fraction`] where the model's extents do not divide; [`BindError::Extent`] where
+    /// it is 0 or too large.
     pub fn bind(self, model: &ModelShape) -> Result<usize, BindError> {
         let refused = || BindError::Extent { dim: self, model: *model };
         let mut product = u64::from(self.times);

@@ -178,8 +178,8 @@ pub fn trace<F: Flow + ?Sized>(flow: &F) -> Result<Traced, FlowErrors> {
 }
 
 impl Traced {
-    /// The tokens of a block that the flow takes: `preferred` where its ops allow it, else 16, else 1; `preferred` where
-    /// none of them fits, so that binding says why.
+    /// The tokens of a block that the flow takes: `preferred` where its ops allow it, else 16, else
+    /// 1; `preferred` where none of them fits, so that binding says why.
     ///
     /// ```
     /// use tilewright_flow::algorithms;

@@ -52,7 +52,8 @@ impl Operand for Batched {}
 impl Operand for Ragged {}
 impl Operand for Paged {}
 
-/// A format, and the format of what an op of it alone gives. All formats have one, so that only what forbids an op speaks.
+/// A format, and the format of what an op of it alone gives. All formats have one, so that only
+/// what forbids an op speaks.
 pub trait Known: AnyFormat + sealed::Sealed {
     /// `Batched` stays; what has a row for each block is `Ragged` from then on.
     type Out: Known;
@@ -70,8 +71,8 @@ impl Known for Parameter {
     type Out = Parameter;
 }
 
-/// Two formats, and the format of what an op of both gives. All pairs have one; which ops take them is for [`Join`] and
-/// [`GemmBy`] to say.
+/// Two formats, and the format of what an op of both gives. All pairs have one; which ops take them
+/// is for [`Join`] and [`GemmBy`] to say.
 pub trait Pair<R>: Known {
     /// `Batched` where nothing has a row for each block, else `Ragged`.
     type Out: Known;

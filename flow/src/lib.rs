@@ -1,8 +1,10 @@
-//! Sparse-attention flows: what to keep of each block of keys and values, and which blocks a query attends to.
+//! Sparse-attention flows: what to keep of each block of keys and values, and which blocks a query
+//! attends to.
 //!
-//! A [`Flow`] is a few typed lines. [`trace()`] records it once as two graphs: one for a block that becomes complete, one for
-//! a decode step. Illegal combinations of formats do not compile. Shapes are checked while tracing, for every model at once;
-//! what depends on the model is checked when the flow is bound to it.
+//! A [`Flow`] is a few typed lines. [`trace()`] records it once as two graphs: one for a block that
+//! becomes complete, one for a decode step. Illegal combinations of formats do not compile. Shapes
+//! are checked while tracing, for every model at once; what depends on the model is checked when
+//! the flow is bound to it.
 //!
 //! # Example
 //! What `quest` keeps of a block of 16 tokens in a model with heads of 128 dimensions:

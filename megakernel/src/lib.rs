@@ -1,8 +1,10 @@
-//! The megakernel: one decode step of a model as a program of tasks, proved free of races and deadlocks before it runs.
+//! The megakernel: one decode step of a model as a program of tasks, proved free of races and
+//! deadlocks before it runs.
 //!
-//! A model is *lowered* to a [`Program`](program::Program): buffers, counters, and tasks that wait for counters and signal
-//! them. The [validator](validate) proves that the program computes one result under every timing. The
-//! [scheduler](schedule) gives each SM its queue of tasks. A back end then runs the placed program:
+//! A model is *lowered* to a [`Program`](program::Program): buffers, counters, and tasks that wait
+//! for counters and signal them. The [validator](validate) proves that the program computes one
+//! result under every timing. The [scheduler](schedule) gives each SM its queue of tasks. A back
+//! end then runs the placed program:
 //!
 //! | back end | runs on |
 //! |---|---|
@@ -56,7 +58,8 @@
 //! | [`vm`] | the back ends that run placed programs |
 //! | [`weights`] | tensors by name, their bytes shared; random ones for benches |
 //!
-//! This crate reads no files and contains no kernels; `tilewright_kernels` has the device functions that tasks run.
+//! This crate reads no files and contains no kernels; `tilewright_kernels` has the device functions
+//! that tasks run.
 #![forbid(unsafe_code)]
 #![deny(clippy::wildcard_enum_match_arm)]
 

@@ -1,7 +1,9 @@
-//! The architecture of a decoder-only model: everything the lowering needs to know, and nothing about files.
+//! The architecture of a decoder-only model: everything the lowering needs to know, and nothing
+//! about files.
 //!
-//! A checkpoint reader produces a [`ModelSpec`]; [`ModelSpec::tensors`] is the closed list of the tensors that such a
-//! model has, by Hugging Face names. What is not in the list is not understood, and what is must be there.
+//! A checkpoint reader produces a [`ModelSpec`]; [`ModelSpec::tensors`] is the closed list of the
+//! tensors that such a model has, by Hugging Face names. What is not in the list is not understood,
+//! and what is must be there.
 
 use std::fmt;
 
@@ -38,8 +40,9 @@ impl fmt::Display for Family {
 
 /// Rotary position embedding: the frequency of each pair of a head, scaling already applied.
 ///
-/// Pair `i` of a head of `d` dimensions is `(i, i + d/2)`; at position `p` it turns by `p * inv_freq[i]` radians. The
-/// checkpoint reader evaluates the scaling rules (linear, llama3, yarn), so that the lowering sees one table only.
+/// Pair `i` of a head of `d` dimensions is `(i, i + d/2)`; at position `p` it turns by `p *
+/// inv_freq[i]` radians. The checkpoint reader evaluates the scaling rules (linear, llama3, yarn),
+/// so that the lowering sees one table only.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
     /// Radians per position, one entry per pair: `head_dim / 2` values.
@@ -139,8 +142,8 @@ impl ModelSpec {
     }
 }
 
-/// Architectures of known models with their published sizes, for plans and benchmarks without a checkpoint:
-/// name, hidden, layers, heads, kv heads, head dim, intermediate, vocab, tied.
+/// Architectures of known models with their published sizes, for plans and benchmarks without a
+/// checkpoint: name, hidden, layers, heads, kv heads, head dim, intermediate, vocab, tied.
 const KNOWN: [(&str, [usize; 7], bool); 4] = [
     ("llama-3.2-1b", [2048, 16, 32, 8, 64, 8192, 128_256], true),
     ("llama-3.2-3b", [3072, 28, 24, 8, 128, 8192, 128_256], true),
@@ -149,8 +152,8 @@ const KNOWN: [(&str, [usize; 7], bool); 4] = [
 ];
 
 impl ModelSpec {
-    /// A known Llama architecture by name. Its rotary table is unscaled with base 500,000; it is meant for shapes, not
-    /// for weights, which bring their own configuration.
+    /// A known Llama architecture by name. Its rotary table is unscaled with base 500,000; it is
+    /// meant for shapes, not for weights, which bring their own configuration.
     ///
     /// ```
     /// use tilewright_megakernel::model::ModelSpec;

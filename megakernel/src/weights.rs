@@ -1,7 +1,9 @@
-//! Weights as the virtual machines see them: a name gives an element type, a shape and bytes that are shared, not copied.
+//! Weights as the virtual machines see them: a name gives an element type, a shape and bytes that
+//! are shared, not copied.
 //!
-//! Nothing here knows files. A checkpoint hands out parts of its memory map, [`RandomWeights`] parts of the heap; both as
-//! [`SharedBytes`], which keep their owner alive for as long as anybody holds one.
+//! Nothing here knows files. A checkpoint hands out parts of its memory map, [`RandomWeights`]
+//! parts of the heap; both as [`SharedBytes`], which keep their owner alive for as long as anybody
+//! holds one.
 
 mod codes;
 mod random;
@@ -25,12 +27,14 @@ pub trait Weights {
     /// The tensor of that name, or `None` where there is no such tensor.
     fn tensor(&self, name: &str) -> Option<WeightTensor>;
 
-    /// The quantised matrix that stands in place of the tensor of that name; a name is of one or of the other.
+    /// The quantised matrix that stands in place of the tensor of that name; a name is of one or of
+    /// the other.
     fn quantized(&self, _name: &str) -> Option<Arc<QuantMatrix>> {
         None
     }
 
-    /// What codes of keys or values are multiplied by in the pool of that name, `layers.N.k` or `layers.N.v`; `None`: 1.
+    /// What codes of keys or values are multiplied by in the pool of that name, `layers.N.k` or
+    /// `layers.N.v`; `None`: 1.
     fn cache_scale(&self, _pool: &str) -> Option<f32> {
         None
     }
@@ -52,9 +56,11 @@ pub struct SharedBytes {
 }
 
 impl SharedBytes {
-    /// Shares `range` of the owner's bytes; `None` where the range is reversed or passes the owner's end.
+    /// Shares `range` of the owner's bytes; `None` where the range is reversed or passes the
+    /// owner's end.
     ///
-    /// The owner's `as_ref` must give the same bytes each time; one that later gives fewer makes the share empty.
+    /// The owner's `as_ref` must give the same bytes each time; one that later gives fewer makes
+    /// the share empty.
     pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>, range: Range<usize>) -> Option<SharedBytes> {
         (*owner).as_ref().get(range.clone())?;
         Some(SharedBytes { owner, range })
@@ -101,7 +107,8 @@ impl AsMut<[u8]> for AlignedBytes {
     }
 }
 
-/// Appends the elements of those ranges; `ranges` and `shape` are of one length, and the ranges inside.
+/// Appends the elements of those ranges; `ranges` and `shape` are of one length, and the ranges
+/// inside.
 fn gather(bytes: &[u8], ranges: &[Range<usize>], shape: &[usize], copy: &mut Vec<u8>) {
     let (Some((range, ranges)), Some((extent, shape))) = (ranges.split_first(), shape.split_first()) else { return };
     let step = bytes.len() / extent.max(&1);
@@ -131,11 +138,12 @@ pub struct WeightTensor {
 }
 
 impl WeightTensor {
-    /// Joins an element type, a shape and the bytes. Bytes that are not aligned for the type are copied, once, here.
+    /// Joins an element type, a shape and the bytes. Bytes that are not aligned for the type are
+    /// copied, once, here.
     ///
     /// # Errors
-    /// [`WeightError::Size`] where the bytes are not as many as the shape says, [`WeightError::Overflow`] where the shape
-    /// says more than can be counted.
+    /// [`WeightError::Size`] where the bytes are not as many as the shape says,
+    /// [`WeightError::Overflow`] where the shape says more than can be counted.
     pub fn new(dtype: DType, shape: Vec<usize>, bytes: SharedBytes) -> Result<WeightTensor, WeightError> {
         let found = bytes.as_ref().len();
         match byte_len(dtype, &shape) {
@@ -159,8 +167,9 @@ impl WeightTensor {
         &self.shape
     }
 
-    /// The elements with indexes in these ranges, one for each dimension, as a tensor of its own: `None` where a range is not inside
-    /// its dimension or their number is another. Whole outer slices are shared, anything else is copied.
+    /// The elements with indexes in these ranges, one for each dimension, as a tensor of its own:
+    /// `None` where a range is not inside its dimension or their number is another. Whole outer
+    /// slices are shared, anything else is copied.
     ///
     /// ```
     /// use tilewright_layout::DType;

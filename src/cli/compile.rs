@@ -22,8 +22,8 @@ use crate::checkpoint::{Checkpoint, Config};
 
 /// Compile a model to the program of one decode step
 ///
-/// The program is lowered, validated, placed on the target's SMs and validated again. A table of its levels goes to
-/// standard error: tasks, bytes, and how far the longest SM is from the ideal.
+/// The program is lowered, validated, placed on the target's SMs and validated again. A table of
+/// its levels goes to standard error: tasks, bytes, and how far the longest SM is from the ideal.
 #[derive(Args)]
 pub struct CompileArgs {
     /// Folder of a Hugging Face checkpoint

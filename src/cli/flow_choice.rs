@@ -43,7 +43,8 @@ pub struct FlowChoice {
 }
 
 impl FlowChoice {
-    /// The flow that is asked for, which chooses `top_k` blocks besides the first and the last ones, for a model.
+    /// The flow that is asked for, which chooses `top_k` blocks besides the first and the last
+    /// ones, for a model.
     pub fn settings(&self, top_k: u32, spec: &ModelSpec) -> Result<Option<FlowSettings>, Failure> {
         let Some(name) = &self.flow else { return Ok(None) };
         let budget = Budget::new(top_k, 0.0, self.flow_first, self.flow_last)?;

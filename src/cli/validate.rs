@@ -18,7 +18,8 @@ const LIMIT: u64 = 1 << 30;
 
 /// Check that a program is free of deadlocks, races and out-of-bounds accesses
 ///
-/// Exits with 0 if the program is valid, 1 if it is rejected (every reason is printed), 2 if the file is not a program.
+/// Exits with 0 if the program is valid, 1 if it is rejected (every reason is printed), 2 if the
+/// file is not a program.
 #[derive(Args)]
 pub struct ValidateArgs {
     /// The program, as `tilewright compile` writes it

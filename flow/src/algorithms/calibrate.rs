@@ -78,7 +78,8 @@ impl Algorithm {
     /// ```
     ///
     /// # Errors
-    /// [`CalibrateError`]: a flow without parameters; activations that are not of the model, or no numbers.
+    /// [`CalibrateError`]: a flow without parameters; activations that are not of the model, or no
+    /// numbers.
     pub fn calibrate(&self, model: &ModelShape, seen: Seen<'_>) -> Result<Parameters, CalibrateError> {
         let (flow, traced) = (self.name, self.trace()?);
         let extents = traced.extents(model)?;
@@ -120,7 +121,8 @@ impl<'a> Head<'a> {
 
     /// The first right singular vector of the queries, by power iteration on `Σ q qᵀ`.
     fn direction(&self, dim: usize) -> Vec<f64> {
-        /// Iterations at most: two directions that share the queries' energy are not told apart, and either will do.
+        /// Iterations at most: two directions that share the queries' energy are not told apart,
+        /// and either will do.
         const MOST: usize = 2000;
         let mut moments = vec![0.0; dim * dim];
         for q in &self.queries {

@@ -1,4 +1,5 @@
-//! Block-sparse attention with centred scores: the order is that of `block-sparse`, the graph has a reduction over blocks.
+//! Block-sparse attention with centred scores: the order is that of `block-sparse`, the graph has a
+//! reduction over blocks.
 
 use crate::prelude::*;
 

@@ -1,6 +1,8 @@
-//! Double Sparsity: logits from the few channels of a head that matter most, a parameter of one-hot rows.
+//! Double Sparsity: logits from the few channels of a head that matter most, a parameter of one-hot
+//! rows.
 //!
-//! Facts: Double Sparsity (Yang et al., 2024), offline channel selection and a label cache of these channels.
+//! Facts: Double Sparsity (Yang et al., 2024), offline channel selection and a label cache of these
+//! channels.
 
 use crate::prelude::*;
 

@@ -1,4 +1,5 @@
-//! Block-sparse attention by query head: the largest weight that a head gives to a block's mean key.
+//! Block-sparse attention by query head: the largest weight that a head gives to a block's mean
+//! key.
 
 use crate::prelude::*;
 

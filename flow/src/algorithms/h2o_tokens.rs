@@ -1,4 +1,5 @@
-//! Heavy hitters by token: attention weights gathered over steps, with a slow decay. It asks for blocks of one token.
+//! Heavy hitters by token: attention weights gathered over steps, with a slow decay. It asks for
+//! blocks of one token.
 //!
 //! Facts: H2O (Zhang et al., 2023).
 

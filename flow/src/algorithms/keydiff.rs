@@ -1,6 +1,7 @@
 //! KeyDiff: blocks whose keys point away from the mean direction of all keys first.
 //!
-//! Facts: KeyDiff (Park et al., 2025), cosine similarity to the mean of normalised keys as the anchor.
+//! Facts: KeyDiff (Park et al., 2025), cosine similarity to the mean of normalised keys as the
+//! anchor.
 
 use crate::prelude::*;
 

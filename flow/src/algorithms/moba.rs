@@ -1,6 +1,8 @@
-//! MoBA: a gate by the mean key of a block, for each query head; a block counts as the head that wants it most.
+//! MoBA: a gate by the mean key of a block, for each query head; a block counts as the head that
+//! wants it most.
 //!
-//! Facts: MoBA (Lu et al., 2025), top-k gating on mean-pooled keys; its current block is among the last ones here.
+//! Facts: MoBA (Lu et al., 2025), top-k gating on mean-pooled keys; its current block is among the
+//! last ones here.
 
 use crate::prelude::*;
 

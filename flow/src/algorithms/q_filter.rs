@@ -1,7 +1,9 @@
-//! Q-Filters: a block counts as the projection of its mean key on a direction of the head's queries, a parameter.
+//! Q-Filters: a block counts as the projection of its mean key on a direction of the head's
+//! queries, a parameter.
 //!
-//! Facts: Q-Filters (Godey et al., 2025), the principal direction of a head's queries, found offline. The score is the same at
-//! every step, so the cache pass computes it and a step reads one number a block.
+//! Facts: Q-Filters (Godey et al., 2025), the principal direction of a head's queries, found
+//! offline. The score is the same at every step, so the cache pass computes it and a step reads one
+//! number a block.
 
 use crate::prelude::*;
 

@@ -1,4 +1,5 @@
-//! Block-sparse attention weighed by the mean norm of a block's values: what is small adds little, however much it is attended to.
+//! Block-sparse attention weighed by the mean norm of a block's values: what is small adds little,
+//! however much it is attended to.
 
 use crate::prelude::*;
 

@@ -39,7 +39,8 @@ impl fmt::Display for Removed {
     }
 }
 
-/// The graph of recorded ops, what was removed, and the new value of each recorded op that is kept or has an equal.
+/// The graph of recorded ops, what was removed, and the new value of each recorded op that is kept
+/// or has an equal.
 ///
 /// Unread sources are removed without a notice.
 pub fn clean(recorded: &[Node]) -> (Graph, Vec<Removed>, Vec<Option<ValueId>>) {

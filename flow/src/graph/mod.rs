@@ -1,9 +1,11 @@
 //! The graph of a pass: ops in an order in which they can run, and what must come before what.
 //!
-//! * Every op reaches an effect: the selection, a saved state, a stored field. What does not is removed and reported.
+//! * Every op reaches an effect: the selection, a saved state, a stored field. What does not is
+//!   removed and reported.
 //! * Two equal ops on equal operands are one.
-//! * A load sees what the step before saved: each op that reads a loaded state comes before the save of that state, by an
-//!   edge of its own ([`EdgeKind::WriteAfterRead`]). Saves read no state themselves, so these edges close no cycle.
+//! * A load sees what the step before saved: each op that reads a loaded state comes before the
+//!   save of that state, by an edge of its own ([`EdgeKind::WriteAfterRead`]). Saves read no state
+//!   themselves, so these edges close no cycle.
 
 mod clean;
 

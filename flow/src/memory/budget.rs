@@ -8,9 +8,10 @@ use crate::error::RunError;
 
 /// How many blocks a row attends to: `min(L, max(top_k + first + last, ⌊ratio·L⌋))` of `L`.
 ///
-/// A row of at most that many blocks attends to all of them; nothing is scored and no state is saved. In a longer row the
-/// *candidates* are the blocks `[first, L − last)`: they are scored, and the best of them join the first and the last
-/// blocks. The last block may be partial and has no fields yet, therefore `last ≥ 1`.
+/// A row of at most that many blocks attends to all of them; nothing is scored and no state is
+/// saved. In a longer row the *candidates* are the blocks `[first, L − last)`: they are scored, and
+/// the best of them join the first and the last blocks. The last block may be partial and has no
+/// fields yet, therefore `last ≥ 1`.
 ///
 /// ```
 /// use tilewright_flow::memory::Budget;
@@ -54,10 +55,12 @@ impl From<Budget> for Numbers {
 }
 
 impl Budget {
-    /// The best `top_k` candidates, or more where `ratio` of the blocks is more; always the `first` and the `last` blocks.
+    /// The best `top_k` candidates, or more where `ratio` of the blocks is more; always the `first`
+    /// and the `last` blocks.
     ///
     /// # Errors
-    /// [`RunError::Budget`]: `top_k` or `last` is 0, the ratio is not within 0 to 1, or the sum exceeds 2³².
+    /// [`RunError::Budget`]: `top_k` or `last` is 0, the ratio is not within 0 to 1, or the sum
+    /// exceeds 2³².
     pub fn new(top_k: u32, ratio: f64, first: u32, last: u32) -> Result<Budget, RunError> {
         let refuse = |name, value: String, bound| Err(RunError::Budget { name, value, bound });
         if top_k == 0 {

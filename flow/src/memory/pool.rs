@@ -86,8 +86,8 @@ impl<T: Real> Pool<T> {
         })
     }
 
-    /// Blocks that were brought together: a page each, of one key head. Keys, values and fields are those of the blocks in
-    /// order, or absent where no op reads them.
+    /// Blocks that were brought together: a page each, of one key head. Keys, values and fields are
+    /// those of the blocks in order, or absent where no op reads them.
     pub(crate) fn gathered(
         bound: &Bound<'_>,
         blocks: usize,
@@ -147,7 +147,8 @@ impl<T: Real> Pool<T> {
 }
 
 impl<T: Real> Request<T> {
-    /// A request with a page table. Its first `tokens` tokens are in these pages already: a prefix that it shares.
+    /// A request with a page table. Its first `tokens` tokens are in these pages already: a prefix
+    /// that it shares.
     ///
     /// # Errors
     /// [`RunError::TableLength`], [`RunError::Page`].

@@ -41,7 +41,8 @@ impl RowTable {
     /// ```
     ///
     /// # Errors
-    /// [`RunError::Blocks`] where counts exceed 32 bits; [`RunError::Budget`] for chunks of 0 blocks.
+    /// [`RunError::Blocks`] where counts exceed 32 bits; [`RunError::Budget`] for chunks of 0
+    /// blocks.
     pub fn new(blocks: &[usize], kv_heads: usize, budget: &Budget, chunk: usize) -> Result<RowTable, RunError> {
         if chunk == 0 {
             return Err(RunError::Budget { name: "chunk", value: "0".into(), bound: "at least 1 block" });

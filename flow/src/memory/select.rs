@@ -10,12 +10,14 @@ use crate::real::Real;
 pub struct Selected {
     /// Places in the sequence.
     pub positions: Vec<u32>,
-    /// Blocks of the pool, in the same order. The last one is the last block of the sequence, which may be partial.
+    /// Blocks of the pool, in the same order. The last one is the last block of the sequence, which
+    /// may be partial.
     pub blocks: Vec<u32>,
 }
 
 impl Selected {
-    /// What a budget selects of a row, given the scores of its candidates (empty where it has none).
+    /// What a budget selects of a row, given the scores of its candidates (empty where it has
+    /// none).
     pub(crate) fn of<T: Real>(budget: &Budget, table: &[u32], scores: &[T]) -> Selected {
         let all = table.len();
         let positions: Vec<u32> = match budget.candidates(all) {
@@ -55,7 +57,8 @@ pub fn order_key(score: f32) -> u32 {
     if bits >> 31 == 1 { !bits } else { bits | 1 << 31 }
 }
 
-/// The places of the `k` largest scores: the largest first, equal ones by place, NaN after everything else.
+/// The places of the `k` largest scores: the largest first, equal ones by place, NaN after
+/// everything else.
 ///
 /// ```
 /// use tilewright_flow::memory::top_k;
@@ -68,7 +71,8 @@ pub fn top_k<T: Real>(scores: &[T], k: usize) -> Vec<u32> {
     places
 }
 
-/// `Less` where `a` is chosen before `b`. It is a total order: a number before NaN, one NaN like another.
+/// `Less` where `a` is chosen before `b`. It is a total order: a number before NaN, one NaN like
+/// another.
 fn better<T: Real>(a: T, b: T) -> Ordering {
     let is_nan = |x: T| x.partial_cmp(&x).is_none();
     b.partial_cmp(&a).unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)))

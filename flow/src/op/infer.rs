@@ -205,7 +205,8 @@ impl Infer<'_> {
             Effect::Save(state) => (declared.states[state.index()].shape, "a state is saved in its declared shape"),
             Effect::Store(field) => (declared.fields[field.index()].shape, "a field is stored in its declared shape"),
         };
-        // What is declared is exact: a forgotten reduction is an error here, no demand on the model.
+        // What is declared is exact: a forgotten reduction is an error here, no demand on the
+        // model.
         if x == wanted { Ok(wanted) } else { Err(self.mismatch("x", x, wanted, rule)) }
     }
 }

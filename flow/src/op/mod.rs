@@ -7,7 +7,8 @@
 //! | [`RowOp`] | all blocks of a row of the batch | in a group of its own |
 //! | [`Effect`] | selection, stored fields, saved states | at the end of a group; a selection in a group of its own |
 //!
-//! Every family has its names here, its shapes in `infer`, its arithmetic in `run::tile` (the oracle) and `run::lanes` (padded tiles).
+//! Every family has its names here, its shapes in `infer`, its arithmetic in `run::tile` (the
+//! oracle) and `run::lanes` (padded tiles).
 
 mod elementwise;
 mod infer;
@@ -115,7 +116,8 @@ pub enum Source {
     Field(FieldId),
     /// A parameter of the key head.
     Parameter(ParameterId),
-    /// What the step before saved. A reader comes before the save of this step: an edge of the graph.
+    /// What the step before saved. A reader comes before the save of this step: an edge of the
+    /// graph.
     Load(StateId),
     /// One number for every element, in the shape of a field.
     Fill(FieldId, Num),

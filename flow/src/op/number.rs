@@ -7,7 +7,8 @@ use crate::dim::Dim;
 use crate::error::BindError;
 use crate::shape::ModelShape;
 
-/// A constant of an operator. Equal means the same bits, so that operators can be compared and hashed.
+/// A constant of an operator. Equal means the same bits, so that operators can be compared and
+/// hashed.
 #[derive(Clone, Copy, Debug)]
 pub struct Num(pub f64);
 

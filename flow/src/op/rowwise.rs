@@ -1,4 +1,5 @@
-//! Operators over the candidate blocks of a row: reduction, softmax, normalisation, causal convolution.
+//! Operators over the candidate blocks of a row: reduction, softmax, normalisation, causal
+//! convolution.
 
 use std::fmt;
 
@@ -13,7 +14,8 @@ pub enum Norm {
     L2,
 }
 
-/// Weights of a causal convolution over blocks, `[K, d0, d1]`; `[K, 1, 1]` is shared by all elements.
+/// Weights of a causal convolution over blocks, `[K, d0, d1]`; `[K, 1, 1]` is shared by all
+/// elements.
 ///
 /// ```
 /// use tilewright_flow::op::Taps;
@@ -27,7 +29,8 @@ pub struct Taps {
 }
 
 impl Taps {
-    /// Weights in row-major order `[k, d0, d1]`; `None` where their number is not that of the extents, or is 0.
+    /// Weights in row-major order `[k, d0, d1]`; `None` where their number is not that of the
+    /// extents, or is 0.
     pub fn new(weights: &[f64], extents: [u32; 3]) -> Option<Taps> {
         let elements = extents.iter().try_fold(1usize, |n, e| n.checked_mul(*e as usize))?;
         let fits = elements == weights.len() && elements > 0;

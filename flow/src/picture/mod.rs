@@ -1,4 +1,5 @@
-//! A flow as a person looks at it: text, DOT, SVG. All three show values with formats and shapes, fused groups, bytes.
+//! A flow as a person looks at it: text, DOT, SVG. All three show values with formats and shapes,
+//! fused groups, bytes.
 
 mod dot;
 mod svg;

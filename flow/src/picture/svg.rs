@@ -1,6 +1,8 @@
-//! A flow as an SVG image: sources in a row on top of each pass, a frame for each group below, edges from value to reader.
+//! A flow as an SVG image: sources in a row on top of each pass, a frame for each group below,
+//! edges from value to reader.
 //!
-//! Colours follow the viewer's light or dark mode; the legend names the formats and both kinds of edges.
+//! Colours follow the viewer's light or dark mode; the legend names the formats and both kinds of
+//! edges.
 
 use std::collections::BTreeMap;
 use std::fmt;

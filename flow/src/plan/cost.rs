@@ -108,7 +108,8 @@ fn is_per_block(subject: &Subject<'_>, id: ValueId) -> bool {
     matches!(subject.graph.node(id).format, Format::Ragged | Format::Paged)
 }
 
-/// Bytes of one row of a value in memory. A position is not read; a selection writes its winners, which a budget counts.
+/// Bytes of one row of a value in memory. A position is not read; a selection writes its winners,
+/// which a budget counts.
 fn bytes_of(subject: &Subject<'_>, id: ValueId) -> usize {
     match subject.graph.node(id).op {
         Op::Source(Source::Positions | Source::Fill(..)) | Op::Effect(Effect::Select) => 0,
@@ -116,7 +117,8 @@ fn bytes_of(subject: &Subject<'_>, id: ValueId) -> usize {
     }
 }
 
-/// The most bytes of results that live at once when the ops run in order. A result lives until its last reader in the group.
+/// The most bytes of results that live at once when the ops run in order. A result lives until its
+/// last reader in the group.
 fn registers(subject: &Subject<'_>, ops: &[ValueId]) -> usize {
     let results = |id: &ValueId| !subject.graph.node(*id).op.is_effect();
     let last_use = |id: ValueId| {

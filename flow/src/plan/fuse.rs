@@ -92,7 +92,8 @@ impl Links {
     }
 }
 
-/// The sets in an order that the links allow; of those that could be next, the one whose first op was recorded first.
+/// The sets in an order that the links allow; of those that could be next, the one whose first op
+/// was recorded first.
 fn in_order(links: &Links, sets: &[Vec<ValueId>]) -> Vec<usize> {
     let mut waits = vec![0usize; sets.len()];
     links.after.iter().flatten().for_each(|after| waits[*after] += 1);

@@ -6,8 +6,9 @@
 //! | [`Domain::Blocks`] | once for each candidate block, in chunks | ops on rows of a block, with the saves of their values |
 //! | [`Domain::AcrossBlocks`] | once for each row, over all its candidates | one op: softmax, a reduction over blocks, the selection |
 //!
-//! A group reads all its inputs before it writes; its groups come in an order that every edge of the graph follows. Groups
-//! merge while the values that live at once fit in registers and the inputs in shared memory, dearest traffic first.
+//! A group reads all its inputs before it writes; its groups come in an order that every edge of
+//! the graph follows. Groups merge while the values that live at once fit in registers and the
+//! inputs in shared memory, dearest traffic first.
 
 mod cost;
 mod fuse;

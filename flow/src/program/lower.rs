@@ -31,13 +31,14 @@ pub struct FlowSettings {
     is_observed: bool,
 }
 
-/// Names of the outputs of a layer where a flow is [observed](FlowSettings::observed): the blocks of its
-/// [`Selection`], and the index of its last token.
+/// Names of the outputs of a layer where a flow is [observed](FlowSettings::observed): the blocks
+/// of its [`Selection`], and the index of its last token.
 pub fn observed_names(layer: usize) -> [String; 2] {
     [format!("layers.{layer}.selection.blocks"), format!("layers.{layer}.selection.last")]
 }
 
-/// Name of the output of an observed layer that has the scores of candidates, as [`Score`] leaves them.
+/// Name of the output of an observed layer that has the scores of candidates, as [`Score`] leaves
+/// them.
 pub fn scores_name(layer: usize) -> String {
     format!("layers.{layer}.selection.scores")
 }
@@ -113,8 +114,8 @@ impl FlowSettings {
         &self.budget
     }
 
-    /// Tokens up to which every row attends to all of its blocks, whatever is scored: steps of such rows may run by a program of
-    /// [`Phase::Prompt`], which costs nothing but the summaries.
+    /// Tokens up to which every row attends to all of its blocks, whatever is scored: steps of such
+    /// rows may run by a program of [`Phase::Prompt`], which costs nothing but the summaries.
     ///
     /// ```
     /// use tilewright_flow::{algorithms, memory::Budget, program::FlowSettings};
@@ -155,7 +156,8 @@ impl FlowSettings {
 /// What the rows of a program are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
-    /// Tokens of prompts, or of rows that are within the budget: they attend to everything, and complete blocks are summarised.
+    /// Tokens of prompts, or of rows that are within the budget: they attend to everything, and
+    /// complete blocks are summarised.
     Prompt,
     /// The next tokens of different requests: the flow chooses what they attend to.
     Decode,
@@ -188,7 +190,8 @@ pub struct Lowered<'f> {
     slot: Option<BufferId>,
 }
 
-/// What a layer chooses with. Each layer has its own: on a device nothing but their data orders two layers.
+/// What a layer chooses with. Each layer has its own: on a device nothing but their data orders two
+/// layers.
 struct Choosing {
     scores: BufferId,
     splits: usize,
@@ -262,7 +265,8 @@ fn blocks_of_a_row(at: &LayerTasks<'_, '_>, block_tokens: usize) -> usize {
     at.options().pages_per_sequence() * (at.options().page_tokens / block_tokens)
 }
 
-/// Tasks that score the blocks of a row and kv head: as many as cover the SMs, of at least 64 blocks each.
+/// Tasks that score the blocks of a row and kv head: as many as cover the SMs, of at least 64
+/// blocks each.
 fn splits(at: &LayerTasks<'_, '_>, blocks: usize) -> usize {
     const LEAST: usize = 64;
     let others = at.spec().kv_heads * at.options().rows;
@@ -336,7 +340,8 @@ impl Indexer for Lowered<'_> {
             };
             let selects = rows.iter().map(select).collect();
             *ready = at.level(&format!("flow.select.h{kv_head}"), selects, &[scored])?;
-            // The block that a row's token completes is its last one, which is not a candidate: no task waits for its summary.
+            // The block that a row's token completes is its last one, which is not a candidate: no
+            // task waits for its summary.
             summarise(at, kv_head, scored)?;
         }
         Ok(Selected { ready, selection: Some(Selection { blocks, last, block_tokens }) })

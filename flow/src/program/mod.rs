@@ -1,4 +1,5 @@
-//! A flow as ops of a program: what the decode step of a model runs when a flow chooses what it attends to.
+//! A flow as ops of a program: what the decode step of a model runs when a flow chooses what it
+//! attends to.
 //!
 //! | op | tasks of a layer | what it does |
 //! |---|---|---|
@@ -6,10 +7,13 @@
 //! | [`Score`] | kv head × split | the indexer over a split of a row's candidate blocks; loads and saves states |
 //! | [`Select`] | one for each kv head | the exact selection, as blocks that attention reads |
 //!
-//! Attention itself is the megakernel's, over a [`Selection`](tilewright_megakernel::ops::Selection). [`Lowered`] adds these ops to
-//! every layer; it takes part in a lowering only by the public [`Indexer`](tilewright_megakernel::lower::Indexer).
+//! Attention itself is the megakernel's, over a
+//! [`Selection`](tilewright_megakernel::ops::Selection). [`Lowered`] adds these ops to every layer;
+//! it takes part in a lowering only by the public
+//! [`Indexer`](tilewright_megakernel::lower::Indexer).
 //!
-//! A program names its flow. What flows compute is not in the file: [`register`] makes one known, those that ship are.
+//! A program names its flow. What flows compute is not in the file: [`register`] makes one known,
+//! those that ship are.
 
 mod device;
 mod lower;

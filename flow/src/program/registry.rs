@@ -25,7 +25,8 @@ pub enum RegisterError {
     Op(#[from] ops::RegisterError),
 }
 
-/// Makes the ops of flows known: programs that hold them are valid, and read from JSON. Doing it again does nothing.
+/// Makes the ops of flows known: programs that hold them are valid, and read from JSON. Doing it
+/// again does nothing.
 ///
 /// # Errors
 /// If another crate registered an op of the same name.
@@ -35,7 +36,8 @@ pub fn register_ops() -> Result<(), ops::RegisterError> {
     ops::register::<Select>()
 }
 
-/// Makes a flow known by its name, so that programs may name it. Registering the same flow again does nothing.
+/// Makes a flow known by its name, so that programs may name it. Registering the same flow again
+/// does nothing.
 ///
 /// ```
 /// use tilewright_flow::prelude::*;

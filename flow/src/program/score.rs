@@ -18,12 +18,13 @@ use crate::memory::{Budget, Pool};
 use crate::op::{Op, Source};
 use crate::run::{Interpreter, Machine, Row};
 
-/// Scores a split of the candidate blocks of every row, by [`Flow::forward_indexer`](crate::Flow::forward_indexer), and saves
-/// the states of those blocks.
+/// Scores a split of the candidate blocks of every row, by
+/// [`Flow::forward_indexer`](crate::Flow::forward_indexer), and saves the states of those blocks.
 ///
-/// A row at position `p` has `p / block_tokens + 1` blocks; of its `n` candidates ([`Budget::candidates`]) split `s` of `S` has
-/// `s·w .. min((s+1)·w, n)`, `w = ceil(n / S)`, and leaves the score of its candidate `i` in `scores[row, kv_head, s, i]`. A row
-/// that attends to all its blocks has none, and nothing of it is read or written.
+/// A row at position `p` has `p / block_tokens + 1` blocks; of its `n` candidates
+/// ([`Budget::candidates`]) split `s` of `S` has `s·w .. min((s+1)·w, n)`, `w = ceil(n / S)`, and
+/// leaves the score of its candidate `i` in `scores[row, kv_head, s, i]`. A row that attends to all
+/// its blocks has none, and nothing of it is read or written.
 ///
 /// A flow whose ops go across blocks, or that has a state, has one split.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,8 +54,8 @@ pub struct Score {
     pub fields: Vec<BufferId>,
     /// The parameters, in the order of their declarations.
     pub parameters: Vec<BufferId>,
-    /// The states, in the order of their declarations, f32 `[kv_heads, slots, blocks, 1 + d0·d1]`: the number of the request that
-    /// saved a row comes first.
+    /// The states, in the order of their declarations, f32 `[kv_heads, slots, blocks, 1 + d0·d1]`:
+    /// the number of the request that saved a row comes first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<BufferId>,
     /// The slot of each row and the number of its request, i32 `[rows, 2]`; where there are states.

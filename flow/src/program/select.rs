@@ -10,9 +10,9 @@ use tilewright_megakernel::vm::reference::{Context, TaskFault};
 use super::score::split_of;
 use crate::memory::{Budget, Selected};
 
-/// Selects the blocks that rows attend to, exactly: of a kv head the first blocks, the candidates with the largest scores (equal
-/// ones by position, NaN after everything else), the last blocks, as a
-/// [`Selection`](tilewright_megakernel::ops::Selection).
+/// Selects the blocks that rows attend to, exactly: of a kv head the first blocks, the candidates
+/// with the largest scores (equal ones by position, NaN after everything else), the last blocks, as
+/// a [`Selection`](tilewright_megakernel::ops::Selection).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Select {
@@ -28,7 +28,8 @@ pub struct Select {
     pub kv_head: usize,
     /// Rows that this task selects for.
     pub rows: Span,
-    /// Scores as [`Score`](super::Score) leaves them, f32 `[rows, kv_heads, splits, blocks of a split]`.
+    /// Scores as [`Score`](super::Score) leaves them, f32 `[rows, kv_heads, splits, blocks of a
+    /// split]`.
     pub scores: BufferId,
     /// The selected blocks, i32 `[rows, kv_heads, most]`.
     pub blocks: BufferId,

@@ -1,4 +1,5 @@
-//! What the ops of a flow have in common: the flow by name, the buffers of what it keeps, and their checks.
+//! What the ops of a flow have in common: the flow by name, the buffers of what it keeps, and their
+//! checks.
 
 use std::sync::Arc;
 
@@ -17,7 +18,8 @@ use crate::shape::ModelShape;
 /// Result of a check.
 pub(super) type Check<T> = Result<T, OperandError>;
 
-/// The pools of a layer: `[kv_heads, pages, page_tokens, head_dim]`, with a field's blocks beside them.
+/// The pools of a layer: `[kv_heads, pages, page_tokens, head_dim]`, with a field's blocks beside
+/// them.
 #[derive(Clone, Copy)]
 pub(super) struct Pools {
     pub kv_heads: usize,
@@ -95,7 +97,8 @@ impl Subject {
         Ok(Subject { traced, extents, pools })
     }
 
-    /// Checks the buffers of all fields, `[kv_heads, pages, blocks of a page, elements]`, and gives a kv head's regions.
+    /// Checks the buffers of all fields, `[kv_heads, pages, blocks of a page, elements]`, and gives
+    /// a kv head's regions.
     pub fn fields(&self, ops: &Operands, fields: &[BufferId], kv_head: usize) -> Check<Vec<Region>> {
         let Pools { kv_heads, pages, .. } = self.pools;
         self.count("fields", fields.len(), self.extents.fields.len())?;
@@ -107,8 +110,8 @@ impl Subject {
         .collect()
     }
 
-    /// Checks the buffers of all parameters, f32 `[kv_heads, elements]`, and gives a kv head's regions of those that a pass
-    /// reads.
+    /// Checks the buffers of all parameters, f32 `[kv_heads, elements]`, and gives a kv head's
+    /// regions of those that a pass reads.
     pub fn parameters(
         &self,
         ops: &Operands,

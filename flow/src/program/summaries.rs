@@ -5,8 +5,9 @@ use tilewright_megakernel::program::{Buffer, BufferId, BufferKind, Program};
 
 use super::Summarise;
 
-/// The tasks of a program that store the fields of blocks, and nothing else of it: a row is a block, and its position is that of the
-/// block's last token. The program's pools stay as they are, so that both use the same ones. `None` where there are no such tasks.
+/// The tasks of a program that store the fields of blocks, and nothing else of it: a row is a
+/// block, and its position is that of the block's last token. The program's pools stay as they are,
+/// so that both use the same ones. `None` where there are no such tasks.
 ///
 /// ```
 /// use tilewright_codegen::target::Target;

@@ -11,11 +11,12 @@ use crate::memory::Pool;
 use crate::op::Source;
 use crate::run::{Complete, Interpreter, Machine};
 
-/// Stores the fields of each block of a kv head that this step completes: for every row whose position is the last of a
-/// block, [`Flow::forward_cache`](crate::Flow::forward_cache) of that block, on its keys and values as the pools hold them.
+/// Stores the fields of each block of a kv head that this step completes: for every row whose
+/// position is the last of a block, [`Flow::forward_cache`](crate::Flow::forward_cache) of that
+/// block, on its keys and values as the pools hold them.
 ///
-/// Fields depend on tokens alone and lie beside the keys: `[kv_heads, pages, blocks of a page, d0·d1]`, so that sequences that
-/// share a page share them.
+/// Fields depend on tokens alone and lie beside the keys: `[kv_heads, pages, blocks of a page,
+/// d0·d1]`, so that sequences that share a page share them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Summarise {

@@ -12,7 +12,8 @@ pub struct Attended {
     pub mass: f64,
 }
 
-/// Attention of one query head `[head_dim]` over the selected blocks of its key head, in f64, scaled by 1/√head_dim.
+/// Attention of one query head `[head_dim]` over the selected blocks of its key head, in f64,
+/// scaled by 1/√head_dim.
 ///
 /// A request without tokens gives zeros and mass 0.
 pub fn attend<T: Real>(

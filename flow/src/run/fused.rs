@@ -1,7 +1,7 @@
 //! The groups of a plan in order, chunk by chunk, on padded tiles.
 //!
-//! Values between groups lie in buffers that hold NaN until they are written; states are saved in place, in the pages that
-//! later groups read. A plan in a wrong order gives wrong scores here.
+//! Values between groups lie in buffers that hold NaN until they are written; states are saved in
+//! place, in the pages that later groups read. A plan in a wrong order gives wrong scores here.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -29,7 +29,8 @@ pub struct Fused<'f> {
     chunk: usize,
 }
 
-/// Values between the groups of one row: each a flat list of rows, one for `Batched`, else one for each candidate.
+/// Values between the groups of one row: each a flat list of rows, one for `Batched`, else one for
+/// each candidate.
 struct Buffers<T> {
     values: BTreeMap<ValueId, Vec<T>>,
 }

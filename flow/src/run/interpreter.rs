@@ -9,7 +9,8 @@ use crate::memory::Pool;
 use crate::op::{Effect, Op, Product, RowOp, Source};
 use crate::real::Real;
 
-/// Executes a flow op by op: one tile of a `Batched` value, one tile for each candidate of every other.
+/// Executes a flow op by op: one tile of a `Batched` value, one tile for each candidate of every
+/// other.
 #[derive(Debug)]
 pub struct Interpreter<'f> {
     bound: &'f Bound<'f>,
@@ -64,7 +65,8 @@ impl<'f> Interpreter<'f> {
             Op::Reduction(op) => tile::reduction(*op, extents, operands[0]),
             Op::Product(op) => tile::product(*op, extents, operands, scale),
             Op::Rearrange(op) => tile::rearrange(*op, extents, operands[0]),
-            // The value of an effect is what it was given; sources and ops over a row have no operands of one row.
+            // The value of an effect is what it was given; sources and ops over a row have no
+            // operands of one row.
             Op::Effect(_) | Op::Source(_) | Op::Row(_) => operands[0].clone(),
         }
     }

@@ -11,7 +11,8 @@ pub struct Activations<'a> {
     pub keys: &'a [f64],
     /// Values, the same extents.
     pub values: &'a [f64],
-    /// Rotated queries of the last tokens, `[steps, key heads · group, head_dim]`: each a decode step.
+    /// Rotated queries of the last tokens, `[steps, key heads · group, head_dim]`: each a decode
+    /// step.
     pub queries: &'a [f64],
 }
 

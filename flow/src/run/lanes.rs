@@ -1,7 +1,8 @@
-//! A tile as a device holds it: sides of powers of two, and whatever is in the lanes beyond the true extents.
+//! A tile as a device holds it: sides of powers of two, and whatever is in the lanes beyond the
+//! true extents.
 //!
-//! Elementwise ops run on all lanes. Every sum, maximum and minimum puts its identity in place of a lane outside the true
-//! extents before it reduces as a tree; nothing else looks at such a lane.
+//! Elementwise ops run on all lanes. Every sum, maximum and minimum puts its identity in place of a
+//! lane outside the true extents before it reduces as a tree; nothing else looks at such a lane.
 
 use crate::op::{Axis, Elementwise, Rearrange, Reduce, Reduction};
 use crate::real::Real;
@@ -62,7 +63,8 @@ fn identity<T: Real>(kind: Reduce) -> T {
     }
 }
 
-/// `count` elements as a tree of halves. Lanes from `count` to the next power of two hold the identity.
+/// `count` elements as a tree of halves. Lanes from `count` to the next power of two hold the
+/// identity.
 pub(crate) fn tree<T: Real>(kind: Reduce, count: usize, at: impl Fn(usize) -> T) -> T {
     let lane = |lane: usize| match lane < count {
         false => identity(kind),
@@ -133,7 +135,8 @@ pub(crate) fn rearrange<T: Real>(op: Rearrange, extents: [usize; 2], x: &Lanes<T
 mod tests {
     use super::*;
 
-    /// A reduction that forgets the mask: it takes the lanes as an unmasked load of zeros leaves them.
+    /// A reduction that forgets the mask: it takes the lanes as an unmasked load of zeros leaves
+    /// them.
     fn unmasked(kind: Reduce, elements: &[f32]) -> f32 {
         let mut lanes = elements.to_vec();
         lanes.resize(elements.len().next_power_of_two(), 0.0);

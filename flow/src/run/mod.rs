@@ -5,8 +5,8 @@
 //! | [`Interpreter`] | every op of the graph on every block of a row, by its definition, without tiles | the oracle, in f64 |
 //! | [`Fused`] | the groups of a [`Plan`](crate::plan::Plan) in order, chunk by chunk, on padded tiles of powers of two with NaN in the padding; states saved in place | what a device does, in f32 |
 //!
-//! They share the arithmetic of one element and nothing else. [`attend`] is the attention over a selection, [`kept`] what a
-//! flow's selections keep of dense attention.
+//! They share the arithmetic of one element and nothing else. [`attend`] is the attention over a
+//! selection, [`kept`] what a flow's selections keep of dense attention.
 
 mod attention;
 mod fused;
@@ -75,11 +75,12 @@ pub trait Machine<T: Real> {
     /// Scores the candidates of a row and saves its states.
     fn score(&self, row: Row<'_, T>) -> Vec<T>;
 
-    /// Appends tokens to a request: keys and values `[tokens, key heads, head_dim]`. Each block that becomes complete is
-    /// summarised once for each key head.
+    /// Appends tokens to a request: keys and values `[tokens, key heads, head_dim]`. Each block
+    /// that becomes complete is summarised once for each key head.
     ///
     /// # Errors
-    /// [`RunError`]: a slice of another length, a page table that is too short, a pool of another flow.
+    /// [`RunError`]: a slice of another length, a page table that is too short, a pool of another
+    /// flow.
     fn append(&self, pool: &mut Pool<T>, request: &mut Request<T>, keys: &[T], values: &[T]) -> Result<(), RunError> {
         pool.check(self.bound())?;
         let model = self.bound().extents.model;
@@ -102,7 +103,8 @@ pub trait Machine<T: Real> {
         Ok(())
     }
 
-    /// A decode step of a batch: queries `[requests, key heads·group, head_dim]`. Rows come out by request, then by key head.
+    /// A decode step of a batch: queries `[requests, key heads·group, head_dim]`. Rows come out by
+    /// request, then by key head.
     ///
     /// # Errors
     /// [`RunError`]: a slice of another length, a pool of another flow.

@@ -41,7 +41,8 @@ impl<'t> Block<'t> {
         self.source(Source::Parameter(weights.0), Format::Parameter, Location::caller())
     }
 
-    /// Stores a field of the block, once. What comes back is the value as it was computed, to go on with.
+    /// Stores a field of the block, once. What comes back is the value as it was computed, to go on
+    /// with.
     #[track_caller]
     pub fn store<F: Operand>(&self, field: Field, value: Value<'t, F, Cache>) -> Value<'t, Paged, Cache> {
         let at = Location::caller();

@@ -126,7 +126,8 @@ impl<'t, F: Known, P> Value<'t, F, P> {
         self.binary(Binary::Where(comparison), other, Location::caller())
     }
 
-    /// `inside` on `[start, end)` of an axis and `outside` elsewhere; the elements themselves do not matter.
+    /// `inside` on `[start, end)` of an axis and `outside` elsewhere; the elements themselves do
+    /// not matter.
     #[track_caller]
     pub fn mask_slice(self, axis: Axis, start: u32, end: u32, inside: f64, outside: f64) -> Value<'t, F::Out, P>
     where

@@ -82,7 +82,8 @@ impl<'t, F: Known, P> Value<'t, F, P> {
         self.record(Op::Product(Product::Gemv), &[y.id], Location::caller())
     }
 
-    /// The Kronecker product along `axes`: element `i·n + j` of such an axis is `x_i·y_j`. Other axes broadcast.
+    /// The Kronecker product along `axes`: element `i·n + j` of such an axis is `x_i·y_j`. Other
+    /// axes broadcast.
     #[track_caller]
     pub fn kron<R>(self, axes: &[Axis], y: Value<'t, R, P>) -> Value<'t, <F as Pair<R>>::Out, P>
     where
@@ -110,7 +111,8 @@ impl<'t, F: Known, P> Value<'t, F, P> {
         self.record(Op::Rearrange(Rearrange::Reshape(Shape(shape))), &[], Location::caller())
     }
 
-    /// What lies in the pool, as a value for each candidate block. Only ops over the blocks of a row need it.
+    /// What lies in the pool, as a value for each candidate block. Only ops over the blocks of a
+    /// row need it.
     #[track_caller]
     pub fn load(self) -> Value<'t, F::Out, P>
     where
@@ -132,8 +134,8 @@ impl<'t, F: Known, P: Phase> Value<'t, F, P> {
 }
 
 impl<'t, F: Known> Value<'t, F, Indexer> {
-    /// A query for all heads of the group: `scale·Σ_h W_k[h]·(W_q[h]ᵀ·q_h) [1, D]` from `q [G, D]` and two parameters
-    /// `[G·D, R]`, a row for each element of the query.
+    /// A query for all heads of the group: `scale·Σ_h W_k[h]·(W_q[h]ᵀ·q_h) [1, D]` from `q [G, D]`
+    /// and two parameters `[G·D, R]`, a row for each element of the query.
     #[track_caller]
     pub fn learned_query(
         self,

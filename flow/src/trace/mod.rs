@@ -6,8 +6,8 @@
 //! | `elementwise`, `inner`, `row` | the methods of a value: on elements, on `[d0, d1]`, over the blocks of a row |
 //! | `step`, `block` | what the two passes are given: [`Step`], [`Block`] |
 //!
-//! Nothing fails at once. A method that breaks a rule is recorded with its line, gives a value that no further method
-//! complains about, and [`trace`](crate::trace()) returns all errors together.
+//! Nothing fails at once. A method that breaks a rule is recorded with its line, gives a value that
+//! no further method complains about, and [`trace`](crate::trace()) returns all errors together.
 
 mod block;
 mod elementwise;
@@ -34,7 +34,8 @@ use crate::op::{Effect, FieldId, Op, Source, StateId, infer};
 
 /// A value of a flow while it is traced: rows of format `F`, in the pass `P`.
 ///
-/// It is `Copy` and has the operators. The lifetime `'t` belongs to one trace, so that values of two traces do not mix.
+/// It is `Copy` and has the operators. The lifetime `'t` belongs to one trace, so that values of
+/// two traces do not mix.
 pub struct Value<'t, F, P = Indexer> {
     id: ValueId,
     recorder: &'t Recorder,

@@ -10,7 +10,8 @@ use crate::declare::{Field, State, Weights};
 use crate::format::PerBlock;
 use crate::op::{Effect, Elementwise, Op, Source, StateId, Unary};
 
-/// A decode step of a row: a request and a key head. [`Step::select`] takes it, so that a step ends in exactly one selection.
+/// A decode step of a row: a request and a key head. [`Step::select`] takes it, so that a step ends
+/// in exactly one selection.
 #[derive(Debug)]
 #[must_use = "a step ends in a selection"]
 pub struct Step<'t> {
@@ -22,7 +23,8 @@ pub struct Step<'t> {
 #[derive(Debug)]
 pub struct Done<'t>(pub(crate) PhantomData<fn(&'t ()) -> &'t ()>);
 
-/// Where a loaded state is saved. Saving takes it, so that a state is saved once, after it was loaded.
+/// Where a loaded state is saved. Saving takes it, so that a state is saved once, after it was
+/// loaded.
 #[derive(Debug)]
 #[must_use = "a state that is loaded must be saved"]
 pub struct Slot<'t> {
@@ -79,7 +81,8 @@ impl<'t> Step<'t> {
         (value, Slot { state: state.0, recorder: self.recorder, marker: PhantomData })
     }
 
-    /// Ends the step: the blocks with the largest scores `[1, 1]`, equal ones by position, NaN last.
+    /// Ends the step: the blocks with the largest scores `[1, 1]`, equal ones by position, NaN
+    /// last.
     #[track_caller]
     pub fn select<F: PerBlock>(self, score: Value<'t, F>) -> Done<'t> {
         self.recorder.record(Op::Effect(Effect::Select), vec![score.id], Format::Ragged, Location::caller());
@@ -94,7 +97,8 @@ impl<'t> Slot<'t> {
         let at = Location::caller();
         let mut id = value.id;
         if self.recorder.is_source(id) {
-            // A save that reads memory would have to wait for other saves, and they for it: a copy reads first.
+            // A save that reads memory would have to wait for other saves, and they for it: a copy
+            // reads first.
             let copy = Op::Elementwise(Elementwise::Unary(Unary::Copy));
             id = self.recorder.record(copy, vec![id], Format::Ragged, at);
         }

@@ -20,7 +20,8 @@ impl Done {
         Wait { counter: self.counter, threshold: self.tasks }
     }
 
-    /// What waits for all of these waits for: parts of a level that have a counter [together](Emitter::joint) are one.
+    /// What waits for all of these waits for: parts of a level that have a counter
+    /// [together](Emitter::joint) are one.
     pub(super) fn joined(parts: &[Done]) -> Vec<Done> {
         let mut joined: Vec<Done> = Vec::new();
         for part in parts {
@@ -92,7 +93,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Whether the device has use for the residual stream that a layer ends with: the first gives it to another stage.
+    /// Whether the device has use for the residual stream that a layer ends with: the first gives
+    /// it to another stage.
     pub fn keeps(&self, layer: usize) -> bool {
         self.device == 0 || !self.stage.gives(layer)
     }

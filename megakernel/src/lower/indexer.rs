@@ -1,8 +1,9 @@
-//! Ops of another crate in every layer: between the projections, which append keys and values, and attention.
+//! Ops of another crate in every layer: between the projections, which append keys and values, and
+//! attention.
 //!
-//! The lowering asks an [`Indexer`] for its tasks of each layer and says when what they read is complete; the indexer says when
-//! attention may start, and which blocks of tokens it sees. Regions and counters are as for any other level, and the
-//! validator proves them.
+//! The lowering asks an [`Indexer`] for its tasks of each layer and says when what they read is
+//! complete; the indexer says when attention may start, and which blocks of tokens it sees. Regions
+//! and counters are as for any other level, and the validator proves them.
 
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
@@ -100,7 +101,8 @@ impl<'e, 'a> LayerTasks<'e, 'a> {
         self.emitter.rows()
     }
 
-    /// For each kv head, when the queries of its group are rotated and the step's keys and values are in the pools.
+    /// For each kv head, when the queries of its group are rotated and the step's keys and values
+    /// are in the pools.
     pub fn heads(&self) -> &'e [Done] {
         self.heads
     }
@@ -132,7 +134,8 @@ impl<'e, 'a> LayerTasks<'e, 'a> {
         id
     }
 
-    /// Adds one task per op; all wait for `ready`, at least one level and at most eight. Gives when all are done.
+    /// Adds one task per op; all wait for `ready`, at least one level and at most eight. Gives when
+    /// all are done.
     ///
     /// # Errors
     /// An op that does not fit its operands; too many tasks.

@@ -10,8 +10,8 @@
 //! | gate/up | norm + gate, up + silu·mul, by tiles | all of o |
 //! | down | down projection + residual, by tiles | all of gate/up |
 //!
-//! On several devices o and down give parts of sums, which they send to every device; a level more after each of them adds
-//! what has arrived:
+//! On several devices o and down give parts of sums, which they send to every device; a level more
+//! after each of them adds what has arrived:
 //!
 //! | level | tasks | waits for |
 //! |---|---|---|
@@ -28,8 +28,8 @@ use crate::program::{
     Qkv, Reduce, Rope, Rotation, Span,
 };
 
-/// Emits block `layer`; `ready` says when each device's residual stream is complete, where it is not from the beginning. Gives
-/// the same for the next block.
+/// Emits block `layer`; `ready` says when each device's residual stream is complete, where it is
+/// not from the beginning. Gives the same for the next block.
 pub(super) fn block(e: &mut Emitter, layer: usize, ready: &[Option<Done>]) -> Result<Vec<Option<Done>>, LowerError> {
     let joint = e.joint(&format!("layers.{layer}.o"));
     let done = e.each_device(|e, device| {
@@ -57,7 +57,8 @@ pub(super) fn block(e: &mut Emitter, layer: usize, ready: &[Option<Done>]) -> Re
 /// What a device sums: its parts, what they are added to, and where the sum goes.
 pub(super) type Sum<'a> = (&'a Vec<BufferId>, Option<BufferId>, BufferId);
 
-/// The sum of the devices' parts on each of them, when all have been sent; with one device there is none to make.
+/// The sum of the devices' parts on each of them, when all have been sent; with one device there is
+/// none to make.
 pub(super) fn sum(
     e: &mut Emitter,
     name: &str,
@@ -205,7 +206,8 @@ fn down(e: &mut Emitter, layer: usize, ready: Done, joint: Option<CounterId>) ->
     linear(e, (&format!("layers.{layer}.down"), joint), input, (&projection, e.spec.hidden), output, ready)
 }
 
-/// What becomes of a product that is added to the residual stream: the sum, or a part of it, sent to every device.
+/// What becomes of a product that is added to the residual stream: the sum, or a part of it, sent
+/// to every device.
 fn added(e: &Emitter, residual: BufferId, out: BufferId, parts: impl Fn(&Parts) -> &Vec<BufferId>) -> LinearOutput {
     match e.destinations(parts) {
         None => LinearOutput::Add { residual, out },
@@ -213,7 +215,8 @@ fn added(e: &Emitter, residual: BufferId, out: BufferId, parts: impl Fn(&Parts) 
     }
 }
 
-/// A level of one linear layer, by tiles of output features; signalled in the counter of all devices, if there is one.
+/// A level of one linear layer, by tiles of output features; signalled in the counter of all
+/// devices, if there is one.
 fn linear(
     e: &mut Emitter,
     (name, joint): (&str, Option<CounterId>),

@@ -1,10 +1,12 @@
 //! Lowering: a model's architecture becomes the program of one decode step.
 //!
-//! Every level covers all SMs with row tiles of equal bytes. A block has five levels (six with q/k norms), and attention is
-//! split over kv heads and tokens. Each task recomputes the norm of its input, which is cheaper than a level; `layer` has
-//! the table. Nothing per token is in the program. A range of layers ([`LowerOptions::layers`]) is a stage of a pipeline.
+//! Every level covers all SMs with row tiles of equal bytes. A block has five levels (six with q/k
+//! norms), and attention is split over kv heads and tokens. Each task recomputes the norm of its
+//! input, which is cheaper than a level; `layer` has the table. Nothing per token is in the
+//! program. A range of layers ([`LowerOptions::layers`]) is a stage of a pipeline.
 //!
-//! May touch: [`crate::model`], [`crate::program`]; sums are cut by what a device's registers hold ([`crate::vm::device::DeviceOptions`]). Placement on SMs is [`crate::schedule`]'s.
+//! May touch: [`crate::model`], [`crate::program`]; sums are cut by what a device's registers hold
+//! ([`crate::vm::device::DeviceOptions`]). Placement on SMs is [`crate::schedule`]'s.
 
 mod emit;
 mod indexer;
@@ -37,9 +39,10 @@ use weights::WeightBuffers;
 
 /// Lowers a model to the program of one decode step, which is not placed on SMs yet.
 ///
-/// A block of the model becomes five levels of tasks, or six with norms of heads: q, k and v with rotation and append;
-/// attention by key head and split of the tokens; the output projection; gate and up; down. A level has as many tasks as
-/// cover the target's SMs. `dtype_of` gives the dtype in which a tensor is stored.
+/// A block of the model becomes five levels of tasks, or six with norms of heads: q, k and v with
+/// rotation and append; attention by key head and split of the tokens; the output projection; gate
+/// and up; down. A level has as many tasks as cover the target's SMs. `dtype_of` gives the dtype in
+/// which a tensor is stored.
 ///
 /// # Errors
 /// If an option is out of bounds, the model is inconsistent or the target has no SMs.
@@ -62,7 +65,8 @@ pub fn lower(
     lower_indexed(spec, dtype_of, target, options, None)
 }
 
-/// Lowers a model with the ops of an [`Indexer`] in each layer, which chooses the tokens that rows attend to.
+/// Lowers a model with the ops of an [`Indexer`] in each layer, which chooses the tokens that rows
+/// attend to.
 ///
 /// # Errors
 /// As [`lower`]; what the indexer refuses.

@@ -17,7 +17,8 @@ use crate::program::{MAX_WAITS, OperandError, Span};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct LowerOptions {
-    /// Rows of the batch: tokens that one step advances. Rows may be different sequences, or consecutive tokens of one.
+    /// Rows of the batch: tokens that one step advances. Rows may be different sequences, or
+    /// consecutive tokens of one.
     pub rows: usize,
     /// Longest sequence, in tokens.
     pub context: usize,
@@ -27,15 +28,18 @@ pub struct LowerOptions {
     pub pages: Option<usize>,
     /// Splits of the tokens in attention; `None`: as many as cover the SMs.
     pub splits: Option<usize>,
-    /// Dtype of MLP activations; queries, the residual stream, partial sums and logits are always f32.
+    /// Dtype of MLP activations; queries, the residual stream, partial sums and logits are always
+    /// f32.
     pub activation: DType,
     /// Dtype of the KV pools: floating-point numbers, or `f8e4m3` codes.
     pub kv: DType,
-    /// Whether a row's next token is chosen as its request says (op `sample`), not always the likeliest (op `argmax`).
+    /// Whether a row's next token is chosen as its request says (op `sample`), not always the
+    /// likeliest (op `argmax`).
     pub sampling: bool,
     /// Devices that share the model: heads, MLP and vocabulary are dealt to them.
     pub devices: usize,
-    /// The layers of a [stage](super::HIDDEN_IN) of a pipeline; `None`: all, from token ids to logits.
+    /// The layers of a [stage](super::HIDDEN_IN) of a pipeline; `None`: all, from token ids to
+    /// logits.
     pub layers: Option<Span>,
 }
 
@@ -56,9 +60,10 @@ impl LowerOptions {
         }
     }
 
-    /// Sets as many splits as pay on a GPU of `sms` SMs, where no number is asked for: enough to cover them, and 16
-    /// at most, whose merge loads all results at once (seen on an H100 with the shape of Llama-3.2-1B, at positions from 1 to
-    /// 4000: 16 cost what 8 do at short contexts, and less at long ones). The context makes no difference.
+    /// Sets as many splits as pay on a GPU of `sms` SMs, where no number is asked for: enough to
+    /// cover them, and 16 at most, whose merge loads all results at once (seen on an H100 with the
+    /// shape of Llama-3.2-1B, at positions from 1 to 4000: 16 cost what 8 do at short contexts, and
+    /// less at long ones). The context makes no difference.
     ///
     /// ```
     /// use tilewright_megakernel::{lower::LowerOptions, model::ModelSpec};

@@ -1,9 +1,9 @@
-//! Sums that are cut: where rows of activations are longer than registers hold, an SM takes some columns of many rows of
-//! weights instead of all columns of a few.
+//! Sums that are cut: where rows of activations are longer than registers hold, an SM takes some
+//! columns of many rows of weights instead of all columns of a few.
 //!
-//! Every SM reads the activations that its weights meet. Of 16 rows of 14336 these are 459 KB, twice the weights that an
-//! SM has of the level; over the columns of a part they are the part's share. The price is a level more, which adds up the
-//! parts.
+//! Every SM reads the activations that its weights meet. Of 16 rows of 14336 these are 459 KB,
+//! twice the weights that an SM has of the level; over the columns of a part they are the part's
+//! share. The price is a level more, which adds up the parts.
 
 use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{AOperand, Packing};
@@ -24,9 +24,9 @@ struct Cut {
 
 impl Program {
     /// Cuts along k the sums whose activations a device would load repeatedly: those of at least
-    /// [`held_rows`](DeviceOptions::held_rows) rows that do not fit registers. After [`Program::stored_as`], since the
-    /// form of weights says what a stage is, and before it is scheduled. Any placement of tasks finds the same order of
-    /// weights.
+    /// [`held_rows`](DeviceOptions::held_rows) rows that do not fit registers. After
+    /// [`Program::stored_as`], since the form of weights says what a stage is, and before it is
+    /// scheduled. Any placement of tasks finds the same order of weights.
     ///
     /// # Errors
     /// If a task does not fit its operands.
@@ -106,14 +106,16 @@ impl Program {
         Some(Cut { parts: parts.iter().map(columns).collect(), buffers })
     }
 
-    /// The buffer of a part: all layers share it, since the next one's writers come after this one's sum.
+    /// The buffer of a part: all layers share it, since the next one's writers come after this
+    /// one's sum.
     fn part_buffer(&mut self, part: usize, shape: &[usize]) -> BufferId {
         let name = format!("sum.part{part}");
         let known = self.buffer_named(&name).filter(|buffer| buffer.shape == shape).map(|buffer| buffer.id);
         known.unwrap_or_else(|| self.add_buffer(name, BufferKind::Activation, DType::F32, shape))
     }
 
-    /// Adds a level of parts, dealt to the SMs by their stages, and the level that adds them up, tile by tile as the level was cut.
+    /// Adds a level of parts, dealt to the SMs by their stages, and the level that adds them up,
+    /// tile by tile as the level was cut.
     fn add_level(&mut self, level: &[Task], cut: &Cut) -> Result<(), LowerError> {
         let Some(first) = level.first() else { return Ok(()) };
         let Some((op, x)) = summed(first) else { return Ok(()) };

@@ -1,4 +1,5 @@
-//! What each of several devices has of a model: whole heads, parts of the MLP, parts of the vocabulary.
+//! What each of several devices has of a model: whole heads, parts of the MLP, parts of the
+//! vocabulary.
 //!
 //! | tensor | part of device d of N |
 //! |---|---|

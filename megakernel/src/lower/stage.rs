@@ -6,8 +6,9 @@
 //! | between | the residual stream | the residual stream | none |
 //! | last | the residual stream | logits, and the choice | the last norm, the head |
 //!
-//! The residual stream is handed on in f32, as one program keeps it: stages one after the other compute what the whole does, bit
-//! for bit. A program of all layers is the first stage and the last.
+//! The residual stream is handed on in f32, as one program keeps it: stages one after the other
+//! compute what the whole does, bit for bit. A program of all layers is the first stage and the
+//! last.
 
 use super::options::LowerError;
 use crate::model::{ModelSpec, TensorSpec};
@@ -90,7 +91,8 @@ mod tests {
     }
 
     proptest! {
-        /// Every tensor is some stage's; what two stages read is the table of tied embeddings alone.
+        /// Every tensor is some stage's; what two stages read is the table of tied embeddings
+        /// alone.
         #[test]
         fn stages_read_every_tensor_once(layers in 2usize..9, cut in 1usize..8, tied: bool) {
             let spec = spec(layers, tied);

@@ -19,12 +19,15 @@ pub const REQUEST: &str = "request";
 pub const LOGITS: &str = "logits";
 /// Name of the next token, i32 `[rows]`.
 pub const NEXT_TOKEN: &str = "next_token";
-/// Name of what a stage takes that is not the first: the residual stream of all rows, an input, f32 `[rows, hidden]`.
+/// Name of what a stage takes that is not the first: the residual stream of all rows, an input, f32
+/// `[rows, hidden]`.
 pub const HIDDEN_IN: &str = "hidden.in";
-/// Name of what a stage gives that is not the last: the residual stream of all rows, an output, f32 `[rows, hidden]`.
+/// Name of what a stage gives that is not the last: the residual stream of all rows, an output, f32
+/// `[rows, hidden]`.
 pub const HIDDEN_OUT: &str = "hidden.out";
 
-/// What the host sees, the same for all devices: cells, which each has, and results, which the first has.
+/// What the host sees, the same for all devices: cells, which each has, and results, which the
+/// first has.
 pub(super) struct HostBuffers {
     pub inlet: Inlet,
     pub at: RowCells,
@@ -51,8 +54,8 @@ pub(super) enum Outlet {
     Hidden(BufferId),
 }
 
-/// The state buffers of a device. Activations are shared by all layers: the next layer's writers come after the last
-/// one's readers by way of the levels between, which the validator proves.
+/// The state buffers of a device. Activations are shared by all layers: the next layer's writers
+/// come after the last one's readers by way of the levels between, which the validator proves.
 pub(super) struct StateBuffers {
     /// The residual stream before attention.
     pub residual: BufferId,
@@ -78,7 +81,8 @@ pub(super) struct Parts {
     pub middle: Vec<BufferId>,
 }
 
-/// Adds the state buffers of a program: the host's, and those of each device. `share` is the model as a device sees it.
+/// Adds the state buffers of a program: the host's, and those of each device. `share` is the model
+/// as a device sees it.
 pub(super) fn add(
     program: &mut Program,
     spec: &ModelSpec,

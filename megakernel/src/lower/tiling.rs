@@ -1,7 +1,7 @@
 //! Tiles: how the output features of a level are dealt to the SMs.
 //!
-//! A strip is 8 weight rows, the n8 of an m16n8k16 MMA. A level gets about one task per SM, of consecutive strips, so that
-//! one table entry per level and SM describes the work.
+//! A strip is 8 weight rows, the n8 of an m16n8k16 MMA. A level gets about one task per SM, of
+//! consecutive strips, so that one table entry per level and SM describes the work.
 
 use crate::program::Span;
 
@@ -27,10 +27,11 @@ pub(super) fn features(n: usize, sms: usize) -> Vec<Span> {
     deal(n.div_ceil(STRIP), sms).into_iter().map(|s| Span::new(s.lo * STRIP, (s.hi * STRIP).min(n))).collect()
 }
 
-/// Tasks per group that make a level of `groups` groups with `strips` strips each shortest on `sms` SMs.
+/// Tasks per group that make a level of `groups` groups with `strips` strips each shortest on `sms`
+/// SMs.
 ///
-/// No task spans two groups, so that each signals one counter. The makespan is the rounds of tasks an SM runs times the
-/// strips of the largest; among equals the fewest tasks win.
+/// No task spans two groups, so that each signals one counter. The makespan is the rounds of tasks
+/// an SM runs times the strips of the largest; among equals the fewest tasks win.
 pub(super) fn tasks_per_group(groups: usize, strips: usize, sms: usize) -> usize {
     let makespan = |tasks: usize| (groups * tasks).div_ceil(sms) * strips.div_ceil(tasks);
     let most = strips.min(sms).max(1);
@@ -65,7 +66,8 @@ mod tests {
 
     #[test]
     fn the_qkv_level_of_known_models_fills_an_h100() {
-        // Llama-3.2-1B: 8 groups of 48 strips; Llama-3.1-8B: 96; Llama-3.1-70B: 160; Llama-2-7B: 32 groups of 48.
+        // Llama-3.2-1B: 8 groups of 48 strips; Llama-3.1-8B: 96; Llama-3.1-70B: 160; Llama-2-7B: 32
+        // groups of 48.
         let tasks = [(8, 48), (8, 96), (8, 160), (32, 48)].map(|(groups, strips)| tasks_per_group(groups, strips, 132));
         assert_eq!(tasks, [16, 16, 16, 4]);
     }

@@ -1,4 +1,5 @@
-//! The weight buffers of a device: one per tensor of the model or its part of it, and the rotary table.
+//! The weight buffers of a device: one per tensor of the model or its part of it, and the rotary
+//! table.
 
 use std::collections::HashMap;
 
@@ -18,7 +19,8 @@ pub(super) struct WeightBuffers {
 }
 
 impl WeightBuffers {
-    /// Adds the weight buffers of every device of a stage's program; `share` is the model as each of them sees it.
+    /// Adds the weight buffers of every device of a stage's program; `share` is the model as each
+    /// of them sees it.
     pub fn add(
         program: &mut Program,
         spec: &ModelSpec,

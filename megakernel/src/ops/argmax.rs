@@ -13,8 +13,9 @@ use crate::vm::device::{Call, Choice, DeviceFunction, DeviceOp, Planned, Planner
 use crate::vm::graph::{GraphPlanner, LaunchOp};
 use crate::vm::reference::{Context, Done, TaskFault};
 
-/// `out[r]` = the index of the largest `value[r, tile]`; among equal values the lowest index. NaN counts as `−∞`. The
-/// reference machine refuses a row whose largest value is infinite: no token is likelier than the others.
+/// `out[r]` = the index of the largest `value[r, tile]`; among equal values the lowest index. NaN
+/// counts as `−∞`. The reference machine refuses a row whose largest value is infinite: no token is
+/// likelier than the others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Argmax {
@@ -58,7 +59,8 @@ impl TaskOp for Argmax {
     }
 }
 
-/// The index of the largest value of a row's tiles, of equals the lowest; NaN counts as −∞. Refuses an infinite one.
+/// The index of the largest value of a row's tiles, of equals the lowest; NaN counts as −∞. Refuses
+/// an infinite one.
 pub(super) fn best_of_tiles(on: &Context, value: BufferId, index: BufferId, row: usize) -> Done<i32> {
     let [_, tiles] = on.shape(value)?;
     let mut best: Option<(f32, i32)> = None;

@@ -1,4 +1,5 @@
-//! The merge of the splits of attention. The lowering fuses it: it has no device function of its own.
+//! The merge of the splits of attention. The lowering fuses it: it has no device function of its
+//! own.
 
 use serde::{Deserialize, Serialize};
 use tilewright_layout::DType;

@@ -1,4 +1,5 @@
-//! Ops on boxes of equal extents: copy, add, silu·mul. The lowering fuses them: they have no device functions.
+//! Ops on boxes of equal extents: copy, add, silu·mul. The lowering fuses them: they have no device
+//! functions.
 
 use serde::{Deserialize, Serialize};
 use tilewright_kernels::naive;

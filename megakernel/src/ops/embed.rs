@@ -35,7 +35,8 @@ pub struct Embed {
     pub rows: Span,
     /// Columns that this task fills.
     pub cols: Span,
-    /// Where the table has some rows of the vocabulary only; an id of another device's rows becomes zeros here.
+    /// Where the table has some rows of the vocabulary only; an id of another device's rows becomes
+    /// zeros here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<TableShard>,
     /// Buffers that get what `out` gets, on whatever device they lie.

@@ -1,4 +1,5 @@
-//! What a task does to memory: the regions that follow from an op's operands, and the cells that it reads.
+//! What a task does to memory: the regions that follow from an op's operands, and the cells that it
+//! reads.
 
 use crate::program::{BufferId, Region};
 
@@ -9,12 +10,14 @@ pub struct Footprint {
     pub reads: Vec<Region>,
     /// Regions written.
     pub writes: Vec<Region>,
-    /// Of the reads, those that the op reads element by element, each before it writes the same element: it may write
-    /// exactly such a region in place. An operand that appears twice in `reads` appears twice here.
+    /// Of the reads, those that the op reads element by element, each before it writes the same
+    /// element: it may write exactly such a region in place. An operand that appears twice in
+    /// `reads` appears twice here.
     pub updates: Vec<Region>,
     /// The cells among the reads, and what each is read as.
     pub cells: Vec<(BufferId, CellUse)>,
-    /// Of the buffers written, those that may lie on another device than the task runs on: the op stores to peers.
+    /// Of the buffers written, those that may lie on another device than the task runs on: the op
+    /// stores to peers.
     pub sent: Vec<BufferId>,
 }
 
@@ -45,7 +48,8 @@ impl Footprint {
         self
     }
 
-    /// Sorts reads and writes and drops repetitions: the form in which declared and computed regions are compared.
+    /// Sorts reads and writes and drops repetitions: the form in which declared and computed
+    /// regions are compared.
     pub fn canonical(mut self) -> Footprint {
         for list in [&mut self.reads, &mut self.writes] {
             list.sort_unstable();
@@ -83,7 +87,8 @@ impl Role {
     }
 }
 
-/// The use of a step input by an op. Entries are indexes, whose bounds are checked before a step runs.
+/// The use of a step input by an op. Entries are indexes, whose bounds are checked before a step
+/// runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellUse {
     /// Token ids, rows of a table.
@@ -107,7 +112,8 @@ pub enum CellUse {
     },
 }
 
-/// Words of a slot: its number, and the number of the request that has it. What another request left there counts as reset.
+/// Words of a slot: its number, and the number of the request that has it. What another request
+/// left there counts as reset.
 pub const SLOT_WORDS: usize = 2;
 
 impl CellUse {

@@ -7,7 +7,8 @@ use crate::program::{BufferId, Region, Span};
 use crate::vm::device::DeviceOp;
 use crate::vm::reference::{Context, Done};
 
-/// `pool[h, page_table[r, p / page_tokens], p % page_tokens, :] = x[r, h, :]` with `p = position[r]`; idle rows nothing.
+/// `pool[h, page_table[r, p / page_tokens], p % page_tokens, :] = x[r, h, :]` with `p =
+/// position[r]`; idle rows nothing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KvAppend {

@@ -1,4 +1,5 @@
-//! Tiles of a linear layer over some columns of its weights: a part of the sum, which the op `reduce` adds up.
+//! Tiles of a linear layer over some columns of its weights: a part of the sum, which the op
+//! `reduce` adds up.
 
 use std::mem::offset_of;
 

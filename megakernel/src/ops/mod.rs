@@ -1,6 +1,7 @@
-//! The ops: what a task computes. An op is one row, [`TaskOp`]: name, operands with their regions, cells, cost, oracle,
-//! and for devices [`DeviceOp`](crate::vm::device::DeviceOp): the record's fields, storage, what it streams, its device
-//! function, refusals. Nothing else in the crate says what a single op does: the row is the only place that defines an op.
+//! The ops: what a task computes. An op is one row, [`TaskOp`]: name, operands with their regions,
+//! cells, cost, oracle, and for devices [`DeviceOp`](crate::vm::device::DeviceOp): the record's
+//! fields, storage, what it streams, its device function, refusals. Nothing else in the crate says
+//! what a single op does: the row is the only place that defines an op.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -13,9 +14,10 @@
 //! | `linear/`, `qkv/`, `rope/`, `attention/` | the op of that name: operands and row, oracle, device |
 //! | `place` | rotations, and where a row's token goes |
 //!
-//! All arithmetic is f32, a store converts to the dtype of its buffer. Every op has a naive oracle of the same name in
-//! `tilewright_kernels::naive`. Fused ops are defined by the plain ones: `linear` with an `rms_norm` input equals
-//! `rms_norm` followed by `linear`, bit for bit on the reference machine.
+//! All arithmetic is f32, a store converts to the dtype of its buffer. Every op has a naive oracle
+//! of the same name in `tilewright_kernels::naive`. Fused ops are defined by the plain ones:
+//! `linear` with an `rms_norm` input equals `rms_norm` followed by `linear`, bit for bit on the
+//! reference machine.
 //!
 //! `docs/program.md`, *To add an op*, lists the places that a new op touches.
 

@@ -1,6 +1,8 @@
-//! Checked access to the buffers that an op names: existence, kind, dtype, rank, extents and intervals.
+//! Checked access to the buffers that an op names: existence, kind, dtype, rank, extents and
+//! intervals.
 //!
-//! Every footprint is computed through [`Operands`], so that no op can reach a buffer without its checks.
+//! Every footprint is computed through [`Operands`], so that no op can reach a buffer without its
+//! checks.
 
 use thiserror::Error;
 use tilewright_layout::DType;
@@ -115,7 +117,8 @@ impl<'a> Operands<'a> {
         self.extents(operand, buffer, shape, expected).map(drop)
     }
 
-    /// The extents of a key or value pool, of floating-point numbers or e4m3 codes: `[kv_heads, pages, page_tokens, head_dim]`.
+    /// The extents of a key or value pool, of floating-point numbers or e4m3 codes: `[kv_heads,
+    /// pages, page_tokens, head_dim]`.
     ///
     /// # Errors
     /// What is wrong with the operand.
@@ -140,8 +143,8 @@ impl<'a> Operands<'a> {
         self.extents(operand, buffer, shape, expected)
     }
 
-    /// An index operand: a cell of i32 with exactly these extents. What indexes memory is set by the host alone, which
-    /// checks it.
+    /// An index operand: a cell of i32 with exactly these extents. What indexes memory is set by
+    /// the host alone, which checks it.
     ///
     /// # Errors
     /// What is wrong with the operand.

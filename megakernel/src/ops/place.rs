@@ -6,7 +6,8 @@ use tilewright_layout::DType;
 use super::{CellUse, Check, Operands, Paging, multiple, positive};
 use crate::program::{BufferId, Region, Span};
 
-/// A rotation of pairs `(i, i + half)` by `position · inv_freq[i]` radians, both results times `scale`.
+/// A rotation of pairs `(i, i + half)` by `position · inv_freq[i]` radians, both results times
+/// `scale`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rotation {
@@ -28,7 +29,8 @@ impl Rotation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RowCells {
-    /// Position of every row, i32 `[rows]`; negative: the row is idle, it appends nothing and attends to nothing.
+    /// Position of every row, i32 `[rows]`; negative: the row is idle, it appends nothing and
+    /// attends to nothing.
     pub position: BufferId,
     /// Page of every run of `page_tokens` tokens, i32 `[rows, pages_per_sequence]`.
     pub page_table: BufferId,
@@ -46,7 +48,8 @@ impl RowCells {
         Ok([Region::new(self.position, &[rows]), Region::new(self.page_table, &[rows, Span::all(pages)])])
     }
 
-    /// What both cells are read as, where entries of the page table are numbers of these pools' pages.
+    /// What both cells are read as, where entries of the page table are numbers of these pools'
+    /// pages.
     ///
     /// # Errors
     /// If a pool is none.

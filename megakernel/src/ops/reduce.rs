@@ -1,4 +1,5 @@
-//! The sum of parts: of a contraction that was cut, or what is left of an all-reduce when every device has been sent every part.
+//! The sum of parts: of a contraction that was cut, or what is left of an all-reduce when every
+//! device has been sent every part.
 
 use std::mem::offset_of;
 
@@ -16,8 +17,8 @@ use crate::vm::device::{
 use crate::vm::graph::{GraphPlanner, LaunchOp};
 use crate::vm::reference::{Context, Done};
 
-/// `out[r, c] = residual[r, c] + (((part_0[r, c] + part_1[r, c]) + part_2[r, c]) + ..)`, without `residual` the sum of the
-/// parts alone.
+/// `out[r, c] = residual[r, c] + (((part_0[r, c] + part_1[r, c]) + part_2[r, c]) + ..)`, without
+/// `residual` the sum of the parts alone.
 ///
 /// The order of the sum is that of the parts, so that every device finds the same bits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

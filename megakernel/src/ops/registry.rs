@@ -40,8 +40,8 @@ pub enum RegisterError {
     Name { name: &'static str },
 }
 
-/// Makes an op known by its name: programs that hold it are valid, and read from JSON. Registering the same op again does
-/// nothing.
+/// Makes an op known by its name: programs that hold it are valid, and read from JSON. Registering
+/// the same op again does nothing.
 ///
 /// # Errors
 /// If the name belongs to another op, or is none.

@@ -15,8 +15,8 @@ use crate::vm::reference::{Context, TaskFault};
 
 /// An op: what a task computes. Its value holds the op's operands; this trait is its row.
 ///
-/// Validator, scheduler, both machines, timelines and JSON ask the row and match on no op. A crate outside writes the same
-/// row and calls [`register`](super::register).
+/// Validator, scheduler, both machines, timelines and JSON ask the row and match on no op. A crate
+/// outside writes the same row and calls [`register`](super::register).
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
@@ -65,8 +65,8 @@ pub trait TaskOp: OpValue {
     where
         Self: Sized;
 
-    /// Checks the operands and gives the regions that a task reads and writes: all of them, and no more. Every buffer is
-    /// reached through [`Operands`], so that none is used unchecked.
+    /// Checks the operands and gives the regions that a task reads and writes: all of them, and no
+    /// more. Every buffer is reached through [`Operands`], so that none is used unchecked.
     ///
     /// # Errors
     /// What is wrong with the first operand that is wrong.
@@ -78,22 +78,24 @@ pub trait TaskOp: OpValue {
     /// What of its data makes no sense; accesses outside of the footprint.
     fn oracle(&self, on: &Context) -> Result<(), TaskFault>;
 
-    /// The device's side of the row; `None` where the op has no device function, and is refused there.
+    /// The device's side of the row; `None` where the op has no device function, and is refused
+    /// there.
     fn device(&self) -> Option<&dyn DeviceOp>;
 
-    /// The graph's side of the row; `None` where no launch computes the op, and a graph of launches refuses it.
+    /// The graph's side of the row; `None` where no launch computes the op, and a graph of launches
+    /// refuses it.
     fn launches(&self) -> Option<&dyn LaunchOp> {
         None
     }
 
-    /// Cost: elements of a region read that are really drawn from memory when sequences hold `context` tokens. All of
-    /// it, where an op does not say less.
+    /// Cost: elements of a region read that are really drawn from memory when sequences hold
+    /// `context` tokens. All of it, where an op does not say less.
     fn drawn(&self, region: &Region, _buffers: &Operands, _context: usize) -> usize {
         region.elements()
     }
 
-    /// Writes that the footprint has at least, known before it is computed; for ops whose operands are few and whose
-    /// regions may be many.
+    /// Writes that the footprint has at least, known before it is computed; for ops whose operands
+    /// are few and whose regions may be many.
     fn least_writes(&self, _buffers: &Operands) -> usize {
         0
     }
@@ -182,7 +184,8 @@ impl Op {
         self.0.as_any().is::<T>()
     }
 
-    /// Whether programs that hold it can be written and read again: an op of its type is registered under its name.
+    /// Whether programs that hold it can be written and read again: an op of its type is registered
+    /// under its name.
     pub fn is_registered(&self) -> bool {
         registry::holds(self.name(), self.0.as_any().type_id())
     }

@@ -17,8 +17,9 @@ use crate::vm::device::{
 use crate::vm::graph::{GraphPlanner, LaunchOp};
 use crate::vm::reference::{Context, Done, TaskFault};
 
-/// `out[r]` = the token that `request[r]` asks for: the greedy choice, which is that of `argmax`, or one drawn from
-/// `logits[r, :]` as [`naive::sample`](tilewright_kernels::naive::sample) draws it; -1 for an idle row.
+/// `out[r]` = the token that `request[r]` asks for: the greedy choice, which is that of `argmax`,
+/// or one drawn from `logits[r, :]` as [`naive::sample`](tilewright_kernels::naive::sample) draws
+/// it; -1 for an idle row.
 ///
 /// A row of `request` is a [`Request`](tilewright_kernels::sample::Request) as words of 32 bits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -34,11 +34,12 @@ pub struct Buffer {
     /// What the codes of a KV pool of `f8e4m3` are multiplied by; missing: 1. Such pools only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<f32>,
-    /// Byte offset in the shared activation arena; activations only. Two buffers whose bytes overlap there alias.
+    /// Byte offset in the shared activation arena; activations only. Two buffers whose bytes
+    /// overlap there alias.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arena: Option<u64>,
-    /// The device whose memory holds it; `None`: each device has its own, all alike. What tasks write has a device where the
-    /// program has several.
+    /// The device whose memory holds it; `None`: each device has its own, all alike. What tasks
+    /// write has a device where the program has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceId>,
 }
@@ -53,7 +54,8 @@ pub enum BufferKind {
     Activation,
     /// The paged key or value cache: outlives the step.
     KvPool,
-    /// Small state that the host sets between steps and that tasks may read: token ids, positions, page tables.
+    /// Small state that the host sets between steps and that tasks may read: token ids, positions,
+    /// page tables.
     Cell,
     /// Bound by the host before each step, never written by a task.
     Input,
@@ -102,7 +104,8 @@ impl fmt::Display for BufferKind {
 pub enum Source {
     /// The checkpoint's tensor of that name.
     Tensor(String),
-    /// The part of a checkpoint's tensor that a device has: an interval for each dimension, outermost first.
+    /// The part of a checkpoint's tensor that a device has: an interval for each dimension,
+    /// outermost first.
     Part {
         /// The tensor's name.
         tensor: String,
@@ -121,7 +124,8 @@ impl Buffer {
         self.shape.iter().try_fold(1usize, |n, &extent| n.checked_mul(extent))
     }
 
-    /// Bytes that `elements` elements take where they are stored: of quantised weights, codes and scales.
+    /// Bytes that `elements` elements take where they are stored: of quantised weights, codes and
+    /// scales.
     pub fn stored_bytes(&self, elements: usize) -> u64 {
         match (self.quantised.and_then(|form| form.codes().ok()), self.shape.last()) {
             (Some(codes), Some(&k)) => (elements as f64 * codes.bits(k as u32) / 8.0).ceil() as u64,

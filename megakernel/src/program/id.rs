@@ -40,7 +40,8 @@ ids! {
     TaskId "t";
     /// A counter, `c7`.
     CounterId "c";
-    /// A streaming multiprocessor (on the host: a worker), `sm7`. Those of device d are `d·sms .. (d + 1)·sms`.
+    /// A streaming multiprocessor (on the host: a worker), `sm7`. Those of device d are `d·sms ..
+    /// (d + 1)·sms`.
     SmId "sm";
     /// A device of a program for several, `dev1`.
     DeviceId "dev";

@@ -1,4 +1,5 @@
-//! The text form of a program: JSON with a format name and a version. `docs/program.md` describes every field.
+//! The text form of a program: JSON with a format name and a version. `docs/program.md` describes
+//! every field.
 
 use std::io::Write;
 
@@ -12,7 +13,8 @@ pub const FORMAT: &str = "tilewright.program";
 /// Version that this build writes, and the only one it reads.
 pub const VERSION: u32 = 1;
 
-/// Why a text is not a program. Whether a program is *valid* is another question, for [`crate::validate`].
+/// Why a text is not a program. Whether a program is *valid* is another question, for
+/// [`crate::validate`].
 #[derive(Debug, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
 pub enum JsonError {
@@ -73,7 +75,8 @@ impl Program {
         match serde_json::from_str::<In>(text) {
             Ok(In { format, version, program }) => check(&format, version).map(|()| program),
             Err(error) => {
-                // The envelope explains a file of another version better than the first field that differs.
+                // The envelope explains a file of another version better than the first field that
+                // differs.
                 if let Ok(envelope) = serde_json::from_str::<Envelope>(text) {
                     check(&envelope.format, envelope.version)?;
                 }

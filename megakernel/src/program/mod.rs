@@ -1,8 +1,8 @@
 //! The program: one decode step as buffers, tasks, counters and per-SM queues.
 //!
-//! A program is data. It is lowered once per model and batch; what changes per token (positions, token ids, page tables)
-//! lives in step inputs (cells). This module does not judge programs: [`crate::validate`] does, and back ends run only what
-//! it accepted.
+//! A program is data. It is lowered once per model and batch; what changes per token (positions,
+//! token ids, page tables) lives in step inputs (cells). This module does not judge programs:
+//! [`crate::validate`] does, and back ends run only what it accepted.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -40,11 +40,13 @@ pub use task::{Counter, MAX_SIGNALS, MAX_WAITS, Task, Wait};
 /// Most devices of a program.
 pub const MAX_DEVICES: usize = 64;
 
-/// One decode step as data: buffers, counters, tasks and, once placed, a queue of tasks for each SM.
+/// One decode step as data: buffers, counters, tasks and, once placed, a queue of tasks for each
+/// SM.
 ///
-/// A program is built by [`lower`](crate::lower::lower) or by hand, as here, and read from and written to JSON
-/// (`docs/program.md`). Its fields are public, and nothing about them is guaranteed: [`validate`](crate::validate::validate)
-/// judges a program, and back ends take a [`Placed`](crate::validate::Placed) only.
+/// A program is built by [`lower`](crate::lower::lower) or by hand, as here, and read from and
+/// written to JSON (`docs/program.md`). Its fields are public, and nothing about them is
+/// guaranteed: [`validate`](crate::validate::validate) judges a program, and back ends take a
+/// [`Placed`](crate::validate::Placed) only.
 ///
 /// ```
 /// use tilewright_codegen::target::Target;
@@ -80,7 +82,8 @@ pub struct Program {
     pub counters: Vec<Counter>,
     /// All tasks; `tasks[i].id == i`.
     pub tasks: Vec<Task>,
-    /// The order of work on each SM, `target.sms` of each device, every task in exactly one; `None` before scheduling.
+    /// The order of work on each SM, `target.sms` of each device, every task in exactly one; `None`
+    /// before scheduling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queues: Option<Vec<Vec<TaskId>>>,
 }

@@ -11,8 +11,8 @@ use super::buffer::dtype_name;
 use super::{Buffer, BufferKind, Program, Source, Span, float_of};
 use crate::weights::Weights;
 
-/// The form of a quantised matrix `[n, k]`: `w = (code − zero) · scale` by groups of k. The buffer's element type then says
-/// nothing.
+/// The form of a quantised matrix `[n, k]`: `w = (code − zero) · scale` by groups of k. The
+/// buffer's element type then says nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantised {
@@ -24,7 +24,8 @@ pub struct Quantised {
     pub group: Option<usize>,
     /// Whether zeros differ from the middle code.
     pub zeros: bool,
-    /// The narrowest type that holds the scales; `f8e4m3` where they are that times one f32 of the tensor, of blocks of sixteen `e2m1`.
+    /// The narrowest type that holds the scales; `f8e4m3` where they are that times one f32 of the
+    /// tensor, of blocks of sixteen `e2m1`.
     #[serde(with = "dtype_name")]
     pub scale: DType,
     /// Whether columns are permuted.
@@ -41,8 +42,8 @@ impl Quantised {
         Quantised { code: matrix.code(), group, zeros, scale, ordered }
     }
 
-    /// The form of a part with some of the `k` columns of a matrix of this form. It is the same for all devices that share the
-    /// columns evenly: a cut within groups makes all of them shorter.
+    /// The form of a part with some of the `k` columns of a matrix of this form. It is the same for
+    /// all devices that share the columns evenly: a cut within groups makes all of them shorter.
     #[must_use]
     pub fn of_columns(self, k: usize, columns: Span) -> Quantised {
         let Some(group) = self.group else { return self };
@@ -53,7 +54,8 @@ impl Quantised {
         Quantised { group: (own < columns.len()).then_some(own), scale, ..self }
     }
 
-    /// Whether products of many rows read its codes as the decode machine streams them: places are columns, and groups whole steps of 32.
+    /// Whether products of many rows read its codes as the decode machine streams them: places are
+    /// columns, and groups whole steps of 32.
     pub fn has_whole_steps(self) -> bool {
         !self.ordered && self.codes().is_ok_and(Codes::is_of_whole_steps)
     }
@@ -74,8 +76,9 @@ impl Quantised {
 }
 
 impl Program {
-    /// Gives every weight the form in which it is stored: quantised where these have it so, and pools of codes with the scales that these
-    /// bring for them. Before it is scheduled, since fewer bytes are less work.
+    /// Gives every weight the form in which it is stored: quantised where these have it so, and
+    /// pools of codes with the scales that these bring for them. Before it is scheduled, since
+    /// fewer bytes are less work.
     #[must_use]
     pub fn stored_as(mut self, weights: &dyn Weights) -> Program {
         let is_codes = |buffer: &&mut Buffer| buffer.kind == BufferKind::KvPool && buffer.dtype == DType::F8E4M3;
@@ -86,7 +89,8 @@ impl Program {
         self.with_forms(&of)
     }
 
-    /// Marks as quantised every weight that `form` has a form for, with the columns of its matrix: by the names of tensors.
+    /// Marks as quantised every weight that `form` has a form for, with the columns of its matrix:
+    /// by the names of tensors.
     #[must_use]
     pub fn with_forms(mut self, form: &dyn Fn(&str) -> Option<(Quantised, usize)>) -> Program {
         // What several devices share is asked for once.

@@ -110,7 +110,8 @@ impl Region {
     /// The box of `spans` in `buffer`, outermost dimension first.
     ///
     /// # Panics
-    /// If there are more than [`MAX_RANK`] spans; a region that is read from JSON is refused instead.
+    /// If there are more than [`MAX_RANK`] spans; a region that is read from JSON is refused
+    /// instead.
     pub fn new(buffer: BufferId, spans: &[Span]) -> Region {
         Region::try_new(buffer, spans).expect("a region has at most MAX_RANK dimensions")
     }

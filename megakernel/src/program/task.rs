@@ -13,8 +13,8 @@ pub const MAX_SIGNALS: usize = 8;
 
 /// A unit of work that one SM does without interruption.
 ///
-/// It starts when every wait is satisfied and the task before it in its SM's queue is done; when it is done, it adds 1
-/// to each counter in `signals`, with release semantics.
+/// It starts when every wait is satisfied and the task before it in its SM's queue is done; when it
+/// is done, it adds 1 to each counter in `signals`, with release semantics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Task {
@@ -34,7 +34,8 @@ pub struct Task {
     /// Counters that it adds 1 to when it is done.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<CounterId>,
-    /// The SM that it must run on, where someone decided so by hand; the scheduler honours or refuses it.
+    /// The SM that it must run on, where someone decided so by hand; the scheduler honours or
+    /// refuses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sm: Option<SmId>,
     /// The device that it runs on, the first where nothing is said.
@@ -52,7 +53,8 @@ pub struct Wait {
     pub threshold: u32,
 }
 
-/// A counter in device memory. It only grows; a launch that runs many steps scales thresholds by the step.
+/// A counter in device memory. It only grows; a launch that runs many steps scales thresholds by
+/// the step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counter {
@@ -60,7 +62,8 @@ pub struct Counter {
     pub id: CounterId,
     /// What a person calls it.
     pub name: String,
-    /// Its value before the step. Only 0 is valid: a head start would let a task start before its producers.
+    /// Its value before the step. Only 0 is valid: a head start would let a task start before its
+    /// producers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub init: u32,
 }

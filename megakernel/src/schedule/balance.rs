@@ -68,12 +68,14 @@ impl Balance {
         self.levels.iter().map(|l| l.bytes).sum()
     }
 
-    /// Longest SM of each level, summed, over the ideal: the time of a machine that waits after every level.
+    /// Longest SM of each level, summed, over the ideal: the time of a machine that waits after
+    /// every level.
     pub fn by_level(&self) -> f64 {
         self.over_ideal(self.levels.iter().map(|l| l.longest).sum())
     }
 
-    /// Longest SM of the whole step over the ideal: the time of a machine whose loads run ahead of the levels.
+    /// Longest SM of the whole step over the ideal: the time of a machine whose loads run ahead of
+    /// the levels.
     pub fn streamed(&self) -> f64 {
         self.over_ideal(self.longest)
     }

@@ -1,7 +1,7 @@
 //! What a task costs: the bytes that it draws from device memory, and those that come from cache.
 //!
-//! A decode step is bound by memory, so bytes are time. Weights and the KV cache come from device memory; activations
-//! were written moments ago and come from the L2 cache.
+//! A decode step is bound by memory, so bytes are time. Weights and the KV cache come from device
+//! memory; activations were written moments ago and come from the L2 cache.
 
 use std::collections::HashSet;
 

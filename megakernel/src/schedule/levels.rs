@@ -5,7 +5,8 @@ use crate::program::{Program, TaskId};
 /// The tasks of a program by dependency level, and how much work follows each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Levels {
-    /// Tasks of every level, in id order. A task is in the first level that starts after everything it waits for.
+    /// Tasks of every level, in id order. A task is in the first level that starts after everything
+    /// it waits for.
     pub tasks: Vec<Vec<TaskId>>,
     /// For each task, the cost of the dearest chain from it (inclusive) to the end.
     pub tail: Vec<u64>,

@@ -1,9 +1,10 @@
 //! The scheduler: which SM runs which task, in which order.
 //!
-//! Levels are placed one after the other. Within a level the most expensive tasks go first, each to the SM with the fewest
-//! bytes in the level, then with the fewest bytes in the whole step. Every level is as short as its tiles allow, and SMs
-//! that got one tile more in one level get one less in the next. A queue holds its tasks in level order, within a level
-//! by the length of the critical path that follows them. The result is validated again.
+//! Levels are placed one after the other. Within a level the most expensive tasks go first, each to
+//! the SM with the fewest bytes in the level, then with the fewest bytes in the whole step. Every
+//! level is as short as its tiles allow, and SMs that got one tile more in one level get one less
+//! in the next. A queue holds its tasks in level order, within a level by the length of the
+//! critical path that follows them. The result is validated again.
 //!
 //! May touch: [`crate::program`], [`crate::validate`].
 
@@ -36,14 +37,17 @@ pub enum ScheduleError {
     NoSms { target: String },
 }
 
-/// Tokens of a sequence that programs are placed for where its length is not known: the placement is part of the code,
-/// since the longest queue's table takes room from the ring, and lengths are not.
+/// Tokens of a sequence that programs are placed for where its length is not known: the placement
+/// is part of the code, since the longest queue's table takes room from the ring, and lengths are
+/// not.
 pub const TYPICAL_CONTEXT: usize = 1024;
 
-/// Gives every task an SM and a place in its queue, for sequences of about `context` tokens, and validates the result.
+/// Gives every task an SM and a place in its queue, for sequences of about `context` tokens, and
+/// validates the result.
 ///
-/// A task costs the bytes that it reads ([`cost`]). Level by level, the most expensive task goes to the SM with the fewest
-/// bytes, so that every level ends on all SMs at about the same time. Tasks pinned by hand stay where they are pinned.
+/// A task costs the bytes that it reads ([`cost`]). Level by level, the most expensive task goes to
+/// the SM with the fewest bytes, so that every level ends on all SMs at about the same time. Tasks
+/// pinned by hand stay where they are pinned.
 ///
 /// # Errors
 /// If the program is invalid, placed already, or pins a task to an SM that the target lacks.

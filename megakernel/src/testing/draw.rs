@@ -1,4 +1,5 @@
-//! Random small computations: buffers and ops in an order in which they make sense, without any synchronisation.
+//! Random small computations: buffers and ops in an order in which they make sense, without any
+//! synchronisation.
 
 use crate::program::{
     Add, Argmax, BufferId, BufferKind, Copy, Linear, LinearInput, LinearOutput, Op, Program, REQUEST_WORDS, Region,
@@ -224,7 +225,8 @@ impl Draft {
         Some(Op::from(Linear { input, weight: self.weight, bias: None, rows, cols, output }))
     }
 
-    /// The greedy choice, or one that rows ask for; what is best of the tiles stands for logits too.
+    /// The greedy choice, or one that rows ask for; what is best of the tiles stands for logits
+    /// too.
     fn choice(&mut self) -> Option<Op> {
         let rows = self.span(self.rows);
         let tiles = |buffer| Region::new(buffer, &[rows, Span::all(2)]);
@@ -239,7 +241,8 @@ impl Draft {
         (defined || self.rng.chance(self.careless)).then_some(op)
     }
 
-    /// Moves an activation over another one, if the tasks still make sense one after the other (or in some cases regardless).
+    /// Moves an activation over another one, if the tasks still make sense one after the other (or
+    /// in some cases regardless).
     fn alias(&mut self) {
         for _ in 0..self.rng.within(1, 6) {
             let before = self.program.clone();

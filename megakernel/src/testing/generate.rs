@@ -29,7 +29,8 @@ pub fn sharded(rng: &mut Rng) -> Program {
     }
 }
 
-/// A program near the border: now and then a wait is missing, a read is careless, a buffer is moved over another.
+/// A program near the border: now and then a wait is missing, a read is careless, a buffer is moved
+/// over another.
 pub fn borderline(rng: &mut Rng) -> Program {
     loop {
         let careless = if rng.chance(20) { 25 } else { 0 };
@@ -180,7 +181,8 @@ impl Weaver<'_> {
         counter
     }
 
-    /// A wait for the first tasks of a queue, up to `first`: fewer than the producers, and exact all the same.
+    /// A wait for the first tasks of a queue, up to `first`: fewer than the producers, and exact
+    /// all the same.
     fn progress(&mut self, first: usize, task: usize, queues: &[Vec<TaskId>]) -> Option<(CounterId, u32, Vec<usize>)> {
         let sm = queues.iter().position(|queue| queue.contains(&TaskId::from(first)))?;
         let at = queues[sm].iter().position(|t| t.index() == first)?;

@@ -1,4 +1,5 @@
-//! Random programs with their schedules, and the exact judge of small ones, for property tests; enabled by the feature `testing`.
+//! Random programs with their schedules, and the exact judge of small ones, for property tests;
+//! enabled by the feature `testing`.
 //!
 //! | module | what it holds |
 //! |---|---|

@@ -1,6 +1,7 @@
-//! The exact judge of small programs: explores every interleaving of task starts and ends, and follows each byte to the
-//! task and buffer that wrote it. It shares the vocabulary with the validator (ops, footprints) and none of its theory:
-//! no happens-before, no graph, no order of simulation.
+//! The exact judge of small programs: explores every interleaving of task starts and ends, and
+//! follows each byte to the task and buffer that wrote it. It shares the vocabulary with the
+//! validator (ops, footprints) and none of its theory: no happens-before, no graph, no order of
+//! simulation.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 

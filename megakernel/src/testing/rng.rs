@@ -1,4 +1,5 @@
-//! A small seeded generator, so that a seed in a message reproduces a program (splitmix64; Steele, Lea, Flood 2014).
+//! A small seeded generator, so that a seed in a message reproduces a program (splitmix64; Steele,
+//! Lea, Flood 2014).
 
 /// The generator.
 #[derive(Clone, Debug)]

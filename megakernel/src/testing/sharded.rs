@@ -1,5 +1,5 @@
-//! Random small computations of several devices, without any synchronisation: products whose parts every device is sent, sums of the
-//! parts, results on the first device.
+//! Random small computations of several devices, without any synchronisation: products whose parts
+//! every device is sent, sums of the parts, results on the first device.
 
 use crate::ops::{Linear, LinearInput, LinearOutput, Op, Reduce};
 use crate::program::{BufferId, BufferKind, DeviceId, Program, Source, Span};

@@ -1,4 +1,5 @@
-//! Programs as strategies: what fails becomes smaller by a task, a wait, a signal or a place at a time.
+//! Programs as strategies: what fails becomes smaller by a task, a wait, a signal or a place at a
+//! time.
 
 use proptest::prelude::*;
 use proptest::strategy::{NewTree, ValueTree};
@@ -8,13 +9,14 @@ use super::shrink::smaller;
 use super::{Rng, generate, judge};
 use crate::program::Program;
 
-/// Small programs whose tasks are ordered wherever they have to be, with queues or without; so are those that they shrink to.
+/// Small programs whose tasks are ordered wherever they have to be, with queues or without; so are
+/// those that they shrink to.
 pub fn programs() -> impl Strategy<Value = Program> {
     Programs { make: generate::valid, keep: |program| judge(program).is_ok() }
 }
 
-/// Small programs near the border: now and then a wait is missing, a threshold is too low, a buffer lies over another. About half of
-/// them are safe.
+/// Small programs near the border: now and then a wait is missing, a threshold is too low, a buffer
+/// lies over another. About half of them are safe.
 pub fn borderline_programs() -> impl Strategy<Value = Program> {
     Programs { make: generate::borderline, keep: |_| true }
 }

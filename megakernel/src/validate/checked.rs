@@ -7,7 +7,8 @@ use super::report::Report;
 use super::validate;
 use crate::program::{Program, TaskId};
 
-/// A program without violations. It cannot be changed; take it back with [`Checked::into_program`] to do so.
+/// A program without violations. It cannot be changed; take it back with [`Checked::into_program`]
+/// to do so.
 ///
 /// ```
 /// use tilewright_codegen::target::Target;
@@ -47,7 +48,8 @@ impl Deref for Checked {
     }
 }
 
-/// A checked program that has queues: every task is in exactly one, and their order is part of what was checked.
+/// A checked program that has queues: every task is in exactly one, and their order is part of what
+/// was checked.
 ///
 /// ```
 /// use tilewright_codegen::target::Target;
@@ -108,9 +110,9 @@ impl From<Placed> for Checked {
 
 /// A program that the validator refused, with its report.
 ///
-/// `Display` is one line: the first violation with its task and region, and how many more there are.
-/// [`Rejected::report`] has all of them, and `Debug` prints them. A report without errors means that the program was asked
-/// to be [`Placed`] and has no queues.
+/// `Display` is one line: the first violation with its task and region, and how many more there
+/// are. [`Rejected::report`] has all of them, and `Debug` prints them. A report without errors
+/// means that the program was asked to be [`Placed`] and has no queues.
 ///
 /// ```
 /// use tilewright_codegen::target::Target;

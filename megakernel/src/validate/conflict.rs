@@ -35,8 +35,8 @@ impl fmt::Display for Pair {
 /// All conflicts of one kind in one buffer: how many, and the first few.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conflicts {
-    /// Unordered pairs found. Only neighbours in the order of execution are compared, so a buffer with a race may hold
-    /// more racing pairs than this; a buffer without one holds none.
+    /// Unordered pairs found. Only neighbours in the order of execution are compared, so a buffer
+    /// with a race may hold more racing pairs than this; a buffer without one holds none.
     pub count: u64,
     /// The first of them, at most [`SAMPLES`].
     pub pairs: Vec<Pair>,
@@ -62,7 +62,8 @@ pub struct PartialWait {
     pub threshold: u32,
     /// Signals that the counter gets.
     pub producers: u32,
-    /// How many conflicts this wait would have ordered, had it waited for all; the first few of them.
+    /// How many conflicts this wait would have ordered, had it waited for all; the first few of
+    /// them.
     pub conflicts: Conflicts,
 }
 

@@ -1,5 +1,5 @@
-//! Rules on devices: how many there are, and what lies or runs on which. One function per rule; which task may reach
-//! which device's memory is said where its footprint is known (`regions`).
+//! Rules on devices: how many there are, and what lies or runs on which. One function per rule;
+//! which task may reach which device's memory is said where its footprint is known (`regions`).
 
 use super::kind::Kind;
 use super::place::Location;

@@ -1,6 +1,7 @@
 //! What can be wrong with a program: one variant per rule, with everything known about the case.
 //!
-//! The text of a kind says noun, value, bound, remedy. Where it happens is a [`Location`](super::Location), kept apart.
+//! The text of a kind says noun, value, bound, remedy. Where it happens is a
+//! [`Location`](super::Location), kept apart.
 
 use thiserror::Error;
 

@@ -1,19 +1,20 @@
 //! The validator: a proof that a program computes one result under every timing.
 //!
-//! [`validate`] is total: any program gets a [`Report`], of any size and however malformed. [`Checked`] and [`Placed`] are
-//! programs whose report has no errors; the back ends take nothing else. This module depends only on [`crate::program`]
-//! and on the rows of [`crate::ops`].
+//! [`validate`] is total: any program gets a [`Report`], of any size and however malformed.
+//! [`Checked`] and [`Placed`] are programs whose report has no errors; the back ends take nothing
+//! else. This module depends only on [`crate::program`] and on the rows of [`crate::ops`].
 //!
 //! # What a program means
-//! A task can start when all of its waits hold and its predecessor in its SM's queue is done. When it is done, it adds 1
-//! to each counter that it signals. Counters start at 0 and only grow. Before queues are made, every task that can start
-//! may start.
+//! A task can start when all of its waits hold and its predecessor in its SM's queue is done. When
+//! it is done, it adds 1 to each counter that it signals. Counters start at 0 and only grow. Before
+//! queues are made, every task that can start may start.
 //!
-//! A program is valid if in every execution every task runs, every element that is read has one producer, the same in all
-//! executions, and every output element is written. The verdict is exact on well-formed programs: nothing unsafe is
-//! accepted and nothing safe is refused, but for the limits [`Kind::BoxesTooFine`] and [`Kind::AliasTooFine`], which bound the
-//! time that a small file can take. The modules `order`
-//! and `memory` say why. Waits for only some of a counter's producers are judged by what they order.
+//! A program is valid if in every execution every task runs, every element that is read has one
+//! producer, the same in all executions, and every output element is written. The verdict is exact
+//! on well-formed programs: nothing unsafe is accepted and nothing safe is refused, but for the
+//! limits [`Kind::BoxesTooFine`] and [`Kind::AliasTooFine`], which bound the time that a small file
+//! can take. The modules `order` and `memory` say why. Waits for only some of a counter's producers
+//! are judged by what they order.
 //!
 //! # Rules
 //! One function each; the kind of violation, and what it asks for.
@@ -98,8 +99,9 @@
 //! | [`BoxesTooFine`](Kind::BoxesTooFine) | irregular regions of all buffers are compared and cut 2^26 times at most |
 //! | [`AliasTooFine`](Kind::AliasTooFine) | regions that share arena bytes have at most 2^22 byte runs together |
 //!
-//! Order is judged where the queues hold every task once, memory where every task runs; structural rules are all judged
-//! always. Regions that another rule refuses are left out of the walk over memory.
+//! Order is judged where the queues hold every task once, memory where every task runs; structural
+//! rules are all judged always. Regions that another rule refuses are left out of the walk over
+//! memory.
 
 mod checked;
 mod conflict;
@@ -129,8 +131,8 @@ use order::{Execution, Graph, Order};
 
 /// Checks every rule on a program and reports all violations.
 ///
-/// The function is total: any program gets a report, of any size and however malformed. [`Checked`] and [`Placed`] are
-/// programs without violations, which back ends take.
+/// The function is total: any program gets a report, of any size and however malformed. [`Checked`]
+/// and [`Placed`] are programs without violations, which back ends take.
 ///
 /// ```
 /// use tilewright_codegen::target::Target;
@@ -168,8 +170,8 @@ pub fn validate(program: &Program) -> Report {
     report
 }
 
-/// Checks what depends on the order of the tasks. Where queues are broken there is none to judge: only the waits are. In a
-/// program that stops early, memory is not judged either.
+/// Checks what depends on the order of the tasks. Where queues are broken there is none to judge:
+/// only the waits are. In a program that stops early, memory is not judged either.
 fn check_order(program: &Program, queued: bool, report: &mut Report) {
     let graph = Graph::new(program, queued);
     let execution = Execution::new(&graph);
@@ -184,8 +186,8 @@ fn check_order(program: &Program, queued: bool, report: &mut Report) {
 
 /// How a back end keeps the order of a program between memory accesses.
 ///
-/// The validator's order says which task is done before which starts. On a device that is an order in time; accesses of
-/// memory are ordered only where a signal releases and a wait acquires.
+/// The validator's order says which task is done before which starts. On a device that is an order
+/// in time; accesses of memory are ordered only where a signal releases and a wait acquires.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Synchronisation {
     /// For each task, whether it waits for its counters with acquire loads.

@@ -5,7 +5,8 @@ use super::place::Location;
 use super::report::Report;
 use crate::program::{Program, SmId, TaskId};
 
-/// Checks the placement; gives whether the queues order the tasks (or there are none), so that order can be judged.
+/// Checks the placement; gives whether the queues order the tasks (or there are none), so that
+/// order can be judged.
 pub(super) fn check(program: &Program, report: &mut Report) -> bool {
     if program.target.sms == 0 {
         report.error(Location::Program, Kind::NoSms {});

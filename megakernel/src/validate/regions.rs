@@ -1,5 +1,5 @@
-//! Rules on ops and regions: operands, declared regions against footprints, bounds, who may write what. One function
-//! per rule; what other tasks do to the same memory is `memory`'s question.
+//! Rules on ops and regions: operands, declared regions against footprints, bounds, who may write
+//! what. One function per rule; what other tasks do to the same memory is `memory`'s question.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,8 +13,8 @@ use crate::program::{BufferId, Footprint, MAX_RANK, Op, OperandError, Operands, 
 /// A footprint of more writes than this is only computed if the task declares as many.
 const CHEAP_WRITES: usize = 4096;
 
-/// Checks every task's op and regions. `sound` says whether every buffer has a shape to compute with; footprints are
-/// compared only then.
+/// Checks every task's op and regions. `sound` says whether every buffer has a shape to compute
+/// with; footprints are compared only then.
 pub(super) fn check(program: &Program, sound: bool, report: &mut Report) {
     let operands = Operands::new(&program.buffers);
     let mut roles = HashMap::new();
@@ -76,8 +76,8 @@ fn operand(op: &Op, error: OperandError) -> Kind {
     Kind::Operand { op: op.name(), error }
 }
 
-/// A footprint whose length is not bounded by its operands' number: one that is longer than what is declared is refused
-/// before it is computed.
+/// A footprint whose length is not bounded by its operands' number: one that is longer than what is
+/// declared is refused before it is computed.
 fn undeclared_writes(operands: &Operands, task: &Task) -> Option<Kind> {
     let (needed, declared) = (task.op.least_writes(operands), task.writes.len());
     let op = task.op.name();
@@ -133,7 +133,8 @@ fn own_writes(footprint: &Footprint) -> Option<Kind> {
     Some(Kind::SelfOverlap { hazard: Hazard::WriteAfterWrite, first: writes[pair.0], second: writes[pair.1] })
 }
 
-/// The first two regions found that overlap, by a sweep along the dimension with the most distinct starts.
+/// The first two regions found that overlap, by a sweep along the dimension with the most distinct
+/// starts.
 fn overlapping_pair(regions: &[Region]) -> Option<(usize, usize)> {
     let start = |at: usize, dim: usize| regions[at].spans().get(dim).map_or(0, |span| span.lo);
     let distinct = |dim: &usize| (0..regions.len()).map(|at| start(at, *dim)).collect::<HashSet<_>>().len();
@@ -151,8 +152,9 @@ fn overlapping_pair(regions: &[Region]) -> Option<(usize, usize)> {
     None
 }
 
-/// A task may read what it writes only where the op updates element by element: the same region, as an operand that the
-/// op says so of. Anything else would read elements that another thread of the same task has already replaced.
+/// A task may read what it writes only where the op updates element by element: the same region, as
+/// an operand that the op says so of. Anything else would read elements that another thread of the
+/// same task has already replaced.
 fn own_reads(footprint: &Footprint) -> Option<Kind> {
     let written: HashSet<BufferId> = footprint.writes.iter().map(|write| write.buffer).collect();
     let reads: Vec<&Region> = footprint.reads.iter().filter(|read| written.contains(&read.buffer)).collect();

@@ -79,7 +79,8 @@ impl fmt::Display for Stats {
     }
 }
 
-/// The outcome of [`validate`](super::validate): every violation, every warning, and the size of what was checked.
+/// The outcome of [`validate`](super::validate): every violation, every warning, and the size of
+/// what was checked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// What makes the program invalid, in the order of the rules.

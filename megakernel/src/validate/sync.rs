@@ -1,4 +1,5 @@
-//! Rules on waits and signals. One function per rule; whether the waits let the program finish is `order`'s question.
+//! Rules on waits and signals. One function per rule; whether the waits let the program finish is
+//! `order`'s question.
 
 use super::kind::Kind;
 use super::place::Location;
@@ -32,8 +33,8 @@ pub(super) fn check(program: &Program, report: &mut Report) {
     }
 }
 
-/// Warns of counters without waiters and of waits for some of a counter's producers. Only for valid programs: there, a
-/// partial wait is proved harmless.
+/// Warns of counters without waiters and of waits for some of a counter's producers. Only for valid
+/// programs: there, a partial wait is proved harmless.
 pub(super) fn warn(program: &Program, report: &mut Report) {
     let producers = producers(program);
     let mut waited = vec![false; program.counters.len()];
@@ -105,7 +106,8 @@ fn thresholds_are_positive(_: &Context, task: &Task) -> Vec<Kind> {
     zero.map(|wait| Kind::ZeroThreshold { counter: wait.counter }).collect()
 }
 
-/// No producer, more than all producers, more than all producers but the task itself: never satisfied, whatever runs.
+/// No producer, more than all producers, more than all producers but the task itself: never
+/// satisfied, whatever runs.
 fn thresholds_are_in_reach(context: &Context, task: &Task) -> Vec<Kind> {
     let unreachable = |wait: &crate::program::Wait| {
         let (counter, threshold) = (wait.counter, wait.threshold);

@@ -1,4 +1,5 @@
-//! Rules on the tables: counts, ids, names, shapes, sources, arena offsets, initial values. One function per rule.
+//! Rules on the tables: counts, ids, names, shapes, sources, arena offsets, initial values. One
+//! function per rule.
 
 use std::collections::HashMap;
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use tilewright_kernels::quant::{PartError, QuantMatrix};
 
-/// Codes that a buffer wants. A part is cut out of the packed codes when somebody first reads it: a machine whose weights are on
-/// their device already copies nothing.
+/// Codes that a buffer wants. A part is cut out of the packed codes when somebody first reads it: a
+/// machine whose weights are on their device already copies nothing.
 #[derive(Debug)]
 pub struct BoundCodes {
     whole: Arc<QuantMatrix>,

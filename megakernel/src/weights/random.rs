@@ -1,4 +1,5 @@
-//! Random weights of a model's shape, for benches and tests: the same for the same name and seed, whatever the machine.
+//! Random weights of a model's shape, for benches and tests: the same for the same name and seed,
+//! whatever the machine.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,8 +26,9 @@ const WORDS_PER_CHUNK: usize = 1 << 14;
 
 /// Every tensor of a model, filled with small random values.
 ///
-/// A matrix of `n` columns is uniform with mean 0 and standard deviation `1/sqrt(n)`, so that activations keep their size;
-/// a norm's weight is uniform in 0.9 to 1.1, a bias in -0.02 to 0.02. Values are quantised to 4096 levels.
+/// A matrix of `n` columns is uniform with mean 0 and standard deviation `1/sqrt(n)`, so that
+/// activations keep their size; a norm's weight is uniform in 0.9 to 1.1, a bias in -0.02 to 0.02.
+/// Values are quantised to 4096 levels.
 ///
 /// ```
 /// use tilewright_layout::DType;
@@ -51,7 +53,8 @@ impl RandomWeights {
     /// Makes every tensor of [`ModelSpec::tensors`] in element type f32, f16 or bf16.
     ///
     /// # Errors
-    /// [`WeightError::RandomDtype`] for another element type, [`WeightError::Overflow`] for a shape beyond the address space.
+    /// [`WeightError::RandomDtype`] for another element type, [`WeightError::Overflow`] for a shape
+    /// beyond the address space.
     pub fn new(spec: &ModelSpec, dtype: DType, seed: u64) -> Result<RandomWeights, WeightError> {
         let tensor = |tensor: TensorSpec| Ok((tensor.name.clone(), random_tensor(&tensor, dtype, seed)?));
         let tensors = spec.tensors().into_iter().map(tensor).collect::<Result<_, _>>()?;
@@ -145,7 +148,8 @@ impl Uniform {
         }
     }
 
-    /// Word `w` of the values depends on the name, the seed and `w` alone, so threads cannot change them.
+    /// Word `w` of the values depends on the name, the seed and `w` alone, so threads cannot change
+    /// them.
     fn fill<T: Element>(self, name: &str, seed: u64, elements: &mut [T]) {
         let table: Vec<T> = (0..LEVELS)
             .map(|level| {

@@ -1,4 +1,5 @@
-//! Random quantised weights of a model's shape, for benches and tests: codes are drawn, nothing is rounded to them.
+//! Random quantised weights of a model's shape, for benches and tests: codes are drawn, nothing is
+//! rounded to them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,11 +18,14 @@ use crate::program::{Quantised, float_of};
 /// Bytes of codes that one thread draws at a time.
 const TILE_BYTES: usize = 1 << 16;
 
-/// Every tensor of a model at random: some matrices as codes, all else as [`RandomWeights`](super::RandomWeights) has it.
+/// Every tensor of a model at random: some matrices as codes, all else as
+/// [`RandomWeights`](super::RandomWeights) has it.
 ///
-/// Codes are uniform over all that are numbers and have a counterpart, so that their mean is zero; scales vary by a fourth, so that a matrix of `n` columns has a standard
-/// deviation of about `1/sqrt(n)`. Zeros of groups are the middle code and its two neighbours. An act-order deals columns to groups at random, and leaves
-/// those of a group in their order; matrices of one block and width, which read one input, share it.
+/// Codes are uniform over all that are numbers and have a counterpart, so that their mean is zero;
+/// scales vary by a fourth, so that a matrix of `n` columns has a standard deviation of about
+/// `1/sqrt(n)`. Zeros of groups are the middle code and its two neighbours. An act-order deals
+/// columns to groups at random, and leaves those of a group in their order; matrices of one block
+/// and width, which read one input, share it.
 ///
 /// ```
 /// use tilewright_kernels::quant::Code;
@@ -42,8 +46,9 @@ pub struct RandomCodes {
 }
 
 impl RandomCodes {
-    /// Makes every tensor of [`ModelSpec::tensors`]: the decoder's linear layers as codes in groups of `group` columns (`None`: a row is
-    /// one) with scales of bf16, the rest in element type f32, f16 or bf16.
+    /// Makes every tensor of [`ModelSpec::tensors`]: the decoder's linear layers as codes in groups
+    /// of `group` columns (`None`: a row is one) with scales of bf16, the rest in element type f32,
+    /// f16 or bf16.
     ///
     /// # Errors
     /// As [`RandomCodes::of_forms`].
@@ -58,7 +63,8 @@ impl RandomCodes {
         RandomCodes::of_forms(spec, dtype, seed, |name| name.ends_with("_proj.weight").then_some(form))
     }
 
-    /// Makes every tensor of [`ModelSpec::tensors`], those that have a form as codes of that form, the rest in element type f32, f16 or bf16.
+    /// Makes every tensor of [`ModelSpec::tensors`], those that have a form as codes of that form,
+    /// the rest in element type f32, f16 or bf16.
     ///
     /// ```
     /// use tilewright_kernels::quant::Code;
@@ -75,7 +81,8 @@ impl RandomCodes {
     /// ```
     ///
     /// # Errors
-    /// As [`RandomWeights::new`](super::RandomWeights::new); [`WeightError::Codes`] for extents that no matrix has, and zeros of minifloats.
+    /// As [`RandomWeights::new`](super::RandomWeights::new); [`WeightError::Codes`] for extents
+    /// that no matrix has, and zeros of minifloats.
     pub fn of_forms(
         spec: &ModelSpec,
         dtype: DType,
@@ -106,8 +113,9 @@ impl Weights for RandomCodes {
     }
 }
 
-/// Drawn codes whose mean is zero: the NaNs of e4m3 become their neighbours, an integer without a counterpart the middle. A mean that is
-/// not zero would grow with every layer, until logits tell nothing of the rest.
+/// Drawn codes whose mean is zero: the NaNs of e4m3 become their neighbours, an integer without a
+/// counterpart the middle. A mean that is not zero would grow with every layer, until logits tell
+/// nothing of the rest.
 fn symmetric(code: Code, drawn: u8) -> u8 {
     let halves = |from: u8, to: u8| {
         [0x0f, 0xf0]

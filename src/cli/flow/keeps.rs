@@ -1,4 +1,5 @@
-//! What each flow keeps of dense attention, on a model's own activations and where a needle is planted.
+//! What each flow keeps of dense attention, on a model's own activations and where a needle is
+//! planted.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -144,8 +145,8 @@ fn over_layers(
     Ok(mean)
 }
 
-/// Random sequences of 1024 tokens, one of whose keys is the query: how often its block is selected. Parameters are measured on the
-/// keys, as if each had been a query.
+/// Random sequences of 1024 tokens, one of whose keys is the query: how often its block is
+/// selected. Parameters are measured on the keys, as if each had been a query.
 fn needles(flow: &Subject, block_tokens: usize, budget: &Budget) -> Result<u64, Failure> {
     let model = ModelShape { kv_heads: 1, group: 1, head_dim: 64, block_tokens };
     let mut found = 0;

@@ -1,4 +1,5 @@
-//! Which blocks were attended to at which step: a heat map of what `generate --dump-selection` wrote.
+//! Which blocks were attended to at which step: a heat map of what `generate --dump-selection`
+//! wrote.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -100,7 +101,8 @@ impl Map {
         Ok(map)
     }
 
-    /// Writes the picture: steps from left to right, blocks from top to bottom, the share of rows as opacity.
+    /// Writes the picture: steps from left to right, blocks from top to bottom, the share of rows
+    /// as opacity.
     fn draw(&self, to: &mut dyn Write) -> io::Result<()> {
         let [width, height] = SIZE;
         let cell = [width / self.steps.len() as f64, height / self.blocks as f64];

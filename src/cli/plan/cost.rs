@@ -1,12 +1,14 @@
-//! The cost model of a decode step: bytes over bandwidth, plus what dependency levels and activations add.
+//! The cost model of a decode step: bytes over bandwidth, plus what dependency levels and
+//! activations add.
 //!
-//! A step reads every weight once, and the keys and values of all tokens before. Weights run ahead of the levels, so the
-//! device memory is busy all the time but for a latency at each level. Every SM reads the activations of each level from
-//! L2, for every row of the batch.
+//! A step reads every weight once, and the keys and values of all tokens before. Weights run ahead
+//! of the levels, so the device memory is busy all the time but for a latency at each level. Every
+//! SM reads the activations of each level from L2, for every row of the batch.
 //!
-//! Two constants were fitted to the nine decode rows of an H100 (batches 1 to 16, two models; largest error 2.3 %): the
-//! latency of a level and the bandwidth of L2. The rate of a device is what a read probe measured; without one it is
-//! what the decode rows of that device show, or the same part of its data sheet as on the H100.
+//! Two constants were fitted to the nine decode rows of an H100 (batches 1 to 16, two models;
+//! largest error 2.3 %): the latency of a level and the bandwidth of L2. The rate of a device is
+//! what a read probe measured; without one it is what the decode rows of that device show, or the
+//! same part of its data sheet as on the H100.
 
 use tilewright_codegen::target::Target;
 use tilewright_megakernel::model::ModelSpec;
@@ -14,17 +16,20 @@ use tilewright_megakernel::model::ModelSpec;
 /// What a dependency level adds, seconds.
 const LEVEL: f64 = 0.675e-6;
 
-/// What an exchange among devices adds, seconds: every part of a sum sent to every device, and the level that adds them up. As the
-/// timeline of two H200s has it (2.2 to 3.0 µs); of more devices this is the model's word.
+/// What an exchange among devices adds, seconds: every part of a sum sent to every device, and the
+/// level that adds them up. As the timeline of two H200s has it (2.2 to 3.0 µs); of more devices
+/// this is the model's word.
 const EXCHANGE: f64 = 3.0e-6;
 
 /// Bytes a second at which all SMs together read activations from L2.
 const L2: f64 = 5.73e12;
 
-/// Bytes a second that decode reaches where no read probe ran: device, rate. From its decode rows of one call.
+/// Bytes a second that decode reaches where no read probe ran: device, rate. From its decode rows
+/// of one call.
 const STREAMED: [(&str, f64); 1] = [("h200", 4.21e12)];
 
-/// The part of the data sheet's bandwidth that a read probe reached on an H100: 3.155 of 3.352 TB/s.
+/// The part of the data sheet's bandwidth that a read probe reached on an H100: 3.155 of 3.352
+/// TB/s.
 const PART_OF_SHEET: f64 = 3.155 / 3.352;
 
 /// Bytes of an element of weights, keys, values and activations: bf16.
@@ -142,7 +147,8 @@ mod tests {
     use super::*;
     use crate::results::Results;
 
-    /// The measured decode rows of H100 and H200 at one commit: target, model, rows, position, microseconds, bytes.
+    /// The measured decode rows of H100 and H200 at one commit: target, model, rows, position,
+    /// microseconds, bytes.
     fn measured() -> Vec<(Target, ModelSpec, usize, usize, f64)> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/results/rows");
         let results = Results::open(&folder).expect("rows");
@@ -187,7 +193,8 @@ mod tests {
         }
     }
 
-    /// Tokens of two H200s, milliseconds: the least and the most that calls measured at a context of 1024.
+    /// Tokens of two H200s, milliseconds: the least and the most that calls measured at a context
+    /// of 1024.
     #[test]
     fn two_devices_are_within_a_tenth_of_what_was_measured() {
         let target = Target::named("h200").expect("known");
@@ -202,7 +209,8 @@ mod tests {
     fn bytes_are_those_that_the_bench_counts() {
         let spec = ModelSpec::named("llama-3.2-1b").expect("known");
         let target = Target::named("h100").expect("known");
-        // The frequencies of the rotation are no tensor; the bench counts the same to a part in ten thousand.
+        // The frequencies of the rotation are no tensor; the bench counts the same to a part in ten
+        // thousand.
         let counted = 2_474_905_728f64;
         let step = Step::of(&spec, &target, 1, 1, 100);
         assert!((step.bytes() as f64 / counted - 1.0).abs() < 1e-4, "{}", step.bytes());

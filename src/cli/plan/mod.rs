@@ -1,4 +1,5 @@
-//! `tilewright plan`: before a GPU is there, what fits, what a token reads, how long it takes, and which kernel serves it.
+//! `tilewright plan`: before a GPU is there, what fits, what a token reads, how long it takes, and
+//! which kernel serves it.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -32,8 +33,9 @@ use crate::checkpoint::{Config, Scheme};
 
 /// Say what a model needs of a GPU, and how fast it decodes there
 ///
-/// Nothing runs on a device: the program is lowered and placed for it, and the cost model says the rest. The model is
-/// compared with measured rows of H100 and H200 in the tests, and in the dashboard's plan view.
+/// Nothing runs on a device: the program is lowered and placed for it, and the cost model says the
+/// rest. The model is compared with measured rows of H100 and H200 in the tests, and in the
+/// dashboard's plan view.
 #[derive(Args)]
 pub struct PlanArgs {
     /// Folder of a Hugging Face checkpoint; only its configuration is read
@@ -116,7 +118,8 @@ pub fn run(args: &PlanArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lowers and places the step as `bench` and `generate` do, and asks the planner of the device machine.
+/// Lowers and places the step as `bench` and `generate` do, and asks the planner of the device
+/// machine.
 fn served(
     spec: &ModelSpec,
     forms: &Forms,

@@ -1,4 +1,5 @@
-//! Ops across the blocks of a row: every group of lanes adds up its candidates, then the groups of a warp, then the warps.
+//! Ops across the blocks of a row: every group of lanes adds up its candidates, then the groups of
+//! a warp, then the warps.
 
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 

@@ -1,4 +1,5 @@
-//! How many blocks a row attends to, on a device: [`Budget`] for a length that is not known while recording.
+//! How many blocks a row attends to, on a device: [`Budget`] for a length that is not known while
+//! recording.
 
 use tilewright_codegen::build::Val;
 

@@ -1,4 +1,5 @@
-//! What a flow reads and writes in memory: pools of tokens and fields, parameters, states of requests.
+//! What a flow reads and writes in memory: pools of tokens and fields, parameters, states of
+//! requests.
 
 use std::mem::offset_of;
 use std::ops::Range;
@@ -24,8 +25,8 @@ use crate::program::subject::{Subject, elements};
 /// Most buffers of a flow that a record has room for.
 const MOST: usize = 7;
 
-/// What the code reads of a task: numbers, and operands in units of 16 bytes. How many blocks a row may have is no part of
-/// the code.
+/// What the code reads of a task: numbers, and operands in units of 16 bytes. How many blocks a row
+/// may have is no part of the code.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Pod, Zeroable)]
 pub(super) struct Fields {
@@ -200,7 +201,8 @@ impl<'k> OfRow<'k, '_, '_> {
         self.recipe.spread
     }
 
-    /// A row `at` of `[_, d1]` elements from a place on, where `index` finds the first of eight elements.
+    /// A row `at` of `[_, d1]` elements from a place on, where `index` finds the first of eight
+    /// elements.
     fn row(&self, d1: usize, at: u32, load: &dyn Fn(Val<'k, u32>, bool) -> Vec<Val<'k, f32>>) -> Row<'k> {
         let (k, spread, first) = (self.call.builder(), self.spread(), at * d1 as u32);
         match spread.deals(d1) {
@@ -324,7 +326,8 @@ impl<'k> OfBlock<'k, '_, '_> {
         }
     }
 
-    /// A row of `d1` elements of a pool, from the beginning of the pool's row for a token or block on.
+    /// A row of `d1` elements of a pool, from the beginning of the pool's row for a token or block
+    /// on.
     fn pool(&self, field: usize, pools: KvPools, [begin, token]: [Val<'k, u32>; 2], d1: usize, at: u32) -> Row<'k> {
         let pool = self.of.call.pages([field, offset_of!(Fields, one)], pools);
         self.of.row(d1, at, &|element, eight| {

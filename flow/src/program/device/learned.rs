@@ -1,7 +1,8 @@
 //! A learned query: products with matrices that no lane holds, by all warps through shared memory.
 //!
-//! `W_qᵀ·q` of all heads comes first: a thread for each element, whose neighbours read the next columns of a row. Then an element of the
-//! result is a warp's, whose lanes share the rank of all heads.
+//! `W_qᵀ·q` of all heads comes first: a thread for each element, whose neighbours read the next
+//! columns of a row. Then an element of the result is a warp's, whose lanes share the rank of all
+//! heads.
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 use tilewright_kernels::tile::Array;
@@ -46,7 +47,8 @@ pub(super) fn shared_bytes(recipe: &Recipe) -> u32 {
     4 * recipe.graph().ids().filter(is_learned).map(elements).max().unwrap_or(0)
 }
 
-/// A query made of those of the group's heads, of which each lane has its part. All threads of the team take part.
+/// A query made of those of the group's heads, of which each lane has its part. All threads of the
+/// team take part.
 pub(super) fn query<'k>(of_row: &OfRow<'k, '_, '_>, id: ValueId, queries: &[Row<'k>]) -> Row<'k> {
     let (call, recipe) = (of_row.call, of_row.recipe);
     let (k, team, of) = (call.builder(), call.team(), Extents::of(recipe, id));

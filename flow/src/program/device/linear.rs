@@ -1,7 +1,9 @@
-//! Scores that are products: sums along a head of terms that are a weight of the row times a number of the block.
+//! Scores that are products: sums along a head of terms that are a weight of the row times a number
+//! of the block.
 //!
-//! `Σ_d w·x` is one. So is Quest's bound: `max(w·x, w·y) = w⁺·max(x, y) + w⁻·min(x, y)` for any `x` and `y`, where `w⁺` is the
-//! positive part of `w` and `w⁻` the negative one. A tensor core computes them for many blocks together.
+//! `Σ_d w·x` is one. So is Quest's bound: `max(w·x, w·y) = w⁺·max(x, y) + w⁻·min(x, y)` for any `x`
+//! and `y`, where `w⁺` is the positive part of `w` and `w⁻` the negative one. A tensor core
+//! computes them for many blocks together.
 
 use crate::graph::{Graph, ValueId};
 use crate::op::{Axis, Binary, Elementwise, Op, Product, Reduce, Reduction, Source, Unary};

@@ -14,8 +14,8 @@
 //! | `summarise` | the cache pass |
 //! | `select`, `search` | the exact selection |
 //!
-//! The code is recorded from the flow's graph: a device function is a flow for a model. It knows device functions and tensors of
-//! `tilewright_kernels` by their public names alone.
+//! The code is recorded from the flow's graph: a device function is a flow for a model. It knows
+//! device functions and tensors of `tilewright_kernels` by their public names alone.
 
 mod across;
 mod amount;

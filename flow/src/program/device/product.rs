@@ -1,8 +1,10 @@
-//! Sums of products of many blocks by tensor cores: blocks are the rows of an atom, the row's weights its columns.
+//! Sums of products of many blocks by tensor cores: blocks are the rows of an atom, the row's
+//! weights its columns.
 //!
-//! A group of four lanes has two blocks of an atom. Each lane loads eight elements of a field of both, by 16 bytes: these are two
-//! words of each for two instructions, as they lie in memory, since the order along the contraction is the same for the weights. A
-//! weight is two columns, its bf16 and the bf16 of what is left, so that sums are as good as of f32.
+//! A group of four lanes has two blocks of an atom. Each lane loads eight elements of a field of
+//! both, by 16 bytes: these are two words of each for two instructions, as they lie in memory,
+//! since the order along the contraction is the same for the weights. A weight is two columns, its
+//! bf16 and the bf16 of what is left, so that sums are as good as of f32.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -58,7 +60,8 @@ pub(super) fn tiles(linear: &[Linear], spread: Spread) -> usize {
     ((REGISTERS.saturating_sub(weights) / most.unwrap_or(1).max(1)) as usize).clamp(1, 2)
 }
 
-/// Whether blocks are loaded a round ahead: where one value is computed, and there are registers for its weights and its blocks.
+/// Whether blocks are loaded a round ahead: where one value is computed, and there are registers
+/// for its weights and its blocks.
 pub(super) fn is_ahead(linear: &[Linear], spread: Spread) -> bool {
     let [one] = linear else { return false };
     let blocks = tiles(linear, spread) as u32 * one.fields.len() as u32 * field_registers(spread);
@@ -165,7 +168,8 @@ pub(super) enum Operands<'f, 'k> {
     Ahead(&'f Ahead<'k>, Fetch<'f, 'k>),
 }
 
-/// The sums of the blocks of some atoms: of each round of each atom as many as there are, in every lane of a block's group.
+/// The sums of the blocks of some atoms: of each round of each atom as many as there are, in every
+/// lane of a block's group.
 pub(super) fn sums<'k>(
     k: &'k Builder,
     (linear, weights, spread): (&Linear, &Weights<'k>, Spread),
@@ -181,7 +185,8 @@ pub(super) fn sums<'k>(
         }
     };
     match operands {
-        // Larger and smaller ones are in registers of their own: all loads are on their way before the first product.
+        // Larger and smaller ones are in registers of their own: all loads are on their way before
+        // the first product.
         Operands::Ahead(ahead, fetch) if linear.fields.len() > 1 => {
             let of_run =
                 |run: u32| -> Vec<_> { ahead.get(run).chunks(ROUNDS).map(|blocks| factors(linear, blocks)).collect() };

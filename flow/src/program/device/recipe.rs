@@ -1,4 +1,5 @@
-//! A pass of a flow as what a device records: its graph, the extents of its values, and whether lanes can compute them.
+//! A pass of a flow as what a device records: its graph, the extents of its values, and whether
+//! lanes can compute them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -68,7 +69,8 @@ impl Recipe {
         Ok(Recipe { traced: Arc::clone(traced), pass, extents: extents.clone(), scales, spread, linear })
     }
 
-    /// The recipe with its sums of products on tensor cores, if it has such; its rows lie in lanes as these need them.
+    /// The recipe with its sums of products on tensor cores, if it has such; its rows lie in lanes
+    /// as these need them.
     pub fn by_products(&self) -> Option<Recipe> {
         let spread = product::spread(self.spread.dim)?;
         let is_bf16 = |field: FieldId| self.traced.declared.fields[field.index()].dtype == DType::BF16;
@@ -150,7 +152,8 @@ impl Recipe {
         self.graph().nodes().iter().any(|node| is_store(&node.op))
     }
 
-    /// The ops across the blocks of a row that must have seen all of them before anybody takes their value, in order.
+    /// The ops across the blocks of a row that must have seen all of them before anybody takes
+    /// their value, in order.
     pub fn across(&self) -> Vec<ValueId> {
         let gathers =
             |id: &ValueId| matches!(&self.graph().node(*id).op, Op::Row(op) if !matches!(op, RowOp::Conv1d(_)));

@@ -1,4 +1,5 @@
-//! The indexer of a flow on a device: a group of lanes for each candidate, several candidates of a group in flight.
+//! The indexer of a flow on a device: a group of lanes for each candidate, several candidates of a
+//! group in flight.
 
 use std::mem::offset_of;
 use std::ops::Range;
@@ -26,8 +27,8 @@ use crate::op::{Effect, Op};
 use crate::plan::Pass;
 use crate::program::Score;
 
-/// Lanes that score a candidate together, at most: eight of them read 256 bytes of bf16 by two loads each, and leave a sum that
-/// three shuffles complete.
+/// Lanes that score a candidate together, at most: eight of them read 256 bytes of bf16 by two
+/// loads each, and leave a sum that three shuffles complete.
 const LANES: u32 = 8;
 /// Numbers of candidates that a lane has in flight.
 const IN_FLIGHT: u32 = 128;
@@ -152,7 +153,8 @@ impl DeviceFunction for Scores {
 }
 
 impl Scores {
-    /// The candidates of the task's split of a row at a position, where not all of its blocks are selected.
+    /// The candidates of the task's split of a row at a position, where not all of its blocks are
+    /// selected.
     fn candidates<'k>(
         &self,
         position: Val<'k, i32>,
@@ -257,11 +259,12 @@ impl Scores {
     }
 }
 
-/// What is done with a candidate: its values, the block, its number among the candidates, and whether there is such a one.
+/// What is done with a candidate: its values, the block, its number among the candidates, and
+/// whether there is such a one.
 pub(super) type Each<'k, 'p, 'r, 'w> = &'w dyn Fn(Values<'k, '_>, OfBlock<'k, 'p, 'r>, Val<'k, u32>, Val<'k, bool>);
 
-/// Deals the candidates to the groups of lanes of all warps. All lanes of a warp take part: a group without a candidate repeats
-/// the last one.
+/// Deals the candidates to the groups of lanes of all warps. All lanes of a warp take part: a group
+/// without a candidate repeats the last one.
 pub(super) fn each<'k, 'p, 'r>(
     of_row: OfRow<'k, 'p, 'r>,
     of: Candidates<'k>,
@@ -271,7 +274,8 @@ pub(super) fn each<'k, 'p, 'r>(
     go_on(begin(of_row, of, values.multiplies()), values, then);
 }
 
-/// Candidates that are dealt, the first of which are looked up, and loaded if they are loaded ahead.
+/// Candidates that are dealt, the first of which are looked up, and loaded if they are loaded
+/// ahead.
 ///
 /// Where candidates lie the lanes look up for all groups at once, a round ahead.
 struct Begun<'k, 'p, 'r> {

@@ -4,11 +4,13 @@ use tilewright_codegen::build::{Arg, Builder, Global, Ptr, RegArray, Shared, Val
 use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, ReduxOp, Scope};
 use tilewright_kernels::warps::ConsumerWarps;
 
-/// Candidates of a thread that it keeps in registers; of longer rows they are read again for every digit.
+/// Candidates of a thread that it keeps in registers; of longer rows they are read again for every
+/// digit.
 const KEPT: u32 = 32;
 /// The step by which these are left out where a row has fewer.
 const RUN: u32 = 8;
-/// Threads that share the keys that one of the listed is compared with, and keys that are compared at a time.
+/// Threads that share the keys that one of the listed is compared with, and keys that are compared
+/// at a time.
 const SHARES: u32 = 2;
 const TOGETHER: u32 = 8;
 /// Bits of a digit.
@@ -76,7 +78,8 @@ impl<'k> Scores<'k> {
             kept: k.regs(KEPT, 0u32),
         };
         k.when(scores.is_kept, || {
-            // Who has no candidate looks at one of the first split, and gives it the key of NaN, which no cut above 0 counts.
+            // Who has no candidate looks at one of the first split, and gives it the key of NaN,
+            // which no cut above 0 counts.
             let mine = scores.of_split(scores.split);
             let from = scores.at.at(mine.gt(0).select(scores.split * share, 0u32));
             let most = mine.gt(0).select(mine, width) - 1;
@@ -94,7 +97,8 @@ impl<'k> Scores<'k> {
         self.width.min(self.count - (split * self.width).min(self.count))
     }
 
-    /// The rounds, in runs that are left out where a row is shorter: one within the other, so that one branch leaves out all that are.
+    /// The rounds, in runs that are left out where a row is shorter: one within the other, so that
+    /// one branch leaves out all that are.
     fn runs(self, run: impl Fn(std::ops::Range<u32>)) {
         self.runs_from(0, &run);
     }
@@ -151,7 +155,8 @@ pub(super) struct Search<'k> {
 }
 
 impl<'k> Search<'k> {
-    /// Of all candidates how many fulfil each of three conditions; `turn` says which of two places the warps meet in.
+    /// Of all candidates how many fulfil each of three conditions; `turn` says which of two places
+    /// the warps meet in.
     fn counts(
         self,
         turn: Val<'k, u32>,
@@ -181,14 +186,16 @@ impl<'k> Search<'k> {
         found
     }
 
-    /// A cut that `goal` candidates or more reach, or 0; meets. In each warp as many threads as its share of the goal have a
-    /// candidate that reaches it. Of scores in no special order few more than `goal` do.
+    /// A cut that `goal` candidates or more reach, or 0; meets. In each warp as many threads as its
+    /// share of the goal have a candidate that reaches it. Of scores in no special order few more
+    /// than `goal` do.
     pub fn best_of_warps(self, goal: Val<'k, u32>) -> Val<'k, u32> {
         let (k, warps) = (self.k, self.team.warps);
         let best = k.var(0u32);
         self.scores.each(|order, _, _| best.set(best.get().max(order)));
         let (share, cut) = ((goal + (warps - 1)) / warps, k.var(0u32));
-        // The best of those that are left; equal ones leave together, so none is left after 32 turns.
+        // The best of those that are left; equal ones leave together, so none is left after 32
+        // turns.
         k.for_(0u32, share.min(33), |_| {
             let most = best.get().redux(ReduxOp::Max);
             cut.set(most);
@@ -201,7 +208,8 @@ impl<'k> Search<'k> {
         cuts.fold(self.meeting.load(), |least, cut| least.min(cut))
     }
 
-    /// The largest cut that `goal` keys or more reach, and how many do; or a smaller one that at most `enough` reach.
+    /// The largest cut that `goal` keys or more reach, and how many do; or a smaller one that at
+    /// most `enough` reach.
     pub fn descend(
         self,
         goal: Val<'k, u32>,
@@ -259,7 +267,8 @@ impl<'k> List<'k> {
         k.when(k.tid().eq(0), || self.count.store(k.lit(0u32)));
     }
 
-    /// Lists the candidates whose key is above `cut`, or is `cut` and comes early enough, and meets: a warp has its places in a row.
+    /// Lists the candidates whose key is above `cut`, or is `cut` and comes early enough, and
+    /// meets: a warp has its places in a row.
     pub fn fill(self, scores: Scores<'k>, cut: Val<'k, u32>, place: Val<'k, u32>) {
         let k = self.k;
         let reaches = |order: Val<'k, u32>, at: Val<'k, u32>, is_there: Val<'k, bool>| {
@@ -286,7 +295,8 @@ impl<'k> List<'k> {
         self.team.sync();
     }
 
-    /// Hands on each of the `goal` best: how many are better, and what `place` says of its candidate before they are counted.
+    /// Hands on each of the `goal` best: how many are better, and what `place` says of its
+    /// candidate before they are counted.
     pub fn rank(
         self,
         goal: Val<'k, u32>,

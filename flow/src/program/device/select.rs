@@ -1,4 +1,5 @@
-//! The exact selection on a device: a search for the score down to which candidates win, digit by digit, by the whole team.
+//! The exact selection on a device: a search for the score down to which candidates win, digit by
+//! digit, by the whole team.
 
 use std::mem::offset_of;
 
@@ -156,8 +157,8 @@ impl Winners {
 
     /// Stores the `goal` best of the candidates, the best first.
     ///
-    /// A cut is found that all winners reach, and few others: who reaches it is listed, and finds its place by counting who is
-    /// better.
+    /// A cut is found that all winners reach, and few others: who reaches it is listed, and finds
+    /// its place by counting who is better.
     fn choose<'k>(&self, of: Row<'k, '_>, count: Val<'k, u32>, goal: Val<'k, u32>) {
         let (k, team, room) = (of.call.builder(), of.call.team(), self.room());
         let meeting: Ptr<'k, Shared, u32> = of.call.scratch().operand.cast();
@@ -230,8 +231,9 @@ impl<'k> Row<'k, '_> {
         });
     }
 
-    /// The first and last blocks, which are looked up before they are stored. Threads that have none of them look up one of each line of the page table: it
-    /// is near when the winners are looked up.
+    /// The first and last blocks, which are looked up before they are stored. Threads that have
+    /// none of them look up one of each line of the page table: it is near when the winners are
+    /// looked up.
     fn fixed(self, amount: Amount, all: Val<'k, u32>, selected: Val<'k, u32>) -> Fixed<'k> {
         let (k, Amount { first, last, .. }) = (self.call.builder(), amount);
         let (at, is_first) = (k.tid(), k.tid().lt(first));

@@ -7,8 +7,8 @@ pub(super) const VECTOR: u32 = 8;
 /// Lanes of a warp.
 pub(super) const WARP: u32 = 32;
 
-/// A row of as many elements as a head has dimensions is dealt to the lanes of a group, eight by eight; each lane of the group
-/// holds all of any other row.
+/// A row of as many elements as a head has dimensions is dealt to the lanes of a group, eight by
+/// eight; each lane of the group holds all of any other row.
 ///
 /// Element `8c + e` of lane `l` is element `8·(c·lanes + l) + e` of the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

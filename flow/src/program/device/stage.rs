@@ -1,4 +1,5 @@
-//! Fields of candidates on their way through the ring: what a stage holds, who fills it, how warps share its blocks.
+//! Fields of candidates on their way through the ring: what a stage holds, who fills it, how warps
+//! share its blocks.
 //!
 //! What earlier steps kept depends on nothing of this one: it comes before there are queries.
 
@@ -16,8 +17,9 @@ use super::score::{Candidates, Each};
 use super::values::Values;
 use crate::op::Op;
 
-/// A stage of the ring that holds the rows `[blocks, dim]` of one field after the other, of consecutive blocks of a sequence from the first
-/// block of a page on, or of a whole part of one, as pools have them.
+/// A stage of the ring that holds the rows `[blocks, dim]` of one field after the other, of
+/// consecutive blocks of a sequence from the first block of a page on, or of a whole part of one,
+/// as pools have them.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct BlockStage {
     /// Where records have the fields' pools, and how they are read.
@@ -54,7 +56,8 @@ impl<'k> Run<'k> {
 }
 
 impl BlockStage {
-    /// A stage of `bytes` bytes for the operands of tensor cores, where nothing else is loaded of a block.
+    /// A stage of `bytes` bytes for the operands of tensor cores, where nothing else is loaded of a
+    /// block.
     pub fn new(recipe: &Recipe, kept: &Kept, stage_bytes: u32) -> Option<BlockStage> {
         let [linear] = recipe.linear() else { return None };
         if !recipe.of_block(&|id| id == linear.id).is_empty() || !recipe.across().is_empty() {
@@ -103,8 +106,8 @@ impl BlockStage {
 
     /// Fills the stages of a row's candidates.
     ///
-    /// Few pages are looked up a stage ahead. Where they lie one after the other, each field is one copy, of a whole stage or not: one thread's
-    /// instructions for it are few.
+    /// Few pages are looked up a stage ahead. Where they lie one after the other, each field is one
+    /// copy, of a whole stage or not: one thread's instructions for it are few.
     pub fn fill<'k>(&self, feed: RingFeed<'k, '_>, place: [Val<'k, u32>; 2], of: Candidates<'k>) {
         let (k, run, pools, [row, kv_head]) = (feed.builder(), self.run(of), self.pools(feed), place);
         let Some(&(any, _)) = pools.first() else { return };
@@ -231,10 +234,12 @@ impl BlockStage {
         4 * self.kept_stages() * self.blocks
     }
 
-    /// Shows the candidates of a row as they come: sixteen to a warp, by turns over all stages. `then` gets the place of its candidate among those whose
-    /// scores are kept, `flush` the blocks of the sequence that these are: where the first of them would be, where they begin and end.
+    /// Shows the candidates of a row as they come: sixteen to a warp, by turns over all stages.
+    /// `then` gets the place of its candidate among those whose scores are kept, `flush` the blocks
+    /// of the sequence that these are: where the first of them would be, where they begin and end.
     ///
-    /// A stage is given back after a fence that waits for the warp's stores to global memory: between stages there are none.
+    /// A stage is given back after a fence that waits for the warp's stores to global memory:
+    /// between stages there are none.
     pub fn each<'k, 'p, 'r>(
         &'r self,
         of_row: OfRow<'k, 'p, 'r>,

@@ -21,7 +21,8 @@ use crate::op::{
 /// A lane's part of a row.
 pub(super) type Row<'k> = Vec<Val<'k, f32>>;
 
-/// A row of a block: the distance back from the block that is computed, and the row of its `[d0, _]`.
+/// A row of a block: the distance back from the block that is computed, and the row of its `[d0,
+/// _]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct At {
     /// Blocks before.
@@ -42,13 +43,16 @@ pub(super) trait Sources<'k> {
     /// A lane's part of a row of a source.
     fn load(&self, source: Source, at: At) -> Row<'k>;
 
-    /// Of a lane's part of a row some runs of eight as they are loaded, where they are not yet computed with.
+    /// Of a lane's part of a row some runs of eight as they are loaded, where they are not yet
+    /// computed with.
     fn fetch(&self, source: Source, at: At, runs: Range<u32>) -> Option<Vec<Words<'k>>>;
 
-    /// A lane's part of a row of the queries, which may differ from lane to lane; where a row of the batch has some.
+    /// A lane's part of a row of the queries, which may differ from lane to lane; where a row of
+    /// the batch has some.
     fn query(&self, row: Val<'k, u32>) -> Option<Row<'k>>;
 
-    /// A lane's part of a learned query, made of all rows of the queries; where a row of the batch has some.
+    /// A lane's part of a learned query, made of all rows of the queries; where a row of the batch
+    /// has some.
     fn learned_query(&self, id: ValueId, queries: &[Row<'k>]) -> Row<'k>;
 
     /// Whether there is a block at that distance back.
@@ -163,8 +167,8 @@ impl<'k, 'r> Values<'k, 'r> {
         linear.masks.iter().fold(weights, constant)
     }
 
-    /// Computes the values of some blocks that tensor cores compute: as many as the groups have rounds. Where they are on their way,
-    /// `next` are the blocks of the next round.
+    /// Computes the values of some blocks that tensor cores compute: as many as the groups have
+    /// rounds. Where they are on their way, `next` are the blocks of the next round.
     pub fn multiply(blocks: &mut [Self], ahead: Option<&Ahead<'k>>, next: Fetch<'_, 'k>) {
         let [first, ..] = &*blocks else { return };
         let (k, recipe) = (first.k, first.recipe);

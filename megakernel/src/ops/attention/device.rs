@@ -125,8 +125,8 @@ struct Fields {
     merged: u32,
     /// Counts of the parts that have arrived, or their packets.
     arrivals: u32,
-    /// The newest token's keys and values as packets, if there are any; `q` are packets then. Or the table of the order in which terms of the merge lie:
-    /// with packets there are none.
+    /// The newest token's keys and values as packets, if there are any; `q` are packets then. Or
+    /// the table of the order in which terms of the merge lie: with packets there are none.
     newest: [u32; 2],
 }
 

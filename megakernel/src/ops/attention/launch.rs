@@ -1,4 +1,5 @@
-//! Attention of all rows as two launches on pages: rows that are sequences of their own, and consecutive tokens of a sequence together.
+//! Attention of all rows as two launches on pages: rows that are sequences of their own, and
+//! consecutive tokens of a sequence together.
 
 use std::f32::consts::LOG2_E;
 
@@ -44,7 +45,8 @@ impl LaunchOp for Attention {
             return Err(Unsupported::Launch { what: "attention of queries that are not rotated" });
         }
         let group = heads / kv_heads;
-        // Codes are made bf16 for the tokens of sequences, and rows of their own are sequences then.
+        // Codes are made bf16 for the tokens of sequences, and rows of their own are sequences
+        // then.
         let codes = plan.pool_type(self.k_pool)? == PoolType::E4m3;
         if !codes && DECODE_DEPTHS.contains(&depth) && group <= MOST_GROUP {
             self.decode(plan, [rows, heads, depth], [kv_heads, pages, page_tokens])?;
@@ -101,7 +103,8 @@ impl LaunchOp for Attention {
 }
 
 impl Attention {
-    /// Rows at the beginning of the step that are sequences of their own: blocks share the tokens of a row.
+    /// Rows at the beginning of the step that are sequences of their own: blocks share the tokens
+    /// of a row.
     ///
     /// The launch after this one overwrites what this one leaves for rows that are not: zeros.
     fn decode(

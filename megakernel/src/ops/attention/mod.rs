@@ -16,14 +16,16 @@ use crate::vm::graph::LaunchOp;
 use crate::vm::reference::{Context, Done};
 pub use selection::Selection;
 
-/// Partial attention of the query heads of kv head `kv_head` over one split of the tokens `0..=position[r]`.
+/// Partial attention of the query heads of kv head `kv_head` over one split of the tokens
+/// `0..=position[r]`.
 ///
-/// With `n = position[r] + 1` tokens in `P = ceil(n / page_tokens)` pages, split `s` of `S` covers the pages
-/// `s·w .. min((s+1)·w, P)`, `w = ceil(P / S)`. Over its tokens `t`, with `x_t = scale · q·k_t`:
-/// `m = max x_t`, `l = Σ exp(x_t − m)`, `acc = Σ exp(x_t − m) v_t`. A split without tokens stores `m = −∞`, `l = 0`,
-/// `acc = 0`.
+/// With `n = position[r] + 1` tokens in `P = ceil(n / page_tokens)` pages, split `s` of `S` covers
+/// the pages `s·w .. min((s+1)·w, P)`, `w = ceil(P / S)`. Over its tokens `t`, with `x_t = scale ·
+/// q·k_t`: `m = max x_t`, `l = Σ exp(x_t − m)`, `acc = Σ exp(x_t − m) v_t`. A split without tokens
+/// stores `m = −∞`, `l = 0`, `acc = 0`.
 ///
-/// With a [`Selection`] a row's tokens are those of its selected blocks instead, and a split covers blocks as it would pages.
+/// With a [`Selection`] a row's tokens are those of its selected blocks instead, and a split covers
+/// blocks as it would pages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attention {

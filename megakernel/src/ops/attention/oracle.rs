@@ -77,8 +77,8 @@ struct Partial {
 }
 
 impl Partial {
-    /// Over `pages`: offset of the first token, and tokens. Scores first, so that every exponential is taken once,
-    /// against the largest score.
+    /// Over `pages`: offset of the first token, and tokens. Scores first, so that every exponential
+    /// is taken once, against the largest score.
     fn attend(&mut self, op: &Attention, on: &Context, q: &[f32], pages: &[(usize, usize)], dim: usize) -> Done {
         let group = self.max.len();
         let (mut scores, mut block, mut values) = (vec![Vec::new(); group], Vec::new(), Vec::new());

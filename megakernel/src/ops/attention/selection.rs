@@ -6,11 +6,13 @@ use tilewright_layout::DType;
 use crate::ops::{Check, Operands, interval};
 use crate::program::{BufferId, Region, Span};
 
-/// Blocks of consecutive tokens that rows attend to, chosen within the step: by kv head, in any order of blocks.
+/// Blocks of consecutive tokens that rows attend to, chosen within the step: by kv head, in any
+/// order of blocks.
 ///
-/// Block `b` of a kv head holds the tokens `b · block_tokens ..` of its pool `[pages · page_tokens]`: block
-/// `b mod (page_tokens / block_tokens)` of page `b / (page_tokens / block_tokens)`. A selection of `last + 1` tokens has
-/// `ceil((last + 1) / block_tokens)` blocks, all but the last of them whole.
+/// Block `b` of a kv head holds the tokens `b · block_tokens ..` of its pool `[pages ·
+/// page_tokens]`: block `b mod (page_tokens / block_tokens)` of page `b / (page_tokens /
+/// block_tokens)`. A selection of `last + 1` tokens has `ceil((last + 1) / block_tokens)` blocks,
+/// all but the last of them whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Selection {

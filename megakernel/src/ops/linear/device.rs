@@ -189,7 +189,8 @@ impl InputCode {
         Packing::of(rows, float)
     }
 
-    /// The activations of a task, rows of `k` elements, whose record has their operands at `fields`.
+    /// The activations of a task, rows of `k` elements, whose record has their operands at
+    /// `fields`.
     pub(in crate::ops) fn of<'k>(self, call: Call<'k, '_>, fields: usize, k: u32) -> linear::Input<'k> {
         let (at, norm) = (fields + offset_of!(InputFields, x), fields + offset_of!(InputFields, norm));
         match self {
@@ -214,7 +215,8 @@ impl InputCode {
 pub(in crate::ops) struct InputFields {
     /// The activations, the merge of attention's splits, or terms.
     x: u32,
-    /// The weight of the norm, if there is one; of terms the sums of squares; the table of an order, after which its norm's weights lie.
+    /// The weight of the norm, if there is one; of terms the sums of squares; the table of an
+    /// order, after which its norm's weights lie.
     norm: u32,
 }
 
@@ -261,7 +263,8 @@ struct TileFields {
 struct AddFields {
     tile: TileFields,
     residual: u32,
-    /// Where terms of the result, sums of squares and the weight of the norm lie, if terms are stored.
+    /// Where terms of the result, sums of squares and the weight of the norm lie, if terms are
+    /// stored.
     scaled: [u32; 3],
 }
 

@@ -21,7 +21,8 @@ use crate::vm::device::{DeviceOp, Partial, TermsRead};
 use crate::vm::graph::LaunchOp;
 use crate::vm::reference::{Context, Done};
 
-/// `y[r, n] = Σ_k input(r)[k] · weight[n, k] (+ bias[n])` for `n` in `cols`, then what [`LinearOutput`] says.
+/// `y[r, n] = Σ_k input(r)[k] · weight[n, k] (+ bias[n])` for `n` in `cols`, then what
+/// [`LinearOutput`] says.
 ///
 /// All arithmetic is f32; a store converts to the dtype of its buffer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -98,12 +99,13 @@ pub enum LinearOutput {
         /// Output, `[rows, n]`.
         out: BufferId,
     },
-    /// `out[r, n] = y[r, n]`, and the largest of this tile with its index (the lowest among equals). All three may lie on
-    /// another device.
+    /// `out[r, n] = y[r, n]`, and the largest of this tile with its index (the lowest among
+    /// equals). All three may lie on another device.
     Logits {
         /// Logits, f32 `[rows, n]`; `[rows, vocab]` where the weights are a shard.
         out: BufferId,
-        /// Where the weights have some rows of the vocabulary only: `first + n` in the place of `n`.
+        /// Where the weights have some rows of the vocabulary only: `first + n` in the place of
+        /// `n`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         shard: Option<TableShard>,
         /// Largest logit of every tile, f32 `[rows, tiles]`.
@@ -128,7 +130,8 @@ impl LinearOutput {
 }
 
 impl LinearInput {
-    /// Checks the input against the reduction extent `k`; gives the batch's rows and the regions read.
+    /// Checks the input against the reduction extent `k`; gives the batch's rows and the regions
+    /// read.
     pub(super) fn footprint(&self, ops: &Operands, rows: Span, k: usize) -> Check<(usize, Vec<Region>)> {
         match *self {
             LinearInput::Plain { x } => {
@@ -202,7 +205,8 @@ impl TaskOp for Linear {
             LinearOutput::Add { residual, .. } => {
                 ops.floats_of("residual", residual, [rows, n])?;
                 reads.push(tile(residual));
-                // The residual is read element by element; every other operand is read along the whole reduction.
+                // The residual is read element by element; every other operand is read along the
+                // whole reduction.
                 updates.push(tile(residual));
             }
             LinearOutput::SiluMul { up, up_bias, .. } => layer("up", "up_bias", up, up_bias)?,

@@ -1,4 +1,5 @@
-//! What tiles of products have in common: a strip's shape, where activations lie while they are multiplied, whether stages are held beside them.
+//! What tiles of products have in common: a strip's shape, where activations lie while they are
+//! multiplied, whether stages are held beside them.
 
 use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{AOperand, HeldForm, Operand, Packing, Sums, in_pairs};
@@ -6,25 +7,30 @@ use tilewright_kernels::gemv::linear::{AOperand, HeldForm, Operand, Packing, Sum
 use super::InputCode;
 use crate::vm::device::{Planner, SharedBytes, Taken};
 
-/// Strips of a group of sums where activations are held in registers, at least: fewer groups, fewer barriers. By phases, too: with more, what
-/// is prepared for a group's outputs takes registers that the phases' activations need, and spills.
+/// Strips of a group of sums where activations are held in registers, at least: fewer groups, fewer
+/// barriers. By phases, too: with more, what is prepared for a group's outputs takes registers that
+/// the phases' activations need, and spills.
 const HELD_STRIPS: u32 = 4;
-/// The limit for codes of up to eight rows, whose stages take less time; with more rows the ring needs the room.
+/// The limit for codes of up to eight rows, whose stages take less time; with more rows the ring
+/// needs the room.
 const HELD_STRIPS_OF_CODES: u32 = 8;
-/// The limit for bf16 with more than eight rows. The fence after a stage that a warp has read waits for what the warp has stored: the outputs of
-/// the group before. With the room that attention leaves a group has eight.
+/// The limit for bf16 with more than eight rows. The fence after a stage that a warp has read waits
+/// for what the warp has stored: the outputs of the group before. With the room that attention
+/// leaves a group has eight.
 const HELD_STRIPS_OF_MANY: u32 = 6;
-/// Most rows whose tasks hold stages beside activations: with 16 rows a model of 1B takes 882.7 µs on an H200, without 879.5.
+/// Most rows whose tasks hold stages beside activations: with 16 rows a model of 1B takes 882.7 µs
+/// on an H200, without 879.5.
 const BESIDE_ROWS: u32 = 8;
 
 /// Strips of the ring in whose steps room for waiting sums grows.
 const WAITING_STRIPS: u32 = 8;
 
-/// Most rows whose strips come two a stage: of 1B by 4 bits 4 rows gain 0.8 % by it, 8 rows lose 0.9 % (H100).
+/// Most rows whose strips come two a stage: of 1B by 4 bits 4 rows gain 0.8 % by it, 8 rows lose
+/// 0.9 % (H100).
 const PAIRED_ROWS: u32 = 4;
 
-/// Where the A operand lives: of few rows in shared memory, of more in registers; what does not fit there comes by phases, and what has no
-/// phases is reloaded with each stage.
+/// Where the A operand lives: of few rows in shared memory, of more in registers; what does not fit
+/// there comes by phases, and what has no phases is reloaded with each stage.
 pub(in crate::ops) fn plan_a_operand(
     plan: &Planner,
     (rows, strip, input): (u32, Strip, InputCode),
@@ -109,7 +115,8 @@ impl TileCode {
         TileCode { strip, rows, input, a_operand, beside, pairs }
     }
 
-    /// The product of a part of a cut sum, which has no epilogue: more activations leave room for stages.
+    /// The product of a part of a cut sum, which has no epilogue: more activations leave room for
+    /// stages.
     pub(in crate::ops) fn of_part(self, plan: &Planner) -> TileCode {
         let TileCode { strip, rows, input, a_operand, .. } = self;
         let beside = TileCode::fits_beside((strip, rows), input, a_operand, plan.options().hold_beside);
@@ -122,7 +129,8 @@ impl TileCode {
         a_operand == AOperand::Registers && rows <= BESIDE_ROWS && registers <= most && strip.codes().is_none()
     }
 
-    /// Whether the first stages of a task may be held in registers, and how: where activations are not, or beside few of them.
+    /// Whether the first stages of a task may be held in registers, and how: where activations are
+    /// not, or beside few of them.
     pub(in crate::ops) fn holds_stages(&self) -> Option<HeldForm> {
         // Two strips in one stage leave less than a stage of the ring idle.
         HeldForm::of(self.strip).filter(|_| (self.a_operand == AOperand::Shared || self.beside) && !self.pairs)

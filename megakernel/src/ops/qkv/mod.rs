@@ -1,7 +1,8 @@
-//! The query, key and value projections of one kv head and its query group, with rotation and append fused.
+//! The query, key and value projections of one kv head and its query group, with rotation and
+//! append fused.
 //!
-//! The output rows of a group are numbered in *strips*, so that every tile of consecutive strips can rotate its own
-//! pairs and all strips weigh the same (8 weight rows where the head allows it):
+//! The output rows of a group are numbered in *strips*, so that every tile of consecutive strips
+//! can rotate its own pairs and all strips weigh the same (8 weight rows where the head allows it):
 //!
 //! ```text
 //! group = heads / kv_heads, half = head_dim / 2, strips per head u = ceil(half / 4)
@@ -32,8 +33,9 @@ use crate::vm::reference::{Context, Done};
 
 /// Projects `input` to the strips `strips` of kv head `kv_head`'s group.
 ///
-/// With `rope`, q is rotated and stored to `q`, k is rotated and appended to `k`. Without it (models that normalise each
-/// head first), q and k are stored as they are, k to `k_raw`; the op `rope` finishes both. v is always appended.
+/// With `rope`, q is rotated and stored to `q`, k is rotated and appended to `k`. Without it
+/// (models that normalise each head first), q and k are stored as they are, k to `k_raw`; the op
+/// `rope` finishes both. v is always appended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Qkv {

@@ -14,8 +14,9 @@ use crate::vm::reference::{Context, Done};
 
 /// For each row and head: optional RMS norm over the head, then the rotation, then store or append.
 ///
-/// With `c, s` the cosine and sine of `position[r] · inv_freq[i]`, each times `scale`, and `half = head_dim / 2`:
-/// `y[i] = x[i]·c − x[i+half]·s`, `y[i+half] = x[i+half]·c + x[i]·s`. An idle row stores zeros and appends nothing.
+/// With `c, s` the cosine and sine of `position[r] · inv_freq[i]`, each times `scale`, and `half =
+/// head_dim / 2`: `y[i] = x[i]·c − x[i+half]·s`, `y[i+half] = x[i+half]·c + x[i]·s`. An idle row
+/// stores zeros and appends nothing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rope {

@@ -13,8 +13,9 @@ pub(super) struct Access<'p> {
     pub region: &'p Region,
 }
 
-/// The accesses to every buffer. A task's reads come before its writes. Regions that name no elements are left out: other
-/// rules report them. So are reads of what no task writes and everybody may read.
+/// The accesses to every buffer. A task's reads come before its writes. Regions that name no
+/// elements are left out: other rules report them. So are reads of what no task writes and
+/// everybody may read.
 pub(super) struct Accesses<'p> {
     lists: Vec<Vec<Access<'p>>>,
 }

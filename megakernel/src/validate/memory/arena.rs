@@ -1,7 +1,8 @@
 //! The walk over bytes that several buffers of the arena share.
 //!
-//! Regions become runs of consecutive bytes, and the runs' ends cut the shared bytes into cells. A cell knows through
-//! which buffer it was last written: reading it through another one finds foreign bytes.
+//! Regions become runs of consecutive bytes, and the runs' ends cut the shared bytes into cells. A
+//! cell knows through which buffer it was last written: reading it through another one finds
+//! foreign bytes.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -18,7 +19,8 @@ use crate::validate::text::Hazard;
 
 /// Runs of all different regions of one group of buffers, at most.
 const RUNS: usize = 1 << 22;
-/// Visits of cells by all accesses of a group, at most: a cell looks through the buffers that it was written through.
+/// Visits of cells by all accesses of a group, at most: a cell looks through the buffers that it
+/// was written through.
 const VISITS: usize = 1 << 28;
 
 /// Groups of two or more buffers that share bytes, directly or through others.
@@ -123,7 +125,8 @@ struct Cell {
 
 /// Asks each question once per access, however many cells raise it.
 struct Walk<'f, 'a> {
-    /// By task: the last access that asked about it and the buffer asked about, as a writer and as a reader.
+    /// By task: the last access that asked about it and the buffer asked about, as a writer and as
+    /// a reader.
     asked: Vec<[(u32, u32); 2]>,
     turn: u32,
     lists: Lists,

@@ -1,5 +1,5 @@
-//! What the walks found: questions of order are answered here, answers are grouped by rule and buffer, so that a report
-//! grows with the program and not with the pairs in it.
+//! What the walks found: questions of order are answered here, answers are grouped by rule and
+//! buffer, so that a report grows with the program and not with the pairs in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,8 @@ const PENDING: usize = 1 << 20;
 /// Conflicts that are searched for the partial wait to blame; further ones count as plain races.
 const BLAMED: u32 = 256;
 
-/// Comparisons and cuts of boxes that all buffers of a program may take together, where regions are irregular.
+/// Comparisons and cuts of boxes that all buffers of a program may take together, where regions are
+/// irregular.
 pub(super) const STEPS: usize = 1 << 26;
 
 /// Two accesses to the same cell, in the order of the simulated execution.
@@ -77,7 +78,8 @@ impl<'a> Findings<'a> {
         self.order.rank(task)
     }
 
-    /// Two accesses that must be ordered. A read after a write through another buffer is wrong either way.
+    /// Two accesses that must be ordered. A read after a write through another buffer is wrong
+    /// either way.
     pub fn neighbours(&mut self, neighbours: Neighbours) {
         match self.order.known(neighbours.query) {
             Some(ordered) => self.answer(neighbours, ordered),
@@ -218,7 +220,8 @@ impl<'a> Findings<'a> {
     }
 }
 
-/// The first regions of two tasks in two buffers that share bytes. There are some: the walks say so.
+/// The first regions of two tasks in two buffers that share bytes. There are some: the walks say
+/// so.
 fn overlapping(program: &Program, hazard: Hazard, tasks: (u32, u32), buffers: (u32, u32)) -> (Region, Region) {
     let of = |task: u32, buffer: u32, write: bool| {
         let task = &program.tasks[task as usize];

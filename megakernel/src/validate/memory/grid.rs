@@ -1,7 +1,7 @@
 //! The walk over cells of one buffer.
 //!
-//! The boundaries of all regions cut every dimension into intervals, and the buffer into cells that each access covers
-//! wholly or not at all.
+//! The boundaries of all regions cut every dimension into intervals, and the buffer into cells that
+//! each access covers wholly or not at all.
 //!
 //! ```text
 //!            0    8    16   24        a cell knows its last writer
@@ -130,7 +130,8 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// What a task does to a cell that it touched itself is no question of order; `regions` judges it.
+    /// What a task does to a cell that it touched itself is no question of order; `regions` judges
+    /// it.
     fn ask(&mut self, hazard: Hazard, earlier: u32, later: u32) {
         if earlier != later {
             let buffers = (self.buffer, self.buffer);

@@ -1,14 +1,17 @@
-//! Memory: whether every read sees one producer in all executions, and every output element is written.
+//! Memory: whether every read sees one producer in all executions, and every output element is
+//! written.
 //!
-//! Accesses to a buffer are walked in the order of the simulated execution, cell by cell of the grid that the regions'
-//! boundaries cut. Per cell it is enough to compare neighbours: a read with the last write before it, a write with the
-//! last write and the reads since. If all of these are ordered, then so is every conflicting pair of the cell: between
-//! its two accesses there is a chain of neighbours, and happens-before is transitive (withholding A stops B, and
-//! withholding B stops C, so withholding A stops C). The earlier of two in the simulation is the only candidate for
-//! happening first, since the simulation is an execution.
+//! Accesses to a buffer are walked in the order of the simulated execution, cell by cell of the
+//! grid that the regions' boundaries cut. Per cell it is enough to compare neighbours: a read with
+//! the last write before it, a write with the last write and the reads since. If all of these are
+//! ordered, then so is every conflicting pair of the cell: between its two accesses there is a
+//! chain of neighbours, and happens-before is transitive (withholding A stops B, and withholding B
+//! stops C, so withholding A stops C). The earlier of two in the simulation is the only candidate
+//! for happening first, since the simulation is an execution.
 //!
-//! With all conflicting pairs ordered, the last write before a read is the same in every execution. So what the one walk
-//! finds undefined, overwritten or never written is so in all of them, and what it finds sound is sound in all.
+//! With all conflicting pairs ordered, the last write before a read is the same in every execution.
+//! So what the one walk finds undefined, overwritten or never written is so in all of them, and
+//! what it finds sound is sound in all.
 //!
 //! | file | what it does |
 //! |---|---|

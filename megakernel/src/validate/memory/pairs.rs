@@ -1,5 +1,6 @@
-//! The check of one buffer by comparing its regions in pairs: where boundaries are so irregular that the grid would have
-//! more cells than there are pairs. Every conflicting pair is compared, neighbours or not, so the verdict is the same.
+//! The check of one buffer by comparing its regions in pairs: where boundaries are so irregular
+//! that the grid would have more cells than there are pairs. Every conflicting pair is compared,
+//! neighbours or not, so the verdict is the same.
 
 use super::access::Access;
 use super::findings::{Findings, Neighbours, STEPS};
@@ -74,8 +75,8 @@ impl TooFine {
     }
 }
 
-/// A part of a box that no box of the list covers: what is left of it is cut along the sides of each that meets it. Every
-/// comparison of a part with a box is one of the steps that are left.
+/// A part of a box that no box of the list covers: what is left of it is cut along the sides of
+/// each that meets it. Every comparison of a part with a box is one of the steps that are left.
 fn uncovered(region: Region, covers: &[&Region], steps: &mut usize) -> Result<Option<Region>, TooFine> {
     let mut open = vec![(region, 0)];
     while let Some((rest, from)) = open.pop() {

@@ -1,8 +1,8 @@
 //! The readers of a cell since its last write, as lists that share their tails.
 //!
-//! The tiles of one level read the same cells, so thousands of cells have the same readers. A list is the index of its
-//! newest node; an access that pushes on many cells makes one node for all that had the same list before, and a write
-//! that meets many cells walks every node once.
+//! The tiles of one level read the same cells, so thousands of cells have the same readers. A list
+//! is the index of its newest node; an access that pushes on many cells makes one node for all that
+//! had the same list before, and a write that meets many cells walks every node once.
 //!
 //! ```text
 //! cells 0..9:   t3 ─── t2 ─── t1      t3 read cells 0..9 only;
@@ -54,7 +54,8 @@ impl Lists {
         pushed
     }
 
-    /// Calls `visit` with the task and buffer of every reader in a list that this access has not visited yet.
+    /// Calls `visit` with the task and buffer of every reader in a list that this access has not
+    /// visited yet.
     pub fn visit(&mut self, list: u32, turn: u32, mut visit: impl FnMut(u32, u32)) {
         let mut at = list;
         // Where this access has been, it has been at all of the rest.

@@ -1,9 +1,10 @@
 //! Happens-before by vector clocks over chains.
 //!
-//! The tasks are split into chains, each totally ordered by happens-before. The clock of a task says, for every chain,
-//! how many of its tasks are before it. Chains are grown greedily in the order of execution: a task joins any chain whose
-//! last task is before it. A decode step has about as many chains as its widest level has tasks, so a clock has about as
-//! many entries as the device has SMs; tasks that wait for the same have the same clock, which is kept once.
+//! The tasks are split into chains, each totally ordered by happens-before. The clock of a task
+//! says, for every chain, how many of its tasks are before it. Chains are grown greedily in the
+//! order of execution: a task joins any chain whose last task is before it. A decode step has about
+//! as many chains as its widest level has tasks, so a clock has about as many entries as the device
+//! has SMs; tasks that wait for the same have the same clock, which is kept once.
 //!
 //! ```text
 //!   chain 0:  t0 ─── t3 ─── t5          clock of t5 = [2, 1, 0]
@@ -43,7 +44,8 @@ struct Joined {
 }
 
 impl Clocks {
-    /// The clocks along queues and waits for all producers; `None` if they would not fit the budget.
+    /// The clocks along queues and waits for all producers; `None` if they would not fit the
+    /// budget.
     pub fn new(graph: &Graph, execution: &Execution) -> Option<Clocks> {
         let mut clocks = Clocks {
             chain: vec![NONE; graph.tasks],
@@ -105,7 +107,8 @@ impl Clocks {
         clock[chain] = clock[chain].max(self.position[task as usize] + 1);
     }
 
-    /// Adds all producers of a counter and all before them. The first of several waiters leaves the join to the others.
+    /// Adds all producers of a counter and all before them. The first of several waiters leaves the
+    /// join to the others.
     fn join_counter(&self, clock: &mut Vec<u32>, graph: &Graph, wait: Wait, joined: &mut Joined, kept: &mut usize) {
         joined.waiters -= 1;
         let last = joined.waiters == 0;
@@ -125,7 +128,8 @@ impl Clocks {
         *kept += joined.entries.as_ref().map_or(0, Vec::len);
     }
 
-    /// Appends a task to a chain whose last task is before it: its queue's, else the first, else a new one.
+    /// Appends a task to a chain whose last task is before it: its queue's, else the first, else a
+    /// new one.
     fn place(&mut self, task: u32, previous: u32, clock: &[u32]) {
         let is_before = |chain: usize| {
             let tail = self.tails[chain];

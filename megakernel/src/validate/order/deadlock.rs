@@ -1,5 +1,6 @@
-//! The witness of a deadlock. Every stuck task is held up by something; where that is another stuck task, follow it. As
-//! long as no wait is unsatisfiable by itself (rules of their own find those), the walk ends in a circle.
+//! The witness of a deadlock. Every stuck task is held up by something; where that is another stuck
+//! task, follow it. As long as no wait is unsatisfiable by itself (rules of their own find those),
+//! the walk ends in a circle.
 
 use super::execution::Execution;
 use super::graph::{Graph, NONE};
@@ -20,7 +21,8 @@ struct Stuck {
 pub(in crate::validate) fn witness(program: &Program, graph: &Graph, execution: &Execution) -> Option<Kind> {
     let stuck = Stuck::new(graph, execution);
     let held_by = |task: u32| stuck.holder(graph, execution, task);
-    // Walk from every stuck task, marking each walk with its own number: meeting one's own mark closes a circle.
+    // Walk from every stuck task, marking each walk with its own number: meeting one's own mark
+    // closes a circle.
     let mut walk = vec![NONE; graph.tasks];
     for start in (0..graph.tasks as u32).filter(|&task| !execution.ran(task)) {
         let mut at = start;

@@ -1,4 +1,5 @@
-//! Waits, signals and queues as index tables. What names nothing that exists is left out: other rules report it.
+//! Waits, signals and queues as index tables. What names nothing that exists is left out: other
+//! rules report it.
 
 use std::collections::VecDeque;
 
@@ -102,8 +103,8 @@ impl Graph {
         graph
     }
 
-    /// The part of this order that is also an order of memory accesses: waits of tasks that do not acquire, and signals
-    /// of tasks that do not release, are left out.
+    /// The part of this order that is also an order of memory accesses: waits of tasks that do not
+    /// acquire, and signals of tasks that do not release, are left out.
     ///
     /// A wait for `n` signals, `r` of which do not release, has seen at least `n - r` that do.
     pub fn synchronised(&self, by: &Synchronisation) -> Graph {
@@ -173,10 +174,11 @@ impl Graph {
         self.waits.items.iter().any(|wait| !self.is_full(*wait))
     }
 
-    /// Searches backwards from `later` for `earlier`, through all producers of all counters waited on; gives the
-    /// partial wait on the path found that is nearest to `later`.
+    /// Searches backwards from `later` for `earlier`, through all producers of all counters waited
+    /// on; gives the partial wait on the path found that is nearest to `later`.
     pub fn partial_wait_between(&self, earlier: u32, later: u32) -> Option<(u32, Wait)> {
-        // The step by which each task was reached: from which task, and by which wait (or the queue).
+        // The step by which each task was reached: from which task, and by which wait (or the
+        // queue).
         let mut from: Vec<Option<(u32, Option<Wait>)>> = vec![None; self.tasks];
         let mut seen_counter = vec![false; self.counters];
         let mut frontier = VecDeque::from([later]);
@@ -191,7 +193,8 @@ impl Graph {
                 reach(self.previous[task as usize], None);
             }
             for wait in self.waits.row(task) {
-                // One visit per counter and kind of wait would be more precise; the first visitor is near enough.
+                // One visit per counter and kind of wait would be more precise; the first visitor
+                // is near enough.
                 if !std::mem::replace(&mut seen_counter[wait.counter as usize], true) {
                     self.producers.row(wait.counter).iter().for_each(|&producer| reach(producer, Some(*wait)));
                 }

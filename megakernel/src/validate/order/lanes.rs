@@ -1,9 +1,11 @@
-//! Happens-before by its definition, for thresholds of any kind: 256 executions side by side, each with one task
-//! withheld. A lane is a bit; a counter's value is bit-sliced, so adding and comparing cost a few words for all lanes.
+//! Happens-before by its definition, for thresholds of any kind: 256 executions side by side, each
+//! with one task withheld. A lane is a bit; a counter's value is bit-sliced, so adding and
+//! comparing cost a few words for all lanes.
 //!
-//! A lane's execution is run in the order of the simulated one. Where every wait is for all producers, these come before
-//! the waiter in that order, and one pass suffices. A partial wait may be satisfied by producers that come later, so
-//! tasks are visited again when a later producer, or one that only now ran, signals their counter.
+//! A lane's execution is run in the order of the simulated one. Where every wait is for all
+//! producers, these come before the waiter in that order, and one pass suffices. A partial wait may
+//! be satisfied by producers that come later, so tasks are visited again when a later producer, or
+//! one that only now ran, signals their counter.
 
 use super::Query;
 use super::execution::Execution;
@@ -161,7 +163,8 @@ impl<'g> Machine<'g> {
         for &counter in self.graph.signals.row(task) {
             let producers = self.graph.producers.row(counter).len() as u32;
             for waiter in self.graph.waiters.row(counter) {
-                // In the first pass all later tasks are still to come, and waiters for all producers are later.
+                // In the first pass all later tasks are still to come, and waiters for all
+                // producers are later.
                 if first && waiter.threshold >= producers {
                     break;
                 }

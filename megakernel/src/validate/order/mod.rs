@@ -1,20 +1,23 @@
 //! Order: whether every task runs, and which tasks are done before which start, in every execution.
 //!
-//! A task can start when its waits hold and its predecessor in its queue is done. Counters only grow, so a task that can
-//! start stays able to: executions are confluent, the set of tasks that ever run is the same in all of them, and one
-//! greedy simulation (`execution`) decides deadlock.
+//! A task can start when its waits hold and its predecessor in its queue is done. Counters only
+//! grow, so a task that can start stays able to: executions are confluent, the set of tasks that
+//! ever run is the same in all of them, and one greedy simulation (`execution`) decides deadlock.
 //!
-//! *A happens before B* when A is done before B starts, in every execution. That is so exactly if B does not run when A
-//! is withheld (never done): an execution in which B starts while A is not done is an execution with A withheld, cut at
-//! B's start. For thresholds of any kind this is the definition that [`lanes`] computes.
+//! *A happens before B* when A is done before B starts, in every execution. That is so exactly if B
+//! does not run when A is withheld (never done): an execution in which B starts while A is not done
+//! is an execution with A withheld, cut at B's start. For thresholds of any kind this is the
+//! definition that [`lanes`] computes.
 //!
-//! If neither happens before the other, both can be running at once. Withhold both, and let everything else run. B runs
-//! with A withheld; up to B's start, that execution has neither A nor B done, so all of its steps happen here too, and
-//! B can start. By the same argument A can. So unordered conflicting accesses are a race in fact and not only in theory.
+//! If neither happens before the other, both can be running at once. Withhold both, and let
+//! everything else run. B runs with A withheld; up to B's start, that execution has neither A nor B
+//! done, so all of its steps happen here too, and B can start. By the same argument A can. So
+//! unordered conflicting accesses are a race in fact and not only in theory.
 //!
-//! Where every wait is for all of a counter's producers, withholding A stops exactly what is reachable from A through
-//! task → counter → waiter and along queues. [`clocks`] answers that in constant time. Its edges leave partial waits out,
-//! so with partial waits its "yes" still holds, and its "no" is put to [`lanes`].
+//! Where every wait is for all of a counter's producers, withholding A stops exactly what is
+//! reachable from A through task → counter → waiter and along queues. [`clocks`] answers that in
+//! constant time. Its edges leave partial waits out, so with partial waits its "yes" still holds,
+//! and its "no" is put to [`lanes`].
 //!
 //! | file | what it does |
 //! |---|---|
@@ -70,8 +73,9 @@ impl<'g> Order<'g> {
         lanes::resolve(self.graph, self.execution, queries)
     }
 
-    /// The wait for only some of a counter's producers that leaves two tasks unordered, and the task that waits. `None` if
-    /// they would be unordered even if all waits were for all. The simulation may have run either of them first.
+    /// The wait for only some of a counter's producers that leaves two tasks unordered, and the
+    /// task that waits. `None` if they would be unordered even if all waits were for all. The
+    /// simulation may have run either of them first.
     pub fn culprit(&self, Query { earlier, later }: Query) -> Option<(u32, graph::Wait)> {
         let between = |a, b| self.graph.partial_wait_between(a, b);
         if self.partial { between(earlier, later).or_else(|| between(later, earlier)) } else { None }

@@ -1,4 +1,5 @@
-//! Clocks and lanes against the definition: withhold a task, run everything else, see what never ran.
+//! Clocks and lanes against the definition: withhold a task, run everything else, see what never
+//! ran.
 
 use proptest::prelude::*;
 use tilewright_codegen::target::Target;
@@ -128,6 +129,7 @@ fn chains_are_as_many_as_the_widest_level() {
     let graph = Graph::new(&p, true);
     let clocks = Clocks::new(&graph, &Execution::new(&graph)).expect("a small program");
     assert_eq!(clocks.chains(), 30);
-    // The tasks of a level have one clock, which is kept once; each level adds at most one of 30 entries.
+    // The tasks of a level have one clock, which is kept once; each level adds at most one of 30
+    // entries.
     assert!(clocks.entries() <= 40 * 30, "{} entries", clocks.entries());
 }

@@ -1,12 +1,14 @@
 //! Which tasks look for their activations at once, without waiting for signals.
 //!
-//! A signal says that results are about to come; packets carry their own arrival. A task that reads every packet of the tasks that it waits for
-//! learns from them what their signals would have told, and more: who stored them had announced itself before. So it need not hear of
-//! them first, which takes one way through the memory, a microsecond while weights stream. A task that waits for something else
-//! besides, for a reader of what it will overwrite, waits for all as before.
+//! A signal says that results are about to come; packets carry their own arrival. A task that reads
+//! every packet of the tasks that it waits for learns from them what their signals would have told,
+//! and more: who stored them had announced itself before. So it need not hear of them first, which
+//! takes one way through the memory, a microsecond while weights stream. A task that waits for
+//! something else besides, for a reader of what it will overwrite, waits for all as before.
 //!
-//! Of attention the split that has the newest token reads every packet of queries, keys and values, the others read queries alone. A task that reads the merge of
-//! all splits learns of all; so attention polls at once if no other task waits for it.
+//! Of attention the split that has the newest token reads every packet of queries, keys and values,
+//! the others read queries alone. A task that reads the merge of all splits learns of all; so
+//! attention polls at once if no other task waits for it.
 
 use super::{Merges, Newest, PacketBuffers};
 use crate::program::{Region, Task, TaskId};
@@ -43,7 +45,8 @@ pub(super) fn at_once(placed: &Placed, known: Known, may: impl Fn(&Task) -> bool
 }
 
 impl Known<'_> {
-    /// The generation of the queries, keys and values that a task reads as packets; 0: it reads none.
+    /// The generation of the queries, keys and values that a task reads as packets; 0: it reads
+    /// none.
     fn newest_of(self, task: &Task) -> u32 {
         let reads = task.op.device().and_then(|op| op.newest()).is_some_and(|token| !token.written);
         u32::from(reads) * self.newest.task(task.id)
@@ -61,7 +64,8 @@ impl Known<'_> {
         !self.packets.task(writer.id).release && !writer.writes.is_empty() && writer.writes.iter().all(is_read)
     }
 
-    /// Whether everything that a task writes are queries, keys and values that another attends to, which reads them as packets.
+    /// Whether everything that a task writes are queries, keys and values that another attends to,
+    /// which reads them as packets.
     fn hands_on(self, writer: &Task, reader: &Task) -> bool {
         let of = |task: &Task| task.op.device().and_then(|op| op.newest());
         let (Some(from), Some(to)) = (of(writer), of(reader)) else { return false };

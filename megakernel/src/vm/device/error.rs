@@ -35,8 +35,9 @@ pub enum LoadError {
     Memory { free: u64, weights: u64, pools: u64, rest: u64 },
 }
 
-/// Why a launch did not end as it should. Outputs are undefined then, and so are the KV entries of its steps; unless the
-/// device was lost or does not answer, the machine runs the next launch as if nothing had happened.
+/// Why a launch did not end as it should. Outputs are undefined then, and so are the KV entries of
+/// its steps; unless the device was lost or does not answer, the machine runs the next launch as if
+/// nothing had happened.
 #[derive(Debug, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
 pub enum LaunchError {

@@ -41,7 +41,8 @@ pub enum DeviceFault {
         /// Tasks that each of them runs.
         after: u32,
     },
-    /// A word of a block's tables that something wrote over: the sum is not made good, as it is for the others.
+    /// A word of a block's tables that something wrote over: the sum is not made good, as it is for
+    /// the others.
     Corrupt {
         /// The block.
         block: usize,

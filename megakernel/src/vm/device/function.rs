@@ -24,18 +24,21 @@ pub trait DeviceOp {
     /// What of it the device function does not do.
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported>;
 
-    /// The weights that the device function reads as they are: norms, biases. Others are prepacked, or made into tables.
+    /// The weights that the device function reads as they are: norms, biases. Others are prepacked,
+    /// or made into tables.
     fn plain_weights(&self) -> Vec<BufferId> {
         Vec::new()
     }
 
-    /// The operands whose accesses know flag-in-word packets. What an op says nothing of is handed on by releases.
+    /// The operands whose accesses know flag-in-word packets. What an op says nothing of is handed
+    /// on by releases.
     fn packets(&self) -> Packets {
         Packets::default()
     }
 
-    /// The activations that the device function reads or writes with relaxed accesses only, besides those of
-    /// [`packets`](DeviceOp::packets). Other memory needs a release and an acquire between conflicting accesses.
+    /// The activations that the device function reads or writes with relaxed accesses only, besides
+    /// those of [`packets`](DeviceOp::packets). Other memory needs a release and an acquire between
+    /// conflicting accesses.
     fn relaxed(&self) -> Vec<BufferId> {
         Vec::new()
     }
@@ -45,7 +48,8 @@ pub trait DeviceOp {
         None
     }
 
-    /// The activations that it writes, if its device function can store their terms: of a norm beside the stream, else instead.
+    /// The activations that it writes, if its device function can store their terms: of a norm
+    /// beside the stream, else instead.
     fn writes_terms(&self) -> Option<BufferId> {
         None
     }
@@ -55,8 +59,8 @@ pub trait DeviceOp {
         None
     }
 
-    /// The queries, keys and values that its device function knows as packets where a program of one row hands them on so
-    /// ([`Newest`](super::Newest)).
+    /// The queries, keys and values that its device function knows as packets where a program of
+    /// one row hands them on so ([`Newest`](super::Newest)).
     fn newest(&self) -> Option<NewestToken> {
         None
     }
@@ -133,7 +137,8 @@ pub struct Written {
 pub struct Choice {
     /// The chosen ids.
     pub out: BufferId,
-    /// The ids that it chooses from; what they are below, [`TaskOp::ids`](crate::ops::TaskOp::ids) of their writers says.
+    /// The ids that it chooses from; what they are below, [`TaskOp::ids`](crate::ops::TaskOp::ids)
+    /// of their writers says.
     pub index: BufferId,
     /// The logits that it draws from, if it draws.
     pub logits: Option<BufferId>,
@@ -151,8 +156,8 @@ pub struct Planned {
 }
 
 impl Planned {
-    /// A task that streams no weights: its device function, and what that reads of it, words of 32 bits, at most
-    /// [`FIELDS`] of them (more do not compile).
+    /// A task that streams no weights: its device function, and what that reads of it, words of 32
+    /// bits, at most [`FIELDS`] of them (more do not compile).
     pub fn new<F: Pod>(function: impl DeviceFunction, fields: F) -> Planned {
         const { assert!(size_of::<F>() <= 4 * FIELDS && size_of::<F>().is_multiple_of(4), "a record has room for 16 words") };
         let mut record = TaskRecord::default();
@@ -198,7 +203,8 @@ pub struct Stretch {
 pub enum Taken {
     /// All, strip by strip.
     Strips,
-    /// All, by groups of that number of strips ([`Order`](tilewright_kernels::gemv::linear::Order)).
+    /// All, by groups of that number of strips
+    /// ([`Order`](tilewright_kernels::gemv::linear::Order)).
     Groups(u32),
     /// Of every strip the stages from the first to before the second.
     Part([u32; 2]),
@@ -206,8 +212,9 @@ pub enum Taken {
     Phases(u32),
 }
 
-/// A device function, specialised: everything of a task that is constant in the code. What differs between its tasks
-/// (where operands begin, which features, which rows) is in their records. Equal functions are one opcode.
+/// A device function, specialised: everything of a task that is constant in the code. What differs
+/// between its tasks (where operands begin, which features, which rows) is in their records. Equal
+/// functions are one opcode.
 pub trait DeviceFunction: FunctionValue {
     /// Records the task's work, by all consumer warps of a block.
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>);
@@ -227,7 +234,8 @@ pub trait DeviceFunction: FunctionValue {
         None
     }
 
-    /// Lets it [fill](DeviceFunction::fill) stages of the ring, of `stage_bytes` bytes: a block keeps the step's cells.
+    /// Lets it [fill](DeviceFunction::fill) stages of the ring, of `stage_bytes` bytes: a block
+    /// keeps the step's cells.
     fn stream(&mut self, _stage_bytes: u32) {}
 
     /// Whether it fills stages of the ring.
@@ -235,18 +243,21 @@ pub trait DeviceFunction: FunctionValue {
         false
     }
 
-    /// Records what fills stages of the ring for a task, before those of its weights: parts of pools, in the order in which
-    /// [`run`](DeviceFunction::run) reads them by [`Weights::stage`]. Who fills the ring runs ahead of the task, and waits for nothing of
-    /// its step but the cells: only what no task of the step writes before this one ([`Planner::is_immutable`],
+    /// Records what fills stages of the ring for a task, before those of its weights: parts of
+    /// pools, in the order in which [`run`](DeviceFunction::run) reads them by [`Weights::stage`].
+    /// Who fills the ring runs ahead of the task, and waits for nothing of its step but the cells:
+    /// only what no task of the step writes before this one ([`Planner::is_immutable`],
     /// [`RingFeed::streamed`]) may come so.
     fn fill<'k>(&self, _feed: RingFeed<'k, '_>) {}
 
-    /// How it takes the task's first stages from registers, where they are held ([`Weights::held`]).
+    /// How it takes the task's first stages from registers, where they are held
+    /// ([`Weights::held`]).
     fn holds_stages(&self) -> Option<HeldForm> {
         None
     }
 
-    /// Bytes of a strip of its weights where two come as one stage ([`in_pairs`](tilewright_kernels::gemv::linear::in_pairs)).
+    /// Bytes of a strip of its weights where two come as one stage
+    /// ([`in_pairs`](tilewright_kernels::gemv::linear::in_pairs)).
     fn takes_pairs(&self) -> Option<u32> {
         None
     }
@@ -256,14 +267,15 @@ pub trait DeviceFunction: FunctionValue {
         false
     }
 
-    /// Whether it looks for packets of other devices, one of which may be lost, or of tasks that it has not heard of: it must go on without them when
-    /// it is told to ([`Call::left`]).
+    /// Whether it looks for packets of other devices, one of which may be lost, or of tasks that it
+    /// has not heard of: it must go on without them when it is told to ([`Call::left`]).
     fn polls_peers(&self) -> bool {
         false
     }
 
-    /// Columns of the activations that it reads as packets, if it may begin before these are signalled: it looks for all of them, and goes on
-    /// without them when it is told to ([`Call::left`]).
+    /// Columns of the activations that it reads as packets, if it may begin before these are
+    /// signalled: it looks for all of them, and goes on without them when it is told to
+    /// ([`Call::left`]).
     fn looks_at_once(&self) -> Option<u32> {
         None
     }
@@ -287,7 +299,8 @@ pub struct TokenStream {
     pub splits: u32,
     /// The pools.
     pub pools: KvPools,
-    /// Where the record has the first row, the kv head, the split, and the pools of keys and values.
+    /// Where the record has the first row, the kv head, the split, and the pools of keys and
+    /// values.
     pub fields: TokenFields,
 }
 

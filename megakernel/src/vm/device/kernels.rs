@@ -13,9 +13,9 @@ use super::{LoadError, Plan};
 
 /// The kernels of a device. Clones are the same.
 ///
-/// The code of a program does not depend on the length of sequences, the pages of the pools or the requests in them: machines
-/// of equal code share a kernel. Who wants one that another thread compiles waits for it, so that kernels can be compiled
-/// ahead.
+/// The code of a program does not depend on the length of sequences, the pages of the pools or the
+/// requests in them: machines of equal code share a kernel. Who wants one that another thread
+/// compiles waits for it, so that kernels can be compiled ahead.
 #[derive(Clone)]
 pub struct DeviceKernels {
     device: Device,

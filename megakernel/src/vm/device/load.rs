@@ -1,4 +1,5 @@
-//! Weights to the device: one part is packed in the order of the ring while the part before it is on its way.
+//! Weights to the device: one part is packed in the order of the ring while the part before it is
+//! on its way.
 
 use std::sync::Arc;
 
@@ -100,7 +101,8 @@ impl Parts<'_> {
     }
 }
 
-/// Sends the streamed weights of the device of a number; tells after each part how many bytes are on their way.
+/// Sends the streamed weights of the device of a number; tells after each part how many bytes are
+/// on their way.
 pub(super) fn packed(
     device: &Device,
     stream: &Stream,
@@ -108,7 +110,8 @@ pub(super) fn packed(
     weights: &Bound,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Buffer<bf16>, DeviceError> {
-    // A buffer has at least one element: a program without streamed weights has one that is not read.
+    // A buffer has at least one element: a program without streamed weights has one that is not
+    // read.
     let prepacked = device.buffer::<bf16>((plan.packed_of(number) / 2).max(1) as usize)?;
     let largest = plan.streams.iter().map(|run| run.strip.stage_bytes() as usize / 2).max().unwrap_or(1);
     let len = PART.min(prepacked.len()).max(largest);
@@ -132,7 +135,8 @@ pub(super) fn packed(
     Ok(prepacked)
 }
 
-/// Sends matrices row by row, each made of weights below each other; tells after each part how many bytes are on their way.
+/// Sends matrices row by row, each made of weights below each other; tells after each part how many
+/// bytes are on their way.
 pub(in crate::vm) fn matrices(
     device: &Device,
     stream: &Stream,
@@ -204,7 +208,8 @@ pub(super) fn plain(plan: &Plan, program: &Program, weights: &Bound) -> Vec<u8> 
     plain
 }
 
-/// Cosine and sine of `position · inv_freq[i]`, scaled: as the op `rope` defines them, the angle rounded to f32.
+/// Cosine and sine of `position · inv_freq[i]`, scaled: as the op `rope` defines them, the angle
+/// rounded to f32.
 pub(in crate::vm) fn rotation(table: &RotationTable, weights: &Bound) -> Vec<f32> {
     let inv_freq = weights.dense(table.inv_freq).and_then(WeightTensor::as_f32).unwrap_or_default();
     let mut values = Vec::with_capacity(table.positions * table.half * 2);

@@ -75,7 +75,8 @@ impl Planner<'_> {
         float_of(found).ok_or(Unsupported::DType { what, buffer: id, found, expected: "f32, f16 or bf16" })
     }
 
-    /// How an activation is stored: as blocks hand it on without a release, in words of 32 bits and more.
+    /// How an activation is stored: as blocks hand it on without a release, in words of 32 bits and
+    /// more.
     ///
     /// # Errors
     /// If there is none that a device has.
@@ -122,8 +123,8 @@ impl Planner<'_> {
         }
     }
 
-    /// The shape of a strip of weight rows of that length, which are rows of one of these: bf16, or the form of codes that
-    /// holds all of them.
+    /// The shape of a strip of weight rows of that length, which are rows of one of these: bf16, or
+    /// the form of codes that holds all of them.
     ///
     /// # Errors
     /// If there is none that a device has.
@@ -193,11 +194,12 @@ impl Planner<'_> {
         self.places.operand(buffer)
     }
 
-    /// Where a result goes that is stored in buffers on several devices: each buffer's device and operand, by device; and how
-    /// they are stored, all in one way.
+    /// Where a result goes that is stored in buffers on several devices: each buffer's device and
+    /// operand, by device; and how they are stored, all in one way.
     ///
     /// # Errors
-    /// [`Unsupported::Sent`] where two are on one device, or they are stored in different ways; as [`Planner::operand`].
+    /// [`Unsupported::Sent`] where two are on one device, or they are stored in different ways; as
+    /// [`Planner::operand`].
     pub fn destinations(
         &self,
         what: &'static str,
@@ -220,7 +222,8 @@ impl Planner<'_> {
         Ok(self.buffer(id)?.device.map_or(self.device, |device| device.index()) as u32)
     }
 
-    /// The device of a result that a task stores on one device, which may be another than its own; nothing where there is one.
+    /// The device of a result that a task stores on one device, which may be another than its own;
+    /// nothing where there is one.
     ///
     /// # Errors
     /// If there is none that a device has.
@@ -279,9 +282,10 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether what the planned task reads of a buffer is there from the step's beginning until it has read it: every task that
-    /// writes some of it waits until all signals of a counter of this task are there. A device function may
-    /// [fill](super::DeviceFunction::fill) stages of the ring with it.
+    /// Whether what the planned task reads of a buffer is there from the step's beginning until it
+    /// has read it: every task that writes some of it waits until all signals of a counter of this
+    /// task are there. A device function may [fill](super::DeviceFunction::fill) stages of the ring
+    /// with it.
     pub fn is_immutable(&mut self, buffer: BufferId) -> bool {
         let placed = self.placed;
         self.writers.get_or_insert_with(|| Writers::of(placed)).wait_for(placed, self.task, buffer)
@@ -351,13 +355,15 @@ impl Planner<'_> {
         self.streams.get(stream).map_or(0, |stream| stream.start as u32)
     }
 
-    /// Where the packets of queries, of the newest token's keys and of its values lie, as records have it, and how many generations of them a step
-    /// has; `None`: the task that is planned hands on none.
+    /// Where the packets of queries, of the newest token's keys and of its values lie, as records
+    /// have it, and how many generations of them a step has; `None`: the task that is planned hands
+    /// on none.
     pub fn newest(&self) -> Option<([u32; 3], u32)> {
         (self.newest.task(self.task) > 0).then(|| (self.places.newest(), self.newest.period()))
     }
 
-    /// Where the merge of partial sums lies, and its arrivals or the packets of parts ([`Planner::merges_packets`]), as records have it.
+    /// Where the merge of partial sums lies, and its arrivals or the packets of parts
+    /// ([`Planner::merges_packets`]), as records have it.
     ///
     /// # Errors
     /// If there is no such merge.
@@ -370,8 +376,8 @@ impl Planner<'_> {
         self.merges.by_packets()
     }
 
-    /// What the task that is planned reads instead of the activations that it multiplies: the form, and where terms
-    /// and sums of squares begin, as records have it.
+    /// What the task that is planned reads instead of the activations that it multiplies: the form,
+    /// and where terms and sums of squares begin, as records have it.
     ///
     /// # Errors
     /// As [`Planner::operand`].
@@ -380,8 +386,9 @@ impl Planner<'_> {
         self.norms.read(self.task).map(of).transpose()
     }
 
-    /// What it stores of the activations that it writes: the form, the type of the norm's weight; and where terms, sums of squares
-    /// and that weight begin, as records have it, or the table of an order and that weight after it.
+    /// What it stores of the activations that it writes: the form, the type of the norm's weight;
+    /// and where terms, sums of squares and that weight begin, as records have it, or the table of
+    /// an order and that weight after it.
     ///
     /// # Errors
     /// As [`Planner::operand`], [`Planner::float`] and [`Planner::order`].
@@ -435,7 +442,8 @@ impl Planner<'_> {
         record.task = task.id.index() as u32;
         let packets = self.packets.task(task.id);
         (record.input, record.residual, record.output) = (packets.input, packets.residual, packets.output);
-        // Who appends reads a stream and writes no packets else, who attends writes the merge and reads none else.
+        // Who appends reads a stream and writes no packets else, who attends writes the merge and
+        // reads none else.
         match device.newest().map(|token| (token.written, self.newest.task(task.id))) {
             Some((true, generation @ 1..)) => record.output = generation,
             Some((false, generation @ 1..)) => record.input = generation,

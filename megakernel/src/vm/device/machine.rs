@@ -28,11 +28,12 @@ use crate::weights::Weights;
 /// A placed program on one or several devices: weights, KV pools, and one persistent kernel.
 ///
 /// [`load`](DeviceMachine::load) plans the program, compiles its kernel and sends the weights.
-/// [`step`](DeviceMachine::step) then advances every row by one token; [`run`](DeviceMachine::run) feeds each step's choice
-/// to the next within one launch. A launch that fails is an error that names the task; the machine can be used again,
-/// unless the device itself is lost.
+/// [`step`](DeviceMachine::step) then advances every row by one token; [`run`](DeviceMachine::run)
+/// feeds each step's choice to the next within one launch. A launch that fails is an error that
+/// names the task; the machine can be used again, unless the device itself is lost.
 ///
-/// Machines of one model share packed weights and pools through [`DeviceWeights`](super::DeviceWeights).
+/// Machines of one model share packed weights and pools through
+/// [`DeviceWeights`](super::DeviceWeights).
 ///
 /// ```
 /// use tilewright_codegen::device::sim::{Options, Simulator};
@@ -94,13 +95,14 @@ pub struct DeviceMachine {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl DeviceMachine {
-    /// Loads a program onto a device: plans it, generates and compiles its kernel, sends the weights. For several
-    /// programs of one model, see [`DeviceWeights`](super::DeviceWeights).
+    /// Loads a program onto a device: plans it, generates and compiles its kernel, sends the
+    /// weights. For several programs of one model, see [`DeviceWeights`](super::DeviceWeights).
     ///
     /// `progress` is told how many bytes of weights are on their way, and of how many.
     ///
     /// # Errors
-    /// If the program does not fit the device or its functions, a weight is missing, or the device fails.
+    /// If the program does not fit the device or its functions, a weight is missing, or the device
+    /// fails.
     pub fn load(
         placed: Placed,
         weights: &dyn Weights,
@@ -115,7 +117,8 @@ impl DeviceMachine {
     /// ([`open_peers`](tilewright_codegen::device::open_peers)).
     ///
     /// # Errors
-    /// As [`DeviceMachine::load`]; [`LoadError::Devices`] where there are not as many as the program is for.
+    /// As [`DeviceMachine::load`]; [`LoadError::Devices`] where there are not as many as the
+    /// program is for.
     pub fn load_on(
         placed: Placed,
         weights: &dyn Weights,
@@ -233,7 +236,8 @@ impl DeviceMachine {
         self.patience = patience;
     }
 
-    /// Replaces the kernel by another of the same signature, for tests that break the generated one.
+    /// Replaces the kernel by another of the same signature, for tests that break the generated
+    /// one.
     ///
     /// # Errors
     /// If the device refuses it.
@@ -244,7 +248,8 @@ impl DeviceMachine {
         Ok(())
     }
 
-    /// Sets a KV pool of bf16, `[kv_heads, pages, page_tokens, head_dim]`: a history that was not decoded here.
+    /// Sets a KV pool of bf16, `[kv_heads, pages, page_tokens, head_dim]`: a history that was not
+    /// decoded here.
     ///
     /// # Errors
     /// If there is no such pool of that length, or the device fails.
@@ -296,7 +301,8 @@ impl DeviceMachine {
         Ok(self.parts[number].stream.upload(&swizzled(codes, page_tokens, dim), &pool)?)
     }
 
-    /// Sets an input of f32 on every device: what a stage of a pipeline takes ([`HIDDEN_IN`](crate::lower::HIDDEN_IN)).
+    /// Sets an input of f32 on every device: what a stage of a pipeline takes
+    /// ([`HIDDEN_IN`](crate::lower::HIDDEN_IN)).
     ///
     /// # Errors
     /// If there is no such input of that length, or the device fails.
@@ -367,7 +373,8 @@ impl DeviceMachine {
             Err(error) => watch.end_the_others(error),
         };
         let ended = match ended {
-            // A launch that failed left counters anywhere; where the device is lost, this fails as well.
+            // A launch that failed left counters anywhere; where the device is lost, this fails as
+            // well.
             Err(error) => {
                 let failed = self.failed(true);
                 let _ = self.recover();
@@ -405,7 +412,8 @@ impl DeviceMachine {
         }
     }
 
-    /// The first device of several that fails, as the error that names it; `ended`: whether the others have ended.
+    /// The first device of several that fails, as the error that names it; `ended`: whether the
+    /// others have ended.
     fn failed(&self, ended: bool) -> Option<LaunchError> {
         let devices = self.parts.len();
         let several = self.parts.iter().enumerate().filter(|_| devices > 1);
@@ -445,7 +453,8 @@ impl DeviceMachine {
         })
     }
 
-    /// After a launch that ended since all rows had: as many steps are counted as there were, and the next may begin.
+    /// After a launch that ended since all rows had: as many steps are counted as there were, and
+    /// the next may begin.
     fn rest(&mut self) -> Result<(), DeviceError> {
         self.epoch = self.epoch.wrapping_add(self.status.load(status::STEPS as usize)?);
         self.parts.iter().try_for_each(|part| part.rest(&self.plan, self.epoch))
@@ -477,7 +486,8 @@ impl DeviceMachine {
                 times.push(TaskTimes { task, block, begun, waited, loaded, computed, published, full });
             }
         }
-        // Each device has a clock of its own: those after the first are set by the step's first task.
+        // Each device has a clock of its own: those after the first are set by the step's first
+        // task.
         let blocks = self.plan.blocks.max(1) as usize;
         let mut began = vec![u64::MAX; self.parts.len()];
         times.iter().for_each(|times| began[times.block / blocks] = began[times.block / blocks].min(times.begun));

@@ -1,9 +1,10 @@
 //! Where the splits of attention are merged.
 //!
-//! A program keeps the partial results of every split. On a device the last-arriving block of a row and kv head merges
-//! them, and who reads them loads one vector, which is the device's own and in no buffer. For that tasks of attention alone
-//! may write the partial results, every split before any is read, linear layers alone may read them, merged, and they must
-//! be read before they are written again. Other programs are refused.
+//! A program keeps the partial results of every split. On a device the last-arriving block of a row
+//! and kv head merges them, and who reads them loads one vector, which is the device's own and in
+//! no buffer. For that tasks of attention alone may write the partial results, every split before
+//! any is read, linear layers alone may read them, merged, and they must be read before they are
+//! written again. Other programs are refused.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -92,8 +93,8 @@ impl Merges {
         Ok(merges)
     }
 
-    /// Makes partial results packets where the first split may wait for the others: no block has two splits of a level, one of which would be
-    /// after the other's wait.
+    /// Makes partial results packets where the first split may wait for the others: no block has
+    /// two splits of a level, one of which would be after the other's wait.
     #[must_use]
     pub(super) fn met_by_packets(self, placed: &Placed) -> Merges {
         let written = |id: TaskId| partial(&placed.tasks[id.index()]).filter(|partial| partial.written.is_some());

@@ -1,9 +1,9 @@
 //! The device machine: a placed program as one persistent kernel.
 //!
-//! The kernel is generated for the program: opcodes are device functions of `tilewright_kernels`, specialised
-//! for the shapes that occur; one block per SM walks its queue. One warp runs ahead of the others and streams weights,
-//! which depend on nothing, through a ring in shared memory, across the boundaries of tasks and steps; the others wait
-//! for counters, compute, and publish.
+//! The kernel is generated for the program: opcodes are device functions of `tilewright_kernels`,
+//! specialised for the shapes that occur; one block per SM walks its queue. One warp runs ahead of
+//! the others and streams weights, which depend on nothing, through a ring in shared memory, across
+//! the boundaries of tasks and steps; the others wait for counters, compute, and publish.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -1,11 +1,13 @@
 //! The newest token of a program of one row: queries, keys and values that carry their own arrival.
 //!
-//! Keys and values are appended to pools, which later steps read from, so that a task that appends would have to release
-//! them before attention reads them: a microsecond and more while weights stream. In a program of one row attention reads of what its step appends
-//! the row's own token alone. So the tasks of a layer that project and append leave queries, keys and values once more as
-//! packets, in a place of the device's own; the pools are released at the step's end.
+//! Keys and values are appended to pools, which later steps read from, so that a task that appends
+//! would have to release them before attention reads them: a microsecond and more while weights
+//! stream. In a program of one row attention reads of what its step appends the row's own token
+//! alone. So the tasks of a layer that project and append leave queries, keys and values once more
+//! as packets, in a place of the device's own; the pools are released at the step's end.
 //!
-//! That place is one for all layers: who writes a layer's queries waits for what attention made of those of the layer before.
+//! That place is one for all layers: who writes a layer's queries waits for what attention made of
+//! those of the layer before.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +16,12 @@ use crate::program::{BufferId, BufferKind, TaskId};
 use crate::validate::Placed;
 use tilewright_layout::DType;
 
-/// Most dimensions of a head: of 128 every warp has twice as many packets in flight, and attention of Llama-3.1-8B takes 1.4 µs longer on an H200.
+/// Most dimensions of a head: of 128 every warp has twice as many packets in flight, and attention
+/// of Llama-3.1-8B takes 1.4 µs longer on an H200.
 const MOST_DIM: usize = 64;
 
-/// The queries, and the pools of keys and values, that an op appends to or attends to, if its device function knows them as packets.
+/// The queries, and the pools of keys and values, that an op appends to or attends to, if its
+/// device function knows them as packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewestToken {
     /// The queries.
@@ -40,8 +44,9 @@ pub struct Newest {
 }
 
 impl Newest {
-    /// Finds out whether queries, keys and values are handed on so: where every task that appends or attends knows it, every layer writes whole
-    /// queries once in a step, and nothing else reads them.
+    /// Finds out whether queries, keys and values are handed on so: where every task that appends
+    /// or attends knows it, every layer writes whole queries once in a step, and nothing else reads
+    /// them.
     pub fn of(placed: &Placed, options: &DeviceOptions) -> Newest {
         let none = Newest { tasks: vec![0; placed.tasks.len()], ..Newest::default() };
         if !options.packets || options.early == 0 || placed.devices > 1 {

@@ -1,13 +1,16 @@
 //! Activations that their writers leave as their readers multiply them.
 //!
-//! Every block reads the activations of a level whole. So the tasks that write them store the terms of the readers' operand
-//! ([`Scaled`](tilewright_kernels::gemv::linear::Scaled)): of a residual stream that is normalised with sums of squares, beside the f32 that
-//! the next addition needs; of others in place of the rows. Terms are the device's own, in no buffer of the program: who reads and writes
-//! them reads and writes the buffer as the program has it, and the validator proved the order of that.
+//! Every block reads the activations of a level whole. So the tasks that write them store the terms
+//! of the readers' operand ([`Scaled`](tilewright_kernels::gemv::linear::Scaled)): of a residual
+//! stream that is normalised with sums of squares, beside the f32 that the next addition needs; of
+//! others in place of the rows. Terms are the device's own, in no buffer of the program: who reads
+//! and writes them reads and writes the buffer as the program has it, and the validator proved the
+//! order of that.
 //!
-//! A buffer has terms where every access that writes it can store them, where each generation is written whole before it is read, and
-//! where all readers of a generation want the same; where no weights are quantised, registers hold them. Without a norm no task reads
-//! it otherwise. Others read the buffer as it is.
+//! A buffer has terms where every access that writes it can store them, where each generation is
+//! written whole before it is read, and where all readers of a generation want the same; where no
+//! weights are quantised, registers hold them. Without a norm no task reads it otherwise. Others
+//! read the buffer as it is.
 
 use std::collections::BTreeMap;
 

@@ -22,78 +22,92 @@ pub struct DeviceOptions {
     pub stage_bytes: u32,
     /// Most stages of the ring; fewer where shared memory ends.
     pub stages: u32,
-    /// Most stages in flight for tasks that the team has not come to: what it publishes, polls and loads meanwhile queues
-    /// after them. One more where the team holds stages (`hold`): what it takes out of the ring makes room that one stage
-    /// at a time does not fill.
+    /// Most stages in flight for tasks that the team has not come to: what it publishes, polls and
+    /// loads meanwhile queues after them. One more where the team holds stages (`hold`): what it
+    /// takes out of the ring makes room that one stage at a time does not fill.
     pub in_flight: u32,
     /// Most stages in flight for the task that the team is at. More only queue at the memory.
     pub burst: u32,
-    /// Whether keys and values of earlier steps come through the ring, where they fit stages, and what other ops bring that way.
+    /// Whether keys and values of earlier steps come through the ring, where they fit stages, and
+    /// what other ops bring that way.
     pub stream_tokens: bool,
-    /// Whether keys and values that do not come through the ring are prefetched before attention comes to them.
+    /// Whether keys and values that do not come through the ring are prefetched before attention
+    /// comes to them.
     pub pages_ahead: bool,
-    /// Fewest tokens of a split of attention, whole pages: merging a split costs more than some more tokens.
+    /// Fewest tokens of a split of attention, whole pages: merging a split costs more than some
+    /// more tokens.
     pub split_tokens: u32,
     /// Most tokens of a row whose attention is one split: nothing is merged then.
     pub single_tokens: u32,
     /// Bytes of shared memory for sums of products.
     pub sums_bytes: u32,
-    /// Most bytes of a block's tables that lie in shared memory whole; longer ones come section by section, ahead of the team, and leave the room to
-    /// the ring: of 80 layers they have 75 KB.
+    /// Most bytes of a block's tables that lie in shared memory whole; longer ones come section by
+    /// section, ahead of the team, and leave the room to the ring: of 80 layers they have 75 KB.
     pub table_bytes: u32,
     /// Polls of a counter after which a task gives up and reports it.
     pub polls: u32,
     /// Whether activations are flag-in-word packets where they can be, instead of being released.
     pub packets: bool,
-    /// When a linear task whose results are packets signals, counted in steps before they are stored: 1 before the warps' sums are added up, 2 before
-    /// the products of its last group ([`Early`]); 0: after its stores.
+    /// When a linear task whose results are packets signals, counted in steps before they are
+    /// stored: 1 before the warps' sums are added up, 2 before the products of its last group
+    /// ([`Early`]); 0: after its stores.
     pub early: u32,
-    /// Most columns of activations of a program whose tasks look for packets at once, where these are of all tasks that they wait for, without waiting for
-    /// signals. Of more columns the team's looks and the producer's, which listens for it, cost what they save: of 4 bits a token of a 1B model takes 360 µs on an H200
-    /// and 381 with signals, of 8B 1450 and 1438. 0: all wait.
+    /// Most columns of activations of a program whose tasks look for packets at once, where these
+    /// are of all tasks that they wait for, without waiting for signals. Of more columns the team's
+    /// looks and the producer's, which listens for it, cost what they save: of 4 bits a token of a
+    /// 1B model takes 360 µs on an H200 and 381 with signals, of 8B 1450 and 1438. 0: all wait.
     pub at_once: u32,
     /// The order of a stream's stages among the packed weights.
     pub dealing: Dealing,
-    /// Stages of a task that the team takes into registers while it waits, where its activations are copied; 8 at most. The
-    /// ring has room for others meanwhile, and one more is in flight. 0: none.
+    /// Stages of a task that the team takes into registers while it waits, where its activations
+    /// are copied; 8 at most. The ring has room for others meanwhile, and one more is in flight. 0:
+    /// none.
     pub hold: u32,
-    /// Stages to prefetch where weights are quantised, with their scales: 2 at most. They make room for one more stage in flight,
-    /// after which activations queue: a token of a 1B model of 4 bits takes 473 µs on an H100 where one stage is held, 458 with none, of 8B 1802 and 1770.
+    /// Stages to prefetch where weights are quantised, with their scales: 2 at most. They make room
+    /// for one more stage in flight, after which activations queue: a token of a 1B model of 4 bits
+    /// takes 473 µs on an H100 where one stage is held, 458 with none, of 8B 1802 and 1770.
     pub hold_codes: u32,
-    /// Most registers of a thread that hold activations beside held stages of bf16; half as many where a strip is more than two stages, but for
-    /// parts of cut sums. 8 rows of a 1B model take 703 µs on an H200, with half as many 718.
+    /// Most registers of a thread that hold activations beside held stages of bf16; half as many
+    /// where a strip is more than two stages, but for parts of cut sums. 8 rows of a 1B model take
+    /// 703 µs on an H200, with half as many 718.
     pub hold_beside: u32,
-    /// Fewest rows of a task whose activations are held in registers; of fewer rows they are copied to shared memory. Where
-    /// there is no room they come by phases, or are reloaded.
+    /// Fewest rows of a task whose activations are held in registers; of fewer rows they are copied
+    /// to shared memory. Where there is no room they come by phases, or are reloaded.
     pub held_rows: u32,
     /// Most registers of a thread that hold activations.
     pub held_registers: u32,
-    /// Most registers of a thread that hold the activations of a part, where sums are cut because all of them do not fit
-    /// ([`Program::with_cut_sums`](crate::program::Program::with_cut_sums)); more where a stage has more. 0: no sum is cut.
+    /// Most registers of a thread that hold the activations of a part, where sums are cut because
+    /// all of them do not fit ([`Program::with_cut_sums`](crate::program::Program::with_cut_sums));
+    /// more where a stage has more. 0: no sum is cut.
     pub part_registers: u32,
-    /// Most registers of a thread to which activations that are copied to shared memory come before they meet weights of bf16.
+    /// Most registers of a thread to which activations that are copied to shared memory come before
+    /// they meet weights of bf16.
     pub copied_registers: u32,
-    /// Most rows whose activations, held in registers, meet the codes of two strips at a time, and whose strips may come two a stage.
+    /// Most rows whose activations, held in registers, meet the codes of two strips at a time, and
+    /// whose strips may come two a stage.
     pub paired_rows: u32,
-    /// Most stages of a strip of 4-bit codes of which the words of one, more than 8 KB, come into registers under the products of the one
-    /// before. 0: they come after them.
+    /// Most stages of a strip of 4-bit codes of which the words of one, more than 8 KB, come into
+    /// registers under the products of the one before. 0: they come after them.
     pub words_ahead: u32,
-    /// 1: where a result of attention is packets and no block has two splits of a level, the parts of splits are packets, too, and the first split waits for
-    /// them; 0: they are released and counted, and the last merges.
+    /// 1: where a result of attention is packets and no block has two splits of a level, the parts
+    /// of splits are packets, too, and the first split waits for them; 0: they are released and
+    /// counted, and the last merges.
     pub merge_packets: u32,
-    /// Strips whose sums are kept at once where activations are reloaded, an even number from 2 to 64: for each group of that size the
-    /// activations are loaded once.
+    /// Strips whose sums are kept at once where activations are reloaded, an even number from 2 to
+    /// 64: for each group of that size the activations are loaded once.
     pub streamed_strips: u32,
-    /// Whether the team takes over the registers of the producer, which then has a warpgroup of its own; only where the team
-    /// is whole warpgroups, and gains by it.
+    /// Whether the team takes over the registers of the producer, which then has a warpgroup of its
+    /// own; only where the team is whole warpgroups, and gains by it.
     pub take_registers: bool,
     /// Whether every task's times are recorded.
     pub timeline: bool,
-    /// Whether a launch may propose tokens of one sequence to its rows ([`DeviceMachine::propose`](super::DeviceMachine::propose)).
+    /// Whether a launch may propose tokens of one sequence to its rows
+    /// ([`DeviceMachine::propose`](super::DeviceMachine::propose)).
     pub propose: bool,
 }
 
-/// The order of a stream's stages among the packed weights ([`Deal`](tilewright_kernels::gemv::Deal)).
+/// The order of a stream's stages among the packed weights
+/// ([`Deal`](tilewright_kernels::gemv::Deal)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dealing {
     /// In their order: what an SM reads is contiguous.
@@ -175,8 +189,9 @@ impl DeviceOptions {
         Some(field(self))
     }
 
-    /// Removes what an architecture lacks. Where no registers are taken over, four warps and the producer have 255 of a
-    /// thread, eight have 168 and spill: what they hold at a time is less, too.
+    /// Removes what an architecture lacks. Where no registers are taken over, four warps and the
+    /// producer have 255 of a thread, eight have 168 and spill: what they hold at a time is less,
+    /// too.
     pub(super) fn within(self, arch: Arch) -> DeviceOptions {
         let pages_ahead = self.pages_ahead && Needs::Sm90.met_by(arch);
         if Needs::Sm90aUp.met_by(arch) {
@@ -196,8 +211,9 @@ impl DeviceOptions {
         }
     }
 
-    /// Sets the prefetched stages for quantised weights: scales are prefetched with them, and up to 64 registers of activations stay
-    /// with a task. With three 8 bits of Llama-3.1-8B by groups spill, with four others.
+    /// Sets the prefetched stages for quantised weights: scales are prefetched with them, and up to
+    /// 64 registers of activations stay with a task. With three 8 bits of Llama-3.1-8B by groups
+    /// spill, with four others.
     pub(super) fn holding_factors(self, quantised: bool) -> DeviceOptions {
         if quantised { DeviceOptions { hold: self.hold_codes.min(2), ..self } } else { self }
     }
@@ -230,7 +246,8 @@ impl DeviceOptions {
         if !self.take_registers || groups == 0 || !self.warps.is_multiple_of(4) {
             return None;
         }
-        // What a block is launched with: the assembler gives every thread the same, a multiple of eight.
+        // What a block is launched with: the assembler gives every thread the same, a multiple of
+        // eight.
         let each = REGISTERS / (WARPGROUP * (groups + 1)) / 8 * 8;
         let producer = 24;
         let team = ((each * (groups + 1) - producer) / groups / 8 * 8).min(MOST);

@@ -1,7 +1,9 @@
-//! Tables by which activations come in the order of codes: of weights with an act-order, and of groups that are halves of a step.
+//! Tables by which activations come in the order of codes: of weights with an act-order, and of
+//! groups that are halves of a step.
 //!
-//! Codes lie in the image place by place. A table says where the columns of activations belong ([`Reordering`]), one for each way in
-//! which a stream's tasks bring them; the weights of their norm lie after it. It is made at load, in the plain weights.
+//! Codes lie in the image place by place. A table says where the columns of activations belong
+//! ([`Reordering`]), one for each way in which a stream's tasks bring them; the weights of their
+//! norm lie after it. It is made at load, in the plain weights.
 
 use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{Reordering, columns};
@@ -30,7 +32,8 @@ pub struct OrderTable {
 }
 
 impl OrderTable {
-    /// Where the weights of a norm begin after the indexes of `k` columns, bytes: at a multiple of 16.
+    /// Where the weights of a norm begin after the indexes of `k` columns, bytes: at a multiple of
+    /// 16.
     pub(super) const fn weight_at(k: u32) -> u32 {
         (4 * k).next_multiple_of(16)
     }
@@ -83,7 +86,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether the codes of weights whose rows are streamed together, as these strips, lie in an order of their own.
+    /// Whether the codes of weights whose rows are streamed together, as these strips, lie in an
+    /// order of their own.
     ///
     /// # Errors
     /// As [`Planner::has_order`].
@@ -91,8 +95,8 @@ impl Planner<'_> {
         Ok(self.has_order(weights)? || strip.is_halved())
     }
 
-    /// Where the table lies by which activations come in the order of these weights, which is the same for all of them, as records
-    /// have it; of a norm its weights after it.
+    /// Where the table lies by which activations come in the order of these weights, which is the
+    /// same for all of them, as records have it; of a norm its weights after it.
     ///
     /// # Errors
     /// If there is none that a device has.

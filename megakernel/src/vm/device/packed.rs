@@ -1,4 +1,5 @@
-//! What lies where among packed weights: for products that read it beside the machines that stream it.
+//! What lies where among packed weights: for products that read it beside the machines that stream
+//! it.
 
 use tilewright_kernels::gemv::Strip;
 
@@ -36,8 +37,8 @@ impl Packed {
         self.streams.iter().all(|stream| stream.deal.is_in_order())
     }
 
-    /// Where the streams of these rows of a program's weights lie, one after the other, each in its order. None: they are not
-    /// packed, or lie elsewhere.
+    /// Where the streams of these rows of a program's weights lie, one after the other, each in its
+    /// order. None: they are not packed, or lie elsewhere.
     pub(in crate::vm) fn find(&self, program: &Program, rows: &[Rows]) -> Option<PackedStrips> {
         let mut found: Option<(PackedStrips, u64)> = None;
         for rows in rows {
@@ -46,7 +47,8 @@ impl Packed {
             let (len, end) = (stream.tiles() * TILE_BYTES / 2, stream.start + stream.tiles());
             found = Some(match found {
                 None => (PackedStrips { first: stream.start * TILE_BYTES / 2, len, strip: stream.strip }, end),
-                // A stream begins with a whole tile: after codes that end within one strips do not go on.
+                // A stream begins with a whole tile: after codes that end within one strips do not
+                // go on.
                 Some((strips, last))
                     if strips.strip == stream.strip && last == stream.start && stream.ends_with_a_tile() =>
                 {

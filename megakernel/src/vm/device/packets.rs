@@ -1,16 +1,18 @@
 //! Packets: which activations carry their own arrival, as in NCCL's LL protocol.
 //!
-//! A release waits until everything that the block stored has arrived, a microsecond and more while weights stream. A
-//! buffer of *packets* needs none: a word of data and the number of its generation are one store, and a reader polls until it
-//! finds the generation that it wants (see [`Array`](tilewright_kernels::tile::Array)). Counters still say when looking
-//! begins to make sense, and that no task still reads what is overwritten.
+//! A release waits until everything that the block stored has arrived, a microsecond and more while
+//! weights stream. A buffer of *packets* needs none: a word of data and the number of its
+//! generation are one store, and a reader polls until it finds the generation that it wants (see
+//! [`Array`](tilewright_kernels::tile::Array)). Counters still say when looking begins to make
+//! sense, and that no task still reads what is overwritten.
 //!
-//! A buffer is packets where every access to it is one that knows them, and where each generation is written whole before
-//! anything of it is read. Generations are counted along one order of execution: all accesses that conflict come in the
-//! same order in every other, which is what the validator proved.
+//! A buffer is packets where every access to it is one that knows them, and where each generation
+//! is written whole before anything of it is read. Generations are counted along one order of
+//! execution: all accesses that conflict come in the same order in every other, which is what the
+//! validator proved.
 //!
-//! Of partial results of attention their merge is packets (see [`Merges`]): partial results are handed on where the blocks count
-//! their arrivals, and who signals has nothing to release.
+//! Of partial results of attention their merge is packets (see [`Merges`]): partial results are
+//! handed on where the blocks count their arrivals, and who signals has nothing to release.
 
 use std::collections::HashSet;
 
@@ -23,7 +25,8 @@ use crate::validate::Placed;
 /// The buffers of a program that are packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketBuffers {
-    /// For each buffer, the generations that a step writes, for partial sums those of their merge; 0: it does not use packets.
+    /// For each buffer, the generations that a step writes, for partial sums those of their merge;
+    /// 0: it does not use packets.
     periods: Vec<u32>,
     /// For each task, the generations that it reads and writes.
     tasks: Vec<TaskPackets>,
@@ -128,7 +131,8 @@ impl PacketBuffers {
         PacketBuffers { periods: vec![0; placed.buffers.len()], tasks: vec![task; placed.tasks.len()] }
     }
 
-    /// Generations of a buffer in a step, of partial sums of their merge; 0: it does not use packets.
+    /// Generations of a buffer in a step, of partial sums of their merge; 0: it does not use
+    /// packets.
     pub fn period(&self, buffer: BufferId) -> u32 {
         self.periods.get(buffer.index()).copied().unwrap_or(0)
     }
@@ -139,7 +143,8 @@ impl PacketBuffers {
     }
 }
 
-/// What a task reads or writes as one is packets as a whole or not at all, and with as many generations.
+/// What a task reads or writes as one is packets as a whole or not at all, and with as many
+/// generations.
 fn together(placed: &Placed, state: &mut [State]) {
     let groups = placed.tasks.iter().flat_map(|task| {
         let Packets { input, output, parts, sent, .. } = packets(task);

@@ -1,4 +1,5 @@
-//! What a machine has on one device: a stream, the kernel, memory; of several devices each has its own.
+//! What a machine has on one device: a stream, the kernel, memory; of several devices each has its
+//! own.
 
 use half::bf16;
 use tilewright_codegen::device::{Arg, Buffer, Device, DeviceError, Kernel, Mapped, Stream};
@@ -52,8 +53,8 @@ pub(super) struct Given<'a> {
 }
 
 impl Part {
-    /// Brings a part to the device of a number: compiles its kernel, sends its weights; tells how many bytes of these are on
-    /// their way.
+    /// Brings a part to the device of a number: compiles its kernel, sends its weights; tells how
+    /// many bytes of these are on their way.
     pub fn new(
         device: &Device,
         number: usize,
@@ -106,8 +107,8 @@ impl Part {
         Ok(Part { number, device: device.clone(), stream, kernel, memory })
     }
 
-    /// The arguments of its launch: `numbers` are the steps so far, those of the launch, and what it feeds; `all` are the parts of
-    /// all devices.
+    /// The arguments of its launch: `numbers` are the steps so far, those of the launch, and what
+    /// it feeds; `all` are the parts of all devices.
     pub fn args<'a>(&'a self, plan: &Plan, numbers: [u32; 3], status: &'a Mapped<u32>, all: &[Part]) -> Vec<Arg<'a>> {
         let Memory { prepacked, plain, state, pools, tables, directory, counters, ends, text, trace } = &self.memory;
         let mut args = vec![prepacked.into(), plain.into(), state.into(), pools.into(), tables.into()];
@@ -128,7 +129,8 @@ impl Part {
         args
     }
 
-    /// After a launch that ended because all rows had: sets the number of steps, and lets the next one begin.
+    /// After a launch that ended because all rows had: sets the number of steps, and lets the next
+    /// one begin.
     pub fn rest(&self, plan: &Plan, epoch: u32) -> Result<(), DeviceError> {
         for (counter, value) in [(BEGUN, epoch), (HALT, 0)] {
             let at = ((plan.counters + counter) * PITCH) as usize;
@@ -140,7 +142,8 @@ impl Part {
     /// Counters as of the beginning: a launch that was stopped left them anywhere.
     pub fn recover(&self) -> Result<(), DeviceError> {
         self.stream.fill(&self.memory.counters, 0)?;
-        // Generations count from the beginning too: none that was written must look like one to come.
+        // Generations count from the beginning too: none that was written must look like one to
+        // come.
         self.stream.fill(&self.memory.state, 0)?;
         self.stream.wait()
     }

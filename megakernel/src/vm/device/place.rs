@@ -21,7 +21,8 @@ pub enum Space {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
     offsets: Vec<u64>,
-    /// Of the buffers of partial sums: where their merge lies, and its arrivals or the packets of parts.
+    /// Of the buffers of partial sums: where their merge lies, and its arrivals or the packets of
+    /// parts.
     merged: Vec<(BufferId, [u64; 2])>,
     /// Of the newest token: queries, keys, values.
     newest: [u64; 3],
@@ -39,8 +40,9 @@ pub struct Places {
 pub(super) const ALIGN: u64 = 128;
 
 impl Places {
-    /// Lays out the buffers: activations that share an arena where the program says, everything else one after the other. Page
-    /// tables come last, so that the places of the others do not depend on the length of sequences.
+    /// Lays out the buffers: activations that share an arena where the program says, everything
+    /// else one after the other. Page tables come last, so that the places of the others do not
+    /// depend on the length of sequences.
     ///
     /// A buffer of packets takes twice its bytes.
     pub fn new(
@@ -54,7 +56,8 @@ impl Places {
         let tables = cells(program).page_table;
         let (offsets, merged, scaled) = (Vec::new(), Vec::new(), Vec::new());
         let mut places = Places { offsets, merged, newest: [0; 3], scaled, plain: 0, state, pools: 0 };
-        // Devices have pools of their own at the same places; of everything else, which is small, each has room for all.
+        // Devices have pools of their own at the same places; of everything else, which is small,
+        // each has room for all.
         let mut pools = vec![0; program.devices.max(1)];
         for buffer in &program.buffers {
             if tables.contains(&buffer.id) && buffer.arena.is_none() {
@@ -124,7 +127,8 @@ impl Places {
         }
     }
 
-    /// Where the merge of partial sums lies, and its arrivals or the packets of parts, in the same strips.
+    /// Where the merge of partial sums lies, and its arrivals or the packets of parts, in the same
+    /// strips.
     pub(super) fn merged(&self, acc: BufferId) -> Result<[u32; 2], Unsupported> {
         let found = self.merged.iter().find(|(buffer, _)| *buffer == acc);
         let [out, arrivals] = found.map_or([u64::MAX; 2], |(_, places)| *places);

@@ -1,4 +1,5 @@
-//! The plan: a placed program in the form that the generated kernel reads. Opcodes, tables, the order of the weights, memory.
+//! The plan: a placed program in the form that the generated kernel reads. Opcodes, tables, the
+//! order of the weights, memory.
 
 use thiserror::Error;
 use tilewright_codegen::ir::Arch;
@@ -12,14 +13,15 @@ use super::{BlockRecord, DeviceOptions, Opcode, OrderTable, Places, Stream, Unsu
 use crate::program::{BufferId, Program};
 use crate::validate::Placed;
 
-/// Entries of page tables that a block keeps in shared memory, of all rows together: of one and two rows, whose programs have most stages in the
-/// ring, and of more.
+/// Entries of page tables that a block keeps in shared memory, of all rows together: of one and two
+/// rows, whose programs have most stages in the ring, and of more.
 const NEAR: [u32; 2] = [256, 1024];
 
 /// A placed program in the form that the generated kernel reads.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The choices it was made with; `stages` as shared memory allows, and nothing that the architecture lacks.
+    /// The choices it was made with; `stages` as shared memory allows, and nothing that the
+    /// architecture lacks.
     pub options: DeviceOptions,
     /// The architecture that code is generated for.
     pub arch: Arch,
@@ -43,13 +45,15 @@ pub struct Plan {
     pub packed_bytes: u64,
     /// Where everything else lies.
     pub places: Places,
-    /// Tables of rotations: frequencies, factor, positions, and where they begin in the plain weights, bytes.
+    /// Tables of rotations: frequencies, factor, positions, and where they begin in the plain
+    /// weights, bytes.
     pub rotations: Vec<RotationTable>,
     /// Tables of the orders of weights.
     pub orders: Vec<OrderTable>,
     /// Bytes of the plain weights with the tables of rotations and orders.
     pub plain_bytes: u64,
-    /// Bytes of a stage of the ring: those of [`DeviceOptions::stage_bytes`], or more where factors lie after codes.
+    /// Bytes of a stage of the ring: those of [`DeviceOptions::stage_bytes`], or more where factors
+    /// lie after codes.
     pub slot_bytes: u32,
     /// Bytes of shared memory for activations.
     pub operand_bytes: u32,
@@ -57,12 +61,13 @@ pub struct Plan {
     pub table_bytes: u32,
     /// Bytes of a section of them, where a block brings them section by section.
     pub section_bytes: Option<u32>,
-    /// Bytes of a task's record in the tables: those of a [`TaskRecord`](super::TaskRecord) that the program's ops have
-    /// fields for.
+    /// Bytes of a task's record in the tables: those of a [`TaskRecord`](super::TaskRecord) that
+    /// the program's ops have fields for.
     pub record_bytes: u32,
     /// Rows of the batch.
     pub rows: u32,
-    /// Positions and page tables that a block keeps in shared memory, if they are the same for all tasks.
+    /// Positions and page tables that a block keeps in shared memory, if they are the same for all
+    /// tasks.
     pub cells: Option<CellsPlan>,
     /// Whether some tasks take a part of each of their strips, or part by part.
     pub parts: bool,
@@ -97,12 +102,14 @@ pub struct CellsPlan {
 }
 
 impl CellsPlan {
-    /// Entries of a row of the page table that a block keeps, the first ones: later ones are read where they lie.
+    /// Entries of a row of the page table that a block keeps, the first ones: later ones are read
+    /// where they lie.
     pub fn near(&self) -> u32 {
         (NEAR[usize::from(self.rows > 2)] / self.rows.max(1)).max(1)
     }
 
-    /// Numbers of a step: positions, the page tables' first entries, and the immutable prefix of each row.
+    /// Numbers of a step: positions, the page tables' first entries, and the immutable prefix of
+    /// each row.
     pub fn numbers(&self) -> u32 {
         self.rows * (self.near() + 2)
     }
@@ -173,7 +180,8 @@ impl Plan {
         self.directory.chunks(self.blocks.max(1) as usize).nth(device).unwrap_or_default()
     }
 
-    /// The offset of a task's record in the tables, by its block and its place in the block's queue.
+    /// The offset of a task's record in the tables, by its block and its place in the block's
+    /// queue.
     pub fn record_place(&self, block: &BlockRecord, index: usize) -> usize {
         let (section, index) = match self.section_bytes {
             Some(bytes) => (index / SECTION_TASKS as usize * bytes as usize, index % SECTION_TASKS as usize),
@@ -237,13 +245,14 @@ impl Plan {
         self.slot_bytes * 5 / 8
     }
 
-    /// Stages in flight for tasks that the team has not come to, at most: one more where it makes room by holding stages.
+    /// Stages in flight for tasks that the team has not come to, at most: one more where it makes
+    /// room by holding stages.
     pub(super) fn in_flight(&self) -> u32 {
         self.options.in_flight.saturating_add(u32::from(self.held_stages() > 0))
     }
 
-    /// Plans a placed program. Packets are used where the order that remains without their releases is the validator's
-    /// for all other memory; elsewhere every signal releases.
+    /// Plans a placed program. Packets are used where the order that remains without their releases
+    /// is the validator's for all other memory; elsewhere every signal releases.
     ///
     /// # Errors
     /// If the program has ops, shapes or types that the device functions do not have.

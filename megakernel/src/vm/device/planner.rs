@@ -59,7 +59,8 @@ impl<'p> Planner<'p> {
         let quantised = placed.buffers.iter().any(|buffer| buffer.quantised.is_some());
         let options = options.within(arch).holding_factors(quantised);
         let plain = plain_weights(placed);
-        // A generation for every word doubles what is read of activations: with more rows that costs more than a release; parts of sums are read once.
+        // A generation for every word doubles what is read of activations: with more rows that
+        // costs more than a release; parts of sums are read once.
         let rows = rows(placed);
         let merges = Merges::of(placed)?;
         let is_all = options.packets && rows < options.held_rows;
@@ -195,7 +196,8 @@ impl<'p> Planner<'p> {
         }
     }
 
-    /// The cells that a launch feeds back, where the program has one of each and embeds every token that it may choose.
+    /// The cells that a launch feeds back, where the program has one of each and embeds every token
+    /// that it may choose.
     fn feedback(&self) -> Result<Feedback, NoFeedback> {
         let cells = roles::cells(self.placed);
         let one = |role: Role, list: &[BufferId]| match *list {

@@ -2,7 +2,8 @@
 
 use bytemuck::{Pod, Zeroable};
 
-/// A task of a block's queue: what the machine reads of every task, followed by the fields of its op.
+/// A task of a block's queue: what the machine reads of every task, followed by the fields of its
+/// op.
 ///
 /// ```text
 /// word  0 opcode    1 task            2 weights   3 first         4 stages    5 stage_bytes   6 strip_stages, held
@@ -10,7 +11,8 @@ use bytemuck::{Pod, Zeroable};
 ///      12 input    13 residual       14 output   15 releases, early          16 .. 32 fields
 /// ```
 ///
-/// The tables hold of each record as many words as the longest fields in the plan take: shared memory is the ring's.
+/// The tables hold of each record as many words as the longest fields in the plan take: shared
+/// memory is the ring's.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct TaskRecord {
@@ -28,16 +30,18 @@ pub struct TaskRecord {
     pub stage_bytes: u32,
     /// Stages of a strip of weights.
     pub strip_stages: u16,
-    /// Of its first stages, how many the team takes into registers before it waits; above the low eight bits, how
-    /// ([`HeldForm`](tilewright_kernels::gemv::linear::HeldForm)).
+    /// Of its first stages, how many the team takes into registers before it waits; above the low
+    /// eight bits, how ([`HeldForm`](tilewright_kernels::gemv::linear::HeldForm)).
     pub held: u16,
-    /// Strips of a group, where weights come group by group ([`Order`](tilewright_kernels::gemv::linear::Order)); 0: in order. With
-    /// the highest bit, `PART`, how many stages of each strip come, where not all do; with the next, `PHASES`, how many of each
-    /// come before the next group; with the next, `PAIRS`, strips come two a stage.
+    /// Strips of a group, where weights come group by group
+    /// ([`Order`](tilewright_kernels::gemv::linear::Order)); 0: in order. With the highest bit,
+    /// `PART`, how many stages of each strip come, where not all do; with the next, `PHASES`, how
+    /// many of each come before the next group; with the next, `PAIRS`, strips come two a stage.
     pub group: u16,
     /// Where the stream's stages lie: which of the plan's deals.
     pub deal: u16,
-    /// Where its first wait lies in the block's part of the tables, in words: who waits, and who signals, has looked nothing up before.
+    /// Where its first wait lies in the block's part of the tables, in words: who waits, and who
+    /// signals, has looked nothing up before.
     pub waits: u32,
     /// How many.
     pub wait_count: u32,
@@ -59,7 +63,8 @@ pub struct TaskRecord {
     pub fields: [u32; FIELDS],
 }
 
-// A signal is a word: the counter, the device whose counter it is, and whether tasks of another device signal that one.
+// A signal is a word: the counter, the device whose counter it is, and whether tasks of another
+// device signal that one.
 /// Counters that a signal can name on several devices.
 pub(super) const SIGNAL_COUNTERS: u32 = 1 << SIGNAL_DEVICE;
 /// Where the device's bits begin.
@@ -90,10 +95,12 @@ pub struct WaitRecord {
     pub across: u32,
 }
 
-/// Tasks of a section of a block's tables, where these come section by section: its records, then their waits, then their signals.
+/// Tasks of a section of a block's tables, where these come section by section: its records, then
+/// their waits, then their signals.
 pub(super) const SECTION_TASKS: u32 = 16;
 
-/// Sections in shared memory: the one that the team is at, the one before, in which the producer may still be, and those that come.
+/// Sections in shared memory: the one that the team is at, the one before, in which the producer
+/// may still be, and those that come.
 pub(super) const SECTIONS: u32 = 4;
 
 /// A block's share of the tables: byte offsets in the tables' memory, and counts.
@@ -106,8 +113,8 @@ pub struct BlockRecord {
     pub bytes: u32,
     /// Tasks.
     pub tasks: u32,
-    /// What the words of its part and the fields above add up to, modulo 2^32: a block that finds another sum does not
-    /// run.
+    /// What the words of its part and the fields above add up to, modulo 2^32: a block that finds
+    /// another sum does not run.
     pub sum: u32,
 }
 

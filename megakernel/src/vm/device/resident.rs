@@ -1,7 +1,7 @@
 //! What machines of one model share on a device: streamed weights, and KV pools.
 //!
-//! A prompt is fed by a program of many rows, tokens are decoded by one of few: two machines, one copy of the weights and
-//! one of the pools.
+//! A prompt is fed by a program of many rows, tokens are decoded by one of few: two machines, one
+//! copy of the weights and one of the pools.
 
 use std::sync::Arc;
 
@@ -20,9 +20,10 @@ use crate::weights::Weights;
 
 /// A model's weights and the device that they are brought to, once for all its machines.
 ///
-/// What is kept are the packed weights. Programs that stream the same weights in the same order share one;
-/// that depends on the model, the SMs and on [`DeviceOptions::warps`], [`DeviceOptions::stage_bytes`] and
-/// [`DeviceOptions::dealing`], not on rows, context or batch. Norms, biases and tables of rotations are small, and each machine has its own.
+/// What is kept are the packed weights. Programs that stream the same weights in the same order
+/// share one; that depends on the model, the SMs and on [`DeviceOptions::warps`],
+/// [`DeviceOptions::stage_bytes`] and [`DeviceOptions::dealing`], not on rows, context or batch.
+/// Norms, biases and tables of rotations are small, and each machine has its own.
 pub struct DeviceWeights {
     devices: Vec<Device>,
     weights: Arc<dyn Weights + Send + Sync>,
@@ -42,7 +43,8 @@ impl DeviceWeights {
         DeviceWeights { kernels, devices, weights, prepacked: Vec::new() }
     }
 
-    /// The kernels of its machines, of several devices on the first: the same until the weights are dropped.
+    /// The kernels of its machines, of several devices on the first: the same until the weights are
+    /// dropped.
     pub fn kernels(&self) -> &DeviceKernels {
         &self.kernels[0]
     }
@@ -57,7 +59,8 @@ impl DeviceWeights {
         self.prepacked.iter().flat_map(|(_, prepacked)| prepacked).map(Buffer::bytes).sum()
     }
 
-    /// Each device's packed weights that machines stream in the order of its weights, and what lies where in it. None before there is such a machine.
+    /// Each device's packed weights that machines stream in the order of its weights, and what lies
+    /// where in it. None before there is such a machine.
     pub fn packed(&self) -> Option<(&Packed, &[Buffer<bf16>])> {
         let in_order = self
             .prepacked
@@ -66,8 +69,9 @@ impl DeviceWeights {
         in_order.map(|(packed, prepacked)| (packed, &prepacked[..]))
     }
 
-    /// Sends the weights that machines of a program stream, where they are not on the device: who reads them otherwise need not wait for a
-    /// kernel. `progress` is as for [`DeviceWeights::machine`].
+    /// Sends the weights that machines of a program stream, where they are not on the device: who
+    /// reads them otherwise need not wait for a kernel. `progress` is as for
+    /// [`DeviceWeights::machine`].
     ///
     /// # Errors
     /// As [`DeviceMachine::load`], but for what is wrong with the kernel.
@@ -97,11 +101,12 @@ impl DeviceWeights {
 
     /// Makes a machine. It uses the pools `kv`, or new ones.
     ///
-    /// `progress` is told how many bytes of weights are on their way, and of how many; it is not called where they are
-    /// on the device already.
+    /// `progress` is told how many bytes of weights are on their way, and of how many; it is not
+    /// called where they are on the device already.
     ///
     /// # Errors
-    /// As [`DeviceMachine::load`]; [`LoadError::Kv`] where the pools are not those that the program wants.
+    /// As [`DeviceMachine::load`]; [`LoadError::Kv`] where the pools are not those that the program
+    /// wants.
     pub fn machine(
         &mut self,
         placed: Placed,
@@ -146,7 +151,8 @@ impl DeviceKv {
         DeviceKv { pools: pools(program, places), memory }
     }
 
-    /// Pools for a program, of zeros, where no machine has made any, on as many devices as it is for.
+    /// Pools for a program, of zeros, where no machine has made any, on as many devices as it is
+    /// for.
     ///
     /// # Errors
     /// When a device fails.
@@ -195,7 +201,8 @@ impl DeviceKv {
         self.memory.iter().map(Buffer::bytes).sum()
     }
 
-    /// The device of a pool of that name, its elements `[kv_heads, pages, page_tokens, head_dim]`, and its last two extents.
+    /// The device of a pool of that name, its elements `[kv_heads, pages, page_tokens, head_dim]`,
+    /// and its last two extents.
     pub(super) fn pool<T: bytemuck::Pod>(
         &self,
         name: &str,
@@ -225,7 +232,8 @@ impl DeviceKv {
             if found.dtype != pool.dtype {
                 return Err(KvError::DType { name: name(), expected: pool.dtype, found: found.dtype });
             }
-            // Pools of one shape lie at one offset unless another pool differs, which is reported where it is found.
+            // Pools of one shape lie at one offset unless another pool differs, which is reported
+            // where it is found.
             if found.shape != pool.shape || found.offset != pool.offset {
                 let (expected, found) = (pool.shape.clone(), found.shape.clone());
                 return Err(KvError::Shape { name: name(), expected, found });

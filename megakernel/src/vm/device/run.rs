@@ -1,4 +1,5 @@
-//! Steps: one, or many in a launch that feeds tokens back by itself and ends where every row has ended.
+//! Steps: one, or many in a launch that feeds tokens back by itself and ends where every row has
+//! ended.
 
 use std::ops::ControlFlow;
 
@@ -20,7 +21,8 @@ pub const MAX_ENDS: usize = 8;
 /// The token of a row that is idle or has ended.
 pub const NO_TOKEN: u32 = u32::MAX;
 
-/// The tokens that end each of `rows` rows, in lines of [`MAX_ENDS`]; none of any row where `ends` is empty.
+/// The tokens that end each of `rows` rows, in lines of [`MAX_ENDS`]; none of any row where `ends`
+/// is empty.
 pub(in crate::vm) fn end_ids(ends: &[&[u32]], rows: usize) -> Result<Vec<i32>, LaunchError> {
     if !ends.is_empty() && ends.len() != rows {
         return Err(LaunchError::EndRows { found: ends.len(), rows });
@@ -37,8 +39,8 @@ pub(in crate::vm) fn end_ids(ends: &[&[u32]], rows: usize) -> Result<Vec<i32>, L
 }
 
 impl DeviceMachine {
-    /// Sets what the next token of every row is chosen by, until it is set again: greedily, where it was never set. A
-    /// launch of many steps counts the requests' steps on, but not here.
+    /// Sets what the next token of every row is chosen by, until it is set again: greedily, where
+    /// it was never set. A launch of many steps counts the requests' steps on, but not here.
     ///
     /// # Errors
     /// If there is not one request for each row, or one makes no sense.
@@ -48,7 +50,8 @@ impl DeviceMachine {
         Ok(())
     }
 
-    /// Sets which slot each row has, until it is set again: row `r` slot `r`, where it was never set.
+    /// Sets which slot each row has, until it is set again: row `r` slot `r`, where it was never
+    /// set.
     ///
     /// # Errors
     /// If there is not one for each row, a slot is not there, or two rows have the same.
@@ -67,7 +70,8 @@ impl DeviceMachine {
         self.launch(1, Feeds::Nothing, &mut |_| ControlFlow::Continue(())).map(drop)
     }
 
-    /// Runs many steps in one launch, each feeding the choice of the one before; gives the tokens, `[steps, rows]`.
+    /// Runs many steps in one launch, each feeding the choice of the one before; gives the tokens,
+    /// `[steps, rows]`.
     ///
     /// # Errors
     /// As [`DeviceMachine::step`]; steps that the page tables have no room for.
@@ -80,11 +84,12 @@ impl DeviceMachine {
         Ok(tokens)
     }
 
-    /// Runs at most that many steps in one launch; `each` gets every row's token as soon as a step ends, while the next
-    /// one runs, and ends the launch by `Break`. Gives how many steps it was told of.
+    /// Runs at most that many steps in one launch; `each` gets every row's token as soon as a step
+    /// ends, while the next one runs, and ends the launch by `Break`. Gives how many steps it was
+    /// told of.
     ///
-    /// What a step after the last that `each` was told of left in the KV pools lies after the last position, and is
-    /// written again when that position is fed.
+    /// What a step after the last that `each` was told of left in the KV pools lies after the last
+    /// position, and is written again when that position is fed.
     ///
     /// # Errors
     /// As [`DeviceMachine::run`].
@@ -97,9 +102,10 @@ impl DeviceMachine {
         self.run_until(cells, steps, &[], each)
     }
 
-    /// Runs steps until every row has ended; `ends` has the tokens that end each row, at most [`MAX_ENDS`], or nothing. Such a token is the last of its
-    /// row: it is not fed, the row is idle from the next step on, and [`NO_TOKEN`] stands for its token. The launch ends
-    /// with the step in which the last row ends.
+    /// Runs steps until every row has ended; `ends` has the tokens that end each row, at most
+    /// [`MAX_ENDS`], or nothing. Such a token is the last of its row: it is not fed, the row is
+    /// idle from the next step on, and [`NO_TOKEN`] stands for its token. The launch ends with the
+    /// step in which the last row ends.
     ///
     /// # Errors
     /// As [`DeviceMachine::run`]; more ends than there is room for.

@@ -1,9 +1,10 @@
 //! Packed weights: the order in which the ring streams them.
 //!
-//! A stream is a run of strips (see [`Strip`]) that tasks take consecutive parts of: a matrix by rows of eight, two
-//! matrices whose strips take turns, or the projections of a kv head's group. Its order is the program's, not the
-//! placement's: a task's part is consecutive stages, whatever SM it runs on. Where a stage lies, its [`Deal`] says, which
-//! follows from the stream and the number of SMs alone: programs of any rows find the same packed weights.
+//! A stream is a run of strips (see [`Strip`]) that tasks take consecutive parts of: a matrix by
+//! rows of eight, two matrices whose strips take turns, or the projections of a kv head's group.
+//! Its order is the program's, not the placement's: a task's part is consecutive stages, whatever
+//! SM it runs on. Where a stage lies, its [`Deal`] says, which follows from the stream and the
+//! number of SMs alone: programs of any rows find the same packed weights.
 
 use std::ops::Range;
 
@@ -136,7 +137,8 @@ impl Stream {
         }
     }
 
-    /// Packs what lies at the places `places`, counted in stages, into `memory`. `weight` gives a weight's values.
+    /// Packs what lies at the places `places`, counted in stages, into `memory`. `weight` gives a
+    /// weight's values.
     pub fn pack<'w>(&self, places: Span, weight: impl Fn(BufferId) -> &'w Stored + Sync, memory: &mut [bf16]) {
         match CodePacker::new(self.strip) {
             None => self.pack_rows(places, weight, memory),

@@ -1,9 +1,10 @@
 //! Whether the device's signals and waits keep the order that the validator proved.
 //!
-//! The validator's order says which task is done before which starts, and the device keeps that order in time: a task that
-//! polls packets starts when all that it waits for has stored them. An order of memory accesses needs more, a signal that
-//! releases and a wait that acquires, and packets do without both. So a plan with packets is judged again by the walk over
-//! memory that judged the program ([`unordered`]), under what its records release and acquire.
+//! The validator's order says which task is done before which starts, and the device keeps that
+//! order in time: a task that polls packets starts when all that it waits for has stored them. An
+//! order of memory accesses needs more, a signal that releases and a wait that acquires, and
+//! packets do without both. So a plan with packets is judged again by the walk over memory that
+//! judged the program ([`unordered`]), under what its records release and acquire.
 //!
 //! | memory | what it needs |
 //! |---|---|

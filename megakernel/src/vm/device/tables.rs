@@ -36,8 +36,9 @@ impl Tables {
     }
 }
 
-/// Fills in waits and signals, and lays out each block's tables, with `record_bytes` of each record: whole, where they have at most `most` bytes in all. Tasks
-/// that look `at_once` wait for nothing; counters without a waiter are not signalled.
+/// Fills in waits and signals, and lays out each block's tables, with `record_bytes` of each
+/// record: whole, where they have at most `most` bytes in all. Tasks that look `at_once` wait for
+/// nothing; counters without a waiter are not signalled.
 ///
 /// Each device has counters of its own: a task signals those of the devices on which tasks wait.
 pub(super) fn tables(

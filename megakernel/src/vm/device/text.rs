@@ -1,4 +1,5 @@
-//! A sequence that goes on by its own text: several tokens of it in a step, proposed and accepted by the kernel.
+//! A sequence that goes on by its own text: several tokens of it in a step, proposed and accepted
+//! by the kernel.
 
 use std::ops::ControlFlow;
 
@@ -47,8 +48,8 @@ pub struct Text<'a> {
     pub left: usize,
     /// Most tokens that are proposed in a step; no more than the rows after the first.
     pub proposed: usize,
-    /// Tokens that are chosen one after the other, whatever the rows would choose: the steps of a text that is known. Where it
-    /// has less than `left`, zeros follow.
+    /// Tokens that are chosen one after the other, whatever the rows would choose: the steps of a
+    /// text that is known. Where it has less than `left`, zeros follow.
     pub script: Option<&'a [u32]>,
 }
 
@@ -72,15 +73,17 @@ impl Accepted {
 }
 
 impl DeviceMachine {
-    /// Continues a sequence in one launch of at most `steps` steps. In each of them the tokens that followed its last ones when
-    /// these came before are fed after the last, and as many count as the rows choose: the text is the one that steps of one
-    /// row of this machine give, and comes in fewer. `each` gets what a step gave, while the next one runs, and ends the launch by
+    /// Continues a sequence in one launch of at most `steps` steps. In each of them the tokens that
+    /// followed its last ones when these came before are fed after the last, and as many count as
+    /// the rows choose: the text is the one that steps of one row of this machine give, and comes
+    /// in fewer. `each` gets what a step gave, while the next one runs, and ends the launch by
     /// `Break`. Gives how many steps it was told of.
     ///
     /// What a rejected token left in the KV pools lies after the last position.
     ///
     /// # Errors
-    /// If the machine was made without proposals ([`DeviceOptions::propose`](super::DeviceOptions::propose)); as
+    /// If the machine was made without proposals
+    /// ([`DeviceOptions::propose`](super::DeviceOptions::propose)); as
     /// [`DeviceMachine::run_until`].
     pub fn propose(
         &mut self,
@@ -107,7 +110,8 @@ impl DeviceMachine {
         let (mut tokens, mut positions) = (vec![0; rows], vec![-1; rows]);
         (tokens[0], positions[0]) = (number(last), i32::try_from(fed.len()).unwrap_or(i32::MAX));
         let cells = StepCells { tokens: &tokens, positions: &positions, page_table: &table.repeat(rows) };
-        // As many tokens are fed as come, the last of which is not: whatever the steps, they are in these pages.
+        // As many tokens are fed as come, the last of which is not: whatever the steps, they are in
+        // these pages.
         cells.check_steps(&self.limits, text.left)?;
         self.set_ends(&vec![text.ends; rows])?;
         if let Some(request) = text.request {

@@ -11,7 +11,8 @@ use super::status;
 
 /// Ends launches from elsewhere: from another thread, from a handler of Ctrl-C.
 ///
-/// An abort is for the launch that runs, or else for the next; the error that reports it takes it back.
+/// An abort is for the launch that runs, or else for the next; the error that reports it takes it
+/// back.
 ///
 /// ```
 /// use tilewright_megakernel::vm::device::AbortHandle;
@@ -39,7 +40,8 @@ impl AbortHandle {
     }
 }
 
-/// How long a launch that was told to end may take to end, unless the host has less patience with a step.
+/// How long a launch that was told to end may take to end, unless the host has less patience with a
+/// step.
 const GRACE: Duration = Duration::from_secs(5);
 /// How long the host looks without a pause: a token of a large model.
 const EAGER: Duration = Duration::from_millis(20);
@@ -130,7 +132,8 @@ impl Watch<'_> {
         self.streams.iter().try_fold(true, |all, stream| Ok(stream.done()? && all))
     }
 
-    /// A device failed: the others, which wait for it, are told to end. The error is the device's, or that they do not.
+    /// A device failed: the others, which wait for it, are told to end. The error is the device's,
+    /// or that they do not.
     pub fn end_the_others(&self, error: DeviceError) -> Result<Ended, DeviceError> {
         if self.streams.len() > 1 {
             self.ask_for_the_end()?;

@@ -29,8 +29,9 @@ impl Writers {
         writers
     }
 
-    /// Whether every task that writes what a task reads of a buffer waits until this one is done: for all signals of a counter that
-    /// this one signals. A task that writes itself what it reads does not.
+    /// Whether every task that writes what a task reads of a buffer waits until this one is done:
+    /// for all signals of a counter that this one signals. A task that writes itself what it reads
+    /// does not.
     pub fn wait_for(&self, program: &Program, reader: TaskId, buffer: BufferId) -> bool {
         let reader = &program.tasks[reader.index()];
         let waits = |writer: &TaskId| {

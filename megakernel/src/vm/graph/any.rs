@@ -16,13 +16,15 @@ use crate::vm::device::{
 use crate::vm::reference::{AccessError, StepCells};
 use crate::weights::Weights;
 
-/// A model's weights row by row on one device, or on several that reach each other's memory, each its shard.
+/// A model's weights row by row on one device, or on several that reach each other's memory, each
+/// its shard.
 pub struct PeerWeights {
     /// One for each device.
     all: Vec<GraphWeights>,
 }
 
-/// A program of many rows on one device or several. Made by [`PeerWeights::machine`]. What either machine does, this does.
+/// A program of many rows on one device or several. Made by [`PeerWeights::machine`]. What either
+/// machine does, this does.
 pub enum AnyGraph {
     /// Of one.
     One(Box<GraphMachine>),
@@ -72,7 +74,8 @@ impl PeerWeights {
         first.plan_of(program, 0, packed)
     }
 
-    /// Makes a machine, by [`GraphWeights::machine`] of one device and [`GraphWeights::peers`] of several.
+    /// Makes a machine, by [`GraphWeights::machine`] of one device and [`GraphWeights::peers`] of
+    /// several.
     ///
     /// # Errors
     /// As these; [`LoadError::Devices`] without a device.

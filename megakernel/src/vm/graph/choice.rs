@@ -1,4 +1,5 @@
-//! The choice of tokens: the norms of some rows, their logits, the likeliest token or one at random, and how it is fed back.
+//! The choice of tokens: the norms of some rows, their logits, the likeliest token or one at
+//! random, and how it is fed back.
 
 use tilewright_kernels::embed::{EmbedShape, TableOrder, embed_rows};
 use tilewright_kernels::gemv::hopper;
@@ -20,8 +21,9 @@ const CHOOSING: u32 = 32;
 /// Most tokens that are chosen among at random.
 const MOST_TOKENS: u32 = 1 << 18;
 
-/// Shares of rows and kv heads that decode attention should have: two for each of an H200's 132 multiprocessors. Of 32 rows and 8 heads each is a whole row,
-/// whose parts need no merge. The number is that of every device, so that the order of a row's sums is that of its width alone.
+/// Shares of rows and kv heads that decode attention should have: two for each of an H200's 132
+/// multiprocessors. Of 32 rows and 8 heads each is a whole row, whose parts need no merge. The
+/// number is that of every device, so that the order of a row's sums is that of its width alone.
 const SHARES: u32 = 264;
 /// The number of shares beside a chunk of a prompt, and the number of rows that decode there.
 const BESIDE: [u32; 2] = [2 * SHARES, 16];
@@ -33,7 +35,8 @@ impl GraphPlanner<'_> {
         self.plan.alone
     }
 
-    /// Blocks that share the tokens of a row and kv head: as the width has it, whatever rows there are, so that a row's sums have one order.
+    /// Blocks that share the tokens of a row and kv head: as the width has it, whatever rows there
+    /// are, so that a row's sums have one order.
     pub(crate) fn splits(&self, rows: u32, kv_heads: u32) -> u32 {
         let [shares, rows] = if rows > MOST_ALONE { BESIDE } else { [SHARES, rows] };
         (shares / (rows * kv_heads)).clamp(1, 8)
@@ -51,7 +54,8 @@ impl GraphPlanner<'_> {
         Launch { kernel, grid: LaunchGrid::Blocks(rows), args }
     }
 
-    /// The likeliest tokens of rows whose norms lie there, where a product of packed weights keeps the best of its tiles and no logits.
+    /// The likeliest tokens of rows whose norms lie there, where a product of packed weights keeps
+    /// the best of its tiles and no logits.
     fn best_of(&mut self, product: &Multiply, rows: u32) -> Result<Option<Vec<Launch>>, Unsupported> {
         let Some(mut packed) = self.packed_of(product) else { return Ok(None) };
         let hopper::Plan { batch, results, strip, tuning, .. } = packed.plan;
@@ -109,8 +113,8 @@ impl GraphPlanner<'_> {
         Launch { kernel, grid: LaunchGrid::Blocks(rows), args }
     }
 
-    /// The choice of several devices: each has the logits of its part of the vocabulary, and the first chooses among all. Nothing is fed back
-    /// by a device.
+    /// The choice of several devices: each has the logits of its part of the vocabulary, and the
+    /// first chooses among all. Nothing is fed back by a device.
     fn choose_together(
         &mut self,
         mut launches: Vec<Launch>,

@@ -1,4 +1,5 @@
-//! What several devices exchange between launches, where they meet: parts of sums, and logits for the one that chooses.
+//! What several devices exchange between launches, where they meet: parts of sums, and logits for
+//! the one that chooses.
 
 use tilewright_kernels::exchange::{MEET_WORDS, PartsShape, SumNormShape, meet, sum_parts, sum_rms_norm};
 use tilewright_kernels::tile::Float;
@@ -11,7 +12,8 @@ use super::tuning::Exchange;
 use crate::program::BufferId;
 use crate::vm::device::Unsupported;
 
-/// Bytes more that a device may send to save a meeting, which takes 7 µs: NVLink 4 sends as many meanwhile.
+/// Bytes more that a device may send to save a meeting, which takes 7 µs: NVLink 4 sends as many
+/// meanwhile.
 const MOST_MORE: u64 = 2 << 20;
 
 /// Rows that a device adds up of the parts of all: the first, and after the last.
@@ -52,8 +54,9 @@ impl GraphPlanner<'_> {
         Ok(())
     }
 
-    /// Whether each device adds up all rows, reading the parts of all: one meeting instead of two. Each then reads (N − 1) · S bytes of its peers instead of
-    /// reading and storing (N − 1) / N · S each: of two devices as many.
+    /// Whether each device adds up all rows, reading the parts of all: one meeting instead of two.
+    /// Each then reads (N − 1) · S bytes of its peers instead of reading and storing (N − 1) / N ·
+    /// S each: of two devices as many.
     fn in_one_shot(&self, [rows, width]: [u32; 2]) -> bool {
         let (devices, bytes) = (u64::from(self.devices()), u64::from(rows) * u64::from(width) * 2);
         match self.exchange {
@@ -81,8 +84,9 @@ impl GraphPlanner<'_> {
         self.plan.launches.push(meeting);
     }
 
-    /// The parts of all devices are added up, to the residual stream where there is one: by [NCCL](Exchange::Nccl), or each device adds up a share of
-    /// the rows, reading the parts of its peers, and stores what it makes of them on all.
+    /// The parts of all devices are added up, to the residual stream where there is one: by
+    /// [NCCL](Exchange::Nccl), or each device adds up a share of the rows, reading the parts of its
+    /// peers, and stores what it makes of them on all.
     pub(crate) fn exchange(
         &mut self,
         parts: &[BufferId],
@@ -139,8 +143,9 @@ impl GraphPlanner<'_> {
         self.meet();
     }
 
-    /// The parts of all devices are added to the residual stream, and the sum is normalised: each device does so with all rows, or with a share of them,
-    /// which is its alone from now on, and stores the norms on all.
+    /// The parts of all devices are added to the residual stream, and the sum is normalised: each
+    /// device does so with all rows, or with a share of them, which is its alone from now on, and
+    /// stores the norms on all.
     pub(super) fn norm_of_parts(
         &mut self,
         norm: NormOf,
@@ -176,7 +181,8 @@ impl GraphPlanner<'_> {
         Ok(())
     }
 
-    /// After a step no device reads the place that the next step begins with: the embedding's parts.
+    /// After a step no device reads the place that the next step begins with: the embedding's
+    /// parts.
     pub(super) fn close(&mut self) {
         if self.last_part == Some(Scratch::Part) {
             self.meet();
@@ -204,7 +210,8 @@ impl GraphPlanner<'_> {
         Launch { kernel, grid: LaunchGrid::Blocks(rows), args: arrays.map(LaunchArg::Pointer).collect() }
     }
 
-    /// The logits of all devices below each other's rows, `[rows, vocab]`, on the device that chooses: what each of them has is `part` wide.
+    /// The logits of all devices below each other's rows, `[rows, vocab]`, on the device that
+    /// chooses: what each of them has is `part` wide.
     pub(super) fn all_logits(&mut self, rows: u32, part: u32) -> (LaunchMemory, Vec<Launch>) {
         let devices = self.devices();
         let vocab = part * devices;

@@ -1,10 +1,11 @@
-//! Faults to inject into meetings of devices: what a machine must survive or a test must see, for tests.
+//! Faults to inject into meetings of devices: what a machine must survive or a test must see, for
+//! tests.
 
 use super::launch::Launch;
 use super::{GraphPeers, GraphPlan};
 
-/// Something that is wrong with every step of devices that meet, until [`GraphPeers::mend`]. Meetings are counted from 0 in a step, and in a choice
-/// of tokens.
+/// Something that is wrong with every step of devices that meet, until [`GraphPeers::mend`].
+/// Meetings are counted from 0 in a step, and in a choice of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GraphFault {
     /// A meeting that no device comes to.
@@ -12,7 +13,8 @@ pub enum GraphFault {
         /// Its number.
         meeting: usize,
     },
-    /// A device that leaves its launches from a meeting on to others: these wait for it there. Where sums are NCCL's, it launches nothing.
+    /// A device that leaves its launches from a meeting on to others: these wait for it there.
+    /// Where sums are NCCL's, it launches nothing.
     Stays {
         /// The device.
         device: usize,
@@ -22,7 +24,8 @@ pub enum GraphFault {
 }
 
 impl GraphFault {
-    /// The device that launches nothing, where devices wait for each other in sums and not in meetings.
+    /// The device that launches nothing, where devices wait for each other in sums and not in
+    /// meetings.
     pub(super) fn stays_away(self, plan: &GraphPlan) -> Option<usize> {
         match self {
             GraphFault::Stays { device, .. } if !plan.all_reduces.is_empty() => Some(device),

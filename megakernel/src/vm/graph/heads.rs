@@ -44,7 +44,8 @@ pub(crate) struct Appended<'a> {
 }
 
 impl GraphPlanner<'_> {
-    /// A product that rotates its heads itself, and appends them; false, and nothing is done, where none does.
+    /// A product that rotates its heads itself, and appends them; false, and nothing is done, where
+    /// none does.
     pub(crate) fn appended_product(&mut self, product: &Product, to: &Appended) -> Result<bool, Unsupported> {
         let Rows::Groups { group, kv_heads, dim } = product.results else { return Ok(false) };
         let [rows, width] = self.extents(to.at.page_table)?;

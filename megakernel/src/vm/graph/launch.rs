@@ -5,7 +5,8 @@ use tilewright_kernels::tile::Float;
 
 use crate::program::BufferId;
 
-/// Activations of a step, each overwritten by the next level that makes such: levels follow each other on one stream.
+/// Activations of a step, each overwritten by the next level that makes such: levels follow each
+/// other on one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scratch {
     /// The residual stream, f32 `[rows, hidden]`.
@@ -30,7 +31,8 @@ pub enum Scratch {
     OtherPart,
     /// Partial sums of a product whose contraction is split, f32.
     Partials,
-    /// Weighted sums of the blocks that share a head of a row that is alone, f32 `[rows, kv_heads, splits, group, dim]`.
+    /// Weighted sums of the blocks that share a head of a row that is alone, f32 `[rows, kv_heads,
+    /// splits, group, dim]`.
     SplitSums,
     /// Their maxima and sums of weights, f32 `[rows, kv_heads, splits, group, 2]`.
     SplitStats,
@@ -40,11 +42,14 @@ pub enum Scratch {
     Wanted,
     /// Logits of rows that are chosen for, f32 `[choices, vocab]`.
     WantedLogits,
-    /// How many meetings each device has come to, and how long one waits for another, u32 [`MEET_WORDS`](tilewright_kernels::exchange::MEET_WORDS).
+    /// How many meetings each device has come to, and how long one waits for another, u32
+    /// [`MEET_WORDS`](tilewright_kernels::exchange::MEET_WORDS).
     Meetings,
-    /// Logits of all devices' parts of the vocabulary, f32 `[choices, vocab]`: on the device that chooses.
+    /// Logits of all devices' parts of the vocabulary, f32 `[choices, vocab]`: on the device that
+    /// chooses.
     AllLogits,
-    /// The best of every tile of them, keys of 64 bits `[choices, tiles]`: where only the likeliest is asked for.
+    /// The best of every tile of them, keys of 64 bits `[choices, tiles]`: where only the likeliest
+    /// is asked for.
     WantedBests,
     /// The keys of a layer's pages of codes, bf16, for the attention that comes next.
     Keys,
@@ -72,7 +77,8 @@ pub enum LaunchMemory {
     NormedRow,
     /// Logits, f32: of the row, or of all rows.
     Logits,
-    /// Matrices row by row, one below the other: a number of [`GraphPlan::matrices`](super::GraphPlan::matrices).
+    /// Matrices row by row, one below the other: a number of
+    /// [`GraphPlan::matrices`](super::GraphPlan::matrices).
     Matrix(usize),
     /// That number of elements of the packed weights, from the first on.
     Packed {

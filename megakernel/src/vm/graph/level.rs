@@ -12,16 +12,18 @@ pub(super) struct Level<'p> {
     /// The op without what tells its tasks apart.
     pub op: Op,
     pub first: &'p Task,
-    /// Elements that its tasks write, by buffer. Tasks that do not wait for each other write disjoint regions: the program was
-    /// checked.
+    /// Elements that its tasks write, by buffer. Tasks that do not wait for each other write
+    /// disjoint regions: the program was checked.
     written: BTreeMap<BufferId, usize>,
 }
 
-/// The levels that a device of a checked program runs, in an order in which each comes after those that it waits for. Each device looks at the
-/// choice of tokens, which is the first's: all have logits.
+/// The levels that a device of a checked program runs, in an order in which each comes after those
+/// that it waits for. Each device looks at the choice of tokens, which is the first's: all have
+/// logits.
 ///
-/// Launches of one stream run in their order, so that satisfies every wait, if all that signal a counter come before all that wait for it. What
-/// other devices signal is there where the devices meet.
+/// Launches of one stream run in their order, so that satisfies every wait, if all that signal a
+/// counter come before all that wait for it. What other devices signal is there where the devices
+/// meet.
 pub(super) fn levels(program: &Program, device: usize) -> Result<Vec<Level<'_>>, Unsupported> {
     let mut levels: Vec<Level> = Vec::new();
     // The last level that signals each counter.
@@ -36,7 +38,8 @@ pub(super) fn levels(program: &Program, device: usize) -> Result<Vec<Level<'_>>,
             return Err(unsupported(Box::new(Unsupported::Launch { what: "such an op" })));
         };
         let op = row.level();
-        // A level that has written all of its result is complete: the same op again is another one, as sums of parts are.
+        // A level that has written all of its result is complete: the same op again is another one,
+        // as sums of parts are.
         let known = levels.iter().rposition(|level| level.op == op && !level.has_all(program));
         let at = known.unwrap_or_else(|| {
             levels.push(Level { op, first: task, written: BTreeMap::new() });

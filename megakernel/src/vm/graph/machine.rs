@@ -107,14 +107,16 @@ impl GraphMachine {
         &self.memory.kv
     }
 
-    /// Makes this machine listen to a handle that others listen to as well. It is looked at before a step.
+    /// Makes this machine listen to a handle that others listen to as well. It is looked at before
+    /// a step.
     pub fn listen_to(&mut self, handle: &AbortHandle) {
         self.abort = handle.clone();
     }
 
-    /// Runs a step launch by launch: each kernel's name and what it took between events, those of the layers and, where the program ends in
-    /// one, of a choice. The layers run once before, so that the device finds the launches queued and no time is the host's. A graph begins
-    /// launches closer to each other.
+    /// Runs a step launch by launch: each kernel's name and what it took between events, those of
+    /// the layers and, where the program ends in one, of a choice. The layers run once before, so
+    /// that the device finds the launches queued and no time is the host's. A graph begins launches
+    /// closer to each other.
     ///
     /// # Errors
     /// As [`GraphMachine::submit`].
@@ -141,17 +143,19 @@ impl GraphMachine {
         Ok(names.zip(self.work(launches, counts, None)?).collect())
     }
 
-    /// From now on no row is taken alone: all attend by the kernel that prompts attend by, so that a row has the same bits whether its token
-    /// is of a prompt or was generated. Rows that decode cost more by it.
+    /// From now on no row is taken alone: all attend by the kernel that prompts attend by, so that
+    /// a row has the same bits whether its token is of a prompt or was generated. Rows that decode
+    /// cost more by it.
     pub fn attend_together(&mut self) {
         self.plan.alone = 0;
     }
 
-    /// Runs a step; `each` gets the logits of these rows, in their order, which may be none. After it the keys and values are there for
-    /// every machine of the pools.
+    /// Runs a step; `each` gets the logits of these rows, in their order, which may be none. After
+    /// it the keys and values are there for every machine of the pools.
     ///
     /// # Errors
-    /// Cells that do not fit, or rows that there are not, before anything runs; an abort; a device that fails.
+    /// Cells that do not fit, or rows that there are not, before anything runs; an abort; a device
+    /// that fails.
     pub fn step(&mut self, cells: &StepCells, rows: &[usize], each: EachLogits) -> Result<(), LaunchError> {
         self.check_rows(rows)?;
         self.submit(cells)?;
@@ -178,8 +182,8 @@ impl GraphMachine {
         self.device.properties().driver == 0
     }
 
-    /// Queues a step without logits; the host may prepare the next one meanwhile. Other machines of the pools, whose
-    /// streams are others, run after [`GraphMachine::wait`].
+    /// Queues a step without logits; the host may prepare the next one meanwhile. Other machines of
+    /// the pools, whose streams are others, run after [`GraphMachine::wait`].
     ///
     /// # Errors
     /// As [`GraphMachine::step`]; a device that failed in an earlier step.
@@ -202,7 +206,8 @@ impl GraphMachine {
     /// Queues the launches of a step, whose cells are set.
     pub(super) fn launch(&mut self, counts: Counts, tail: StepTail) -> Result<(), LaunchError> {
         if !self.graphs.contains_key(&(counts, tail)) {
-            // A step is a graph of its own: attention reads lengths and pages before the launches of its graph have ended.
+            // A step is a graph of its own: attention reads lengths and pages before the launches
+            // of its graph have ended.
             let mut work = self.work(&self.plan.launches, counts, None)?;
             if let (StepTail::Feed, Some(choice)) = (tail, &self.plan.choice) {
                 work.extend(self.work(&choice.fed, counts, None)?);
@@ -224,7 +229,8 @@ impl GraphMachine {
         Ok(())
     }
 
-    /// Waits for the steps that were submitted: after it their keys and values are there for every machine of the pools.
+    /// Waits for the steps that were submitted: after it their keys and values are there for every
+    /// machine of the pools.
     ///
     /// # Errors
     /// If the device failed in one of them.
@@ -248,8 +254,8 @@ impl GraphMachine {
         self.send_cells(cells, &sequences)
     }
 
-    /// Sends step inputs whose sequences are known. Page tables go to the device where they are not those of the step before: a prompt's chunks
-    /// have the same, in megabytes.
+    /// Sends step inputs whose sequences are known. Page tables go to the device where they are not
+    /// those of the step before: a prompt's chunks have the same, in megabytes.
     pub(super) fn send_cells(&mut self, cells: &StepCells, sequences: &Sequences) -> Result<Counts, LaunchError> {
         let counts = self.counts(sequences);
         for (buffers, values) in [(&self.cells.token, cells.tokens), (&self.cells.position, cells.positions)] {
@@ -287,8 +293,8 @@ impl GraphMachine {
         Ok(())
     }
 
-    /// The logits of some rows of the step that was submitted: by a product for each row, or where several are asked for by one of
-    /// all rows.
+    /// The logits of some rows of the step that was submitted: by a product for each row, or where
+    /// several are asked for by one of all rows.
     ///
     /// # Errors
     /// If the device fails.
@@ -311,7 +317,8 @@ impl GraphMachine {
         Ok(())
     }
 
-    /// Launches as work, but for those of no block; `logits`: the row whose logits are computed, and where they go.
+    /// Launches as work, but for those of no block; `logits`: the row whose logits are computed,
+    /// and where they go.
     pub(super) fn work(
         &self,
         launches: &[Launch],

@@ -1,4 +1,5 @@
-//! What the host knows of meetings: how long a device waits in one, who did not come, and what an error comes from.
+//! What the host knows of meetings: how long a device waits in one, who did not come, and what an
+//! error comes from.
 
 use std::time::{Duration, Instant};
 
@@ -71,8 +72,9 @@ impl GraphPeers {
         Ok(())
     }
 
-    /// What an error of a step that was queued comes from. A device that is lost outranks what its peers report, which waited for it; where none is
-    /// lost, meetings begin anew, since devices may have come to other numbers of them.
+    /// What an error of a step that was queued comes from. A device that is lost outranks what its
+    /// peers report, which waited for it; where none is lost, meetings begin anew, since devices
+    /// may have come to other numbers of them.
     pub(super) fn judged(&self, error: LaunchError) -> LaunchError {
         let (devices, begun) = (self.machines.len(), Instant::now());
         // Who waits in a meeting gives it up, and the meetings after it at once.

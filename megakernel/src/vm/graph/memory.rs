@@ -1,4 +1,5 @@
-//! What lies on the device: matrices and kernels that machines of one model share, and each machine's own activations and cells.
+//! What lies on the device: matrices and kernels that machines of one model share, and each
+//! machine's own activations and cells.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -88,10 +89,12 @@ impl GraphWeights {
         GraphWeights { device, weights, matrices, codes, packed, kernels, tuning, products, exchange }
     }
 
-    /// Machines that are made from now on read the packed weights of these machines where they can: products of up to 64 rows on sm_90a.
-    /// A machine of no more rows than that has no other copy of them.
+    /// Machines that are made from now on read the packed weights of these machines where they can:
+    /// products of up to 64 rows on sm_90a. A machine of no more rows than that has no other copy
+    /// of them.
     ///
-    /// Nothing changes where nothing is packed yet, or its stages are dealt ([`Dealing`](crate::vm::device::Dealing)).
+    /// Nothing changes where nothing is packed yet, or its stages are dealt
+    /// ([`Dealing`](crate::vm::device::Dealing)).
     pub fn share(&mut self, weights: &DeviceWeights) {
         self.share_of(weights, 0);
     }
@@ -147,7 +150,8 @@ impl GraphWeights {
         &self.kernels
     }
 
-    /// The plan of a program's machine, beside a decode machine's packed weights where there are any: they need not be on the device.
+    /// The plan of a program's machine, beside a decode machine's packed weights where there are
+    /// any: they need not be on the device.
     ///
     /// # Errors
     /// If no launches compute the program.
@@ -175,12 +179,12 @@ impl GraphWeights {
 
     /// Makes a machine. It uses the pools `kv`, or new ones.
     ///
-    /// `progress` is told how many bytes of weights are on their way, and of how many; it is not called where they are on the device
-    /// already.
+    /// `progress` is told how many bytes of weights are on their way, and of how many; it is not
+    /// called where they are on the device already.
     ///
     /// # Errors
-    /// If no launches compute the program, a weight is missing, the pools are not those that the program wants, or the device fails or
-    /// has too little memory.
+    /// If no launches compute the program, a weight is missing, the pools are not those that the
+    /// program wants, or the device fails or has too little memory.
     pub fn machine(
         &mut self,
         program: Checked,
@@ -204,7 +208,8 @@ impl GraphWeights {
     ) -> Result<GraphMachine, LoadError> {
         self.room(&plan, &program, kv)?;
         let stream = self.device.stream()?;
-        // The driver compiles what prompts need while the weights are on their way, and the rest when it is launched.
+        // The driver compiles what prompts need while the weights are on their way, and the rest
+        // when it is launched.
         let device = &self.device;
         let kernels = LazyKernels::new(&self.kernels, &plan.kernels)?;
         let (compiled, matrices) = std::thread::scope(|scope| {
@@ -357,7 +362,8 @@ impl GraphMemory {
         }
         let mut scratch = HashMap::new();
         for &(which, bytes) in &plan.scratch {
-            // Products of all rows also read rows that no launch computes; their contents do not matter.
+            // Products of all rows also read rows that no launch computes; their contents do not
+            // matter.
             let buffer = device.buffer::<u8>(bytes as usize)?;
             stream.fill(&buffer, 0)?;
             scratch.insert(which, buffer);

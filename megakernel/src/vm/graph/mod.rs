@@ -1,9 +1,11 @@
 //! The graph machine: a program of many rows as a graph of launches.
 //!
-//! A step of hundreds of rows is bound by arithmetic: a level of it keeps every SM busy for tens of microseconds, and what a launch costs
-//! between two levels is small beside that. So the tasks of a level become one product, one attention, one norm over all rows, by the
-//! library's standalone kernels, in the order of the program's levels on one stream. Keys and values are those of the
-//! [device machine](super::device): a prompt comes in by this one, and tokens are decoded by that one.
+//! A step of hundreds of rows is bound by arithmetic: a level of it keeps every SM busy for tens of
+//! microseconds, and what a launch costs between two levels is small beside that. So the tasks of a
+//! level become one product, one attention, one norm over all rows, by the library's standalone
+//! kernels, in the order of the program's levels on one stream. Keys and values are those of the
+//! [device machine](super::device): a prompt comes in by this one, and tokens are decoded by that
+//! one.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -23,11 +25,13 @@
 //! | `stage` | a stage of a pipeline: what it takes and gives |
 //! | `any` | either machine under one type |
 //!
-//! Rows at the beginning of a step that are sequences of their own attend by the library's decode attention, whose blocks share the tokens of a
-//! row; consecutive tokens of a sequence by its prefill attention. So a step holds decoding rows, and after them chunks of prompts.
+//! Rows at the beginning of a step that are sequences of their own attend by the library's decode
+//! attention, whose blocks share the tokens of a row; consecutive tokens of a sequence by its
+//! prefill attention. So a step holds decoding rows, and after them chunks of prompts.
 //!
-//! Products of up to 64 rows read the packed weights of the device machine on sm_90a. For more rows, and elsewhere, weights lie as checkpoints
-//! have them, row by row: a second copy beside the packed one.
+//! Products of up to 64 rows read the packed weights of the device machine on sm_90a. For more
+//! rows, and elsewhere, weights lie as checkpoints have them, row by row: a second copy beside the
+//! packed one.
 
 mod any;
 mod choice;

@@ -1,4 +1,5 @@
-//! Sums of the parts of all devices by NCCL. Simulated devices have none: there the host adds up in its place.
+//! Sums of the parts of all devices by NCCL. Simulated devices have none: there the host adds up in
+//! its place.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -58,7 +59,8 @@ fn open(machines: &[GraphMachine]) -> Result<Option<Collective>, DeviceError> {
 }
 
 impl GraphPeers {
-    /// The launches of every device with the sums among them, as graphs that are launched together; none on simulated devices.
+    /// The launches of every device with the sums among them, as graphs that are launched together;
+    /// none on simulated devices.
     pub(super) fn graphs_with_sums(&self, counts: Counts) -> Result<Vec<Graph>, LaunchError> {
         let Some(nccl) = self.sums.as_ref().and_then(|sums| sums.nccl.as_ref()) else { return Ok(Vec::new()) };
         let work = |(device, machine)| self.named(device, with_sums(nccl, machine, counts).map_err(LaunchError::from));
@@ -97,7 +99,8 @@ impl GraphPeers {
         Ok(())
     }
 
-    /// Waits until all that was queued has ended, where devices wait for each other in sums without looking at the time: the host does.
+    /// Waits until all that was queued has ended, where devices wait for each other in sums without
+    /// looking at the time: the host does.
     pub(super) fn come(&self) -> Result<(), LaunchError> {
         let Some(sums) = &self.sums else { return Ok(()) };
         let begun = Instant::now();
@@ -116,7 +119,8 @@ impl GraphPeers {
         }
     }
 
-    /// A device waited for one that did not come: for one that has nothing to do, where there is one.
+    /// A device waited for one that did not come: for one that has nothing to do, where there is
+    /// one.
     fn absent(&self, done: &[bool], waiting: usize) -> LaunchError {
         let devices = self.machines.len();
         let device = done.iter().position(|&done| done).unwrap_or((waiting + 1) % devices);

@@ -1,4 +1,5 @@
-//! Norms of the residual stream: by a launch, or begun by what stores the stream and ended by the product after it.
+//! Norms of the residual stream: by a launch, or begun by what stores the stream and ended by the
+//! product after it.
 
 use tilewright_kernels::embed::{EmbedShape, TableOrder, embed_rows};
 use tilewright_kernels::gemv::hopper;
@@ -67,12 +68,14 @@ impl Pending {
 }
 
 impl GraphPlanner<'_> {
-    /// What the last product left is added to `residual`, which makes `out`: by the norm that comes next.
+    /// What the last product left is added to `residual`, which makes `out`: by the norm that comes
+    /// next.
     pub(super) fn add(&mut self, residual: BufferId, out: BufferId) -> Result<(), Unsupported> {
         self.pend(residual, Pending::Added { residual, out })
     }
 
-    /// The parts of all devices are added to `residual`, which makes `out`: by the norm that comes next.
+    /// The parts of all devices are added to `residual`, which makes `out`: by the norm that comes
+    /// next.
     pub(super) fn add_parts(
         &mut self,
         residual: BufferId,
@@ -89,7 +92,8 @@ impl GraphPlanner<'_> {
         }
     }
 
-    /// `out` is what this launch stores, which waits for what comes next: the norm of it may begin there.
+    /// `out` is what this launch stores, which waits for what comes next: the norm of it may begin
+    /// there.
     pub(crate) fn begin(&mut self, out: BufferId, launch: Begun) {
         self.settle();
         self.pending = Some(Pending::Begun { out, launch });
@@ -107,7 +111,8 @@ impl GraphPlanner<'_> {
         };
     }
 
-    /// Begins a norm in the launch that stores the residual stream, where that can: then its activations are `x ⊙ g`, and squares lie beside them.
+    /// Begins a norm in the launch that stores the residual stream, where that can: then its
+    /// activations are `x ⊙ g`, and squares lie beside them.
     pub(super) fn begin_norm(&mut self, norm: NormOf) -> Result<bool, Unsupported> {
         let [rows, width] = self.extents(norm.x)?;
         let finish = |product: &PackedProduct| hopper::Finish { normed: Some(Float::F32), ..product.finish };

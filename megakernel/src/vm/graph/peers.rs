@@ -19,14 +19,17 @@ use crate::vm::device::load::Bound;
 use crate::vm::device::{AbortHandle, DeviceKv, LaunchError, LoadError, Unsupported, check_count, end_ids};
 use crate::vm::reference::StepCells;
 
-/// A program of many rows on several devices, as a graph of launches on each. Made by [`GraphWeights::peers`].
+/// A program of many rows on several devices, as a graph of launches on each. Made by
+/// [`GraphWeights::peers`].
 ///
-/// Devices meet by launches of [`GraphPlan::meet`]. A simulated device runs one launch after the other: there those of a meeting run side by side.
-/// Tokens are chosen by the first device, and fed back by the host. Where parts are [added up by NCCL](super::Exchange::Nccl), devices wait for each
-/// other in its kernels.
+/// Devices meet by launches of [`GraphPlan::meet`]. A simulated device runs one launch after the
+/// other: there those of a meeting run side by side. Tokens are chosen by the first device, and fed
+/// back by the host. Where parts are [added up by NCCL](super::Exchange::Nccl), devices wait for
+/// each other in its kernels.
 ///
-/// A device that does not come to a meeting is an error that names it after the machine's [patience](GraphPeers::set_patience), and so is one that is
-/// lost. Unless one is lost, the next step runs as if nothing had happened.
+/// A device that does not come to a meeting is an error that names it after the machine's
+/// [patience](GraphPeers::set_patience), and so is one that is lost. Unless one is lost, the next
+/// step runs as if nothing had happened.
 pub struct GraphPeers {
     /// One for each device, two at least.
     pub(super) machines: Vec<GraphMachine>,
@@ -67,12 +70,13 @@ impl Part {
 }
 
 impl GraphWeights {
-    /// Makes a machine of a program of as many devices as these are the weights of, which reach each other's memory
-    /// ([`open_peers`](tilewright_codegen::device::open_peers)). It uses the pools `kv`, or new ones. Each device has its
-    /// shard of the weights, row by row or packed.
+    /// Makes a machine of a program of as many devices as these are the weights of, which reach
+    /// each other's memory ([`open_peers`](tilewright_codegen::device::open_peers)). It uses the
+    /// pools `kv`, or new ones. Each device has its shard of the weights, row by row or packed.
     ///
     /// # Errors
-    /// As [`GraphWeights::machine`]; [`LoadError::Devices`] where there are not as many as the program is for, or it is for one.
+    /// As [`GraphWeights::machine`]; [`LoadError::Devices`] where there are not as many as the
+    /// program is for, or it is for one.
     pub fn peers(
         all: &mut [GraphWeights],
         program: Checked,
@@ -139,7 +143,8 @@ impl GraphPeers {
         self.machines[0].kv()
     }
 
-    /// Makes this machine listen to a handle that others listen to as well. It is looked at before a step.
+    /// Makes this machine listen to a handle that others listen to as well. It is looked at before
+    /// a step.
     pub fn listen_to(&mut self, handle: &AbortHandle) {
         self.abort = handle.clone();
     }
@@ -149,11 +154,12 @@ impl GraphPeers {
         self.machines.iter_mut().for_each(GraphMachine::attend_together);
     }
 
-    /// Runs a step; `each` gets the logits of these rows, in their order, which may be none. After it the keys and values are there for
-    /// every machine of the pools.
+    /// Runs a step; `each` gets the logits of these rows, in their order, which may be none. After
+    /// it the keys and values are there for every machine of the pools.
     ///
     /// # Errors
-    /// As [`GraphMachine::step`]; [`LaunchError::OneOf`] names a device that fails, [`LaunchError::Absent`] one that another waited for in vain.
+    /// As [`GraphMachine::step`]; [`LaunchError::OneOf`] names a device that fails,
+    /// [`LaunchError::Absent`] one that another waited for in vain.
     pub fn step(&mut self, cells: &StepCells, rows: &[usize], each: EachLogits) -> Result<(), LaunchError> {
         self.machines[0].check_rows(rows)?;
         self.submit(cells)?;
@@ -187,7 +193,8 @@ impl GraphPeers {
     /// Waits for the steps that were submitted.
     ///
     /// # Errors
-    /// [`LaunchError::OneOf`] if a device failed in one of them, [`LaunchError::Absent`] if one did not come to a meeting.
+    /// [`LaunchError::OneOf`] if a device failed in one of them, [`LaunchError::Absent`] if one did
+    /// not come to a meeting.
     pub fn wait(&self) -> Result<(), LaunchError> {
         self.ended().map_err(|error| self.judged(error))
     }
@@ -201,7 +208,8 @@ impl GraphPeers {
         self.met()
     }
 
-    /// The logits of some rows of the step that was submitted: each device has those of its part of the vocabulary.
+    /// The logits of some rows of the step that was submitted: each device has those of its part of
+    /// the vocabulary.
     ///
     /// # Errors
     /// As [`GraphPeers::wait`].
@@ -211,7 +219,8 @@ impl GraphPeers {
         Ok(())
     }
 
-    /// They are valid once all devices have passed the barrier; after a barrier that timed out they are undefined.
+    /// They are valid once all devices have passed the barrier; after a barrier that timed out they
+    /// are undefined.
     fn all_logits(&mut self, rows: &[usize]) -> Result<Vec<Vec<f32>>, LaunchError> {
         self.come()?;
         let mut all: Vec<Vec<f32>> = vec![Vec::new(); rows.len()];
@@ -225,7 +234,8 @@ impl GraphPeers {
         Ok(all)
     }
 
-    /// Runs a step, and gives the next tokens of these rows, as [`GraphMachine::choose`]: the first device chooses among the logits of all.
+    /// Runs a step, and gives the next tokens of these rows, as [`GraphMachine::choose`]: the first
+    /// device chooses among the logits of all.
     ///
     /// # Errors
     /// As [`GraphMachine::choose`]; as [`GraphPeers::step`].
@@ -245,15 +255,17 @@ impl GraphPeers {
                 self.named(device, machine.set_wanted(rows, draws, choices))?;
             }
             self.queue(Part::Choice)?;
-            // After it the first device has copied what the others have of the logits: the next rows' may be stored.
+            // After it the first device has copied what the others have of the logits: the next
+            // rows' may be stored.
             tokens.extend(self.named(0, self.machines[0].chosen(rows.len()))?);
         }
         self.ended()?;
         Ok(tokens)
     }
 
-    /// Runs a step launch by launch, as [`GraphMachine::times`], and gives what the first device's took: a meeting as long as it waits for the
-    /// others. The launches of simulated devices take no time, and sums by NCCL are in graphs alone: then nothing is given.
+    /// Runs a step launch by launch, as [`GraphMachine::times`], and gives what the first device's
+    /// took: a meeting as long as it waits for the others. The launches of simulated devices take
+    /// no time, and sums by NCCL are in graphs alone: then nothing is given.
     ///
     /// # Errors
     /// As [`GraphPeers::submit`].
@@ -350,8 +362,9 @@ impl GraphPeers {
         Ok(())
     }
 
-    /// Queues launches on devices that run them at once: up to each barrier in turn, and the barrier side by side. Between two meetings another device
-    /// begins each time, so that nothing can rely on an order that the barriers do not make.
+    /// Queues launches on devices that run them at once: up to each barrier in turn, and the
+    /// barrier side by side. Between two meetings another device begins each time, so that nothing
+    /// can rely on an order that the barriers do not make.
     fn queue_one_by_one(&self, part: Part) -> Result<(), LaunchError> {
         let all: Vec<Cow<[Launch]>> = (0..self.machines.len()).map(|device| self.launches(device, part)).collect();
         let sums = |device: usize| match part {

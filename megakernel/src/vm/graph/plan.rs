@@ -15,7 +15,8 @@ use crate::vm::device::{Packed, RotationTable, Unsupported, one_device};
 
 /// A program as launches: what a machine loads.
 ///
-/// Lengths, positions and page tables are in no kernel, so programs that differ in these have the same.
+/// Lengths, positions and page tables are in no kernel, so programs that differ in these have the
+/// same.
 #[derive(Debug)]
 pub struct GraphPlan {
     /// Rows of a step.
@@ -24,20 +25,23 @@ pub struct GraphPlan {
     pub kernels: Vec<Kernel>,
     /// The launches of a step up to the last norm, in their order.
     pub launches: Vec<Launch>,
-    /// Sums of what all devices have, by NCCL, between these launches: in their order. None where devices [meet](GraphPlan::meet) for them.
+    /// Sums of what all devices have, by NCCL, between these launches: in their order. None where
+    /// devices [meet](GraphPlan::meet) for them.
     pub all_reduces: Vec<AllReduce>,
-    /// The kernel by which devices meet: after its launch all launches of all devices have ended that come before their meeting of that
-    /// number. None of one device.
+    /// The kernel by which devices meet: after its launch all launches of all devices have ended
+    /// that come before their meeting of that number. None of one device.
     pub meet: Option<usize>,
     /// What follows, for rows whose logits are asked for.
     pub logits: Option<LogitsPlan>,
     /// The device's choice of tokens, where the program ends in one.
     pub choice: Option<ChoicePlan>,
-    /// Rows at the beginning of a step that may be sequences of their own, with decode attention; 0 where no such kernel fits.
+    /// Rows at the beginning of a step that may be sequences of their own, with decode attention; 0
+    /// where no such kernel fits.
     pub alone: u32,
     /// Weights that lie below each other as one matrix, row by row.
     pub matrices: Vec<Vec<BufferId>>,
-    /// Quantised weights, which a launch of their own makes bf16 before the product that reads them.
+    /// Quantised weights, which a launch of their own makes bf16 before the product that reads
+    /// them.
     pub codes: Vec<BufferId>,
     /// Biases of a product's features by layer, with their number; zeros where a layer has none.
     pub biases: Vec<Vec<(usize, Option<BufferId>)>>,
@@ -71,7 +75,8 @@ pub struct ChoicePlan {
     pub sampled: bool,
     /// The launches of a choice for rows that are named; of several devices the first chooses.
     pub launches: Vec<Launch>,
-    /// Those of a choice for the first rows in their order, and what makes its tokens the next step's.
+    /// Those of a choice for the first rows in their order, and what makes its tokens the next
+    /// step's.
     pub fed: Vec<Launch>,
 }
 
@@ -89,7 +94,8 @@ impl GraphPlan {
         GraphPlan::beside(program, arch, multiprocessors, None)
     }
 
-    /// Plans a program beside machines that stream packed weights: products of up to 64 rows read these in place.
+    /// Plans a program beside machines that stream packed weights: products of up to 64 rows read
+    /// these in place.
     ///
     /// # Errors
     /// As [`GraphPlan::new`].
@@ -123,8 +129,9 @@ impl GraphPlan {
         GraphPlan::of_device(program, 0, (arch, multiprocessors), packed, tuning)
     }
 
-    /// The launches of one of a program's devices. Where there are several, parts of sums are exchanged where the devices
-    /// [meet](GraphPlan::meet): each adds the parts to a share of the rows, reading those of its peers, and stores the norm of these on all.
+    /// The launches of one of a program's devices. Where there are several, parts of sums are
+    /// exchanged where the devices [meet](GraphPlan::meet): each adds the parts to a share of the
+    /// rows, reading those of its peers, and stores the norm of these on all.
     ///
     /// # Errors
     /// As [`GraphPlan::new`].

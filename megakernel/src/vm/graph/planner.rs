@@ -19,8 +19,9 @@ use crate::vm::device::{Packed, RotationTable, Unsupported};
 /// Warps of a block of the small kernels.
 pub(crate) const WARPS: u32 = 8;
 
-/// Warps of a block that copies a row of that number of elements, four per thread at a time. Few rows are few blocks, so each thread has four in all as far as a block has room: rounds wait for each
-/// other's loads.
+/// Warps of a block that copies a row of that number of elements, four per thread at a time. Few
+/// rows are few blocks, so each thread has four in all as far as a block has room: rounds wait for
+/// each other's loads.
 pub(crate) fn copying_warps(rows: u32, width: u32) -> u32 {
     if rows <= MOST_ALONE { width.div_ceil(128).clamp(WARPS, 32) } else { WARPS }
 }
@@ -123,7 +124,8 @@ impl<'p> GraphPlanner<'p> {
         &self.program.buffers[id.index()]
     }
 
-    /// The extents of a buffer, whose elements kernels count in 32 bits; the program was checked, so the op's rank is its rank.
+    /// The extents of a buffer, whose elements kernels count in 32 bits; the program was checked,
+    /// so the op's rank is its rank.
     pub(crate) fn extents<const N: usize>(&self, id: BufferId) -> Result<[u32; N], Unsupported> {
         let shape = <[usize; N]>::try_from(&self.buffer(id).shape[..]).map_err(|_| Unsupported::Cells)?;
         let found = self.buffer(id).elements().unwrap_or(usize::MAX);

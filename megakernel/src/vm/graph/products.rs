@@ -1,4 +1,5 @@
-//! Products: of rows and a matrix that lies row by row, or of the packed weights that the decode machine streams.
+//! Products: of rows and a matrix that lies row by row, or of the packed weights that the decode
+//! machine streams.
 
 use half::bf16;
 use tilewright_codegen::ir::Arch;
@@ -92,7 +93,8 @@ impl GraphPlanner<'_> {
         Ok(())
     }
 
-    /// A product of packed weights, in which the norm of its activations ends that the launch before may begin; else that has a launch.
+    /// A product of packed weights, in which the norm of its activations ends that the launch
+    /// before may begin; else that has a launch.
     pub(super) fn multiply_activations(
         &mut self,
         mut packed: PackedProduct,
@@ -112,7 +114,8 @@ impl GraphPlanner<'_> {
         Ok(self.multiply_packed(&packed))
     }
 
-    /// A product of all rows is added to the residual stream, which makes `out`: by the product, or else by the norm that comes next.
+    /// A product of all rows is added to the residual stream, which makes `out`: by the product, or
+    /// else by the norm that comes next.
     pub(crate) fn add_product(
         &mut self,
         a: Activations,
@@ -167,8 +170,8 @@ impl GraphPlanner<'_> {
         }
     }
 
-    /// A product whose weights lie packed; none where another kernel multiplies: one of many rows by weights of bf16, and one by codes whose places
-    /// are not columns.
+    /// A product whose weights lie packed; none where another kernel multiplies: one of many rows
+    /// by weights of bf16, and one by codes whose places are not columns.
     pub(super) fn packed_of(&mut self, product: &Multiply) -> Option<PackedProduct> {
         let form = |layer: &(BufferId, _)| self.buffer(layer.0).quantised;
         let is_dense = product.layers.iter().all(|layer| form(layer).is_none());
@@ -282,7 +285,8 @@ impl GraphPlanner<'_> {
         }
     }
 
-    /// A matrix of weights below each other that a product reads, and the launches that make it of codes.
+    /// A matrix of weights below each other that a product reads, and the launches that make it of
+    /// codes.
     fn operand(&mut self, parts: Vec<BufferId>) -> Result<(LaunchMemory, Vec<Launch>), Unsupported> {
         let is_codes = |part: &&BufferId| self.buffer(**part).quantised.is_some();
         match (parts.iter().find(is_codes), parts.iter().find(|part| !is_codes(part))) {

@@ -11,7 +11,8 @@ use crate::lower::NEXT_TOKEN;
 use crate::vm::device::{LaunchError, MAX_ENDS, NO_TOKEN, NoFeedback, check_count, end_ids};
 use crate::vm::reference::{AccessError, CellError, StepCells};
 
-/// Steps that are queued at a time: one runs, the next is there when it ends, whatever the host does meanwhile. A caller that ends a run receives the tokens of both.
+/// Steps that are queued at a time: one runs, the next is there when it ends, whatever the host
+/// does meanwhile. A caller that ends a run receives the tokens of both.
 pub const MOST_QUEUED: usize = 2;
 /// Steps whose tokens have room: a step's are read before another writes there.
 pub(super) const LINES: usize = MOST_QUEUED;
@@ -20,11 +21,13 @@ pub(super) const LINES: usize = MOST_QUEUED;
 type EachTokens<'e> = &'e mut dyn FnMut(&[u32]) -> ControlFlow<()>;
 
 impl GraphMachine {
-    /// Runs a step, and gives the next tokens of these rows, in their order, as the device chooses them: by `draws`, one for each of the
-    /// rows, or greedily where there are none. [`GraphMachine::logits`] gives logits of the same step.
+    /// Runs a step, and gives the next tokens of these rows, in their order, as the device chooses
+    /// them: by `draws`, one for each of the rows, or greedily where there are none.
+    /// [`GraphMachine::logits`] gives logits of the same step.
     ///
     /// # Errors
-    /// As [`GraphMachine::step`]; a program without a choice; draws of a program that chooses greedily, or that make no sense.
+    /// As [`GraphMachine::step`]; a program without a choice; draws of a program that chooses
+    /// greedily, or that make no sense.
     pub fn choose(&mut self, cells: &StepCells, rows: &[usize], draws: &[Request]) -> Result<Vec<u32>, LaunchError> {
         let choices = self.check_choice(rows, draws)?;
         self.submit(cells)?;
@@ -38,13 +41,16 @@ impl GraphMachine {
         Ok(tokens)
     }
 
-    /// Runs steps that feed themselves: the token that a row chooses is its next one. `each` gets the tokens of all rows after each step,
-    /// [`NO_TOKEN`] for a row that is idle or has ended, and ends the run by `Break`: it is told of the steps that were queued by then, and no
-    /// other runs. `ends` has the tokens that end each row, at most [`MAX_ENDS`], or nothing; `draws`
-    /// are for all rows that are not idle at the beginning, in their order, or none. Gives the steps that `each` was told of.
+    /// Runs steps that feed themselves: the token that a row chooses is its next one. `each` gets
+    /// the tokens of all rows after each step, [`NO_TOKEN`] for a row that is idle or has ended,
+    /// and ends the run by `Break`: it is told of the steps that were queued by then, and no other
+    /// runs. `ends` has the tokens that end each row, at most [`MAX_ENDS`], or nothing; `draws` are
+    /// for all rows that are not idle at the beginning, in their order, or none. Gives the steps
+    /// that `each` was told of.
     ///
     /// # Errors
-    /// As [`GraphMachine::choose`]; steps beyond [`MAX_STEPS`](crate::vm::device::MAX_STEPS), more ends than there is room for.
+    /// As [`GraphMachine::choose`]; steps beyond [`MAX_STEPS`](crate::vm::device::MAX_STEPS), more
+    /// ends than there is room for.
     pub fn run_until(
         &mut self,
         cells: &StepCells,
@@ -72,7 +78,8 @@ impl GraphMachine {
         }
     }
 
-    /// Every row is a sequence of its own: its token, position and length go on in the device's memory.
+    /// Every row is a sequence of its own: its token, position and length go on in the device's
+    /// memory.
     fn run_queued(
         &mut self,
         cells: &StepCells,
@@ -147,7 +154,8 @@ impl GraphMachine {
 /// Who runs a step and chooses tokens of rows.
 pub(super) type Choose<'c> = &'c mut dyn FnMut(&StepCells, &[usize], &[Request]) -> Result<Vec<u32>, LaunchError>;
 
-/// Rows that belong together, heads that decode attention is not made for, or several devices: the host sets the cells of every step.
+/// Rows that belong together, heads that decode attention is not made for, or several devices: the
+/// host sets the cells of every step.
 pub(super) fn run_by_host(
     cells: &StepCells,
     steps: usize,

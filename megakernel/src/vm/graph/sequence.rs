@@ -5,7 +5,8 @@ use crate::vm::reference::StepCells;
 /// The sequences of a step, in the order of its rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sequences {
-    /// Tokens that each row sees of those at the beginning that are a sequence of their own; the sequences below are of the other rows.
+    /// Tokens that each row sees of those at the beginning that are a sequence of their own; the
+    /// sequences below are of the other rows.
     pub alone: Vec<u32>,
     /// The first row of each, and after the last.
     pub query_starts: Vec<u32>,
@@ -16,7 +17,8 @@ pub(super) struct Sequences {
 }
 
 impl Sequences {
-    /// The sequences of checked step inputs; at most that number of rows are taken alone. Idle rows between others are a sequence without tokens; those at the end belong to none.
+    /// The sequences of checked step inputs; at most that number of rows are taken alone. Idle rows
+    /// between others are a sequence without tokens; those at the end belong to none.
     pub fn of(cells: &StepCells, most_alone: usize) -> Sequences {
         let width = cells.page_table.len() / cells.positions.len().max(1);
         let table = |row: usize| &cells.page_table[row * width..][..width];
@@ -24,7 +26,8 @@ impl Sequences {
         let is_alone = |row: usize| {
             let next = row + 1;
             let goes_on = next < rows && cells.positions[next] >= 0 && table(next) == table(row);
-            // Attention of rows that are alone begins before this step's keys and values are all there.
+            // Attention of rows that are alone begins before this step's keys and values are all
+            // there.
             let is_known = cells.positions[row] >= 0 && (0..row).any(|before| table(before) == table(row));
             cells.positions[row] >= 0 && !goes_on && !is_known
         };
@@ -85,7 +88,8 @@ mod tests {
         assert_eq!(of(&positions, &tables, 8), (vec![8, 1], vec![2, 5, 6], vec![0, 7, 10]));
         assert_eq!(of(&positions, &tables, 1), (vec![8], vec![1, 2, 5, 6], vec![0, 1, 8, 11]));
         assert_eq!(of(&[3, -1, -1], &[1, 9, 9], 8), (vec![4], vec![1], vec![0]));
-        // A row that follows an idle row is not alone, nor is one whose sequence also has the next row.
+        // A row that follows an idle row is not alone, nor is one whose sequence also has the next
+        // row.
         assert_eq!(of(&[-1, 3], &[9, 1], 8), (vec![], vec![0, 1, 2], vec![0, 0, 4]));
         assert_eq!(of(&[3, 4], &[1, 1], 8), (vec![], vec![0, 2], vec![0, 5]));
         // Nor where it has one before.

@@ -1,7 +1,7 @@
 //! A stage of a pipeline as a graph: the residual stream comes from another stage, or is for one.
 //!
-//! It lies where all launches have it. What the last product leaves to be added is added by the kernel that adds and normalises;
-//! its norm is not read.
+//! It lies where all launches have it. What the last product leaves to be added is added by the
+//! kernel that adds and normalises; its norm is not read.
 
 use tilewright_codegen::device::{Buffer, DeviceError};
 use tilewright_layout::DType;
@@ -56,7 +56,8 @@ impl GraphPlanner<'_> {
 }
 
 impl GraphMachine {
-    /// Sets the input of f32: what a stage of a pipeline takes ([`HIDDEN_IN`](crate::lower::HIDDEN_IN)).
+    /// Sets the input of f32: what a stage of a pipeline takes
+    /// ([`HIDDEN_IN`](crate::lower::HIDDEN_IN)).
     ///
     /// # Errors
     /// If there is no such input of that length, or the device fails.
@@ -85,7 +86,8 @@ impl GraphMachine {
         self.hidden(name, BufferKind::Output, "reads output buffers only")
     }
 
-    /// All elements of the output that another stage goes on with ([`HIDDEN_OUT`](crate::lower::HIDDEN_OUT)), of the step that was submitted.
+    /// All elements of the output that another stage goes on with
+    /// ([`HIDDEN_OUT`](crate::lower::HIDDEN_OUT)), of the step that was submitted.
     ///
     /// # Errors
     /// If there is no such output, or the device fails.

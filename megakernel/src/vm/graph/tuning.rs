@@ -14,8 +14,8 @@ use tilewright_kernels::gemv::hopper;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Exchange {
-    /// By the library's kernels, after [meetings](super::GraphPlan::meet): in one shot between two devices and of few rows, else in two. NCCL is faster at
-    /// no size that was measured.
+    /// By the library's kernels, after [meetings](super::GraphPlan::meet): in one shot between two
+    /// devices and of few rows, else in two. NCCL is faster at no size that was measured.
     #[default]
     Own,
     /// By these: each device adds up all rows, reading the parts of all.
@@ -47,7 +47,8 @@ impl FromStr for Exchange {
     }
 }
 
-/// Settings of decode attention in a graph on sm_90a. Every setting is correct; tiles change the order of sums.
+/// Settings of decode attention in a graph on sm_90a. Every setting is correct; tiles change the
+/// order of sums.
 ///
 /// ```
 /// use tilewright_megakernel::vm::graph::GraphTuning;
@@ -61,7 +62,8 @@ pub struct GraphTuning {
     pub tile: u32,
     /// Stages of a warp's keys and values, 2 to 4.
     pub stages: u32,
-    /// Blocks that stay on a multiprocessor and go through rows and heads; 0: each has a share of one.
+    /// Blocks that stay on a multiprocessor and go through rows and heads; 0: each has a share of
+    /// one.
     pub staying: u32,
     /// Shares of a row's tokens, 1 to 8; 0: as the width has them.
     pub splits: u32,
@@ -71,8 +73,8 @@ impl GraphTuning {
     /// Blocks that are not to stay: each has a share of a row and head.
     pub const SHARES: GraphTuning = GraphTuning { tile: 32, stages: 2, staying: 0, splits: 0 };
 
-    /// The choice for heads of `depth` dimensions in groups of `group` and a step of `rows` rows: what an H200 is fastest
-    /// with at 1024 tokens, where shared memory has room for it.
+    /// The choice for heads of `depth` dimensions in groups of `group` and a step of `rows` rows:
+    /// what an H200 is fastest with at 1024 tokens, where shared memory has room for it.
     pub fn of([depth, group]: [u32; 2], rows: u32) -> GraphTuning {
         // Parts of more than eight rows take the room of a stage.
         match (depth, group) {
@@ -86,7 +88,8 @@ impl GraphTuning {
 /// Where a setting lies.
 type SettingOf = fn(&mut hopper::Tuning) -> &mut u32;
 
-/// Settings of one product of packed weights in place of those that [`choose`](tilewright_kernels::gemv::hopper::choose) has: what is not given stays.
+/// Settings of one product of packed weights in place of those that
+/// [`choose`](tilewright_kernels::gemv::hopper::choose) has: what is not given stays.
 ///
 /// ```
 /// use tilewright_kernels::gemv::{Strip, hopper};
@@ -111,7 +114,8 @@ impl ProductTuning {
         ProductTuning { shape, settings: Vec::new() }
     }
 
-    /// Sets `strips`, `stage_tiles`, `stages`, `in_flight`, `multicast`, `splits` or `vectors`; none where there is no such setting.
+    /// Sets `strips`, `stage_tiles`, `stages`, `in_flight`, `multicast`, `splits` or `vectors`;
+    /// none where there is no such setting.
     pub fn set(&mut self, name: &str, value: u32) -> Option<()> {
         let of: SettingOf = match name {
             "strips" => |tuning| &mut tuning.strips,

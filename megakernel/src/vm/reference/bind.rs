@@ -88,7 +88,8 @@ pub(super) fn slots(program: &Program, weights: &dyn Weights) -> Result<(Vec<Slo
     Ok((program.buffers.iter().zip(bases).map(slot).collect::<Result<_, _>>()?, words))
 }
 
-/// The packed codes of a weight buffer, where the weights have it so. The buffer's type is then not looked at.
+/// The packed codes of a weight buffer, where the weights have it so. The buffer's type is then not
+/// looked at.
 pub(in crate::vm) fn quantized(buffer: &Buffer, weights: &dyn Weights) -> Result<Option<BoundCodes>, BindError> {
     let (tensor, index) = match &buffer.source {
         Some(Source::Tensor(tensor)) => (tensor, None),
@@ -128,8 +129,9 @@ pub(super) fn memory(words: usize) -> Result<Vec<AtomicU32>, BindError> {
     memory::zeroed(words).ok_or(BindError::Memory { bytes: words.saturating_mul(4) })
 }
 
-/// The first element of every buffer that lies in the machine's memory, counted in its own elements (0 for others), and
-/// the words of it all. Buffers that overlap in the program's arena overlap here.
+/// The first element of every buffer that lies in the machine's memory, counted in its own elements
+/// (0 for others), and the words of it all. Buffers that overlap in the program's arena overlap
+/// here.
 fn lay_out(program: &Program) -> (Vec<usize>, usize) {
     let bytes = |buffer: &Buffer| buffer.bytes().unwrap_or(0);
     let mut bases = vec![0; program.buffers.len()];
@@ -282,7 +284,8 @@ mod tests {
         add("c", DType::F32, 2, Some((1 << 40) + 16));
         add("far", DType::BF16, 1, Some(1 << 50));
         let (bases, words) = lay_out(&program);
-        // 6 bytes round up to 8; then a at 8..24, b at 18..26, c at 24..32; the gap to `far` is left out.
+        // 6 bytes round up to 8; then a at 8..24, b at 18..26, c at 24..32; the gap to `far` is
+        // left out.
         assert_eq!(bases, [0, 2, 9, 6, 16]);
         assert_eq!(words, 9);
     }

@@ -1,4 +1,5 @@
-//! What changes from step to step: token ids, positions, page tables, requests; checked before anything runs.
+//! What changes from step to step: token ids, positions, page tables, requests; checked before
+//! anything runs.
 
 use std::collections::HashMap;
 
@@ -16,8 +17,8 @@ pub struct StepCells<'a> {
     pub tokens: &'a [i32],
     /// The position of every row in its sequence, `[rows]`; negative: the row is idle.
     pub positions: &'a [i32],
-    /// The page of every run of tokens, `[rows, pages_per_sequence]`. Rows of one sequence have the same entries; those
-    /// after a row's position are not looked at.
+    /// The page of every run of tokens, `[rows, pages_per_sequence]`. Rows of one sequence have the
+    /// same entries; those after a row's position are not looked at.
     pub page_table: &'a [i32],
 }
 
@@ -99,7 +100,8 @@ pub(in crate::vm) struct Limits {
 }
 
 impl Limits {
-    /// Checks which slot each row has: those there are, no two rows the same. A negative one is none, for an idle row.
+    /// Checks which slot each row has: those there are, no two rows the same. A negative one is
+    /// none, for an idle row.
     pub fn check_slots(&self, slots: &[RequestSlot]) -> Result<(), CellError> {
         let (expected, found) = (self.rows_with_slots, slots.len());
         if found != expected {
@@ -138,8 +140,8 @@ impl StepCells<'_> {
         self.check_steps(limits, 1)
     }
 
-    /// Checks every entry that a launch of `steps` steps reads; all positions advance by one per step. A page
-    /// that a row appends to in some step is no page of another sequence in any.
+    /// Checks every entry that a launch of `steps` steps reads; all positions advance by one per
+    /// step. A page that a row appends to in some step is no page of another sequence in any.
     pub(in crate::vm) fn check_steps(&self, limits: &Limits, steps: usize) -> Result<(), CellError> {
         let lengths = [
             ("token", self.tokens.len(), limits.tokens),
@@ -171,13 +173,15 @@ impl StepCells<'_> {
         })
     }
 
-    /// Pages exist, no two rows append to one slot, and no row reads a page that another sequence appends to.
+    /// Pages exist, no two rows append to one slot, and no row reads a page that another sequence
+    /// appends to.
     fn check_pages(&self, Paging { pages, page_tokens }: Paging, steps: usize) -> Result<(), CellError> {
         let last = |position: usize| position.saturating_add(steps.saturating_sub(1)) / page_tokens;
         let mut slots = HashMap::new();
         // The first row that appends to each page.
         let mut writers = HashMap::new();
-        // What the row before found in order of a table that is this row's too: a prompt has hundreds of such rows.
+        // What the row before found in order of a table that is this row's too: a prompt has
+        // hundreds of such rows.
         let mut entries = HashMap::new();
         let (mut before, mut checked): (&[i32], usize) = (&[], 0);
         for (row, position, table) in self.active() {
@@ -200,7 +204,8 @@ impl StepCells<'_> {
                 }
             }
             checked = checked.max(used.len());
-            // Rows of one sequence stay as far apart as they are; those of two share no page that is written.
+            // Rows of one sequence stay as far apart as they are; those of two share no page that
+            // is written.
             let token = position % page_tokens;
             if let Some(first) = slots.insert((page, token), row) {
                 return Err(CellError::Slot { first, second: row, page, token });
@@ -308,7 +313,8 @@ mod tests {
         StepCells { tokens: &[0, 1], positions, page_table }.check_steps(limits, steps)
     }
 
-    /// Positions 15 of two sequences: steps 1 to 16 of 18 append to page 7, the first and the last do not.
+    /// Positions 15 of two sequences: steps 1 to 16 of 18 append to page 7, the first and the last
+    /// do not.
     #[test]
     fn pages_written_between_the_first_and_the_last_step_of_a_launch_are_checked() {
         let pagings = vec![Paging { pages: 8, page_tokens: 16 }];
@@ -323,8 +329,8 @@ mod tests {
         assert_eq!(steps(&[15, 15], &apart, &limits, 50), Err(beyond));
     }
 
-    /// The rule for launches, step by step: every step is right, and no page that some step appends to is another
-    /// sequence's in any step.
+    /// The rule for launches, step by step: every step is right, and no page that some step appends
+    /// to is another sequence's in any step.
     #[test]
     fn a_launch_is_right_where_its_steps_are_and_written_pages_are_one_sequences() {
         let pagings = vec![Paging { pages: 5, page_tokens: 2 }];

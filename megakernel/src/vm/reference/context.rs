@@ -1,4 +1,5 @@
-//! What the reference machine gives to a task: the elements of the regions that it declares. An op's oracle computes on it.
+//! What the reference machine gives to a task: the elements of the regions that it declares. An
+//! op's oracle computes on it.
 
 use std::sync::atomic::AtomicU32;
 
@@ -14,8 +15,9 @@ use crate::ops::RowCells;
 use crate::program::{BufferId, Program, Region, Span, Task};
 use crate::validate::Access;
 
-/// Why a task could not be done. Cells are checked before a step and programs before they are bound, so that these
-/// concern what only shows while a program runs: ids and positions that it computes itself.
+/// Why a task could not be done. Cells are checked before a step and programs before they are
+/// bound, so that these concern what only shows while a program runs: ids and positions that it
+/// computes itself.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
 pub enum TaskFault {
@@ -58,7 +60,8 @@ pub struct Context<'a> {
     pub(super) slots: &'a [Slot],
     pub(super) memory: &'a [AtomicU32],
     pub(super) pools: &'a [Words<'a>],
-    /// What becomes of the numbers that products multiply, beside weights, keys and values; `None`: they stay as they are.
+    /// What becomes of the numbers that products multiply, beside weights, keys and values; `None`:
+    /// they stay as they are.
     pub(super) operands: Option<fn(f32) -> f32>,
     /// The task that asks.
     pub(super) task: Option<&'a Task>,
@@ -249,7 +252,8 @@ impl Context<'_> {
         Ok(starts.into_iter().map(|start| (start * width + last.lo, last.len())).collect())
     }
 
-    /// `x · wᵀ` for the rows of `weight: [n, k]` from element `start` on, as many as `y: [rows, features]` asks for.
+    /// `x · wᵀ` for the rows of `weight: [n, k]` from element `start` on, as many as `y: [rows,
+    /// features]` asks for.
     ///
     /// # Errors
     /// If there are no such elements, or the task does not declare them.
@@ -259,7 +263,8 @@ impl Context<'_> {
         self.product(x, k, weight, start, y)
     }
 
-    /// Multiplies one row of x with the features `features`, over the columns `along` of the weight, which x has.
+    /// Multiplies one row of x with the features `features`, over the columns `along` of the
+    /// weight, which x has.
     ///
     /// # Errors
     /// If there are no such elements, or the task does not declare them.
@@ -275,7 +280,8 @@ impl Context<'_> {
         self.product(&all, k, weight, features.lo * k, y)
     }
 
-    /// A number that a product multiplies, as [`Machine::set_operands`](super::Machine::set_operands) has it.
+    /// A number that a product multiplies, as
+    /// [`Machine::set_operands`](super::Machine::set_operands) has it.
     pub fn operand(&self, x: f32) -> f32 {
         self.operands.map_or(x, |rounded| rounded(x))
     }
@@ -320,13 +326,15 @@ impl Context<'_> {
     }
 }
 
-/// Where the run of elements that begins at `start` leaves a box of a buffer; `start` where it is not in the box.
+/// Where the run of elements that begins at `start` leaves a box of a buffer; `start` where it is
+/// not in the box.
 fn within(region: &Region, shape: &[usize], start: usize) -> usize {
     let spans = region.spans();
     if spans.len() != shape.len() || shape.contains(&0) {
         return start;
     }
-    // From the innermost dimension on: as long as the box has all of it, the run goes on along the next.
+    // From the innermost dimension on: as long as the box has all of it, the run goes on along the
+    // next.
     let (mut rest, mut stride, mut reach) = (start, 1usize, None);
     for (span, &extent) in spans.iter().zip(shape).rev() {
         let index = rest % extent;

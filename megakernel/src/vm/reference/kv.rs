@@ -12,8 +12,8 @@ use crate::program::{Buffer, BufferKind, Program};
 
 /// The key and value pools of a model, by buffer name.
 ///
-/// A machine is lent them for each step, so that programs of one model and different batches (a prompt by chunks of
-/// rows, then single tokens) continue the same sequences.
+/// A machine is lent them for each step, so that programs of one model and different batches (a
+/// prompt by chunks of rows, then single tokens) continue the same sequences.
 pub struct KvState {
     pools: HashMap<String, Pool>,
 }
@@ -65,7 +65,8 @@ impl KvState {
         self.pools.values().map(|pool| pool.words.len() * 4).sum()
     }
 
-    /// The elements of a pool, `[kv_heads, pages, page_tokens, head_dim]`; `None` where there is no pool of that name.
+    /// The elements of a pool, `[kv_heads, pages, page_tokens, head_dim]`; `None` where there is no
+    /// pool of that name.
     pub fn read(&self, name: &str) -> Option<Vec<f32>> {
         let pool = self.pools.get(name)?;
         let (words, mut out) = (pool.words(), Vec::new());
@@ -80,7 +81,8 @@ impl KvState {
         Some(bytes.take(pool.shape.iter().product()).collect())
     }
 
-    /// Stores elements of a pool, `[kv_heads, pages, page_tokens, head_dim]`, from `start` on, rounded to its type.
+    /// Stores elements of a pool, `[kv_heads, pages, page_tokens, head_dim]`, from `start` on,
+    /// rounded to its type.
     ///
     /// # Errors
     /// If there is no such pool, or it ends before.

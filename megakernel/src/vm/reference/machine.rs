@@ -54,8 +54,8 @@ pub struct Machine {
     operands: Option<fn(f32) -> f32>,
 }
 
-/// Why a step did not end. The outputs are then undefined, and so are the KV entries of the positions of this step;
-/// the machine can be stepped again.
+/// Why a step did not end. The outputs are then undefined, and so are the KV entries of the
+/// positions of this step; the machine can be stepped again.
 #[derive(Debug, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
 pub enum StepError {
@@ -97,7 +97,8 @@ impl Machine {
     /// Binds a program to weights, on `workers` threads of its own. Weights are shared, not copied.
     ///
     /// # Errors
-    /// A weight that is missing or not as its buffer says, cells that make no sense, no memory or no threads.
+    /// A weight that is missing or not as its buffer says, cells that make no sense, no memory or
+    /// no threads.
     pub fn new(placed: Placed, weights: &dyn Weights, workers: usize) -> Result<Machine, BindError> {
         if workers == 0 {
             return Err(BindError::NoWorkers);
@@ -125,7 +126,8 @@ impl Machine {
     /// Runs one step: sets the cells, walks all queues, and gives the outputs.
     ///
     /// # Errors
-    /// Cells or a KV state that do not fit, before anything runs; a task that failed or panicked; a deadlock.
+    /// Cells or a KV state that do not fit, before anything runs; a task that failed or panicked; a
+    /// deadlock.
     pub fn step(&mut self, kv: &mut KvState, cells: &StepCells) -> Result<StepOutput<'_>, StepError> {
         cells.check(&self.limits)?;
         let pools = self.placed.buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool);
@@ -168,7 +170,8 @@ impl Machine {
         }
     }
 
-    /// Sets what the next token of every row is chosen by, until it is set again: greedily, where it was never set.
+    /// Sets what the next token of every row is chosen by, until it is set again: greedily, where
+    /// it was never set.
     ///
     /// # Errors
     /// If there is not one request for each row, or one makes no sense.
@@ -181,7 +184,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Sets which slot each row has, until it is set again: row `r` slot `r`, where it was never set.
+    /// Sets which slot each row has, until it is set again: row `r` slot `r`, where it was never
+    /// set.
     ///
     /// # Errors
     /// If there is not one for each row, a slot is not there, or two rows have the same.
@@ -231,7 +235,8 @@ impl Machine {
         }
     }
 
-    /// Fills activations and outputs with NaN: what a step reads or leaves without having written it then shows.
+    /// Fills activations and outputs with NaN: what a step reads or leaves without having written
+    /// it then shows.
     pub fn poison(&mut self) {
         for buffer in &self.placed.buffers {
             if let (BufferKind::Activation | BufferKind::Output, Some(words)) = (buffer.kind, self.words(buffer)) {
@@ -244,8 +249,9 @@ impl Machine {
         }
     }
 
-    /// Rounds, in every step from now on, what products multiply beside weights, keys and values: activations after their norm, queries, the
-    /// weights of attention, its result. Sums and the residual stream stay f32. Of keys and values the type of their pools decides.
+    /// Rounds, in every step from now on, what products multiply beside weights, keys and values:
+    /// activations after their norm, queries, the weights of attention, its result. Sums and the
+    /// residual stream stay f32. Of keys and values the type of their pools decides.
     ///
     /// With the rounding to bf16 that is what a device of bf16 operands computes at best.
     pub fn set_operands(&mut self, rounded: Option<fn(f32) -> f32>) {

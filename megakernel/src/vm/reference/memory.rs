@@ -19,15 +19,16 @@ pub(super) fn zeroed(count: usize) -> Option<Vec<AtomicU32>> {
     Some(words)
 }
 
-/// Fills words with a pattern that is NaN in f32, f16, bf16 and e4m3, so that what was not written shows.
+/// Fills words with a pattern that is NaN in f32, f16, bf16 and e4m3, so that what was not written
+/// shows.
 pub(super) fn poison(words: &[AtomicU32]) {
     for word in words {
         word.store(0x7fff_7fff, Relaxed);
     }
 }
 
-/// An array in atomic words: f32 or i32, one to a word, f16 or bf16, two to a word, the first in the low half, or codes of e4m3,
-/// four to a word, which are numbers times a scale.
+/// An array in atomic words: f32 or i32, one to a word, f16 or bf16, two to a word, the first in
+/// the low half, or codes of e4m3, four to a word, which are numbers times a scale.
 #[derive(Clone, Copy)]
 pub(super) struct Words<'a> {
     words: &'a [AtomicU32],
@@ -60,7 +61,8 @@ impl<'a> Words<'a> {
         self.len
     }
 
-    /// The index, from the first word, of `count` elements from `start`; `None` where the array ends before.
+    /// The index, from the first word, of `count` elements from `start`; `None` where the array
+    /// ends before.
     fn at(&self, start: usize, count: usize) -> Option<usize> {
         (start.checked_add(count)? <= self.len).then_some(self.base + start)
     }

@@ -1,13 +1,15 @@
 //! The walk: workers take tasks from the heads of SM queues as counters allow.
 //!
-//! Worker `w` of `W` owns the queues `w, w + W, …` and polls their heads. A task's stores happen before its signals
-//! (release), its signals before the tasks that wait for them (acquire), and before the count of completed tasks.
+//! Worker `w` of `W` owns the queues `w, w + W, …` and polls their heads. A task's stores happen
+//! before its signals (release), its signals before the tasks that wait for them (acquire), and
+//! before the count of completed tasks.
 //!
-//! **Deadlock, exactly.** A worker reads the count of completed tasks, looks at all its heads, and if none can run
-//! publishes that count. When every worker has published the count that is still current, nothing can ever run. For
-//! suppose that some task is running then. Of the workers that published this count and started a task after it, take
-//! the first; what it found runnable needed a signal that came after its look, from a task that was running; that task's
-//! worker had started it before publishing this count, and cannot publish it before the task is counted. So one worker
+//! **Deadlock, exactly.** A worker reads the count of completed tasks, looks at all its heads, and
+//! if none can run publishes that count. When every worker has published the count that is still
+//! current, nothing can ever run. For suppose that some task is running then. Of the workers that
+//! published this count and started a task after it, take the first; what it found runnable needed
+//! a signal that came after its look, from a task that was running; that task's worker had started
+//! it before publishing this count, and cannot publish it before the task is counted. So one worker
 //! has not published the current count.
 
 use std::any::Any;
@@ -23,8 +25,9 @@ use crate::program::{CounterId, Program, SmId, Task, TaskId, Wait};
 
 /// A worker whose queues are empty: idle at every count.
 const FINISHED: usize = usize::MAX;
-/// How long a worker that finds nothing keeps looking before it gives its core to others: about as long as the last
-/// tasks of a level differ. On a busy machine, who gives its core away gets it back milliseconds later.
+/// How long a worker that finds nothing keeps looking before it gives its core to others: about as
+/// long as the last tasks of a level differ. On a busy machine, who gives its core away gets it
+/// back milliseconds later.
 const SPIN: Duration = Duration::from_micros(100);
 
 /// A step that cannot go on: no task at the head of a queue can ever run.
@@ -218,7 +221,8 @@ impl<'a> Walk<'a> {
         self.stopped.store(true, Ordering::Release);
     }
 
-    /// Why the walk stopped, if it did not reach its end. To be asked when all workers have returned.
+    /// Why the walk stopped, if it did not reach its end. To be asked when all workers have
+    /// returned.
     pub(super) fn into_stop(self) -> Result<(), (Stop, Deadlock)> {
         let stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
         stop.map_or(Ok(()), |stop| Err((stop, self.deadlock())))

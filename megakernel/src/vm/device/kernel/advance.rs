@@ -1,5 +1,5 @@
-//! From one step to the next: block 0, of several devices the first's, waits for every block, feeds tokens back, and opens the step that follows, or ends
-//! the launch where every row has ended.
+//! From one step to the next: block 0, of several devices the first's, waits for every block, feeds
+//! tokens back, and opens the step that follows, or ends the launch where every row has ended.
 
 use std::mem::offset_of;
 
@@ -60,7 +60,8 @@ pub(super) fn advance<'k>(context: KernelContext<'k, '_>, step: Val<'k, u32>) {
 
 /// Feeds a row's token back and shows it to the host; whether the row goes on.
 ///
-/// A row that ends is idle from then on: its cells stay as they are, but for the position, of which all bits turn.
+/// A row that ends is idle from then on: its cells stay as they are, but for the position, of which
+/// all bits turn.
 fn feed<'k>(context: KernelContext<'k, '_>, cells: Feedback, step: Val<'k, u32>, row: Val<'k, u32>) -> Val<'k, bool> {
     let k = context.k;
     let at = |offset: u64| context.memory.state.at(offset as u32).cast::<i32>().at(row);

@@ -1,7 +1,8 @@
-//! Positions and page tables in shared memory: a step does not change them, and every task needs them first.
+//! Positions and page tables in shared memory: a step does not change them, and every task needs
+//! them first.
 //!
-//! The thread that fills the ring looks at them too, for keys and values: it waits until the team has brought those of its
-//! step, and the team until it has done with them.
+//! The thread that fills the ring looks at them too, for keys and values: it waits until the team
+//! has brought those of its step, and the team until it has done with them.
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::Scope;
@@ -22,8 +23,8 @@ pub(super) struct StepCells<'k> {
     /// Entries of a row of the page table.
     width: Val<'k, u32>,
     kept: Option<(CellsPlan, Ptr<'k, Shared, i32>)>,
-    /// Steps of this launch whose cells are there, and steps that the ring's producer has done with; where tokens are
-    /// streamed.
+    /// Steps of this launch whose cells are there, and steps that the ring's producer has done
+    /// with; where tokens are streamed.
     turns: Option<[Ptr<'k, Shared, u32>; 2]>,
 }
 
@@ -48,7 +49,8 @@ impl<'k> StepCells<'k> {
         }
     }
 
-    /// Waits until the cells of a step are there; by the producer. They may not be when it is told to stop.
+    /// Waits until the cells of a step are there; by the producer. They may not be when it is told
+    /// to stop.
     pub fn wait_for_step(self, sync: Sync<'k>, watch: Option<Watch<'k>>, step: Val<'k, u32>) {
         if let Some([there, _]) = self.turns {
             watch.into_iter().for_each(Watch::begins);
@@ -108,7 +110,8 @@ impl<'k> StepCells<'k> {
         Some(Streamed { stage, immutable_prefix: Cells::Shared(prefix_cells(plan, kept)) })
     }
 
-    /// The positions and page tables of an opcode in global memory, for a thread that runs ahead of the step.
+    /// The positions and page tables of an opcode in global memory, for a thread that runs ahead of
+    /// the step.
     pub fn of_step(self, pools: KvPools) -> (Cells<'k>, PageTable<'k>) {
         let cells = Cells::Strong(self.global(pools.table), self.scope);
         (Cells::Strong(self.global(pools.position), self.scope), PageTable { cells, width: self.width, near: None })

@@ -7,8 +7,9 @@ use super::{KernelContext, advance, dispatch};
 
 /// Runs every task of every step.
 ///
-/// Thread 0 alone writes the block's word `stop`, before the first barrier of a task; the team reads it between that
-/// barrier and the next, so that all of it stops at the same task. A step in which packets were left is not finished.
+/// Thread 0 alone writes the block's word `stop`, before the first barrier of a task; the team
+/// reads it between that barrier and the next, so that all of it stops at the same task. A step in
+/// which packets were left is not finished.
 pub(super) fn consume<'k>(context: KernelContext<'k, '_>, reader: Reader<'k>) {
     let (k, team, sync) = (context.k, context.team, context.sync);
     let tasks = context.table.tasks();

@@ -19,7 +19,8 @@ pub(super) fn dispatch<'k>(context: KernelContext<'k, '_>, task: TaskView<'k>, n
     choose(Call { context, task, now }, task.opcode(), 0, held);
 }
 
-/// The pages of the pool that is this operand of a task; `scale` is the field of what its codes are multiplied by.
+/// The pages of the pool that is this operand of a task; `scale` is the field of what its codes are
+/// multiplied by.
 pub(super) fn task_pages<'k>(
     context: KernelContext<'k, '_>,
     task: TaskView<'k>,
@@ -51,8 +52,9 @@ fn choose<'k>(call: Call<'k, '_>, opcode: Val<'k, u32>, first: usize, held: &Hel
     }
 }
 
-/// A call of a device function: the task, and where its operands are. Fields of the record are named by their offsets in
-/// the type that the op's row gave to [`Planned::new`](crate::vm::device::Planned::new): `offset_of!(Fields, x)`.
+/// A call of a device function: the task, and where its operands are. Fields of the record are
+/// named by their offsets in the type that the op's row gave to
+/// [`Planned::new`](crate::vm::device::Planned::new): `offset_of!(Fields, x)`.
 #[derive(Clone, Copy)]
 pub struct Call<'k, 'p> {
     context: KernelContext<'k, 'p>,
@@ -159,21 +161,24 @@ impl<'k> Call<'k, '_> {
         array.accessed(Access::Packets(self.now * storage.period + within))
     }
 
-    /// The newest token's keys and values as packets, whose operands are two fields; of no generations there are none.
+    /// The newest token's keys and values as packets, whose operands are two fields; of no
+    /// generations there are none.
     pub fn newest(self, field: usize, period: u32, generation: Generation) -> Option<Newest<'k>> {
         let storage = Storage { float: Float::Bf16, period };
         let packets = |field: usize| self.stored(field, storage, generation);
         (period > 0).then(|| Newest { keys: packets(field), values: packets(field + size_of::<u32>()) })
     }
 
-    /// The terms of activations: the operands of terms and sums of squares are two fields, one after the other.
+    /// The terms of activations: the operands of terms and sums of squares are two fields, one
+    /// after the other.
     pub fn scaled(self, field: usize, form: ScaledForm) -> Scaled<'k> {
         let terms = self.array(field, form.float());
         let squares = form.has_norm().then(|| self.array(field + size_of::<u32>(), Float::F32));
         Scaled { form, terms, squares }
     }
 
-    /// Where terms are stored; the third field has the weight of a norm, or the table of an act-order.
+    /// Where terms are stored; the third field has the weight of a norm, or the table of an
+    /// act-order.
     pub fn scaled_output(self, field: usize, code: ScaledCode) -> ScaledOutput<'k> {
         let (form, third) = (code.form, field + 2 * size_of::<u32>());
         let (places, weight) = if form.is_ordered() {
@@ -186,7 +191,8 @@ impl<'k> Call<'k, '_> {
         ScaledOutput { to: self.scaled(field, form), weight, places, beyond }
     }
 
-    /// Activations, rows of `k` elements, in the order of the table that a field has; of a norm of an `eps` its weights lie after.
+    /// Activations, rows of `k` elements, in the order of the table that a field has; of a norm of
+    /// an `eps` its weights lie after.
     pub fn ordered(self, field: usize, x: Array<'k>, (k, eps): (u32, Option<f32>)) -> Ordered<'k> {
         let (indexes, weight) = self.order(field, k);
         Ordered { x, indexes, norm: eps.map(|eps| (weight, eps)) }
@@ -199,7 +205,8 @@ impl<'k> Call<'k, '_> {
     }
 
     /// The pages of an operand among the pools; the second field has the scale of pools of codes
-    /// ([`Planner::pool_scale`](crate::vm::device::Planner::pool_scale)), and is not looked at for others.
+    /// ([`Planner::pool_scale`](crate::vm::device::Planner::pool_scale)), and is not looked at for
+    /// others.
     pub fn pages(self, fields: [usize; 2], pools: KvPools) -> PagedPool<'k> {
         task_pages(self.context, self.task, fields, pools)
     }
@@ -220,15 +227,17 @@ impl<'k> Call<'k, '_> {
         self.context.cells.streamed(stage)
     }
 
-    /// Signals where what the task stores from now on is packets: who waits for it polls these next.
+    /// Signals where what the task stores from now on is packets: who waits for it polls these
+    /// next.
     pub fn signal(self, out: Storage) {
         if out.period > 0 {
             self.signal_early();
         }
     }
 
-    /// The word that says that packets are looked for no longer: the launch ends, and what a task stores then is not read after its step. Nothing
-    /// where no task of the plan looks for packets that may not come.
+    /// The word that says that packets are looked for no longer: the launch ends, and what a task
+    /// stores then is not read after its step. Nothing where no task of the plan looks for packets
+    /// that may not come.
     pub fn left(self) -> Option<Ptr<'k, Shared, u32>> {
         self.context.sync.left_word()
     }

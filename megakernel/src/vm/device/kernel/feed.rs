@@ -1,7 +1,8 @@
 //! Stages of the ring that device functions fill besides those of weights.
 //!
-//! What the steps before left depends on nothing of this one, and a task finds it in shared memory when its activations
-//! come. What the step itself writes does not come this way: the team reads it where it lies.
+//! What the steps before left depends on nothing of this one, and a task finds it in shared memory
+//! when its activations come. What the step itself writes does not come this way: the team reads it
+//! where it lies.
 
 use tilewright_codegen::build::{Builder, Val};
 use tilewright_codegen::ir::attr::ProxyFence;
@@ -28,8 +29,9 @@ pub(super) fn fill_stages<'k>(feed: &Feed<'k, '_>, turn: Turn<'k>) {
     }
 }
 
-/// The ring, as a device function fills it for a task: by one thread and the copy engine, or by a warp, whose lanes all come. Fields
-/// of the record are named by their offsets, as in a [`Call`](super::Call).
+/// The ring, as a device function fills it for a task: by one thread and the copy engine, or by a
+/// warp, whose lanes all come. Fields of the record are named by their offsets, as in a
+/// [`Call`](super::Call).
 #[derive(Clone, Copy)]
 pub struct RingFeed<'k, 'p> {
     feed: &'p Feed<'k, 'p>,
@@ -62,7 +64,8 @@ impl<'k> RingFeed<'k, '_> {
         self.feed.stopped.get()
     }
 
-    /// Fills the next stage with copies of `bytes` bytes in all once it is empty, or finds that the consumers have stopped.
+    /// Fills the next stage with copies of `bytes` bytes in all once it is empty, or finds that the
+    /// consumers have stopped.
     pub fn stage(self, bytes: Val<'k, u32>, copies: impl FnOnce(Pieces<'k>)) {
         self.feed.stage(self.turn, bytes, copies);
     }

@@ -1,4 +1,5 @@
-//! A task's first stages in registers: taken while the team waits for its activations, since weights depend on nothing.
+//! A task's first stages in registers: taken while the team waits for its activations, since
+//! weights depend on nothing.
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 use tilewright_kernels::gemv::linear::{HeldForm, HeldStage, Read, Weights};
@@ -18,7 +19,8 @@ pub(super) struct Held<'r, 'k> {
 impl<'r, 'k> Held<'r, 'k> {
     /// Takes the stages of a task that are held; by the team, before thread 0 waits for anything.
     ///
-    /// The launch cannot end early here: thread 0 checks for that later, when these stages have arrived.
+    /// The launch cannot end early here: thread 0 checks for that later, when these stages have
+    /// arrived.
     pub fn take(context: KernelContext<'k, '_>, ring: &'r Reader<'k>, task: TaskView<'k>) -> Held<'r, 'k> {
         let (k, stage_bytes) = (context.k, context.plan.options.stage_bytes);
         let forms = context.plan.held_forms().unwrap_or_default();
@@ -35,7 +37,8 @@ impl<'r, 'k> Held<'r, 'k> {
         Held { ring, stages }
     }
 
-    /// The weights of a task that prefetches at most `most` stages; `pair`: bytes of a strip, where two come as one stage.
+    /// The weights of a task that prefetches at most `most` stages; `pair`: bytes of a strip, where
+    /// two come as one stage.
     pub fn of(&self, most: u32, pair: Option<u32>) -> TaskWeights<'_, 'k> {
         TaskWeights { ring: self.ring, stages: &self.stages[..self.stages.len().min(most as usize)], pair }
     }

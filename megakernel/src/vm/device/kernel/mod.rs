@@ -98,9 +98,10 @@ struct KernelContext<'k, 'p> {
 
 /// Records the kernel of a plan.
 ///
-/// Parameters: packed weights, plain, state, pools, tables, directory, counters, status, steps so far, steps of this launch,
-/// what is fed back, pages of the pools, entries of a row of the page table, the tokens that end each row; with proposals, the
-/// text; with a timeline, where it goes; on several devices the number of this one, and the counters and the state of each.
+/// Parameters: packed weights, plain, state, pools, tables, directory, counters, status, steps so
+/// far, steps of this launch, what is fed back, pages of the pools, entries of a row of the page
+/// table, the tokens that end each row; with proposals, the text; with a timeline, where it goes;
+/// on several devices the number of this one, and the counters and the state of each.
 pub fn record(plan: &Plan) -> Kernel {
     record_kernel(NAME, plan.arch, block(plan.options.threads()).min_blocks(1).cooperative(), |k| body(k, plan))
 }

@@ -1,4 +1,5 @@
-//! The other devices that run the program: which of them this is, where their counters and their state lie.
+//! The other devices that run the program: which of them this is, where their counters and their
+//! state lie.
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 use tilewright_kernels::tile::MAX_DEVICES;

@@ -1,5 +1,6 @@
-//! The thread that fills the ring, or the warp where there is no copy engine: it walks the queue ahead of the team and waits for nothing but room in the ring, and
-//! for the positions of a step before its first keys and values.
+//! The thread that fills the ring, or the warp where there is no copy engine: it walks the queue
+//! ahead of the team and waits for nothing but room in the ring, and for the positions of a step
+//! before its first keys and values.
 
 use tilewright_codegen::build::{Bulk, Val, Var};
 use tilewright_codegen::ir::attr::Eviction;
@@ -99,7 +100,8 @@ impl<'k> Feed<'k, '_> {
         k.when(!self.stopped.get(), || k.for_(both, all, one));
     }
 
-    /// Where the stage lies that comes at a place of a task's, counted in stages from the start of the stream.
+    /// Where the stage lies that comes at a place of a task's, counted in stages from the start of
+    /// the stream.
     fn place(&self, task: TaskView<'k>, place: Val<'k, u32>) -> Val<'k, u32> {
         let (k, deals) = (self.context.k, &self.context.plan.deals);
         let stage = task.first() + ordered(task, place, self.context.plan);
@@ -120,7 +122,8 @@ impl<'k> Feed<'k, '_> {
         self.stopped.set(self.producer.any(self.context.sync.stopped()));
     }
 
-    /// Fills the next stage for a task, when there is room; or finds out that the team does not go on.
+    /// Fills the next stage for a task, when there is room; or finds out that the team does not go
+    /// on.
     pub fn stage(&self, turn: Turn<'k>, bytes: Val<'k, u32>, copies: impl FnOnce(Pieces<'k>)) {
         let (k, producer, trace) = (self.context.k, &self.producer, self.context.trace);
         producer.wait_below(self.context.progress.most(turn.number, bytes));

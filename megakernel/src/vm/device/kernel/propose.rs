@@ -1,9 +1,11 @@
-//! Proposals: what followed the sequence's last tokens when they came before is fed after them in the same step, each token in a
-//! row of its own, and is accepted as far as the row before chooses it.
+//! Proposals: what followed the sequence's last tokens when they came before is fed after them in
+//! the same step, each token in a row of its own, and is accepted as far as the row before chooses
+//! it.
 //!
-//! Block 0 does it after the step's last task, with all its threads: it judges the rows, looks the last tokens up in the
-//! sequence's own text, and sets the cells of the next step. A rejected token leaves keys and values after the last position,
-//! which are written again when that position is fed.
+//! Block 0 does it after the step's last task, with all its threads: it judges the rows, looks the
+//! last tokens up in the sequence's own text, and sets the cells of the next step. A rejected token
+//! leaves keys and values after the last position, which are written again when that position is
+//! fed.
 
 use std::mem::offset_of;
 
@@ -30,7 +32,8 @@ const PLACE_BITS: u32 = 24;
 pub(super) struct Proposals<'k> {
     /// Numbers, and after them the tokens: see [`text`](crate::vm::device::text).
     words: Ptr<'k, Global, i32>,
-    /// What this block found of the step: of each row its choice, its token and its position, then what was decided.
+    /// What this block found of the step: of each row its choice, its token and its position, then
+    /// what was decided.
     found: Ptr<'k, Shared, i32>,
     /// The best run of each warp.
     best: Ptr<'k, Shared, u32>,
@@ -57,7 +60,8 @@ impl<'k> Proposals<'k> {
         self.words.at(TEXT)
     }
 
-    /// Ends a step, whose rows all blocks have finished; by the team of one block, before a barrier. Whether the sequence goes on.
+    /// Ends a step, whose rows all blocks have finished; by the team of one block, before a
+    /// barrier. Whether the sequence goes on.
     pub fn next(self, context: KernelContext<'k, '_>, cells: Feedback, step: Val<'k, u32>) -> Val<'k, bool> {
         self.bring(context, cells);
         context.team.sync();
@@ -82,7 +86,8 @@ impl<'k> Proposals<'k> {
 
     /// Appends the tokens that count to the text, and shows them to the host; by one thread.
     ///
-    /// The first row's choice counts. A later row's does where its token is what the row before it chose, and that is not the end.
+    /// The first row's choice counts. A later row's does where its token is what the row before it
+    /// chose, and that is not the end.
     fn judge(self, context: KernelContext<'k, '_>, step: Val<'k, u32>) {
         let k = context.k;
         let (len, left) = (self.number(LEN).load(), self.number(LEFT).load());
@@ -113,7 +118,8 @@ impl<'k> Proposals<'k> {
         self.found.at(GOES_ON).store((!ended & left.gt(0)).select(1i32, 0i32));
     }
 
-    /// Looks the last tokens up: each warp leaves the longest run that came before, of these the latest.
+    /// Looks the last tokens up: each warp leaves the longest run that came before, of these the
+    /// latest.
     fn look_up(self, context: KernelContext<'k, '_>) {
         let (k, text) = (context.k, self.text());
         let len = self.number(LEN).load().cast::<u32>();
@@ -144,8 +150,9 @@ impl<'k> Proposals<'k> {
         k.when(k.lane().eq(0), || self.best.at(k.warp()).store(best));
     }
 
-    /// Sets the cells of the next step: the last token, and after it what followed the run that was found. What reaches the end of
-    /// the text goes on with what is proposed: a text that repeats itself goes round.
+    /// Sets the cells of the next step: the last token, and after it what followed the run that was
+    /// found. What reaches the end of the text goes on with what is proposed: a text that repeats
+    /// itself goes round.
     fn feed(self, context: KernelContext<'k, '_>, cells: Feedback) {
         let k = context.k;
         k.when(k.tid().lt(context.plan.rows), || {

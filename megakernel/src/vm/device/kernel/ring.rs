@@ -1,4 +1,5 @@
-//! The ring of stages in shared memory: one producer thread, or a warp of them, and all warps of the team as readers.
+//! The ring of stages in shared memory: one producer thread, or a warp of them, and all warps of
+//! the team as readers.
 
 use std::cell::RefCell;
 
@@ -28,10 +29,12 @@ pub(super) fn ring<'k>(k: &'k Builder, plan: &Plan) -> Unready<ring::Ring<'k, St
     ring::Ring::pieces(k, (StageTile::new(words),), shape)
 }
 
-/// How far the team has come: stages in flight are more for the task that it is at than for those that it has not come to.
+/// How far the team has come: stages in flight are more for the task that it is at than for those
+/// that it has not come to.
 #[derive(Clone, Copy)]
 pub(super) struct Progress<'k> {
-    /// The task, counted over the launch from 1; where somebody watches, 0 between two, and [`Progress::OVER`] after the last.
+    /// The task, counted over the launch from 1; where somebody watches, 0 between two, and
+    /// [`Progress::OVER`] after the last.
     task: Ptr<'k, Shared, u32>,
     /// Whether somebody watches.
     is_watched: bool,
@@ -46,7 +49,8 @@ impl<'k> Progress<'k> {
     pub const OVER: u32 = u32::MAX;
 
     pub fn new(k: &'k Builder, plan: &Plan) -> Progress<'k> {
-        // The producer's view of what arrived must stay within one round of the ring: parities repeat after two.
+        // The producer's view of what arrived must stay within one round of the ring: parities
+        // repeat after two.
         let within = |times: u32| {
             let all = [plan.in_flight(), plan.options.burst].map(|most| most.saturating_mul(times));
             all.map(|most| most.clamp(1, plan.options.stages - 1))
@@ -79,13 +83,14 @@ impl<'k> Progress<'k> {
         }
     }
 
-    /// The task that the team is at, counted over the launch from 1; where somebody watches, 0 between two.
+    /// The task that the team is at, counted over the launch from 1; where somebody watches, 0
+    /// between two.
     pub fn task(self) -> Val<'k, u32> {
         self.task.load_relaxed(Scope::Cta)
     }
 
-    /// Most stages in flight, for a stage of `bytes` bytes of a task. Of small ones twice as many, so that the bytes in flight are
-    /// as many.
+    /// Most stages in flight, for a stage of `bytes` bytes of a task. Of small ones twice as many,
+    /// so that the bytes in flight are as many.
     pub fn most(self, task: Val<'k, u32>, bytes: Val<'k, u32>) -> Val<'k, u32> {
         let [most, burst] = self.most;
         let now = self.task.load_relaxed(Scope::Cta).eq(task);

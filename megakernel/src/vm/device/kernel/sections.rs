@@ -1,7 +1,9 @@
-//! Tables of many tasks come to shared memory by sections, ahead of the team: the ring needs the room.
+//! Tables of many tasks come to shared memory by sections, ahead of the team: the ring needs the
+//! room.
 //!
-//! With the first task of a section the team asks for the next one, and says after that task that it is there. The thread that fills the
-//! ring reads sections ahead of the team, and says which it has done with. Sections are counted over the launch.
+//! With the first task of a section the team asks for the next one, and says after that task that
+//! it is there. The thread that fills the ring reads sections ahead of the team, and says which it
+//! has done with. Sections are counted over the launch.
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::Scope;
@@ -19,7 +21,8 @@ pub(super) struct Sections<'k> {
     slots: Ptr<'k, Shared, u32>,
     /// The tables of all blocks.
     tables: Ptr<'k, Global, u8>,
-    /// Where this block's begin there, and how many of a step; those that are in shared memory, and that the ring's producer has done with.
+    /// Where this block's begin there, and how many of a step; those that are in shared memory, and
+    /// that the ring's producer has done with.
     start: Ptr<'k, Shared, u32>,
     of_step: Ptr<'k, Shared, u32>,
     there: Ptr<'k, Shared, u32>,
@@ -95,24 +98,27 @@ impl<'k> Section<'k> {
         });
     }
 
-    /// Waits until the producer has come so far, too: the team overwrites the sections before; by one thread.
+    /// Waits until the producer has come so far, too: the team overwrites the sections before; by
+    /// one thread.
     pub fn wait_for_producer(self, sync: Sync<'k>) {
         self.sections.k.when(self.begins, || sync.until(self.sections.done, self.number, || ()));
     }
 
-    /// Waits until what this thread copies is there; by all threads of the team, before it meets after the task.
+    /// Waits until what this thread copies is there; by all threads of the team, before it meets
+    /// after the task.
     pub fn wait_for_copies(self) {
         self.sections.k.when(self.begins, || self.sections.k.cp_async_wait(0));
     }
 
-    /// Says that the next section is there; by one thread, after the meeting. It counts on, so that no register has the number until then.
+    /// Says that the next section is there; by one thread, after the meeting. It counts on, so that
+    /// no register has the number until then.
     pub fn says_next(self) {
         let there = self.sections.there;
         self.sections.k.when(self.begins, || there.store_release(there.load() + 1, Scope::Cta));
     }
 
-    /// Waits until the section is there, and says that those before are done with; by the producer, of which `one` acts. It may not be there when the
-    /// team is told to stop.
+    /// Waits until the section is there, and says that those before are done with; by the producer,
+    /// of which `one` acts. It may not be there when the team is told to stop.
     pub fn enter(self, sync: Sync<'k>, watch: Option<Watch<'k>>, one: impl FnOnce(&dyn Fn())) {
         let Sections { k, there, done, .. } = self.sections;
         k.moving().when(self.begins, || {

@@ -1,11 +1,13 @@
 //! Counters, the end of a launch, reports.
 //!
-//! Counters only grow, over all launches: a task of step s waits for `s · period + threshold`. After the program's
-//! counters lie three of the machine: blocks that finished a step, steps that may begin, and whether to stop.
+//! Counters only grow, over all launches: a task of step s waits for `s · period + threshold`.
+//! After the program's counters lie three of the machine: blocks that finished a step, steps that
+//! may begin, and whether to stop.
 //!
-//! Of several devices each has all counters in its own memory. A task signals those of the devices on which tasks wait; the blocks of
-//! all finish on the first device, whose block 0 opens the next step on each; a block that stops the launch stops all devices. What another device
-//! writes or reads has scope `.sys`, everything else that of the device.
+//! Of several devices each has all counters in its own memory. A task signals those of the devices
+//! on which tasks wait; the blocks of all finish on the first device, whose block 0 opens the next
+//! step on each; a block that stops the launch stops all devices. What another device writes or
+//! reads has scope `.sys`, everything else that of the device.
 
 mod leave;
 
@@ -173,8 +175,9 @@ impl<'k> Sync<'k> {
         self.peers.map_or(block, |peers| peers.rank * self.blocks + block)
     }
 
-    /// Waits until a counter has reached a value, counted over all steps; by one thread. Gives up when told to stop, and
-    /// when it has polled too often, which it reports. `across`: whether other devices signal it, where that is not known.
+    /// Waits until a counter has reached a value, counted over all steps; by one thread. Gives up
+    /// when told to stop, and when it has polled too often, which it reports. `across`: whether
+    /// other devices signal it, where that is not known.
     fn reach(
         self,
         (counter, across): (Ptr<'k, Global, u32>, Option<Val<'k, bool>>),
@@ -206,7 +209,8 @@ impl<'k> Sync<'k> {
         });
     }
 
-    /// Waits until a word of the block's has reached a value, or the team does not go on; looks for something else meanwhile.
+    /// Waits until a word of the block's has reached a value, or the team does not go on; looks for
+    /// something else meanwhile.
     pub fn until(self, word: Ptr<'k, Shared, u32>, wanted: Val<'k, u32>, looks: impl FnOnce()) {
         let k = self.k;
         k.moving().loop_(|| {
@@ -240,8 +244,8 @@ impl<'k> Sync<'k> {
         });
     }
 
-    /// Publishes that a task is done; by one thread, after a barrier of the team. Where everything that it wrote is
-    /// packets, nothing is released.
+    /// Publishes that a task is done; by one thread, after a barrier of the team. Where everything
+    /// that it wrote is packets, nothing is released.
     pub fn signal(self, task: TaskView<'k>) {
         let k = self.k;
         k.for_(0u32, task.signal_count(), |at| {
@@ -314,8 +318,8 @@ impl<'k> Sync<'k> {
         begun.into_iter().for_each(|begun| begun.red(AtomOp::Add, 1u32, RedOrder::Release(self.scope())));
     }
 
-    /// Ends the launch after a step that every block has finished; by one thread. No block has begun another, so
-    /// counters stand as at the end of any step.
+    /// Ends the launch after a step that every block has finished; by one thread. No block has
+    /// begun another, so counters stand as at the end of any step.
     pub fn end(self) {
         self.status.at(status::CODE).compare_swap(0u32, status::ENDED, AtomOrder::Relaxed(Scope::Sys));
         self.stop_all();

@@ -1,4 +1,5 @@
-//! The block's tables in shared memory: its tasks, their waits and signals. Long ones come by sections ([`Sections`]).
+//! The block's tables in shared memory: its tasks, their waits and signals. Long ones come by
+//! sections ([`Sections`]).
 
 use std::mem::{offset_of, size_of};
 
@@ -66,7 +67,8 @@ impl<'k> Table<'k> {
         });
     }
 
-    /// Adds this block's part up, as it was copied, or where its sections will be copied from; between two barriers.
+    /// Adds this block's part up, as it was copied, or where its sections will be copied from;
+    /// between two barriers.
     pub fn add_up(self, k: &'k Builder) {
         let all =
             |most: Option<u32>, (first, step): (Val<'k, u32>, u32), load: &dyn Fn(Val<'k, u32>) -> Val<'k, u32>| {
@@ -153,7 +155,8 @@ macro_rules! short_fields {
 short_fields!(strip_stages held group deal releases early);
 
 impl<'k> TaskView<'k> {
-    /// Wait number `number`: counter, threshold, period; and, where it is asked for, whether other devices signal the counter.
+    /// Wait number `number`: counter, threshold, period; and, where it is asked for, whether other
+    /// devices signal the counter.
     pub fn wait(self, number: Val<'k, u32>, across: bool) -> ([Val<'k, u32>; 3], Option<Val<'k, bool>>) {
         let wait = self.section.at(self.waits() + number * (size_of::<WaitRecord>() as u32 / 4));
         let words =

@@ -1,11 +1,12 @@
-//! Times of tasks, for timelines: of the last step of a launch, in nanoseconds of the device's clock.
+//! Times of tasks, for timelines: of the last step of a launch, in nanoseconds of the device's
+//! clock.
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 
 use crate::vm::device::Plan;
 
-/// Times of a task: begun, waited, loaded (0 where a task loads no activations of its own), computed, published; and how
-/// long the producer found no room for its weights.
+/// Times of a task: begun, waited, loaded (0 where a task loads no activations of its own),
+/// computed, published; and how long the producer found no room for its weights.
 pub(in crate::vm::device) const TIMES: u32 = 6;
 
 /// Where times go, u64 `[blocks, tasks, 6]`.

@@ -40,7 +40,8 @@ impl LevelTable {
     /// Adds up a timeline.
     pub fn of(timeline: &Timeline) -> LevelTable {
         let micro = |nanoseconds: u64| nanoseconds as f64 / 1e3;
-        // Levels end when their last task is published; a level that ends before an earlier one adds nothing.
+        // Levels end when their last task is published; a level that ends before an earlier one
+        // adds nothing.
         let mut ends = vec![0u64; timeline.levels.len()];
         for entry in &timeline.tasks {
             ends[entry.level] = ends[entry.level].max(entry.times.published);

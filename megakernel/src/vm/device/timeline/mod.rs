@@ -1,9 +1,10 @@
 //! Timelines: when every task of a step waited, loaded, computed and published.
 //!
-//! A machine made with [`DeviceOptions::timeline`](super::DeviceOptions::timeline) notes five moments of each task of a
-//! launch's last step, and how long the ring had no room for its weights. Here they become a table by level ([`LevelTable`]), a trace that Chrome and Perfetto open
-//! ([`Timeline::write_trace`]), and a picture, SMs by time ([`Timeline::svg`]). A machine made without has none of it in
-//! its kernel.
+//! A machine made with [`DeviceOptions::timeline`](super::DeviceOptions::timeline) notes five
+//! moments of each task of a launch's last step, and how long the ring had no room for its weights.
+//! Here they become a table by level ([`LevelTable`]), a trace that Chrome and Perfetto open
+//! ([`Timeline::write_trace`]), and a picture, SMs by time ([`Timeline::svg`]). A machine made
+//! without has none of it in its kernel.
 
 mod levels;
 mod svg;
@@ -92,8 +93,8 @@ impl Timeline {
 }
 
 impl TaskTimes {
-    /// Nanoseconds of its phases: wait, load, compute, publish. Clocks of different multiprocessors may differ by some; a
-    /// phase is never less than 0.
+    /// Nanoseconds of its phases: wait, load, compute, publish. Clocks of different multiprocessors
+    /// may differ by some; a phase is never less than 0.
     pub fn phases(&self) -> [u64; 4] {
         let loaded = self.loaded.unwrap_or(self.waited);
         let moments = [self.begun, self.waited, loaded, self.computed, self.published];

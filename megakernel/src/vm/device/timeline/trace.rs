@@ -1,7 +1,7 @@
 //! A timeline as the trace events that Chrome (`chrome://tracing`) and Perfetto read.
 //!
-//! Format: "Trace Event Format", complete events (`"ph": "X"`), times in microseconds. A block is a thread; a task is an
-//! event with its phases as events inside.
+//! Format: "Trace Event Format", complete events (`"ph": "X"`), times in microseconds. A block is a
+//! thread; a task is an event with its phases as events inside.
 
 use std::io::{self, Write};
 

@@ -1,8 +1,10 @@
 //! Leaving packets that do not come.
 //!
-//! Who looks for packets looks at the block's word `left` with every look, and goes on without them once it is not 0. The ring's producer
-//! writes it: while it waits for room it looks now and then whether the host or another block wants the end, and whether the team has been at one task too long. The leader
-//! says so at the step's end, which does not finish then: what its tasks made of any numbers is read only by tasks of that step, the launch ends with an error, and a position
+//! Who looks for packets looks at the block's word `left` with every look, and goes on without them
+//! once it is not 0. The ring's producer writes it: while it waits for room it looks now and then
+//! whether the host or another block wants the end, and whether the team has been at one task too
+//! long. The leader says so at the step's end, which does not finish then: what its tasks made of
+//! any numbers is read only by tasks of that step, the launch ends with an error, and a position
 //! that is fed again is written again.
 
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
@@ -13,7 +15,8 @@ use super::super::table::Table;
 use super::Sync;
 use crate::vm::device::status;
 
-/// Looks of the producer between two loads of the halt word: more than it takes where all is well, since it brings nothing meanwhile.
+/// Looks of the producer between two loads of the halt word: more than it takes where all is well,
+/// since it brings nothing meanwhile.
 const LISTEN: u32 = 256;
 /// Looks of the producer, at shared memory, for each poll of a counter that a task may wait for.
 const QUICK: u32 = 16;
@@ -37,7 +40,8 @@ pub(in crate::vm::device::kernel) struct Watch<'k> {
 }
 
 impl<'k> Sync<'k> {
-    /// The word that says that packets are looked for no longer; `None` if no task polls packets that may not come.
+    /// The word that says that packets are looked for no longer; `None` if no task polls packets
+    /// that may not come.
     pub fn left_word(self) -> Option<Ptr<'k, Shared, u32>> {
         self.left
     }
@@ -47,8 +51,8 @@ impl<'k> Sync<'k> {
         self.left.map(|left| Watch { sync: self, left, progress, looks: self.k.var(0u32) })
     }
 
-    /// Says that this block finished a step, or why it did not: where packets were left, which ends the launch. By one thread, after a barrier of
-    /// the team.
+    /// Says that this block finished a step, or why it did not: where packets were left, which ends
+    /// the launch. By one thread, after a barrier of the team.
     pub fn finish(self, table: Table<'k>, step: Val<'k, u32>) {
         let (Some(left), k) = (self.left, self.k) else { return self.finished_step() };
         let why = left.load_relaxed(Scope::Cta);
