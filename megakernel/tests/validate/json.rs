@@ -47,7 +47,7 @@ fn stored_programs_keep_their_verdicts() {
     insta::assert_snapshot!(verdicts, @r"
     deadlock.json: the program is not valid: program: deadlock
     empty.json: the program has no queues; schedule it before it is loaded
-    huge-numbers.json: not a program
+    huge-numbers.json: the program is not valid: buffer b1
     nested.json: not a program
     pool-write-after-read.json: valid
     race.json: the program is not valid: buffer b1

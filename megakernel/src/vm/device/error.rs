@@ -24,7 +24,7 @@ pub enum LoadError {
     Device(#[from] DeviceError),
     #[error("the program is for {wanted} SMs, the device has {found}; compile it for this device")]
     Sms { wanted: usize, found: usize },
-    #[error("the program is for {wanted} devices, and {found} are given; name as many, such as cuda:0-1")]
+    #[error("the program is for {wanted} devices, and {found} are given; name {wanted}, such as cuda:0-1")]
     Devices { wanted: usize, found: usize },
     #[error("the KV pools were made for another program: {0}")]
     Kv(#[from] KvError),
@@ -55,7 +55,7 @@ pub enum LaunchError {
     Stuck { task: TaskId, label: String, block: u32, counter: u32, name: String, wanted: u32, seen: u32 },
     #[error("block {block} waited too long for the other blocks: {wanted} should have come, {seen} did")]
     Blocks { block: u32, wanted: u32, seen: u32 },
-    #[error("task {task} `{label}` on block {block} looked too long for what other tasks or devices send it")]
+    #[error("task {task} `{label}` on block {block} polled too long for data of other tasks or devices")]
     Parts { task: TaskId, label: String, block: u32 },
     #[error("task {task} `{label}` on block {block} has opcode {opcode}, the kernel has {classes}")]
     Opcode { task: TaskId, label: String, block: u32, opcode: u32, classes: usize },
@@ -65,18 +65,18 @@ pub enum LaunchError {
     )]
     Tables { block: u32, expected: u32, found: u32 },
     #[error(
-        "activations of task {task} `{label}` are beyond what an f16 holds, or no numbers: quantised weights of 5 to 16 rows meet at most 65504, \
+        "activations of task {task} `{label}` overflow f16 or are NaN: quantised weights of 5 to 16 rows meet at most 65504, \
          those of e4m3 at 1 to 4 rows f32 below 2^22 and bf16 to 65504; decode integer codes by at most 4 rows in a step, or weights of bf16"
     )]
     Beyond { task: TaskId, label: String },
     #[error(
         "dev{device} of {devices} devices failed: {source}{}",
-        if *ended { "" } else { "; another waits for it and does not hear that it should end" }
+        if *ended { "" } else { "; another device still waits for it and did not react to the abort" }
     )]
     OneOf { device: usize, devices: usize, ended: bool, source: Box<DeviceError> },
     #[error(
-        "dev{device} of {devices} did not come to a meeting that dev{waiting} waited in for {patience:?}; if it is slow and not stuck, \
-         give devices more patience"
+        "dev{device} of {devices} did not reach a barrier at which dev{waiting} waited for {patience:?}; if it is slow but not stuck, \
+         raise the timeout"
     )]
     Absent { device: usize, devices: usize, waiting: usize, patience: Duration },
     #[error("the launch was aborted after {steps} whole steps")]
@@ -84,13 +84,13 @@ pub enum LaunchError {
     #[error("no step ended within {patience:?} after the first {steps}; the launch was aborted")]
     Hung { steps: u32, patience: Duration },
     #[error(
-        "no step ended within {patience:?} after the first {steps}, and the kernel does not hear that it should end; \
+        "no step ended within {patience:?} after the first {steps}, and the kernel did not react to the abort; \
          restart the program"
     )]
     Unresponsive { steps: u32, patience: Duration },
     #[error("a launch takes 1 to {most} steps, {found} were asked for")]
     Steps { found: usize, most: usize },
-    #[error("{found} tokens end row {row}; a launch looks for {most}")]
+    #[error("row {row} has {found} end tokens, a launch checks at most {most}; give fewer")]
     Ends { row: usize, found: usize, most: usize },
     #[error("ends are given for {found} rows, the program has {rows}; give one list for each row, or none")]
     EndRows { found: usize, rows: usize },
@@ -99,8 +99,8 @@ pub enum LaunchError {
     #[error("the machine was made without proposals; make it with the option `propose`")]
     NoProposals,
     #[error(
-        "a text of {tokens} tokens in {pages} pages cannot go on by {left}: give a token at least, no more than {width} pages, \
-         and ask for a token at least"
+        "a text of {tokens} tokens in {pages} pages cannot continue by {left}: give at least one token and at most {width} pages, \
+         and ask for at least one token"
     )]
     Text { tokens: usize, pages: usize, left: usize, width: usize },
     #[error("the machine was made without a timeline")]

@@ -12,7 +12,7 @@ use crate::program::{BufferId, TaskId};
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
 pub enum Unsupported {
-    #[error("task {task} `{label}` is not one that a device runs: {source}")]
+    #[error("a device does not run task {task} `{label}`: {source}")]
     Task {
         task: TaskId,
         label: String,
