@@ -87,7 +87,7 @@ pub struct Traced {
     pub report: Report,
 }
 
-/// What a flow's author should hear.
+/// Notices for the author of a flow.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Ops that are not in the graphs.

@@ -155,7 +155,8 @@ impl Emitter<'_> {
         self.add(None, name, parts.into_iter().map(|(op, ready)| (op, vec![ready.wait()])).collect())
     }
 
-    /// A counter for a level of several devices, so that who waits for all of them looks at one.
+    /// A counter for a level of several devices, so that a task that waits for all of them waits on
+    /// one.
     pub fn joint(&mut self, name: &str) -> Option<CounterId> {
         (self.devices() > 1).then(|| self.program.add_counter(name.to_owned()))
     }

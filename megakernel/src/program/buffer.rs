@@ -18,7 +18,7 @@ pub struct Buffer {
     pub id: BufferId,
     /// Its name, unique in the program.
     pub name: String,
-    /// What it is for, and with that who may write it.
+    /// Its purpose, which decides whether tasks may write it.
     pub kind: BufferKind,
     /// Element type.
     #[serde(with = "dtype_name")]
@@ -44,7 +44,7 @@ pub struct Buffer {
     pub device: Option<DeviceId>,
 }
 
-/// The purpose of a buffer, which decides who may write it and when it is defined.
+/// The purpose of a buffer, which decides what may write it and when it is defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BufferKind {

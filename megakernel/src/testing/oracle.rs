@@ -82,7 +82,7 @@ fn malformed(p: &Program) -> Option<&'static str> {
         .or_else(|| (0..p.tasks.len()).find_map(|t| sync(p, t).or_else(|| footprint(p, t))))
 }
 
-/// What lies and runs where: who writes to another device than its own must send.
+/// What lies and runs where: a task that writes to another device must send.
 fn devices(p: &Program) -> Option<&'static str> {
     let several = p.devices > 1;
     let exists = |device: usize| device < p.devices;

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use tilewright_kernels::quant::{PartError, QuantMatrix};
 
-/// Codes that a buffer wants. A part is cut out of the packed codes when somebody first reads it: a
+/// Codes that a buffer wants. A part is cut out of the packed codes when it is first read: a
 /// machine whose weights are on their device already copies nothing.
 #[derive(Debug)]
 pub struct BoundCodes {

@@ -87,7 +87,7 @@ impl<'k> Pass<'k, '_, '_> {
         let parts: Ptr<'k, Shared, f32> = of_row.call.scratch().operand.cast();
         let pitch = (d0 * d1) as u32;
         let place = |at: usize, e: u32| of_row.element(d1 as u32, at as u32, e);
-        // Who still reads what was gathered before has done so.
+        // All reads of what was gathered before are complete.
         team.sync();
         for (at, sums) in sums.iter().enumerate() {
             for (sum, e) in sums.iter().zip(0u32..) {

@@ -60,7 +60,7 @@ pub(super) fn query<'k>(of_row: &OfRow<'k, '_, '_>, id: ValueId, queries: &[Row<
     let (Some(w_q), Some(w_k)) = (weights(1), weights(2)) else { return Row::new() };
     let kept: Ptr<'k, Shared, f32> = call.scratch().operand.cast();
     let [queries_at, latent, result] = [0, 1, 2].map(|part| kept.at(of.places()[part]));
-    // Who still reads what was there has done so.
+    // All reads of the old contents are complete.
     team.sync();
     k.when(k.tid().lt(of_row.holders(of.dim)), || {
         for (head, row) in (0..).zip(queries) {

@@ -78,7 +78,7 @@ impl<'k> Scores<'k> {
             kept: k.regs(KEPT, 0u32),
         };
         k.when(scores.is_kept, || {
-            // Who has no candidate looks at one of the first split, and gives it the key of NaN,
+            // A lane without a candidate reads one of the first split, and gives it the key of NaN,
             // which no cut above 0 counts.
             let mine = scores.of_split(scores.split);
             let from = scores.at.at(mine.gt(0).select(scores.split * share, 0u32));

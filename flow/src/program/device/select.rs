@@ -157,8 +157,8 @@ impl Winners {
 
     /// Stores the `goal` best of the candidates, the best first.
     ///
-    /// A cut is found that all winners reach, and few others: who reaches it is listed, and finds
-    /// its place by counting who is better.
+    /// A cut is found that all winners reach, and few others: keys that reach it are listed, and
+    /// each finds its place by counting the better ones.
     fn choose<'k>(&self, of: Row<'k, '_>, count: Val<'k, u32>, goal: Val<'k, u32>) {
         let (k, team, room) = (of.call.builder(), of.call.team(), self.room());
         let meeting: Ptr<'k, Shared, u32> = of.call.scratch().operand.cast();

@@ -261,7 +261,7 @@ impl BlockStage {
                     k.for_step(turn * of_tile, end - first, warps * of_tile, |tile| {
                         let number = |round: usize| first + tile + (group + round as u32 * spread.groups());
                         let numbers: Vec<_> = (0..ROUNDS).map(number).collect();
-                        // Who has no candidate looks at another one.
+                        // A lane without a candidate reads another one.
                         let block = |&number: &Val<'k, u32>| {
                             let block = number.max(begin).min(end - 1);
                             of_row.block(block, block - of.origin, Lies::Stage(self, there, block - first))

@@ -1,4 +1,4 @@
-//! Who touches which buffer, in the order of the simulated execution.
+//! Accesses to each buffer, in the order of the simulated execution.
 
 use crate::program::{BufferKind, Program, Region};
 use crate::validate::kind::Access as How;

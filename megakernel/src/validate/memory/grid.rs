@@ -99,7 +99,7 @@ struct Walk<'f, 'a> {
 }
 
 impl Walk<'_, '_> {
-    /// A read of a cell; whether anybody has written it.
+    /// A read of a cell; returns whether it was written.
     fn read(&mut self, task: u32, cell: &mut Cell) -> bool {
         cell.readers = self.lists.push(cell.readers, task, self.buffer, self.turn);
         if cell.writer != NONE {

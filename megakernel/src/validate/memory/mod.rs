@@ -15,7 +15,7 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `access` | who touches which buffer, in order |
+//! | `access` | accesses to each buffer, in order |
 //! | `grid` | the walk over cells of one buffer |
 //! | `readers` | the readers of a cell since its last write |
 //! | `pairs` | the same by comparing boxes, where the grid would be larger than all pairs |

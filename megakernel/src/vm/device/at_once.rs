@@ -1,14 +1,17 @@
-//! Which tasks look for their activations at once, without waiting for signals.
+//! Tasks that poll their packets at once, without waiting for counters.
 //!
-//! A signal says that results are about to come; packets carry their own arrival. A task that reads
-//! every packet of the tasks that it waits for learns from them what their signals would have told,
-//! and more: who stored them had announced itself before. So it need not hear of them first, which
-//! takes one way through the memory, a microsecond while weights stream. A task that waits for
-//! something else besides, for a reader of what it will overwrite, waits for all as before.
+//! A counter says that results are about to come; packets carry their own arrival. A task that
+//! reads every packet of the tasks that it waits for learns from them what the counters would have
+//! told. Skipping the wait saves one round trip through memory, a microsecond while weights stream.
+//! A task that also waits for something else, such as a reader of what it will overwrite, waits for
+//! all of its counters.
 //!
-//! Of attention the split that has the newest token reads every packet of queries, keys and values,
-//! the others read queries alone. A task that reads the merge of all splits learns of all; so
-//! attention polls at once if no other task waits for it.
+//! In attention, the split with the current token reads every packet of queries, keys and values;
+//! the other splits read queries alone. A task that reads the merge of all splits depends on all of
+//! them, so attention polls at once if no other task waits for it.
+//!
+//! Polling drops the acquire of a wait: [`synchronise`](super::synchronise) checks what that leaves
+//! unordered.
 
 use super::{Merges, Newest, PacketBuffers};
 use crate::program::{Region, Task, TaskId};

@@ -245,7 +245,7 @@ pub trait DeviceFunction: FunctionValue {
 
     /// Records what fills stages of the ring for a task, before those of its weights: parts of
     /// pools, in the order in which [`run`](DeviceFunction::run) reads them by [`Weights::stage`].
-    /// Who fills the ring runs ahead of the task, and waits for nothing of its step but the cells:
+    /// The producer runs ahead of the task, and waits for nothing of its step but the cells:
     /// only what no task of the step writes before this one ([`Planner::is_immutable`],
     /// [`RingFeed::streamed`]) may come so.
     fn fill<'k>(&self, _feed: RingFeed<'k, '_>) {}

@@ -1,10 +1,10 @@
 //! Where the splits of attention are merged.
 //!
-//! A program keeps the partial results of every split. On a device the last-arriving block of a row
-//! and kv head merges them, and who reads them loads one vector, which is the device's own and in
-//! no buffer. For that tasks of attention alone may write the partial results, every split before
-//! any is read, linear layers alone may read them, merged, and they must be read before they are
-//! written again. Other programs are refused.
+//! A program keeps the partial results of every split. On a device the last block to arrive merges
+//! the splits of a row and kv head, and readers load the merged vector, which is in memory of the
+//! device's own and in no buffer. Only tasks of attention may therefore write partial results.
+//! Every split must be written before any is read, only linear layers may read them, and they must
+//! be read before they are written again. Other programs are refused.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -1,13 +1,13 @@
-//! The newest token of a program of one row: queries, keys and values that carry their own arrival.
+//! The current token of a program of one row: queries, keys and values as packets.
 //!
-//! Keys and values are appended to pools, which later steps read from, so that a task that appends
-//! would have to release them before attention reads them: a microsecond and more while weights
-//! stream. In a program of one row attention reads of what its step appends the row's own token
-//! alone. So the tasks of a layer that project and append leave queries, keys and values once more
-//! as packets, in a place of the device's own; the pools are released at the step's end.
+//! Keys and values are appended to pools, which later steps read. A task that appends would have to
+//! release them before attention reads them, a microsecond and more while weights stream. In a
+//! program of one row, attention reads only one token that its own step appends. The tasks of a
+//! layer that project and append therefore store queries, keys and values a second time, as packets
+//! in memory of the device's own. The pools are released at the end of the step.
 //!
-//! That place is one for all layers: who writes a layer's queries waits for what attention made of
-//! those of the layer before.
+//! All layers share that memory: a layer stores its packets after attention has read those of the
+//! layer before.
 
 use std::collections::BTreeMap;
 

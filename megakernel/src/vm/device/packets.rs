@@ -1,18 +1,17 @@
-//! Packets: which activations carry their own arrival, as in NCCL's LL protocol.
+//! Packets: activations that carry their own arrival, LL words as in NCCL's LL protocol.
 //!
-//! A release waits until everything that the block stored has arrived, a microsecond and more while
-//! weights stream. A buffer of *packets* needs none: a word of data and the number of its
-//! generation are one store, and a reader polls until it finds the generation that it wants (see
-//! [`Array`](tilewright_kernels::tile::Array)). Counters still say when looking begins to make
-//! sense, and that no task still reads what is overwritten.
+//! A signal with release waits until everything that the block stored has arrived, a microsecond
+//! and more while weights stream. A buffer of *packets* needs no release: data and a generation
+//! number are one 64-bit store, and a reader polls until it finds the generation that it needs (see
+//! [`Array`](tilewright_kernels::tile::Array)). Counters still say when polling begins to make
+//! sense, and that no task reads what is overwritten.
 //!
-//! A buffer is packets where every access to it is one that knows them, and where each generation
-//! is written whole before anything of it is read. Generations are counted along one order of
-//! execution: all accesses that conflict come in the same order in every other, which is what the
-//! validator proved.
+//! A buffer uses packets if every access to it supports them, and if each generation is written
+//! whole before any of it is read. Generations are counted along one order of execution. The
+//! validator has proved that conflicting accesses have the same order in every other.
 //!
-//! Of partial results of attention their merge is packets (see [`Merges`]): partial results are
-//! handed on where the blocks count their arrivals, and who signals has nothing to release.
+//! Partial results of attention: their merge uses packets (see [`Merges`]). The parts themselves
+//! are ordered by the blocks' arrival counters, so a signal has nothing to release.
 
 use std::collections::HashSet;
 

@@ -138,7 +138,7 @@ impl Watch<'_> {
         if self.streams.len() > 1 {
             self.ask_for_the_end()?;
             let begun = Instant::now();
-            // Who fails has ended, too.
+            // A device that failed has ended, too.
             while self.streams.iter().any(|stream| matches!(stream.done(), Ok(false))) {
                 if begun.elapsed() > self.grace() {
                     return Ok(Ended::Never);

@@ -194,7 +194,7 @@ impl GraphMachine {
         self.launch(counts, StepTail::Nothing)
     }
 
-    /// Fails where somebody asked for an end.
+    /// Fails if an abort was requested.
     pub(super) fn listen(&self) -> Result<(), LaunchError> {
         if self.abort.is_set() {
             self.abort.clear();

@@ -77,7 +77,7 @@ impl GraphPeers {
     /// may have come to other numbers of them.
     pub(super) fn judged(&self, error: LaunchError) -> LaunchError {
         let (devices, begun) = (self.machines.len(), Instant::now());
-        // Who waits in a meeting gives it up, and the meetings after it at once.
+        // A device that waits at a barrier gives it up, and later barriers at once.
         let runs = || self.machines.iter().any(|machine| matches!(machine.stream.done(), Ok(false)));
         while runs() && begun.elapsed() < self.patience + GRACE.min(self.patience) {
             std::thread::sleep(Duration::from_micros(50));

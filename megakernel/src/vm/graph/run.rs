@@ -17,7 +17,7 @@ pub const MOST_QUEUED: usize = 2;
 /// Steps whose tokens have room: a step's are read before another writes there.
 pub(super) const LINES: usize = MOST_QUEUED;
 
-/// Who gets the tokens of all rows, step by step.
+/// A callback that receives the tokens of all rows, step by step.
 type EachTokens<'e> = &'e mut dyn FnMut(&[u32]) -> ControlFlow<()>;
 
 impl GraphMachine {
@@ -151,7 +151,7 @@ impl GraphMachine {
     }
 }
 
-/// Who runs a step and chooses tokens of rows.
+/// Runs a step and chooses tokens of rows.
 pub(super) type Choose<'c> = &'c mut dyn FnMut(&StepCells, &[usize], &[Request]) -> Result<Vec<u32>, LaunchError>;
 
 /// Rows that belong together, heads that decode attention is not made for, or several devices: the

@@ -18,7 +18,7 @@ use crate::vm::device::{KvPools, Plan};
 pub(super) struct StepCells<'k> {
     k: &'k Builder,
     state: Ptr<'k, Global, u8>,
-    /// Who writes the cells of the next step.
+    /// The scope of the writer of the next step's inputs.
     scope: Scope,
     /// Entries of a row of the page table.
     width: Val<'k, u32>,
@@ -37,7 +37,7 @@ impl<'k> StepCells<'k> {
         StepCells { k, state, scope, width, kept, turns }
     }
 
-    /// Initialises the block's words; by one thread, before anybody else comes.
+    /// Initialises the block's words; by one thread, before any other thread uses them.
     pub fn start(self) {
         self.turns.into_iter().flatten().for_each(|turn| turn.store_relaxed(0u32, Scope::Cta));
     }

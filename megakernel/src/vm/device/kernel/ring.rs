@@ -36,7 +36,7 @@ pub(super) struct Progress<'k> {
     /// The task, counted over the launch from 1; where somebody watches, 0 between two, and
     /// [`Progress::OVER`] after the last.
     task: Ptr<'k, Shared, u32>,
-    /// Whether somebody watches.
+    /// Whether the producer watches the consumers.
     is_watched: bool,
     /// Most stages in flight for tasks that it has not come to, and for the one that it is at.
     most: [u32; 2],
@@ -59,7 +59,7 @@ impl<'k> Progress<'k> {
         Progress { task: k.shared("current", 1), is_watched: plan.leaves(), most: within(1), small }
     }
 
-    /// Initialises it; by one thread, before anybody else comes.
+    /// Initialises it; by one thread, before any other thread uses it.
     pub fn start(self) {
         self.task.store(0u32);
     }
@@ -69,14 +69,15 @@ impl<'k> Progress<'k> {
         self.task.store_relaxed(task, Scope::Cta);
     }
 
-    /// Says that the team has done with a task, where somebody watches it; by one thread.
+    /// Publishes that the consumers have finished a task, if the producer watches; by one thread.
     pub fn is_between(self) {
         if self.is_watched {
             self.task.store_relaxed(0u32, Scope::Cta);
         }
     }
 
-    /// Says that the team has done with the launch, where somebody watches it; by one thread.
+    /// Publishes that the consumers have finished the launch, if the producer watches; by one
+    /// thread.
     pub fn ends(self) {
         if self.is_watched {
             self.task.store_relaxed(Progress::OVER, Scope::Cta);

@@ -48,7 +48,7 @@ impl<'k> Sections<'k> {
         Sections { k, words: bytes / 4, slots, tables, start, of_step, there, done }
     }
 
-    /// Initialises the block's words; by one thread, before anybody else comes.
+    /// Initialises the block's words; by one thread, before any other thread uses them.
     pub fn start(self, start: Val<'k, u32>, tasks: Val<'k, u32>) {
         self.start.store(start);
         self.of_step.store((tasks + (SECTION_TASKS - 1)) / SECTION_TASKS);

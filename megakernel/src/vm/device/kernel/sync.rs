@@ -81,7 +81,7 @@ impl<'k> Sync<'k> {
         self.peers.map_or(first, |peers| first & peers.rank.eq(0))
     }
 
-    /// Initialises the block's word; by one thread, before anybody else comes.
+    /// Initialises the block's word; by one thread, before any other thread uses it.
     pub fn start(self) {
         self.stop.store_relaxed(0u32, Scope::Cta);
         self.left.into_iter().for_each(|left| left.store_relaxed(0u32, Scope::Cta));

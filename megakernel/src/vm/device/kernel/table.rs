@@ -48,7 +48,7 @@ impl<'k> Table<'k> {
         self.tables.at(field!(self.block, BlockRecord.start)).cast()
     }
 
-    /// Initialises what sections need; by one thread, before anybody else comes.
+    /// Initialises the words of sections; by one thread, before any other thread uses them.
     pub fn start(self) {
         if let Some(sections) = self.sections {
             sections.start(field!(self.block, BlockRecord.start), self.tasks());

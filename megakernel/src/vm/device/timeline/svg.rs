@@ -1,7 +1,7 @@
 //! A timeline as a picture: one row per SM, time to the right, one colour per kind of level.
 //!
-//! Waiting is pale, loading half, computing and publishing full. The picture has a title, named axes and a legend, and
-//! follows the reader's colour scheme.
+//! Waiting is pale, loading half, computing and publishing full. The picture has a title, named
+//! axes and a legend, and follows the reader's colour scheme.
 
 use std::fmt::Write;
 
@@ -15,7 +15,8 @@ const WIDTH: f64 = 1600.0;
 const LEFT: f64 = 90.0;
 /// Height of the title and the two lines of the legend.
 const TOP: f64 = 4.0 * LINE;
-/// Colours of kinds, distinct for colour-blind readers too (Okabe and Ito, "Color Universal Design", 2008).
+/// Colours of kinds, distinct for colour-blind readers too (Okabe and Ito, "Color Universal
+/// Design", 2008).
 const COLOURS: [&str; 8] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999", "#b8ae1a"];
 /// Phases of a task in their order, and how much of the colour each has.
 const PHASES: [(&str, &str); 4] = [("waiting", "0.15"), ("loading", "0.45"), ("computing", "1"), ("publishing", "0.8")];

@@ -1,6 +1,6 @@
 //! Leaving packets that do not come.
 //!
-//! Who looks for packets looks at the block's word `left` with every look, and goes on without them
+//! A poll of packets also reads the block's word `left` every time, and goes on without them
 //! once it is not 0. The ring's producer writes it: while it waits for room it looks now and then
 //! whether the host or another block wants the end, and whether the team has been at one task too
 //! long. The leader says so at the step's end, which does not finish then: what its tasks made of
@@ -75,7 +75,7 @@ impl<'k> Watch<'k> {
         self.looks.set(0u32);
     }
 
-    /// Looks while it waits; by all who fill the ring.
+    /// Checks the consumers while waiting; by all threads that fill the ring.
     pub fn looks(self) {
         let Watch { sync, left, progress, looks } = self;
         let k = sync.k;
@@ -83,7 +83,7 @@ impl<'k> Watch<'k> {
         k.when((looks.get() % LISTEN).eq(0), || {
             let task = progress.task();
             let why = k.var(looks.get().ge(sync.polls.saturating_mul(QUICK)).select(k.lit(LATE), 0u32));
-            // Blocks that hear the host may all be here.
+            // All blocks that see the host's abort may be here.
             k.when(k.block_id().eq(0), || {
                 let abort = sync.status.at(status::ABORT).load_relaxed(Scope::Sys).ne(0);
                 k.when(abort, || why.set(ASKED));
