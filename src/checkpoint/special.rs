@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::chat::ChatTemplate;
+use super::chat::{ChatTemplate, Templates};
 use super::error::{CheckpointError, Faults};
 use super::fault::ConfigFault;
 use super::files;
@@ -19,6 +19,9 @@ const CONFIG: &str = "tokenizer_config.json";
 const MAP: &str = "special_tokens_map.json";
 const ADDED: &str = "added_tokens.json";
 const TEMPLATE: &str = "chat_template.jinja";
+const MORE_TEMPLATES: &str = "additional_chat_templates";
+/// Most templates that are read of that folder.
+const MOST_TEMPLATES: usize = 64;
 
 /// The parts that a special token can play, as keys of `tokenizer_config.json` and `special_tokens_map.json`.
 const ROLES: [&str; 7] = ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
@@ -75,17 +78,16 @@ impl Special {
             file.finish()?;
         }
         special.listed.sort_by_key(|listed| listed.id);
-        let path = dir.join(TEMPLATE);
-        if let Some(text) = files::read_optional(&path)? {
-            template = Some((TEMPLATE, String::from_utf8_lossy(&text).into_owned()));
+        if let Some(own) = own_templates(dir)? {
+            template = Some((TEMPLATE, own));
         }
-        special.chat = template.map(|(file, source)| {
+        special.chat = template.map(|(file, sources)| {
             // The first file that names a part has the say.
             let mut parts = BTreeMap::new();
             for named in special.named.iter().filter(|named| ROLES.contains(&named.key)) {
                 parts.entry(named.key).or_insert_with(|| named.content.clone());
             }
-            ChatTemplate::new(file, source, parts)
+            ChatTemplate::of(file, sources, parts)
         });
         Ok(special)
     }
@@ -197,25 +199,45 @@ impl<'d> Source<'d> {
         }
     }
 
-    /// `chat_template`: a text, or a list of named ones, of which `default` is meant.
-    fn template(&mut self) -> Option<(&'static str, String)> {
+    /// Takes `chat_template`: a text, or a list of texts with names.
+    fn template(&mut self) -> Option<(&'static str, Templates)> {
         const KEY: &str = "chat_template";
-        let expected = "a text, or a list of texts with names of which one is `default`";
         let value = self.map.remove(KEY).filter(|value| !value.is_null())?;
-        let text = match &value {
-            Value::String(text) => Some(text.clone()),
-            Value::Array(list) => list.iter().find_map(|entry| {
-                let text = entry.get("template")?.as_str()?;
-                (entry.get("name")?.as_str()? == "default").then(|| text.to_owned())
-            }),
+        let named = |entry: &Value| {
+            let text = |key: &str| Some(entry.get(key)?.as_str()?.to_owned());
+            Some((text("name")?, text("template")?))
+        };
+        let templates = match &value {
+            Value::String(text) => Some(Templates::One(text.clone())),
+            Value::Array(list) => list.iter().map(named).collect::<Option<_>>().map(Templates::Named),
             _ => None,
         };
-        match text {
-            Some(text) => Some((CONFIG, text)),
-            None => {
-                self.wrong(KEY, &value, expected);
-                None
-            }
+        if templates.is_none() {
+            self.wrong(KEY, &value, "a text, or a list of texts with names (`name` and `template`)");
+        }
+        Some((CONFIG, templates?))
+    }
+}
+
+/// Reads `chat_template.jinja` and the templates of the folder `additional_chat_templates`, which have names.
+fn own_templates(dir: &Path) -> Result<Option<Templates>, CheckpointError> {
+    let read = |path: &Path| -> Result<Option<String>, CheckpointError> {
+        Ok(files::read_optional(path)?.map(|text| String::from_utf8_lossy(&text).into_owned()))
+    };
+    let default = read(&dir.join(TEMPLATE))?;
+    let mut named = BTreeMap::new();
+    for entry in std::fs::read_dir(dir.join(MORE_TEMPLATES)).into_iter().flatten().flatten().take(MOST_TEMPLATES) {
+        let path = entry.path();
+        let name = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".jinja").map(str::to_owned));
+        if let Some(name) = name
+            && let Some(text) = read(&path)?
+        {
+            named.insert(name, text);
         }
     }
+    if named.is_empty() {
+        return Ok(default.map(Templates::One));
+    }
+    named.extend(default.map(|text| ("default".to_owned(), text)));
+    Ok(Some(Templates::Named(named)))
 }

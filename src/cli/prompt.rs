@@ -1,4 +1,4 @@
-//! What is to be continued: texts of the command line or of a file, as they are or as a message of a conversation.
+//! The prompts of the command line: texts as they are, messages to the model, or whole conversations.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use thiserror::Error;
 
 use super::Failure;
 use super::input::{self, InputError};
-use crate::checkpoint::Message;
-use crate::engine::{Engine, EngineError};
+use crate::checkpoint::{ChatValue, Config, Conversation, ConversationError, Message};
+use crate::engine::{Engine, EngineError, prompt_bytes};
 
 /// The prompt.
 #[derive(Args)]
@@ -19,7 +19,7 @@ pub struct PromptArgs {
         long,
         value_name = "TEXT",
         allow_hyphen_values = true,
-        required_unless_present = "prompt_file",
+        required_unless_present_any = ["prompt_file", "messages"],
         conflicts_with = "prompt_file"
     )]
     prompt: Vec<String>,
@@ -29,61 +29,145 @@ pub struct PromptArgs {
     /// With --prompt-file: each line that is not empty is a prompt of its own
     #[arg(long, requires = "prompt_file", conflicts_with = "prompt")]
     each_line: bool,
+    /// JSON file with a conversation for the chat template, - for standard input: a list of messages, or an object with messages, tools and documents
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "prompt_file", "system"])]
+    messages: Option<PathBuf>,
     /// Take the prompt as a message to the model, by the checkpoint's own chat template
     #[arg(long)]
     chat: bool,
-    /// With --chat: a message of the system before it
+    /// With --chat: a system message before the prompt
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, requires = "chat")]
     system: Option<String>,
+    /// With --chat or --messages: a variable of the chat template and its JSON value, such as enable_thinking=false
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_variable, allow_hyphen_values = true)]
+    template_var: Vec<(String, ChatValue)>,
 }
 
 /// Why a prompt cannot be read.
 #[derive(Debug, Error)]
-#[error("prompt `{path}` cannot be read")]
-struct PromptError {
-    path: String,
-    source: InputError,
+enum PromptError {
+    #[error("prompt `{path}` cannot be read")]
+    Read { path: String, source: InputError },
+    #[error("conversation `{path}` cannot be used")]
+    Conversation { path: String, source: ConversationError },
+    #[error("--template-var sets variables of the chat template; give --chat or --messages with it")]
+    NoTemplate,
 }
 
-/// Most bytes of a prompt: more than any model has positions for.
-const LIMIT: u64 = 64 << 20;
+/// Why a template variable cannot be used.
+#[derive(Debug, Error)]
+enum VariableError {
+    #[error("it has no `=`; give NAME=VALUE")]
+    NoValue,
+    #[error("{name} is given by --messages, not as a variable")]
+    Given { name: String },
+    #[error("its value is not JSON ({0}); put a text in double quotes, such as mode='\"fast\"'")]
+    NotJson(serde_json::Error),
+}
+
+fn parse_variable(text: &str) -> Result<(String, ChatValue), VariableError> {
+    let (name, value) = text.split_once('=').ok_or(VariableError::NoValue)?;
+    if matches!(name, "messages" | "tools" | "documents") {
+        return Err(VariableError::Given { name: name.to_owned() });
+    }
+    Ok((name.to_owned(), ChatValue::from_json(value).map_err(VariableError::NotJson)?))
+}
+
+/// A context that holds no token.
+#[derive(Debug, Error)]
+#[error("it is not a number of tokens, 1 at least")]
+pub struct ContextError;
+
+/// A number of positions.
+pub fn parse_context(text: &str) -> Result<usize, ContextError> {
+    text.parse().ok().filter(|&tokens| tokens > 0).ok_or(ContextError)
+}
+
+/// Bytes of a conversation's JSON beside the text that the model is given.
+const JSON_BYTES: u64 = 1 << 20;
+
+/// What is to be continued.
+pub enum Prompt {
+    /// A text.
+    Text(String),
+    /// A conversation.
+    Conversation(Conversation),
+}
 
 impl PromptArgs {
-    /// The texts, at least one, none of them empty.
-    pub fn texts(&self) -> Result<Vec<String>, Failure> {
+    /// Reads the prompts of a model, at least one, none of them empty. A file is read no further than a prompt of the
+    /// model in the folder `model` can be long.
+    pub fn read(&self, model: &Path, max_context: Option<usize>) -> Result<Vec<Prompt>, Failure> {
+        if !(self.template_var.is_empty() || self.chat || self.messages.is_some()) {
+            return Err(PromptError::NoTemplate.into());
+        }
+        let limit =
+            || Ok::<u64, Failure>(prompt_bytes(Config::of_folder_within(model, max_context)?.spec.max_positions));
+        if let Some(path) = &self.messages {
+            let text = read(path, limit()?.saturating_add(JSON_BYTES))?;
+            let conversation = Conversation::from_json(&text)
+                .map_err(|source| PromptError::Conversation { path: name(path), source })?;
+            return Ok(vec![Prompt::Conversation(self.with_variables(conversation))]);
+        }
         let texts = match &self.prompt_file {
             None => self.prompt.clone(),
             Some(path) if self.each_line => {
-                let text = read(path)?;
+                let text = read(path, MANY)?;
                 text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
             }
-            Some(path) => vec![read(path)?],
+            Some(path) => vec![read(path, limit()?)?],
         };
-        match texts.is_empty() || texts.iter().any(String::is_empty) {
-            true => Err(EngineError::EmptyPrompt.into()),
-            false => Ok(texts),
+        if texts.is_empty() || texts.iter().any(String::is_empty) {
+            return Err(EngineError::EmptyPrompt.into());
         }
+        Ok(texts.into_iter().map(|text| self.prompt(text)).collect())
     }
 
-    /// The token ids of the text.
-    pub fn ids(&self, text: String, engine: &Engine) -> Result<Vec<u32>, Failure> {
+    fn prompt(&self, text: String) -> Prompt {
         if !self.chat {
-            return Ok(engine.tokenizer().encode(&text)?);
+            return Prompt::Text(text);
         }
         let system = self.system.as_ref().map(|text| Message::new("system", text));
-        let messages: Vec<Message> = system.into_iter().chain([Message::new("user", text)]).collect();
-        Ok(engine.chat_ids(&messages)?)
+        let messages = system.into_iter().chain([Message::new("user", text)]);
+        Prompt::Conversation(self.with_variables(Conversation::new(messages)))
+    }
+
+    fn with_variables(&self, mut conversation: Conversation) -> Conversation {
+        for (name, value) in &self.template_var {
+            if name == "add_generation_prompt" {
+                conversation.add_generation_prompt = *value == ChatValue::from(true);
+            }
+            conversation.variables.insert(name.clone(), value.clone());
+        }
+        conversation
     }
 }
 
+/// Most bytes of a file with a prompt in each line.
+const MANY: u64 = 64 << 20;
+
+impl Prompt {
+    /// The prompt's token ids.
+    pub fn ids(&self, engine: &Engine) -> Result<Vec<u32>, Failure> {
+        Ok(match self {
+            Prompt::Text(text) => engine.prompt_ids(text)?,
+            Prompt::Conversation(conversation) => engine.chat_ids(conversation)?,
+        })
+    }
+}
+
+/// How errors name a path.
+fn name(path: &Path) -> String {
+    if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
+}
+
 /// The text of a file without the end of its last line.
-fn read(path: &Path) -> Result<String, PromptError> {
+fn read(path: &Path, limit: u64) -> Result<String, PromptError> {
     let text = match path == Path::new("-") {
-        true => input::read_from(io::stdin().lock(), LIMIT),
-        false => input::read(path, LIMIT),
+        true => input::read_from(io::stdin().lock(), limit),
+        false => input::read(path, limit),
     };
-    let path = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
-    let mut text = text.map_err(|source| PromptError { path, source })?;
+    let mut text = text.map_err(|source| PromptError::Read { path: name(path), source })?;
     if text.ends_with('\n') {
         text.pop();
         if text.ends_with('\r') {

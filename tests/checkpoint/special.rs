@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use tilewright::checkpoint::{ChatError, GenerationSettings, Message};
+use tilewright::checkpoint::{ChatError, ChatValue, Conversation, GenerationSettings, Message};
 
 use crate::folder::{Folder, byte_level_tokenizer};
 
@@ -71,7 +71,7 @@ fn ids_that_contradict_the_tokenizer_are_refused() {
     insta::assert_snapshot!(error("added_tokens.json", json!({"<new>": 5})), @r#"tokenizer DIR/tokenizer.json cannot be used: token "<new>" has id 5 in added_tokens.json; by tokenizer.json that is the id of "c"; they must agree"#);
     insta::assert_snapshot!(error("added_tokens.json", json!({"<new>": 34})), @r#"tokenizer DIR/tokenizer.json cannot be used: token "<new>" has id 34 in added_tokens.json; by tokenizer.json it is 32; they must agree"#);
     insta::assert_snapshot!(error("added_tokens.json", json!({"<new>": 40})), @r#"tokenizer DIR/tokenizer.json cannot be used: token "<new>" has id 40; the embedding has 40 rows, so ids must be less"#);
-    insta::assert_snapshot!(error("tokenizer_config.json", json!({"added_tokens_decoder": {"32": token("<a>", true)}, "chat_template": 7})), @"configuration DIR/tokenizer_config.json cannot be used: key chat_template is 7; it must be a text, or a list of texts with names of which one is `default`");
+    insta::assert_snapshot!(error("tokenizer_config.json", json!({"added_tokens_decoder": {"32": token("<a>", true)}, "chat_template": 7})), @"configuration DIR/tokenizer_config.json cannot be used: key chat_template is 7; it must be a text, or a list of texts with names (`name` and `template`)");
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn a_template_is_taken_from_its_own_file_or_the_tokenizers() {
     let say = |folder: &Folder| {
         let checkpoint = folder.open().unwrap();
         let template = checkpoint.chat_template().ok_or(ChatError::None)?;
-        template.render(&[Message::new("user", "hi")])
+        template.render(&Conversation::new([Message::new("user", "hi")]))
     };
     let folder = Folder::synthetic();
     assert_eq!(say(&folder), Err(ChatError::None));
@@ -170,6 +170,34 @@ fn a_template_is_taken_from_its_own_file_or_the_tokenizers() {
     // The text has its special tokens already: none is added.
     let ids = folder.open().unwrap().tokenizer().encode_plain("<|begin|>the").unwrap();
     assert_eq!(ids, [0, 31]);
+}
+
+/// As transformers chooses: `tool_use` where there are tools, else `default`; without either, only a conversation fails.
+#[test]
+fn named_templates_are_chosen_by_the_conversation() {
+    let say = |folder: &Folder, conversation: &Conversation| {
+        folder.open().expect("a checkpoint").chat_template().expect("has templates").render(conversation)
+    };
+    let plain = Conversation::new([Message::new("user", "hi")]);
+    let with_tools = Conversation { tools: Some(ChatValue::from_json("[]").expect("JSON")), ..plain.clone() };
+    let named = |names: &[&str]| {
+        let list: Vec<Value> =
+            names.iter().map(|name| json!({"name": name, "template": format!("as {name}")})).collect();
+        folder("tokenizer_config.json", json!({"chat_template": list}))
+    };
+    let both = named(&["default", "tool_use", "rag"]);
+    assert_eq!(say(&both, &plain).as_deref(), Ok("as default"));
+    assert_eq!(say(&both, &with_tools).as_deref(), Ok("as tool_use"));
+    let none = named(&["tool_use", "rag"]);
+    assert_eq!(say(&none, &with_tools).as_deref(), Ok("as tool_use"));
+    let error = say(&none, &plain).expect_err("has no default");
+    insta::assert_snapshot!(error, @r#"chat template of tokenizer_config.json has no template named "default", only "rag", "tool_use"; leave --chat out to continue the prompt as it is"#);
+    assert_eq!(read(&none, "the").0, [0, 31]);
+    fs::create_dir(both.path("additional_chat_templates")).expect("a folder");
+    both.write("additional_chat_templates/tool_use.jinja", "own tools");
+    both.write("chat_template.jinja", "own");
+    assert_eq!(say(&both, &plain).as_deref(), Ok("own"));
+    assert_eq!(say(&both, &with_tools).as_deref(), Ok("own tools"));
 }
 
 /// Tokens that a folder lists as its tokenizer has them change nothing.

@@ -36,15 +36,15 @@ const BLOCK: usize = 16;
 /// Runs the subcommand.
 pub fn run(args: &CalibrateArgs) -> Result<(), Failure> {
     let algorithm = algorithms::named(&args.name)?;
-    let texts = args.prompt.texts()?;
+    let prompts = args.prompt.read(&args.model, None)?;
     let output = Output::create(&args.out)?;
     let engine = load(&args.model, Device::cpu())?;
     let spec = engine.spec();
     let model =
         ModelShape { kv_heads: spec.kv_heads, group: spec.group(), head_dim: spec.head_dim, block_tokens: BLOCK };
     let mut seen = vec![Layer::default(); spec.layers];
-    for text in texts {
-        let ids = args.prompt.ids(text, &engine)?;
+    for prompt in prompts {
+        let ids = prompt.ids(&engine)?;
         if ids.len() > spec.max_positions {
             return Err(EngineError::PromptTooLong { tokens: ids.len(), max: spec.max_positions }.into());
         }
