@@ -10,6 +10,7 @@ use super::keys::RealBound;
 
 /// Why a configuration cannot be used, wherever its text came from.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConfigError {
     /// It is not JSON.
     #[error("configuration is not valid JSON: {0}")]
@@ -21,6 +22,7 @@ pub enum ConfigError {
 
 /// One thing in a `config.json` or `generation_config.json` that is wrong or not supported.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConfigFault {
     /// The file holds something else than an object.
     #[error("configuration is {value}; it must be a JSON object")]
@@ -113,6 +115,19 @@ pub enum ConfigFault {
         second_key: String,
         /// Its value.
         second: String,
+    },
+    /// A regular expression that gave up on a module's name.
+    #[error(
+        "pattern {pattern:?} takes more than {limit} steps back for module {module}, or there are too many patterns; write \
+         it without repetitions in repetitions, or name the modules"
+    )]
+    Pattern {
+        /// The expression.
+        pattern: String,
+        /// The module.
+        module: String,
+        /// Most steps back.
+        limit: usize,
     },
     /// Two numbers in the wrong order.
     #[error("key {low_key} is {low}; it must be less than {high_key}, which is {high}")]

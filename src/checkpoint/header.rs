@@ -24,6 +24,7 @@ pub(super) struct Entry {
 
 /// Why a safetensors file is malformed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum HeaderError {
     /// The file cannot even hold the length of its header.
     #[error("file has {len} bytes; a safetensors file has at least 8, the length of its header")]

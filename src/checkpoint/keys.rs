@@ -1,4 +1,4 @@
-//! Keys of `config.json`, taken one by one; what nobody took must stand in a list of known keys, with a harmless value.
+//! Keys of `config.json`, taken one by one. Keys that are left must be in a list of known keys, with a harmless value.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -49,7 +49,7 @@ impl fmt::Display for RealBound {
     }
 }
 
-/// The keys of one JSON object that nobody has taken yet, and the faults found so far.
+/// The keys of one JSON object that are not yet taken, and the faults found so far.
 ///
 /// A taker never fails: it notes the fault and returns some value in range, so that one reading finds every fault. The
 /// values mean something only where [`Keys::faults`] is empty.
@@ -75,6 +75,11 @@ impl Keys {
         self.map.contains_key(key)
     }
 
+    /// The value of a key that is there and not yet taken.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.map.get(key)
+    }
+
     /// Takes a key's value, null included.
     pub fn take(&mut self, key: &str) -> Option<Value> {
         self.map.remove(key)
@@ -95,6 +100,17 @@ impl Keys {
     pub fn unsupported(&mut self, key: &str, value: &Value, meaning: &str, accepted: &'static str) {
         let (key, value) = (self.name(key), quote(value));
         self.faults.push(ConfigFault::Unsupported { key, value, meaning: meaning.to_owned(), accepted });
+    }
+
+    /// Notes two keys with one meaning that have different values. Texts may differ in case.
+    pub fn agree(&mut self, first: (&str, Option<&Value>), second: (&str, Option<&Value>)) {
+        let ((first_key, Some(first)), (second_key, Some(second))) = (first, second) else { return };
+        let same_text = first.as_str().zip(second.as_str()).is_some_and(|(a, b)| a.eq_ignore_ascii_case(b));
+        if first != second && !same_text {
+            let (first_key, second_key) = (self.name(first_key), self.name(second_key));
+            let (first, second) = (quote(first), quote(second));
+            self.faults.push(ConfigFault::Disagree { first_key, first, second_key, second });
+        }
     }
 
     /// Takes a whole number in a range.
@@ -225,6 +241,7 @@ enum Taken<T> {
 }
 
 /// A key that the reader of the configuration does not use: what it means, and which values change nothing here.
+#[derive(Clone, Copy)]
 pub(super) struct KnownKey {
     pub key: &'static str,
     pub meaning: &'static str,

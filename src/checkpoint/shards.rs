@@ -26,6 +26,7 @@ pub(super) struct Shard {
 
 /// One thing in an index that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum IndexFault {
     /// The file holds something else than an object.
     #[error("file holds {value}; it must be a JSON object")]

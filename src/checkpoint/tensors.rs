@@ -21,6 +21,7 @@ const HEAD: &str = "lm_head.weight";
 
 /// One tensor that is not as the model needs it.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TensorFault {
     /// The model has the tensor, the files do not.
     #[error("tensor {tensor} is missing; shape {expected:?} is expected")]
@@ -68,6 +69,21 @@ pub enum TensorFault {
     /// A tensor of a quantised module.
     #[error(transparent)]
     Quantized(#[from] PartFault),
+    /// Two tensors are scales of one layer's keys or values, and differ.
+    #[error(
+        "tensor {tensor} in {} is {scale}, another scale of the same keys or values is {other}; they must agree",
+        file.display()
+    )]
+    CacheScales {
+        /// The tensor.
+        tensor: String,
+        /// The file that holds it.
+        file: PathBuf,
+        /// Its value.
+        scale: f32,
+        /// The value of the other tensor.
+        other: f32,
+    },
     /// The embeddings are tied, and yet there is an output projection that differs from them.
     #[error(
         "tensor {tensor} in {} differs from model.embed_tokens.weight; with tie_word_embeddings true it must be \
@@ -109,6 +125,9 @@ pub(super) fn gather(
     for shard in shards {
         found.extend(shard.entries.iter().map(|entry| (entry.name.as_str(), (shard, entry))));
     }
+    if let Some(prefix) = prefix_of(&found) {
+        return Err(CheckpointError::Prefix { path: dir.to_owned(), prefix });
+    }
     let total = found.values().map(|(_, entry)| entry.range.len() as u64).sum();
     let mut done = 0;
     progress(Progress { done, total });
@@ -118,7 +137,12 @@ pub(super) fn gather(
         if let (Some(module), &[n, k]) = (module, expected.shape.as_slice())
             && let Some(stored) = plan.stored(module)
         {
-            let mut take = |name: &str| found.remove(name).map(|(shard, entry)| part(shard, entry));
+            // The scales of keys and values are looked at later.
+            let is_scale = |name: &str| cache_scale(name, plan, spec.layers).is_some();
+            let mut take = |name: &str| {
+                let entry = if is_scale(name) { None } else { found.remove(name) };
+                entry.map(|(shard, entry)| part(shard, entry))
+            };
             let mut of_parts = Vec::new();
             jobs.extend(prepare(module, [n, k], stored, &mut take, &mut of_parts));
             faults.extend(of_parts.into_iter().map(TensorFault::from));
@@ -145,6 +169,14 @@ pub(super) fn gather(
     } else {
         Err(CheckpointError::Tensors { path: dir.to_owned(), faults: Faults(faults) })
     }
+}
+
+/// What stands before the names of a language model's tensors that is a part of a larger model.
+fn prefix_of(found: &HashMap<&str, (&Shard, &Entry)>) -> Option<String> {
+    let is_part = |name: &&&str| name.ends_with("embed_tokens.weight") && name.contains("language_model.");
+    let name = found.keys().filter(|_| !found.contains_key(EMBEDDING)).find(is_part)?;
+    let end = name.find("language_model.")? + "language_model.".len();
+    Some(name[..end].to_owned())
 }
 
 /// A tensor as the files hold it.
@@ -175,7 +207,10 @@ fn check_left(
         if let Some(pool) = cache_scale(&entry.name, plan, spec.layers) {
             let note = match number(shard, entry).filter(|scale| scale.is_normal() && *scale > 0.0) {
                 Some(scale) => {
-                    gathered.cache_scales.insert(pool, scale);
+                    if let Some(other) = gathered.cache_scales.insert(pool, scale).filter(|other| *other != scale) {
+                        faults.push(TensorFault::CacheScales { tensor, file, scale, other });
+                        continue;
+                    }
                     "the checkpoint has scales of quantised keys and values; they are used with --kv fp8"
                 }
                 None => {
@@ -228,8 +263,15 @@ fn part<'a>(shard: &'a Shard, entry: &'a Entry) -> Part<'a> {
 
 /// The pool whose codes the tensor is the scale of, where it is one that a quantised checkpoint may bring.
 fn cache_scale(name: &str, plan: &Plan, layers: usize) -> Option<String> {
-    const SCALES: [(&str, &str); 4] =
-        [("k_scale", "k"), ("v_scale", "v"), ("k_proj.k_scale", "k"), ("v_proj.v_scale", "v")];
+    // Names of vLLM and ModelOpt; `output_scale` is that of compressed-tensors.
+    const SCALES: [(&str, &str); 6] = [
+        ("k_scale", "k"),
+        ("v_scale", "v"),
+        ("k_proj.k_scale", "k"),
+        ("v_proj.v_scale", "v"),
+        ("k_proj.output_scale", "k"),
+        ("v_proj.output_scale", "v"),
+    ];
     let (digits, scale) = name.strip_prefix("model.layers.")?.split_once(".self_attn.")?;
     let in_range = digits.parse::<usize>().is_ok_and(|n| n < layers && n.to_string() == digits);
     let (_, which) = SCALES.into_iter().find(|(known, _)| *known == scale)?;

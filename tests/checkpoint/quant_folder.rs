@@ -76,7 +76,7 @@ pub fn folder(row: &Row, sizes: Sizes, seed: u64) -> (Folder, Vec<(String, Drawn
     folder_as(row, sizes, seed, ANY)
 }
 
-/// The same, drawn so.
+/// A folder of a scheme, with modules drawn as `how` says.
 pub fn folder_as(row: &Row, sizes: Sizes, seed: u64, how: Drawing) -> (Folder, Vec<(String, Drawn)>) {
     let group = row.group.unwrap_or(sizes.group);
     let config = config(sizes, (row.config)(group));

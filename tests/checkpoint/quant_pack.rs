@@ -46,9 +46,9 @@ impl Drawn {
 pub struct Row {
     pub name: &'static str,
     pub bits: usize,
-    /// `quantization_config`, for groups of so many columns.
+    /// `quantization_config`, for a group size.
     pub config: fn(usize) -> Value,
-    /// What a scale covers, for groups of so many columns.
+    /// What a scale covers, for a group size.
     pub cover: fn(usize, usize, usize) -> [usize; 2],
     /// Whether columns are in groups out of order.
     pub ordered: bool,

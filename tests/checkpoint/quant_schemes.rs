@@ -45,14 +45,14 @@ proptest! {
     #[test]
     fn what_a_packer_writes_is_read_exactly(
         which in 0..ROWS.len(), hidden in 1usize..70, half in 1usize..6, heads in 1usize..4, intermediate in 1usize..70,
-        group in 1usize..40, seed: u64,
+        power in 0u32..6, seed: u64,
     ) {
-        let row = &ROWS[which];
+        let (row, group) = (&ROWS[which], 1 << power);
         let sizes = match row.even {
             false => Sizes { hidden, head_dim: 2 * half, heads, intermediate, group },
             // Multiples of 8 and of the group everywhere.
             true => {
-                let group = [8, 16, 24][group % 3];
+                let group = [8, 16, 32][group % 3];
                 let up = |n: usize| n.next_multiple_of(group);
                 Sizes { hidden: up(hidden), head_dim: group, heads, intermediate: up(intermediate), group }
             }
@@ -215,11 +215,108 @@ fn what_a_checkpoint_wants_and_does_not_get_is_said() {
         tensors.insert("model.layers.0.self_attn.q_proj.bias".into(), ("F16".into(), vec![16], vec![0; 32]));
     });
     let notes = [
-        "the checkpoint wants keys and values quantised; they are kept in bf16 or f32 here",
+        "the checkpoint wants keys and values quantised; they are kept in bf16 or f32 unless --kv fp8 is given",
         "the checkpoint wants activations quantised as well; they are computed in bf16 or f32 here",
         "the checkpoint has scales of quantised keys and values; they are used with --kv fp8",
     ];
     assert_eq!(folder.open().unwrap().notes(), notes);
     folder.edit_tensors(|tensors| tensors.get_mut("model.layers.0.self_attn.q_proj.bias").unwrap().2[3] = 1);
     assert!(folder.error().contains("q_proj.bias (f16, shape [16])"), "a bias that is not 0 is not left out");
+}
+
+/// Scales of keys and values under the name of compressed-tensors are those of ModelOpt and vLLM.
+#[test]
+fn output_scales_of_keys_and_values_are_their_cache_scales() {
+    for name in ["int-quantized", "pack-quantized"] {
+        let folder = changed(name, |config| config["kv_cache_scheme"] = json!({"num_bits": 8, "type": "float"}));
+        let scale = |value: f32| ("F32".to_owned(), vec![1], value.to_le_bytes().to_vec());
+        let put = |tensor: &str, value: f32| {
+            folder.edit_tensors(|tensors| {
+                tensors.insert(format!("model.layers.0.self_attn.{tensor}"), scale(value));
+            });
+        };
+        put("k_proj.output_scale", 0.25);
+        put("v_proj.output_scale", 0.5);
+        let checkpoint = folder.open().expect(name);
+        assert_eq!(checkpoint.cache_scale("layers.0.k"), Some(0.25), "{name}");
+        assert_eq!(checkpoint.cache_scale("layers.0.v"), Some(0.5), "{name}");
+        put("k_proj.k_scale", 0.25);
+        assert!(folder.open().is_ok(), "two names of one value");
+        put("k_proj.k_scale", 0.75);
+        let error = folder.error();
+        assert!(error.contains("another scale of the same keys or values is"), "{error}");
+    }
+}
+
+/// Configurations with every key that the writers of each format put there and that changes nothing; the names are those of
+/// `quant::gptq::WRITTEN` and its sources.
+#[test]
+fn keys_that_quantisation_tools_write_and_that_change_nothing_are_read() {
+    // GPTQModel 6: `method` besides `quant_method`, and its settings, at the top or in `meta`.
+    let meta = json!({"quantizer": ["gptqmodel:6.0.3"], "uri": "https://github.com/modelcloud/gptqmodel", "mse": 0.0,
+        "damp_percent": 0.05, "failsafe": {"strategy": "rtn"}, "pack_impl": "cpu", "vram_strategy": "exclusive"});
+    let gptqmodel = json!({"method": "GPTQ", "checkpoint_format": "gptq", "format": "gptq", "pack_dtype": "int32",
+        "act_group_aware": true, "true_sequential": true, "damp_percent": 0.05, "damp_auto_increment": 0.01,
+        "static_groups": false, "mse": 0.0, "gptaq": null, "hessian": {"chunk_size": null}, "mock_quantization": false,
+        "offload_to_disk": true, "offload_to_disk_path": "/tmp/x", "gc_mode": "interval", "failsafe": null,
+        "wait_for_submodule_finalizers": false, "auto_forward_data_parallel": true, "rotation": null, "adapter": null,
+        "lm_head": false, "dynamic": null, "meta": meta});
+    // Optimum and transformers: GPTQConfig.
+    let optimum = json!({"backend": "auto", "batch_size": 1, "block_name_to_quantize": null, "cache_block_outputs": true,
+        "checkpoint_format": "gptq", "dataset": ["a"], "max_input_length": null, "meta": {"quantizer": ["optimum:2.1.0"]},
+        "model_seqlen": null, "module_name_preceding_first_block": null, "modules_in_block_to_quantize": null,
+        "pad_token_id": null, "tokenizer": null, "true_sequential": true, "use_cuda_fp16": false, "use_exllama": true,
+        "exllama_config": {"version": 1}, "act_group_aware": true, "format": "gptq"});
+    // AutoAWQ and GPTQModel's AWQ.
+    let awq = json!({"backend": "autoawq", "do_fuse": false, "exllama_config": null, "fuse_max_seq_len": null,
+        "modules_to_fuse": null, "modules_to_not_convert": null, "version": "gemm"});
+    let awq_gptqmodel = json!({"method": "awq", "format": "gemm", "checkpoint_format": "gemm", "desc_act": false,
+        "dynamic": null, "lm_head": false, "pack_dtype": "int32", "sym": false, "meta": {"quantizer": ["gptqmodel:6.0.3"]}});
+    // llm-compressor.
+    let compressed = json!({"global_compression_ratio": null, "kv_cache_scheme": null, "quantization_status": "compressed",
+        "sparsity_config": {}, "transform_config": {}, "version": "0.12.2"});
+    // ModelOpt.
+    let modelopt = json!({"producer": {"name": "modelopt", "version": "0.33.0"}, "kv_cache_scheme": null,
+        "has_zero_point": false, "pre_quant_scale": false, "clamp_val": null, "use_meta_recipe": false,
+        "smoothquant_val": 0.5, "calibration": "max"});
+    let written = [
+        ("gptq v1", &gptqmodel),
+        ("gptq v1", &optimum),
+        ("awq", &awq),
+        ("awq", &awq_gptqmodel),
+        ("pack-quantized", &compressed),
+        ("mxfp8 of modelopt", &modelopt),
+    ];
+    for (name, keys) in written {
+        let Some(row) = ROWS.iter().find(|row| row.name == name) else {
+            panic!("no row {name}: {:?}", ROWS.iter().map(|row| row.name).collect::<Vec<_>>());
+        };
+        let (plain, modules) = folder(row, SMALL, 7);
+        plain.edit("config.json", |config| {
+            let object = config["quantization_config"].as_object_mut().expect("an object");
+            object.extend(keys.as_object().expect("an object").clone());
+        });
+        let checkpoint = plain.open().unwrap_or_else(|error| panic!("{name}: {error}"));
+        for (module, drawn) in &modules {
+            assert!(weights(&checkpoint, module) == expected(row, drawn), "{name}: {module}");
+        }
+    }
+    let refused = |name: &str, key: &str, value: Value| changed(name, |config| config[key] = value).error();
+    assert!(refused("gptq v1", "method", json!("awq")).contains("they must agree"));
+    assert!(refused("gptq v1", "adapter", json!({"name": "lora"})).contains("low-rank adapter"));
+    assert!(refused("gptq v1", "rotation", json!("hadamard")).contains("rotates activations"));
+    assert!(refused("awq", "sym", json!(true)).contains("they must agree"));
+    assert!(refused("gptq v1", "unheard_of", json!(1)).contains("unheard_of"));
+}
+
+/// 65 for 64 and 129 for 128 give scales of the same shape; only sizes that divide the extent or are powers of two are read.
+#[test]
+fn sizes_of_groups_and_blocks_that_tools_do_not_write_are_refused() {
+    let sizes = Sizes { hidden: 32, head_dim: 8, heads: 4, intermediate: 32, group: 16 };
+    let row = ROWS.iter().find(|row| row.name == "pack-quantized").expect("a row");
+    let (folder, _) = folder(row, sizes, 3);
+    folder.edit("config.json", |config| group(&mut config["quantization_config"])["weights"]["group_size"] = json!(17));
+    let error = folder.error();
+    assert!(error.contains("groups or blocks of 17 over 32; a size that does not divide the extent"), "{error}");
+    assert_eq!(32usize.div_ceil(17), 32 / 16, "the scales fit both");
 }

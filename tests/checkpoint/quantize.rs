@@ -143,3 +143,25 @@ fn it_appears_whole_or_not_at_all() {
     let (_, again) = make(&Folder::copy_of_folder(&out.path("made")), Scheme::W8A16, None);
     insta::assert_snapshot!(again.unwrap_err(), @"the checkpoint has 28 quantised modules already; give its dense form");
 }
+
+/// A killed writer leaves a folder whose lock is free; the next one removes it, and leaves one whose writer lives.
+#[test]
+fn folders_of_killed_writers_are_removed_and_those_of_living_ones_stay() {
+    let place = Folder::empty();
+    for name in [".quantize-dead", ".quantize-alive", ".quantize-other"] {
+        fs::create_dir(place.path(name)).unwrap();
+        place.write(&format!("{name}/model.safetensors"), "part");
+    }
+    place.write(".quantize-dead/.lock", "");
+    place.write(".quantize-alive/.lock", "");
+    let held = fs::File::open(place.path(".quantize-alive/.lock")).unwrap();
+    held.lock().unwrap();
+    quantize(&shipped("tiny-llama"), &place.path("made"), Scheme::Fp8, None, &mut |_| Continue(())).unwrap();
+    let left: Vec<bool> = [".quantize-dead", ".quantize-alive", ".quantize-other", "made"]
+        .iter()
+        .map(|name| place.path(name).exists())
+        .collect();
+    assert_eq!(left, [false, true, true, true]);
+    assert!(!place.path("made/.lock").exists());
+    drop(held);
+}

@@ -22,9 +22,9 @@ pub(super) const KNOWN: &[KnownKey] = &[
 enum Groups {
     /// Rows, a tensor, or groups of any size.
     Any,
-    /// The same, or blocks.
+    /// Rows, a tensor, groups of any size, or blocks.
     AnyOrBlocks,
-    /// Groups of so many columns.
+    /// Groups of that many columns.
     Of(usize),
 }
 

@@ -2,20 +2,32 @@
 
 use serde_json::Value;
 
-use super::pattern::Pattern;
+use super::pattern::{Pattern, Work};
 use super::plan::{Module, Plan, Presence, Stored, take_bits, take_group, take_names};
 use super::scheme::AWQ_GEMM;
-use crate::checkpoint::keys::{ANY, Inert, Keys, KnownKey, known};
+use crate::checkpoint::fault::ConfigFault;
+use crate::checkpoint::keys::{ANY, EMPTY, FALSE, Inert, Keys, KnownKey, known};
 
 const AUTOAWQ: Inert =
     Inert { text: "\"autoawq\"", test: |value| value.is_null() || value.as_str() == Some("autoawq") };
 
+/// A text that names the order of codes that is read.
+const GEMM: Inert = Inert {
+    text: "\"gemm\"",
+    test: |value| value.is_null() || value.as_str().is_some_and(|text| text.eq_ignore_ascii_case("gemm")),
+};
+
 pub(super) const KNOWN: &[KnownKey] = &[
     known("backend", "the program that wrote the file, and with it the order of codes", AUTOAWQ),
+    known("checkpoint_format", "the order of codes", GEMM),
+    known("format", "the order of codes", GEMM),
+    known("dynamic", "gives modules settings of their own", EMPTY),
+    known("desc_act", "orders columns by their activations", FALSE),
+    known("lm_head", "quantises the output projection", FALSE),
+    known("modules_in_block_to_quantize", "leaves modules unquantised", EMPTY),
     known("do_fuse", "which kernels run", ANY),
     known("fuse_max_seq_len", "which kernels run", ANY),
     known("modules_to_fuse", "which kernels run", ANY),
-    known("exllama_config", "which kernels run", ANY),
 ];
 
 /// Takes the keys, under today's names or those of `quant_config.json`.
@@ -25,16 +37,28 @@ pub(super) fn read(keys: &mut Keys, modules: &[Module]) -> Plan {
     take_bits(keys, key, &[4], "4");
     let key = either(keys, "group_size", "q_group_size");
     let scales = take_group(keys, key);
+    let stated = ["zero_point", "sym"].map(|key| keys.has(key));
     let zero_point = keys.boolean("zero_point", true);
+    let symmetric = keys.boolean("sym", !zero_point);
+    if stated == [true, true] && zero_point == symmetric {
+        let (first_key, second_key) = (keys.name("zero_point"), keys.name("sym"));
+        let (first, second) = (zero_point.to_string(), symmetric.to_string());
+        keys.faults.push(ConfigFault::Disagree { first_key, first, second_key, second });
+    }
+    let zero_point = zero_point && !symmetric;
     let version = keys.take_value("version").unwrap_or_else(|| Value::from("gemm"));
     if !version.as_str().is_some_and(|version| version.eq_ignore_ascii_case("gemm")) {
         keys.unsupported("version", &version, "orders codes in a way that is not read", "\"gemm\"");
     }
     let dense: Vec<Pattern> = take_names(keys, "modules_to_not_convert").into_iter().map(Pattern::Part).collect();
+    let work = Work::default();
     // Without a zero point a writer may leave the tensor of zeros out.
     let zeros = if zero_point { Presence::Required } else { Presence::Optional };
     let stored = Stored { scheme: &AWQ_GEMM, scales, zeros, symmetric: !zero_point, order: Presence::Absent };
     let quantised = modules.iter().filter(|module| !module.is_head);
-    let quantised = quantised.filter(|module| !dense.iter().any(|pattern| pattern.matches(&module.name).is_some()));
-    Plan { modules: quantised.map(|module| (module.name.clone(), stored)).collect(), notes: Vec::new() }
+    let quantised =
+        quantised.filter(|module| !dense.iter().any(|pattern| pattern.matches(&work, &module.name).is_some()));
+    let modules = quantised.map(|module| (module.name.clone(), stored)).collect();
+    work.finish(keys);
+    Plan { modules, notes: Vec::new() }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::args;
-use super::pattern::{Pattern, Rank};
+use super::pattern::{Pattern, Rank, Work};
 use super::plan::{ACTIVATIONS, KV_CACHE, Module, Plan, Stored, take_names};
 use crate::checkpoint::fault::ConfigFault;
 use crate::checkpoint::keys::{ANY, EMPTY, Inert, Keys, KnownKey, known};
@@ -45,7 +45,8 @@ pub(super) fn read(keys: &mut Keys, modules: &[Module]) -> Plan {
     let format = keys.take_value("format");
     args::check_format(keys, format.as_ref());
     let names = take_names(keys, "ignore");
-    let ignore = patterns(keys, "ignore", names);
+    let work = Work::default();
+    let ignore = patterns(keys, &work, "ignore", names);
     if keys.take_value("kv_cache_scheme").is_some() {
         plan.note(KV_CACHE);
     }
@@ -75,14 +76,16 @@ pub(super) fn read(keys: &mut Keys, modules: &[Module]) -> Plan {
         if activations {
             plan.note(ACTIVATIONS);
         }
-        read.push(Group { targets: patterns(keys, &format!("{prefix}.targets"), targets), stored, name });
+        read.push(Group { targets: patterns(keys, &work, &format!("{prefix}.targets"), targets), stored, name });
     }
-    for module in modules.iter().filter(|module| !ignore.iter().any(|pattern| pattern.matches(&module.name).is_some()))
+    for module in
+        modules.iter().filter(|module| !ignore.iter().any(|pattern| pattern.matches(&work, &module.name).is_some()))
     {
-        if let Some(stored) = choose(keys, &read, &module.name) {
+        if let Some(stored) = choose(keys, &work, &read, &module.name) {
             plan.modules.insert(module.name.clone(), stored);
         }
     }
+    work.finish(keys);
     plan
 }
 
@@ -126,20 +129,25 @@ fn of_group(
     (targets, stored, activations)
 }
 
-fn patterns(keys: &mut Keys, key: &str, names: Vec<String>) -> Vec<Pattern> {
+fn patterns(keys: &mut Keys, work: &Work, key: &str, names: Vec<String>) -> Vec<Pattern> {
     let mut patterns = Vec::with_capacity(names.len());
     for name in names {
-        match Pattern::target(&name) {
+        match Pattern::target(work, &name) {
             Some(pattern) => patterns.push(pattern),
-            None => keys.unsupported(key, &name.into(), "is no regular expression", "names, classes, or re: and one"),
+            None => keys.unsupported(
+                key,
+                &name.into(),
+                "is not a regular expression, or too large",
+                "names, classes, or re: and one",
+            ),
         }
     }
     patterns
 }
 
 /// The scheme of a module: that of the group that names it most specifically.
-fn choose(keys: &mut Keys, groups: &[Group], module: &str) -> Option<Stored> {
-    let rank = |group: &Group| group.targets.iter().filter_map(|target| target.matches(module)).max();
+fn choose(keys: &mut Keys, work: &Work, groups: &[Group], module: &str) -> Option<Stored> {
+    let rank = |group: &Group| group.targets.iter().filter_map(|target| target.matches(work, module)).max();
     let ranked: Vec<(Rank, &Group)> = groups.iter().filter_map(|group| Some((rank(group)?, group))).collect();
     let best = ranked.iter().map(|(rank, _)| *rank).max()?;
     let mut of_best = ranked.iter().filter(|(rank, _)| *rank == best).map(|(_, group)| *group);

@@ -9,6 +9,7 @@ use tilewright_layout::DType;
 /// One tensor of a quantised module that is not as its scheme needs it.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
+#[non_exhaustive]
 pub enum PartFault {
     #[error("tensor {tensor} is missing; {scheme} needs it, with shape {expected:?}")]
     Missing { tensor: String, scheme: &'static str, expected: Vec<usize> },
@@ -30,6 +31,11 @@ pub enum PartFault {
     GroupIndex { tensor: String, file: PathBuf, column: usize, found: i32, groups: usize },
     #[error("tensor {tensor} in {} puts {found} columns in group {group}; it holds {expected}", file.display())]
     GroupSize { tensor: String, file: PathBuf, group: usize, found: usize, expected: usize },
+    #[error(
+        "module {module} has groups or blocks of {size} over {extent}; a size that does not divide the extent must be a \
+         power of two, as quantisation tools write it (its scales would fit other sizes too)"
+    )]
+    OddSize { module: String, size: usize, extent: usize },
     #[error("module {module} is {n} x {k}; {scheme} needs N as a multiple of 8 and K as one of its group, {group}")]
     Ragged { module: String, scheme: &'static str, n: usize, k: usize, group: usize },
 }

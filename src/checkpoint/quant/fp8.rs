@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::pattern::Pattern;
+use super::pattern::{Pattern, Work};
 use super::plan::{ACTIVATIONS, Module, Plan, Presence, Scales, Stored, take_names};
 use super::scheme::{FLOAT8, FP8_BLOCK, FP8_BLOCK_E8M0, Scheme};
 use crate::checkpoint::keys::{ANY, FALSE, Inert, Keys, KnownKey, known};
@@ -53,13 +53,14 @@ fn plan(keys: &mut Keys, modules: &[Module], scheme: &'static Scheme, scales: Sc
     let dense: Vec<Pattern> = names.into_iter().map(Pattern::Path).collect();
     let (zeros, order) = (Presence::Absent, Presence::Absent);
     let stored = Stored { scheme, scales, zeros, symmetric: true, order };
-    let mut plan = Plan::default();
+    let (mut plan, work) = (Plan::default(), Work::default());
     for module in modules.iter().filter(|module| !module.is_head) {
-        if !dense.iter().any(|pattern| pattern.matches(&module.name).is_some()) {
+        if !dense.iter().any(|pattern| pattern.matches(&work, &module.name).is_some()) {
             plan.modules.insert(module.name.clone(), stored);
         }
     }
     plan.note(ACTIVATIONS);
+    work.finish(keys);
     plan
 }
 

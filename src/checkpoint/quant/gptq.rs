@@ -1,18 +1,21 @@
 //! `quant_method: gptq`, the formats v1 and v2.
 
-use fancy_regex::Regex;
 use serde_json::{Map, Value};
 
-use super::pattern::Pattern;
+use super::pattern::{Pattern, Work};
 use super::plan::{Module, Plan, Presence, Scales, Stored, take_bits, take_group};
 use super::scheme::{GPTQ_V1_U4, GPTQ_V1_U8, GPTQ_V2_U4, GPTQ_V2_U8};
-use crate::checkpoint::keys::{ANY, FALSE, Inert, Keys, KnownKey, known};
+use crate::checkpoint::keys::{ANY, EMPTY, FALSE, Inert, Keys, KnownKey, NULL, known};
 
 const INT32: Inert = Inert { text: "\"int32\"", test: |value| value.is_null() || value.as_str() == Some("int32") };
 
-pub(super) const KNOWN: &[KnownKey] = &[
+/// Keys of GPTQModel, AutoGPTQ, Optimum and transformers that say how codes were found or which kernels run. GPTQModel and
+/// transformers write them for AWQ, too.
+///
+/// Sources: `QuantizeConfig.to_dict` of GPTQModel 1 to 6, `BaseQuantizeConfig` of AutoGPTQ 0.7, `GPTQQuantizer.to_dict` of
+/// Optimum 1 and 2, `GPTQConfig` and `AwqConfig` of transformers 4 and 5.
+pub(super) const WRITTEN: &[KnownKey] = &[
     known("pack_dtype", "the width of the words that codes are packed in", INT32),
-    known("is_marlin_format", "shuffles codes for one kernel", FALSE),
     known("meta", "notes of the program that wrote the file", ANY),
     known("quantizer", "the program that wrote the file", ANY),
     known("model_name_or_path", "where the model was loaded from", ANY),
@@ -21,6 +24,17 @@ pub(super) const KNOWN: &[KnownKey] = &[
     known("true_sequential", "how the codes were found", ANY),
     known("damp_percent", "how the codes were found", ANY),
     known("damp_auto_increment", "how the codes were found", ANY),
+    known("act_group_aware", "how the codes were found", ANY),
+    known("gptaq", "how the codes were found", ANY),
+    known("foem", "how the codes were found", ANY),
+    known("hessian", "how the codes were found", ANY),
+    known("failsafe", "how the codes were found", ANY),
+    known("fallback", "how the codes were found", ANY),
+    known("v2", "how the codes were found", ANY),
+    known("v2_alpha", "how the codes were found", ANY),
+    known("v2_memory_device", "how the codes were found", ANY),
+    known("mock_quantization", "leaves the codes unfitted", FALSE),
+    known("calibrationless", "how the codes were found", ANY),
     known("mse", "how the codes were found", ANY),
     known("dataset", "what the codes were found with", ANY),
     known("tokenizer", "what the codes were found with", ANY),
@@ -30,13 +44,27 @@ pub(super) const KNOWN: &[KnownKey] = &[
     known("pad_token_id", "how the codes were found", ANY),
     known("block_name_to_quantize", "the name of the decoder's layers", ANY),
     known("module_name_preceding_first_block", "names of modules before the decoder's layers", ANY),
+    known("offload_to_disk", "how the writer used its memory", ANY),
+    known("offload_to_disk_path", "how the writer used its memory", ANY),
+    known("vram_strategy", "how the writer used its memory", ANY),
+    known("gc_mode", "how the writer used its memory", ANY),
+    known("auto_forward_data_parallel", "how the writer used its devices", ANY),
+    known("compute_device_filter", "how the writer used its devices", ANY),
+    known("wait_for_submodule_finalizers", "how the writer used its memory", ANY),
+    known("pack_impl", "how the writer packed codes", ANY),
+    known("device", "where the writer ran", ANY),
+    known("moe", "how the writer treated experts", ANY),
+    known("adapter", "adds a low-rank adapter to the weights", EMPTY),
+    known("rotation", "rotates activations before the linear layers", NULL),
     known("use_cuda_fp16", "which kernels run", ANY),
     known("use_exllama", "which kernels run", ANY),
     known("disable_exllama", "which kernels run", ANY),
     known("exllama_config", "which kernels run", ANY),
     known("max_input_length", "which kernels run", ANY),
-    known("backend", "which kernels run", ANY),
 ];
+
+pub(super) const KNOWN: &[KnownKey] =
+    &[known("is_marlin_format", "shuffles codes for one kernel", FALSE), known("backend", "which kernels run", ANY)];
 
 /// What can differ between modules.
 #[derive(Clone, Copy)]
@@ -58,21 +86,23 @@ struct Rule {
 pub(super) fn read(keys: &mut Keys, modules: &[Module]) -> Plan {
     let bits = take_bits(keys, "bits", &[4, 8], "4 or 8");
     let scales = take_group(keys, "group_size");
+    let work = Work::default();
     let settings = Settings { bits, scales, sym: keys.boolean("sym", true), desc_act: keys.boolean("desc_act", false) };
     let first_format = read_format(keys);
     let head = keys.boolean("lm_head", false);
     let listed = read_listed(keys);
-    let rules = read_dynamic(keys, settings);
+    let rules = read_dynamic(keys, settings, &work);
     let mut plan = Plan::default();
     for module in modules.iter().filter(|module| head || !module.is_head) {
         let is_listed = |names: &Vec<String>| module.is_head || names.iter().any(|name| ends_with(&module.name, name));
         if listed.as_ref().is_some_and(|names| !is_listed(names)) {
             continue;
         }
-        let rule = rules.iter().find(|rule| rule.pattern.matches(&module.name).is_some());
+        let rule = rules.iter().find(|rule| rule.pattern.matches(&work, &module.name).is_some());
         let Some(settings) = rule.map_or(Some(settings), |rule| rule.settings) else { continue };
         plan.modules.insert(module.name.clone(), settings.stored(first_format));
     }
+    work.finish(keys);
     plan
 }
 
@@ -94,6 +124,7 @@ impl Settings {
 /// Whether it is the first format, which stores zero points minus one.
 fn read_format(keys: &mut Keys) -> bool {
     let (older, newer) = (keys.take_value("checkpoint_format"), keys.take_value("format"));
+    keys.agree(("checkpoint_format", older.as_ref()), ("format", newer.as_ref()));
     let format = older.or(newer).unwrap_or_else(|| Value::from("gptq"));
     match format.as_str() {
         Some("gptq") => true,
@@ -129,7 +160,7 @@ fn ends_with(module: &str, name: &str) -> bool {
 }
 
 /// Takes the regular expressions with settings of their own; the first that matches a module decides.
-fn read_dynamic(keys: &mut Keys, settings: Settings) -> Vec<Rule> {
+fn read_dynamic(keys: &mut Keys, settings: Settings, work: &Work) -> Vec<Rule> {
     let map = match keys.take_value("dynamic") {
         None | Some(Value::Bool(false)) => return Vec::new(),
         Some(Value::Object(map)) => map,
@@ -138,15 +169,20 @@ fn read_dynamic(keys: &mut Keys, settings: Settings) -> Vec<Rule> {
             return Vec::new();
         }
     };
-    map.into_iter().filter_map(|(key, value)| read_rule(keys, &key, value, settings)).collect()
+    map.into_iter().filter_map(|(key, value)| read_rule(keys, &key, value, settings, work)).collect()
 }
 
-fn read_rule(keys: &mut Keys, key: &str, value: Value, settings: Settings) -> Option<Rule> {
+fn read_rule(keys: &mut Keys, key: &str, value: Value, settings: Settings, work: &Work) -> Option<Rule> {
     let excluded = key.strip_prefix("-:");
     let regex = excluded.or_else(|| key.strip_prefix("+:")).unwrap_or(key);
     let name = format!("dynamic.{key}");
-    let Some(pattern) = Regex::new(regex).ok().and_then(|_| Pattern::anchored(regex)) else {
-        keys.unsupported(&name, &value, "is no regular expression", "an expression over names of modules");
+    let Some(pattern) = Pattern::anchored(work, regex) else {
+        keys.unsupported(
+            &name,
+            &value,
+            "is not a regular expression, or too large",
+            "an expression over names of modules",
+        );
         return None;
     };
     if excluded.is_some() {
@@ -170,6 +206,6 @@ fn read_rule(keys: &mut Keys, key: &str, value: Value, settings: Settings) -> Op
     }
     settings.sym = own.boolean("sym", settings.sym);
     settings.desc_act = own.boolean("desc_act", settings.desc_act);
-    keys.faults.extend(own.finish(KNOWN));
+    keys.faults.extend(own.finish(&[KNOWN, WRITTEN].concat()));
     Some(Rule { pattern, settings: Some(settings) })
 }

@@ -2,14 +2,21 @@
 
 use serde_json::Value;
 
-use super::pattern::Pattern;
+use super::pattern::{Pattern, Work};
 use super::plan::{ACTIVATIONS, KV_CACHE, Module, Plan, Presence, Scales, Stored, take_names};
 use super::scheme::{FLOAT8, MODELOPT_NVFP4, MXFP8, Scheme};
-use crate::checkpoint::keys::{ANY, Keys, KnownKey, known};
+use crate::checkpoint::keys::{ANY, FALSE, Keys, KnownKey, NULL, known};
 
 pub(super) const KNOWN: &[KnownKey] = &[
     known("producer", "the program that wrote the file", ANY),
     known("config_groups", "the algorithm once more, in detail", ANY),
+    known("has_zero_point", "whether codes have zero points", FALSE),
+    known("pre_quant_scale", "multiplies activations before the linear layers", FALSE),
+    known("clamp_val", "bounds activations", NULL),
+    known("use_meta_recipe", "leaves layers unquantised by their numbers", FALSE),
+    known("smoothquant_val", "used by the SmoothQuant algorithms only", ANY),
+    known("mamba_ssm_cache_dtype", "the element type of states that these models lack", ANY),
+    known("calibration", "how the codes were found", ANY),
 ];
 
 /// `quant_algo`: scheme, what a scale covers, whether it quantises activations.
@@ -61,19 +68,20 @@ fn read_algorithm(keys: &mut Keys, modules: &[Module]) -> Plan {
     }
     let mut names = take_names(keys, "exclude_modules");
     names.extend(take_names(keys, "ignore"));
-    let mut dense = Vec::new();
+    let (mut dense, work) = (Vec::new(), Work::default());
     for name in names {
-        match Pattern::wildcard(&name) {
+        match Pattern::wildcard(&work, &name) {
             Some(pattern) => dense.push(pattern),
             None => {
-                let meaning = "has a set of characters among its wildcards";
+                let meaning = "has a set of characters among its wildcards, or is too long";
                 keys.unsupported("exclude_modules", &name.into(), meaning, "* and ? alone");
             }
         }
     }
     let stored = Stored { scheme, scales, zeros: Presence::Absent, symmetric: true, order: Presence::Absent };
-    let is_dense = |module: &&Module| dense.iter().any(|pattern| pattern.matches(&module.name).is_some());
+    let is_dense = |module: &&Module| dense.iter().any(|pattern| pattern.matches(&work, &module.name).is_some());
     let quantised = modules.iter().filter(|module| !is_dense(module));
     plan.modules = quantised.map(|module| (module.name.clone(), stored)).collect();
+    work.finish(keys);
     plan
 }

@@ -65,6 +65,21 @@ fn cover(scales: Scales, n: usize, k: usize) -> [usize; 2] {
     }
 }
 
+/// The size of groups or blocks that other sizes could be mistaken for, with the extent that it cuts.
+///
+/// A size that divides the extent is the only one with its number of scales. Of the others only powers of two are
+/// written by tools.
+fn ambiguous(scales: Scales, [n, k]: [usize; 2]) -> Option<(usize, usize)> {
+    let cuts = match scales {
+        Scales::Tensor | Scales::Channel => return None,
+        Scales::Group(group) => [(1, n), (group, k)],
+        Scales::Block(rows, columns) => [(rows, n), (columns, k)],
+    };
+    let is_odd =
+        |&(size, extent): &(usize, usize)| size < extent && !extent.is_multiple_of(size) && !size.is_power_of_two();
+    cuts.into_iter().find(is_odd)
+}
+
 /// Takes the tensors of a module `[n, k]`, where types and shapes are right; what is wrong goes to `faults`.
 pub(in crate::checkpoint) fn prepare<'a>(
     module: &str,
@@ -78,6 +93,9 @@ pub(in crate::checkpoint) fn prepare<'a>(
     if !(scheme.ragged || n.is_multiple_of(8) && k.is_multiple_of(columns)) {
         let module = module.to_owned();
         faults.push(PartFault::Ragged { module, scheme: scheme.name, n, k, group: columns });
+    }
+    if let Some((size, extent)) = ambiguous(stored.scales, [n, k]) {
+        faults.push(PartFault::OddSize { module: module.to_owned(), size, extent });
     }
     let grid = [n.div_ceil(rows), k.div_ceil(columns)];
     let bits = scheme.code.bits();

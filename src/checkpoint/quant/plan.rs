@@ -41,9 +41,9 @@ pub(super) enum Scales {
     Tensor,
     /// A row.
     Channel,
-    /// So many columns of a row.
+    /// A group of columns of a row.
     Group(usize),
-    /// So many rows and columns.
+    /// A block of rows and columns.
     Block(usize, usize),
 }
 
@@ -107,22 +107,23 @@ impl Stored {
 pub(super) const ACTIVATIONS: &str =
     "the checkpoint wants activations quantised as well; they are computed in bf16 or f32 here";
 /// What is said where a checkpoint wants a quantised KV cache.
-pub(super) const KV_CACHE: &str = "the checkpoint wants keys and values quantised; they are kept in bf16 or f32 here";
+pub(super) const KV_CACHE: &str =
+    "the checkpoint wants keys and values quantised; they are kept in bf16 or f32 unless --kv fp8 is given";
 
 /// A `quant_method`: its reader, and the keys that it does not use.
 struct Method {
     name: &'static str,
     read: fn(&mut Keys, &[Module]) -> Plan,
-    known: &'static [KnownKey],
+    known: &'static [&'static [KnownKey]],
 }
 
 const METHODS: [Method; 6] = [
-    Method { name: "awq", read: awq::read, known: awq::KNOWN },
-    Method { name: "gptq", read: gptq::read, known: gptq::KNOWN },
-    Method { name: "compressed-tensors", read: compressed::read, known: compressed::KNOWN },
-    Method { name: "fp8", read: fp8::read, known: fp8::KNOWN },
-    Method { name: "fbgemm_fp8", read: fp8::read_fbgemm, known: fp8::KNOWN_FBGEMM },
-    Method { name: "modelopt", read: modelopt::read, known: modelopt::KNOWN },
+    Method { name: "awq", read: awq::read, known: &[awq::KNOWN, gptq::WRITTEN] },
+    Method { name: "gptq", read: gptq::read, known: &[gptq::KNOWN, gptq::WRITTEN] },
+    Method { name: "compressed-tensors", read: compressed::read, known: &[compressed::KNOWN] },
+    Method { name: "fp8", read: fp8::read, known: &[fp8::KNOWN] },
+    Method { name: "fbgemm_fp8", read: fp8::read_fbgemm, known: &[fp8::KNOWN_FBGEMM] },
+    Method { name: "modelopt", read: modelopt::read, known: &[modelopt::KNOWN] },
 ];
 
 /// The key of `config.json`.
@@ -200,8 +201,10 @@ fn interpret(
     spec: &ModelSpec,
 ) -> Result<Plan, Vec<ConfigFault>> {
     let mut keys = Keys::new(prefix, map);
-    let stated = keys.take_value("quant_method").or_else(|| keys.take_value("method"));
-    let stated = stated.or_else(|| method.map(Value::from)).unwrap_or(Value::Null);
+    // GPTQModel writes both names.
+    let (stated, other) = (keys.take_value("quant_method"), keys.take_value("method"));
+    keys.agree(("quant_method", stated.as_ref()), ("method", other.as_ref()));
+    let stated = stated.or(other).or_else(|| method.map(Value::from)).unwrap_or(Value::Null);
     let name = stated.as_str().map(str::to_ascii_lowercase);
     let Some(method) = METHODS.iter().find(|method| name.as_deref() == Some(method.name)) else {
         const ACCEPTED: &str = "awq, gptq, compressed-tensors, fp8, fbgemm_fp8 or modelopt";
@@ -209,7 +212,7 @@ fn interpret(
         return Err(keys.faults);
     };
     let plan = (method.read)(&mut keys, &modules(spec));
-    let faults = keys.finish(method.known);
+    let faults = keys.finish(&method.known.concat());
     if faults.is_empty() { Ok(plan) } else { Err(faults) }
 }
 

@@ -136,11 +136,11 @@ const fn gptq(name: &'static str, code: Code, offset: u8) -> Scheme {
 
 /// GPTQ, the first format: zero points are stored minus one.
 pub(super) static GPTQ_V1_U4: Scheme = gptq("GPTQ of 4 bits", Code::U4, 1);
-/// The same of 8 bits.
+/// GPTQ of 8 bits, the first format.
 pub(super) static GPTQ_V1_U8: Scheme = gptq("GPTQ of 8 bits", Code::U8, 1);
 /// GPTQ, the second format: zero points as they are.
 pub(super) static GPTQ_V2_U4: Scheme = gptq("GPTQ v2 of 4 bits", Code::U4, 0);
-/// The same of 8 bits.
+/// GPTQ of 8 bits, the second format.
 pub(super) static GPTQ_V2_U8: Scheme = gptq("GPTQ v2 of 8 bits", Code::U8, 0);
 
 const fn pack_quantized(name: &'static str, code: Code) -> Scheme {
@@ -166,7 +166,7 @@ const fn pack_quantized(name: &'static str, code: Code) -> Scheme {
 
 /// compressed-tensors `pack-quantized`; codes and zero points are offset by half their count.
 pub(super) static PACK_U4: Scheme = pack_quantized("pack-quantized of 4 bits", Code::U4);
-/// The same of 8 bits.
+/// compressed-tensors `pack-quantized` of 8 bits.
 pub(super) static PACK_U8: Scheme = pack_quantized("pack-quantized of 8 bits", Code::U8);
 
 /// A code an element, a scale for a row, a tensor, a block or a group.
@@ -200,7 +200,7 @@ pub(super) static FLOAT8: Scheme = elements("fp8 with weight_scale", Code::E4m3,
 pub(super) static FP8_BLOCK: Scheme =
     Scheme { scale: "weight_scale_inv", ..elements("fp8 by blocks with weight_scale_inv", Code::E4m3, DType::F8E4M3) };
 
-/// The same with `scale_fmt: ue8m0`.
+/// `fp8` by blocks with `scale_fmt: ue8m0`: scales are exponents.
 pub(super) static FP8_BLOCK_E8M0: Scheme = Scheme {
     scale: "weight_scale_inv",
     scale_type: ScaleType::E8m0,

@@ -10,7 +10,7 @@ use super::{QuantizeError, write};
 use crate::checkpoint::Checkpoint;
 
 impl Checkpoint {
-    /// The same with the linear layers of its decoder quantised, as [`quantize`](super::quantize) writes them.
+    /// Quantises the linear layers of the decoder, as [`quantize`](super::quantize) writes them.
     ///
     /// ```no_run
     /// use tilewright::checkpoint::{Checkpoint, Scheme};

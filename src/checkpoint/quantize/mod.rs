@@ -14,7 +14,7 @@ mod loaded;
 mod recipe;
 mod write;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -32,6 +32,7 @@ pub use recipe::Scheme;
 /// Why a checkpoint could not be quantised. Nothing is left at the output's path.
 #[derive(Debug, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
+#[non_exhaustive]
 pub enum QuantizeError {
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
@@ -83,8 +84,8 @@ const COPIED: [&str; 10] = [
     "chat_template.json",
 ];
 
-/// Quantises the folder `dir` into the new folder `out`; `progress` hears of bytes read, and stops the work by
-/// `Break`.
+/// Quantises the folder `dir` into the new folder `out`; `progress` gets the bytes read, and stops the work by
+/// returning `Break`.
 ///
 /// `group` is the number of columns that share a scale. Where K is no multiple of it, the largest common divisor is the
 /// group, in a `config_groups` entry of its own, since other readers know no ragged groups.
@@ -119,7 +120,10 @@ pub fn quantize(
         move |source| QuantizeError::Write { path, source }
     };
     let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = tempfile::Builder::new().prefix(".quantize-").tempdir_in(parent).map_err(failed(parent))?;
+    remove_abandoned(parent);
+    let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent).map_err(failed(parent))?;
+    let lock = folder.path().join(LOCK);
+    let held = File::create(&lock).and_then(|file| file.lock().map(|()| file)).map_err(failed(&lock))?;
     let weights = folder.path().join("model.safetensors");
     let bytes = write::weights(&checkpoint, &recipe, &weights, progress)?;
     let config = folder.path().join("config.json");
@@ -131,12 +135,41 @@ pub fn quantize(
             fs::copy(&from, &to).map_err(failed(&to))?;
         }
     }
-    // What was written is read before anybody sees it.
+    // What was written is read once before it becomes visible.
     let written = Checkpoint::open(folder.path(), &mut |_| ())?;
     let modules = written.quantized_modules().len();
     set_permissions(folder.path()).map_err(failed(out))?;
+    drop(written);
+    sync(folder.path()).map_err(failed(folder.path()))?;
+    fs::remove_file(&lock).map_err(failed(&lock))?;
     fs::rename(folder.path(), out).map_err(failed(out))?;
+    drop(held);
+    File::open(parent).and_then(|parent| parent.sync_all()).map_err(failed(parent))?;
     Ok(QuantizeReport { modules, bytes, smaller: recipe.smaller() })
+}
+
+/// How folders that are not yet whole are named, and the file in them that their writer holds a lock on.
+const PREFIX: &str = ".quantize-";
+const LOCK: &str = ".lock";
+
+/// Removes folders whose writers were killed: their locks are free.
+fn remove_abandoned(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        let lock = is_ours.then(|| File::open(entry.path().join(LOCK)).ok()).flatten();
+        if lock.is_some_and(|lock| lock.try_lock().is_ok()) {
+            // A folder that cannot be removed does not matter to the new one.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Makes every file of a folder, and the folder, durable before it is renamed.
+fn sync(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        File::open(entry?.path())?.sync_all()?;
+    }
+    File::open(folder)?.sync_all()
 }
 
 /// The configuration with `quantization_config`.
