@@ -42,8 +42,12 @@ impl Config {
     /// # Errors
     /// The file cannot be read, is not JSON, or holds [`ConfigFault`]s.
     pub fn read(path: &Path) -> Result<Config, CheckpointError> {
+        Config::read_within(path, None)
+    }
+
+    fn read_within(path: &Path, max_context: Option<usize>) -> Result<Config, CheckpointError> {
         let bytes = files::read(path)?;
-        Config::from_json(&bytes).map_err(|error| match error {
+        Config::from_json_within(&bytes, max_context).map_err(|error| match error {
             ConfigError::Json(source) => CheckpointError::Json { path: path.to_owned(), source },
             ConfigError::Faults(faults) => CheckpointError::Config { path: path.to_owned(), faults },
         })
@@ -54,7 +58,16 @@ impl Config {
     /// # Errors
     /// Those of [`Config::read`], of each file.
     pub fn of_folder(dir: &Path) -> Result<Config, CheckpointError> {
-        let config = Config::read(&dir.join("config.json"))?;
+        Config::of_folder_within(dir, None)
+    }
+
+    /// Reads the configuration of a folder for sequences of at most `max_context` tokens: the model has at most that many
+    /// positions, and a sliding window that no such sequence exceeds changes nothing.
+    ///
+    /// # Errors
+    /// Those of [`Config::of_folder`].
+    pub fn of_folder_within(dir: &Path, max_context: Option<usize>) -> Result<Config, CheckpointError> {
+        let config = Config::read_within(&dir.join("config.json"), max_context)?;
         let quantization = quant::read_beside(dir, &config.spec, config.quantization)?;
         Ok(Config { quantization, ..config })
     }
@@ -64,8 +77,17 @@ impl Config {
     /// # Errors
     /// The text is not JSON, or holds [`ConfigFault`]s: all of them are given.
     pub fn from_json(text: &[u8]) -> Result<Config, ConfigError> {
+        Config::from_json_within(text, None)
+    }
+
+    /// Reads the text of a `config.json` for sequences of at most `max_context` tokens, as
+    /// [`Config::of_folder_within`] does.
+    ///
+    /// # Errors
+    /// Those of [`Config::from_json`].
+    pub fn from_json_within(text: &[u8], max_context: Option<usize>) -> Result<Config, ConfigError> {
         let value = json::parse(text).map_err(ConfigError::Json)?;
-        interpret(value).map_err(|faults| ConfigError::Faults(Faults(faults)))
+        interpret(value, max_context).map_err(|faults| ConfigError::Faults(Faults(faults)))
     }
 }
 
@@ -163,13 +185,13 @@ const HEAD_DIM: RangeInclusive<u32> = 1..=65_536;
 /// Most heads of keys and values in all layers together; the largest models have some thousands.
 const MAX_POOLS: u32 = 1 << 17;
 
-fn interpret(value: Value) -> Result<Config, Vec<ConfigFault>> {
+fn interpret(value: Value, max_context: Option<usize>) -> Result<Config, Vec<ConfigFault>> {
     let Value::Object(map) = value else {
         return Err(vec![ConfigFault::NotAnObject { value: quote(&value) }]);
     };
     let mut keys = Keys::new("", map);
     let row = read_family(&mut keys)?;
-    let spec = read_spec(&mut keys, row);
+    let spec = read_spec(&mut keys, row, max_context);
     let eos_ids = match keys.take("eos_token_id") {
         None => row.eos_id.into_iter().filter(|&id| (id as usize) < spec.vocab).collect(),
         Some(value) => read_eos(&mut keys, &value, spec.vocab),
@@ -198,7 +220,7 @@ fn read_family(keys: &mut Keys) -> Result<&'static FamilyRow, Vec<ConfigFault>> 
     Ok(row)
 }
 
-fn read_spec(keys: &mut Keys, row: &FamilyRow) -> ModelSpec {
+fn read_spec(keys: &mut Keys, row: &FamilyRow, max_context: Option<usize>) -> ModelSpec {
     let hidden: usize = keys.integer("hidden_size", SIZE, Otherwise::REQUIRED);
     let layers = keys.integer("num_hidden_layers", LAYERS, Otherwise::REQUIRED);
     let heads: usize = keys.integer("num_attention_heads", SIZE, Otherwise::REQUIRED);
@@ -207,7 +229,9 @@ fn read_spec(keys: &mut Keys, row: &FamilyRow) -> ModelSpec {
     let head_dim = read_head_dim(keys, row, hidden, heads);
     let intermediate = keys.integer("intermediate_size", SIZE, Otherwise::REQUIRED);
     let vocab = keys.integer("vocab_size", SIZE, Otherwise::REQUIRED);
-    let max_positions = keys.integer("max_position_embeddings", SIZE, Otherwise::REQUIRED);
+    // The rotation's rules are about the positions that the model was trained for.
+    let trained_positions: usize = keys.integer("max_position_embeddings", SIZE, Otherwise::REQUIRED);
+    let max_positions = max_context.map_or(trained_positions, |most| trained_positions.min(most.max(1)));
     let eps = RealBound::AtLeast(f64::from(f32::MIN_POSITIVE), 1.0);
     let norm_eps = keys.real("rms_norm_eps", eps, Otherwise { absent: Some(1e-6), null: None }) as f32;
     if let Some(value) = keys.take("hidden_act")
@@ -229,7 +253,8 @@ fn read_spec(keys: &mut Keys, row: &FamilyRow) -> ModelSpec {
         Bias::None => (false, false, false),
     };
     read_window(keys, row, layers, max_positions);
-    let rope = rope::read(keys, head_dim, max_positions);
+    read_chunks(keys, max_positions);
+    let rope = rope::read(keys, head_dim, trained_positions, max_positions);
     let (family, qk_norm) = (row.family, row.qk_norm);
     ModelSpec {
         family,
@@ -275,10 +300,13 @@ fn read_head_dim(keys: &mut Keys, row: &FamilyRow, hidden: usize, heads: usize) 
 /// Refuses a sliding window that some sequence within `max_positions` would notice.
 fn read_window(keys: &mut Keys, row: &FamilyRow, layers: usize, max_positions: usize) {
     let mut all_full = false;
+    let window = keys.get("sliding_window").and_then(Value::as_u64);
+    let is_wide = window.is_some_and(|window| window >= max_positions as u64);
+    let is_full = |kind: &Value| kind == "full_attention" || (is_wide && kind == "sliding_attention");
     if let Some(value) = keys.take_value("layer_types") {
         match value.as_array() {
             None => keys.wrong_type("layer_types", &value, "a list of names"),
-            Some(types) if types.iter().any(|kind| kind != "full_attention") => {
+            Some(types) if !types.iter().all(is_full) => {
                 keys.unsupported("layer_types", &value, "gives layers another attention", "full_attention throughout");
             }
             Some(types) if types.len() != layers => {
@@ -302,7 +330,8 @@ fn read_window(keys: &mut Keys, row: &FamilyRow, layers: usize, max_positions: u
         Window::Always(absent) => {
             let silent = if keys.has("sliding_window") { "" } else { " (its default, for the key is absent)" };
             if let Some(window) = stated(keys, absent).filter(|&window| window < max_positions) {
-                let meaning = format!("limits attention to {window} of {max_positions} positions{silent}");
+                let meaning =
+                    format!("limits attention to {window} of {max_positions} positions{silent}{}", cap(window));
                 keys.unsupported("sliding_window", &window.into(), &meaning, ACCEPTED);
             }
         }
@@ -316,11 +345,34 @@ fn read_window(keys: &mut Keys, row: &FamilyRow, layers: usize, max_positions: u
                 && from_layer < layers
                 && !all_full
             {
-                let meaning =
-                    format!("limits attention to {window} of {max_positions} positions from layer {from_layer} on");
+                let meaning = format!(
+                    "limits attention to {window} of {max_positions} positions from layer {from_layer} on{}",
+                    cap(window)
+                );
                 keys.unsupported("use_sliding_window", &true.into(), &meaning, "false");
             }
         }
+    }
+}
+
+/// The advice to cap a context.
+fn cap(window: usize) -> String {
+    format!(" (--max-context {window} runs it within the window)")
+}
+
+/// Refuses dual chunk attention (Qwen2.5-1M) that some sequence within `max_positions` would notice. Within the first chunk
+/// it is full attention.
+fn read_chunks(keys: &mut Keys, max_positions: usize) {
+    const KEY: &str = "dual_chunk_attention_config";
+    let Some(value) = keys.take_value(KEY) else { return };
+    let size = |key: &str| value.get(key).and_then(Value::as_u64).and_then(|size| usize::try_from(size).ok());
+    let Some(first) = size("chunk_size").zip(size("local_size")).and_then(|(chunk, local)| chunk.checked_sub(local))
+    else {
+        return keys.wrong_type(KEY, &value, "an object with chunk_size and a smaller local_size");
+    };
+    if first < max_positions {
+        let meaning = format!("attends by chunks of {first} of {max_positions} positions{}", cap(first));
+        keys.unsupported(KEY, &value, &meaning, "null, or a first chunk of max_position_embeddings");
     }
 }
 

@@ -13,6 +13,7 @@ use super::tokenizer::TokenizerError;
 
 /// Why a checkpoint cannot be opened.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CheckpointError {
     /// The folder is not there, or is not a folder.
     #[error("checkpoint {} is not a folder; {hint}", path.display())]
@@ -130,6 +131,17 @@ pub enum CheckpointError {
         path: PathBuf,
         /// Everything that is wrong.
         faults: Faults<TensorFault>,
+    },
+    /// The tensors are those of a larger model that has a language model as a part.
+    #[error(
+        "tensors of {} are named {prefix}…, as the language model of a larger model; save the language model by itself          (its `save_pretrained` in transformers) and give that folder",
+        path.display()
+    )]
+    Prefix {
+        /// The folder.
+        path: PathBuf,
+        /// What stands before the names.
+        prefix: String,
     },
     /// The tokenizer is broken or does not belong to the model.
     #[error("tokenizer {} cannot be used: {source}", path.display())]

@@ -33,7 +33,7 @@ struct Yarn {
     truncate: bool,
 }
 
-const RULES: &str = "default, linear, llama3 or yarn";
+const RULES: &str = "default, linear, llama3, yarn, or dynamic within the positions of the training";
 const FACTOR: RealBound = RealBound::AtLeast(1.0, 1e6);
 const POSITIVE: RealBound = RealBound::Above(0.0, 1e6);
 const THETA: RealBound = RealBound::Above(1.0, 1e30);
@@ -42,7 +42,9 @@ const THETA: RealBound = RealBound::Above(1.0, 1e30);
 const DEFAULT_THETA: f64 = 10_000.0;
 
 /// Takes the rotation's keys, in either spelling, and evaluates the rule for heads of `head_dim` dimensions.
-pub(super) fn read(keys: &mut Keys, head_dim: usize, max_positions: usize) -> Rope {
+///
+/// `trained_positions` are those of the configuration, `max_positions` those that sequences may have here.
+pub(super) fn read(keys: &mut Keys, head_dim: usize, trained_positions: usize, max_positions: usize) -> Rope {
     let outer_theta = keys.optional_real("rope_theta", THETA);
     let (old, new) = (keys.take_value("rope_scaling"), keys.take_value("rope_parameters"));
     if let (Some(old), Some(new)) = (&old, &new)
@@ -74,7 +76,7 @@ pub(super) fn read(keys: &mut Keys, head_dim: usize, max_positions: usize) -> Ro
     if let Some(part) = partial.filter(|&part| part != 1.0) {
         inner.unsupported("partial_rotary_factor", &part.into(), "rotates a part of each head only", "1");
     }
-    let scaling = read_scaling(&mut inner, max_positions);
+    let scaling = read_scaling(&mut inner, trained_positions, max_positions);
     let faults = inner.finish(&[]);
     let sound = faults.is_empty() && keys.faults.is_empty();
     keys.faults.extend(faults);
@@ -85,7 +87,7 @@ pub(super) fn read(keys: &mut Keys, head_dim: usize, max_positions: usize) -> Ro
 }
 
 /// Takes the rule's name and its parameters.
-fn read_scaling(keys: &mut Keys, max_positions: usize) -> Scaling {
+fn read_scaling(keys: &mut Keys, trained_positions: usize, max_positions: usize) -> Scaling {
     let (old, new) = (keys.take_value("type"), keys.take_value("rope_type"));
     if let (Some(old), Some(new)) = (&old, &new)
         && old != new
@@ -98,8 +100,9 @@ fn read_scaling(keys: &mut Keys, max_positions: usize) -> Scaling {
     match rule.as_str() {
         Some("default") => Scaling::Default,
         Some("linear") => Scaling::Linear { factor: keys.real("factor", FACTOR, Otherwise::REQUIRED) },
-        Some("llama3") => read_llama3(keys, max_positions),
-        Some("yarn") => Scaling::Yarn(read_yarn(keys, max_positions)),
+        Some("llama3") => read_llama3(keys, trained_positions),
+        Some("yarn") => Scaling::Yarn(read_yarn(keys, trained_positions)),
+        Some("dynamic") => read_dynamic(keys, &rule, trained_positions, max_positions),
         _ => {
             keys.unsupported("rope_type", &rule, "scales the rotation by another rule", RULES);
             Scaling::Default
@@ -115,6 +118,19 @@ fn read_original(keys: &mut Keys, max_positions: usize) -> f64 {
         Otherwise { absent: Some(max_positions), null: None },
     );
     original as f64
+}
+
+/// The rule `dynamic` changes frequencies once a text is longer than the training's positions; up to there it is `default`.
+fn read_dynamic(keys: &mut Keys, rule: &Value, trained_positions: usize, max_positions: usize) -> Scaling {
+    keys.real("factor", FACTOR, Otherwise { absent: Some(1.0), null: Some(1.0) });
+    let original = read_original(keys, trained_positions);
+    if keys.faults.is_empty() && original < max_positions as f64 {
+        let meaning = format!(
+            "changes the rotation of texts longer than {original} positions, and the model has {max_positions}              (--max-context {original} runs it within those)"
+        );
+        keys.unsupported("rope_type", rule, &meaning, RULES);
+    }
+    Scaling::Default
 }
 
 fn read_llama3(keys: &mut Keys, max_positions: usize) -> Scaling {

@@ -8,27 +8,36 @@ use super::progress::LoadBar;
 use crate::checkpoint::{Checkpoint, Scheme};
 use crate::engine::{Device, Engine};
 
+/// How a checkpoint is opened.
+#[derive(Clone, Copy, Default)]
+pub struct Form {
+    /// The scheme that linear layers are quantised by while loading; none: as the checkpoint stores them.
+    pub scheme: Option<Scheme>,
+    /// Most tokens of a sequence; none: as many as the model has positions.
+    pub max_context: Option<usize>,
+}
+
 /// Opens a checkpoint: its files are mapped and checked, not read.
 pub fn open(dir: &Path) -> Result<Checkpoint, Failure> {
     Ok(Checkpoint::open(dir, &mut |_| ())?)
 }
 
-/// Opens a checkpoint, and quantises it where a scheme is given.
-pub fn open_as(dir: &Path, scheme: Option<Scheme>) -> Result<Checkpoint, Failure> {
-    let checkpoint = open(dir)?;
-    match scheme {
+/// Opens a checkpoint in that form.
+pub fn open_as(dir: &Path, form: Form) -> Result<Checkpoint, Failure> {
+    let checkpoint = Checkpoint::open_within(dir, form.max_context, &mut |_| ())?;
+    match form.scheme {
         Some(scheme) => Ok(checkpoint.quantised(scheme, None)?),
         None => Ok(checkpoint),
     }
 }
 
-/// Loads a model as it is, or its weights quantised.
-pub fn load_as(dir: &Path, device: Device, scheme: Option<Scheme>) -> Result<Engine, Failure> {
-    if scheme.is_none() {
+/// Loads a model in that form.
+pub fn load_as(dir: &Path, device: Device, form: Form) -> Result<Engine, Failure> {
+    if form.scheme.is_none() && form.max_context.is_none() {
         return load(dir, device);
     }
     let bar = LoadBar::new();
-    let engine = Engine::new(open_as(dir, scheme)?, device, Box::new(move |sent| bar.show(sent.done, sent.total)))?;
+    let engine = Engine::new(open_as(dir, form)?, device, Box::new(move |sent| bar.show(sent.done, sent.total)))?;
     say(&engine);
     Ok(engine)
 }
@@ -50,8 +59,8 @@ pub fn load(dir: &Path, device: Device) -> Result<Engine, Failure> {
 }
 
 /// Loads a model whose weights are read as steps need them: those that other processes compute with, never.
-pub fn load_as_needed(dir: &Path, device: Device, scheme: Option<Scheme>) -> Result<Engine, Failure> {
-    let engine = Engine::new(open_as(dir, scheme)?, device, Box::new(|_| ()))?;
+pub fn load_as_needed(dir: &Path, device: Device, form: Form) -> Result<Engine, Failure> {
+    let engine = Engine::new(open_as(dir, form)?, device, Box::new(|_| ()))?;
     say(&engine);
     Ok(engine)
 }

@@ -9,8 +9,9 @@ use safetensors::tensor::{TensorView, serialize};
 use thiserror::Error;
 
 use super::Failure;
-use super::load::{load, load_as_needed};
+use super::load::{Form, load_as, load_as_needed};
 use super::output::Output;
+use super::prompt::parse_context;
 use super::world::WorldArgs;
 use crate::engine::Device;
 
@@ -31,6 +32,9 @@ pub struct LogitsArgs {
     /// Where to run: cpu (all cores), cpu:N, cuda:N, cuda:A-B (GPUs that share the model) or sim:SEED
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: Device,
+    /// Give the model at most N positions; runs a model with a sliding window of N or more tokens
+    #[arg(long, value_name = "N", value_parser = parse_context)]
+    max_context: Option<usize>,
     #[command(flatten)]
     world: WorldArgs,
 }
@@ -56,9 +60,10 @@ fn parse_ids(text: &str) -> Result<Ids, IdError> {
 /// Runs the subcommand.
 pub fn run(args: &LogitsArgs) -> Result<ExitCode, Failure> {
     let output = Output::create(&args.out)?;
+    let form = Form { scheme: None, max_context: args.max_context };
     let engine = match args.world.is_shared() {
-        true => args.world.apply(load_as_needed(&args.model, args.device, None)?)?,
-        false => load(&args.model, args.device)?,
+        true => args.world.apply(load_as_needed(&args.model, args.device, form)?)?,
+        false => load_as(&args.model, args.device, form)?,
     };
     let ids = &args.prompt_ids.0;
     let logits = engine.logits(ids)?;

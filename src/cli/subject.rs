@@ -18,7 +18,7 @@ use tilewright_megakernel::weights::{RandomCodes, RandomWeights, Weights};
 use super::Failure;
 use super::flow_choice::FlowChoice;
 use super::forms::Forms;
-use super::load::open_as;
+use super::load::{Form, open_as};
 use super::progress::LoadBar;
 use super::quantize::parse_scheme;
 use crate::checkpoint::{Config, Scheme};
@@ -100,7 +100,7 @@ impl Source {
     pub fn open(&self) -> Result<(ModelSpec, Shared), Failure> {
         match (&self.model, &self.config) {
             (Some(dir), _) => {
-                let checkpoint = open_as(dir, self.weights)?;
+                let checkpoint = open_as(dir, Form { scheme: self.weights, max_context: None })?;
                 Ok((checkpoint.spec().clone(), Arc::new(checkpoint)))
             }
             _ => {

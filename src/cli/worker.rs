@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::Failure;
 use super::interrupt::Interrupt;
-use super::load::load_as_needed;
+use super::load::{Form, load_as_needed};
 use super::paint::{self, Word};
 use super::quantize::parse_scheme;
 use super::world::{PATIENCE, patience};
@@ -50,7 +50,8 @@ pub struct WorkerArgs {
 /// Runs the subcommand.
 pub fn run(args: &WorkerArgs) -> Result<ExitCode, Failure> {
     let patience = patience(args.patience)?;
-    let engine = load_as_needed(&args.model, args.device, args.weights)?.with_rows(args.rows_by)?;
+    let form = Form { scheme: args.weights, max_context: None };
+    let engine = load_as_needed(&args.model, args.device, form)?.with_rows(args.rows_by)?;
     let seat = Seat::join(&args.join, (args.rank, args.world), &engine.identity(), patience)?;
     let (layers, all) = (seat.layers(), engine.spec().layers);
     paint::line(Word::Note, &format!("rank {} has layers {} to {} of {all}", args.rank, layers.lo, layers.hi - 1));

@@ -376,3 +376,18 @@ fn tokenizer_that_cannot_encode() {
     folder.write("tokenizer.json", tokenizer.to_string());
     insta::assert_snapshot!(folder.error(), @"tokenizer DIR/tokenizer.json cannot be used: text of 1 bytes cannot be encoded: Unk token `<unk>` not found in the vocabulary");
 }
+
+/// The language model of a multimodal checkpoint under a plain configuration: one sentence, and no list of missing tensors.
+#[test]
+fn a_language_model_inside_of_a_larger_one_is_named() {
+    for prefix in ["language_model.", "model.language_model."] {
+        let folder = Folder::synthetic();
+        folder.edit_tensors(|tensors| {
+            let renamed = std::mem::take(tensors).into_iter().map(|(name, tensor)| (format!("{prefix}{name}"), tensor));
+            tensors.extend(renamed);
+        });
+        let error = folder.error();
+        let expected = format!("tensors of DIR are named {prefix}…, as the language model of a larger model; save");
+        assert!(error.starts_with(&expected), "{error}");
+    }
+}

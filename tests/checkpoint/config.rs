@@ -130,10 +130,10 @@ fn configurations_of_known_models_are_read() {
 
 #[test]
 fn a_sliding_window_in_force_is_refused() {
-    insta::assert_snapshot!(texts("mistral", json!({"sliding_window": 4095})), @"key sliding_window is 4095, which limits attention to 4095 of 4096 positions; supported is null, or a window of max_position_embeddings");
+    insta::assert_snapshot!(texts("mistral", json!({"sliding_window": 4095})), @"key sliding_window is 4095, which limits attention to 4095 of 4096 positions (--max-context 4095 runs it within the window); supported is null, or a window of max_position_embeddings");
     // Absent means 4096, which a longer model notices.
-    insta::assert_snapshot!(texts("mistral", json!({"max_position_embeddings": 8192})), @"key sliding_window is 4096, which limits attention to 4096 of 8192 positions (its default, for the key is absent); supported is null, or a window of max_position_embeddings");
-    insta::assert_snapshot!(texts("qwen2", json!({"use_sliding_window": true, "sliding_window": 100, "max_window_layers": 1})), @"key use_sliding_window is true, which limits attention to 100 of 4096 positions from layer 1 on; supported is false");
+    insta::assert_snapshot!(texts("mistral", json!({"max_position_embeddings": 8192})), @"key sliding_window is 4096, which limits attention to 4096 of 8192 positions (its default, for the key is absent) (--max-context 4096 runs it within the window); supported is null, or a window of max_position_embeddings");
+    insta::assert_snapshot!(texts("qwen2", json!({"use_sliding_window": true, "sliding_window": 100, "max_window_layers": 1})), @"key use_sliding_window is true, which limits attention to 100 of 4096 positions from layer 1 on (--max-context 100 runs it within the window); supported is false");
     insta::assert_snapshot!(texts("qwen3", json!({"layer_types": ["full_attention", "sliding_attention"]})), @r#"key layer_types is ["full_attention","sliding_attention"], which gives layers another attention; supported is full_attention throughout"#);
     insta::assert_snapshot!(texts("llama", json!({"sliding_window": 100})), @"key sliding_window is 100, which limits attention to a window; supported is null");
 }
@@ -153,6 +153,44 @@ fn a_sliding_window_that_no_sequence_notices_is_read() {
     ] {
         assert_eq!(spec(family, changes.clone()).layers, 2, "{family} {changes}");
     }
+}
+
+/// Mistral-7B-v0.1 has 32768 positions and a window of 4096, Qwen2.5-1M chunks: full attention while a context is shorter.
+#[test]
+fn a_capped_context_runs_within_the_window() {
+    let capped = |family: &str, changes: Value, most: usize| {
+        Config::from_json_within(with(family, changes).to_string().as_bytes(), Some(most))
+    };
+    let mistral = json!({"max_position_embeddings": 32768, "sliding_window": 4096});
+    let config = capped("mistral", mistral.clone(), 4096).expect("within the window");
+    assert_eq!(config.spec.max_positions, 4096);
+    assert!(capped("mistral", mistral.clone(), 4097).is_err());
+    assert!(texts("mistral", mistral).contains("--max-context 4096"));
+    let chunks = json!({"max_position_embeddings": 1_010_000, "sliding_window": 1_010_000, "use_sliding_window": false,
+        "dual_chunk_attention_config":
+            {"chunk_size": 262_144, "local_size": 8192, "original_max_position_embeddings": 262_144}});
+    assert!(texts("qwen2", chunks.clone()).contains("(--max-context 253952 runs it within the window)"));
+    assert_eq!(capped("qwen2", chunks.clone(), 253_952).expect("one chunk").spec.max_positions, 253_952);
+    assert!(capped("qwen2", chunks, 253_953).is_err());
+    let layers = json!({"use_sliding_window": true, "sliding_window": 100, "max_window_layers": 1,
+        "layer_types": ["full_attention", "sliding_attention"]});
+    assert!(capped("qwen3", layers.clone(), 100).is_ok() && capped("qwen3", layers, 101).is_err());
+    // A cap above the model's positions changes nothing, and the rotation is that of the training.
+    let yarn = json!({"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}});
+    let whole = spec("llama", yarn.clone());
+    assert_eq!(capped("llama", yarn.clone(), 1 << 20).expect("no cap").spec, whole);
+    assert_eq!(capped("llama", yarn, 10).expect("a cap").spec, ModelSpec { max_positions: 10, ..whole });
+}
+
+/// The rule `dynamic` is `default` up to the positions of the training, which a cap may keep to.
+#[test]
+fn dynamic_rotations_are_the_default_within_the_training() {
+    let plain = spec("llama", json!({}));
+    assert_eq!(spec("llama", json!({"rope_scaling": {"type": "dynamic", "factor": 2.0}})), plain);
+    let longer = json!({"rope_scaling": {"type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 1024}});
+    insta::assert_snapshot!(texts("llama", longer.clone()), @r#"key rope_scaling.rope_type is "dynamic", which changes the rotation of texts longer than 1024 positions, and the model has 4096 (--max-context 1024 runs it within those); supported is default, linear, llama3, yarn, or dynamic within the positions of the training"#);
+    let capped = Config::from_json_within(with("llama", longer).to_string().as_bytes(), Some(1024)).expect("within");
+    assert_eq!(capped.spec, ModelSpec { max_positions: 1024, ..plain });
 }
 
 /// Each key that changes the mathematics, with a value that does: refused. With a value that does not: read.
@@ -203,7 +241,7 @@ fn other_families_and_architectures_are_refused() {
 
 #[test]
 fn rotation_rules_that_are_not_evaluated_are_refused_by_name() {
-    for rule in ["dynamic", "longrope", "su", "mrope", "proportional", "ntk"] {
+    for rule in ["longrope", "su", "mrope", "proportional", "ntk"] {
         let found = faults("llama", json!({"rope_scaling": {"type": rule}}));
         let [ConfigFault::Unsupported { key, value, .. }] = found.as_slice() else { panic!("{rule}: {found:?}") };
         assert_eq!((key.as_str(), value), ("rope_scaling.rope_type", &format!("{rule:?}")));
