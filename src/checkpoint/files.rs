@@ -57,7 +57,7 @@ fn check_regular(path: &Path) -> Result<u64, CheckpointError> {
 #[expect(unsafe_code, reason = "a memory map is how weights are read without a copy")]
 fn map_read_only(file: &File) -> io::Result<Mmap> {
     // SAFETY: the map is private to this process and never written through. What remains is that another process changes
-    // or truncates the file while it is mapped: the documentation of `Checkpoint` asks that nobody does, as every reader
-    // of weights by memory map must.
+    // or truncates the file while it is mapped, which the documentation of `Checkpoint` forbids, as every reader of
+    // weights by memory map must.
     unsafe { Mmap::map(file) }
 }

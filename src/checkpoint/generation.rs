@@ -1,6 +1,6 @@
 //! `generation_config.json`: the tokens that end a sequence are used; the caller says how to sample. Of the keys that other
-//! programs apply even where they choose greedily, three are settings for whoever chooses tokens; the others are not
-//! applied, and said.
+//! programs apply even to greedy decoding, three become settings of the sampler; the others are not applied, and a note
+//! says so.
 
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ use super::keys::Keys;
 pub struct GenerationSettings {
     /// What positive logits of tokens that were there are divided by, and negative ones multiplied; above 0.
     pub repetition_penalty: Option<f32>,
-    /// No run of so many tokens comes twice; 0: any may.
+    /// Length of n-grams that may not repeat; 0: all may.
     pub no_repeat_ngram_size: usize,
     /// Tokens that are never chosen.
     pub suppress_tokens: Vec<u32>,
@@ -65,7 +65,7 @@ pub(super) struct Generation {
     pub set: Vec<String>,
     /// What is not done: a text for each key.
     pub left_out: Vec<String>,
-    /// Whether the file says in so many words that it names no end.
+    /// Whether the file sets the end of a sequence to null.
     pub null_end: bool,
 }
 

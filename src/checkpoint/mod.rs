@@ -10,9 +10,9 @@
 //! | `quantize_config.json`, `quant_config.json`, `hf_quant_config.json` (optional) | [`Checkpoint::open`] | how weights are quantised, where `config.json` does not say |
 //! | `model.safetensors`, or `model.safetensors.index.json` and its shards | [`Checkpoint::open`] | the tensors |
 //!
-//! The world is closed: a key, a value or a tensor that is not understood is an error that names it, because a model that
-//! loads and computes something slightly else is worse than one that does not load. This room touches files; it knows no
-//! program and no device.
+//! The reader is strict: a key, a value or a tensor that it does not know is an error that names it, because a model that
+//! loads and computes something slightly different is worse than one that does not load. This module reads files; it does
+//! not depend on programs or devices.
 
 mod bounds;
 mod chat;
@@ -21,6 +21,7 @@ mod error;
 mod fault;
 mod files;
 mod generation;
+mod guard;
 mod header;
 mod hint;
 mod json;
@@ -42,11 +43,12 @@ use tilewright_kernels::quant::QuantMatrix;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::weights::{WeightTensor, Weights};
 
-pub use chat::{ChatError, ChatTemplate, Message};
+pub use chat::{ChatError, ChatTemplate, ChatValue, Conversation, ConversationError, Message};
 pub use config::Config;
 pub use error::{CheckpointError, Faults};
 pub use fault::{ConfigError, ConfigFault};
 pub use generation::GenerationSettings;
+pub use guard::panic_is_handled;
 pub use header::HeaderError;
 pub use hint::{Format, Hint};
 pub use keys::RealBound;
@@ -55,7 +57,7 @@ pub use quantize::{QuantizeError, QuantizeReport, Scheme, quantize};
 pub use shards::IndexFault;
 pub use stream::TextStream;
 pub use tensors::TensorFault;
-pub use tokenizer::{Found, Tokenizer, TokenizerError, panic_is_handled};
+pub use tokenizer::{Found, Tokenizer, TokenizerError};
 
 use generation::Generation;
 use special::Special;
@@ -74,10 +76,10 @@ pub struct Progress {
 
 /// An opened checkpoint, complete and consistent.
 ///
-/// Weights are mapped, not read: a tensor's bytes come from the disk when they are first touched, and are shared with
-/// whoever asked for them ([`Weights::tensor`]) even after the checkpoint is gone. The files must not be changed or
-/// truncated meanwhile; replacing one by another under the same name is safe. Quantised modules are read while the
-/// checkpoint is opened: their codes are unpacked into the canonical form, 4 or 8 bits each ([`Weights::quantized`]).
+/// Weights are mapped, not read: a tensor's bytes come from the disk when they are first touched. Tensors
+/// ([`Weights::tensor`]) keep the map alive after the checkpoint is dropped. The files must not be changed or truncated
+/// meanwhile; replacing one by another under the same name is safe. If a file is truncated, the process gets SIGBUS; the
+/// command line turns it into one line and exit code 2. Quantised modules are read while the checkpoint is opened: their codes are unpacked into the canonical form, 4 or 8 bits each ([`Weights::quantized`]).
 ///
 /// ```no_run
 /// use tilewright::checkpoint::Checkpoint;
@@ -100,16 +102,29 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens a folder and checks everything in it that can be checked without computing. `progress` hears of each tensor.
+    /// Opens a folder and checks everything in it that can be checked without computing. `progress` is called for each tensor.
     ///
     /// # Errors
     /// A [`CheckpointError`] that names the file and what is wrong in it.
     pub fn open(dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Checkpoint, CheckpointError> {
+        Checkpoint::open_within(dir, None, progress)
+    }
+
+    /// Opens a folder for sequences of at most `max_context` tokens. A model whose attention is limited to a sliding window
+    /// can be opened if the window holds that many.
+    ///
+    /// # Errors
+    /// Those of [`Checkpoint::open`].
+    pub fn open_within(
+        dir: &Path,
+        max_context: Option<usize>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Checkpoint, CheckpointError> {
         if !dir.is_dir() {
             return Err(CheckpointError::NotAFolder { path: dir.to_owned(), hint: Hint::for_no_folder(dir) });
         }
         refuse_adapter(dir)?;
-        let Config { spec, eos_ids, quantization } = Config::of_folder(dir)?;
+        let Config { spec, eos_ids, quantization } = Config::of_folder_within(dir, max_context)?;
         let plan = quantization.unwrap_or_default();
         let generation = read_generation(&dir.join("generation_config.json"), &spec)?;
         let mut notes = generation.notes(&eos_ids);
@@ -162,12 +177,12 @@ impl Checkpoint {
         self.quantized.iter().map(|(name, matrix)| (name.as_str(), matrix))
     }
 
-    /// What `generation_config.json` wants of every choice of a token, for whoever chooses.
+    /// The settings of `generation_config.json` that apply to every choice of a token.
     pub fn generation(&self) -> &GenerationSettings {
         &self.generation
     }
 
-    /// What the user should know of how it is computed, one line each: what the checkpoint wants and does not get.
+    /// Notes for the user, one line each: settings of the checkpoint that are not applied.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -178,7 +193,7 @@ impl Checkpoint {
     }
 
     /// Touches every page of the weights, so that the first token does not wait for the disk. Worth it where they fit the
-    /// memory; `progress` hears of every 64 MiB.
+    /// memory; `progress` is called every 64 MiB.
     pub fn read_ahead(&self, progress: &mut dyn FnMut(Progress)) {
         const PAGE: usize = 4096;
         const REPORT: usize = 64 << 20;

@@ -1,12 +1,14 @@
-//! Text as its tokens arrive: a character that is not yet whole is held back.
+//! Text as its tokens arrive: a character that is not yet complete is held back.
 
 use super::tokenizer::{Tokenizer, TokenizerError};
 
-/// Decodes ids one at a time. The pieces, joined, are [`Tokenizer::decode`] of all the ids.
+/// Decodes ids one at a time and returns each character as soon as it is complete.
 ///
-/// A piece is given out once no later token can change it: not while the text ends in the middle of a character, and not
-/// within a run of `<0xE4>`-like byte tokens, which are read as one. Only the tokens since the last two pieces are decoded
-/// each time, so the cost of a token does not grow with the text.
+/// The pieces, joined, are [`Tokenizer::decode`] of all the ids. They differ from it in one case: a run of byte tokens such
+/// as `<0xE4>` that is not UTF-8 as a whole. The decoder replaces every byte of such a run by U+FFFD; the stream has
+/// already returned the characters at the run's start, and replaces the bytes after them.
+///
+/// Only the tokens since the last two pieces are decoded each time, so the cost of a token does not grow with the text.
 ///
 /// ```
 /// # use tilewright::checkpoint::{Tokenizer, TokenizerError};
@@ -28,16 +30,46 @@ pub struct TextStream<'t> {
     context: usize,
     /// The tokens that have given all their text end here.
     read: usize,
-    /// The text given out so far.
+    /// The text returned so far.
     emitted: String,
+    /// The run of byte tokens at the end of `ids`.
+    run: Run,
+    /// Whether a piece ended inside of a run of byte tokens, so that the decoder may read the whole run otherwise.
+    split: bool,
+}
+
+/// A run of byte tokens, since the last piece.
+#[derive(Default)]
+struct Run {
+    bytes: Vec<u8>,
+    /// Whether the bytes are not the start of any UTF-8 text.
+    is_broken: bool,
+}
+
+impl Run {
+    /// Takes a byte; whether the run ends with a complete character.
+    fn push(&mut self, byte: u8) -> bool {
+        if self.is_broken {
+            return false;
+        }
+        self.bytes.push(byte);
+        match std::str::from_utf8(&self.bytes) {
+            Ok(_) => true,
+            Err(error) => {
+                self.is_broken = error.error_len().is_some();
+                false
+            }
+        }
+    }
 }
 
 impl<'t> TextStream<'t> {
     pub(super) fn new(tokenizer: &'t Tokenizer) -> TextStream<'t> {
-        TextStream { tokenizer, ids: Vec::new(), context: 0, read: 0, emitted: String::new() }
+        let (emitted, run) = (String::new(), Run::default());
+        TextStream { tokenizer, ids: Vec::new(), context: 0, read: 0, emitted, run, split: false }
     }
 
-    /// Takes the next id and gives the text that is now certain, perhaps none.
+    /// Takes the next id and returns the text that is now complete, perhaps none.
     ///
     /// # Errors
     /// The file's decoder cannot take the ids.
@@ -47,37 +79,55 @@ impl<'t> TextStream<'t> {
             return Ok(String::new());
         };
         self.ids.push(id);
-        if is_byte(&token) {
+        let byte = byte_of(&token);
+        match byte {
+            Some(byte) => {
+                if !self.run.push(byte) {
+                    return Ok(String::new());
+                }
+            }
+            None => self.run = Run::default(),
+        }
+        let piece = self.next_piece()?;
+        self.run = Run::default();
+        if piece.is_empty() || piece.ends_with(char::REPLACEMENT_CHARACTER) {
             return Ok(String::new());
         }
-        let before = self.tokenizer.decode(&self.ids[self.context..self.read])?;
-        let now = self.tokenizer.decode(&self.ids[self.context..])?;
-        match now.strip_prefix(before.as_str()) {
-            Some(piece) if !piece.is_empty() && !piece.ends_with(char::REPLACEMENT_CHARACTER) => {
-                self.context = self.read;
-                self.read = self.ids.len();
-                self.emitted.push_str(piece);
-                Ok(piece.to_owned())
-            }
-            _ => Ok(String::new()),
-        }
+        self.split |= byte.is_some();
+        self.context = self.read;
+        self.read = self.ids.len();
+        self.emitted.push_str(&piece);
+        Ok(piece)
     }
 
-    /// Gives the text that was held back; what is not a whole character becomes U+FFFD.
+    /// Returns the text that was held back; what is not a complete character becomes U+FFFD.
     ///
     /// # Errors
-    /// The file's decoder cannot take the ids, or rewrote text that had been given out ([`TokenizerError::Diverged`]).
+    /// The file's decoder cannot take the ids, or rewrote text that had been returned ([`TokenizerError::Diverged`]).
     pub fn finish(self) -> Result<String, TokenizerError> {
         let whole = self.tokenizer.decode(&self.ids)?;
         match whole.strip_prefix(self.emitted.as_str()) {
             Some(rest) => Ok(rest.to_owned()),
+            None if self.split => self.next_piece(),
             None => Err(TokenizerError::Diverged { emitted: self.emitted.len() }),
+        }
+    }
+
+    /// The text of the tokens that have given none yet.
+    fn next_piece(&self) -> Result<String, TokenizerError> {
+        let before = self.tokenizer.decode(&self.ids[self.context..self.read])?;
+        let now = self.tokenizer.decode(&self.ids[self.context..])?;
+        match now.strip_prefix(before.as_str()) {
+            Some(piece) => Ok(piece.to_owned()),
+            // The decoder reads the run of bytes that the last piece is part of otherwise, now that it goes on.
+            None if self.split => self.tokenizer.decode(&self.ids[self.read..]),
+            None => Ok(String::new()),
         }
     }
 }
 
-/// Whether a token stands for one byte: `<0x00>` to `<0xFF>`.
-fn is_byte(token: &str) -> bool {
-    let digits = token.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
-    digits.is_some_and(|digits| digits.len() == 2 && u8::from_str_radix(digits, 16).is_ok())
+/// The byte that a token such as `<0xE4>` stands for.
+pub(super) fn byte_of(token: &str) -> Option<u8> {
+    let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
+    (digits.len() == 2).then(|| u8::from_str_radix(digits, 16).ok())?
 }

@@ -1,16 +1,15 @@
 //! Text to token ids and back, by the `tokenizers` crate, with what it leaves unchecked checked.
 
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
-use std::panic::{self, AssertUnwindSafe};
 
 use serde::Deserialize;
-use tokenizers::{AddedToken, ModelWrapper};
+use tokenizers::{AddedToken, DecoderWrapper, ModelWrapper, NormalizedString, Normalizer};
 
-use super::bounds;
+use super::bounds::Patterns;
 use super::special::{Listed, Named, Special};
-use super::stream::TextStream;
+use super::stream::{self, TextStream};
+use super::{bounds, guard};
 
 /// The tokenizer of a checkpoint, whose every id has a row in the embedding.
 ///
@@ -26,10 +25,12 @@ use super::stream::TextStream;
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     rows: usize,
+    patterns: Patterns,
 }
 
 /// Why a tokenizer cannot be used, or cannot take a text or ids.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TokenizerError {
     /// The file is not a tokenizer.
     #[error("file is not a tokenizer that can be read: {0}")]
@@ -105,6 +106,26 @@ pub enum TokenizerError {
         /// The most that is allowed.
         limit: u64,
     },
+    /// A part is larger than any tokenizer needs.
+    #[error("file has {found} {what}; at most {limit} are read")]
+    Large {
+        /// What there is too much of.
+        what: &'static str,
+        /// How much there is.
+        found: usize,
+        /// The most that is read.
+        limit: usize,
+    },
+    /// A regular expression gives up on a text.
+    #[error(
+        "pattern {pattern:?} of the tokenizer gives up on the text of {bytes} bytes; it would be encoded otherwise"
+    )]
+    Backtracks {
+        /// The start of the expression.
+        pattern: String,
+        /// Bytes of the text.
+        bytes: usize,
+    },
     /// The tokenizer would drop merges at random.
     #[error("model of the tokenizer has dropout {dropout}; it would encode at random, so it must be null or 0")]
     Dropout {
@@ -173,7 +194,7 @@ impl Tokenizer {
             return Err(TokenizerError::Dropout { dropout });
         }
         check_added(text, &inner)?;
-        let tokenizer = Tokenizer { inner, rows };
+        let tokenizer = Tokenizer { inner, rows, patterns: Patterns::of(text) };
         tokenizer.check()?;
         Ok(tokenizer)
     }
@@ -258,7 +279,7 @@ impl Tokenizer {
         self.ids_of(text, true)
     }
 
-    /// The same without the tokens that the post-processor adds: of a text that has all its special tokens, by their names.
+    /// Encodes a text that contains all its special tokens by name: the post-processor adds none.
     ///
     /// # Errors
     /// As [`Tokenizer::encode`].
@@ -267,6 +288,16 @@ impl Tokenizer {
     }
 
     fn ids_of(&self, text: &str, with_template: bool) -> Result<Vec<u32>, TokenizerError> {
+        self.patterns.check(text)?;
+        if let Some(normalizer) = self.inner.get_normalizer().filter(|_| !self.patterns.is_empty()) {
+            let normalized = guarded(|| {
+                let mut normalized = NormalizedString::from(text);
+                let failed = |source| TokenizerError::Encode { bytes: text.len(), source };
+                normalizer.normalize(&mut normalized).map_err(failed)?;
+                Ok(normalized)
+            })?;
+            self.patterns.check(normalized.get())?;
+        }
         let encoding = guarded(|| {
             self.inner
                 .encode_fast(text, with_template)
@@ -299,6 +330,35 @@ impl Tokenizer {
     /// The token with that id, as the vocabulary writes it.
     pub fn token(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)
+    }
+
+    /// The bytes of text that a token stands for when it follows itself; a special token gives its name.
+    ///
+    /// Of byte-level vocabularies these may be a part of a character.
+    pub fn token_bytes(&self, id: u32) -> Option<Vec<u8>> {
+        let token = self.token(id)?;
+        if self.inner.get_added_vocabulary().get_vocab().contains_key(&token) {
+            return Some(token.into_bytes());
+        }
+        let is_byte_level = |decoder: &DecoderWrapper| match decoder {
+            DecoderWrapper::ByteLevel(_) => true,
+            DecoderWrapper::Sequence(steps) => {
+                steps.get_decoders().iter().any(|step| matches!(step, DecoderWrapper::ByteLevel(_)))
+            }
+            _ => false,
+        };
+        if self.inner.get_decoder().is_some_and(is_byte_level)
+            && let Some(bytes) = token.chars().map(byte_level).collect()
+        {
+            return Some(bytes);
+        }
+        let once = self.decode(&[id]).ok()?;
+        // A byte token decodes to its byte, or to U+FFFD if that alone is not UTF-8; other tokens decode to their text.
+        if let Some(byte) = stream::byte_of(&token).filter(|_| once.chars().count() == 1) {
+            return Some(vec![byte]);
+        }
+        let twice = self.decode(&[id, id]).ok()?;
+        Some(twice.strip_prefix(once.as_str()).unwrap_or(&once).as_bytes().to_vec())
     }
 
     /// The id of a special token, which decoding leaves out, by its name.
@@ -358,28 +418,18 @@ fn check_added(text: &[u8], tokenizer: &tokenizers::Tokenizer) -> Result<(), Tok
     Ok(())
 }
 
-thread_local! {
-    /// Whether this thread is inside of [`guarded`].
-    static GUARDED: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether a panic of this thread will become an error: a program's panic hook should then say nothing.
-pub fn panic_is_handled() -> bool {
-    GUARDED.with(Cell::get)
+/// The byte that a character of a byte-level vocabulary stands for: printable bytes stand for themselves, the others for the
+/// characters from U+0100 on, in order. The alphabet is that of GPT-2.
+fn byte_level(character: char) -> Option<u8> {
+    let is_plain = |byte: &u8| matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
+    match u32::from(character) {
+        code @ 0..=0xff => u8::try_from(code).ok().filter(is_plain),
+        code => (0..=0xff).filter(|byte| !is_plain(byte)).nth((code - 0x100) as usize),
+    }
 }
 
 /// Runs the crate's code. Some inconsistent files make it panic (a merge shorter than the prefix that it should carry, a
 /// decoder that strips more than a token has); the panic becomes an error here.
 fn guarded<T>(work: impl FnOnce() -> Result<T, TokenizerError>) -> Result<T, TokenizerError> {
-    let outcome = GUARDED.with(|guarded| {
-        let outer = guarded.replace(true);
-        let outcome = panic::catch_unwind(AssertUnwindSafe(work));
-        guarded.set(outer);
-        outcome
-    });
-    outcome.unwrap_or_else(|payload| {
-        let text = payload.downcast_ref::<String>().map(String::as_str);
-        let message = text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("no message").to_owned();
-        Err(TokenizerError::Stopped { message })
-    })
+    guard::catching(work).unwrap_or_else(|message| Err(TokenizerError::Stopped { message }))
 }

@@ -5,6 +5,7 @@ mod bounded;
 mod chat;
 mod config;
 mod folder;
+mod fuzz;
 mod hints;
 #[path = "../measure/mod.rs"]
 mod measure;

@@ -33,9 +33,40 @@ fn pieces(tokenizer: &Tokenizer, ids: &[u32]) -> (Vec<String>, String) {
     (pieces, stream.finish().unwrap())
 }
 
+/// The byte of a token such as `<0xE4>`.
+fn byte(token: &str) -> Option<u8> {
+    let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
+    (digits.len() == 2).then(|| u8::from_str_radix(digits, 16).ok())?
+}
+
+/// The ids with every byte token replaced that is not a part of a character, in runs that are not UTF-8: from the first
+/// such byte of a run on. The replacement stands for a byte that no text here has.
+fn repaired(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<u32> {
+    let visible = |id: u32| tokenizer.token(id).filter(|_| !tokenizer.decode(&[id]).is_ok_and(|text| text.is_empty()));
+    let mut out: Vec<u32> = ids.to_vec();
+    let places: Vec<usize> = (0..ids.len()).filter(|&at| visible(ids[at]).is_some()).collect();
+    let bytes: Vec<Option<u8>> = places.iter().map(|&at| visible(ids[at]).and_then(|token| byte(&token))).collect();
+    let substitute = (0..300).find(|&id| tokenizer.token(id).as_deref() == Some("<0x1A>"));
+    let mut start = 0;
+    while start < places.len() {
+        let end = (start..places.len()).find(|&at| bytes[at].is_none()).unwrap_or(places.len());
+        let run: Vec<u8> = bytes[start..end].iter().flatten().copied().collect();
+        if let (Err(error), Some(substitute)) = (std::str::from_utf8(&run), substitute) {
+            (start + error.valid_up_to()..end).for_each(|at| out[places[at]] = substitute);
+        }
+        start = end + 1;
+    }
+    out
+}
+
 fn check(tokenizer: &Tokenizer, ids: &[u32]) -> Result<(), TestCaseError> {
     let (pieces, rest) = pieces(tokenizer, ids);
-    prop_assert_eq!(pieces.concat() + &rest, tokenizer.decode(ids).unwrap());
+    let whole = tokenizer.decode(ids).unwrap();
+    // Of bytes that are not UTF-8 the decoder gives up the whole run, and the stream what comes after its characters.
+    if pieces.concat() + &rest != whole {
+        let repaired = tokenizer.decode(&repaired(tokenizer, ids)).unwrap();
+        prop_assert_eq!(pieces.concat() + &rest, repaired.replace('\u{1a}', "\u{fffd}"));
+    }
     prop_assert!(pieces.iter().all(|piece| !piece.ends_with(char::REPLACEMENT_CHARACTER)));
     Ok(())
 }
@@ -117,8 +148,44 @@ fn an_id_without_a_token_does_not_end_a_run_of_bytes() {
     for between in [267, 1] {
         let ids = [nul, between, continuation];
         assert_eq!(tokenizer.decode(&ids).unwrap(), "\u{fffd}\u{fffd}");
-        assert_eq!(pieces(tokenizer, &ids), (vec![String::new(); 3], "\u{fffd}\u{fffd}".to_owned()));
+        let expected = ["\0", "", ""].map(str::to_owned).to_vec();
+        assert_eq!(pieces(tokenizer, &ids), (expected, "\u{fffd}".to_owned()));
     }
+}
+
+/// `世界你好🙂` by byte tokens: each character with its last byte, not all at the end of the run.
+#[test]
+fn characters_of_byte_tokens_arrive_as_soon_as_they_are_complete() {
+    let (tokenizer, text) = (&tokenizers()[3], "世界你好🙂");
+    let ids: Vec<u32> = text.bytes().map(|byte| 3 + u32::from(byte)).collect();
+    assert_eq!(tokenizer.decode(&ids).unwrap(), text);
+    let (pieces, rest) = pieces(tokenizer, &ids);
+    assert_eq!((pieces.concat().as_str(), rest.as_str()), (text, ""));
+    let mut at = 0;
+    for character in text.chars() {
+        at += character.len_utf8();
+        assert_eq!(pieces[at - 1], character.to_string());
+    }
+    assert_eq!(pieces.iter().filter(|piece| !piece.is_empty()).count(), 5);
+    // What follows an incomplete character is not lost, and the characters before it stay.
+    let (pieces, rest) = self::pieces(tokenizer, &[&ids[..4], &ids[6..9]].concat());
+    assert_eq!(pieces.concat() + &rest, format!("世{}", "\u{fffd}".repeat(4)));
+}
+
+/// The bytes of the tokens, joined, are the bytes of their text.
+#[test]
+fn bytes_of_tokens_are_those_of_their_text() {
+    for tokenizer in &tokenizers()[..4] {
+        for text in ["a👩b", "the界", "é"] {
+            let ids = tokenizer.encode(text).unwrap();
+            let visible = ids.iter().filter(|&&id| !tokenizer.decode(&[id]).is_ok_and(|text| text.is_empty()));
+            let bytes: Vec<u8> = visible.flat_map(|&id| tokenizer.token_bytes(id).expect("a token")).collect();
+            let found = String::from_utf8(bytes).expect("UTF-8");
+            assert_eq!(found.trim_start(), tokenizer.decode(&ids).unwrap());
+        }
+    }
+    assert_eq!(tokenizers()[0].token_bytes(1).as_deref(), Some(b"<|end|>".as_slice()));
+    assert_eq!(tokenizers()[0].token_bytes(1_000_000), None);
 }
 
 /// A decoder that rewrites text across tokens cannot be streamed; the end says so rather than giving other text.
