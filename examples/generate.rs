@@ -1,12 +1,11 @@
-//! An inference engineer: a Hugging Face folder in, text out, as it comes.
+//! Loads a Hugging Face folder and continues a prompt.
 //!
 //! `cargo run --release --example generate -- [DIR] [PROMPT]`
 
 use std::io::Write;
 use std::path::PathBuf;
 
-use tilewright::engine::{Device, Engine, Request};
-use tilewright::kernels::naive::Sampling;
+use tilewright::{Device, Engine, Request, Sampling};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
@@ -15,9 +14,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let prompt = args.next().unwrap_or_else(|| "In the beginning".into());
 
     let engine = Engine::load(&dir, Device::cpu())?;
-    let prompt_ids = engine.tokenizer().encode(&prompt)?;
-    let request = Request { prompt_ids, max_new_tokens: 32 };
-    let (completions, speed) = engine.generate(&[request], &Sampling::GREEDY, |_, _| ())?;
+    let request = Request::new(engine.prompt_ids(&prompt)?, 32);
+    let (completions, speed) = engine.generate(&[request], Sampling::GREEDY, |_, _| ())?;
     println!("{prompt}{}", engine.tokenizer().decode(&completions[0].token_ids)?);
     writeln!(std::io::stderr(), "{:.0} tokens a second", speed.tokens_per_second())?;
     Ok(())

@@ -42,6 +42,8 @@ pub mod shipped;
 pub mod testing;
 pub mod tuning;
 
+pub use engine::{Device, Engine, Request, Sampling};
+
 pub use tilewright_codegen as codegen;
 pub use tilewright_flow as flow;
 pub use tilewright_kernels as kernels;

@@ -5,18 +5,19 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::task::Poll;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use tilewright::engine::{
     BatchOptions, Batcher, Chosen, Completion, Device, Engine, EngineError, Event, Finish, Penalties, Request,
-    ServerEvent, Submission, Ticket,
+    Sampling, ServerEvent, StopCause, Submission, Ticket,
 };
 use tilewright_flow::ModelShape;
 use tilewright_flow::algorithms::{self, Seen};
 use tilewright_flow::memory::Budget;
 use tilewright_flow::program::FlowSettings;
-use tilewright_kernels::naive::{Sampling, sample};
+use tilewright_kernels::naive::{self, sample};
 
 fn folder(model: &str) -> PathBuf {
     let models = std::env::var_os("TILEWRIGHT_MODELS").map(PathBuf::from);
@@ -41,7 +42,7 @@ fn request(prompt: &str, new: usize) -> Submission {
 }
 
 fn hot(seed: u64) -> Sampling {
-    Sampling::new(0.9, Some(50), 0.95, seed).expect("valid options")
+    Sampling::default().temperature(0.9).top_k(50).top_p(0.95).seed(seed)
 }
 
 /// What a request gets from the engine alone.
@@ -166,12 +167,35 @@ fn log_probabilities_and_penalties_come_from_the_models_own_logits() {
         let found = token.logprobs.expect("asked for");
         let expected = f64::from(last[token.id as usize]) - sum.ln();
         assert!((f64::from(found.chosen) - expected).abs() < 1e-4, "{} {expected}", found.chosen);
-        assert_eq!(found.top[0].0, sample(&last, &Sampling::GREEDY, 0, 0).expect("a token") as u32);
+        assert_eq!(found.top[0].0, sample(&last, &naive::Sampling::GREEDY, 0, 0).expect("a token") as u32);
         ids.iter().for_each(|&id| last[id as usize] = f32::NEG_INFINITY);
-        assert_eq!(token.id, sample(&last, &Sampling::GREEDY, 0, 0).expect("a token") as u32);
+        assert_eq!(token.id, sample(&last, &naive::Sampling::GREEDY, 0, 0).expect("a token") as u32);
         ids.push(token.id);
     }) {}
     assert_eq!(ids.len(), plain.request.prompt_ids.len() + 6);
+}
+
+/// A stream can be polled, waited on for a while, and cancelled; the last event says so.
+#[test]
+fn a_stream_is_polled_and_cancelled_without_blocking() {
+    let server = host().server(&BatchOptions::for_context(256)).expect("a server");
+    let mut stream = server.submit(request("And", 250), &[]).expect("it fits");
+    let first = loop {
+        match stream.try_next() {
+            Poll::Ready(event) => break event.expect("it has begun"),
+            Poll::Pending => std::thread::yield_now(),
+        }
+    };
+    assert!(matches!(first, ServerEvent::Token { .. }));
+    let second = stream.recv_timeout(Duration::from_secs(60));
+    assert!(matches!(second, Poll::Ready(Some(ServerEvent::Token { .. }))));
+    stream.cancel();
+    let end = stream.by_ref().last().expect("an end");
+    let ServerEvent::End { completion, .. } = end else { panic!("{end:?}") };
+    assert_eq!(completion.finish, Finish::Cancelled);
+    assert!((2..250).contains(&completion.token_ids.len()), "{}", completion.token_ids.len());
+    assert!(matches!(stream.try_next(), Poll::Ready(None)));
+    assert!(matches!(stream.recv_timeout(Duration::ZERO), Poll::Ready(None)));
 }
 
 #[test]
@@ -206,7 +230,8 @@ fn a_server_takes_requests_from_any_thread_and_forgets_who_has_gone() {
             ServerEvent::Token { text: piece, .. } => (text, tokens) = (text + &piece, tokens + 1),
             ServerEvent::End { completion, text: rest } => {
                 text += &rest;
-                assert_eq!((completion.finish, completion.token_ids.len()), (Finish::Stop, tokens));
+                let stopped = Finish::Stop(StopCause::StopText(0));
+                assert_eq!((completion.finish, completion.token_ids.len()), (stopped, tokens));
             }
             ServerEvent::Fault(error) => panic!("{error}"),
         }
@@ -225,7 +250,7 @@ fn requests_on_a_device_get_the_tokens_that_they_get_alone() {
     alone_and_together(&engine);
 }
 
-/// The same by the machine of many rows: chunks of prompts beside rows that decode, tokens chosen by the device.
+/// Requests by the machine of many rows: chunks of prompts beside rows that decode, tokens chosen by the device.
 #[test]
 fn chunks_beside_decoding_rows_change_no_token() {
     let engine = Engine::load(&folder("tiny-qwen3"), device(6)).expect("the model loads");
@@ -358,7 +383,7 @@ fn requests_with_a_flow_on_a_device_get_the_tokens_that_they_get_alone() {
     with_a_flow(None);
 }
 
-/// The same where prompts come in by graphs of launches, and their blocks are summarised behind them.
+/// Requests with flows whose prompts are prefilled by graphs of launches, which summarise their blocks afterwards.
 #[test]
 fn prompts_by_graphs_with_a_flow_change_no_token() {
     with_a_flow(Some(32));

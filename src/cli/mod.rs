@@ -6,6 +6,7 @@
 
 mod accuracy;
 mod bench;
+mod bus_error;
 mod compile;
 mod dashboard;
 mod failure;
@@ -92,6 +93,7 @@ fn started() -> Instant {
 pub fn main() -> ExitCode {
     started();
     silence_handled_panics();
+    bus_error::report_truncated_files();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),

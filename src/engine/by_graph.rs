@@ -15,7 +15,7 @@ const GRAPH: f64 = 228.0;
 const LAUNCH: f64 = 4.5;
 const LAUNCHES: [usize; 2] = [5, 5];
 
-/// Whether a graph is predicted to run a step of so many rows of a model of bf16 faster. Keys and values cost both the same.
+/// Whether a graph is predicted to run a step of that many rows of a bf16 model faster. Keys and values cost both the same.
 pub(super) fn is_faster(spec: &ModelSpec, rows: usize) -> bool {
     let layer =
         spec.hidden * (2 * spec.heads + 2 * spec.kv_heads) * spec.head_dim + 3 * spec.hidden * spec.intermediate;

@@ -13,7 +13,7 @@ pub struct OwnedCells {
 }
 
 impl OwnedCells {
-    /// A step of so many rows, all idle.
+    /// Creates the inputs of a step of `rows` rows, all idle.
     pub fn new(width: usize, per_row: usize) -> OwnedCells {
         let (tokens, positions, page_table) = (vec![0; width], vec![-1; width], vec![0; width * per_row]);
         OwnedCells { tokens, positions, page_table, per_row, rows: 0 }

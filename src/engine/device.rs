@@ -42,7 +42,7 @@ pub enum Device {
         /// How many, at least 2.
         count: u32,
     },
-    /// The same on simulated GPUs.
+    /// Several simulated GPUs that share the model.
     SimPeers {
         /// The seed of the first launch.
         seed: u64,

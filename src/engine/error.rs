@@ -1,4 +1,4 @@
-//! What can go wrong between a prompt and its continuation.
+//! Errors of the engine.
 
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ use crate::tuning::SettingsError;
 
 /// Why an engine could not answer.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 #[allow(missing_docs, reason = "the message names every field")]
 pub enum EngineError {
     #[error(transparent)]
@@ -29,8 +30,8 @@ pub enum EngineError {
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
     #[error(
-        "the logits after position {position} are not numbers (NaN); the weights are damaged, or too large for the \
-         arithmetic"
+        "the logits after position {position} are not numbers (NaN), or infinite; the weights are damaged or too large for \
+         the arithmetic, or every token is suppressed"
     )]
     NotANumber { position: usize },
     #[error("the model cannot be lowered")]
@@ -90,6 +91,10 @@ pub enum EngineError {
     TokenId { at: usize, id: u32, vocab: usize },
     #[error("the prompt has {tokens} tokens, the model has {max} positions; shorten the prompt")]
     PromptTooLong { tokens: usize, max: usize },
+    #[error(
+        "the prompt has {bytes} bytes; at most {limit} are accepted for the model's {positions} positions, shorten the prompt"
+    )]
+    PromptText { bytes: usize, limit: u64, positions: usize },
     #[error("the sequence holds {len} tokens, the session was made for {context}")]
     ContextFull { len: usize, context: usize },
     #[error("the KV pools have no free page left of {pages}")]
@@ -123,7 +128,7 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// Whether the work was aborted by whoever holds the engine's [`Abort`](super::Abort).
+    /// Whether the work was aborted by an [`Abort`](super::Abort) of the engine.
     pub fn is_abort(&self) -> bool {
         match self {
             EngineError::OfStep(error) => error.is_abort(),

@@ -37,7 +37,7 @@ pub struct Chosen {
 }
 
 /// The number of a request in a place where another of that number was. States carry it as f32, which has all whole numbers
-/// below 2²⁴; 0 is nobody's.
+/// below 2²⁴; 0 belongs to no request.
 pub(super) fn next_request(number: i32) -> i32 {
     const NUMBERS: i32 = (1 << 24) - 1;
     number % NUMBERS + 1
@@ -99,7 +99,7 @@ impl SessionFlow {
         Ok(())
     }
 
-    /// Tokens up to which rows attend to all of their blocks, and nobody wants to be told of it.
+    /// Tokens up to which rows attend to all of their blocks, and no observer is called.
     pub fn covered_tokens(&self) -> usize {
         if self.is_observed() { 0 } else { self.settings.covered_tokens() }
     }
@@ -111,7 +111,7 @@ impl SessionFlow {
 }
 
 impl Engine {
-    /// The same engine, in whose decode steps a flow chooses the blocks of tokens that a row attends to. Prompts attend to
+    /// Sets the flow that in decode steps chooses the blocks of tokens that a row attends to. Prompts attend to
     /// everything.
     ///
     /// ```no_run
@@ -133,7 +133,7 @@ impl Engine {
         Ok(Engine { flow: Some(Arc::new(flow)), ..self })
     }
 
-    /// The same engine, which tells what each row of a decode step attended to, layer by layer, where it has a
+    /// Sets the callback that gets what each row of a decode step attended to, layer by layer, where it has a
     /// flow. On a device steps are launched one by one then.
     #[must_use]
     pub fn with_observer(self, observer: OnChosen) -> Engine {
@@ -141,7 +141,7 @@ impl Engine {
         Engine { flow, observer: Some(observer), ..self }
     }
 
-    /// The flow for so many sequences at once.
+    /// The flow for that many sequences at once.
     pub(super) fn session_flow(&self, slots: usize) -> Option<SessionFlow> {
         self.flow.as_ref().map(|settings| SessionFlow {
             settings: Arc::clone(settings),

@@ -18,6 +18,7 @@ const FLOW: &str = "flow";
 /// Why a file does not have the parameters of a flow.
 #[derive(Debug, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
+#[non_exhaustive]
 pub enum ParametersError {
     #[error("flow parameters `{}` cannot be read", path.display())]
     Read { path: PathBuf, source: std::io::Error },
@@ -150,6 +151,7 @@ pub fn flow_parameters_file(
 
 /// Why no file is made of parameters.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum FileError {
     /// They do not fit the model.
     #[error(transparent)]

@@ -1,9 +1,9 @@
-//! Generation: prompts in, tokens out.
+//! Generation: continues prompts token by token.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use tilewright_kernels::naive::{Sampling, sample};
+use tilewright_kernels::naive::{self, sample};
 use tilewright_kernels::sample::Request as Draw;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::vm::device::NO_TOKEN;
@@ -12,10 +12,20 @@ use super::Engine;
 use super::error::EngineError;
 use super::machines::MOST_ROWS;
 use super::place::Place;
+use super::requests::choice;
+use super::sampling::Sampling;
 use super::session::{Row, Run, Session};
-use crate::checkpoint::{ChatError, Message};
+use crate::checkpoint::{ChatError, Conversation};
 
-/// What to generate.
+/// A prompt to continue, as token ids, and how many tokens to generate at most.
+///
+/// Encode a text with [`Engine::prompt_ids`], or a conversation with [`Engine::chat_ids`].
+///
+/// ```
+/// use tilewright::Request;
+/// let request = Request::new(vec![1, 2, 3], 16);
+/// assert_eq!(request, Request { prompt_ids: vec![1, 2, 3], max_new_tokens: 16 });
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// Token ids of the prompt.
@@ -25,8 +35,13 @@ pub struct Request {
 }
 
 impl Request {
-    /// Tokens that its sequence holds in the end, in a model of so many positions: the last new one is never fed back, so it
-    /// needs no room.
+    /// Creates a request.
+    pub fn new(prompt_ids: Vec<u32>, max_new_tokens: usize) -> Request {
+        Request { prompt_ids, max_new_tokens }
+    }
+
+    /// Tokens that its sequence holds in the end, in a model of that many positions: the last new one is never fed back, so
+    /// it needs no room.
     pub(crate) fn room(&self, positions: usize) -> usize {
         self.prompt_ids.len().saturating_add(self.max_new_tokens.saturating_sub(1)).min(positions)
     }
@@ -49,19 +64,31 @@ pub struct Completion {
 /// Why a generation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// An end-of-sequence token.
-    Stop,
+    /// A stop condition was met.
+    Stop(StopCause),
     /// The requested number of tokens.
     Length,
     /// The model has no more positions.
     Positions,
-    /// Whoever takes the tokens wanted no more.
-    Taker,
-    /// Its deadline is over.
+    /// The caller ended the request.
+    Cancelled,
+    /// The deadline of the request passed.
     Deadline,
 }
 
-/// What whoever takes tokens answers to one: nothing, or whether its row goes on.
+/// Which stop condition ended a generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StopCause {
+    /// This end-of-sequence token of the model.
+    EndToken(u32),
+    /// This special token, which the request named as a stop text.
+    StopToken(u32),
+    /// The stop text of this index in the request's list.
+    StopText(usize),
+}
+
+/// What a token callback returns: `()` to go on, or a [`ControlFlow`] that may end the prompt's row.
 pub trait Answer {
     /// Whether the row goes on.
     fn goes_on(self) -> bool;
@@ -116,10 +143,12 @@ impl Engine {
     pub fn generate<A: Answer>(
         &self,
         requests: &[Request],
-        sampling: &Sampling,
+        sampling: impl Into<Sampling>,
         mut each: impl FnMut(usize, u32) -> A,
     ) -> Result<(Vec<Completion>, Speed), EngineError> {
         let max = self.spec().max_positions;
+        let sampling = sampling.into();
+        let drawn = sampling.definition()?;
         if requests.is_empty() {
             return Err(EngineError::NoPrompt);
         }
@@ -127,7 +156,7 @@ impl Engine {
             self.check_prompt(&request.prompt_ids)?;
         }
         if matches!(**self.place(), Place::Gpu(_)) && requests.len() > MOST_ROWS {
-            return self.generate_batched(requests, sampling, each);
+            return self.generate_batched(requests, &sampling, each);
         }
         let context = Request::context(requests, max);
         let first = requests.first().map(|request| request.prompt_ids.len());
@@ -141,7 +170,7 @@ impl Engine {
         let mut each = |active: &mut [Active], at: usize, token: u32| {
             active[at].push(token, self.is_end(token), max);
             if !each(at, token).goes_on() && !active[at].done {
-                (active[at].completion.finish, active[at].done) = (Finish::Taker, true);
+                (active[at].completion.finish, active[at].done) = (Finish::Cancelled, true);
             }
         };
         let mut fresh: Vec<usize> = (0..requests.len()).collect();
@@ -150,11 +179,10 @@ impl Engine {
             for at in std::mem::take(&mut fresh) {
                 let (sequence, logits) = (&active[at], &next[at]);
                 let step = sequence.completion.token_ids.len() as u64;
-                if logits.iter().any(|x| x.is_nan()) {
+                if !choice::is_usable(logits) {
                     return Err(EngineError::NotANumber { position: session.len(at).saturating_sub(1) });
                 }
-                let choice =
-                    if sequence.max_new_tokens == 0 { None } else { sample(logits, sampling, step, at as u32) };
+                let choice = if sequence.max_new_tokens == 0 { None } else { sample(logits, &drawn, step, at as u32) };
                 match choice {
                     Some(token) => each(&mut active, at, token as u32),
                     None => active[at].done = true,
@@ -168,7 +196,7 @@ impl Engine {
                 let steps = rows.iter().map(|row| active[row.sequence].left(max)).min().unwrap_or(1);
                 let draws: Vec<Draw> = match sampling.is_greedy() {
                     true => Vec::new(),
-                    false => rows.iter().map(|row| active[row.sequence].draw(sampling, row.sequence)).collect(),
+                    false => rows.iter().map(|row| active[row.sequence].draw(&drawn, row.sequence)).collect(),
                 };
                 session.run(&rows, Run { steps, draws: &draws, ends: self.ends() }, &mut |tokens| {
                     let mut stray = false;
@@ -195,13 +223,35 @@ impl Engine {
         Ok((completions, Speed { tokens, seconds: fed.elapsed().as_secs_f64() }))
     }
 
-    /// The token ids of a conversation, by the checkpoint's chat template, up to where the model's answer begins.
+    /// Encodes the text of a prompt, special tokens added as the tokenizer's post-processor says.
     ///
     /// # Errors
-    /// If the checkpoint has no template, or the template refuses the messages.
-    pub fn chat_ids(&self, messages: &[Message]) -> Result<Vec<u32>, EngineError> {
+    /// If the text has more bytes than the model's positions can hold, or the tokenizer cannot encode it.
+    pub fn prompt_ids(&self, text: &str) -> Result<Vec<u32>, EngineError> {
+        self.check_text(text)?;
+        Ok(self.tokenizer().encode(text)?)
+    }
+
+    /// Encodes a conversation by the checkpoint's chat template, up to the start of the model's answer.
+    ///
+    /// # Errors
+    /// If the checkpoint has no template, the template refuses the messages or exceeds a bound, or the text has more bytes
+    /// than the model's positions can hold.
+    pub fn chat_ids(&self, conversation: &Conversation) -> Result<Vec<u32>, EngineError> {
         let template = self.checkpoint().chat_template().ok_or(ChatError::None)?;
-        Ok(self.tokenizer().encode_plain(&template.render(messages)?)?)
+        let text = template.render(conversation)?;
+        self.check_text(&text)?;
+        Ok(self.tokenizer().encode_plain(&text)?)
+    }
+
+    /// Refuses a text that is too long for the model before the tokenizer spends memory on it.
+    fn check_text(&self, text: &str) -> Result<(), EngineError> {
+        let positions = self.spec().max_positions;
+        let limit = prompt_bytes(positions);
+        if text.len() as u64 > limit {
+            return Err(EngineError::PromptText { bytes: text.len(), limit, positions });
+        }
+        Ok(())
     }
 
     /// The logits after every token of `ids`, teacher-forced: `[ids.len(), vocab]`, row-major.
@@ -221,7 +271,14 @@ impl Engine {
     }
 }
 
-/// Refuses what is no prompt of a model.
+/// Most bytes of text that a model of that many positions is given: 256 for each position, more than tokens of text have
+/// on average.
+pub(crate) fn prompt_bytes(positions: usize) -> u64 {
+    const BYTES_PER_POSITION: u64 = 256;
+    (positions as u64).saturating_mul(BYTES_PER_POSITION)
+}
+
+/// Refuses what is not a prompt of a model.
 pub(super) fn check_prompt(spec: &ModelSpec, ids: &[u32]) -> Result<(), EngineError> {
     let (vocab, max) = (spec.vocab, spec.max_positions);
     if ids.is_empty() {
@@ -253,7 +310,7 @@ impl Active {
     }
 
     /// What its next token is drawn by.
-    fn draw(&self, sampling: &Sampling, sequence: usize) -> Draw {
+    fn draw(&self, sampling: &naive::Sampling, sequence: usize) -> Draw {
         Draw::new(sampling, self.completion.token_ids.len() as u64, sequence as u32)
     }
 
@@ -267,7 +324,7 @@ impl Active {
         self.completion.token_ids.push(token);
         let new = self.completion.token_ids.len();
         let finish = if is_end {
-            Some(Finish::Stop)
+            Some(Finish::Stop(StopCause::EndToken(token)))
         } else if new >= self.max_new_tokens {
             Some(Finish::Length)
         } else if self.prompt_len + new > max_positions {

@@ -1,14 +1,12 @@
-//! The engine: a checkpoint and a device; prompts in, tokens out.
+//! The engine: runs a checkpoint on a device, prompts in, tokens out.
 //!
-//! ```no_run
+//! ```
 //! use std::path::Path;
-//! use tilewright::engine::{Device, Engine, Request};
-//! use tilewright_kernels::naive::Sampling;
+//! use tilewright::{Device, Engine, Request, Sampling};
 //!
 //! let engine = Engine::load(Path::new("models/tiny-llama"), Device::cpu())?;
-//! let prompt_ids = engine.tokenizer().encode("In the beginning")?;
-//! let request = Request { prompt_ids, max_new_tokens: 48 };
-//! let (completions, speed) = engine.generate(&[request], &Sampling::GREEDY, |_, _| ())?;
+//! let request = Request::new(engine.prompt_ids("In the beginning")?, 48);
+//! let (completions, speed) = engine.generate(&[request], Sampling::GREEDY, |_, _| ())?;
 //! println!("{} ({:.0} tokens/s)", engine.tokenizer().decode(&completions[0].token_ids)?, speed.tokens_per_second());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -29,6 +27,7 @@ mod pages;
 pub mod pipeline;
 mod place;
 mod requests;
+mod sampling;
 mod session;
 pub(crate) mod settings;
 mod stop;
@@ -52,7 +51,8 @@ pub use device::{Device, DeviceError};
 pub use error::EngineError;
 pub use flow::{Chosen, OnChosen};
 pub use flow_parameters::{FileError, ParametersError, flow_parameters_file, read_flow_parameters};
-pub use generate::{Answer, Completion, Finish, Request, Speed};
+pub(crate) use generate::prompt_bytes;
+pub use generate::{Answer, Completion, Finish, Request, Speed, StopCause};
 pub use kv::{KvType, NoKvType};
 pub(crate) use model::Bare;
 use model::Model;
@@ -65,14 +65,15 @@ pub use requests::{
     Token, WidthTimes,
 };
 pub(crate) use requests::{Gain, MOST_PROPOSED, Proposer};
+pub use sampling::Sampling;
 pub use session::{Row, Run, Session};
 pub use stop::{EmptyStop, StopTexts};
-pub(crate) use text::Text;
+pub use text::Text;
 
-/// Fewest rows of a prompt's chunk: fewer are a step that decodes.
+/// Fewest rows of a prefill chunk; a step with fewer decodes.
 const LEAST_CHUNK: usize = machines::MOST_ROWS + 1;
 
-/// Refuses quantised weights that a device does not run, before anything is sent to it.
+/// Refuses quantised weights that a device does not run, before any are sent to it.
 fn check_device(checkpoint: &Checkpoint, device: Device) -> Result<(), EngineError> {
     if let Device::Cpu { .. } = device {
         return Ok(());
@@ -84,7 +85,7 @@ fn check_device(checkpoint: &Checkpoint, device: Device) -> Result<(), EngineErr
     }
 }
 
-/// What a device, whose matrices are bf16, rounds of a checkpoint.
+/// The note about weights that a device rounds, since its matrices are bf16.
 fn rounded(checkpoint: &Checkpoint) -> Option<String> {
     let wider = |dtype: DType| {
         let is = |(_, tensor): &(&str, &WeightTensor)| tensor.dtype() == dtype && tensor.shape().len() > 1;
@@ -98,22 +99,56 @@ fn rounded(checkpoint: &Checkpoint) -> Option<String> {
     (!found.is_empty()).then(|| format!("{}; they are rounded to bf16 on this device", found.join(" and ")))
 }
 
-/// A loaded model on a device.
+/// A model on a device: loads a Hugging Face folder, continues prompts, serves requests.
+///
+/// | to | call |
+/// |---|---|
+/// | load a folder | [`Engine::load`]; [`Engine::new`] for an open [`Checkpoint`] |
+/// | encode a text or a conversation | [`Engine::prompt_ids`], [`Engine::chat_ids`] |
+/// | continue prompts, and read tokens as they are generated | [`Engine::generate`] |
+/// | serve requests from many threads, with batching | [`Engine::server`], [`Engine::batcher`] |
+/// | get logits for every token of a text | [`Engine::logits`] |
+/// | stop work from another thread | [`Engine::abort_handle`] |
+///
+/// A [`Device`] is the CPU (the reference machine, exact and slow), one GPU or several that share the model, or the
+/// simulator of a GPU. Weights go to a GPU with the first session; kernels are compiled when they are first needed.
+///
+/// Streaming a text, with sampling:
+///
+/// ```
+/// use tilewright::engine::Text;
+/// use tilewright::{Device, Engine, Request, Sampling};
+///
+/// let engine = Engine::load("models/tiny-llama".as_ref(), Device::cpu())?;
+/// let request = Request::new(engine.prompt_ids("In the beginning")?, 16);
+/// let mut text = Text::new(engine.tokenizer(), &[])?;
+/// let mut pieces = Vec::new();
+/// let sampling = Sampling::default().temperature(0.7).top_p(0.9).seed(1);
+/// let (completions, _) = engine.generate(&[request], sampling, |_, token| pieces.push(text.push(token)))?;
+/// let whole: String = pieces.into_iter().collect::<Result<_, _>>()?;
+/// let rest = text.finish()?;
+/// assert_eq!(whole + &rest, engine.tokenizer().decode(&completions[0].token_ids)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// Every method that can fail returns an [`EngineError`], whose message is one line: what was wrong, where, and what to do.
+/// A checkpoint that is not completely understood is refused rather than computed differently.
 pub struct Engine {
     checkpoint: Arc<Checkpoint>,
     model: Model,
     device: Device,
     place: Arc<Place>,
     abort: Abort,
-    /// Rows of a step that feeds a prompt on a device; none: those of a step that decodes.
+    /// Rows of a prefill step on a device; none: those of a decode step.
     prompt_chunk: Option<usize>,
-    /// How keys and values are kept; none: f32 on the host, bf16 on a device.
+    /// The element type of the KV cache; none: f32 on the CPU, bf16 on a device.
     kv: Option<KvType>,
-    /// What chooses the tokens that rows attend to; none: they attend to all.
+    /// The sparse-attention flow that chooses the tokens that rows attend to; none: rows attend to all tokens.
     flow: Option<Arc<FlowSettings>>,
-    /// Who is told what the flow chose.
+    /// The callback that gets the flow's choices.
     observer: Option<OnChosen>,
-    /// How rows come from and go to other ranks.
+    /// How rows are exchanged with other ranks.
     rows: Rows,
 }
 
@@ -126,7 +161,7 @@ impl Engine {
         Engine::load_with(dir, device, Box::new(|_| ()))
     }
 
-    /// The same; `on_progress` is told how far the weights are on their way to a device.
+    /// Loads a Hugging Face folder and reports to `on_progress` how many bytes of weights have reached the device.
     ///
     /// # Errors
     /// As [`Engine::load`].
@@ -142,8 +177,8 @@ impl Engine {
         Ok(Engine::of(checkpoint, device, place?, on_progress))
     }
 
-    /// An engine for a checkpoint that is open. Its weights go to the device with the first session, and `on_progress`
-    /// is told how far they are.
+    /// Creates an engine for an open checkpoint. Its weights go to the device with the first session, and `on_progress` gets
+    /// how many bytes have arrived.
     ///
     /// # Errors
     /// If there is no such device, or it does not run quantised weights and the checkpoint has some.
@@ -160,11 +195,12 @@ impl Engine {
         Engine { checkpoint, model, device, place, abort, prompt_chunk, kv, flow, observer, rows: Rows::Tcp }
     }
 
-    /// Feeds prompts of sessions in chunks of so many tokens, by a [graph of launches](tilewright_megakernel::vm::graph). Where they are more than
-    /// 64, or the weights cannot be read as they are packed, all matrices then lie on the device twice.
+    /// Prefills prompts in chunks of `rows` tokens, by a [graph of launches](tilewright_megakernel::vm::graph).
+    ///
+    /// With more than 64 rows, or weights whose packed form the graph cannot read, the device holds all matrices twice.
     ///
     /// # Errors
-    /// If there are fewer rows than that is for, or more than a program has, or the engine runs on the host.
+    /// If `rows` is out of the range that a graph has, or the engine runs on the CPU.
     pub fn with_prompt_chunk(self, rows: usize) -> Result<Engine, EngineError> {
         if self.place.world().is_some() && !self.place.has_graphs_of_stages() {
             return Err(PipelineError::Chunk.into());
@@ -176,7 +212,8 @@ impl Engine {
         }
     }
 
-    /// Adds up by that what devices that share the model have each, in [graphs of launches](tilewright_megakernel::vm::graph) that are made from now on.
+    /// Sets how GPUs that share the model all-reduce, in [graphs of launches](tilewright_megakernel::vm::graph) made from
+    /// now on.
     ///
     /// # Errors
     /// If the engine does not run on several devices.
@@ -188,19 +225,19 @@ impl Engine {
         Ok(self)
     }
 
-    /// Keeps keys and values of sessions as that type; else they are f32 on the host and bf16 on a device.
+    /// Sets the element type of the KV cache. The default is f32 on the CPU and bf16 on a GPU.
     #[must_use]
     pub fn with_kv(self, kv: KvType) -> Engine {
         Engine { kv: Some(kv), ..self }
     }
 
-    /// What programs are lowered with, for sequences of that many tokens.
+    /// The options that programs are lowered with, for sequences of `context` tokens.
     fn lowering(&self, context: usize, sampling: bool) -> LowerOptions {
         let base = session::lowering_options(self.place(), context, sampling);
         LowerOptions { kv: self.kv.map_or(base.kv, KvType::dtype), ..base }
     }
 
-    /// What ends the engine's work from another thread: a step that runs then fails as aborted, and later ones run.
+    /// Returns a handle that ends the engine's work from another thread: the running step fails as aborted, later steps run.
     pub fn abort_handle(&self) -> Abort {
         self.abort.clone()
     }
@@ -213,7 +250,7 @@ impl Engine {
         &self.model
     }
 
-    /// Kernels that were compiled so far, each with when that began and how long it took the driver; none on the host.
+    /// The kernels that were compiled so far, each with the start and the duration of its compilation; none on the CPU.
     pub fn compiled(&self) -> Vec<Compilation> {
         self.place.compiled()
     }
@@ -228,17 +265,18 @@ impl Engine {
         self.checkpoint.tokenizer()
     }
 
-    /// Where it runs.
+    /// The device that the model runs on.
     pub fn device(&self) -> Device {
         self.device
     }
 
-    pub(crate) fn checkpoint(&self) -> &Arc<Checkpoint> {
+    /// The checkpoint: weights, architecture, generation settings, chat template.
+    pub fn checkpoint(&self) -> &Arc<Checkpoint> {
         &self.checkpoint
     }
 
-    /// What the user should know of how the model is computed here, one line each: what the checkpoint wants and does not
-    /// get, and what a device rounds.
+    /// Notes for the user, one line each: settings of the checkpoint that are not applied, and weights that the device
+    /// rounds.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.checkpoint.notes().to_vec();
         if !matches!(self.device, Device::Cpu { .. }) {

@@ -59,7 +59,7 @@ pub struct Session {
     sequences: Vec<Sequence>,
     /// The number of the request that each sequence is, where a flow keeps states of it.
     requests: Option<Vec<i32>>,
-    /// Tokens up to which a flow chooses all blocks, and nobody wants to be told: steps of such sequences run as a prompt's do.
+    /// Tokens up to which a flow chooses all blocks and no observer is set: steps of such sequences run as a prompt's do.
     covered: usize,
     has_flow: bool,
 }
@@ -85,7 +85,7 @@ impl Session {
         Session::new(engine, sequences, (context, false), None)
     }
 
-    /// The same, whose device may choose tokens at random; on the host, which chooses by itself, there is no difference.
+    /// Creates a session whose device may sample; on the CPU, where the host samples, there is no difference.
     ///
     /// # Errors
     /// As [`Session::of`].
@@ -93,7 +93,7 @@ impl Session {
         Session::new(engine, sequences, (context, true), None)
     }
 
-    /// A session that may choose at random, whose first prompt has so many tokens where that is known.
+    /// Creates a session that may sample, for a first prompt of `first` tokens if that is known.
     pub(super) fn new(
         engine: &Engine,
         sequences: usize,
@@ -184,7 +184,7 @@ impl Session {
         rows.iter().map(|row| self.len(row.sequence)).max().unwrap_or(0)
     }
 
-    /// The same; `each` gets the rows that are wanted.
+    /// Runs one step and passes the logits of the wanted rows to `each`.
     fn advance_for(&mut self, rows: &[Row], wanted: &dyn Fn(usize) -> bool, each: EachRow) -> Result<(), EngineError> {
         let mut first = 0;
         while let Some(rest) = rows.get(first..).filter(|rest| !rest.is_empty()) {
@@ -204,14 +204,14 @@ impl Session {
         Ok(())
     }
 
-    /// Most steps that [`Session::run`] does for so many rows; 0 where it does none.
+    /// Most steps that [`Session::run`] does for that many rows; 0 if it does none.
     pub fn most_steps(&self, rows: usize) -> usize {
         if rows <= self.machines.most_rows() { self.machines.most_steps() } else { 0 }
     }
 
     /// Feeds a token of each row's sequence, then again and again the token that is chosen next, without the host between;
     /// `each` gets the next tokens of all rows after each step, [`NO_TOKEN`] for a row that has ended, and ends the run by
-    /// `Break`, behind which it may be told of a few steps that were under way; where a flow keeps states of requests, a run has few steps and is not left. Gives the steps done.
+    /// `Break`, after which it may get a few steps that were under way; where a flow keeps states of requests, a run has few steps and is not left. Gives the steps done.
     ///
     /// # Errors
     /// As [`Session::advance`]; draws in a session that is not one for [sampling](Session::sampling).
@@ -260,7 +260,7 @@ impl Session {
         self.machines.set_slots(width, &slots)
     }
 
-    /// The cells of a step of `width` rows, of which those behind `rows` are idle.
+    /// The cells of a step of `width` rows, of which those after `rows` are idle.
     fn cells(&self, width: usize, rows: &[Row], positions: &[usize]) -> OwnedCells {
         let mut cells = OwnedCells::new(width, self.options.pages_per_sequence());
         for (row, &position) in rows.iter().zip(positions) {
@@ -288,7 +288,7 @@ impl Session {
         self.options.context
     }
 
-    /// Makes room for so many more tokens of a sequence and gives the position of the first.
+    /// Makes room for more tokens of a sequence and returns the position of the first.
     fn reserve(&mut self, sequence: usize, tokens: usize) -> Result<usize, EngineError> {
         let sequences = self.sequences.len();
         let state = self.sequences.get_mut(sequence).ok_or(EngineError::Sequence { found: sequence, sequences })?;

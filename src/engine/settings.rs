@@ -4,7 +4,8 @@ use tilewright_megakernel::vm::device::{Dealing, DeviceOptions};
 
 use crate::tuning::{Settings, SettingsError, Space};
 
-/// The settings of a machine of so many rows that a search may change, from those of `options`; `codes`: weights are quantised.
+/// The settings of a machine of `rows` rows that a search may change, from those of `options`; `codes`: weights are
+/// quantised.
 pub(crate) fn space(mut options: DeviceOptions, rows: usize, codes: bool) -> Space {
     let shipped = Settings::default().with("dealing", options.dealing.name());
     let numbers = DeviceOptions::NUMBERS.iter();

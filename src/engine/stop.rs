@@ -20,7 +20,7 @@ pub struct StopTexts {
     texts: Vec<String>,
     /// What may be the beginning of a stop text.
     held: String,
-    found: bool,
+    found: Option<usize>,
 }
 
 /// A stop text without characters, which every text would have at its beginning.
@@ -38,22 +38,22 @@ impl StopTexts {
         if texts.iter().any(String::is_empty) {
             return Err(EmptyStop);
         }
-        Ok(StopTexts { texts, held: String::new(), found: false })
+        Ok(StopTexts { texts, held: String::new(), found: None })
     }
 
-    /// Takes the next piece and gives the text before a stop text that is now certain, perhaps none. Behind a stop text
+    /// Takes the next piece and returns the text that certainly precedes any stop text, perhaps none. After a stop text
     /// there is none.
     pub fn push(&mut self, piece: &str) -> String {
         let mut out = String::new();
         for character in piece.chars() {
-            if self.found {
+            if self.found.is_some() {
                 break;
             }
             self.held.push(character);
-            let ends = self.texts.iter().filter(|text| self.held.ends_with(*text));
-            if let Some(stop) = ends.map(String::len).max() {
-                self.found = true;
-                out.push_str(&self.held[..self.held.len() - stop]);
+            let ends = self.texts.iter().enumerate().filter(|(_, text)| self.held.ends_with(*text));
+            if let Some((at, text)) = ends.max_by_key(|(at, text)| (text.len(), std::cmp::Reverse(*at))) {
+                self.found = Some(at);
+                out.push_str(&self.held[..self.held.len() - text.len()]);
                 self.held.clear();
             } else {
                 let certain = self.held.len() - self.begun();
@@ -70,8 +70,13 @@ impl StopTexts {
         starts.find(begins).map_or(0, |at| self.held.len() - at)
     }
 
-    /// Whether a stop text came.
+    /// Whether a stop text was found.
     pub fn is_found(&self) -> bool {
+        self.found.is_some()
+    }
+
+    /// The index of the stop text that was found, in the order they were given.
+    pub fn found(&self) -> Option<usize> {
         self.found
     }
 

@@ -38,7 +38,7 @@ fn each_line_of_a_file_is_a_prompt_and_each_ending_a_line() {
         for key in ["prompt_ids", "token_ids", "text"] {
             assert_eq!(line[key], alone[key], "prompt {at}");
         }
-        assert_eq!((&line["finish"], &line["interrupted"]), (&json!("length"), &json!(false)));
+        assert_eq!((&line["finish_reason"], &line["interrupted"]), (&json!("length"), &json!(false)));
     }
 }
 
@@ -57,7 +57,8 @@ fn repeated_prompts_draw_each_by_its_own_row_and_stop_texts_end_each() {
     let stop: String = first["text"].as_str().expect("text").chars().skip(4).take(2).collect();
     let found = lines(&stdout(&args(&model, &[&more[..], &["--stop", &stop]].concat()), b""));
     let stopped = found.iter().find(|line| line["prompt"] == json!(0)).expect("a line");
-    assert_eq!(stopped["finish"], json!("stop"));
+    assert_eq!(stopped["finish_reason"], json!("stop"));
+    assert_eq!(stopped["stop"], json!({"kind": "stop_text", "text": stop}));
     assert!(first["text"].as_str().expect("text").starts_with(stopped["text"].as_str().expect("text")));
 }
 
@@ -82,9 +83,15 @@ fn log_probabilities_and_penalties_are_on_the_command_line() {
     let logprobs = object["logprobs"].as_array().expect("a list");
     assert_eq!(logprobs.len(), 6);
     for (found, token) in logprobs.iter().zip(object["token_ids"].as_array().expect("ids")) {
-        assert_eq!((&found["top"][0][0], &found["top"][0][1]), (token, &found["chosen"]));
-        assert!(found["chosen"].as_f64().expect("a number") <= 0.0);
+        for key in ["id", "token", "bytes", "logprob"] {
+            assert_eq!(found["top"][0][key], found[key], "greedy decoding takes the likeliest");
+        }
+        assert_eq!((&found["id"], found["top"].as_array().map(Vec::len)), (token, Some(2)));
+        assert!(found["logprob"].as_f64().expect("a number") <= 0.0);
     }
+    let bytes = |found: &Value| serde_json::from_value::<Vec<u8>>(found["bytes"].clone()).expect("bytes");
+    let text = String::from_utf8(logprobs.iter().flat_map(bytes).collect()).expect("UTF-8");
+    assert_eq!(object["text"], json!(text), "the bytes of the tokens are the text");
     let more = ["--prompt", "In the beginning", "--max-new-tokens", "24"];
     let plain = stdout(&args(&model, &more), b"");
     assert_ne!(stdout(&args(&model, &[&more[..], &["--repetition-penalty", "5"]].concat()), b""), plain);
@@ -97,7 +104,7 @@ fn log_probabilities_and_penalties_are_on_the_command_line() {
     assert!(refused(&["--each-line"]).contains("cannot be used with"));
 }
 
-/// Ctrl-C behind the first line: a line for each prompt that is left, with what there is, and exit code 130.
+/// Ctrl-C after the first line: a line for each prompt that is left, with what there is, and exit code 130.
 #[test]
 fn an_interrupt_leaves_a_line_for_each_prompt() {
     let model = model();
@@ -121,6 +128,6 @@ fn an_interrupt_leaves_a_line_for_each_prompt() {
     let found = lines(&text);
     let prompts: std::collections::BTreeSet<u64> = found.iter().filter_map(|line| line["prompt"].as_u64()).collect();
     assert_eq!((found.len(), prompts.len()), (40, 40));
-    assert!(found.iter().any(|line| line["interrupted"] == json!(true) && line["finish"].is_null()));
-    assert!(found.iter().any(|line| line["finish"] == json!("stop")));
+    assert!(found.iter().any(|line| line["interrupted"] == json!(true) && line["finish_reason"].is_null()));
+    assert!(found.iter().any(|line| line["finish_reason"] == json!("stop")));
 }

@@ -1,7 +1,9 @@
 //! `generate`: prompts from files and standard input, chats, stop texts, notes, damaged weights.
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use half::bf16;
 use safetensors::SafeTensors;
@@ -67,13 +69,13 @@ fn prompts_that_are_none_are_refused() {
     assert!(from("-", b"\n").contains("the prompt is empty"));
     assert!(from("-", b"ab\xff").contains("standard input` cannot be read: it is no UTF-8 text from byte 2 on"));
     assert!(from("no/such/file", b"").contains("no/such/file"));
-    assert!(from("/dev/zero", b"").contains("more than 67108864 bytes"));
+    assert!(from("/dev/zero", b"").contains("more than 262144 bytes"), "256 bytes for each of 1024 positions");
     assert!(failure(&args(&tiny(""), &["--prompt", "a", "--prompt-file", "-"]), b"").contains("cannot be used with"));
     assert!(failure(&args(&tiny(""), &["--prompt", "a", "--system", "b"]), b"").contains("--chat"));
     assert!(failure(&args(&tiny(""), &["--prompt", "a", "--stop", ""]), b"").contains("a stop text is empty"));
 }
 
-/// The text before the stop text, wherever tokens begin and end, streamed or not, and no token behind it.
+/// The text before the stop text, wherever tokens begin and end, streamed or not, and no token after it.
 #[test]
 fn a_stop_text_ends_the_text_before_it() {
     let model = tiny("");
@@ -175,7 +177,7 @@ fn weights_that_are_no_numbers_are_said() {
     });
     for device in ["cpu", "sim"] {
         let line = failure(&args(dir.path(), &["--prompt", "And", "--device", device]), b"");
-        assert!(line.contains("are not numbers (NaN); the weights are damaged"), "{device}: {line}");
+        assert!(line.contains("are not numbers (NaN), or infinite; the weights are damaged"), "{device}: {line}");
     }
 }
 
@@ -215,4 +217,99 @@ fn what_a_checkpoint_wants_of_each_token_it_gets_and_what_it_does_not_get_is_in_
     // What is asked for wins.
     let plain = args(dir.path(), &["--prompt", "And", "--no-repeat-ngram", "0", "--repetition-penalty", "1"]);
     assert!(run(&plain, b"").status.success());
+}
+
+/// The JSON of one prompt says why it ended, and which stop condition was met.
+#[test]
+fn the_json_of_one_prompt_says_why_it_ended() {
+    let json = |more: &[&str]| {
+        let more = [&["--prompt", "In the beginning", "--json"], more].concat();
+        serde_json::from_str::<Value>(&stdout(&args(&tiny(""), &more), b"")).expect("JSON")
+    };
+    let length = json(&["--max-new-tokens", "3"]);
+    assert_eq!(
+        [&length["finish_reason"], &length["stop"], &length["prompt"]],
+        [&json!("length"), &Value::Null, &json!(0)]
+    );
+    let stop: String = length["text"].as_str().expect("a text").chars().take(2).collect();
+    let stopped = json(&["--stop", "no such text", "--stop", &stop]);
+    assert_eq!(stopped["finish_reason"], json!("stop"));
+    assert_eq!(stopped["stop"], json!({"kind": "stop_text", "text": stop}));
+    assert_eq!(stopped["text"], json!(""));
+    let batched = json(&["--max-new-tokens", "3", "--deterministic"]);
+    assert_eq!([&batched["finish_reason"], &batched["prompt"]], [&json!("length"), &json!(0)]);
+    // The first token as the end of a sequence.
+    let model = model();
+    let end = length["token_ids"][0].clone();
+    fs::write(model.path().join("generation_config.json"), json!({"eos_token_id": end}).to_string()).expect("writes");
+    let more = ["--prompt", "In the beginning", "--json"];
+    let ended: Value = serde_json::from_str(&stdout(&args(model.path(), &more), b"")).expect("JSON");
+    assert_eq!((&ended["finish_reason"], &ended["stop"]["kind"]), (&json!("stop"), &json!("end_token")));
+    assert_eq!(ended["stop"]["id"], end);
+    let full =
+        json(&["--max-new-tokens", "5000", "--prompt-chunk", "64", "--device", "sim:1", "--max-new-tokens", "2"]);
+    assert_eq!(full["finish_reason"], json!("length"));
+}
+
+/// Whole conversations, tools and template variables reach the template.
+#[test]
+fn conversations_of_a_file_and_template_variables() {
+    let model = model();
+    let template = "{% for m in messages %}{{ m.role }}{{ m.tool_calls | tojson if m.tool_calls }}{{ m.content }}{% endfor %}\
+                    {{ tools | tojson }}{{ mode | default('none') }}";
+    fs::write(model.path().join("chat_template.jinja"), template).expect("writes");
+    let ids = |more: &[&str], input: &[u8]| {
+        let more = [more, &["--json", "--max-new-tokens", "1"]].concat();
+        serde_json::from_str::<Value>(&stdout(&args(model.path(), &more), input)).expect("JSON")["prompt_ids"].clone()
+    };
+    let plain = |text: &str| ids(&["--prompt", text], b"");
+    let messages = r#"{"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "",
+        "tool_calls": [{"b": 1, "a": "<"}]}], "tools": [{"name": "f"}]}"#;
+    let found = ids(&["--messages", "-", "--template-var", "mode=\"fast\""], messages.as_bytes());
+    // The prompt of a text has a token at its beginning that the template would have to write.
+    let expected =
+        plain(r#"useruserhiassistant[{"b": 1, "a": "<"}][{"name": "f"}]fast"#.strip_prefix("user").expect("is"));
+    assert_eq!(found.as_array().expect("ids"), &expected.as_array().expect("ids")[1..]);
+    let chat = ids(&["--prompt", "hi", "--chat", "--template-var", "mode=7"], b"");
+    assert_eq!(chat.as_array().expect("ids"), &plain("userhinull7").as_array().expect("ids")[1..]);
+    let refused = |more: &[&str], input: &[u8]| failure(&args(model.path(), more), input);
+    let line = refused(&["--prompt", "hi", "--template-var", "mode=7"], b"");
+    assert!(line.contains("give --chat or --messages with it"), "{line}");
+    assert!(refused(&["--prompt", "a", "--chat", "--template-var", "mode=fast"], b"").contains("double quotes"));
+    assert!(refused(&["--prompt", "a", "--chat", "--template-var", "tools=[]"], b"").contains("given by --messages"));
+    assert!(refused(&["--messages", "-", "--prompt", "a"], b"").contains("cannot be used with"));
+    let line = refused(&["--messages", "-"], b"[{}]");
+    assert!(line.contains("conversation `standard input` cannot be used: messages[0].role must be a text"), "{line}");
+}
+
+/// A prompt of 60 MB for a model of 1,024 positions is refused while it is read, in little memory.
+#[test]
+fn a_prompt_is_read_no_further_than_the_model_has_positions() {
+    let long = vec![b'a'; 60 << 20];
+    let line = failure(&args(&tiny(""), &["--prompt-file", "-"]), &long);
+    assert!(line.contains("it has more than 262144 bytes"), "{line}");
+    let template = "{% for i in range(300) %}{{ messages[0].content }}{% endfor %}";
+    let model = model();
+    fs::write(model.path().join("chat_template.jinja"), template).expect("writes");
+    let prompt = "word ".repeat(200);
+    let line = failure(&args(model.path(), &["--prompt", &prompt, "--chat"]), b"");
+    assert!(line.contains("the prompt has 300000 bytes; at most 262144 are accepted"), "{line}");
+}
+
+/// A checkpoint that is truncated while its weights are mapped: one line and exit code 2.
+#[test]
+fn a_checkpoint_truncated_in_use_is_one_line() {
+    let model = model();
+    let more = ["--prompt", "In the beginning", "--max-new-tokens", "900", "--device", "cpu:1"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
+    command.args(args(model.path(), &more)).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("starts");
+    let mut byte = [0];
+    child.stdout.as_mut().expect("a pipe").read_exact(&mut byte).expect("the text begins");
+    let weights = fs::OpenOptions::new().write(true).open(model.path().join("model.safetensors")).expect("opens");
+    weights.set_len(4096).expect("truncates");
+    let output = child.wait_with_output().expect("ends");
+    let text = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.starts_with("error: ") && text.contains("became shorter") && text.lines().count() == 1, "{text}");
 }

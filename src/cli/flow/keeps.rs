@@ -9,12 +9,11 @@ use tilewright_flow::algorithms::{Algorithm, Seen};
 use tilewright_flow::memory::Budget;
 use tilewright_flow::run::{Activations, Interpreter, Kept, Machine as _, kept};
 use tilewright_flow::{ModelShape, Parameters, RunError, Traced, algorithms};
-use tilewright_kernels::naive::Sampling;
 
 use super::activations::{Layer, activations};
 use crate::cli::Failure;
 use crate::cli::load::load;
-use crate::engine::{Device, Engine, Request};
+use crate::engine::{Device, Engine, Request, Sampling};
 
 /// What to measure.
 #[derive(Args)]
@@ -114,9 +113,9 @@ fn sequence(engine: &Engine, args: &KeepsArgs) -> Result<Vec<u32>, Failure> {
     let tokens = (args.tokens as usize).min(engine.spec().max_positions);
     // An end of a sequence ends no measurement: it goes on from there.
     while ids.len() < tokens {
-        let sampling = Sampling::new(1.0, None, 1.0, ids.len() as u64)?;
+        let sampling = Sampling::default().temperature(1.0).seed(ids.len() as u64);
         let request = Request { prompt_ids: ids.clone(), max_new_tokens: tokens - ids.len() };
-        let (completions, _) = engine.generate(&[request], &sampling, |_, _| ())?;
+        let (completions, _) = engine.generate(&[request], sampling, |_, _| ())?;
         ids.extend(&completions[0].token_ids);
     }
     ids.truncate(tokens);

@@ -1,31 +1,22 @@
-//! Many prompts, or one with what only a batch has: batched continuously. Each of many is a line of JSON when it ends.
+//! Several prompts, or one with options that only a batch has: batched continuously. Each of several prompts is a line of
+//! JSON when it ends.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::result::Generated;
 use super::{Failure, Work};
-use crate::engine::{BatchOptions, Batcher, Event, Finish, Logprobs, Request, Statistics, Submission, Text, Ticket};
-
-/// A request under way.
-struct Answer<'w> {
-    /// Which of the prompts.
-    prompt: usize,
-    request: &'w Request,
-    text: Text<'w>,
-    generated: Generated,
-    logprobs: Vec<Logprobs>,
-}
+use crate::engine::{BatchOptions, Batcher, Event, Finish, Request, Statistics, Submission, Ticket};
 
 /// All requests, and those that have just ended.
 struct Answers<'w> {
     work: &'w Work<'w>,
-    open: BTreeMap<Ticket, Answer<'w>>,
-    ended: Vec<(Answer<'w>, Finish)>,
+    open: BTreeMap<Ticket, Generated<'w>>,
+    ended: Vec<(Generated<'w>, Finish)>,
     failure: Option<Failure>,
 }
 
@@ -35,10 +26,10 @@ pub fn run(work: &Work) -> Result<ExitCode, Failure> {
     let mut answers = Answers { work, open: BTreeMap::new(), ended: Vec::new(), failure: None };
     for (prompt, request) in work.requests.iter().enumerate() {
         let ticket = batcher.submit(submission(work, prompt, request))?;
-        answers.open.insert(ticket, Answer::new(work, prompt, request)?);
+        answers.open.insert(ticket, Generated::new(work, prompt, request)?);
     }
     loop {
-        let more = batcher.step(|ticket, event| match answers.hear(ticket, event) {
+        let more = batcher.step(|ticket, event| match answers.take(ticket, event) {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
         });
@@ -46,7 +37,7 @@ pub fn run(work: &Work) -> Result<ExitCode, Failure> {
             return Err(failure);
         }
         for (answer, finish) in answers.ended.drain(..) {
-            answer.print(work, Some(finish), batcher.statistics())?;
+            print(answer, work, Some(finish), batcher.statistics())?;
         }
         if !more || work.interrupt.came() {
             break;
@@ -54,7 +45,7 @@ pub fn run(work: &Work) -> Result<ExitCode, Failure> {
     }
     // What an interrupt left, in the order of the prompts.
     for answer in answers.open.into_values() {
-        answer.print(work, None, batcher.statistics())?;
+        print(answer, work, None, batcher.statistics())?;
     }
     Ok(work.interrupt.exit_code())
 }
@@ -94,16 +85,15 @@ impl Work<'_> {
 }
 
 impl Answers<'_> {
-    /// Takes an event; whether its request goes on.
-    fn hear(&mut self, ticket: Ticket, event: Event) -> bool {
+    /// Takes an event; returns whether its request goes on.
+    fn take(&mut self, ticket: Ticket, event: Event) -> bool {
         if self.failure.is_some() {
             return false;
         }
         match event {
             Event::Token(token) => {
                 let Some(answer) = self.open.get_mut(&ticket) else { return false };
-                answer.logprobs.extend(token.logprobs);
-                answer.push(token.id, self.work.streams()).unwrap_or_else(|failure| {
+                answer.push(token.id, token.logprobs, self.work.streams()).unwrap_or_else(|failure| {
                     self.failure = Some(failure);
                     false
                 })
@@ -123,61 +113,23 @@ impl Answers<'_> {
     }
 }
 
-impl<'w> Answer<'w> {
-    fn new(work: &Work<'w>, prompt: usize, request: &'w Request) -> Result<Answer<'w>, Failure> {
-        let text = Text::new(work.engine.tokenizer(), work.stop)?;
-        Ok(Answer { prompt, request, text, generated: Generated::default(), logprobs: Vec::new() })
-    }
-
-    /// Takes a token; whether the text goes on.
-    fn push(&mut self, token: u32, streams: bool) -> Result<bool, Failure> {
-        self.generated.push(token);
-        let piece = self.text.push(token)?;
-        if streams {
-            let mut out = io::stdout();
-            write!(out, "{piece}")?;
-            out.flush()?;
-        }
-        Ok(!self.text.is_ended())
-    }
-
-    /// Prints the rest of a text that streams, or a line of JSON. Without a finish it was interrupted.
-    fn print(self, work: &Work, finish: Option<Finish>, statistics: Statistics) -> Result<(), Failure> {
-        let mut out = io::stdout();
-        if !work.streams() {
-            writeln!(out, "{}", self.json(work, finish, statistics)?)?;
-            return Ok(out.flush()?);
-        }
-        let Answer { text, generated, .. } = self;
-        writeln!(out, "{}", text.finish()?)?;
-        let accepted = match work.args.batch.speculate {
-            true => format!("; {} of {} proposed tokens accepted", statistics.accepted, statistics.proposed),
+/// Prints the rest of a text that streams, or a line of JSON. Without a finish the request was interrupted.
+fn print(mut answer: Generated, work: &Work, finish: Option<Finish>, statistics: Statistics) -> Result<(), Failure> {
+    let mut out = io::stdout();
+    let (rest, finish) = answer.finish(finish)?;
+    let Statistics { steps, proposed, accepted, .. } = statistics;
+    if work.streams() {
+        writeln!(out, "{rest}")?;
+        let remark = match work.args.batch.speculate {
+            true => format!("; {accepted} of {proposed} proposed tokens accepted"),
             false => String::new(),
         };
-        Ok(generated.tell(work, generated.speed(), &accepted, finish.is_none())?)
+        return Ok(answer.tell(work, answer.speed(), &remark, finish.is_none())?);
     }
-
-    fn json(&self, work: &Work, finish: Option<Finish>, statistics: Statistics) -> Result<Value, Failure> {
-        let mut object = self.generated.json(work, self.request, self.generated.speed(), finish.is_none())?;
-        if work.requests.len() > 1 {
-            object["prompt"] = json!(self.prompt);
-            object["finish"] = match finish {
-                _ if self.text.is_ended() => json!("stop"),
-                None => Value::Null,
-                Some(Finish::Stop | Finish::Taker) => json!("stop"),
-                Some(Finish::Length) => json!("length"),
-                Some(Finish::Positions) => json!("positions"),
-                Some(Finish::Deadline) => json!("deadline"),
-            };
-        }
-        if work.args.batch.logprobs.is_some() {
-            let of = |l: &Logprobs| json!({ "chosen": l.chosen, "top": l.top });
-            object["logprobs"] = self.logprobs.iter().map(of).collect();
-        }
-        if work.args.batch.speculate && work.requests.len() == 1 {
-            let Statistics { steps, proposed, accepted, .. } = statistics;
-            object["speculation"] = json!({ "steps": steps, "proposed": proposed, "accepted": accepted });
-        }
-        Ok(object)
+    let mut object = answer.json(work, answer.speed(), finish);
+    if work.args.batch.speculate && work.requests.len() == 1 {
+        object["speculation"] = json!({ "steps": steps, "proposed": proposed, "accepted": accepted });
     }
+    writeln!(out, "{object}")?;
+    Ok(out.flush()?)
 }

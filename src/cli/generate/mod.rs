@@ -11,17 +11,16 @@ use std::time::Duration;
 
 use clap::Args;
 use thiserror::Error;
-use tilewright_kernels::naive::Sampling;
 
 use self::flow::{Dump, FlowArgs};
 use super::Failure;
 use super::interrupt::Interrupt;
-use super::load::{load_as, load_as_needed};
-use super::prompt::PromptArgs;
+use super::load::{Form, load_as, load_as_needed};
+use super::prompt::{PromptArgs, parse_context};
 use super::quantize::parse_scheme;
 use super::world::WorldArgs;
 use crate::checkpoint::{GenerationSettings, Scheme};
-use crate::engine::{Device, Engine, EngineError, Exchange, KvType, Penalties, Request, StopTexts};
+use crate::engine::{Device, Engine, EngineError, Exchange, KvType, Penalties, Request, Sampling, StopTexts};
 
 /// Continue a prompt with a model
 ///
@@ -56,10 +55,10 @@ pub struct GenerateArgs {
     /// Where to run: cpu (all cores), cpu:N, cuda:N, cuda:A-B (GPUs that share the model) or sim:SEED
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: Device,
-    /// Feed prompts in chunks of N tokens, 17 to 4096: fast on a GPU that has room for the weights twice
+    /// Prefill prompts in chunks of N tokens, 17 to 4096: fast on a GPU that has room for the weights twice
     #[arg(long, value_name = "N")]
     prompt_chunk: Option<usize>,
-    /// What GPUs that share the model add up a prompt's parts by: own (one-shot or two-shot, by rows), one-shot, two-shot, or nccl, whose library is looked for in LD_LIBRARY_PATH [default: own]
+    /// How GPUs that share the model all-reduce in prefill: own (one-shot or two-shot, by rows), one-shot, two-shot, or nccl, whose library is looked for in LD_LIBRARY_PATH [default: own]
     #[arg(long, value_name = "WHO")]
     exchange: Option<Exchange>,
     #[command(flatten)]
@@ -67,6 +66,9 @@ pub struct GenerateArgs {
     /// Quantise the linear layers while loading: w4a16, w8a16 or fp8
     #[arg(long, value_name = "SCHEME", value_parser = parse_scheme)]
     weights: Option<Scheme>,
+    /// Give the model at most N positions; runs a model with a sliding window of N or more tokens
+    #[arg(long, value_name = "N", value_parser = parse_context)]
+    max_context: Option<usize>,
     /// Keep keys and values as this: bf16, or fp8, e4m3 codes in half the bytes [default: f32 on cpu, bf16 elsewhere]
     #[arg(long, value_name = "TYPE")]
     kv: Option<KvType>,
@@ -81,7 +83,7 @@ pub struct GenerateArgs {
 
 /// A time that no step has.
 #[derive(Debug, Error)]
-#[error("--step-ms {found} is no time; give milliseconds above 0")]
+#[error("--step-ms must be a positive number of milliseconds, got {found}")]
 struct NoTime {
     found: f64,
 }
@@ -89,16 +91,16 @@ struct NoTime {
 /// What a batch of requests has besides.
 #[derive(Args)]
 struct BatchArgs {
-    /// Divide positive logits of tokens that were there by R, multiply negative ones; 1 if the checkpoint wants none
+    /// Divide positive logits of tokens of prompt and text by R, multiply negative ones [default: as generation_config.json says, else 1]
     #[arg(long, value_name = "R", allow_negative_numbers = true)]
     repetition_penalty: Option<f32>,
-    /// Let no run of N tokens come twice, 0: any; as the checkpoint wants it
+    /// Forbid repeated n-grams of N tokens, 0: allow all [default: as generation_config.json says]
     #[arg(long, value_name = "N")]
     no_repeat_ngram: Option<usize>,
-    /// Take P from the logits of tokens of the new text
+    /// Subtract P from the logits of tokens that the new text contains
     #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     presence_penalty: f32,
-    /// Take P from them as often as each was there
+    /// Subtract P from the logits of tokens of the new text, once per occurrence
     #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     frequency_penalty: f32,
     /// Give each token's log probability, and those of the N likeliest; with --json
@@ -107,7 +109,7 @@ struct BatchArgs {
     /// Propose tokens from what the text repeats, and verify several in one step; the text is the same
     #[arg(long)]
     speculate: bool,
-    /// Continue so many prompts at a time, 1 to 64; more than 16 on a GPU need room for the weights twice
+    /// Continue at most N prompts at a time, 1 to 64; more than 16 on a GPU need room for the weights twice
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=64))]
     rows: u16,
     /// Cut a prompt's chunks so that a step in which others decode takes about T milliseconds; with --prompt-chunk
@@ -141,14 +143,17 @@ impl BatchArgs {
 
 /// Runs the subcommand.
 pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
-    let sampling = Sampling::new(args.temperature, args.top_k, args.top_p, args.seed).map_err(EngineError::from)?;
+    let sampling = Sampling::default().temperature(args.temperature).top_p(args.top_p).seed(args.seed);
+    let sampling = args.top_k.map_or(sampling, |top_k| sampling.top_k(top_k));
+    sampling.check().map_err(EngineError::from)?;
     StopTexts::new(args.stop.clone())?;
     args.batch.penalties(&GenerationSettings::default()).check()?;
     args.batch.step_time()?;
-    let texts = args.prompt.texts()?;
+    let prompts = args.prompt.read(&args.model, args.max_context)?;
+    let form = Form { scheme: args.weights, max_context: args.max_context };
     let mut engine = match args.world.is_shared() {
-        true => load_as_needed(&args.model, args.device, args.weights)?,
-        false => load_as(&args.model, args.device, args.weights)?,
+        true => load_as_needed(&args.model, args.device, form)?,
+        false => load_as(&args.model, args.device, form)?,
     };
     if let Some(kv) = args.kv {
         engine = engine.with_kv(kv);
@@ -160,12 +165,12 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
         engine = engine.with_exchange(exchange)?;
     }
     let (engine, dump) = args.flow.apply(engine)?;
-    let mut requests = Vec::with_capacity(texts.len());
-    for text in texts {
-        let prompt_ids = args.prompt.ids(text, &engine)?;
+    let mut requests = Vec::with_capacity(prompts.len());
+    for prompt in prompts {
+        let prompt_ids = prompt.ids(&engine)?;
         requests.push(Request { prompt_ids, max_new_tokens: args.max_new_tokens });
     }
-    // What is wrong with the prompts is told before anybody joins.
+    // Errors of the prompts are reported before other ranks join.
     let engine = args.world.apply(engine)?;
     let interrupt = Interrupt::aborts(engine.abort_handle())?;
     let work = Work { engine: &engine, requests, sampling, stop: &args.stop, interrupt, args };
@@ -202,11 +207,5 @@ impl Work<'_> {
         let BatchArgs { logprobs, speculate, deterministic, .. } = self.args.batch;
         let changes = !self.penalties().is_none() || !self.suppressed().is_empty();
         changes || logprobs.is_some() || speculate || deterministic
-    }
-
-    /// The text of tokens up to where it stops.
-    fn whole(&self, tokens: &[u32]) -> Result<String, Failure> {
-        let mut stop = StopTexts::new(self.stop.iter().cloned())?;
-        Ok(stop.push(&self.engine.tokenizer().decode(tokens)?) + &stop.finish())
     }
 }

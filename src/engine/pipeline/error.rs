@@ -17,6 +17,7 @@ pub const MOST_RANKS: usize = 64;
 /// Why a pipeline cannot work, or works no more. Rank 0 is the driver, the others are workers.
 #[derive(Debug, ThisError)]
 #[allow(missing_docs, reason = "the message names every field")]
+#[non_exhaustive]
 pub enum PipelineError {
     #[error("a world of {found} processes was asked for; a pipeline has 2 to {MOST_RANKS}")]
     World { found: usize },

@@ -49,6 +49,7 @@ pub struct Frame {
 /// Why bytes are no frame.
 #[derive(Debug, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
+#[non_exhaustive]
 pub enum FrameError {
     #[error("it closed the connection")]
     Closed,

@@ -150,6 +150,7 @@ impl Shape {
 /// Why a message makes no sense.
 #[derive(Debug, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
+#[non_exhaustive]
 pub enum MessageError {
     #[error(transparent)]
     Frame(#[from] FrameError),

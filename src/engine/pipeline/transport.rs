@@ -16,6 +16,7 @@ use super::message::{Head, Message, MessageError};
 /// Why a message did not come or go.
 #[derive(Debug, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
+#[non_exhaustive]
 pub enum LinkError {
     #[error("it has said nothing for {seconds} s")]
     Silent { seconds: f64 },

@@ -67,7 +67,7 @@ pub struct BatchOptions {
 const PROPOSED_ROWS: usize = MOST_PROPOSED + 1;
 /// Most steps of a launch that need no host between them: what a deadline of another request may wait for.
 const LAUNCH_STEPS: usize = 64;
-/// Most steps of a launch where a flow keeps states, which nobody leaves early.
+/// Most steps of a launch where a flow keeps states, since no request leaves such a launch early.
 const STATE_STEPS: usize = 8;
 
 impl BatchOptions {
@@ -89,7 +89,7 @@ impl BatchOptions {
 
 /// Requests that are batched continuously: each enters when there is room, and leaves when it ends, between any two steps.
 ///
-/// [`Batcher::step`] does the work on the caller's thread; [`Server`](super::Server) is the same behind a thread.
+/// [`Batcher::step`] does the work on the caller's thread; [`Server`](super::Server) runs a batcher on a thread of its own.
 ///
 /// ```no_run
 /// use std::path::Path;
@@ -143,7 +143,7 @@ pub(super) type Clock = Box<dyn Fn() -> Duration + Send>;
 /// Set when somebody waits for a batcher to come back from a launch.
 pub(super) type Attention = Arc<AtomicBool>;
 
-/// Whether a launch goes on: somebody wants its tokens, no deadline is over, and nobody waits for the batcher.
+/// Whether a launch goes on: some request still wants its tokens, no deadline has passed, and no command waits.
 fn go_on(wanted: bool, deadline: Option<Duration>, clock: &Clock, attention: &Attention) -> ControlFlow<()> {
     let over = deadline.is_some_and(|deadline| deadline <= clock());
     match wanted && !over && !attention.load(Ordering::Acquire) {
@@ -267,6 +267,7 @@ impl Batcher {
         check_prompt(&self.shape.spec, &request.prompt_ids)?;
         penalties.check()?;
         let tokens = request.room(self.shape.spec.max_positions);
+        submission.sampling.check()?;
         if tokens > self.shape.context {
             return Err(EngineError::RequestContext { prompt, new, context: self.shape.context });
         }
@@ -299,14 +300,14 @@ impl Batcher {
         Ok(ticket)
     }
 
-    /// Ends a request; gives what it has, or nothing where it has ended already. No event follows.
+    /// Ends a request; returns its tokens, or nothing if it has ended already. No event follows.
     pub fn cancel(&mut self, ticket: Ticket) -> Option<Completion> {
         self.submissions.remove(&ticket);
         if let Some(at) = self.empty.iter().position(|empty| *empty == ticket) {
             self.empty.remove(at);
-            return Some(Completion { token_ids: Vec::new(), finish: Finish::Taker });
+            return Some(Completion { token_ids: Vec::new(), finish: Finish::Cancelled });
         }
-        self.scheduler.end(ticket, Finish::Taker)
+        self.scheduler.end(ticket, Finish::Cancelled)
     }
 
     /// Runs one step, or one launch of several; whether requests are left. `each` gets what happens to them in order, and
@@ -470,9 +471,10 @@ impl Batcher {
             let submission = self.submissions.get(&piece.ticket);
             let own = piece.tokens.len() - piece.proposed;
             for row in 0..piece.tokens.len() {
-                // A row that gives no token is drawn for like the first that does; nobody looks.
+                // A row that gives no token draws like the first that does; its token is not used.
                 let drawn = (row + 1).saturating_sub(own) as u64;
-                draws.push(submission.map_or(Draw::default(), |s| Draw::new(&s.sampling, new + drawn, s.row)));
+                draws
+                    .push(submission.map_or(Draw::default(), |s| Draw::new(&s.sampling.checked(), new + drawn, s.row)));
             }
         }
         draws
@@ -485,7 +487,7 @@ impl Batcher {
         let error = Arc::new(error);
         for piece in &step.pieces {
             self.submissions.remove(&piece.ticket);
-            if self.scheduler.end(piece.ticket, Finish::Taker).is_some() {
+            if self.scheduler.end(piece.ticket, Finish::Cancelled).is_some() {
                 each(piece.ticket, Event::Fault(Arc::clone(&error)));
             }
         }

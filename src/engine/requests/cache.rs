@@ -1,8 +1,8 @@
 //! The pages of the KV pools among many sequences: who holds them, and which full ones can be found by their tokens.
 //!
-//! A page is *free*, *held* by one sequence or several, or *idle*: full, held by nobody, and still to be found. A full page
+//! A page is *free*, *held* by one sequence or several, or *idle*: full, held by no sequence, and still found by its tokens. A full page
 //! is found by its tokens and the page before it, so by all tokens up to its end; the tokens themselves are compared, not
-//! a hash of them. Only full pages are shared, and nobody writes a full page, so none is ever copied.
+//! a hash of them. Only full pages are shared, and a full page is never written again, so none is ever copied.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,7 +16,7 @@ pub struct PageCache {
     pages: Vec<Page>,
     /// Full pages by the prefix before them and their tokens.
     index: HashMap<Contents, i32>,
-    /// Pages that nobody holds, the one that was left first in front.
+    /// Pages that no sequence holds, the least recently used one first.
     idle: BTreeMap<u64, i32>,
     available: usize,
     /// Counts prefixes and departures.
@@ -26,7 +26,7 @@ pub struct PageCache {
 /// The number of a prefix: of all tokens up to the end of a full page. No number is used twice; 0 is the empty prefix.
 type Prefix = u64;
 
-/// What a full page holds: its tokens, behind a prefix.
+/// What a full page holds: its tokens, following a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Contents {
     before: Prefix,
@@ -43,7 +43,7 @@ struct Page {
 }
 
 impl PageCache {
-    /// So many free pages.
+    /// Creates a cache of free pages.
     pub fn new(pages: usize, page_tokens: usize) -> PageCache {
         PageCache {
             page_tokens,
@@ -116,7 +116,7 @@ impl PageCache {
             None => 0,
             Some(before) => match &self.page(before).full {
                 Some((prefix, _)) => *prefix,
-                // The page before was forgotten while it was held: nobody can come this far.
+                // The page before was forgotten while it was held: no lookup reaches this page.
                 None => return page,
             },
         };
@@ -134,7 +134,7 @@ impl PageCache {
         page
     }
 
-    /// Forgets the contents of all pages: what is held stays held, and is found by nobody.
+    /// Forgets the contents of all pages: what is held stays held, and no lookup finds it.
     pub fn forget_all(&mut self) {
         for (_, page) in std::mem::take(&mut self.idle) {
             self.free.give_back([page]);
@@ -182,7 +182,7 @@ impl PageCache {
         let found: Vec<usize> = self.pages.iter().map(|page| page.holders).collect();
         assert_eq!(found, holders, "holders of pages");
         let unheld = holders.iter().filter(|holders| **holders == 0).count();
-        assert_eq!(unheld, self.available, "pages that nobody holds");
+        assert_eq!(unheld, self.available, "pages that no sequence holds");
         assert_eq!(unheld, self.idle.len() + self.free.len(), "pages that can be taken");
         for (contents, &page) in &self.index {
             let full = self.page(page).full.as_ref().expect("what is found is full");

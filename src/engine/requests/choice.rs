@@ -1,4 +1,4 @@
-//! The choice of a token by the host, from its logits: what a device's sampler has no room for.
+//! The choice of a token by the host, from its logits: penalties and log probabilities, which a device's sampler lacks.
 
 use std::collections::HashMap;
 
@@ -6,24 +6,33 @@ use tilewright_kernels::naive::sample;
 
 use super::submission::{Logprobs, Submission, Token};
 
-/// The next token of a sequence whose tokens are `tokens`, the first `prompt` of them the prompt's; none where a logit is
-/// not a number.
+/// Chooses the next token of a sequence whose tokens are `tokens`, the first `prompt` of them the prompt's; none if a logit
+/// is not a number.
 pub fn choose(submission: &Submission, tokens: &[u32], prompt: usize, logits: &[f32]) -> Option<Token> {
-    if logits.iter().any(|x| x.is_nan()) {
+    if !is_usable(logits) {
         return None;
     }
     let step = (tokens.len() - prompt) as u64;
-    let (sampling, row) = (&submission.sampling, submission.row);
+    let (sampling, row) = (&submission.sampling.checked(), submission.row);
     let id = match submission.penalties.is_none() && submission.suppressed.is_empty() {
         true => sample(logits, sampling, step, row),
         false => {
             let mut changed = logits.to_vec();
             punish(submission, tokens, prompt, &mut changed);
+            if !is_usable(&changed) {
+                return None;
+            }
             sample(&changed, sampling, step, row)
         }
     }?;
     let logprobs = submission.logprobs.map(|count| logprobs(logits, id, count));
     Some(Token { id: id as u32, logprobs })
+}
+
+/// Whether a token can be chosen from logits: none is NaN, and the largest is finite. Some may be −∞.
+pub fn is_usable(logits: &[f32]) -> bool {
+    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    largest.is_finite() && !logits.iter().any(|x| x.is_nan())
 }
 
 /// Changes the logits as the request's penalties say.
@@ -56,7 +65,7 @@ fn punish(submission: &Submission, tokens: &[u32], prompt: usize, logits: &mut [
     }
 }
 
-/// Tokens with which the last ones would be a run of so many tokens that was there before.
+/// Tokens that would complete an n-gram of length `run` that the sequence already contains.
 fn repeated(tokens: &[u32], run: usize) -> Vec<u32> {
     let Some(before) = run.checked_sub(1) else { return Vec::new() };
     let Some(last) = tokens.len().checked_sub(before).map(|from| &tokens[from..]) else { return Vec::new() };
@@ -137,7 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn logits_that_are_not_numbers_give_no_token() {
+    fn logits_that_are_not_numbers_or_all_infinite_give_no_token() {
+        let plain = submission(Penalties::NONE);
+        for wrong in [[f32::INFINITY, 1.0], [f32::NEG_INFINITY; 2], [f32::INFINITY; 2]] {
+            assert_eq!(choose(&plain, &[0], 1, &wrong), None, "{wrong:?}");
+        }
+        assert_eq!(choose(&plain, &[0], 1, &[f32::NEG_INFINITY, 1.0]).map(|token| token.id), Some(1));
+        let none_left = Submission { suppressed: vec![0, 1], ..plain.clone() };
+        assert_eq!(choose(&none_left, &[0], 1, &[2.0, 1.0]), None, "every token is suppressed");
         assert_eq!(choose(&submission(Penalties::NONE), &[0], 1, &[f32::NAN, 1.0]), None);
     }
 }

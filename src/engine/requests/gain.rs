@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 /// Tokens of a step of several rows from which on they pay: their step costs up to so much more.
 const PAYS: f64 = 1.6;
-/// The same where they are fed already: what changes often pays nothing.
+/// The threshold for a sequence that already runs by several rows: frequent changes do not pay.
 const STILL_PAYS: f64 = 1.35;
 /// Steps that are looked at, the last ones.
 const WINDOW: usize = 12;
@@ -32,7 +32,7 @@ impl Gain {
         self.wide
     }
 
-    /// A step of several rows gave so many tokens.
+    /// Records how many tokens a step of several rows gave.
     pub fn gave(&mut self, tokens: usize) {
         self.note(tokens);
         if self.mean().is_some_and(|mean| mean < STILL_PAYS) {

@@ -77,7 +77,7 @@ impl<'g> Giving<'g> {
                 let position = self.step.pieces[at].position + offset;
                 self.states[at].goes_on = false;
                 self.submissions.remove(&ticket);
-                self.scheduler.end(ticket, Finish::Taker);
+                self.scheduler.end(ticket, Finish::Cancelled);
                 (self.each)(ticket, Event::Fault(Arc::new(EngineError::NotANumber { position })));
             }
         }
@@ -156,7 +156,7 @@ impl<'g> Giving<'g> {
         self.states[at].chosen = Some(token.id);
         let finish = self.scheduler.accept(ticket, fed, Some(token.id));
         let goes_on = (self.each)(ticket, Event::Token(token));
-        if let Some(finish) = finish.or((!goes_on).then_some(Finish::Taker)) {
+        if let Some(finish) = finish.or((!goes_on).then_some(Finish::Cancelled)) {
             self.states[at].goes_on = false;
             self.ended = true;
             self.submissions.remove(&ticket);

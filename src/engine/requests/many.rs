@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use tilewright_kernels::naive::Sampling;
+use super::super::sampling::Sampling;
 
 use super::super::Engine;
 use super::super::error::EngineError;

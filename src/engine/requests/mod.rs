@@ -3,8 +3,8 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `submission` | what is asked, and what comes back |
-//! | `scheduler` | the state machine: who gets rows and pages in the next step |
-//! | `phases` | who attends to everything, and for whom a flow chooses |
+//! | `scheduler` | the state machine: which requests get rows and pages in the next step |
+//! | `phases` | which requests attend to everything, and for which a flow chooses |
 //! | `step` | what a step runs |
 //! | `sequence` | a request while it is there |
 //! | `cache` | pages: holders, prefixes that are found by their tokens |
@@ -14,16 +14,17 @@
 //! | `choice` | tokens chosen by the host: penalties, log probabilities |
 //! | `pace` | how many rows a step may have so that it ends in time |
 //! | `times` | what steps of each width took |
-//! | `giving` | what the rows of a step gave |
+//! | `giving` | delivery of a step's tokens to their requests |
 //! | `batcher` | scheduler and machine together, a step at a time |
 //! | `many` | generation of more sequences than a device's step has rows |
-//! | `server` | the same behind a thread |
+//! | `server` | a batcher on a thread of its own |
 //!
-//! `scheduler`, `sequence`, `cache`, `slots`, `phases`, `pace`, `proposer`, `gain` and `choice` are pure: what they are told decides what they say.
+//! `scheduler`, `sequence`, `cache`, `slots`, `phases`, `pace`, `proposer`, `gain` and `choice` are pure: their outputs
+//! depend on their inputs alone.
 
 mod batcher;
 mod cache;
-mod choice;
+pub(super) mod choice;
 mod gain;
 mod giving;
 mod many;

@@ -8,7 +8,7 @@ pub const MOST_PROPOSED: usize = 7;
 const RUNS: [usize; 2] = [4, 2];
 /// Proposed tokens after which acceptance is looked at.
 const WINDOW: usize = 14;
-/// One of so many proposed tokens must be accepted for proposals to pay.
+/// One of this many proposed tokens must be accepted for proposals to pay.
 const PAYS: usize = 4;
 /// Tokens without proposals after a window that did not pay.
 const REST: usize = 32;

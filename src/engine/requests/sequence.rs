@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tilewright_megakernel::vm::reference::RequestSlot;
 
-use super::super::generate::Finish;
+use super::super::generate::{Finish, StopCause};
 use super::gain::Gain;
 use super::proposer::{MOST_PROPOSED, Proposer};
 use super::submission::Ticket;
@@ -119,7 +119,7 @@ impl Sequence {
             proposer.read(&self.tokens);
         }
         if is_end {
-            Some(Finish::Stop)
+            Some(Finish::Stop(StopCause::EndToken(token)))
         } else if self.tokens.len() - self.prompt >= self.max_new_tokens {
             Some(Finish::Length)
         } else if self.tokens.len() > positions {

@@ -1,11 +1,13 @@
-//! A batcher behind a thread: requests from any thread, each with a stream of its own.
+//! A batcher on a thread of its own: takes requests from any thread, each with its own stream.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::task::Poll;
 use std::thread;
+use std::time::Duration;
 
 use super::super::Engine;
 use super::super::error::EngineError;
@@ -50,7 +52,7 @@ pub enum ServerEvent {
     },
     /// It has ended.
     End {
-        /// All its tokens, and why it ended; [`Finish::Stop`] for a stop text, too.
+        /// All tokens, and why the request ended; [`Finish::Stop`] for a stop text, too.
         completion: Completion,
         /// The text that was held back.
         text: String,
@@ -59,7 +61,8 @@ pub enum ServerEvent {
     Fault(Arc<EngineError>),
 }
 
-/// The events of a request as they come; waits for the next one. Whoever drops it cancels the request.
+/// The events of a request as they arrive. As an iterator it blocks until the next one; [`Stream::try_next`] and
+/// [`Stream::recv_timeout`] do not. Dropping the stream cancels the request.
 pub struct Stream {
     ticket: Ticket,
     events: Receiver<ServerEvent>,
@@ -128,6 +131,30 @@ impl Stream {
         self.ticket
     }
 
+    /// Takes the next event if there is one now: `Ready(None)` after the last event, `Pending` while the model computes.
+    pub fn try_next(&mut self) -> Poll<Option<ServerEvent>> {
+        match self.events.try_recv() {
+            Ok(event) => Poll::Ready(Some(event)),
+            Err(TryRecvError::Empty) => Poll::Pending,
+            Err(TryRecvError::Disconnected) => Poll::Ready(None),
+        }
+    }
+
+    /// Waits for the next event for at most `timeout`: `Ready(None)` after the last event, `Pending` if none came.
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Poll<Option<ServerEvent>> {
+        match self.events.recv_timeout(timeout) {
+            Ok(event) => Poll::Ready(Some(event)),
+            Err(RecvTimeoutError::Timeout) => Poll::Pending,
+            Err(RecvTimeoutError::Disconnected) => Poll::Ready(None),
+        }
+    }
+
+    /// Ends the request. Events that were sent before stay readable; the last one is an end with
+    /// [`Finish::Cancelled`] and the tokens so far, unless the request has ended already.
+    pub fn cancel(&self) {
+        self.post.send(Command::Cancel(self.ticket));
+    }
+
     /// Waits for the end; gives what there is, and the text of the events that were not taken yet.
     ///
     /// # Errors
@@ -168,7 +195,7 @@ impl Post {
     }
 }
 
-/// Who takes the events of a request.
+/// The receiver of a request's events.
 struct Client<'t> {
     text: Option<Text<'t>>,
     events: Sender<ServerEvent>,
@@ -185,8 +212,8 @@ impl Client<'_> {
             },
             Event::End(mut completion) => match self.text.take() {
                 Some(text) => {
-                    if text.is_ended() {
-                        completion.finish = Finish::Stop;
+                    if let Some(cause) = text.cause() {
+                        completion.finish = Finish::Stop(cause);
                     }
                     match text.finish() {
                         Ok(text) => ServerEvent::End { completion, text },
@@ -205,7 +232,7 @@ impl Client<'_> {
     /// A text that cannot be decoded ends the request.
     fn fault(&mut self, error: EngineError) -> ControlFlow<()> {
         self.text = None;
-        // Whoever has gone needs no fault.
+        // A dropped stream needs no fault.
         let _ = self.events.send(ServerEvent::Fault(Arc::new(error)));
         ControlFlow::Break(())
     }
@@ -248,7 +275,7 @@ fn obey<'t>(
     batcher: &mut Batcher,
     clients: &mut HashMap<Ticket, Client<'t>>,
 ) {
-    // Whoever asked may have gone meanwhile.
+    // The caller may have dropped its end meanwhile.
     match command {
         Command::Submit { submission, stop, events, answer } => {
             let text = Text::new(tokenizer, &stop).map_err(EngineError::from);
@@ -260,8 +287,11 @@ fn obey<'t>(
             let _ = answer.send(ticket);
         }
         Command::Cancel(ticket) => {
-            batcher.cancel(ticket);
-            clients.remove(&ticket);
+            let completion = batcher.cancel(ticket);
+            if let (Some(mut client), Some(completion)) = (clients.remove(&ticket), completion) {
+                // The caller may still read the end.
+                let _ = client.hear(Event::End(completion));
+            }
         }
         Command::Statistics(answer) => _ = answer.send(batcher.statistics()),
     }

@@ -1,4 +1,4 @@
-//! Where a flow keeps what a request carries from step to step: a place for each that runs, and a number that nobody had there
+//! Where a flow keeps what a request carries from step to step: a place for each that runs, and a number that no request had there
 //! before.
 
 use tilewright_megakernel::vm::reference::RequestSlot;
@@ -14,7 +14,7 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// So many free places.
+    /// Creates free places.
     pub fn new(count: usize) -> Slots {
         let free = (0..count).rev().map(|index| i32::try_from(index).unwrap_or(i32::MAX)).collect();
         Slots { numbers: vec![0; count], free }

@@ -1,14 +1,13 @@
-//! What is asked of a batcher: a prompt, how its tokens are chosen, how urgent it is; and what comes back.
+//! Requests to a batcher (prompt, sampling, priority), and the events that it returns.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tilewright_kernels::naive::Sampling;
-
 use super::super::error::EngineError;
 use super::super::generate::{Completion, Request};
+use super::super::sampling::Sampling;
 
-/// A request with everything that may be asked of it. What it does not say is as in [`Submission::from`] a [`Request`].
+/// A request to a batcher or server with all its options. [`Submission::from`] a [`Request`] sets the defaults.
 ///
 /// ```
 /// use std::time::Duration;
@@ -34,7 +33,7 @@ pub struct Submission {
     pub penalties: Penalties,
     /// Tokens that are never chosen; none.
     pub suppressed: Vec<u32>,
-    /// Log probabilities that come with each token: its own, and those of so many of the likeliest; none.
+    /// How many of the likeliest tokens get log probabilities besides the chosen token, in each step; none by default.
     pub logprobs: Option<usize>,
     /// Requests of a higher priority come first, and take seats and pages from those of a lower one; 0.
     pub priority: i32,
@@ -56,11 +55,11 @@ pub struct Penalties {
     /// Logits of tokens of the prompt and the new text: positive ones are divided by it, negative ones multiplied. 1: no
     /// change. Above 0.
     pub repetition: f32,
-    /// Taken from the logits of tokens of the new text. 0: no change.
+    /// Subtracted from the logits of tokens of the new text. 0: no change.
     pub presence: f32,
-    /// Taken from them as often as each was there. 0: no change.
+    /// Subtracted from them once per occurrence. 0: no change.
     pub frequency: f32,
-    /// No run of so many tokens, in prompt and new text, comes twice. 0: any may.
+    /// Length of n-grams of prompt and new text that may not repeat. 0: all may.
     pub no_repeat: usize,
 }
 

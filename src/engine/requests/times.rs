@@ -23,7 +23,7 @@ pub struct WidthTimes {
 pub(super) struct StepTimes(BTreeMap<usize, WidthTimes>);
 
 impl StepTimes {
-    /// A launch of so many steps of a width took so long.
+    /// Records the time that a launch of some steps of a width took.
     pub fn note(&mut self, width: usize, steps: usize, time: Duration) {
         let of = self.0.entry(width).or_insert(WidthTimes { width, ..WidthTimes::default() });
         of.steps += steps as u64;

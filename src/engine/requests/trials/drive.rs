@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tilewright_flow::program::Phase;
-use tilewright_kernels::naive::Sampling;
 use tilewright_megakernel::model::ModelSpec;
 
 use super::super::super::error::EngineError;
-use super::super::super::generate::{Finish, Request};
+use super::super::super::generate::{Finish, Request, StopCause};
+use super::super::super::sampling::Sampling;
 use super::super::batcher::{Batcher, Shape};
 use super::super::choice::choose;
 use super::super::pace::Pace;
@@ -77,7 +77,7 @@ impl Asked {
     }
 
     pub fn hot(self, seed: u64) -> Asked {
-        let sampling = Sampling::new(0.9, Some(8), 0.95, seed).expect("valid options");
+        let sampling = Sampling::default().temperature(0.9).top_k(8).top_p(0.95).seed(seed);
         Asked { submission: Submission { sampling, ..self.submission }, ..self }
     }
 
@@ -105,7 +105,7 @@ impl Asked {
             let token = choose(&self.submission, &tokens, prompt_ids.len(), &logits).expect("a token").id;
             tokens.push(token);
             finish = if token == END {
-                Finish::Stop
+                Finish::Stop(StopCause::EndToken(token))
             } else if tokens.len() - prompt_ids.len() == *max_new_tokens {
                 Finish::Length
             } else if tokens.len() > config.positions {
@@ -310,8 +310,8 @@ impl Drive {
             given += story.tokens.len();
             assert_eq!(story.tokens, alone[..story.tokens.len().min(alone.len())], "{ticket:?}: {asked:?}");
             match story.end.as_ref().unwrap_or_else(|| panic!("{ticket:?} never ended")) {
-                Ok(Finish::Taker) if story.cancelled => {}
-                Ok(Finish::Taker) => assert_eq!(Some(story.tokens.len()), asked.taken.map(|taken| taken + 1)),
+                Ok(Finish::Cancelled) if story.cancelled => {}
+                Ok(Finish::Cancelled) => assert_eq!(Some(story.tokens.len()), asked.taken.map(|taken| taken + 1)),
                 Ok(Finish::Deadline) => assert!(asked.submission.deadline.is_some()),
                 Ok(found) => assert_eq!((story.tokens.len(), *found), (alone.len(), finish), "{ticket:?}: {asked:?}"),
                 Err(error) => assert!(self.faults > 0, "{error}"),
