@@ -36,7 +36,7 @@ impl Behind {
         self.blocks.clear();
     }
 
-    /// Notes the blocks that so many steps complete, whose rows go on by a token in each. If fewer are run, some of them are not complete:
+    /// Notes the blocks that `steps` steps complete, each of which adds a token to every row. If fewer are run, some of them are not complete:
     /// what is made of these is made again.
     pub fn note(&mut self, (cells, steps): (&StepCells, usize), block_tokens: usize, page_tokens: usize) {
         let width = cells.page_table.len() / cells.positions.len().max(1);

@@ -28,10 +28,10 @@ use super::session::Run;
 
 /// Machines that share KV pools. A machine's width is its number of rows.
 pub(super) trait Machines: Send {
-    /// The width of the machine that runs so many rows; it is made where there is none.
+    /// The width of the machine that runs that many rows; made on first use.
     fn width(&mut self, rows: usize) -> Result<usize, EngineError>;
 
-    /// Rows of the next chunk of a prompt of which so many tokens are left.
+    /// Rows of the next prefill chunk of a prompt with that many tokens left.
     fn chunk(&mut self, rest: usize) -> Result<usize, EngineError>;
 
     /// Whether rows of the next steps attend to everything, or to what a flow chooses; and whether they are a prompt's chunk.
@@ -78,19 +78,19 @@ pub(super) trait Machines: Send {
         Ok(0)
     }
 
-    /// Begins to compile what a machine of so many rows needs, where that is not done yet.
+    /// Starts to compile the kernels of a machine of that many rows, unless they are compiled.
     fn ahead(&mut self, rows: usize) {
         let _ = rows;
     }
 
-    /// Makes ready what the first prompt, of so many tokens where that is known, needs of a session whose steps have so many rows.
+    /// Prepares a session for its first prompt (its length, if known) and for steps of a number of rows.
     fn begin(&mut self, rows: usize, _prompt: Option<usize>) -> Result<(), EngineError> {
         // A prompt's chunks are compiled while the weights are on their way.
         self.ahead(MOST_ROWS);
         self.width(rows).map(drop)
     }
 
-    /// Runs steps that feed tokens back; gives how many `each` was told of. Behind its `Break` it may be told of a few that were under way.
+    /// Runs steps that feed tokens back; returns how many `each` got. After its `Break` it may get a few that were under way.
     fn run(&mut self, _width: usize, _cells: &StepCells, _run: Run, _each: EachStep) -> Result<usize, EngineError> {
         Ok(0)
     }
@@ -129,13 +129,13 @@ pub(super) struct Widths {
     pub(super) proposals: bool,
 }
 
-/// Rows of the widest program whose tokens may be chosen at random, where so many sequences decode: by a graph, which has some rows more, or not.
+/// Rows of the widest program that may sample, for a number of decoding sequences: by a graph, which has some rows more, or not.
 fn sampled(rows: usize) -> usize {
     if rows > STREAMED { rows.max(LEAST_GRAPH) } else { rows }
 }
 
 impl Widths {
-    /// Chunks of prompts, and a row for each of so many sequences.
+    /// Widths for prefill chunks, and a row for each sequence.
     pub fn of_session(place: &Place, sequences: usize) -> Widths {
         // On a device kernels are made for a few widths, and rows that a step has more are idle.
         let (chunks, sequences) = match place {
@@ -151,7 +151,7 @@ impl Widths {
         }
     }
 
-    /// The powers of 2 up to so many rows; that number alone where every step has the same. More than a step that decodes has on a
+    /// The powers of 2 up to a number of rows; that number alone where every step has the same. More than a step that decodes has on a
     /// device are steps of a graph there.
     pub fn of_batch(rows: usize, deterministic: bool) -> Widths {
         let powers = (0..usize::BITS).map(|power| 1 << power).take_while(|&width| width < rows && !deterministic);
@@ -165,17 +165,17 @@ impl Widths {
         }
     }
 
-    /// Those in which so many rows decode and a prompt's may be beside them.
+    /// Widths of steps in which rows decode and a prefill chunk may be beside them.
     pub fn beside(&self, decoding: usize) -> Vec<usize> {
         self.rows.iter().copied().filter(|&width| width > decoding || width >= MOST_ROWS).collect()
     }
 
-    /// The same with chunks of prompts of so many rows.
+    /// Widths with prefill chunks of that many rows.
     pub fn with_chunk(self, chunk: Option<usize>) -> Widths {
         Widths { chunk, ..self }
     }
 
-    /// The width of a chunk of so many rows: a power of 2 from 32 on, or the widest. Kernels are made for a few widths.
+    /// The width of a chunk of that many rows: a power of 2 from 32 on, or the widest. Kernels are made for a few widths.
     pub(super) fn of_chunk(&self, rows: usize) -> Option<usize> {
         let most = self.chunk.filter(|&most| rows <= most)?;
         if self.only {
@@ -184,7 +184,7 @@ impl Widths {
         Some(rows.next_power_of_two().max(LEAST_GRAPH).min(most))
     }
 
-    /// The least that has so many rows and not more than `most`.
+    /// The least width that has that many rows and not more than `most`.
     pub(super) fn least(&self, most: usize, rows: usize) -> usize {
         let all = self.rows.iter().copied().chain([most].into_iter().filter(|&most| most < usize::MAX));
         all.filter(|width| (rows..=most).contains(width)).min().unwrap_or(rows)
@@ -259,12 +259,12 @@ impl Lowering {
         flow.observe(shape, (cells, &self.requests), output)
     }
 
-    /// The same without a flow.
+    /// The lowering options without a flow.
     pub(super) fn dense(&self) -> Lowering {
         Lowering { flow: None, ..self.clone() }
     }
 
-    /// The program that summarises blocks, so many at a time, where the flow keeps something of them.
+    /// The program that summarises a number of blocks at a time, if the flow keeps summaries.
     pub(super) fn summaries(&self, gpu: &Gpu, rows: usize) -> Result<Option<(Placed, DeviceOptions)>, EngineError> {
         let options = gpu.options(&self.model, 1, self.options.context)?;
         let prompt = Lowering { phase: Phase::Prompt, ..self.clone() }.program(rows, gpu.target.clone())?;
@@ -276,7 +276,7 @@ impl Lowering {
         Ok(schedule(self.program(rows, target)?, TYPICAL_CONTEXT)?)
     }
 
-    /// The placed program of so many rows for a GPU, and how its kernel is cut.
+    /// The placed program of a number of rows for a GPU, and how its kernel is cut.
     pub(super) fn on(&self, gpu: &Gpu, width: usize) -> Result<(Placed, DeviceOptions), EngineError> {
         let options = gpu.options(&self.model, width, self.options.context)?;
         let program = self.program(width, gpu.target.clone())?.with_cut_sums(&options)?;
@@ -303,18 +303,18 @@ impl Lowering {
         gpu.target.arch == "sm_90a" && self.model.packs
     }
 
-    /// Whether those of a graph of so many rows do: codes are read so by all, weights of bf16 by few.
+    /// Whether the weights of a graph of that many rows do: codes are read so by all, weights of bf16 by few.
     pub(super) fn is_packed(&self, gpu: &Gpu, rows: usize) -> bool {
         self.reads_packed(gpu) && (rows <= PACKED_CHUNK || self.model.bits.is_some())
     }
 
-    /// The program that a graph of launches runs, of so many rows, without a flow.
+    /// The program that a graph of launches of that many rows runs, without a flow.
     pub(super) fn program_of_graph(&self, gpu: &Gpu, rows: usize) -> Result<Program, EngineError> {
         // A level is one launch, however many tasks it has: those of one SM are few.
         self.dense().program(rows, Target { sms: 1, ..gpu.target.clone() })
     }
 
-    /// A graph of launches of so many rows, on these pools or new ones.
+    /// Creates a graph of launches of that many rows, on these pools or new ones.
     pub(super) fn graph(&self, gpu: &Gpu, rows: usize, kv: Option<&DeviceKv>) -> Result<AnyGraph, EngineError> {
         let checked = Checked::new(self.program_of_graph(gpu, rows)?);
         let checked = checked.map_err(|rejected| ScheduleError::from(Box::new(rejected)))?;

@@ -72,7 +72,7 @@ impl Bare {
         })
     }
 
-    /// A batcher whose sequences nothing ends but their length, with chunks of prompts of so many rows if any.
+    /// A batcher whose sequences end by their length alone, with prefill chunks of that many rows if any.
     ///
     /// # Errors
     /// As [`Engine::batcher`](super::Engine::batcher).

@@ -92,7 +92,7 @@ impl OnDevice {
         self.lowering.widths.chunk.unwrap_or(packed).max(self.most)
     }
 
-    /// The rows of the graph that runs so many, of a prompt that it feeds or others, if one does: it has to where there are more than the decode machine
+    /// The rows of the graph that runs that many, of a prefill or others, if one does: it has to where there are more than the decode machine
     /// has, and where every step has one width; it does by choice where it is faster.
     fn of_graph(&self, feeds: bool, rows: usize) -> Option<usize> {
         let widths = &self.lowering.widths;
@@ -109,13 +109,13 @@ impl OnDevice {
         self.lowering.flow.is_none() || self.lowering.phase == Phase::Prompt
     }
 
-    /// Whether a graph runs so many rows, of a prompt or others, though the decode machine could.
+    /// Whether a graph runs that many rows, of a prefill or others, although the decode machine could.
     fn is_by_choice(&self, feeds: bool, rows: usize) -> bool {
         let is_faster = if feeds { rows > 1 } else { self.attends() && is_faster(&self.lowering.model.spec, rows) };
         is_faster && self.feeds_by_graph()
     }
 
-    /// Sends the weights that the decode machine of so many rows streams, where they are not on the device.
+    /// Sends the weights that the decode machine of that many rows streams, unless they are on the device.
     fn send(&self, rows: usize) -> Result<(), EngineError> {
         let (gpu, width) = (self.gpu(), self.lowering.widths.least(self.most, rows.min(self.most)));
         let (placed, options) = self.lowering.on(gpu, width)?;
@@ -150,7 +150,7 @@ impl OnDevice {
         Ok(others.try_for_each(|(_, machine)| machine.wait())?)
     }
 
-    /// What a launch of so many steps finds ready: pools that no other machine writes, and the summaries of all complete blocks where a flow chooses by
+    /// Prepares a launch of `steps` steps: pools that no other machine writes, and the summaries of all complete blocks where a flow chooses by
     /// them. A graph writes none: the blocks that it completes are noted.
     fn prepare(&mut self, width: usize, cells: &StepCells, steps: usize) -> Result<(), EngineError> {
         self.settle(width)?;
@@ -182,7 +182,7 @@ impl OnDevice {
         self.behind.run(self.lowering.options.pages_per_sequence())
     }
 
-    /// A graph of launches of so many rows.
+    /// Creates a graph of launches of that many rows.
     fn make_graph(&mut self, width: usize) -> Result<(), EngineError> {
         if self.lowering.flow.is_some() && self.kv.is_none() {
             // What a flow keeps of blocks lies in the same pools, of which a graph's program knows nothing.
@@ -252,7 +252,7 @@ impl Machines for OnDevice {
             self.ahead(MOST_ROWS);
             return self.width(rows).map(drop);
         }
-        // A driver that compiles lets nothing else be done: the prompt's kernels come first, and what decodes behind the first token.
+        // A driver that compiles lets nothing else be done: the kernels of prefill come first, those of decode after the first token.
         match prompt.and_then(|tokens| self.of_graph(true, tokens.min(self.chunk_rows()))) {
             Some(width) => self.compile_graph(width),
             None => self.ahead(rows),
@@ -328,7 +328,7 @@ impl Machines for OnDevice {
     }
 
     fn most_steps(&self) -> usize {
-        // What each step of a launch chose is seen by nobody.
+        // The choices of a launch's steps are not observed.
         let is_observed = self.lowering.flow.as_ref().is_some_and(SessionFlow::is_observed);
         if is_observed { 0 } else { self.gpu().launch_steps }
     }
@@ -370,7 +370,7 @@ impl Machines for OnDevice {
 
     fn run(&mut self, width: usize, cells: &StepCells, run: Run, each: EachStep) -> Result<usize, EngineError> {
         self.prepare(width, cells, run.steps)?;
-        // Whoever takes the tokens looks for the ends that a launch has no room for.
+        // The caller checks for the end tokens that a launch has no room for.
         let ends = &run.ends[..run.ends.len().min(MAX_ENDS)];
         if let Some(machine) = self.graphs.get_mut(&width) {
             return Ok(machine.run_until(cells, run.steps, (run.draws, &vec![ends; width]), each)?);

@@ -53,7 +53,7 @@ pub(super) struct Gpu {
     simulated: bool,
     /// The ranks that have the other layers, where this is the driver of some.
     world: OnceLock<Arc<World>>,
-    /// The same weights row by row, for programs of many rows; nothing is sent before one is asked for.
+    /// The weights row by row, for programs of many rows; sent when the first of them is requested.
     graphs: Mutex<PeerWeights>,
     on_progress: OnProgress,
 }
@@ -143,7 +143,7 @@ pub(super) enum Unloaded {
 }
 
 impl Unloaded {
-    /// The same for a checkpoint. Weights are sent when they are first needed.
+    /// Opens the place for a checkpoint. Weights are sent when they are first needed.
     pub fn with(self, weights: &SharedWeights, on_progress: OnProgress) -> Place {
         match self {
             Unloaded::Host { workers } => Place::Host { workers, world: OnceLock::new() },
@@ -208,7 +208,7 @@ pub(crate) fn device_options(device: Device) -> DeviceOptions {
     DeviceOptions { dealing: Dealing::InOrder, ..options }
 }
 
-/// What the user's file of settings has, and behind it the table in the binary.
+/// The settings of the user's file, followed by the table in the binary.
 fn known_settings() -> Result<Tuned, EngineError> {
     match user_file().filter(|path| path.exists()) {
         Some(path) => {
@@ -228,7 +228,7 @@ fn target(properties: &Properties) -> Result<Target, EngineError> {
 }
 
 impl Gpu {
-    /// How kernels are cut for a machine of so many rows and so long a context: as the user's file has it for this device and
+    /// How kernels are cut for a machine of a number of rows and a length of context: as the user's file has it for this device and
     /// model, at the nearest context; else as the table in the binary has; else as for any.
     pub fn options(&self, model: &Model, rows: usize, context: usize) -> Result<DeviceOptions, EngineError> {
         let device = self.weights().device().properties().name.clone();

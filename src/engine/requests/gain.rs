@@ -46,7 +46,7 @@ impl Gain {
             self.expected = propose().into();
         }
         self.under_way += 1;
-        // The first row's choice always counts, and one behind all that was proposed.
+        // The first row's choice always counts, and one after all proposed tokens.
         if self.expected.pop_front() != Some(token) {
             let tokens = std::mem::take(&mut self.under_way);
             self.note(tokens);
@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    /// How a sequence goes on behind a text whose proposals are always so many right tokens.
+    /// The gain after a text whose proposals always have that many right tokens.
     fn behind(accepted: usize, tokens: usize) -> Gain {
         let mut gain = Gain::default();
         for at in 0..tokens {

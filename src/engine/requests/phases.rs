@@ -1,6 +1,6 @@
 //! Phases of steps, where a flow chooses what rows attend to.
 //!
-//! A prompt's tokens attend to everything, and so do the tokens of a sequence that the flow covers; new tokens behind these attend to
+//! A prompt's tokens attend to everything, and so do the tokens of a sequence that the flow covers; new tokens after these attend to
 //! what the flow chooses. Programs do one or the other, so a step has a *phase*. Which phase a token's row may be in depends on its own
 //! request alone, also when it is computed again.
 
@@ -15,7 +15,7 @@ use super::step::Piece;
 pub struct FlowLimits {
     /// Tokens of a sequence up to which all of them are chosen: new ones among these may run in either phase.
     pub covered: usize,
-    /// Whether they run as prompts do, whoever is beside them: the phases may round otherwise.
+    /// Whether they run as prefill does, whatever runs beside them: the phases may round differently.
     pub apart: bool,
 }
 

@@ -44,7 +44,7 @@ impl Proposer {
         self.read = tokens.len();
     }
 
-    /// At most so many tokens that may come behind those that it has read; none where the last ones are new, or where it
+    /// Up to a number of tokens that may follow those that it has read; none where the last ones are new, or where it
     /// does not pay.
     pub fn propose(&self, tokens: &[u32], most: usize) -> Vec<u32> {
         if self.rest > 0 {
@@ -67,7 +67,7 @@ impl Proposer {
         if self.rest > 0 { self.rest } else { PATIENCE }
     }
 
-    /// So many tokens were proposed, of which so many were accepted. Where few were, it rests.
+    /// Records how many tokens were proposed and how many of them accepted. If few were, the proposer rests.
     pub fn verified(&mut self, proposed: usize, accepted: usize) {
         self.last_accepted = accepted;
         self.proposed += proposed;

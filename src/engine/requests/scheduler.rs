@@ -5,7 +5,7 @@
 //! token that was chosen last. Feeding its last pending token gives the next. So prompts, decoding and what is computed
 //! again after a loss of pages are one thing.
 //!
-//! All requests have one order: by priority, then by submission. Whoever comes first in it takes rows first; whoever lacks
+//! All requests have one order: by priority, then by submission. The first request takes rows first; a request that lacks
 //! a page takes those of the last, which waits again and keeps its tokens. The first one thus goes on in every step, and
 //! each request that fits the pools alone ends.
 
@@ -166,7 +166,7 @@ impl Scheduler {
         self.statistics
     }
 
-    /// Forgets the contents of pages that may be shared: a machine failed, and nobody knows what they hold.
+    /// Forgets the contents of pages that may be shared: a machine failed, and their contents are unknown.
     pub fn forget_pages(&mut self) {
         self.cache.forget_all();
     }
@@ -176,7 +176,7 @@ impl Scheduler {
     pub fn plan(&mut self, beside: impl Fn(usize) -> usize) -> Option<Step> {
         let phase = self.next_phase();
         let step = self.plan_phase(phase, &beside);
-        // Nobody may have a page for a row of this phase.
+        // There may be no page for any row of this phase.
         let step = match self.limits.flow {
             Some(_) => step.or_else(|| self.plan_phase(other(phase), &beside)),
             None => step,
@@ -185,7 +185,7 @@ impl Scheduler {
         step
     }
 
-    /// The same in a phase.
+    /// Plans the next step of a phase.
     fn plan_phase(&mut self, phase: Phase, beside: &impl Fn(usize) -> usize) -> Option<Step> {
         let rows = match (phase, self.limits.flow) {
             // A request has one row of a step that chooses.
@@ -195,7 +195,7 @@ impl Scheduler {
         let mut draft = Draft { phase, pieces: Vec::new(), rows, prompt_rows: rows, preempted: false };
         self.add_decoding(&mut draft);
         let decoding = rows - draft.rows;
-        // Whoever decodes in the other phase waits for this step, too.
+        // Requests that decode in the other phase wait for this step, too.
         let waits = self.running.iter().any(|&place| self.is_left_out(place, phase));
         if decoding > 0 {
             draft.prompt_rows = beside(decoding).saturating_sub(decoding).clamp(1, self.limits.prompt_rows);
@@ -204,7 +204,7 @@ impl Scheduler {
         }
         let decodes = decoding > 0 || waits;
         self.add_prompts(&mut draft);
-        // Whoever just lost its pages takes none of others' in the same step.
+        // A request that just lost its pages takes none of others' in the same step.
         if !draft.preempted {
             self.admit(&mut draft);
         }
@@ -230,7 +230,7 @@ impl Scheduler {
         Some(Step { pieces, steps, decodes, phase, proposes: 0 })
     }
 
-    /// So many more tokens of a request were fed, all of them its own; the last one's choice is its next token, where
+    /// Records that more tokens of a request were fed, all of them its own; the last one's choice is its next token, where
     /// there is one. Says why the request ends, where it does; it is still there.
     pub fn accept(&mut self, ticket: Ticket, fed: usize, token: Option<u32>) -> Option<Finish> {
         let sequence = self.sequences.get_mut(&ticket)?;
@@ -250,13 +250,13 @@ impl Scheduler {
         sequence.push(token, self.limits.ends.contains(&token), self.limits.positions)
     }
 
-    /// A launch of so many steps was run, whose rows were so many in all.
+    /// Records a launch: its steps, and their rows in all.
     pub fn launched(&mut self, steps: usize, rows: usize) {
         self.statistics.steps += steps as u64;
         self.statistics.rows += rows as u64;
     }
 
-    /// Of a piece's proposed tokens so many were accepted.
+    /// Records how many of a piece's proposed tokens were accepted.
     pub fn verified(&mut self, ticket: Ticket, proposed: usize, accepted: usize) {
         self.statistics.proposed += proposed as u64;
         self.statistics.accepted += accepted as u64;
@@ -271,7 +271,7 @@ impl Scheduler {
         known.is_some_and(|sequence| self.limits.fixed_width || sequence.gain.is_wide())
     }
 
-    /// A step of such a launch gave so many tokens, of so many that were proposed.
+    /// Records how many tokens a step of such a launch gave, and how many were proposed.
     pub fn gave(&mut self, ticket: Ticket, tokens: usize, proposed: usize) {
         self.statistics.proposed += proposed as u64;
         self.statistics.accepted += tokens.saturating_sub(1) as u64;
@@ -280,7 +280,7 @@ impl Scheduler {
         }
     }
 
-    /// Whether the machine, and not the host, proposes what comes behind a piece that is alone.
+    /// Whether the machine, and not the host, proposes the tokens that follow a piece that is alone.
     fn is_by_device(&self, piece: &Piece) -> bool {
         let proposed = self.limits.proposals && self.sequence_of(piece).proposer.is_some();
         proposed && piece.gives && piece.tokens.len() == 1 && !piece.by_host
@@ -364,7 +364,7 @@ impl Scheduler {
         true
     }
 
-    /// Pages for so many more tokens, of whoever comes last if there are no others; gives for how many there are.
+    /// Takes pages for more tokens, from the last request if there are no others; returns for how many there are.
     fn reserve(&mut self, place: Place, rows: usize, draft: &mut Draft) -> usize {
         loop {
             if self.extend(place.ticket, rows) {
@@ -380,7 +380,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes the pages that so many more tokens need, as far as there are some; whether there were.
+    /// Takes the pages that more tokens need, as far as there are some; returns whether there were.
     fn extend(&mut self, ticket: Ticket, tokens: usize) -> bool {
         let Some(sequence) = self.sequences.get_mut(&ticket) else { return false };
         while sequence.pages.len() * self.limits.page_tokens < sequence.computed + tokens {
@@ -438,7 +438,7 @@ impl Scheduler {
         piece.proposed
     }
 
-    /// Steps for which all pieces have room, and that nobody's proposals wait for; the pages for them, which nobody loses.
+    /// Steps for which all pieces have room, and that no request's proposals wait for; the pages for them come from no request.
     fn reserve_steps(&mut self, pieces: &[Piece], most: usize) -> usize {
         let waits = !matches!(pieces, [piece] if self.is_by_device(piece));
         let size = self.limits.page_tokens;

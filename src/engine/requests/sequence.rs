@@ -102,7 +102,7 @@ impl Sequence {
         &self.tokens[self.prompt..]
     }
 
-    /// Most tokens that it may still get, in a model of so many positions; the token behind the last position is chosen,
+    /// Most tokens that it may still get, in a model of that many positions; the token after the last position is chosen,
     /// and not fed.
     pub fn left(&self, positions: usize) -> usize {
         let new = self.tokens.len() - self.prompt;

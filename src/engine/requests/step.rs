@@ -17,7 +17,7 @@ pub struct Piece {
     pub proposed: usize,
     /// Whether the rows from the last that is not proposed on give tokens.
     pub gives: bool,
-    /// Whether the host chooses them, where they do: the request wants it, or they are the first ones behind a prompt.
+    /// Whether the host chooses them, where they do: the request wants it, or they are the first ones after a prompt.
     pub by_host: bool,
 }
 

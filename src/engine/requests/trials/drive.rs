@@ -66,7 +66,7 @@ impl Config {
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub submission: Submission,
-    /// Whoever takes the tokens ends it with this one.
+    /// The caller ends the request with this token.
     pub taken: Option<usize>,
 }
 
@@ -129,7 +129,7 @@ pub enum Action {
     Cancel(usize),
     Step,
     Fault(Fault),
-    /// So many milliseconds.
+    /// A time in milliseconds.
     Wait(u64),
 }
 
@@ -270,7 +270,7 @@ impl Drive {
         let (stories, ended) = (&mut self.stories, &mut self.ended);
         self.batcher.step(|ticket, event| {
             let story = stories.get_mut(&ticket).expect("it was submitted");
-            assert!(story.end.is_none(), "an event behind the end: {event:?}");
+            assert!(story.end.is_none(), "an event after the end: {event:?}");
             match event {
                 Event::Token(token) => {
                     story.tokens.push(token.id);

@@ -1,5 +1,5 @@
 //! Machines whose tokens are a hash of what a sequence's pages hold, so that wrong pages give wrong tokens. With a flow, what a row
-//! leaves behind depends on its phase, on the summaries of the blocks before it and on its request's state.
+//! leaves depends on its phase, on the summaries of the blocks before it and on its request's state.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,15 +22,15 @@ pub const VOCAB: usize = 12;
 /// What goes wrong in a machine, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The next step is aborted, a launch behind so many steps; all that it wrote is nonsense.
+    /// The next step is aborted, a launch after a number of steps; all that it wrote is nonsense.
     Abort(usize),
-    /// The same with another error.
+    /// The next step fails with another error.
     Broken(usize),
     /// The next logits are not numbers.
     NaN,
     /// From now on the first two entries of a page table are exchanged: a planted bug.
     Exchanged,
-    /// From now on a state counts whoever saved it: a planted bug.
+    /// From now on a state counts whichever request saved it: a planted bug.
     StatesOfAnyone,
     /// From now on prompts write no summaries: a planted bug.
     NoSummaries,
@@ -42,11 +42,11 @@ pub type Plan = Arc<Mutex<Option<Fault>>>;
 /// A token, and a digest of all tokens up to it.
 type Slot = (u32, u64);
 
-/// What tokens depend on: all before; or the last so many, and how often so many tokens fit into all. Then a text goes
-/// round for a while.
+/// What tokens depend on: all tokens before (`None`); or, by the pair, the last tokens and how often a number of tokens fits
+/// into all, so that a text repeats itself for a while.
 pub type Memory = Option<(usize, usize)>;
 
-/// How a flow chooses: what a row behind `covered` tokens and behind its prompt leaves in its page is mixed with the summaries of all
+/// How a flow chooses: what a row after `covered` tokens and after its prompt leaves in its page is mixed with the summaries of all
 /// whole blocks before its own, and with a state that counts such rows.
 #[derive(Clone, Copy, Debug)]
 pub struct FakeFlow {
@@ -70,7 +70,7 @@ fn summary(digests: &[u64]) -> u64 {
     digests.iter().fold(17, |seen, &digest| mix(seen, digest))
 }
 
-/// The digests of tokens, so many of which are a prompt's.
+/// The digests of tokens, the first `prompt` of which are a prompt's.
 fn digests(tokens: &[u32], prompt: usize, flow: Option<FakeFlow>) -> Vec<u64> {
     let (mut found, mut chosen) = (Vec::<u64>::new(), 0);
     for (position, &token) in tokens.iter().enumerate() {
@@ -86,7 +86,7 @@ fn digests(tokens: &[u32], prompt: usize, flow: Option<FakeFlow>) -> Vec<u64> {
     found
 }
 
-/// What a text goes on by where a flow chooses what is seen of it: the token behind it depends on its last digest.
+/// What a text goes on by where a flow chooses what is seen of it: the token after it depends on its last digest.
 pub fn seen(tokens: &[u32], prompt: usize, flow: Option<FakeFlow>) -> u64 {
     match flow {
         Some(_) => digests(tokens, prompt, flow).last().copied().unwrap_or(0),
@@ -126,7 +126,7 @@ fn digest(before: u64, token: u32) -> u64 {
     mix(before, u64::from(token) + 1)
 }
 
-/// The logits behind a sequence of tokens; `flow` is what a flow makes of them.
+/// The logits after a sequence of tokens; `flow` is what a flow makes of them.
 pub fn logits(tokens: &[u32], flow: u64, memory: Memory) -> Vec<f32> {
     let (seen, round) =
         memory.map_or((tokens, 0), |(last, run)| (&tokens[tokens.len().saturating_sub(last)..], tokens.len() / run));
@@ -159,7 +159,7 @@ impl Fake {
         .collect()
     }
 
-    /// The rules of a device: nobody writes where another writes, or into a page that another sequence reads.
+    /// The rules of a device: no row writes where another writes, or into a page that another sequence reads.
     fn check(&self, rows: &[Row], steps: usize) {
         let mut slots = HashMap::new();
         for row in rows {
@@ -196,7 +196,7 @@ impl Fake {
             let ends = self.flow.filter(|flow| (row.position + 1).is_multiple_of(flow.block_tokens));
             complete.extend(ends.map(|flow| (row, flow)));
         }
-        // Nobody of a step sees the summaries that are written in it.
+        // No row of a step sees the summaries that are written in it.
         let keeps = *self.plan.lock().unwrap() != Some(Fault::NoSummaries) || self.phase == Phase::Decode;
         for (row, flow) in complete.into_iter().filter(|_| keeps) {
             let positions = row.position + 1 - flow.block_tokens..=row.position;
@@ -230,7 +230,7 @@ impl Fake {
         mix(mix(digest(before, row.token), summaries), state)
     }
 
-    /// Nonsense in the slots of this step and of so many before it.
+    /// Nonsense in the slots of this step and of some before it.
     fn spoil(&mut self, rows: &[Row], steps: usize) {
         for row in rows {
             for position in row.position - steps..=row.position {
@@ -262,7 +262,7 @@ impl Fake {
         plan.take_if(|fault| wanted(*fault))
     }
 
-    /// What ends a launch at that step, when so many are done.
+    /// What ends a launch at that step.
     fn error(&mut self, rows: &[Row], step: usize, done: usize) -> Option<EngineError> {
         let fault = self.fault(|fault| matches!(fault, Fault::Abort(at) | Fault::Broken(at) if at <= step))?;
         self.spoil(rows, done);
@@ -418,7 +418,7 @@ impl Machines for Fake {
             let goes_on = each(&tokens);
             rows.retain(|row| !run.ends.contains(&row.token));
             if goes_on.is_break() || rows.is_empty() {
-                // The step behind the last one was under way.
+                // The step after the last one was under way.
                 if step + 1 < run.steps {
                     self.write(&rows);
                 }

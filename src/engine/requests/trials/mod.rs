@@ -112,12 +112,12 @@ fn run(config: &Config, asked: impl IntoIterator<Item = Asked>) -> (Drive, Stati
     (drive, statistics)
 }
 
-/// So many different tokens, none of which ends a sequence.
+/// A number of different tokens, none of which ends a sequence.
 fn tokens(count: usize, from: usize) -> Vec<u32> {
     (0..count).map(|at| ((at * at + from) % (VOCAB - 1)) as u32).collect()
 }
 
-/// Requests for so many tokens, with prompts of that length, that get all of them.
+/// Requests for a number of tokens, with prompts of a length, that get all of them.
 fn unended(config: &Config, prompt: usize, new: usize) -> impl Iterator<Item = Asked> {
     let asked = (0..).map(move |from| Asked::new(&tokens(prompt, from), new));
     asked.filter(move |asked| asked.alone(config).0.len() == new)
@@ -129,7 +129,7 @@ fn a_page_table_with_two_pages_exchanged_is_found_out() {
     let config = Config { memory: Some((1, 1000)), ..Config::ample() };
     let mut drive = Drive::new(&config);
     drive.act(&Action::Submit(Asked::new(&tokens(7, 1), 6)));
-    // The first page is in its place when the second is begun, and not any more behind it.
+    // The first page is in its place when the second is begun, and not any more after it.
     drive.act(&Action::Step);
     drive.act(&Action::Fault(Fault::Exchanged));
     drive.finish();
@@ -231,7 +231,7 @@ fn a_step_holds_prompts_beside_decoding_rows_up_to_the_bound() {
     let long = unended(&config, 8, 8).next().expect("a request");
     drive.submit(long);
     drive.step();
-    assert_eq!(drive.batcher.statistics().rows, 8, "nobody decodes: the prompt has the whole step");
+    assert_eq!(drive.batcher.statistics().rows, 8, "no request decodes: the prompt has the whole step");
     drive.submit(Asked::new(&tokens(9, 2), 1));
     for step in 1..4 {
         drive.step();
@@ -276,7 +276,7 @@ fn a_chunk_beside_decoding_rows_is_as_long_as_the_bound_allows() {
 }
 
 #[test]
-fn whoever_loses_its_pages_is_the_last_and_keeps_its_tokens() {
+fn the_last_request_loses_its_pages_and_keeps_its_tokens() {
     // Two requests of 12 tokens each at the end, in pages for 16.
     let config = Config { pages: 4, page_tokens: 4, memory: Some((2, 1000)), ..Config::ample() };
     let (drive, statistics) = run(&config, unended(&config, 4, 9).take(2));
@@ -298,7 +298,7 @@ fn a_higher_priority_takes_the_seat_of_a_lower_one() {
     assert_eq!((order, statistics.preemptions), (vec![2, 0, 1], 1));
 }
 
-/// A request for 40 tokens after a prompt of one, that gets so many.
+/// A request for 40 tokens after a prompt of one, that gets a number of them which `count` accepts.
 fn getting(config: &Config, count: impl Fn(usize) -> bool) -> Asked {
     let all = (0..).map(|seed| Asked::new(&tokens(1, seed as usize), 40).hot(seed));
     all.into_iter().find(|asked| count(asked.alone(config).0.len())).expect("a request")
@@ -401,7 +401,7 @@ fn a_deadline_ends_who_runs_and_who_waits() {
 }
 
 #[test]
-fn what_a_launch_that_failed_wrote_is_shared_with_nobody() {
+fn what_a_launch_that_failed_wrote_is_never_shared() {
     let config = Config { launches: true, page_tokens: 2, ..Config::ample() };
     for fault in [Fault::Abort(8), Fault::Broken(8)] {
         let mut drive = Drive::new(&config);
