@@ -84,10 +84,83 @@ fn a_picture_has_hex_colours_and_the_mode_that_the_umask_leaves() {
         assert_eq!(fs::metadata(&path).expect("a picture").permissions().mode() & 0o777, mode, "umask {umask}");
         let picture = fs::read_to_string(&path).expect("text");
         assert!(!picture.contains("hsl("), "{picture}");
-        let fills: Vec<&str> = picture.split("fill=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+        let cells: Vec<&str> = picture.lines().filter(|line| line.starts_with("<rect class=\"cell\"")).collect();
+        let fills: Vec<&str> =
+            cells.iter().map(|cell| cell.split("fill=\"").nth(1).unwrap().split('"').next().unwrap()).collect();
         assert_eq!(fills.len(), 32);
         let hex =
             |fill: &&str| fill.len() == 7 && fill.starts_with('#') && fill[1..].bytes().all(|b| b.is_ascii_hexdigit());
         assert!(fills.iter().all(hex), "{fills:?}");
     }
+}
+
+/// A picture can be read without its command: what it shows, along which modes, and what the colours mean, on a light page or a
+/// dark one.
+#[test]
+fn a_picture_has_a_title_axes_a_legend_and_a_dark_page() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("layout.svg");
+    let show = |arguments: &[&str]| {
+        let output = layout(&[&["show"], arguments, &["--svg", path.to_str().expect("UTF-8")]].concat());
+        assert!(output.status.success(), "{output:?}");
+        fs::read_to_string(&path).expect("a picture")
+    };
+    let tiles = show(&["(4,8):(8,1)", "--tile", "2,4"]);
+    for part in [
+        "<title>Layout (4,8):(8,1)</title>",
+        ">mode 0</text>",
+        ">mode 1</text>",
+        "marker-end=\"url(#head)\"",
+        "colours: tiles of 2 × 4</text>",
+        ">tile 3</text>",
+        "@media (prefers-color-scheme:dark)",
+    ] {
+        assert!(tiles.contains(part), "{part} is missing in {tiles}");
+    }
+    let banks = show(&["S<3,0,3> o 0 o (8,8):(8,1)", "--bank", "16"]);
+    assert!(
+        banks.contains("banks of shared memory, elements of 16 bytes") && banks.contains(">bank 4</text>"),
+        "{banks}"
+    );
+    let threads = show(&["(2,4):(4,1)", "--thread", "(4,2):(2,1)"]);
+    assert!(threads.contains("T thread, V value") && threads.contains(">T3V1</text>"), "{threads}");
+    let row = show(&["8:2"]);
+    assert!(row.contains(">index</text>") && !row.contains(">mode 0</text>"), "{row}");
+}
+
+/// One line says what is wrong; where a part of the expression was refused, carets under it follow.
+#[test]
+fn carets_stand_under_the_part_that_was_refused() {
+    let failed = |expression: &str| {
+        let output = layout(&["eval", expression]);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{expression}");
+        String::from_utf8(output.stderr).expect("UTF-8")
+    };
+    assert_eq!(
+        failed("append(8:1, upcast(8:3, 2))"),
+        "error: upcast: 2 does not divide 3; use a divisor of 3\n  append(8:1, upcast(8:3, 2))\n              ^^^^^^^^^^^^^^\n"
+    );
+    assert_eq!(
+        failed("coalesce((2,3"),
+        "error: column 14: expected ',' or ')', found the end\n  coalesce((2,3\n               ^\n"
+    );
+    assert_eq!(
+        failed("flatten(coalesc(8:1))"),
+        "error: no operation is called `coalesc`; `tilewright layout eval --help` lists them\n  \
+         flatten(coalesc(8:1))\n          ^^^^^^^\n"
+    );
+    assert_eq!(
+        failed("(4,8):(8,1) o (2,3):1"),
+        "error: layout: shape (2 integers) and stride (1 integers) are not nested alike; give one stride per extent, in the same \
+         parentheses\n  (4,8):(8,1) o (2,3):1\n                ^^^^^^^\n"
+    );
+    // The whole expression: nothing to point at.
+    assert_eq!(failed(" upcast(8:3, 2) ").lines().count(), 1);
+    // A long expression is shown around the part.
+    let long = format!("flatten(({}):({}), {})", vec!["2"; 30].join(","), vec!["1"; 30].join(","), "upcast(8:3, 2)");
+    let text = failed(&long);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[1].starts_with("  ...") && lines[1].chars().count() < 110, "{text}");
+    let carets = lines[2].find('^').expect("carets");
+    assert_eq!(&lines[1][carets..], "upcast(8:3, 2))");
 }

@@ -243,10 +243,10 @@ proptest! {
             let last = |layout: &Layout| at(layout, i128::from(layout.size() - 1)) ;
             prop_assert!(!a.strides().iter().all(|d| *d > 1) || last(&down) == last(&a) * i128::from(n));
         }
-        if let Some(behind) = layout_of(&format!("append({a}, {b})"))? {
+        if let Some(longer) = layout_of(&format!("append({a}, {b})"))? {
             let (i, j) = (i128::from(a.size() - 1), i128::from(b.size() - 1));
             let corner = i + j * i128::from(a.size());
-            prop_assert!(a.is_leaf() || at(&behind, corner) == at(&a, i) + at(&b, j), "{} and {}", a, b);
+            prop_assert!(a.is_leaf() || at(&longer, corner) == at(&a, i) + at(&b, j), "{} and {}", a, b);
         }
         if let Some(Value::List(both)) = value(&format!("expand_modes_alike({a}, {a})"))? {
             prop_assert_eq!(both, vec![Value::from(a), Value::from(a)]);

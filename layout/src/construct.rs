@@ -62,7 +62,7 @@ impl Layout {
         Layout::row_major_from(shape, &IntTuple::int(1))
     }
 
-    /// As [`Layout::col_major`], with the smallest stride given: one integer, or one per mode.
+    /// Form of [`Layout::col_major`] with the smallest stride given: one integer, or one per mode.
     ///
     /// Law: with one integer `s`, every offset is `s` times that of `col_major`; with a tuple, each mode is a
     /// `col_major` of its own that begins with its number.
@@ -90,7 +90,7 @@ impl Layout {
         out.checked()
     }
 
-    /// As [`Layout::row_major`], with the smallest stride given: one integer, or one per mode.
+    /// Form of [`Layout::row_major`] with the smallest stride given: one integer, or one per mode.
     ///
     /// Law: with one integer `s`, every offset is `s` times that of `row_major`; with a tuple, each mode is a
     /// `row_major` of its own.
@@ -145,7 +145,7 @@ impl Layout {
     /// [`LayoutError::Rank`] or [`LayoutError::NotAnInteger`] where the order does not match the shape; as `col_major`.
     pub const fn ordered(shape: &IntTuple, order: &IntTuple) -> Result<Layout, LayoutError> {
         let mut out = tri!(shape.as_shape());
-        // The extent that stands behind each integer of the order.
+        // The extent that each integer of the order stands for.
         let mut extents = [1i64; crate::MAX_LEAVES];
         tri!(order_extents(&out, At::ROOT, order, At::ROOT, &mut extents));
         tri!(order_strides(&mut out, At::ROOT, order, At::ROOT, &extents));

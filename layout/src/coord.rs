@@ -53,12 +53,12 @@ impl Coord {
         self.tuple
     }
 
-    /// Whether the integer `leaf`, in reading order, is `_`.
+    /// Returns whether the integer `leaf`, in reading order, is `_`.
     pub const fn is_open(&self, leaf: usize) -> bool {
         self.wild >> leaf & 1 == 1
     }
 
-    /// Whether every integer is `_`.
+    /// Returns whether every integer is `_`.
     pub const fn is_all(&self) -> bool {
         self.wild.count_ones() as usize == self.tuple.profile.leaves()
     }

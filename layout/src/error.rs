@@ -44,6 +44,10 @@ pub enum LayoutError {
     Overlap { operation: &'static str, stride: i64, reach: i64 },
     /// Copies of a layout that leave offsets between them.
     Gaps { operation: &'static str, count: i64, reach: i64 },
+    /// Copies of a block that reach further than the room that the block leaves, so that offsets repeat.
+    Room { operation: &'static str, room: i64, reach: i64 },
+    /// An offset for which no coordinate of the layout was found.
+    NotAnOffset { operation: &'static str, offset: i64 },
     /// A negative stride where the operation has no meaning for one.
     NegativeStride { operation: &'static str, stride: i64 },
     /// A number that another must divide, and does not.
@@ -171,6 +175,18 @@ impl LayoutError {
                 .text(" elements spread over ")
                 .number(reach)
                 .text(" offsets, so they leave gaps; use strides that are multiples of what the smaller ones span"),
+            LayoutError::Room { operation, room, reach } => m
+                .text(operation)
+                .text(": the block leaves room for ")
+                .number(room)
+                .text(" copies that repeat no offset, and the layout of copies needs ")
+                .number(reach)
+                .text("; use fewer copies, or a block whose strides are multiples of what the smaller ones span"),
+            LayoutError::NotAnOffset { operation, offset } => m
+                .text(operation)
+                .text(": no coordinate was found with offset ")
+                .number(offset)
+                .text("; use an offset that the layout reaches"),
             LayoutError::NegativeStride { operation, stride } => m
                 .text(operation)
                 .text(": stride ")

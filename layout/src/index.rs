@@ -2,7 +2,7 @@
 
 use crate::layout::{product, sum};
 use crate::profile::At;
-use crate::{IntTuple, Layout, LayoutError, Profile};
+use crate::{IntTuple, Layout, LayoutError, Profile, laws};
 
 impl Layout {
     /// The offset of flat coordinate `index`.
@@ -137,15 +137,16 @@ impl Layout {
         out
     }
 
-    /// The coordinate whose offset is `offset`: each part is `(offset / stride) % extent`, and 0 along modes of extent 1.
+    /// A coordinate whose offset is `offset`, nested like the shape, and 0 along modes of extent 1.
     ///
-    /// The inverse of a *compact* layout only (every offset used once); for others see
-    /// [`right_inverse`](Layout::right_inverse) and [`left_inverse`](Layout::left_inverse).
+    /// [`right_inverse`](Layout::right_inverse) and [`left_inverse`](Layout::left_inverse) are this function as layouts,
+    /// for the layouts that have one.
     ///
-    /// Law: for a bijective layout, `L(coordinate_of_offset(o)) == o` for every `o` below the size.
+    /// Law: `L(coordinate_of_offset(o)) == o`; an offset that no coordinate has is refused.
     ///
-    /// Edge cases: an offset that is not reached gives a coordinate all the same, of another offset; a stride of 0 is
-    /// refused.
+    /// Edge cases: padding is crossed, where CuTe's division of the offset by each stride gives the coordinate of
+    /// another offset. Of several coordinates with the offset, the one by division is given, or else any. A stride of 0
+    /// is refused. A search of a million steps, which only strides without common divisors need, ends in a refusal.
     ///
     /// ```console
     /// $ tilewright layout show "(2,3):(3,1)"
@@ -153,36 +154,45 @@ impl Layout {
     /// 3 4 5
     /// $ tilewright layout eval "get_hier_coord((2,3):(3,1), 5)"
     /// (1,2)
-    /// $ tilewright layout eval "get_hier_coord((2,3):(0,1), 1)"
-    /// error: coordinate_of_offset: a stride is 0; it must be other than 0, or no offset tells the coordinate
+    /// $ tilewright layout eval "get_hier_coord((3,4):(5,1), 5)"
+    /// (1,0)
+    /// ```
+    ///
+    /// ```
+    /// use tilewright_layout::Layout;
+    /// // Four columns in use of five: the fifth element of a row is padding.
+    /// let padded = Layout::parse("(3,4):(5,1)").unwrap();
+    /// assert_eq!(padded.coordinate_of_offset(5).unwrap().to_string(), "(1,0)");
+    /// assert!(padded.coordinate_of_offset(4).is_err());
+    /// assert!(Layout::parse("(2,3):(0,1)").unwrap().coordinate_of_offset(1).is_err());
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Argument`] where a mode of more than one element has stride 0; [`LayoutError::Overflow`] for the
-    /// smallest 64-bit number over a stride of -1.
+    /// [`LayoutError::NotAnOffset`] where no coordinate has the offset; [`LayoutError::Argument`] where a mode of more
+    /// than one element has stride 0.
     pub const fn coordinate_of_offset(&self, offset: i64) -> Result<IntTuple, LayoutError> {
+        let operation = "coordinate_of_offset";
         let mut out = self.shape();
-        let mut leaf = 0;
+        let (mut leaf, mut reached) = (0, 0);
         while leaf < self.profile.leaves() {
-            out.values[leaf] = if self.shape[leaf] == 1 {
-                0
-            } else if self.stride[leaf] == 0 {
+            let (extent, stride) = (self.shape[leaf], self.stride[leaf]);
+            if extent > 1 && stride == 0 {
                 return Err(LayoutError::Argument {
-                    operation: "coordinate_of_offset",
+                    operation,
                     argument: "a stride",
                     value: 0,
                     bound: "other than 0, or no offset tells the coordinate",
                 });
-            } else {
-                match offset.checked_div(self.stride[leaf]) {
-                    Some(index) => index % self.shape[leaf],
-                    None => {
-                        let right = self.stride[leaf];
-                        return Err(LayoutError::Overflow { what: "the coordinate", left: offset, right });
-                    }
-                }
-            };
+            }
+            out.values[leaf] = if extent == 1 { 0 } else { offset.wrapping_div(stride) % extent };
+            reached += out.values[leaf] * stride;
             leaf += 1;
+        }
+        if reached != offset || !self.shape().contains(&out) {
+            match laws::coordinate_of(self, offset) {
+                Some(values) => out.values = values,
+                None => return Err(LayoutError::NotAnOffset { operation, offset }),
+            }
         }
         Ok(out)
     }
@@ -260,6 +270,18 @@ impl IntTuple {
             leaf += 1;
         }
         layout.offset(coordinate)
+    }
+
+    /// Whether every integer of a coordinate that nests like this shape is at least 0 and below its extent.
+    const fn contains(&self, coordinate: &IntTuple) -> bool {
+        let mut leaf = 0;
+        while leaf < self.profile.leaves() {
+            if coordinate.values[leaf] < 0 || coordinate.values[leaf] >= self.values[leaf] {
+                return false;
+            }
+            leaf += 1;
+        }
+        true
     }
 
     /// The tuple as a shape with strides 0, if every extent is at least 1 and the size fits.

@@ -13,7 +13,7 @@ use crate::{LayoutError, MAX_LEAVES, Message, Profile};
 /// ```
 /// use tilewright_layout::IntTuple;
 /// let shape = IntTuple::parse("((2,3),4)").unwrap();
-/// assert_eq!(shape.product(), 24);
+/// assert_eq!(shape.product(), Ok(24));
 /// assert_eq!(shape.mode(0).unwrap(), IntTuple::flat(&[2, 3]).unwrap());
 /// assert_ne!(IntTuple::parse("8"), IntTuple::parse("(8)"));
 /// ```
@@ -84,7 +84,7 @@ impl IntTuple {
         self.profile.used(&self.values)
     }
 
-    /// Whether it is one integer, not a tuple.
+    /// Returns whether it is one integer, not a tuple.
     pub const fn is_int(&self) -> bool {
         self.profile.arity(0).is_none()
     }
@@ -107,28 +107,22 @@ impl IntTuple {
         Ok(self.subtree(tri!(self.profile.mode(index))))
     }
 
-    /// The integers' product, wrapping: for what is known to be small, such as the shape of a [`Layout`](crate::Layout);
-    /// see [`exact_product`](IntTuple::exact_product).
-    pub const fn product(&self) -> i64 {
-        self.product_at(At::ROOT)
-    }
-
     /// The integers' product.
     ///
     /// ```
     /// use tilewright_layout::IntTuple;
     /// let sizes = IntTuple::parse("((4294967296,4294967296),2)").unwrap();
-    /// assert!(sizes.exact_product().is_err());
-    /// assert_eq!(sizes.mode(1).unwrap().exact_product(), Ok(2));
+    /// assert!(sizes.product().is_err());
+    /// assert_eq!(sizes.mode(1).unwrap().product(), Ok(2));
     /// ```
     ///
     /// # Errors
     /// [`LayoutError::Overflow`] where 64 bits do not hold it.
-    pub const fn exact_product(&self) -> Result<i64, LayoutError> {
-        self.exact_product_at(At::ROOT)
+    pub const fn product(&self) -> Result<i64, LayoutError> {
+        self.product_at(At::ROOT)
     }
 
-    pub(crate) const fn exact_product_at(&self, at: At) -> Result<i64, LayoutError> {
+    pub(crate) const fn product_at(&self, at: At) -> Result<i64, LayoutError> {
         let end = self.profile.end(at).leaf;
         let (mut total, mut leaf) = (1, at.leaf);
         while leaf < end {
@@ -173,10 +167,6 @@ impl IntTuple {
             leaf += 1;
         }
         Ok(total)
-    }
-
-    pub(crate) const fn product_at(&self, at: At) -> i64 {
-        self.profile.product(at, &self.values)
     }
 
     pub(crate) const fn subtree(&self, at: At) -> IntTuple {

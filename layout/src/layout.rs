@@ -129,7 +129,7 @@ impl Layout {
         self.profile.used(&self.stride)
     }
 
-    /// Whether the layout is one integer mode, not a tuple.
+    /// Returns whether the layout is one integer mode, not a tuple.
     pub const fn is_leaf(&self) -> bool {
         self.profile.arity(0).is_none()
     }

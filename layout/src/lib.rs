@@ -1,9 +1,10 @@
-//! Layouts: how the coordinates of a tensor become offsets in memory, as a value and as a type.
+//! Layouts: functions from the coordinates of a tensor to offsets in memory, as values and as types.
 //!
-//! This crate knows no kernel. It is the bottom room of the house: everything else is built on it.
+//! A [`Layout`] is a shape and a stride with the same nesting, written `shape:stride`. It maps a coordinate to the sum of its
+//! parts times their strides. A single integer is a coordinate too: it counts the first mode fastest, at every level of nesting
+//! (colexicographic order). Notation and conventions are those of NVIDIA's CuTe.
 //!
-//! A [`Layout`] is a shape and a stride, nested alike. It sends a coordinate to the sum of its parts times their strides;
-//! a single integer counts the first mode fastest, at every level (colexicographic order).
+//! The crate has no notion of a kernel or a device; the other crates of tilewright are built on it.
 //!
 //! ```
 //! use tilewright_layout::{IntTuple, Layout, Tiler, picture::TextGrid};
@@ -31,13 +32,36 @@
 //! # Ok::<(), tilewright_layout::LayoutError>(())
 //! ```
 //!
-//! * [`ops`]: the algebra, one file per operator: coalesce, composition, complement, division, product, inverses.
-//! * [`swizzle`]: permutations of offsets against bank conflicts, and the layouts that matrix instructions read.
-//! * [`laws`]: what every operator promises, as functions.
-//! * `testing` (a feature): random layouts for property tests.
-//! * [`analysis`]: injective? how wide a vector? bank conflicts? [`picture`]: text and SVG.
+//! # Where to start
 //!
-//! Every function is a `const fn`, so a layout can be computed, and refused, by the compiler: [`Layout::constant`].
+//! | module | content |
+//! |---|---|
+//! | [`Layout`], [`IntTuple`], [`Coord`], [`Tiler`] | the values: shapes and strides, tuples of integers, coordinates, tiles |
+//! | [`ops`] | the algebra, one file per operator: coalesce, composition, complement, division, product, inverses, casts |
+//! | [`typed`] | layouts as zero-sized types, such as [`typed::RowMajor`]; an illegal one does not compile |
+//! | [`view`] | tensors on the host: a slice with a layout, its tiles, vectors and parts of threads |
+//! | [`swizzle`] | permutations of offsets that avoid bank conflicts, and the layouts that matrix instructions read |
+//! | [`fragment`] | which thread holds which element of a matrix instruction's operands |
+//! | [`analysis`] | injectivity, vector widths, bank conflicts |
+//! | [`picture`] | layouts as text and as SVG |
+//! | [`laws`] | the promise of every operator, as functions for tests |
+//! | `testing` (a feature) | random layouts for property tests |
+//!
+//! # Errors
+//!
+//! An operation whose result would not be the function that its law describes gives a [`LayoutError`]: one line with the mode, the
+//! numbers and what to change. Sizes and spans stay within 60 bits, so that no offset inside a layout overflows.
+//!
+//! # Layouts at compile time
+//!
+//! Every operation is a `const fn`. [`Layout::constant`] turns a result into a constant, and its error into a compile error:
+//!
+//! ```
+//! use tilewright_layout::Layout;
+//! const BLOCK: Layout = Layout::constant(Layout::parse("(2,2):(2,1)"));
+//! const FOUR: Layout = Layout::constant(BLOCK.blocked_product(&BLOCK));
+//! assert_eq!(FOUR.to_string(), "((2,2),(2,2)):((2,8),(1,4))");
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -80,3 +104,8 @@ pub use message::{MESSAGE_CAPACITY, Message};
 pub use profile::{MAX_LEAVES, MAX_NODES, Profile};
 pub use swizzle::{Composed, Swizzle, Swizzled};
 pub use tiler::Tiler;
+
+/// The examples of the crate's `README.md`.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -69,12 +69,12 @@ impl Profile {
         Profile { kinds, nodes: 1, leaves: 1 }
     };
 
-    /// How many integers there are.
+    /// Number of integers.
     pub const fn leaves(&self) -> usize {
         self.leaves as usize
     }
 
-    /// How many integers and tuples there are.
+    /// Number of integers and tuples.
     pub const fn nodes(&self) -> usize {
         self.nodes as usize
     }
@@ -124,7 +124,7 @@ impl Profile {
         }
     }
 
-    /// The place just behind the subtree at `at`.
+    /// The place just after the subtree at `at`.
     pub(crate) const fn end(&self, mut at: At) -> At {
         let mut pending = 1;
         while pending > 0 {
@@ -165,7 +165,7 @@ impl Profile {
         values.split_at(self.leaves()).0
     }
 
-    /// The product of the integers of the subtree at `at`, wrapping.
+    /// The product of the integers of the subtree at `at`, for sizes that are checked: beyond 64 bits it wraps.
     pub(crate) const fn product(&self, at: At, values: &[i64; MAX_LEAVES]) -> i64 {
         let end = self.end(at).leaf;
         let (mut product, mut leaf) = (1i64, at.leaf);
@@ -192,7 +192,7 @@ impl Profile {
         true
     }
 
-    /// Whether both have the same nesting.
+    /// Returns whether both have the same nesting.
     pub const fn congruent(&self, other: &Profile) -> bool {
         self.same(At::ROOT, other, At::ROOT)
     }

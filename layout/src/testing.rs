@@ -1,4 +1,4 @@
-//! Random shapes, layouts and swizzles for property tests, with shrinking; behind the feature `testing`.
+//! Random shapes, layouts and swizzles for property tests, with shrinking. Needs the feature `testing`.
 //!
 //! The laws to hold against them are in [`laws`](crate::laws). Layouts are small enough to be enumerated: at most 512
 //! coordinates, six integers, three levels.
@@ -29,7 +29,9 @@ pub fn shape() -> impl Strategy<Value = IntTuple> {
     leaf.prop_recursive(2, 6, 3, |inner| {
         prop::collection::vec(inner, 1..4).prop_map(|modes| IntTuple::tuple(&modes).unwrap())
     })
-    .prop_filter("small enough to enumerate", |shape| shape.product() <= 512 && shape.values().len() <= 6)
+    .prop_filter("small enough to enumerate", |shape| {
+        matches!(shape.product(), Ok(1..=512)) && shape.values().len() <= 6
+    })
 }
 
 /// Compact layouts in a random order of modes.
@@ -71,7 +73,7 @@ pub fn nesting() -> impl Strategy<Value = Layout> {
     })
 }
 
-/// A matrix of either order, with room behind its rows or columns or without, and the extents of a tile that divides it.
+/// A matrix of either order, with or without padding after its rows or columns, and the extents of a tile that divides it.
 ///
 /// ```
 /// use proptest::prelude::*;

@@ -73,7 +73,7 @@ impl Tiler {
         Ok(())
     }
 
-    /// Whether it is one tile, not one per mode.
+    /// Returns whether it is one tile, not one per mode.
     pub const fn is_terminal(&self) -> bool {
         self.outer.arity(0).is_none()
     }

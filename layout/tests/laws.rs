@@ -1,6 +1,7 @@
 //! The laws of the algebra on random layouts, 1,000 cases each.
 
 use proptest::prelude::*;
+use tilewright_layout::ops::Order;
 use tilewright_layout::testing::{any_layout, compact, extent, nesting, shape, signed_layout, swizzle};
 use tilewright_layout::{Composed, Coord, IntTuple, Layout, Swizzled, Tiler, laws};
 
@@ -18,8 +19,8 @@ fn inside(inner: &Layout, outer: &Layout) -> bool {
 fn rearranged(shape: &IntTuple, choices: &mut impl Iterator<Item = usize>) -> IntTuple {
     let choice = choices.next().unwrap_or(0);
     match (shape.is_int(), choice) {
-        (true, 0) if shape.product() % 2 == 0 => IntTuple::flat(&[2, shape.product() / 2]).unwrap(),
-        (false, 1) => IntTuple::int(shape.product()),
+        (true, 0) if shape.product().unwrap() % 2 == 0 => IntTuple::flat(&[2, shape.product().unwrap() / 2]).unwrap(),
+        (false, 1) => IntTuple::int(shape.product().unwrap()),
         (true, _) => *shape,
         (false, _) => {
             let modes: Vec<IntTuple> =
@@ -75,7 +76,7 @@ proptest! {
     #[test]
     fn composition_with_a_tile_of_its_own_shape(a in compact(), extents in shape()) {
         // A compact right layout of a divisor's size always composes with a compact left one of one mode.
-        let left = Layout::leaf(extents.product(), 3).unwrap();
+        let left = Layout::leaf(extents.product().unwrap(), 3).unwrap();
         let right = Layout::col_major(&extents).unwrap();
         hold(laws::composition(&left, &right, &left.composition(&right).unwrap()))?;
         let identity = Layout::leaf(a.size(), 1).unwrap();
@@ -338,4 +339,90 @@ fn constants_are_the_same_algebra() {
     const ROWS: Layout = Layout::constant(Layout::parse("(64,64):(64,1)"));
     const TILES: Layout = Layout::constant(ROWS.blocked_product(&ROWS));
     assert_eq!(TILES, layout("(64,64):(64,1)").blocked_product(&ROWS).unwrap());
+}
+
+/// Row after row of (call, result): products of blocks that leave too little room repeated offsets, as CuTe's do.
+#[test]
+fn products_that_would_repeat_offsets_are_refused() {
+    let (block, copies) = (layout("(2,2):(3,9)"), layout("4:1"));
+    let refusal = "product: the block leaves room for 3 copies that repeat no offset, and the layout of copies needs 4; \
+                   use fewer copies, or a block whose strides are multiples of what the smaller ones span";
+    let tiler = Tiler::layout(&copies);
+    for product in [
+        block.logical_product(&tiler),
+        block.zipped_product(&tiler),
+        block.tiled_product(&tiler),
+        block.flat_product(&tiler),
+        block.blocked_product(&layout("(4,1):(1,0)")),
+        block.raked_product(&layout("(4,1):(1,0)")),
+        layout("(2,2,2):(3,1,18)")
+            .tile_to_shape(&IntTuple::parse("(8,2,2)").unwrap(), Order::By(&IntTuple::parse("(0,2,1)").unwrap())),
+    ] {
+        assert_eq!(product.map_err(|error| error.to_string()), Err(refusal.to_owned()));
+    }
+    // Three copies fit, and so do any number that starts where the block ends.
+    assert_eq!(block.logical_product(&Tiler::layout(&layout("3:1"))).unwrap(), layout("((2,2),3):((3,9),1)"));
+    assert_eq!(
+        block.logical_product(&Tiler::layout(&layout("(3,2):(1,3)"))).unwrap().to_string(),
+        "((2,2),(3,2)):((3,9),(1,18))"
+    );
+    // A block whose gaps take no copy at all repeated itself with stride 0.
+    assert!(layout("(2,2,2):(1,3,11)").logical_product(&Tiler::layout(&layout("2:1"))).is_err());
+}
+
+#[test]
+fn an_offset_of_a_padded_layout_has_its_coordinate_or_none() {
+    let padded = layout("(3,4):(5,1)");
+    let coordinates: Vec<_> = (-1..16).map(|offset| padded.coordinate_of_offset(offset).ok()).collect();
+    for (offset, coordinate) in (-1..16).zip(coordinates) {
+        let row_and_column = (offset >= 0 && offset % 5 < 4 && offset / 5 < 3).then(|| [offset / 5, offset % 5]);
+        assert_eq!(coordinate, row_and_column.map(|c| IntTuple::flat(&c).unwrap()), "{offset}");
+    }
+    // Strides that do not nest, and negative ones.
+    assert_eq!(layout("(2,2,2):(2,3,4)").coordinate_of_offset(5).unwrap().to_string(), "(1,1,0)");
+    assert_eq!(layout("(3,4):(1,-3)").coordinate_of_offset(-8).unwrap().to_string(), "(1,3)");
+    assert!(layout("8:-1").coordinate_of_offset(i64::MIN).is_err());
+}
+
+#[test]
+fn a_mode_of_one_element_takes_no_step() {
+    assert_eq!(layout("(12,1):(1,1)").composition(&layout("(12,1):(1,32)")).unwrap().to_string(), "(12,1):(1,0)");
+    assert_eq!(layout("(4,8):(8,1)").composition(&layout("(2,1):(1,5)")).unwrap().to_string(), "(2,1):(8,0)");
+    assert_eq!(layout("(1,4):(3,1)").upcast(2).unwrap().to_string(), "(1,2):(0,1)");
+    // Its stride of 1 is no contiguous mode where another is: the parts of an element would repeat.
+    assert_eq!(layout("(1,9):(1,1)").downcast(4).unwrap().to_string(), "(1,36):(4,1)");
+    assert_eq!(layout("1:1").downcast(4).unwrap().to_string(), "4:1");
+    let huge = layout("1:1152921504606846976");
+    assert_eq!(layout("(4,4):(4,1)").composition(&huge).unwrap().size(), 1);
+}
+
+#[test]
+fn layouts_that_do_not_compose_share_what_a_walk_finds() {
+    let common = |a: &str, b: &str| {
+        let (a, b) = (layout(a), layout(b));
+        let found = a.max_common_layout(&b).unwrap();
+        assert_eq!(a.max_common_vector(&b), Ok(found.size()));
+        found.to_string()
+    };
+    assert_eq!(common("(16,3):(3,1)", "(3,12):(12,1)"), "1:0");
+    assert_eq!(common("(4,3):(1,10)", "(6,2):(1,6)"), "4:1");
+    assert_eq!(common("(8,4):(1,8)", "(8,4):(1,16)"), "8:1");
+}
+
+/// Products of sizes that wrapped to 0 and took part in quotients, scales and comparisons; extents of 0.
+#[test]
+fn sizes_beyond_64_bits_and_extents_of_0_are_refused() {
+    let tuple = |text: &str| IntTuple::parse(text).unwrap();
+    let wraps = tuple("((4294967296,4294967296),1)");
+    assert!(tuple("(4294967296,4294967296)").product().is_err());
+    assert!(tuple("(6,1)").elem_scale(&wraps).is_err());
+    assert!(tuple("(6,1)").shape_div(&wraps).is_err());
+    assert!(tuple("(6,1)").ceil_div(&wraps).is_err());
+    assert!(tuple("(1,1)").expand_modes_alike(&wraps).is_err());
+    assert!(wraps.product_each().is_err());
+    let rows = layout("(4,8):(8,1)");
+    assert!(Layout::col_major(&tuple("(4,0)")).is_err() && Layout::leaf(0, 1).is_err());
+    assert!(rows.logical_divide(&Tiler::extent(0)).is_err() && rows.compose_tiler(&Tiler::extent(0)).is_err());
+    assert!(rows.logical_product(&Tiler::extent(0)).is_err() && rows.complement(0).is_err());
+    assert!(rows.tile_to_shape(&tuple("(0,8)"), Order::Left).is_err() && rows.upcast(0).is_err());
 }

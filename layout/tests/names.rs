@@ -74,7 +74,7 @@ fn of_layouts() -> BTreeSet<String> {
         "IntTuple::compatible": IntTuple::compatible,
         "IntTuple::congruent": IntTuple::congruent,
         "IntTuple::coordinate": IntTuple::coordinate,
-        "IntTuple::exact_product": IntTuple::exact_product,
+        "IntTuple::product": IntTuple::product,
         "IntTuple::index_of": IntTuple::index_of,
         "IntTuple::inner_product": IntTuple::inner_product,
         "IntTuple::product_each": IntTuple::product_each,

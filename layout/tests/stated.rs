@@ -63,7 +63,7 @@ proptest! {
         extents[0] *= tile;
         let shape = IntTuple::flat(&extents).unwrap();
         let layout = Layout::leaf(tile, 1).unwrap();
-        prop_assert_eq!(layout.complement_in(&shape), layout.complement(shape.product()));
+        prop_assert_eq!(layout.complement_in(&shape), layout.complement(shape.product().unwrap()));
     }
 
     #[test]
@@ -180,7 +180,7 @@ proptest! {
     #[test]
     fn modes_are_moved_not_changed(layout in signed_layout(), other in signed_layout(), begin in 0usize..4, end in 0usize..4) {
         let (before, after) = (layout.prepend(&other).unwrap(), layout.append(&other).unwrap());
-        prop_assert_eq!(after.take(0, layout.rank()).unwrap().flatten().shape().product(), layout.size());
+        prop_assert_eq!(after.take(0, layout.rank()).unwrap().flatten().shape().product().unwrap(), layout.size());
         for (i, j) in (0..layout.size()).zip((0..other.size()).cycle()) {
             prop_assert_eq!(after.at(i + layout.size() * j), layout.at(i) + other.at(j));
             prop_assert_eq!(before.at(j + other.size() * i), layout.at(i) + other.at(j));
@@ -221,7 +221,7 @@ proptest! {
     #[test]
     fn a_distribution_stays_inside(shape in shape(), count in 1i64..40) {
         let spread = shape.domain_distribute(count).unwrap();
-        prop_assert!(spread.is_injective() && count % spread.size() == 0 && spread.cosize() <= shape.product());
+        prop_assert!(spread.is_injective() && count % spread.size() == 0 && spread.cosize() <= shape.product().unwrap());
     }
 
     #[test]
@@ -262,7 +262,7 @@ proptest! {
         if let (Ok(count), Ok(common)) = (swizzled.max_common_vector(&layout), layout.max_common_layout(&layout)) {
             prop_assert!((0..count).all(|i| swizzled.at(common.at(i)) == swizzled.at(0) + i));
         }
-        // A vector that is aligned in the layout is whole and aligned behind offset and swizzle.
+        // A vector that is aligned in the layout is whole and aligned after offset and swizzle.
         let width = Composed::Swizzled(swizzled).vector_width(8);
         for i in (0..layout.size()).filter(|i| layout.at(*i) % width == 0) {
             let inverse = layout.right_inverse();
@@ -299,7 +299,7 @@ fn a_tile_that_leaves_gaps_divides_nothing() {
         Err(LayoutError::Gaps { operation: "complement", count: 30, reach: 39 })
     ));
     assert!(!layout("30:1").divides_evenly(&Tiler::layout(&tile)));
-    // Where the gaps lie behind the layout, nothing is missed.
+    // Where the gaps lie beyond the layout, nothing is missed.
     assert_eq!(shown(layout("3:1").logical_divide(&Tiler::layout(&tile))), "((3,5),1):((1,4),0)");
 }
 
@@ -437,7 +437,7 @@ fn what_is_beyond_the_end() {
     assert!(!layout("(8,6):(6,1)").divides_evenly(&Tiler::extent(3)));
 }
 
-/// `replace(8:1, 1, 2:8)` was accepted: an integer has one mode, and nothing behind it. So with every operation that names
+/// `replace(8:1, 1, 2:8)` was accepted: an integer has one mode, and nothing after it. So with every operation that names
 /// modes by number, on an integer and on tuples.
 #[test]
 fn modes_beyond_the_rank_are_refused() {

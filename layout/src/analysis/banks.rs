@@ -11,7 +11,7 @@ pub const BANK_BYTES: i64 = 4;
 /// Threads of a warp.
 const WARP: i64 = 32;
 
-/// How often shared memory is read for one access of a warp.
+/// Reads of shared memory that one access of a warp costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wavefronts {
     /// How often it is read.

@@ -14,7 +14,7 @@ pub use vectors::{CopyPlan, Vector};
 pub const MAX_VECTOR_BITS: i64 = 128;
 
 impl Layout {
-    /// Whether no two coordinates share an offset; see [`laws::injective`] for the cost.
+    /// Returns whether no two coordinates share an offset; see [`laws::injective`] for the cost.
     ///
     /// ```
     /// use tilewright_layout::Layout;
@@ -25,7 +25,7 @@ impl Layout {
         laws::injective(self).is_ok()
     }
 
-    /// Whether every offset below the size is used once: a permutation of memory.
+    /// Returns whether every offset below the size is used once: a permutation of memory.
     ///
     /// ```
     /// use tilewright_layout::Layout;
@@ -36,7 +36,7 @@ impl Layout {
         laws::bijective(self).is_ok()
     }
 
-    /// How many elements follow each other in memory from offset 0 on.
+    /// Number of elements that follow each other in memory from offset 0 on.
     ///
     /// ```
     /// use tilewright_layout::Layout;
@@ -78,7 +78,7 @@ impl Layout {
 }
 
 impl Composed {
-    /// As [`Layout::vector_width`]; a swizzle keeps vectors of `2^base` elements whole, and an offset before it those that
+    /// Vector width, as [`Layout::vector_width`]: a swizzle keeps vectors of `2^base` elements whole, and an offset before it those that
     /// are aligned to it.
     ///
     /// ```

@@ -3,7 +3,7 @@
 use super::{Element, Operand};
 use crate::Message;
 
-/// Which instruction an atom is.
+/// The instruction of an atom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Instruction {
     /// `mma.sync`: one warp, all operands in registers.
@@ -259,7 +259,7 @@ impl Atom {
         }
     }
 
-    /// How many threads execute it.
+    /// Number of threads that execute it.
     pub const fn threads(&self) -> i64 {
         match self.instruction {
             Instruction::MmaSync => 32,

@@ -3,7 +3,7 @@
 use super::FragmentLayout;
 use crate::Layout;
 
-/// Where the values of each thread stand: two layouts of the fragment's shape, to the row and to the column.
+/// Rows and columns of each thread's values: two layouts of the fragment's shape, to the row and to the column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Axes {
     /// (thread, value) to row.

@@ -2,7 +2,7 @@
 //!
 //! A matrix instruction spreads its operands over the registers of 32 threads (`mma.sync`) or 128 (`wgmma`). A
 //! [`FragmentLayout`] sends (thread, value) to the element's linear index `row + rows * column`. One table of [`Atom`]s
-//! serves whoever needs the mapping; no mapping is listed, all follow from an atom's shape and element sizes.
+//! serves every user of the mapping; no mapping is listed, all follow from an atom's shape and element sizes.
 //!
 //! ```
 //! use tilewright_layout::fragment::{Atom, Operand, fragment};
@@ -57,7 +57,7 @@ impl Operand {
     }
 }
 
-/// Where the threads of an instruction hold an operand.
+/// The elements of an operand that each thread of an instruction holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentLayout {
     /// The instruction's M, N and K.
@@ -75,12 +75,12 @@ pub struct FragmentLayout {
 }
 
 impl FragmentLayout {
-    /// How many threads take part.
+    /// Number of threads that take part.
     pub const fn threads(&self) -> i64 {
         self.layout.extent(0)
     }
 
-    /// How many elements each thread holds.
+    /// Number of elements that each thread holds.
     pub const fn values(&self) -> i64 {
         self.layout.extent(1)
     }

@@ -41,7 +41,7 @@ impl<L: Storage> Registers for L {
     type Count = L::Len;
 }
 
-/// Registers of a warp's operand of rows by columns of elements that take so many bits.
+/// Registers per thread of a warp's operand: `rows` by `columns` elements of `bits` bits.
 pub(super) type PerLane<const ROWS: usize, const COLUMNS: usize, Bits> =
     Quot<Prod<Prod<U<ROWS>, U<COLUMNS>>, Bits>, U1024>;
 

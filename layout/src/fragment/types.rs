@@ -17,7 +17,7 @@ pub trait WgmmaTypes: Copy + Default + Send + Sync + 'static {
     type Columns;
 }
 
-/// Where a `wgmma` reads its A operand from.
+/// The source of a `wgmma`'s A operand.
 pub trait SourceOfA: Copy + Default + Send + Sync + 'static {
     /// Whether it reads registers.
     const REGISTERS: bool;

@@ -16,7 +16,7 @@ const MAX_STEPS: u32 = 1 << 20;
 /// A flat index that shares its offset (`found`) with another one (`expected`).
 pub const fn injective(layout: &Layout) -> Result<(), Counterexample> {
     let law = "no two coordinates share an offset";
-    let mut search = Search::new(layout);
+    let mut search = Search::new(layout, true);
     if !search.descend(layout, 0, 0, false) {
         return Ok(());
     }
@@ -40,8 +40,22 @@ pub const fn injective(layout: &Layout) -> Result<(), Counterexample> {
     Err(Counterexample { law, at: one, found: offset, expected: other })
 }
 
-/// The search for a difference of two coordinates whose offset is 0.
+/// A coordinate whose offset is `offset`: one number per integer of the shape.
+///
+/// `None` where there is no such coordinate, or none was found within a million steps.
+pub(crate) const fn coordinate_of(layout: &Layout, offset: i64) -> Option<[i64; MAX_LEAVES]> {
+    let mut search = Search::new(layout, false);
+    // The span of a layout has at most 60 bits.
+    if offset.unsigned_abs() > search.reach[0].unsigned_abs() || !search.descend(layout, 0, -offset, true) {
+        return None;
+    }
+    if search.steps >= MAX_STEPS { None } else { Some(search.difference) }
+}
+
+/// The search for a difference of two coordinates whose offset is 0, or for a coordinate.
 struct Search {
+    /// Whether integers may be negative, as in a difference.
+    signed: bool,
     /// The integers with more than one element, largest stride first.
     order: [usize; MAX_LEAVES],
     count: usize,
@@ -52,9 +66,9 @@ struct Search {
 }
 
 impl Search {
-    const fn new(layout: &Layout) -> Search {
+    const fn new(layout: &Layout, signed: bool) -> Search {
         let (order, reach) = ([0; MAX_LEAVES], [0; MAX_LEAVES + 1]);
-        let mut search = Search { order, count: 0, reach, difference: [0; MAX_LEAVES], steps: 0 };
+        let mut search = Search { signed, order, count: 0, reach, difference: [0; MAX_LEAVES], steps: 0 };
         let mut leaf = 0;
         while leaf < layout.profile.leaves() {
             if layout.shape[leaf] > 1 {
@@ -90,7 +104,7 @@ impl Search {
         let (stride, rest) = (layout.stride[leaf], self.reach[place + 1]);
         // A difference and its negative are the same pair: the first step up is enough.
         let most = layout.shape[leaf] - 1;
-        let (mut low, mut high) = (if moved { -most } else { 0 }, most);
+        let (mut low, mut high) = (if moved && self.signed { -most } else { 0 }, most);
         if stride != 0 {
             // Only steps that leave |sum| within the reach of the smaller strides.
             let toward = -sum / stride;

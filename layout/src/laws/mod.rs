@@ -17,12 +17,13 @@ pub use algebra::{
     coalesce, complement, composition, filter, left_inverse, logical_divide, logical_product, offsets_within,
     right_inverse, same_function, swizzle_involution,
 };
+pub(crate) use image::coordinate_of;
 pub use image::{bijective, injective};
 
 /// The largest domain that a check by enumeration walks.
 pub const MAX_ENUMERATION: i64 = 1 << 22;
 
-/// Where a law does not hold.
+/// A counterexample of a law.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counterexample {
     /// The law.

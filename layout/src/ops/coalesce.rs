@@ -9,7 +9,7 @@ use crate::profile::At;
 use crate::{Layout, LayoutError, Profile};
 
 impl Layout {
-    /// The same function of the flat index, with as few modes as possible.
+    /// Merges modes: one function of the flat index, with as few modes as possible.
     ///
     /// Law: `coalesce(L)(i) == L(i)` for every `i`, and no two neighbouring modes of the result can be merged.
     ///

@@ -49,7 +49,7 @@ impl Layout {
         self.complement_in(&IntTuple::int(bound))
     }
 
-    /// As [`Layout::complement`], within the layout's own span: the gaps only.
+    /// Complement within the layout's own span: the gaps only.
     ///
     /// Law: layout and result together fill the layout's span, where its strides nest.
     ///
@@ -70,7 +70,7 @@ impl Layout {
         self.complement(filtered.cosize())
     }
 
-    /// As [`Layout::complement`], but what does not fill the bound exactly is refused.
+    /// Complement that fills the bound exactly, or a refusal.
     ///
     /// Law: the sums of an offset of `L` and one of the result are `0..bound`, once each.
     ///
@@ -108,7 +108,7 @@ impl Layout {
         Ok(rest)
     }
 
-    /// As [`Layout::complement`], with the bound given as a shape: the rest keeps the shape's modes apart.
+    /// Complement with the bound given as a shape: the rest keeps the shape's modes apart.
     ///
     /// Law: as [`complement`](Layout::complement) of the shape's size, wherever the span divides the shape's modes in
     /// turn.

@@ -25,8 +25,9 @@ impl Layout {
     /// negative stride; the result nests like `B`, or deeper.
     ///
     /// Edge cases: a mode of `B` with stride 0 stays as it is. The last mode of `A` has no end, so `64:1` composes with
-    /// an `A` of 32 elements. A mode of `B` of one element is held to the rules of strides all the same. `():()` on the
-    /// right gives `():()`; as the left one it counts as `1:0`.
+    /// an `A` of 32 elements. A mode of `B` of one element is held to no rule: where its stride steps over no whole mode
+    /// of `A` it gets stride 0, and CuTe refuses it. `():()` on the right gives `():()`; as the left one it counts as
+    /// `1:0`.
     ///
     /// ```console
     /// $ tilewright layout show "(4,8):(8,1)"
@@ -119,14 +120,15 @@ impl Walk {
 
     /// Appends the left layout after one integer mode of the right one: an integer, or a tuple of several.
     const fn leaf(&mut self, extent: i64, stride: i64, out: &mut Layout) -> Result<(), LayoutError> {
+        if extent == 1 {
+            return out.push_leaf(1, self.step_of_one(stride));
+        }
         if stride == 0 {
             return out.push_leaf(extent, 0);
         }
         let last = self.lhs.len - 1;
-        if extent > 1 {
-            self.upward |= stride > 0;
-            self.downward |= stride < 0;
-        }
+        self.upward |= stride > 0;
+        self.downward |= stride < 0;
         let (mut rest, mut step) = (extent, stride);
         let (node, first) = (out.profile.nodes(), out.profile.leaves());
         let mut mode = 0;
@@ -142,19 +144,17 @@ impl Walk {
             } else {
                 let available = if magnitude == 1 { here } else { ceil_div(here, magnitude) };
                 let taken = if available < rest { available } else { rest };
-                if rest != 1 {
-                    if taken < rest && rest % taken != 0 {
-                        return Err(LayoutError::ShapeDivisibility { mode, extent: rest, divisor: taken });
-                    }
-                    if taken < rest && available * magnitude != here && step > 0 {
-                        self.doubt = Some(LayoutError::Leaves { mode, extent: here, stride: step, count: rest });
-                    }
-                    tri!(out.push_leaf(taken, tri!(times(step, self.lhs.stride[mode], "the composed stride"))));
-                    self.reach[mode] = self.reach[mode].saturating_add((taken - 1).saturating_mul(magnitude));
-                    rest = if taken == rest { 1 } else { rest / taken };
-                    if rest == 1 {
-                        break;
-                    }
+                if taken < rest && rest % taken != 0 {
+                    return Err(LayoutError::ShapeDivisibility { mode, extent: rest, divisor: taken });
+                }
+                if taken < rest && available * magnitude != here && step > 0 {
+                    self.doubt = Some(LayoutError::Leaves { mode, extent: here, stride: step, count: rest });
+                }
+                tri!(out.push_leaf(taken, tri!(times(step, self.lhs.stride[mode], "the composed stride"))));
+                self.reach[mode] = self.reach[mode].saturating_add((taken - 1).saturating_mul(magnitude));
+                rest = if taken == rest { 1 } else { rest / taken };
+                if rest == 1 {
+                    break;
                 }
                 step = step.signum();
             }
@@ -164,6 +164,25 @@ impl Walk {
             tri!(out.push_leaf(rest, tri!(times(step, self.lhs.stride[last], "the composed stride"))));
         }
         out.profile.wrap_leaves(node)
+    }
+
+    /// The stride of a mode of one element, as the rules give it; 0 where they give none, since no step is taken.
+    const fn step_of_one(&self, stride: i64) -> i64 {
+        let (last, mut step, mut mode) = (self.lhs.len - 1, stride, 0);
+        while mode < last {
+            let here = self.lhs.shape[mode];
+            let over = step.abs() / here;
+            let exact = step.abs() % here == 0;
+            if over > 0 && !exact && step > 0 {
+                return 0;
+            }
+            step = if over > 0 { (over + !exact as i64) * step.signum() } else { step.signum() };
+            mode += 1;
+        }
+        match times(step, self.lhs.stride[last], "the composed stride") {
+            Ok(step) => step,
+            Err(_) => 0,
+        }
     }
 
     /// Why the result is not the function everywhere: a mode left, or a sum that carries out of one.

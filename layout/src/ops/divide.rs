@@ -27,7 +27,7 @@ impl Layout {
     /// every offset of `L` is reached.
     ///
     /// Edge cases: modes beyond the tiler stay as they are; `_` keeps a mode without a pair. A tile that does not
-    /// divide its mode rounds up: the result then has offsets behind the layout. A tile of stride 0 repeats one
+    /// divide its mode rounds up: the result then has offsets beyond the layout. A tile of stride 0 repeats one
     /// element, and the rest is the whole layout. A tile whose copies leave gaps, such as `(3,5):(1,4)`, is refused
     /// wherever they would miss an offset of the layout.
     ///

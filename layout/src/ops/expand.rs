@@ -84,7 +84,7 @@ const fn expand(
 ) -> Result<(), LayoutError> {
     let operation = "expand_modes_alike";
     let (Some(rank), Some(arity)) = (left.profile.arity(at.node), right.profile.arity(from.node)) else {
-        let (ours, theirs) = (left.product_at(at), right.product_at(from));
+        let (ours, theirs) = (tri!(left.product_at(at)), tri!(right.product_at(from)));
         if ours != theirs {
             return Err(LayoutError::Shape { operation, mode, left: ours, right: theirs });
         }

@@ -4,15 +4,16 @@
 
 use crate::flat::Flat;
 use crate::ops::recast::gcd;
-use crate::{Layout, LayoutError};
+use crate::{Layout, LayoutError, laws::MAX_ENUMERATION};
 
 impl Layout {
     /// The coordinates whose elements are contiguous in both layouts, from offset 0 on.
     ///
     /// Law: for `V = max_common_layout(A, B)` and `i < size(V)`, `A(V(i)) == B(V(i)) == i`.
     ///
-    /// Edge cases: layouts that share no vector give `1:0`, as does a stride 0 or negative where 1 is needed. Compare
-    /// layouts of one size: the last mode of `A` has no end, so a smaller `A` counts as if it went on.
+    /// Edge cases: layouts that share no vector give `1:0`, as does a stride 0 or negative where 1 is needed. Layouts that
+    /// do not compose are compared element by element, up to 4 million; CuTe refuses them. Compare layouts of one size:
+    /// the last mode of `A` has no end, so a smaller `A` counts as if it went on.
     ///
     /// ```console
     /// $ tilewright layout show "(4,3):(3,1)"
@@ -29,6 +30,8 @@ impl Layout {
     /// 3:4
     /// $ tilewright layout show "max_common_layout((4,3):(3,1), (4,3):(6,1))"
     /// 0 4 8
+    /// $ tilewright layout eval "max_common_layout((16,3):(3,1), (3,12):(12,1))"
+    /// 1:0
     /// ```
     ///
     /// ```
@@ -39,16 +42,16 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// As [`Layout::composition`], where this layout does not compose with the other's inverse.
+    /// [`LayoutError::Overflow`].
     pub const fn max_common_layout(&self, other: &Layout) -> Result<Layout, LayoutError> {
         let inverse = other.right_inverse();
         match tri!(self.common_prefix(&inverse)) {
-            Some(count) => inverse.composition(&tri!(Layout::leaf(count, 1))),
-            None => Ok(Layout::ONE),
+            1 => Ok(Layout::ONE),
+            count => inverse.composition(&tri!(Layout::leaf(count, 1))),
         }
     }
 
-    /// How many elements from offset 0 on are contiguous in both layouts.
+    /// Number of elements from offset 0 on that are contiguous in both layouts.
     ///
     /// Law: the size of [`max_common_layout`](Layout::max_common_layout). Whether vectors that start elsewhere are
     /// aligned is [`max_alignment`](Layout::max_alignment)'s to say.
@@ -63,17 +66,22 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// As [`Layout::max_common_layout`].
+    /// [`LayoutError::Overflow`].
     pub const fn max_common_vector(&self, other: &Layout) -> Result<i64, LayoutError> {
-        match tri!(self.common_prefix(&other.right_inverse())) {
-            Some(count) => Ok(count),
-            None => Ok(1),
-        }
+        self.common_prefix(&other.right_inverse())
     }
 
-    const fn common_prefix(&self, inverse: &Layout) -> Result<Option<i64>, LayoutError> {
-        let common = Flat::coalesced(&tri!(self.composition(inverse)));
-        Ok(if common.stride[0] == 1 { Some(common.shape[0]) } else { None })
+    /// How many offsets from 0 on are contiguous in this layout too, where `inverse` is the other's right inverse.
+    const fn common_prefix(&self, inverse: &Layout) -> Result<i64, LayoutError> {
+        match self.composition(inverse) {
+            Ok(both) => {
+                let common = Flat::coalesced(&both);
+                Ok(if common.stride[0] == 1 { common.shape[0] } else { 1 })
+            }
+            Err(LayoutError::Overflow { what, left, right }) => Err(LayoutError::Overflow { what, left, right }),
+            // The two together are no layout, and still share the elements from 0 on that a walk finds.
+            Err(_) => Ok(whole_modes(inverse, walk_together(self, inverse))),
+        }
     }
 
     /// The largest number of elements such that vectors of that many, started at any multiple of it, stay contiguous:
@@ -127,4 +135,23 @@ impl Layout {
         }
         alignment
     }
+}
+
+/// How many `i` from 0 on `layout` sends `inverse(i)` to, up to [`MAX_ENUMERATION`].
+const fn walk_together(layout: &Layout, inverse: &Layout) -> i64 {
+    let (size, mut i) = (inverse.size(), 1);
+    while i < size && i < MAX_ENUMERATION && layout.at(inverse.at(i)) == i {
+        i += 1;
+    }
+    i
+}
+
+/// The largest number up to `count` that is all of the first modes of a coalesced layout, as often as the next mode has it.
+const fn whole_modes(layout: &Layout, count: i64) -> i64 {
+    let (mut whole, mut leaf) = (1, 0);
+    while leaf < layout.profile.leaves() && whole * layout.shape[leaf] <= count {
+        whole *= layout.shape[leaf];
+        leaf += 1;
+    }
+    count / whole * whole
 }

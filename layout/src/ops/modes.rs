@@ -82,7 +82,7 @@ impl Layout {
         Ok(Layout { profile: *profile, ..*self })
     }
 
-    /// The layout with `mode` behind its modes.
+    /// Appends `mode` after the layout's modes.
     ///
     /// Law: coordinate `(c, x)` has offset `L(c) + M(x)`, for `M` the new mode.
     ///
@@ -111,7 +111,7 @@ impl Layout {
         self.append_to(mode, self.rank() + 1)
     }
 
-    /// The layout with `mode` behind its modes as often as it takes to have `rank` of them.
+    /// Appends `mode` until the layout has `rank` modes.
     ///
     /// Law: as [`append`](Layout::append), `rank - rank(L)` times.
     ///

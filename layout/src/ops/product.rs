@@ -5,7 +5,7 @@
 //!
 //! The forms place modes as those of [division](super::divide) do; `blocked_product` and `raked_product` pair them up.
 
-use crate::laws::injective;
+use crate::laws::{Counterexample, injective};
 use crate::ops::divide::gather_or_keep;
 use crate::ops::tiled::{Each, apply, spread};
 use crate::profile::At;
@@ -19,7 +19,8 @@ impl Layout {
     ///
     /// Edge cases: copies of stride 0 stand on top of each other; copies of a negative stride go before the block. A
     /// block with stride 0 is copied as if it had one element there. A block of negative stride, or one that overlaps
-    /// itself, is refused.
+    /// itself, is refused. A block whose strides do not nest may leave less room than the copies reach; copies that
+    /// would then repeat an offset are refused, where CuTe returns them.
     ///
     /// ```console
     /// $ tilewright layout show "(2,2):(2,1)"
@@ -34,6 +35,8 @@ impl Layout {
     ///  3 15  7 19 11 23
     /// $ tilewright layout eval "logical_product((2,2):(2,1), (2,3))"
     /// ((2,2),(2,3)):((2,1),(1,2))
+    /// $ tilewright layout eval "logical_product((2,2):(3,9), 3:1)"
+    /// ((2,2),3):((3,9),1)
     /// ```
     ///
     /// ```
@@ -44,7 +47,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where the tiler has too many modes; as [`Layout::composition`] and [`Layout::complement`].
+    /// [`LayoutError::Room`] where the copies would repeat an offset; [`LayoutError::Rank`] where the tiler has too many
+    /// modes; as [`Layout::composition`] and [`Layout::complement`].
     pub const fn logical_product(&self, tiler: &Tiler) -> Result<Layout, LayoutError> {
         apply(Each::Multiply, self, tiler)
     }
@@ -54,12 +58,47 @@ impl Layout {
         let mut product = Layout::NOTHING;
         tri!(product.profile.push_tuple(2));
         tri!(product.push_mode(self, At::ROOT));
-        match tri!(free.compose_into(copies, &mut product)) {
-            // The copies do not start where `free` after `copies` says; what counts is that they do not overlap, unless
-            // the block or the copies overlap by themselves.
-            Some(doubt) if overlaps(&product) && !overlaps(self) && !overlaps(copies) => Err(doubt),
-            _ => Ok(product),
+        let doubt = tri!(free.compose_into(copies, &mut product));
+        // Inside its domain `free` is injective and disjoint from the block, so the product repeats nothing.
+        if doubt.is_none() && copies.ascends() && copies.cosize() <= free.size() {
+            return Ok(product);
         }
+        match tri!(self.first_repeat(copies, &free)) {
+            None => Ok(product),
+            Some(_) => Err(match doubt {
+                Some(doubt) => doubt,
+                None => LayoutError::Room { operation: "product", room: free.size(), reach: copies.cosize() },
+            }),
+        }
+    }
+
+    /// A pair of coordinates of block and copies that share an offset, although neither repeats one by itself; modes of
+    /// stride 0 do not count.
+    const fn first_repeat(&self, copies: &Layout, free: &Layout) -> Result<Option<Counterexample>, LayoutError> {
+        let (block, copies) = (self.filter_zeros(), copies.filter_zeros());
+        if injective(&block).is_err() || injective(&copies).is_err() {
+            return Ok(None);
+        }
+        let mut product = Layout::NOTHING;
+        tri!(product.profile.push_tuple(2));
+        tri!(product.push_mode(&block, At::ROOT));
+        tri!(free.compose_into(&copies, &mut product));
+        match injective(&product) {
+            Ok(()) => Ok(None),
+            Err(pair) => Ok(Some(pair)),
+        }
+    }
+
+    /// Whether no mode of more than one element has a negative stride.
+    const fn ascends(&self) -> bool {
+        let mut leaf = 0;
+        while leaf < self.profile.leaves() {
+            if self.shape[leaf] > 1 && self.stride[leaf] < 0 {
+                return false;
+            }
+            leaf += 1;
+        }
+        true
     }
 
     /// All blocks in mode 0, all copies in mode 1.
@@ -215,9 +254,4 @@ impl Layout {
         }
         out.checked()
     }
-}
-
-/// Whether two coordinates share an offset for another reason than a stride of 0.
-const fn overlaps(layout: &Layout) -> bool {
-    injective(&layout.filter_zeros()).is_err()
 }

@@ -14,7 +14,8 @@ impl Layout {
     /// Law, for strides that nest: the large elements reached are those that hold an element of `L`.
     ///
     /// Edge cases: stride 0 stays, with its extent; a negative stride keeps its sign. A run shorter than `factor`
-    /// becomes one element, which then holds others too. Factor 1 changes nothing.
+    /// becomes one element, which then holds others too. Factor 1 changes nothing. A mode of one element takes no step,
+    /// so its stride need not divide: it becomes 0.
     ///
     /// ```console
     /// $ tilewright layout show "(2,8):(8,1)" --tile 2,4
@@ -42,7 +43,9 @@ impl Layout {
         let mut leaf = 0;
         while leaf < out.profile.leaves() && factor > 1 {
             let (stride, step) = (out.stride[leaf], out.stride[leaf].abs());
-            if step != 0 {
+            if step != 0 && out.shape[leaf] == 1 && step % factor != 0 && factor % step != 0 {
+                out.stride[leaf] = 0;
+            } else if step != 0 {
                 if step % factor != 0 && factor % step != 0 {
                     return Err(LayoutError::Indivisible { operation: "upcast", value: stride, divisor: factor });
                 }
@@ -58,8 +61,9 @@ impl Layout {
     ///
     /// Law: `upcast(downcast(L, n), n) == L` for a compact `L`.
     ///
-    /// Edge cases: every mode of stride 1 or -1 grows, so one is expected; stride 0 stays. Factor 1 changes nothing,
-    /// and is held to the same rule.
+    /// Edge cases: every mode of stride 1 or -1 grows, so one is expected; stride 0 stays. A mode of one element grows only
+    /// where no other does, or offsets would repeat, as they do in CuTe. Factor 1 changes nothing, and is held to the same
+    /// rule.
     ///
     /// ```console
     /// $ tilewright layout show "(2,2):(2,1)"
@@ -84,10 +88,19 @@ impl Layout {
         tri!(positive("downcast", factor));
         let mut out = *self;
         let mut contiguous = false;
+        // A mode of one element takes no step: it grows only where no other mode does.
+        let mut grows = false;
         let mut leaf = 0;
         while leaf < out.profile.leaves() {
             contiguous |= out.stride[leaf] == 1;
-            if out.stride[leaf].abs() == 1 {
+            grows |= out.stride[leaf].abs() == 1 && out.shape[leaf] > 1;
+            leaf += 1;
+        }
+        leaf = 0;
+        while leaf < out.profile.leaves() {
+            let one = out.shape[leaf] == 1;
+            if out.stride[leaf].abs() == 1 && !(one && grows) {
+                grows = true;
                 out.shape[leaf] = tri!(times(out.shape[leaf], factor, "the extent"));
             } else {
                 out.stride[leaf] = tri!(times(out.stride[leaf], factor, "the stride"));

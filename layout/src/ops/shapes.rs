@@ -52,7 +52,7 @@ impl IntTuple {
         self.divided(divisor, Rounding::Exact)
     }
 
-    /// As [`IntTuple::shape_div`], rounding up.
+    /// Divides like [`IntTuple::shape_div`], rounding up.
     ///
     /// Law: of integers, the smallest count of tiles that hold the extent; it agrees with
     /// [`shape_div`](IntTuple::shape_div) wherever that is not refused.
@@ -105,7 +105,7 @@ impl IntTuple {
         Ok(out)
     }
 
-    /// Whether both nest alike.
+    /// Returns whether both nest alike.
     ///
     /// Law: an equivalence: only parentheses count, not numbers.
     ///
@@ -121,7 +121,7 @@ impl IntTuple {
         self.profile.congruent(&other.profile)
     }
 
-    /// Whether `other` nests like this one, or deeper where this one has integers.
+    /// Returns whether `other` nests like this one, or deeper where this one has integers.
     ///
     /// Law: a partial order of nestings; both ways it is [`congruent`](IntTuple::congruent).
     ///
@@ -137,7 +137,7 @@ impl IntTuple {
         refines(self, At::ROOT, other, At::ROOT, Sizes::Any)
     }
 
-    /// Whether `other` splits multiples of this one's integers: [`compatible`](IntTuple::compatible) with this one times
+    /// Returns whether `other` splits multiples of this one's integers: [`compatible`](IntTuple::compatible) with this one times
     /// something.
     ///
     /// Law: [`compatible`](IntTuple::compatible) implies it, and it implies
@@ -161,7 +161,7 @@ impl IntTuple {
         refines(self, At::ROOT, other, At::ROOT, Sizes::Multiple)
     }
 
-    /// Whether every coordinate of this shape is one of `other`: `other` splits this one's integers into tuples of the
+    /// Returns whether every coordinate of this shape is one of `other`: `other` splits this one's integers into tuples of the
     /// same product.
     ///
     /// Law: implies [`weakly_congruent`](IntTuple::weakly_congruent) and equal sizes.
@@ -258,7 +258,7 @@ impl IntTuple {
 }
 
 impl Layout {
-    /// Whether a tiler's tiles fill this layout's modes without a remainder.
+    /// Returns whether a tiler's tiles fill this layout's modes without a remainder.
     ///
     /// Law: where it says yes, a division by the tiler has the size of the layout.
     ///
@@ -298,7 +298,7 @@ const fn even_at(layout: &Layout, at: At, tiler: &Tiler, from: At) -> bool {
         return match tile.complement_in(&shape) {
             Ok(rest) => match times(tile.size(), rest.size(), "the cover") {
                 // No two sums are alike, so as many as there are elements fill them, or reach beyond them.
-                Ok(cover) => cover == shape.product() && tile.cosize() - 1 + rest.cosize() == cover,
+                Ok(cover) => cover == layout.size_at(at) && tile.cosize() - 1 + rest.cosize() == cover,
                 Err(_) => false,
             },
             Err(_) => false,
@@ -337,7 +337,7 @@ const fn divide_at(
     let (rank, arity) = (profile.arity(at.node), divisor.profile.arity(from.node));
     let (Some(rank), Some(arity)) = (rank, arity) else {
         // An integer divisor of a tuple is used up by the integers in turn.
-        let mut rest = divisor.product_at(from);
+        let mut rest = tri!(divisor.product_at(from));
         let mut leaf = at.leaf;
         while leaf < profile.end(at).leaf {
             let value = out.values[leaf];
@@ -364,7 +364,7 @@ const fn divide_at(
 const fn scale_at(out: &mut IntTuple, at: At, factors: &IntTuple, from: At) -> Result<(), LayoutError> {
     let profile = out.profile;
     let Some(rank) = profile.arity(at.node) else {
-        out.values[at.leaf] = tri!(times(out.values[at.leaf], factors.product_at(from), "the extent"));
+        out.values[at.leaf] = tri!(times(out.values[at.leaf], tri!(factors.product_at(from)), "the extent"));
         return Ok(());
     };
     tri!(crate::index::matching_tuple("elem_scale", rank, &factors.profile, from.node));
@@ -395,7 +395,7 @@ const fn refines(coarse: &IntTuple, at: At, fine: &IntTuple, from: At, sizes: Si
         let integer = coarse.values[at.leaf];
         return match sizes {
             Sizes::Any => true,
-            Sizes::Equal => matches!(fine.exact_product_at(from), Ok(split) if split == integer),
+            Sizes::Equal => matches!(fine.product_at(from), Ok(split) if split == integer),
             Sizes::Multiple => integer != 0 && remainder(fine, from, integer) == 0,
         };
     };

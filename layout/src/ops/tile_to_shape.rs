@@ -7,7 +7,7 @@ use crate::ops::composition::ceil_div;
 use crate::profile::At;
 use crate::{IntTuple, Layout, LayoutError};
 
-/// Which copies of a block come first in memory.
+/// The order of a block's copies in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order<'o> {
     /// First mode first.
@@ -87,8 +87,7 @@ impl IntTuple {
     ///
     /// Law: integer `i` of the result is the product of mode `i`.
     ///
-    /// Edge cases: an integer becomes a tuple of one; the empty tuple stays empty, and a mode `()` counts 1. Products
-    /// wrap, as [`IntTuple::product`].
+    /// Edge cases: an integer becomes a tuple of one; the empty tuple stays empty, and a mode `()` counts 1.
     ///
     /// ```console
     /// $ tilewright layout eval "product_each((2,(3,4)))"
@@ -104,7 +103,7 @@ impl IntTuple {
         tri!(out.profile.push_tuple(self.rank()));
         let mut i = 0;
         while i < self.rank() {
-            tri!(out.push(tri!(self.exact_product_at(self.profile.child(At::ROOT, i)))));
+            tri!(out.push(tri!(self.product_at(self.profile.child(At::ROOT, i)))));
             i += 1;
         }
         Ok(out)

@@ -1,6 +1,6 @@
 //! A layout as an SVG image.
 
-use core::fmt;
+use core::fmt::{self, Write};
 
 use super::{cell, extent};
 use crate::analysis::{BANK_BYTES, BANKS};
@@ -9,7 +9,7 @@ use crate::{Composed, Layout};
 /// Side of a cell, in pixels.
 const CELL: i64 = 32;
 
-/// What the colour of a cell says.
+/// The meaning of a cell's colour.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::large_enum_variant, reason = "a picture is made once, and `Copy` lets constants hold one")]
 pub enum Colour {
@@ -33,15 +33,18 @@ pub enum Colour {
     },
 }
 
-/// The offsets of a layout as an SVG image.
+/// The offsets of a layout as an SVG image: numbered rows and columns, the notation as the title, and a legend.
+///
+/// The page follows `prefers-color-scheme`: light or dark, as what it is shown on.
 ///
 /// ```
 /// use tilewright_layout::{Composed, Layout, picture::{Colour, Svg}};
 /// let rows = Composed::Plain(Layout::parse("(4,8):(8,1)").unwrap());
 /// let image = Svg::new(&rows, Colour::Tile { rows: 2, columns: 4 }).to_string();
 /// assert!(image.starts_with("<svg ") && image.ends_with("</svg>\n"));
-/// assert_eq!(image.matches("<rect ").count(), 32);
-/// assert!(image.contains(r##"fill="#"##) && !image.contains("hsl("));
+/// assert_eq!(image.matches(r#"<rect class="cell" "#).count(), 32);
+/// assert!(image.contains("<title>Layout (4,8):(8,1)</title>") && image.contains("tiles of 2 × 4"));
+/// assert!(image.contains("prefers-color-scheme:dark") && image.contains(">mode 0</text>"));
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Svg {
@@ -55,7 +58,7 @@ impl Svg {
         Svg { layout: *layout, colour }
     }
 
-    /// The number behind a cell's colour.
+    /// The number that a cell's colour stands for.
     fn shade(&self, rows: i64, row: i64, column: i64) -> i64 {
         match self.colour {
             Colour::Tile { rows: tile_rows, columns } => {
@@ -72,7 +75,7 @@ impl Svg {
     }
 }
 
-/// Red, green and blue of a number, 0 to 255; white below 0. Every viewer knows these, and not every one hues.
+/// Red, green and blue of a number, 0 to 255; white below 0. Every viewer reads these; `hsl()` is not read by every one.
 fn colour(shade: i64) -> [i64; 3] {
     if shade < 0 {
         return [255; 3];
@@ -96,35 +99,190 @@ fn holder(fragment: &Layout, coordinate: i64) -> Option<(i64, i64)> {
     (0..fragment.size()).find(|i| fragment.at(*i) == coordinate).map(|i| (i % threads, i / threads))
 }
 
+/// What stands around the cells: the notation and the columns above, the rows to the left, the legend below.
+const LEFT: i64 = 64;
+const TOP: i64 = 76;
+const BELOW: i64 = 52;
+
+/// Most characters of the layout's notation above the cells; the `title` element has all of it.
+const LONGEST_TITLE: usize = 72;
+
+/// Most colours that the legend names.
+const NAMED: usize = 6;
+
+/// Colours of the page and of what is written on it, for light and dark surroundings. Cells are light in both, and their text dark.
+const STYLE: &str = "\
+text{font-family:ui-monospace,monospace;font-size:11px;text-anchor:middle;dominant-baseline:central}
+.page{fill:#ffffff}.ink{fill:#1f2328}.faint{fill:#59636e}.on{fill:#1f2328}.cell{stroke:#ffffff}
+.axis{stroke:#59636e;fill:none}.head{fill:#59636e}.title{font-size:14px;font-weight:600;text-anchor:start}.left{text-anchor:start}
+@media (prefers-color-scheme:dark){
+.page{fill:#0d1117}.ink{fill:#e6edf3}.faint{fill:#9198a1}.cell{stroke:#0d1117}.axis{stroke:#9198a1}.head{fill:#9198a1}}
+";
+
+/// Text cut to a number of characters.
+struct Cut<'f, 'w> {
+    to: &'f mut fmt::Formatter<'w>,
+    left: usize,
+}
+
+impl fmt::Write for Cut<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for character in text.chars() {
+            match self.left {
+                0 => return Ok(()),
+                1 => self.to.write_str("\u{2026}")?,
+                _ => self.to.write_char(character)?,
+            }
+            self.left -= 1;
+        }
+        Ok(())
+    }
+}
+
+/// The number of characters that are written.
+struct Count(usize);
+
+impl fmt::Write for Count {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0 += text.chars().count();
+        Ok(())
+    }
+}
+
+impl Svg {
+    /// One line of what a colour means.
+    fn meaning(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.colour {
+            Colour::Tile { rows, columns } => write!(f, "cells: offsets; colours: tiles of {rows} × {columns}"),
+            Colour::Bank { element_bytes } => {
+                write!(f, "cells: offsets; colours: banks of shared memory, elements of {element_bytes} bytes")
+            }
+            Colour::Thread { .. } => f.write_str("cells: T thread, V value; colours: threads"),
+        }
+    }
+
+    /// What the colours number.
+    const fn noun(&self) -> &'static str {
+        match self.colour {
+            Colour::Tile { .. } => "tile",
+            Colour::Bank { .. } => "bank",
+            Colour::Thread { .. } => "thread",
+        }
+    }
+
+    /// The notation, the arrows along rows and columns with their names, and the number of each row and column.
+    fn axes(&self, f: &mut fmt::Formatter<'_>, rows: i64, columns: i64) -> fmt::Result {
+        write!(f, r#"<text class="ink title" x="{LEFT}" y="18">"#)?;
+        write!(Cut { to: f, left: LONGEST_TITLE }, "{}", self.layout)?;
+        f.write_str("</text>\n")?;
+        let rank = self.layout.layout().rank();
+        let (end, bottom) = (LEFT + columns * CELL, TOP + rows * CELL);
+        let across = match rank {
+            0 | 1 => "index",
+            2 => "mode 1",
+            _ => "modes 1, 2, …",
+        };
+        writeln!(f, r#"<path class="axis" marker-end="url(#head)" d="M{LEFT} 54H{}"/>"#, end - 6)?;
+        writeln!(f, r#"<text class="faint left" x="{LEFT}" y="42">{across}</text>"#)?;
+        for column in 0..columns {
+            let x = LEFT + column * CELL + CELL / 2;
+            writeln!(f, r#"<text class="faint" x="{x}" y="66">{column}</text>"#)?;
+        }
+        if rank < 2 {
+            return Ok(());
+        }
+        writeln!(f, r#"<path class="axis" marker-end="url(#head)" d="M36 {TOP}V{}"/>"#, bottom - 6)?;
+        let middle = TOP + rows * CELL / 2;
+        writeln!(f, r#"<text class="faint" transform="translate(18 {middle}) rotate(-90)">mode 0</text>"#)?;
+        for row in 0..rows {
+            let y = TOP + row * CELL + CELL / 2;
+            writeln!(f, r#"<text class="faint" x="50" y="{y}">{row}</text>"#)?;
+        }
+        Ok(())
+    }
+
+    /// What cells and colours mean, with the first colours by their number.
+    fn legend(&self, f: &mut fmt::Formatter<'_>, rows: i64, columns: i64) -> fmt::Result {
+        let y = TOP + rows * CELL + 20;
+        write!(f, r#"<text class="faint left" x="{LEFT}" y="{y}">"#)?;
+        self.meaning(f)?;
+        f.write_str("</text>\n")?;
+        let (named, most) = self.first_shades(rows, columns);
+        for (shown, &shade) in (0..).zip(named.iter().take_while(|shade| **shade <= most)) {
+            let ([red, green, blue], x) = (colour(shade), LEFT + shown * 84);
+            write!(f, r##"<rect class="key" x="{x}" y="{}" width="12" height="12" "##, y + 14)?;
+            writeln!(f, r##"fill="#{red:02x}{green:02x}{blue:02x}"/>"##)?;
+            writeln!(f, r#"<text class="faint left" x="{}" y="{}">{} {shade}</text>"#, x + 17, y + 20, self.noun())?;
+        }
+        if named[NAMED - 1] < most {
+            let x = LEFT + NAMED as i64 * 84;
+            writeln!(f, r#"<text class="faint left" x="{x}" y="{}">… {} {most}</text>"#, y + 20, self.noun())?;
+        }
+        Ok(())
+    }
+
+    /// The smallest numbers of colours that cells have, ascending and then `i64::MAX`, and the largest. Numbers that no cell has
+    /// are left out: a bank that nothing lies in.
+    fn first_shades(&self, rows: i64, columns: i64) -> ([i64; NAMED], i64) {
+        let (mut named, mut most) = ([i64::MAX; NAMED], -1);
+        for index in 0..rows * columns {
+            let mut shade = self.shade(rows, index % rows, index / rows);
+            most = most.max(shade);
+            if shade < 0 || named.contains(&shade) {
+                continue;
+            }
+            for place in &mut named {
+                if shade < *place {
+                    core::mem::swap(&mut shade, place);
+                }
+            }
+        }
+        (named, most)
+    }
+
+    fn cell(&self, f: &mut fmt::Formatter<'_>, rows: i64, row: i64, column: i64) -> fmt::Result {
+        let (x, y) = (LEFT + column * CELL, TOP + row * CELL);
+        let [red, green, blue] = colour(self.shade(rows, row, column));
+        write!(f, r#"<rect class="cell" x="{x}" y="{y}" width="{CELL}" height="{CELL}" "#)?;
+        writeln!(f, r##"fill="#{red:02x}{green:02x}{blue:02x}"/>"##)?;
+        write!(f, r#"<text class="on" x="{}" y="{}">"#, x + CELL / 2, y + CELL / 2)?;
+        match self.colour {
+            Colour::Thread { fragment } => match holder(&fragment, row + rows * column) {
+                Some((thread, value)) => write!(f, "T{thread}V{value}")?,
+                None => f.write_str("-")?,
+            },
+            _ => write!(f, "{}", cell(&self.layout, rows, row, column))?,
+        }
+        f.write_str("</text>\n")
+    }
+}
+
 impl fmt::Display for Svg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rows, columns) = extent(&self.layout);
-        let (width, height) = (columns * CELL, rows * CELL);
-        writeln!(
-            f,
-            r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="monospace">"#
+        let mut title = Count(0);
+        write!(title, "{}", self.layout)?;
+        // Wide enough for the notation and the legend.
+        let wide = 9 * title.0.min(LONGEST_TITLE) as i64;
+        let wide = if wide > 600 { wide } else { 600 };
+        let width = LEFT + 16 + if wide > columns * CELL { wide } else { columns * CELL };
+        let height = TOP + rows * CELL + BELOW;
+        write!(f, r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" "#)?;
+        writeln!(f, r#"width="{width}" height="{height}" role="img">"#)?;
+        writeln!(f, "<title>Layout {}</title>", self.layout)?;
+        writeln!(f, "<style>{STYLE}</style>")?;
+        f.write_str(
+            r#"<defs><marker id="head" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="6" markerHeight="6" "#,
         )?;
+        f.write_str(r#"orient="auto"><path class="head" d="M0 0L6 3L0 6z"/></marker></defs>"#)?;
+        writeln!(f, "\n<rect class=\"page\" width=\"{width}\" height=\"{height}\"/>")?;
+        self.axes(f, rows, columns)?;
         for row in 0..rows {
             for column in 0..columns {
-                let (x, y) = (column * CELL, row * CELL);
-                let shade = self.shade(rows, row, column);
-                let offset = cell(&self.layout, rows, row, column);
-                let [red, green, blue] = colour(shade);
-                write!(f, r#"<rect x="{x}" y="{y}" width="{CELL}" height="{CELL}" "#)?;
-                writeln!(f, r##"fill="#{red:02x}{green:02x}{blue:02x}" stroke="white"/>"##)?;
-                let (cx, cy) = (x + CELL / 2, y + CELL / 2);
-                write!(f, r#"<text x="{cx}" y="{cy}" font-size="11" text-anchor="middle" "#)?;
-                write!(f, r#"dominant-baseline="central">"#)?;
-                match self.colour {
-                    Colour::Thread { fragment } => match holder(&fragment, row + rows * column) {
-                        Some((thread, value)) => write!(f, "T{thread}V{value}")?,
-                        None => f.write_str("-")?,
-                    },
-                    _ => write!(f, "{offset}")?,
-                }
-                f.write_str("</text>\n")?;
+                self.cell(f, rows, row, column)?;
             }
         }
+        self.legend(f, rows, columns)?;
         f.write_str("</svg>\n")
     }
 }

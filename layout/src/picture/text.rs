@@ -33,7 +33,7 @@ impl TextGrid {
         TextGrid { layout: *layout, tile: None }
     }
 
-    /// The same with rules after every `rows` rows and `columns` columns; a number below 1 draws none.
+    /// Adds rules after every `rows` rows and `columns` columns; a number below 1 draws none.
     pub const fn tiles(self, rows: i64, columns: i64) -> TextGrid {
         TextGrid { tile: Some((rows, columns)), ..self }
     }

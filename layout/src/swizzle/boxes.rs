@@ -26,7 +26,7 @@ impl Swizzled {
     /// Edge cases: a tile that is narrower than the swizzle is one box of its own width; one whose eights of lines lie
     /// apart has no boxes.
     ///
-    /// Below, two boxes of 8 wide and 8 high: the first fills the offsets 0 to 63, the second those behind.
+    /// Below, two boxes of 8 wide and 8 high: the first fills the offsets 0 to 63, the second those after.
     ///
     /// ```console
     /// $ tilewright layout show "gmma_smem_layout(K_SW32, 32, (8,16))" --tile 8,8

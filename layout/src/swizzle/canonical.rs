@@ -7,7 +7,7 @@
 use crate::ops::Order;
 use crate::{IntTuple, Layout, LayoutError, Swizzle, Swizzled};
 
-/// How many bytes of a row the hardware mixes with the row number.
+/// Bytes of a row that the hardware mixes with the row number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SwizzleWidth {
     /// No swizzle: rows of 16 bytes, interleaved.
@@ -20,7 +20,7 @@ pub enum SwizzleWidth {
     Bytes128,
 }
 
-/// Which index of the operand is contiguous.
+/// The contiguous index of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Major {
     /// The contraction index: row-major A, column-major B.
@@ -143,7 +143,7 @@ impl Atom {
 
     /// Copies of the atom that fill `shape`, in elements of `bits` bits.
     ///
-    /// Law: [`Layout::tile_to_shape`] of the atom, behind the atom's swizzle: every copy begins at a multiple of the
+    /// Law: [`Layout::tile_to_shape`] of the atom, followed by the atom's swizzle: every copy begins at a multiple of the
     /// swizzle's period.
     ///
     /// Edge cases: a shape that is no whole number of atoms is refused.

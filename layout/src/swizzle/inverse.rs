@@ -1,15 +1,15 @@
-//! Inverses of swizzled layouts: the inverse of the layout, with the swizzle moved behind it.
+//! Inverses of swizzled layouts: the inverse of the layout, with the swizzle moved to its input.
 
 use crate::swizzle::swizzled::enumerable;
 use crate::{Composed, IntTuple, LayoutError, Swizzled};
 
 impl Swizzled {
-    /// As [`Layout::right_inverse`](crate::Layout::right_inverse).
+    /// Computes the right inverse, as [`Layout::right_inverse`](crate::Layout::right_inverse) does.
     ///
-    /// Law: `self(inverse(o)) == o` for every `o` below the size of the inverse.
+    /// Law: `self(inverse(o)) == o` for every `o` below the size of the inverse, and `inverse(o)` is an index of the layout.
     ///
-    /// Edge cases: a layout with gaps is refused where its gaps split the swizzled bits, and a size beyond what can be
-    /// walked too.
+    /// Edge cases: a layout with gaps is refused where its gaps split the swizzled bits, and so is one whose end does, such
+    /// as 60 elements with a swizzle of 6 bits. So is a size beyond what can be walked.
     ///
     /// ```console
     /// $ tilewright layout show "S<2,0,2> o 0 o (4,4):(4,1)"
@@ -34,7 +34,9 @@ impl Swizzled {
         tri!(enumerable(inverse.size()));
         let mut offset = 0;
         while offset < inverse.size() {
-            if tri!(self.offset(&IntTuple::int(inverse.at(offset)))) != offset {
+            let index = inverse.at(offset);
+            let inside = index >= 0 && index < self.size();
+            if !inside || tri!(self.offset(&IntTuple::int(index))) != offset {
                 return Err(NO_INVERSE);
             }
             offset += 1;
@@ -42,7 +44,7 @@ impl Swizzled {
         Ok(inverse)
     }
 
-    /// As [`Layout::left_inverse`](crate::Layout::left_inverse).
+    /// Computes the left inverse, as [`Layout::left_inverse`](crate::Layout::left_inverse) does.
     ///
     /// Law: `self(inverse(self(i))) == self(i)` for every `i`.
     ///

@@ -1,6 +1,6 @@
 //! Swizzles: permuting offsets by exclusive-or, so that shared-memory banks are spread evenly.
 //!
-//! [`Swizzle`] is the permutation, [`Swizzled`] a layout behind one, and [`canonical`] the layouts that the matrix
+//! [`Swizzle`] is the permutation, [`Swizzled`] a layout followed by one, and [`canonical`] the layouts that the matrix
 //! instructions of sm_90 read.
 
 mod boxes;
@@ -131,17 +131,17 @@ impl Swizzle {
         Ok(swizzle)
     }
 
-    /// How many bits are mixed.
+    /// Number of bits that are mixed.
     pub const fn bits(&self) -> i64 {
         self.bits as i64
     }
 
-    /// How many low bits never change.
+    /// Number of low bits that never change.
     pub const fn base(&self) -> i64 {
         self.base as i64
     }
 
-    /// How far the bits move: down where positive.
+    /// Distance that the bits move: down where positive.
     pub const fn shift(&self) -> i64 {
         self.shift as i64
     }

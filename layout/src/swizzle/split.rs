@@ -5,7 +5,7 @@
 
 use crate::{Layout, Swizzle};
 
-/// How a step passes a swizzle: `s(offset + step) == (s(offset) ^ mix) + add`.
+/// A step through a swizzle: `s(offset + step) == (s(offset) ^ mix) + add`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split {
     /// What is exclusive-ored; 0 where the step commutes with the swizzle.
@@ -15,7 +15,7 @@ pub struct Split {
 }
 
 impl Swizzle {
-    /// How `step` passes the swizzle for every offset whose bits lie in `bits`; `None` where that is not proven.
+    /// The passage of `step` through the swizzle for every offset whose bits lie in `bits`; `None` where that is not proven.
     ///
     /// Two facts prove it. A multiple of the swizzle's period adds to bits that are neither read nor changed. Below the
     /// period, a step that shares no bit with the offsets adds without a carry, and a swizzle is linear over

@@ -1,4 +1,4 @@
-//! A layout behind a swizzle.
+//! Swizzled layouts: a layout followed by a permutation of its offsets.
 
 use core::fmt;
 
@@ -6,7 +6,7 @@ use crate::layout::{LIMIT, sum};
 use crate::profile::At;
 use crate::{IntTuple, Layout, LayoutError, Swizzle, Tiler, laws::MAX_ENUMERATION};
 
-/// `swizzle(offset + layout(c))`: the swizzle belongs to the layout, so nobody can forget it.
+/// A layout followed by a swizzle: `swizzle(offset + layout(c))`. The swizzle is part of the value, so every use applies it.
 ///
 /// ```
 /// use tilewright_layout::{Layout, Swizzle, Swizzled};
@@ -27,7 +27,7 @@ pub struct Swizzled {
 pub enum Composed {
     /// A layout without a swizzle.
     Plain(Layout),
-    /// A layout behind a swizzle.
+    /// A layout whose offsets go through a swizzle.
     Swizzled(Swizzled),
 }
 
@@ -72,7 +72,7 @@ impl Swizzled {
         self.swizzle
     }
 
-    /// What is added before the swizzle.
+    /// The offset that is added before the swizzle.
     pub const fn start(&self) -> i64 {
         self.offset
     }
@@ -198,7 +198,7 @@ impl Swizzled {
         Ok(Swizzled { layout: tri!(self.layout.compose_tiler(tiler)), ..*self })
     }
 
-    /// How many elements from offset 0 on are contiguous here and in `other`: at most the swizzle's vector.
+    /// Number of elements from offset 0 on that are contiguous here and in `other`: at most the swizzle's vector.
     ///
     /// Law: with `n` the result and `V` the common layout of the two before the swizzle, `self(V(i)) == self(0) + i`
     /// for `i < n`.
@@ -220,7 +220,7 @@ impl Swizzled {
     }
 
     /// The longest power of two such that vectors of that many elements, aligned before offset and swizzle, stay whole
-    /// and aligned behind them.
+    /// and aligned after them.
     pub(crate) const fn vector(&self) -> i64 {
         let whole = if self.swizzle.bits() == 0 { LIMIT } else { 1 << self.swizzle.base() };
         let aligned = if self.offset == 0 { LIMIT } else { self.offset & self.offset.wrapping_neg() };
@@ -230,7 +230,7 @@ impl Swizzled {
 }
 
 impl Composed {
-    /// The layout behind a swizzle, or the layout alone where the swizzle mixes nothing and the offset is 0.
+    /// The swizzled layout, or the layout alone where the swizzle mixes nothing and the offset is 0.
     pub const fn new(swizzle: Swizzle, offset: i64, layout: Layout) -> Composed {
         if swizzle.bits() == 0 && offset == 0 {
             Composed::Plain(layout)
@@ -296,7 +296,7 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Swizzle`] where no swizzle behind the layout does the same.
+    /// [`LayoutError::Swizzle`] where no swizzle after the layout does the same.
     pub const fn after_swizzle(&self, swizzle: &Swizzle) -> Result<Composed, LayoutError> {
         let moved = tri!(self.push_through(swizzle));
         tri!(enumerable(self.size()));
@@ -305,7 +305,7 @@ impl Layout {
             if moved.at(i) != tri!(self.exact_at(At::ROOT, swizzle.apply(i))) {
                 return Err(LayoutError::Swizzle {
                     operation: "composition(layout, swizzle)",
-                    reason: "the layout does not send the swizzled bits to bits, so no swizzle behind it does the same",
+                    reason: "the layout does not send the swizzled bits to bits, so no swizzle after it does the same",
                 });
             }
             i += 1;

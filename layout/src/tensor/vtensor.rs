@@ -15,7 +15,7 @@ pub struct Dims {
     rank: usize,
 }
 
-/// Where a tensor lives.
+/// The place of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// Memory of the host.
@@ -161,12 +161,12 @@ impl VTensor {
         VTensor { format, id, ..*self }
     }
 
-    /// As [`VTensor::retagged`], the format a type.
+    /// Form of [`VTensor::retagged`] with the format as a type.
     pub const fn retagged_as<F: AnyFormat>(&self, id: TensorId) -> VTensor {
         self.retagged(F::FORMAT, id)
     }
 
-    /// The same tensor with a padded shape of the caller's, for tiles that pad more.
+    /// Replaces the padded shape, for tiles that pad more.
     ///
     /// # Errors
     /// [`ShapeError::Rank`] where the ranks differ; [`ShapeError::Extent`] where a padded extent is below the true one.
@@ -193,7 +193,7 @@ impl VTensor {
         self.padded_shape
     }
 
-    /// Whether the padded shape differs from the shape.
+    /// Returns whether the padded shape differs from the shape.
     pub fn needs_padding(&self) -> bool {
         self.padded_shape != self.shape
     }
@@ -203,7 +203,7 @@ impl VTensor {
         self.dtype
     }
 
-    /// Where it lives.
+    /// The place of the tensor.
     pub const fn place(&self) -> Place {
         self.place
     }

@@ -24,7 +24,7 @@ impl<const BITS: i64, const BASE: i64, const SHIFT: i64> StaticSwizzle for Swizz
 }
 
 static_layout! {
-    /// `L` behind the swizzle `S`: offset `S(L(c))`.
+    /// `L` followed by the swizzle `S`: offset `S(L(c))`.
     ///
     /// A layout that is swizzled already takes a second swizzle only where the two merge into one.
     ///

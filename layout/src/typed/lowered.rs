@@ -38,7 +38,7 @@ impl<L: StaticLayout> Lowered<L> {
     pub const RANK: usize = L::LAYOUT.rank();
     /// Number of elements.
     pub const SIZE: usize = L::LAYOUT.size() as usize;
-    /// How many elements storage must have so that every offset is inside, the swizzle included.
+    /// Number of elements that storage needs so that every offset is inside, the swizzle included.
     pub const REACH: usize = reach(L::LAYOUT.cosize(), &L::SWIZZLE) as usize;
     /// The extent of each mode; 1 beyond the rank.
     pub const EXTENTS: [usize; MAX_RANK] = {

@@ -29,7 +29,7 @@
 /// layout! {
 ///     /// `M` rows of `N` elements, `PAD` more between them.
 ///     pub type Padded<const M: usize, const N: usize, const PAD: usize> = (M, N):(N + PAD, 1);
-///     /// Blocks of 8 columns, one behind the other.
+///     /// Blocks of 8 columns, one after the other.
 ///     pub type Blocks<const M: usize, const N: usize> = (M, (8, N / 8)):(8, (1, 8 * M));
 ///     pub type Rows<const N: usize> = RowMajor<8, N>;
 ///     type Tile = Padded<16, 64, 8>;

@@ -5,7 +5,7 @@ use crate::ops::Order;
 use crate::swizzle::canonical::{Atom, Major, SwizzleWidth};
 use crate::{IntTuple, LayoutError, Swizzled};
 
-/// Which index of an operand is contiguous, as a type.
+/// The contiguous index of an operand, as a type.
 pub trait StaticMajor: Copy + Default + Send + Sync + 'static {
     /// Which.
     const MAJOR: Major;

@@ -148,7 +148,7 @@ impl<T, L: Storage> ArrayTensor<T, L> {
         if inside { self.elements.get(Lowered::<L>::at(coordinate)) } else { None }
     }
 
-    /// As [`ArrayTensor::get`], to write.
+    /// Mutable form of [`ArrayTensor::get`].
     pub fn get_mut<const R: usize>(&mut self, coordinate: [usize; R]) -> Option<&mut T> {
         let inside = coordinate.iter().zip(Lowered::<L>::EXTENTS).all(|(&index, extent)| index < extent);
         if inside { self.elements.get_mut(Lowered::<L>::at(coordinate)) } else { None }
@@ -162,7 +162,7 @@ impl<T, L: Storage> ArrayTensor<T, L> {
         &self.elements[Lowered::<L>::at([row.get(), column.get()])]
     }
 
-    /// As [`ArrayTensor::at`], to write.
+    /// Mutable form of [`ArrayTensor::at`].
     pub fn at_mut<const M: usize, const N: usize>(&mut self, row: Idx<M>, column: Idx<N>) -> &mut T
     where
         L: MatrixLayout<M, N>,

@@ -4,7 +4,7 @@ use super::tuple::for_tuples;
 use super::{Int, StaticLayout, plain};
 use crate::Tiler;
 
-/// What divides or multiplies a layout, as a type: a typed layout, an [`Int`] (the first so many elements), [`Keep`], or
+/// A tiler as a type: a typed layout, an [`Int`] (the first `N` elements), [`Keep`], or
 /// a tuple of these, one per mode.
 ///
 /// ```

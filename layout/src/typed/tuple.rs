@@ -23,7 +23,7 @@ impl<const VALUE: i64> StaticTuple for Int<VALUE> {
     const TUPLE: IntTuple = IntTuple::int(VALUE);
 }
 
-/// Which mode is the fastest, as a type.
+/// The order of modes, as a type.
 pub trait StaticOrder: 'static {
     /// The order as a value.
     const ORDER: Order<'static>;

@@ -5,7 +5,7 @@ use crate::view::{Space, TensorView, ViewError};
 use crate::{Layout, LayoutError, Message, Tiler};
 
 static_layout! {
-    /// What one thread holds of `L` when the threads of `Threads` share it out: every so many rows and columns.
+    /// The part of `L` that one thread of `Threads` holds: every n-th row and column.
     ///
     /// ```
     /// use tilewright_layout::{typed::{RowMajor, StaticLayout}, view::FragmentOf};

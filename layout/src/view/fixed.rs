@@ -51,7 +51,7 @@ impl<'a, T, L: StaticLayout, S: Space> TensorView<'a, T, L, S> {
         Ok(self.part(PartOf::default(), Lowered::<PartsOf<L, MODE, PARTS>>::flat(part)))
     }
 
-    /// The same elements, rows for columns.
+    /// Exchanges rows and columns; no element moves.
     ///
     /// ```
     /// use tilewright_layout::{typed::RowMajor, view::TensorView};

@@ -1,6 +1,6 @@
 //! Parts of a view whose extents are known at run time: ranges, tiles clipped at the edge, equal parts.
 //!
-//! All of them are one cut: so many elements of a mode, from an index on, a step apart.
+//! All of them are one cut: a number of elements of a mode, from an index on, a step apart.
 
 use core::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::view::distribute::place_along;
 use crate::view::{OffsetMap, PartIter, Space, TensorView, ViewError};
 use crate::{Layout, LayoutError, Swizzled};
 
-/// How [`TensorView::split`] divides a mode: into at most `parts` parts, each a multiple of `multiple` elements long but
+/// Division of a mode by [`TensorView::split`]: into at most `parts` parts, each a multiple of `multiple` elements long but
 /// the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split {
@@ -145,7 +145,7 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
         PartIter::new(self.to_value(), mode, positive("parts_along", "the extent of a part", extent)?)
     }
 
-    /// As [`distribute_by`](TensorView::distribute_by), of a view that the threads need not share out evenly. A thread
+    /// Distributes like [`distribute_by`](TensorView::distribute_by) a view that the threads need not share out evenly. A thread
     /// beyond the edge has nothing.
     ///
     /// ```

@@ -7,7 +7,7 @@ use crate::{Layout, Swizzled};
 
 /// The parts of a view along one mode; what [`TileIter`](crate::view::TileIter) is for tiles whose extents are in the type.
 ///
-/// Bounded, it ends behind the last part, which may be shorter than the others. [`circular`](PartIter::circular), it
+/// Bounded, it ends after the last part, which may be shorter than the others. [`circular`](PartIter::circular), it
 /// starts over; [`lap`](PartIter::lap) counts the rounds. [`every`](PartIter::every) skips parts.
 ///
 /// ```
@@ -51,7 +51,7 @@ impl<'a, T, S: Space> PartIter<'a, T, S> {
         Ok(PartIter { tensor, whole, extent, full, last, round: Round::once(count) })
     }
 
-    /// The same parts, over and over.
+    /// Repeats the parts without end.
     pub fn circular(mut self) -> Self {
         self.round = self.round.circular();
         self
@@ -63,12 +63,12 @@ impl<'a, T, S: Space> PartIter<'a, T, S> {
         self
     }
 
-    /// How many parts one round has.
+    /// Number of parts of a round.
     pub fn round(&self) -> usize {
         self.round.length()
     }
 
-    /// How many rounds are complete: how often the walk passed the last part.
+    /// Number of complete rounds: passes of the last part.
     pub fn lap(&self) -> usize {
         self.round.lap()
     }

@@ -1,4 +1,4 @@
-//! The same elements under other coordinates, the layout a value.
+//! Rearrangements of a tensor's elements under other coordinates, by layouts that are values.
 
 use crate::view::{OffsetMap, Space, TensorView, ViewError};
 use crate::{Layout, LayoutError, Swizzled, Tiler};

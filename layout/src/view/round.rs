@@ -1,6 +1,6 @@
 //! The places of an iterator that walks once, or over and over.
 
-/// Which place of a round comes next, how many places further the one behind it is, and how many rounds are complete.
+/// The next place of a round, the step to the place after it, and the number of complete rounds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
     length: usize,
@@ -21,7 +21,7 @@ impl Round {
         Round { step: if step == 0 { 1 } else { step }, ..self }
     }
 
-    /// The same places, over and over.
+    /// Repeats the places without end.
     pub(super) const fn circular(self) -> Round {
         Round { circular: true, ..self }
     }

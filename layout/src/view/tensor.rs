@@ -121,7 +121,7 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
         Swizzled::new(map.swizzle(), self.origin as i64, map.layout())
     }
 
-    /// The same elements through a layout that is a value.
+    /// Views the elements through a layout that is a value.
     pub fn to_value(&self) -> TensorView<'a, T, Swizzled, S> {
         TensorView { elements: self.elements, origin: self.origin, layout: self.layout.swizzled(), space: PhantomData }
     }
@@ -188,7 +188,7 @@ impl<'a, T, L: StaticLayout, S: Space> TensorView<'a, Cell<T>, L, S> {
 }
 
 impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, Cell<T>, L, S> {
-    /// As [`TensorView::from_mut`], the layout a value.
+    /// Form of [`TensorView::from_mut`] with a layout that is a value.
     ///
     /// # Errors
     /// As [`TensorView::with_layout`].

@@ -15,7 +15,7 @@ pub enum Along {
 
 /// The `M`×`N` tiles of a view along one axis.
 ///
-/// Bounded, it ends behind the last tile. [`circular`](TileIter::circular), it starts over, as a ring of stages does;
+/// Bounded, it ends after the last tile. [`circular`](TileIter::circular), it starts over, as a ring of stages does;
 /// [`lap`](TileIter::lap) counts the rounds. [`every`](TileIter::every) skips tiles, as threads do that take them in turn.
 ///
 /// ```
@@ -59,7 +59,7 @@ impl<'a, T, L: StaticLayout, S: Space> TensorView<'a, T, L, S> {
         Ok(TileIter { tensor: *self, along, across, round })
     }
 
-    /// As [`tiles_along`](TensorView::tiles_along), over and over.
+    /// Walks tiles like [`tiles_along`](TensorView::tiles_along), without end.
     ///
     /// # Errors
     /// As [`tiles_along`](TensorView::tiles_along).
@@ -73,7 +73,7 @@ impl<'a, T, L: StaticLayout, S: Space> TensorView<'a, T, L, S> {
 }
 
 impl<T, L: StaticLayout, S: Space, const M: usize, const N: usize> TileIter<'_, T, L, S, M, N> {
-    /// The same tiles, over and over.
+    /// Repeats the tiles without end.
     pub fn circular(mut self) -> Self {
         self.round = self.round.circular();
         self
@@ -85,12 +85,12 @@ impl<T, L: StaticLayout, S: Space, const M: usize, const N: usize> TileIter<'_, 
         self
     }
 
-    /// How many tiles one round has.
+    /// Number of tiles of a round.
     pub fn round(&self) -> usize {
         self.round.length()
     }
 
-    /// How many rounds are complete: how often the walk passed the last tile.
+    /// Number of complete rounds: passes of the last tile.
     pub fn lap(&self) -> usize {
         self.round.lap()
     }

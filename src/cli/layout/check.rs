@@ -1,8 +1,11 @@
 //! Running golden cases: one JSON object a line, an operation with its arguments and what must come out.
 //!
-//! A case has `id`, `op`, `args`, and one of: `out` (the result must equal it), `error` (the call must be refused), or `out`
-//! with `violates` (the result breaks the operation's own definition: the call must be refused, or give another result
-//! that keeps the definition).
+//! A case has `id`, `op`, `args`, and one of:
+//! * `out`: the result must equal it;
+//! * `error`: the call must be refused;
+//! * `out` with `violates`: the recorded result breaks the operation's own definition, so the call must be refused, or give
+//!   another result that keeps the definition;
+//! * `error` with `out` and `because`: the recorded library refuses the call, and this one gives `out`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -180,7 +183,7 @@ pub fn verdict(case: &Json) -> Option<Verdict> {
     }
     let outcome = evaluate(name, args, case);
     Some(match (case.get("out"), case.get("error"), case.get("violates")) {
-        (_, Some(_), _) => match outcome {
+        (None, Some(_), _) => match outcome {
             Err(refusal) if !refusal.to_string().is_empty() => Verdict::Pass,
             Err(_) => Verdict::Fail(format!("{} refused without a message", call(name, args))),
             Ok(result) => Verdict::Fail(format!("{} must be refused, gave {result}", call(name, args))),

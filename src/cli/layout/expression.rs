@@ -9,12 +9,15 @@
 //! call       := word "(" [expression ("," expression)*] ")"
 //! ```
 //!
-//! A text that was read prints back as itself, without its blanks.
+//! A text that was read prints back as itself, without its blanks. [`Parsed`] also keeps where each part stands, so that a
+//! refusal points at the part that was refused ([`Mistake`]).
 
 use std::fmt;
+use std::ops::Range;
 
 use tilewright_layout::Layout;
 
+use super::mistake::Mistake;
 use super::swizzle_operations::checked;
 use super::value::Value;
 use super::{Refusal, operations};
@@ -49,13 +52,7 @@ impl Expression {
     /// # Errors
     /// [`Refusal::Syntax`] with the column where the text stops making sense; [`Refusal::TooDeep`].
     pub fn parse(text: &str) -> Result<Expression, Refusal> {
-        let mut reader = Reader { bytes: text.as_bytes(), at: 0, depth: 0 };
-        let expression = reader.expression()?;
-        reader.blanks();
-        if reader.at < reader.bytes.len() {
-            return Err(reader.unexpected("the end, ',' or 'o'"));
-        }
-        Ok(expression)
+        Ok(Parsed::new(text).map_err(|mistake| mistake.refusal)?.expression)
     }
 
     /// The expression's value.
@@ -63,20 +60,72 @@ impl Expression {
     /// # Errors
     /// What the operations refuse.
     pub fn evaluate(&self) -> Result<Value, Refusal> {
-        let all = |items: &[Expression]| items.iter().map(Expression::evaluate).collect::<Result<Vec<_>, _>>();
-        Ok(match self {
+        self.evaluate_counting(&mut 0)
+    }
+
+    /// The value, and how many parts were evaluated before this one was done or refused: each part follows its own parts.
+    fn evaluate_counting(&self, done: &mut usize) -> Result<Value, Refusal> {
+        let mut all =
+            |items: &[Expression]| items.iter().map(|item| item.evaluate_counting(done)).collect::<Result<Vec<_>, _>>();
+        let value = match self {
             Expression::Int(value) => Value::Int(*value),
             Expression::Open => Value::Open,
             Expression::Word(word) => Value::Word(word.clone()),
             Expression::Tuple(items) => Value::List(all(items)?),
             Expression::Layout(shape, stride) => {
-                Layout::new(&shape.evaluate()?.tuple()?, &stride.evaluate()?.tuple()?)?.into()
+                let (shape, stride) = (shape.evaluate_counting(done)?, stride.evaluate_counting(done)?);
+                Layout::new(&shape.tuple()?, &stride.tuple()?)?.into()
             }
             Expression::Swizzle(bits, base, shift) => {
                 Value::Swizzle(tilewright_layout::Swizzle::new(*bits, *base, *shift)?)
             }
             Expression::Call(name, arguments) => operations::apply(name, &all(arguments)?)?,
             Expression::Compose(parts) => compose(&all(parts)?)?,
+        };
+        *done += 1;
+        Ok(value)
+    }
+}
+
+/// An expression with the places of its parts in the text.
+pub struct Parsed<'t> {
+    text: &'t str,
+    /// The expression.
+    pub expression: Expression,
+    /// Bytes of the text: each part follows its own parts.
+    places: Vec<Range<usize>>,
+}
+
+impl<'t> Parsed<'t> {
+    /// Reads an expression.
+    ///
+    /// # Errors
+    /// A [`Mistake`] where the text stops making sense.
+    pub fn new(text: &'t str) -> Result<Parsed<'t>, Mistake> {
+        let mut reader = Reader { text, bytes: text.as_bytes(), at: 0, depth: 0, places: Vec::new() };
+        let expression = reader.expression().and_then(|expression| {
+            reader.blanks();
+            let end = reader.at == reader.bytes.len();
+            if end { Ok(expression) } else { Err(reader.unexpected("the end, ',' or 'o'")) }
+        });
+        match expression {
+            Ok(expression) => Ok(Parsed { text, expression, places: reader.places }),
+            Err(refusal) => Err(Mistake::new(refusal, text, reader.at..reader.at + 1)),
+        }
+    }
+
+    /// The expression's value.
+    ///
+    /// # Errors
+    /// A [`Mistake`] with the part that an operation refused.
+    pub fn evaluate(&self) -> Result<Value, Mistake> {
+        let mut done = 0;
+        self.expression.evaluate_counting(&mut done).map_err(|refusal| {
+            let mut place = self.places.get(done).cloned().unwrap_or(0..self.text.len());
+            if let Refusal::UnknownOperation { name } = &refusal {
+                place.end = place.start + name.len();
+            }
+            Mistake::new(refusal, self.text, place)
         })
     }
 }
@@ -114,9 +163,11 @@ fn compose(parts: &[Value]) -> Result<Value, Refusal> {
 }
 
 struct Reader<'t> {
+    text: &'t str,
     bytes: &'t [u8],
     at: usize,
     depth: usize,
+    places: Vec<Range<usize>>,
 }
 
 impl Reader<'_> {
@@ -133,27 +184,46 @@ impl Reader<'_> {
         found
     }
 
+    /// The column of the place that is read, in characters from 1.
+    fn column(&self) -> usize {
+        self.text.char_indices().take_while(|(at, _)| *at < self.at).count() + 1
+    }
+
     fn unexpected(&self, expected: &'static str) -> Refusal {
-        let rest = String::from_utf8_lossy(&self.bytes[self.at.min(self.bytes.len())..]);
-        let found = match rest.chars().next() {
-            Some(character) => format!("`{character}`"),
+        let found = match self.text.get(self.at..).and_then(|rest| rest.chars().next()) {
+            Some(character) => format!("`{}`", character.escape_debug()),
             None => "the end".to_owned(),
         };
-        Refusal::Syntax { column: self.at + 1, expected, found }
+        Refusal::Syntax { column: self.column(), expected, found }
+    }
+
+    /// Notes that the part which begins at `start` ends here.
+    fn place(&mut self, start: usize) {
+        let mut end = self.at;
+        while end > start && self.bytes[end - 1].is_ascii_whitespace() {
+            end -= 1;
+        }
+        self.places.push(start..end);
     }
 
     fn expression(&mut self) -> Result<Expression, Refusal> {
         if self.depth == MAX_DEPTH {
-            return Err(Refusal::TooDeep { column: self.at + 1, limit: MAX_DEPTH });
+            return Err(Refusal::TooDeep { column: self.column(), limit: MAX_DEPTH });
         }
         self.depth += 1;
+        self.blanks();
+        let start = self.at;
         let first = self.term()?;
         let mut parts = vec![first];
         while self.eat_compose() {
             parts.push(self.term()?);
         }
         self.depth -= 1;
-        Ok(if parts.len() == 1 { parts.remove(0) } else { Expression::Compose(parts) })
+        if parts.len() == 1 {
+            return Ok(parts.remove(0));
+        }
+        self.place(start);
+        Ok(Expression::Compose(parts))
     }
 
     /// Eats an `o` that is not the beginning of a longer word.
@@ -165,15 +235,26 @@ impl Reader<'_> {
     }
 
     fn term(&mut self) -> Result<Expression, Refusal> {
+        self.blanks();
+        let start = self.at;
         let shape = self.atom()?;
         if !self.eat(b':') {
             return Ok(shape);
         }
-        Ok(Expression::Layout(Box::new(shape), Box::new(self.atom()?)))
+        let stride = self.atom()?;
+        self.place(start);
+        Ok(Expression::Layout(Box::new(shape), Box::new(stride)))
     }
 
     fn atom(&mut self) -> Result<Expression, Refusal> {
         self.blanks();
+        let start = self.at;
+        let atom = self.atom_itself()?;
+        self.place(start);
+        Ok(atom)
+    }
+
+    fn atom_itself(&mut self) -> Result<Expression, Refusal> {
         match self.bytes.get(self.at) {
             Some(b'(') => {
                 self.at += 1;

@@ -6,6 +6,7 @@
 pub mod check;
 pub mod expression;
 mod fragment_cases;
+mod mistake;
 mod mojo;
 mod operations;
 mod quirk;
@@ -20,13 +21,14 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+pub use mistake::Mistake;
 pub use mojo::Reason;
 pub use operations::apply;
 pub use refusal::Refusal;
 pub use value::Value;
 
 use crate::cli::Failure;
-use expression::Expression;
+use expression::Parsed;
 
 /// Operations that an expression may call, for the help.
 const OPERATIONS: &str = "Notation: 8, (2,(3,4)), (2,3):(3,1), S<3,4,3> o 0 o (8,8):(8,1), A o B, f(A, B).
@@ -72,14 +74,30 @@ pub enum LayoutCommand {
     },
 }
 
-/// Runs the subcommand.
+/// Runs the subcommand. A refused expression is one line on standard error; where a part of it was refused, the expression
+/// follows with that part underlined.
 ///
 /// # Errors
-/// An expression that is refused, or a file that cannot be read or written.
+/// A file that cannot be read or written, or a layout that cannot be drawn.
 pub fn run(command: &LayoutCommand) -> Result<ExitCode, Failure> {
+    let value = match command {
+        LayoutCommand::Eval { expression } | LayoutCommand::Show { expression, .. } => locate(expression),
+        LayoutCommand::Check { .. } => Ok(Value::Open),
+    };
+    let value = match value {
+        Ok(value) => value,
+        Err(mistake) => {
+            let excerpt = mistake.excerpt();
+            let code = Failure::from(mistake.refusal).report();
+            if let Some(excerpt) = excerpt {
+                write!(io::stderr(), "{excerpt}")?;
+            }
+            return Ok(code);
+        }
+    };
     match command {
-        LayoutCommand::Eval { expression } => {
-            writeln!(io::stdout(), "{}", evaluate(expression)?)?;
+        LayoutCommand::Eval { .. } => {
+            writeln!(io::stdout(), "{value}")?;
             Ok(ExitCode::SUCCESS)
         }
         LayoutCommand::Check { file } => {
@@ -87,8 +105,8 @@ pub fn run(command: &LayoutCommand) -> Result<ExitCode, Failure> {
             writeln!(io::stdout(), "{tally}")?;
             Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
         }
-        LayoutCommand::Show { expression, svg, colours } => {
-            let layout = match evaluate(expression)? {
+        LayoutCommand::Show { svg, colours, .. } => {
+            let layout = match value {
                 Value::Layout(layout) => tilewright_layout::Composed::Plain(*layout),
                 Value::Swizzled(swizzled) => tilewright_layout::Composed::Swizzled(*swizzled),
                 other => return Err(Refusal::Kind { expected: "a layout to draw", found: other.kind() }.into()),
@@ -104,5 +122,13 @@ pub fn run(command: &LayoutCommand) -> Result<ExitCode, Failure> {
 /// # Errors
 /// A text that is no expression, or an operation that is refused.
 pub fn evaluate(text: &str) -> Result<Value, Refusal> {
-    Expression::parse(text)?.evaluate()
+    locate(text).map_err(|mistake| mistake.refusal)
+}
+
+/// The value of an expression, or what is wrong with it and where.
+///
+/// # Errors
+/// As [`evaluate`].
+pub fn locate(text: &str) -> Result<Value, Mistake> {
+    Parsed::new(text)?.evaluate()
 }

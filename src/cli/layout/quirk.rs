@@ -17,10 +17,16 @@ pub(super) fn keeps_definition(name: &str, args: &[Json], result: &Json) -> bool
     match (name, layout(0), layout(1)) {
         ("composition", Some(a), Some(b)) => laws::composition(&a, &b, &result).is_ok(),
         ("left_inverse", Some(a), None) => laws::left_inverse(&a, &result).is_ok(),
-        ("tile_to_shape", Some(block), None) => laws::injective(&block).is_err() || laws::injective(&result).is_ok(),
-        ("zipped_product" | "raked_product", Some(block), Some(copies)) => {
-            laws::injective(&block).is_err() || laws::injective(&copies).is_err() || laws::injective(&result).is_ok()
+        ("tile_to_shape" | "downcast" | "recast_layout", Some(block), None) => {
+            laws::injective(&block).is_err() || laws::injective(&result).is_ok()
         }
+        // One result does for all forms: they place the modes of one product.
+        (
+            "logical_product" | "zipped_product" | "tiled_product" | "flat_product" | "blocked_product"
+            | "raked_product",
+            Some(block),
+            Some(copies),
+        ) => laws::injective(&block).is_err() || laws::injective(&copies).is_err() || laws::injective(&result).is_ok(),
         _ => false,
     }
 }

@@ -14,6 +14,9 @@ use crate::cli::output::Output;
 /// Most cells that a picture has.
 const MAX_CELLS: i64 = 1 << 16;
 
+/// Most cells times values that a picture of threads goes through.
+const MAX_SEARCH: i64 = 1 << 24;
+
 /// What the colours of a picture mean.
 #[derive(Args)]
 pub struct Colours {
@@ -57,7 +60,15 @@ pub(super) fn run(layout: &Composed, svg: Option<&Path>, colours: &Colours) -> R
         return Ok(write!(io::stdout(), "{}", TextGrid::of_composed(layout).tiles(rows, columns))?);
     };
     let colour = match (&colours.thread, colours.bank) {
-        (Some(fragment), _) => Colour::Thread { fragment: threads(fragment)? },
+        (Some(fragment), _) => {
+            let fragment = threads(fragment)?;
+            // For each cell the whole fragment may be searched.
+            let size = layout.size() * fragment.size();
+            if size > MAX_SEARCH {
+                return Err(Refusal::TooLong { operation: "show --thread", size, limit: MAX_SEARCH }.into());
+            }
+            Colour::Thread { fragment }
+        }
         (None, Some(element_bytes)) => Colour::Bank { element_bytes },
         (None, None) => Colour::Tile { rows: rows.max(1), columns: columns.max(1) },
     };

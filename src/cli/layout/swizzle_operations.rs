@@ -56,7 +56,7 @@ fn composed(name: &str, args: &[Value], first: usize) -> Result<Composed, Refusa
     checked(swizzle, offset, arg(name, args, first + 2)?.layout()?)
 }
 
-/// A layout behind a swizzle, none of whose offsets wraps.
+/// A swizzled layout, none of whose offsets wraps.
 pub(super) fn checked(swizzle: Swizzle, offset: i64, layout: Layout) -> Result<Composed, Refusal> {
     Swizzled::new(swizzle, offset, layout).checked()?;
     Ok(Composed::new(swizzle, offset, layout))

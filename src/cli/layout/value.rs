@@ -24,7 +24,7 @@ pub enum Value {
     Layout(Box<Layout>),
     /// A swizzle.
     Swizzle(Swizzle),
-    /// A layout behind a swizzle.
+    /// A swizzled layout.
     Swizzled(Box<Swizzled>),
 }
 

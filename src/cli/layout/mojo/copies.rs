@@ -24,7 +24,7 @@ pub(super) fn counterpart(case: &Case<'_>) -> Option<Outcome> {
     })
 }
 
-/// The memory behind `dst` after a copy from `src`.
+/// The memory of `dst` after a copy from `src`.
 fn copy(case: &Case<'_>, list: impl FnOnce(Vec<Json>, &[usize]) -> Json) -> Outcome {
     let (from, to) = (plain(case.layout("src")?), plain(case.layout("dst")?));
     let source = if case.has("src_data") { case.tuple("src_data")?.values().to_vec() } else { memory(case, &from)? };

@@ -115,7 +115,7 @@ fn compact(case: &Case<'_>, build: fn(&IntTuple) -> Result<Layout, LayoutError>)
 /// mode is a compact tile.
 fn extents_of(shape: &IntTuple, tile: &IntTuple) -> Result<Tiler, LayoutError> {
     if tile.is_int() {
-        return Ok(Tiler::extent(tile.product()));
+        return Ok(Tiler::extent(tile.product()?));
     }
     if shape.is_int() {
         return Ok(Tiler::layout(&Layout::col_major(tile)?));

@@ -77,7 +77,7 @@ fn over_tensor(case: &Case<'_>, call: &str, rest: &str, circular: bool) -> Outco
     report(case, &Walk { strip, axis, extent, first, circular }, rest)
 }
 
-/// What a case asks: the tiles in turn, or one tile after so many steps and what is known of it.
+/// What a case asks: the tiles in turn, or one tile after a number of steps and what is known of it.
 fn report(case: &Case<'_>, walk: &Walk<'_>, rest: &str) -> Outcome {
     let (steps, wanted) = rest.split_once(": ").unwrap_or(("", rest));
     if wanted == "successive tiles" || wanted.ends_with(" tiles") {
