@@ -84,6 +84,10 @@ impl DeviceOp for LinearPart {
         Packets { output: even.then_some(self.out), ..Packets::default() }
     }
 
+    fn relaxed(&self) -> Vec<BufferId> {
+        vec![self.x, self.out]
+    }
+
     fn reads_terms(&self) -> Option<TermsRead> {
         Some(TermsRead { x: self.x, norm: None, weights: vec![self.weight], along: Some(self.along) })
     }

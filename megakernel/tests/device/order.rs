@@ -14,7 +14,8 @@ use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Plan};
 use tilewright_megakernel::vm::reference::StepCells;
 
-use super::lab::{Cells, PAGES, bits, chain, device, least, options, weights};
+use super::devices::shared;
+use super::lab::{Cells, PAGES, bits, chain, device, least, normed, options, placed, tiny, weights};
 
 /// Two layers of the least model.
 fn spec() -> ModelSpec {
@@ -136,6 +137,21 @@ fn without_packets_the_order_is_the_validators() {
         }
     }
     assert!(seen > 40, "{seen} mutants are valid");
+}
+
+/// What the lowering makes needs no fallback: packets stay wherever a program can have them.
+#[test]
+fn lowered_programs_keep_their_packets() {
+    let keeps = |placed: &Placed, of: &str| {
+        let plan = Plan::new(placed, options()).unwrap_or_else(|error| panic!("{of}: {}", chain(&error)));
+        assert!(plan.options.packets, "{of}");
+    };
+    for rows in [1, 2, 3, 8] {
+        for spec in [tiny(), normed(tiny())] {
+            keeps(&placed(&spec, rows, 5), &format!("{rows} rows of {}", spec.family));
+            keeps(&shared(&spec, rows, 2, 3, false), &format!("{rows} rows of {} on two devices", spec.family));
+        }
+    }
 }
 
 /// Moves readers and writers to other pools and buffers, drops and adds waits; `None` where the validator refuses it.

@@ -48,6 +48,14 @@ impl DeviceOp for Linear {
         Packets { input: self.input.rows_of(), residual, output: output.filter(|_| even), sent, ..Packets::default() }
     }
 
+    fn relaxed(&self) -> Vec<BufferId> {
+        match &self.output {
+            LinearOutput::Store { out, sent } => sent.iter().chain([out]).copied().collect(),
+            LinearOutput::SiluMul { out, .. } | LinearOutput::Add { out, .. } => vec![*out],
+            LinearOutput::Logits { .. } => Vec::new(),
+        }
+    }
+
     fn reads_terms(&self) -> Option<TermsRead> {
         let up = match self.output {
             LinearOutput::SiluMul { up, .. } => Some(up),

@@ -8,7 +8,8 @@
 //!
 //! | memory | what it needs |
 //! |---|---|
-//! | packets, and what attention merges as packets | nothing: each word carries its own arrival |
+//! | packets | nothing: each word carries its own arrival |
+//! | partial results of attention | nothing: packets, or the arrival counters of their merge ([`Merges`](super::Merges)) |
 //! | the current token of a pool that is handed on as packets | an order between writes; attention does not read it from the pool |
 //! | activations that ops access with relaxed loads and stores, whose writers release | time: such accesses meet in L2, and a writer's release follows its stores |
 //! | everything else: pools, inputs, outputs, what an op accesses weakly | an order between all conflicting accesses |
@@ -39,9 +40,9 @@ impl Planner<'_> {
             let reads_token = self.newest.task(task.id) > 0;
             let token = task.op.device().and_then(|op| op.newest()).filter(|_| reads_token);
             let is_packets = |region: &Region| {
-                let of = self.merges.sums_of(region.buffer).unwrap_or(region.buffer);
                 let is_query = token.is_some_and(|token| token.q == region.buffer);
-                is_query || self.packets.period(of) > 0 || relaxed[region.buffer.index()]
+                let is_partial = self.merges.sums_of(region.buffer).is_some();
+                is_query || is_partial || self.packets.period(region.buffer) > 0 || relaxed[region.buffer.index()]
             };
             let of_token = |region: &Region| token.is_some_and(|token| token.pools.contains(&region.buffer));
             task.reads.retain(|region| !is_packets(region) && !of_token(region));
