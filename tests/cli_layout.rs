@@ -122,6 +122,8 @@ fn a_picture_has_a_title_axes_a_legend_and_a_dark_page() {
         banks.contains("banks of shared memory, elements of 16 bytes") && banks.contains(">bank 4</text>"),
         "{banks}"
     );
+    assert!(banks.contains("<title>Layout S&lt;3,0,3&gt; o 0 o (8,8):(8,1)</title>"), "{banks}");
+    assert!(!banks.contains("S<"), "the notation of a swizzle is escaped: {banks}");
     let threads = show(&["(2,4):(4,1)", "--thread", "(4,2):(2,1)"]);
     assert!(threads.contains("T thread, V value") && threads.contains(">T3V1</text>"), "{threads}");
     let row = show(&["8:2"]);

@@ -119,18 +119,21 @@ text{font-family:ui-monospace,monospace;font-size:11px;text-anchor:middle;domina
 .page{fill:#0d1117}.ink{fill:#e6edf3}.faint{fill:#9198a1}.cell{stroke:#0d1117}.axis{stroke:#9198a1}.head{fill:#9198a1}}
 ";
 
-/// Text cut to a number of characters.
-struct Cut<'f, 'w> {
+/// Text of an XML element, cut to a number of characters: a swizzle has `<` and `>` in its notation.
+struct Xml<'f, 'w> {
     to: &'f mut fmt::Formatter<'w>,
     left: usize,
 }
 
-impl fmt::Write for Cut<'_, '_> {
+impl fmt::Write for Xml<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for character in text.chars() {
-            match self.left {
-                0 => return Ok(()),
-                1 => self.to.write_str("\u{2026}")?,
+            match (self.left, character) {
+                (0, _) => return Ok(()),
+                (1, _) => self.to.write_str("\u{2026}")?,
+                (_, '<') => self.to.write_str("&lt;")?,
+                (_, '>') => self.to.write_str("&gt;")?,
+                (_, '&') => self.to.write_str("&amp;")?,
                 _ => self.to.write_char(character)?,
             }
             self.left -= 1;
@@ -173,7 +176,7 @@ impl Svg {
     /// The notation, the arrows along rows and columns with their names, and the number of each row and column.
     fn axes(&self, f: &mut fmt::Formatter<'_>, rows: i64, columns: i64) -> fmt::Result {
         write!(f, r#"<text class="ink title" x="{LEFT}" y="18">"#)?;
-        write!(Cut { to: f, left: LONGEST_TITLE }, "{}", self.layout)?;
+        write!(Xml { to: f, left: LONGEST_TITLE }, "{}", self.layout)?;
         f.write_str("</text>\n")?;
         let rank = self.layout.layout().rank();
         let (end, bottom) = (LEFT + columns * CELL, TOP + rows * CELL);
@@ -269,7 +272,9 @@ impl fmt::Display for Svg {
         let height = TOP + rows * CELL + BELOW;
         write!(f, r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" "#)?;
         writeln!(f, r#"width="{width}" height="{height}" role="img">"#)?;
-        writeln!(f, "<title>Layout {}</title>", self.layout)?;
+        f.write_str("<title>Layout ")?;
+        write!(Xml { to: f, left: usize::MAX }, "{}", self.layout)?;
+        f.write_str("</title>\n")?;
         writeln!(f, "<style>{STYLE}</style>")?;
         f.write_str(
             r#"<defs><marker id="head" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="6" markerHeight="6" "#,
