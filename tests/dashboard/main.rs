@@ -214,6 +214,18 @@ fn pictures(page: &mut Browser) {
         assert_eq!(ink == json!("rgb(27, 31, 36)rgb(255, 255, 255)"), !dark, "{ink}");
         keep(&page.picture(), name);
     }
+    // No view is wider than a narrow window, and every chart in it fits.
+    page.resize(390, 844, false);
+    for view in ["compare", "history", "roofline", "step", "accuracy", "ledgers", "plan", "energy", "rows", "overview"]
+    {
+        page.eval(&format!("location.hash = '#/{view}'"));
+        page.wait_for_view(view);
+        let wide = page.eval("document.documentElement.scrollWidth").as_u64().expect("a width");
+        assert!(wide <= 390, "{view} is {wide} wide in a window of 390");
+        let chart = "Math.max(0, ...[...document.querySelectorAll('.view.shown figure svg')].map((e) => e.getBoundingClientRect().right))";
+        let chart = page.eval(chart).as_f64().expect("a place");
+        assert!(chart <= 390.0, "a chart of {view} ends at {chart}");
+    }
     page.resize(1280, 900, false);
     page.press_for("3", "history");
     keep(&page.picture(), "dashboard-history.png");

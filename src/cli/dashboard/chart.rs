@@ -87,9 +87,12 @@ impl Chart<'_> {
         Ok(self.figure(&html! { div class="wide" { (wide) } div class="narrow" { (narrow) } }))
     }
 
-    /// Points over numbers, both axes logarithmic.
+    /// Points over numbers, both axes logarithmic, as one drawing for wide windows and one for narrow ones.
     pub fn logarithmic(self, x: Range<f64>, y: Range<f64>) -> Result<Markup, Failure> {
-        Ok(self.figure(&self.draw(self.size(), x.log_scale(), y.log_scale(), &short, &short)?))
+        let wide = self.draw(self.size(), x.clone().log_scale(), y.clone().log_scale(), &short, &short)?;
+        let size = Size { width: NARROW, height: self.height.min(340), left: self.left.min(60), ..self.size() };
+        let narrow = self.draw(size, x.log_scale(), y.log_scale(), &short, &short)?;
+        Ok(self.figure(&html! { div class="wide" { (wide) } div class="narrow" { (narrow) } }))
     }
 
     /// Points over names, from left to right, as one drawing for wide windows and one for narrow ones. Names that would

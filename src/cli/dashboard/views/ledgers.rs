@@ -12,21 +12,21 @@ const LEDGERS: [(&str, &str, &str); 5] = [
     (
         "mutants",
         "Planted bugs",
-        "Each row is a bug that was planted in a kernel or a program on purpose. `caught` means that the simulator or the \
-         validator reported it; `survived` means that it was missed.",
+        "Each row is a bug that was planted in a kernel or a program on purpose. “caught” means that the simulator or the \
+         validator reported it; “survived” means that it was missed.",
     ),
     (
         "fuzz",
         "Random programs on a GPU and in the simulator",
         "Each row is a batch of random programs or matrix instructions that ran on a GPU and in the simulator. Results must be \
-         equal bit by bit; `near` counts floating-point sums that differ within the hardware's rounding; `differ` and `wrong` \
+         equal bit by bit; “near” counts floating-point sums that differ within the hardware's rounding; “differ” and “wrong” \
          count the others, each of which was investigated.",
     ),
     (
         "selftest",
         "Random trials of kernels",
         "Each row is a kernel and the number of random shapes and inputs on which its result was compared with a plain loop in \
-         f64 (the oracle). `wrong` must be 0.",
+         f64 (the oracle). “wrong” must be 0.",
     ),
     ("tests", "Tests on a GPU", "Each row is a test of the suite that ran on a GPU, and whether it passed."),
     (

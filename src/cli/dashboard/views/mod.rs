@@ -19,9 +19,10 @@ fn link(entry: &Entry<'_>, text: &str) -> Markup {
     html! { a href={ "#row-" (entry.number) } { (text) } }
 }
 
-/// A sentence in place of a view without rows.
+/// A sentence in place of a view without rows; text in backquotes is code.
 fn nothing(what: &str) -> Markup {
-    html! { p class="none" { (what) } }
+    let parts = what.split('`').enumerate();
+    html! { p class="none" { @for (at, part) in parts { @if at % 2 == 1 { code { (part) } } @else { (part) } } } }
 }
 
 /// A commit, or a dash; `+` if the tree had changes that were not committed.

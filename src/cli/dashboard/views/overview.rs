@@ -28,6 +28,11 @@ pub fn overview(board: &Board<'_>) -> Markup {
         return html! { (newest_builds(board)) (nothing("No row has a peer of the same run; `tilewright bench --peers` adds them.")) };
     };
     let here: Vec<&Figures<'_>> = board.figures.iter().filter(|f| f.workload.device == device).collect();
+    let days = here.iter().filter_map(|figures| Some(figures.compared?.ours.day()));
+    let span = match (days.clone().min(), days.max()) {
+        (Some(first), Some(last)) if first != last => format!("{first} to {last}"),
+        (first, _) => first.unwrap_or_default().to_owned(),
+    };
     let panels = [
         ("Decode: time per step", models(&here, "decode")),
         ("Prefill: time to the first token", models(&here, "prefill")),
@@ -35,8 +40,8 @@ pub fn overview(board: &Board<'_>) -> Markup {
     ];
     html! {
         p class="lead" {
-            "Time of the fastest peer of the same run ÷ time of tilewright, on one " strong { (device_name(device)) } ". "
-            "Right of the dashed line at 1×, tilewright is faster."
+            "Time of the fastest peer of the same run ÷ time of tilewright, on one " strong { (device_name(device)) } ", measured "
+            (span) ". Right of the dashed line at 1×, tilewright is faster."
         }
         div class="panels" {
             @for (title, bars) in panels.iter().filter(|(_, bars)| !bars.is_empty()) { (panel(title, bars)) }
@@ -140,7 +145,7 @@ fn panel(title: &str, bars: &[Bar]) -> Markup {
     }
 }
 
-/// What the newest build reaches on each device where its run has no peer: time and share of the measured floor.
+/// The newest measurements whose run has no peer: time and share of the measured floor.
 fn newest_builds(board: &Board<'_>) -> Markup {
     let decode = board.figures.iter().filter(|f| ["decode", "prefill"].contains(&f.workload.suite));
     let mut rows: Vec<&Figures<'_>> =

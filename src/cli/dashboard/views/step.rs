@@ -43,8 +43,8 @@ pub fn step(board: &Board<'_>) -> Result<Markup, Failure> {
         .collect::<Result<Vec<_>, Failure>>()?;
     Ok(html! {
         p { "A level is a set of tasks that can run at the same time, such as all tiles of one matrix product. Bars are means over the
-            tasks of a level. The gap is the time of a level beyond reading its bytes at the measured read rate; it can be negative,
-            because weights are prefetched before their level begins." }
+            tasks of a level. “Ring full” is the time without room for further weights in shared memory. The gap is the time of a level beyond reading
+            its bytes at the measured read rate; it can be negative, because weights are prefetched before their level begins." }
         @if drawn.is_empty() { (nothing("No row is of a timeline; `tilewright timeline --json` writes them.")) }
         @for (chart, table, first) in drawn {
             details open[first.call.id.contains("decode-all") || steps.len() < 4] {
@@ -100,7 +100,7 @@ fn table(board: &Board<'_>, levels: &[Entry<'_>]) -> Markup {
     html! {
         div class="scroll" tabindex="0" role="group" aria-label="levels" { table {
             thead { tr {
-                @for head in ["level", "times", "tasks", "length, µs", "together, µs", "ring full, µs", "bytes, MB", "reading, µs", "gap, µs"]
+                @for head in ["level", "levels", "tasks", "time of one, µs", "time per step, µs", "ring full, µs", "bytes, MB", "reading, µs", "gap, µs"]
                 { th scope="col" { (head) } }
             } }
             tbody { @for level in levels {
