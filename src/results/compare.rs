@@ -235,8 +235,8 @@ fn form(entry: &Entry<'_>) -> Option<String> {
                     _ => return None,
                 }
             }
-            // Prefill rows name the format of the weights in their command only.
-            if suite == "prefill" {
+            // Old prefill rows name the format of the weights in their command only.
+            if suite == "prefill" && forms.is_empty() {
                 forms.extend(option(&entry.call.command, "--weights"));
             }
             Some(forms.join(", "))

@@ -138,7 +138,7 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
 }
 
 /// What a shape says of weights that are codes.
-const WEIGHT_BITS: &str = "weight_bits";
+pub(super) const WEIGHT_BITS: &str = "weight_bits";
 
 /// The shape of a row.
 pub(super) fn shape(spec: &ModelSpec, subject: &SubjectArgs) -> Result<Vec<(&'static str, u64)>, Failure> {

@@ -116,7 +116,9 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
         let bytes = bytes(&spec, rows * (context - tokens / 2));
         let row = finding::row("decode", &shape, Times { samples }, [bytes, 0], error.unwrap_or(f64::NAN));
         let chosen: String = settings.iter().map(|(name, value)| format!(", {name}={value}")).collect();
-        let row = Row { variant: format!("graph, launches of {tokens}, median of {LAUNCHES}{chosen}"), ..row };
+        // The bytes above are those of bf16 weights.
+        let bytes = row.bytes.filter(|_| !shape.iter().any(|(name, _)| *name == super::decode::WEIGHT_BITS));
+        let row = Row { bytes, variant: format!("graph, launches of {tokens}, median of {LAUNCHES}{chosen}"), ..row };
         journal.keep(if error.is_some() { finding::check(row, LIMIT)? } else { Row { error: None, ..row } })?;
         if args.launches {
             launches::table(&mut machine, &cells(context - tokens / 2, rows), 0)?;

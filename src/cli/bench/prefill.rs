@@ -80,6 +80,8 @@ struct Prompts {
     devices: usize,
     /// What devices add up by, where it is not the library's own.
     by: &'static str,
+    /// Name and fewest bits of the weights' codes, if they are quantised.
+    form: Option<(String, usize)>,
 }
 
 /// Runs the suite.
@@ -101,16 +103,19 @@ pub fn run(
         return Err(PrefillError::Prompt { found, most }.into());
     }
     let count = device.count();
+    let forms = subject.forms()?;
+    let form = forms.name().zip(forms.bits()).map(|(name, bits)| (name.to_owned(), bits));
+    let bits = form.as_ref().map(|(_, bits)| *bits);
     let wanted: Vec<usize> = args
         .prompts
         .iter()
         .copied()
-        .filter(|&tokens| !journal.skips("prefill", &shape(&spec, tokens, count), 1))
+        .filter(|&tokens| !journal.skips("prefill", &shape(&spec, tokens, count, bits), 1))
         .collect();
     let Some(&longest) = wanted.iter().max() else { return Ok(()) };
     let Opened { device, devices, target, options, .. } = engine::open(device)?;
     let (spec, weights) = subject.weights()?;
-    let quantised = !subject.forms()?.is_empty();
+    let quantised = !forms.is_empty();
     // A token behind the prompt that is checked.
     let context = longest.max(args.check_prompt.min(most - 1) + 1);
     let kv = subject.kv().dtype();
@@ -144,7 +149,7 @@ pub fn run(
         Exchange::TwoShot => ", two shots",
         Exchange::Nccl => ", NCCL",
     };
-    let mut prompts = Prompts { spec: spec.clone(), graphs, at: 0, repeats, pages, devices: count, by };
+    let mut prompts = Prompts { spec: spec.clone(), graphs, at: 0, repeats, pages, devices: count, by, form };
     let mut error = f64::NAN;
     let checked = args.check_prompt.min(context - 1);
     if checked > 0 {
@@ -178,11 +183,13 @@ pub fn run(
     Ok(())
 }
 
-/// The shape of a row, which the peers' rows have too; of several devices how many.
-fn shape(spec: &ModelSpec, tokens: usize, devices: usize) -> Vec<(&'static str, u64)> {
+/// The shape of a row. Rows of bf16 weights on one device have the peers' shape; others add the number of devices and the
+/// fewest bits of the weights' codes.
+fn shape(spec: &ModelSpec, tokens: usize, devices: usize, bits: Option<usize>) -> Vec<(&'static str, u64)> {
     let of_model = [("tokens", tokens), ("hidden", spec.hidden), ("layers", spec.layers)];
     let devices = (devices > 1).then_some(("devices", devices));
-    of_model.into_iter().chain(devices).map(|(name, extent)| (name, extent as u64)).collect()
+    let bits = bits.map(|bits| (super::decode::WEIGHT_BITS, bits));
+    of_model.into_iter().chain(devices).chain(bits).map(|(name, extent)| (name, extent as u64)).collect()
 }
 
 impl Prompts {
@@ -265,11 +272,14 @@ impl Prompts {
         let bytes = 2 * (tokens.div_ceil(self.chunk()) * spec.layers * layer + spec.vocab * spec.hidden);
         let row = finding::row(
             "prefill",
-            &shape(spec, tokens, self.devices),
+            &shape(spec, tokens, self.devices, self.form.as_ref().map(|(_, bits)| *bits)),
             Times { samples },
             [bytes as u64, operations as u64],
             error,
         );
-        Ok(Row { variant: format!("chunks of {}{}, median of {timed}", self.chunk(), self.by), ..row })
+        let form = self.form.as_ref().map_or(String::new(), |(name, _)| format!(", {name}"));
+        // The bytes above are those of bf16 weights.
+        let bytes = row.bytes.filter(|_| self.form.is_none());
+        Ok(Row { variant: format!("chunks of {}{}{form}, median of {timed}", self.chunk(), self.by), bytes, ..row })
     }
 }
