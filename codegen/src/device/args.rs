@@ -153,15 +153,19 @@ pub(super) fn pack(device: &Device, signature: &Signature, args: &[Arg<'_>]) -> 
     Ok(packed)
 }
 
-/// Whether a kernel's elements and a buffer's are the same. A pair of 16-bit floats is two of them, and bytes are
-/// anything: a buffer of `u8` passes for every parameter, and a parameter of `u8` takes every buffer.
+/// Whether a kernel's elements and a buffer's are the same. A pair of 16-bit floats is two of them, and an integer has a sign
+/// or none. Bytes are anything: a buffer of `u8` passes for every parameter, and a parameter of `u8` takes every buffer.
 pub(crate) fn same_elements(expected: Ty, found: Ty) -> bool {
-    let single = |ty: Ty| match ty {
+    let plain = |ty: Ty| match ty {
         Ty::F16x2 => Ty::F16,
         Ty::BF16x2 => Ty::BF16,
+        Ty::S8 => Ty::U8,
+        Ty::S16 => Ty::U16,
+        Ty::S32 => Ty::U32,
+        Ty::S64 => Ty::U64,
         other => other,
     };
-    expected == Ty::U8 || found == Ty::U8 || single(expected) == single(found)
+    expected == Ty::U8 || found == Ty::U8 || plain(expected) == plain(found)
 }
 
 macro_rules! scalars {
