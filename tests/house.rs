@@ -20,7 +20,7 @@ fn files(extension: &str) -> Vec<PathBuf> {
         }
     }
     let mut found = Vec::new();
-    for room in ["src", "layout", "codegen", "kernels", "megakernel", "flow", "tests", "benches", "docs"] {
+    for room in ["src", "layout", "codegen", "kernels", "megakernel", "flow", "tests", "examples", "benches", "docs"] {
         let folder = root().join(room);
         if folder.is_dir() {
             walk(&folder, extension, &mut found);
@@ -119,4 +119,158 @@ fn the_table_of_names_has_no_name_that_the_kernels_have_not() {
         }
     }
     assert!(names >= 40, "{names} names of the device");
+}
+
+/// Pages that a program writes.
+const GENERATED: [&str; 3] = ["docs/ptxas/", "docs/benchmarks.md", "docs/cli.md"];
+
+/// Words of the pages, at most. The target is 55,000.
+const MOST_WORDS: usize = 63_500;
+
+/// Sentences of more than 40 words that pages still have, at most. The target is none.
+const LONG_SENTENCES: [(&str, usize); 11] = [
+    ("docs/checkpoint.md", 2),
+    ("docs/engine.md", 14),
+    ("docs/flows.md", 6),
+    ("docs/ir.md", 3),
+    ("docs/kernels.md", 10),
+    ("docs/program.md", 2),
+    ("docs/quantization.md", 13),
+    ("docs/schedule.md", 1),
+    ("docs/tuning.md", 2),
+    ("docs/vm.md", 1),
+    ("docs/worker.md", 4),
+];
+
+/// Lines with a vague subject or quantity that folders still have, at most. The target is none.
+const VAGUE_LINES: [(&str, usize); 12] = [
+    ("codegen/examples", 3),
+    ("codegen/src", 112),
+    ("codegen/tests", 28),
+    ("docs", 25),
+    ("kernels/src", 128),
+    ("kernels/tests", 32),
+    ("src/cli", 23),
+    ("src/engine", 33),
+    ("src/tuning", 1),
+    ("tests/cli_kernels.rs", 1),
+    ("tests/console", 4),
+    ("tests/worker", 4),
+];
+
+/// What exceeds its allowance: each finding with the page or folder that it is in.
+fn beyond<'a>(found: &'a [String], allowed: &[(&str, usize)]) -> Vec<&'a String> {
+    let within = |finding: &str| allowed.iter().find(|(folder, _)| finding.starts_with(folder));
+    let count = |folder: &str| found.iter().filter(|finding| finding.starts_with(folder)).count();
+    found.iter().filter(|finding| within(finding).is_none_or(|&(folder, most)| count(folder) > most)).collect()
+}
+
+/// A path as the repository names it: `docs/guide/README.md`.
+fn name(path: &Path) -> String {
+    path.strip_prefix(root()).expect("a file of the repository").to_string_lossy().replace('\\', "/")
+}
+
+/// The pages that people write about the present, with their names.
+fn pages() -> Vec<(String, String)> {
+    let front = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"].map(|page| root().join(page));
+    let all = files("md").into_iter().chain(front).map(|path| (name(&path), read(&path)));
+    let written =
+        |page: &str| !page.starts_with("docs/notebook/") && !GENERATED.iter().any(|made| page.starts_with(made));
+    all.filter(|(page, _)| written(page) && (page.starts_with("docs/") || !page.contains('/'))).collect()
+}
+
+#[test]
+fn the_pages_are_short_and_a_fifth_of_them_is_the_guide() {
+    let words = |(_, text): &(String, String)| text.split_whitespace().count();
+    let pages: Vec<_> = pages().into_iter().filter(|(page, _)| page.starts_with("docs/")).collect();
+    let all: usize = pages.iter().map(words).sum();
+    let guide: usize = pages.iter().filter(|(page, _)| page.starts_with("docs/guide/")).map(words).sum();
+    assert!(all <= MOST_WORDS, "docs/ has {all} words outside the notebook and generated pages; at most {MOST_WORDS}");
+    assert!(guide * 5 >= all, "the guide has {guide} of {all} words; at least a fifth");
+}
+
+/// Paragraphs, list items, headings and table cells of a page.
+fn passages(page: &str) -> Vec<String> {
+    let mut found = vec![String::new()];
+    for line in prose(page).lines() {
+        let text = line.trim();
+        let item = text.starts_with(['*', '-', '#', '|', '>'])
+            || text.split_once(". ").is_some_and(|(n, _)| n.parse::<u32>().is_ok());
+        if text.is_empty() || item {
+            found.push(String::new());
+        }
+        if text.starts_with('|') {
+            found.extend(text.split('|').map(str::to_owned));
+            found.push(String::new());
+        } else if let Some(last) = found.last_mut() {
+            last.push(' ');
+            last.push_str(text);
+        }
+    }
+    found
+}
+
+/// The sentences of a passage; a stop inside of a name or a number ends none.
+fn sentences(passage: &str) -> Vec<Vec<&str>> {
+    let mut found = vec![Vec::new()];
+    for word in passage.split_whitespace() {
+        if let Some(sentence) = found.last_mut() {
+            sentence.push(word);
+        }
+        if word.trim_end_matches(['*', ')', '`', '"', '_']).ends_with(['.', '!', '?']) {
+            found.push(Vec::new());
+        }
+    }
+    found
+}
+
+#[test]
+fn no_sentence_has_more_than_40_words() {
+    let mut long = Vec::new();
+    for (page, text) in pages() {
+        for passage in passages(&text) {
+            let sentences = sentences(&passage).into_iter().filter(|sentence| sentence.len() > 40);
+            long.extend(sentences.map(|words| format!("{page}: {} words: {} ..", words.len(), words[..8].join(" "))));
+        }
+    }
+    let long = beyond(&long, &LONG_SENTENCES);
+    assert!(long.is_empty(), "{} sentences: {long:#?}", long.len());
+}
+
+#[test]
+fn no_page_of_the_present_quotes_a_commit() {
+    let hash = |word: &&str| {
+        let of_digits = word.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let mixed =
+            word.bytes().any(|byte| byte.is_ascii_digit()) && word.bytes().any(|byte| byte.is_ascii_alphabetic());
+        (7..=40).contains(&word.len()) && of_digits && mixed
+    };
+    let mut quoted = Vec::new();
+    for (page, text) in pages() {
+        let text = prose(&text);
+        let words = text.split(|character: char| !character.is_alphanumeric());
+        quoted.extend(words.filter(hash).map(|word| format!("{page}: {word}")));
+    }
+    assert!(quoted.is_empty(), "{} commits: {quoted:#?}", quoted.len());
+}
+
+#[test]
+fn sentences_name_who_acts() {
+    // In two parts, so that this file is none of them.
+    let vague = [("no", "body"), ("who", "ever"), ("so", " many")].map(|(a, b)| format!("{a}{b}"));
+    let mut found = Vec::new();
+    let front = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"].map(|page| root().join(page));
+    let all = files("rs").into_iter().chain(files("md")).chain(front);
+    for path in all.filter(|path| !name(path).starts_with("docs/notebook/")) {
+        for (number, line) in read(&path).to_lowercase().lines().enumerate() {
+            found.extend(
+                vague
+                    .iter()
+                    .filter(|word| line.contains(*word))
+                    .map(|word| format!("{}:{}: {word}", name(&path), number + 1)),
+            );
+        }
+    }
+    let found = beyond(&found, &VAGUE_LINES);
+    assert!(found.is_empty(), "{} places: {found:#?}", found.len());
 }
