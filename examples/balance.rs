@@ -1,4 +1,4 @@
-//! A performance engineer: the decode step of a known model as a program, proven, and how its bytes lie over the SMs.
+//! Lowers the decode step of a known model for a GPU, validates it, and prints how its bytes are spread over the SMs.
 //!
 //! `cargo run --release --example balance -- [MODEL] [TARGET] [ROWS]`
 
@@ -12,14 +12,14 @@ const CONTEXT: usize = 1024;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
-    let mut next = |other: &str| args.next().unwrap_or_else(|| other.into());
+    let mut next = |default: &str| args.next().unwrap_or_else(|| default.into());
     let (model, target, rows) = (next("llama-3.2-1b"), next("h100"), next("1").parse()?);
-    let spec = ModelSpec::named(&model).ok_or("no model of that name is known")?;
-    let target = Target::named(&target).ok_or("no target of that name is known")?;
+    let spec = ModelSpec::named(&model).ok_or_else(|| format!("`{model}` is not a known model; try llama-3.2-1b"))?;
+    let target = Target::named(&target).ok_or_else(|| format!("`{target}` is not a known GPU; try h100"))?;
 
     let options = LowerOptions { rows, ..LowerOptions::for_context(CONTEXT) };
     let program = lower(&spec, &|_| DType::BF16, target, &options)?;
-    // The schedule holds what the validator proved.
+    // Scheduling validates the program first.
     let placed = schedule(program, CONTEXT)?;
     println!("{}", Balance::of(&placed, CONTEXT));
     Ok(())

@@ -1,4 +1,4 @@
-//! A kernel author: a layout, a kernel over it, a trial against the oracle on the simulator, and its PTX.
+//! Records a kernel over a typed layout, prints its PTX, and tries it against an oracle on the simulator.
 //!
 //! `cargo run --example kernel`
 
@@ -13,7 +13,7 @@ use tilewright::layout::typed::Contiguous;
 const CAP: f32 = 0.25;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // cap · tanh(x / cap), of which tanh z = 1 − 2 / (exp 2z + 1).
+    // cap · tanh(x / cap), where tanh z = 1 − 2 / (exp 2z + 1).
     let kernel = verify(record("soft_cap", Arch::Sm90a, block(64), |k| {
         let [x, y] = ["x", "y"].map(|name| LayoutTensor::new(k.global::<f32>(name), Contiguous::<64>::default()));
         let twice = (x.load([Index::thread(k)]) * (2.0 * std::f32::consts::LOG2_E / CAP)).ex2();
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let outcome = trial.pass(x).pass(y).run(&sim::open(seed))?;
         println!("// interleaving {seed}: {outcome}");
         if !outcome.is_right() {
-            return Err("the kernel is wrong".into());
+            return Err(format!("the kernel gives wrong results under seed {seed}").into());
         }
     }
     Ok(())
