@@ -36,7 +36,7 @@ pub fn gemm(arch: Arch) -> Kernel {
             all.copy_async(b.clipped_tile([TILE[1], TILE[2]], [column.into(), step.into()]), to_b);
         });
         let product = TiledMma::<MmaSync<bf16>, Operand, Operand, AtomLayout<2, 2>>::new(k);
-        k.for_(0, steps, |_| {
+        k.moving().for_(0, steps, |_| {
             let (current, free) = ring.turn();
             let claimed = free.fill();
             let (a, b) = current.tiles();
