@@ -1,6 +1,7 @@
 //! Arithmetic. Roundings are written out, so that the assembler contracts nothing.
 
 use super::writer::{Writer, reg_type, type_name};
+use crate::ir::attr::Cmp;
 use crate::ir::{ArithOp, Const, Needs, Operand, Ty, ValueId};
 
 /// Writes an instruction of the family.
@@ -41,10 +42,7 @@ pub(super) fn emit_arith(w: &mut Writer<'_>, op: &ArithOp) {
             let name = format!("dp4a.{}", type_name(*ty));
             plain(w, &name, *ty, *d, &[*a, *b, *c]);
         }
-        ArithOp::Setp { ty, d, a, b, cmp } => {
-            let name = format!("setp.{}", cmp.name());
-            plain(w, &name, *ty, *d, &[*a, *b]);
-        }
+        ArithOp::Setp { ty, d, a, b, cmp } => compare(w, *ty, *d, [*a, *b], *cmp),
         ArithOp::Select { ty: Ty::Pred, d, a, b, p } => select_pred(w, *d, [*a, *b, *p]),
         ArithOp::Select { ty, d, a, b, p } => {
             let (d, a, b, p) = (w.def(*d), w.op(*a), w.op(*b), w.reg(*p));
@@ -106,6 +104,31 @@ fn extreme(w: &mut Writer<'_>, name: &str, ty: Ty, d: ValueId, operands: [Operan
         let [a, b] = operands.map(|operand| w.widened(ty, operand));
         (format!("{name}.{wide}"), vec![a, b])
     });
+}
+
+/// Writes a comparison; one of an `f32` with a constant that magnitudes always pass as the complement of its opposite.
+///
+/// `ptxas` takes |x| > c for true where c is negative, and |x| >= 0, and the like of `ex2`, of −|x| and with the operands
+/// the other way round. They are false where x is not a number. It does not so of `leu` and its like.
+fn compare(w: &mut Writer<'_>, ty: Ty, d: ValueId, [a, b]: [Operand; 2], cmp: Cmp) {
+    let (opposite, smaller, greater) = match cmp {
+        Cmp::Gt => ("leu", b, a),
+        Cmp::Ge => ("ltu", b, a),
+        Cmp::Lt => ("geu", a, b),
+        Cmp::Le => ("gtu", a, b),
+        _ => return plain(w, &format!("setp.{}", cmp.name()), ty, d, &[a, b]),
+    };
+    let is = |operand: Operand, test: fn(f32) -> bool| {
+        operand.as_const().is_some_and(|value| test(f32::from_bits(value.bits as u32)))
+    };
+    if ty == Ty::F32 && (is(smaller, |c| c <= 0.0) || is(greater, |c| c >= 0.0)) {
+        let (a, b, fails) = (w.op(a), w.op(b), w.temp(Ty::Pred));
+        w.line(format!("setp.{opposite}.f32 {fails}, {a}, {b}"));
+        let d = w.def(d);
+        w.line(format!("not.pred {d}, {fails}"));
+    } else {
+        plain(w, &format!("setp.{}", cmp.name()), ty, d, &[a, b]);
+    }
 }
 
 /// (p and a) or (not p and b).

@@ -2,6 +2,7 @@
 
 use super::writer::{Writer, bits_type, type_name};
 use crate::ir::{BitsOp, Const, Operand, Ty, ValueId};
+use std::sync::LazyLock;
 
 /// Writes an instruction of the family.
 pub(super) fn emit_bits(w: &mut Writer<'_>, op: &BitsOp) {
@@ -12,18 +13,11 @@ pub(super) fn emit_bits(w: &mut Writer<'_>, op: &BitsOp) {
         BitsOp::Not { ty, d, a } => logic(w, "not", *ty, *d, &[*a]),
         BitsOp::Lop3 { ty, d, a, b, c, lut } => {
             let operands = [*a, *b, *c];
-            let ([a, b, c], table) = apart(operands, operands.map(|operand| w.source(operand)), lut.0, *ty);
-            let (d, a, b, c) = (w.def(*d), w.op(a), w.op(b), w.op(c));
-            w.line(format!("lop3.{} {d}, {a}, {b}, {c}, {table}", bits_type(*ty)));
+            let (operands, table) = apart(operands, operands.map(|operand| w.source(operand)), lut.0, *ty);
+            logic_of_three(w, *ty, *d, operands, table);
         }
-        BitsOp::Shl { ty, d, a, n } if ty.bits() == 16 && n.as_value().is_some() => {
-            half_shift(w, "shl", *ty, *d, [*a, *n])
-        }
-        BitsOp::Shr { ty, d, a, n } if ty.bits() == 16 && n.as_value().is_some() => {
-            half_shift(w, "shr", *ty, *d, [*a, *n])
-        }
-        BitsOp::Shl { ty, d, a, n } => logic(w, "shl", *ty, *d, &[*a, at_most(*n, ty.bits())]),
-        BitsOp::Shr { ty, d, a, n } => typed(w, "shr", type_name(*ty), *d, &[*a, at_most(*n, ty.bits())]),
+        BitsOp::Shl { ty, d, a, n } => shift(w, Shift { left: true, ty: *ty, d: *d, a: *a, n: *n }),
+        BitsOp::Shr { ty, d, a, n } => shift(w, Shift { left: false, ty: *ty, d: *d, a: *a, n: *n }),
         BitsOp::ShfL { d, lo, hi, n } => typed(w, "shf.l.wrap", "b32", *d, &[*lo, *hi, wrapped(*n)]),
         BitsOp::ShfR { d, lo, hi, n } => typed(w, "shf.r.wrap", "b32", *d, &[*lo, *hi, wrapped(*n)]),
         BitsOp::Popc { ty, d, a } => logic(w, "popc", *ty, *d, &[*a]),
@@ -36,17 +30,36 @@ pub(super) fn emit_bits(w: &mut Writer<'_>, op: &BitsOp) {
     }
 }
 
-/// Writes a shift of 16 bits by a value as one of 32: counts from 16 on give zeros or signs there, too.
+/// A shift of `a` by `n` bits into `d`.
+#[derive(Clone, Copy)]
+struct Shift {
+    left: bool,
+    ty: Ty,
+    d: ValueId,
+    a: Operand,
+    n: Operand,
+}
+
+/// Writes a shift whose count may be as large as the width or larger.
 ///
-/// `ptxas` clamps the count of a 16-bit shift, and merges the clamp with a conversion from a float that makes the count:
-/// the result is clamped to a signed half, so a negative float becomes a huge count in the place of zero.
-fn half_shift(w: &mut Writer<'_>, name: &str, ty: Ty, d: ValueId, [a, n]: [Operand; 2]) {
-    w.in_32_bits(ty, d, |w, wide| {
-        let (a, n) = (w.widened(ty, a), w.op(n));
-        // A shift to the left has no sign.
-        let suffix = if name == "shl" { "b32" } else { wide };
-        (format!("{name}.{suffix}"), vec![a, n])
-    });
+/// `ptxas` merges a product by a constant with a shift by a constant, and takes a count of the whole width for one of 0:
+/// such a shift is written as its result. It clamps the count of a 16-bit shift, and merges the clamp with a conversion
+/// from a float that makes the count, as for a signed half: a negative float becomes a huge count instead of 0. Such a
+/// shift is written as one of 32 bits, where counts from 16 on give zeros or signs, too.
+fn shift(w: &mut Writer<'_>, Shift { left, ty, d, a, n }: Shift) {
+    let count = at_most(n, ty.bits());
+    let is_zero = count.as_const().is_some_and(|count| count.bits == u64::from(ty.bits())) && (left || !ty.is_signed());
+    // A shift to the left has no sign.
+    let name = |typed: &str, bits: &str| if left { format!("shl.{bits}") } else { format!("shr.{typed}") };
+    if is_zero {
+        let d = w.def(d);
+        w.line(format!("mov.{} {d}, 0", bits_type(ty)));
+    } else if ty.bits() == 16 && n.as_value().is_some() {
+        w.in_32_bits(ty, d, |w, wide| (name(wide, "b32"), vec![w.widened(ty, a), w.op(n)]));
+    } else {
+        let (a, count, d) = (w.op(a), w.op(count), w.def(d));
+        w.line(format!("{} {d}, {a}, {count}", name(type_name(ty), bits_type(ty))));
+    }
 }
 
 /// The driver's compiler was seen to cut long constants: what acts as the width is the width.
@@ -86,6 +99,92 @@ fn apart([a, b, c]: [Operand; 3], sources: [Operand; 3], table: u8, ty: Ty) -> (
     let zero = Operand::Const(Const::new(ty, 0));
     ([a, if b_is_a { zero } else { b }, if c_is_a || c_is_b { zero } else { c }], changed)
 }
+
+/// Writes a function of three operands: as `lop3` where at most one of them is a value, else as functions of two.
+///
+/// `ptxas` 13.0 merges a `lop3` wrongly with what reads it where it finds that two operands are equal, which no back end
+/// can exclude. Of functions of two it makes the same `LOP3` instructions.
+fn logic_of_three(w: &mut Writer<'_>, ty: Ty, d: ValueId, operands: [Operand; 3], table: u8) {
+    let bits = bits_type(ty);
+    let values = operands.iter().filter(|operand| operand.as_value().is_some()).count();
+    let texts = operands.map(|operand| w.op(operand));
+    let line = if values < 2 {
+        format!("lop3.{bits} {}, {}, {table}", w.def(d), texts.join(", "))
+    } else {
+        let texts = [texts[0].as_str(), texts[1].as_str(), texts[2].as_str()];
+        let (name, operands) = gate(w, ty, texts, table);
+        format!("{name} {}, {operands}", w.def(d))
+    };
+    w.line(line);
+}
+
+/// The name and the operands of the last instruction of the shortest formula of a table; those before it are written.
+fn gate(w: &mut Writer<'_>, ty: Ty, operands: [&str; 3], table: u8) -> (String, String) {
+    let bits = bits_type(ty);
+    let mut below = |table: u8| match FORMULAS[usize::from(table)] {
+        Formula::Operand(index) => operands[index].to_owned(),
+        Formula::Zero => "0".to_owned(),
+        Formula::Not(_) | Formula::Two(..) => {
+            let (name, operands) = gate(w, ty, operands, table);
+            let result = w.temp(ty);
+            w.line(format!("{name} {result}, {operands}"));
+            result
+        }
+    };
+    match FORMULAS[usize::from(table)] {
+        Formula::Operand(_) | Formula::Zero => (format!("mov.{bits}"), below(table)),
+        Formula::Not(a) => (format!("not.{bits}"), below(a)),
+        Formula::Two(name, a, b) => {
+            let a = below(a);
+            (format!("{name}.{bits}"), format!("{a}, {}", below(b)))
+        }
+    }
+}
+
+/// How a function of three operands, given by its table, is made of functions of two.
+#[derive(Clone, Copy, Debug)]
+enum Formula {
+    /// One of the operands.
+    Operand(usize),
+    /// No bit.
+    Zero,
+    /// The complement of another table.
+    Not(u8),
+    /// An instruction on two other tables.
+    Two(&'static str, u8, u8),
+}
+
+/// A shortest formula of each table.
+static FORMULAS: LazyLock<[Formula; 256]> = LazyLock::new(|| {
+    let mut formulas = [Formula::Zero; 256];
+    let mut lengths = [u32::MAX; 256];
+    lengths[0] = 0;
+    for (index, table) in [0xf0, 0xcc, 0xaa].into_iter().enumerate() {
+        (formulas[table], lengths[table]) = (Formula::Operand(index), 0);
+    }
+    // Every pass makes some formula shorter, so the passes end.
+    loop {
+        let before = lengths;
+        let mut offer = |table: u8, length: u32, formula: Formula| {
+            if length < lengths[usize::from(table)] {
+                (lengths[usize::from(table)], formulas[usize::from(table)]) = (length, formula);
+            }
+        };
+        let known = || (0..=u8::MAX).zip(before).filter(|&(_, length)| length < u32::MAX);
+        for (a, first) in known() {
+            offer(!a, first + 1, Formula::Not(a));
+            for (b, second) in known() {
+                let length = first + second + 1;
+                offer(a & b, length, Formula::Two("and", a, b));
+                offer(a | b, length, Formula::Two("or", a, b));
+                offer(a ^ b, length, Formula::Two("xor", a, b));
+            }
+        }
+        if lengths == before {
+            return formulas;
+        }
+    }
+});
 
 fn logic(w: &mut Writer<'_>, name: &str, ty: Ty, d: ValueId, operands: &[Operand]) {
     typed(w, name, bits_type(ty), d, operands);
@@ -128,6 +227,23 @@ mod tests {
                     assert_eq!(bit(changed, new.map(worth)), bit(table, of(p, q)), "{table:#x}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn every_table_has_a_formula_that_computes_it() {
+        fn value(table: u8) -> u8 {
+            match FORMULAS[usize::from(table)] {
+                Formula::Operand(index) => [0xf0, 0xcc, 0xaa][index],
+                Formula::Zero => 0,
+                Formula::Not(a) => !value(a),
+                Formula::Two("and", a, b) => value(a) & value(b),
+                Formula::Two("or", a, b) => value(a) | value(b),
+                Formula::Two(_, a, b) => value(a) ^ value(b),
+            }
+        }
+        for table in 0..=u8::MAX {
+            assert_eq!(value(table), table, "{table:#x}");
         }
     }
 
