@@ -342,7 +342,39 @@ fn a_shift_by_the_whole_width_is_its_result() {
         x.at(2).store(x.load() >> 64u32);
         y.at(1).store(y.load() << 32u32);
         y.at(2).store(y.load() >> 40u32);
+        // A count that only `ptxas` may know.
+        x.at(3).store(x.load() << k.tid());
     });
-    assert!(!text.contains("shl.") && !text.contains("shr.u64") && text.contains("shr.s32"), "{text}");
+    assert!(text.contains("min.u32") && text.contains("setp.gt.u32") && text.contains("selp.u64"), "{text}");
+    assert!(text.matches("shl.").count() == 1 && !text.contains("shr.u64") && text.contains("shr.s32"), "{text}");
     assert_eq!([text.matches("mov.b64 %d").count(), text.matches(", 0;").count()], [2, 3], "{text}");
+}
+
+/// A byte extended by its sign and then converted to a float as an unsigned number was converted as a signed one.
+#[test]
+fn bytes_are_extended_by_their_sign_without_a_conversion() {
+    let text = emit(|k| {
+        let (x, y, z) = (k.global::<i8>("x"), k.global::<i32>("y"), k.global::<f32>("z"));
+        z.at(0).store(x.load().cast_as::<u32>(Round::Exact, Clamp::No).cast_as::<f32>(Round::Nearest, Clamp::No));
+        for (i, pos) in (1u32..).zip([0u32, 8, 16, 24]) {
+            z.at(i).store(y.load().bfe(pos, 8u32).bits::<u32>().cast_as::<f32>(Round::Nearest, Clamp::No));
+        }
+    });
+    assert!(!text.contains(".s8 %r") && !text.contains("bfe") && text.contains("shr.s32"), "{text}");
+    for selector in ["0x8880", "0x9991", "0xaaa2", "0xbbb3"] {
+        assert!(text.contains(&format!("0, {selector};")), "{selector}: {text}");
+    }
+}
+
+/// The mask of a half that a conversion gives became 0xffff where the half was packed below another.
+#[test]
+fn halves_are_masked_in_32_bits() {
+    let text = emit(|k| {
+        let (x, y) = (k.global::<f32>("x"), k.global::<u16>("y"));
+        let half = x.load().cast_as::<f16>(Round::Nearest, Clamp::No).bits::<u16>();
+        y.at(0).store(half & 0x4001u16);
+        y.at(1).store(half & y.at(2).load());
+    });
+    assert!(text.contains("lop3.b32") && text.contains(", 16385, 0, 0xc0;"), "{text}");
+    assert_eq!(text.matches("and.b16").count(), 1, "{text}");
 }

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 /// Writes an instruction of the family.
 pub(super) fn emit_bits(w: &mut Writer<'_>, op: &BitsOp) {
     match op {
-        BitsOp::And { ty, d, a, b } => logic(w, "and", *ty, *d, &[*a, *b]),
+        BitsOp::And { ty, d, a, b } => and(w, *ty, *d, [*a, *b]),
         BitsOp::Or { ty, d, a, b } => logic(w, "or", *ty, *d, &[*a, *b]),
         BitsOp::Xor { ty, d, a, b } => logic(w, "xor", *ty, *d, &[*a, *b]),
         BitsOp::Not { ty, d, a } => logic(w, "not", *ty, *d, &[*a]),
@@ -24,7 +24,10 @@ pub(super) fn emit_bits(w: &mut Writer<'_>, op: &BitsOp) {
         BitsOp::Clz { ty, d, a } => logic(w, "clz", *ty, *d, &[*a]),
         BitsOp::Brev { ty, d, a } => logic(w, "brev", *ty, *d, &[*a]),
         BitsOp::Bfind { ty, d, a } => typed(w, "bfind", type_name(*ty), *d, &[*a]),
-        BitsOp::Bfe { ty, d, a, pos, len } => typed(w, "bfe", type_name(*ty), *d, &[*a, byte(*pos), byte(*len)]),
+        BitsOp::Bfe { ty, d, a, pos, len } => match whole_byte(*pos, *len).filter(|_| *ty == Ty::S32) {
+            Some(byte) => w.sign_extend_byte(*d, *a, byte),
+            None => typed(w, "bfe", type_name(*ty), *d, &[*a, byte(*pos), byte(*len)]),
+        },
         BitsOp::Bfi { ty, d, a, b, pos, len } => logic(w, "bfi", *ty, *d, &[*a, *b, byte(*pos), byte(*len)]),
         BitsOp::Prmt { d, a, b, sel } => typed(w, "prmt", "b32", *d, &[*a, *b, *sel]),
     }
@@ -54,12 +57,42 @@ fn shift(w: &mut Writer<'_>, Shift { left, ty, d, a, n }: Shift) {
     if is_zero {
         let d = w.def(d);
         w.line(format!("mov.{} {d}, 0", bits_type(ty)));
+    } else if left && ty.bits() == 64 && n.as_value().is_some() {
+        let (a, n, d, name) = (w.op(a), w.op(n), w.def(d), type_name(ty));
+        let (count, shifted, beyond) = (w.temp(Ty::U32), w.temp(ty), w.temp(Ty::Pred));
+        w.line(format!("min.u32 {count}, {n}, 63"));
+        w.line(format!("shl.b64 {shifted}, {a}, {count}"));
+        w.line(format!("setp.gt.u32 {beyond}, {n}, 63"));
+        w.line(format!("selp.{name} {d}, 0, {shifted}, {beyond}"));
     } else if ty.bits() == 16 && n.as_value().is_some() {
         w.in_32_bits(ty, d, |w, wide| (name(wide, "b32"), vec![w.widened(ty, a), w.op(n)]));
     } else {
         let (a, count, d) = (w.op(a), w.op(count), w.def(d));
         w.line(format!("{} {d}, {a}, {count}", name(type_name(ty), bits_type(ty))));
     }
+}
+
+/// Writes a conjunction; one of 16 bits with a constant as a `lop3` of 32.
+///
+/// `ptxas` 13.0 takes a mask of what a conversion from `f32` to 16 bits gives for 0xffff where the result is packed
+/// below another half.
+fn and(w: &mut Writer<'_>, ty: Ty, d: ValueId, operands: [Operand; 2]) {
+    let [a, b] = operands;
+    let (value, mask) = if a.as_value().is_some() { (a, b) } else { (b, a) };
+    if ty.bits() == 16 && value.as_value().is_some() && mask.as_const().is_some() {
+        w.in_32_bits(Ty::U16, d, |w, _| {
+            let (value, mask) = (w.widened(Ty::U16, value), w.op(mask));
+            ("lop3.b32".to_owned(), vec![value, mask, "0".to_owned(), "0xc0".to_owned()])
+        });
+    } else {
+        logic(w, "and", ty, d, &operands);
+    }
+}
+
+/// The number of the byte that a field is, if it is one.
+fn whole_byte(pos: Operand, len: Operand) -> Option<u8> {
+    let pos = pos.as_const()?.bits;
+    (len.as_const()?.bits == 8 && pos < 32 && pos.is_multiple_of(8)).then_some(pos as u8 / 8)
 }
 
 /// The driver's compiler was seen to cut long constants: what acts as the width is the width.

@@ -219,6 +219,15 @@ impl<'a> Writer<'a> {
         self.line(format!("cvt.{}.{} {d}, {result}", type_name(ty), type_name(wide)));
     }
 
+    /// Writes a byte of 32 bits, extended to 32 by its sign, into `d`, by a permutation of bytes.
+    ///
+    /// `ptxas` merges a `cvt` or `bfe` that extends a byte by its sign with a conversion of the result to a float as if
+    /// the result were signed, also where it is converted as an unsigned number.
+    pub fn sign_extend_byte(&mut self, d: ValueId, a: Operand, byte: u8) {
+        let (a, d, byte) = (self.reg(a), self.def(d), u32::from(byte));
+        self.line(format!("prmt.b32 {d}, {a}, 0, {:#x}", (0x8 + byte) * 0x1110 + byte));
+    }
+
     /// An address in brackets.
     pub fn addr(&mut self, addr: Addr) -> String {
         let base = self.reg(addr.base);
