@@ -306,6 +306,8 @@ fn a_function_of_three_values_is_made_of_functions_of_two() {
         x.at(2).store(a.lop3(b, copy.get(), 0xe8) | a);
         x.at(3).store(a.lop3(131072u32, b | b, 0xe8) ^ b);
         x.at(4).store(a.lop3(b, k.tid(), 0x00));
+        // No bit of one value: a ^ a.
+        x.at(5).store(a.lop3(b, a.lop3(a, 0u32, 0x96) ^ a, 0xe8));
     });
     assert!(!text.contains("lop3"), "{text}");
     let constants = emit(|k| {
@@ -361,8 +363,8 @@ fn bytes_are_extended_by_their_sign_without_a_conversion() {
         }
     });
     assert!(!text.contains(".s8 %r") && !text.contains("bfe") && text.contains("shr.s32"), "{text}");
-    for selector in ["0x8880", "0x9991", "0xaaa2", "0xbbb3"] {
-        assert!(text.contains(&format!("0, {selector};")), "{selector}: {text}");
+    for selector in ["0xccc4", "0xddd5", "0xeee6", "0xfff7"] {
+        assert!(text.contains(&format!(", {selector};")), "{selector}: {text}");
     }
 }
 
@@ -377,4 +379,32 @@ fn halves_are_masked_in_32_bits() {
     });
     assert!(text.contains("lop3.b32") && text.contains(", 16385, 0, 0xc0;"), "{text}");
     assert_eq!(text.matches("and.b16").count(), 1, "{text}");
+}
+
+/// The sign of a byte of the first operand, of which only the lowest byte is read, became the sign of a zero.
+#[test]
+fn the_lowest_byte_of_a_permutation_is_never_a_sign_of_its_first_operand() {
+    let text = emit(|k| {
+        let x = k.global::<u32>("x");
+        let (a, b) = (x.at(0).load(), x.at(1).load());
+        x.at(2).store(a.prmt(b, 0xffff_ffe9u32) & 0xff);
+        x.at(3).store(a.prmt(b, 0x3210u32));
+    });
+    let [exchanged, kept] = text.lines().filter(|line| line.contains("prmt")).collect::<Vec<_>>()[..] else {
+        panic!("{text}")
+    };
+    let operands = |line: &str| line.split(", ").skip(1).map(str::to_owned).collect::<Vec<_>>();
+    let (exchanged, kept) = (operands(exchanged), operands(kept));
+    assert_eq!(exchanged[..2], [kept[1].clone(), kept[0].clone()], "{text}");
+    assert_eq!((exchanged[2].as_str(), kept[2].as_str()), ("48045;", "12816;"), "{text}");
+}
+
+/// 32 bits, extended to a signed number of 64 and shifted to the left, were extended by a sign.
+#[test]
+fn unsigned_numbers_become_signed_ones_of_64_bits_as_unsigned_ones() {
+    let text = emit(|k| {
+        let (x, y) = (k.global::<u32>("x"), k.global::<i64>("y"));
+        y.store(x.load().cast_as::<i64>(Round::Exact, Clamp::No) << 8u32);
+    });
+    assert!(text.contains("cvt.u64.u32") && !text.contains("cvt.s64"), "{text}");
 }

@@ -29,7 +29,7 @@ pub(super) fn emit_bits(w: &mut Writer<'_>, op: &BitsOp) {
             None => typed(w, "bfe", type_name(*ty), *d, &[*a, byte(*pos), byte(*len)]),
         },
         BitsOp::Bfi { ty, d, a, b, pos, len } => logic(w, "bfi", *ty, *d, &[*a, *b, byte(*pos), byte(*len)]),
-        BitsOp::Prmt { d, a, b, sel } => typed(w, "prmt", "b32", *d, &[*a, *b, *sel]),
+        BitsOp::Prmt { d, a, b, sel } => permute(w, *d, [*a, *b], *sel),
     }
 }
 
@@ -89,6 +89,17 @@ fn and(w: &mut Writer<'_>, ty: Ty, d: ValueId, operands: [Operand; 2]) {
     }
 }
 
+/// Writes a permutation of bytes. A constant selector whose lowest byte is a sign of `a` has the operands exchanged.
+///
+/// Where only the lowest byte of the result is read, `ptxas` 13.0 puts the operand that it comes from in the place of `b`,
+/// and leaves a sign of `a` selected, which is zero there.
+fn permute(w: &mut Writer<'_>, d: ValueId, [a, b]: [Operand; 2], sel: Operand) {
+    match sel.as_const().filter(|sel| matches!(sel.bits & 0xf, 8..12)) {
+        Some(sel) => typed(w, "prmt", "b32", d, &[b, a, Const::u32((sel.bits as u32 ^ 0x4444) & 0xffff).into()]),
+        None => typed(w, "prmt", "b32", d, &[a, b, sel]),
+    }
+}
+
 /// The number of the byte that a field is, if it is one.
 fn whole_byte(pos: Operand, len: Operand) -> Option<u8> {
     let pos = pos.as_const()?.bits;
@@ -133,15 +144,18 @@ fn apart([a, b, c]: [Operand; 3], sources: [Operand; 3], table: u8, ty: Ty) -> (
     ([a, if b_is_a { zero } else { b }, if c_is_a || c_is_b { zero } else { c }], changed)
 }
 
-/// Writes a function of three operands: as `lop3` where at most one of them is a value, else as functions of two.
+/// Writes a function of three operands: as `lop3` where it depends on all and at most one of them is a value, else as
+/// functions of two.
 ///
 /// `ptxas` 13.0 merges a `lop3` wrongly with what reads it where it finds that two operands are equal, which no back end
 /// can exclude. Of functions of two it makes the same `LOP3` instructions.
 fn logic_of_three(w: &mut Writer<'_>, ty: Ty, d: ValueId, operands: [Operand; 3], table: u8) {
     let bits = bits_type(ty);
     let values = operands.iter().filter(|operand| operand.as_value().is_some()).count();
+    // Whether the function depends on each operand: it differs where only that one does.
+    let depends = [(4, 0x0f), (2, 0x33), (1, 0x55)].map(|(shift, low)| table >> shift & low != table & low);
     let texts = operands.map(|operand| w.op(operand));
-    let line = if values < 2 {
+    let line = if values < 2 && depends == [true; 3] {
         format!("lop3.{bits} {}, {}, {table}", w.def(d), texts.join(", "))
     } else {
         let texts = [texts[0].as_str(), texts[1].as_str(), texts[2].as_str()];

@@ -20,6 +20,12 @@ pub(super) fn emit_convert(w: &mut Writer<'_>, op: &ConvertOp) {
             let (d, a) = (w.def(*d), w.reg(*a));
             w.line(format!("fma.rn.{} {d}, {a}, {one}, {zero}", type_name(*ty)));
         }
+        ConvertOp::Cvt { ty: Ty::S64, from: Ty::U32, d, a, .. } => {
+            // As an unsigned number of 64 bits, which has the same ones: `ptxas` merges a `cvt.s64.u32` with a shift to
+            // the left as if the 32 bits were signed.
+            let (a, d) = (w.reg(*a), w.def(*d));
+            w.line(format!("cvt.u64.u32 {d}, {a}"));
+        }
         ConvertOp::Cvt { ty: Ty::U32 | Ty::S32, from: Ty::S8, d, a, clamp: Clamp::No, .. } => {
             // See `sign_extend_byte`: a shift up and down is not merged, either.
             let (a, d, [wide, high]) = (w.reg(*a), w.def(*d), [w.temp(Ty::U32), w.temp(Ty::U32)]);

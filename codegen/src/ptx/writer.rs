@@ -224,8 +224,9 @@ impl<'a> Writer<'a> {
     /// `ptxas` merges a `cvt` or `bfe` that extends a byte by its sign with a conversion of the result to a float as if
     /// the result were signed, also where it is converted as an unsigned number.
     pub fn sign_extend_byte(&mut self, d: ValueId, a: Operand, byte: u8) {
-        let (a, d, byte) = (self.reg(a), self.def(d), u32::from(byte));
-        self.line(format!("prmt.b32 {d}, {a}, 0, {:#x}", (0x8 + byte) * 0x1110 + byte));
+        // A sign of the second operand: of the first it is not safe either (see `permute`).
+        let (a, d, byte) = (self.reg(a), self.def(d), 0x4 + u32::from(byte));
+        self.line(format!("prmt.b32 {d}, 0, {a}, {:#x}", (0x8 + byte) * 0x1110 + byte));
     }
 
     /// An address in brackets.
