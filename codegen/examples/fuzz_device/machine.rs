@@ -53,7 +53,10 @@ pub fn multiply(device: &Device, case: &Case) -> Result<Vec<u32>, DeviceError> {
     let (a, b, c) = (a?, b?, c?);
     let d = device.buffer::<u32>(case.c.len())?;
     stream.fill(&d, 0)?;
-    kernel.launch(&stream, case.blocks(), &[Arg::from(&a), Arg::from(&b), Arg::from(&c), Arg::from(&d)])?;
+    // Bytes pass for every type of element.
+    let [a, b, c, bytes] = [&a, &b, &c, &d].map(|words| words.cast::<u8>());
+    let (a, b, c, bytes) = (a?, b?, c?, bytes?);
+    kernel.launch(&stream, case.blocks(), &[&a, &b, &c, &bytes].map(Arg::from))?;
     stream.read(&d)
 }
 

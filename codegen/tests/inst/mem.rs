@@ -36,7 +36,8 @@ pub fn cases() -> Vec<Case> {
             for (i, &size) in Prefetch::ALL.iter().enumerate() {
                 let how = Load::WEAK.cache(LdCache::NcNoAllocate).prefetch(size);
                 let v = x.at(k.tid() * 4).at(i * 128).load_as::<4>(how);
-                k.global::<u32>(size.name()).at(k.tid() * 4).store_vec(v);
+                // Cache operators have names of their own, and each list has one without.
+                k.global::<u32>(&format!("vector {}", size.name())).at(k.tid() * 4).store_vec(v);
             }
         }),
         Case::new("policies", |k| {
@@ -153,5 +154,5 @@ fn atom(k: &Builder) {
         let old = w.at(i).atom(op, 5, AtomOrder::AcqRel(Scope::Gpu));
         out::<u64>(k, &format!("w_{}", op.name())).store(old);
     }
-    out::<f32>(k, "f").store(k.global::<f32>("f").atom(AtomOp::Add, 1.0, order));
+    out::<f32>(k, "f_add").store(k.global::<f32>("f").atom(AtomOp::Add, 1.0, order));
 }

@@ -110,7 +110,8 @@ fn wgmma(k: &Builder, n: u32, kind: WgmmaKind) {
 fn wgmma_in<T: Scalar>(k: &Builder, n: u32, kind: WgmmaKind) {
     let atom = WgmmaAtom::new(n, kind).unwrap();
     let tile = tile(k);
-    let a: [Val<'_, u32>; 4] = std::array::from_fn(|i| k.global::<u32>(kind.name()).at(k.tid()).at(128 * i).load());
+    let x = k.global::<u32>(kind.name()).at(k.tid());
+    let a: [Val<'_, u32>; 4] = std::array::from_fn(|i| x.at(128 * i).load());
     let acc = k.regs_unset::<T>(atom.acc_registers());
     k.wgmma_fence();
     acc.wgmma(atom, tile, tile, false, Operands::K_MAJOR);
