@@ -246,9 +246,6 @@ fn the_json_of_one_prompt_says_why_it_ended() {
     let ended: Value = serde_json::from_str(&stdout(&args(model.path(), &more), b"")).expect("JSON");
     assert_eq!((&ended["finish_reason"], &ended["stop"]["kind"]), (&json!("stop"), &json!("end_token")));
     assert_eq!(ended["stop"]["id"], end);
-    let full =
-        json(&["--max-new-tokens", "5000", "--prompt-chunk", "64", "--device", "sim:1", "--max-new-tokens", "2"]);
-    assert_eq!(full["finish_reason"], json!("length"));
 }
 
 /// Whole conversations, tools and template variables reach the template.
@@ -267,8 +264,7 @@ fn conversations_of_a_file_and_template_variables() {
         "tool_calls": [{"b": 1, "a": "<"}]}], "tools": [{"name": "f"}]}"#;
     let found = ids(&["--messages", "-", "--template-var", "mode=\"fast\""], messages.as_bytes());
     // The prompt of a text has a token at its beginning that the template would have to write.
-    let expected =
-        plain(r#"useruserhiassistant[{"b": 1, "a": "<"}][{"name": "f"}]fast"#.strip_prefix("user").expect("is"));
+    let expected = plain(r#"userhiassistant[{"b": 1, "a": "<"}][{"name": "f"}]fast"#);
     assert_eq!(found.as_array().expect("ids"), &expected.as_array().expect("ids")[1..]);
     let chat = ids(&["--prompt", "hi", "--chat", "--template-var", "mode=7"], b"");
     assert_eq!(chat.as_array().expect("ids"), &plain("userhinull7").as_array().expect("ids")[1..]);
