@@ -70,7 +70,7 @@ fn cpu(model: &str) -> Engine {
 
 fn generate(engine: &Engine, prompt: &[u32], tokens: usize) -> Completion {
     let request = Request { prompt_ids: prompt.to_vec(), max_new_tokens: tokens };
-    engine.generate(&[request], &Sampling::GREEDY, |_, _| ()).expect("generates").0.remove(0)
+    engine.generate(&[request], Sampling::GREEDY, |_, _| ()).expect("generates").0.remove(0)
 }
 
 fn argmax(logits: &[f32]) -> usize {
@@ -271,7 +271,7 @@ fn sequences_of_a_batch_continue_as_they_do_alone() {
             .to_vec();
         let mut streamed = vec![Vec::new(); 2];
         let (batch, speed) =
-            engine.generate(&requests, &Sampling::GREEDY, |at, token| streamed[at].push(token)).expect("generates");
+            engine.generate(&requests, Sampling::GREEDY, |at, token| streamed[at].push(token)).expect("generates");
         assert_eq!(speed.tokens, 6);
         for ((request, completion), streamed) in requests.iter().zip(&batch).zip(&streamed) {
             assert_eq!(*completion, generate(&engine, &request.prompt_ids, request.max_new_tokens));
@@ -307,7 +307,7 @@ fn the_kernel_draws_as_the_host_would() {
         let requests: Vec<Request> = requests.collect();
         for (seed, top_k, top_p) in [(1, None, 1.0), (2, Some(40), 0.95)] {
             let sampling = Sampling::new(1.2, top_k, top_p, seed).expect("valid options");
-            let batch = engine.generate(&requests, &sampling, |_, _| ()).expect("generates").0;
+            let batch = engine.generate(&requests, sampling, |_, _| ()).expect("generates").0;
             for (row, (prompt, found)) in prompts.iter().zip(batch).enumerate() {
                 let expected = drawn_by_the_host(&engine, prompt, &sampling, row as u32, tokens);
                 assert_eq!(found.token_ids, expected, "{model} on {device}, seed {seed}, row {row}");
@@ -340,13 +340,13 @@ fn sequences_of_a_batch_end_where_the_checkpoint_says() {
         let cases = cases(model);
         let request = |at: usize| Request { prompt_ids: cases[at].prompt_ids.clone(), max_new_tokens: tokens };
         let requests = [request(0), request(2)];
-        let whole = engine(model, device).generate(&requests, &Sampling::GREEDY, |_, _| ()).expect("generates").0;
+        let whole = engine(model, device).generate(&requests, Sampling::GREEDY, |_, _| ()).expect("generates").0;
         let (early, late) = (whole[0].token_ids[1], whole[1].token_ids[tokens - 2]);
         let unused = (1..2000).filter(|id| whole.iter().all(|w| !w.token_ids.contains(id)));
         let many: Vec<u32> = unused.take(8).chain([early, late]).collect();
         for ends in [&[early, late][..], &[early], &many] {
             let engine = ending_at(model, ends, device);
-            let found = engine.generate(&requests, &Sampling::GREEDY, |_, _| ()).expect("generates").0;
+            let found = engine.generate(&requests, Sampling::GREEDY, |_, _| ()).expect("generates").0;
             for (found, whole) in found.iter().zip(&whole) {
                 let at = whole.token_ids.iter().position(|token| ends.contains(token));
                 let expected = &whole.token_ids[..at.map_or(tokens, |at| at + 1)];
@@ -391,7 +391,7 @@ fn an_abort_ends_a_generation_and_the_engine_goes_on() {
                 }
                 abort.abort();
             });
-            engine.generate(&[request], &Sampling::GREEDY, |_, _| _ = seen.fetch_add(1, Ordering::Relaxed))
+            engine.generate(&[request], Sampling::GREEDY, |_, _| _ = seen.fetch_add(1, Ordering::Relaxed))
         });
         let seen = seen.into_inner();
         println!("aborted behind {seen} tokens");

@@ -58,7 +58,7 @@ fn tokens(engine: &Engine, prompts: usize) -> Vec<Vec<u32>> {
         |at: usize| (0..PROMPT as u32 - 20 * at as u32).map(|i| 2 + (i * i * 31 + i * 7) % (vocab - 2)).collect();
     let requests: Vec<Request> =
         (0..prompts).map(|at| Request { prompt_ids: prompt(at), max_new_tokens: NEW }).collect();
-    let (completions, _) = engine.generate(&requests, &Sampling::GREEDY, |_, _| ()).expect("an answer");
+    let (completions, _) = engine.generate(&requests, Sampling::GREEDY, |_, _| ()).expect("an answer");
     completions.into_iter().map(|completion| completion.token_ids).collect()
 }
 
@@ -112,7 +112,7 @@ fn a_budget_that_covers_the_sequence_gives_the_tokens_of_dense_attention_on_a_de
 /// Greedy tokens of a short prompt, over the edge of a block.
 fn few_tokens(engine: &Engine) -> Vec<u32> {
     let request = Request { prompt_ids: (2..30).collect(), max_new_tokens: 5 };
-    let (completions, _) = engine.generate(&[request], &Sampling::GREEDY, |_, _| ()).expect("an answer");
+    let (completions, _) = engine.generate(&[request], Sampling::GREEDY, |_, _| ()).expect("an answer");
     completions.into_iter().flat_map(|completion| completion.token_ids).collect()
 }
 

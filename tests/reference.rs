@@ -60,7 +60,7 @@ fn greedy_tokens_and_text_equal_the_reference() {
             let prompt_ids = engine.tokenizer().encode(&case.prompt).expect("the prompt encodes");
             assert_eq!(prompt_ids, case.prompt_ids, "{model}: {}", case.prompt);
             let (completions, speed) =
-                engine.generate(&[request(&case)], &Sampling::GREEDY, |_, _| ()).expect("generates");
+                engine.generate(&[request(&case)], Sampling::GREEDY, |_, _| ()).expect("generates");
             assert_eq!(completions[0].token_ids, case.greedy_ids, "{model}: {}", case.prompt);
             assert_eq!(speed.tokens, 48);
             let text = engine.tokenizer().decode(&completions[0].token_ids).expect("decodes");
@@ -146,10 +146,10 @@ fn a_batch_equals_its_single_runs_token_for_token() {
         assert!(lengths.len() >= 2);
         let mut streamed = vec![Vec::new(); 3];
         let (batch, _) =
-            engine.generate(&requests, &Sampling::GREEDY, |at, token| streamed[at].push(token)).expect("generates");
+            engine.generate(&requests, Sampling::GREEDY, |at, token| streamed[at].push(token)).expect("generates");
         for (at, request) in requests.iter().enumerate() {
             let (single, _) =
-                engine.generate(std::slice::from_ref(request), &Sampling::GREEDY, |_, _| ()).expect("generates");
+                engine.generate(std::slice::from_ref(request), Sampling::GREEDY, |_, _| ()).expect("generates");
             assert_eq!(batch[at], single[0], "{model}, request {at}");
             assert_eq!(streamed[at], single[0].token_ids);
         }
@@ -160,7 +160,7 @@ fn a_batch_equals_its_single_runs_token_for_token() {
 fn long_prompt(engine: &Engine, case: &Case) -> Vec<u32> {
     let request = Request { prompt_ids: case.prompt_ids.clone(), max_new_tokens: 600 - case.prompt_ids.len() };
     let sampling = Sampling::new(0.8, Some(50), 1.0, 7).expect("valid options");
-    let (completions, _) = engine.generate(&[request], &sampling, |_, _| ()).expect("generates");
+    let (completions, _) = engine.generate(&[request], sampling, |_, _| ()).expect("generates");
     let mut ids = case.prompt_ids.clone();
     ids.extend(&completions[0].token_ids);
     // An early end of sequence leaves the prompt short: repeat what there is.
@@ -206,7 +206,7 @@ fn sampling_repeats_with_its_seed_and_differs_between_seeds() {
     let case = &reference("tiny-llama")[0];
     let run = |seed| {
         let sampling = Sampling::new(1.0, Some(40), 0.95, seed).expect("valid options");
-        let (completions, _) = engine.generate(&[request(case)], &sampling, |_, _| ()).expect("generates");
+        let (completions, _) = engine.generate(&[request(case)], sampling, |_, _| ()).expect("generates");
         completions[0].token_ids.clone()
     };
     assert_eq!(run(1), run(1));
@@ -219,7 +219,7 @@ fn a_generation_ends_at_the_last_position() {
     let max = engine.spec().max_positions;
     let ids: Vec<u32> = (0..max as u32 - 2).map(|i| 2 + i % 1000).collect();
     let request = Request { prompt_ids: ids, max_new_tokens: 10 };
-    let (completions, _) = engine.generate(&[request], &Sampling::GREEDY, |_, _| ()).expect("generates");
+    let (completions, _) = engine.generate(&[request], Sampling::GREEDY, |_, _| ()).expect("generates");
     // The token after the last position is still predicted; it cannot be fed.
     assert!(completions[0].token_ids.len() <= 3);
     assert!(!matches!(completions[0].finish, tilewright::engine::Finish::Length));

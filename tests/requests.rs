@@ -48,7 +48,7 @@ fn hot(seed: u64) -> Sampling {
 /// What a request gets from the engine alone.
 fn alone(engine: &Engine, submission: &Submission) -> Completion {
     let request = std::slice::from_ref(&submission.request);
-    engine.generate(request, &submission.sampling, |_, _| ()).expect("generates").0.remove(0)
+    engine.generate(request, submission.sampling, |_, _| ()).expect("generates").0.remove(0)
 }
 
 /// Runs to the end; each request's tokens as they were told, and its completion.
@@ -289,14 +289,14 @@ fn more_sequences_than_rows_are_batched_on_a_device() {
         (0..18).map(|at| Request { prompt_ids: vec![5 + at], max_new_tokens: 1 + at as usize % 2 }).collect();
     let mut told = vec![Vec::new(); requests.len()];
     let (found, speed) =
-        engine.generate(&requests, &Sampling::GREEDY, |at, token| told[at].push(token)).expect("generates");
+        engine.generate(&requests, Sampling::GREEDY, |at, token| told[at].push(token)).expect("generates");
     assert_eq!(speed.tokens, 27);
     for ((request, found), told) in requests.iter().zip(&found).zip(told) {
         assert_eq!((found.token_ids.len(), &found.token_ids), (request.max_new_tokens, &told));
     }
     if let Device::Sim { .. } = device(7) {
         // On a GPU another width may choose otherwise where two tokens are close.
-        let alone = engine.generate(&requests[1..2], &Sampling::GREEDY, |_, _| ()).expect("generates").0;
+        let alone = engine.generate(&requests[1..2], Sampling::GREEDY, |_, _| ()).expect("generates").0;
         assert_eq!(found[1], alone[0]);
     }
 }
@@ -476,7 +476,7 @@ fn blocks_that_graphs_completed_are_summarised() {
         let engine = engine.with_flow(flow).expect("a flow that fits");
         let engine = engine.with_observer(Arc::new(move |chosen: &Chosen| to.lock().unwrap().push(chosen.clone())));
         let request = Request { prompt_ids: (0..122).map(|i| 2 + i * i * 7 % 90).collect(), max_new_tokens: 2 };
-        engine.generate(&[request], &Sampling::GREEDY, |_, _| ()).expect("generates");
+        engine.generate(&[request], Sampling::GREEDY, |_, _| ()).expect("generates");
         let mut all = std::mem::take(&mut *all.lock().unwrap());
         all.sort_by_key(|chosen| (chosen.layer, chosen.kv_head));
         all.into_iter().map(|chosen| chosen.blocks).collect::<Vec<_>>()

@@ -92,7 +92,7 @@ fn drive(said: Vec<Message>) -> Result<(), EngineError> {
     });
     let engine = engine.with_world(meeting)?;
     let request = Request { prompt_ids: vec![1, 2, 3], max_new_tokens: 3 };
-    let result = engine.generate(&[request], &Sampling::GREEDY, |_, _| ()).map(drop);
+    let result = engine.generate(&[request], Sampling::GREEDY, |_, _| ()).map(drop);
     drop(engine);
     worker.join().expect("no panic");
     result

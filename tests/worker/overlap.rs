@@ -53,7 +53,7 @@ fn a_prompts_chunks_are_sent_before_the_first_comes_back() {
     });
     let engine = engine.with_world(meeting).expect("the worker joins");
     let request = Request { prompt_ids: (0..50).collect(), max_new_tokens: 2 };
-    let (completions, _) = engine.generate(&[request], &Sampling::GREEDY, |_, _| ()).expect("an answer");
+    let (completions, _) = engine.generate(&[request], Sampling::GREEDY, |_, _| ()).expect("an answer");
     assert_eq!(completions[0].token_ids, [7, 9]);
     drop(engine);
     worker.join().expect("no panic");
