@@ -111,12 +111,15 @@ fn extreme(w: &mut Writer<'_>, name: &str, ty: Ty, d: ValueId, operands: [Operan
 /// `ptxas` takes |x| > c for true where c is negative, and |x| >= 0, and the like of `ex2`, of −|x| and with the operands
 /// the other way round. They are false where x is not a number. It does not so of `leu` and its like.
 fn compare(w: &mut Writer<'_>, ty: Ty, d: ValueId, [a, b]: [Operand; 2], cmp: Cmp) {
+    let plainly = |w: &mut Writer<'_>| plain(w, &format!("setp.{}", cmp.name()), ty, d, &[a, b]);
     let (opposite, smaller, greater) = match cmp {
         Cmp::Gt => ("leu", b, a),
         Cmp::Ge => ("ltu", b, a),
         Cmp::Lt => ("geu", a, b),
         Cmp::Le => ("gtu", a, b),
-        _ => return plain(w, &format!("setp.{}", cmp.name()), ty, d, &[a, b]),
+        Cmp::Eq | Cmp::Ne | Cmp::Equ | Cmp::Neu | Cmp::Ltu | Cmp::Leu | Cmp::Gtu | Cmp::Geu | Cmp::Num | Cmp::Nan => {
+            return plainly(w);
+        }
     };
     let is = |operand: Operand, test: fn(f32) -> bool| {
         operand.as_const().is_some_and(|value| test(f32::from_bits(value.bits as u32)))
@@ -127,7 +130,7 @@ fn compare(w: &mut Writer<'_>, ty: Ty, d: ValueId, [a, b]: [Operand; 2], cmp: Cm
         let d = w.def(d);
         w.line(format!("not.pred {d}, {fails}"));
     } else {
-        plain(w, &format!("setp.{}", cmp.name()), ty, d, &[a, b]);
+        plainly(w);
     }
 }
 

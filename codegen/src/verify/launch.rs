@@ -65,11 +65,12 @@ fn verify_param_names(faults: &mut Faults<'_>) {
         if params[..index].iter().all(|earlier| earlier.name != param.name) {
             continue;
         }
-        let declares = |stmt: &&Stmt| match &stmt.op {
-            Op::Inst(Inst::Value(ValueOp::Param { param, .. } | ValueOp::ParamPtr { param, .. })) => {
-                param.index() == index
-            }
-            _ => false,
+        let declares = |stmt: &&Stmt| {
+            matches!(
+                &stmt.op,
+                Op::Inst(Inst::Value(ValueOp::Param { param, .. } | ValueOp::ParamPtr { param, .. }))
+                    if param.index() == index
+            )
         };
         let kind = ErrorKind::SameParam { name: param.name.clone() };
         match faults.statements().into_iter().find(declares) {
