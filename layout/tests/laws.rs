@@ -375,7 +375,7 @@ fn an_offset_of_a_padded_layout_has_its_coordinate_or_none() {
     let padded = layout("(3,4):(5,1)");
     let coordinates: Vec<_> = (-1..16).map(|offset| padded.coordinate_of_offset(offset).ok()).collect();
     for (offset, coordinate) in (-1..16).zip(coordinates) {
-        let row_and_column = (offset >= 0 && offset % 5 < 4 && offset / 5 < 3).then(|| [offset / 5, offset % 5]);
+        let row_and_column = (offset >= 0 && offset % 5 < 4 && offset / 5 < 3).then_some([offset / 5, offset % 5]);
         assert_eq!(coordinate, row_and_column.map(|c| IntTuple::flat(&c).unwrap()), "{offset}");
     }
     // Strides that do not nest, and negative ones.
