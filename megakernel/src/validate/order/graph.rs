@@ -75,6 +75,19 @@ pub(in crate::validate) struct Graph {
     pub queue: Vec<u32>,
 }
 
+/// Waits and signals with their tasks, in the order of tasks.
+struct Edges {
+    waits: Vec<(u32, Wait)>,
+    signals: Vec<(u32, u32)>,
+}
+
+/// The neighbours of each task in its queue, and its queue.
+struct Places {
+    previous: Vec<u32>,
+    next: Vec<u32>,
+    queue: Vec<u32>,
+}
+
 impl Graph {
     /// The tables of a program; its queues too, if `queued` (they hold every task once).
     pub fn new(program: &Program, queued: bool) -> Graph {
@@ -96,7 +109,8 @@ impl Graph {
             }
         }
         let nowhere = || vec![NONE; tasks];
-        let mut graph = Graph::of([tasks, counters], (&waits, &signals), [nowhere(), nowhere(), nowhere()]);
+        let places = Places { previous: nowhere(), next: nowhere(), queue: nowhere() };
+        let mut graph = Graph::of(counters, &Edges { waits, signals }, places);
         if let (Some(queues), true) = (&program.queues, queued) {
             graph.chain(queues);
         }
@@ -126,15 +140,12 @@ impl Graph {
                 signals.extend(self.signals.row(task).iter().map(|&counter| (task, counter)));
             }
         }
-        let queues = [&self.previous, &self.next, &self.queue].map(Clone::clone);
-        Graph::of([self.tasks, self.counters], (&waits, &signals), queues)
+        let (previous, next, queue) = (self.previous.clone(), self.next.clone(), self.queue.clone());
+        Graph::of(self.counters, &Edges { waits, signals }, Places { previous, next, queue })
     }
 
-    fn of(
-        [tasks, counters]: [usize; 2],
-        (waits, signals): (&[(u32, Wait)], &[(u32, u32)]),
-        [previous, next, queue]: [Vec<u32>; 3],
-    ) -> Graph {
+    fn of(counters: usize, Edges { waits, signals }: &Edges, places: Places) -> Graph {
+        let tasks = places.previous.len();
         let producers: Vec<(u32, u32)> = signals.iter().map(|&(task, counter)| (counter, task)).collect();
         let mut waiters: Vec<(u32, Waiter)> =
             waits.iter().map(|&(task, Wait { counter, threshold })| (counter, Waiter { task, threshold })).collect();
@@ -146,9 +157,9 @@ impl Graph {
             signals: Rows::new(tasks, signals),
             producers: Rows::new(counters, &producers),
             waiters: Rows::new(counters, &waiters),
-            previous,
-            next,
-            queue,
+            previous: places.previous,
+            next: places.next,
+            queue: places.queue,
         }
     }
 
