@@ -191,7 +191,7 @@ impl Engine {
         let checkpoint = Arc::new(checkpoint);
         let model = Model::of(&checkpoint);
         let place = Arc::new(place.with(&model.weights, on_progress));
-        let (abort, prompt_chunk, kv, flow, observer) = (Abort::default(), None, None, None, None);
+        let (abort, prompt_chunk, kv, flow, observer) = (place.abort_handle(), None, None, None, None);
         Engine { checkpoint, model, device, place, abort, prompt_chunk, kv, flow, observer, rows: Rows::Tcp }
     }
 

@@ -65,9 +65,9 @@ impl Bare {
             flow.check(&spec, lowering_options(&place, 1, false).page_tokens)?;
         }
         Ok(Bare {
+            abort: place.abort_handle(),
             place,
             model: Model { spec, weights, bits: None, packs: true },
-            abort: Abort::default(),
             flow: flow.map(Arc::new),
         })
     }

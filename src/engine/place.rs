@@ -51,6 +51,7 @@ pub(super) struct Gpu {
     /// The kernels of its machines and graphs.
     pub kernels: DeviceKernels,
     simulated: bool,
+    abort: Abort,
     /// The ranks that have the other layers, where this is the driver of some.
     world: OnceLock<Arc<World>>,
     /// The weights row by row, for programs of many rows; sent when the first of them is requested.
@@ -72,6 +73,14 @@ impl Place {
             Device::Cuda { .. } | Device::Sim { .. } | Device::Peers { .. } | Device::SimPeers { .. } => {
                 Ok(Unloaded::Gpu(Box::new(open(device)?), known_settings()?))
             }
+        }
+    }
+
+    /// What ends the work of an engine here.
+    pub fn abort_handle(&self) -> Abort {
+        match self {
+            Place::Host { .. } => Abort::default(),
+            Place::Gpu(gpu) => gpu.abort.clone(),
         }
     }
 
@@ -148,7 +157,7 @@ impl Unloaded {
         match self {
             Unloaded::Host { workers } => Place::Host { workers, world: OnceLock::new() },
             Unloaded::Gpu(opened, tuned) => {
-                let Opened { devices, target, options, launch_steps, .. } = *opened;
+                let Opened { devices, target, options, launch_steps, abort, .. } = *opened;
                 let count = devices.len();
                 let simulated = launch_steps == SIMULATED_STEPS;
                 let graphs = PeerWeights::new(&devices, weights);
@@ -164,6 +173,7 @@ impl Unloaded {
                     weights,
                     kernels,
                     simulated,
+                    abort,
                     world: OnceLock::new(),
                     graphs,
                     on_progress,
@@ -183,20 +193,23 @@ pub(crate) struct Opened {
     pub target: Target,
     pub options: DeviceOptions,
     pub launch_steps: usize,
+    /// Ends launches; those of a simulated device at any point.
+    pub abort: Abort,
 }
 
 /// Opens a GPU or its simulation; the host is neither.
 pub(crate) fn open(device: Device) -> Result<Opened, EngineError> {
+    let abort = Abort::default();
     let (devices, launch_steps) = match device {
         Device::Cpu { .. } => return Err(EngineError::NoGpu),
         Device::Cuda { ordinal } => (vec![cuda::open(ordinal)?], MAX_STEPS),
-        Device::Sim { seed } => (simulated(seed, 1), SIMULATED_STEPS),
+        Device::Sim { seed } => (simulated(seed, 1, &abort), SIMULATED_STEPS),
         Device::Peers { first, count } => (cuda::peers(first..first.saturating_add(count))?, MAX_STEPS),
-        Device::SimPeers { seed, count } => (simulated(seed, count), SIMULATED_STEPS),
+        Device::SimPeers { seed, count } => (simulated(seed, count, &abort), SIMULATED_STEPS),
     };
     let opened = devices.first().cloned().ok_or(EngineError::NoGpu)?;
     let target = target(opened.properties())?;
-    Ok(Opened { device: opened, devices, target, options: device_options(device), launch_steps })
+    Ok(Opened { device: opened, devices, target, options: device_options(device), launch_steps, abort })
 }
 
 /// How kernels for a device are cut, where nothing was tuned. Weights lie in their order: products of graphs read them, too.
@@ -264,8 +277,9 @@ impl Gpu {
 }
 
 /// Simulated GPUs that reach each other's memory.
-fn simulated(seed: u64, count: u32) -> Vec<device::Device> {
-    sim::peers(&Options { seed, sms: SIMULATED_SMS, ..Options::default() }, count)
+fn simulated(seed: u64, count: u32, abort: &Abort) -> Vec<device::Device> {
+    let options = Options { seed, sms: SIMULATED_SMS, interrupt: abort.interrupt(), ..Options::default() };
+    sim::peers(&options, count)
 }
 
 /// Kernels that the simulator runs in bearable time: few warps, small stages.

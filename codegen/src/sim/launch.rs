@@ -9,6 +9,8 @@ use super::program::{DecodeError, Program, decode};
 use super::step::{TensorMap, TensorMapError};
 use crate::ir::{Const, Kernel, ParamKind, Ty};
 use crate::verify::Verified;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether the machine looks for faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -34,6 +36,49 @@ pub enum Arg {
     TensorMap(TensorMap),
 }
 
+/// Ends simulated launches from another thread.
+///
+/// A request is for the launch that runs, or else for the next one; the launch that it ends takes it back.
+///
+/// ```
+/// use tilewright_codegen::sim::Interrupt;
+/// let interrupt = Interrupt::default();
+/// interrupt.clone().request();
+/// assert!(interrupt.take() && !interrupt.take());
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Requests the end of the launch.
+    pub fn request(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether an end is requested.
+    pub fn is_requested(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Takes a request back; whether there was one.
+    pub fn take(&self) -> bool {
+        self.0.swap(false, Ordering::AcqRel)
+    }
+}
+
+impl From<Arc<AtomicBool>> for Interrupt {
+    fn from(flag: Arc<AtomicBool>) -> Interrupt {
+        Interrupt(flag)
+    }
+}
+
+/// Two are equal if a request to one is a request to the other.
+impl PartialEq for Interrupt {
+    fn eq(&self, other: &Interrupt) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 /// How a kernel is launched.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
@@ -57,6 +102,8 @@ pub struct Launch {
     pub host: Option<HostOrder>,
     /// A device that is lost while the kernel runs.
     pub loss: Option<Loss>,
+    /// Ends the launch early, as [`SimError::Interrupted`].
+    pub interrupt: Interrupt,
 }
 
 /// A device that is lost: behind so many steps of the machine none of its threads runs any more, and what it has on its way
@@ -94,6 +141,7 @@ impl Launch {
             patience: PATIENCE,
             host: None,
             loss: None,
+            interrupt: Interrupt::default(),
         }
     }
 
@@ -130,7 +178,7 @@ impl Outcome {
     }
 }
 
-/// A launch that cannot be made.
+/// A launch that cannot be made, or was interrupted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SimError {
     /// The kernel cannot be decoded.
@@ -189,6 +237,12 @@ pub enum SimError {
         /// Threads of a block.
         threads: u32,
     },
+    /// The launch was ended by its [`Interrupt`]; memory is as it was then.
+    #[error("kernel {kernel} was interrupted")]
+    Interrupted {
+        /// The kernel.
+        kernel: String,
+    },
 }
 
 /// Runs a kernel on the machine, with the interleaving of a seed.
@@ -216,7 +270,11 @@ pub(super) fn run_unverified(
         src: site.src,
         class: site.class,
     });
-    match Machine::new(&program, memory, launch, params, seed).run() {
+    let ran = Machine::new(&program, memory, launch, params, seed).run();
+    if launch.interrupt.take() {
+        return Err(SimError::Interrupted { kernel: kernel.name.clone() });
+    }
+    match ran {
         Ok(counters) => Ok(Outcome::Finished(Counters { named: named.collect(), ..counters })),
         Err(fault) => Ok(Outcome::Fault(fault)),
     }

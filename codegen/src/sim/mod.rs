@@ -40,7 +40,7 @@ pub use count::{Counters, SiteCounts};
 pub use fault::{Bytes, Fault, FaultKind, HostWhy, Other, Stuck, ThreadAt};
 pub use host::{Answers, HostOrder, OnLoss, Opens};
 pub(crate) use launch::PATIENCE;
-pub use launch::{Arg, Checks, Launch, Left, Loss, Outcome, SimError, run};
+pub use launch::{Arg, Checks, Interrupt, Launch, Left, Loss, Outcome, SimError, run};
 pub use memory::{Element, Memory, MemoryError, Why};
 pub use program::DecodeError;
 pub use step::{Fill, Swizzle, TensorElem, TensorMap, TensorMapError};

@@ -74,3 +74,19 @@ pub fn peers(ordinals: impl IntoIterator<Item = u32>) -> Result<Vec<Device>, Dev
 pub fn count() -> Result<u32, DeviceError> {
     probe::count()
 }
+
+/// Version of the CUDA driver: 1000 × major + 10 × minor.
+///
+/// # Errors
+/// [`DeviceError::NoDriver`] where no driver is installed, [`DeviceError::OldDriver`].
+pub fn driver() -> Result<u32, DeviceError> {
+    probe::driver()
+}
+
+/// Version of the NCCL library: 10000 × major + 100 × minor + patch. The library is loaded and stays.
+///
+/// # Errors
+/// [`DeviceError::NoNccl`] where there is none that can be used, [`DeviceError::Multicast`].
+pub fn nccl_version() -> Result<u32, DeviceError> {
+    nccl::version()
+}

@@ -63,6 +63,15 @@ pub(super) fn nccl() -> Result<&'static Nccl, DeviceError> {
     NCCL.get_or_init(load).as_ref().map_err(Clone::clone)
 }
 
+/// The library's version: 10000 × major + 100 × minor + patch.
+pub(super) fn version() -> Result<u32, DeviceError> {
+    let nccl = nccl()?;
+    let mut version: c_int = 0;
+    // SAFETY: the pointer is live.
+    nccl.check("ncclGetVersion", unsafe { (nccl.version)(&raw mut version) })?;
+    Ok(u32::try_from(version).unwrap_or(0))
+}
+
 fn load() -> Result<Nccl, DeviceError> {
     let mut why = String::new();
     let open = |name: &&str| {

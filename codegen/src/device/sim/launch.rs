@@ -4,7 +4,7 @@ use super::memory::Store;
 use crate::device::backend::Facts;
 use crate::device::{DeviceError, Properties, Signature};
 use crate::ir::{Const, ParamKind, Ty};
-use crate::sim::{self, Arg, Checks, Counters, HostOrder, Launch, Loss, Outcome, TensorMap};
+use crate::sim::{self, Arg, Checks, Counters, HostOrder, Interrupt, Launch, Loss, Outcome, TensorMap};
 use crate::verify::Verified;
 
 /// A kernel that is ready to run.
@@ -73,6 +73,7 @@ pub(super) struct Setting {
     pub seed: u64,
     pub loss: Option<Loss>,
     pub patience: u64,
+    pub interrupt: Interrupt,
 }
 
 /// Runs a kernel, on a device for each of the parameter blocks.
@@ -95,6 +96,7 @@ pub(super) fn run(
         host: setting.host.clone(),
         loss: setting.loss,
         patience: setting.patience,
+        interrupt: setting.interrupt.clone(),
         ..Launch::new(grid, args)
     };
     match sim::run(&kernel.verified, &launch, &mut store.memory, setting.seed) {

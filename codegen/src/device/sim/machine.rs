@@ -52,9 +52,10 @@ impl Machine {
         let kernel = kernel.get::<Kernel>().ok_or_else(|| foreign("kernel"))?;
         let number = self.launches.fetch_add(1, Ordering::Relaxed);
         let seed = self.options.seed.wrapping_add(number);
-        let Options { sms, checks, ref host, loss, patience, .. } = self.options;
+        let Options { sms, checks, ref host, loss, patience, ref interrupt, .. } = self.options;
         let loss = loss.filter(|&(launch, _)| launch == number).map(|(_, loss)| loss);
-        let setting = Setting { sms, checks, host: host.clone(), seed, loss, patience };
+        let interrupt = interrupt.clone();
+        let setting = Setting { sms, checks, host: host.clone(), seed, loss, patience, interrupt };
         let (snapshots, outcome);
         {
             let mut store = lock(&self.store);

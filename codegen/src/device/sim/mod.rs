@@ -25,7 +25,7 @@ mod memory;
 
 use super::{Device, Properties};
 use crate::ir::{Arch, Limit};
-use crate::sim::{Checks, Counters, HostOrder, Loss, PATIENCE};
+use crate::sim::{Checks, Counters, HostOrder, Interrupt, Loss, PATIENCE};
 use crate::target::Target;
 use std::sync::Arc;
 
@@ -51,6 +51,9 @@ pub struct Options {
     pub loss: Option<(u64, Loss)>,
     /// Steps without any change after which a launch is a standstill, as [`Launch::patience`](crate::sim::Launch::patience).
     pub patience: u64,
+    /// Ends a launch early: the call that submitted it fails with
+    /// [`SimError::Interrupted`](crate::sim::SimError::Interrupted).
+    pub interrupt: Interrupt,
 }
 
 impl Default for Options {
@@ -65,6 +68,7 @@ impl Default for Options {
             host: None,
             loss: None,
             patience: PATIENCE,
+            interrupt: Interrupt::default(),
         }
     }
 }

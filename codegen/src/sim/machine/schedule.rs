@@ -12,6 +12,9 @@ type Stop = (Box<Trouble>, usize, u32);
 /// After so many steps without effect, polling loops are taken to wait for an engine.
 pub(super) const HURRY: u64 = 2000;
 
+/// Turns of warps between looks at the launch's interrupt.
+const TURNS_BETWEEN_LOOKS: u64 = 1024;
+
 impl Block {
     pub(super) fn waiting(coords: [u32; 3]) -> Block {
         Block { coords, shared: None, bars: Vec::new(), mbarriers: Vec::new(), threads: 0, done: false }
@@ -21,7 +24,11 @@ impl Block {
 impl Machine<'_> {
     pub(super) fn run_all(&mut self) -> Result<(), Stop> {
         self.fill();
-        loop {
+        // A turn is at most some hundred steps: asking once in so many costs nothing.
+        for turn in 0u64.. {
+            if turn % TURNS_BETWEEN_LOOKS == 0 && self.launch.interrupt.is_requested() {
+                return Ok(());
+            }
             self.lose_due();
             self.wake_sleepers();
             self.complete_due().map_err(nowhere)?;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tilewright_codegen::device::{DeviceError, Mapped, Stream};
+use tilewright_codegen::sim::Interrupt;
 
 use super::status;
 
@@ -32,6 +33,11 @@ impl AbortHandle {
     /// Whether the end is asked for.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Acquire)
+    }
+
+    /// The same request for a simulated device, whose launches the host cannot reach otherwise.
+    pub fn interrupt(&self) -> Interrupt {
+        Arc::clone(&self.0).into()
     }
 
     /// Takes it back.
