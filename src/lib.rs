@@ -36,8 +36,10 @@
 pub mod checkpoint;
 pub mod cli;
 pub mod engine;
+mod input;
 pub mod results;
 pub mod shipped;
+mod staged;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tuning;

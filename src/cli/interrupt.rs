@@ -1,7 +1,7 @@
-//! Ctrl-C: what an interrupt ends in good order, and what it leaves behind.
+//! Ctrl-C: ends work in good order and removes unfinished files.
 //!
-//! The first interrupt of work that can end early ([`Interrupt`]) ends that work; any other ends the process, with exit
-//! code 130. Before a process ends so, files that are not yet whole ([`Unfinished`]) are removed.
+//! The first interrupt of work that can end early ([`Interrupt`]) ends that work. Any other ends
+//! the process with exit code 130, after removing files that are not yet complete ([`Unfinished`]).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,12 +15,12 @@ use tempfile::NamedTempFile;
 use super::Failure;
 use crate::engine::Abort;
 
-/// The exit code of what a person ended by Ctrl-C, as shells have it: 128 and the signal's number.
+/// Exit code after Ctrl-C, as shells report it: 128 and the number of SIGINT.
 const CODE: u8 = 130;
 
-/// What the handler needs to know.
+/// The state that the handler reads.
 struct State {
-    /// Ends the work that runs, if that can end early.
+    /// Ends the running work, if it can end early.
     early: Option<Box<dyn Fn() + Send>>,
     came: bool,
     unfinished: BTreeSet<PathBuf>,
@@ -28,20 +28,20 @@ struct State {
 
 static STATE: Mutex<State> = Mutex::new(State { early: None, came: false, unfinished: BTreeSet::new() });
 
-/// The state; what a thread that panicked left of it is whole.
+/// Locks the state, which is consistent even if a thread panicked while it held the lock.
 fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on Ctrl-C (or SIGINT) is heard here. A process has one handler: later calls change nothing.
-fn listen() -> io::Result<()> {
-    static LISTENING: OnceLock<Result<(), String>> = OnceLock::new();
-    let listening = LISTENING.get_or_init(|| ctrlc::set_handler(heard).map_err(|error| error.to_string()));
-    listening.clone().map_err(io::Error::other)
+/// Installs the handler of SIGINT. A process has one: later calls do nothing.
+fn install() -> io::Result<()> {
+    static INSTALLED: OnceLock<Result<(), String>> = OnceLock::new();
+    let installed = INSTALLED.get_or_init(|| ctrlc::set_handler(handle).map_err(|error| error.to_string()));
+    installed.clone().map_err(io::Error::other)
 }
 
-/// Runs on a thread of its own.
-fn heard() {
+/// Handles an interrupt, on a thread of its own.
+fn handle() {
     let mut state = state();
     if !std::mem::replace(&mut state.came, true)
         && let Some(early) = &state.early
@@ -49,51 +49,51 @@ fn heard() {
         return early();
     }
     for path in &state.unfinished {
-        // It may have got its place a moment ago.
+        // It may have been moved to its place a moment ago.
         let _ = fs::remove_file(path);
     }
-    // The state stays locked: no file is begun or moved any more.
+    // The state stays locked, so that no other thread stages or moves a file.
     std::process::exit(CODE.into())
 }
 
-/// Whether Ctrl-C came to work that can end early.
+/// Work that Ctrl-C ends early.
 pub struct Interrupt(());
 
 impl Interrupt {
-    /// From now on the first Ctrl-C aborts an engine's work.
+    /// Makes the first Ctrl-C abort an engine's work.
     pub fn aborts(abort: Abort) -> Result<Interrupt, Failure> {
         Interrupt::ends(move || abort.abort())
     }
 
-    /// From now on the first Ctrl-C is kept for whoever asks whether it came.
+    /// Makes the first Ctrl-C only set [`Interrupt::came`], which the work polls.
     pub fn noticed() -> Result<Interrupt, Failure> {
         Interrupt::ends(|| ())
     }
 
     fn ends(early: impl Fn() + Send + 'static) -> Result<Interrupt, Failure> {
         state().early = Some(Box::new(early));
-        listen()?;
+        install()?;
         Ok(Interrupt(()))
     }
 
-    /// Whether it came.
+    /// Whether Ctrl-C was pressed.
     pub fn came(&self) -> bool {
         state().came
     }
 
-    /// The exit code of work that is done, or was interrupted.
+    /// The exit code of work that ended by itself or was interrupted.
     pub fn exit_code(&self) -> ExitCode {
         if self.came() { ExitCode::from(CODE) } else { ExitCode::SUCCESS }
     }
 }
 
-/// A file that an interrupt removes, as long as this lives.
+/// A file that an interrupt removes while this value lives.
 pub struct Unfinished(PathBuf);
 
 impl Unfinished {
-    /// Makes a file and watches over it. An interrupt that comes meanwhile is heard when it is watched.
+    /// Creates a file and registers it. An interrupt in between is handled once it is registered.
     pub fn make(make: impl FnOnce() -> io::Result<NamedTempFile>) -> io::Result<(NamedTempFile, Unfinished)> {
-        listen()?;
+        install()?;
         let mut state = state();
         let file = make()?;
         state.unfinished.insert(file.path().to_owned());

@@ -1,5 +1,6 @@
-//! Output files. A regular file is whole or absent: written beside its place, then renamed over it. What is no regular file
-//! (a device, a FIFO, standard output by its name) is written through; it is there already, and belongs to somebody else.
+//! Output files. A regular file is [staged](crate::staged) beside its place and renamed over it, so
+//! it is whole or as it was. Anything else that exists (a device, a FIFO, standard output by name)
+//! is written through.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
@@ -10,6 +11,7 @@ use tempfile::NamedTempFile;
 use thiserror::Error;
 
 use super::interrupt::Unfinished;
+use crate::staged::{self, folder_of};
 
 /// Why an output file could not be written.
 #[derive(Debug, Error)]
@@ -20,7 +22,8 @@ pub struct OutputError {
     source: io::Error,
 }
 
-/// An output that was opened before the work for it began, so that a path that cannot be written is refused at once.
+/// An output, opened before the work for it begins so that a path that cannot be written is refused
+/// at once.
 pub struct Output {
     path: PathBuf,
     sink: Sink,
@@ -28,13 +31,13 @@ pub struct Output {
 
 /// Where the bytes go.
 enum Sink {
-    /// To a new file beside the target.
+    /// To a staged file beside the target.
     Beside(Beside),
-    /// To what is there.
+    /// To the device, FIFO or stream that exists.
     Through(File),
 }
 
-/// A file that is not yet whole; it goes away where it does not become so.
+/// A staged file; dropping it removes it.
 struct Beside {
     target: PathBuf,
     old: Option<Old>,
@@ -42,22 +45,22 @@ struct Beside {
     _unfinished: Unfinished,
 }
 
-/// What a file keeps when it is replaced.
+/// Attributes of the replaced file that the new one takes over.
 struct Old {
     permissions: Permissions,
-    /// User and group, where there are such.
+    /// User and group, on Unix.
     owner: Option<(u32, u32)>,
 }
 
 impl Output {
-    /// Opens the output: a new file beside a regular one, or the device, FIFO or stream that the path leads to. A FIFO waits
-    /// for its reader here.
+    /// Opens the output: a staged file beside a regular one, or the device, FIFO or stream that the
+    /// path names. A FIFO blocks here until it has a reader.
     pub fn create(path: &Path) -> Result<Output, OutputError> {
         let sink = Sink::open(path).map_err(|source| OutputError { path: path.to_owned(), source })?;
         Ok(Output { path: path.to_owned(), sink })
     }
 
-    /// Writes the contents, and moves a new file to its place.
+    /// Writes the contents and moves a staged file to its place.
     pub fn write<E>(self, contents: impl FnOnce(&mut dyn Write) -> Result<(), E>) -> Result<(), super::Failure>
     where
         super::Failure: From<E>,
@@ -72,9 +75,11 @@ impl Output {
         let outcome = contents(&mut writer);
         let flushed = writer.flush();
         let (watched, _) = writer.into_parts();
-        // What `contents` says of a full disk may blame what it was writing.
+        // An error of `contents` may hide that the disk is full.
         if let Some(source) = watched.failed {
-            return Err(error(source).into());
+            // A pipe without a reader ends the command as SIGPIPE ends others: silently.
+            let is_pipe = matches!(sink, Sink::Through(_)) && source.kind() == io::ErrorKind::BrokenPipe;
+            return Err(if is_pipe { source.into() } else { error(source).into() });
         }
         outcome?;
         let moved = flushed.and_then(|()| match sink {
@@ -97,7 +102,7 @@ impl Sink {
                     // A file that may not be written may not be replaced either.
                     OpenOptions::new().write(true).open(&target)?;
                 }
-                let (file, unfinished) = Unfinished::make(|| new_file(folder_of(&target)))?;
+                let (file, unfinished) = Unfinished::make(|| staged::file(folder_of(&target)))?;
                 Ok(Sink::Beside(Beside { target, old, file, _unfinished: unfinished }))
             }
         }
@@ -105,26 +110,25 @@ impl Sink {
 }
 
 impl Beside {
-    /// Moves the file to its place, with the mode of the file that was there.
+    /// Moves the file to its place, with the mode and owner of the file that it replaces.
     fn persist(self) -> io::Result<()> {
         if let Some(old) = &self.old {
             keep_owner(self.file.path(), old.owner);
             fs::set_permissions(self.file.path(), old.permissions.clone())?;
         }
-        self.file.persist(&self.target).map_err(|error| error.error)?;
-        Ok(())
+        staged::publish(self.file, &self.target)
     }
 }
 
-/// What a path leads to.
+/// What a path names.
 enum Destination {
-    /// A regular file, or none yet; the path has no link at its end.
+    /// A regular file, or one that does not exist yet; links at the end of the path are resolved.
     File { target: PathBuf, old: Option<Old> },
-    /// Something else.
+    /// A device, a FIFO, or a file that another program holds open.
     Through,
 }
 
-/// Most links that lead from one to the other.
+/// Most symbolic links that are followed, as in Linux.
 const MAX_LINKS: usize = 40;
 
 impl Destination {
@@ -137,12 +141,12 @@ impl Destination {
             Err(error) => return Err(error),
         };
         if path.file_name().is_none() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file's name"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file name"));
         }
         let mut target = path.to_owned();
         for _ in 0..MAX_LINKS {
             let folder = folder_of(&target);
-            // The links of /proc are open files: whoever opened them holds on to them.
+            // The links in /proc are open files, which stay with the program that opened them.
             if old.is_some() && fs::canonicalize(folder)?.starts_with("/proc") {
                 return Ok(Destination::Through);
             }
@@ -151,12 +155,12 @@ impl Destination {
                 Err(_) => return Ok(Destination::File { target, old }),
             }
         }
-        Err(io::Error::other(format!("more than {MAX_LINKS} links lead from one to the other")))
+        Err(io::Error::other(format!("it is a chain of more than {MAX_LINKS} symbolic links")))
     }
 }
 
-/// Standard output or standard error, where a path is a name of it. It is used as it is open: opened anew, a file would be
-/// written from a place of its own, over what others write to it.
+/// Standard output or standard error, if the path names it. The open stream is used: a file opened
+/// anew would have its own position and overwrite what other programs write to it.
 #[cfg(unix)]
 fn standard_stream(path: &Path) -> io::Result<Option<File>> {
     use std::os::fd::AsFd;
@@ -185,18 +189,6 @@ fn standard_stream(_: &Path) -> io::Result<Option<File>> {
     Ok(None)
 }
 
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// A file that will be moved to its place when it is whole, with the mode that the umask leaves.
-fn new_file(folder: &Path) -> io::Result<NamedTempFile> {
-    let mut file = tempfile::Builder::new();
-    #[cfg(unix)]
-    file.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    file.tempfile_in(folder)
-}
-
 #[cfg(unix)]
 fn owner_of(file: &Metadata) -> Option<(u32, u32)> {
     use std::os::unix::fs::MetadataExt;
@@ -208,7 +200,7 @@ fn owner_of(_: &Metadata) -> Option<(u32, u32)> {
     None
 }
 
-/// Gives a file an owner and a group, as far as one may.
+/// Gives a file an owner and a group, as far as the process may.
 fn keep_owner(path: &Path, owner: Option<(u32, u32)>) {
     #[cfg(unix)]
     if let Some((user, group)) = owner

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -10,6 +10,7 @@ use thiserror::Error;
 
 use super::row::OutOfRange;
 use super::{Call, Row};
+use crate::input::{self, InputError};
 
 /// Most bytes of a file of results.
 const LIMIT: u64 = 256 << 20;
@@ -35,7 +36,7 @@ pub enum ResultsError {
     },
     #[error("line {line} of `{file}`: `{}` is {:e}, expected {}", out.field, out.value, out.expected)]
     Range { file: String, line: usize, out: OutOfRange },
-    #[error("`{}` has no row of results; give a folder of .jsonl files that `bench --json` wrote", path.display())]
+    #[error("`{}` has no row of results; give a folder of .jsonl files that `bench --out` wrote", path.display())]
     Empty { path: PathBuf },
 }
 
@@ -97,13 +98,7 @@ impl Results {
     /// # Errors
     /// If it cannot be read or has more than 256 MiB, a line is neither a call nor a row, or a number is out of range.
     pub fn add_file(&mut self, path: &Path) -> Result<(), ResultsError> {
-        let failed = |source| ResultsError::Read { path: path.to_owned(), source };
-        let mut text = String::new();
-        let file = fs::File::open(path).map_err(failed)?;
-        file.take(LIMIT + 1).read_to_string(&mut text).map_err(failed)?;
-        if text.len() as u64 > LIMIT {
-            return Err(ResultsError::Long { path: path.to_owned() });
-        }
+        let text = input::read(path, LIMIT).map_err(|error| failed(path, error))?;
         self.add(&text, &path.file_name().unwrap_or_default().to_string_lossy())
     }
 
@@ -161,6 +156,20 @@ impl Results {
             rows.into_iter().try_for_each(|row| write_row(to, row))?;
         }
         Ok(())
+    }
+}
+
+/// Reads a file of results, at most 256 MiB.
+pub(crate) fn read_results(path: &Path) -> Result<Vec<u8>, ResultsError> {
+    input::read_bytes(path, LIMIT).map_err(|error| failed(path, error))
+}
+
+fn failed(path: &Path, error: InputError) -> ResultsError {
+    let path = path.to_owned();
+    match error {
+        InputError::Long { .. } => ResultsError::Long { path },
+        InputError::Io(source) => ResultsError::Read { path, source },
+        error => ResultsError::Read { path, source: io::Error::other(error) },
     }
 }
 

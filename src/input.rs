@@ -1,4 +1,5 @@
-//! Texts that a user names by a path: no larger than is sensible, and no FIFO that nobody writes to.
+//! Reads text that a user names by a path: at most a stated size, and never from a FIFO that has no
+//! writer.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -9,33 +10,39 @@ use thiserror::Error;
 
 /// Why a text could not be read.
 #[derive(Debug, Error)]
-pub enum InputError {
+pub(crate) enum InputError {
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("it has more than {limit} bytes, the most that are read of such a file")]
+    #[error("it has more than {limit} bytes, the limit for such a file")]
     Long { limit: u64 },
-    #[error("it is no UTF-8 text from byte {at} on")]
+    #[error("it is not UTF-8 text (first bad byte at {at})")]
     NotText { at: usize },
-    #[error("it is a FIFO that nobody has opened to write for {} s", PATIENCE.as_secs())]
+    #[error("it is a FIFO that no program has opened for writing within {} s", FIFO_TIMEOUT.as_secs())]
     NoWriter,
 }
 
-/// How long a FIFO's writer is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long to wait for a program that opens a FIFO for writing.
+const FIFO_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The text of a file, a pipe or a device.
-pub fn read(path: &Path, limit: u64) -> Result<String, InputError> {
+/// The text of a file, a pipe or a device. The limit holds while reading: no more than `limit`
+/// bytes are kept.
+pub(crate) fn read(path: &Path, limit: u64) -> Result<String, InputError> {
     text(read_bytes(path, limit)?)
 }
 
 /// The bytes of a file, a pipe or a device.
-pub fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, InputError> {
-    bytes(if is_fifo(path)? { open_fifo(path)? } else { File::open(path)? }, limit)
+pub(crate) fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, InputError> {
+    bytes(open(path)?, limit)
 }
 
-/// The text that a reader gives.
-pub fn read_from(reader: impl Read, limit: u64) -> Result<String, InputError> {
+/// The text that a reader yields.
+pub(crate) fn read_from(reader: impl Read, limit: u64) -> Result<String, InputError> {
     text(bytes(reader, limit)?)
+}
+
+/// Opens a file, a pipe or a device for reading.
+pub(crate) fn open(path: &Path) -> Result<File, InputError> {
+    if is_fifo(path)? { open_fifo(path) } else { Ok(File::open(path)?) }
 }
 
 fn bytes(reader: impl Read, limit: u64) -> Result<Vec<u8>, InputError> {
@@ -59,10 +66,11 @@ fn is_fifo(path: &Path) -> io::Result<bool> {
     fs::metadata(path).map(|_| false)
 }
 
-/// Opening a FIFO waits for its writer, without end where there is none; so it is opened on a thread that may stay behind.
+/// Opening a FIFO blocks until it has a writer, so a thread opens it; without a writer that thread
+/// stays blocked.
 fn open_fifo(path: &Path) -> Result<File, InputError> {
     let (sender, opened) = std::sync::mpsc::channel();
     let path = path.to_owned();
     std::thread::spawn(move || sender.send(File::open(path)));
-    Ok(opened.recv_timeout(PATIENCE).map_err(|_| InputError::NoWriter)??)
+    Ok(opened.recv_timeout(FIFO_TIMEOUT).map_err(|_| InputError::NoWriter)??)
 }

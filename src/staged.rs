@@ -1,0 +1,179 @@
+//! Output that appears whole or not at all: staged beside its place, flushed to the disk, then
+//! renamed.
+//!
+//! A staged file or folder is named `.tilewright-XXXXXX.tmp` and locked (`flock`) while its process
+//! lives. A killed process leaves it unlocked; the next process that stages something in the same
+//! folder removes it.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tempfile::{Builder, NamedTempFile, TempDir};
+
+const PREFIX: &str = ".tilewright-";
+const SUFFIX: &str = ".tmp";
+
+/// How often a name is tried anew after another process swept it between its creation and its lock.
+const ATTEMPTS: usize = 16;
+
+/// The folder that a path lies in.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Creates a file in `folder`, with the mode that the umask leaves. Dropping it removes it.
+///
+/// # Errors
+/// If the folder does not exist or is not writable.
+pub(crate) fn file(folder: &Path) -> io::Result<NamedTempFile> {
+    sweep(folder);
+    for _ in 0..ATTEMPTS {
+        let mut builder = builder();
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let file = builder.tempfile_in(folder)?;
+        if claim(file.as_file(), file.path()) {
+            return Ok(file);
+        }
+    }
+    Err(io::ErrorKind::ResourceBusy.into())
+}
+
+/// Flushes a staged file to the disk and moves it to its place: after a power cut there is the old
+/// file or the new one.
+///
+/// # Errors
+/// Those of the file system; the file that was there stays.
+pub(crate) fn publish(file: NamedTempFile, target: &Path) -> io::Result<()> {
+    file.as_file().sync_all()?;
+    file.persist(target).map_err(|error| error.error)?;
+    sync_folder(folder_of(target))
+}
+
+/// A staged folder. Dropping it removes it.
+pub(crate) struct Folder {
+    folder: TempDir,
+    _lock: File,
+}
+
+impl Folder {
+    /// Creates a folder in `parent`.
+    ///
+    /// # Errors
+    /// If `parent` does not exist or is not writable.
+    pub(crate) fn new(parent: &Path) -> io::Result<Folder> {
+        sweep(parent);
+        for _ in 0..ATTEMPTS {
+            let folder = builder().tempdir_in(parent)?;
+            let lock = File::open(folder.path())?;
+            if claim(&lock, folder.path()) {
+                return Ok(Folder { folder, _lock: lock });
+            }
+        }
+        Err(io::ErrorKind::ResourceBusy.into())
+    }
+
+    /// Its path while it is staged.
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Flushes the folder and its files to the disk and moves it to its place.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) fn publish(self, target: &Path) -> io::Result<()> {
+        for entry in fs::read_dir(self.path())? {
+            File::open(entry?.path())?.sync_all()?;
+        }
+        sync_folder(self.path())?;
+        fs::rename(self.path(), target)?;
+        sync_folder(folder_of(target))
+    }
+}
+
+fn builder() -> Builder<'static, 'static> {
+    let mut builder = Builder::new();
+    builder.prefix(PREFIX).suffix(SUFFIX);
+    builder
+}
+
+/// Locks what was created; `false` if a sweep removed it, or is about to.
+fn claim(file: &File, path: &Path) -> bool {
+    match file.try_lock() {
+        Ok(()) => path.exists(),
+        Err(TryLockError::WouldBlock) => false,
+        // A file system without locks: nothing is swept there.
+        Err(TryLockError::Error(_)) => true,
+    }
+}
+
+/// Removes what killed processes left staged in a folder. Failures are left to the next sweep.
+fn sweep(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for path in entries.flatten().map(|entry| entry.path()).filter(|path| is_staged(path)) {
+        let _ = remove_if_abandoned(&path);
+    }
+}
+
+fn is_staged(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX))
+}
+
+fn remove_if_abandoned(path: &PathBuf) -> io::Result<()> {
+    let kind = fs::symlink_metadata(path)?.file_type();
+    if !kind.is_file() && !kind.is_dir() {
+        return Ok(());
+    }
+    let file = File::open(path)?;
+    match file.try_lock() {
+        Ok(()) if kind.is_dir() => fs::remove_dir_all(path),
+        Ok(()) => fs::remove_file(path),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Flushes a folder's entries. Some file systems flush them by themselves and refuse.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    match File::open(path).and_then(|folder| folder.sync_all()) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
+        // Windows opens no folders as files.
+        Err(_) if cfg!(windows) => Ok(()),
+        result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(folder)
+            .expect("a folder")
+            .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn abandoned_output_is_swept_and_that_of_a_living_process_is_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let alive = file(folder.path()).expect("stages");
+        let alive_folder = Folder::new(folder.path()).expect("stages");
+        // As SIGKILL leaves them: there, and unlocked.
+        fs::write(folder.path().join(".tilewright-dead.tmp"), "half").expect("writes");
+        fs::create_dir(folder.path().join(".tilewright-gone.tmp")).expect("creates");
+        fs::write(folder.path().join(".tilewright-gone.tmp/model.safetensors"), "half").expect("writes");
+        fs::write(folder.path().join(".tmpOther"), "another program's").expect("writes");
+        let new = file(folder.path()).expect("stages");
+        assert!(alive.path().exists() && alive_folder.path().exists() && new.path().exists());
+        assert_eq!(names(folder.path()).len(), 4, "{:?}", names(folder.path()));
+        publish(new, &folder.path().join("out")).expect("moves");
+        alive_folder.publish(&folder.path().join("model")).expect("moves");
+        drop(alive);
+        assert_eq!(names(folder.path()), [".tmpOther", "model", "out"]);
+    }
+}
