@@ -1,13 +1,15 @@
-//! Settings of kernels: spaces of them, the search for the fastest, and what was found.
+//! Settings of kernels: their spaces, the search for the fastest, and the table of those that were
+//! found.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `settings` | [`Settings`]: names and values of one configuration, as text `stages=4 cluster=2` |
 //! | `space` | [`Space`]: the values that each setting may have |
-//! | `search` | [`search`]: descent from the settings that ship, then from what a model ranks first, until the time is over |
-//! | `table` | [`Tuned`]: settings by device, driver, suite and shape, out of rows of results |
+//! | `search` | [`search`]: descent from the shipped settings, then from those that a cost model ranks first, until the time is over |
+//! | `table` | [`Tuned`]: settings by device, driver, suite and shape, from rows of results |
 //!
-//! Nothing here knows a kernel or a device: what a configuration takes is asked of the caller. `tilewright tune` is one.
+//! This module is independent of kernels and devices: the caller measures a configuration.
+//! `tilewright tune` is one caller.
 
 mod search;
 mod settings;

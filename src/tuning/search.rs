@@ -9,31 +9,32 @@ use super::{Settings, Space};
 /// What a search found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// The fastest settings; those that ship where nothing was faster.
+    /// The fastest settings; the shipped ones if none was faster.
     pub best: Settings,
     /// Their time, microseconds.
     pub best_us: f64,
-    /// The time of the settings that ship, microseconds.
+    /// The time of the shipped settings, microseconds.
     pub shipped_us: f64,
-    /// Configurations that were measured, those that cannot run among them.
+    /// Configurations that were measured, including those that cannot run.
     pub tried: usize,
 }
 
-/// Configurations that a restart chooses among, drawn at random.
+/// Random configurations that a restart chooses from.
 const DRAWN: usize = 64;
 
-/// Looks for the fastest settings of a space until `over`, or until every configuration is known.
+/// Searches a space for the fastest settings until `over` or until every configuration is measured.
 ///
-/// The settings that ship are measured first; where they cannot run, nothing is found. From there it descends: of the
-/// configurations that differ in one setting, in the order of `predict`, the first that is faster is the next. Where none
-/// is, it starts again from the configuration that `predict` ranks first of 64 drawn with the seed. A configuration is
-/// measured once; one that is predicted to take for ever is not measured at all.
+/// The shipped settings are measured first; if they cannot run, the result is `None`. Then the
+/// search descends: of the configurations that differ in one setting, in the order of `predict`, it
+/// goes to the first that is faster. If none is faster, it restarts from the configuration that
+/// `predict` ranks first of 64 drawn with the seed. A configuration is measured at most once, and
+/// never if `predict` is infinite.
 ///
-/// `predict` gives a time or any other figure that is small where the time is. `measure` gives microseconds, or nothing for
-/// what cannot run.
+/// `predict` returns a time or any other figure that rises with the time. `measure` returns
+/// microseconds, or `None` for a configuration that cannot run.
 ///
 /// # Errors
-/// What `measure` fails with, which ends the search.
+/// The first error of `measure`, which ends the search.
 ///
 /// ```
 /// use tilewright::tuning::{Settings, Space, search};
@@ -71,7 +72,7 @@ struct Walk<'s, P, O, M> {
     predict: P,
     over: O,
     measure: M,
-    /// Times by number of configuration; nothing for what cannot run.
+    /// Times by number of configuration; `None` for one that cannot run.
     known: HashMap<usize, Option<f64>>,
     draw: Draw,
 }
@@ -95,7 +96,7 @@ where
         (self.predict)(&self.space.at(number))
     }
 
-    /// From a configuration and its time to one that no neighbour is faster than, as far as the time goes.
+    /// Descends from a configuration and its time to a local minimum, or until the time is over.
     fn descend(&mut self, mut from: (usize, f64)) -> Result<(usize, f64), E> {
         'moved: loop {
             let ranked = self.space.neighbours(from.0).into_iter().map(|number| (self.predicted(number), number));
@@ -114,7 +115,7 @@ where
         }
     }
 
-    /// A configuration that was not measured, and its time; nothing where the time is over or none is left.
+    /// A new configuration and its time; `None` if the time is over or none is left.
     fn restart(&mut self) -> Result<Option<(usize, f64)>, E> {
         while !(self.over)() {
             let Some(number) = self.drawn() else { break };
@@ -125,11 +126,12 @@ where
         Ok(None)
     }
 
-    /// The configuration that is ranked first of some that are not known.
+    /// The configuration that `predict` ranks first of some that were not measured.
     fn drawn(&mut self) -> Option<usize> {
         let len = self.space.len();
         let mut below = |len: usize| (self.draw.bits() % len as u64) as usize;
-        // A large space is hardly ever known; of a small one, all that is left is looked at.
+        // Most of a large space is not measured; of a small one, everything that is left is a
+        // candidate.
         let looked: Vec<usize> = match len <= DRAWN * DRAWN {
             true => (0..len).collect(),
             false => (0..DRAWN).map(|_| below(len)).collect(),
@@ -154,7 +156,8 @@ mod tests {
 
     use super::*;
 
-    /// A space of so many values on each axis, and a time that is a sum over them, so that descent finds the least.
+    /// A space of several axes, and a time that is a sum over them, so that descent finds the
+    /// least.
     fn surface() -> impl Strategy<Value = (Space, Vec<Vec<f64>>)> {
         prop::collection::vec(prop::collection::vec(1.0f64..100.0, 1..6), 1..5).prop_map(|axes| {
             let name = |axis: usize| format!("a{axis}");
@@ -171,7 +174,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is predicted, all of a space is searched where there is time, and nothing is measured twice.
+        /// With enough time all of a space is searched whatever is predicted, and nothing is
+        /// measured twice.
         #[test]
         fn with_time_enough_the_fastest_of_all_is_found(
             (space, axes) in surface(), seed: u64, wrong in any::<bool>(), broken in 0u32..4,
@@ -194,7 +198,8 @@ mod tests {
             prop_assert_eq!((found.tried, found.shipped_us), (space.len(), time(&axes, &space.at(0))));
         }
 
-        /// When the time is over nothing more is measured, and what is found is never slower than what ships.
+        /// After the time is over nothing is measured, and the result is never slower than the
+        /// shipped settings.
         #[test]
         fn a_search_keeps_within_its_time((space, axes) in surface(), seed: u64, most in 1usize..20) {
             let count = Cell::new(0);

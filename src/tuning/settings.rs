@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Names and values of a kernel's settings. Its text has them in the order of their names.
+/// Names and values of a kernel's settings. Its text lists them in the order of their names.
 ///
 /// ```
 /// use tilewright::tuning::Settings;
@@ -19,7 +19,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Settings(BTreeMap<String, String>);
 
-/// Settings that cannot be read.
+/// Why settings cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SettingsError {
     /// A word without `=`.
@@ -29,12 +29,12 @@ pub enum SettingsError {
         word: String,
     },
     /// A setting twice.
-    #[error("the setting `{name}` stands twice; give it once")]
+    #[error("the setting `{name}` is given twice; give it once")]
     Twice {
         /// Its name.
         name: String,
     },
-    /// A setting that is not there.
+    /// A setting that is missing.
     #[error("the setting `{name}` is missing in `{settings}`")]
     Missing {
         /// Its name.
@@ -42,7 +42,7 @@ pub enum SettingsError {
         /// What is there.
         settings: String,
     },
-    /// A setting that nothing has.
+    /// A setting that does not exist.
     #[error("{name}={value}: there is no setting `{name}` here; leave it out")]
     Unknown {
         /// Its name.
@@ -51,7 +51,7 @@ pub enum SettingsError {
         value: String,
     },
     /// A value that the setting cannot have.
-    #[error("{name}={value} is no value of that setting; it takes {takes}")]
+    #[error("`{name}` must be {takes}, got `{value}`")]
     Value {
         /// The setting.
         name: String,
@@ -63,7 +63,7 @@ pub enum SettingsError {
 }
 
 impl Settings {
-    /// The same with a setting, which takes the place of an earlier one of that name.
+    /// Adds a setting, or replaces the one of that name.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl fmt::Display) -> Settings {
         self.0.insert(name.to_owned(), value.to_string());
@@ -73,7 +73,7 @@ impl Settings {
     /// The value of a setting.
     ///
     /// # Errors
-    /// If it is not there.
+    /// If it is missing.
     pub fn get(&self, name: &str) -> Result<&str, SettingsError> {
         let missing = || SettingsError::Missing { name: name.to_owned(), settings: self.to_string() };
         self.0.get(name).map(String::as_str).ok_or_else(missing)
@@ -82,16 +82,16 @@ impl Settings {
     /// The value of a setting that is a number.
     ///
     /// # Errors
-    /// If it is not there, or no number from 0 to 2³² − 1.
+    /// If it is missing, or not a whole number from 0 to 2³² − 1.
     pub fn number(&self, name: &str) -> Result<u32, SettingsError> {
         let value = self.get(name)?;
         value.parse().map_err(|_| self.wrong(name, "a whole number"))
     }
 
-    /// The value of a setting by a table of names.
+    /// Looks the value of a setting up in a table.
     ///
     /// # Errors
-    /// If it is not there, or not in the table.
+    /// If it is missing, or not in the table.
     pub fn choice<T: Copy>(&self, name: &str, among: &[(&str, T)], takes: &'static str) -> Result<T, SettingsError> {
         let value = self.get(name)?;
         let found = among.iter().find(|(known, _)| *known == value);
@@ -158,9 +158,9 @@ mod tests {
     fn what_cannot_be_read_is_named() {
         let error = |text: &str| text.parse::<Settings>().unwrap_err().to_string();
         assert_eq!(error("stages"), "`stages` is not NAME=VALUE, such as stages=4");
-        assert_eq!(error("a=1 a=2"), "the setting `a` stands twice; give it once");
+        assert_eq!(error("a=1 a=2"), "the setting `a` is given twice; give it once");
         let settings = Settings::default().with("along", "Diagonal");
         let error = settings.choice("along", &[("Rows", 0), ("Columns", 1)], "Rows or Columns").unwrap_err();
-        assert_eq!(error.to_string(), "along=Diagonal is no value of that setting; it takes Rows or Columns");
+        assert_eq!(error.to_string(), "`along` must be Rows or Columns, got `Diagonal`");
     }
 }

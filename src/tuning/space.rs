@@ -4,7 +4,8 @@ use std::fmt::Display;
 
 use super::Settings;
 
-/// All configurations of a kernel: each setting has one of its values. They are numbered; the settings that ship are among them.
+/// All configurations of a kernel: one value for each setting. They are numbered and include the
+/// shipped settings.
 ///
 /// ```
 /// use tilewright::tuning::{Settings, Space};
@@ -22,16 +23,16 @@ pub struct Space {
 }
 
 impl Space {
-    /// The space that has only the settings that ship.
+    /// A space of the shipped settings only.
     pub fn new(shipped: Settings) -> Space {
         let axes = shipped.iter().map(|(name, value)| (name.to_owned(), vec![value.to_owned()])).collect();
         Space { axes, shipped }
     }
 
-    /// The same, where a setting that ships may have these values too.
+    /// Adds values that a shipped setting may have.
     ///
     /// # Panics
-    /// If no setting of that name ships: a mistake of the author's.
+    /// If no setting of that name ships, which is a programming error.
     #[must_use]
     pub fn axis(mut self, name: &str, values: impl IntoIterator<Item = impl Display>) -> Space {
         let axis = self.axes.iter_mut().find(|(known, _)| known == name);
@@ -45,17 +46,17 @@ impl Space {
         self
     }
 
-    /// Configurations.
+    /// The number of configurations.
     pub fn len(&self) -> usize {
         self.axes.iter().map(|(_, values)| values.len()).product()
     }
 
-    /// Whether there is none: never.
+    /// Whether there is no configuration, which is never so.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The number of the settings that ship: every value stands first on its axis.
+    /// The number of the shipped configuration: its values are the first of every axis.
     pub fn shipped(&self) -> usize {
         0
     }

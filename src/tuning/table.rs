@@ -1,4 +1,4 @@
-//! What was found: settings by device, suite and shape.
+//! Tuned settings by device, suite and shape.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use super::Settings;
 use crate::results::Results;
 
-/// The verdict of a row whose settings are kept: in turns with those that ship they were faster beyond the noise and as
-/// right, or they are those that ship and nothing was.
+/// The verdict of a row whose settings are kept: measured in turns with the shipped ones they were
+/// faster beyond the noise and as accurate, or they are the shipped ones and no others were.
 pub const KEPT: &str = "kept";
 
-/// Settings that were tuned.
+/// Tuned settings, looked up by device, suite and shape.
 ///
-/// Later rows of the same device, suite and shape take the place of earlier ones.
+/// A later row replaces earlier ones of the same device, suite and shape.
 ///
 /// ```
 /// use tilewright::results::Results;
@@ -33,15 +33,16 @@ pub const KEPT: &str = "kept";
 pub struct Tuned {
     /// Drivers and settings, in the order of the rows.
     rows: BTreeMap<Key, Vec<(Option<String>, Settings)>>,
-    /// Where a shape is looked for that these rows do not have.
-    behind: Option<Box<Tuned>>,
+    /// The table for shapes that these rows lack.
+    fallback: Option<Box<Tuned>>,
 }
 
 /// Device, suite, shape.
 type Key = (String, String, BTreeMap<String, u64>);
 
 impl Tuned {
-    /// The settings that the rows say are kept. Rows whose variant is no text of settings are passed over.
+    /// Collects the settings of rows with the verdict [`KEPT`]. Skips rows whose variant is not a
+    /// text of settings.
     pub fn of(results: &Results) -> Tuned {
         let kept = results.rows.iter().filter(|(_, row)| row.is_ours() && row.verdict.as_deref() == Some(KEPT));
         let mut rows: BTreeMap<Key, Vec<_>> = BTreeMap::new();
@@ -52,10 +53,10 @@ impl Tuned {
                 rows.entry(key).or_default().push((call.driver.clone(), settings));
             }
         }
-        Tuned { rows, behind: None }
+        Tuned { rows, fallback: None }
     }
 
-    /// The table in the binary: what `tilewright tune` kept where it was run for this project (`docs/tuning.md`).
+    /// The table in the binary, which `tilewright tune` produced on an H200 (`docs/tuning.md`).
     ///
     /// ```
     /// use tilewright::tuning::Tuned;
@@ -71,7 +72,7 @@ impl Tuned {
         }
     }
 
-    /// These settings, and behind them others: a shape is looked for in `behind` where these have none that serves.
+    /// Adds a table for shapes that this one lacks.
     ///
     /// ```
     /// use tilewright::tuning::Tuned;
@@ -79,11 +80,12 @@ impl Tuned {
     /// assert_eq!(tuned.len(), Tuned::shipped().len());
     /// ```
     #[must_use]
-    pub fn or(self, behind: Tuned) -> Tuned {
-        Tuned { behind: Some(Box::new(behind)), ..self }
+    pub fn or(self, fallback: Tuned) -> Tuned {
+        Tuned { fallback: Some(Box::new(fallback)), ..self }
     }
 
-    /// The settings for a shape on a device: the last that were kept under a driver, or under any.
+    /// The settings for a shape on a device: the last ones kept under `driver`, or under any if it
+    /// is `None`.
     pub fn settings(
         &self,
         device: &str,
@@ -95,12 +97,13 @@ impl Tuned {
             (device.to_owned(), suite.to_owned(), shape.iter().map(|&(n, extent)| (n.to_owned(), extent)).collect());
         let is_same = |found: &Option<String>| driver.is_none() || found.as_deref() == driver;
         let found = self.rows.get(&key).and_then(|rows| rows.iter().rev().find(|(driver, _)| is_same(driver)));
-        let behind = || self.behind.as_deref()?.settings(device, driver, suite, shape);
-        found.map(|(_, settings)| settings).or_else(behind)
+        let fallback = || self.fallback.as_deref()?.settings(device, driver, suite, shape);
+        found.map(|(_, settings)| settings).or_else(fallback)
     }
 
-    /// The settings of a suite for a shape that has these extents and one more, and of those the one whose extent `near.0` is
-    /// nearest to `near.1` by ratio; the smaller of two that are as near.
+    /// The settings of a suite for a shape with the extents `exact` and one more, `near.0`: of such
+    /// shapes the one whose extent is nearest to `near.1` by ratio, and the smaller of two that are
+    /// equally near.
     ///
     /// ```
     /// use tilewright::results::Results;
@@ -129,23 +132,22 @@ impl Tuned {
             Some((ratio(*shape.get(near.0)?), rows.last()?)).filter(|_| is_same)
         });
         let found = candidates.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, (_, settings))| settings);
-        found.or_else(|| self.behind.as_deref()?.nearest(device, suite, exact, near))
+        found.or_else(|| self.fallback.as_deref()?.nearest(device, suite, exact, near))
     }
 
-    /// Shapes that have settings; twice those that are also behind.
+    /// The number of shapes with settings; a shape counts in each table that has it.
     pub fn len(&self) -> usize {
-        self.rows.len() + self.behind.as_deref().map_or(0, Tuned::len)
+        self.rows.len() + self.fallback.as_deref().map_or(0, Tuned::len)
     }
 
-    /// Whether no shape has.
+    /// Whether no shape has settings.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// The user's file of settings: `$TILEWRIGHT_TUNED`, or `tilewright/tuned.jsonl` in the folder of the user's configuration. It need
-/// not be there.
-///
+/// The path of the user's tuned settings: `$TILEWRIGHT_TUNED`, or `tilewright/tuned.jsonl` in the
+/// user's configuration folder. The file may not exist.
 pub fn user_file() -> Option<PathBuf> {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     named("TILEWRIGHT_TUNED").or_else(|| {
@@ -170,11 +172,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_serves_where_nothing_before_it_does() {
+    fn the_fallback_serves_shapes_that_the_table_lacks() {
         let both = tuned("A", 200, 2).or(tuned("A", 4096, 6).or(tuned("B", 4096, 4)));
         let nearest =
             |device: &str| both.nearest(device, "decode", &[("batch", 1)], ("context", 4096)).map(|s| s.number("hold"));
-        // The nearest of what comes first, however near what is behind.
+        // The nearest shape of the first table that has one, even if the fallback has a nearer one.
         assert_eq!([nearest("A"), nearest("B"), nearest("C")], [Some(Ok(2)), Some(Ok(4)), None]);
         let exact = |context: u64| {
             both.settings("A", None, "decode", &[("batch", 1), ("context", context)])
