@@ -1,4 +1,5 @@
-//! The command line as a user meets it: output, exit codes, one line for every failure, no partial files.
+//! The command line as a user meets it: output, exit codes, one line for every failure, no partial
+//! files.
 
 use std::fs;
 use std::io::Read;
@@ -15,7 +16,9 @@ fn model(name: &str) -> PathBuf {
 }
 
 fn tilewright(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_tilewright")).args(args).output().expect("the program starts")
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
+    // GPUs are hidden, so that the default device is the CPU.
+    command.args(args).env("CUDA_VISIBLE_DEVICES", "").output().expect("the program starts")
 }
 
 fn stdout(output: &Output) -> String {
@@ -75,22 +78,33 @@ fn generation_stops_at_the_end_of_sequence() {
     assert_eq!(object["token_ids"], json!([270, 260, 281, 400, 273, 78, 270, 260, 468, 270, 388, 13]));
 }
 
+/// The reader left, as `head` does: nothing on standard error, and the exit code that shells give
+/// for SIGPIPE.
 #[test]
-fn a_closed_pipe_is_no_panic() {
+fn a_closed_pipe_is_silent() {
     let llama = model("tiny-llama");
     let llama = llama.to_str().expect("path");
-    for args in [generate(llama, "And", &[]), generate(llama, "And", &["--json"]), vec!["--help"]] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tilewright"))
-            .args(&args)
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped())
-            .spawn()
-            .expect("the program starts");
-        drop(child.stdout.take());
-        let output = child.wait_with_output().expect("ends");
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert!(!text.contains("panicked"), "{args:?}: {text}");
-        assert!(output.status.code().is_some_and(|code| code == 0 || code == 2), "{args:?}: {:?}", output.status);
+    let (show, list) = (["layout", "show", "(4,8):(8,1)"], ["flow", "list"]);
+    let picture = [&show[..], &["--svg", "/dev/stdout"]].concat();
+    for args in [
+        generate(llama, "And", &[]),
+        generate(llama, "And", &["--json"]),
+        vec!["--help"],
+        vec![],
+        vec!["ptx", "--kernel", "saxpy"],
+        vec!["doctor", "--json"],
+        vec!["completions", "bash"],
+        show.to_vec(),
+        list.to_vec(),
+        picture,
+    ] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
+        command.args(&args).env("CUDA_VISIBLE_DEVICES", "").stdout(writer).stderr(Stdio::piped());
+        let output = command.spawn().expect("the program starts").wait_with_output().expect("ends");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{args:?}");
+        assert_eq!(output.status.code(), Some(141), "{args:?}");
     }
 }
 
@@ -102,7 +116,8 @@ fn catches_interrupts(id: &str) -> bool {
     u64::from_str_radix(caught.trim(), 16).expect("a number") & 2 != 0
 }
 
-/// Ctrl-C, in the middle of a generation: what there is by then, on a line of its own, and exit code 130.
+/// Ctrl-C, in the middle of a generation: what there is by then, on a line of its own, and exit
+/// code 130.
 #[cfg(target_os = "linux")]
 #[test]
 fn an_interrupt_ends_with_what_was_generated() {
@@ -218,6 +233,7 @@ fn bad_arguments_are_one_line_and_exit_code_2() {
         (generate(llama, "x", &["--temperature", "-1"]), "temperature"),
         (generate(llama, "x", &["--temperature", "1", "--top-p", "0"]), "top-p"),
         (generate(llama, "x", &["--temperature", "1", "--top-k", "0"]), "top-k"),
+        (generate(llama, "x", &["--logprobs", "2"]), "--logprobs needs --json with one prompt"),
         (vec!["logits", "--model", llama, "--prompt-ids", "", "--out", "x"], "prompt is empty"),
         (vec!["logits", "--model", llama, "--prompt-ids", "1,2048", "--out", "x"], "2048"),
         (vec!["logits", "--model", llama, "--prompt-ids", "1", "--out", unwritable], "cannot write"),
@@ -249,6 +265,124 @@ fn usage_errors_exit_with_2_and_help_with_0() {
         let output = tilewright(args);
         assert!(output.status.success() && stdout(&output).contains("Usage"), "{args:?}");
     }
+}
+
+/// The help, on standard output, is what a newcomer sees first.
+#[test]
+fn the_bare_program_prints_its_help() {
+    let bare = tilewright(&[]);
+    assert!(bare.status.success() && bare.stderr.is_empty());
+    assert_eq!(stdout(&bare), stdout(&tilewright(&["-h"])));
+    let help = stdout(&bare);
+    for group in ["Run a model:", "Prepare a model:", "Measure:", "Kernels and layouts:", "This installation:"] {
+        assert!(help.lines().any(|line| line == group), "{help}");
+    }
+    assert!(
+        help.contains("\n  generate     Continue a prompt") && help.contains("\nExamples:\n  tilewright generate "),
+        "{help}"
+    );
+    for group in ["layout", "flow", "bench", "tune"] {
+        let output = tilewright(&[group]);
+        assert!(output.status.success() && stdout(&output).contains("Commands:"), "{group}");
+    }
+}
+
+#[test]
+fn the_tip_of_a_usage_error_has_its_own_line() {
+    let said = |args: &[&str]| {
+        let output = tilewright(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(output.stdout.is_empty(), "{args:?}");
+        String::from_utf8(output.stderr).expect("UTF-8")
+    };
+    let lines = "error: unexpected argument '--promt' found (see `tilewright generate --help`)\n\
+                 tip: a similar argument exists: '--prompt'\n";
+    assert_eq!(said(&["generate", "--model", "x", "--promt", "y"]), lines);
+    let lines = "error: unrecognized subcommand 'generat' (see `tilewright --help`)\n\
+                 tip: a similar subcommand exists: 'generate'\n";
+    assert_eq!(said(&["generat"]), lines);
+    assert!(said(&["layout", "eval"]).ends_with("(see `tilewright layout eval --help`)\n"));
+}
+
+/// Each suite has its own flags and no others; older command lines name a suite by `--suite`.
+#[test]
+fn a_suite_shows_its_own_flags_only() {
+    let help = |suite: &str| stdout(&tilewright(&["bench", suite, "--help"]));
+    let has = |suite: &str, flag: &str| help(suite).lines().any(|line| line.trim_start().starts_with(flag));
+    for (flag, suites) in [
+        ("--replays", &["gemm", "gemv", "codes", "attention", "all"][..]),
+        ("--model", &["decode", "prefill", "requests", "speculate"]),
+        ("--batch", &["decode"]),
+        ("--prompts", &["prefill"]),
+        ("--rate", &["requests"]),
+        ("--device", &["decode", "prefill", "requests", "speculate", "gemm", "gemv", "codes", "attention", "all"]),
+    ] {
+        for suite in ["decode", "prefill", "requests", "speculate", "gemm", "gemv", "codes", "attention", "all"] {
+            assert_eq!(has(suite, flag), suites.contains(&suite), "{suite} {flag}");
+        }
+    }
+    for args in [&["bench", "gemv"][..], &["bench", "--suite", "gemv"], &["bench", "--suite=gemv"]] {
+        let output = tilewright(&[args, &["--device", "sim", "--only", "n=1"]].concat());
+        assert!(output.status.success(), "{args:?}");
+    }
+    assert!(failure(&["bench", "--suite", "gemv", "--tokens", "3"]).contains("unexpected argument '--tokens'"));
+}
+
+/// Notes are for people: --quiet drops them. Where a command runs is said to a person, or with
+/// --verbose.
+#[test]
+fn quiet_and_verbose_decide_what_standard_error_has() {
+    let dir = model("quant/tiny-llama-fp8block");
+    let dir = dir.to_str().expect("UTF-8 path");
+    let said = |more: &[&str]| {
+        let output = tilewright(&[&generate(dir, "In the beginning", &["--max-new-tokens", "1"]), more].concat());
+        assert!(output.status.success());
+        (stdout(&output), String::from_utf8(output.stderr).expect("UTF-8"))
+    };
+    let ((text, normal), (quiet_text, quiet), (verbose_text, verbose)) = (said(&[]), said(&["--quiet"]), said(&["-v"]));
+    assert!(text == quiet_text && text == verbose_text);
+    assert!(normal.starts_with("note: ") && normal.lines().count() == 1, "{normal}");
+    assert_eq!(quiet, "");
+    assert!(verbose.starts_with("note: running on cpu: ") && verbose.contains(&normal), "{verbose}");
+    assert!(verbose.contains("info: finished after "), "{verbose}");
+    assert!(!said(&["-v", "--device", "cpu"]).1.contains("running on"), "a device that was given is not announced");
+    assert!(failure(&["-q", "-v", "doctor"]).contains("cannot be used with"));
+    // An error is printed all the same.
+    assert!(failure(&["validate", "no/such/file", "--quiet"]).starts_with("error: "));
+}
+
+/// Without a GPU: what needs one says so and names the simulator; what does not runs on the CPU.
+#[test]
+fn the_default_device_is_a_gpu_or_the_cpu() {
+    let config = model("tiny-llama").join("config.json");
+    let config = config.to_str().expect("UTF-8 path");
+    for args in [
+        &["bench", "gemm"][..],
+        &["timeline", "--config", config],
+        &["accuracy", "--config", config],
+        &["tune", "gemm"],
+    ] {
+        let line = failure(args);
+        assert!(line.starts_with("error: this command needs a GPU, and ") && line.contains("--device sim"), "{line}");
+    }
+    let output = tilewright(&["selftest", "--kernel", "saxpy", "--cases", "1", "--seed", "1"]);
+    assert!(stdout(&output).starts_with("sim:0 (simulated H100), sm_90a; 1 cases"), "{}", stdout(&output));
+}
+
+#[test]
+fn doctor_says_what_runs_here_and_why_not() {
+    let output = tilewright(&["doctor"]);
+    assert!(output.status.success() && output.stderr.is_empty());
+    let text = stdout(&output);
+    for start in ["tilewright ", "CUDA driver ", "NCCL ", "Kernel cache ", "Tuned settings ", "Runs here:"] {
+        assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
+    }
+    assert!(text.contains("  yes  models on the CPU (--device cpu)\n"), "{text}");
+    assert!(text.contains("  no   models on a GPU (--device cuda:0): "), "{text}");
+    let object: Value = serde_json::from_slice(&tilewright(&["doctor", "--json"]).stdout).expect("one JSON object");
+    assert_eq!(object["version"], json!(env!("CARGO_PKG_VERSION")));
+    let runs = object["runs"].as_array().expect("features");
+    assert!(runs.iter().all(|run| run["runs"].as_bool().expect("a flag") == run["why"].is_null()), "{object}");
 }
 
 #[test]
@@ -361,7 +495,7 @@ fn a_device_that_is_not_there_is_one_line() {
     let config = config.to_str().expect("path");
     let text = failure(&["timeline", "--config", config, "--device", "cpu"]);
     assert!(text.contains("runs on a GPU"), "{text}");
-    let text = failure(&["bench", "--suite", "decode", "--device", "sim"]);
+    let text = failure(&["bench", "decode", "--device", "sim"]);
     assert!(text.contains("--model DIR, or --config FILE"), "{text}");
 }
 
@@ -403,12 +537,11 @@ fn a_timeline_and_a_bench_write_what_they_say() {
     let config = model("tiny-qwen3").join("config.json");
     let config = config.to_str().expect("path");
     let run = ["--device", "sim", "--context", "8", "--tokens", "3", "--check", "1", "--json", &rows];
-    let output =
-        tilewright(&[&["bench", "--suite", "decode", "--config", config, "--random-weights"], &run[..]].concat());
+    let output = tilewright(&[&["bench", "decode", "--config", config, "--random-weights"], &run[..]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = fs::read_to_string(rows).expect("rows");
     let call: Value = serde_json::from_str(text.lines().next().expect("a call")).expect("JSON");
-    assert!(call["call"]["command"].as_str().is_some_and(|command| command.contains("bench --suite decode")), "{call}");
+    assert!(call["call"]["command"].as_str().is_some_and(|command| command.contains("bench decode")), "{call}");
     for row in text.lines().skip(1) {
         let row: Value = serde_json::from_str(row).expect("JSON");
         assert_eq!((&row["suite"], &row["shape"]["context"]), (&json!("decode"), &json!(8)));
@@ -444,7 +577,8 @@ fn accuracy_is_measured_at_every_position_and_against_a_peer() {
         assert_eq!(row.verdict.as_deref(), Some("right"));
     }
 
-    // A peer whose logits are all 1: a device is nearer to the reference, but what the peer calls f32 is not.
+    // A peer whose logits are all 1: a device is nearer to the reference, but what the peer calls
+    // f32 is not.
     let (row, position) = (1f32.to_le_bytes().repeat(1024), 1f32.to_le_bytes());
     let tensors = ["positions.0", "bf16.0", "f32.0", "positions.1", "bf16.1", "f32.1"].map(|name| {
         let data = if name.starts_with("positions") { &position[..] } else { &row };

@@ -98,13 +98,13 @@ fn a_flow_generates_on_the_host() {
     let generate =
         ["generate", "--model", model, "--prompt", "In the beginning", "--max-new-tokens", "12", "--device", "cpu:2"];
     let dense = success(&generate);
-    assert_eq!(success(&[&generate[..], &["--flow", "quest", "--budget", "64"]].concat()), dense);
+    assert_eq!(success(&[&generate[..], &["--flow", "quest", "--flow-budget", "64"]].concat()), dense);
     // Blocks of four tokens, two of them chosen: another text, but a text.
-    let few = success(&[&generate[..], &["--flow", "quest", "--budget", "2", "--flow-block", "4"]].concat());
+    let few = success(&[&generate[..], &["--flow", "quest", "--flow-budget", "2", "--flow-block", "4"]].concat());
     assert!(!few.trim().is_empty());
     for (wrong, line) in [
         (&["--flow", "quests"][..], "there is no flow `quests`; there are block-sparse, "),
-        (&["--flow", "quest", "--budget", "0"], "budget: top_k is 0; give at least 1"),
+        (&["--flow", "quest", "--flow-budget", "0"], "budget: top_k is 0; give at least 1"),
         (&["--flow", "quest", "--flow-block", "5"], "pages of 16 tokens are not whole blocks of 5"),
         (&["--flow", "q-filter"], "flow `q-filter` has parameters; give --flow-parameters"),
         (&["--flow", "quest", "--flow-parameters", "x"], "flow `quest` has no parameters; leave `x` out"),
@@ -124,7 +124,7 @@ fn what_a_flow_chose_is_written_and_drawn() {
     let prompt = "In the beginning God created the heaven and the earth. And the earth was without form, and void";
     let mut generate =
         vec!["generate", "--model", model, "--prompt", prompt, "--max-new-tokens", "5", "--device", "cpu:2"];
-    generate.extend(["--flow", "quest", "--budget", "2", "--flow-block", "4", "--dump-selection", &file]);
+    generate.extend(["--flow", "quest", "--flow-budget", "2", "--flow-block", "4", "--dump-selection", &file]);
     success(&generate);
     let text = std::fs::read_to_string(&file).expect("the choices");
     let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
@@ -158,7 +158,7 @@ fn parameters_are_calibrated_and_read() {
     };
     let generate = |flow: &str, file: &str| {
         let all = ["generate", "--model", MODEL, "--prompt", TEXT, "--max-new-tokens", "8", "--device", "cpu:2"];
-        let flow = ["--flow", flow, "--flow-parameters", file, "--flow-block", "4", "--budget"];
+        let flow = ["--flow", flow, "--flow-parameters", file, "--flow-block", "4", "--flow-budget"];
         [&all[..], &flow[..]].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
     let run = |flow: &str, file: &str, budget: &str, then: &dyn Fn(&[&str]) -> String| {
@@ -243,8 +243,18 @@ fn prompts_are_batched_with_a_flow() {
     let folder = tempfile::tempdir().expect("a folder");
     let [file, svg] =
         ["chosen.jsonl", "map.svg"].map(|name| folder.path().join(name).to_str().expect("a path").to_owned());
-    let flow =
-        ["--model", MODEL, "--max-new-tokens", "6", "--device", "cpu:2", "--flow", "running-average", "--budget", "2"];
+    let flow = [
+        "--model",
+        MODEL,
+        "--max-new-tokens",
+        "6",
+        "--device",
+        "cpu:2",
+        "--flow",
+        "running-average",
+        "--flow-budget",
+        "2",
+    ];
     let flow = [&["generate", "--json"], &flow[..], &["--flow-block", "4"]].concat();
     let ids = |line: &str| serde_json::from_str::<serde_json::Value>(line).expect("JSON")["token_ids"].clone();
     let alone = [TEXT, "And God said"].map(|prompt| ids(&success(&[&flow[..], &["--prompt", prompt]].concat())));

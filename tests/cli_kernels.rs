@@ -83,13 +83,14 @@ fn what_cannot_be_is_one_line() {
     let line = failure(&["ptx", "--kernel", "wgmma_tile", "--target", "sm_100a"]);
     assert_eq!(line, "error: kernel `wgmma_tile` is not for sm_100a: it needs sm_90a only\n");
     let line = failure(&["ptx", "--kernel", "saxpy", "--target", "sm_70"]);
+    assert!(success(&["ptx", "--kernel", "saxpy", "--target", "H100"]).contains(".target sm_90a"), "a GPU's name");
     assert!(line.contains("`sm_70` is not a target; known are sm_80, sm_89, sm_90a, sm_100a, sm_120"), "{line}");
     let line = failure(&["selftest", "--device", "tpu"]);
     assert!(line.contains("`tpu` is not a device; devices are sim, sim:SEED and cuda:N"), "{line}");
     assert!(failure(&["selftest", "--cases", "0"]).contains('0'));
 }
 
-/// Without a GPU; where there is one, a device of a number that nobody has.
+/// Without a GPU; with one, a device of a number that no machine has.
 #[test]
 fn a_device_that_is_not_there_is_one_line() {
     let line = failure(&["selftest", "--device", "cuda:4000000000"]);

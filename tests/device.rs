@@ -1,11 +1,12 @@
 //! The shipped checkpoints through the generated megakernel, on the simulator, all checks on.
 //!
-//! With `TILEWRIGHT_DEVICE=cuda:0` the same runs on a GPU, with all prompts and all tokens; `TILEWRIGHT_MODELS` says where
-//! the models are if not in the repository that the test was built in.
+//! With `TILEWRIGHT_DEVICE=cuda:0` the same runs on a GPU, with all prompts and all tokens;
+//! `TILEWRIGHT_MODELS` says where the models are if not in the repository that the test was built
+//! in.
 //!
-//! A device multiplies bf16 operands, and its KV pools are bf16; the references are f32. So a token may differ where the
-//! reference's own choice is that close: its margin over the device's choice is at most [`MARGIN`] of the largest logit,
-//! one rounding of bf16 (2^-8) for each of the two.
+//! A device multiplies bf16 operands, and its KV pools are bf16; the references are f32. So a token
+//! may differ where the reference's own choice is that close: its margin over the device's choice
+//! is at most [`MARGIN`] of the largest logit, one rounding of bf16 (2^-8) for each of the two.
 
 mod measure;
 
@@ -129,21 +130,23 @@ fn a_model_that_two_devices_share_gives_the_tokens_of_the_reference() {
     }
 }
 
-/// A prompt comes in by graphs of two devices that meet (the beginning of the reference's own text behind it, so that it has more rows than the decode
-/// machine), and tokens are decoded behind it on the same pools.
+/// Graphs of two devices prefill a prompt, and tokens are decoded on the same pools. The prompt
+/// includes the beginning of the reference's continuation, so that it has more rows than the decode
+/// machine.
 #[test]
 fn prompts_by_graphs_of_two_devices_give_the_tokens_of_the_reference() {
-    const BEHIND: usize = 20;
+    const CONTINUED: usize = 20;
     for (at, case) in cases("tiny-llama").iter().enumerate().take(3) {
         let device: Device = format!("sim:{}x2", 2000 + at).parse().expect("a device");
         let engine = engine("tiny-llama", device).with_prompt_chunk(32).expect("a chunk that a device takes");
-        let prompt = [&case.prompt_ids, &case.greedy_ids[..BEHIND]].concat();
+        let prompt = [&case.prompt_ids, &case.greedy_ids[..CONTINUED]].concat();
         let found = generate(&engine, &prompt, 3).token_ids;
-        assert_eq!(found, case.greedy_ids[BEHIND..BEHIND + 3], "{device}, case {at}");
+        assert_eq!(found, case.greedy_ids[CONTINUED..CONTINUED + 3], "{device}, case {at}");
     }
 }
 
-/// A prompt in chunks of more rows than a step that decodes has, the last of them padded; the rest of the tokens behind it.
+/// A prompt in chunks of more rows than a decode step has, the last chunk padded; then decoded
+/// tokens.
 #[test]
 fn prompts_in_chunks_of_many_rows_are_near_the_reference() {
     for (model, tokens) in [("tiny-llama", 70), ("tiny-qwen3", 37)] {
@@ -159,7 +162,8 @@ fn prompts_in_chunks_of_many_rows_are_near_the_reference() {
             let error = relative_l2(&found, &expected);
             println!("{model} on {device}: {tokens} tokens in chunks of 32, relative L2 error {error:.2e}");
             assert!(error <= LIMIT, "{model} on {device}: {error:.2e}");
-            // Of a prompt the last row's logits alone are computed; then tokens are decoded on the same pages.
+            // Of a prompt the last row's logits alone are computed; then tokens are decoded on the
+            // same pages.
             let found = generate(&chunked(), &ids, 3).token_ids;
             let expected = generate(&engine(model, Device::Cpu { workers: 2 }), &ids, 3).token_ids;
             println!("{model} on {device}: {found:?}, the reference's are {expected:?}");
@@ -198,18 +202,19 @@ fn quantised_checkpoints_are_as_near_as_dense_ones() {
     }
 }
 
-/// Devices have rows and columns of codes: o has groups that lie on both. Tokens by decode steps alone, and behind a prompt that comes in by graphs.
+/// Devices have rows and columns of codes: `o` has groups that lie on both. Tokens by decode steps
+/// alone, and after a prompt that graphs prefill.
 #[test]
 fn quantised_checkpoints_that_two_devices_share_give_the_tokens_of_the_reference() {
-    const BEHIND: usize = 20;
+    const CONTINUED: usize = 20;
     for (seed, model) in (60..).zip(QUANTISED) {
         let device = Device::SimPeers { seed, count: 2 };
         let case = &cases(model)[0];
         assert!(!tokens_agree(model, device, case, 3), "{model} on {device}: a choice differs");
-        let prompt = [&case.prompt_ids, &case.greedy_ids[..BEHIND]].concat();
+        let prompt = [&case.prompt_ids, &case.greedy_ids[..CONTINUED]].concat();
         let engine = engine(model, device).with_prompt_chunk(32).expect("a chunk that a device takes");
         let found = generate(&engine, &prompt, 2).token_ids;
-        assert_eq!(found, case.greedy_ids[BEHIND..BEHIND + 2], "{model} on {device}, by graphs");
+        assert_eq!(found, case.greedy_ids[CONTINUED..CONTINUED + 2], "{model} on {device}, by graphs");
     }
 }
 
@@ -230,7 +235,8 @@ fn what_is_quantised_while_loading_is_shared_by_two_devices() {
     }
 }
 
-/// Teacher-forced: every position of prompt and continuation, so that one close choice hides no other.
+/// Teacher-forced: every position of prompt and continuation, so that one close choice hides no
+/// other.
 #[test]
 fn logits_are_near_the_reference_and_choices_equal_where_they_are_not_close() {
     let (mut close, mut choices) = (0, 0);
@@ -296,7 +302,8 @@ fn drawn_by_the_host(engine: &Engine, prompt: &[u32], sampling: &Sampling, row: 
     drawn
 }
 
-/// The kernel, which draws many tokens in one launch, draws those that the host draws from the same logits.
+/// The kernel, which draws many tokens in one launch, draws those that the host draws from the same
+/// logits.
 #[test]
 fn the_kernel_draws_as_the_host_would() {
     let tokens = if gpu().is_some() { 200 } else { 4 };
@@ -319,7 +326,7 @@ fn the_kernel_draws_as_the_host_would() {
     }
 }
 
-/// The same checkpoint, whose sequences end at other tokens.
+/// A copy of a checkpoint whose sequences end at other tokens.
 fn ending_at(model: &str, ends: &[u32], device: Device) -> Engine {
     let dir = tempfile::tempdir().expect("a folder");
     for file in ["config.json", "tokenizer.json", "model.safetensors"] {
@@ -331,7 +338,8 @@ fn ending_at(model: &str, ends: &[u32], device: Device) -> Engine {
     Engine::load(dir.path(), device).expect("the model loads")
 }
 
-/// Rows end in the kernel, each at its own step; with more ends than the kernel looks for, the host sees the others.
+/// Rows end in the kernel, each at its own step; with more ends than the kernel looks for, the host
+/// sees the others.
 #[test]
 fn sequences_of_a_batch_end_where_the_checkpoint_says() {
     let model = "tiny-qwen3";
@@ -382,11 +390,12 @@ fn an_abort_ends_a_generation_and_the_engine_goes_on() {
         let prompt = &cases("tiny-qwen3")[0].prompt_ids;
         let request = Request { prompt_ids: prompt.clone(), max_new_tokens: 900 };
         let (abort, seen) = (engine.abort_handle(), AtomicUsize::new(0));
-        // In mid-flight from another thread; the simulator runs a launch to its end before the host is heard.
-        let behind = if gpu().is_some() { 100 } else { 2 };
+        // In mid-flight from another thread; the simulator runs a launch to its end before the host
+        // is heard.
+        let least = if gpu().is_some() { 100 } else { 2 };
         let result = std::thread::scope(|scope| {
             scope.spawn(|| {
-                while seen.load(Ordering::Relaxed) < behind {
+                while seen.load(Ordering::Relaxed) < least {
                     std::thread::yield_now();
                 }
                 abort.abort();
@@ -394,10 +403,10 @@ fn an_abort_ends_a_generation_and_the_engine_goes_on() {
             engine.generate(&[request], Sampling::GREEDY, |_, _| _ = seen.fetch_add(1, Ordering::Relaxed))
         });
         let seen = seen.into_inner();
-        println!("aborted behind {seen} tokens");
+        println!("aborted after {seen} tokens");
         // Where a launch is short, so is what still comes.
         let most = if gpu().is_some() { 900 } else { 10 };
-        assert!((behind..most).contains(&seen), "{seen} tokens");
+        assert!((least..most).contains(&seen), "{seen} tokens");
         let error = result.expect_err("the generation is aborted");
         assert!(matches!(error, EngineError::Launch(LaunchError::Aborted { .. })), "{error:?}");
         assert_eq!(generate(&engine, prompt, 2).token_ids.len(), 2);

@@ -8,7 +8,7 @@ use clap::Args;
 use thiserror::Error;
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
-use tilewright_megakernel::lower::{LowerOptions, lower};
+use tilewright_megakernel::lower::{LowerOptions, MAX_ROWS, lower};
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::{BufferKind, Program, Source};
 use tilewright_megakernel::schedule::{Balance, schedule};
@@ -17,7 +17,9 @@ use tilewright_megakernel::weights::Weights;
 use super::Failure;
 use super::forms::Forms;
 use super::load::open;
+use super::number;
 use super::output::Output;
+use super::paint::{self, Level};
 use crate::checkpoint::{Checkpoint, Config};
 
 /// Compile a model to the program of one decode step
@@ -25,6 +27,8 @@ use crate::checkpoint::{Checkpoint, Config};
 /// The program is lowered, validated, placed on the target's SMs and validated again. A table of
 /// its levels goes to standard error: tasks, bytes, and how far the longest SM is from the ideal.
 #[derive(Args)]
+#[command(after_help = "Examples:
+  tilewright compile --model models/tiny-llama --target h100 --out program.json")]
 pub struct CompileArgs {
     /// Folder of a Hugging Face checkpoint
     #[arg(long, value_name = "DIR", required_unless_present = "config", conflicts_with = "config")]
@@ -38,17 +42,17 @@ pub struct CompileArgs {
     /// Dtype of the weights of a configuration: f32, f16 or bf16
     #[arg(long, value_name = "DTYPE", default_value = "bf16", value_parser = parse_dtype, conflicts_with = "model")]
     weight_dtype: DType,
-    /// Device to compile for: h100, h200, a100, l4, l40s, rtx4090, rtx5090, b200
+    /// GPU to compile for: h100, h200, a100, l4, l40s, rtx4090, rtx5090, b200
     #[arg(long, value_name = "NAME", value_parser = parse_target)]
     target: Target,
     /// Rows of the batch: tokens that one step advances
-    #[arg(long, value_name = "B", default_value_t = 1)]
+    #[arg(long, value_name = "B", default_value_t = 1, value_parser = number::count(1..=MAX_ROWS as u64))]
     batch: usize,
     /// Longest sequence, in tokens [default: the model's, at most 4096]
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", value_parser = number::tokens())]
     context: Option<usize>,
     /// Tokens of a page of the KV cache, 16 to 256
-    #[arg(long, value_name = "TOKENS", default_value_t = 64)]
+    #[arg(long, value_name = "TOKENS", default_value_t = 64, value_parser = number::count(16..=256))]
     page_tokens: usize,
     /// Dtype of the KV cache: f32, f16, bf16 or f8e4m3
     #[arg(long, value_name = "DTYPE", default_value = "bf16", value_parser = parse_dtype)]
@@ -56,7 +60,7 @@ pub struct CompileArgs {
     /// Choose each row's next token as its request says (op `sample`), not always the likeliest
     #[arg(long)]
     sampling: bool,
-    /// Where the program goes
+    /// Write the program to this file
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }
@@ -106,7 +110,10 @@ pub fn run(args: CompileArgs) -> Result<ExitCode, Failure> {
     };
     let placed = schedule(program, context)?;
     output.write(|writer| placed.write_json(writer))?;
-    write!(io::stderr(), "{}", Balance::of(&placed, context))?;
+    if paint::level() > Level::Quiet {
+        // The program is written: a closed standard error is not a failure.
+        let _ = write!(io::stderr(), "{}", Balance::of(&placed, context));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

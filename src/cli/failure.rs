@@ -1,13 +1,20 @@
-//! How a subcommand fails: a chain of causes on one line, exit code 2.
+//! How a subcommand fails: the chain of causes on one line, exit code 2; nothing if the reader of
+//! standard output left.
 
 use std::error::Error;
+use std::io;
 use std::process::ExitCode;
 
 use super::paint::{self, Word};
 
+/// Exit code of a process whose reader closed the pipe, as shells report SIGPIPE: 128 and the
+/// signal's number.
+pub(super) const BROKEN_PIPE: u8 = 141;
+
 /// Any error that ends a subcommand.
 ///
-/// It is built from every error type by `?`, and prints the chain of sources, outermost first, on one line.
+/// `?` converts every error type to it. It prints the chain of sources on one line, outermost
+/// first.
 #[derive(Debug)]
 pub struct Failure(Box<dyn Error>);
 
@@ -18,13 +25,25 @@ impl<E: Into<Box<dyn Error>>> From<E> for Failure {
 }
 
 impl Failure {
-    /// Prints the failure to standard error and gives the exit code for it.
+    /// Prints the failure to standard error and returns its exit code.
     pub fn report(&self) -> ExitCode {
+        if self.is_broken_pipe() {
+            return ExitCode::from(BROKEN_PIPE);
+        }
         paint::line(Word::Error, &self.line());
         ExitCode::from(2)
     }
 
-    /// The chain of causes as one line. A cause whose text its parent already ends with is not repeated.
+    /// Whether the reader of standard output closed it, as `head` does.
+    ///
+    /// Only writes to standard output yield a bare `io::Error`: files and sockets wrap theirs in an
+    /// error that names them.
+    fn is_broken_pipe(&self) -> bool {
+        self.0.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    /// The chain of causes as one line. A cause is omitted if the text of its parent already ends
+    /// with it.
     fn line(&self) -> String {
         let mut line = self.0.to_string();
         let mut cause = self.0.source();

@@ -1,4 +1,5 @@
-//! Which weights are codes, where a configuration or the command line says so, and what a step reads of them.
+//! Which weights are quantised, by the configuration or the command line, and the bytes that a step
+//! reads of them.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +10,22 @@ use tilewright_megakernel::program::Quantised;
 use super::Failure;
 use crate::checkpoint::{Plan, Scheme};
 
-/// The forms of quantised weights with their columns, by the tensors' names; all others are bf16.
+/// The forms and columns of quantised weights by tensor name; all other weights are bf16.
 #[derive(Default)]
 pub struct Forms {
     forms: BTreeMap<String, (Quantised, usize)>,
-    /// What they are called in results, such as `w4a16`.
+    /// Their name in results, such as `w4a16`.
     name: Option<String>,
 }
 
-/// Weights that are quantised already.
+/// `--weights` for a model that is quantised already.
 #[derive(Debug, Error)]
 #[error("the configuration has {modules} quantised modules; --weights is for dense weights, leave it out")]
 struct Already {
     modules: usize,
 }
 
-/// A weight that several devices do not share.
+/// A weight that several devices cannot share.
 #[derive(Debug, Error)]
 #[error("weight `{weight}` has an act-order of groups, whose columns {devices} devices cannot share; plan for one")]
 pub struct NotShared {
@@ -53,7 +54,7 @@ impl Forms {
         self.forms.is_empty()
     }
 
-    /// What they are called in results, if any weight is quantised.
+    /// Their name in results, if any weight is quantised.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
@@ -67,7 +68,7 @@ impl Forms {
         self.forms.get(tensor).copied()
     }
 
-    /// The first weight that devices would share by columns, and cannot.
+    /// The first weight whose columns the devices would share, but cannot.
     pub fn not_shared(&self, devices: usize) -> Option<NotShared> {
         let by_columns = |name: &str| ["o_proj.weight", "down_proj.weight"].iter().any(|kind| name.ends_with(kind));
         let mut ordered = self.forms.iter().filter(|(_, (form, _))| form.ordered && form.group.is_some());
@@ -75,7 +76,8 @@ impl Forms {
         Some(NotShared { weight: weight.clone(), devices })
     }
 
-    /// Bytes of weights that a step of so many rows reads: of an embedding table that is not the output's, the rows that it looks up.
+    /// Bytes of weights that a step of `rows` rows reads; of an untied embedding only the rows that
+    /// are looked up.
     pub fn bytes(&self, spec: &ModelSpec, rows: usize) -> u64 {
         let mut all = 0.0;
         for tensor in spec.tensors() {

@@ -1,4 +1,4 @@
-//! Opening a checkpoint with a progress bar.
+//! Opens checkpoints and loads models with a progress bar.
 
 use std::path::Path;
 
@@ -42,8 +42,8 @@ pub fn load_as(dir: &Path, device: Device, form: Form) -> Result<Engine, Failure
     Ok(engine)
 }
 
-/// Loads a model onto a device, showing a bar on a terminal while the weights come from the disk, or go to the device. What
-/// the user should know of it is one line on standard error.
+/// Loads a model onto a device, with a progress bar on a terminal. Notes about the model are one
+/// line on standard error.
 pub fn load(dir: &Path, device: Device) -> Result<Engine, Failure> {
     let bar = LoadBar::new();
     let engine = if let Device::Cpu { .. } = device {
@@ -65,7 +65,7 @@ pub fn load_as_needed(dir: &Path, device: Device, form: Form) -> Result<Engine, 
     Ok(engine)
 }
 
-/// What the user should know of a model, on standard error.
+/// Prints the notes about a model on standard error.
 fn say(engine: &Engine) {
     let notes = engine.notes();
     if !notes.is_empty() {

@@ -9,16 +9,18 @@ use safetensors::tensor::{TensorView, serialize};
 use thiserror::Error;
 
 use super::Failure;
+use super::device::DeviceArgs;
 use super::load::{Form, load_as, load_as_needed};
 use super::output::Output;
 use super::prompt::parse_context;
 use super::world::WorldArgs;
-use crate::engine::Device;
 
 /// Compute the logits after every token of a prompt (teacher-forced)
 ///
 /// Writes a safetensors file with one tensor: f32 `logits` [tokens, vocabulary].
 #[derive(Args)]
+#[command(after_help = "Examples:
+  tilewright logits --model models/tiny-llama --prompt-ids 1,2,3 --out logits.safetensors")]
 pub struct LogitsArgs {
     /// Folder of a Hugging Face checkpoint
     #[arg(long, value_name = "DIR")]
@@ -26,12 +28,11 @@ pub struct LogitsArgs {
     /// Token ids, separated by commas
     #[arg(long, value_name = "IDS", value_parser = parse_ids, allow_hyphen_values = true)]
     prompt_ids: Ids,
-    /// Where the logits go
+    /// Write the logits to this file
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Where to run: cpu (all cores), cpu:N, cuda:N, cuda:A-B (GPUs that share the model) or sim:SEED
-    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
-    device: Device,
+    #[command(flatten)]
+    device: DeviceArgs,
     /// Give the model at most N positions; runs a model with a sliding window of N or more tokens
     #[arg(long, value_name = "N", value_parser = parse_context)]
     max_context: Option<usize>,
@@ -61,9 +62,10 @@ fn parse_ids(text: &str) -> Result<Ids, IdError> {
 pub fn run(args: &LogitsArgs) -> Result<ExitCode, Failure> {
     let output = Output::create(&args.out)?;
     let form = Form { scheme: None, max_context: args.max_context };
+    let device = args.device.get();
     let engine = match args.world.is_shared() {
-        true => args.world.apply(load_as_needed(&args.model, args.device, form)?)?,
-        false => load_as(&args.model, args.device, form)?,
+        true => args.world.apply(load_as_needed(&args.model, device, form)?)?,
+        false => load_as(&args.model, device, form)?,
     };
     let ids = &args.prompt_ids.0;
     let logits = engine.logits(ids)?;

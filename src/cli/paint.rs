@@ -1,26 +1,75 @@
-//! The first word of a line on standard error, coloured on a terminal and nowhere else.
+//! Lines on standard error: their first word, its colour, and whether the line is printed at all.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use clap::builder::styling::{AnsiColor, Style};
 
-/// How a line begins.
-#[derive(Clone, Copy)]
+/// The first word of a line.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Word {
-    /// Something failed.
+    /// The command failed. Always printed.
     Error,
-    /// Something that the user should know.
+    /// How to mend an error. Always printed.
+    Tip,
+    /// Information that a user should have. Not printed with --quiet.
     Note,
+    /// Progress and times. Printed with --verbose only.
+    Detail,
 }
 
-/// Writes a line. Whether there are colours is decided as other programs do: on a terminal, unless `NO_COLOR` is set or the
-/// terminal knows none; `CLICOLOR_FORCE` has them everywhere.
+/// How much is printed on standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Errors only.
+    Quiet,
+    /// Errors and notes; progress bars on a terminal.
+    Normal,
+    /// Also what the command does and how long it takes.
+    Verbose,
+}
+
+static LEVEL: AtomicU8 = AtomicU8::new(Level::Normal as u8);
+
+/// Sets the level of the process.
+pub fn set_level(level: Level) {
+    LEVEL.store(level as u8, Ordering::Relaxed);
+}
+
+/// The level of the process.
+pub fn level() -> Level {
+    match LEVEL.load(Ordering::Relaxed) {
+        0 => Level::Quiet,
+        1 => Level::Normal,
+        _ => Level::Verbose,
+    }
+}
+
+/// Whether a person reads along: standard error is a terminal, or --verbose asks for it; never with
+/// --quiet.
+pub fn is_watched() -> bool {
+    match level() {
+        Level::Quiet => false,
+        Level::Normal => std::io::stderr().is_terminal(),
+        Level::Verbose => true,
+    }
+}
+
+/// Writes a line.
+///
+/// It is coloured on a terminal, unless `NO_COLOR` is set or the terminal has no colours;
+/// `CLICOLOR_FORCE` colours it everywhere.
 pub fn line(word: Word, text: &str) {
-    let (word, colour) = match word {
-        Word::Error => ("error:", AnsiColor::Red),
-        Word::Note => ("note:", AnsiColor::Cyan),
+    let (name, colour, least) = match word {
+        Word::Error => ("error:", AnsiColor::Red, Level::Quiet),
+        Word::Tip => ("tip:", AnsiColor::Green, Level::Quiet),
+        Word::Note => ("note:", AnsiColor::Cyan, Level::Normal),
+        Word::Detail => ("info:", AnsiColor::Blue, Level::Verbose),
     };
+    if level() < least {
+        return;
+    }
     let style = Style::new().bold().fg_color(Some(colour.into()));
-    // Where standard error is closed, the exit code has to say it alone.
-    let _ = writeln!(anstream::stderr(), "{style}{word}{style:#} {text}");
+    // If standard error is closed, the exit code alone reports the outcome.
+    let _ = writeln!(anstream::stderr(), "{style}{name}{style:#} {text}");
 }

@@ -1,4 +1,4 @@
-//! `tilewright ptx`: a shipped kernel as the driver gets it.
+//! `tilewright ptx`: prints a shipped kernel as the driver gets it.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -13,12 +13,15 @@ use crate::shipped;
 
 /// Print a kernel as PTX
 #[derive(Args)]
+#[command(after_help = "Examples:
+  tilewright ptx --kernel saxpy --target h100")]
 pub struct PtxArgs {
-    /// Name of the kernel; an unknown one lists those there are
+    /// Name of the kernel; an unknown name lists all
     #[arg(long, value_name = "NAME")]
     kernel: String,
-    /// What to generate for: sm_80, sm_89, sm_90a, sm_100a or sm_120
-    #[arg(long, value_name = "ARCH", default_value = "sm_90a", value_parser = parse_arch)]
+    /// GPU to generate for, by name (h100) or architecture (sm_80, sm_89, sm_90a, sm_100a or
+    /// sm_120)
+    #[arg(long, value_name = "NAME", default_value = "sm_90a", value_parser = parse_arch)]
     target: Arch,
 }
 

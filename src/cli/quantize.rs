@@ -1,4 +1,4 @@
-//! `tilewright quantize`: a dense checkpoint becomes one of 8 or 4 bits.
+//! `tilewright quantize`: converts a dense checkpoint to 8 or 4 bits.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -10,27 +10,32 @@ use thiserror::Error;
 
 use super::Failure;
 use super::interrupt::Interrupt;
+use super::number;
 use super::progress::LoadBar;
 use crate::checkpoint::{Progress, QuantizeError, Scheme, quantize};
 
 /// Quantise a checkpoint: compressed-tensors, rounded to nearest
 ///
-/// Linear layers of the decoder get the codes nearest to their weights, with the scale of each group that loses least.
-/// Embeddings, head, norms and biases stay as they are. The output folder appears whole or not at all,
-/// after Ctrl-C too.
+/// Rounds weights of the decoder's linear layers to the nearest code, with the scale of least
+/// squared error for each group. Embeddings, head, norms and biases stay as they are. The output
+/// folder is complete or absent, also after Ctrl-C.
 #[derive(Args)]
+#[command(after_help = "Examples:
+  tilewright quantize --model models/tiny-llama --out tiny-w4a16 --scheme w4a16 --group 64")]
 pub struct QuantizeArgs {
     /// Folder of a Hugging Face checkpoint with dense weights
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
-    /// The new folder
+    /// Folder to create
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// w4a16 or w8a16 (integers, a scale a group), or fp8 (e4m3, a scale a row)
+    /// Quantisation scheme: w4a16 or w8a16 (integers, a scale per group), or fp8 (e4m3, a scale per
+    /// row)
     #[arg(long, value_name = "SCHEME", value_parser = parse_scheme)]
     scheme: Scheme,
-    /// Columns that share a scale [default: 128]; the largest common divisor where K is no multiple of it
-    #[arg(long, value_name = "N")]
+    /// Columns that share a scale, 16 to 65536; if K is not a multiple, their largest common
+    /// divisor [default: 128]
+    #[arg(long, value_name = "N", value_parser = number::count(1..=65536))]
     group: Option<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! `tilewright selftest`: every shipped kernel against its oracle, on fresh random inputs.
+//! `tilewright selftest`: compares every shipped kernel with its oracle on random inputs.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
@@ -14,30 +14,35 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Outcome, Shipped, Trial};
 use tilewright_codegen::verify::VerifyErrors;
 
-use super::Failure;
+use super::device::default_kernel_device;
+use super::progress::ItemBar;
+use super::{Failure, number};
 use crate::shipped;
 
-/// Try every kernel of this build on a device against its oracle
+/// Compare every kernel of this build with its oracle on a device
 ///
-/// Sizes and inputs are random, and the same for the same seed. Exits with 1 on any difference or fault, with 2 where
-/// there is no such device.
+/// Sizes and inputs are random; the same seed gives the same ones. Exits with 1 on any difference
+/// or fault, with 2 if the device does not exist.
 #[derive(Args)]
+#[command(after_help = "Examples:
+  tilewright selftest --device cuda:0
+  tilewright selftest --device sim --kernel gemm --cases 20 --seed 1")]
 pub struct SelftestArgs {
-    /// Where to run: sim, sim:SEED or cuda:N
-    #[arg(long, value_name = "DEVICE", default_value = "sim")]
-    device: Name,
+    /// Where to run: cuda:N or sim:SEED (the simulator) [default: cuda:0 if there is one, else sim]
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<Name>,
     /// Trials of each kernel
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    cases: u32,
-    /// Seed of the first trial [default: another one each time]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::count(1..=1 << 20))]
+    cases: usize,
+    /// Seed of the first trial [default: random]
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// This kernel alone
+    /// Try this kernel only
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
 }
 
-/// How the trials of a kernel went.
+/// The results of a kernel's trials.
 #[derive(Default)]
 struct Tally {
     right: u32,
@@ -45,7 +50,7 @@ struct Tally {
     max_error: f64,
     /// Largest ‖found − expected‖ / ‖expected‖ of an output.
     relative_error: f64,
-    /// What is wrong in the first trial that is.
+    /// What is wrong in the first wrong trial.
     first: Option<String>,
 }
 
@@ -73,17 +78,20 @@ pub fn run(args: &SelftestArgs) -> Result<ExitCode, Failure> {
         Some(name) => vec![shipped::named(name)?],
         None => shipped::all(),
     };
-    let device = args.device.open()?;
+    let name = args.device.unwrap_or_else(default_kernel_device);
+    let device = name.open()?;
     let arch = device.properties().arch().ok_or_else(|| NoArch { device: device.properties().name.clone() })?;
     let seed = args.seed.unwrap_or_else(|| RandomState::new().hash_one(0u8) >> 32);
-    let (name, cases) = (&device.properties().name, args.cases);
+    let (product, cases) = (&device.properties().name, args.cases);
+    let end = seed.checked_add(cases as u64).ok_or(LastSeed { seed, cases })?;
     let mut out = io::stdout();
-    writeln!(out, "{} ({name}), {arch}; {cases} cases of each kernel from seed {seed}", args.device)?;
-    let right = table(&mut out, &device, &kernels, arch, seed..seed.saturating_add(cases.into()))?;
+    writeln!(out, "{name} ({product}), {arch}; {cases} cases of each kernel from seed {seed}")?;
+    let right = table(&mut out, &device, &kernels, arch, seed..end)?;
     Ok(ExitCode::from(u8::from(!right)))
 }
 
-/// Tries the kernels on inputs of each seed and writes a line for each; whether all were right.
+/// Tries the kernels on inputs of each seed and writes a line for each. Returns whether all were
+/// right.
 fn table(
     out: &mut dyn Write,
     device: &Device,
@@ -93,20 +101,24 @@ fn table(
 ) -> io::Result<bool> {
     writeln!(out, "{:24} {:>6} {:>6} {:>10} {:>9}  verdict", "kernel", "right", "wrong", "max error", "relative")?;
     let (mut right, mut wrong) = (0, 0);
+    let bar = ItemBar::new("testing", kernels.len());
     for kernel in kernels {
+        bar.advance();
         let name = kernel.name();
         if !kernel.needs().met_by(arch) {
             let needs = kernel.needs().noun();
-            writeln!(out, "{name:24} {:>6} {:>6} {:>10} {:>9}  skipped: needs {needs}", "-", "-", "-", "-")?;
+            let line = format!("{name:24} {:>6} {:>6} {:>10} {:>9}  skipped: needs {needs}", "-", "-", "-", "-");
+            bar.suspend(|| writeln!(out, "{line}"))?;
             continue;
         }
         let tally = try_kernel(device, &**kernel, arch, seeds.clone());
         let verdict = if tally.wrong == 0 { "right" } else { "WRONG" };
         let Tally { right: good, wrong: bad, max_error, relative_error, .. } = &tally;
-        writeln!(out, "{name:24} {good:>6} {bad:>6} {max_error:>10.1e} {relative_error:>9.1e}  {verdict}")?;
+        let mut line = format!("{name:24} {good:>6} {bad:>6} {max_error:>10.1e} {relative_error:>9.1e}  {verdict}\n");
         if let Some(first) = &tally.first {
-            writeln!(out, "    {}", first.trim_end().replace('\n', "\n    "))?;
+            line.push_str(&format!("    {}\n", first.trim_end().replace('\n', "\n    ")));
         }
+        bar.suspend(|| out.write_all(line.as_bytes()))?;
         right += tally.right;
         wrong += tally.wrong;
     }
@@ -114,15 +126,23 @@ fn table(
     Ok(wrong == 0)
 }
 
-/// A device before all that kernels are generated for.
+/// Trials whose seeds would wrap.
 #[derive(Debug, thiserror::Error)]
-#[error("kernels are generated for compute capability 8.0 and later, which {device} has not")]
+#[error("--seed {seed} leaves fewer than {cases} seeds up to 2^64 - 1; give a smaller --seed")]
+struct LastSeed {
+    seed: u64,
+    cases: usize,
+}
+
+/// A device that is older than all that kernels are generated for.
+#[derive(Debug, thiserror::Error)]
+#[error("{device} has a compute capability below 8.0, for which no kernels are generated")]
 struct NoArch {
     device: String,
 }
 
-/// The trials of some seeds, each drawn in a thread of its own: oracles take longer than launches. Loading is not for
-/// threads, since the driver compiles one kernel at a time.
+/// Draws the trials of some seeds, each in a thread of its own, since oracles take longer than
+/// launches. Kernels are loaded on one thread: the driver compiles one at a time.
 fn drawn(kernel: &dyn Shipped, arch: Arch, seeds: Range<u64>) -> Vec<Result<Trial, VerifyErrors>> {
     thread::scope(|scope| {
         let threads: Vec<_> = seeds.map(|seed| scope.spawn(move || kernel.draw(arch, seed))).collect();
@@ -130,7 +150,7 @@ fn drawn(kernel: &dyn Shipped, arch: Arch, seeds: Range<u64>) -> Vec<Result<Tria
     })
 }
 
-/// Kernels that stay loaded, so that another trial of the same one finds it compiled.
+/// Kernels that stay loaded, so that another trial of the same kernel need not compile it.
 const KEPT: usize = 128;
 
 fn try_kernel(device: &Device, kernel: &dyn Shipped, arch: Arch, seeds: Range<u64>) -> Tally {
@@ -156,7 +176,7 @@ fn try_kernel(device: &Device, kernel: &dyn Shipped, arch: Arch, seeds: Range<u6
                 Ok(outcome) => tally.count(&outcome, seed),
                 Err(error) => {
                     tally.wrong(seed, &format!("{} ({}): {error}", kernel.name(), trial.particulars()));
-                    // Nothing is learnt from a device that is gone.
+                    // Later trials on a lost device would only fail.
                     if matches!(error, DeviceError::Lost { .. }) {
                         return tally;
                     }
@@ -177,7 +197,7 @@ mod tests {
     use tilewright_codegen::trial::{Expected, Trial};
     use tilewright_codegen::verify::{VerifyErrors, verify};
 
-    /// A kernel that writes the numbers 0.. into y, or ought to.
+    /// A kernel that should write the numbers 0.. into y.
     struct Numbers {
         name: &'static str,
         needs: Needs,

@@ -1,5 +1,5 @@
-//! `tilewright completions` and `tilewright man`: what a shell and a manual know of the command line, from its own
-//! description.
+//! `tilewright completions` and `tilewright man`, generated from the definition of the command
+//! line.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -13,22 +13,24 @@ use super::Failure;
 
 /// Print completions for a shell
 ///
-/// bash: tilewright completions bash > ~/.local/share/bash-completion/completions/tilewright
-/// zsh: tilewright completions zsh > a file _tilewright in a folder of $fpath
-/// fish: tilewright completions fish > ~/.config/fish/completions/tilewright.fish
+/// For zsh, write them to a file _tilewright in a folder of $fpath.
 #[derive(Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_help = "Examples:
+  tilewright completions bash > ~/.local/share/bash-completion/completions/tilewright
+  tilewright completions fish > ~/.config/fish/completions/tilewright.fish")]
 pub struct CompletionsArgs {
-    /// The shell
+    /// Shell that reads the completions
+    #[arg(value_name = "SHELL")]
     shell: Shell,
 }
 
-/// Print the manual page, or that of a subcommand
-///
-/// To read it: tilewright man generate | man -l -
+/// Print the manual page of the program or of a command
 #[derive(Args)]
+#[command(after_help = "Examples:
+  tilewright man generate | man -l -")]
 pub struct ManArgs {
-    /// Words of a subcommand, such as: layout eval
+    /// Words of the command, such as: layout eval
+    #[arg(value_name = "COMMAND")]
     command: Vec<String>,
 }
 
@@ -43,7 +45,7 @@ struct NoCommand {
 /// Prints completions of the command line `command`.
 pub fn completions(args: &CompletionsArgs, mut command: Command) -> Result<ExitCode, Failure> {
     let name = command.get_name().to_owned();
-    // The library's writer panics where a pipe is closed.
+    // The library panics if it writes to a closed pipe.
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut command, name, &mut text);
     io::stdout().write_all(&text)?;
@@ -52,7 +54,7 @@ pub fn completions(args: &CompletionsArgs, mut command: Command) -> Result<ExitC
 
 /// Prints a manual page of the command line `command`.
 pub fn man(args: &ManArgs, mut command: Command) -> Result<ExitCode, Failure> {
-    // Names and options of subcommands are complete only then.
+    // This completes names and options of subcommands.
     command.build();
     let mut found = &command;
     for word in &args.command {

@@ -1,4 +1,4 @@
-//! `tilewright sim`: a shipped kernel on the simulator, and what it did there.
+//! `tilewright sim`: runs a shipped kernel on the simulator and prints its counters.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -15,11 +15,13 @@ use crate::shipped;
 
 /// Run a kernel on the simulator and report what it did
 ///
-/// Sizes and inputs are drawn from the seed, and so is the interleaving. Exits with 1 if the kernel is at fault or its
-/// results are wrong.
+/// The seed determines sizes, inputs and interleaving. Exits with 1 if the simulator finds a fault
+/// or the results are wrong.
 #[derive(Args)]
+#[command(after_help = "Examples:
+  tilewright sim --kernel transpose --seed 2")]
 pub struct SimArgs {
-    /// Name of the kernel; an unknown one lists those there are
+    /// Name of the kernel; an unknown name lists all
     #[arg(long, value_name = "NAME")]
     kernel: String,
     /// Seed of the inputs and of the interleaving
@@ -52,7 +54,7 @@ pub fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::from(!outcome.is_right())))
 }
 
-/// The counters, and each instruction that met a bank conflict.
+/// The counters, and each instruction with a bank conflict.
 fn report(counters: &Counters) -> String {
     let mut text = String::new();
     let total = counters.lane_instructions();

@@ -1,4 +1,5 @@
-//! What `bench` and `timeline` run: a model's decode program on a device, with real weights or random ones.
+//! The model of `bench` and `timeline`: its decode program on a device, with the weights of a
+//! checkpoint or random ones.
 
 use std::cell::OnceCell;
 use std::path::PathBuf;
@@ -15,42 +16,42 @@ use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, DeviceWeig
 use tilewright_megakernel::vm::reference::StepCells;
 use tilewright_megakernel::weights::{RandomCodes, RandomWeights, Weights};
 
-use super::Failure;
 use super::flow_choice::FlowChoice;
 use super::forms::Forms;
 use super::load::{Form, open_as};
 use super::progress::LoadBar;
 use super::quantize::parse_scheme;
+use super::{Failure, number};
 use crate::checkpoint::{Config, Scheme};
 use crate::engine::{self, KvType, Opened};
 
 /// Seed of random weights.
 pub const SEED: u64 = 7;
 
-/// A model, with its weights or random ones.
+/// A model, with the weights of a checkpoint or random ones.
 #[derive(Args)]
 pub struct Source {
     /// Folder of a Hugging Face checkpoint
     #[arg(long, value_name = "DIR", conflicts_with = "config")]
     model: Option<PathBuf>,
-    /// A config.json alone: the architecture, with random weights, bf16 or quantised as it says
+    /// A config.json alone: its architecture with random weights, bf16 or quantised as it states
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Random weights; says so where a configuration has none
+    /// Random weights; implied by --config
     #[arg(long, requires = "config")]
     random_weights: bool,
-    /// Weights of the linear layers quantised while loading: w4a16, w8a16 or fp8
+    /// Quantise the linear layers while loading: w4a16, w8a16 or fp8
     #[arg(long, value_name = "SCHEME", value_parser = parse_scheme)]
     weights: Option<Scheme>,
     /// A known architecture, with random bf16 weights.
     #[arg(skip)]
     known: Option<&'static str>,
-    /// What the configuration says, once it was read.
+    /// The configuration, once it was read.
     #[arg(skip)]
     described: OnceCell<Box<Described>>,
 }
 
-/// An architecture, and which of its weights are codes.
+/// An architecture, and which of its weights are quantised.
 struct Described {
     spec: ModelSpec,
     forms: Forms,
@@ -61,20 +62,17 @@ struct Described {
 pub struct SubjectArgs {
     #[command(flatten)]
     source: Source,
-    /// Sequences that are decoded together, 1 to 64; more than 16 by `bench --suite decode` alone
+    /// Sequences that are decoded together, 1 to 64; more than 16 with `bench decode` only
     #[arg(long, value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     batch: u16,
-    /// Tokens that a sequence holds at the end
-    #[arg(long, value_name = "C", default_value_t = 1024)]
+    /// Tokens of each sequence at the end
+    #[arg(long, value_name = "TOKENS", default_value_t = 1024, value_parser = number::tokens())]
     context: usize,
-    /// Keys and values: bf16, or fp8, e4m3 codes in half the bytes
+    /// Store keys and values as bf16, or as fp8 (e4m3) in half the memory
     #[arg(long, value_name = "TYPE", default_value = "bf16")]
     kv: KvType,
     #[command(flatten)]
     flow: FlowChoice,
-    /// Blocks that the flow chooses, besides the first and the last ones
-    #[arg(long, value_name = "N", default_value_t = 64, requires = "flow")]
-    flow_budget: u32,
 }
 
 /// Weights that host and device read.
@@ -87,11 +85,11 @@ pub struct Subject {
     pub machine: DeviceMachine,
     pub rows: usize,
     pub context: usize,
-    /// How keys and values are kept.
+    /// Type of keys and values.
     pub kv: KvType,
     /// Pages of a sequence.
     pages: usize,
-    /// What chooses the tokens that rows attend to.
+    /// The flow that chooses which tokens rows attend to.
     pub flow: Option<FlowSettings>,
 }
 
@@ -116,7 +114,17 @@ impl Source {
         }
     }
 
-    /// What the configuration says, and the command line of dense weights.
+    /// The architecture.
+    pub fn spec(&self) -> Result<ModelSpec, Failure> {
+        Ok(self.described()?.spec.clone())
+    }
+
+    /// Which weights are quantised, and how.
+    pub fn forms(&self) -> Result<&Forms, Failure> {
+        Ok(&self.described()?.forms)
+    }
+
+    /// The configuration, with the quantisation that the command line adds to dense weights.
     fn described(&self) -> Result<&Described, Failure> {
         if let Some(described) = self.described.get() {
             return Ok(described);
@@ -138,12 +146,12 @@ impl SubjectArgs {
         let (model, config, weights, described) = (None, None, None, OnceCell::new());
         let source = Source { model, config, random_weights: true, weights, known: Some(name), described };
         let (kv, flow) = (KvType::Bf16, FlowChoice::default());
-        SubjectArgs { source, batch, context, kv, flow, flow_budget: 0 }
+        SubjectArgs { source, batch, context, kv, flow }
     }
 
     /// The architecture.
     pub fn spec(&self) -> Result<ModelSpec, Failure> {
-        Ok(self.source.described()?.spec.clone())
+        self.source.spec()
     }
 
     /// The architecture and its weights.
@@ -151,9 +159,9 @@ impl SubjectArgs {
         self.source.open()
     }
 
-    /// Which weights are codes.
+    /// Which weights are quantised, and how.
     pub fn forms(&self) -> Result<&Forms, Failure> {
-        Ok(&self.source.described()?.forms)
+        self.source.forms()
     }
 
     /// Sequences that are decoded together.
@@ -161,22 +169,22 @@ impl SubjectArgs {
         usize::from(self.batch)
     }
 
-    /// How keys and values are kept.
+    /// Type of keys and values.
     pub fn kv(&self) -> KvType {
         self.kv
     }
 
-    /// Tokens that a sequence holds at the end.
+    /// Tokens of each sequence at the end.
     pub fn context(&self) -> usize {
         self.context
     }
 
-    /// The flow that chooses what decode steps attend to, if one does.
+    /// The flow that chooses which tokens decode steps attend to, if any.
     pub fn flow(&self) -> Result<Option<FlowSettings>, Failure> {
-        self.flow.settings(self.flow_budget, &self.spec()?)
+        self.flow.settings(&self.spec()?)
     }
 
-    /// Opens the model and the device, and makes the machine, its options as they are or changed.
+    /// Opens the model and the device, and makes the machine; `change` may change its options.
     pub fn open(
         &self,
         device: engine::Device,
@@ -203,12 +211,13 @@ impl SubjectArgs {
     }
 }
 
-/// How steps run at the end of a context: within the budget as the engine runs them, attending to everything.
+/// The phase of steps at the end of a context: within the flow's budget they attend to everything,
+/// as in the engine.
 fn phase_of(flow: &FlowSettings, context: usize) -> Phase {
     if context <= flow.covered_tokens() { Phase::Prompt } else { Phase::Decode }
 }
 
-/// The contents of cells.
+/// The inputs of a step.
 pub struct Cells {
     pub tokens: Vec<i32>,
     pub positions: Vec<i32>,
@@ -227,7 +236,7 @@ impl Subject {
         self.machine.program()
     }
 
-    /// Every row another token, in pages of its own, at one position.
+    /// Inputs in which every row has another token, pages of its own, and the same position.
     pub fn cells(&self, position: usize) -> Cells {
         let token = |row: usize| ((row * 7 + 11) % self.spec.vocab) as i32;
         Cells {
@@ -238,7 +247,7 @@ impl Subject {
     }
 }
 
-/// ‖found − expected‖ / ‖expected‖.
+/// The relative L2 error: ‖found − expected‖ / ‖expected‖.
 pub fn relative(found: &[f32], expected: &[f32]) -> f64 {
     let square = |x: f64| x * x;
     let difference: f64 = found.iter().zip(expected).map(|(a, b)| square(f64::from(a - b))).sum();

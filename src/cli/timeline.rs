@@ -1,15 +1,17 @@
-//! `tilewright timeline`: when every task of a decode step waited, loaded, computed and published.
+//! `tilewright timeline`: when each task of a decode step waited, loaded, computed and published.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use tilewright_megakernel::vm::device::DeviceOptions;
 use tilewright_megakernel::vm::device::timeline::{LevelTable, Timeline};
+use tilewright_megakernel::vm::device::{DeviceOptions, MAX_STEPS};
 
 use super::Failure;
 use super::bench::{draw_history, this_call};
+use super::device::GpuArgs;
+use super::number;
 use super::output::Output;
 use super::subject::{Subject, SubjectArgs};
 use crate::engine::Device;
@@ -17,37 +19,39 @@ use crate::results::{OURS, Row, write_call, write_row};
 
 /// Show where the time of a decode step goes
 ///
-/// Runs a few steps and prints a table by level. Optionally writes a trace for Chrome or Perfetto and a picture of SMs over
-/// time. The last position of the context is timed.
+/// Runs a few steps and prints a table by level. Also writes a trace for Chrome or Perfetto and a
+/// picture of SMs over time. The last position of the context is timed.
 #[derive(Args)]
+#[command(after_help = "Examples:
+  tilewright timeline --config models/shapes/llama-3.2-1b.json --context 4096 --out trace.json --svg timeline.svg")]
 pub struct TimelineArgs {
     #[command(flatten)]
     subject: SubjectArgs,
-    /// Where to run: cuda:N, cuda:A-B (GPUs that share the model) or sim:SEED
-    #[arg(long, value_name = "DEVICE", default_value = "cuda:0")]
-    device: Device,
+    #[command(flatten)]
+    device: GpuArgs,
     /// Steps of the launch; the last one is timed
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = number::count(1..=MAX_STEPS as u64))]
     steps: usize,
-    /// File for the trace: JSON trace events for Chrome or Perfetto
+    /// Write the trace to this file: JSON of trace events
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// File for the picture, SVG
+    /// Write the picture to this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// File for the table as rows of results, one JSON object per line
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    /// Write the table to this file as rows of results, one JSON object a line
+    #[arg(long, value_name = "FILE", alias = "json")]
+    table: Option<PathBuf>,
 }
 
 /// Runs the subcommand.
 pub fn run(args: &TimelineArgs) -> Result<ExitCode, Failure> {
+    let device = args.device.get()?;
     let out = args.out.as_deref().map(Output::create).transpose()?;
     let svg = args.svg.as_deref().map(Output::create).transpose()?;
-    let json = args.json.as_deref().map(Output::create).transpose()?;
-    let mut subject = args.subject.open(args.device, |options| Ok(DeviceOptions { timeline: true, ..options }))?;
+    let json = args.table.as_deref().map(Output::create).transpose()?;
+    let mut subject = args.subject.open(device, |options| Ok(DeviceOptions { timeline: true, ..options }))?;
     if subject.flow.is_some() {
-        // In a pool of zeros all blocks would look alike to a flow.
+        // In pools of zeros all blocks would look alike to a flow.
         draw_history(&mut subject)?;
     }
     let steps = args.steps.clamp(1, subject.context);
@@ -62,7 +66,7 @@ pub fn run(args: &TimelineArgs) -> Result<ExitCode, Failure> {
     }
     let table = LevelTable::of(&timeline);
     if let Some(json) = json {
-        let ordinal = if let Device::Cuda { ordinal } = args.device { Some(ordinal) } else { None };
+        let ordinal = if let Device::Cuda { ordinal } = device { Some(ordinal) } else { None };
         let call = this_call(subject.machine.device().properties().name.clone(), ordinal);
         json.write(|file| {
             write_call(file, &call)?;

@@ -1,4 +1,4 @@
-//! `tilewright validate`: is a program file valid, and if not, why?
+//! `tilewright validate`: checks a program file and prints why it is invalid.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -21,8 +21,11 @@ const LIMIT: u64 = 1 << 30;
 /// Exits with 0 if the program is valid, 1 if it is rejected (every reason is printed), 2 if the
 /// file is not a program.
 #[derive(Args)]
+#[command(after_help = "Examples:
+  tilewright validate program.json")]
 pub struct ValidateArgs {
-    /// The program, as `tilewright compile` writes it
+    /// File of the program, from `tilewright compile`
+    #[arg(value_name = "FILE")]
     program: PathBuf,
     /// Print one JSON object instead of text
     #[arg(long)]

@@ -67,7 +67,9 @@ fn prompts_that_are_none_are_refused() {
     let from = |file, input: &[u8]| failure(&args(&tiny(""), &["--prompt-file", file]), input);
     assert!(from("-", b"").contains("the prompt is empty"));
     assert!(from("-", b"\n").contains("the prompt is empty"));
-    assert!(from("-", b"ab\xff").contains("standard input` cannot be read: it is no UTF-8 text from byte 2 on"));
+    assert!(
+        from("-", b"ab\xff").contains("standard input` cannot be read: it is not UTF-8 text (first bad byte at 2)")
+    );
     assert!(from("no/such/file", b"").contains("no/such/file"));
     assert!(from("/dev/zero", b"").contains("more than 262144 bytes"), "256 bytes for each of 1024 positions");
     assert!(failure(&args(&tiny(""), &["--prompt", "a", "--prompt-file", "-"]), b"").contains("cannot be used with"));

@@ -34,7 +34,7 @@ fn huge_batches_contexts_and_pages_of_programs_are_refused() {
     let (config, folder) = (config(), tempfile::tempdir().expect("a folder"));
     let out = folder.path().join("program.json");
     let compile = ["compile", "--config", &config, "--target", "h100", "--out", out.to_str().expect("UTF-8")];
-    let plan = ["plan", "--config", &config, "--device", "h100"];
+    let plan = ["plan", "--config", &config, "--target", "h100"];
     for huge in HUGE {
         for option in ["--batch", "--context", "--page-tokens"] {
             let line = refused(&[&compile[..], &[option, huge]].concat());
@@ -124,11 +124,4 @@ fn as_many_tokens_as_there_are_numbers_are_as_many_as_the_model_gives() {
     let text = ["--prompt", "In the beginning", "--stop", "e", "--max-new-tokens", HUGE[2]];
     let output = limited(&[&["generate", "--model", model.to_str().expect("UTF-8")], &text[..]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
-#[test]
-fn no_command_is_said_in_one_line() {
-    for group in [&[][..], &["layout"], &["flow"]] {
-        assert!(refused(group).contains("a command is missing; `tilewright --help` lists them"));
-    }
 }

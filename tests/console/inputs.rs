@@ -1,20 +1,21 @@
-//! What `validate` and `bench` do with files that do not end and shapes that take long.
+//! Inputs that do not end, numbers out of range, and what `bench` announces.
 
 use std::fs;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::{failure, fifo, run};
 
 #[test]
-fn a_fifo_that_nobody_writes_to_is_refused_and_another_is_read() {
+fn a_fifo_without_a_writer_is_refused_and_another_is_read() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("fifo");
     fifo(&path);
     let name = path.to_str().expect("UTF-8");
     let line = failure(&["validate", name], b"");
-    assert!(line.contains("it is a FIFO that nobody has opened to write for 2 s"), "{line}");
+    assert!(line.contains("it is a FIFO that no program has opened for writing within 2 s"), "{line}");
 
     let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
     let child = command.args(["validate", name]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
@@ -25,6 +26,91 @@ fn a_fifo_that_nobody_writes_to_is_refused_and_another_is_read() {
     // A pipe of a shell is one whose writer is there.
     let line = failure(&["validate", "/dev/stdin"], b"[]");
     assert!(line.contains("is not a program"), "{line}");
+}
+
+/// Rows of results are read with the same limits everywhere: `--results`, `--peers`, `--tuned`,
+/// `--resume`, `--out` of `tune`.
+#[test]
+fn fifos_as_results_resume_and_tuned_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("rows.jsonl");
+    fifo(&path);
+    let name = path.to_str().expect("UTF-8");
+    let begun = Instant::now();
+    let bench = ["bench", "gemv", "--device", "sim", "--only", "n=1"];
+    let out = folder.path().join("page.html");
+    let out = out.to_str().expect("UTF-8");
+    let folder_of_fifos = folder.path().to_str().expect("UTF-8");
+    for args in [
+        &["dashboard", "--out", out, "--results", name][..],
+        &["dashboard", "--out", out, "--results", folder_of_fifos],
+        &[&bench[..], &["--peers", name]].concat(),
+        &[&bench[..], &["--tuned", name]].concat(),
+    ] {
+        let line = failure(args, b"");
+        assert!(line.contains("it is a FIFO that no program has opened for writing within 2 s"), "{line}");
+    }
+    for args in
+        [&[&bench[..], &["--out", name, "--resume"]].concat()[..], &["tune", "gemv", "--device", "sim", "--out", name]]
+    {
+        let line = failure(args, b"");
+        assert!(line.contains("is not a regular file; rows are read from it and appended to it"), "{line}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
+}
+
+/// A process that was killed leaves half a line; the next one drops it, says so, and goes on.
+#[test]
+fn an_unfinished_last_line_is_dropped_with_a_note() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("rows.jsonl");
+    let name = path.to_str().expect("UTF-8");
+    let call = r#"{"call":{"id":"a","date":"2026-11-22","device":"D","command":"c"}}"#;
+    let row = r#"{"suite":"gemv","who":"tilewright","shape":{"n":8},"variant":"µ","samples_us":[2.0]}"#;
+    let bench = ["bench", "gemv", "--device", "sim", "--only", "n=1", "--out", name, "--resume"];
+    let nothing = "note: nothing was measured: --only leaves no shape that is not measured already\n";
+    // Within a character, within a number, after the first byte; and a complete line that lacks its
+    // end.
+    let cut = row.find('µ').expect("is there") + 1;
+    for (rest, dropped) in [
+        (&row.as_bytes()[..cut], true),
+        (&row.as_bytes()[..row.len() - 4], true),
+        (b"{", true),
+        (row.as_bytes(), false),
+    ] {
+        fs::write(&path, [format!("{call}\n{row}\n").as_bytes(), rest].concat()).expect("writes");
+        let output = run(&bench, b"");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let note = format!("note: line 3 of `{name}` is unfinished; it is removed\n");
+        assert_eq!(said, if dropped { format!("{note}{nothing}") } else { nothing.to_owned() });
+        assert!(output.status.success());
+        let more = if dropped { String::new() } else { format!("{row}\n") };
+        assert_eq!(fs::read_to_string(&path).expect("text"), format!("{call}\n{row}\n{more}"));
+    }
+    // A damaged line elsewhere is still an error.
+    fs::write(&path, format!("{call}\n{{\n{row}\n")).expect("writes");
+    assert!(failure(&bench, b"").contains("line 2 of `rows.jsonl` is neither a call nor a row"));
+}
+
+/// Times that would overflow or mean nothing are refused where they are given.
+#[test]
+fn times_and_rates_out_of_range_are_refused() {
+    let requests = ["bench", "requests", "--device", "sim", "--config", "c"];
+    for (option, value, words) in [
+        ("--step-ms", "inf", "must be a positive number of milliseconds"),
+        ("--step-ms", "0", "must be a positive number of milliseconds"),
+        ("--step-ms", "-1", "must be a positive number of milliseconds"),
+        ("--soak", "1e300", "must be a number of seconds, 0 or more"),
+        ("--soak", "NaN", "must be a number of seconds, 0 or more"),
+        ("--rate", "0", "must be a finite number above 0"),
+        ("--seats", "0", "0 is not in 1..=4096"),
+        ("--beside", "18446744073709551615", "is not in 0..="),
+    ] {
+        let line = failure(&[&requests[..], &[option, value]].concat(), b"");
+        assert!(line.contains(words) && line.ends_with("(see `tilewright bench requests --help`)\n"), "{line}");
+    }
+    let last = ["selftest", "--device", "sim", "--kernel", "saxpy", "--cases", "2", "--seed", "18446744073709551615"];
+    assert!(failure(&last, b"").contains("leaves fewer than 2 seeds up to 2^64 - 1"));
 }
 
 /// Chunks come in by a graph of launches, which GPUs run, and which has no ops of flows.
@@ -40,7 +126,8 @@ fn chunks_of_prompts_that_nothing_feeds_are_refused() {
     assert!(line.contains("with a flow a step on a device has rows for 16"), "{line}");
 }
 
-/// What adds up the parts of several devices is asked for where there are several; the text is the same by each.
+/// What adds up the parts of several devices is asked for where there are several; the text is the
+/// same by each.
 #[test]
 fn an_exchange_is_of_several_devices() {
     let model = crate::tiny("");
@@ -64,7 +151,8 @@ fn an_exchange_is_of_several_devices() {
     assert!(!texts[0].trim().is_empty() && texts.iter().all(|text| *text == texts[0]), "{texts:?}");
 }
 
-/// A configuration of a quantised model stands for random codes of its form, in results under the form's name.
+/// A configuration of a quantised model stands for random codes of its form, in results under the
+/// form's name.
 #[test]
 fn a_quantised_configuration_is_timed_with_random_codes() {
     let tiny = fs::read_to_string(crate::tiny("config.json")).expect("a configuration");
@@ -109,6 +197,6 @@ fn a_bench_on_the_simulator_says_what_it_measures() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(
         (said.as_str(), output.status.code()),
-        ("error: a chunk of 16 tokens is asked for; it has 17 to 4096\n", Some(2))
+        ("error: --prompt-chunks has a chunk of 16 tokens; it must be 17 to 4096\n", Some(2))
     );
 }

@@ -1,4 +1,5 @@
-//! The command line on a console: files that are there already, standard input, chats, stop texts, completions, colours.
+//! The command line on a console: files that are there already, standard input, chats, stop texts,
+//! completions, colours.
 #![cfg(target_os = "linux")]
 
 mod batch;
@@ -31,12 +32,18 @@ fn catches_interrupts(id: u32) -> bool {
     u64::from_str_radix(caught.trim(), 16).expect("a number") & 2 != 0
 }
 
-/// Runs the program with a text on its standard input.
+/// Runs the program with a text on its standard input. GPUs are hidden, so that the default device
+/// is the CPU.
 fn run(args: &[&str], input: &[u8]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
-    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(args)
+        .env("CUDA_VISIBLE_DEVICES", "")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().expect("starts");
-    // Whoever fails before it reads closes the pipe.
+    // A program that fails before it reads closes the pipe.
     let _ = child.stdin.take().expect("a pipe").write_all(input);
     child.wait_with_output().expect("ends")
 }

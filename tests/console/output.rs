@@ -1,4 +1,5 @@
-//! What `--out` and `--svg` do with what is there already: files, links, devices, FIFOs; and what an interrupt leaves.
+//! What `--out` and `--svg` do with what is there already: files, links, devices, FIFOs; and what
+//! an interrupt leaves.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
@@ -10,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::{catches_interrupts, fifo, tiny};
 
-/// A picture in a twinkling.
+/// A picture, which takes no time.
 fn show(path: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
     command.args(["layout", "show", "(4,8):(8,1)", "--svg"]).arg(path);
@@ -127,7 +128,7 @@ fn what_may_not_be_written_is_refused_and_left_alone() {
     assert_eq!(compile(&tiny("tokenizer.json"), &path).status.code(), Some(2));
     assert_eq!(fs::read_to_string(&path).expect("it is there"), "old");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).expect("a mode");
-    // Whoever may write everything, as root, is not refused.
+    // Root, which may write everything, is not refused.
     if fs::OpenOptions::new().write(true).open(&path).is_err() {
         let output = compile(&tiny("config.json"), &path);
         assert_eq!(output.status.code(), Some(2));
@@ -170,4 +171,87 @@ fn an_interrupt_leaves_no_temporary_file() {
         assert_eq!(fs::read_dir(folder.path()).expect("lists").count(), 1, "{args:?}: no temporary file");
     }
     assert_eq!(fs::read_to_string(kept).expect("it is there"), "old");
+}
+
+/// State and processor time of a process, in ticks of 10 ms.
+fn work(id: u32) -> (String, u64) {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).expect("the process is there");
+    // The name, in parentheses, may have spaces.
+    let (_, fields) = stat.rsplit_once(')').expect("a name");
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    (fields[0].to_owned(), fields[11].parse::<u64>().expect("ticks") + fields[12].parse::<u64>().expect("ticks"))
+}
+
+/// A simulated launch of a step takes seconds, and Ctrl-C ends it inside. What counts is the
+/// processor's time, which other work on the machine does not change.
+#[test]
+fn an_interrupt_ends_a_simulated_launch_within_a_second_of_work() {
+    let prompt = "In the beginning God created the heaven and the earth. ".repeat(4);
+    for device in ["sim", "sim:1x2"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
+        command.args(["generate", "--device", device, "--json", "--prompt", &prompt, "--model"]).arg(tiny(""));
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+        let id = child.id();
+        // Loading takes less; launches follow each other from then on.
+        while !catches_interrupts(id) || work(id).1 < 300 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let before = work(id).1;
+        assert!(Command::new("kill").args(["-INT", &id.to_string()]).status().expect("kill runs").success());
+        // A process that ended and was not waited for is there still.
+        let after = loop {
+            match work(id) {
+                (state, ticks) if state == "Z" => break ticks,
+                _ => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        let output = child.wait_with_output().expect("ends");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), said.as_str()), (Some(130), ""), "{device}");
+        let object: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+        assert_eq!(object["interrupted"], serde_json::json!(true));
+        assert!(after - before < 100, "{device}: {} ms of work after the interrupt", 10 * (after - before));
+    }
+}
+
+/// SIGKILL leaves what was staged; the next output into the folder removes it.
+#[test]
+fn what_a_killed_process_left_is_swept_at_the_next_start() {
+    let folder = folder();
+    let out = folder.path().join("logits.safetensors");
+    let ids = vec!["5"; 900].join(",");
+    let args = ["logits", "--device", "sim", "--prompt-ids", &ids, "--out"];
+    let count = || fs::read_dir(folder.path()).expect("lists").count();
+    let start = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
+        let child = command.args(args).arg(&out).arg("--model").arg(tiny("")).spawn().expect("starts");
+        let before = count();
+        while count() == before {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        child
+    };
+    let mut killed = start();
+    killed.kill().expect("SIGKILL");
+    killed.wait().expect("ends");
+    assert_eq!(count(), 1, "SIGKILL leaves the staged file");
+    fs::write(folder.path().join(".tmpOther"), "another program's").expect("writes");
+    assert!(show(&folder.path().join("a.svg")).status().expect("runs").success());
+    let mut names: Vec<_> =
+        fs::read_dir(folder.path()).expect("lists").map(|e| e.expect("an entry").file_name()).collect();
+    names.sort();
+    assert_eq!(names, [".tmpOther", "a.svg"]);
+    // The staged file of a process that lives stays.
+    let mut alive = start();
+    assert!(show(&folder.path().join("b.svg")).status().expect("runs").success());
+    assert_eq!(count(), 4);
+    alive.kill().expect("SIGKILL");
+    alive.wait().expect("ends");
+    // A folder, too: `quantize` writes one.
+    let (model, made) = (tiny(""), folder.path().join("made"));
+    fs::create_dir(folder.path().join(".tilewright-dead.tmp")).expect("a folder");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
+    let output = command.args(["quantize", "--scheme", "fp8", "--model"]).arg(model).arg("--out").arg(&made).output();
+    assert!(output.expect("runs").status.success());
+    assert_eq!(count(), 4, "two pictures, another program's file, the model");
 }

@@ -1,4 +1,5 @@
-//! What `plan` says of a model on several devices, and what it refuses; what `compile` makes of quantised ones.
+//! What `plan` says of a model on several devices, and what it refuses; what `compile` makes of
+//! quantised ones.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +12,7 @@ fn shape(name: &str) -> String {
 }
 
 fn plan(config: &str, device: &str, devices: &str) -> Vec<String> {
-    ["plan", "--config", config, "--device", device, "--devices", devices].map(str::to_owned).to_vec()
+    ["plan", "--config", config, "--target", device, "--devices", devices].map(str::to_owned).to_vec()
 }
 
 #[test]
@@ -42,7 +43,8 @@ fn what_devices_cannot_share_is_refused_by_name() {
     assert!(line.contains("the model's `heads` is 32, which 3 devices cannot share evenly"), "{line}");
 }
 
-/// Codes are an eighth of bf16's bits beside their scales' share, whether the command line asks for them or the configuration has them.
+/// Codes are an eighth of bf16's bits beside their scales' share, whether the command line asks for
+/// them or the configuration has them.
 #[test]
 fn codes_are_counted_as_they_are_stored() {
     let said = |config: &str, more: &[&str]| {

@@ -11,7 +11,7 @@ const SIMULATED: &str = "simulated H100";
 
 /// A search on the simulator, whose rows go to a file.
 fn tune(out: &str, args: &[&str]) -> Output {
-    let base = ["tune", "--device", "sim:3", "--replays", "1", "--commit", "a", "--out", out];
+    let base = ["tune", "attention", "--device", "sim:3", "--replays", "1", "--commit", "a", "--out", out];
     crate::run(&[&base[..], args].concat(), b"")
 }
 
@@ -25,7 +25,7 @@ fn every_configuration_is_a_row_at_once_and_no_search_measures_it_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("deep/tuned.jsonl");
     let out = path.to_str().expect("UTF-8");
-    let shape = ["--suite", "attention", "--shape", "batch=1,tokens=64"];
+    let shape = ["--shape", "batch=1,tokens=64"];
     // The space has twelve configurations, and there is time for all.
     let first = tune(out, &[&shape[..], &["--budget", "1h"]].concat());
     let measured = said(&first).lines().filter(|line| line.starts_with("measured: ")).count();
@@ -45,7 +45,8 @@ fn every_configuration_is_a_row_at_once_and_no_search_measures_it_again() {
     let again = said(&tune(out, &[&shape[..], &["--again", "--budget", "1h"]].concat()));
     assert_eq!(again.lines().filter(|line| line.starts_with("measured: ")).count(), 1, "{again}");
     // Another build is another kernel.
-    let other = ["tune", "--device", "sim:3", "--replays", "1", "--commit", "b", "--out", out, "--budget", "0s"];
+    let other =
+        ["tune", "attention", "--device", "sim:3", "--replays", "1", "--commit", "b", "--out", out, "--budget", "0s"];
     let other = said(&crate::run(&[&other[..], &shape].concat(), b""));
     assert!(other.lines().filter(|line| line.starts_with("measured: ")).count() >= 2, "{other}");
 }
@@ -86,19 +87,39 @@ fn what_was_kept_for_a_model_is_what_its_machines_are_made_with() {
 }
 
 #[test]
-fn what_cannot_be_tuned_is_refused_in_one_line() {
+fn what_cannot_be_tuned_is_refused_and_leaves_no_file() {
     let folder = tempfile::tempdir().expect("a folder");
-    let out = folder.path().join("tuned.jsonl");
+    let out = folder.path().join("deep/tuned.jsonl");
     let out = out.to_str().expect("UTF-8");
     let refused = |args: &[&str], words: &str| {
-        let line = failure(&[&["tune", "--out", out], args].concat(), b"");
-        assert!(line.contains(words), "{line}");
+        let output = crate::run(&[&["tune"], args, &["--out", out]].concat(), b"");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && text.starts_with("error: ") && text.contains(words), "{text}");
     };
-    refused(&["--suite", "gemm", "--device", "cpu"], "kernels are timed on cuda:N or sim:SEED");
-    let on_sim = |suite: &'static str, shape: &'static str| ["--device", "sim", "--suite", suite, "--shape", shape];
+    refused(&["gemm", "--device", "cpu"], "kernels are timed on cuda:N or sim:SEED");
+    let on_sim = |suite: &'static str, shape: &'static str| [suite, "--device", "sim", "--shape", shape];
     refused(&on_sim("gemm", "m=8,n=8"), "m=8,n=8 is not a shape of this suite, which has m, n, k");
+    // The shape that the help of another suite shows.
+    refused(&on_sim("gemv", "m=8,n=8,k=16"), "m=8,n=8,k=16 is not a shape of this suite, which has batch, n, k");
     refused(&on_sim("gemv", "batch=1,n=8,k=0"), "each from 1 to 2147483647");
-    refused(&on_sim("decode", "batch=1"), "decode is tuned for --model or --config");
-    let settings = ["--device", "sim", "--suite", "gemv", "--shape", "batch=1,n=8,k=16", "--try", "warps"];
-    refused(&settings, "`warps` is not NAME=VALUE");
+    refused(&on_sim("decode", "batch=1"), "unexpected argument '--shape'");
+    refused(&["gemv", "--device", "sim", "--shape", "batch=1,n=8,k=16", "--try", "warps"], "`warps` is not NAME=VALUE");
+    refused(&["decode", "--device", "sim"], "give a model: --model DIR, or --config FILE");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0, "no file is left");
+}
+
+/// Each suite's help has a shape of its own, which it takes.
+#[test]
+fn the_shape_in_the_help_of_a_suite_is_one_of_it() {
+    for (suite, shape) in [
+        ("gemm", "m=4096,n=4096,k=4096"),
+        ("gemv", "batch=1,n=4096,k=4096"),
+        ("codes", "m=64,n=4096,k=4096"),
+        ("attention", "batch=8,tokens=8192"),
+    ] {
+        assert!(crate::stdout(&["tune", suite, "--help"], b"").contains(shape), "{suite}");
+        let line = failure(&["tune", suite, "--device", "cpu", "--shape", shape], b"");
+        assert!(line.contains("kernels are timed on cuda:N or sim:SEED"), "{line}");
+    }
+    assert!(!crate::stdout(&["tune", "decode", "--help"], b"").contains("--shape"));
 }

@@ -1,11 +1,13 @@
-//! `tilewright accuracy`: logits of a device against the reference machine in f32, and against a peer's error.
+//! `tilewright accuracy`: compares a device's logits with the reference machine in f32, and its
+//! error with a peer's.
 //!
-//! Rows of a batch are sequences at positions of their own. What a row saw before is drawn, not decoded: keys and values
-//! of mean 0 and deviation 1, rounded to bf16, the same for the same row, layer and token whoever draws them. So one step
-//! is compared, at any position, and a peer that draws the same weights and history (`benches/peers/accuracy.py`) computes
-//! the same step. Pages lie in reverse order.
+//! Rows of a batch are sequences at positions of their own. Their history is drawn, not decoded:
+//! keys and values of mean 0 and deviation 1, rounded to bf16, determined by row, layer and token.
+//! So one step is compared, at any position, and a peer that draws the same weights and history
+//! (`benches/peers/accuracy.py`) computes the same step. Pages lie in reverse order.
 //!
-//! Batches of more than 16 rows are steps of a graph of launches, and so are prompts, whose rows are the first tokens of one sequence.
+//! Batches of more than 16 rows are steps of a graph of launches. So are prompts, whose rows are
+//! the first tokens of one sequence.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -32,6 +34,7 @@ use tilewright_megakernel::weights::Uniform;
 
 use super::Failure;
 use super::bench::this_call;
+use super::device::GpuArgs;
 use super::input::{self, InputError};
 use super::output::Output;
 use super::subject::{Cells, SEED, Source, relative};
@@ -43,33 +46,35 @@ mod tests;
 
 /// Compare a device's logits with those of the reference machine in f32
 ///
-/// Each position alone, then batches whose rows are at different positions. With a peer's logits of the same steps, no row
-/// may be further from the reference than the peer's bf16. Exits with 1 where a row is, or a batch is refused.
+/// Compares each position alone, then batches whose rows are at different positions. With a peer's
+/// logits of the same steps, no row may be further from the reference than the peer's bf16. Exits
+/// with 1 if a row is, or a batch is refused.
 #[derive(Args)]
+#[command(after_help = "Examples:
+  tilewright accuracy --config models/shapes/llama-3.2-1b.json --positions 1,200 --batches 2,8")]
 pub struct AccuracyArgs {
     #[command(flatten)]
     source: Source,
-    /// Where: cuda:N, cuda:A-B (GPUs that share the model) or sim:SEED
-    #[arg(long, value_name = "DEVICE", default_value = "cuda:0")]
-    device: Device,
-    /// Positions of the token that is fed
+    #[command(flatten)]
+    device: GpuArgs,
+    /// Positions of the token that is decoded
     #[arg(long, value_name = "P,..", value_delimiter = ',', default_value = "1,200,1024,4096", value_parser = positions())]
     positions: Vec<usize>,
     /// Rows of the batches
     #[arg(long, value_name = "B,..", value_delimiter = ',', default_value = "2,4,8,16", value_parser = rows())]
     batches: Vec<usize>,
-    /// Tokens of prompts, each a step of a graph
+    /// Lengths of prompts, each a step of a graph of launches
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = rows())]
     prompts: Vec<usize>,
-    /// Keys and values of device and reference: bf16 on the device and f32 in the reference, or e4m3 codes in both
+    /// Keys and values: bf16 on the device and f32 in the reference, or fp8 (e4m3) in both
     #[arg(long, value_name = "TYPE", default_value = "bf16")]
     kv: KvType,
-    /// A peer's logits of the same steps, by benches/peers/accuracy.py
+    /// Logits of a peer for the same steps, from benches/peers/accuracy.py
     #[arg(long, value_name = "FILE")]
     peer: Option<PathBuf>,
-    /// Where the figures go, one JSON object a line
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    /// Write the rows to this file, one JSON object a line
+    #[arg(long, value_name = "FILE", alias = "json")]
+    out: Option<PathBuf>,
 }
 
 /// Positions that some model may have: numbers of them are i32.
@@ -86,13 +91,17 @@ const MOST_ROWS: usize = 16;
 /// Most bytes of a peer's logits.
 const PEER_BYTES: u64 = 1 << 30;
 
-/// The largest relative error of logits that is right whatever the model is: bf16 operands, f32 sums.
+/// Limit of the relative error of logits for any model: bf16 operands, f32 sums.
 const LIMIT: f64 = 2e-2;
-/// How many times as far as bf16 operands alone bring the worst row, and all rows in the mean. A device rounds at the same places, but not the same
-/// sums: the two errors are alike in size and independent. Of few rows the worst differs by a third, the mean by a tenth. Queries and
-/// keys that are normalised a graph rounds twice, which is 1.4 times as much. Truncation in place of rounding makes the mean 1.45 to 1.8 times as large.
+/// Limits as multiples of the error that bf16 operands alone cause: of the worst row, and of the
+/// mean.
+///
+/// A device rounds at the same places, but other sums: the two errors are alike in size and
+/// independent. With few rows the worst differs by a third, the mean by a tenth. A graph rounds
+/// normalised queries and keys twice, which makes 1.4 times the error. Truncation instead of
+/// rounding makes the mean 1.45 to 1.8 times as large.
 const ROUNDED: [f64; 2] = [1.5, 1.4];
-/// How far a peer's f32 may be from the reference's: another order of sums, and angles rounded elsewhere.
+/// Limit of a peer's f32 error: another order of sums, and angles that are rounded elsewhere.
 const SAME: f64 = 1e-3;
 
 #[derive(Debug, Error)]
@@ -128,24 +137,26 @@ struct Finding {
     layers: usize,
     positions: Vec<usize>,
     error: Vec<f64>,
-    /// Of a peer that computes in bf16, and of one that computes in f32.
+    /// Errors of a peer that computes in bf16, and of one that computes in f32.
     peer_bf16: Vec<f64>,
     peer_f32: Vec<f64>,
-    /// What is right, of the worst row and of the mean.
+    /// Limits of the worst row and of the mean.
     limits: [f64; 2],
-    /// What the reference machine took, seconds.
+    /// Time of the reference machine, seconds.
     reference_s: f64,
 }
 
 /// Runs the subcommand.
 pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
-    let output = args.json.as_deref().map(Output::create).transpose()?;
+    let device = args.device.get()?;
+    let output = args.out.as_deref().map(Output::create).transpose()?;
     let read = |path: &PathBuf| {
         input::read_bytes(path, PEER_BYTES).map_err(|source| AccuracyError::Peer { path: path.clone(), source })
     };
     let peer = args.peer.as_ref().map(read).transpose()?;
     let peer = peer.as_deref().map(SafeTensors::deserialize).transpose()?;
-    let Opened { device, devices, target, options, .. } = engine::open(args.device)?;
+    let place = device;
+    let Opened { device, devices, target, options, .. } = engine::open(place)?;
     let several = devices.len();
     let (spec, weights) = args.source.open()?;
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -211,7 +222,7 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
         let limits = match error.iter().all(|&error| error <= LIMIT) {
             true => [LIMIT; 2],
             false => {
-                // What bf16 operands alone make of this model's step.
+                // The error that bf16 operands alone cause in this model's step.
                 let options = LowerOptions { kv: args.kv.dtype(), ..base };
                 let placed = schedule(program(Target::host(workers), &options)?, TYPICAL_CONTEXT)?;
                 let mut rounded = Machine::new(placed, &*weights, workers)?;
@@ -233,7 +244,7 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
         findings.push(finding);
     }
     if let Some(output) = output {
-        let ordinal = if let Device::Cuda { ordinal } = args.device { Some(ordinal) } else { None };
+        let ordinal = if let Device::Cuda { ordinal } = place { Some(ordinal) } else { None };
         output.write(|file| {
             write_call(file, &this_call(name, ordinal))?;
             findings.iter().flat_map(Finding::rows).try_for_each(|row| write_row(file, &row))
@@ -242,7 +253,7 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::from(!right)))
 }
 
-/// Makes the machines of a case, of programs for so many SMs and rows.
+/// Makes the machines of a case; `program` lowers for a number of SMs and of rows.
 fn machines(
     case: &Case,
     program: &dyn Fn(usize, usize) -> Result<Program, Failure>,
@@ -261,10 +272,10 @@ fn machines(
     Ok(graph.map(|graph| (decode, Some(graph))))
 }
 
-/// Who gets pools by their names.
+/// A callback for each pool, by name.
 type EachPool<'e> = &'e mut dyn FnMut(&str, &[bf16]) -> Result<(), Failure>;
 
-/// Sends a pool to so many devices: its numbers, or the codes that the reference has.
+/// Sends a pool to all devices: its numbers, or the codes of the reference.
 fn send_history(
     spec: &ModelSpec,
     (name, pool): (&str, &[bf16]),
@@ -274,7 +285,8 @@ fn send_history(
 ) -> Result<(), Failure> {
     let codes = kv.codes(name).unwrap_or_default();
     for device in 0..devices {
-        // Each device has the heads that it needs: of fewer heads than devices, several have the same.
+        // Each device has the heads that it needs; with fewer heads than devices, several have the
+        // same.
         let (head, heads) = (device * spec.kv_heads / devices, (spec.kv_heads / devices).max(1));
         let part = |len: usize| head * (len / spec.kv_heads)..(head + heads) * (len / spec.kv_heads);
         let name = if devices > 1 { format!("{name}.dev{device}") } else { name.to_owned() };
@@ -286,26 +298,26 @@ fn send_history(
     Ok(())
 }
 
-/// The worst of some rows, and their mean.
+/// The largest error of some rows, and their mean.
 fn worst_and_mean(errors: &[f64]) -> [f64; 2] {
     let worst = errors.iter().copied().max_by(f64::total_cmp).unwrap_or(0.0);
     [worst, errors.iter().sum::<f64>() / errors.len().max(1) as f64]
 }
 
-/// What is right where bf16 operands alone bring rows so far from the reference: of the worst row, and of the mean.
+/// Limits of the worst row and of the mean, given the errors that bf16 operands alone cause.
 fn limits(rounded: &[f64]) -> [f64; 2] {
     let [worst, mean] = worst_and_mean(rounded);
     [LIMIT.max(ROUNDED[0] * worst), ROUNDED[1] * mean]
 }
 
-/// Whether rows are near enough.
+/// Whether the errors of all rows are within the limits.
 fn is_near(errors: &[f64], limits: [f64; 2]) -> bool {
     let [worst, mean] = worst_and_mean(errors);
-    // A NaN is not.
+    // NaN is not.
     worst <= LIMIT || (worst <= limits[0] && mean <= limits[1])
 }
 
-/// Each position alone, then the batches, whose rows take the positions in turn, one further each time round; then the prompts.
+/// Each position alone; then the batches, whose rows cycle through the positions; then the prompts.
 fn cases(args: &AccuracyArgs) -> Vec<Case> {
     let turn = args.positions.len().max(1);
     let alone = args.positions.iter().map(|&position| vec![position]);
@@ -320,7 +332,7 @@ fn cases(args: &AccuracyArgs) -> Vec<Case> {
 }
 
 impl Case {
-    /// Whether no decode machine has as many rows.
+    /// Whether it has more rows than a decode machine.
     fn is_wide(&self) -> bool {
         self.prompt || self.positions.len() > MOST_ROWS
     }
@@ -336,7 +348,7 @@ impl Case {
         }
     }
 
-    /// What the programs have in common; f32 throughout.
+    /// Options that the programs share; f32 throughout.
     fn options(&self) -> LowerOptions {
         let context = self.positions.iter().max().map_or(1, |most| most + 1);
         let rows = self.positions.len();
@@ -368,7 +380,8 @@ impl Case {
         }
     }
 
-    /// The keys or values of all rows' tokens before their positions as a pool, `[kv_heads, pages, page_tokens, head_dim]`.
+    /// The keys or values of all rows' tokens before their positions as a pool, `[kv_heads, pages,
+    /// page_tokens, head_dim]`.
     fn history(&self, spec: &ModelSpec, layer: usize, which: &str) -> Vec<bf16> {
         let (heads, dim, page_tokens) = (spec.kv_heads, spec.head_dim, self.page_tokens);
         let mut pool = vec![bf16::ZERO; heads * self.pages() * page_tokens * dim];
@@ -385,7 +398,7 @@ impl Case {
         pool
     }
 
-    /// Shows the keys and values before the step, by the name of their pool.
+    /// Calls back with the keys and values before the step, by the name of their pool.
     fn each_history(&self, spec: &ModelSpec, each: EachPool) -> Result<(), Failure> {
         for (layer, which) in (0..spec.layers).flat_map(|layer| [(layer, "k"), (layer, "v")]) {
             each(&format!("layers.{layer}.{which}"), &self.history(spec, layer, which))?;
@@ -421,14 +434,16 @@ impl Case {
 }
 
 impl Finding {
-    /// Whether every row is near enough to the reference, and no further than the peer's bf16.
+    /// Whether every row is within the limits, and no further from the reference than the peer's
+    /// bf16.
     fn is_right(&self) -> bool {
         is_near(&self.error, self.limits)
             && self.error.iter().zip(&self.peer_bf16).all(|(ours, peer)| ours <= peer)
             && self.peer_f32.iter().all(|&error| error <= SAME)
     }
 
-    /// The rows of a step: ours and the peer's, each with the error of its worst row, and those of all rows by name.
+    /// The rows of a step: ours and the peer's, each with the error of its worst row, and those of
+    /// all rows by name.
     fn rows(&self) -> Vec<Row> {
         let shape = [("rows", self.positions.len()), ("hidden", self.hidden), ("layers", self.layers)];
         let shown: Vec<String> = self.positions.iter().take(5).map(usize::to_string).collect();
@@ -458,7 +473,7 @@ impl Finding {
         std::iter::once(ours).chain(peers).collect()
     }
 
-    /// A line of the table; whether the step is right.
+    /// Prints a line of the table. Returns whether the step is right.
     fn print(&self, to: &mut dyn Write) -> io::Result<bool> {
         let worst = |errors: &[f64]| match errors.iter().copied().max_by(f64::total_cmp) {
             Some(worst) => format!("{worst:9.2e}"),

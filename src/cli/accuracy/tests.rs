@@ -1,4 +1,4 @@
-//! The bound: what rounds as a device does is within it, and faults are beyond.
+//! The limits: rounding as a device does is within them, and faults exceed them.
 
 use std::path::Path;
 
@@ -17,17 +17,17 @@ fn logits(case: &Case, spec: &ModelSpec, weights: &dyn Weights, (kv, operands): 
     case.logits(spec, &mut machine).expect("logits")
 }
 
-/// What keys and values are, and what becomes of operands.
+/// The type of keys and values, and the rounding of operands.
 type Numbers = (DType, Option<fn(f32) -> f32>);
 
 const EXACT: Numbers = (DType::F32, None);
 const ROUND: Numbers = (DType::BF16, Some(|x| bf16::from_f32(x).to_f32()));
 const TRUNCATE: Numbers = (DType::BF16, Some(|x| f32::from_bits(x.to_bits() & 0xffff_0000)));
 
-/// Another rounding of the same size: that of other numbers.
+/// Another rounding of the same size.
 const OTHER: Numbers = (DType::BF16, Some(|x| bf16::from_f32(x * 1.37).to_f32() / 1.37));
 
-/// How far each row is.
+/// The error of each row.
 fn errors(spec: &ModelSpec, found: &[f32], expected: &[f32]) -> Vec<f64> {
     let rows = found.chunks_exact(spec.vocab).zip(expected.chunks_exact(spec.vocab));
     rows.map(|(found, expected)| relative(found, expected)).collect()
@@ -56,7 +56,8 @@ impl Weights for Biased<'_> {
     }
 }
 
-/// Of a weight every element of the first tile, eight rows of 32 columns, is zero; of a bias every element.
+/// Of a weight every element of the first tile, eight rows of 32 columns, is zero; of a bias every
+/// element.
 fn without(weights: &dyn Weights, name: &'static str) -> WeightTensor {
     let whole = weights.tensor(name).expect("a tensor");
     let mut elements = whole.as_bf16().expect("bf16").to_vec();
@@ -67,8 +68,8 @@ fn without(weights: &dyn Weights, name: &'static str) -> WeightTensor {
     WeightTensor::new(DType::BF16, whole.shape().to_vec(), bytes).expect("as many bytes")
 }
 
-/// Other roundings of the same size are within the bound of prompts and of rows behind drawn keys and values; truncation, a bias that nobody adds and
-/// a tile that nobody multiplies are beyond it.
+/// Other roundings of the same size are within the limits, for prompts and for rows with drawn
+/// history. Truncation, a missing bias and a missing tile exceed them.
 #[test]
 fn roundings_are_within_the_bound_and_faults_beyond() {
     let (page_tokens, mut beyond) = (LowerOptions::for_context(1).page_tokens, 0);
@@ -88,7 +89,7 @@ fn roundings_are_within_the_bound_and_faults_beyond() {
                 assert_eq!(is_near(errors, limits), near, "{model}, prompt {prompt}, {what}: {found:?} of {limits:?}");
             };
             holds("another rounding", &of(&biased, OTHER), true);
-            // Where roundings are far below the limit, so is truncation.
+            // If roundings are far below the limit, so is truncation.
             let truncated = of(&biased, TRUNCATE);
             holds("truncation", &truncated, worst_and_mean(&truncated)[0] <= LIMIT);
             for name in ["model.layers.1.self_attn.k_proj.bias", "model.layers.1.mlp.up_proj.weight"] {

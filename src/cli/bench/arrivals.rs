@@ -1,4 +1,5 @@
-//! Random requests at random times, batched as they come and in batches in order; what their steps took, by width.
+//! Random requests at random times: with continuous batching, and in batches one after the other.
+//! Also the time of steps by their width.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -12,24 +13,25 @@ use super::requests::{CONTEXT, EIGHT, RequestsArgs, drain, draw_request, options
 use crate::cli::Failure;
 use crate::engine::{Bare, BatchOptions, Batcher, Event, Request, Submission, WidthTimes};
 
-/// Requests up to which all of them run in order, too; of more, a quarter says as much of batches in order, which take long.
+/// Up to this many requests, all of them also run in batches; of more, a quarter, since batches
+/// take long.
 const FEW: usize = 64;
 
-/// A request, and when it arrives.
+/// A request and its time of arrival.
 struct Arrival {
     at: Duration,
     request: Request,
 }
 
-/// What a run of requests took.
+/// Times of a run of requests.
 struct Ran {
     requests: usize,
     seconds: f64,
     tokens: usize,
-    /// Seconds from arrival to the first token, of each.
+    /// Seconds from arrival to first token, per request.
     first: Vec<f64>,
     widths: Vec<WidthTimes>,
-    /// Kernels that were compiled meanwhile, and the driver's seconds for them.
+    /// Kernels that were compiled during the run, and the seconds that the driver took.
     compiled: (usize, f64),
 }
 
@@ -38,7 +40,7 @@ impl Ran {
         self.tokens as f64 / self.seconds
     }
 
-    /// What a row has of any run.
+    /// Figures of every row.
     fn values(&self) -> Vec<(String, f64)> {
         let all = [("tokens_per_s", self.speed()), ("new_tokens", self.tokens as f64)].into_iter();
         let compiled = [("compiled", self.compiled.0 as f64), ("compile_s", self.compiled.1)];
@@ -54,7 +56,7 @@ impl Ran {
         all.chain(self.widths.iter().flat_map(of_width)).collect()
     }
 
-    /// The same for people.
+    /// The figures as text for a person.
     fn tell(&self, name: &str) -> io::Result<()> {
         let (compiled, seconds) = self.compiled;
         let mut out = io::stderr().lock();
@@ -94,7 +96,7 @@ fn draw_arrivals(count: usize, rate: f64, vocab: usize) -> Vec<Arrival> {
     (0..count).map(|_| arrival()).collect()
 }
 
-/// Runs requests, and says what became of the batcher and the kernels meanwhile.
+/// Runs requests, and collects statistics of the batcher and compiled kernels.
 fn watched(
     bare: &Bare,
     batcher: &mut Batcher,
@@ -110,7 +112,7 @@ fn watched(
     Ok(Ran { requests: arrivals.len(), seconds, tokens, first, widths: batcher.take_times(), compiled })
 }
 
-/// Runs requests as they arrive; their tokens, and seconds from arrival to the first of each.
+/// Runs requests as they arrive. Returns their tokens, and the seconds from arrival to first token.
 fn as_they_come(batcher: &mut Batcher, arrivals: &[Arrival]) -> Result<(usize, Vec<f64>), Failure> {
     let start = Instant::now();
     let (mut next, mut came, mut first) = (0, BTreeMap::new(), Vec::new());
@@ -137,7 +139,8 @@ fn as_they_come(batcher: &mut Batcher, arrivals: &[Arrival]) -> Result<(usize, V
     }
 }
 
-/// Runs requests in batches of so many, the next when all of the one before have ended.
+/// Runs requests in batches of a fixed size; a batch starts when all requests of the previous one
+/// have ended.
 fn in_order(batcher: &mut Batcher, arrivals: &[Arrival]) -> Result<(usize, Vec<f64>), Failure> {
     let mut tokens = 0;
     for batch in arrivals.chunks(EIGHT) {
@@ -149,12 +152,12 @@ fn in_order(batcher: &mut Batcher, arrivals: &[Arrival]) -> Result<(usize, Vec<f
     Ok((tokens, Vec::new()))
 }
 
-/// Measures both.
+/// Measures continuous batching and batches in order.
 pub(super) fn run(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal) -> Result<(), Failure> {
     let all = draw_arrivals(args.requests, args.rate, spec.vocab);
     let shape = |requests| [("requests", requests), ("seats", args.seats)];
     let mut batcher = bare.batcher(Some(args.step_rows), &options(args, CONTEXT))?;
-    // Kernels and graphs of every width are made before the clock runs.
+    // Kernels and graphs of every width are built before the measurement.
     as_they_come(&mut batcher, &all[..all.len().min(2 * args.seats)])?;
     let before = batcher.statistics();
     let ours = watched(bare, &mut batcher, &all, as_they_come)?;

@@ -1,4 +1,4 @@
-//! The suite of attention: decode of one token over long contexts, prefill of a sequence, `bf16`.
+//! The attention suite, `bf16`: decode of one token over long contexts, and prefill of a sequence.
 
 use half::bf16;
 use tilewright_codegen::device::{Arg, Buffer, Device, DeviceError, Promotion, TensorMap, TensorShape, TileSwizzle};
@@ -49,7 +49,7 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Numbers from −1 to 1 that repeat after a million and three.
+/// Numbers from −1 to 1 with a period of 1,000,003.
 fn numbers(count: usize, seed: u64) -> Result<Vec<bf16>, BenchError> {
     let period = count.min(1_000_003);
     let mut all = room(count)?;
@@ -60,7 +60,7 @@ fn numbers(count: usize, seed: u64) -> Result<Vec<bf16>, BenchError> {
     Ok(all)
 }
 
-/// `[planes, tokens, depth]` in boxes of 64 columns by `rows` tokens.
+/// Tensor map of `[planes, tokens, depth]` in boxes of 64 columns by `rows` tokens.
 fn map(
     device: &Device,
     buffer: &Buffer<bf16>,
@@ -72,7 +72,7 @@ fn map(
         dims: vec![depth.into(), tokens.into(), planes.into()],
         strides: vec![row, row * u64::from(tokens)],
         tile: vec![64, rows, 1],
-        // L2 would fetch pairs of boxes together at 256 bytes, and decode loses 6 % by it on an H200.
+        // At 256 bytes L2 fetches boxes in pairs, which costs decode 6 % on an H200.
         promotion: Promotion::Bytes128,
         ..TensorShape::row_major(DType::BF16, [1, 64], [1, 64]).swizzle(TileSwizzle::Bytes128)
     };
@@ -87,18 +87,21 @@ fn row(shape: &[(&str, u64)], variant: &str, times: Times, work: [u64; 2], error
     finding::check(Row { variant: variant.into(), ..finding::row("attention", shape, times, work, error) }, LIMIT)
 }
 
-/// What is tuned: decode for each batch and number of tokens that is named, or for those of the suite.
-pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[Extents]) -> Result<Vec<Prepare<'b>>, Failure> {
-    let named = shapes.iter().map(|shape| {
-        let lines = u128::from(KV_HEADS * DEPTH);
-        shape.of(["batch", "tokens"], |[batch, tokens]| [batch * lines * tokens, batch * lines * u128::from(GROUP)])
-    });
-    let named = named.collect::<Result<Vec<_>, _>>()?;
-    let all = if named.is_empty() { DECODE.map(|(batch, tokens)| [batch, tokens]).to_vec() } else { named };
+/// A shape of `--shape`.
+pub(super) fn parse_shape(text: &str) -> Result<[u32; 2], BenchError> {
+    let lines = u128::from(KV_HEADS * DEPTH);
+    let operands = |[batch, tokens]: [u128; 2]| [batch * lines * tokens, batch * lines * u128::from(GROUP)];
+    Extents::parse(text)?.of(["batch", "tokens"], operands)
+}
+
+/// Kernels to tune: decode for the given batches and numbers of tokens, or for those of the suite.
+pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[[u32; 2]]) -> Vec<Prepare<'b>> {
+    let suite = || DECODE.map(|(batch, tokens)| [batch, tokens]).to_vec();
+    let all = if shapes.is_empty() { suite() } else { shapes.to_vec() };
     let prepare = |[batch, tokens]: [u32; 2]| -> Prepare<'b> {
         Box::new(move || Ok(Box::new(Decoding { bench, batch, tokens })))
     };
-    Ok(all.into_iter().map(prepare).collect())
+    all.into_iter().map(prepare).collect()
 }
 
 /// Decode of one token of each sequence of a batch.
@@ -184,7 +187,7 @@ impl Tunable for Decoding<'_> {
     }
 }
 
-/// How decode is cut: tokens of a tile, stages of a warp's rings, blocks that a multiprocessor gets.
+/// Settings of decode: tokens of a tile, stages of a warp's rings, blocks per multiprocessor.
 #[derive(Clone, Copy)]
 struct Cut {
     tile: u32,
@@ -221,7 +224,7 @@ fn prefill(bench: &Bench, depth: u32, tokens: u32, causal: bool) -> Result<Row, 
     let out = device.buffer::<bf16>(elements)?;
     stream.poison(&out, 0xff)?;
     let tiles = tokens.div_ceil(plan.hopper_rows());
-    // Heads that L2 holds together.
+    // Heads whose keys and values fit L2 together.
     let bunch = if causal { 4u32 } else { 2 };
     let args: [Arg<'_>; 13] = [
         Arg::Map(&maps[0]),
@@ -257,7 +260,7 @@ struct Look {
     query: usize,
     /// Its head of keys and values.
     plane: usize,
-    /// Tokens that it sees.
+    /// Tokens that it attends to.
     seen: usize,
 }
 

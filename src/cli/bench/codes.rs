@@ -1,4 +1,5 @@
-//! The suite of matrix products whose weights are codes, packed as the decode machine streams them: `y = x·wᵀ` of many vectors.
+//! The suite of matrix products with quantised weights, packed as the decode machine streams them:
+//! `y = x·wᵀ` of many vectors.
 
 use half::{bf16, f16};
 use rayon::prelude::*;
@@ -14,7 +15,7 @@ use tilewright_kernels::tile::Float;
 use super::gemm::work_of;
 use super::timing::Bench;
 use super::tune::{Extents, Prepare, Tunable};
-use super::{finding, room};
+use super::{BenchError, finding, room};
 use crate::cli::Failure;
 use crate::results::Row;
 use crate::tuning::{Settings, Space};
@@ -39,9 +40,9 @@ const FORMS: [(&str, Codes); 4] = [
 
 /// Elements of a result that are compared with f64.
 const CHECKED: u32 = 2000;
-/// Largest relative error of a `bf16` result: of its rounding, and of that of a code times its scale.
+/// Largest relative error of a `bf16` result: its own rounding, and that of a code times its scale.
 const LIMIT: f64 = 6e-3;
-/// Warps and bytes of a stage that weights are packed for.
+/// Warps and bytes per stage of the packed weights.
 const PACKED: (u32, u32) = (8, 16384);
 
 /// Runs the suite.
@@ -55,14 +56,17 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is tuned: codes of 4 bits for each shape that is named, or for those of the suite.
-pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[Extents]) -> Result<Vec<Prepare<'b>>, Failure> {
-    let named = shapes.iter().map(|shape| shape.of(["m", "n", "k"], |[m, n, k]| [m * k, n * k, m * n]));
-    let named = named.collect::<Result<Vec<_>, _>>()?;
-    let all = if named.is_empty() { SHAPES.to_vec() } else { named };
+/// A shape of `--shape`.
+pub(super) fn parse_shape(text: &str) -> Result<[u32; 3], BenchError> {
+    Extents::parse(text)?.of(["m", "n", "k"], |[m, n, k]| [m * k, n * k, m * n])
+}
+
+/// Kernels to tune: 4-bit codes for the given shapes, or for those of the suite.
+pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[[u32; 3]]) -> Vec<Prepare<'b>> {
+    let all = if shapes.is_empty() { SHAPES.to_vec() } else { shapes.to_vec() };
     let prepare =
         |extents: [u32; 3]| -> Prepare<'b> { Box::new(move || Ok(Box::new(Product::new(bench, FORMS[0], extents)?))) };
-    Ok(all.into_iter().map(prepare).collect())
+    all.into_iter().map(prepare).collect()
 }
 
 /// The shape of a row.
@@ -70,7 +74,7 @@ fn shape([m, n, k]: [u32; 3], bits: u64) -> [(&'static str, u64); 4] {
     [("m", m.into()), ("n", n.into()), ("k", k.into()), ("bits", bits)]
 }
 
-/// Weights of codes times many vectors.
+/// Quantised weights times many vectors.
 struct Product<'b> {
     bench: &'b Bench,
     suite: &'static str,
@@ -120,14 +124,15 @@ impl<'b> Product<'b> {
         self.bench.device.properties().sms
     }
 
-    /// What a weight is worth.
+    /// The value of a weight.
     fn weight(&self, row: usize, place: usize) -> f64 {
         let (matrix, group) = (&self.matrix, place / self.matrix.group());
         let code = f64::from(matrix.code().value(matrix.bits(row, place)));
         (code - f64::from(matrix.zero(row, group))) * f64::from(matrix.scales(row)[group])
     }
 
-    /// The relative error of elements at random places, against f64 of the exact meaning of codes.
+    /// The relative error of elements at random places, against f64 with exactly dequantised
+    /// weights.
     fn error(&self, y: &[bf16]) -> f64 {
         let [m, n, k] = self.extents;
         let (mut draw, mut difference, mut norm) = (Draw::new(9), 0.0, 0.0);
@@ -142,12 +147,12 @@ impl<'b> Product<'b> {
     }
 }
 
-/// A random matrix of weights about as large as a model's.
+/// A random matrix whose weights are about as large as a model's.
 fn matrix(draw: &mut Draw, codes: Codes, [n, k]: [u32; 2]) -> Result<QuantMatrix, Failure> {
     let (code, group) = (codes.code, codes.group.unwrap_or(k));
     let (groups, bytes) = ((n * k.div_ceil(group)) as usize, (n * k / 8) as usize * code.bits());
     let mut all = room(bytes)?;
-    // NaN is none of them.
+    // The mask excludes NaN.
     let mask = if code == Code::E4m3 { 0xf7f7_f7f7_f7f7_f7f7 } else { u64::MAX };
     all.extend(std::iter::repeat_with(|| draw.bits() & mask).flat_map(u64::to_le_bytes).take(bytes));
     let (low, high) = code.range();
@@ -165,7 +170,7 @@ fn matrix(draw: &mut Draw, codes: Codes, [n, k]: [u32; 2]) -> Result<QuantMatrix
     Ok(QuantMatrix::new(QuantParts { n, k, code, group, codes: all, scales, zeros, order: None })?)
 }
 
-/// The matrix as strips have it.
+/// The matrix packed in strips.
 fn packed(matrix: &QuantMatrix, strip: Strip) -> Result<Vec<u8>, Failure> {
     let bytes = strip.bytes() as usize * matrix.n().div_ceil(Strip::ROWS as usize);
     let mut packed: Vec<u8> = room(bytes)?;

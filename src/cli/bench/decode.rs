@@ -1,8 +1,8 @@
-//! The decode suite: what a token costs, as the caller sees it.
+//! The decode suite: the time of a token as the caller sees it.
 //!
-//! Two figures: a token of a launch that feeds itself, and a launch of one token, each from the cells on the host to the
-//! tokens on the host. Before that the logits of a few
-//! steps are compared with those of the reference machine on the same weights.
+//! Two figures: a token of a launch that feeds its tokens back, and a launch of one token, each
+//! from the step inputs on the host to the tokens on the host. First the logits of a few steps are
+//! compared with those of the reference machine on the same weights.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashSet};
@@ -26,41 +26,78 @@ use super::timing::Times;
 use super::tune::{Prepare, Tunable};
 use super::{finding, many};
 use crate::cli::Failure;
+use crate::cli::number::{self, MOST_TOKENS};
 use crate::cli::subject::{SEED, Subject, SubjectArgs, relative};
 use crate::engine::{self, Device, KvType, settings};
 use crate::results::{OURS, Row, Summary};
 use crate::tuning::{Settings, Space};
 
-/// How long, and how carefully.
+/// What is timed and checked.
 #[derive(Args)]
 pub struct DecodeArgs {
     /// Tokens that are timed, the last ones of the context
-    #[arg(long, value_name = "N", default_value_t = 200)]
+    #[arg(long, value_name = "N", default_value_t = TOKENS, value_parser = number::count(1..=MAX_STEPS as u64))]
     pub tokens: usize,
-    /// Steps whose logits are compared with those of the reference machine; 0: none
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    /// Steps whose logits are compared with those of the reference machine; 0 for none
+    #[arg(long, value_name = "N", default_value_t = CHECKED, value_parser = number::count(0..=MOST_TOKENS))]
     pub check: usize,
-    /// Decode the whole context so many times, from the first position on; the tokens must be the same each time
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Decode the whole context N times from the first position on; every time must give the same
+    /// tokens
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::count(1..=1 << 20))]
     repeat: usize,
-    /// Say what the launches of a step take, by kernel, where a step is a graph of launches: more than 16 rows, and chunks of prompts
-    #[arg(long)]
-    pub launches: bool,
-    /// What GPUs that share a model add up their parts by, in graphs of launches: own (one-shot or two-shot, by rows), one-shot, two-shot, or nccl, whose library is looked for in LD_LIBRARY_PATH
-    #[arg(long, value_name = "WHO", default_value = "own")]
-    pub exchange: Exchange,
-    /// Settings of attention in a graph of launches: tile, stages, staying, splits; of a product by its weights: 4096x14336.in_flight=4; repeat it to time others behind them
+    #[command(flatten)]
+    pub graph: GraphArgs,
+    /// Settings of attention in a graph of launches (tile, stages, staying, splits) or of a product
+    /// by its weights (4096x14336.in_flight=4); repeat it to time several
     #[arg(long, value_name = "NAME=VALUE ..")]
     pub launch_settings: Vec<Settings>,
-    /// Draw keys and values of the tokens before those that are timed, instead of decoding them
+    /// Draw keys and values of the tokens before the timed ones instead of decoding them
     #[arg(long)]
     drawn_history: bool,
 }
 
-/// The largest relative error of logits that is right: bf16 operands, f32 sums.
+/// Options of graphs of launches.
+#[derive(Args, Default)]
+pub struct GraphArgs {
+    /// Print the times of the launches of a step by kernel, if a step is a graph of launches (more
+    /// than 16 rows)
+    #[arg(long)]
+    pub launches: bool,
+    /// All-reduce between GPUs that share a model, in graphs of launches: own (one-shot or
+    /// two-shot, by rows), one-shot, two-shot, or nccl (libnccl.so.2, found by LD_LIBRARY_PATH)
+    /// [default: own]
+    #[arg(long, value_name = "ALGORITHM")]
+    exchange: Option<Exchange>,
+}
+
+impl GraphArgs {
+    pub fn exchange(&self) -> Exchange {
+        self.exchange.unwrap_or(Exchange::Own)
+    }
+}
+
+/// Tokens that are timed, by default.
+const TOKENS: usize = 200;
+/// Steps that are checked, by default.
+const CHECKED: usize = 2;
+
+impl Default for DecodeArgs {
+    fn default() -> DecodeArgs {
+        DecodeArgs {
+            tokens: TOKENS,
+            check: CHECKED,
+            repeat: 1,
+            graph: GraphArgs::default(),
+            launch_settings: Vec::new(),
+            drawn_history: false,
+        }
+    }
+}
+
+/// Limit of the relative error of logits: bf16 operands, f32 sums.
 pub(super) const LIMIT: f64 = 2e-2;
-/// The same where keys and values are codes: at the first positions, which are checked, attention's result is few numbers of 4 bits, and
-/// one near the middle of two codes may be rounded otherwise.
+/// Limit with e4m3 keys and values: at the first positions, which are checked, attention's result
+/// is made of few numbers of 4 bits, and one near the middle of two codes may be rounded to either.
 const CODES_LIMIT: f64 = 5e-2;
 
 #[derive(Debug, Error)]
@@ -69,20 +106,20 @@ pub(super) enum DecodeError {
         "step {step}: the logits are off by {error:.1e} of their norm, and {limit:.0e} is allowed; the kernel is wrong"
     )]
     Wrong { step: usize, error: f64, limit: f64 },
-    #[error("run {run}: row {row} has token {found} at position {position}, where the run before has {expected}")]
+    #[error("run {run}: row {row} has token {found} at position {position}, and the previous run has {expected}")]
     Differs { run: usize, row: usize, position: usize, found: u32, expected: u32 },
-    #[error("{tokens} tokens are to be timed in a context of {context}; give a longer --context or fewer --tokens")]
+    #[error("--tokens is {tokens} and --context {context}; at most the whole context is timed, so give fewer --tokens")]
     Tokens { tokens: usize, context: usize },
 }
 
-/// Models, batches and contexts of all suites.
+/// Models, batches and contexts of `bench all`.
 const SHAPES: [(&str, u16, usize); 4] =
     [("llama-3.2-1b", 1, 200), ("llama-3.2-1b", 1, 4096), ("llama-3.2-1b", 8, 1024), ("llama-3.1-8b", 1, 1024)];
 
 /// Runs the suite on the shapes of known models, with random weights.
-pub fn run_all(device: Device, args: &DecodeArgs, journal: &Journal) -> Result<(), Failure> {
+pub fn run_all(device: Device, journal: &Journal) -> Result<(), Failure> {
     for (model, batch, context) in SHAPES {
-        run(&SubjectArgs::of_known_model(model, batch, context), device, args, journal)?;
+        run(&SubjectArgs::of_known_model(model, batch, context), device, &DecodeArgs::default(), journal)?;
     }
     Ok(())
 }
@@ -100,7 +137,7 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     }
     let forms = subject.forms()?.name().map_or(String::new(), |forms| format!(", {forms}"));
     let flow = subject.flow()?.map_or(String::new(), |flow| format!(", flow {}", flow.traced().name));
-    // A launch that feeds itself, and launches of one token.
+    // One row for launches that feed tokens back, one for launches of one token.
     if journal.skips("decode", &shape, 2) {
         return Ok(());
     }
@@ -112,7 +149,7 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     if args.repeat > 1 {
         repeat(&mut subject, args.repeat)?;
     }
-    // Keys and values of tokens before those that are timed: as decoding leaves them, or drawn.
+    // Keys and values of the tokens before the timed ones: decoded, or drawn.
     let first = context - tokens;
     match args.drawn_history {
         true => draw_history(&mut subject)?,
@@ -137,7 +174,7 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     Ok(journal.keep(row("launches of 1", single))?)
 }
 
-/// What a shape says of weights that are codes.
+/// Name of the extent of quantised weights: bits of a code.
 pub(super) const WEIGHT_BITS: &str = "weight_bits";
 
 /// The shape of a row.
@@ -150,7 +187,7 @@ pub(super) fn shape(spec: &ModelSpec, subject: &SubjectArgs) -> Result<Vec<(&'st
     Ok(shape.into_iter().chain(bits).chain(cache).chain(flow).map(|(name, extent)| (name, extent as u64)).collect())
 }
 
-/// What is tuned: one model, batch and context.
+/// The kernel to tune: the megakernel for one model, batch and context.
 pub(super) fn tunables(subject: &SubjectArgs, device: Device) -> Result<Vec<Prepare<'_>>, Failure> {
     let shape = shape(&subject.spec()?, subject)?;
     let prepare = move || -> Result<Box<dyn Tunable>, Failure> {
@@ -159,16 +196,16 @@ pub(super) fn tunables(subject: &SubjectArgs, device: Device) -> Result<Vec<Prep
     Ok(vec![Box::new(prepare)])
 }
 
-/// A machine that decodes, its options open.
+/// A decode machine whose options vary.
 struct Tokens<'a> {
     subject: &'a SubjectArgs,
     device: Device,
     shape: Vec<(&'static str, u64)>,
-    /// The logits of the first step with the options that ship.
+    /// The logits of the first step with the shipped options.
     expected: OnceCell<Vec<f32>>,
 }
 
-/// Tokens of a launch that is timed for tuning, at most.
+/// Most tokens of a launch that is timed for tuning.
 const TUNED_TOKENS: usize = 200;
 
 impl Tokens<'_> {
@@ -176,7 +213,7 @@ impl Tokens<'_> {
         self.subject.open(self.device, |shipped| Ok(settings::options(shipped, settings)?))
     }
 
-    /// The logits of the first step, of all rows.
+    /// The logits of all rows of the first step.
     fn logits(&self, subject: &mut Subject) -> Result<Vec<f32>, Failure> {
         let cells = subject.cells(0);
         subject.machine.step(&cells.view())?;
@@ -225,10 +262,11 @@ impl Tunable for Tokens<'_> {
     }
 }
 
-/// Largest distance of logits whose sums have another order: a few roundings of bf16, 2⁻⁹ each.
+/// Largest distance of logits whose sums have another order: a few bf16 roundings of 2⁻⁹ each.
 const ORDER: f64 = 1e-2;
 
-/// Compares logits with those of the reference machine; gives the largest relative error of a row.
+/// Compares logits with those of the reference machine. Returns the largest relative error of a
+/// row.
 fn check(subject: &mut Subject, steps: usize) -> Result<Option<f64>, Failure> {
     if steps == 0 {
         return Ok(None);
@@ -253,7 +291,7 @@ fn check(subject: &mut Subject, steps: usize) -> Result<Option<f64>, Failure> {
     Ok(Some(worst))
 }
 
-/// Decodes from the first position on: the tokens, `[length, rows]`.
+/// Decodes from the first position. Returns the tokens, `[length, rows]`.
 fn sequences(subject: &mut Subject, length: usize) -> Result<Vec<u32>, Failure> {
     let mut cells = subject.cells(0);
     let mut tokens = Vec::with_capacity(length * subject.rows);
@@ -265,7 +303,7 @@ fn sequences(subject: &mut Subject, length: usize) -> Result<Vec<u32>, Failure> 
     Ok(tokens)
 }
 
-/// Numbers of which drawn pools are repetitions.
+/// Period of the numbers in drawn pools.
 const DRAWN: usize = 1 << 20;
 
 /// Fills all pools with numbers of mean 0 and deviation 1.
@@ -273,7 +311,8 @@ pub fn draw_history(subject: &mut Subject) -> Result<(), Failure> {
     let drawn = Uniform::with_deviation(1.0).bf16("history", SEED, DRAWN);
     let codes: Vec<u8> = drawn.iter().map(|x| Code::E4m3.nearest(x.to_f32())).collect();
     let pools = subject.program().buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool);
-    // Of one shape all are the same; those of other types hold what a flow keeps of requests, which begins anew.
+    // Pools of one shape get the same numbers; those of other types hold state of a flow, which
+    // starts anew.
     let mut shapes: BTreeMap<(DType, Vec<usize>), Vec<String>> = BTreeMap::new();
     pools.for_each(|pool| shapes.entry((pool.dtype, pool.shape.clone())).or_default().push(pool.name.clone()));
     for ((dtype, shape), names) in shapes {
@@ -297,8 +336,8 @@ pub fn draw_history(subject: &mut Subject) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Decodes the whole context again and again. The sums of a row have an order that no race may change, so every token is
-/// the same in every run.
+/// Decodes the whole context repeatedly. The order of a row's sums is fixed, so every run must give
+/// the same tokens.
 fn repeat(subject: &mut Subject, runs: usize) -> Result<(), Failure> {
     let (context, rows) = (subject.context, subject.rows);
     let mut before: Option<Vec<u32>> = None;
@@ -319,11 +358,11 @@ fn repeat(subject: &mut Subject, runs: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Launches that feed themselves and are timed.
+/// Timed launches that feed tokens back.
 pub(super) const LAUNCHES: usize = 5;
 
-/// Microseconds of a token, launch by launch: the whole call, divided by its tokens. The host looks for tokens at its own
-/// pace, so the times between them as it sees them come say less.
+/// Microseconds per token of each launch: the time of the call, divided by its tokens. The host
+/// polls for tokens at its own pace, so times between single tokens would be less exact.
 fn fed_back(subject: &mut Subject, first: usize, tokens: usize) -> Result<Vec<f64>, Failure> {
     let cells = subject.cells(first);
     let mut times = Vec::with_capacity(LAUNCHES);
@@ -335,7 +374,7 @@ fn fed_back(subject: &mut Subject, first: usize, tokens: usize) -> Result<Vec<f6
     Ok(times)
 }
 
-/// Microseconds of launches of one token each, with the host's part.
+/// Microseconds of launches of one token each, including the host's part.
 fn by_launches(subject: &mut Subject, first: usize, tokens: usize) -> Result<Vec<f64>, Failure> {
     let mut cells = subject.cells(first);
     let mut times = Vec::with_capacity(tokens);
@@ -349,8 +388,8 @@ fn by_launches(subject: &mut Subject, first: usize, tokens: usize) -> Result<Vec
     Ok(times)
 }
 
-/// Bytes that a token must read at a position: every weight once, but of an embedding that is not the output's only the
-/// rows that are looked up, and the keys and values of all tokens before.
+/// Bytes that a step must read at a position: every weight once (of an untied embedding only the
+/// rows that are looked up), and the keys and values of all earlier tokens.
 fn bytes(subject: &Subject, position: usize) -> u64 {
     let (spec, program) = (&subject.spec, subject.program());
     let weights = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::Weight);
@@ -359,7 +398,7 @@ fn bytes(subject: &Subject, position: usize) -> u64 {
     let rows = |of_head: usize| subject.rows * spec.kv_heads * of_head;
     let pools = || program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool);
     let page_tokens = pools().filter_map(|pool| pool.shape.get(2).copied()).max();
-    // A flow reads its fields of all blocks, and the tokens of those that it chose.
+    // A flow reads its fields of all blocks, and the tokens of the blocks that it chose.
     let elements = |pool: &Buffer| match (&subject.flow, &pool.shape[..]) {
         (Some(flow), [_, _, blocks, of_block]) if Some(*blocks) != page_tokens => {
             rows(position / flow.block_tokens() * of_block)

@@ -1,11 +1,11 @@
-//! What a suite finds of one shape, as a row; and its check against the largest error that is right.
+//! The row of one shape of a suite, and the check of its error against a limit.
 
 use super::BenchError;
 use super::timing::Times;
 use crate::cli::Failure;
 use crate::results::{OURS, Row, Summary};
 
-/// A row of ours: times, bytes that must move, operations, and the relative error of what was checked.
+/// Builds a row of ours: times, bytes that must move, operations, and the relative error.
 pub fn row(suite: &str, shape: &[(&str, u64)], times: Times, [bytes, operations]: [u64; 2], error: f64) -> Row {
     let shape = shape.iter().map(|&(name, extent)| (name.to_owned(), extent)).collect();
     let found = Row { suite: suite.into(), who: OURS.into(), shape, samples_us: times.samples, ..Row::default() };
@@ -20,7 +20,7 @@ pub fn row(suite: &str, shape: &[(&str, u64)], times: Times, [bytes, operations]
     }
 }
 
-/// Fails where the error is above a limit, or is not a number.
+/// Fails if the error exceeds the limit or is NaN.
 pub fn check(row: Row, limit: f64) -> Result<Row, Failure> {
     match row.error {
         Some(error) if error <= limit => Ok(row),

@@ -1,4 +1,5 @@
-//! The suite of matrix products with K contiguous: `bf16` on the shapes of training and of prefill, operands of 8 bits on one.
+//! The suite of matrix products with K contiguous: `bf16` on shapes of training and prefill, 8-bit
+//! operands on two.
 
 use half::bf16;
 use tilewright_codegen::device::backend::Work;
@@ -13,7 +14,7 @@ use tilewright_layout::view::Along;
 
 use super::timing::Bench;
 use super::tune::{Extents, Prepare, Tunable};
-use super::{finding, room};
+use super::{BenchError, finding, room};
 use crate::cli::Failure;
 use crate::results::Row;
 use crate::tuning::{Settings, SettingsError, Space};
@@ -33,16 +34,17 @@ const SHAPES: [[u32; 3]; 8] = [
 /// Elements of a result that are compared with f64.
 const CHECKED: u32 = 2000;
 
-/// Rows, columns and contraction of operands of 8 bits.
+/// Rows, columns and contraction of products with 8-bit operands.
 const SHAPES_OF_8_BITS: [[u32; 3]; 2] = [[8192, 8192, 8192], [4096, 4096, 4096]];
 
-/// Largest relative error of a `bf16` result; its rounding alone is 2⁻⁸ at most, 2⁻¹⁰ or so on average.
+/// Largest relative error of a `bf16` result; its rounding alone is 2⁻⁸ at most, 2⁻¹⁰ or so on
+/// average.
 const LIMIT: f64 = 4e-3;
 
-/// The same where sums of 8-bit floats stay in the tensor cores, which keep 14 bits of them.
+/// The limit if sums of 8-bit floats stay in the tensor cores, which keep 14 bits of them.
 const LIMIT_FAST: f64 = 2e-2;
 
-/// What A and B of 8 bits were divided by.
+/// Scales of 8-bit A and B.
 const SCALES: [f32; 2] = [0.25, 0.125];
 
 /// Operands that rotate: parts of one buffer of random numbers.
@@ -52,8 +54,8 @@ struct Numbers<F: Drawn> {
 }
 
 impl<F: Drawn> Numbers<F> {
-    /// Numbers that are about normal, of variance 1 (of 16 bits) or a sixteenth of the range: four uniform ones added up. A
-    /// short run of them is repeated, begun elsewhere each time.
+    /// Draws about normal numbers as sums of four uniform ones, of variance 1 (16 bits) or of a
+    /// sixteenth of the range (8 bits). A short run of them is repeated.
     fn new(bench: &Bench, len: usize) -> Result<Numbers<F>, Failure> {
         const RUN: usize = (1 << 22) - 3;
         let mut draw = Draw::new(1);
@@ -67,7 +69,7 @@ impl<F: Drawn> Numbers<F> {
     }
 }
 
-/// Where the operands of a set are.
+/// The places of the operands of a set.
 fn parts(set: usize, [a, b, _]: [usize; 3]) -> [std::ops::Range<usize>; 2] {
     let start = set * (a + b);
     [start..start + a, start + a..start + a + b]
@@ -92,15 +94,18 @@ fn rows<F: Drawn>(bench: &Bench, suite: &'static str, problems: &[Problem]) -> R
         .try_for_each(|&problem| bench.keep_row_of(&Product::<F>::new(bench, suite, problem)?))
 }
 
-/// What is tuned: a product of `bf16` for each shape that is named, or for those of the suite.
-pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[Extents]) -> Result<Vec<Prepare<'b>>, Failure> {
-    let named = shapes.iter().map(|shape| shape.of(["m", "n", "k"], |[m, n, k]| [m * k, n * k, m * n]));
-    let named = named.collect::<Result<Vec<_>, _>>()?;
-    let all = if named.is_empty() { SHAPES.to_vec() } else { named };
+/// A shape of `--shape`.
+pub(super) fn parse_shape(text: &str) -> Result<[u32; 3], BenchError> {
+    Extents::parse(text)?.of(["m", "n", "k"], |[m, n, k]| [m * k, n * k, m * n])
+}
+
+/// Kernels to tune: a `bf16` product for each given shape, or for those of the suite.
+pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[[u32; 3]]) -> Vec<Prepare<'b>> {
+    let all = if shapes.is_empty() { SHAPES.to_vec() } else { shapes.to_vec() };
     let prepare = |[m, n, k]: [u32; 3]| -> Prepare<'b> {
         Box::new(move || Ok(Box::new(Product::<bf16>::new(bench, "gemm", Problem::new(m, n, k))?)))
     };
-    Ok(all.into_iter().map(prepare).collect())
+    all.into_iter().map(prepare).collect()
 }
 
 /// The shape of a row.
@@ -174,7 +179,7 @@ impl<F: Drawn> Tunable for Product<'_, F> {
 
     fn predict(&self, settings: &Settings) -> f64 {
         match self.choice(settings) {
-            // A cluster of one lies along nothing.
+            // A cluster of one block has no direction.
             Ok(Choice { config: Config { cluster: 1, along: Along::Columns, .. }, .. }) | Err(_) => f64::INFINITY,
             Ok(choice) => predict::<F>(&self.problem, &choice, self.multiprocessors()),
         }
@@ -202,7 +207,7 @@ impl<F: Drawn> Tunable for Product<'_, F> {
         }
         bench.stream.poison(&c, 0xff)?;
         let times = bench.time(&work)?;
-        // The last launch of a replay left its result.
+        // The result is that of the last launch of a replay.
         let operands = parts(sets - 1, sizes).map(|part| &numbers.host[part]);
         let error = error::<F>(&problem, operands, &bench.stream.read(&c)?);
         let Config { stages, cluster, along, group, two_level } = choice.config;
@@ -219,7 +224,7 @@ impl<F: Drawn> Tunable for Product<'_, F> {
     }
 }
 
-/// A launch on buffers: A, B and C, partial sums and scales.
+/// Builds a launch on buffers: A, B and C, partial sums and scales.
 fn launch<E: Element>(
     bench: &Bench,
     kernel: &Kernel,
@@ -241,7 +246,7 @@ fn launch<E: Element>(
     })
 }
 
-/// A launch whose arguments are made by the names of their buffers: `map` makes tensor maps, `pointer` addresses.
+/// Builds a launch from the names of its buffers: `map` makes tensor maps, `pointer` addresses.
 pub(super) fn work_of<'b>(
     kernel: &Kernel,
     step: &Step,

@@ -1,4 +1,4 @@
-//! The suite of matrix times few vectors: `y = x·wᵀ`, `bf16`, the shapes of two Llama models.
+//! The suite of a matrix times few vectors, `bf16`: `y = x·wᵀ` on the shapes of two Llama models.
 
 use std::rc::Rc;
 
@@ -11,10 +11,10 @@ use tilewright_codegen::verify::verify;
 use tilewright_kernels::gemm;
 use tilewright_kernels::gemv::{Epilogue, Plan, Strip, Tuning, gemv, hopper};
 
-use super::finding;
 use super::gemm::work_of;
 use super::timing::Bench;
 use super::tune::{Extents, Prepare, Tunable};
+use super::{BenchError, finding};
 use crate::cli::Failure;
 use crate::results::Row;
 use crate::tuning::{Settings, Space};
@@ -27,13 +27,14 @@ const SUITE: &str = "gemv";
 
 const BATCHES: [u32; 4] = [1, 8, 16, 64];
 
-/// Rows that are compared with f64, of each result.
+/// Rows of each result that are compared with f64.
 const CHECKED: usize = 64;
 
-/// Largest relative error of a `bf16` result; its rounding alone is 2⁻⁸ at most, 2⁻¹⁰ or so on average.
+/// Largest relative error of a `bf16` result; its rounding alone is 2⁻⁸ at most, 2⁻¹⁰ or so on
+/// average.
 const LIMIT: f64 = 4e-3;
 
-/// One (n, k) with weights that rotate. They are random: any order of them is as good as another.
+/// Rotating weights of one (n, k). They are random, so their order does not matter.
 struct Weights {
     n: u32,
     k: u32,
@@ -42,14 +43,14 @@ struct Weights {
 }
 
 impl Weights {
-    /// Room for the zeros that any plan adds.
+    /// Draws weights for the plan that pads most.
     fn new(bench: &Bench, (n, k): (u32, u32)) -> Result<Weights, Failure> {
         let plans = STAGE_TILES.map(|stage_tiles| Plan::new(1, k, 1, Tuning { stage_tiles, ..Tuning::h100(1) }));
         let rooms = plans.into_iter().map(|plan| Ok(plan?.strip.layout(n.div_ceil(Strip::ROWS)).cosize()));
         let rooms = rooms.collect::<Result<Vec<i64>, Failure>>()?;
         let len = rooms.into_iter().max().unwrap_or(0) as usize;
         let mut draw = Draw::new(u64::from(n) << 32 | u64::from(k));
-        // Numbers of either sign from 2⁻⁷ to 2⁻³, four to a draw.
+        // Four numbers of either sign from 2⁻⁷ to 2⁻³ per draw.
         let number = |bits: u64| bf16::from_bits((bits as u16 & 0x81ff) + 0x3c00);
         let host: Vec<bf16> = std::iter::repeat_with(|| draw.bits())
             .flat_map(|bits| [bits, bits >> 16, bits >> 32, bits >> 48].map(number))
@@ -83,16 +84,19 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is tuned: each shape that is named, or every batch of the suite's shapes.
-pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[Extents]) -> Result<Vec<Prepare<'b>>, Failure> {
-    let named = shapes.iter().map(|shape| shape.of(["batch", "n", "k"], |[batch, n, k]| [n * k, batch * n, batch * k]));
-    let named = named.collect::<Result<Vec<_>, _>>()?;
+/// A shape of `--shape`.
+pub(super) fn parse_shape(text: &str) -> Result<[u32; 3], BenchError> {
+    Extents::parse(text)?.of(["batch", "n", "k"], |[batch, n, k]| [n * k, batch * n, batch * k])
+}
+
+/// Kernels to tune: the given shapes, or every batch of the suite's shapes.
+pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[[u32; 3]]) -> Vec<Prepare<'b>> {
     let all = SHAPES.into_iter().flat_map(|(n, k)| BATCHES.map(|batch| [batch, n, k]));
-    let all = if named.is_empty() { all.collect() } else { named };
+    let all = if shapes.is_empty() { all.collect() } else { shapes.to_vec() };
     let prepare = |[batch, n, k]: [u32; 3]| -> Prepare<'b> {
         Box::new(move || Ok(Box::new(Vectors::new(bench, Rc::new(Weights::new(bench, (n, k))?), batch)?)))
     };
-    Ok(all.into_iter().map(prepare).collect())
+    all.into_iter().map(prepare).collect()
 }
 
 /// The shape of a row.
@@ -105,17 +109,17 @@ struct Vectors<'b> {
     bench: &'b Bench,
     weights: Rc<Weights>,
     batch: u32,
-    /// What ships by `wgmma`, for batches that go this way.
+    /// The shipped settings of the `wgmma` kernel, for batches that use it.
     wgmma: Option<hopper::Tuning>,
 }
 
 /// Tiles of a stage.
 const STAGE_TILES: [u32; 3] = [8, 16, 32];
 
-/// Bytes that a multiprocessor has in flight where memory is busy, and those that it holds.
+/// Bytes in flight and bytes held per multiprocessor that keep memory busy.
 const WANTED: [f64; 2] = [49152.0, 196_608.0];
 
-/// The sizes of a kernel.
+/// The plan of a kernel.
 enum Chosen {
     /// Over `mma.sync`.
     Warps(Plan),
@@ -131,7 +135,7 @@ impl Chosen {
         }
     }
 
-    /// What a row says of it: nothing of what every batch had.
+    /// The variant of a row: empty for the `mma.sync` kernel.
     fn variant(&self) -> String {
         let Chosen::Warpgroups(plan) = self else { return String::new() };
         let hopper::Tuning { stage_tiles, stages, multicast, splits, .. } = plan.tuning;
@@ -189,7 +193,8 @@ fn strip(k: u32) -> Result<Strip, Failure> {
     Ok(Plan::new(1, k, 1, Tuning::h100(1))?.strip)
 }
 
-/// The settings of the product by `wgmma`, with the largest clusters of which the device holds all at once.
+/// The settings of the product by `wgmma`, with the largest clusters of which the device holds all
+/// at once.
 fn chosen(bench: &Bench, weights: &Weights, batch: u32) -> Result<hopper::Tuning, Failure> {
     let (sms, strip) = (bench.device.properties().sms, strip(weights.k)?);
     let mut most = 8;
@@ -242,7 +247,8 @@ impl Tunable for Vectors<'_> {
             .axis("group", [2, 4, 8, 16])
     }
 
-    /// Microseconds by bytes, or how far bytes in flight and bytes held are from what keeps memory busy.
+    /// Microseconds by bytes, or the distance of bytes in flight and bytes held from what keeps
+    /// memory busy.
     fn predict(&self, settings: &Settings) -> f64 {
         let plan = match self.plan(settings) {
             Ok(Chosen::Warps(plan)) if self.wgmma.is_none() => plan,

@@ -1,15 +1,19 @@
-//! The journal of a call: its rows as they come, each written at once, so that a call that ends early goes on where it ended.
+//! The journal of a call: rows are written as they are measured, so that a call that ends early can
+//! be continued.
 
 use std::cell::{Cell, RefCell};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
+use thiserror::Error;
+
 use super::telemetry::Telemetry;
 use crate::cli::Failure;
-use crate::results::{Call, OURS, Results, Row, write_call, write_row};
+use crate::cli::paint::{self, Level, Word};
+use crate::results::{Call, OURS, Results, Row, read_results, write_call, write_row};
 
 /// The rows of a call.
 pub struct Journal {
@@ -18,13 +22,87 @@ pub struct Journal {
     /// The device's counters.
     pub telemetry: Telemetry,
     rows: RefCell<Vec<Row>>,
-    /// Rows that the file held already, by the same device, driver and commit.
+    /// Rows of the same device, driver and commit that the file had before.
     before: Vec<Row>,
-    file: Option<RefCell<File>>,
+    file: Option<RefCell<RowFile>>,
     until: Option<Instant>,
     left_out: Cell<usize>,
-    /// Whether every shape is said on standard error.
+    /// Whether each shape is announced on standard error.
     told: bool,
+}
+
+/// Why a file of rows cannot be continued.
+#[derive(Debug, Error)]
+enum JournalError {
+    #[error("`{}` is not a regular file; rows are read from it and appended to it, so give one", path.display())]
+    NotAFile { path: PathBuf },
+    #[error("cannot write `{}`", path.display())]
+    Open {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// A file that rows are appended to. The line of the call is written with the first of them.
+struct RowFile {
+    file: File,
+    path: PathBuf,
+    has_call: bool,
+    /// Whether this call created the file.
+    is_new: bool,
+}
+
+impl RowFile {
+    /// Opens a file for appending; also returns the rows that it has. An unfinished last line,
+    /// which a killed process leaves, is removed.
+    fn open(path: &Path) -> Result<(RowFile, Results), Failure> {
+        let is_new = !path.exists();
+        if !is_new && !fs::metadata(path)?.is_file() {
+            return Err(JournalError::NotAFile { path: path.to_owned() }.into());
+        }
+        let failed = |source| JournalError::Open { path: path.to_owned(), source };
+        let mut file = OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
+        let bytes = read_results(path)?;
+        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        let (lines, rest) = bytes.split_at(whole);
+        let mut results = Results::default();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if rest.trim_ascii().is_empty() || serde_json::from_slice::<serde_json::Value>(rest).is_ok() {
+            results.add(&String::from_utf8_lossy(&bytes), &name)?;
+            if !rest.is_empty() {
+                file.write_all(b"\n").map_err(failed)?;
+            }
+        } else {
+            results.add(&String::from_utf8_lossy(lines), &name)?;
+            file.set_len(whole as u64).map_err(failed)?;
+            let number = lines.iter().filter(|&&byte| byte == b'\n').count() + 1;
+            let text = format!("line {number} of `{}` is unfinished; it is removed", path.display());
+            paint::line(Word::Note, &text);
+        }
+        Ok((RowFile { file, path: path.to_owned(), has_call: false, is_new }, results))
+    }
+
+    /// Appends a row by one write, and flushes it to the disk.
+    fn append(&mut self, call: &Call, row: &Row) -> io::Result<()> {
+        let mut lines = Vec::new();
+        if !self.has_call {
+            write_call(&mut lines, call)?;
+        }
+        write_row(&mut lines, row)?;
+        self.file.write_all(&lines)?;
+        self.has_call = true;
+        self.file.sync_data()
+    }
+}
+
+impl Drop for RowFile {
+    /// A call without rows leaves no file behind that was not there before.
+    fn drop(&mut self) {
+        if self.is_new && !self.has_call {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
 }
 
 impl Journal {
@@ -36,33 +114,29 @@ impl Journal {
         Journal { call, telemetry, rows, before, file: None, until: None, left_out: Cell::new(0), told: false }
     }
 
-    /// The same, which says on standard error what it measures and what it has measured.
+    /// Sets whether each shape and each row is announced on standard error. With --quiet none is.
     pub fn told(self, told: bool) -> Journal {
-        Journal { told, ..self }
+        Journal { told: told && paint::level() > Level::Quiet, ..self }
     }
 
-    /// Goes on with a file: rows of the same device, driver and commit in it are not measured again, new ones are added to it.
+    /// Continues a file: its rows of the same device, driver and commit are not measured again, new
+    /// rows are appended.
     pub fn resume(mut self, path: &Path) -> Result<Journal, Failure> {
-        if path.exists() && fs::metadata(path)?.len() > 0 {
-            let mut results = Results::default();
-            results.add_file(path)?;
-            let of = |call: &Call| (call.device.clone(), call.commit.clone(), call.driver.clone());
-            let same = |call: &Call| of(call) == of(&self.call);
-            let rows = results.rows.iter().filter(|row| same(results.call(row)));
-            self.before = rows.map(|(_, row)| row.clone()).collect();
-        }
-        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
-        write_call(&mut file, &self.call)?;
+        let (file, results) = RowFile::open(path)?;
+        let of = |call: &Call| (call.device.clone(), call.commit.clone(), call.driver.clone());
+        let same = |call: &Call| of(call) == of(&self.call);
+        let rows = results.rows.iter().filter(|row| same(results.call(row)));
+        self.before = rows.map(|(_, row)| row.clone()).collect();
         self.file = Some(RefCell::new(file));
         Ok(self)
     }
 
-    /// The same with a time after which no measurement begins.
+    /// Sets a time after which no measurement begins.
     pub fn within(self, budget: Option<Duration>) -> Journal {
         Journal { until: budget.map(|budget| Instant::now() + budget), ..self }
     }
 
-    /// Whether our rows of that suite and shape, so many, are there already, or the time is over; then the shape is left out.
+    /// Whether to skip a shape: the file has `rows` of our rows of it, or the time is over.
     pub fn skips(&self, suite: &str, shape: &[(&str, u64)], rows: usize) -> bool {
         if self.before.iter().filter(|row| is_of(row, suite, shape)).count() >= rows {
             return true;
@@ -76,22 +150,20 @@ impl Journal {
         over
     }
 
-    /// The last row of ours of a suite and shape that the file held already, of those that a test accepts.
+    /// The last of our rows of a suite and shape that the file had before and `test` accepts.
     pub fn before(&self, suite: &str, shape: &[(&str, u64)], test: impl Fn(&Row) -> bool) -> Option<&Row> {
         self.before.iter().rev().find(|row| is_of(row, suite, shape) && test(row))
     }
 
-    /// Shapes that the time was too short for.
+    /// The number of shapes that the time was too short for.
     pub fn left_out(&self) -> usize {
         self.left_out.get()
     }
 
-    /// Keeps a row, and writes it where there is a file.
+    /// Keeps a row, and appends it to the file if there is one.
     pub fn keep(&self, row: Row) -> io::Result<()> {
         if let Some(file) = &self.file {
-            let mut file = file.borrow_mut();
-            write_row(&mut *file, &row)?;
-            file.flush()?;
+            file.borrow_mut().append(&self.call, &row)?;
         }
         if self.told {
             let us = row.median_us.map_or(String::new(), |us| format!(": {us:.2} us"));
@@ -115,13 +187,13 @@ fn is_of(row: &Row, suite: &str, shape: &[(&str, u64)]) -> bool {
         && shape.iter().all(|(name, extent)| row.shape.get(*name) == Some(extent))
 }
 
-/// This call of the program on a device, for rows that are written all at once.
+/// Describes this call of the program on a device, for rows that are written all at once.
 pub fn this_call(device: String, ordinal: Option<u32>) -> Call {
     let telemetry = Telemetry::of(&device, ordinal);
     call_of(device, &telemetry, None)
 }
 
-/// What is the same for all rows of this call of the program.
+/// Describes this call of the program: what all its rows share.
 fn call_of(device: String, telemetry: &Telemetry, commit: Option<String>) -> Call {
     let (sm_mhz, memory_mhz) = telemetry.clocks().unzip();
     let tree = if commit.is_some() { None } else { working_tree() };
@@ -150,7 +222,7 @@ struct Tree {
     clean: bool,
 }
 
-/// What git says of the working tree; `None` outside one, or without git.
+/// The state of the working tree by git; `None` outside one, or without git.
 fn working_tree() -> Option<Tree> {
     let git = |args: &[&str]| {
         let output = Command::new("git").args(args).output().ok().filter(|output| output.status.success())?;

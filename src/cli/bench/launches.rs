@@ -1,4 +1,4 @@
-//! What the launches of a graph take, as a table.
+//! The times of the launches of a graph, as a table.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -8,11 +8,11 @@ use tilewright_megakernel::vm::graph::AnyGraph;
 use crate::cli::Failure;
 use crate::cli::subject::Cells;
 
-/// Runs of a step; the least time of each launch counts.
+/// Runs of a step; the table has the least time of each launch.
 const RUNS: usize = 5;
 
-/// Writes what the launches of a step take, by kernel. Where a kernel is launched equally often in each of so many layers, its launches of a
-/// layer are told apart.
+/// Writes the times of the launches of a step by kernel. If a kernel is launched equally often in
+/// each of the layers, its launches within a layer are separate lines.
 pub fn table(machine: &mut AnyGraph, cells: &Cells, layers: usize) -> Result<(), Failure> {
     let mut least: Vec<(String, f64)> = Vec::new();
     for run in 0..RUNS {

@@ -1,6 +1,8 @@
-//! The decode suite beyond 16 rows: tokens by graphs of launches, chosen and fed back by the device.
+//! The decode suite for more than 16 rows: graphs of launches, whose tokens the device chooses and
+//! feeds back.
 //!
-//! Logits are checked in the run: those of all rows against the decode machine, 16 at a time, on the same pools.
+//! The logits of all rows are compared with those of the decode machine, 16 rows at a time, on the
+//! same pools.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -27,7 +29,7 @@ use crate::engine::{self, Device, Opened};
 use crate::results::Row;
 use crate::tuning::{Settings, SettingsError};
 
-/// Most rows of the decode machine, which is compared with.
+/// Most rows of the decode machine.
 pub const FEW: usize = 16;
 
 /// Runs the suite.
@@ -61,7 +63,7 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     let bar = LoadBar::new();
     // As in an engine: the decode machine packs the weights, and the graph reads them there.
     let mut graphs = PeerWeights::new(&devices, &weights);
-    graphs.set_exchange(args.exchange);
+    graphs.set_exchange(args.graph.exchange());
     let mut packed = DeviceWeights::on(devices, Arc::clone(&weights));
     let placed = schedule(program(FEW, target.clone())?.with_cut_sums(&options)?, context)?;
     let mut few = packed.machine(placed, None, options, &mut |done, total| bar.show(done, total))?;
@@ -86,7 +88,7 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
         let expected = match &expected {
             Some(expected) => expected,
             None => {
-                // Keys and values of tokens before those that are timed: as decoding leaves them.
+                // Decodes the tokens before the timed ones.
                 let mut now = cells(0, rows);
                 for start in (0..first).step_by(MAX_STEPS) {
                     now.positions.fill(start as i32);
@@ -94,7 +96,7 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
                     now.tokens = generate(&mut machine, &now, steps)?.iter().map(|&token| token as i32).collect();
                 }
                 let mut logits = Vec::new();
-                // Where fewer rows are left than the decode machine has, some are compared again.
+                // If fewer rows are left than the decode machine has, some are compared twice.
                 let starts = (0..rows).step_by(FEW).map(|start| start.min(rows - FEW)).filter(|_| args.check > 0);
                 for start in starts {
                     few.step(&all_cells(first, start..start + FEW).view())?;
@@ -120,14 +122,14 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
         let bytes = row.bytes.filter(|_| !shape.iter().any(|(name, _)| *name == super::decode::WEIGHT_BITS));
         let row = Row { bytes, variant: format!("graph, launches of {tokens}, median of {LAUNCHES}{chosen}"), ..row };
         journal.keep(if error.is_some() { finding::check(row, LIMIT)? } else { Row { error: None, ..row } })?;
-        if args.launches {
+        if args.graph.launches {
             launches::table(&mut machine, &cells(context - tokens / 2, rows), 0)?;
         }
     }
     Ok(())
 }
 
-/// The bytes of a step: weights, and keys and values of so many tokens of all rows together.
+/// The bytes of a step: weights, and keys and values of `tokens` tokens of all rows together.
 fn bytes(spec: &ModelSpec, tokens: usize) -> u64 {
     let layer =
         spec.hidden * (2 * spec.heads + 2 * spec.kv_heads) * spec.head_dim + 3 * spec.hidden * spec.intermediate;
@@ -135,7 +137,7 @@ fn bytes(spec: &ModelSpec, tokens: usize) -> u64 {
     2 * (spec.layers * layer + spec.vocab * spec.hidden + cache) as u64
 }
 
-/// How far a step's rows are from what is expected, at most; nothing where nothing is.
+/// The largest error of a step's rows; `None` if nothing is expected.
 fn worst(machine: &mut AnyGraph, cells: &Cells, expected: &[Vec<f32>]) -> Result<Option<f64>, Failure> {
     let (mut worst, all) = (0f64, (0..expected.len()).collect::<Vec<_>>());
     if all.is_empty() {
@@ -149,8 +151,8 @@ fn worst(machine: &mut AnyGraph, cells: &Cells, expected: &[Vec<f32>]) -> Result
     Ok(Some(worst))
 }
 
-/// Settings of a graph's attention: as they ship where none is named, else blocks have shares where nothing else is said. And those of
-/// products by the shape of their weights, such as "4096x14336.in_flight=4".
+/// Settings of a graph's attention, the shipped ones if none is given, and settings of products by
+/// the shape of their weights, such as "4096x14336.in_flight=4".
 fn tuning(settings: &Settings) -> Result<(Option<GraphTuning>, Vec<ProductTuning>), SettingsError> {
     let (mut tuning, mut attention) = (GraphTuning::SHARES, false);
     let mut products: Vec<ProductTuning> = Vec::new();
@@ -180,7 +182,7 @@ fn tuning(settings: &Settings) -> Result<(Option<GraphTuning>, Vec<ProductTuning
     Ok((attention.then_some(tuning), products))
 }
 
-/// Steps that feed themselves; gives the last tokens of all rows.
+/// Runs steps that feed tokens back. Returns the last tokens of all rows.
 fn generate(machine: &mut AnyGraph, cells: &Cells, steps: usize) -> Result<Vec<u32>, Failure> {
     let mut last = Vec::new();
     machine.run_until(&cells.view(), steps, (&[], &[]), &mut |tokens| {

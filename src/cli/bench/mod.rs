@@ -1,28 +1,29 @@
-//! `tilewright bench`: against the clock, checked in the same run.
+//! `tilewright bench`: times suites, and checks what they compute in the same run.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `mod` | the subcommand, and the table of its rows |
-//! | `journal` | the rows of a call, written as they come; what is measured already, and what there is time for |
-//! | `telemetry` | driver, clocks, power and energy, by NVML where it is there |
-//! | `peaks` | what the device reads and multiplies at most, measured in the call |
-//! | `timing` | how kernels are timed: a graph of launches, replayed; each time divided by the launches |
+//! | `journal` | the rows of a call, written as they are measured; shapes that are skipped |
+//! | `telemetry` | driver, clocks, power and energy, from NVML |
+//! | `peaks` | the device's read bandwidth and matrix throughput, measured in the call |
+//! | `timing` | how kernels are timed: a graph of launches is replayed, its time divided by the launches |
 //! | `finding` | a row of a kernel, and the check of its error |
 //! | `gemm` | matrix products |
-//! | `gemv` | matrix times few vectors |
-//! | `codes` | matrix products whose weights are codes |
+//! | `gemv` | a matrix times few vectors |
+//! | `codes` | matrix products with quantised weights |
 //! | `attention` | decode over long contexts, prefill |
-//! | `decode` | whole tokens by the megakernel |
-//! | `launches` | what the launches of a graph take |
-//! | `many` | those of more than 16 rows, by graphs of launches |
-//! | `prefill` | whole prompts by graphs of launches |
-//! | `requests` | many requests, batched continuously |
-//! | `speculate` | texts that repeat themselves, by steps of several tokens |
+//! | `decode` | tokens of the megakernel |
+//! | `launches` | times of the launches of a graph |
+//! | `many` | tokens of more than 16 rows, by graphs of launches |
+//! | `prefill` | prompts, by graphs of launches |
+//! | `requests`, `arrivals` | requests with continuous batching |
+//! | `speculate` | texts that repeat themselves, several tokens a step |
 //! | `tune` | `tilewright tune`: the fastest settings of a suite's kernels |
 //!
-//! Rows are those of [`crate::results`]. To add a suite of kernels: a file with a function `fn(&Bench) -> Result<(), Failure>`
-//! that keeps a row for each shape that begins, a value of [`Suite`], and a peer's script in `benches/peers/` that prints
-//! rows with the same suite and shapes.
+//! Rows are those of [`crate::results`]. To add a suite of kernels: a file with a function
+//! `fn(&Bench) -> Result<(), Failure>` that keeps a row for each shape that begins, a variant of
+//! [`BenchCommand`], and a peer's script in `benches/peers/` that prints rows with the same suite
+//! and shapes.
 
 mod arrivals;
 mod attention;
@@ -42,14 +43,14 @@ mod telemetry;
 mod timing;
 mod tune;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand};
 use journal::Journal;
 use thiserror::Error;
 use tilewright_codegen::device::{Device as OpenDevice, Name};
@@ -57,91 +58,165 @@ use timing::Bench;
 
 pub use decode::draw_history;
 pub use journal::this_call;
-pub use tune::{TuneArgs, run as run_tune};
+pub use tune::{ABOUT as TUNE_ABOUT, EXAMPLES as TUNE_EXAMPLES, TuneCommand, run as run_tune};
 
 use super::Failure;
+use super::device::GpuArgs;
+use super::flow_choice::FlowChoice;
+use super::number;
 use super::output::Output;
-use super::paint::{self, Word};
-use super::subject::SubjectArgs;
-use crate::engine::Device;
+use super::paint::{self, Level, Word};
+use super::subject::{Source, SubjectArgs};
+use crate::engine::{Device, KvType};
 use crate::results::{Results, Row, write_call, write_row};
 use crate::tuning::Tuned;
 
-/// What is timed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Suite {
-    /// Whole tokens by the megakernel
-    Decode,
-    /// Whole prompts by graphs of launches
-    Prefill,
-    /// Random requests, batched continuously; a prompt beside sequences that decode
-    Requests,
-    /// Texts whose tokens are proposed
-    Speculate,
-    /// Matrix products: bf16, e4m3, s8
-    Gemm,
-    /// Matrix times few vectors, bf16
-    Gemv,
-    /// Matrix products whose weights are codes of 4 and 8 bits
-    Codes,
-    /// Attention: one token over long contexts, and whole sequences
-    Attention,
-    /// All of these but weights of codes, prompts, requests and proposals; decode on known models with random weights
-    All,
+/// The long description of `bench`.
+pub const ABOUT: &str = "Time a suite on a GPU and check what it computes
+
+Prints a row for each shape: median time, rates, error, and the fastest peer's time if --peers has one of the same shape. \
+Rows carry every sample, the device, its clocks and the commit; `tilewright dashboard` shows them.";
+
+/// Examples of `bench`.
+pub const EXAMPLES: &str = "Examples:
+  tilewright bench gemm --only m=4096 --out rows.jsonl
+  tilewright bench decode --config models/shapes/llama-3.2-1b.json --random-weights --context 4096
+  tilewright bench all --out rows.jsonl --resume --budget 10m";
+
+/// A suite.
+#[derive(Subcommand)]
+pub enum BenchCommand {
+    /// Time tokens: the decode megakernel up to 16 rows, a graph of launches beyond
+    #[command(after_help = "Examples:
+  tilewright bench decode --config models/shapes/llama-3.2-1b.json --random-weights --batch 8
+  tilewright bench decode --model DIR --context 4096 --device cuda:0-1")]
+    Decode(Box<DecodeBench>),
+    /// Time prompts: from their tokens on the host to the logits of the last one
+    #[command(after_help = "Examples:
+  tilewright bench prefill --config models/shapes/llama-3.1-8b.json --random-weights --prompts 2048,8192")]
+    Prefill(Box<PrefillBench>),
+    /// Time random requests with continuous batching
+    #[command(after_help = "Examples:
+  tilewright bench requests --config models/shapes/llama-3.2-1b.json --random-weights --requests 200 --rate 100")]
+    Requests(Box<RequestsBench>),
+    /// Time texts whose tokens are proposed and verified several at a time
+    #[command(after_help = "Examples:
+  tilewright bench speculate --config models/shapes/llama-3.2-1b.json --random-weights")]
+    Speculate(Box<SpeculateBench>),
+    /// Time matrix products of bf16, e4m3 and s8
+    #[command(after_help = "Examples:
+  tilewright bench gemm --only m=4096,n=4096")]
+    Gemm(KernelBench),
+    /// Time products of a bf16 matrix and 1 to 64 vectors
+    #[command(after_help = "Examples:
+  tilewright bench gemv --only batch=64")]
+    Gemv(KernelBench),
+    /// Time matrix products with weights of 4 and 8 bits
+    #[command(after_help = "Examples:
+  tilewright bench codes --only m=512")]
+    Codes(KernelBench),
+    /// Time attention: one token over long contexts, and whole prompts
+    #[command(after_help = "Examples:
+  tilewright bench attention --only depth=128")]
+    Attention(KernelBench),
+    /// Time gemm, gemv, attention, and decode on known models with random weights
+    #[command(after_help = "Examples:
+  tilewright bench all --out rows.jsonl --resume --budget 10m")]
+    All(KernelBench),
 }
 
-/// Time a suite on a device, and check what it computes
-///
-/// A peer's figures, as the scripts in benches/peers write them, are put beside ours where suite and shape agree. The rows
-/// carry every sample, the device, its clocks and the commit; `tilewright dashboard` shows them.
+/// Where a suite runs and where its rows go.
 #[derive(Args)]
-pub struct BenchArgs {
-    /// What to time
-    #[arg(long, value_name = "NAME")]
-    suite: Suite,
-    /// Where: cuda:N, cuda:A-B (GPUs that share a model that decodes), or sim:SEED, whose times mean nothing
-    #[arg(long, value_name = "DEVICE", default_value = "cuda:0")]
-    device: Device,
-    /// Where the rows go, one JSON object a line
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Go on with the file of --json: its rows of this device and commit are not measured again, each new one is written at once
-    #[arg(long, requires = "json")]
+pub struct RunArgs {
+    #[command(flatten)]
+    device: GpuArgs,
+    /// Write the rows to this file, one JSON object a line
+    #[arg(long, value_name = "FILE", alias = "json")]
+    out: Option<PathBuf>,
+    /// Continue the file of --out: skip shapes that it has for this device and commit, append each
+    /// new row at once
+    #[arg(long, requires = "out")]
     resume: bool,
-    /// Begin no measurement after that time, such as 10m
-    #[arg(long, value_name = "TIME", value_parser = parse_budget)]
+    /// Begin no measurement after this time, such as 10m
+    #[arg(long, value_name = "TIME", value_parser = number::duration)]
     budget: Option<Duration>,
-    /// The commit that was built [default: that of the working tree, as git says]
+    /// The commit that was built [default: that of the working tree]
     #[arg(long, value_name = "NAME")]
     commit: Option<String>,
-    /// A peer's rows, one JSON object a line
+    /// Rows of a peer, as the scripts in benches/peers print them
     #[arg(long, value_name = "FILE")]
     peers: Option<PathBuf>,
-    /// Replays that are timed, at most 65536
+}
+
+/// A suite of kernels.
+#[derive(Args)]
+pub struct KernelBench {
+    #[command(flatten)]
+    run: RunArgs,
+    /// Timed replays of each kernel, at most 65536
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = replays())]
     replays: usize,
-    /// Settings that `tilewright tune` kept, for the shapes that it has
+    /// Use the settings that `tilewright tune` kept in this file
     #[arg(long, value_name = "FILE")]
     tuned: Option<PathBuf>,
-    /// Only shapes with these extents, such as n=4096,batch=1
+    /// Time only shapes with these extents, such as n=4096,batch=1
     #[arg(long, value_name = "NAME=EXTENT,..", value_delimiter = ',', value_parser = parse_extent)]
     only: Vec<(String, u64)>,
+}
+
+/// The suite of tokens.
+#[derive(Args)]
+pub struct DecodeBench {
+    #[command(flatten)]
+    run: RunArgs,
     #[command(flatten)]
     subject: SubjectArgs,
     #[command(flatten)]
     decode: decode::DecodeArgs,
+}
+
+/// The suite of prompts.
+#[derive(Args)]
+pub struct PrefillBench {
+    #[command(flatten)]
+    run: RunArgs,
+    #[command(flatten)]
+    source: Source,
+    /// Store keys and values as bf16, or as fp8 (e4m3) in half the memory
+    #[arg(long, value_name = "TYPE", default_value = "bf16")]
+    kv: KvType,
     #[command(flatten)]
     prefill: prefill::PrefillArgs,
+}
+
+/// The suite of requests.
+#[derive(Args)]
+pub struct RequestsBench {
     #[command(flatten)]
-    batching: requests::RequestsArgs,
+    run: RunArgs,
+    #[command(flatten)]
+    source: Source,
+    #[command(flatten)]
+    flow: FlowChoice,
+    #[command(flatten)]
+    requests: requests::RequestsArgs,
 }
 
-/// Replays that are kept in memory.
+/// The suite of proposals.
+#[derive(Args)]
+pub struct SpeculateBench {
+    #[command(flatten)]
+    run: RunArgs,
+    #[command(flatten)]
+    source: Source,
+}
+
+/// The number of timed replays, whose times are kept in memory.
 fn replays() -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(0..=65536)
+    number::count(0..=65536)
 }
 
-/// What cannot be benched.
+/// Why a suite cannot run.
 #[derive(Debug, Error)]
 enum BenchError {
     #[error("kernels are timed on cuda:N or sim:SEED, not on {found}")]
@@ -154,27 +229,18 @@ enum BenchError {
     Elements { shape: String, elements: u128 },
     #[error("operands of {bytes} bytes do not fit the host's memory; take a smaller shape")]
     Memory { bytes: usize },
-    #[error("decode is tuned for --model or --config, --batch and --context; leave out --shape")]
-    DecodeShape,
-    #[error("neither $TILEWRIGHT_TUNED nor $HOME says where settings are kept; give --out FILE")]
+    #[error("neither $TILEWRIGHT_TUNED nor $HOME names a folder for tuned settings; give --out FILE")]
     NoFile,
-    #[error("a kernel that was measured has no time; measure it again")]
+    #[error("a measured kernel has no time; measure it again")]
     NoTime,
-    #[error("{row}: relative error {error:.1e}, and {limit:.1e} is allowed; the kernel is wrong on this device")]
+    #[error("{row}: relative error {error:.1e} exceeds the limit {limit:.1e}; the kernel is wrong on this device")]
     Wrong { row: String, error: f64, limit: f64 },
 }
 
 /// Most elements of an operand, a little more than the largest shape of a suite has.
 const MOST_ELEMENTS: u128 = 1 << 30;
 
-/// No call lasts longer, so that its end is a time.
-const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
-
-fn parse_budget(text: &str) -> Result<Duration, humantime::DurationError> {
-    humantime::parse_duration(text).map(|budget| budget.min(CENTURY))
-}
-
-/// Room for so many elements on the host.
+/// Reserves host memory for `len` elements.
 fn room<T>(len: usize) -> Result<Vec<T>, BenchError> {
     let mut all = Vec::new();
     all.try_reserve_exact(len).map_err(|_| BenchError::Memory { bytes: len.saturating_mul(size_of::<T>()) })?;
@@ -186,47 +252,77 @@ fn parse_extent(text: &str) -> Result<(String, u64), BenchError> {
     extent.ok_or_else(|| BenchError::Extent { found: text.to_owned() })
 }
 
-impl BenchArgs {
-    /// The device that kernels are timed on.
-    fn kernels(&self, journal: &Rc<Journal>) -> Result<Bench, Failure> {
-        let device = name_of(self.device)?.open()?;
+impl BenchCommand {
+    fn run_args(&self) -> &RunArgs {
+        match self {
+            BenchCommand::Decode(args) => &args.run,
+            BenchCommand::Prefill(args) => &args.run,
+            BenchCommand::Requests(args) => &args.run,
+            BenchCommand::Speculate(args) => &args.run,
+            BenchCommand::Gemm(args)
+            | BenchCommand::Gemv(args)
+            | BenchCommand::Codes(args)
+            | BenchCommand::Attention(args)
+            | BenchCommand::All(args) => &args.run,
+        }
+    }
+
+    /// Whether --only restricts the shapes.
+    fn is_restricted(&self) -> bool {
+        match self {
+            BenchCommand::Gemm(args)
+            | BenchCommand::Gemv(args)
+            | BenchCommand::Codes(args)
+            | BenchCommand::Attention(args)
+            | BenchCommand::All(args) => !args.only.is_empty(),
+            _ => false,
+        }
+    }
+}
+
+impl KernelBench {
+    /// Opens the device for timing kernels.
+    fn open(&self, device: Device, journal: &Rc<Journal>) -> Result<Bench, Failure> {
+        let device = name_of(device)?.open()?;
         let stream = device.stream()?;
         let (replays, only) = (self.replays, self.only.clone());
         let tuned = self.tuned.as_deref().map(Results::open).transpose()?.as_ref().map(Tuned::of).unwrap_or_default();
         Ok(Bench { device, stream, tuned: tuned.or(Tuned::shipped()), replays, only, journal: Rc::clone(journal) })
     }
+}
 
+impl RunArgs {
     /// The journal of the call.
-    fn journal(&self) -> Result<Journal, Failure> {
-        let name = name_of(self.device)?;
+    fn journal(&self, device: Device) -> Result<Journal, Failure> {
+        let name = name_of(device)?;
         let journal = journal_of(name, &name.open()?, self.commit.clone());
         // A simulated device takes minutes for a shape.
-        let told = matches!(self.device, Device::Sim { .. }) || io::stderr().is_terminal();
-        let journal = journal.within(self.budget).told(told);
-        match &self.json {
+        let is_slow = matches!(device, Device::Sim { .. }) && paint::level() > Level::Quiet;
+        let journal = journal.within(self.budget).told(is_slow || paint::is_watched());
+        match &self.out {
             Some(path) if self.resume => journal.resume(path),
             _ => Ok(journal),
         }
     }
 }
 
-/// A device that kernels can be timed on.
+/// The device that kernels are timed on.
 fn name_of(device: Device) -> Result<Name, BenchError> {
     match device {
         Device::Cuda { ordinal } => Ok(Name::Cuda { ordinal }),
         Device::Sim { seed } => Ok(Name::Sim { seed }),
-        // Kernels alone are timed on the first; machines are on all.
+        // Kernels are timed on the first device; models run on all.
         Device::Peers { first, .. } => Ok(Name::Cuda { ordinal: first }),
         Device::SimPeers { seed, .. } => Ok(Name::Sim { seed }),
         Device::Cpu { .. } => Err(BenchError::Device { found: device.to_string() }),
     }
 }
 
-/// The journal of a call on a device of that name.
+/// The journal of a call on a device of this name.
 fn journal_of(name: Name, device: &OpenDevice, commit: Option<String>) -> Journal {
     let ordinal = if let Name::Cuda { ordinal } = name { Some(ordinal) } else { None };
     let mut journal = Journal::new(device.properties().name.clone(), ordinal, commit);
-    // Rows without a ceiling of their own call are rows still.
+    // Rows without the peaks of their own call are still valid.
     if ordinal.is_some() {
         match peaks::measure(device, peaks::Sizes::FULL) {
             Ok(peaks) => (journal.call.read_peak, journal.call.matrix_peak) = (Some(peaks.read), peaks.matrix),
@@ -237,46 +333,48 @@ fn journal_of(name: Name, device: &OpenDevice, commit: Option<String>) -> Journa
 }
 
 /// Runs the subcommand.
-pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
+pub fn run(command: &BenchCommand) -> Result<ExitCode, Failure> {
+    let args = command.run_args();
     let mut peers = Results::default();
     if let Some(path) = &args.peers {
         peers.add_file(path)?;
     }
     let peers: Vec<Row> = peers.rows.into_iter().map(|(_, row)| row).collect();
-    let output = args.json.as_deref().filter(|_| !args.resume).map(Output::create).transpose()?;
-    let journal = Rc::new(args.journal()?);
-    let suites: &[Suite] = match args.suite {
-        Suite::All => &[Suite::Gemm, Suite::Gemv, Suite::Attention, Suite::Decode],
-        _ => std::slice::from_ref(&args.suite),
-    };
+    let device = args.device.get()?;
+    let output = args.out.as_deref().filter(|_| !args.resume).map(Output::create).transpose()?;
+    let journal = Rc::new(args.journal(device)?);
     let mut failed = None;
-    for suite in suites {
-        let found = match suite {
-            Suite::Decode if args.suite == Suite::All => decode::run_all(args.device, &args.decode, &journal),
-            Suite::Decode => decode::run(&args.subject, args.device, &args.decode, &journal),
-            Suite::Prefill => prefill::run(&args.subject, args.device, (&args.prefill, &args.decode), &journal),
-            Suite::Requests => requests::run(&args.subject, args.device, &args.batching, &journal),
-            Suite::Speculate => speculate::run(&args.subject, args.device, &journal),
-            Suite::Gemm => args.kernels(&journal).and_then(|bench| gemm::run(&bench)),
-            Suite::Gemv => args.kernels(&journal).and_then(|bench| gemv::run(&bench)),
-            Suite::Codes => args.kernels(&journal).and_then(|bench| codes::run(&bench)),
-            Suite::Attention => args.kernels(&journal).and_then(|bench| attention::run(&bench)),
-            Suite::All => Ok(()),
-        };
-        match found {
-            Err(failure) if args.suite != Suite::All => return Err(failure),
-            // The other suites are still worth their time.
-            Err(failure) => failed = Some(failure.report()),
-            Ok(()) => {}
+    match command {
+        BenchCommand::Decode(args) => decode::run(&args.subject, device, &args.decode, &journal)?,
+        BenchCommand::Prefill(args) => prefill::run((&args.source, args.kv), device, &args.prefill, &journal)?,
+        BenchCommand::Requests(args) => {
+            let flow = args.flow.settings(&args.source.spec()?)?;
+            requests::run(&args.source, flow, device, &args.requests, &journal)?;
+        }
+        BenchCommand::Speculate(args) => speculate::run(&args.source, device, &journal)?,
+        BenchCommand::Gemm(args) => gemm::run(&args.open(device, &journal)?)?,
+        BenchCommand::Gemv(args) => gemv::run(&args.open(device, &journal)?)?,
+        BenchCommand::Codes(args) => codes::run(&args.open(device, &journal)?)?,
+        BenchCommand::Attention(args) => attention::run(&args.open(device, &journal)?)?,
+        BenchCommand::All(args) => {
+            let suites = [gemm::run, gemv::run, attention::run];
+            let kernels = suites.into_iter().map(|suite| args.open(device, &journal).and_then(|bench| suite(&bench)));
+            // A suite that fails does not keep the others from running.
+            for found in kernels.chain(std::iter::once_with(|| decode::run_all(device, &journal))) {
+                if let Err(failure) = found {
+                    failed = Some(failure.report());
+                }
+            }
         }
     }
     let found = journal.rows();
     table(&mut io::stdout().lock(), &found, &peers)?;
-    if found.is_empty() && journal.left_out() == 0 && !args.only.is_empty() && failed.is_none() {
+    if found.is_empty() && journal.left_out() == 0 && command.is_restricted() && failed.is_none() {
         paint::line(Word::Note, "nothing was measured: --only leaves no shape that is not measured already");
     }
     if journal.left_out() > 0 {
-        writeln!(io::stderr(), "{} shapes were left out: the time was over", journal.left_out())?;
+        let text = format!("--budget was too short for {} shapes", journal.left_out());
+        paint::line(Word::Note, &text);
     }
     match output {
         Some(output) => output.write(|file| {
@@ -289,7 +387,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     Ok(failed.unwrap_or(ExitCode::SUCCESS))
 }
 
-/// Our rows, each beside the fastest peer of its shape, and the geometric mean of the ratios.
+/// Prints our rows, each with the fastest peer of its shape, and the geometric mean of the ratios.
 fn table(to: &mut dyn Write, found: &[Row], peers: &[Row]) -> io::Result<()> {
     writeln!(
         to,

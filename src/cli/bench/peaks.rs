@@ -1,7 +1,8 @@
-//! What a device reaches at most, measured in the same call as the rows: bytes read a second, and operations of matrix
-//! instructions a second.
+//! The peaks of a device, measured in the same call as the rows: read bandwidth and matrix
+//! throughput.
 //!
-//! Both kernels compute something that is checked: sums of what was read, and products of signs, which are exact.
+//! Both kernels compute results that are checked: sums of the bytes read, and products of signs,
+//! which are exact.
 
 use half::bf16;
 use thiserror::Error;
@@ -17,12 +18,13 @@ use tilewright_layout::typed::{KMajor, OperandTile};
 use super::timing::replayed;
 use crate::cli::Failure;
 
-/// Bytes a second and operations a second.
+/// Bytes per second and operations per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peaks {
-    /// Bytes of device memory that a plain read of a large buffer brings in a second.
+    /// Bytes per second of a plain read of a large buffer.
     pub read: f64,
-    /// Operations of `wgmma` on bf16 in a second, operands in shared memory; absent where there is no `wgmma`.
+    /// Operations per second of bf16 `wgmma`, operands in shared memory; `None` if the device has
+    /// no `wgmma`.
     pub matrix: Option<f64>,
 }
 
@@ -44,19 +46,20 @@ impl Sizes {
 
 #[derive(Debug, Error)]
 enum PeakError {
-    #[error("the probe of {what} gave {found}, and {expected} is right; the device computes something else")]
+    #[error("the probe of {what} gave {found} instead of {expected}; the device computes wrong results")]
     Wrong { what: &'static str, found: f64, expected: f64 },
 }
 
-/// Threads of a block that reads, and vectors of 16 bytes that each has in flight.
+/// Threads of a reading block, and 16-byte vectors in flight per thread.
 const READERS: u32 = 512;
 const VECTORS: u32 = 8;
-/// Blocks of a multiprocessor that reads.
+/// Reading blocks per multiprocessor.
 const BLOCKS: u32 = 4;
-/// What every byte of the buffer is.
+/// The value of every byte of the buffer.
 const BYTE: u8 = 1;
 
-/// Reads `rounds` times eight vectors a thread, and stores the sum of their words.
+/// Records a kernel in which each thread reads eight vectors `rounds` times and stores the sum of
+/// their words.
 fn read(arch: Arch) -> Kernel {
     record("read_peak", arch, block(READERS), |k| {
         let (rounds, x, out) = (k.param::<u32>("rounds"), k.global::<u32>("x"), k.global::<u32>("out"));
@@ -72,14 +75,14 @@ fn read(arch: Arch) -> Kernel {
     })
 }
 
-/// The operands of a block that multiplies: two warpgroups, each 64 × 256 over K of 64.
+/// The operands of a multiplying block: two warpgroups, each 64 × 256 over K of 64.
 type A = OperandTile<KMajor, 16, 128, 64>;
 type B = OperandTile<KMajor, 16, 256, 64>;
 const DEPTH: u32 = 64;
 const EXTENTS: [u32; 2] = [128, 256];
 const MULTIPLIERS: u32 = 256;
 
-/// 1 or −1, as good as at random.
+/// 1 or −1, pseudorandom.
 fn sign(operand: u32, row: u32, column: u32) -> f32 {
     let number = (operand * 256 + row) * DEPTH + column;
     if mixed(number) & 0x8000 == 0 { 1.0 } else { -1.0 }
@@ -92,7 +95,7 @@ fn mixed(number: u32) -> u32 {
     (first ^ first >> 15).wrapping_mul(MIX[1])
 }
 
-/// Multiplies the same tiles `rounds` times, and stores each thread's total.
+/// Records a kernel that multiplies the same tiles `rounds` times and stores each thread's total.
 fn matrix() -> Kernel {
     record("matrix_peak", Arch::Sm90a, block(MULTIPLIERS), |k: &Builder| {
         let (rounds, out) = (k.param::<u32>("rounds"), k.global::<f32>("out"));
@@ -121,7 +124,7 @@ fn matrix() -> Kernel {
     })
 }
 
-/// Measures both on a device that is idle.
+/// Measures both on an idle device.
 pub fn measure(device: &Device, sizes: Sizes) -> Result<Peaks, Failure> {
     let stream = device.stream()?;
     let arch = device.properties().arch().unwrap_or(Arch::Sm80);
@@ -157,7 +160,7 @@ fn matrix_rate(device: &Device, stream: &Stream, sizes: Sizes) -> Result<f64, Fa
     let kernel = device.load(&verify(matrix())?)?;
     let work = kernel.work(blocks, &[sizes.rounds.into(), (&out).into()])?;
     let us = replayed(device, stream, &[work], sizes.replays)?;
-    // The sum over a product's elements is that of the products of both operands' sums over their rows.
+    // The sum of a product's elements equals the sum of products of the operands' column sums.
     let sum = |operand: u32, column: u32| {
         (0..EXTENTS[operand as usize]).map(|row| f64::from(sign(operand, row, column))).sum::<f64>()
     };

@@ -1,7 +1,9 @@
-//! The prefill suite: what a prompt costs, from its cells on the host to the logits of its last token there.
+//! The prefill suite: the time of a prompt, from its step inputs on the host to the logits of its
+//! last token there.
 //!
-//! Logits are checked in the run: those behind a prompt that the graph machine fed, and those of the next token, which the device
-//! machine decodes on the same pages, against a prompt that the device machine fed alone.
+//! Two logits are checked in the run: those after a prompt that the graph prefilled, and those of
+//! the next token, which the decode machine computes on the same pages. The reference is a prompt
+//! that the decode machine prefilled alone.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,68 +19,73 @@ use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceWeights};
 use tilewright_megakernel::vm::graph::{AnyGraph, Exchange, PeerWeights};
 
-use super::decode::DecodeArgs;
+use super::decode::GraphArgs;
 use super::finding;
 use super::journal::Journal;
 use super::launches;
 use super::timing::{Times, is_simulated};
 use crate::cli::Failure;
+use crate::cli::number::{self, MOST_TOKENS, tokens};
 use crate::cli::progress::LoadBar;
-use crate::cli::subject::{Cells, SubjectArgs, relative};
+use crate::cli::subject::{Cells, Source, relative};
 use crate::engine::{self, Device, KvType, Opened};
 use crate::results::Row;
 
 /// Which prompts, and how they are cut.
 #[derive(Args)]
 pub struct PrefillArgs {
-    /// Tokens of the prompts whose first token is timed
-    #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = [512, 2048, 8192])]
+    /// Lengths of the prompts that are timed, in tokens
+    #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = [512, 2048, 8192], value_parser = tokens())]
     prompts: Vec<usize>,
-    /// Tokens of a chunk of a prompt; of several widths each prompt has the widest that it fills, else the least
-    #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = [512])]
+    /// Tokens of a chunk, 17 to 4096; of several widths a prompt gets the widest that it fills,
+    /// else the least
+    #[arg(long = "prompt-chunks", alias = "prompt-chunk", value_name = "N,..", value_delimiter = ',', default_values_t = [512], value_parser = tokens())]
     prompt_chunk: Vec<usize>,
-    /// Time each prompt by every width of chunks that it fills
+    /// Time each prompt with every width of chunks that it fills
     #[arg(long)]
     every_chunk: bool,
-    /// Tokens of the prompt whose logits are compared with those of the decode machine; 0: none
-    #[arg(long, value_name = "N", default_value_t = 300)]
+    /// Tokens of the prompt whose logits are compared with those of the decode machine; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 300, value_parser = number::count(0..=MOST_TOKENS))]
     check_prompt: usize,
+    #[command(flatten)]
+    graph: GraphArgs,
 }
 
 #[derive(Debug, Error)]
 enum PrefillError {
-    #[error("a chunk of {found} tokens is asked for; it has 17 to {MAX_ROWS}")]
+    #[error("--prompt-chunks has a chunk of {found} tokens; it must be 17 to {MAX_ROWS}")]
     Chunk { found: usize },
-    #[error("a prompt of {found} tokens is asked for; it has 1 or more, and at most {most} of this model")]
+    #[error("--prompts has a prompt of {found} tokens; it must be 1 to {most} with this model")]
     Prompt { found: usize, most: usize },
 }
 
-/// The largest relative error of logits that is right, as of the decode suite: both machines round activations to bf16.
+/// Limit of the relative error of logits, as in the decode suite: both machines round activations
+/// to bf16.
 const LIMIT: f64 = 2e-2;
-/// The same where weights are codes: here a code times its scale is rounded to bf16, which the decode machine does not do. As many roundings
-/// again as those of activations make 1.4 times the error.
+/// Limit with quantised weights: graphs round a code times its scale to bf16, the decode machine
+/// does not. That doubles the number of roundings and makes 1.4 times the error.
 const WEIGHTS_LIMIT: f64 = 2.8e-2;
-/// The same where keys and values are codes: one near the middle of two is rounded to either.
+/// Limit with e4m3 keys and values: one near the middle of two codes is rounded to either.
 const KV_LIMIT: f64 = 5e-2;
-/// Rows of the machine that is compared with.
+/// Rows of the decode machine, which is the reference.
 const ROWS: usize = 16;
-/// Times that a prompt is fed before it is timed, and while it is; a simulated device's times mean nothing.
+/// Warm-up runs and timed runs of a prompt; a simulated device's times mean nothing.
 const REPEATS: [usize; 2] = [2, 7];
 
 /// The machines of a model.
 struct Prompts {
     spec: ModelSpec,
-    /// Those of each width, by rising width.
+    /// Graphs by rising width.
     graphs: Vec<AnyGraph>,
-    /// Which of them feeds.
+    /// Index of the graph in use.
     at: usize,
-    /// Times that a prompt is fed before it is timed, and while it is.
+    /// Warm-up runs and timed runs of a prompt.
     repeats: [usize; 2],
     /// Pages of a sequence.
     pages: usize,
     /// Devices that share the model.
     devices: usize,
-    /// What devices add up by, where it is not the library's own.
+    /// The all-reduce algorithm as text, empty for the default.
     by: &'static str,
     /// Name and fewest bits of the weights' codes, if they are quantised.
     form: Option<(String, usize)>,
@@ -86,12 +93,13 @@ struct Prompts {
 
 /// Runs the suite.
 pub fn run(
-    subject: &SubjectArgs,
+    (source, kv): (&Source, KvType),
     device: Device,
-    (args, DecodeArgs { launches, exchange, .. }): (&PrefillArgs, &DecodeArgs),
+    args: &PrefillArgs,
     journal: &Journal,
 ) -> Result<(), Failure> {
-    let spec = subject.spec()?;
+    let (launches, exchange) = (args.graph.launches, args.graph.exchange());
+    let spec = source.spec()?;
     let most = spec.max_positions;
     if let Some(&found) = args.prompt_chunk.iter().find(|chunk| !(ROWS + 1..=MAX_ROWS).contains(*chunk)) {
         return Err(PrefillError::Chunk { found }.into());
@@ -103,7 +111,7 @@ pub fn run(
         return Err(PrefillError::Prompt { found, most }.into());
     }
     let count = device.count();
-    let forms = subject.forms()?;
+    let forms = source.forms()?;
     let form = forms.name().zip(forms.bits()).map(|(name, bits)| (name.to_owned(), bits));
     let bits = form.as_ref().map(|(_, bits)| *bits);
     let wanted: Vec<usize> = args
@@ -114,12 +122,12 @@ pub fn run(
         .collect();
     let Some(&longest) = wanted.iter().max() else { return Ok(()) };
     let Opened { device, devices, target, options, .. } = engine::open(device)?;
-    let (spec, weights) = subject.weights()?;
+    let (spec, weights) = source.open()?;
     let quantised = !forms.is_empty();
-    // A token behind the prompt that is checked.
+    // One token follows the prompt that is checked.
     let context = longest.max(args.check_prompt.min(most - 1) + 1);
-    let kv = subject.kv().dtype();
-    let lowering = LowerOptions { kv, activation: DType::BF16, devices: count, ..LowerOptions::for_context(context) };
+    let lowering =
+        LowerOptions { kv: kv.dtype(), activation: DType::BF16, devices: count, ..LowerOptions::for_context(context) };
     let pages = lowering.pages_per_sequence();
     let lowering = LowerOptions { pages: Some(pages), ..lowering };
     let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
@@ -129,11 +137,11 @@ pub fn run(
     };
     let bar = LoadBar::new();
     let mut rows = PeerWeights::new(&devices, &weights);
-    rows.set_exchange(*exchange);
+    rows.set_exchange(exchange);
     let mut packed = DeviceWeights::on(devices, Arc::clone(&weights));
     let narrow = || Ok::<_, Failure>(schedule(program(ROWS, target.clone())?, context)?);
     if quantised {
-        // Products of any number of rows read packed codes.
+        // Products of any number of rows read the packed codes.
         packed.send(&narrow()?, options, &mut |done, total| bar.show(done, total))?;
         rows.share(&packed);
     }
@@ -159,12 +167,12 @@ pub fn run(
         for at in 0..chunks.len() {
             prompts.at = at;
             let found = prompts.check(&mut decode, checked)?;
-            // A NaN is an error, too.
+            // NaN counts as an error.
             error = if found.is_nan() { found } else { found.max(error) };
         }
     }
     drop(bar);
-    let limit = match subject.kv() {
+    let limit = match kv {
         KvType::Fp8 => KV_LIMIT,
         KvType::Bf16 if quantised => WEIGHTS_LIMIT,
         KvType::Bf16 => LIMIT,
@@ -175,7 +183,7 @@ pub fn run(
             prompts.at = at;
             let row = prompts.time(tokens, error)?;
             journal.keep(if checked > 0 { finding::check(row, limit)? } else { Row { error: None, ..row } })?;
-            if *launches {
+            if launches {
                 prompts.table(tokens)?;
             }
         }
@@ -193,12 +201,12 @@ fn shape(spec: &ModelSpec, tokens: usize, devices: usize, bits: Option<usize>) -
 }
 
 impl Prompts {
-    /// Rows of a step of the machine that feeds.
+    /// Rows of a step of the graph in use.
     fn chunk(&self) -> usize {
         self.graphs[self.at].plan().rows as usize
     }
 
-    /// The cells of tokens `first..end` of the prompt in a step of so many rows.
+    /// The inputs of tokens `first..end` of the prompt in a step of `rows` rows.
     fn cells(&self, first: usize, end: usize, rows: usize) -> Cells {
         let token = |at: usize| ((at * 7919 + 11) % self.spec.vocab) as i32;
         let mut cells = Cells {
@@ -211,7 +219,7 @@ impl Prompts {
         cells
     }
 
-    /// Feeds the prompt's first tokens; gives the logits of the last.
+    /// Prefills the prompt's first tokens. Returns the logits of the last.
     fn feed(&mut self, tokens: usize) -> Result<Vec<f32>, Failure> {
         let mut last = Vec::new();
         let chunk = self.chunk();
@@ -227,7 +235,7 @@ impl Prompts {
         Ok(last)
     }
 
-    /// The larger of the errors of a prompt's last token and of the next one, which is decoded.
+    /// The larger error of a prompt's last token and of the next one, which is decoded.
     fn check(&mut self, decode: &mut DeviceMachine, tokens: usize) -> Result<f64, Failure> {
         let mut by_decoding = |prompts: &Prompts, first: usize, end: usize| -> Result<Vec<f32>, Failure> {
             decode.step(&prompts.cells(first, end, ROWS).view())?;
@@ -240,11 +248,11 @@ impl Prompts {
         }
         let expected = [last, by_decoding(self, tokens, tokens + 1)?];
         let errors = found.iter().zip(&expected).map(|(found, expected)| relative(found, expected));
-        // A NaN is an error, too.
+        // NaN counts as an error.
         Ok(errors.fold(0.0, |worst: f64, error| if error.is_nan() { error } else { worst.max(error) }))
     }
 
-    /// What the launches of the prompt's last whole chunk take.
+    /// Writes the times of the launches of the prompt's last complete chunk.
     fn table(&mut self, tokens: usize) -> Result<(), Failure> {
         let chunk = self.chunk().min(tokens);
         let first = (tokens / chunk - 1) * chunk;
@@ -252,7 +260,7 @@ impl Prompts {
         launches::table(&mut self.graphs[self.at], &cells, self.spec.layers)
     }
 
-    /// The time of a prompt.
+    /// Times a prompt.
     fn time(&mut self, tokens: usize, error: f64) -> Result<Row, Failure> {
         let [warm_up, timed] = self.repeats;
         let mut samples = Vec::with_capacity(timed);
@@ -266,7 +274,7 @@ impl Prompts {
         let spec = &self.spec;
         let (heads, kv_heads) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
         let layer = spec.hidden * (2 * heads + 2 * kv_heads + 3 * spec.intermediate);
-        // Of the output projection a row; causal attention is half of a square.
+        // The output projection computes one row; causal attention is half of a square.
         let attention = 2 * spec.layers * heads * tokens * tokens;
         let operations = 2 * spec.layers * layer * tokens + 2 * spec.vocab * spec.hidden + attention;
         let bytes = 2 * (tokens.div_ceil(self.chunk()) * spec.layers * layer + spec.vocab * spec.hidden);

@@ -1,11 +1,12 @@
-//! The suite of requests: continuous batching of random requests against batches in order, and what a prompt costs those that decode.
+//! The suite of requests: continuous batching vs. batches in order, and how a prompt slows down
+//! sequences that decode.
 //!
-//! | row | what it has |
+//! | row | contents |
 //! |---|---|
-//! | `arrivals` | requests of random lengths at random times: new tokens a second, the same in batches of 8 in order |
-//! | `beside` | time between the tokens of 8 sequences while a prompt comes in, and without it |
+//! | `arrivals` | new tokens per second of requests of random lengths at random times, and in batches of 8 in order |
+//! | `beside` | time between tokens of 8 sequences with and without a prompt that is prefilled meanwhile |
 //! | `together` | 8 long prompts, and the time of a step in which all 8 decode |
-//! | `soak` | random requests, cancels, deadlines and aborts for so long: nothing lost, tokens as alone |
+//! | `soak` | random requests, cancellations, deadlines and aborts: nothing is lost, tokens are those of a request alone |
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use thiserror::Error;
 use tilewright_codegen::trial::Draw;
+use tilewright_flow::program::FlowSettings;
+use tilewright_megakernel::lower::MAX_ROWS;
 use tilewright_megakernel::model::ModelSpec;
 
 use super::arrivals;
@@ -21,38 +24,42 @@ use super::finding;
 use super::journal::Journal;
 use super::timing::Times;
 use crate::cli::Failure;
-use crate::cli::subject::SubjectArgs;
+use crate::cli::number::{self, MOST_TOKENS};
+use crate::cli::subject::Source;
 use crate::engine::{Bare, BatchOptions, Batcher, Device, Event, Request, Submission, Ticket};
 use crate::results::Row;
 
 /// Which requests, and how they are batched.
 #[derive(Args)]
 pub struct RequestsArgs {
-    /// Requests of the arrivals; 0: none
-    #[arg(long, value_name = "N", default_value_t = 1000)]
+    /// Requests that arrive at random times; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = number::count(0..=1 << 20))]
     pub(super) requests: usize,
     /// Requests that arrive in a second, on average
-    #[arg(long, value_name = "N", default_value_t = 500.0)]
+    #[arg(long, value_name = "N", default_value_t = 500.0, value_parser = number::positive)]
     pub(super) rate: f64,
     /// Requests that run at a time
-    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = number::count(1..=MAX_ROWS as u64))]
     pub(super) seats: usize,
-    /// Rows of a step at most: those that decode, and a chunk of prompts
-    #[arg(long, value_name = "N", default_value_t = 512)]
+    /// Most rows of a step: those that decode, and a chunk of prompts
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = number::count(1..=MAX_ROWS as u64))]
     pub(super) step_rows: usize,
-    /// Milliseconds that a step should take in which requests decode
-    #[arg(long, value_name = "T")]
+    /// Target time of a step in which requests decode, in milliseconds
+    #[arg(long, value_name = "MS", value_parser = number::milliseconds, allow_negative_numbers = true)]
     step_ms: Option<f64>,
-    /// Tokens of the prompt that comes in beside 8 sequences; 0: none
-    #[arg(long, value_name = "N", default_value_t = 4096)]
+    /// Tokens of a prompt that arrives while 8 sequences decode; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = number::count(0..=MOST_PROMPT))]
     beside: usize,
-    /// Tokens of the prompts of 8 sequences that then decode together; 0: none
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    /// Tokens of the prompts of 8 sequences that then decode together; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number::count(0..=MOST_PROMPT))]
     together: usize,
-    /// Seconds of random requests, cancels, deadlines and aborts; 0: none
-    #[arg(long, value_name = "S", default_value_t = 0.0)]
+    /// Seconds of random requests, cancellations, deadlines and aborts; 0 for none
+    #[arg(long, value_name = "S", default_value_t = 0.0, value_parser = number::seconds, allow_negative_numbers = true)]
     soak: f64,
 }
+
+/// Most tokens of a prompt: with those that follow, positions are `i32`.
+const MOST_PROMPT: u64 = MOST_TOKENS - 4096;
 
 #[derive(Debug, Error)]
 enum RequestsError {
@@ -66,16 +73,21 @@ enum RequestsError {
 
 /// Longest sequence of the arrivals and of a soak.
 pub(super) const CONTEXT: usize = 1024;
-/// Sequences at a time of the batches in order, and beside a prompt.
+/// Sequences of a batch in order, and those that decode beside a prompt.
 pub(super) const EIGHT: usize = 8;
-/// Steps of a launch where the host looks for what comes in.
+/// Steps of a launch, after which the host looks for new requests.
 const STEPS: usize = 8;
 
 /// Runs the suite.
-pub fn run(subject: &SubjectArgs, device: Device, args: &RequestsArgs, journal: &Journal) -> Result<(), Failure> {
-    let spec = subject.spec()?;
-    let (spec, weights) = (spec, subject.weights()?.1);
-    let bare = Bare::new(device, spec.clone(), weights, subject.flow()?)?;
+pub fn run(
+    source: &Source,
+    flow: Option<FlowSettings>,
+    device: Device,
+    args: &RequestsArgs,
+    journal: &Journal,
+) -> Result<(), Failure> {
+    let (spec, weights) = source.open()?;
+    let bare = Bare::new(device, spec.clone(), weights, flow)?;
     if args.requests > 0 {
         arrivals::run(&bare, &spec, args, journal)?;
     }
@@ -92,7 +104,7 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &RequestsArgs, journal: 
 }
 
 pub(super) fn options(args: &RequestsArgs, context: usize) -> BatchOptions {
-    let step_time = args.step_ms.map(|ms| Duration::from_secs_f64(ms.max(0.0) / 1e3));
+    let step_time = args.step_ms.map(|ms| Duration::from_secs_f64(ms / 1e3));
     BatchOptions {
         rows: args.seats,
         step_time,
@@ -103,7 +115,7 @@ pub(super) fn options(args: &RequestsArgs, context: usize) -> BatchOptions {
     }
 }
 
-/// A number from `least` to `most`, small ones as likely as ten times larger ones.
+/// A number from `least` to `most`, log-uniform.
 fn spread(draw: &mut Draw, least: f64, most: f64) -> usize {
     (least * (most / least).powf(draw.unit().abs())) as usize
 }
@@ -114,7 +126,7 @@ pub(super) fn draw_request(draw: &mut Draw, vocab: usize) -> Request {
     Request { prompt_ids, max_new_tokens: new }
 }
 
-/// Runs to the end; the tokens of each request.
+/// Runs to the end. Returns the tokens of each request.
 pub(super) fn drain(batcher: &mut Batcher) -> Result<BTreeMap<Ticket, Vec<u32>>, Failure> {
     let (mut all, mut fault, mut more) = (BTreeMap::<Ticket, Vec<u32>>::new(), None, true);
     while more {
@@ -154,7 +166,7 @@ fn beside(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal)
         let prompt_ids = (0..prompt).map(|_| draw.between(0..=spec.vocab as u32 - 1)).collect();
         Submission::from(Request { prompt_ids, max_new_tokens: new })
     };
-    // Kernels, graphs and what is known of the widths: a prompt comes in twice before.
+    // Two rounds warm up kernels, graphs and the estimates of step times.
     let mut found = [0.0; 2];
     let (mut longest, mut steps) = (0.0, 0);
     for round in 0..3 {
@@ -163,7 +175,7 @@ fn beside(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal)
             running.push(batcher.submit(request(512, 480))?);
         }
         let mut watch = Watch::of(&running);
-        // Until all of them decode, then without a prompt.
+        // Waits until all of them decode, then measures without a prompt.
         while watch.least() < 8 {
             batcher.step(|ticket, event| watch.hear(ticket, &event));
         }
@@ -209,7 +221,7 @@ fn together(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journa
     let mut batcher = bare.batcher(Some(args.step_rows), &eight)?;
     let draw = &mut Draw::new(5);
     let mut found = [0.0; 3];
-    // Kernels and graphs are made by a shorter prompt, before the clock runs.
+    // A shorter prompt builds kernels and graphs before the measurement.
     for prompt in [args.together.min(2 * args.step_rows), args.together] {
         let start = Instant::now();
         let mut running = Vec::new();
@@ -222,7 +234,7 @@ fn together(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journa
             batcher.step(|ticket, event| watch.hear(ticket, &event));
         }
         let (prompts, steps) = (start.elapsed().as_secs_f64(), batcher.statistics().steps);
-        // Those that came first have fewer tokens left: until one of them ends all are in every step.
+        // Until the first sequence ends, all are in every step.
         let decoding = Instant::now();
         while watch.ended.is_empty() {
             batcher.step(|ticket, event| watch.hear(ticket, &event));
@@ -240,14 +252,14 @@ fn together(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journa
     Ok(journal.keep(row((bare, spec), &shape, "together", step, &values))?)
 }
 
-/// When tokens of running requests come.
+/// Times at which tokens of running requests arrive.
 struct Watch {
     tokens: BTreeMap<Ticket, usize>,
     ended: Vec<Ticket>,
     since: Instant,
     last: Instant,
     longest: f64,
-    /// Tokens at the last restart.
+    /// Tokens of the first request at the last restart.
     counted: usize,
     fault: Option<Failure>,
 }
@@ -263,7 +275,7 @@ impl Watch {
             Event::Token(_) => {
                 if let Some(count) = self.tokens.get_mut(&ticket) {
                     *count += 1;
-                    // The first of the running ones stands for all: they are in every step.
+                    // All running requests are in every step, so the first stands for all.
                     if self.tokens.first_key_value().is_some_and(|(first, _)| *first == ticket) {
                         let now = Instant::now();
                         self.longest = self.longest.max((now - self.last).as_secs_f64());
@@ -280,7 +292,7 @@ impl Watch {
     }
 
     fn least(&self) -> usize {
-        // A fault ends the waiting.
+        // A fault ends the wait.
         if self.fault.is_some() { usize::MAX } else { self.tokens.values().copied().min().unwrap_or(usize::MAX) }
     }
 
@@ -299,11 +311,12 @@ impl Watch {
     }
 }
 
-/// Requests of a soak that are run again alone.
+/// Requests of a soak that are repeated alone.
 const SAMPLE: usize = 8;
 
 fn soak(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal) -> Result<(), Failure> {
-    // One width, so that a request's tokens are bit for bit those that it gets alone; pages for half of the seats.
+    // A fixed width makes a request's tokens independent of the others; there are pages for half of
+    // the seats.
     let pages = args.seats * CONTEXT / 64 / 2;
     let options = BatchOptions { deterministic: true, sharing: true, pages: Some(pages), ..options(args, CONTEXT) };
     let mut batcher = bare.batcher(Some(args.step_rows.min(128)), &options)?;
@@ -334,7 +347,7 @@ fn soak(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal) -
         let mut wrong = None;
         let more = batcher.step(|ticket, event| {
             let Some((request, tokens)) = open.get_mut(&ticket) else {
-                wrong = Some(format!("request {} has an event behind its end", ticket.number()));
+                wrong = Some(format!("request {} has an event after its end", ticket.number()));
                 return ControlFlow::Break(());
             };
             match event {
@@ -372,7 +385,7 @@ fn soak(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal) -
     let seconds = start.elapsed().as_secs_f64();
     let held = batcher.held_pages();
     if !open.is_empty() || held > 0 {
-        let what = format!("{} requests have not ended, {held} pages are held by nobody", open.len());
+        let what = format!("{} requests have not ended, {held} pages were not freed", open.len());
         return Err(RequestsError::Wrong { what }.into());
     }
     let every = (whole.len() / SAMPLE).max(1);

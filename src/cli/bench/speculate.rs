@@ -1,7 +1,8 @@
-//! The suite of proposals: what a token costs where a text repeats its prompt, and where it does not.
+//! The suite of speculative decoding: the time of a token if a text repeats its prompt, and if it
+//! does not.
 //!
-//! Weights may be random, so what follows a prompt is given: the rows choose the tokens of a known text, and everything else is the
-//! device's own work. The texts are in `benches/workloads/speculate`.
+//! Weights may be random, so the continuation is given: the device accepts tokens of a known text
+//! and does all other work as usual. The texts are in `benches/workloads/speculate`.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -18,17 +19,17 @@ use tilewright_megakernel::vm::reference::StepCells;
 use super::journal::Journal;
 use crate::cli::Failure;
 use crate::cli::progress::LoadBar;
-use crate::cli::subject::SubjectArgs;
+use crate::cli::subject::Source;
 use crate::engine::{self, Device, Gain, MOST_PROPOSED, Opened, Proposer};
 use crate::results::{OURS, Row, Summary};
 
 #[derive(Debug, Error)]
 enum SpeculateError {
-    #[error("token {at} of the text is {found}, and {expected} is chosen; the kernel is wrong")]
+    #[error("token {at} of the text is {found} instead of {expected}; the kernel is wrong")]
     Wrong { at: usize, found: u32, expected: u32 },
 }
 
-/// A prompt, and the text that follows.
+/// A prompt and its continuation.
 struct Workload {
     name: &'static str,
     prompt: Vec<u32>,
@@ -37,14 +38,14 @@ struct Workload {
 
 /// Rows of a step with proposals.
 const ROWS: usize = MOST_PROPOSED + 1;
-/// Steps of a launch, as the batcher has them.
+/// Steps of a launch, as in the batcher.
 const STEPS: usize = 64;
-/// Times that a workload is run, the first of them for nothing.
+/// Runs of a workload; the first is a warm-up.
 const RUNS: usize = 4;
 /// Most characters of a token.
 const LONGEST: usize = 6;
 
-/// The tokens of a text, each by the number of its first place among those that are known.
+/// Splits a text into tokens; a token's id is the order in which it was first seen.
 fn tokens(text: &str, known: &mut HashMap<String, u32>) -> Vec<u32> {
     let kind = |c: char| if c.is_alphanumeric() || c == '_' { 0 } else { 1 + u32::from(c == ' ') };
     let mut pieces: Vec<String> = Vec::new();
@@ -82,7 +83,7 @@ struct Machines {
     pages: Vec<i32>,
 }
 
-/// What a run did.
+/// Time and steps of a run.
 #[derive(Default)]
 struct Course {
     seconds: f64,
@@ -92,11 +93,11 @@ struct Course {
 }
 
 /// Runs the suite.
-pub fn run(subject: &SubjectArgs, device: Device, journal: &Journal) -> Result<(), Failure> {
+pub fn run(source: &Source, device: Device, journal: &Journal) -> Result<(), Failure> {
     let workloads = workloads();
     let context = workloads.iter().map(|work| work.prompt.len() + work.follows.len() + ROWS).max().unwrap_or(1);
     let Opened { device, target, options, .. } = engine::open(device)?;
-    let (spec, weights) = subject.weights()?;
+    let (spec, weights) = source.open()?;
     let shape = [("batch", 1), ("hidden", spec.hidden), ("layers", spec.layers)];
     let shape: Vec<(&str, u64)> = shape.into_iter().map(|(name, extent)| (name, extent as u64)).collect();
     if journal.skips("speculate", &shape, 2 * workloads.len()) {
@@ -144,7 +145,7 @@ pub fn run(subject: &SubjectArgs, device: Device, journal: &Journal) -> Result<(
 }
 
 impl Machines {
-    /// Goes on with a prompt as a batcher does with the one request that it has.
+    /// Continues a prompt as a batcher with one request does.
     fn go(&mut self, work: &Workload, proposes: bool) -> Result<Course, Failure> {
         let (mut known, mut proposer, mut gain) = (work.prompt.clone(), Proposer::default(), Gain::default());
         proposer.read(&known);

@@ -1,4 +1,4 @@
-//! What the device's own counters say, by NVML: driver, clocks, power, energy. Where the library is missing, nothing.
+//! Driver, clocks, power and energy from NVML; all absent if the library is missing.
 
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enum_wrappers::device::Clock;
@@ -9,12 +9,12 @@ pub struct Telemetry {
     index: u32,
 }
 
-/// Joules of a millijoule.
+/// Joules per millijoule.
 const MILLI: f64 = 1e-3;
 
 impl Telemetry {
-    /// The counters of the device of that name and number. The library is loaded now; without it, or where its device has
-    /// another name (CUDA may number devices otherwise), nothing is told.
+    /// The counters of a device by name and number. Loads the library; without it, or if its device
+    /// of that number has another name (CUDA may number devices otherwise), every figure is absent.
     pub fn of(name: &str, ordinal: Option<u32>) -> Telemetry {
         let index = ordinal.unwrap_or(0);
         let is_same = |nvml: &Nvml| {
@@ -44,7 +44,7 @@ impl Telemetry {
         clock(Clock::SM).zip(clock(Clock::Memory))
     }
 
-    /// The power limit in force, watts.
+    /// The enforced power limit, watts.
     pub fn power_limit(&self) -> Option<f64> {
         self.ask(|device| device.enforced_power_limit()).map(|limit| f64::from(limit) * MILLI)
     }

@@ -1,4 +1,4 @@
-//! Timing: launches over buffers that rotate, so that the L2 cache does not serve them, become one graph, whose
+//! Timing of kernels: launches over rotating buffers, which L2 cannot hold, become one graph, whose
 //! replays are timed by events.
 
 use std::rc::Rc;
@@ -20,7 +20,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// The same for so many launches each.
+    /// Multiplies each time by a number of launches.
     pub fn of_launches(mut self, launches: usize) -> Times {
         self.samples.iter_mut().for_each(|sample| *sample *= launches as f64);
         self
@@ -33,24 +33,25 @@ pub struct Bench {
     pub device: Device,
     /// The stream that everything runs on.
     pub stream: Stream,
-    /// Settings that were found faster than those that ship.
+    /// Tuned settings.
     pub tuned: Tuned,
     /// Replays that are timed.
     pub replays: usize,
-    /// Extents that are asked for.
+    /// Extents of `--only`.
     pub only: Vec<(String, u64)>,
     /// Where the rows go.
     pub journal: Rc<Journal>,
 }
 
 impl Bench {
-    /// Whether a shape is asked for. Extents that are not named here are no reason against it.
+    /// Whether `--only` admits a shape. Extents that the shape lacks are ignored.
     pub fn wants(&self, shape: &[(&str, u64)]) -> bool {
         let differs = |name: &str, extent: u64| shape.iter().any(|&(n, e)| n == name && e != extent);
         !self.only.iter().any(|(name, extent)| differs(name, *extent))
     }
 
-    /// Whether the whole shape of a row is asked for, was not measured before, and there is time for it.
+    /// Whether `--only` admits the whole shape of a row, it was not measured before, and there is
+    /// time left.
     pub fn begins(&self, suite: &str, shape: &[(&str, u64)]) -> bool {
         self.wants(shape) && !self.journal.skips(suite, shape, 1)
     }
@@ -60,7 +61,8 @@ impl Bench {
         Ok(self.journal.keep(row)?)
     }
 
-    /// Measures a kernel with the settings that were tuned for its shape, or else with those that ship, and keeps the row.
+    /// Measures a kernel with the settings tuned for its shape, or else the shipped ones, and keeps
+    /// the row.
     pub fn keep_row_of(&self, kernel: &dyn Tunable) -> Result<(), Failure> {
         let device = &self.device.properties().name;
         let row = match self.tuned.settings(device, None, kernel.suite(), &kernel.shape()) {
@@ -70,14 +72,15 @@ impl Bench {
         self.keep(row)
     }
 
-    /// The time of one of these launches, as one graph, replayed.
+    /// Times these launches as one graph. Returns the time per launch.
     pub fn time(&self, work: &[Work]) -> Result<Times, DeviceError> {
         let samples = samples(&self.device, &self.stream, work, self.replays)?;
         let launches = work.len().max(1) as f64;
         Ok(Times { samples: samples.into_iter().map(|sample| sample / launches).collect() })
     }
 
-    /// How many buffers of so many bytes to rotate over: 2.5 GB in all, but at least 3 and at most 64; one that is simulated.
+    /// The number of buffers of `bytes` bytes to rotate over: 2.5 GB in all, at least 3 and at most
+    /// 64; 1 if simulated.
     pub fn rotations(&self, bytes: u64) -> usize {
         if is_simulated(&self.device) { 1 } else { (2_500_000_000 / bytes.max(1)).clamp(3, 64) as usize }
     }

@@ -1,7 +1,9 @@
-//! `tilewright tune`: looks for the fastest settings of a suite's kernels on a device, and keeps those that win.
+//! `tilewright tune`: searches for the fastest settings of a suite's kernels and keeps those that
+//! win.
 //!
-//! Each configuration is one row of results, written at once: its variant is the text of its settings. At the end the best
-//! takes turns with what ships, and one more row, whose verdict is [`KEPT`], says which of the two is kept.
+//! Each configuration is one row of results, appended at once; its variant is the text of its
+//! settings. At the end the best and the shipped configuration are measured in turns, and one more
+//! row, with the verdict [`KEPT`], has the winner.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -9,18 +11,17 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand};
 
 use super::journal::Journal;
 use super::timing::Bench;
 use super::{
-    BenchError, MOST_ELEMENTS, attention, codes, decode, gemm, gemv, journal_of, name_of, parse_budget, parse_extent,
-    replays,
+    BenchError, MOST_ELEMENTS, attention, codes, decode, gemm, gemv, journal_of, name_of, parse_extent, replays,
 };
-use crate::cli::Failure;
+use crate::cli::device::GpuArgs;
 use crate::cli::paint::{self, Word};
 use crate::cli::subject::SubjectArgs;
-use crate::engine::Device;
+use crate::cli::{Failure, number};
 use crate::results::{Row, Summary, difference_is_significant};
 use crate::tuning::{KEPT, Settings, Space, Tuned, search, user_file};
 
@@ -32,25 +33,25 @@ pub trait Tunable {
     /// The shape of its rows.
     fn shape(&self) -> Vec<(&'static str, u64)>;
 
-    /// What may be set.
+    /// The configurations to search.
     fn space(&self) -> Space;
 
-    /// A figure that is small where the time is, infinite for what cannot run.
+    /// A figure that rises with the time; infinite for a configuration that cannot run.
     fn predict(&self, settings: &Settings) -> f64 {
         let _ = settings;
         0.0
     }
 
-    /// An error that is as right as any other, whatever the error of what ships.
+    /// An error that is accurate enough, whatever the error of the shipped configuration.
     fn as_right(&self) -> f64 {
         0.0
     }
 
-    /// The row of these settings; fails where they cannot run, or compute something else.
+    /// Measures these settings. Fails if they cannot run or give wrong results.
     fn measure(&self, settings: &Settings) -> Result<Row, Failure>;
 }
 
-/// Makes a kernel's operands once its turn comes.
+/// Makes a kernel's operands when its turn comes.
 pub type Prepare<'b> = Box<dyn FnOnce() -> Result<Box<dyn Tunable + 'b>, Failure> + 'b>;
 
 /// Extents of a shape, such as `m=4096,n=4096,k=4096`.
@@ -58,11 +59,12 @@ pub type Prepare<'b> = Box<dyn FnOnce() -> Result<Box<dyn Tunable + 'b>, Failure
 pub struct Extents(Vec<(String, u64)>);
 
 impl Extents {
-    fn parse(text: &str) -> Result<Extents, BenchError> {
+    pub fn parse(text: &str) -> Result<Extents, BenchError> {
         text.split(',').map(parse_extent).collect::<Result<_, _>>().map(Extents)
     }
 
-    /// The extents of these names, each from 1 to 2³¹ − 1, of a kernel whose operands have so many elements.
+    /// The extents of these names, each from 1 to 2³¹ − 1; `operands` gives the elements of the
+    /// kernel's operands.
     pub fn of<const N: usize, const M: usize>(
         &self,
         names: [&str; N],
@@ -91,91 +93,149 @@ impl Extents {
     }
 }
 
-/// What is tuned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Suite {
-    /// Matrix products, bf16: tiles, stages, clusters, raster, splits of K
-    Gemm,
-    /// Matrix times few vectors, bf16: warps, stages, bytes in flight, groups
-    Gemv,
-    /// Matrix products whose weights are codes of 4 bits: tiles, stages, clusters, shares of k, vectors of a tile
-    Codes,
-    /// Attention of one token over long contexts: tiles, stages, splits
-    Attention,
-    /// Whole tokens by the megakernel: its ring, what is held, run-ahead, placement
-    Decode,
+/// The long description of `tune`.
+pub const ABOUT: &str = "Find the fastest settings of a suite's kernels on a GPU
+
+Every configuration is checked and appended to the file at once, so that a search continues where it ended. \
+Settings are kept only if they beat the shipped ones beyond the noise, in turns with them, and are as accurate. \
+`generate` and `bench --tuned` use what is kept.";
+
+/// Examples of `tune`.
+pub const EXAMPLES: &str = "Examples:
+  tilewright tune gemm --shape m=4096,n=14336,k=4096 --budget 60s
+  tilewright tune decode --model DIR --batch 1 --context 1024 --budget 5m";
+
+/// A suite.
+#[derive(Subcommand)]
+pub enum TuneCommand {
+    /// Tune bf16 matrix products: tiles, stages, clusters, raster, splits of K
+    #[command(after_help = "Examples:
+  tilewright tune gemm --shape m=4096,n=14336,k=4096 --shape m=200,n=3000,k=5000")]
+    Gemm {
+        /// A shape, such as m=4096,n=4096,k=4096; repeat it for more [default: those of `bench
+        /// gemm`]
+        #[arg(long, value_name = "NAME=EXTENT,..", value_parser = gemm::parse_shape)]
+        shape: Vec<[u32; 3]>,
+        #[command(flatten)]
+        search: SearchArgs,
+    },
+    /// Tune products of a bf16 matrix and few vectors: warps, stages, bytes in flight, groups
+    #[command(after_help = "Examples:
+  tilewright tune gemv --shape batch=1,n=4096,k=4096")]
+    Gemv {
+        /// A shape, such as batch=1,n=4096,k=4096; repeat it for more [default: those of `bench
+        /// gemv`]
+        #[arg(long, value_name = "NAME=EXTENT,..", value_parser = gemv::parse_shape)]
+        shape: Vec<[u32; 3]>,
+        #[command(flatten)]
+        search: SearchArgs,
+    },
+    /// Tune matrix products with 4-bit weights: tiles, stages, clusters, splits of K, vectors of a
+    /// tile
+    #[command(after_help = "Examples:
+  tilewright tune codes --shape m=64,n=14336,k=4096")]
+    Codes {
+        /// A shape, such as m=64,n=4096,k=4096; repeat it for more [default: those of `bench
+        /// codes`]
+        #[arg(long, value_name = "NAME=EXTENT,..", value_parser = codes::parse_shape)]
+        shape: Vec<[u32; 3]>,
+        #[command(flatten)]
+        search: SearchArgs,
+    },
+    /// Tune attention of one token over long contexts: tiles, stages, splits
+    #[command(after_help = "Examples:
+  tilewright tune attention --shape batch=8,tokens=8192")]
+    Attention {
+        /// A shape, such as batch=8,tokens=8192; repeat it for more [default: those of `bench
+        /// attention`]
+        #[arg(long, value_name = "NAME=EXTENT,..", value_parser = attention::parse_shape)]
+        shape: Vec<[u32; 2]>,
+        #[command(flatten)]
+        search: SearchArgs,
+    },
+    /// Tune the decode megakernel of a model: its ring, register prefetch, task prefetch, placement
+    #[command(after_help = "Examples:
+  tilewright tune decode --model DIR --batch 1 --context 1024 --budget 5m
+  tilewright tune decode --config config.json --try \"hold=0\" --try \"hold=2 in_flight=2\"")]
+    Decode {
+        #[command(flatten)]
+        subject: Box<SubjectArgs>,
+        #[command(flatten)]
+        search: SearchArgs,
+    },
 }
 
-/// Find the fastest settings of a suite's kernels on a device
-///
-/// Every configuration is checked, and is a row of the file at once, so that a search goes on where it ended. Settings
-/// are kept only where they beat what ships beyond the noise, in turns with it, and are as right. `generate` and `bench --tuned`
-/// use what is kept.
+/// How settings are searched and where rows go.
 #[derive(Args)]
-pub struct TuneArgs {
-    /// What to tune
-    #[arg(long, value_name = "NAME")]
-    suite: Suite,
-    /// Where: cuda:N, or sim:SEED, whose times mean nothing
-    #[arg(long, value_name = "DEVICE", default_value = "cuda:0")]
-    device: Device,
-    /// A shape, such as m=4096,n=4096,k=4096; give more for more shapes [default: those of the suite]
-    #[arg(long, value_name = "NAME=EXTENT,..", value_parser = Extents::parse)]
-    shape: Vec<Extents>,
-    /// Time for all shapes together
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_budget)]
+pub struct SearchArgs {
+    #[command(flatten)]
+    device: GpuArgs,
+    /// Time for all shapes together, such as 10m
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = number::duration)]
     budget: Duration,
-    /// Where the rows go [default: the user's file, $TILEWRIGHT_TUNED or ~/.config/tilewright/tuned.jsonl]
+    /// Append rows to this file [default: $TILEWRIGHT_TUNED, else ~/.config/tilewright/tuned.jsonl]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Measure these settings alone beside what ships, such as "hold=2 in_flight=2"; give more for more
+    /// Measure only these settings and the shipped ones, such as "hold=2 in_flight=2"; repeat it
+    /// for more
     #[arg(long = "try", value_name = "NAME=VALUE ..")]
     trials: Vec<Settings>,
-    /// Search again where settings were kept before
+    /// Search again for shapes whose settings were kept before
     #[arg(long)]
     again: bool,
-    /// The seed of restarts
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    /// Seed of the search's restarts
+    #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// Replays that are timed, at most 65536
+    /// Timed replays of each kernel, at most 65536
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = replays())]
     replays: usize,
-    /// The commit that was built [default: that of the working tree, as git says]
+    /// The commit that was built [default: that of the working tree]
     #[arg(long, value_name = "NAME")]
     commit: Option<String>,
-    #[command(flatten)]
-    subject: SubjectArgs,
+}
+
+impl TuneCommand {
+    fn search(&self) -> &SearchArgs {
+        match self {
+            TuneCommand::Gemm { search, .. }
+            | TuneCommand::Gemv { search, .. }
+            | TuneCommand::Codes { search, .. }
+            | TuneCommand::Attention { search, .. }
+            | TuneCommand::Decode { search, .. } => search,
+        }
+    }
 }
 
 /// Runs the subcommand.
-pub fn run(args: &TuneArgs) -> Result<ExitCode, Failure> {
-    // What is wrong with a model or its flow is told before a file is begun.
-    if let (Suite::Decode, []) = (&args.suite, &args.shape[..]) {
-        args.subject.flow()?;
+pub fn run(command: &TuneCommand) -> Result<ExitCode, Failure> {
+    let args = command.search();
+    // Whatever is wrong with the command line or the model is reported before a file exists.
+    if let TuneCommand::Decode { subject, .. } = command {
+        subject.flow()?;
     }
-    let name = name_of(args.device)?;
+    let place = args.device.get()?;
+    let name = name_of(place)?;
+    let device = name.open()?;
     let out = args.out.clone().or_else(user_file).ok_or(BenchError::NoFile)?;
     if let Some(folder) = out.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    let device = name.open()?;
     let journal = Rc::new(journal_of(name, &device, args.commit.clone()).told(true).resume(&out)?);
     let stream = device.stream()?;
     let (only, tuned) = (Vec::new(), Tuned::default());
     let bench = Bench { device, stream, tuned, replays: args.replays, only, journal: Rc::clone(&journal) };
-    let kernels = match args.suite {
-        Suite::Gemm => gemm::tunables(&bench, &args.shape)?,
-        Suite::Gemv => gemv::tunables(&bench, &args.shape)?,
-        Suite::Codes => codes::tunables(&bench, &args.shape)?,
-        Suite::Attention => attention::tunables(&bench, &args.shape)?,
-        Suite::Decode if !args.shape.is_empty() => return Err(BenchError::DecodeShape.into()),
-        Suite::Decode => decode::tunables(&args.subject, args.device)?,
+    let kernels = match command {
+        TuneCommand::Gemm { shape, .. } => gemm::tunables(&bench, shape),
+        TuneCommand::Gemv { shape, .. } => gemv::tunables(&bench, shape),
+        TuneCommand::Codes { shape, .. } => codes::tunables(&bench, shape),
+        TuneCommand::Attention { shape, .. } => attention::tunables(&bench, shape),
+        TuneCommand::Decode { subject, .. } => decode::tunables(subject, place)?,
     };
     let until = Instant::now() + args.budget;
     let count = kernels.len() as u32;
     let mut lines = Vec::new();
     for (index, prepare) in (0..).zip(kernels) {
-        // What a shape leaves over is for those behind it.
+        // Time that a shape leaves over is for the following ones.
         let share = until.saturating_duration_since(Instant::now()) / (count - index);
         let tuner = Tuner { args, journal: &journal, kernel: prepare()?, until: Instant::now() + share };
         lines.extend(tuner.run()?);
@@ -186,15 +246,15 @@ pub fn run(args: &TuneArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One shape under way.
+/// The search for one shape.
 struct Tuner<'t> {
-    args: &'t TuneArgs,
+    args: &'t SearchArgs,
     journal: &'t Journal,
     kernel: Box<dyn Tunable + 't>,
     until: Instant,
 }
 
-/// What was found for a shape.
+/// The result for a shape.
 struct Line {
     shape: String,
     shipped: Summary,
@@ -204,7 +264,7 @@ struct Line {
     kept: bool,
 }
 
-/// Rounds of what ships and what was found, in turns.
+/// Rounds in which the shipped and the best configuration are measured in turns.
 const TURNS: usize = 3;
 
 impl Tuner<'_> {
@@ -221,7 +281,7 @@ impl Tuner<'_> {
         }
         let shipped = space.at(space.shipped());
         let measure = |settings: &Settings| match self.measure(settings) {
-            // Where what ships fails there is nothing to be compared with.
+            // If the shipped configuration fails there is nothing to compare with.
             Err(failure) if *settings != shipped => {
                 failure.report();
                 Ok(None)
@@ -260,7 +320,7 @@ impl Tuner<'_> {
         Ok(us)
     }
 
-    /// Measures the best and what ships in turns, and keeps one of them.
+    /// Measures the best and the shipped configuration in turns, and keeps one of them.
     fn decide(&self, shipped: &Settings, best: Settings, tried: usize) -> Result<Line, Failure> {
         let mut rows: [Option<Row>; 2] = [None, None];
         let rounds = if best == *shipped { 1 } else { TURNS };
@@ -284,7 +344,7 @@ impl Tuner<'_> {
     }
 }
 
-/// Two rows of one configuration as one.
+/// Merges two rows of one configuration.
 fn merged(mut before: Row, now: Row) -> Row {
     before.samples_us.extend(now.samples_us);
     before.error = before.error.zip(now.error).map(|(a, b)| a.max(b));
@@ -294,10 +354,10 @@ fn merged(mut before: Row, now: Row) -> Row {
     before
 }
 
-/// How much larger an error may be where sums have another order.
+/// How much larger an error may be if sums have another order.
 const AS_RIGHT: f64 = 1.1;
 
-/// Whether a configuration is faster than what ships beyond the noise, and as right.
+/// Whether a configuration is faster than the shipped one beyond the noise, and as accurate.
 fn wins(shipped: &Row, found: &Row, right: f64) -> bool {
     let as_right = match (shipped.error, found.error) {
         (Some(old), Some(new)) => new <= (old * AS_RIGHT).max(right),
@@ -314,7 +374,7 @@ fn table(to: &mut dyn Write, lines: &[Line]) -> io::Result<()> {
     for Line { shape, shipped, best, settings, tried, kept } in lines {
         let ratio = if *kept { shipped.median / best.median } else { 1.0 };
         ratios.push(ratio.ln());
-        let told = if *kept { settings.to_string() } else { "those that ship".to_owned() };
+        let told = if *kept { settings.to_string() } else { "the shipped ones".to_owned() };
         let (old, new) = (shipped.median, best.median);
         writeln!(to, "{shape:44} {old:10.2} {new:10.2} {ratio:7.3} {tried:6} {told}")?;
     }
@@ -334,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_faster_beyond_the_noise_and_as_right() {
+    fn kept_settings_are_faster_beyond_the_noise_and_as_accurate() {
         let shipped = row(&[100.0, 101.0, 99.0, 100.0, 100.0], Some(1e-3));
         assert!(wins(&shipped, &row(&[90.0, 91.0, 90.0, 90.0, 89.0], Some(1e-3)), 0.0));
         assert!(!wins(&shipped, &row(&[110.0, 111.0, 110.0, 110.0, 109.0], Some(1e-3)), 0.0), "slower");

@@ -34,9 +34,6 @@ impl Dump {
 pub struct FlowArgs {
     #[command(flatten)]
     choice: FlowChoice,
-    /// Blocks that the flow chooses, besides the first and the last ones
-    #[arg(long, value_name = "N", default_value_t = 64, requires = "flow")]
-    budget: u32,
     /// Write which blocks were attended to in each step, a line of JSON for each layer and key head; `tilewright flow map` draws it
     #[arg(long, value_name = "FILE", requires = "flow")]
     dump_selection: Option<PathBuf>,
@@ -45,7 +42,7 @@ pub struct FlowArgs {
 impl FlowArgs {
     /// The engine with the flow that is asked for, and where its choices are written.
     pub fn apply(&self, engine: Engine) -> Result<(Engine, Option<Dump>), Failure> {
-        let Some(flow) = self.choice.settings(self.budget, engine.spec())? else { return Ok((engine, None)) };
+        let Some(flow) = self.choice.settings(engine.spec())? else { return Ok((engine, None)) };
         let engine = engine.with_flow(flow)?;
         let Some(path) = &self.dump_selection else { return Ok((engine, None)) };
         let dump = Dump { output: Output::create(path)?, lines: Arc::default() };

@@ -14,13 +14,14 @@ use thiserror::Error;
 
 use self::flow::{Dump, FlowArgs};
 use super::Failure;
+use super::device::DeviceArgs;
 use super::interrupt::Interrupt;
 use super::load::{Form, load_as, load_as_needed};
 use super::prompt::{PromptArgs, parse_context};
 use super::quantize::parse_scheme;
 use super::world::WorldArgs;
 use crate::checkpoint::{GenerationSettings, Scheme};
-use crate::engine::{Device, Engine, EngineError, Exchange, KvType, Penalties, Request, Sampling, StopTexts};
+use crate::engine::{Engine, EngineError, Exchange, KvType, Penalties, Request, Sampling, StopTexts};
 
 /// Continue a prompt with a model
 ///
@@ -28,6 +29,10 @@ use crate::engine::{Device, Engine, EngineError, Exchange, KvType, Penalties, Re
 /// streams to standard output. Ctrl-C ends it with what there is by then, and exit code 130. Several prompts are batched
 /// continuously; each of them is a line of JSON when it ends.
 #[derive(Args)]
+#[command(after_help = "Examples:
+  tilewright generate --model models/tiny-llama --prompt \"In the beginning\"
+  tilewright generate --model DIR --chat --prompt \"Why is the sky blue?\" --temperature 0.7 --top-p 0.9
+  tilewright generate --model DIR --prompt-file prompts.txt --each-line --device cuda:0 --prompt-chunk 512")]
 pub struct GenerateArgs {
     /// Folder of a Hugging Face checkpoint
     #[arg(long, value_name = "DIR")]
@@ -52,14 +57,14 @@ pub struct GenerateArgs {
     /// Seed of the sampler: the same seed gives the same text
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// Where to run: cpu (all cores), cpu:N, cuda:N, cuda:A-B (GPUs that share the model) or sim:SEED
-    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
-    device: Device,
+    #[command(flatten)]
+    device: DeviceArgs,
     /// Prefill prompts in chunks of N tokens, 17 to 4096: fast on a GPU that has room for the weights twice
     #[arg(long, value_name = "N")]
     prompt_chunk: Option<usize>,
-    /// How GPUs that share the model all-reduce in prefill: own (one-shot or two-shot, by rows), one-shot, two-shot, or nccl, whose library is looked for in LD_LIBRARY_PATH [default: own]
-    #[arg(long, value_name = "WHO")]
+    /// All-reduce between GPUs that share the model, in prefill: own (one-shot or two-shot, by rows), one-shot, two-shot,
+    /// or nccl (libnccl.so.2, found by LD_LIBRARY_PATH) [default: own]
+    #[arg(long, value_name = "ALGORITHM")]
     exchange: Option<Exchange>,
     #[command(flatten)]
     flow: FlowArgs,
@@ -87,6 +92,11 @@ pub struct GenerateArgs {
 struct NoTime {
     found: f64,
 }
+
+/// Log probabilities that would not be printed.
+#[derive(Debug, Error)]
+#[error("--logprobs needs --json with one prompt, whose text is streamed; add --json, or leave --logprobs out")]
+struct LogprobsUnseen;
 
 /// What a batch of requests has besides.
 #[derive(Args)]
@@ -150,10 +160,14 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     args.batch.penalties(&GenerationSettings::default()).check()?;
     args.batch.step_time()?;
     let prompts = args.prompt.read(&args.model, args.max_context)?;
+    if args.batch.logprobs.is_some() && !args.json && prompts.len() == 1 {
+        return Err(LogprobsUnseen.into());
+    }
     let form = Form { scheme: args.weights, max_context: args.max_context };
+    let device = args.device.get();
     let mut engine = match args.world.is_shared() {
-        true => load_as_needed(&args.model, args.device, form)?,
-        false => load_as(&args.model, args.device, form)?,
+        true => load_as_needed(&args.model, device, form)?,
+        false => load_as(&args.model, device, form)?,
     };
     if let Some(kv) = args.kv {
         engine = engine.with_kv(kv);

@@ -28,6 +28,7 @@ use tilewright_megakernel::vm::device::{DeviceOptions, Opcode, Plan};
 
 use super::Failure;
 use super::forms::Forms;
+use super::number;
 use super::quantize::parse_scheme;
 use crate::checkpoint::{Config, Scheme};
 
@@ -37,6 +38,8 @@ use crate::checkpoint::{Config, Scheme};
 /// rest. The model is compared with measured rows of H100 and H200 in the tests, and in the
 /// dashboard's plan view.
 #[derive(Args)]
+#[command(after_help = "Examples:
+  tilewright plan --config models/shapes/llama-3.1-8b.json --target h200 --batch 8 --context 4096")]
 pub struct PlanArgs {
     /// Folder of a Hugging Face checkpoint; only its configuration is read
     #[arg(long, value_name = "DIR", required_unless_present = "config", conflicts_with = "config")]
@@ -44,9 +47,9 @@ pub struct PlanArgs {
     /// A config.json alone
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Device to plan for: h100, h200, a100, l4, l40s, rtx4090, rtx5090, b200
-    #[arg(long, value_name = "NAME", value_parser = parse_device)]
-    device: Target,
+    /// GPU to plan for: h100, h200, a100, l4, l40s, rtx4090, rtx5090, b200
+    #[arg(long, alias = "device", value_name = "NAME", value_parser = parse_device)]
+    target: Target,
     /// Devices that share the model, 1 to 8
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=8))]
     devices: u16,
@@ -54,9 +57,9 @@ pub struct PlanArgs {
     #[arg(long, value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     batch: u16,
     /// Tokens that each sequence holds [default: the model's, at most 4096]
-    #[arg(long, value_name = "C")]
+    #[arg(long, value_name = "TOKENS", value_parser = number::tokens())]
     context: Option<usize>,
-    /// Weights of the linear layers quantised while loading: w4a16, w8a16 or fp8
+    /// Quantise the linear layers while loading: w4a16, w8a16 or fp8
     #[arg(long, value_name = "SCHEME", value_parser = parse_scheme)]
     weights: Option<Scheme>,
 }
@@ -111,7 +114,7 @@ pub fn run(args: &PlanArgs) -> Result<ExitCode, Failure> {
     };
     let forms = Forms::of(&spec, quantization, args.weights)?;
     let context = args.context.unwrap_or(spec.max_positions.min(4096));
-    let (target, rows, devices) = (&args.device, usize::from(args.batch), usize::from(args.devices));
+    let (target, rows, devices) = (&args.target, usize::from(args.batch), usize::from(args.devices));
     let served = served(&spec, &forms, target, (rows, devices), context)?;
     let step = Step::of(&spec, target, devices, rows, context).with_weights(forms.bytes(&spec, rows));
     print(&mut io::stdout().lock(), &spec, target, (rows, context), &step, &served)?;

@@ -23,11 +23,12 @@ use crate::results::{PeerKind, Results};
 /// Write the benchmark page and the speed chart from result rows
 ///
 /// Quotes the newest run of each workload next to the fastest peer of that run: time, ratio, share of the measured floor,
-/// date and commit. The page of this repository is made by
-/// `tilewright report --results benches/results/rows --out docs/benchmarks.md --chart docs/pictures/speed.svg`.
+/// date and commit. The example writes the page of this repository.
 #[derive(Args)]
+#[command(after_help = "Examples:
+  tilewright report --results benches/results/rows --out docs/benchmarks.md --chart docs/pictures/speed.svg")]
 pub struct ReportArgs {
-    /// A folder of .jsonl files that `bench --json` wrote, or one such file
+    /// A folder of .jsonl files that `bench --out` wrote, or one such file
     #[arg(long, value_name = "DIR")]
     results: PathBuf,
     /// File for the page, Markdown
