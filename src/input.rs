@@ -21,6 +21,15 @@ pub(crate) enum InputError {
     NoWriter,
 }
 
+impl From<InputError> for io::Error {
+    fn from(error: InputError) -> io::Error {
+        match error {
+            InputError::Io(source) => source,
+            error => io::Error::other(error),
+        }
+    }
+}
+
 /// How long to wait for a program that opens a FIFO for writing.
 const FIFO_TIMEOUT: Duration = Duration::from_secs(2);
 

@@ -12,8 +12,12 @@ use tilewright_flow::program::FlowSettings;
 use tilewright_flow::{BindError, ModelShape, Parameters};
 use tilewright_megakernel::model::ModelSpec;
 
+use crate::input;
+
 /// Key of the flow's name in a file's text.
 const FLOW: &str = "flow";
+/// Most bytes of a file of parameters.
+const LIMIT: u64 = 1 << 30;
 
 /// Why a file does not have the parameters of a flow.
 #[derive(Debug, Error)]
@@ -80,7 +84,7 @@ pub fn read_flow_parameters(
     if declared.is_empty() {
         return Err(ParametersError::None { path: path.into(), flow: name() });
     }
-    let bytes = std::fs::read(path).map_err(|source| ParametersError::Read { path: path.into(), source })?;
+    let bytes = input::read_bytes(path, LIMIT).map_err(|error| ParametersError::Read { path: path.into(), source: error.into() })?;
     let format = |source| ParametersError::Format { path: path.into(), source };
     let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(format)?;
     if let Some(found) = flow_of(&metadata).filter(|found| *found != flow.traced().name) {

@@ -168,8 +168,7 @@ fn failed(path: &Path, error: InputError) -> ResultsError {
     let path = path.to_owned();
     match error {
         InputError::Long { .. } => ResultsError::Long { path },
-        InputError::Io(source) => ResultsError::Read { path, source },
-        error => ResultsError::Read { path, source: io::Error::other(error) },
+        error => ResultsError::Read { path, source: error.into() },
     }
 }
 

@@ -41,8 +41,14 @@ fn fifos_as_results_resume_and_tuned_are_refused() {
     let out = folder.path().join("page.html");
     let out = out.to_str().expect("UTF-8");
     let folder_of_fifos = folder.path().to_str().expect("UTF-8");
+    let model = crate::tiny("");
+    let model = model.to_str().expect("UTF-8");
+    let generate = ["generate", "--model", model, "--prompt", "a", "--device", "cpu:1", "--flow", "q-filter"];
     for args in [
-        &["dashboard", "--out", out, "--results", name][..],
+        &["layout", "check", name][..],
+        &["flow", "map", name, "--svg", out],
+        &[&generate[..], &["--flow-parameters", name]].concat(),
+        &["dashboard", "--out", out, "--results", name],
         &["dashboard", "--out", out, "--results", folder_of_fifos],
         &[&bench[..], &["--peers", name]].concat(),
         &[&bench[..], &["--tuned", name]].concat(),

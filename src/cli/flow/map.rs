@@ -11,6 +11,7 @@ use thiserror::Error;
 use crate::cli::Failure;
 use crate::cli::output::Output;
 use crate::engine::Chosen;
+use crate::input;
 
 /// What to draw.
 #[derive(Args)]
@@ -62,6 +63,9 @@ pub fn run(args: &MapArgs) -> Result<(), Failure> {
     svg.write(|writer| map.draw(writer))
 }
 
+/// Most bytes of a file of selections.
+const LIMIT: u64 = 1 << 30;
+
 /// How often each block was attended to, by step.
 struct Map {
     /// Of each position the counts of its blocks, and how many rows might have chosen each.
@@ -73,7 +77,7 @@ struct Map {
 impl Map {
     fn of(args: &MapArgs) -> Result<Map, MapError> {
         let path = args.file.clone();
-        let text = std::fs::read_to_string(&path).map_err(|source| MapError::Read { path, source })?;
+        let text = input::read(&path, LIMIT).map_err(|error| MapError::Read { path, source: error.into() })?;
         let mut map = Map { steps: BTreeMap::new(), blocks: 0 };
         for (line, text) in text.lines().enumerate() {
             let chosen: Chosen = serde_json::from_str(text).map_err(|source| MapError::Line {

@@ -19,6 +19,7 @@ use thiserror::Error;
 use super::fragment_cases::fragment_case;
 use super::value::Value;
 use super::{Reason, Refusal, mojo, operations, quirk, swizzle_operations};
+use crate::input;
 
 /// How many failures are kept for the report.
 const KEPT: usize = 10;
@@ -112,7 +113,7 @@ pub fn run(path: &Path) -> Result<Tally, CheckError> {
     let name = path.display().to_string();
     let io = |source| CheckError::Io { path: name.clone(), source };
     let mut tally = Tally::default();
-    let mut lines = Lines { path: &name, file: BufReader::new(File::open(path).map_err(io)?), read: 0, number: 0 };
+    let mut lines = Lines { path: &name, file: BufReader::new(input::open(path).map_err(|error| io(error.into()))?), read: 0, number: 0 };
     while let Some((number, line)) = lines.next_line()? {
         if line.trim().is_empty() {
             continue;
