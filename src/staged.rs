@@ -1,15 +1,15 @@
 //! Output that appears whole or not at all: staged beside its place, flushed to the disk, then
 //! renamed.
 //!
-//! A staged file or folder is named `.tilewright-XXXXXX.tmp` and locked (`flock`) while its process
+//! A staged file is named `.tilewright-XXXXXX.tmp` and locked (`flock`) while its process
 //! lives. A killed process leaves it unlocked; the next process that stages something in the same
 //! folder removes it.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use tempfile::{Builder, NamedTempFile, TempDir};
+use tempfile::{Builder, NamedTempFile};
 
 const PREFIX: &str = ".tilewright-";
 const SUFFIX: &str = ".tmp";
@@ -51,48 +51,6 @@ pub(crate) fn publish(file: NamedTempFile, target: &Path) -> io::Result<()> {
     sync_folder(folder_of(target))
 }
 
-/// A staged folder. Dropping it removes it.
-pub(crate) struct Folder {
-    folder: TempDir,
-    _lock: File,
-}
-
-impl Folder {
-    /// Creates a folder in `parent`.
-    ///
-    /// # Errors
-    /// If `parent` does not exist or is not writable.
-    pub(crate) fn new(parent: &Path) -> io::Result<Folder> {
-        sweep(parent);
-        for _ in 0..ATTEMPTS {
-            let folder = builder().tempdir_in(parent)?;
-            let lock = File::open(folder.path())?;
-            if claim(&lock, folder.path()) {
-                return Ok(Folder { folder, _lock: lock });
-            }
-        }
-        Err(io::ErrorKind::ResourceBusy.into())
-    }
-
-    /// Its path while it is staged.
-    pub(crate) fn path(&self) -> &Path {
-        self.folder.path()
-    }
-
-    /// Flushes the folder and its files to the disk and moves it to its place.
-    ///
-    /// # Errors
-    /// Those of the file system.
-    pub(crate) fn publish(self, target: &Path) -> io::Result<()> {
-        for entry in fs::read_dir(self.path())? {
-            File::open(entry?.path())?.sync_all()?;
-        }
-        sync_folder(self.path())?;
-        fs::rename(self.path(), target)?;
-        sync_folder(folder_of(target))
-    }
-}
-
 fn builder() -> Builder<'static, 'static> {
     let mut builder = Builder::new();
     builder.prefix(PREFIX).suffix(SUFFIX);
@@ -122,14 +80,12 @@ fn is_staged(path: &Path) -> bool {
     name.is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX))
 }
 
-fn remove_if_abandoned(path: &PathBuf) -> io::Result<()> {
-    let kind = fs::symlink_metadata(path)?.file_type();
-    if !kind.is_file() && !kind.is_dir() {
+fn remove_if_abandoned(path: &Path) -> io::Result<()> {
+    if !fs::symlink_metadata(path)?.file_type().is_file() {
         return Ok(());
     }
     let file = File::open(path)?;
     match file.try_lock() {
-        Ok(()) if kind.is_dir() => fs::remove_dir_all(path),
         Ok(()) => fs::remove_file(path),
         Err(_) => Ok(()),
     }
@@ -162,18 +118,14 @@ mod tests {
     fn abandoned_output_is_swept_and_that_of_a_living_process_is_not() {
         let folder = tempfile::tempdir().expect("a folder");
         let alive = file(folder.path()).expect("stages");
-        let alive_folder = Folder::new(folder.path()).expect("stages");
         // As SIGKILL leaves them: there, and unlocked.
         fs::write(folder.path().join(".tilewright-dead.tmp"), "half").expect("writes");
-        fs::create_dir(folder.path().join(".tilewright-gone.tmp")).expect("creates");
-        fs::write(folder.path().join(".tilewright-gone.tmp/model.safetensors"), "half").expect("writes");
         fs::write(folder.path().join(".tmpOther"), "another program's").expect("writes");
         let new = file(folder.path()).expect("stages");
-        assert!(alive.path().exists() && alive_folder.path().exists() && new.path().exists());
-        assert_eq!(names(folder.path()).len(), 4, "{:?}", names(folder.path()));
+        assert!(alive.path().exists() && new.path().exists());
+        assert_eq!(names(folder.path()).len(), 3, "{:?}", names(folder.path()));
         publish(new, &folder.path().join("out")).expect("moves");
-        alive_folder.publish(&folder.path().join("model")).expect("moves");
         drop(alive);
-        assert_eq!(names(folder.path()), [".tmpOther", "model", "out"]);
+        assert_eq!(names(folder.path()), [".tmpOther", "out"]);
     }
 }

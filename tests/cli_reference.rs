@@ -125,9 +125,21 @@ fn every_option_has_a_help_text_that_starts_with_a_capital_and_has_no_full_stop(
     }
 }
 
-/// Numbers without a bound: any seed is one, and more tokens than a model has positions are as many
-/// as it has.
-const UNBOUNDED: [&str; 3] = ["seed", "max-new-tokens", "top-k"];
+/// Numbers without a bound on the command line: any seed is one, more tokens than a model has
+/// positions are as many as it has, and the engine checks how tokens are sampled and prompts are cut
+/// (`tests/cli.rs`, `tests/console`).
+const UNBOUNDED: [&str; 10] = [
+    "seed",
+    "max-new-tokens",
+    "top-k",
+    "top-p",
+    "temperature",
+    "repetition-penalty",
+    "presence-penalty",
+    "frequency-penalty",
+    "step-ms",
+    "prompt-chunk",
+];
 
 /// No number of 64 bits gets past the command line, where a product of it would wrap; nor do
 /// infinity and NaN.

@@ -84,7 +84,8 @@ pub fn read_flow_parameters(
     if declared.is_empty() {
         return Err(ParametersError::None { path: path.into(), flow: name() });
     }
-    let bytes = input::read_bytes(path, LIMIT).map_err(|error| ParametersError::Read { path: path.into(), source: error.into() })?;
+    let bytes = input::read_bytes(path, LIMIT)
+        .map_err(|error| ParametersError::Read { path: path.into(), source: error.into() })?;
     let format = |source| ParametersError::Format { path: path.into(), source };
     let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(format)?;
     if let Some(found) = flow_of(&metadata).filter(|found| *found != flow.traced().name) {

@@ -44,18 +44,24 @@ fn fifos_as_results_resume_and_tuned_are_refused() {
     let model = crate::tiny("");
     let model = model.to_str().expect("UTF-8");
     let generate = ["generate", "--model", model, "--prompt", "a", "--device", "cpu:1", "--flow", "q-filter"];
-    for args in [
-        &["layout", "check", name][..],
-        &["flow", "map", name, "--svg", out],
-        &[&generate[..], &["--flow-parameters", name]].concat(),
-        &["dashboard", "--out", out, "--results", name],
-        &["dashboard", "--out", out, "--results", folder_of_fifos],
-        &[&bench[..], &["--peers", name]].concat(),
-        &[&bench[..], &["--tuned", name]].concat(),
-    ] {
-        let line = failure(args, b"");
-        assert!(line.contains("it is a FIFO that no program has opened for writing within 2 s"), "{line}");
-    }
+    let refused = [
+        vec!["layout", "check", name],
+        vec!["flow", "map", name, "--svg", out],
+        [&generate[..], &["--flow-parameters", name]].concat(),
+        vec!["dashboard", "--out", out, "--results", name],
+        vec!["dashboard", "--out", out, "--results", folder_of_fifos],
+        [&bench[..], &["--peers", name]].concat(),
+        [&bench[..], &["--tuned", name]].concat(),
+    ];
+    // Each waits for two seconds.
+    std::thread::scope(|scope| {
+        for args in &refused {
+            scope.spawn(move || {
+                let line = failure(args, b"");
+                assert!(line.contains("it is a FIFO that no program has opened for writing within 2 s"), "{line}");
+            });
+        }
+    });
     for args in
         [&[&bench[..], &["--out", name, "--resume"]].concat()[..], &["tune", "gemv", "--device", "sim", "--out", name]]
     {

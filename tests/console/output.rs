@@ -247,11 +247,4 @@ fn what_a_killed_process_left_is_swept_at_the_next_start() {
     assert_eq!(count(), 4);
     alive.kill().expect("SIGKILL");
     alive.wait().expect("ends");
-    // A folder, too: `quantize` writes one.
-    let (model, made) = (tiny(""), folder.path().join("made"));
-    fs::create_dir(folder.path().join(".tilewright-dead.tmp")).expect("a folder");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
-    let output = command.args(["quantize", "--scheme", "fp8", "--model"]).arg(model).arg("--out").arg(&made).output();
-    assert!(output.expect("runs").status.success());
-    assert_eq!(count(), 4, "two pictures, another program's file, the model");
 }

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use clap::Args;
 use thiserror::Error;
 
-use crate::cli::Failure;
 use crate::cli::output::Output;
+use crate::cli::{Failure, number};
 use crate::engine::Chosen;
 use crate::input;
 
@@ -19,13 +19,13 @@ pub struct MapArgs {
     /// File that `generate --dump-selection` wrote
     file: PathBuf,
     /// Draw the steps of this request alone: its number among the prompts
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=1 << 32))]
     request: Option<u64>,
     /// Draw this layer alone
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::count(0..=1 << 16))]
     layer: Option<usize>,
     /// Draw this key head alone
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::count(0..=1 << 16))]
     kv_head: Option<usize>,
     /// Image to write
     #[arg(long, value_name = "FILE")]

@@ -18,9 +18,9 @@ use tilewright_flow::{ModelShape, algorithms};
 use self::calibrate::CalibrateArgs;
 use self::keeps::KeepsArgs;
 use self::map::MapArgs;
-use super::Failure;
 use super::flow_choice::DEFAULT_BLOCK;
 use super::output::Output;
+use super::{Failure, number};
 
 /// Sparse-attention flows: list, draw, measure.
 #[derive(Subcommand)]
@@ -49,22 +49,22 @@ pub struct ShowArgs {
     /// Name of the flow; an unknown one lists those there are
     name: String,
     /// Key heads of the model
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = number::count(0..=1 << 16))]
     kv_heads: usize,
     /// Query heads that share a key head
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = number::count(0..=1 << 16))]
     group: usize,
     /// Elements of a head
-    #[arg(long, value_name = "N", default_value_t = 128)]
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = number::count(0..=1 << 16))]
     head_dim: usize,
     /// Tokens of a block [default: 16, or what the flow takes]
     #[arg(long, value_name = "N")]
     block: Option<usize>,
     /// Candidate blocks of a row, for the bytes of a step
-    #[arg(long, value_name = "N", default_value_t = 2048)]
+    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = number::count(0..=1 << 24))]
     blocks: usize,
     /// Requests of the step
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::count(0..=1 << 16))]
     batch: usize,
     /// Leave every op in a group of its own
     #[arg(long)]

@@ -17,6 +17,7 @@ use super::Failure;
 use super::device::DeviceArgs;
 use super::interrupt::Interrupt;
 use super::load::{Form, load_as, load_as_needed};
+use super::number;
 use super::prompt::{PromptArgs, parse_context};
 use super::quantize::parse_scheme;
 use super::world::WorldArgs;
@@ -105,7 +106,7 @@ struct BatchArgs {
     #[arg(long, value_name = "R", allow_negative_numbers = true)]
     repetition_penalty: Option<f32>,
     /// Forbid repeated n-grams of N tokens, 0: allow all [default: as generation_config.json says]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::count(0..=number::MOST_TOKENS))]
     no_repeat_ngram: Option<usize>,
     /// Subtract P from the logits of tokens that the new text contains
     #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
@@ -114,7 +115,7 @@ struct BatchArgs {
     #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     frequency_penalty: f32,
     /// Give each token's log probability, and those of the N likeliest; with --json
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::count(0..=number::MOST_TOKENS))]
     logprobs: Option<usize>,
     /// Propose tokens from what the text repeats, and verify several in one step; the text is the same
     #[arg(long)]

@@ -113,7 +113,12 @@ pub fn run(path: &Path) -> Result<Tally, CheckError> {
     let name = path.display().to_string();
     let io = |source| CheckError::Io { path: name.clone(), source };
     let mut tally = Tally::default();
-    let mut lines = Lines { path: &name, file: BufReader::new(input::open(path).map_err(|error| io(error.into()))?), read: 0, number: 0 };
+    let mut lines = Lines {
+        path: &name,
+        file: BufReader::new(input::open(path).map_err(|error| io(error.into()))?),
+        read: 0,
+        number: 0,
+    };
     while let Some((number, line)) = lines.next_line()? {
         if line.trim().is_empty() {
             continue;
