@@ -58,7 +58,7 @@ pub struct ShowArgs {
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = number::count(0..=1 << 16))]
     head_dim: usize,
     /// Tokens of a block [default: 16, or what the flow takes]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::count(0..=1 << 16))]
     block: Option<usize>,
     /// Candidate blocks of a row, for the bytes of a step
     #[arg(long, value_name = "N", default_value_t = 2048, value_parser = number::count(0..=1 << 24))]
