@@ -26,10 +26,10 @@ pub fn tokens() -> RangedU64ValueParser<usize> {
     count(1..=MOST_TOKENS)
 }
 
-/// A finite number above 0.
+/// A number above 0, at most a billion.
 pub fn positive(text: &str) -> Result<f64, NumberError> {
-    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
-    number.ok_or(NumberError { expected: "a finite number above 0" })
+    let number = text.parse().ok().filter(|number: &f64| *number > 0.0 && *number <= 1e9);
+    number.ok_or(NumberError { expected: "a number above 0, at most 1e9" })
 }
 
 /// Milliseconds above 0, at most a century.

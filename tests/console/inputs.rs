@@ -114,7 +114,7 @@ fn times_and_rates_out_of_range_are_refused() {
         ("--step-ms", "-1", "must be a positive number of milliseconds"),
         ("--soak", "1e300", "must be a number of seconds, 0 or more"),
         ("--soak", "NaN", "must be a number of seconds, 0 or more"),
-        ("--rate", "0", "must be a finite number above 0"),
+        ("--rate", "0", "must be a number above 0, at most 1e9"),
         ("--seats", "0", "0 is not in 1..=4096"),
         ("--beside", "18446744073709551615", "is not in 0..="),
     ] {
