@@ -24,7 +24,6 @@ use crate::engine::{Rows, Seat};
 /// Use it on a trusted network only: there is neither a password nor encryption.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  tilewright generate --model DIR --prompt TEXT --world 2 --join 10.0.0.1:7171
   tilewright worker --model DIR --rank 1 --world 2 --join 10.0.0.1:7171")]
 pub struct WorkerArgs {
     /// Folder of the driver's Hugging Face checkpoint
