@@ -30,10 +30,10 @@ pub struct WorkerArgs {
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
     /// Rank of this process, 1 to N - 1
-    #[arg(long, value_name = "R", value_parser = number::count(1..=MOST_RANKS))]
+    #[arg(long, value_name = "R", value_parser = number::count(0..=MOST_RANKS))]
     rank: usize,
     /// Processes that share the model, including the driver
-    #[arg(long, value_name = "N", value_parser = number::count(2..=MOST_RANKS))]
+    #[arg(long, value_name = "N", value_parser = number::count(0..=MOST_RANKS))]
     world: usize,
     /// Address where the driver waits, HOST:PORT
     #[arg(long, value_name = "ADDR")]

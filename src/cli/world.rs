@@ -19,7 +19,7 @@ pub const PATIENCE: f64 = 30.0;
 pub struct WorldArgs {
     /// Share the model's layers with N - 1 workers (see `tilewright worker`); this process is rank
     /// 0
-    #[arg(long, value_name = "N", requires = "join", value_parser = number::count(2..=MOST_RANKS))]
+    #[arg(long, value_name = "N", requires = "join", value_parser = number::count(0..=MOST_RANKS))]
     world: Option<usize>,
     /// Address where the workers join, HOST:PORT; port 0 chooses a free port and prints it
     #[arg(long, value_name = "ADDR", requires = "world")]
