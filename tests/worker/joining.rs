@@ -144,7 +144,10 @@ fn what_makes_no_sense_is_refused_before_anybody_joins() {
     assert!(driver(&["--world", "2"]).contains("--join"));
     assert!(driver(&["--world", "1", "--join", "127.0.0.1:0"]).contains("a world of 1 processes"));
     assert!(driver(&["--world", "2", "--join", "nowhere"]).contains("`nowhere` is no address"));
-    assert!(driver(&["--world", "2", "--join", "127.0.0.1:0", "--patience", "-1"]).contains("must be a number of seconds, 0 or more"));
+    assert!(
+        driver(&["--world", "2", "--join", "127.0.0.1:0", "--patience", "-1"])
+            .contains("must be a number of seconds, 0 or more")
+    );
     assert!(worker(&["--rank", "0", "--world", "2", "--join", "127.0.0.1:1"]).contains("rank 0 is no worker's"));
     assert!(worker(&["--rank", "2", "--world", "2", "--join", "127.0.0.1:1"]).contains("rank 2 is no worker's"));
 }
