@@ -21,6 +21,7 @@ mod copy;
 mod fold;
 mod mem;
 mod mma;
+mod padding;
 mod ptr;
 mod recorder;
 mod sync;

@@ -2,7 +2,7 @@
 
 use super::val::Wide;
 use super::{Arg, Builder, Scalar, Val};
-use crate::ir::{Addr, Operand, Shared as Placed, SharedKind, Space, Ty, ValueOp};
+use crate::ir::{Addr, BoundId, Operand, Shared as Placed, SharedKind, Space, Ty, ValueOp};
 use core::marker::PhantomData;
 
 /// An address space as a type.
@@ -59,6 +59,8 @@ pub struct Ptr<'k, S, T> {
     pub(super) k: &'k Builder,
     base: Operand,
     offset: i32,
+    /// What the simulator checks at every access.
+    bound: Option<BoundId>,
     of: PhantomData<(S, T)>,
 }
 
@@ -165,11 +167,24 @@ impl<'k> Index<'k> for Val<'k, u64> {
 
 impl<'k, S: SpaceOf, T> Ptr<'k, S, T> {
     pub(super) fn new(k: &'k Builder, base: Operand, offset: i32) -> Ptr<'k, S, T> {
-        Ptr { k, base, offset, of: PhantomData }
+        Ptr { k, base, offset, bound: None, of: PhantomData }
+    }
+
+    /// The pointer, whose accesses the simulator checks against a bound of an index and those that it names as its next.
+    pub fn bounded(self, bound: Option<BoundId>) -> Ptr<'k, S, T> {
+        Ptr { bound: bound.or(self.bound), ..self }
+    }
+
+    /// The bound that the simulator checks at every access through the pointer.
+    pub fn bound(self) -> Option<BoundId> {
+        self.bound
     }
 
     /// The address as instructions name it.
     pub fn addr(self) -> Addr {
+        if let Some(bound) = self.bound {
+            self.k.attach(bound);
+        }
         Addr { base: self.base, offset: self.offset }
     }
 
@@ -222,7 +237,7 @@ impl<'k, S: SpaceOf, T> Ptr<'k, S, T> {
 
     /// The same address, as a pointer to other elements.
     pub fn cast<U>(self) -> Ptr<'k, S, U> {
-        Ptr::new(self.k, self.base, self.offset)
+        Ptr::new(self.k, self.base, self.offset).bounded(self.bound)
     }
 
     /// The pointer with its constant offset added.

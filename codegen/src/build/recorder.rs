@@ -2,9 +2,10 @@
 
 use super::control::Body;
 use super::fold::fold;
+use super::padding::Padding;
 use crate::ir::{
-    Arch, Block, Flag, Inst, Kernel, Knowledge, Known, Launch, Op, Operand, Param, ParamId, ParamKind, Regs, Shared,
-    SharedId, SharedKind, Src, Stmt, StmtId, Ty, ValueId, Var, VarId,
+    Arch, Block, BoundId, Flag, IndexBound, IndexBounds, Inst, Kernel, Knowledge, Known, Launch, Op, Operand, Param,
+    ParamId, ParamKind, Regs, Shared, SharedId, SharedKind, Src, Stmt, StmtId, Ty, ValueId, Var, VarId,
 };
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -25,6 +26,7 @@ struct State {
     open: Vec<Scope>,
     next: u32,
     known: Knowledge,
+    padding: Padding,
     /// The line that stands for all that is recorded now, where a method records several statements for its caller.
     src: Option<Src>,
 }
@@ -90,8 +92,16 @@ impl Builder {
             values: Vec::new(),
             body: Block::new(),
             refused: Vec::new(),
+            bounds: IndexBounds::default(),
         };
-        let state = State { kernel, open: vec![Scope::default()], next: 0, known: Knowledge::default(), src: None };
+        let state = State {
+            kernel,
+            open: vec![Scope::default()],
+            next: 0,
+            known: Knowledge::default(),
+            padding: Padding::default(),
+            src: None,
+        };
         Builder { state: RefCell::new(state) }
     }
 
@@ -165,9 +175,11 @@ impl Builder {
         self.state.borrow_mut().append(Stmt { id, src, op });
     }
 
-    /// Records on behalf of a line: a closure has none of its caller's. For libraries that record within one.
+    /// Records on behalf of a line: a closure has none of its caller's. For libraries that record within one. Where calls are
+    /// nested, the outermost line stands, which is the author's.
     pub fn on_behalf<R>(&self, src: Src, record: impl FnOnce() -> R) -> R {
-        let before = self.state.borrow_mut().src.replace(src);
+        let before = self.state.borrow().src;
+        self.state.borrow_mut().src = Some(before.unwrap_or(src));
         let result = record();
         self.state.borrow_mut().src = before;
         result
@@ -190,6 +202,32 @@ impl Builder {
         let id = StmtId(self.state.borrow().next);
         self.comment("refused");
         self.state.borrow_mut().kernel.refused.push((id, what.to_string()));
+    }
+
+    /// Whether the bits that are known of an index prove that it stays below an extent, after a constant is added.
+    pub fn is_below(&self, index: Operand, constant: u32, extent: u32) -> bool {
+        let known = self.state.borrow().known.operand(index);
+        let most = (known.value | !known.mask) & u64::from(u32::MAX);
+        most + u64::from(constant) < u64::from(extent)
+    }
+
+    /// States a bound of an index, for pointers that [`Ptr::bounded`](super::Ptr::bounded) marks with it.
+    ///
+    /// For libraries whose tensors have extents: the simulator checks the bound at every access through such a pointer,
+    /// and a device spends nothing on it.
+    pub fn bound(&self, bound: IndexBound) -> BoundId {
+        self.state.borrow_mut().kernel.bounds.add(bound)
+    }
+
+    /// Notes that an operand is padded.
+    pub(super) fn mark_padded(&self, operand: Operand) {
+        self.state.borrow_mut().padding.mark(operand);
+    }
+
+    /// States that the bound holds of the access that is recorded next.
+    pub(super) fn attach(&self, bound: BoundId) {
+        let state = &mut *self.state.borrow_mut();
+        state.kernel.bounds.attach(StmtId(state.next), bound);
     }
 
     /// Appends a `break`.
@@ -252,6 +290,10 @@ impl State {
         let src = self.src.unwrap_or(src);
         if let Op::Inst(inst) = &op {
             self.known.learn(inst, &self.kernel.shared);
+            if self.padding.falsifies(inst) {
+                self.kernel.refused.push((id, Padding::REFUSAL.into()));
+            }
+            self.padding.learn(inst);
         }
         self.append(Stmt { id, src, op });
     }

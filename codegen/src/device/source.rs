@@ -219,6 +219,7 @@ mod tests {
                 values: vec![],
                 body: vec![],
                 refused: vec![],
+                bounds: Default::default(),
             };
             let (offsets, size) = kernel.param_offsets();
             let (spans, bytes) = Signature::of(&kernel).param_spans();

@@ -1,6 +1,6 @@
 //! The recorded kernel: parameters, shared memory, registers, and a tree of statements.
 
-use super::{Arch, Inst, Limit, Operand, ParamId, SharedId, StmtId, Ty, ValueId};
+use super::{Arch, IndexBounds, Inst, Limit, Operand, ParamId, SharedId, StmtId, Ty, ValueId};
 use core::fmt;
 use core::panic::Location;
 
@@ -31,6 +31,8 @@ pub struct Kernel {
     pub body: Block,
     /// What libraries refused while they recorded, in words, each at its statement. A kernel with any does not verify.
     pub refused: Vec<(StmtId, String)>,
+    /// Bounds of indexes that the simulator checks; nothing on a device.
+    pub bounds: IndexBounds,
 }
 
 /// How a kernel is launched. The grid is the launcher's choice.

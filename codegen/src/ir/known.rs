@@ -4,6 +4,7 @@
 //! Known bits are a mask and their values. An address in shared memory is known by its low ten bits, since the
 //! kernel's shared memory begins at a multiple of 1024. What a parameter, a load or a register holds is not known.
 
+use super::attr::SpecialReg;
 use super::{Addr, ArithOp, BitsOp, ConvertOp, Inst, Kernel, Op, Operand, Shared, SharedId, Ty, ValueId, ValueOp};
 
 /// What the address of shared memory is a multiple of, less one.
@@ -194,9 +195,15 @@ impl Knowledge {
             ValueOp::PtrBits { d, p: same, .. } | ValueOp::PtrFrom { d, bits: same, .. } => {
                 Some((d, self.operand(same)))
             }
+            ValueOp::Special { d, reg, .. } => match reg {
+                SpecialReg::Laneid => Some((d, Known { mask: !31, value: 0, place: None })),
+                SpecialReg::TidX | SpecialReg::TidY | SpecialReg::TidZ => {
+                    Some((d, Known { mask: !1023, value: 0, place: None }))
+                }
+                _ => None,
+            },
             ValueOp::Param { .. }
             | ValueOp::ParamPtr { .. }
-            | ValueOp::Special { .. }
             | ValueOp::Clock { .. }
             | ValueOp::Get { .. }
             | ValueOp::Set { .. } => None,

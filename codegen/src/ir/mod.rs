@@ -8,6 +8,7 @@
 //! | [`attr`] | the fixed choices of instructions: scopes, orders, hints, modes |
 //! | `arch` | architectures and their limits |
 //! | `atom` | the atoms of matrix multiply |
+//! | `bound` | bounds of indexes, which the simulator checks |
 //! | `inst` | instructions, one row each, by family |
 //! | `kernel` | the kernel, its statements, how it is launched |
 //! | `known` | what is known of values while they are recorded |
@@ -37,6 +38,7 @@
 mod arch;
 mod atom;
 pub mod attr;
+mod bound;
 mod id;
 mod inst;
 mod kernel;
@@ -47,6 +49,7 @@ mod ty;
 
 pub use arch::{Arch, Limit, Needs};
 pub use atom::{Elem, MmaAtom, WgmmaAtom, WgmmaKind};
+pub use bound::{BoundId, IndexBound, IndexBounds};
 pub use id::{ParamId, SharedId, StmtId, ValueId, VarId};
 pub use inst::{
     Access, ArithOp, BitsOp, ControlOp, ConvertOp, CopyOp, Flag, Inst, MemOp, MmaOp, OperandSpec, Role, Row, Rule,

@@ -113,8 +113,12 @@ impl<'a> Faults<'a> {
 
 /// No library refused what its caller asked for.
 fn verify_refused(faults: &mut Faults<'_>) {
+    // A Rust loop that unrolls refuses once for each round: the same text at the same line is one error.
+    let mut seen = std::collections::HashSet::new();
     for (id, what) in &faults.kernel.refused {
-        if let Some(stmt) = faults.kernel.stmt(*id) {
+        if let Some(stmt) = faults.kernel.stmt(*id)
+            && seen.insert((what, stmt.src.file(), stmt.src.line(), stmt.src.column()))
+        {
             faults.at(stmt, ErrorKind::Refused { what: what.clone() });
         }
     }

@@ -11,7 +11,7 @@ use tilewright_layout::fragment::{FragmentLayout, Operand, StaticFragment};
 
 /// The sums of a tile of `down`×`across` atoms, spread over the threads of a warp or of a warpgroup.
 ///
-/// Rows and columns follow from the atom's fragment layout; nobody computes them by hand.
+/// Rows and columns are computed from the atom's fragment layout.
 pub struct Accumulator<'k, A> {
     regs: RegArray<'k, A>,
     fragment: FragmentLayout,

@@ -25,6 +25,11 @@ pub enum MmaError {
         "{threads} threads of {down} by {across} {group}: the block has {block}; launch {threads}, or take a smaller AtomLayout"
     )]
     Threads { threads: u32, down: u32, across: u32, group: &'static str, block: u32 },
+    /// A grid of fewer threads than the block has: the others would compute outside the tile.
+    #[error(
+        "{threads} threads of {down} by {across} {group}: the block has {block}, and the others would compute outside the tile; launch {threads}, take a larger AtomLayout, or number the {group} by_warps"
+    )]
+    Idle { threads: u32, down: u32, across: u32, group: &'static str, block: u32 },
     /// A block without the threads of one instruction.
     #[error("{group} of {threads} threads each: the block has {block}; launch {threads} at least")]
     Group { group: &'static str, threads: u32, block: u32 },
@@ -33,7 +38,7 @@ pub enum MmaError {
         "number {number} of {down} by {across} {group}: numbers are below {count}; take one of those, or a larger AtomLayout"
     )]
     Number { number: u32, down: u32, across: u32, group: &'static str, count: u32 },
-    /// Parts of the result that nobody computes.
+    /// Parts of the result that no warp computes.
     #[error(
         "{down} by {across} {group}: {most} at most are numbered, not {count}; number {count}, or take a smaller AtomLayout"
     )]

@@ -37,7 +37,7 @@ pub trait InputType: Copy + 'static {
     type WarpgroupA: StaticFragment;
     /// The `wgmma` of 64×N×K.
     const WARPGROUP: WgmmaKind;
-    /// The same as the layout crate knows it.
+    /// The family of `wgmma` fragments in the layout crate.
     const WARPGROUP_FRAGMENTS: WgmmaFamily;
 
     /// Size of an element in bits.

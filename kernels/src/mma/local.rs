@@ -33,7 +33,7 @@ pub enum LocalCopyError {
         /// Rows of the destination.
         to: i64,
     },
-    /// Columns behind the last.
+    /// Columns beyond the last.
     #[error(
         "columns up to {wanted} of the accumulators: they have {found}; take columns below that, or give more of them"
     )]
@@ -124,7 +124,7 @@ pub fn copy_local_to_local<'k, T: OutputType, C: StaticFragment, A: StaticFragme
     packed::<T, A>(&C::FRAGMENT, column, |fragment, value| from[fragment].registers()[value])
 }
 
-/// Refuses an operand that reaches behind the accumulators' columns.
+/// Refuses an operand that reaches beyond the accumulators' columns.
 fn enough<A: StaticFragment>(column: u32, found: i64) -> Result<(), LocalCopyError> {
     let wanted = i64::from(column) + A::FRAGMENT.cols;
     if wanted <= found { Ok(()) } else { Err(LocalCopyError::Columns { wanted, found }) }
@@ -154,7 +154,7 @@ impl<'k> Accumulator<'k, f32> {
     /// `A` is the operand's fragment, such as an [`InputType::WarpA`](super::InputType::WarpA).
     ///
     /// # Errors
-    /// [`LocalCopyError`] where the fragment layouts do not allow it, or the operand's last column is behind the accumulator's.
+    /// [`LocalCopyError`] where the fragment layouts do not allow it, or the operand's last column is beyond the accumulator's.
     #[track_caller]
     pub fn copy_local_to_local<T: OutputType, A: StaticFragment>(
         self,

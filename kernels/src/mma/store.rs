@@ -3,6 +3,7 @@
 use super::error::by;
 use super::{Accumulator, Atom, AtomGrid, MmaError, Pair, TiledMma};
 use crate::tile::{CopyFrom, Index, LayoutTensor, TensorLayout};
+use core::panic::Location;
 use half::{bf16, f16};
 use tilewright_codegen::build::{Bf16x2, F16x2, Global, Number, Numeric, Ptr, Scalar, Shared, SpaceOf, Val, Writable};
 use tilewright_codegen::ir::Needs;
@@ -64,9 +65,11 @@ impl<'k, S: Number + Numeric> Accumulator<'k, S> {
         thread: Index<'k>,
         tile: LayoutTensor<'k, T, L, M>,
     ) {
-        if fits(&tile, "the accumulator", self.extents()) {
-            self.store_d_at(thread, tile, [0.into(), 0.into()]);
-        }
+        tile.builder().on_behalf(Location::caller(), || {
+            if fits(&tile, "the accumulator", self.extents()) {
+                self.store_d_at(thread, tile.clone(), [0.into(), 0.into()]);
+            }
+        });
     }
 
     /// As [`store_d`](Accumulator::store_d), where the sums begin at a corner of the tile.
@@ -187,8 +190,10 @@ impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X,
     #[track_caller]
     pub fn store_d<T: OutputType, L: TensorLayout<'k>, M: OutputSpace>(self, tile: LayoutTensor<'k, T, L, M>) {
         let [m, n, _] = Self::EXTENTS;
-        if fits(&tile, "D", [m, n]) {
-            self.sums.store_d_at(self.thread(), tile, self.corner());
-        }
+        tile.builder().on_behalf(Location::caller(), || {
+            if fits(&tile, "D", [m, n]) {
+                self.sums.store_d_at(self.thread(), tile.clone(), self.corner());
+            }
+        });
     }
 }

@@ -91,12 +91,27 @@ impl<const DOWN: u32, const ACROSS: u32> AtomGrid for AtomLayout<DOWN, ACROSS> {
     const ACROSS: u32 = ACROSS;
 }
 
-/// The product of a tile (m, k) of layout `A` and a tile (n, k) of layout `B` by the instruction `X`. Each warp (or
-/// warpgroup) of the grid `G` sums up its own part of the result.
+/// A product of tiles in shared memory on tensor cores: `D += A·Bᵀ` for a tile (m, k) of layout `A` and a tile (n, k) of
+/// layout `B`.
 ///
-/// M, N and K are the layouts' extents; which index is contiguous, they say too. Sums are f32, or s32 for integers. What
-/// differs is how a product is asked for: [`multiply`](TiledMma::multiply) of [`MmaSync`] is done when it returns,
-/// [`issue`](TiledMma::issue) of [`Wgmma`] begins a group that is waited for.
+/// | parameter | meaning |
+/// |---|---|
+/// | `X` | the instruction and the type of its operands: [`MmaSync`] (sm_80) or [`Wgmma`] (sm_90a) |
+/// | `A`, `B` | typed layouts of the tiles; M, N and K are their extents, and they fix which index is contiguous |
+/// | `G` | an [`AtomLayout`]: how warps, or warpgroups for `wgmma`, divide the result |
+///
+/// Each warp or warpgroup sums its part of the result in registers: f32, or s32 for integers.
+///
+/// # Steps
+/// | step | [`MmaSync`] | [`Wgmma`] |
+/// |---|---|---|
+/// | multiply the whole K of the tiles | [`multiply`](TiledMma::multiply), complete when it returns | [`issue`](TiledMma::issue), then [`wait_group`](TiledMma::wait_group) |
+/// | one step of K, fragments by hand | [`load_a`](TiledMma::load_a), [`load_b`](TiledMma::load_b), [`mma`](TiledMma::mma) | |
+/// | write the result | [`store_d`](TiledMma::store_d) | the same |
+///
+/// # Threads
+/// [`new`](TiledMma::new) takes the whole block, whose threads are those of the grid. In a block with other warps, such as a
+/// producer, [`by_warps`](TiledMma::by_warps) numbers those that multiply.
 ///
 /// ```
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
@@ -151,9 +166,9 @@ impl<const DOWN: u32, const ACROSS: u32> AtomGrid for AtomLayout<DOWN, ACROSS> {
 /// TiledMma::<Wgmma<bf16>, OperandTile<KMajor, 16, 64, 64>, OperandTile<KMajor, 16, 264, 64>>::new(k);
 /// # });
 /// ```
-/// nor does `multiply` of an instruction that is asynchronous. `wgmma` reads operands of 8 bits along K alone: take
-/// [`Width::Tile`](super::Width::Tile), which lies so. An architecture without the instruction is a [`MissingAtom`] for who
-/// plans, and an error of the verifier for who records all the same.
+/// nor does `multiply` of `wgmma`, which is asynchronous. `wgmma` reads operands of 8 bits only along K: take
+/// [`Width::Tile`](super::Width::Tile), which is laid out so. [`on`](TiledMma::on) tells a planner whether an architecture has
+/// the instruction; recording a kernel for one without it is an error of `verify`.
 pub struct TiledMma<'k, X: Atom, A, B, G = AtomLayout<1, 1>> {
     pub(super) k: &'k Builder,
     pub(super) sums: Sums<'k, X>,
@@ -217,15 +232,18 @@ impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X,
         if needs.met_by(arch) { Ok(()) } else { Err(MissingAtom { atom: X::NAME, input: X::Input::NAME, needs, arch }) }
     }
 
-    /// The product by the first threads of the block. Sums of `mma.sync` begin as zeros; those of `wgmma` are what the first
+    /// The product by the threads of the block. Sums of `mma.sync` begin as zeros; those of `wgmma` are what the first
     /// `issue` makes them.
     ///
-    /// A block of fewer threads than the grid's is refused: [`MmaError::Threads`].
+    /// The block has the threads of the grid, neither fewer ([`MmaError::Threads`]) nor more ([`MmaError::Idle`]): a block
+    /// with other warps besides numbers those that multiply, with [`by_warps`](TiledMma::by_warps).
     #[track_caller]
     pub fn new(k: &'k Builder) -> Self {
         let (threads, block, [down, across]) = (Self::THREADS, k.threads(), [G::DOWN, G::ACROSS]);
         if threads > block {
             k.refuse(&MmaError::Threads { threads, down, across, group: X::GROUP, block });
+        } else if threads < block {
+            k.refuse(&MmaError::Idle { threads, down, across, group: X::GROUP, block });
         }
         let count = G::DOWN * G::ACROSS;
         let warps = X::THREADS / 32;
@@ -236,7 +254,7 @@ impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X,
     /// The product by warps (or warpgroups) that are numbered otherwise: this thread's is `number`.
     ///
     /// Refused, as an [`MmaError`]: a block without the threads of one of them, a number known to be beyond the grid, and
-    /// numbers so few that parts of the result have nobody.
+    /// too few numbers, which would leave parts of the result uncomputed.
     #[track_caller]
     pub fn by_warps(k: &'k Builder, number: Index<'k>) -> Self {
         Self::expect_number(k, number);
@@ -296,6 +314,7 @@ impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X,
     }
 
     /// Row and column of the result where the part of this thread's warp or warpgroup begins.
+    #[track_caller]
     pub fn corner(self) -> [Index<'k>; 2] {
         let [rows, columns] = Self::PART;
         match (G::DOWN, G::ACROSS) {

@@ -5,6 +5,7 @@ use super::input::{InputType, warp_fragment};
 use super::ldmatrix::Source;
 use super::tiled::{AtomGrid, MmaSync, TiledMma};
 use crate::tile::{Index, LayoutTensor, RegisterTensor};
+use core::panic::Location;
 use tilewright_codegen::build::{Scalar, Shared};
 use tilewright_layout::fragment::Operand;
 use tilewright_layout::typed::StaticLayout;
@@ -42,11 +43,13 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
     /// Adds A·Bᵀ over all of K that the tiles hold.
     #[track_caller]
     pub fn multiply(self, a: LayoutTensor<'k, F::Stored, A, Shared>, b: LayoutTensor<'k, F::Stored, B, Shared>) {
-        let [row, column] = self.corner();
-        let (a, b) = (a.sub_tile_at([row, 0.into()]), b.sub_tile_at([column, 0.into()]));
-        for step in 0..Self::STEPS {
-            self.mma(&self.fragments_a(a, step), &self.fragments_b(b, step));
-        }
+        self.k.on_behalf(Location::caller(), || {
+            let [row, column] = self.corner();
+            let (a, b) = (a.sub_tile_at([row, 0.into()]), b.sub_tile_at([column, 0.into()]));
+            for step in 0..Self::STEPS {
+                self.mma(&self.fragments_a(a, step), &self.fragments_b(b, step));
+            }
+        });
     }
 
     /// Adds the product of fragments, for one step of K: as many as the warp's part has atoms, or it is refused,
@@ -73,16 +76,20 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
     /// A step that the tiles have not got is refused, [`MmaError::Step`](super::MmaError::Step).
     #[track_caller]
     pub fn load_a(self, a: LayoutTensor<'k, F::Stored, A, Shared>, step: u32) -> FragmentsA<'k, F> {
-        let step = self.step_of(step);
-        self.fragments_a(a.sub_tile_at([self.corner()[0], 0.into()]), step)
+        self.k.on_behalf(Location::caller(), || {
+            let step = self.step_of(step);
+            self.fragments_a(a.sub_tile_at([self.corner()[0], 0.into()]), step)
+        })
     }
 
     /// The B operand of this thread's warp for step `step` of K, from a tile in shared memory by `ldmatrix`, two atoms at a
     /// time. A tile that it cannot read does not compile; a step that the tiles have not got is refused, [`MmaError::Step`](super::MmaError::Step).
     #[track_caller]
     pub fn load_b(self, b: LayoutTensor<'k, F::Stored, B, Shared>, step: u32) -> FragmentsB<'k, F> {
-        let step = self.step_of(step);
-        self.fragments_b(b.sub_tile_at([self.corner()[1], 0.into()]), step)
+        self.k.on_behalf(Location::caller(), || {
+            let step = self.step_of(step);
+            self.fragments_b(b.sub_tile_at([self.corner()[1], 0.into()]), step)
+        })
     }
 
     /// From where the warp's part begins.

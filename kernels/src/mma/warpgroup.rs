@@ -5,6 +5,7 @@ use super::ldmatrix::Source;
 use super::tiled::{AtomGrid, TiledMma, Wgmma};
 use super::{Accumulator, MmaError};
 use crate::tile::{Index, LayoutTensor, RegisterTensor, place};
+use core::panic::Location;
 use tilewright_codegen::build::{
     Allocation, Arg, Builder, Descriptor, Offset, Operands, Scalar, Shared, SwizzleMode, Val,
 };
@@ -268,14 +269,16 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
         b: LayoutTensor<'k, F::Stored, B, Shared>,
         keep: impl Arg<'k, bool> + Copy,
     ) {
-        self.k.wgmma_fence();
-        let [row, column] = self.corner();
-        let (a, b) = (SharedOperand::new(a).sub_tile_at(row), SharedOperand::new(b).sub_tile_at(column));
-        self.sums.wgmma::<F>(a, b, Self::STEPS, keep);
-        self.k.wgmma_commit();
+        self.k.on_behalf(Location::caller(), || {
+            self.k.wgmma_fence();
+            let [row, column] = self.corner();
+            let (a, b) = (SharedOperand::new(a).sub_tile_at(row), SharedOperand::new(b).sub_tile_at(column));
+            self.sums.wgmma::<F>(a, b, Self::STEPS, keep);
+            self.k.wgmma_commit();
+        });
     }
 
-    /// Waits until at most so many of the newest groups are in flight.
+    /// Waits until at most `groups` of the newest groups are in flight.
     #[track_caller]
     pub fn wait_group(self, groups: u32) {
         self.k.wgmma_wait(groups);

@@ -6,7 +6,7 @@ use tilewright_codegen::build::{Ptr, Scalar, SpaceOf};
 use tilewright_layout::Swizzled;
 use tilewright_layout::view::OffsetMap;
 
-/// Refuses a view that reaches behind its allocation, or begins where its swizzle does not repeat.
+/// Refuses a view that reaches beyond its allocation, or begins where its swizzle does not repeat.
 #[track_caller]
 pub(super) fn check<S: SpaceOf, T: Scalar>(base: Ptr<'_, S, T>, map: &Swizzled) {
     let Some(of) = base.allocation() else { return };

@@ -26,7 +26,7 @@ impl<'k> Access<'k> {
         self.within(Scope::Gpu)
     }
 
-    /// The same where threads within this scope access the words.
+    /// How the words are loaded and stored where threads within `scope` access them.
     fn within(self, scope: Scope) -> (Load<'k>, Store<'k>) {
         match self {
             Access::Weak => (Load::WEAK, Store::WEAK),
@@ -53,17 +53,17 @@ impl<'k> Array<'k> {
         Array { at, float, access: Access::Weak, scope: Scope::Gpu, left: None }
     }
 
-    /// The same, accessed so.
+    /// Sets how the words are accessed.
     pub fn accessed(self, access: Access<'k>) -> Array<'k> {
         Array { access, ..self }
     }
 
-    /// The same, which other devices access too.
+    /// Widens the scope to the system: other devices access the words too.
     pub fn across_devices(self) -> Array<'k> {
         Array { scope: Scope::Sys, ..self }
     }
 
-    /// The same; who looks for its packets goes on without them once that word is not 0: what is read then is any numbers. Where there
+    /// Sets the abort flag of polling: once that word is not 0, a poll returns without its packets and the numbers are arbitrary. Where there
     /// is no such word, a reader waits for packets as long as it takes.
     pub fn unless(self, left: Option<Ptr<'k, Shared, u32>>) -> Array<'k> {
         Array { left, ..self }
@@ -137,7 +137,7 @@ impl<'k> Array<'k> {
         self.asked(indexes)()
     }
 
-    /// The same in two parts: loads stand here, and what makes numbers of words where the function is called, so that nothing in between waits
+    /// Gathers in two parts: loads are issued here, and words become numbers where the returned function is called, so that nothing in between waits
     /// for these words.
     #[track_caller]
     pub(crate) fn asked<const N: usize>(
@@ -368,7 +368,7 @@ impl<'k> Copies<'k> {
         self.0.into_iter().flatten()
     }
 
-    /// The same from that element on.
+    /// The copies from an element on.
     #[track_caller]
     pub fn from(self, index: Val<'k, u32>) -> Copies<'k> {
         Copies(self.0.map(|array| array.map(|array| array.from(index))))

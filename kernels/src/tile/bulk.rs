@@ -167,7 +167,7 @@ impl<'k, T: Scalar, L: OffsetMap> LayoutTensor<'k, T, L, Shared> {
                 Some(value) => at[across] + value.cast::<i32>(),
                 None => at[across] + first.constant() as i32,
             };
-            // A box begins a period of the swizzle: its place before and behind the swizzle is the same.
+            // A box begins a period of the swizzle: its place before and after the swizzle is the same.
             copy(self.unswizzled(start), [at[along] + (number * boxes.width as u32) as i32, shifted]);
         }
     }

@@ -169,12 +169,23 @@ impl Plan {
         from.mask_at(at).or_zero(self.width * F::LANES, &|| from.read(at, self.along, self.width))
     }
 
+    /// The lanes of the vector at a coordinate, `fill` where the mask says that there is none.
+    #[track_caller]
+    pub(super) fn read_or<'k, F: CopyFrom<'k>>(
+        &self,
+        from: &F,
+        at: &[Index<'k>],
+        fill: Val<'k, F::Scalar>,
+    ) -> Vec<Val<'k, F::Scalar>> {
+        from.mask_at(at).or(fill, self.width * F::LANES, &|| from.read(at, self.along, self.width))
+    }
+
     /// How many vectors there are.
     pub(super) fn vectors(&self) -> u32 {
         self.extents.iter().product::<u32>() / self.width
     }
 
-    /// The coordinates of so many vectors, the `i`-th of which has the number `number(i)`.
+    /// The coordinates of `count` vectors, the `i`-th of which has the number `number(i)`.
     #[track_caller]
     fn places<'k>(&self, count: u32, number: &dyn Fn(u32) -> Index<'k>) -> Vec<Vec<Index<'k>>> {
         (0..count).map(|i| self.at(number(i))).collect()

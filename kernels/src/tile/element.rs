@@ -12,7 +12,7 @@ pub trait Element: 'static {
     /// How many scalars.
     const LANES: u32;
 
-    /// The value of so many lanes.
+    /// Makes a value of its lanes.
     fn of_lanes<'k>(lanes: &[Val<'k, Self::Scalar>]) -> Self::Value<'k>;
 
     /// The lanes of a value.
@@ -52,7 +52,7 @@ impl<T: Scalar, const N: usize> Element for Lanes<T, N> {
     }
 }
 
-/// The longest vector of scalars of so many bits that one load gives lane by lane.
+/// The longest vector of scalars of `bits` bits that one load gives lane by lane.
 pub(super) const fn most_lanes(bits: u32) -> u32 {
     match bits {
         8 => 4,
@@ -62,7 +62,7 @@ pub(super) const fn most_lanes(bits: u32) -> u32 {
     }
 }
 
-/// So many lanes from an address, by one load.
+/// Loads `lanes` lanes from an address by one instruction.
 #[track_caller]
 pub(super) fn load_lanes<'k, S: SpaceOf, T: Scalar>(at: Ptr<'k, S, T>, lanes: u32) -> Vec<Val<'k, T>> {
     match lanes {

@@ -29,7 +29,7 @@ pub enum TileError {
     /// A mode that there is not.
     #[error("mode {mode}: the tensor has {rank} modes; count from 0 and stay below")]
     NoSuchMode { mode: usize, rank: usize },
-    /// A view that reaches behind its allocation.
+    /// A view that reaches beyond its allocation.
     #[error("view of {needed} bytes: `{name}` has {left} from here on; allocate it from the layout")]
     Larger { name: String, needed: i64, left: i64 },
     /// A swizzled view at a base that its swizzle does not repeat at.

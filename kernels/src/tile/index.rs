@@ -94,7 +94,7 @@ impl<'k> Index<'k> {
         self.bits
     }
 
-    /// The same without its constant.
+    /// The run-time part alone.
     pub fn variable(self) -> Index<'k> {
         Index { constant: 0, ..self }
     }

@@ -9,7 +9,7 @@ use tilewright_layout::view::Along;
 /// The `M`×`N` tiles of a view along one axis.
 ///
 /// Bounded, [`valid`](TileIter::valid) says whether there is a tile here; [circular](LayoutTensor::tiles_around), it
-/// starts over behind the last one, as a ring of stages does.
+/// starts over after the last one, as a ring of stages does.
 ///
 /// ```
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
@@ -22,7 +22,7 @@ use tilewright_layout::view::Along;
 ///     ring.here().at([Index::lane(k) / 8, Index::lane(k) % 8]).store(1.0);
 ///     ring.advance();
 /// });
-/// // Every second tile of the first so many.
+/// // Every second tile of the first `tiles`.
 /// let used = k.param::<u32>("used");
 /// stages.tiles_along::<8, 8>(k, Along::Rows, Index::from(0)).until(used).every(2).each(|tile, _| {
 ///     tile.at([Index::lane(k) / 8, Index::lane(k) % 8]).store(0.0);
@@ -51,7 +51,7 @@ impl<'k, E: Element, L: StaticLayout, S: SpaceOf> LayoutTensor<'k, E, L, S> {
         TileIter { tensor: self, along, across, next: k.var(0u32), circular: false, step: 1, end: None }
     }
 
-    /// The same tiles, over and over.
+    /// Iterates over the tiles again and again.
     #[track_caller]
     pub fn tiles_around<const M: usize, const N: usize>(
         self,
@@ -64,13 +64,13 @@ impl<'k, E: Element, L: StaticLayout, S: SpaceOf> LayoutTensor<'k, E, L, S> {
 }
 
 impl<'k, E: Element, L: StaticLayout, S: SpaceOf, const M: usize, const N: usize> TileIter<'k, E, L, S, M, N> {
-    /// The same over the first so many tiles, at most those that there are.
+    /// Stops after a number of tiles, or at the last one.
     #[must_use]
     pub fn until(self, tiles: Val<'k, u32>) -> Self {
         TileIter { end: Some(tiles), ..self }
     }
 
-    /// The same over every `step`-th tile, at least 1.
+    /// Takes every `step`-th tile, at least 1.
     #[must_use]
     pub fn every(self, step: u32) -> Self {
         TileIter { step: step.max(1), ..self }
@@ -178,20 +178,20 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
 }
 
 impl<'k, E: Element, S: SpaceOf, const R: usize> PartIter<'k, E, S, R> {
-    /// The same from part `part` on.
+    /// Begins at part `part`.
     #[track_caller]
     #[must_use]
     pub fn from(self, part: Index<'k>) -> Self {
         PartIter { first: part * self.extent, ..self }
     }
 
-    /// Every `step`-th part, at least 1: the parts of one of so many blocks or warps.
+    /// Takes every `step`-th part, at least 1: the parts of one of `step` blocks or warps.
     #[must_use]
     pub fn every(self, step: u32) -> Self {
         PartIter { step: step.max(1), ..self }
     }
 
-    /// The same parts, over and over: behind the last one comes the first.
+    /// Starts over: the first part follows the last.
     #[must_use]
     pub fn circular(self) -> Self {
         PartIter { circular: true, ..self }
@@ -257,7 +257,7 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> PartIter<'k, E, S, R> {
         Index::with_bits(index, !low)
     }
 
-    /// The part from an index on, which is a multiple of its extent behind the first.
+    /// The part from an index on, which is a multiple of its extent after the first.
     #[track_caller]
     fn part(&self, start: Index<'k>) -> LayoutTensor<'k, E, Modes<'k, R>, S> {
         self.tensor.tile_from(self.mode, start, self.extent)

@@ -15,6 +15,9 @@ pub trait TensorLayout<'k>: Clone {
     /// The extent of a mode.
     fn extent_along(&self, mode: usize) -> Index<'k>;
 
+    /// The extent that an index into a mode must stay below at every access; nothing where a mask may keep the access away.
+    fn bound_along(&self, mode: usize) -> Option<u32>;
+
     /// Whether coordinates of `R` indices fit. What a type knows is a compile error.
     ///
     /// # Errors
@@ -51,7 +54,7 @@ pub trait TensorLayout<'k>: Clone {
         at.iter().enumerate().fold(self.guard(k), |mask, (mode, &at)| mask.and(self.before_end(k, mode, at)))
     }
 
-    /// The same view begun at a coordinate, and its origin, for coordinates `ahead` that are constants to be added to it;
+    /// The view begun at a coordinate, and its origin, for coordinates `ahead` that are constants to be added to it;
     /// nothing where it is not proven that they add mode by mode.
     fn begun(&self, origin: Index<'k>, at: &[Index<'k>], ahead: &[&[Index<'k>]]) -> Option<(Self, Index<'k>)>;
 
@@ -84,6 +87,10 @@ impl<'k, L: OffsetMap> TensorLayout<'k> for L {
 
     fn extent_along(&self, mode: usize) -> Index<'k> {
         Index::from(self.extent(mode) as u32)
+    }
+
+    fn bound_along(&self, mode: usize) -> Option<u32> {
+        Some(self.extent(mode) as u32)
     }
 
     fn accept<const R: usize>(&self) -> Result<(), TileError> {

@@ -50,11 +50,19 @@ impl<'k> Mask<'k> {
         }
     }
 
-    /// What `read` gives where the element is there, and zeros elsewhere, where nothing is read.
+    /// Reads where the element is there, and gives zeros elsewhere, where nothing is read. A maximum or a minimum of the
+    /// result is refused, since a zero that stands for no element would enter it: that takes [`or`](Mask::or).
     #[track_caller]
     pub fn or_zero<T: Scalar>(self, lanes: u32, read: &dyn Fn() -> Vec<Val<'k, T>>) -> Vec<Val<'k, T>> {
+        let read = self.or(zero::<T>(self.k), lanes, read);
+        if self.inside.is_some() { read.into_iter().map(|lane| self.k.padded(lane)).collect() } else { read }
+    }
+
+    /// Reads where the element is there, and gives `fill` elsewhere, where nothing is read.
+    #[track_caller]
+    pub fn or<T: Scalar>(self, fill: Val<'k, T>, lanes: u32, read: &dyn Fn() -> Vec<Val<'k, T>>) -> Vec<Val<'k, T>> {
         let Some(inside) = self.inside else { return read() };
-        let kept = self.k.regs(lanes, zero::<T>(self.k));
+        let kept = self.k.regs(lanes, fill);
         self.k.when(inside, || (0..).zip(read()).for_each(|(i, lane)| kept.set(i, lane)));
         (0..lanes).map(|i| kept.get(i)).collect()
     }

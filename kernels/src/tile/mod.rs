@@ -10,13 +10,14 @@
 //! | `element` | [`Element`]: a scalar, or a [`Lanes`] that one instruction moves |
 //! | `typed` | parts of typed layouts: `tile`, `distribute`, `vectorize`, `transpose`, rows and columns |
 //! | `parts` | parts of values and of [`Modes`]: `tile_by`, `clipped_tile`, `slice`, `split`, `permute`, `compose` |
-//! | `iter` | [`TileIter`], [`PartIter`]: tiles along an axis, bounded, masked at the edge, every so many, or circular |
+//! | `iter` | [`TileIter`], [`PartIter`]: tiles along an axis, bounded, masked at the edge, every n-th, or circular |
 //! | `copy`, `side` | copies: their width and who makes them come from the layouts of both sides |
 //! | `register` | [`RegisterTensor`]: values with a layout, their number in the type; [`RegisterVar`]: registers that change |
 //! | `stored` | [`StoredTensor`]: a tensor of f32, f16 or bf16, as is chosen while recording |
 //! | `array` | [`Array`]: numbers that other blocks write meanwhile: relaxed accesses, flag-in-word packets |
 //! | `bulk` | copies by tensor map, whose boxes come from the layouts |
 //! | `allocation` | a view against the allocation that it is a view of |
+//! | `bounds` | what the simulator checks of indexes that are known at run time |
 //! | `error` | [`TileError`]: what is refused while recording |
 //!
 //! A kernel says which tile and which thread; offsets, vector widths, masks and swizzles are computed here, from the layouts,
@@ -25,6 +26,7 @@
 
 mod allocation;
 mod array;
+mod bounds;
 mod bulk;
 mod copy;
 mod element;

@@ -66,8 +66,8 @@ impl<'k, const R: usize> Modes<'k, R> {
         Modes { modes: core::array::from_fn(mode), whole: 1, guard: None }
     }
 
-    /// The same with a promise: the base, every stride but the contiguous mode's and the contiguous mode's extent are
-    /// multiples of so many elements. So a vector of them is aligned, and inside or outside as a whole.
+    /// Promises an alignment: the base, every stride but the contiguous mode's and the contiguous mode's extent are
+    /// multiples of `lanes` elements. A vector of that many is then aligned, and inside or outside as a whole.
     #[must_use]
     pub fn vectors(self, whole: u32) -> Modes<'k, R> {
         Modes { whole, ..self }
@@ -78,7 +78,7 @@ impl<'k, const R: usize> Modes<'k, R> {
         self.modes.map(|mode| mode.extent)
     }
 
-    /// What a mode has up to the last multiple of `lanes` in the tensor, and what is behind that.
+    /// Splits a mode at the last multiple of `lanes` in the tensor.
     #[track_caller]
     pub(super) fn cut(self, k: &'k Builder, mode: usize, lanes: u32) -> [Modes<'k, R>; 2] {
         let edged = self.edged(k, mode);
@@ -89,7 +89,7 @@ impl<'k, const R: usize> Modes<'k, R> {
         };
         let end = of.bound.unwrap_or(of.extent);
         let last = round(end);
-        // A view behind the end has no rest.
+        // A view beyond the end has no rest.
         let start = match (of.start.known(), last.known()) {
             (Some(0), _) => last,
             (Some(start), Some(last)) => start.max(last).into(),
@@ -103,7 +103,7 @@ impl<'k, const R: usize> Modes<'k, R> {
         })
     }
 
-    /// The same without edges.
+    /// Drops the edges.
     pub(super) fn unbounded(&self) -> Modes<'k, R> {
         Modes { modes: self.modes.map(|mode| Mode { bound: None, ..mode }), guard: None, ..*self }
     }
@@ -138,7 +138,7 @@ impl<'k, const R: usize> Modes<'k, R> {
         self
     }
 
-    /// The same with the edge of a mode where the view ends, for parts that may run over it.
+    /// Marks the edge of a mode where the view ends, for parts that may extend over it.
     #[track_caller]
     pub(super) fn edged(self, k: &'k Builder, mode: usize) -> Modes<'k, R> {
         let of = self.modes[mode];
@@ -229,7 +229,7 @@ impl Mode<'_> {
 }
 
 impl<'k> Modes<'k, 1> {
-    /// So many contiguous elements.
+    /// A run of `extent` contiguous elements.
     pub fn contiguous_run(extent: impl Into<Index<'k>>) -> Modes<'k, 1> {
         Modes::new([extent.into()], [1.into()])
     }
@@ -254,6 +254,10 @@ impl<'k, const R: usize> TensorLayout<'k> for Modes<'k, R> {
 
     fn extent_along(&self, mode: usize) -> Index<'k> {
         self.modes.get(mode).map_or(1.into(), |mode| mode.extent)
+    }
+
+    fn bound_along(&self, _: usize) -> Option<u32> {
+        None
     }
 
     fn accept<const Q: usize>(&self) -> Result<(), TileError> {

@@ -33,7 +33,13 @@ impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
     #[track_caller]
     pub fn tile_by<const R: usize>(self, tiler: &Tiler, tile: [Index<'k>; R]) -> Part<'k, E, S> {
         let layout = self.layout().layout();
-        self.value_part(tile_by(&layout, tiler, &tile))
+        let of_tiles = |tiles: &Layout| {
+            let bounds = tile.iter().enumerate().map(|(mode, &at)| (mode, at, tiles.extent(mode) as u32));
+            self.bounded_by(bounds, &|| format!("the tiles {tiles} of {layout}"))
+        };
+        let starts = layout.zipped_divide(tiler).and_then(|divided| divided.mode(1));
+        let view = starts.ok().filter(|starts| starts.rank() == R).map_or(self, |starts| of_tiles(&starts));
+        view.value_part(tile_by(&layout, tiler, &tile))
     }
 
     /// The elements of thread `thread` of a thread layout; see [`distribute`](LayoutTensor::distribute). Threads that do not
@@ -41,7 +47,9 @@ impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
     #[track_caller]
     pub fn distribute_by(self, threads: &Layout, thread: Index<'k>) -> Part<'k, E, S> {
         let layout = self.layout().layout();
-        self.value_part(distribute_by(&layout, threads, thread))
+        let bounds = [(0, thread, threads.size() as u32)].into_iter();
+        let view = self.bounded_by(bounds, &|| format!("the threads {threads} of {layout}"));
+        view.value_part(distribute_by(&layout, threads, thread))
     }
 
     /// The elements under the modes without an index, the others fixed.
@@ -64,7 +72,7 @@ impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
         let origin = self.place(first);
         let open: Vec<usize> = (0..R.min(layout.rank())).filter(|&mode| at[mode].is_none()).collect();
         let part = if open.is_empty() { Ok(Layout::ONE) } else { layout.select(&open) };
-        let begun = self.value_part(part.map(|part| (part, Index::ZERO)).map_err(TileError::from));
+        let begun = self.within(&first).value_part(part.map(|part| (part, Index::ZERO)).map_err(TileError::from));
         begun.at_offset(origin)
     }
 
@@ -146,8 +154,8 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
         self.seen(self.base(), modes.part(mode, start, extent.into()))
     }
 
-    /// The indices of a mode up to the last multiple of `lanes`, and the fewer than `lanes` behind them: vectors and single
-    /// elements of an extent that nobody promised to be a multiple. That the base and the other modes' strides are multiples
+    /// The indices of a mode up to the last multiple of `lanes`, and the fewer than `lanes` that follow: vectors and single
+    /// elements of an extent that is not known to be a multiple. That the base and the other modes' strides are multiples
     /// of `lanes`, a power of two, is the author's promise, as [`Modes::vectors`] is.
     ///
     /// ```
@@ -169,7 +177,7 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
         self.map().cut(self.builder(), mode, lanes).map(|modes| self.seen(self.base(), modes))
     }
 
-    /// The same view without its edges: for coordinates that the author keeps inside, as a loop does that counts to an extent.
+    /// Drops the view's masks: for coordinates that the author keeps inside, as a loop up to an extent does.
     #[must_use]
     pub fn inside(self) -> Self {
         self.seen(self.base(), self.map().unbounded())
@@ -214,7 +222,7 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
         self.seen(self.base(), permuted)
     }
 
-    /// The elements under the modes without an index, the others fixed; what is behind the edge of one of these is masked.
+    /// The elements under the modes without an index, the others fixed; what is beyond the edge of one of these is masked.
     #[track_caller]
     pub fn slice<const Q: usize>(self, at: [Option<Index<'k>>; R]) -> LayoutTensor<'k, E, Modes<'k, Q>, S> {
         let open = at.iter().filter(|at| at.is_none()).count();
@@ -226,7 +234,7 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
     }
 
     /// The elements of thread `thread`: see [`distribute`](LayoutTensor::distribute). Threads that do not divide an extent
-    /// have elements behind its edge, which the mask says.
+    /// have elements beyond its edge, which are masked.
     #[track_caller]
     pub fn distribute<Threads: StaticLayout>(self, thread: Index<'k>) -> Self {
         self.distribute_by(&Threads::LAYOUT, thread)

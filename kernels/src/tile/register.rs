@@ -72,7 +72,7 @@ impl<'k, T: Scalar, L: Registers> RegisterTensor<'k, T, L> {
         RegisterTensor { registers: GenericArray::generate(register), layout: PhantomData }
     }
 
-    /// The same value everywhere.
+    /// A tensor whose elements all have one value.
     #[track_caller]
     pub fn fill(k: &'k Builder, value: impl Arg<'k, T>) -> Self {
         let value = value.val(k);
@@ -165,10 +165,26 @@ impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
         coordinate
     }
 
-    /// The elements of memory at the same coordinates, by loads as wide as the memory's layout allows; zeros where a mask says
-    /// that there are none. Memory of another shape is refused, [`TileError::Extents`].
+    /// Loads the elements of memory at the same coordinates, by loads as wide as the memory's layout allows; zeros where a
+    /// mask says that there are none, of which no maximum or minimum is taken. Memory of another shape is refused,
+    /// [`TileError::Extents`].
     #[track_caller]
     pub fn load_from<P: TensorLayout<'k>, S: SpaceOf>(memory: LayoutTensor<'k, T, P, S>) -> Self {
+        Self::load_by(memory, &|plan, memory, at| plan.read(memory, at))
+    }
+
+    /// Loads the elements of memory as [`load_from`](Self::load_from) does, and `fill` where a mask says that there are none.
+    #[track_caller]
+    pub fn load_or<P: TensorLayout<'k>, S: SpaceOf>(memory: LayoutTensor<'k, T, P, S>, fill: impl Arg<'k, T>) -> Self {
+        let fill = fill.val(memory.builder());
+        Self::load_by(memory, &|plan, memory, at| plan.read_or(memory, at, fill))
+    }
+
+    #[track_caller]
+    fn load_by<P: TensorLayout<'k>, S: SpaceOf>(
+        memory: LayoutTensor<'k, T, P, S>,
+        read: &dyn Fn(&Plan, &LayoutTensor<'k, T, P, S>, &[Index<'k>]) -> Vec<Val<'k, T>>,
+    ) -> Self {
         const { Self::COMPACT };
         let Some(plan) = Plan::of(&memory, [memory.shape(), shape_of::<L>()]) else {
             return Self::zeros(memory.builder());
@@ -178,7 +194,7 @@ impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
             for number in 0..plan.vectors() {
                 let at = plan.at(number.into());
                 for (register, lane) in
-                    registers_of::<L>(&at, plan.along, plan.width).into_iter().zip(plan.read(&memory, &at))
+                    registers_of::<L>(&at, plan.along, plan.width).into_iter().zip(read(&plan, &memory, &at))
                 {
                     values[register] = Some(lane);
                 }

@@ -31,7 +31,7 @@ pub trait CopyFrom<'k> {
     /// The lanes of `count` neighbours along a mode, from a coordinate on: those of one access.
     fn read(&self, at: &[Index<'k>], along: usize, count: u32) -> Vec<Val<'k, Self::Scalar>>;
 
-    /// The same as 32-bit words, of what lies in memory.
+    /// Reads elements in memory as 32-bit words.
     fn read_words(&self, at: &[Index<'k>], words: u32) -> Vec<Val<'k, u32>> {
         let _ = (at, words);
         Vec::new()
@@ -53,7 +53,7 @@ pub trait CopyTo<'k>: CopyFrom<'k> {
     /// Writes neighbours along a mode, from a coordinate on, by one access.
     fn write(&self, at: &[Index<'k>], along: usize, lanes: &[Val<'k, Self::Scalar>]);
 
-    /// The same from 32-bit words, of what lies in memory.
+    /// Writes elements in memory from 32-bit words.
     fn write_words(&self, at: &[Index<'k>], words: &[Val<'k, u32>]) {
         let _ = (at, words);
     }

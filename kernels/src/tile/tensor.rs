@@ -1,22 +1,43 @@
 //! The tensor itself: a pointer, a layout, and where the view begins.
 
+use super::bounds::bounded;
 use super::element::{Element, Lanes, load_lanes, store_lanes};
 use super::index::{Index, place};
 use super::layout::{TensorLayout, before_swizzle, swizzled};
 use super::{Mask, Modes, TileError};
 use core::panic::Location;
-use tilewright_codegen::build::{Builder, Ptr, Scalar, Shared, SpaceOf, Writable};
+use tilewright_codegen::build::{Arg, Builder, Ptr, Scalar, Shared, SpaceOf, Writable};
 use tilewright_layout::Swizzled;
 use tilewright_layout::typed::{Lowered, StaticLayout};
 use tilewright_layout::view::OffsetMap;
 
-/// Elements `E` in the space `S`, seen through the layout `L`: the device's counterpart of
-/// [`tilewright_layout::view::TensorView`].
+/// A tensor in the memory of the device: elements `E` in the space `S`, seen through the layout `L`.
 ///
-/// The layout is a type, and then rank, tiles and distributions are checked by the compiler; or a value; or [`Modes`], whose
-/// extents and strides may be parameters of the kernel. Coordinates are [`Index`]es, one per mode. A constant one beyond
-/// its extent is refused while recording; the others are the caller's to keep inside, or masked. A swizzled tensor begins at
-/// a multiple of its swizzle's period.
+/// It is a pointer and a layout. Taking a part of it records at most the arithmetic of an address; `load` and `store` move
+/// elements. The host's counterpart is [`tilewright_layout::view::TensorView`].
+///
+/// # Layouts
+/// | `L` | extents and strides | checked by |
+/// |---|---|---|
+/// | a typed layout, `RowMajor<8, 64>` | known to the compiler | the compiler: rank, tiles, threads, vectors |
+/// | a `Layout` or `Swizzled` value | known while recording | `verify`, at the author's line |
+/// | [`Modes`] | constants or parameters of the kernel | `verify`; masks at run time |
+///
+/// # Parts
+/// | to take | call |
+/// |---|---|
+/// | a tile | [`tile`](LayoutTensor::tile), [`tile_by`](LayoutTensor::tile_by), [`clipped_tile`](LayoutTensor::clipped_tile) |
+/// | a thread's elements | [`distribute`](LayoutTensor::distribute), [`distribute_by`](LayoutTensor::distribute_by) |
+/// | vectors that one instruction moves | [`vectorize`](LayoutTensor::vectorize), [`vectorize_by`](LayoutTensor::vectorize_by) |
+/// | a row, a column, a slice | [`row`](LayoutTensor::row), [`column`](LayoutTensor::column), [`slice`](LayoutTensor::slice) |
+/// | other views | [`transpose`](LayoutTensor::transpose), [`permute`](LayoutTensor::permute), [`compose`](LayoutTensor::compose) |
+///
+/// # Coordinates
+/// Coordinates are [`Index`]es, one per mode. A constant beyond its extent is refused while recording, [`TileError::Beyond`].
+/// An index that is known at run time is checked by the simulator at every access, and costs nothing on a device. Tensors of
+/// [`Modes`] are masked at their edges: `load` gives zero there, [`load_or`](LayoutTensor::load_or) a fill of your choice.
+///
+/// A swizzled tensor begins at a multiple of its swizzle's period; [`shared`](LayoutTensor::shared) allocates so.
 ///
 /// ```
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
@@ -72,7 +93,7 @@ impl<'k, T: Scalar, L: StaticLayout> LayoutTensor<'k, T, L, Shared> {
     }
 }
 
-/// Bytes after which a swizzle repeats, of elements of so many bytes: what tensor maps and matrix instructions, which swizzle by
+/// Bytes after which a swizzle repeats, of elements of `bytes` bytes: what tensor maps and matrix instructions, which swizzle by
 /// the bits of addresses, need the tensor to begin at a multiple of. 1 where there is no swizzle, or one that no hardware has:
 /// the longest repeats after 1024 bytes. Offsets that are computed here repeat from any start.
 pub(crate) const fn hardware_period(map: &Swizzled, bytes: u32) -> u32 {
@@ -85,7 +106,7 @@ pub(crate) const fn hardware_period(map: &Swizzled, bytes: u32) -> u32 {
 }
 
 impl<'k, T: Scalar, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, T, L, S> {
-    /// A view of what begins at `base`. Of an allocation in shared memory, one that reaches behind it, or begins off its
+    /// A view of what begins at `base`. Of an allocation in shared memory, one that reaches beyond it, or begins off its
     /// swizzle's period, is refused.
     #[track_caller]
     pub fn new(base: Ptr<'k, S, T>, layout: L) -> Self {
@@ -94,7 +115,7 @@ impl<'k, T: Scalar, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, T, L, S> {
 }
 
 impl<'k, T: Scalar, L, S: SpaceOf> LayoutTensor<'k, T, L, S> {
-    /// The same elements as vectors of one.
+    /// Views the elements as vectors of one.
     pub(super) fn singles(self) -> LayoutTensor<'k, Lanes<T, 1>, L, S> {
         LayoutTensor { base: self.base.cast(), origin: self.origin, layout: self.layout }
     }
@@ -129,12 +150,12 @@ impl<'k, E, L, S: SpaceOf> LayoutTensor<'k, E, L, S> {
         LayoutTensor { base: self.base, origin: self.origin + origin, layout }
     }
 
-    /// The same memory under another layout, in other elements, from another place on.
+    /// Views the memory under another layout, as other elements, from another place on.
     pub(super) fn seen<F, P>(self, base: Ptr<'k, S, F>, layout: P) -> LayoutTensor<'k, F, P, S> {
         LayoutTensor { base, origin: self.origin, layout }
     }
 
-    /// The same view from an offset of the whole on.
+    /// Moves the origin of the view to an offset of the whole.
     pub(super) fn at_offset(self, origin: Index<'k>) -> Self {
         LayoutTensor { origin, ..self }
     }
@@ -149,6 +170,16 @@ impl<'k, E, L, S: SpaceOf> LayoutTensor<'k, E, L, S> {
         L: TensorLayout<'k>,
     {
         self.layout.may_end()
+    }
+
+    /// Adds checks that the simulator makes at every access: each index is below its extent.
+    #[track_caller]
+    pub(super) fn bounded_by(
+        self,
+        indices: impl Iterator<Item = (usize, Index<'k>, u32)>,
+        layout: &dyn Fn() -> String,
+    ) -> Self {
+        LayoutTensor { base: bounded(self.base, indices, layout), ..self }
     }
 
     /// Refuses what the caller asked for.
@@ -175,14 +206,22 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, E, L, S> 
         }
     }
 
+    /// Adds checks that the simulator makes at every access: each index of the coordinate is below the extent of its mode.
+    #[track_caller]
+    pub(super) fn within(&self, coordinate: &[Index<'k>]) -> Self {
+        let indices = coordinate.iter().enumerate();
+        let bounds = indices.filter_map(|(mode, &at)| Some((mode, at, self.layout.bound_along(mode)?)));
+        self.clone().bounded_by(bounds, &|| self.layout.text())
+    }
+
     /// The element at a coordinate: of a vector, its first scalar.
     #[track_caller]
     pub fn at<const R: usize>(&self, coordinate: [Index<'k>; R]) -> Ptr<'k, S, E::Scalar> {
         self.check(&coordinate);
-        self.locate(&coordinate)
+        self.within(&coordinate).locate(&coordinate)
     }
 
-    /// The element at a coordinate that nobody checks.
+    /// The element at a coordinate, unchecked.
     #[track_caller]
     pub(super) fn locate(&self, coordinate: &[Index<'k>]) -> Ptr<'k, S, E::Scalar> {
         self.layout.locate(self.base.cast(), self.origin, coordinate)
@@ -210,13 +249,40 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, E, L, S> 
         self.layout.inside(self.builder(), &coordinate)
     }
 
-    /// The element at a coordinate; where the mask says that there is none, nothing is read, and it is zero.
+    /// Loads the element at a coordinate; where the mask says that there is none, nothing is read, and the value is zero.
+    ///
+    /// Zero is the right padding for sums. A maximum or a minimum of such a value is refused while it is recorded: take
+    /// [`load_or`](LayoutTensor::load_or).
     #[track_caller]
     pub fn load<const R: usize>(&self, coordinate: [Index<'k>; R]) -> E::Value<'k> {
         self.check(&coordinate);
+        let view = self.within(&coordinate);
         self.builder().on_behalf(Location::caller(), || {
-            let lanes = || load_lanes(self.locate(&coordinate), E::LANES);
+            let lanes = || load_lanes(view.locate(&coordinate), E::LANES);
             E::of_lanes(&self.mask(coordinate).or_zero(E::LANES, &lanes))
+        })
+    }
+
+    /// Loads the element at a coordinate; where the mask says that there is none, nothing is read, and the value is `fill`,
+    /// in every lane of a vector. Triton's `tl.load(.., other=fill)`.
+    ///
+    /// ```
+    /// # use tilewright_codegen::{build::{block, record}, ir::Arch, verify::verify};
+    /// use tilewright_kernels::tile::{LayoutTensor, Modes};
+    /// let kernel = record("largest", Arch::Sm80, block(32), |k| {
+    ///     let x = LayoutTensor::new(k.global::<f32>("x"), Modes::contiguous_run(k.param::<u32>("n")));
+    ///     let mine = x.clipped_tile([32], [k.block_id().into()]).load_or([k.lane().into()], f32::NEG_INFINITY);
+    ///     k.global::<f32>("out").at(k.block_id()).store(mine.warp_reduce(|a, b| a.max(b)));
+    /// });
+    /// assert!(verify(kernel).is_ok());
+    /// ```
+    #[track_caller]
+    pub fn load_or<const R: usize>(&self, coordinate: [Index<'k>; R], fill: impl Arg<'k, E::Scalar>) -> E::Value<'k> {
+        self.check(&coordinate);
+        let (view, fill) = (self.within(&coordinate), fill.val(self.builder()));
+        self.builder().on_behalf(Location::caller(), || {
+            let lanes = || load_lanes(view.locate(&coordinate), E::LANES);
+            E::of_lanes(&self.mask(coordinate).or(fill, E::LANES, &lanes))
         })
     }
 
@@ -227,8 +293,9 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, E, L, S> 
         S: Writable,
     {
         self.check(&coordinate);
+        let view = self.within(&coordinate);
         self.builder().on_behalf(Location::caller(), || {
-            self.mask(coordinate).when(|| store_lanes(self.locate(&coordinate), &E::lanes(value)));
+            self.mask(coordinate).when(|| store_lanes(view.locate(&coordinate), &E::lanes(value)));
         });
     }
 }
@@ -269,11 +336,11 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
 }
 
 impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
-    /// The same view begun at a coordinate, for coordinates behind it that add to it without a carry inside a mode: those
+    /// Begins the view at a coordinate, for later coordinates that add to it without a carry inside a mode: those
     /// within a tile whose extents divide it.
     #[track_caller]
     pub fn sub_tile_at<const R: usize>(self, coordinate: [Index<'k>; R]) -> Self {
-        LayoutTensor { origin: self.place(coordinate), ..self }
+        LayoutTensor { origin: self.place(coordinate), ..self.within(&coordinate) }
     }
 
     /// The layout as a value; of a tensor of vectors, in scalars from the first of one to the first of the next.
@@ -301,7 +368,8 @@ impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
         if at >= extent && at < 1 << 31 {
             self.refuse(&TileError::Beyond { mode: 0, index: at, extent });
         }
-        self.pointer(self.origin + place(&self.layout.swizzled().layout(), index))
+        let view = self.bounded_by([(0, index, extent)].into_iter(), &|| self.layout.text());
+        view.pointer(self.origin + place(&self.layout.swizzled().layout(), index))
     }
 
     /// The scalar at an offset before the swizzle.
@@ -313,7 +381,7 @@ impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
     /// The element at a coordinate as if nothing were swizzled: what descriptors and tensor maps count from.
     #[track_caller]
     pub fn unswizzled<const R: usize>(&self, coordinate: [Index<'k>; R]) -> Ptr<'k, S, E::Scalar> {
-        let (offset, base) = (self.place(coordinate), self.base.cast());
+        let (offset, base) = (self.place(coordinate), self.within(&coordinate).base.cast());
         match offset.value() {
             Some(value) => base.at(value).at(offset.constant()),
             None => base.at(offset.constant()),

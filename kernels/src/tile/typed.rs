@@ -21,7 +21,9 @@ impl<'k, E: Element, L: StaticLayout, S: SpaceOf> LayoutTensor<'k, E, L, S> {
                 self.refuse(&TileError::Beyond { mode, index, extent });
             }
         }
-        self.part(Within::default(), by_mode(&starts, tile))
+        let bounds = tile.into_iter().enumerate().map(|(mode, at)| (mode, at, starts.extent(mode) as u32));
+        let of_tiles = || format!("the tiles of {} by {M} and {N}", self.map().text());
+        self.bounded_by(bounds, &of_tiles).part(Within::default(), by_mode(&starts, tile))
     }
 
     /// The elements of thread `thread`: `Threads` sends a place in a tile of its shape to the thread that owns it, and the
@@ -33,7 +35,9 @@ impl<'k, E: Element, L: StaticLayout, S: SpaceOf> LayoutTensor<'k, E, L, S> {
     ) -> LayoutTensor<'k, E, FragmentOf<L, Threads>, S> {
         let place_of_thread = const { Layout::constant(Threads::LAYOUT.left_inverse()) };
         let origin = place(&ThreadsOf::<L, Threads>::LAYOUT, place(&place_of_thread, thread));
-        self.part(FragmentOf::default(), origin)
+        let bounds = [(0, thread, Threads::LAYOUT.size() as u32)].into_iter();
+        let of_threads = || format!("the threads {} of {}", Threads::LAYOUT, self.map().text());
+        self.bounded_by(bounds, &of_threads).part(FragmentOf::default(), origin)
     }
 
     /// The transposed matrix, in the same memory.
@@ -46,14 +50,14 @@ impl<'k, E: Element, L: StaticLayout, S: SpaceOf> LayoutTensor<'k, E, L, S> {
     #[track_caller]
     pub fn row(self, row: Index<'k>) -> LayoutTensor<'k, E, Mode<L, 1>, S> {
         let origin = self.place([row, 0.into()]);
-        self.begun(origin, Mode::default())
+        self.within(&[row, 0.into()]).begun(origin, Mode::default())
     }
 
     /// Column `column` of a matrix.
     #[track_caller]
     pub fn column(self, column: Index<'k>) -> LayoutTensor<'k, E, Mode<L, 0>, S> {
         let origin = self.place([0.into(), column]);
-        self.begun(origin, Mode::default())
+        self.within(&[0.into(), column]).begun(origin, Mode::default())
     }
 }
 

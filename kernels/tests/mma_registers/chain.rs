@@ -114,7 +114,7 @@ fn warp<F: Exact>() {
     check::<F, Q, V>(kernel, [32, 32, 64, 24]);
 }
 
-/// The same by a warpgroup: 64 rows of queries, 64 keys, values of 40 columns.
+/// Two chained products by a warpgroup: 64 rows of queries, 64 keys, values of 40 columns.
 fn warpgroup<F: Exact>() {
     type Q = OperandTile<KMajor, 16, 64, 64>;
     type V = OperandTile<KMajor, 16, 40, 64>;

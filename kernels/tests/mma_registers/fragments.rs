@@ -195,7 +195,7 @@ fn rows_of_fragments_are_reduced_across_their_lanes() {
     rows_of::<FragmentC<atoms::Wgmma<atoms::SM90_F32BF16BF16, 24, tilewright_layout::fragment::SharedA>>>();
 }
 
-/// The same of a warpgroup's tile of several atoms.
+/// Reductions across a warpgroup's tile of several atoms.
 #[test]
 fn rows_of_accumulators_are_reduced_across_atoms_and_lanes() {
     let (down, columns) = (2, 40);

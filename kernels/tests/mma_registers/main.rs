@@ -15,7 +15,7 @@ use tilewright_kernels::tile::LayoutTensor;
 use tilewright_layout::Swizzled;
 use tilewright_layout::typed::{Lowered, StaticLayout};
 
-/// Runs a kernel of one block: the buffers are its arguments, behind them `numbers`; gives the last buffer back.
+/// Runs a kernel of one block: the buffers are its arguments, followed by `numbers`; gives the last buffer back.
 fn run<T: Element, U: Element>(kernel: Kernel, inputs: &[Vec<T>], out: &[U], numbers: &[u32]) -> Vec<U> {
     let verified = verify(kernel).unwrap_or_else(|errors| panic!("{errors}"));
     let mut memory = Memory::new();

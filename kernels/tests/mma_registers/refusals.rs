@@ -2,15 +2,16 @@
 
 use crate::recorded;
 use half::bf16;
-use tilewright_codegen::build::Builder;
-use tilewright_codegen::ir::Arch;
+use tilewright_codegen::build::{Builder, block, record};
+use tilewright_codegen::ir::{Arch, Kernel};
+use tilewright_codegen::sim::{self, Arg, Launch, Memory, Outcome};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::mma::{AtomLayout, MmaSync, SharedOperand, TiledMma, Wgmma, copy_local_to_local};
 use tilewright_kernels::tile::{Index, LayoutTensor, Modes, RegisterTensor, ThreadGroup};
 use tilewright_layout::fragment::{FragmentA, FragmentC, atoms};
 use tilewright_layout::typed::{ColMajor, KMajor, OperandTile, RowMajor};
 
-/// `verify` says so of a kernel of so many threads.
+/// `verify` refuses a kernel of `threads` threads with these words.
 fn refused(threads: u32, what: &str, body: impl FnOnce(&Builder)) {
     let errors = verify(recorded(Arch::Sm90a, threads, body)).expect_err("it is refused").to_string();
     assert!(errors.contains(what), "{errors}");
@@ -36,8 +37,8 @@ fn a_grid_with_more_threads_than_the_block_is_refused() {
         _ = Groups::new(k)
     });
     accepted(128, |k| _ = Warps::new(k));
-    // More than are needed may do something else.
-    accepted(384, |k| _ = Groups::new(k));
+    // More than are needed may do something else, where those that multiply are numbered.
+    accepted(384, |k| k.when(k.warp().lt(8), || _ = Groups::by_warps(k, Index::below(k.warp() / 4, 2))));
 }
 
 #[test]
@@ -57,7 +58,7 @@ fn numbers_of_warps_that_cannot_make_up_the_grid_are_refused() {
     accepted(128, |k| _ = Mma::by_warps(k, Index::from(3)));
 }
 
-/// Records the product of an operand that begins so many elements into an allocation, at a row of its tile.
+/// Records the product of an operand that begins `padding` elements into an allocation, at a row of its tile.
 fn issued(align: u32, padding: u32, row: u32) -> impl FnOnce(&Builder) {
     move |k| {
         let memory = k.shared_aligned::<bf16>("operands", 3 * 128 * 64, align);
@@ -213,4 +214,47 @@ fn a_tile_of_other_extents_than_the_products_is_refused() {
         let sums = TiledMma::<MmaSync<bf16>, Narrow, Narrow>::new(k).sums();
         sums.store_d(Index::lane(k), LayoutTensor::<f32, RowMajor<8, 8>, _>::shared(k, "d"));
     });
+}
+
+/// A grid of fewer threads than the block has would leave warps that compute outside the tile: refused where the product is
+/// made. By the numbers of the warps that multiply, it is accepted.
+#[test]
+fn a_grid_of_fewer_threads_than_the_block_is_refused() {
+    type Narrow32 = OperandTile<KMajor, 16, 32, 64>;
+    let idle = "64 threads of 2 by 1 warps: the block has 128, and the others would compute outside the tile; launch 64, take \
+                a larger AtomLayout, or number the warps by_warps";
+    refused(128, idle, |k| _ = TiledMma::<MmaSync<bf16>, Tile, Narrow32, AtomLayout<2, 1>>::new(k));
+    accepted(64, |k| _ = TiledMma::<MmaSync<bf16>, Tile, Narrow32, AtomLayout<2, 1>>::new(k));
+    accepted(128, |k| {
+        k.when(k.warp().lt(2), || {
+            TiledMma::<MmaSync<bf16>, Tile, Narrow32, AtomLayout<2, 1>>::by_warps(k, Index::below(k.warp(), 2));
+        });
+    });
+}
+
+/// Faults inside the library's functions are at the author's line, once.
+#[test]
+fn a_fault_inside_multiply_names_the_authors_line() {
+    let run = |kernel: Kernel| {
+        let verified = verify(kernel).unwrap_or_else(|errors| panic!("{errors}"));
+        let mut memory = Memory::new();
+        let d = memory.upload("d", &[0f32; 1]);
+        match sim::run(&verified, &Launch::new([1, 1, 1], vec![Arg::Ptr(d)]), &mut memory, 1).expect("it launches") {
+            Outcome::Fault(fault) => fault,
+            Outcome::Finished(_) => panic!("a fault"),
+        }
+    };
+    // Tiles in shared memory that no thread has written.
+    let fault = run(record("multiply", Arch::Sm80, block(32), |k| {
+        let (a, b) = (LayoutTensor::shared(k, "a"), LayoutTensor::shared(k, "b"));
+        k.global::<f32>("d");
+        TiledMma::<MmaSync<bf16>, Narrow, Narrow>::new(k).multiply(a, b);
+    }));
+    assert!(fault.at.src.file().ends_with("refusals.rs"), "{fault}");
+    // A result larger than its buffer.
+    let fault = run(record("store_d", Arch::Sm80, block(32), |k| {
+        let d = LayoutTensor::new(k.global::<f32>("d"), RowMajor::<16, 16>::default());
+        TiledMma::<MmaSync<bf16>, Narrow, Narrow>::new(k).store_d(d);
+    }));
+    assert!(fault.at.src.file().ends_with("refusals.rs"), "{fault}");
 }

@@ -82,7 +82,7 @@ results! {
 struct Case<X, A, B, G, T, D>(std::marker::PhantomData<(X, A, B, G, T, D)>);
 
 impl<X: Multiply, A: StaticLayout, B: StaticLayout, G: AtomGrid, T: Cell, D: StaticLayout> Case<X, A, B, G, T, D> {
-    /// The matrix behind the launch: in global memory, or in shared memory and copied out. `told` are rows and columns of the
+    /// The matrix after the launch: in global memory, or in shared memory and copied out. `told` are rows and columns of the
     /// matrix, known at run time.
     fn run<const M: usize, const N: usize>(arch: Arch, shared: bool, told: Option<[u32; 2]>) -> (Vec<T>, String) {
         let reach = Lowered::<D>::REACH as u32;

@@ -15,7 +15,7 @@ use tilewright_layout::typed::{
 const THREADS: u32 = 32;
 
 /// Each thread reads an `M`×`N` tile of its own by layout `P`, computes in registers of layout `L`, and writes what it has
-/// by layout `P` again; behind it sums of rows, largest elements of columns, and a row.
+/// by layout `P` again; after it sums of rows, largest elements of columns, and a row.
 fn kernel<L, P, const M: usize, const N: usize>() -> Kernel
 where
     L: Storage + MatrixLayout<M, N>,

@@ -54,7 +54,7 @@ impl Side {
     }
 }
 
-/// Who copies.
+/// The threads that copy.
 #[derive(Clone, Copy, Debug)]
 enum Who {
     Block,

@@ -1,6 +1,7 @@
 //! Tensors on the device against the host's views, naive loops and hand-written instructions, in the simulator.
 
 mod arithmetic;
+mod bounds;
 mod copies;
 mod gallery;
 mod iterators;
@@ -14,7 +15,7 @@ use tilewright_codegen::ir::{Const, Kernel};
 use tilewright_codegen::sim::{self, Arg, Launch, Memory, Outcome};
 use tilewright_codegen::verify::verify;
 
-/// What memory holds that nobody wrote.
+/// What memory holds that was not written.
 pub const POISON: u32 = 0xdead_beef;
 
 /// Runs a kernel of one block whose one parameter points to `len` words.

@@ -40,7 +40,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn numbers_are_converted_and_what_is_behind_them_stays(from in float(), to in float(), n in 0..=MOST, told: bool) {
+    fn numbers_are_converted_and_what_follows_them_stays(from in float(), to in float(), n in 0..=MOST, told: bool) {
         let kernel = record("convert", Arch::Sm80, block(32), |k| {
             let n = k.param::<u32>("n");
             let run = || if told { Modes::contiguous_run(n) } else { Modes::contiguous_run(MOST) };

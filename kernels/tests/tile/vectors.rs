@@ -7,7 +7,7 @@ use tilewright_kernels::tile::{Index, LayoutTensor, Modes, VectorsOf};
 use tilewright_layout::typed::{ColMajor, KMajor, Lowered, OperandTile, RowMajor, StaticLayout, Swizzle, Swizzled};
 use tilewright_layout::view::TensorView;
 
-/// How many stores of so many lanes a kernel has.
+/// How many stores of `lanes` lanes a kernel has.
 fn stores(kernel: &Kernel, lanes: usize) -> usize {
     let mut count = 0;
     kernel.walk(&mut |stmt| {

@@ -307,7 +307,7 @@ fn a_slice_of_three_modes_keeps_the_edge_of_what_was_sliced() {
         let [a, b, c] = ["a", "b", "c"].map(|name| k.param::<u32>(name));
         let modes = Modes::new([a.into(), b.into(), c.into()], [100.into(), 10.into(), 1.into()]);
         let tensor = LayoutTensor::new(k.global::<u32>("out"), modes);
-        // Slice 3 is behind the edge; of slice 1 the second row of tiles has two rows.
+        // Slice 3 is beyond the edge; of slice 1 the second row of tiles has two rows.
         for at in [1u32, 3] {
             let matrix = tensor.slice([Some(at.into()), None, None]).clipped_tile([4, 4], [1.into(), 0.into()]);
             k.when(k.tid().lt(16), || {

@@ -96,6 +96,19 @@ pub enum FaultKind {
     },
     /// An address outside of every allocation.
     OutOfBounds(Bytes),
+    /// An access to an element that its tensor does not have.
+    IndexOutOfBounds {
+        /// The tensor.
+        tensor: String,
+        /// The mode of the tensor.
+        mode: u32,
+        /// The index.
+        index: u32,
+        /// The extent of the mode.
+        extent: u32,
+        /// The line that computed the address.
+        src: Src,
+    },
     /// An address that is not a multiple of what it must be.
     Misaligned {
         /// The access.
@@ -269,6 +282,7 @@ impl FaultKind {
         "uninitialised memory",
         "uninitialised register",
         "out of bounds",
+        "index out of bounds",
         "misaligned",
         "write to read-only memory",
         "read-only path",
@@ -309,6 +323,7 @@ impl FaultKind {
             FaultKind::Uninitialised(_) => "uninitialised memory",
             FaultKind::UninitialisedRegister { .. } => "uninitialised register",
             FaultKind::OutOfBounds(_) => "out of bounds",
+            FaultKind::IndexOutOfBounds { .. } => "index out of bounds",
             FaultKind::Misaligned { .. } => "misaligned",
             FaultKind::ReadOnly(_) => "write to read-only memory",
             FaultKind::ReadOnlyPath(_) => "read-only path",

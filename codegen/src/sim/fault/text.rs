@@ -39,6 +39,12 @@ impl fmt::Display for FaultKind {
                 write!(f, "reads register {register}, which this thread has not written; set it before")
             }
             FaultKind::OutOfBounds(at) => write!(f, "accesses {at}, outside of every allocation; bound the index"),
+            FaultKind::IndexOutOfBounds { tensor, mode, index, extent, src } => write!(
+                f,
+                "index {index} of mode {mode} of {tensor}, whose extent is {extent}, at {}:{}; stay below the extent, or guard the access",
+                src.file(),
+                src.line()
+            ),
             FaultKind::Misaligned { at, align } => write!(f, "accesses {at}, not a multiple of {align}; align it"),
             FaultKind::ReadOnly(at) => write!(f, "writes {at}, which is read-only; write to a buffer of its own"),
             FaultKind::ReadOnlyPath(at) => {
@@ -185,6 +191,7 @@ impl FaultKind {
             | FaultKind::Uninitialised(_)
             | FaultKind::UninitialisedRegister { .. }
             | FaultKind::OutOfBounds(_)
+            | FaultKind::IndexOutOfBounds { .. }
             | FaultKind::Misaligned { .. }
             | FaultKind::ReadOnly(_)
             | FaultKind::ReadOnlyPath(_)

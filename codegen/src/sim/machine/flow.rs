@@ -2,6 +2,7 @@
 
 use super::warp::{Group, Mask, lanes};
 use super::{Cur, Machine, Next, State, Trouble, Try};
+use crate::ir::BoundId;
 use crate::sim::fault::FaultKind;
 use crate::sim::number::Row;
 
@@ -128,6 +129,15 @@ impl Machine<'_> {
         if woken {
             self.wake(warp);
         }
+    }
+
+    /// An index beyond its extent.
+    pub(crate) fn check_bound(&self, cur: Cur, index: Row, [constant, extent]: [u32; 2], id: BoundId) -> Try<()> {
+        let of = |lane: usize| (index[lane] as u32).wrapping_add(constant);
+        let Some(lane) = lanes(cur.mask).find(|&lane| of(lane) >= extent) else { return Ok(()) };
+        let Some(bound) = self.program.bounds.get(id) else { return Ok(()) };
+        let (tensor, mode, src) = (bound.tensor.clone(), bound.mode, bound.src);
+        Err(Trouble::lane(FaultKind::IndexOutOfBounds { tensor, mode, index: of(lane), extent, src }, lane))
     }
 
     /// Divides by nothing.

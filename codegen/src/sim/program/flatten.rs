@@ -51,6 +51,7 @@ pub(crate) fn flatten(kernel: &Kernel) -> Result<Program, DecodeError> {
         types: kernel.values.clone(),
         value_rows,
         cell: cells(kernel),
+        bounds: kernel.bounds.clone(),
     };
     let mut flatten = Flatten {
         kernel,
@@ -274,6 +275,7 @@ impl Flatten<'_> {
     fn inst(&mut self, stmt: &Stmt, inst: &Inst) -> Result<(), DecodeError> {
         self.check(stmt, inst)?;
         let site = self.site(stmt, Some(inst.row().family));
+        self.bounds(stmt, site);
         let step = match inst {
             Inst::Arith(op) => match number::arith(op) {
                 Some(pure) => {
@@ -326,6 +328,20 @@ impl Flatten<'_> {
             self.push(site, Step::Touch { rows: touched });
         }
         Ok(())
+    }
+
+    /// Checks of the indexes of a statement's accesses.
+    fn bounds(&mut self, stmt: &Stmt, site: u32) {
+        for (id, bound) in self.kernel.bounds.of(stmt.id) {
+            let index = match bound.index {
+                Operand::Const(constant) => self.constant(constant),
+                Operand::Value(value) if self.known(stmt, value).is_ok() => Ref(self.out.value_rows[value.index()]),
+                // A mutation took away what computes it.
+                Operand::Value(_) => continue,
+            };
+            let (constant, extent) = (bound.constant, bound.extent);
+            self.push(site, Step::Bound { index, constant, extent, id });
+        }
     }
 
     /// The number of a register among all of the kernel.

@@ -7,14 +7,15 @@ pub(super) struct Lives {
     pub ranges: Vec<Option<(u32, u32)>>,
 }
 
-struct Walk {
+struct Walk<'k> {
+    kernel: &'k Kernel,
     position: u32,
     /// Ends of the loops that stand open, and where they begin.
     ranges: Vec<Option<(u32, u32)>>,
     loops: Vec<(u32, Vec<ValueId>)>,
 }
 
-impl Walk {
+impl Walk<'_> {
     fn define(&mut self, value: ValueId) {
         if let Some(range) = self.ranges.get_mut(value.index())
             && range.is_none()
@@ -66,6 +67,9 @@ impl Walk {
                 for operand in inst.uses() {
                     self.read(operand);
                 }
+                for (_, bound) in self.kernel.bounds.of(stmt.id) {
+                    self.read(bound.index);
+                }
                 for value in inst.defs() {
                     self.define(value);
                 }
@@ -95,7 +99,7 @@ impl Walk {
 
 /// The lives of a kernel's values.
 pub(super) fn lives(kernel: &Kernel) -> Lives {
-    let mut walk = Walk { position: 0, ranges: vec![None; kernel.values.len()], loops: Vec::new() };
+    let mut walk = Walk { kernel, position: 0, ranges: vec![None; kernel.values.len()], loops: Vec::new() };
     walk.block(&kernel.body);
     Lives { ranges: walk.ranges }
 }

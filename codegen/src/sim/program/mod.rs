@@ -12,7 +12,7 @@ pub(crate) use flatten::flatten;
 
 use super::number::{Alu, Row};
 use crate::ir::attr::{LdCache, LdOrder, StOrder};
-use crate::ir::{Inst, Kernel, Launch, Operand, Param, Space, Src, StmtId, Ty, ValueId};
+use crate::ir::{BoundId, IndexBounds, Inst, Kernel, Launch, Operand, Param, Space, Src, StmtId, Ty, ValueId};
 
 /// A row to read: of the warp's registers, or of the pool of constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +78,13 @@ pub(crate) enum Step {
     /// Values that are operands of `wgmma` from registers were written: a fence is due.
     Touch {
         rows: Vec<u32>,
+    },
+    /// The index of an access is below its extent.
+    Bound {
+        index: Ref,
+        constant: u32,
+        extent: u32,
+        id: BoundId,
     },
     /// The end of the kernel.
     End,
@@ -151,6 +158,8 @@ pub(crate) struct Program {
     pub value_rows: Vec<u32>,
     /// Bytes of one cell of shadow memory in global and in shared space.
     pub cell: [u32; 2],
+    /// The bounds of indexes.
+    pub bounds: IndexBounds,
 }
 
 /// Shared memory begins at this address, so that address zero is no place.

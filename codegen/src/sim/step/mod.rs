@@ -79,6 +79,12 @@ impl Machine<'_> {
                 }
                 Ok(Next::Go)
             }
+            Step::Bound { index, constant, extent, id } => {
+                if self.checks {
+                    self.check_bound(cur, *self.read(cur.warp, *index), [*constant, *extent], *id)?;
+                }
+                Ok(Next::Go)
+            }
             Step::End => self.exit(cur),
         }
     }

@@ -143,6 +143,7 @@ impl<'r> Gen<'r> {
             values: Vec::new(),
             body: Block::new(),
             refused: Vec::new(),
+            bounds: Default::default(),
         };
         let nothing = word(0);
         let base = Base {

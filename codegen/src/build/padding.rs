@@ -1,0 +1,93 @@
+//! Padding: zeros that stand for elements beyond the edge of a tensor, and the reductions that they would falsify.
+//!
+//! A zero adds nothing to a sum, but it is larger than every negative number: a maximum over a masked load is wrong where
+//! all elements are below zero, a minimum where all are above. Such a reduction is refused while it is recorded.
+
+use super::{Builder, Scalar, Val};
+use crate::ir::{ArithOp, Inst, Operand, ValueId, ValueOp};
+
+/// What is known of the values of a kernel, by their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Padding {
+    of: Vec<Source>,
+    /// Whether any value is padded.
+    any: bool,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Source {
+    #[default]
+    Elsewhere,
+    /// A register or another lane: the running value of a reduction, perhaps.
+    Running,
+    /// Zero where a mask says that there is no element, or computed from such a value.
+    Padded,
+}
+
+impl Padding {
+    /// What the kernel is refused for where it reduces padded values by their order.
+    pub const REFUSAL: &'static str = "maximum or minimum of a masked load: elements beyond the edge would count as 0; load them with `load_or` and a fill that leaves the result alone";
+
+    fn source(&self, operand: Operand) -> Source {
+        let of = |value: ValueId| self.of.get(value.index()).copied();
+        operand.as_value().and_then(of).unwrap_or_default()
+    }
+
+    fn set(&mut self, value: ValueId, source: Source) {
+        if self.of.len() <= value.index() {
+            self.of.resize(value.index() + 1, Source::Elsewhere);
+        }
+        self.of[value.index()] = source;
+    }
+
+    /// Notes that a value is padded.
+    pub fn mark(&mut self, operand: Operand) {
+        if let Some(value) = operand.as_value() {
+            self.set(value, Source::Padded);
+            self.any = true;
+        }
+    }
+
+    /// Notes where the values of an instruction come from.
+    pub fn learn(&mut self, inst: &Inst) {
+        match inst {
+            Inst::Value(ValueOp::Get { d, .. }) => self.set(*d, Source::Running),
+            Inst::Warp(_) => inst.defs().into_iter().for_each(|value| self.set(value, Source::Running)),
+            Inst::Arith(ArithOp::Select { .. } | ArithOp::Setp { .. }) => {}
+            Inst::Arith(_) | Inst::Convert(_) if self.any => {
+                if inst.uses().into_iter().any(|operand| self.source(operand) == Source::Padded) {
+                    inst.defs().into_iter().for_each(|value| self.set(value, Source::Padded));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether an instruction reduces padded values by their order. A bound that is a constant or a parameter clamps each
+    /// element by itself, and is fine.
+    pub fn falsifies(&self, inst: &Inst) -> bool {
+        let Inst::Arith(ArithOp::Max { a, b, .. } | ArithOp::Min { a, b, .. }) = inst else { return false };
+        let (a, b) = (self.source(*a), self.source(*b));
+        let padded = a == Source::Padded || b == Source::Padded;
+        padded && a != Source::Elsewhere && b != Source::Elsewhere
+    }
+}
+
+impl Builder {
+    /// Marks a value as zero where a mask says that there is no element: taking the maximum or the minimum of such values is
+    /// refused. For libraries that load under masks.
+    ///
+    /// ```
+    /// use tilewright_codegen::{build::{block, record}, ir::Arch, verify::verify};
+    /// let kernel = record("hasty", Arch::Sm80, block(32), |k| {
+    ///     let x = k.padded(k.global::<f32>("x").at(k.lane()).load());
+    ///     k.global::<f32>("y").store(x.max(x.shfl_bfly(1)));
+    /// });
+    /// assert!(verify(kernel).unwrap_err().to_string().contains("maximum or minimum of a masked load"));
+    /// ```
+    pub fn padded<'k, T: Scalar>(&'k self, value: Val<'k, T>) -> Val<'k, T> {
+        self.mark_padded(value.operand());
+        value
+    }
+}
