@@ -1,24 +1,28 @@
-//! Launches that are set up while the one before runs.
+//! Programmatic dependent launch (PDL): a kernel starts its prologue while the previous kernel in the stream still runs.
+//!
+//! Requires sm_90; on older targets these functions emit nothing, and stream order alone separates the kernels.
 
 use tilewright_codegen::build::Builder;
 use tilewright_codegen::ir::Needs;
 
-/// Begins a kernel that may be set up while the launch before it runs, and lets the next one be set up: all that earlier launches wrote
-/// comes in behind this. Before it nothing may be read but parameters, constants and what was there before any launch that may still run, and
-/// nothing written: several launches, one behind the other, may be set up at a time. A graph of launches begins when all before it has ended.
+/// Triggers the next launch, then waits for all previous launches to complete and flush their writes.
+///
+/// Before this call a kernel may read only its parameters, constants, and memory that no launch still in flight writes; it
+/// must not write global memory. Several dependent launches can be in their prologues at once. A graph of launches begins
+/// when all work before it has ended.
 pub(crate) fn early(k: &Builder) {
     begin_early(k);
     wait_for_launches(k);
 }
 
-/// The first half of [`early`]: the next launch may be set up.
+/// Emits `griddepcontrol.launch_dependents`: the next kernel in the stream may start.
 pub(crate) fn begin_early(k: &Builder) {
     if Needs::Sm90.met_by(k.arch()) {
         k.grid_launch();
     }
 }
 
-/// The second half: what earlier launches wrote is there.
+/// Emits `griddepcontrol.wait`: blocks until all previous launches have completed and their writes are visible.
 pub(crate) fn wait_for_launches(k: &Builder) {
     if Needs::Sm90.met_by(k.arch()) {
         k.grid_wait();

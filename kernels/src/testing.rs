@@ -1,4 +1,4 @@
-//! Random extents and ragged batches for property tests of kernels, with shrinking; behind the feature `testing`.
+//! Random extents and ragged batches for property tests of kernels, with shrinking; requires the feature `testing`.
 //!
 //! The oracles to hold kernels against are in [`naive`](crate::naive), the trials that run them on a simulator or a GPU in
 //! [`tilewright_codegen::trial`].

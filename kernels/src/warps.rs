@@ -66,7 +66,7 @@ pub fn store_warp_sum<'k>(sums: Ptr<'k, Shared, f32>, mine: Val<'k, f32>) {
     k.when(k.lane().eq(0), || sums.at(k.warp()).store(sum));
 }
 
-/// The sum of what `warps` warps stored `pitch` numbers apart; behind a barrier of theirs.
+/// The sum of what `warps` warps stored `pitch` numbers apart, after a barrier of theirs.
 #[track_caller]
 pub fn sum_of_warps<'k>(sums: Ptr<'k, Shared, f32>, warps: u32, pitch: u32) -> Val<'k, f32> {
     (1..warps).fold(sums.load(), |sum, warp| sum + sums.at(warp * pitch).load())
@@ -85,7 +85,7 @@ pub struct Item<'k> {
 }
 
 impl<'k> Item<'k> {
-    /// The same, or the last of `count` where there is no such item.
+    /// Clamps the item to the last of `count`.
     pub fn clamped(self, count: u32) -> Item<'k> {
         let at = if self.warp.is_some() { self.at.min(count - 1) } else { self.at };
         Item { at, ..self }

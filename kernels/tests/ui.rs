@@ -1,4 +1,4 @@
-//! What the compiler knows of a tensor's layout and of a ring's stages, it refuses; and what it says.
+//! Mistakes about a tensor's layout and a ring's stages that do not compile, and the compiler's messages.
 //!
 //! Each file of `tile_ui/fail` and `ring_ui` is one mistake; its `.stderr` beside it is the message. To accept new messages, run with
 //! `TRYBUILD=overwrite`.

@@ -30,16 +30,17 @@ impl<'k, const N: usize> Partial<'k, N> {
         })
     }
 
-    /// The result, of tokens that there are.
+    /// Divides the weighted sums by the sum of the weights; zeros where every score is −∞. The sum of the weights is 0 there
+    /// and at least 1 elsewhere, since the largest score weighs 1.
     #[track_caller]
     pub fn normalised(self) -> [Val<'k, f32>; N] {
-        let inverse = self.sum.recip();
+        let inverse = self.sum.max(f32::MIN_POSITIVE).recip();
         self.acc.map(|acc| acc * inverse)
     }
 }
 
 /// The partial results of the warps of a block in shared memory: of each warp a line for every query head, sums of the head's
-/// dimensions and behind them its maximum and its sum of weights.
+/// dimensions, followed by its maximum and its sum of weights.
 #[derive(Clone, Copy)]
 pub(crate) struct WarpParts<'k> {
     /// The recorder.
@@ -69,7 +70,7 @@ impl<'k> WarpParts<'k> {
         self.memory.at((warp * self.lines + head) * self.pitch)
     }
 
-    /// Stores a head's maximum and sum of weights behind its sums.
+    /// Stores a head's maximum and sum of weights after its sums.
     #[track_caller]
     pub fn store_stats(&self, line: Ptr<'k, Shared, f32>, [max, sum]: [Val<'k, f32>; 2]) {
         line.at(self.dim).store_vec([max, sum]);

@@ -13,9 +13,12 @@
 //! [`trial`] tries the kernels on random problems.
 
 pub mod decode;
+mod error;
 mod merge;
 pub mod prefill;
 pub mod softmax;
 pub mod split;
 pub mod trial;
 pub mod warp;
+
+pub use error::AttentionError;

@@ -32,7 +32,7 @@ pub(crate) struct RowUpdate<'k> {
     pub masked: bool,
 }
 
-/// A row behind its update.
+/// A row after its update.
 pub(crate) struct Updated<'k> {
     /// Its maximum, before the scale.
     pub max: Val<'k, f32>,

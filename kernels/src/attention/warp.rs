@@ -12,7 +12,7 @@ use crate::tile::RegisterTensor;
 /// Queries or weights of sixteen rows and sixteen columns.
 pub type WarpA<'k> = RegisterTensor<'k, u32, <bf16 as InputType>::WarpA>;
 
-/// Sums of sixteen rows and so many columns, a multiple of 8; zeros.
+/// Sums of sixteen rows and `columns` columns, a multiple of 8, set to zero.
 #[track_caller]
 pub fn sums(k: &Builder, columns: u32) -> Accumulator<'_, f32> {
     Accumulator::warp::<bf16>(k, 1, columns / 8)
@@ -58,7 +58,7 @@ pub(super) fn attend<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
 /// What is done with a tile, of keys or of values, of that number.
 pub(super) type EachTile<'e, 'k, C> = &'e dyn Fn(Val<'k, u32>, &Arrived<'k, C>);
 
-/// The same over the tiles that `tiles` goes through.
+/// Computes the attention of a warp's queries over the tiles that `tiles` visits.
 pub(super) fn attend_by<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
     k: &'k Builder,
     (keys, values): (&K, &V),

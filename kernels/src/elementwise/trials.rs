@@ -52,7 +52,7 @@ fn trial(
     let n = draw.between(1..=most);
     let vector = [1, 4][draw.between(0..=1) as usize];
     let types = Types { a: stored::float(draw), b: stored::float(draw), out: stored::float(draw), vector };
-    // Where nobody promises alignment, arrays begin somewhere; what lies before the output is left alone.
+    // Without a promise of alignment, arrays begin anywhere; what lies before the output is left alone.
     let skip = if vector == 1 { draw.between(0..=3) } else { 0 };
     let [a, b] = [types.a, types.b].map(|float| stored::numbers(draw, float, n + skip, size));
     let start = skip as usize;

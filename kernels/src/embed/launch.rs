@@ -14,9 +14,9 @@ use crate::warps::ConsumerWarps;
 /// How the rows of a table lie; their length is a multiple of four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableOrder {
-    /// As strips of eight rows, one behind the other.
+    /// As strips of eight rows, one after the other.
     Strips(Strip),
-    /// Row by row, of so many elements.
+    /// Row by row, with the elements of a row.
     Rows(u32),
 }
 

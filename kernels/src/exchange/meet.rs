@@ -1,4 +1,4 @@
-//! A meeting of devices between launches: what all of them wrote before is there behind it.
+//! A barrier of devices between launches: writes of all devices before it are visible after it.
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Val, block, record};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
@@ -18,12 +18,12 @@ pub const MEET_GAVE_UP: u32 = MAX_DEVICES as u32 + 1;
 /// where one takes 0.6 µs.
 pub const MEET_POLLS: u32 = MAX_DEVICES as u32 + 2;
 
-/// The kernel `meet`, of one block: ends when each of so many devices, at most [`MAX_DEVICES`], has begun its meeting of that number, all whose
+/// The kernel `meet`, of one block: ends when each of `devices` devices, at most [`MAX_DEVICES`], has begun its meeting of that number, all whose
 /// earlier launches have ended by then. What these wrote, in this device's memory or another's, is what later launches of all read. Parameters:
 /// `rank` (u32, this device's number), `words0`, `words1` and so on (u32, [`MEET_WORDS`] of each device).
 ///
 /// A device that waits too long says for whom in its word [`MEET_GAVE_UP`], and waits no longer in this meeting or another until the host has
-/// zeroed that. It still comes to every meeting, so that nobody waits for it in turn. What launches read behind a meeting that was given up is
+/// zeroed that. It still arrives at every meeting, so that no other device waits for it. What launches read after a barrier that was given up is
 /// anything: the host looks at the word before it uses a result.
 ///
 /// ```
@@ -57,7 +57,7 @@ pub fn meet(arch: Arch, devices: u32) -> Kernel {
     })
 }
 
-/// What [`meet`] does, as a device function of one warp: what its lanes wrote before is there for the lanes of every device's warp behind this
+/// The barrier of [`meet`] as a device function of one warp: what its lanes wrote before is visible to the lanes of every device's warp after this
 /// and a barrier of that warp.
 pub fn meet_others<'k>(rank: Val<'k, u32>, words: &[Ptr<'k, Global, u32>]) {
     let (k, devices) = (rank.builder(), words.len() as u32);

@@ -59,7 +59,7 @@ impl SumNormShape {
 }
 
 /// The kernel `sum_rms_norm`: for the row r of block r, `x[r] = x[r] + ((part0[r] + part1[r]) + ..)` in f32 and in this order, and the RMS norm of it
-/// stored in each of `out0`, `out1` and so on. A launch's end orders its stores: other devices read them behind a [meeting](super::meet). Parameters:
+/// stored in each of `out0`, `out1` and so on. A launch's end orders its stores: other devices read them after a [barrier](super::meet). Parameters:
 /// `x` (f32), `part0`, `part1` and so on, `weight`, `out0` and so on, aligned to 16 bytes. Parts and copies may be other devices'. A shape that makes
 /// no sense is refused in the kernel's errors.
 pub fn sum_rms_norm(arch: Arch, shape: SumNormShape) -> Kernel {

@@ -7,10 +7,10 @@
 //! | [`residual_norm`] | rows of a matrix, vectors of them, thread by thread |
 //! | [`unit_rows`] | vectors dealt to threads and threads' rows as vectors; register tensors, mapped and reduced |
 //! | [`expert_weights`] | a fragment loaded from memory and stored there; its rows combined across lanes, and applied to each value |
-//! | [`gemm_tf32`] | [`TiledMma`](crate::mma::TiledMma) on tf32: operands loaded, rounded and multiplied a step behind |
+//! | [`gemm_tf32`] | [`TiledMma`](crate::mma::TiledMma) on tf32: operands loaded and rounded one step ahead of the product |
 //! | [`two_products`] | sums that become the next product's A operand in registers; tiles of shared memory to a run-time end |
 //! | [`channels_first`] | tensor maps of five axes; constant and run-time extents of five modes; a permuted view |
-//! | [`split_sums`], [`batch_sums`] | asynchronous reductions, of runs and of boxes; every so many parts; `split`, `slice` |
+//! | [`split_sums`], [`batch_sums`] | asynchronous reductions, of runs and of boxes; every n-th part; `split`, `slice` |
 //! | `copies` | random layouts, cut by `permute`, `slice`, `split`, `compose` and tiles, copied on all ways |
 
 mod channels_first;

@@ -32,7 +32,7 @@ pub fn split_sums(k: &Builder) {
 pub type SumsTile = RowMajor<16, 32>;
 
 /// `y[i, j] += Σᵦ x[b, i, j]`: a tile of 16×32 and a quarter of the batch a block of 128 threads; the grid is tiles across,
-/// tiles down, and 4. One `cp.reduce.async.bulk.tensor` a block; what is behind the edge of y stays. Parameters: `batch`,
+/// tiles down, and 4. One `cp.reduce.async.bulk.tensor` a block; what is beyond the edge of y stays. Parameters: `batch`,
 /// `m`, `n`, and strides `matrix` and `row` of x, n and strides multiples of 4; `x` (f32); a tensor map `y` of m rows of n.
 pub fn batch_sums(k: &Builder) {
     let [batch, m, n, matrix, row] = ["batch", "m", "n", "matrix", "row"].map(|name| k.param::<u32>(name).into());

@@ -15,7 +15,7 @@ use tilewright_layout::view::Along;
 const MULTIPLIES: f64 = 2048.0;
 /// Bytes a cycle that a multiprocessor's share of memory brings: 3.155 TB/s over 132, at 1.83 GHz.
 const BYTES: f64 = 13.0;
-/// Cycles before the first stage has arrived and behind the last store.
+/// Cycles before the first stage has arrived and after the last store.
 const BEGIN: f64 = 6000.0;
 /// Cycles that a second launch costs.
 const LAUNCH: f64 = 4000.0;
@@ -41,7 +41,7 @@ const fn efficiency(shape: Shape) -> f64 {
     }
 }
 
-/// Estimated cycles of a shape on so many multiprocessors.
+/// Estimates the cycles of a shape on a number of multiprocessors.
 fn cycles<F: InputType>(problem: &Problem, shape: Shape, splits: u32, multiprocessors: u32) -> f64 {
     let ([m, n], k, bytes) = (shape.tile(), F::Width::DEPTH, F::BITS as f64 / 8.0);
     let steps = problem.k.div_ceil(k).div_ceil(splits);
@@ -61,7 +61,7 @@ fn cycles<F: InputType>(problem: &Problem, shape: Shape, splits: u32, multiproce
     BEGIN + multiply.max(bring) + 0.1 * multiply.min(bring) + add_up
 }
 
-/// Estimated cycles of a choice on sm_90a with so many multiprocessors; infinite where its stages do not fit shared memory.
+/// Estimates the cycles of a choice on sm_90a with a number of multiprocessors; infinite where its stages do not fit shared memory.
 /// Each stage fewer than fit costs one part in a hundred.
 ///
 /// ```
@@ -89,7 +89,7 @@ fn most_stages(shape: Shape) -> u32 {
     ((SHARED - staged) / stage).min(8)
 }
 
-/// The choice for a product on sm_90a with so many multiprocessors.
+/// Chooses how a product is computed on sm_90a with a number of multiprocessors.
 ///
 /// ```
 /// use half::bf16;

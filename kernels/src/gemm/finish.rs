@@ -26,7 +26,7 @@ outputs! {
     f32: "f32";
 }
 
-/// What comes behind the product: `x = s·(A·B) + bias`, then `silu(x₀)·x₁` where it is gated, then `+ residual`.
+/// The epilogue of a product: `x = s·(A·B) + bias`, then `silu(x₀)·x₁` where it is gated, then `+ residual`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Epilogue {
     /// The sums are multiplied by the product of two numbers in device memory, A's scale and B's: what operands of 8 bits were

@@ -2,7 +2,7 @@
 //!
 //! One thread of the last warpgroup fetches: the operand that is its block's own, and its share of the one that all blocks of
 //! the cluster need, which goes to each of them. The other warpgroups multiply 64 rows an instruction and keep one group of them in flight:
-//! a stage is freed when the group behind it has begun. While they store a tile of the result, the stages of the next are
+//! a stage is freed when the following group has begun. While they store a tile of the result, the stages of the next are
 //! filled.
 
 use super::finish::Output;
@@ -87,7 +87,7 @@ fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: 
     };
     let multiply = || {
         let mut consumer = consumer.deferred();
-        let product = TiledMma::<Wgmma<F>, T::A, T::B, T::Grid>::new(k);
+        let product = TiledMma::<Wgmma<F>, T::A, T::B, T::Grid>::by_warps(k, Index::below(k.warp() / 4, T::CONSUMERS));
         let totals = config.two_level.then(|| product.sums().like(k));
         let sums = totals.unwrap_or(product.sums());
         raster.each(k, cluster, k.blocks() / config.cluster, &mut |place| {
@@ -132,7 +132,7 @@ fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: 
         k.moving().when(fetcher, fetch);
     });
     if config.cluster > 1 {
-        // Nobody leaves while another block may still send to it or wait for it.
+        // No block exits while another may still send to it or wait for it.
         k.cluster_sync();
     }
 }

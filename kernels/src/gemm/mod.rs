@@ -3,7 +3,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `problem` | [`Problem`]: what is multiplied, where it lies, what is done behind |
+//! | `problem` | [`Problem`]: what is multiplied, where it lies, and the epilogue |
 //! | `tiling`, `table` | tiles as types; the [`Shape`]s that are shipped, a row each |
 //! | `hopper` | the kernel of sm_90a: tensor maps, a ring, two warpgroups, blocks that stay for many tiles |
 //! | `ampere` | the kernel from sm_80 on: `cp.async`, `ldmatrix`, `mma.sync`; any stride and alignment |
@@ -24,7 +24,7 @@
 //! # Ok::<(), tilewright_kernels::gemm::Refusal>(())
 //! ```
 //!
-//! A step's arguments name buffers; whoever launches it puts addresses and tensor maps in their places.
+//! A step's arguments name buffers; the launcher replaces them by addresses and tensor maps.
 
 mod ampere;
 mod choose;

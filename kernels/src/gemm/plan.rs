@@ -261,7 +261,7 @@ pub fn hopper_step<F: InputType<Stored: Element>, D: Output + Element>(
     Ok(Step { kernel: record(&name, config, store), grid: clusters * config.cluster, arguments })
 }
 
-/// The launches that compute a product on sm_90a with those tiles: [`hopper_step`], and behind it the reduction where the
+/// The launches that compute a product on sm_90a with those tiles: [`hopper_step`], followed by the reduction where the
 /// contraction is split.
 ///
 /// # Errors
@@ -274,7 +274,7 @@ pub fn hopper_steps<F: InputType<Stored: Element>, D: Output + Element>(
     with_reduction::<F, D>(hopper_step::<F, D>(problem, choice, multiprocessors)?, problem, choice.splits, Arch::Sm90a)
 }
 
-/// A step, and behind it the reduction where it leaves partial sums.
+/// A step, followed by the reduction where it leaves partial sums.
 fn with_reduction<F: InputType, D: Output>(
     step: Step,
     problem: &Problem,

@@ -1,4 +1,4 @@
-//! A matrix product as data: what is multiplied, where it lies, what is done behind.
+//! A matrix product as data: what is multiplied, where it lies, and the epilogue.
 
 use super::finish::Epilogue;
 use crate::mma::InputType;
@@ -50,7 +50,7 @@ impl Problem {
         Problem { m, n, k, a: operand, b: operand, c_stride: n, epilogue: Epilogue::default(), fast: false }
     }
 
-    /// The same with compact operands of other orders.
+    /// Sets the orders of the operands, which stay compact.
     #[must_use]
     pub fn orders(self, a: Major, b: Major) -> Problem {
         let columns = self.b_rows();
@@ -58,14 +58,14 @@ impl Problem {
         Problem { a: operand(a, self.m), b: operand(b, columns), ..self }
     }
 
-    /// The same with an epilogue; B stays compact.
+    /// Sets the epilogue; B stays compact.
     #[must_use]
     pub fn epilogue(self, epilogue: Epilogue) -> Problem {
         let problem = Problem { epilogue, ..self };
         problem.orders(self.a.major, self.b.major)
     }
 
-    /// The same with sums that stay in the tensor cores.
+    /// Keeps sums in the tensor cores: no two-level accumulation.
     #[must_use]
     pub fn fast(self) -> Problem {
         Problem { fast: true, ..self }

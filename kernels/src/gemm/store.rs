@@ -48,7 +48,7 @@ pub(super) trait Sink<'k, S> {
     fn drain(&self);
 }
 
-/// Makes the [`Sink`] of a kernel from the extents of its result: declares the parameters behind the product's own.
+/// Makes the [`Sink`] of a kernel from the extents of its result: declares the parameters that follow the product's own.
 pub(super) type MakeSink<'a, 'k, S> = &'a dyn Fn([Val<'k, u32>; 2]) -> Box<dyn Sink<'k, S> + 'k>;
 
 /// The tiles of a result: those of [`Tiles`], as numbers.

@@ -2,7 +2,7 @@
 //!
 //! A strip is eight rows, as of bf16, and a lane still reads 16 bytes of a tile: 32 codes of 4 bits, or 16 of 8. A tile so
 //! covers 128 or 64 of k, which are four or two *steps* of 32. In each step a lane has the eight k that it would have of
-//! bf16, so activations keep their order. A stage is its tiles and, behind them, the scales of its groups, then their zeros:
+//! bf16, so activations keep their order. A stage is its tiles, then the scales of its groups, then their zeros:
 //! one contiguous copy.
 //!
 //! | code | in memory | a word has | within it |
@@ -128,7 +128,7 @@ impl Codes {
         (self.code == other.code).then_some(Codes { code: self.code, group, zeros, scale, blocks: self.blocks })
     }
 
-    /// The same with each block's scale and the tensor's in one.
+    /// Folds the tensor's scale into each block's.
     fn joined(self) -> Codes {
         if self.blocks { Codes { group: Some(BLOCK), blocks: false, ..self } } else { self }
     }
@@ -158,7 +158,7 @@ impl Codes {
         Strip::ROWS * (self.scale.bytes() + if self.zeros { 2 } else { 0 })
     }
 
-    /// A tile, (row, k) to code: each lane's 16 bytes one behind the other, its words step by step.
+    /// A tile, (row, k) to code: each lane's 16 bytes one after the other, its words step by step.
     pub(super) fn tile(self) -> Layout {
         let k = match (self.code, self.is_halved()) {
             (Code::U4 | Code::I4, false) => modes(&[leaf(2, 4), leaf(4, 1), leaf(4, 32), leaf(4, 8)]),
@@ -206,7 +206,7 @@ pub enum Side {
     A,
     /// The n8 operand, activations are the other. Lane l has sums of the features 2·(l mod 4) and the next.
     B,
-    /// The same where activations are eight rows at most: rows 8 to 15 are the same rows at other k. Of two instructions with the same
+    /// The n8 operand, where activations are eight rows at most: rows 8 to 15 are the same rows at other k. Of two instructions with the same
     /// activations the first is looked at for rows 0 to 7, the second for the others.
     Half,
     /// The m16 operand: rows 0 to 7 are a strip's rows, rows 8 to 15 the next strip's at the same k. Activations are the n8 operand, eight rows
@@ -282,7 +282,7 @@ impl<'k> Numbers<'k> {
         }
     }
 
-    /// The same of other words.
+    /// Replaces each word by what `word` gives.
     fn map(self, word: &mut dyn FnMut(Val<'k, u32>) -> Val<'k, u32>) -> Numbers<'k> {
         match self {
             Numbers::OneWide(one) => Numbers::OneWide(word(one.bits()).bits()),
@@ -310,7 +310,7 @@ impl<'k> Numbers<'k> {
 }
 
 impl<'k> Factors<'k> {
-    /// The same of other words.
+    /// Replaces each word by what `word` gives.
     pub(super) fn map(self, word: &mut dyn FnMut(Val<'k, u32>) -> Val<'k, u32>) -> Factors<'k> {
         Factors { scales: self.scales.map(word), zeros: self.zeros.map(|zeros| zeros.map(word)) }
     }

@@ -2,7 +2,7 @@
 //!
 //! The bits of an integer below 256, read as a bf16, are that integer times 2⁻¹³³: below 128 the number is subnormal, from
 //! there on the exponent's lowest bit counts 128. Tensor cores take subnormal operands as they are. So activations are
-//! multiplied by a power of two before ([`lift`]), and sums by one behind ([`lower`]); both are exact.
+//! multiplied by a power of two before ([`lift`]), and sums by one afterwards ([`lower`]); both are exact.
 //!
 //! | code | how | what it is worth |
 //! |---|---|---|

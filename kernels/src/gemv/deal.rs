@@ -2,8 +2,8 @@
 //!
 //! Blocks of a GPU read consecutive parts of a stream at the same time, one stage after the other. Where the stream lies in
 //! its order, what is read at one moment is spread over all of it. Dealt, it is contiguous: round r of all pieces lies
-//! behind round r − 1 of all pieces, the layout `(rounds, pieces) : (pieces, 1)`. Pieces that are a strip longer than others
-//! come first, and what they have more lies behind, `(more, longer) : (longer, 1)`.
+//! after round r − 1 of all pieces, the layout `(rounds, pieces) : (pieces, 1)`. Pieces that are a strip longer than others
+//! come first, and what they have more follows, `(more, longer) : (longer, 1)`.
 
 use tilewright_codegen::build::Val;
 use tilewright_layout::Layout;
@@ -15,7 +15,7 @@ pub struct Deal {
     block: u32,
     /// Parts that are read side by side.
     pieces: u32,
-    /// Of these, the first so many are longer.
+    /// How many of these, from the first on, are longer.
     longer: u32,
     /// Blocks that every piece has.
     rounds: u32,
@@ -52,7 +52,7 @@ impl Deal {
         side_by_side(self.rounds, self.pieces)
     }
 
-    /// Where the blocks lie that the longer pieces have more, by round and piece, behind the others.
+    /// Where the blocks lie that the longer pieces have more, by round and piece, after the others.
     pub fn rest(self) -> Layout {
         side_by_side(self.more, self.longer.max(1))
     }

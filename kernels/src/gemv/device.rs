@@ -134,7 +134,7 @@ fn tiles<'k>(k: &'k Builder, strip: Strip, s: Val<'k, u32>) -> Vec<WarpTile<'k>>
         if whole && !padded {
             return WarpTile { tile, exists: None };
         }
-        // Warps without a tile load the last one again, and do not use it: behind the end of k is nothing.
+        // Warps without a tile load the last one again, and do not use it: beyond the end of k is nothing.
         let tiles = match padded {
             true => (k.lit(strip.tiles()) - s * stage_tiles).min(stage_tiles),
             false => k.lit(stage_tiles),
@@ -145,7 +145,7 @@ fn tiles<'k>(k: &'k Builder, strip: Strip, s: Val<'k, u32>) -> Vec<WarpTile<'k>>
     (0..strip.per_warp()).map(of_round).collect()
 }
 
-/// The activations that meet this lane's weights of a tile. Vectors beyond the batch are the last one again: nobody looks
+/// The activations that meet this lane's weights of a tile. Vectors beyond the batch repeat the last one: no result looks
 /// at their sums.
 fn fragments<'k>(k: &'k Builder, plan: &Plan, tile: Index<'k>, x: View<'k, bf16, Layout>) -> Vec<Fragment<'k>> {
     const LANES: Layout = Octets::LAYOUT.right_inverse();

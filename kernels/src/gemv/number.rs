@@ -45,7 +45,7 @@ impl Strip {
     }
 }
 
-/// What a code of so many bits is worth, so many of them its mantissa, its exponent so much too large: exact. Exponent and mantissa go to the
+/// The exact value of a minifloat, given its bits, the bits of its mantissa and its bias. Exponent and mantissa go to the
 /// places of an f32, times the power of two by which the biases differ.
 fn minifloat(code: Val<u32>, [bits, mantissa, bias]: [u32; 3]) -> Val<f32> {
     let sign = 1u32 << (bits - 1);

@@ -23,7 +23,7 @@ use crate::tile::{Index, place};
 /// A tile of weights, (row, k) to element.
 pub type Tile = RowMajor<8, 32>;
 
-/// Who has which eight elements of a tile, (row, octet) to lane: lane `4·row + octet` has k = 8·octet to 8·octet + 7 of
+/// The lane of each eight elements of a tile, (row, octet) to lane: lane `4·row + octet` has k = 8·octet to 8·octet + 7 of
 /// its row, of the weights and of the activations alike, so that every slot of the contraction meets its partner.
 pub type Octets = RowMajor<8, 4>;
 
@@ -138,7 +138,7 @@ impl Strip {
     }
 
     /// A strip of rows of `k` codes, in stages that have as many tiles for every one of `warps` warps. The codes of a stage have
-    /// at most `stage_bytes` bytes, and at least half of that where the row has; behind them lie its factors. Of these
+    /// at most `stage_bytes` bytes, and at least half of that where the row has; its factors follow. Of these
     /// numbers of stages it is the one with the least padding, where a stage counts as half a round of tiles.
     ///
     /// # Errors
@@ -213,7 +213,7 @@ impl Strip {
         self.tile_bytes() + self.block_bytes()
     }
 
-    /// Bytes of the scales of a stage's blocks, which begin behind its tiles.
+    /// Bytes of the scales of a stage's blocks, which follow its tiles.
     fn block_bytes(self) -> u32 {
         if self.has_blocks() { self.stage_tiles * OF_BLOCKS } else { 0 }
     }
@@ -228,7 +228,7 @@ impl Strip {
         modes(&[leaf(Self::ROWS, 8), modes(&[leaf(2, 4), leaf(4, 1), leaf(self.stage_tiles, OF_BLOCKS)])])
     }
 
-    /// The same as the lanes read them: (lane, tile) to the word of its four blocks.
+    /// The scales of blocks as lanes read them: (lane, tile) to the word of its four blocks.
     pub(super) fn block_words(self) -> Layout {
         modes(&[modes(&[leaf(2, 0), leaf(16, 1)]), leaf(self.stage_tiles, OF_BLOCKS / 4)])
     }
@@ -244,7 +244,7 @@ impl Strip {
         self.k
     }
 
-    /// Elements of a row with the zeros behind it.
+    /// Elements of a row with the zeros after it.
     pub fn padded_k(self) -> u32 {
         self.stages * self.stage_k()
     }
@@ -307,8 +307,8 @@ impl Strip {
         warp + round * self.warps
     }
 
-    /// Where element (row, k) of so many strips lies, in elements: strip after strip, tile after tile. Of quantised weights that is
-    /// where codes lie, were there no factors behind each stage.
+    /// Maps (row, k) of a number of strips to the place of the element, in elements: strip after strip, tile after tile. Of quantised weights that is
+    /// where codes lie, were there no factors after each stage.
     ///
     /// ```
     /// use tilewright_kernels::gemv::Strip;
@@ -326,7 +326,7 @@ impl Strip {
         self.packed(1, self.stage_tiles)
     }
 
-    /// So many strips of so many tiles: (row, k) to element.
+    /// The layout of a number of strips of a number of tiles: (row, k) to element.
     pub(super) fn packed(self, strips: u32, tiles: u32) -> Layout {
         let tile = self.codes.map_or(Tile::LAYOUT, Codes::tile);
         Layout::constant(tile.blocked_product(&modes(&[leaf(strips, tiles), leaf(tiles, 1)])))
@@ -363,7 +363,7 @@ impl Strip {
     }
 }
 
-/// Packs rows into strips and stages, run by run as the layout of a stage has them: elements of a row that lie one behind the
+/// Packs rows into strips and stages, run by run as the layout of a stage has them: elements of a row that lie one after the
 /// other. Where a run begins is the sum of what its row adds and what its first k adds.
 #[derive(Clone, Debug)]
 pub struct Packer {
@@ -374,7 +374,7 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// Packs eight rows of `k` elements; a missing row, and what is behind a row, become zeros.
+    /// Packs eight rows of `k` elements; a missing row, and what is beyond a row, become zeros.
     ///
     /// # Panics
     /// If a row or the strip's memory has another length.
@@ -387,7 +387,7 @@ impl Packer {
         }
     }
 
-    /// Packs a stage's columns of eight rows; a missing row, and what is behind a row, become zeros.
+    /// Packs a stage's columns of eight rows; a missing row, and what is beyond a row, become zeros.
     ///
     /// # Panics
     /// If there are more columns than the stage has, or its memory has another length.

@@ -52,7 +52,7 @@ impl CodePacker {
         Some(CodePacker { strip, codes, within, rows, runs })
     }
 
-    /// Packs eight rows. A missing row, and what is behind a row, has scales of 0.
+    /// Packs eight rows. A missing row, and what is beyond a row, has scales of 0.
     ///
     /// # Panics
     /// If the memory is not a strip's, or a row has another length or form than the strip.
@@ -63,7 +63,7 @@ impl CodePacker {
         }
     }
 
-    /// Packs the columns of a stage of eight rows. A missing row, and what is behind a row, has scales of 0.
+    /// Packs the columns of a stage of eight rows. A missing row, and what is beyond a row, has scales of 0.
     ///
     /// # Panics
     /// If the memory is not a stage's, or a row has another length or form than the strip.

@@ -85,7 +85,7 @@ impl<'k> Packed<'k> {
         Packed { codes, blocks: None, exists: None }
     }
 
-    /// The same of a tile with blocks, as [`Packed::blocks`] gives them.
+    /// Adds the scales of blocks, as [`Packed::blocks`] gives them.
     #[must_use]
     pub fn with_blocks(self, blocks: Option<Val<'k, u32>>) -> Packed<'k> {
         Packed { blocks, ..self }
@@ -116,14 +116,14 @@ impl<'k> CodeTile<'k> {
         CodeTile { packed: vec![packed], factors }
     }
 
-    /// The same with the tile of the next strip.
+    /// Joins the tile of the next strip.
     #[must_use]
     pub fn beside(&self, next: &CodeTile<'k>) -> CodeTile<'k> {
         let factors = self.factors.iter().zip(&next.factors).flat_map(|(&one, &other)| [one, other]).collect();
         CodeTile { packed: self.packed.iter().chain(&next.packed).copied().collect(), factors }
     }
 
-    /// The same of other words: what `word` gives for each, always in the same order.
+    /// Replaces each word by what `word` gives, always in one order.
     #[must_use]
     pub fn map(&self, word: &mut dyn FnMut(Val<'k, u32>) -> Val<'k, u32>) -> CodeTile<'k> {
         let mut of = |packed: &Packed<'k>| {
@@ -333,7 +333,7 @@ pub struct Chains<'k> {
 }
 
 impl<'k> Chains<'k> {
-    /// Zeros for so many sixteens of vectors.
+    /// Zeros for a number of groups of sixteen vectors.
     pub fn new(k: &'k Builder, atoms: u32, chains: u32) -> Chains<'k> {
         Chains::of(Accumulator::warp::<bf16>(k, atoms * chains, 1), chains)
     }
@@ -343,7 +343,7 @@ impl<'k> Chains<'k> {
         Chains { all, atoms: all.atoms()[0] / chains, chains, first: 0 }
     }
 
-    /// The same behind so many tiles of the warp: whose turn it is does not depend on the stages.
+    /// The accumulators after a number of the warp's tiles: the order does not depend on the stages.
     #[must_use]
     pub fn behind(self, tiles: u32) -> Chains<'k> {
         Chains { first: 2 * tiles, ..self }

@@ -95,7 +95,7 @@ impl Tuning {
 }
 
 impl Plan {
-    /// The sizes for a batch and a k, and blocks that have so many strips each.
+    /// The sizes for a batch, a k and the strips of a block.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -119,7 +119,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Strips of the block that has most, of `n` rows over so many blocks.
+    /// Strips of the block with the most, of `n` rows over `blocks` blocks.
     pub fn strips(n: u32, blocks: u32) -> u32 {
         n.div_ceil(Strip::ROWS).div_ceil(blocks.max(1))
     }

@@ -8,7 +8,7 @@ use tilewright_codegen::ir::{Arch, Needs};
 use tilewright_codegen::trial::{Bound, Draw, Expected, Shipped, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
-/// One multiplication on so many blocks.
+/// One multiplication on a number of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
     /// Vectors.

@@ -19,7 +19,7 @@ pub trait Element: Pod + Send + Sync {
     /// How it spells a number.
     const FORMAT: Format;
 
-    /// The same number in f32: exact, and without branches, so that loops over it vectorise.
+    /// Converts to f32: exact, and without branches, so that loops over it vectorise.
     fn widen(self) -> f32;
 }
 

@@ -26,7 +26,7 @@ impl<'k> TokenBlock<'k> {
         TokenBlock { lanes, keys: [Vec::new(), Vec::new()], values: Vec::new() }
     }
 
-    /// Registers for a block; zeros, which stay behind the last dimension.
+    /// Registers for a block; zeros, which stay beyond the last dimension.
     pub(crate) fn new(k: &'k Builder, lanes: Lanes) -> TokenBlock<'k> {
         let words = || k.regs(lanes.words(), 0u32);
         TokenBlock {
@@ -66,7 +66,7 @@ impl<'k> TokenBlock<'k> {
         }
     }
 
-    /// A run of a token's row from dimension `start + offset` on; behind the last dimension nothing.
+    /// A run of a token's row from dimension `start + offset` on; beyond the last dimension nothing.
     fn words<S: SpaceOf>(
         &self,
         words: &RegArray<'k, u32>,

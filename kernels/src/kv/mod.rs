@@ -121,7 +121,7 @@ impl<'k, C> Arrived<'k, C> {
     }
 }
 
-/// Keys or values of one sequence and head, or both, tile by tile: whoever issues tiles, and wherever they lie.
+/// Keys or values of one sequence and head, or both, tile by tile, independent of which threads issue tiles and where they lie.
 pub trait KvBuffer<'k> {
     /// What a tile has.
     type Config;
@@ -140,7 +140,7 @@ pub trait KvBuffer<'k> {
     /// The register tile.
     fn get_mma_tile(&self) -> Self::MmaTile;
 
-    /// This thread will not read the tile again.
+    /// Ends this thread's reads of the tile.
     ///
     /// Nothing has to be done where the team that fetches a tile is the one that reads it: it meets in `copy_to_shared`
     /// before what held the tile is written again.
@@ -169,7 +169,7 @@ pub trait OwnRing<'k> {
         self.load_at(&self.tiles().place, tile, wanted)
     }
 
-    /// The same of another sequence or head.
+    /// Issues a tile of another sequence or head.
     fn load_at(&self, place: &KvView<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Issued;
 
     /// [`KvBuffer::copy_to_shared`] of a tile that was issued by [`load_at`](OwnRing::load_at) there.

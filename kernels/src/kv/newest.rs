@@ -1,4 +1,4 @@
-//! The newest token's keys and values as packets: whoever waits for them finds them without a release of the pools.
+//! The current token's keys and values as packets: a waiting block polls them without a release of the pools.
 
 use tilewright_codegen::build::Val;
 

@@ -62,7 +62,7 @@ impl<'k> KvView<'k> {
         self.pointer(base, token).at(if swizzled { TokenRow::swizzled_at(token, column) } else { column })
     }
 
-    /// Rows of a tile of `rows` rows that are certain to lie behind each other.
+    /// Rows of a tile of `rows` rows that are certain to be consecutive.
     pub fn run(&self, rows: u32) -> u32 {
         self.pages.map_or(rows, |pages| gcd(rows, pages.page_tokens))
     }

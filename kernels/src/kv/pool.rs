@@ -31,7 +31,7 @@ pub struct PagedPool<'k> {
 pub struct SplitPages {
     /// Fewest of a split.
     pub fewest: u32,
-    /// Rows of so many pages at most are one split.
+    /// Rows of at most this many pages are one split.
     pub single: u32,
 }
 
@@ -85,7 +85,7 @@ impl<'k> PageTable<'k> {
         page.get().cast()
     }
 
-    /// Sets variables to the pages of as many runs of tokens of a row, one behind the other, which are in the table: whether they are near is asked
+    /// Sets variables to the pages of as many runs of tokens of a row, one after the other, which are in the table: whether they are near is asked
     /// once for all.
     #[track_caller]
     pub fn pages(self, row: Val<'k, u32>, run: Val<'k, u32>, to: &[Var<'k, i32>]) {

@@ -15,8 +15,8 @@ pub const VECTOR: u32 = 8;
 /// How the rows of a tile lie in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// XOR-swizzled rows, in panels of 64 columns (of 32 where 64 do not divide): rows of a panel behind each other, the
-    /// vectors of a row exchanged by the row's number. Tensor maps write it and `wgmma` reads it.
+    /// XOR-swizzled rows, in panels of 64 columns, or of 32 or 16 where 64 do not divide: rows of a panel follow each other,
+    /// and the vectors of a row are exchanged by the row's number. Tensor maps write it and `wgmma` reads it.
     Swizzled,
     /// Interleaved core matrices, panels of one vector: `(rows,(8,n)):(8,(1,8·rows))`.
     Interleaved,
@@ -27,7 +27,7 @@ pub enum Form {
 pub struct TileForm {
     /// Rows, a multiple of 8.
     pub rows: u32,
-    /// Columns, a multiple of 32 (swizzled) or 8.
+    /// Columns, a multiple of 16.
     pub columns: u32,
     /// The form.
     pub form: Form,
@@ -43,7 +43,8 @@ impl TileForm {
     pub const fn width(self) -> u32 {
         match self.form {
             Form::Swizzled if self.columns.is_multiple_of(64) => 64,
-            Form::Swizzled => 32,
+            Form::Swizzled if self.columns.is_multiple_of(32) => 32,
+            Form::Swizzled => 16,
             Form::Interleaved => VECTOR,
         }
     }
@@ -63,6 +64,7 @@ impl TileForm {
         match self.width() {
             64 => 1024,
             32 => 512,
+            16 => 256,
             _ => 128,
         }
     }
@@ -83,6 +85,7 @@ impl TileForm {
         let bits = match self.width() {
             64 => 3,
             32 => 2,
+            16 => 1,
             _ => 0,
         };
         Swizzled::new(Swizzle::constant(Swizzle::new(bits, 3, 3)), 0, layout)
@@ -115,7 +118,8 @@ impl TileForm {
                 let (first, inside) = (vectors / panel, vectors % panel);
                 let mix = match panel {
                     8 => row & 7,
-                    _ => (row >> 1) & 3,
+                    4 => (row >> 1) & 3,
+                    _ => (row >> 2) & 1,
                 };
                 let chosen = (vector ^ mix) ^ inside;
                 base.at(row * width).at(chosen * VECTOR).at((first * self.rows + rows) * width)
@@ -135,12 +139,15 @@ impl TileForm {
         };
         match (self.form, panel) {
             (Form::Interleaved, _) => {
-                // Eight lanes take a vector of eight rows each: stores without conflicts, whole sectors of 4 vectors.
+                // A warp takes 4 vectors of eight rows, or 2 of sixteen where rows have no whole fours: stores without
+                // conflicts, whole sectors.
                 let (lane, group) = (thread % 32, thread / 32);
-                let groups_down = self.rows / VECTOR;
+                let across = if (self.columns / VECTOR).is_multiple_of(4) { 4 } else { 2 };
+                let down = 32 / across;
+                let groups_down = self.rows / down;
                 let round = group + threads / 32 * index;
-                let row = (round % groups_down) * VECTOR + lane % 8;
-                Share { row, vectors: 0, vector: (round / groups_down) * 4 + lane / 8 }
+                let row = (round % groups_down) * down + lane % down;
+                Share { row, vectors: 0, vector: (round / groups_down) * across + lane / down }
             }
             (Form::Swizzled, Err(panel)) => {
                 Share { row: rest / in_row, vectors: panel * in_row, vector: rest % in_row }
@@ -154,7 +161,7 @@ impl TileForm {
     /// Vectors that a thread moves.
     ///
     /// # Panics
-    /// While recording, if the tile is not whole rounds of the team: then some vectors would stay behind.
+    /// While recording, if the tile is not whole rounds of the team: then some vectors would not be moved.
     pub const fn shares(self, threads: u32) -> u32 {
         assert!(self.elements().is_multiple_of(VECTOR * threads), "a tile is whole rounds of the team that moves it");
         self.elements() / (VECTOR * threads)

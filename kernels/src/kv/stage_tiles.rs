@@ -33,7 +33,7 @@ impl<'k> KvBuffer<'k> for StageTiles<'k, '_> {
     type Part = Val<'k, u32>;
     type MmaTile = TokenBlock<'k>;
 
-    /// Who fills the ring has issued it ([`Streamed::bring`](super::Streamed::bring)): stages come in their order.
+    /// The producer of the ring has issued it ([`Streamed::bring`](super::Streamed::bring)): stages come in their order.
     fn copy_to_shared(&self, _: Issued, _: Val<'k, u32>) -> Arrived<'k, KeysAndValues> {
         Arrived::of(self.ring.wait())
     }

@@ -60,11 +60,11 @@ pub fn stream<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
         }
     });
     assert_eq!(stages(&waiting), before, "a turn of the loop ends with the tokens that it began with");
-    // What is left stands for tiles behind the end, which nobody wanted: nothing is in flight.
+    // What is left stands for tiles beyond the end, which were not issued: nothing is in flight.
     drop(waiting);
 }
 
-/// The same over the tiles of one of several places, which were issued in their order: `issue` issues the next tile of keys, and of values,
+/// Visits the tiles of one of several places, which were issued in order: `issue` issues the next tile of keys, and of values,
 /// wherever that is, once each a turn.
 ///
 /// # Panics

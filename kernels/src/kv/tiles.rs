@@ -8,7 +8,7 @@ use tilewright_codegen::build::{Builder, Ptr, Shared};
 use tilewright_layout::Swizzled;
 
 use super::{Arrived, Fragments, KvBufferConfig, KvThreads, KvView, Share, TileForm};
-use crate::ring::{Consumer, Consumers, Empty, Fill, Full, Producer, Ring, Shape, StageTile};
+use crate::ring::{Consumer, Consumers, Empty, Fill, Full, Producer, Ring, RingError, Shape, StageTile};
 
 /// What a stage holds.
 pub(super) type Stage = (StageTile<bf16, Swizzled>,);
@@ -55,7 +55,7 @@ pub struct Tiles<'k, C> {
 }
 
 impl<'k, C: KvBufferConfig> Tiles<'k, C> {
-    /// Tiles of that form in a ring of so many stages that is filled that way, and the ring's ends.
+    /// Opens tiles of a form in a ring of `stages` stages, and gives the ring's ends.
     pub(super) fn open<F: Copy>(
         k: &'k Builder,
         name: &str,
@@ -64,7 +64,10 @@ impl<'k, C: KvBufferConfig> Tiles<'k, C> {
         fill: (Fill, F),
         beside: &mut dyn FnMut(),
     ) -> (Tiles<'k, C>, Ends<'k, C, F>) {
-        assert!(stages >= 2, "a ring of one stage has nothing to fetch ahead");
+        if stages < 2 {
+            k.refuse(&RingError::Stages { found: stages, least: 2, to: "the family of buffers" });
+        }
+        let stages = stages.max(2);
         let shape = Shape::stages(stages).consumers(Consumers::Threads(team));
         let ring = Ring::of(k, name, (StageTile::new(form.layout()),), shape, fill, beside);
         let ((memory,), fragments) = (ring.memory(), Fragments::new::<C>(k, form));

@@ -27,7 +27,7 @@ impl Tma<0> {
         page_tokens.map_or(tile_rows, |page| gcd(tile_rows, page))
     }
 
-    /// A map (depth, rows, planes) of bf16 with strides in elements, in boxes of a panel by so many rows. Rows that are
+    /// A map (depth, rows, planes) of bf16 with strides in elements, in boxes of a panel by `box_rows` rows. Rows that are
     /// [`swizzled`](super::swizzled) already come as they lie: in shared memory they are then as the copy engine's own
     /// swizzle of 128 bytes leaves others, where a box begins with a token of a multiple of eight.
     ///
@@ -39,10 +39,11 @@ impl Tma<0> {
     /// assert_eq!(pool.tile, [64, 64, 1]);
     /// ```
     pub fn map(depth: u32, [rows, planes]: [u32; 2], strides: [u32; 2], box_rows: u32, swizzled: bool) -> TensorShape {
-        let (width, swizzle) = match depth.is_multiple_of(64) {
-            true if swizzled => (64, TileSwizzle::None),
-            true => (64, TileSwizzle::Bytes128),
-            false => (32, TileSwizzle::Bytes64),
+        let (width, swizzle) = match depth {
+            _ if depth.is_multiple_of(64) && swizzled => (64, TileSwizzle::None),
+            _ if depth.is_multiple_of(64) => (64, TileSwizzle::Bytes128),
+            _ if depth.is_multiple_of(32) => (32, TileSwizzle::Bytes64),
+            _ => (16, TileSwizzle::Bytes32),
         };
         TensorShape {
             dims: vec![depth.into(), rows.into(), planes.into()],
@@ -88,7 +89,7 @@ impl<const STAGES: u32> KvFamily for Tma<STAGES> {
 }
 
 impl<'k, C: KvBufferConfig> TmaBuffer<'k, C> {
-    /// Whether who fetches is not who uses tiles.
+    /// Whether other threads fetch tiles than use them.
     fn apart(&self) -> bool {
         matches!(self.tiles.team, KvThreads::Apart { .. })
     }
@@ -104,7 +105,7 @@ impl<'k, C: KvBufferConfig> TmaBuffer<'k, C> {
         let boxes = in_pieces(k.lit(form.elements() * 2), how, |to| {
             for first in (0..form.rows).step_by(place.run(form.rows) as usize) {
                 let token = tile * form.rows + first;
-                // Pages behind the sequence have no entry in the table: the tile's first page stands for them.
+                // Pages beyond the sequence have no entry in the table: the tile's first page stands for them.
                 let token = token.lt(place.tokens).select(token, tile * form.rows);
                 let row = place.row(token).cast::<i32>();
                 for panel in 0..form.panel_count() {
@@ -117,7 +118,7 @@ impl<'k, C: KvBufferConfig> TmaBuffer<'k, C> {
         stage.fill((boxes,)).commit();
     }
 
-    /// Zeroes the rows of a tile that lie behind the sequence: a value there may be anything, and 0·NaN is NaN.
+    /// Zeroes the rows of a tile that lie beyond the sequence: a value there may be anything, and 0·NaN is NaN.
     fn clear(&self, base: Ptr<'k, Shared, bf16>, place: &KvView<'k>, tile: Val<'k, u32>) {
         let Tiles { k, team, form, .. } = self.tiles;
         // As many threads as divide the tile: three warpgroups do not.

@@ -14,7 +14,7 @@ const RUN: u32 = 8;
 /// Runs of a line.
 const LINE: u32 = 8;
 
-/// Dimensions of a run of rows of `dim`, of elements of so many bytes.
+/// Dimensions of a run of rows of `dim`, of elements of `bytes` bytes.
 pub(super) fn run_of(bytes: u32, dim: u32) -> u32 {
     if bytes == 1 && dim.is_multiple_of(2 * RUN * LINE) { 2 * RUN } else { RUN }
 }

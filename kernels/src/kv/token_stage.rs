@@ -1,6 +1,6 @@
 //! Keys and values on their way through a ring that has other stages too: what a stage of theirs holds, and which tokens come that way.
 //!
-//! Tokens of earlier steps depend on nothing of this one, so that whoever fills the ring can bring them before there are
+//! Tokens of earlier steps depend on nothing of this one, so that the producer can load them before there are
 //! queries. Those that some row of this step writes are read from the pages when their writers are done.
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
@@ -9,7 +9,7 @@ use super::block::BLOCK;
 use super::{Cells, PageTable, PagedPool, PoolType};
 use crate::ring::Pieces;
 
-/// A stage of the ring that holds the keys of some tokens of a kv head, `[tokens, dim]`, and behind them their values, as pools have
+/// A stage of the ring that holds the keys of some tokens of a kv head, `[tokens, dim]`, followed by their values, as pools have
 /// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TokenStage {
@@ -43,7 +43,7 @@ pub struct Piece<'k> {
 }
 
 impl TokenStage {
-    /// As many tokens as a stage of so many bytes holds, whole pages or a whole part of one; `None` where it holds no block
+    /// As many tokens as a stage of `bytes` bytes holds, whole pages or a whole part of one; `None` where it holds no block
     /// of 16.
     ///
     /// ```
@@ -99,7 +99,7 @@ impl<'k> Streamed<'k> {
         [begin, end.min(self.immutable_prefix.load(row).cast::<u32>()).max(begin)]
     }
 
-    /// Stages that so many tokens take.
+    /// Stages that a number of tokens take.
     pub fn stages(self, [begin, end]: [Val<'k, u32>; 2]) -> Val<'k, u32> {
         (end - begin + (self.stage.tokens - 1)) / self.stage.tokens
     }
@@ -109,7 +109,7 @@ impl<'k> Streamed<'k> {
         (end - begin - stage * self.stage.tokens).min(self.stage.tokens)
     }
 
-    /// Bytes of keys and values of so many tokens.
+    /// Bytes of keys and values of a number of tokens.
     pub fn bytes(self, tokens: Val<'k, u32>) -> Val<'k, u32> {
         tokens * (2 * self.stage.row_bytes())
     }

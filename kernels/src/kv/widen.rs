@@ -26,7 +26,7 @@ const THREADS: u32 = 256;
 const RUN: u32 = 8;
 
 impl WidenPages {
-    /// Blocks for a sequence whose page table has so many entries.
+    /// Blocks for a sequence whose page table has `width` entries.
     pub fn blocks(self, width: u32) -> u32 {
         width * self.heads
     }

@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use super::Real;
 use super::lengths::{same, whole};
+use super::softmax::base_of;
 
 /// What one split of the tokens contributes: with scores `x_t = scale · q·k_t`, `m = max x_t`, `l = Σ exp(x_t − m)`,
-/// `acc = Σ exp(x_t − m) · v_t`; `−∞, 0, 0` for a split without tokens.
+/// `acc = Σ exp(x_t − m) · v_t`; `−∞, 0, 0` for a split without tokens, or whose scores are all −∞.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Split<T> {
     /// Largest score.
@@ -44,9 +45,10 @@ pub fn attention<T: Real>(q: &[T], keys: &[T], values: &[T], scale: T) -> Split<
         .map(|k| q.iter().zip(k).fold(T::ZERO, |sum, (&q, &k)| sum + q * k) * scale)
         .collect();
     let max = scores.iter().fold(T::NEG_INFINITY, |m, &x| if x > m { x } else { m });
+    let base = base_of(scores.iter().copied());
     let mut part = Split { max, sum: T::ZERO, acc: vec![T::ZERO; q.len()] };
     for (&score, value) in scores.iter().zip(values.chunks_exact(q.len())) {
-        let weight = (score - max).exp();
+        let weight = (score - base).exp();
         part.sum = part.sum + weight;
         for (acc, &v) in part.acc.iter_mut().zip(value) {
             *acc = *acc + weight * v;
@@ -56,12 +58,12 @@ pub fn attention<T: Real>(q: &[T], keys: &[T], values: &[T], scale: T) -> Split<
 }
 
 /// The merge of all splits of one query: with `M = max m_s` and `w_s = exp(m_s − M)` (0 where `l_s = 0`),
-/// `Σ w_s·acc_s / Σ w_s·l_s`; zeros where no split has tokens.
+/// `Σ w_s·acc_s / Σ w_s·l_s`; zeros where no split has tokens, or every score is −∞.
 pub fn combine<T: Real>(parts: &[Split<T>], head_dim: usize) -> Vec<T> {
-    let max = parts.iter().fold(T::NEG_INFINITY, |m, part| if part.max > m { part.max } else { m });
+    let base = base_of(parts.iter().map(|part| part.max));
     let (mut sum, mut out) = (T::ZERO, vec![T::ZERO; head_dim]);
     for part in parts.iter().filter(|part| part.sum != T::ZERO) {
-        let weight = (part.max - max).exp();
+        let weight = (part.max - base).exp();
         sum = sum + weight * part.sum;
         for (out, &acc) in out.iter_mut().zip(&part.acc) {
             *out = *out + weight * acc;
@@ -118,5 +120,16 @@ mod tests {
         let empty = attention::<f32>(&[1.0, 2.0], &[], &[], 1.0);
         assert_eq!((empty.max, empty.sum), (f32::NEG_INFINITY, 0.0));
         assert_eq!(combine(&[empty.clone(), empty], 2), [0.0, 0.0]);
+    }
+
+    /// Keys of −∞ against positive queries: every score is −∞, in one split or all.
+    #[test]
+    fn scores_that_are_all_negative_infinity_give_zeros() {
+        let masked = attention(&[1.0f32, 2.0], &[f32::NEG_INFINITY; 6], &[1.0; 6], 0.5);
+        assert_eq!((masked.max, masked.sum), (f32::NEG_INFINITY, 0.0));
+        assert_eq!(masked.acc, [0.0, 0.0]);
+        assert_eq!(combine(&[masked.clone(), masked.clone()], 2), [0.0, 0.0]);
+        let seen = attention(&[1.0f32, 2.0], &[1.0, 1.0], &[3.0, 4.0], 0.5);
+        assert_eq!(combine(&[masked, seen], 2), [3.0, 4.0]);
     }
 }

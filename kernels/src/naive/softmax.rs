@@ -2,12 +2,22 @@
 
 use super::Real;
 
-/// `exp(x[i] − max x) / Σ_j exp(x[j] − max x)`; empty for an empty row.
+/// Softmax of a row: `exp(x[i] − max x) / Σ_j exp(x[j] − max x)`.
+///
+/// Zeros where every element is −∞, as the attention kernels give for a row whose tokens are all masked; empty for an
+/// empty row.
 pub fn softmax<T: Real>(x: &[T]) -> Vec<T> {
-    let max = x.iter().fold(T::NEG_INFINITY, |m, &x| if x > m { x } else { m });
-    let weights: Vec<T> = x.iter().map(|&x| (x - max).exp()).collect();
+    let base = base_of(x.iter().copied());
+    let weights: Vec<T> = x.iter().map(|&x| (x - base).exp()).collect();
     let sum = weights.iter().fold(T::ZERO, |sum, &w| sum + w);
-    weights.iter().map(|&w| w / sum).collect()
+    weights.iter().map(|&w| if sum == T::ZERO { w } else { w / sum }).collect()
+}
+
+/// Returns what exponents are taken relative to: the largest score, or 0 where every score is −∞, so that `exp(−∞ − 0)`
+/// is 0 where `exp(−∞ − −∞)` would be NaN.
+pub(super) fn base_of<T: Real>(scores: impl Iterator<Item = T>) -> T {
+    let max = scores.fold(T::NEG_INFINITY, |m, x| if x > m { x } else { m });
+    if max == T::NEG_INFINITY { T::ZERO } else { max }
 }
 
 #[cfg(test)]
@@ -21,5 +31,12 @@ mod tests {
         assert_eq!(a, b);
         assert!((a[1] / a[0] - 1f64.exp()).abs() < 1e-14);
         assert_eq!(softmax(&[0.0f32, f32::NEG_INFINITY]), [1.0, 0.0]);
+    }
+
+    #[test]
+    fn scores_that_are_all_negative_infinity_weigh_nothing() {
+        assert_eq!(softmax(&[f32::NEG_INFINITY; 3]), [0.0; 3]);
+        assert_eq!(softmax(&[f64::NEG_INFINITY]), [0.0]);
+        assert!(softmax(&[f32::NAN, f32::NEG_INFINITY])[0].is_nan());
     }
 }

@@ -1,7 +1,7 @@
 //! A norm in two halves, without a launch of its own.
 //!
-//! `norm(x)·Wᵀ = rstd · ((x ⊙ g)·Wᵀ)` for the norm's weight g, with one factor `rstd = 1/√(mean(x²) + eps)` for each row. So whoever
-//! stores a row of x also stores `x ⊙ g` and the sum of squares of every [`SLOT`] elements ([`NormStart`]). The product behind it
+//! `norm(x)·Wᵀ = rstd · ((x ⊙ g)·Wᵀ)` for the norm's weight g, with one factor `rstd = 1/√(mean(x²) + eps)` for each row. So what
+//! stores a row of x also stores `x ⊙ g` and the sum of squares of every [`SLOT`] elements ([`NormStart`]). The following product
 //! multiplies `x ⊙ g`, adds the sums of a row in their order, and scales its own sums ([`NormEnd`]). A number is rounded to bf16 once,
 //! as a norm's result is: the relative error is the same.
 
@@ -78,14 +78,14 @@ pub struct NormEnd<'k> {
 }
 
 impl<'k> NormEnd<'k> {
-    /// Threads that share the sums of a row, of so many threads.
+    /// Threads that share the sums of a row, of `threads` threads.
     pub(crate) fn parts(threads: u32, width: u32, rows: u32) -> u32 {
         let most = (threads / rows).max(1).ilog2();
         let divides = |parts: &u32| (width / SLOT).is_multiple_of(*parts);
         (0..=most).rev().map(|log| 1 << log).find(divides).unwrap_or(1)
     }
 
-    /// Adds the sums of every row in their order, and makes the factors; the warps have met behind it.
+    /// Adds the sums of every row in their order, and makes the factors; it ends with a barrier of the warps.
     pub(crate) fn prepare(self, team: ConsumerWarps<'k>) {
         let NormEnd { squares, width, rows, parts, factors, .. } = self;
         let slots = width / SLOT / parts;

@@ -3,7 +3,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `halves` | a norm that begins where a row is stored, and ends behind the product of it |
+//! | `halves` | a norm that begins where a row is stored, and ends after the product of it |
 //! | `launch` | the kernel, a block for each row |
 //! | `trials` | random rows against the f64 oracle |
 

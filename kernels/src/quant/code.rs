@@ -109,15 +109,26 @@ impl Code {
         (0..self.count()).map(|bits| self.value(bits as u8)).collect()
     }
 
-    /// The code nearest to a number: ties to the even code (its last bit 0), beyond the range the code at its end.
+    /// Returns the code nearest to a number: ties go to the even code (last bit 0), infinities and numbers outside the
+    /// range to the code at that end of the range.
+    ///
+    /// NaN becomes NaN in e4m3 (0x7f or 0xff, with the sign of the argument). The other codes have no NaN and give 0, as
+    /// Rust's `as` does for integers. −0 keeps its sign in e4m3 and e2m1.
     ///
     /// ```
     /// use tilewright_kernels::quant::Code;
     /// assert_eq!(Code::I8.nearest(-1000.0), 0x80);
     /// assert_eq!(Code::E2m1.nearest(2.5), 0b0100);
     /// assert_eq!(Code::E4m3.nearest(17.0), 0x58);
+    /// assert_eq!(Code::E4m3.nearest(f32::NAN), 0x7f);
     /// ```
     pub fn nearest(self, x: f32) -> u8 {
+        if x.is_nan() {
+            return match self {
+                Code::E4m3 => sign(x) << 7 | 0x7f,
+                Code::U4 | Code::U8 | Code::I4 | Code::I8 | Code::E2m1 => 0,
+            };
+        }
         let (low, high) = self.range();
         let x = x.clamp(low, high);
         match self {
@@ -176,6 +187,25 @@ mod tests {
         }
         assert!(Code::E4m3.value(0x7f).is_nan() && Code::E4m3.value(0xff).is_nan());
         assert_eq!(Code::E4m3.values().iter().filter(|value| value.is_nan()).count(), 2);
+    }
+
+    #[test]
+    fn nan_infinities_and_negative_zero_have_defined_codes() {
+        // The code of NaN, −NaN, ∞, −∞ and −0.
+        let expected = [
+            (Code::U4, [0, 0, 15, 0, 0]),
+            (Code::I4, [0, 0, 7, 8, 0]),
+            (Code::U8, [0, 0, 255, 0, 0]),
+            (Code::I8, [0, 0, 0x7f, 0x80, 0]),
+            (Code::E4m3, [0x7f, 0xff, 0x7e, 0xfe, 0x80]),
+            (Code::E2m1, [0, 0, 7, 15, 8]),
+        ];
+        assert_eq!(expected.map(|(code, _)| code), Code::ALL);
+        for (code, bits) in expected {
+            let numbers = [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0];
+            assert_eq!(numbers.map(|x| code.nearest(x)), bits, "{code}");
+        }
+        assert!(Code::E4m3.value(Code::E4m3.nearest(f32::NAN)).is_nan());
     }
 
     /// The nearest code by a search over all of them: least distance, then the even one.

@@ -102,7 +102,7 @@ impl QuantMatrix {
         Ok(QuantMatrix { parts, tensor_scale: None })
     }
 
-    /// The same as [`blocks`](QuantMatrix::blocks) where each of its scales is a number of `e4m3` times `scale`, in f32: as NVFP4 has them. What is not so
+    /// The [`blocks`](QuantMatrix::blocks) with scales that are each an `e4m3` number times `scale`, in f32: as NVFP4 has them. What is not so
     /// is left as it was. Looked at once, here: who packs asks for every block.
     ///
     /// ```

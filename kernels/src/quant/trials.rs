@@ -27,7 +27,7 @@ fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let codes = trial.input("codes", &widen.codes(&matrix));
     let factors = trial.input("factors", &widen.factors(&matrix));
     let order = trial.input("order", matrix.order().unwrap_or(&[0]));
-    // A row before and a row behind stay as they are.
+    // A row before and a row after stay as they are.
     let edge = vec![1.0; matrix.k()];
     let numbers: Vec<f64> = naive::dequantize(&matrix);
     let expected = [&edge, &numbers, &edge].map(|part| &part[..]).concat();
@@ -70,7 +70,7 @@ pub(crate) fn drawn(
     QuantMatrix::new(parts).unwrap_or_else(|error| unreachable!("drawn to be sound: {error}"))
 }
 
-/// So many columns in a random order.
+/// `k` columns in a random order.
 pub(crate) fn shuffled(draw: &mut Draw, k: usize) -> Vec<u32> {
     let mut order: Vec<u32> = (0..k as u32).collect();
     (1..k).for_each(|last| order.swap(last, draw.between(0..=last as u32) as usize));

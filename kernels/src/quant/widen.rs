@@ -56,7 +56,7 @@ impl Widen {
         self.k.div_ceil(self.group)
     }
 
-    /// Blocks for so many rows.
+    /// Blocks for a number of rows.
     pub fn blocks(self, rows: u32) -> u32 {
         (u64::from(rows) * u64::from(self.runs())).div_ceil(THREADS.into()).try_into().unwrap_or(u32::MAX)
     }
@@ -102,7 +102,7 @@ impl Widen {
                 let first = run * PLACES;
                 let together = self.group.is_multiple_of(PLACES).then(|| of_group(factors, first / self.group));
                 let number = |place: u32| {
-                    // Places behind the last column have the last group, and are not stored.
+                    // Places beyond the last column have the last group, and are not stored.
                     let group = || of_group(factors, ((first + place) / self.group).min(self.groups() - 1));
                     let [scale, zero] = together.unwrap_or_else(group);
                     (self.value(&words, place) - zero) * scale

@@ -39,7 +39,7 @@ impl<'k, B, O: Operands> Consumer<'k, B, O> {
         Full { parts, stage }
     }
 
-    /// The same end, whose stages are released one step later: for `wgmma`, which reads a stage while the next one is
+    /// Turns the consumer into one whose stages are released one step later: for `wgmma`, which reads a stage while the next one is
     /// already being issued.
     #[track_caller]
     pub fn deferred(self) -> Deferred<'k, B, O> {
@@ -61,7 +61,7 @@ impl<'k, B, O: Operands> Full<'k, B, O> {
         release(self.parts.meeting, &[self.stage], self.parts.k.lit(true));
     }
 
-    /// This consumer has read these stages: one fence is behind the reads of all.
+    /// Releases stages that this consumer has read, with one fence after the reads of all.
     #[track_caller]
     pub fn release_together(stages: &[Self]) {
         if let Some(first) = stages.first() {

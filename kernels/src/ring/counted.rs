@@ -1,4 +1,4 @@
-//! A producer that counts what is in flight: its cap may change while it runs, it hears that nobody reads on, and it ends
+//! A producer that counts what is in flight: its cap may change while it runs, it can abort when the consumers stop, and it ends
 //! without a copy on its way.
 
 use super::cursor::Cursor;
@@ -22,7 +22,7 @@ impl<'k, B, O: Operands> Producer<'k, B, O, ByPieces> {
         self.parts.fill != Fill::Engine
     }
 
-    /// The same end, before its first stage, which counts what is in flight. The ring has no cap of its own
+    /// Turns the producer, before its first stage, into one that counts its stages in flight. The ring has no cap of its own
     /// ([`Shape::in_flight`](super::Shape::in_flight)).
     #[track_caller]
     pub fn counted(self) -> Counted<'k, B, O> {

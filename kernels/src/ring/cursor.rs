@@ -4,7 +4,7 @@ use tilewright_codegen::build::{Builder, Val, Var};
 
 /// A stage, and the parity of the phase to wait for there, in a register each.
 ///
-/// Only rings move it: whoever holds tokens cannot get ahead of them.
+/// Only rings move it, so it cannot get ahead of the tokens.
 pub(crate) struct Cursor<'k> {
     stage: Var<'k, u32>,
     parity: Option<Var<'k, u32>>,
@@ -25,7 +25,7 @@ impl<'k> Cursor<'k> {
         (stage, self.parity.map_or(stage.builder().lit(0), Var::get))
     }
 
-    /// The stage and the parity here, and a step to the next one: behind the last stage the first, with the other parity.
+    /// The stage and the parity here, and a step to the next one: the first stage follows the last, with the other parity.
     #[track_caller]
     pub fn step(&self) -> (Val<'k, u32>, Val<'k, u32>) {
         let (stage, parity) = self.here();

@@ -54,7 +54,7 @@ pub struct GroupRing<'k, B, O: Operands, F> {
 #[must_use = "a turn ends with `done`"]
 pub struct Current<'k, B, O: Operands>(Full<'k, B, O>);
 
-/// The stage that everybody left in the turn before.
+/// The stage that all threads left in the previous turn.
 #[must_use = "the free stage of a turn is filled"]
 pub struct Free<'a, 'k, B, O: Operands, F> {
     ring: &'a mut GroupRing<'k, B, O, F>,
@@ -65,8 +65,9 @@ pub struct Free<'a, 'k, B, O: Operands, F> {
 pub struct Claimed<B>(PhantomData<fn() -> B>);
 
 impl<'k, O: Operands> GroupRing<'k, (), O, ()> {
-    /// A ring of at least two stages, all but one on their way. `fetch` starts this thread's copies of the tile of a
-    /// number, counted from 0; it decides whether there is such a tile.
+    /// A ring of at least two stages, all but one on their way; of fewer it is refused,
+    /// [`RingError::Stages`](super::RingError::Stages). `fetch` starts this thread's copies of the tile of a number, counted
+    /// from 0, where there is such a tile.
     #[track_caller]
     pub fn new<B, F>(k: &'k Builder, operands: O, stages: u32, fetch: F) -> GroupRing<'k, B, O, F>
     where
@@ -76,7 +77,7 @@ impl<'k, O: Operands> GroupRing<'k, (), O, ()> {
         let fill = (Fill::Groups { rings: 1 }, ByThreads);
         let (producer, consumer) = Ring::of(k, &name::<B>(), operands, shape, fill, &mut || ()).split();
         let mut ring = GroupRing { producer, consumer, number: k.var(0u32), fetch };
-        for _ in 1..stages {
+        for _ in 1..stages.max(2) {
             ring.fetch_next();
         }
         ring
@@ -91,7 +92,7 @@ impl<'k, B, O: Operands, F: Fn(Val<'k, u32>, O::Views<'k>)> GroupRing<'k, B, O, 
         self.number.set(number + 1);
     }
 
-    /// Waits for the next stage; behind the barrier everybody has left the one before.
+    /// Waits for the next stage; after its barrier all threads have left the previous one.
     #[track_caller]
     pub fn turn(&mut self) -> (Current<'k, B, O>, Free<'_, 'k, B, O, F>) {
         (Current(self.consumer.wait()), Free { ring: self })

@@ -4,12 +4,13 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `operand` | [`StageTile`]: what a stage holds, by layout; a stage is a tuple of tiles |
+//! | `error` | [`RingError`]: what is refused while recording |
 //! | `shape` | [`Shape`]: stages, bytes in flight, consumers, cluster |
-//! | `setup` | [`Ring`]: memory and mbarriers; [`start`] makes them known to the block, which whoever fills may begin before |
+//! | `setup` | [`Ring`]: memory and mbarriers; [`start`] makes them known to the block; the producer may begin earlier |
 //! | `producer`, `source` | acquire → fill → commit; where a tile comes from |
-//! | `counted` | [`Counted`]: a producer whose cap changes while it runs, and who hears that nobody reads on |
-//! | `consumer` | wait → read → release, at once or one stage later |
-//! | `stages` | [`Stages`]: the same of any ring |
+//! | `counted` | [`Counted`]: a producer whose cap changes while it runs, and which can abort |
+//! | `consumer` | wait → read → release, immediately or one stage later |
+//! | `stages` | [`Stages`]: the consumer's steps of any ring, as a trait object |
 //! | `threads` | [`RingThreads`]: threads that free a stage by meeting; one ring, or one for each warp |
 //! | `cursor` | stage and parity, in registers |
 //! | `group` | [`GroupRing`]: the same threads copy by `cp.async` groups and read, turn by turn |
@@ -65,6 +66,7 @@
 mod consumer;
 mod counted;
 mod cursor;
+mod error;
 mod group;
 mod operand;
 mod producer;
@@ -76,6 +78,7 @@ mod threads;
 
 pub use consumer::{Consumer, Deferred, DeferredFull, Full};
 pub use counted::Counted;
+pub use error::RingError;
 pub use group::{Claimed, Current, Free, GroupRing};
 pub use operand::{Operands, StageTile, View};
 pub use producer::{ByBulk, ByPieces, ByThreads, Empty, Filled, Producer};

@@ -43,7 +43,7 @@ impl<T: Scalar, L: OffsetMap> StageTile<T, L> {
         StageTile { layout, align, of: PhantomData }
     }
 
-    /// Bytes that fill it: whoever copies less says so.
+    /// Bytes that fill it.
     pub fn bytes(&self) -> u32 {
         // A negative stride has no span; `start` is where tiles with one would fail, as they have no bytes.
         let elements = self.layout.span().map_or(0, |(_, elements)| elements as u32);
@@ -66,10 +66,10 @@ pub trait Operands: Copy {
     /// The tiles of a stage.
     type Views<'k>;
 
-    /// Memory for so many stages.
+    /// Allocates memory for a number of stages.
     fn allocate<'k>(self, k: &'k Builder, name: &str, stages: u32) -> Self::Bases<'k>;
 
-    /// Pointers to the first stage of a team's ring, where each team has so many stages.
+    /// Pointers to the first stage of a team's ring, where each team has `stages` stages.
     fn of_team<'k>(self, bases: Self::Bases<'k>, team: Val<'k, u32>, stages: u32) -> Self::Bases<'k>;
 
     /// The tiles of stage `stage`.

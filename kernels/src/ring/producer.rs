@@ -30,7 +30,7 @@ pub struct Producer<'k, B, O: Operands, F> {
     fill: F,
 }
 
-/// A stage that nobody reads, to be filled.
+/// An empty stage, to be filled.
 #[must_use = "a stage that was acquired is filled and committed"]
 pub struct Empty<'k, B, O: Operands, F> {
     pub(super) parts: Parts<'k, B, O>,

@@ -2,7 +2,7 @@
 
 use super::consumer::Consumer;
 use super::producer::{ByBulk, ByPieces, ByThreads, Empty, Filled, Producer};
-use super::{Consumers, Fill, Operands, RingThreads, Shape};
+use super::{Consumers, Fill, Operands, RingError, RingThreads, Shape};
 use core::marker::PhantomData;
 use core::ops::Deref;
 use tilewright_codegen::build::{Builder, Mbarrier, Shared, Val};
@@ -49,7 +49,7 @@ impl<'k> Meeting<'k> {
     /// The mbarrier of a stage that completes when its bytes are there.
     #[track_caller]
     pub fn full(&self, stage: Val<'k, u32>) -> Mbarrier<'k, Shared> {
-        self.full.map_or_else(|| unreachable!("nobody counts a group's bytes"), |full| full.at(stage))
+        self.full.map_or_else(|| unreachable!("groups of copies have no mbarrier"), |full| full.at(stage))
     }
 
     /// Waits until a stage is full; a team meets here, which frees the stage before.
@@ -63,8 +63,7 @@ impl<'k> Meeting<'k> {
         }
         if let Some(team) = self.shape.consumers.meet() {
             if self.fill == Fill::Engine {
-                // Reads may still be on their way when the others are met, and the copy that comes next does not queue
-                // behind them.
+                // Reads may still be on their way after the barrier, and the next copy is not ordered after them.
                 self.k.fence_proxy_async(ProxyFence::Shared);
             }
             team.sync(self.k);
@@ -81,9 +80,62 @@ impl<'k> Meeting<'k> {
     }
 }
 
-/// A ring of stages between one producer and its consumers.
+/// A ring of stages in shared memory between one producer and its consumers: the pipeline of a kernel.
 ///
-/// `B` is its brand, `O` what a stage holds, `F` how it is filled.
+/// | parameter | meaning |
+/// |---|---|
+/// | `B` | the brand: a type of the author's that names the ring, so that tokens of two rings cannot be exchanged |
+/// | `O` | what a stage holds: a tuple of [`StageTile`](super::StageTile)s |
+/// | `F` | how a stage is filled: [`ByBulk`], [`ByPieces`] or [`ByThreads`] |
+///
+/// A ring is made in three steps. A constructor allocates stages and mbarriers; [`start`] makes them known to the block;
+/// [`split`](Ring::split) gives the two ends, a [`Producer`] and a [`Consumer`], which each keep their position in registers.
+///
+/// | constructor | stages are filled by |
+/// |---|---|
+/// | [`bulk`](Ring::bulk) | one thread, by bulk copies and tensor maps (sm_90) |
+/// | [`begun`](Ring::begun) | the same thread, which issues the first stages before the block meets |
+/// | [`pieces`](Ring::pieces) | several copies per stage, by the copy engine or by the lanes of a warp |
+/// | [`threads`](Ring::threads) | a number of threads, by `cp.async` |
+///
+/// The ends hand out tokens. A producer's `acquire` waits for an empty stage, `fill` starts the copies and `commit` ends the
+/// step; a consumer's `wait` waits for a full stage and `release` frees it. A token is moved by the step that uses it, so
+/// reading a stage before it is full does not compile.
+///
+/// ```
+/// # use tilewright_codegen::{build::{block, record}, ir::Arch, verify::verify};
+/// use tilewright_kernels::ring::{BulkSource, Consumers, Ring, Shape, StageTile, start};
+/// use tilewright_kernels::tile::Index;
+/// use tilewright_layout::typed::Contiguous;
+///
+/// enum Rows {} // the brand
+///
+/// // y[r, c] = 2·x[r, c], rows of 128: warp 4 fetches, four warps compute, four stages, two of them in flight.
+/// let kernel = record("double", Arch::Sm90a, block(160), |k| {
+///     let (rows, x, y) = (k.param::<u32>("rows"), k.global::<f32>("x"), k.global::<f32>("y"));
+///     let shape = Shape::stages(4).in_flight(2).consumers(Consumers::Warps(4));
+///     let ring = Ring::bulk::<Rows>(k, (StageTile::<f32, Contiguous<128>>::typed(),), shape);
+///     let (mut producer, mut consumer) = start(k, ring).split();
+///     let fetch = || {
+///         k.for_(0u32, rows, |row| producer.acquire().fill((BulkSource::from(x.at(row * 128)),)).commit());
+///     };
+///     let compute = || {
+///         k.for_(0u32, rows, |row| {
+///             let full = consumer.wait();
+///             let (tile,) = full.tiles();
+///             let doubled = tile.at([Index::thread(k)]).load() * 2.0;
+///             full.release();
+///             y.at(row * 128 + k.tid()).store(doubled);
+///         });
+///     };
+///     k.if_else(k.warp().lt(4), compute, || k.when(k.lane().eq(0), fetch));
+/// });
+/// verify(kernel)?;
+/// # Ok::<(), tilewright_codegen::verify::VerifyErrors>(())
+/// ```
+///
+/// A shape that cannot work, such as one without stages, is refused where the ring is constructed:
+/// [`RingError`](super::RingError).
 pub struct Ring<'k, B, O: Operands, F> {
     parts: Parts<'k, B, O>,
     memory: O::Bases<'k>,
@@ -113,7 +165,10 @@ impl<'k, O: Operands> Ring<'k, (), O, ()> {
         [thread, stages]: [u32; 2],
         fill: impl Fn(u32, Empty<'k, B, O, ByBulk>) -> Filled<'k, B, O, ByBulk>,
     ) -> Unready<Ring<'k, B, O, ByBulk>> {
-        assert!(stages <= shape.in_flight, "ring: more stages begin than may be in flight; begin fewer");
+        if stages > shape.in_flight {
+            k.refuse(&RingError::InFlight { found: stages, stages: shape.in_flight });
+        }
+        let stages = stages.min(shape.in_flight);
         let shape = Shape { maker: thread, ..shape };
         let ring = Ring::of(k, &name::<B>(), operands, shape, (Fill::Engine, ByBulk), &mut || ());
         k.when(k.tid().eq(thread), || {
@@ -148,7 +203,7 @@ pub(super) fn name<B>() -> String {
 
 impl<'k, B, O: Operands, F: Copy> Ring<'k, B, O, F> {
     /// Allocates stages and mbarriers, for each team its own. One thread of each initialises mbarriers, and does something
-    /// `beside`. What has mbarriers is used behind [`start`], that of teams behind a fence of all and a barrier.
+    /// `beside`. A ring with mbarriers is used after [`start`], one of teams after a fence of all threads and a barrier.
     #[track_caller]
     pub(crate) fn of(
         k: &'k Builder,
@@ -158,6 +213,15 @@ impl<'k, B, O: Operands, F: Copy> Ring<'k, B, O, F> {
         (fill, by): (Fill, F),
         beside: &mut dyn FnMut(),
     ) -> Self {
+        // Groups of copies are waited for while the next are on their way, and stores while the last are read.
+        let (least, to) = match fill {
+            Fill::Engine | Fill::Threads(_) => (1, "Shape::stages"),
+            Fill::Groups { .. } | Fill::Stores => (2, "the ring, whose threads copy one while they read another"),
+        };
+        let (shape, error) = shape.checked(least, to);
+        if let Some(error) = error {
+            k.refuse(&error);
+        }
         let stages = shape.stages;
         let team = shape.consumers.meet().unwrap_or(RingThreads::Block(0));
         let (rings, own) = team.rings(k);

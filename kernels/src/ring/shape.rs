@@ -2,29 +2,29 @@
 
 use super::RingThreads;
 
-/// Who fills a stage, and so how it is known that it is full.
+/// How a stage is filled, and so how its consumers learn that it is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fill {
     /// The copy engine: the bytes complete the stage's mbarrier.
     Engine,
-    /// So many threads by `cp.async`, which arrive at the stage's mbarrier.
+    /// A number of threads, by `cp.async`; they arrive at the stage's mbarrier.
     Threads(u32),
-    /// The threads of a team by `cp.async`, a group a stage, which each counts. Of so many `rings` a loop takes turns.
+    /// The threads of a team, by `cp.async`: one group per stage, counted by each thread. A loop alternates between `rings` rings.
     Groups {
         /// Rings whose groups are counted together.
         rings: u32,
     },
     /// The threads of a team by stores, which are there when it has met. Two stages are enough: one is stored to again two
-    /// fillings later, behind the meeting of the one between.
+    /// fillings later, after the barrier of the one between.
     Stores,
 }
 
-/// Who says that a stage was read.
+/// The threads that read a stage, and how they report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consumers {
-    /// So many warps, each lane once it has read.
+    /// A number of warps; each lane arrives once it has read.
     Warps(u32),
-    /// So many warpgroups, which read by `wgmma` alone: one thread of each, once its group was waited for.
+    /// A number of warpgroups that read by `wgmma` alone; one thread of each arrives after waiting for its group.
     Warpgroups(u32),
     /// The threads of a team, or of each of several.
     Threads(RingThreads),
@@ -71,20 +71,21 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// So many stages, at least one; all may be in flight, and one warp reads.
+    /// A ring of `stages` stages, all of which may be in flight, read by one warp. Without a stage it is refused where the
+    /// ring is constructed, [`RingError::Stages`](super::RingError::Stages).
     pub const fn stages(stages: u32) -> Shape {
         Shape { stages, in_flight: stages, consumers: Consumers::Warps(1), cluster: 1, groups: 1, maker: 0 }
     }
 
     /// Stages that may be on their way at once, at least one: the producer waits for an earlier one to arrive before it
     /// issues the next. A ring of arrived stages bridges waits; bytes in flight beyond what the bandwidth needs only
-    /// make everything else that the multiprocessor sends wait behind them.
+    /// delay everything else that the multiprocessor sends.
     #[must_use]
     pub const fn in_flight(self, stages: u32) -> Shape {
         Shape { in_flight: stages, ..self }
     }
 
-    /// Who reads.
+    /// Sets the threads that read.
     #[must_use]
     pub const fn consumers(self, consumers: Consumers) -> Shape {
         Shape { consumers, ..self }
@@ -97,7 +98,7 @@ impl Shape {
         Shape { cluster: blocks, ..self }
     }
 
-    /// So many groups of those blocks in a cluster, each of consecutive ranks: blocks write into the stages of their own
+    /// The number of groups of those blocks in a cluster, each of consecutive ranks: blocks write into the stages of their own
     /// group.
     #[must_use]
     pub const fn groups(self, groups: u32) -> Shape {

@@ -85,7 +85,7 @@ const NO_ENGINE: &str =
     "box of a tensor map in a ring that a warp fills: lanes copy bytes; bring its rows, or record for sm_90 or later";
 
 impl<'k> Pieces<'k> {
-    /// The tile so many bytes further on, a multiple of 16.
+    /// The tile `bytes` bytes further on, a multiple of 16.
     #[must_use]
     #[track_caller]
     pub fn at(self, bytes: impl Index<'k>) -> Pieces<'k> {
@@ -97,7 +97,7 @@ impl<'k> Pieces<'k> {
         Pieces { to, engine: None }
     }
 
-    /// Brings so many bytes to there, a multiple of 16.
+    /// Copies `bytes` bytes, a multiple of 16, into the tile.
     #[track_caller]
     pub fn bring(self, from: Ptr<'k, Global, u8>, bytes: Val<'k, u32>) {
         let k = bytes.builder();

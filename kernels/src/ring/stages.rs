@@ -24,7 +24,7 @@ pub struct AnyStage<'k> {
 }
 
 impl<'k> AnyStage<'k> {
-    /// A stage without a ring: nobody is told that it was read.
+    /// A stage without a ring: its release does nothing.
     pub fn untold(base: Ptr<'k, Shared, u32>) -> AnyStage<'k> {
         AnyStage { base, told: None }
     }

@@ -24,7 +24,8 @@ impl<'k> Rotation<'k> {
         pair: Val<'k, u32>,
         second: Val<'k, bool>,
     ) -> [Val<'k, f32>; 2] {
-        let [cos, sin] = self.table.at((position * self.half + pair) * 2).load_vec();
+        // In 64 bits: the table of positions from 2³² / dim on has more elements than 32 bits count.
+        let [cos, sin] = self.table.at(position.mul_wide(2 * self.half)).at(pair * 2).load_vec();
         [cos, second.select(sin, -sin)]
     }
 }

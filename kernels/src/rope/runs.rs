@@ -48,7 +48,7 @@ pub struct HeadRuns {
 ///
 /// Parameters: `x`, `turns` (cosines and sines, f32 `[positions, dim / 2, 2]`), `position` (i32), `page_table` (i32
 /// `[rows, width]`), `table_width`, `pages` (of the pools); then for each run its `weight`, where it has a norm, and its `out`:
-/// rows, or a pool `[heads, pages, page_tokens, dim]` in the order of [`swizzled`](crate::kv::swizzled), of codes with their `scale` behind it.
+/// rows, or a pool `[heads, pages, page_tokens, dim]` in the order of [`swizzled`](crate::kv::swizzled), of codes with their `scale` after it.
 ///
 /// ```
 /// use tilewright_codegen::ir::Arch;

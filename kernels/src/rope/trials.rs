@@ -48,7 +48,7 @@ fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
         .flat_map(|(sin, cos)| [cos * scale, sin * scale])
         .collect();
     let position: Vec<i32> = (0..rows).map(|_| draw.between(0..=POSITIONS + 9) as i32 - 10).collect();
-    // Every page belongs to one row; one belongs to nobody.
+    // Every page belongs to one row; one belongs to no row.
     let table: Vec<i32> = (0..rows * width).rev().map(|page| page as i32).collect();
 
     let rotated: Vec<Option<Vec<f64>>> = x

@@ -2,7 +2,7 @@
 
 use tilewright_codegen::build::Val;
 
-/// The largest key of groups of so many lanes, a power of two, in each of them.
+/// The largest key of groups of `lanes` lanes, a power of two, in each lane of the group.
 pub(crate) fn largest<'k>(key: Val<'k, u64>, lanes: u32) -> Val<'k, u64> {
     (0..lanes.ilog2()).rev().fold(key, |largest, bit| {
         let (low, high) = largest.split();
@@ -19,7 +19,7 @@ pub(crate) fn key<'k>(value: Val<'k, f32>, index: Val<'k, u32>) -> Val<'k, u64> 
     value.builder().join::<u64>(!index, ordered)
 }
 
-/// The logit and the index behind a key.
+/// The logit and the index that a key encodes.
 pub(crate) fn unkey<'k>(key: Val<'k, u64>) -> (Val<'k, f32>, Val<'k, u32>) {
     let (index, ordered) = key.split();
     let bits = ordered.ge(1u32 << 31).select(ordered & 0x7fff_ffff, !ordered);

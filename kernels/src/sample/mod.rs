@@ -110,7 +110,7 @@ impl<'k> Scratch<'k> {
         Search { team, runs: self.at, sums: self.at.at(32u32), found: self.at.at(64u32) }
     }
 
-    /// The shortlist of so many tokens.
+    /// The shortlist of `count` tokens.
     fn list(self, count: Val<'k, u32>) -> Shortlist<'k> {
         let tokens = self.bins.at(select::BINS).cast();
         Shortlist { tokens, logits: tokens.at(SHORTLIST).cast(), count }
@@ -134,9 +134,11 @@ pub fn sample<'k>(
 ) -> Val<'k, u32> {
     let k = team.k;
     let chosen = k.var(best);
-    k.when(choice.temperature.gt(0.0), || {
-        let row = Row { logits: logits.at, count: logits.count };
-        let weigh = Weigh { max: row.logit(best), temperature: choice.temperature };
+    let row = Row { logits: logits.at, count: logits.count };
+    let most = row.logit(best);
+    // Where every logit is NaN or −∞ no token has a probability.
+    k.when(choice.temperature.gt(0.0) & most.gt(f32::NEG_INFINITY), || {
+        let weigh = Weigh { max: most, temperature: choice.temperature };
         let limits = Limits { top_k: choice.top_k, top_p: choice.top_p };
         let draw = Drawing { search: scratch.search(team), scratch, weigh, limits, choice };
         let by_count = limits.top_k.lt(row.count);

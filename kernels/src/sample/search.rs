@@ -10,7 +10,7 @@ pub(super) const NOWHERE: u32 = u32::MAX;
 
 /// A team that searches, and the shared memory in which it meets.
 ///
-/// Two arrays of sums take turns, so that nobody waits for those who still read the other. What was found is read after
+/// Two arrays of sums alternate, so that no thread waits for the readers of the other. What was found is read after
 /// the last barrier of a search: another must pass before the next search ends.
 #[derive(Clone, Copy)]
 pub(super) struct Search<'k> {

@@ -94,7 +94,7 @@ pub fn sample<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, sample: Sample<
     let each = |row: Val<'k, u32>| {
         let token = k.var(u32::MAX);
         k.when(sample.position.at(row).load().ge(0), || {
-            // The same in all lanes already; one lane's is so for whoever checks the code too.
+            // Equal in all lanes already; taking one lane's proves it to the verifier.
             let best = sample.bests.best(row).shfl_idx(0);
             let logits = Logits { at: sample.logits.at(row.mul_wide(sample.vocab)), count: k.lit(sample.vocab) };
             let request = Request::load(sample.requests.at(row * size_of::<Request>() as u32));
@@ -103,6 +103,6 @@ pub fn sample<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, sample: Sample<
         k.when(k.tid().eq(0), || sample.out.at(row).store(token.get().cast::<i32>()));
     };
     // The next row uses the scratch again, with no barrier between: nothing of it is written before its first barrier that
-    // is still read behind this row's last.
+    // is still read after this row's last.
     k.for_(0u32, sample.rows, |row| each(sample.first_row + row));
 }

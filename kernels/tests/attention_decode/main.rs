@@ -5,6 +5,7 @@ mod mutants;
 use proptest::prelude::*;
 use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::ir::Arch;
+use tilewright_codegen::verify::verify;
 use tilewright_kernels::attention::decode::{Decode, Layout};
 use tilewright_kernels::attention::trial::{DecodeCase, KvTransport};
 use tilewright_kernels::kv::Tma;
@@ -18,7 +19,11 @@ fn holds(case: &DecodeCase, seed: u64) {
     let outcome = run.unwrap_or_else(|error| panic!("{case:?} seed {seed}\n{error}"));
     assert!(outcome.is_right(), "seed {seed}: {outcome}");
     let counters = simulator.last_launch().expect("a launch that finished");
-    assert_eq!(counters.conflicts(), 0, "extra wavefronts: {case:?}");
+    // Rows that are not whole lines of banks are merged with a few more, once.
+    let whole = case.decode.depth.is_multiple_of(32);
+    let main = counters.each().filter(|(_, _, src, _)| whole || src.to_string().contains("kv/"));
+    let extra: u64 = main.map(|(_, _, _, counts)| counts.conflicts).sum();
+    assert_eq!(extra, 0, "extra wavefronts: {case:?}");
 }
 
 fn every_way(case: &DecodeCase, seed: u64) {
@@ -46,6 +51,7 @@ fn base() -> DecodeCase {
         staying: None,
         tokens: vec![100, 1],
         sharpness: 1.0,
+        blank: false,
         data: 1,
     }
 }
@@ -57,12 +63,38 @@ fn every_way_gives_the_attention() {
 
 #[test]
 fn every_depth_and_group() {
-    for (depth, group) in [(64, 1), (96, 3), (128, 8), (128, 9), (256, 16)] {
+    for (depth, group) in [(64, 1), (80, 5), (96, 3), (112, 2), (128, 8), (128, 9), (192, 7), (256, 16)] {
         for (way, tile) in [(KvTransport::POINTERS[0], 16), (KvTransport::MAPS[0], 16), (KvTransport::MAPS[0], 32)] {
             let decode = Decode { depth, group, layout: Layout::Dense, tile };
             holds(&DecodeCase { decode, way, tokens: vec![67, 16], kv_heads: 1, ..base() }, 3);
         }
     }
+}
+
+/// Heads and groups that the kernel is not made for: refused, in one line that lists those that it is made for.
+#[test]
+fn other_depths_and_groups_are_refused_with_the_list() {
+    let refused = |decode: Decode| verify(decode.record::<Tma<2>>(Arch::Sm90a)).expect_err("refused").to_string();
+    for depth in [0, 16, 72, 90, 512] {
+        let errors = refused(Decode { depth, ..base().decode });
+        let wanted = format!(
+            "decode attention of heads of {depth} columns: it is made for 64, 80, 96, 112, 128, 192 and 256; pad the heads to one of these"
+        );
+        assert!(errors.contains(&wanted), "{errors}");
+    }
+    for group in [0, 17, 64] {
+        let errors = refused(Decode { group, ..base().decode });
+        let wanted =
+            format!("decode attention of {group} query heads per key/value head: 1 to 16 are the rows of m16n8k16");
+        assert!(errors.contains("1 error\n") && errors.contains(&wanted), "{errors}");
+    }
+}
+
+/// Every score is −∞: the kernels give zeros, as the oracle does.
+#[test]
+fn scores_of_negative_infinity_alone_give_zeros() {
+    every_way(&DecodeCase { blank: true, ..base() }, 5);
+    holds(&DecodeCase { blank: true, staying: Some(2), splits: 1, ..base() }, 6);
 }
 
 #[test]

@@ -5,6 +5,8 @@ mod mutants;
 use proptest::prelude::*;
 use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::ir::Arch;
+use tilewright_codegen::verify::verify;
+use tilewright_kernels::attention::prefill::launch::Tuning;
 use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout};
 use tilewright_kernels::attention::trial::{KvTransport, PrefillCase, PrefillKernel};
 use tilewright_kernels::kv::{CpAsync, Staged, Tma};
@@ -14,7 +16,7 @@ const PREFILL: Prefill =
 
 fn case(prefill: Prefill, sequences: &[(u32, u32)], data: u64) -> PrefillCase {
     let (way, sequences) = (PrefillKernel::Hopper, sequences.to_vec());
-    PrefillCase { prefill, way, kv_heads: 1, sequences, sharpness: 1.0, data }
+    PrefillCase { prefill, way, kv_heads: 1, sequences, sharpness: 1.0, blank: false, data }
 }
 
 fn holds(case: &PrefillCase, way: PrefillKernel, seed: u64) {
@@ -57,12 +59,44 @@ fn causal_and_not() {
 
 #[test]
 fn every_depth() {
-    for depth in [32, 96, 128, 256] {
+    for depth in [32, 80, 96, 112, 128, 192, 256] {
         let case = case(Prefill { depth, ..PREFILL }, &[(70, 150)], 2);
         holds(&case, PrefillKernel::Hopper, 1);
         if depth < 256 {
             holds(&case, PrefillKernel::Warps(KvTransport::of::<CpAsync<2>>()), 1);
         }
+        if depth % 32 != 0 {
+            holds(&case, PrefillKernel::Warps(KvTransport::of::<Staged<1, false>>()), 1);
+            holds(&case, PrefillKernel::Warps(KvTransport::of::<Tma<2>>()), 1);
+        }
+    }
+}
+
+/// Heads that the kernels are not made for: refused with the list of those that they are made for.
+#[test]
+fn other_depths_are_refused_with_the_list() {
+    for depth in [0, 16, 72, 512] {
+        let prefill = Prefill { depth, ..PREFILL };
+        for kernel in [prefill.record_hopper(), prefill.record::<CpAsync<2>>(Arch::Sm80)] {
+            let errors = verify(kernel).expect_err("refused").to_string();
+            let wanted = format!(
+                "prefill attention of heads of {depth} columns: it is made for 32, 64, 80, 96, 112, 128, 192 and 256"
+            );
+            assert!(errors.contains(&wanted), "{errors}");
+        }
+    }
+    let tuning = Tuning { keys: 176, ..PREFILL.tuning() };
+    let errors = verify(PREFILL.record_tuned(tuning)).expect_err("refused").to_string();
+    assert!(errors.contains("tiles of 176 keys for heads of 64 columns: they have 128"), "{errors}");
+    let errors = verify(Prefill { group: 0, ..PREFILL }.record_hopper()).expect_err("refused").to_string();
+    assert!(errors.contains("prefill attention of 0 query heads"), "{errors}");
+}
+
+/// Every score is −∞: the kernels give zeros, as the oracle does.
+#[test]
+fn scores_of_negative_infinity_alone_give_zeros() {
+    for causal in [false, true] {
+        every_way(&PrefillCase { blank: true, ..case(Prefill { causal, ..PREFILL }, &[(40, 70)], 5) }, 1);
     }
 }
 
@@ -71,9 +105,9 @@ fn queries_that_see_nothing_are_zeros() {
     every_way(&case(PREFILL, &[(150, 20)], 3), 2);
 }
 
-/// Three warpgroups clear a tile that they do not divide: NaN behind a short sequence stays out.
+/// Three warpgroups clear a tile that they do not divide: NaN beyond a short sequence stays out.
 #[test]
-fn what_lies_behind_a_short_sequence_stays_out() {
+fn what_lies_beyond_a_short_sequence_stays_out() {
     for depth in [64, 128] {
         let prefill = Prefill { depth, causal: false, ..PREFILL };
         every_way(&case(prefill, &[(10, 300), (10, 44)], 4), 3);

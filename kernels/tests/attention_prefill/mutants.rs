@@ -14,7 +14,7 @@ const FULL: Prefill = Prefill { causal: false, ..PREFILL };
 
 /// What the kernel for Hopper does not need.
 const HOPPER: &[Equivalent] = &[
-    Equivalent::new("ring/consumer.rs", "mbarrier.arrive", "removed", "nobody waits for the release of the last values")
+    Equivalent::new("ring/consumer.rs", "mbarrier.arrive", "removed", "no thread waits for the release of the last values")
         .times(1),
     Equivalent::new(
         "ring/setup.rs",

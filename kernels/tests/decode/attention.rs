@@ -217,7 +217,7 @@ impl Case {
         }
     }
 
-    /// Counts of arrivals before the launch and behind it, the first launches and the last before they wrap.
+    /// Counts of arrivals before the launch and after it, the first launches and the last before they wrap.
     fn arrivals(&self, draw: &mut Draw) -> [Vec<u32>; 2] {
         let all = self.heads.splits.next_power_of_two();
         let mut counts = [Vec::new(), Vec::new()];
@@ -299,14 +299,14 @@ fn random_heads_and_pages() {
 /// What attention alone does not need.
 const LEDGER: &[Equivalent] = &[Equivalent::new("split/merge.rs", "st.relaxed.gpu", "weak", STRONG)];
 
-/// The same where the first split waits for packets, its own among them.
+/// Equivalent mutants where the first split waits for packets, its own among them.
 const MEETING: &[Equivalent] = &[
     LEDGER[0],
     Equivalent::new("tile/array.rs", "ld.relaxed.gpu.u64", "weak", "the first split's packets are its own").times(1),
 ];
 
 const STRONG: &str =
-    "results are stored strongly for kernels in which other blocks overwrite them later: here nobody does";
+    "results are stored strongly for kernels in which other blocks overwrite them later: here no block does";
 
 #[test]
 fn mutants_are_found_out() {

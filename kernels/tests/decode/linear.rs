@@ -98,7 +98,7 @@ impl Case {
         Case { a_operand: a_operand(draw, case.strip(), case.packing(), waiting), ..case }
     }
 
-    /// The same with quantised weights: codes, groups, zeros and scales at random. Logits are whole numbers.
+    /// Draws a case with quantised weights: codes, groups, zeros and scales at random. Logits are whole numbers.
     fn draw_quantised(draw: &mut Draw) -> Case {
         let case = Case::draw(draw);
         let code = [Code::U4, Code::I4, Code::U8, Code::I8, Code::E4m3, Code::E2m1][draw.between(0..=5) as usize];
@@ -209,7 +209,7 @@ impl Case {
         if self.to == To::Logits { numbers.into_iter().map(f64::round).collect() } else { numbers }
     }
 
-    /// The relative error of activations, as they are multiplied, and of a sum of so many products.
+    /// The relative error of activations, as they are multiplied, and of a sum of a number of products.
     fn accuracy(self) -> f64 {
         // In two parts, bf16 as it is, or one f16.
         let exact = self.packing().meeting(self.strip()).parts() == self.packing().parts();
@@ -240,7 +240,7 @@ fn given(case: Case, draw: &mut Draw) -> Given {
     given
 }
 
-/// So many numbers, shuffled.
+/// The numbers below `count`, shuffled.
 fn permutation(draw: &mut Draw, count: u32) -> Vec<u32> {
     let mut all: Vec<u32> = (0..count).collect();
     (1..all.len()).for_each(|at| all.swap(at, draw.between(0..=at as u32) as usize));

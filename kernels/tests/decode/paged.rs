@@ -16,7 +16,7 @@ pub struct Paged {
 }
 
 impl Paged {
-    /// Pages for rows of `tokens` tokens, in any order, and one that belongs to nobody.
+    /// Pages for rows of `tokens` tokens, in any order, and one that belongs to no row.
     pub fn draw(draw: &mut Draw, rows: u32, tokens: u32, [kv_heads, page_tokens, head_dim]: [u32; 3]) -> Paged {
         let width = tokens.div_ceil(page_tokens);
         let pages = rows * width + 1;

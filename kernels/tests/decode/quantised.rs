@@ -65,7 +65,7 @@ pub fn every_code(form: Codes, [n, k]: [usize; 2]) -> QuantMatrix {
     QuantMatrix::new(QuantParts { n, k, code, group, codes, scales, zeros, order: None }).expect("sound")
 }
 
-/// Every `e2m1` with every `e4m3` as the scale of a block: row r has code r, block b the scale of bits b, from 0 on again behind the last number.
+/// Every `e2m1` with every `e4m3` as the scale of a block: row r has code r, block b the scale of bits b, from 0 on again after the last number.
 pub fn every_block(k: usize) -> QuantMatrix {
     let (code, group, tensor) = (Code::E2m1, 16, 0.8125);
     let codes: Vec<u8> = (0..16 * k).map(|at| (at / k) as u8).collect();

@@ -14,7 +14,7 @@ type StageAt<'k> = Box<dyn Fn(Val<'k, u32>) -> Val<'k, u32> + 'k>;
 /// Most bytes that are held at once.
 const HELD: u32 = 64 << 10;
 
-/// The stages of strips that lie one behind the other.
+/// The stages of strips that lie one after the other.
 pub struct Supply<'k> {
     team: ConsumerWarps<'k>,
     from: Ptr<'k, Global, u32>,
@@ -29,7 +29,7 @@ pub struct Supply<'k> {
 }
 
 impl<'k> Supply<'k> {
-    /// So many strips from there on, `most` at most. If they are small, all of them are copied now, to be read once the
+    /// `count` strips from there on, `most` at most. If they are small, all of them are copied now, to be read once the
     /// team has met.
     pub fn new(
         team: ConsumerWarps<'k>,
@@ -85,7 +85,7 @@ impl<'k> Stages<'k> for Supply<'k> {
     }
 }
 
-/// A way that these activations can take, at random; by phases sums of so many strips wait.
+/// A way that these activations can take, at random; by phases sums of a number of strips wait.
 pub fn a_operand(draw: &mut Draw, strip: Strip, packing: Packing, waiting: u32) -> AOperand {
     let group = 2 * draw.between(1..=3);
     let stages = draw.between(1..=strip.stages());
@@ -113,7 +113,7 @@ pub fn reading(a_operand: AOperand) -> &'static [&'static str] {
     }
 }
 
-/// The team's shared memory for so many rows of the operand's bytes, with sums for `strips` strips.
+/// The team's shared memory for a number of rows of the operand's bytes, with sums for `strips` strips.
 pub fn scratch(team: ConsumerWarps<'_>, operand_bytes: u32, rows: u32, strips: u32) -> Scratch<'_> {
     let (k, sums_bytes) = (team.k, strips * Sums::bytes(rows, team.warps));
     let operand_bytes = operand_bytes.next_multiple_of(16);

@@ -33,7 +33,7 @@ fn a_cluster_across_the_columns_shares_the_a_operand() {
 
 /// A tensor map's store writes whole 16 bytes at a row's end, so such rows are stored element by element.
 #[test]
-fn columns_behind_a_row_that_ends_inside_16_bytes_are_left_alone() {
+fn columns_beyond_a_row_that_ends_inside_16_bytes_are_left_alone() {
     let problem = Problem { c_stride: 40, ..Problem::new(142, 31, 40) };
     let choice = Choice { shape: Shape::M128N128, config: TWO, splits: 1 };
     check::<bf16, bf16>(&problem, vec![hopper_step::<bf16, bf16>(&problem, choice, 3).unwrap()], 1);

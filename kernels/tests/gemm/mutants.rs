@@ -17,7 +17,7 @@ const LAST_BARRIER: &[Equivalent] = &[Equivalent::new(
     "",
     "barrier.cluster.arrive.release",
     "relaxed",
-    "behind the last barrier of a cluster nobody reads what came before it; it only keeps blocks alive",
+    "after the last barrier of a cluster no thread reads earlier writes; it only keeps blocks alive",
 )
 .times(1)];
 

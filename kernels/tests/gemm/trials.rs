@@ -1,4 +1,4 @@
-//! The kernels' own trials, as whoever ships them runs them.
+//! The kernels' own trials, as `selftest` runs them.
 
 use tilewright_codegen::device::sim;
 use tilewright_codegen::ir::Arch;

@@ -133,7 +133,7 @@ proptest! {
         }
     }
 
-    /// Blocks have their `e4m3` behind the tiles; what is decoded is the matrix but for the rounding of two scales to one.
+    /// Blocks have their `e4m3` after the tiles; what is decoded is the matrix but for the rounding of two scales to one.
     #[test]
     fn stages_hold_blocks(k in 17usize..900, warps in 1u32..5, most in 1u32..4, missing in 0usize..9, seed: u64) {
         let matrix = blocks(&mut Draw::new(seed), [8, k]);

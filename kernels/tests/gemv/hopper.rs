@@ -116,7 +116,7 @@ fn rows_in_the_order_of_the_megakernels_tasks_make_their_results() {
     assert!(error.to_string().contains("sixteenth"), "{error}");
 }
 
-/// A norm begins behind one product and ends in the next; its factor comes before the bias.
+/// A norm begins after one product and ends in the next; its factor comes before the bias.
 #[test]
 fn norms_begin_in_one_product_and_end_in_the_next() {
     let adds = Epilogue { residual: true, wide: true, ..Epilogue::default() };

@@ -130,7 +130,7 @@ fn counted(k: &Builder) {
     fed_by_count(k, None);
 }
 
-/// Half of the rows are read, then the producer is told that nobody reads on.
+/// Half of the rows are read, then the producer is told that the consumers stop.
 fn abandoned(k: &Builder) {
     let stop = k.shared::<u32>("stop", 1);
     k.when(k.tid().eq(0), || stop.store_relaxed(0u32, Scope::Cta));
@@ -329,6 +329,6 @@ fn multicast(k: &Builder) {
         });
     };
     k.moving().if_else(k.warp().lt(4), consume, || k.moving().when(k.lane().eq(0), produce));
-    // Nobody leaves while the other one may still arrive at its barriers.
+    // No block exits while the other may still arrive at its barriers.
     k.cluster_sync();
 }

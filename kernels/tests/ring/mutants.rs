@@ -6,8 +6,8 @@ use tilewright_codegen::sim::SimError;
 use tilewright_codegen::sim::mutate::{Equivalent, Survey, under_seeds};
 
 const CAP: &str = "the cap on bytes in flight is for speed; \"empty\" orders everything";
-const LAST: &str = "the last release, for which nobody waits";
-const BEHIND: &str = "behind the last release";
+const LAST: &str = "the last release, for which no thread waits";
+const BEHIND: &str = "after the last release";
 const NO_GROUP: &str = "the loop took every tile: the groups left are empty";
 const FIRST: &str = "before the block's first barrier, by one thread";
 const UNREAD: &str = "the stage is not read a second time: the producer waits for it in vain, and gives up";

@@ -1,4 +1,4 @@
-//! A stage is committed that nobody filled.
+//! A stage is committed without being filled.
 #![allow(unused, reason = "each case uses what it needs")]
 
 use tilewright_codegen::build::{Builder, Global, Ptr};

@@ -1,4 +1,4 @@
-//! A stage is released that nobody waited for.
+//! A stage is released without a wait for it.
 #![allow(unused, reason = "each case uses what it needs")]
 
 use tilewright_codegen::build::{Builder, Global, Ptr};

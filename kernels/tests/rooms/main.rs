@@ -1,4 +1,4 @@
-//! What a room of the library keeps to itself: nobody outside of it spells it, but for files that are named with a reason.
+//! What a module of the library keeps to itself: no file outside names it, but for files that are listed with a reason.
 
 mod mma;
 mod ring;

@@ -1,4 +1,4 @@
-//! Matrix instructions are issued by `mma` alone: nobody else names an instruction or moves its fragments.
+//! Only `mma` issues matrix instructions: no other module names one or moves its fragments.
 
 use super::tree::sources_outside;
 
@@ -23,5 +23,5 @@ fn no_other_module_issues_a_matrix_instruction() {
             used[exception] = true;
         }
     }
-    assert_eq!(used, [true; EXCEPTIONS.len()], "an exception that nobody needs any more goes");
+    assert_eq!(used, [true; EXCEPTIONS.len()], "an exception that is no longer needed is removed");
 }

@@ -1,4 +1,4 @@
-//! Barriers and copies that complete on them are of `ring`: nobody else initialises an mbarrier or waits at one.
+//! Only `ring` has mbarriers and copies that complete on them: no other module initialises one or waits at one.
 
 use super::tree::sources_outside;
 
@@ -10,7 +10,7 @@ const EXCEPTIONS: [(&str, &str); 4] = [
     ("attention/prefill/hopper.rs", "queries, which come once"),
     ("gallery/channels_first.rs", "one box, which comes once"),
     ("gemv/hopper/exchange.rs", "sums of a cluster, which come once"),
-    ("tile/bulk.rs", "the boxes of a tile, for whoever has the barrier"),
+    ("tile/bulk.rs", "the boxes of a tile; the caller owns the barrier"),
 ];
 
 #[test]
@@ -24,5 +24,5 @@ fn no_other_module_has_barriers_of_its_own() {
         let exception = EXCEPTIONS.iter().position(|(file, _)| path.ends_with(file));
         used[exception.unwrap_or_else(|| panic!("{} spells {raw}: fill a ring", path.display()))] = true;
     }
-    assert_eq!(used, [true; EXCEPTIONS.len()], "an exception that nobody needs any more goes");
+    assert_eq!(used, [true; EXCEPTIONS.len()], "an exception that is no longer needed is removed");
 }

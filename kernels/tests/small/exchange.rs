@@ -1,4 +1,4 @@
-//! Meetings of simulated devices: all leave each as often as they came, what they wrote before is there behind it, and nobody waits for ever
+//! Barriers of simulated devices: every device passes each as often as it arrived, earlier writes are visible after it, and no device waits for ever
 //! for one that does not come. Every synchronising instruction removed or weakened is found out, and so are meetings that are left out.
 
 use std::convert::Infallible;
@@ -78,14 +78,14 @@ fn devices_meet_again_and_again() {
     }
 }
 
-/// Who waits says for whom it gave up, waits no longer then, and comes to every meeting all the same.
+/// A waiting device records which device it gave up on, stops waiting, and still arrives at every barrier.
 #[test]
 fn a_device_that_does_not_come_is_named_by_who_waits() {
     for (seed, count, absent) in [(4, 2, 1), (5, 2, 0), (6, 4, 2), (7, 8, 7)] {
         let met = Met::new(seed, count, IMPATIENT);
         met.hold(Some(absent));
         let waiting: Vec<usize> = (0..count as usize).filter(|&at| at != absent).collect();
-        // The second meeting is not waited for: so many polls would take for ever here.
+        // The second meeting is not waited for: the number of polls would take for ever here.
         waiting.iter().for_each(|&at| {
             let mut words = met.streams[at].read(&met.words[at]).unwrap();
             words[MEET_POLLS as usize] = u32::MAX;
@@ -104,9 +104,9 @@ fn a_device_that_does_not_come_is_named_by_who_waits() {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Planted {
     Nothing,
-    /// Nobody meets before the others' numbers are read.
+    /// No barrier before the others' numbers are read.
     NoMeetingBefore,
-    /// Nobody meets before the numbers are written again.
+    /// No barrier before the numbers are written again.
     NoMeetingBehind,
     /// One device leaves a meeting out, and takes the next for it.
     OneComesLess,
@@ -176,7 +176,7 @@ fn recorded(devices: u32, planted: Planted) -> Kernel {
                     k.when(k.lane().eq(8 + at), || mine.at(round * devices + at).store(theirs.load()));
                 });
             }
-            // Behind the last round nobody writes.
+            // After the last round no device writes.
             if round + 1 < ROUNDS {
                 meeting(planted != Planted::NoMeetingBehind);
             }

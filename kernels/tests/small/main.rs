@@ -1,6 +1,7 @@
 //! The small kernels against their oracles on the simulator.
 
 mod exchange;
+mod far;
 mod mutants;
 mod traffic;
 

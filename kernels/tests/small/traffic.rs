@@ -31,7 +31,7 @@ fn counters(kernel: Kernel, grid: u32, scalars: &[u32], lengths: &[u32]) -> Coun
     simulator.last_launch().expect("a launch that finished")
 }
 
-/// Sectors of so many f32.
+/// Sectors of a number of f32.
 fn sectors(elements: u32) -> u64 {
     u64::from(elements) / 8
 }

@@ -21,7 +21,7 @@ fn heads_and_pools_of_other_sizes_and_types_are_named() {
     refused(
         program(&tiny(16), 32, 1),
         "layers.0.attention[0]",
-        "dimensions of a head: 16, and a device needs 32, 64, 96, 128",
+        "dimensions of a head: 16, and a device needs 32, 64, 80, 96, 112, 128",
     );
     let mut wide = program(&tiny(32), 32, 1);
     for buffer in wide.buffers.iter_mut().filter(|buffer| buffer.kind == BufferKind::KvPool) {

@@ -33,7 +33,7 @@ pub struct Task<'k, I> {
     pub splits: Splits<'k>,
 }
 
-/// The attention of one block, in tiles of so many tokens.
+/// Computes the attention of one block, in tiles of `TILE` tokens.
 pub fn attend<'k, F: KvFamily, const D: u32, const TILE: u32>(k: &'k Builder, task: &Task<'k, F::Input<'k>>) {
     let team = KvThreads::Warps(warps(D));
     let keys = F::open::<KConfig<TILE, D, TILE>>(k, "keys", task.inputs[0], task.place, team);
@@ -62,7 +62,7 @@ pub(super) fn queries<'k>(
     (query_fragments(k, [depth, rows], &|half| row(half).lt(group), &at), rows)
 }
 
-/// Makes −∞ of scores behind the last token.
+/// Masks the scores beyond the last token with −∞.
 pub(super) fn behind<'k>(
     k: &'k Builder,
     tokens: Val<'k, u32>,
@@ -77,7 +77,7 @@ pub(super) fn behind<'k>(
     }
 }
 
-/// The tiles of this warp: every `step`-th of a share of the tokens, of so many shares.
+/// The tiles of this warp: every `step`-th tile of share `split` of `splits`.
 pub(super) fn share<'k>(
     k: &'k Builder,
     tokens: Val<'k, u32>,

@@ -156,7 +156,7 @@ impl<'k, 'a> Current<'k, 'a> {
     }
 }
 
-/// The attention of one block, in tiles of so many tokens.
+/// Computes the attention of one block, in tiles of `TILE` tokens.
 pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
     k: &'k Builder,
     inputs: [F::Input<'k>; 2],

@@ -8,6 +8,7 @@ use tilewright_codegen::ir::{Arch, Kernel};
 use super::combine::Splits;
 use super::device::{Task, attend, warps};
 use super::items::{Items, attend_items};
+use crate::attention::AttentionError;
 use crate::early::{begin_early, early};
 use crate::kv::{KvFamily, KvView, Pages, is_swizzled};
 
@@ -29,9 +30,10 @@ pub enum Layout {
 /// A decode kernel: everything that it is specialised for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Decode {
-    /// Columns of a head: 64, 96, 128 or 256.
+    /// Columns of a head, one of [`DEPTHS`](Decode::DEPTHS); others are refused, [`AttentionError::Depth`].
     pub depth: u32,
-    /// Query heads that share a key/value head, 1 to 16.
+    /// Query heads that share a key/value head, 1 to [`MOST_GROUP`](Decode::MOST_GROUP); others are refused,
+    /// [`AttentionError::Group`].
     pub group: u32,
     /// Where tokens lie.
     pub layout: Layout,
@@ -58,6 +60,11 @@ pub struct Decode {
 pub struct DecodeArgs;
 
 impl Decode {
+    /// Columns of a head that the kernel is made for.
+    pub const DEPTHS: &'static [u32] = &[64, 80, 96, 112, 128, 192, 256];
+    /// Query heads of a key/value head that the kernel takes at most: the rows of `m16n8k16`.
+    pub const MOST_GROUP: u32 = 16;
+
     /// Tokens of a warp's tile: rows of a tensor map's boxes. Of heads wider than 128 columns registers hold 16.
     ///
     /// ```
@@ -69,7 +76,7 @@ impl Decode {
         if self.tile == 32 && self.depth <= 128 { 32 } else { 16 }
     }
 
-    /// Blocks that share a head, so that the device is full and nobody has less than a tile a warp.
+    /// Blocks that share a head, so that the device is full and every warp has at least one tile.
     ///
     /// ```
     /// use tilewright_kernels::attention::decode::{Decode, Layout};
@@ -87,8 +94,8 @@ impl Decode {
         self.recorded::<F>(arch, false)
     }
 
-    /// The same of blocks that stay: each goes through shares of heads, one in so many as there are blocks, and issues the keys and
-    /// values of the next before it is done with one. The grid is any number of blocks; behind [`DecodeArgs`] come `splits`, `kv_heads` and
+    /// Records the kernel with persistent blocks: each takes every n-th share of the heads, for n blocks, and issues the keys and
+    /// values of the next share before it has finished one. The grid is any number of blocks; after [`DecodeArgs`] come `splits`, `kv_heads` and
     /// `sequences`, and nothing is stored of a sequence without tokens. Tokens, tables, and keys and values of all tokens but a sequence's last
     /// tile are read before the launch before this one has ended: they are those of earlier steps, which ended before the graph of this step began.
     ///
@@ -107,10 +114,17 @@ impl Decode {
         let (tokens, suffix) = (self.tokens(), if stays { "_staying" } else { "" });
         let name = format!("decode_d{}_g{}_t{tokens}_{layout}_{}{suffix}", self.depth, self.group, F::name());
         record(&name, arch, block(warps(self.depth) * 32), |k| match self.depth {
+            _ if !(1..=Self::MOST_GROUP).contains(&self.group) => {
+                k.refuse(&AttentionError::Group { group: self.group })
+            }
             64 => self.body::<F, 64>(k, stays),
+            80 => self.body::<F, 80>(k, stays),
             96 => self.body::<F, 96>(k, stays),
+            112 => self.body::<F, 112>(k, stays),
+            128 => self.body::<F, 128>(k, stays),
+            192 => self.body::<F, 192>(k, stays),
             256 => self.body::<F, 256>(k, stays),
-            _ => self.body::<F, 128>(k, stays),
+            depth => k.refuse(&AttentionError::Depth { kernel: "decode", depth, depths: Self::DEPTHS }),
         })
     }
 
@@ -154,8 +168,8 @@ impl Decode {
         };
         let meet = |line: Val<'k, u32>| Splits {
             count,
-            acc: acc.at(line * count * rows),
-            stats: stats.at(line * count * (2 * self.group)),
+            acc: acc.at((line * count).mul_wide(rows)),
+            stats: stats.at((line * count).mul_wide(2 * self.group)),
             done: done.at(line),
             out: out.at(line.mul_wide(rows)),
         };

@@ -128,7 +128,7 @@ impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> Shape<D,
     }
 }
 
-/// Sums of a warpgroup's rows and so many columns, not set yet.
+/// Sums of a warpgroup's rows and `columns` columns, not set yet.
 #[track_caller]
 fn sums(k: &Builder, columns: u32) -> Accumulator<'_, f32> {
     Accumulator::unset(k, warpgroup_atom::<bf16>(columns).1, 1, 1)

@@ -7,6 +7,7 @@ use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::schedule::{Rows, order};
 use super::{hopper, warps};
+use crate::attention::AttentionError;
 use crate::attention::softmax::Rescaling;
 use crate::kv::{KvFamily, KvView, Pages, is_swizzled};
 
@@ -54,7 +55,7 @@ pub enum Kv {
 /// Grid: (tiles · heads, sequences).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prefill {
-    /// Columns of a head: 32, 64, 96, 128 or 256.
+    /// Columns of a head, one of [`DEPTHS`](Prefill::DEPTHS); others are refused, [`AttentionError::Depth`].
     pub depth: u32,
     /// Query heads that share a key/value head.
     pub group: u32,
@@ -88,7 +89,7 @@ struct Common<'k> {
     strides: [Val<'k, u32>; 2],
 }
 
-/// The parameters behind queries, keys and values.
+/// The parameters that follow queries, keys and values.
 struct Params<'k> {
     query_starts: Ptr<'k, Global, u32>,
     token_starts: Ptr<'k, Global, u32>,
@@ -120,6 +121,9 @@ impl<'k> Params<'k> {
 }
 
 impl Prefill {
+    /// Columns of a head that the kernels are made for.
+    pub const DEPTHS: &'static [u32] = &[32, 64, 80, 96, 112, 128, 192, 256];
+
     fn name(&self, way: &str) -> String {
         let causal = if self.causal { "causal" } else { "full" };
         let queries = match self.queries {
@@ -143,7 +147,7 @@ impl Prefill {
     /// How the Hopper kernel is made best, as measured on an H100.
     pub fn tuning(&self) -> Tuning {
         let keys = match (self.depth, self.causal) {
-            (256, _) => 64,
+            (192 | 256, _) => 64,
             // Larger tiles have fewer turns; where causal, more of them is masked.
             (128, false) => 176,
             _ => 128,
@@ -157,11 +161,15 @@ impl Prefill {
         self.record_tuned(self.tuning())
     }
 
-    /// Records the kernel for sm_90a, made another way. Keys of a tile are 64 for depth 256, 128, or 176 for depth 128.
+    /// Records the kernel for sm_90a with another tuning. Tiles have 64 keys for depths of 192 and 256, 128 or 176 for a depth
+    /// of 128, and 128 for other depths; others are refused, [`AttentionError::Keys`].
     pub fn record_tuned(&self, tuning: Tuning) -> Kernel {
         let Tuning { keys, rescaling, ping_pong } = tuning;
         let threads = 128 + 2 * self.hopper_rows();
         record(&self.name("wgmma"), Arch::Sm90a, block(threads).min_blocks(1), |k| {
+            if self.is_refused(k) {
+                return;
+            }
             let queries = k.tensor_map("q");
             let inputs = [k.tensor_map("keys"), k.tensor_map("values")];
             let params = Params::declare(k);
@@ -184,13 +192,17 @@ impl Prefill {
                     rescaling,
                     ping_pong,
                 };
-                match self.depth {
-                    32 => hopper::Shape::<32, 128, 2, 2>::attend(k, &task),
-                    64 => hopper::Shape::<64, 128, 2, 3>::attend(k, &task),
-                    128 if keys == 176 => hopper::Shape::<128, 176, 2, 2>::attend(k, &task),
-                    96 => hopper::Shape::<96, 128, 2, 2>::attend(k, &task),
-                    256 => hopper::Shape::<256, 64, 2, 2>::attend(k, &task),
-                    _ => hopper::Shape::<128, 128, 2, 2>::attend(k, &task),
+                match (self.depth, keys) {
+                    (32, 128) => hopper::Shape::<32, 128, 2, 2>::attend(k, &task),
+                    (64, 128) => hopper::Shape::<64, 128, 2, 3>::attend(k, &task),
+                    (80, 128) => hopper::Shape::<80, 128, 2, 2>::attend(k, &task),
+                    (96, 128) => hopper::Shape::<96, 128, 2, 2>::attend(k, &task),
+                    (112, 128) => hopper::Shape::<112, 128, 2, 2>::attend(k, &task),
+                    (128, 128) => hopper::Shape::<128, 128, 2, 2>::attend(k, &task),
+                    (128, 176) => hopper::Shape::<128, 176, 2, 2>::attend(k, &task),
+                    (192, 64) => hopper::Shape::<192, 64, 2, 2>::attend(k, &task),
+                    (256, 64) => hopper::Shape::<256, 64, 2, 2>::attend(k, &task),
+                    (depth, _) => k.refuse(&AttentionError::Keys { keys, depth, choices: Self::keys_of(depth) }),
                 }
             });
         })
@@ -199,6 +211,9 @@ impl Prefill {
     /// Records the kernel of `mma.sync` for a way of keys and values.
     pub fn record<F: KvFamily>(&self, arch: Arch) -> Kernel {
         record(&self.name(&F::name()), arch, block(32 * warps::WARPS), |k| {
+            if self.is_refused(k) {
+                return;
+            }
             let q = k.global::<bf16>("q");
             let inputs = [F::input(k, "keys"), F::input(k, "values")];
             let params = Params::declare(k);
@@ -210,15 +225,40 @@ impl Prefill {
                 match self.depth {
                     32 => warps::attend::<F, 32>(k, &task),
                     64 => warps::attend::<F, 64>(k, &task),
+                    80 => warps::attend::<F, 80>(k, &task),
                     96 => warps::attend::<F, 96>(k, &task),
-                    256 => warps::attend::<F, 256>(k, &task),
-                    _ => warps::attend::<F, 128>(k, &task),
+                    112 => warps::attend::<F, 112>(k, &task),
+                    128 => warps::attend::<F, 128>(k, &task),
+                    192 => warps::attend::<F, 192>(k, &task),
+                    _ => warps::attend::<F, 256>(k, &task),
                 }
             });
         })
     }
 
-    /// What this block works on; a block behind its sequence does nothing.
+    /// Keys of a tile that the Hopper kernel of a depth is made for.
+    const fn keys_of(depth: u32) -> &'static [u32] {
+        match depth {
+            192 | 256 => &[64],
+            128 => &[128, 176],
+            _ => &[128],
+        }
+    }
+
+    /// Refuses heads and groups that no kernel is made for.
+    fn is_refused(&self, k: &Builder) -> bool {
+        let error = if !Self::DEPTHS.contains(&self.depth) {
+            AttentionError::Depth { kernel: "prefill", depth: self.depth, depths: Self::DEPTHS }
+        } else if self.group == 0 {
+            AttentionError::NoGroup
+        } else {
+            return false;
+        };
+        k.refuse(&error);
+        true
+    }
+
+    /// Calls `act` with the work of this block; a block beyond its sequence does nothing.
     fn each_block<'k>(&self, k: &'k Builder, params: &Params<'k>, block_rows: u32, act: impl FnOnce(Common<'k>)) {
         let sequence = k.special(SpecialReg::CtaidY);
         let [tile, head] = order(k.block_id(), params.tiles, params.heads, params.sharing);

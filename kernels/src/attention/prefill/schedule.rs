@@ -44,7 +44,7 @@ impl<'k> Rows<'k> {
         self.reach(self.first + rows)
     }
 
-    /// Tokens that the query before row `row` sees; `row` may lie behind the sequence.
+    /// Tokens that the query before row `row` sees; `row` may lie beyond the sequence.
     fn reach(&self, row: Val<'k, u32>) -> Val<'k, u32> {
         let all = row + self.tokens;
         // Saturating: a sequence may have more queries than tokens, and its first queries see none.

@@ -15,7 +15,7 @@ pub(super) struct Brought<'b, 'k> {
     pub block: TokenBlock<'k>,
     /// The last of its tokens, where it is not whole.
     pub last: Option<Val<'k, u32>>,
-    /// What is done behind the last use of its keys, before its values are used.
+    /// What is done after the last use of its keys, before its values are used.
     pub then: Box<dyn FnOnce() + 'b>,
 }
 
@@ -90,7 +90,7 @@ impl<'k> Pass<'k> {
     }
 
     /// Takes in the chosen blocks of the split, in the order in which [`all`](Pass::all) takes in those of a row that it sees
-    /// whole. A warp's next block is on its way as soon as the scores of one are computed, and where the one behind it lies.
+    /// whole. A warp's next block is on its way as soon as the scores of one are computed, and so is the place of the following one.
     pub fn chosen(self, scratch: Scratch<'k>, selected: Selected<'k>) -> Running<'k> {
         let (k, running) = (self.team.k, self.running());
         let turns = selected.turns(self.team, self.work.keys, self.row, [self.begin, self.end]);
@@ -157,7 +157,7 @@ impl<'k> Pass<'k> {
         TokenRow::of_block(first, self.lanes(), token)
     }
 
-    /// Loads the block that begins with a token from the pages. Tokens behind the last repeat it; their weights will be zero.
+    /// Loads the block that begins with a token from the pages. Tokens beyond the last repeat it; their weights will be zero.
     fn load_pages(self, start: Val<'k, u32>, last: Val<'k, u32>, to: &TokenBlock<'k>) {
         // Both pools have a token at the same place, and pages are whole blocks.
         let first = self.work.keys.token(self.work.kv_head, self.row, start);

@@ -84,7 +84,7 @@ impl Heads {
         self.dim + 2
     }
 
-    /// The parts of warps of so many query heads.
+    /// The partial results of the warps for `heads` query heads.
     fn parts<'k>(self, team: ConsumerWarps<'k>, heads: u32, memory: Ptr<'k, Shared, f32>) -> WarpParts<'k> {
         let Heads { dim, .. } = self;
         WarpParts { k: team.k, memory, warps: team.warps, heads, lines: heads, dim, pitch: self.pitch() }
@@ -173,7 +173,7 @@ impl<'k> Pass<'k> {
         self.merge(&parts);
     }
 
-    /// Zeros as an idle row's result, by the first split; behind the packets of a token as any other's, which may be all that it waits for.
+    /// Zeros as an idle row's result, by the first split, after it has polled the packets of the current token as other rows do.
     fn idle(self, scratch: Scratch<'k>) {
         let Pass { team, work, .. } = self;
         team.k.when(work.split.eq(0), || {
@@ -199,11 +199,12 @@ impl<'k> Pass<'k> {
         });
     }
 
-    /// What a warp begins with.
+    /// The state of a warp before its first block. The maximum starts at the least finite number: a row whose scores are all
+    /// −∞ then gets weights of `2^(−∞ − MIN)` = 0 instead of NaN.
     pub fn running(self) -> Running<'k> {
         let k = self.team.k;
         Running {
-            most: k.var(f32::NEG_INFINITY),
+            most: k.var(f32::MIN),
             sum: k.var(0.0f32),
             out: (0..self.lanes().rows() * self.lanes().run / 2).map(|_| self.lanes().sums(k)).collect(),
         }

@@ -1,7 +1,7 @@
 //! The merge of attention's splits: by the last-arriving block, as in stream-K, or by the first, which looks for the packets of the others.
 //!
 //! A split that has all tokens of its row stores the row's result at once. Of several, each stores what it found, counts
-//! itself at its row and kv head, and the one that finds all others counted merges them: whoever reads attention's result
+//! itself at its row and kv head, and the one that finds all others counted merges them: a reader of attention's result
 //! loads one vector. With `M = max m_s` and `w_s = exp(m_s − M)` it is `x = Σ w_s·acc_s / Σ w_s·l_s`, and 0 for an idle
 //! row, which the first split stores.
 //!
@@ -38,7 +38,7 @@ pub enum Parts<'k> {
     /// Arrivals, u32 `[rows, kv_heads, ARRIVAL]`, of which the first of each is used; zeros before the first launch.
     Counted(Ptr<'k, Global, u32>),
     /// Packets of f32, `[rows, heads, splits, dim + 2]`: `m`, `l` and the unnormalised sums of each. The first split's block waits for the others, so
-    /// none of these may be behind it, nor behind another that waits.
+    /// none of these may follow it, nor another that waits, on a block.
     Packets(Array<'k>),
 }
 
@@ -78,7 +78,7 @@ fn partial<'k>([max, sum]: [Val<'k, f32>; 2], acc: [Val<'k, f32>; 2]) -> Partial
 }
 
 impl Float {
-    /// The type in which attention hands its result to a product of so many rows: of few rows without loss, of more in half
+    /// The type in which attention hands its result to a product of `rows` rows: of few rows without loss, of more in half
     /// the bytes, since every block reads all of them.
     ///
     /// ```
@@ -94,7 +94,7 @@ impl<'k> Merged<'k> {
     /// Words of the place of a count: a line of L2 each.
     pub const ARRIVAL: u32 = 32;
 
-    /// Bytes of the packets of so many vectors of `dim` elements.
+    /// Bytes of the packets of `vectors` vectors of `dim` elements.
     ///
     /// ```
     /// use tilewright_kernels::attention::split::Merged;
@@ -119,7 +119,7 @@ impl<'k> Attention<'k> {
         Part { begin, end, single: tokens.le(share), is_last: end.eq(tokens), share, tokens }
     }
 
-    /// Merges the splits of rows that have several: those of which it is the last, behind a barrier of the team that all partial results are stored
+    /// Merges the splits of rows that have several: those of which it is the last, after a barrier of the team that all partial results are stored
     /// before; or all, by the first, once their packets are there.
     pub(super) fn arrive(self, team: ConsumerWarps<'k>, scratch: Scratch<'k>, counted: impl FnOnce()) {
         match self.merged.parts {
@@ -228,7 +228,7 @@ impl<'k> Attention<'k> {
         loaded.iter().map(partial).collect()
     }
 
-    /// The same of packets, once all are there. Those of splits without tokens are read as the first's, and left out.
+    /// Two elements of some splits of a head of a row, polled until their packets have arrived. Splits without tokens poll the first split's packets and are left out.
     fn arrived(
         self,
         packets: Array<'k>,

@@ -77,14 +77,14 @@ impl<'k> Pass<'k> {
         (0..each / 2).map(|i| words.get(i)).collect()
     }
 
-    /// Asks for the newest token's keys and values, all in flight together, and waits for them behind `meanwhile` if this warp takes the token in
+    /// Asks for the newest token's keys and values, all in flight together, and waits for them after `meanwhile` if this warp takes the token in
     /// (`mine`).
     pub fn arriving(self, newest: Newest<'k>, mine: Val<'k, bool>, meanwhile: impl FnOnce()) -> NewestToken<'k> {
         let (k, heads, run) = (self.team.k, self.work.heads, self.lanes().run);
         let (row, column) = (k.lane() / 4 * run, k.lane() % 4 * run);
         let token = (self.row * heads.kv_heads + self.work.kv_head) * heads.dim;
         let [keys, values] = [newest.keys, newest.values].map(|array| array.from(token));
-        // A run behind the last dimension is read in place of another, and not looked at.
+        // A run beyond the last dimension is read in place of another, and ignored.
         let inside = |at: Val<'k, u32>| at.lt(heads.dim).select(at, 0u32);
         let key = |at: u32| (keys, inside(column + self.lanes().width() * at));
         let value = |at: u32| (values, inside(row + self.lanes().height() * at));

@@ -16,7 +16,7 @@ pub struct Shares<'k> {
 }
 
 impl<'k> Shares<'k> {
-    /// The shares of a row whose token has that position, over `splits` splits of so many pages; negative: the
+    /// The shares of a row whose token has that position, over `splits` splits of `of_split` pages; negative: the
     /// row is idle.
     pub fn of(position: Val<'k, i32>, page_tokens: u32, splits: u32, of_split: SplitPages) -> Shares<'k> {
         let SplitPages { fewest, single } = of_split;
@@ -32,7 +32,7 @@ impl<'k> Shares<'k> {
         Shares::of(pool.position.load(row), pool.page_tokens, splits, pool.split_pages)
     }
 
-    /// The tokens of a split of pages of so many: where they begin, and where they end. A split without tokens ends where it
+    /// Begin and end of the tokens of a split, for pages of `page_tokens`. A split without tokens ends where it
     /// begins or before.
     pub fn tokens_of(self, split: Val<'k, u32>, page_tokens: u32) -> [Val<'k, u32>; 2] {
         let share = self.each * page_tokens;

@@ -51,7 +51,7 @@ pub(super) struct Attended {
 }
 
 impl Attended {
-    /// Of so many elements, none of which is known yet.
+    /// A result of `elements` elements, none of which is known yet.
     pub(super) fn new(elements: usize) -> Attended {
         Attended { values: vec![f64::NAN; elements], absolute: 0.0 }
     }

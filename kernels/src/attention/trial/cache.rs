@@ -23,7 +23,7 @@ pub(super) struct Cache {
     rows: u32,
 }
 
-/// The first of each, and behind the last: 0, a, a + b, ..
+/// The prefix sums of the counts: 0, a, a + b, ..
 pub(super) fn starts(counts: impl IntoIterator<Item = u32>) -> Vec<u32> {
     let mut starts = vec![0];
     starts.extend(counts.into_iter().scan(0, |sum, count| {
@@ -34,7 +34,7 @@ pub(super) fn starts(counts: impl IntoIterator<Item = u32>) -> Vec<u32> {
 }
 
 impl Cache {
-    /// For so many tokens of each sequence.
+    /// A cache for `tokens[i]` tokens of sequence i.
     pub(super) fn new(draw: &mut Draw, kv: Kv, [depth, heads]: [u32; 2], tokens: &[u32]) -> Cache {
         let (most, count) = (tokens.iter().copied().max().unwrap_or(0), tokens.len() as u32);
         let spare = draw.between(1..=9);
@@ -107,6 +107,11 @@ impl Cache {
         pool
     }
 
+    /// Keys of −∞ where [`fill`](Cache::fill) gave numbers: no query of positive numbers sees any of them.
+    pub(super) fn blank(&self, pool: &mut [bf16]) {
+        pool.iter_mut().filter(|key| !key.is_nan()).for_each(|key| *key = bf16::NEG_INFINITY);
+    }
+
     /// Whether the rows of its pages are swizzled.
     fn swizzled(&self) -> bool {
         matches!(self.kv, Kv::Paged { swizzled: true, .. }) && is_swizzled(self.depth)
@@ -126,7 +131,7 @@ impl Cache {
         self.places(sequence, head).flat_map(row).collect()
     }
 
-    /// The tensor map of boxes of a panel by so many rows.
+    /// The tensor map of boxes of a panel by `box_rows` rows.
     pub(super) fn shape(&self, box_rows: u32) -> TensorShape {
         Tma::map(self.depth, [self.rows, self.planes], self.strides(), box_rows, self.swizzled())
     }

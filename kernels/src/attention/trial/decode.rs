@@ -7,7 +7,7 @@ use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::bound::{Attended, Head};
 use super::cache::Cache;
-use super::{KvTransport, one_of, page_tokens};
+use super::{KvTransport, one_of, page_tokens, positive};
 use crate::attention::decode::{Decode, Layout};
 use crate::attention::prefill::Kv;
 use crate::kv::Tma;
@@ -29,6 +29,8 @@ pub struct DecodeCase {
     pub tokens: Vec<u32>,
     /// Times `1/√depth`: the scale of the scores.
     pub sharpness: f64,
+    /// Whether every score is −∞, so that the result is zeros.
+    pub blank: bool,
     /// Seed of the numbers.
     pub data: u64,
 }
@@ -46,7 +48,7 @@ impl DecodeCase {
             }
             false => Layout::Dense,
         };
-        let (depth, group) = (one_of(made, &[64, 96, 128, 256]), made.between(1..=16));
+        let (depth, group) = (one_of(made, Decode::DEPTHS), made.between(1..=16));
         let decode = Decode { depth, group, layout, tile: one_of(made, tiles) };
         let sequences = draw.between(1..=3);
         // The parts of sixteen rows are apart from the rings where blocks stay: then large tiles have no room.
@@ -67,6 +69,7 @@ impl DecodeCase {
             kv_heads: draw.between(1..=3),
             splits: draw.between(1..=6),
             sharpness: one_of(draw, &[1.0, 1.0, 4.0]),
+            blank: draw.between(0..=15) == 0,
             data: draw.bits(),
         }
     }
@@ -87,8 +90,12 @@ impl DecodeCase {
         let cache = Cache::new(&mut draw, kv, [depth, self.kv_heads], &self.tokens);
         let lines = self.tokens.len() * self.kv_heads as usize;
         let queries = lines * group as usize;
-        let q = draw.floats(queries * depth as usize, bf16::from_f64);
-        let pools = [0, 1].map(|_| cache.fill(&mut draw));
+        let mut q = draw.floats(queries * depth as usize, bf16::from_f64);
+        let mut pools = [0, 1].map(|_| cache.fill(&mut draw));
+        if self.blank {
+            positive(&mut q);
+            cache.blank(&mut pools[0]);
+        }
         let scale = self.sharpness / f64::from(depth).sqrt();
 
         let items = [self.splits, self.kv_heads, self.tokens.len() as u32];

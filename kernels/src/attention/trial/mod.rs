@@ -16,6 +16,7 @@ mod prefill;
 pub use decode::DecodeCase;
 pub use prefill::{PrefillCase, PrefillKernel};
 
+use half::bf16;
 use tilewright_codegen::ir::{Arch, Kernel, Needs};
 use tilewright_codegen::trial::{Draw, Shipped};
 
@@ -36,13 +37,13 @@ pub struct KvTransport {
 }
 
 impl KvTransport {
-    /// That of a family.
+    /// The transport of a family.
     pub const fn of<F: KvFamily>() -> KvTransport {
         let (decode, prefill) = (Decode::record::<F>, Prefill::record::<F>);
         KvTransport { tensor_map: F::TENSOR_MAP, decode, staying: None, prefill }
     }
 
-    /// The same, whose blocks may stay.
+    /// The transport of a family whose decode kernel may have persistent blocks.
     pub const fn staying<F: KvFamily>() -> KvTransport {
         KvTransport { staying: Some(Decode::record_staying::<F>), ..KvTransport::of::<F>() }
     }
@@ -59,6 +60,11 @@ impl KvTransport {
 
     /// Those that take tensor maps.
     pub const MAPS: [KvTransport; 2] = [KvTransport::staying::<Tma<2>>(), KvTransport::staying::<Tma<3>>()];
+}
+
+/// Queries above 0, whose scores against keys of −∞ are all −∞.
+fn positive(queries: &mut [bf16]) {
+    queries.iter_mut().for_each(|q| *q = bf16::from_f32(q.to_f32().abs() + 0.5));
 }
 
 /// One of these.

@@ -7,7 +7,7 @@ use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::bound::{Attended, Head};
 use super::cache::{Cache, starts};
-use super::{KvTransport, one_of, page_tokens};
+use super::{KvTransport, one_of, page_tokens, positive};
 use crate::attention::prefill::{Kv, Prefill, QueryLayout, hopper, warps};
 use crate::kv::Tma;
 
@@ -33,6 +33,8 @@ pub struct PrefillCase {
     pub sequences: Vec<(u32, u32)>,
     /// Times `1/√depth`: the scale of the scores.
     pub sharpness: f64,
+    /// Whether every score is −∞, so that the result is zeros.
+    pub blank: bool,
     /// Seed of the numbers.
     pub data: u64,
 }
@@ -40,7 +42,7 @@ pub struct PrefillCase {
 impl PrefillCase {
     /// One of these ways on a problem at random.
     pub fn draw(ways: &[PrefillKernel], [made, draw]: [&mut Draw; 2]) -> PrefillCase {
-        let depth = one_of(made, &[32, 64, 96, 128, 256]);
+        let depth = one_of(made, Prefill::DEPTHS);
         // Two stages of the widest tiles fill the shared memory of sm_80.
         let way = if depth == 256 { ways[0] } else { one_of(made, ways) };
         let maps = match way {
@@ -76,8 +78,8 @@ impl PrefillCase {
         });
         let sequences = sequences.collect();
         let kv_heads = if prefill.group > 2 { 1 } else { draw.between(1..=2) };
-        let (sharpness, data) = (one_of(draw, &[1.0, 1.0, 4.0]), draw.bits());
-        PrefillCase { prefill, way, kv_heads, sequences, sharpness, data }
+        let (sharpness, blank) = (one_of(draw, &[1.0, 1.0, 4.0]), draw.between(0..=15) == 0);
+        PrefillCase { prefill, way, kv_heads, sequences, sharpness, blank, data: draw.bits() }
     }
 
     /// The launch and its result, for a target.
@@ -99,8 +101,12 @@ impl PrefillCase {
         let tokens: Vec<u32> = self.sequences.iter().map(|s| s.1).collect();
         let cache = Cache::new(&mut draw, prefill.kv, [prefill.depth, self.kv_heads], &tokens);
         let queries = Queries::of(self);
-        let q = draw.floats(queries.elements(), bf16::from_f64);
-        let pools = [0, 1].map(|_| cache.fill(&mut draw));
+        let mut q = draw.floats(queries.elements(), bf16::from_f64);
+        let mut pools = [0, 1].map(|_| cache.fill(&mut draw));
+        if self.blank {
+            positive(&mut q);
+            cache.blank(&mut pools[0]);
+        }
         let scale = self.sharpness / f64::from(prefill.depth).sqrt();
         let most = self.sequences.iter().map(|s| s.0).max().unwrap_or(0);
         // Sometimes a row of blocks has nothing to do.

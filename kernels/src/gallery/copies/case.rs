@@ -15,18 +15,18 @@ pub enum Kind {
     Told,
 }
 
-/// Who fills the tile in shared memory, and by which copy.
+/// The threads that fill the tile in shared memory, and the copy that they use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
     /// All threads of the block.
     Block,
-    /// The same, asynchronously.
+    /// The block, asynchronously.
     BlockAsync,
     /// One warp.
     Warp,
     /// Each thread the elements that are dealt to it.
     Thread,
-    /// The same, asynchronously.
+    /// Each thread, asynchronously.
     ThreadAsync,
 }
 
@@ -68,14 +68,14 @@ pub struct Case {
     pub from: Side,
     /// Where it goes.
     pub to: Side,
-    /// Who fills the tile.
+    /// The threads that fill the tile.
     pub fill: Fill,
     /// Whether it goes on through registers.
     pub registers: bool,
 }
 
 impl Case {
-    /// A case of a seed, of tiles of this shape, elements of so many bytes, and types whose views have so many tiles.
+    /// Draws a case for tiles of this shape, elements of a size in bytes, and types whose views have a number of tiles.
     pub fn draw(draw: &mut Draw, tile: [u32; 2], bytes: u32, most: [u32; 2]) -> Case {
         let tiles = most.map(|most| draw.between(1..=most));
         let fills = [Fill::Block, Fill::BlockAsync, Fill::Warp, Fill::Thread, Fill::ThreadAsync];
@@ -115,7 +115,7 @@ impl Side {
         let (mode, others) = (draw.between(0..=2) as usize, draw.between(1..=3));
         let mut view = matrix.to_vec();
         view.insert(mode, others);
-        // A slice behind the edge has nothing.
+        // A slice beyond the edge has nothing.
         let beyond = u32::from(kind == Kind::Told && draw.between(0..=9) == 0);
         let at = draw.between(0..=others - 1 + beyond);
         let order = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]][draw.between(0..=5) as usize];

@@ -68,7 +68,7 @@ impl Dense {
         })
     }
 
-    /// So many indices of each mode from a first one on.
+    /// A range of indices of each mode: a first one and a count.
     #[must_use]
     pub fn window(&self, first: &[u32], extents: &[u32]) -> Dense {
         self.view(extents.to_vec(), |at| at.iter().zip(first).map(|(at, first)| at + first).collect())

@@ -9,10 +9,10 @@ use tilewright_layout::{Layout, Swizzled, Tiler};
 
 /// A tile in global memory and its parts, whatever its layout.
 pub trait GlobalSide<'k, T>: AsyncFrom<'k, Scalar = T> + CopyTo<'k, Scalar = T> + Copy {
-    /// The elements dealt to this thread, of so many down and across.
+    /// The elements of this thread, of a number of threads down and across.
     fn dealt(self, owners: [usize; 2], k: &'k Builder) -> Self;
 
-    /// Part (row, column) of so many elements.
+    /// Part (row, column) of a size.
     fn part(self, extents: [usize; 2], at: [Index<'k>; 2]) -> Self;
 }
 
@@ -40,7 +40,7 @@ impl<'k, T: Scalar> GlobalSide<'k, T> for LayoutTensor<'k, T, Modes<'k, 2>, Glob
     }
 }
 
-/// The elements of a tile dealt to this thread, of so many down and across.
+/// The elements of a tile that belong to this thread, of a number of threads down and across.
 #[track_caller]
 pub fn dealt<'k, T: Scalar, L: OffsetMap, S: SpaceOf>(
     tile: LayoutTensor<'k, T, L, S>,
@@ -76,7 +76,7 @@ impl Side {
         LayoutTensor::new(memory, P::default()).transpose().tile::<M, N>(place).permute([0, 1])
     }
 
-    /// The same of a layout that is a value.
+    /// A view of memory under a layout that is a value.
     #[track_caller]
     pub(super) fn value<'k, T: Scalar>(
         &self,
@@ -94,7 +94,7 @@ impl Side {
         if self.composed { tile_of.compose(&order) } else { tile_of }
     }
 
-    /// The same of modes, some of which the kernel is told.
+    /// A view of memory under modes, some of which are parameters of the kernel.
     #[track_caller]
     pub(super) fn modes<'k, T: Scalar>(
         &self,

@@ -15,7 +15,7 @@ use crate::gallery::copies::{Case, Copies, Kind, Side};
 const MOST: [u32; 2] = [2, 3];
 
 layout! {
-    /// Rows with a gap behind them.
+    /// Rows with a gap after them.
     type Padded = (4, 8):(10, 1);
 }
 

@@ -13,7 +13,7 @@
 //!   rings hold in 1.5 µs.
 //! * Shares of k make enough blocks of few rows. Blocks exchange their sums inside a cluster: `4·R·N·(S − 1)/S` bytes at 25
 //!   bytes a nanosecond, and 1 µs of staging and waiting. Through L2 and a second launch it would be `8·S·n·N` bytes and 2 µs more.
-//!   Where the ring is empty behind a block's one tile, sums are staged in its memory.
+//!   Where the ring is empty after a block's one tile, sums are staged in its memory.
 //! * `wgmma` of N columns takes N/2 cycles. A warpgroup loads a stage's weights, multiplies and frees it before it begins the
 //!   next: 400 cycles beside the products. Several warpgroups take turns.
 //!
@@ -63,7 +63,7 @@ const LARGE: u32 = 24;
 /// Microseconds that each doubling of a cluster costs where it gains nothing.
 const CLUSTER: f64 = 0.1;
 
-/// Most and fewest stages on their way to a block. As many as there are keep an H200 no busier, and what a warpgroup issues then waits behind
+/// Most and fewest stages on their way to a block. As many as there are keep an H200 no busier, and what a warpgroup issues then waits for
 /// them: at 64 vectors 3 of 16 KB gain 4 % of 4096 × 4096 and 5 % of 2048 × 8192 and lose nothing on five other shapes; 2 lose 9 % of 4096 × 14336.
 /// Of stages of 28 KB 4 and 5 lose 0.8 % of a whole step of Llama-3.1-8B, and 2 lose nothing.
 const IN_FLIGHT: [u32; 2] = [3, 2];
@@ -83,7 +83,7 @@ pub(super) const LEAST: Tuning = Tuning {
     per_sm: 1,
 };
 
-/// Microseconds of a plan on so many multiprocessors; infinite where blocks that meet are not resident together.
+/// Estimates the microseconds of a plan on a number of multiprocessors; infinite where blocks that meet are not resident together.
 ///
 /// ```
 /// use tilewright_kernels::gemv::{Strip, hopper};
@@ -124,7 +124,7 @@ pub fn predict(plan: &Plan, multiprocessors: u32) -> f64 {
     stream * (1.0 + fewer) + of_l2 + exchange + CLUSTER * f64::from(cluster).log2()
 }
 
-/// The settings for a batch and rows, their number or what else they are, packed as `strip` says, on so many multiprocessors, with clusters of so many blocks at
+/// The settings for a batch and rows, their number or what else they are, packed as `strip` says, on a number of multiprocessors, with clusters of as many blocks at
 /// most: 8 everywhere, fewer where a device has not got as many clusters of them as its multiprocessors would make.
 ///
 /// ```
@@ -138,7 +138,7 @@ pub fn choose(batch: u32, rows: impl Into<Rows>, strip: Strip, multiprocessors: 
     choose_for(batch, rows, strip, [multiprocessors, most_blocks], |_| true).unwrap_or(LEAST)
 }
 
-/// The same among plans that fit; none where no plan does.
+/// Chooses among plans that fit; `None` where no plan does.
 ///
 /// ```
 /// use tilewright_kernels::gemv::{Epilogue, Strip, hopper::{Finish, Plan, choose_for}};

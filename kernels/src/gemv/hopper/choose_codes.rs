@@ -40,7 +40,7 @@ const BUSY: f64 = 1.2;
 /// How much longer three warpgroups take than all this says.
 const THREE: f64 = 1.1;
 
-/// Microseconds of a plan on so many multiprocessors; infinite where blocks that meet are not resident together.
+/// Estimates the microseconds of a plan on a number of multiprocessors; infinite where blocks that meet are not resident together.
 pub(super) fn predict_codes(plan: &Plan, multiprocessors: u32) -> f64 {
     let Tuning { warpgroups, splits, multicast, .. } = plan.tuning;
     let (groups, resident) = (plan.all_groups(), multiprocessors / plan.tuning.cluster());

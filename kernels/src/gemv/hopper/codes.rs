@@ -1,6 +1,6 @@
 //! Weights of codes: what a stage has of them, and how they become the A operand.
 //!
-//! A stage has some tiles of each strip, and behind them the factors of their groups: a row of 16 bytes of every strip for each eight
+//! A stage has some tiles of each strip, followed by the factors of their groups: a row of 16 bytes of every strip for each eight
 //! numbers of two bytes, scales before zeros. The copy engine brings both out of the packed stages that the decode machine streams.
 //!
 //! `wgmma` wants k in its own order, and a lane's 16 bytes of a tile are eight neighbours in k a step ([`Codes`]). What a lane needs of a step
@@ -155,7 +155,7 @@ impl CodeStage {
         Swizzled::new(LINES, 0, modes(&[rows, words]))
     }
 
-    /// Numbers of so many bytes, (row of the tile, group).
+    /// Numbers of a size in bytes, by (row of the tile, group).
     fn numbers(self, bytes: u32) -> Layout {
         let (of_row, pitch) = (ROW / bytes, self.row_bytes() / bytes);
         let within = modes(&[leaf(of_row, 1), leaf(Strip::ROWS / of_row, pitch)]);
@@ -232,7 +232,7 @@ impl<'k> CodeLane<'k> {
         operands
     }
 
-    /// The words with this lane's two codes, of each lane of its quad those of so many steps of a tile.
+    /// The words with this lane's two codes, of each lane of its quad those of a number of steps of a tile.
     #[track_caller]
     fn words(&self, half: u32, step: u32, count: u32) -> [Vec<Val<'k, u32>>; 4] {
         let (of_tile, each) = (self.of.depth / DEPTH, WORDS * DEPTH / self.of.depth);

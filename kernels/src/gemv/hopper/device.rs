@@ -109,7 +109,7 @@ impl<'a, 'k> Block<'a, 'k> {
         })
     }
 
-    /// Fetches weights behind them, by that thread.
+    /// Fetches the following weights, by that thread.
     pub(super) fn fetch_weights(self, ring: &mut Producer<'k, Weights, Stage, ByBulk>, maps: WeightMaps<'k>) {
         let (k, [begin, end]) = (self.k, self.chunks());
         let next = k.var(begin + self.plan.begun());
@@ -162,7 +162,7 @@ impl<'a, 'k> Block<'a, 'k> {
         });
     }
 
-    /// Multiplies, by the warpgroups, and stores results: of blocks that share k each those of some rows, behind an exchange of sums.
+    /// Multiplies, by the warpgroups, and stores results: of blocks that share k each those of some rows, after an exchange of sums.
     pub(super) fn multiply(
         self,
         inputs: &mut Inputs<'k>,
@@ -285,7 +285,7 @@ impl<'a, 'k> Block<'a, 'k> {
         }
     }
 
-    /// Multiplies an operand with the next stage of activations; `begun` comes behind the products' begin. Their group, or else none, may be in flight
+    /// Multiplies an operand with the next stage of activations; `begun` is called after the products have begun. Their group, or else none, may be in flight
     /// behind it.
     fn meet_vectors(
         inputs: &mut Inputs<'k>,
@@ -315,7 +315,7 @@ impl<'a, 'k> Block<'a, 'k> {
     }
 
     /// Stages sums of columns from `first` on, column after column, those of each block that finishes some apart; without those of each warp's
-    /// first `above` rows, which begin so many above the warp's own.
+    /// first `above` rows, which begin `above` rows above the warp's own.
     fn stage(
         self,
         sums: Accumulator<'k, f32>,

@@ -1,7 +1,7 @@
 //! Sums on their way to the block of a cluster that finishes them, where blocks share k.
 //!
 //! Each block finishes some rows, of which it needs the sums of all shares of k. A block stages its sums by who finishes them, and the
-//! copy engine brings every other block its part, onto an mbarrier there: nobody meets for it, and no thread reads another block's memory.
+//! copy engine brings every other block its part, onto an mbarrier there: no barrier of the cluster is needed, and no thread reads another block's memory.
 
 use tilewright_codegen::build::{Builder, Mbarrier, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::{ClusterArriveOrder, ProxyFence};
@@ -22,7 +22,7 @@ pub(super) struct Exchange<'k> {
 }
 
 impl<'k> Exchange<'k> {
-    /// Memory and its mbarrier, which the block's barrier behind rings makes known.
+    /// Memory and its mbarrier, which the block's barrier after the rings makes known.
     pub fn new(k: &'k Builder, plan: &Plan) -> Exchange<'k> {
         let inbox = k.shared_aligned("inbox", plan.inbox_bytes() / 4, 16);
         let arrived = k.mbarriers("arrived", 1);
@@ -47,7 +47,7 @@ impl<'k> Exchange<'k> {
         }
     }
 
-    /// Sends what the team has staged to whoever finishes it, and waits for what others send. Gives the sums of this block's rows, one share of k
+    /// Sends what the team has staged to the blocks that finish it, and waits for what others send. Gives the sums of this block's rows, one share of k
     /// after the other: a result does not depend on who was first.
     pub fn swap(
         self,

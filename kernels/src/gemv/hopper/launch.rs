@@ -16,7 +16,7 @@ use tilewright_codegen::ir::{Arch, Kernel};
 ///
 /// Parameters: tensor maps of w as [`pack`](crate::gemv::pack) orders it, of codes a second one for their factors, and of
 /// x\[batch, [`Plan::x_pitch`]\], y\[batch, n\],
-/// then bias\[n\] and residual\[batch, n\] where the epilogue has them. What [`Finish`] names beside these comes behind:
+/// then bias\[n\] and residual\[batch, n\] where the epilogue has them. What [`Finish`] names beside these follows:
 ///
 /// | where | parameters |
 /// |---|---|
@@ -104,7 +104,7 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
             }
         }
         if tuning.cluster() > 1 {
-            // Nobody leaves while another block may still send to it, wait for it, or be sent what it staged: whoever comes has all that
+            // No block exits while another may still send to it, wait for it, or receive what it staged: an arriving block has all that
             // is sent to it, and nothing that was stored is waited for.
             k.cluster_arrive(ClusterArriveOrder::Relaxed);
             k.cluster_wait();
@@ -112,7 +112,7 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
     })
 }
 
-/// The launch of the kernel on so many multiprocessors: weights are [`Buffer::A`], activations [`Buffer::B`], results
+/// The launch of the kernel on a number of multiprocessors: weights are [`Buffer::A`], activations [`Buffer::B`], results
 /// [`Buffer::C`]. Arguments end before those that [`gemv`] has beside bias and residual.
 ///
 /// ```

@@ -18,7 +18,7 @@ const POSITIONS: u32 = 60;
 pub(super) struct Given {
     /// Of codes what they are widened to.
     pub w: Vec<bf16>,
-    /// The same as codes.
+    /// The weights as codes.
     pub matrix: Option<QuantMatrix>,
     pub x: Vec<bf16>,
     pub bias: Vec<bf16>,

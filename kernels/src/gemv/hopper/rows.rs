@@ -11,9 +11,9 @@ use crate::gemv::Strip;
 /// What the rows of packed weights are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rows {
-    /// So many, each a result.
+    /// A number of rows, each a result.
     InOrder(u32),
-    /// Strips of gates, each before the strip of what it gates: so many results `silu(gate) · up`.
+    /// Strips of gates, each before the strip that it gates: the number of results `silu(gate) · up`.
     Gated(u32),
     /// The projections of one group after the other, as [`qkv`](crate::gemv::linear::qkv) has their strips. Results are all
     /// query heads, then keys, then values.

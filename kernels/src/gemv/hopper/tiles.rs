@@ -1,6 +1,6 @@
 //! Every tile of the kernel by level of memory, and the sizes that follow from a shape.
 //!
-//! A block computes a *tile*: [`Plan::rows`] rows of weights times all vectors, or so many of them, over its share of k. It goes through
+//! A block computes a *tile*: [`Plan::rows`] rows of weights times all vectors, or a part of them, over its share of k. It goes through
 //! k in *chunks*, a stage of weights and one of activations; where activations are many, a stage of weights meets several.
 
 use half::bf16;
@@ -33,7 +33,7 @@ const SLACK: u32 = 4 << 10;
 const REGISTERS: u32 = 1 << 16;
 /// What a thread needs beside its sums and its weights of a stage, and a register more for each eight columns.
 const ADDRESSES: u32 = 40;
-/// The same where weights are codes.
+/// Registers for addresses where weights are codes.
 const ADDRESSES_OF_CODES: u32 = 24;
 /// Elements of a line of shared memory: 128 bytes, a row of the swizzle.
 const LINE: u32 = 64;
@@ -184,7 +184,7 @@ impl Plan {
         }
     }
 
-    /// The same where all threads have as many.
+    /// Registers of a thread where all threads have equally many.
     fn equal_registers(&self) -> u32 {
         (REGISTERS / self.plain_threads() / self.tuning.per_sm / 8 * 8).min(255)
     }
@@ -204,7 +204,7 @@ impl Plan {
         }
     }
 
-    /// Registers that a thread needs whose warpgroup holds the weights of so many stages: of codes the operands that meet as many stages of
+    /// Registers of a thread whose warpgroup holds the weights of a number of stages: of codes the operands that meet as many stages of
     /// activations, and the words that one is made of.
     fn needs(&self, stages: u32) -> u32 {
         let held = match self.strip.codes() {
@@ -281,7 +281,7 @@ impl Plan {
         self.n.div_ceil(self.rows()).div_ceil(self.tuning.multicast)
     }
 
-    /// The same for all tiles of vectors.
+    /// The groups of all tiles of vectors.
     pub(super) fn all_groups(&self) -> u32 {
         self.groups() * self.vector_tiles()
     }
@@ -336,7 +336,7 @@ impl Plan {
         self.x_stage_k() / LINE
     }
 
-    /// Bytes of so many vectors of a panel.
+    /// Bytes of a number of vectors of a panel.
     pub(super) fn panel_bytes(&self, vectors: u32) -> u32 {
         vectors * LINE_BYTES
     }
@@ -423,7 +423,7 @@ impl Plan {
         (self.tuning.splits - 1) * self.part() * 4
     }
 
-    /// Whether sums are staged where weights were: behind a block's one tile the ring is empty.
+    /// Whether sums are staged where weights were: after a block's one tile the ring is empty.
     pub(super) fn sums_in_ring(&self) -> bool {
         self.tuning.splits > 1 && self.sums_bytes() <= self.tuning.stages * self.stage_bytes()
     }
@@ -451,7 +451,7 @@ impl Plan {
         self.tuning.warpgroups * 128 + 64
     }
 
-    /// Blocks of a launch on so many multiprocessors: one a multiprocessor, which stays for many tiles; where k is shared, one
+    /// Blocks of a launch on a number of multiprocessors: one a multiprocessor, which stays for many tiles; where k is shared, one
     /// for each share of each tile.
     pub fn blocks(&self, multiprocessors: u32) -> u32 {
         let cluster = self.tuning.cluster();
@@ -484,7 +484,7 @@ impl Plan {
         }
     }
 
-    /// The activations: what is behind k and behind the last vector reads as zeros.
+    /// The activations: what is beyond k and beyond the last vector reads as zeros.
     pub(super) fn vectors_map(&self) -> TensorShape {
         TensorShape {
             dtype: DType::BF16,

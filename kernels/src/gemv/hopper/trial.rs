@@ -15,7 +15,7 @@ use tilewright_codegen::ir::{Arch, Needs};
 use tilewright_codegen::trial::{Draw, Expected, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
-/// One multiplication, planned for so many multiprocessors.
+/// One multiplication, planned for a number of multiprocessors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
     /// Vectors.
@@ -135,7 +135,7 @@ impl Case {
         let step = step(arch, &plan, finish, multiprocessors);
         let given = Given::draw(draw, &plan, finish);
         let found = expected(&plan, finish, &given);
-        // Whatever stands behind a vector is not read.
+        // What follows a vector is not read.
         let mut pitched = vec![bf16::NAN; (batch * plan.x_pitch()) as usize];
         for (to, from) in pitched.chunks_mut(plan.x_pitch() as usize).zip(given.x.chunks(k as usize)) {
             to[..from.len()].copy_from_slice(from);

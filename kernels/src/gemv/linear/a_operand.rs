@@ -48,7 +48,7 @@ impl AOperand {
         }
     }
 
-    /// Where in them the products of zeros lie, behind the others.
+    /// Where in them the products of zeros lie, after the others.
     pub(super) fn starts_at(self, strip: Strip, packing: Packing) -> u32 {
         match self {
             AOperand::Shared => Operand::bytes(strip, packing),
@@ -57,7 +57,7 @@ impl AOperand {
         }
     }
 
-    /// The most stages of a strip whose columns so many registers of a lane hold, of those that divide the strip into phases. `None`: not one
+    /// The most stages of a strip whose columns fit a number of registers of a lane, of those that divide the strip into phases. `None`: not one
     /// stage fits, or rows end inside a step.
     ///
     /// ```

@@ -88,7 +88,7 @@ impl<'k> Ahead<'_, 'k> {
         loaded.into_inner()
     }
 
-    /// The products of a strip whose first stage is in `words`; `more`: whether there are strips behind.
+    /// The products of a strip whose first stage is in `words`; `more`: whether there are further strips.
     fn strip(self, words: &Words<'k>, slot: Val<'k, u32>, more: bool) {
         let Ahead { team, strip, codes, operands, sums, .. } = self;
         let chains = Chains::new(team.k, 1, chains(strip));

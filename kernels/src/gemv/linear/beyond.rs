@@ -30,7 +30,7 @@ impl<'k> Beyond<'k> {
         most.into_iter().for_each(|most| self.look_at(most));
     }
 
-    /// The same of the largest [`size`].
+    /// Records whether the largest [`size`] overflows.
     #[track_caller]
     pub(super) fn look_at(self, most: Val<'k, u32>) {
         self.say(most.ge(LEAST));

@@ -85,7 +85,7 @@ pub enum Output<'k> {
 /// Shared memory of the team that functions use while they run.
 #[derive(Clone, Copy)]
 pub struct Scratch<'k> {
-    /// Activations; `sums` lie behind them.
+    /// Activations, followed by `sums`.
     pub operand: Ptr<'k, Shared, half::bf16>,
     /// Bytes of `operand`, a multiple of 8.
     pub operand_bytes: u32,
@@ -264,7 +264,7 @@ impl<'k> Linear<'k> {
         prepared.before.get(of as usize).map_or(sum, |before| sum + before.get())
     }
 
-    /// An output, as it is stored; behind a phase that is not the last its sums wait, those of logits where these are stored.
+    /// An output, as it is stored; after a phase that is not the last its sums wait, those of logits where these are stored.
     fn finish(
         self,
         team: ConsumerWarps<'k>,

@@ -1,5 +1,5 @@
 //! Stages of weights in registers: what a team that waits for its activations has taken out of the ring, so that the ring
-//! has room for what comes behind.
+//! has room for what follows.
 //!
 //! Stages are taken before it is known what will be done with them, so a stage of codes is taken by numbers that its task
 //! brings ([`HeldForm`]): of each tile one word of scales and one of zeros.
@@ -67,7 +67,7 @@ pub struct HeldStage<'k> {
 }
 
 impl<'k> HeldStage<'k> {
-    /// Registers for a stage of at most so many bytes of tiles, of any of these forms; zeros.
+    /// Registers, set to zero, for a stage of at most `bytes` bytes of tiles, of any of these forms.
     pub fn new(team: ConsumerWarps<'k>, stage_bytes: u32, forms: HeldForm) -> HeldStage<'k> {
         let widest = Strip::of_one_stage(team.warps, stage_bytes);
         let tile = |_| std::array::from_fn(|_| team.k.var(0u32));
@@ -124,7 +124,7 @@ impl<'k> HeldStage<'k> {
         self.tiles.iter().take(strip.per_warp() as usize).map(|tile| Packed::of(tile.map(Var::get)))
     }
 
-    /// The same of a strip of codes, with their factors.
+    /// The tiles of a strip of codes, with their factors.
     pub(super) fn code_tiles(&self, (strip, codes): (Strip, Codes), side: Side) -> impl Iterator<Item = CodeTile<'k>> {
         let word = move |which: usize, number: usize| self.factors[which].as_ref().map(|words| words[number].get());
         let factors = move |number: usize| {

@@ -46,7 +46,7 @@ impl<'k> Input<'k> {
         }
     }
 
-    /// The same from a column on, a multiple of 32.
+    /// The input from a column on, a multiple of 32.
     pub fn from(self, column: Val<'k, u32>) -> Input<'k> {
         match self {
             Input::Plain(x) => Input::Plain(x.from(column)),

@@ -129,7 +129,7 @@ impl<'k> Operand<'k> {
         self.beyond.into_iter().for_each(|(beyond, infinite)| beyond.say(infinite.has()));
     }
 
-    /// Zeros behind the rows, where weights are zeros too: what lay there could be a NaN.
+    /// Zeros beyond the rows, where weights are zeros too: what lay there could be a NaN.
     pub(super) fn clear_tail(self, team: ConsumerWarps<'k>) {
         let tail = self.strip.padded_k() - self.strip.k();
         for row in 0..self.packing.parts() * self.rows() {

@@ -9,7 +9,7 @@
 //! | copies to shared memory ([`Reordering::Scattered`]) | the place of column i | runs of columns are loaded as ever, packets too; each element is stored at its place |
 //! | registers ([`Reordering::Gathered`]) | the column of place i | each element is loaded by itself |
 //!
-//! The weights of a norm lie behind the table as f32, in the order of its entries.
+//! The weights of a norm follow the table as f32, in the order of its entries.
 
 use tilewright_codegen::build::{Global, Load, Ptr, Val};
 use tilewright_codegen::ir::attr::{LdOrder, Scope};
@@ -41,7 +41,7 @@ pub fn columns(strip: Strip, order: Option<&[u32]>) -> Option<Vec<u32>> {
     Some((0..strip.k()).map(|at| column(place(at))).collect())
 }
 
-/// What the table of an order says.
+/// The contents of an act-order table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reordering {
     /// Of every column its place.
@@ -112,7 +112,7 @@ impl<'k> Ordered<'k> {
         if self.norm.is_some() { Float::F32 } else { self.x.float() }
     }
 
-    /// The same from a place on, a multiple of 32: of a table of columns.
+    /// The gather from a place on, a multiple of 32, for a table of columns.
     pub(super) fn from(self, place: Val<'k, u32>) -> Ordered<'k> {
         let norm = self.norm.map(|(weight, eps)| (weight.from(place), eps));
         Ordered { indexes: self.indexes.at(place), norm, ..self }
@@ -132,7 +132,7 @@ impl<'k> Ordered<'k> {
     /// The elements of a row, which begins at `start`, at four consecutive places from each of some on, multiples of four.
     #[track_caller]
     pub(super) fn gather(self, start: Val<'k, u32>, places: &[Val<'k, u32>]) -> Vec<[Val<'k, f32>; 4]> {
-        // Relaxed, so that nobody keeps what eight rows have loaded for the next eight: registers have no room for an order.
+        // Relaxed, so that the assembler does not keep what eight rows have loaded for the next eight: registers have no room for an order.
         let once = Load::WEAK.order(LdOrder::Relaxed(Scope::Cta));
         let columns: Vec<[Val<u32>; 4]> =
             places.iter().map(|&place| self.indexes.at(place).load_as::<4>(once)).collect();

@@ -61,7 +61,7 @@ impl Packing {
         Packing { rows, parts: if float == Float::Bf16 { 1 } else { 2 }, terms: Terms::Bf16 }
     }
 
-    /// The same as it meets the weights of a strip: 5 to 16 rows in two parts meet codes as one f16, and all meet `e4m3` as f16.
+    /// The packing that the weights of a strip take: 5 to 16 rows in two parts meet codes as one f16, and all meet `e4m3` as f16.
     #[must_use]
     pub fn meeting(self, strip: Strip) -> Packing {
         let Some(codes) = strip.codes() else { return self };
@@ -140,7 +140,7 @@ impl Packing {
         }
     }
 
-    /// The same where the columns of a step are those of two strips' features, of the first two or the last two sums of a lane: `(row,
+    /// The rows where the columns of a step are two strips' features, of the first two or the last two sums of a lane: `(row,
     /// sum)`, in lanes where the row is one of the batch.
     pub(super) fn rows_of_two<'k>(self, k: &'k Builder, sums: [Val<'k, f32>; 2]) -> [(Val<'k, u32>, Val<'k, f32>); 2] {
         let first = k.lane() % 4 * 2;

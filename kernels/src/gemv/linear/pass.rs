@@ -76,7 +76,7 @@ pub(super) struct Pass<'k> {
     pub spreads: bool,
     /// Whether a phase came before, which left sums of squares; `None`: there are no phases.
     pub behind: Option<Val<'k, bool>>,
-    /// Bytes behind the activations that other sums have.
+    /// Bytes after the activations that other sums have.
     pub reserved: u32,
 }
 
@@ -256,7 +256,7 @@ impl<'k> Pass<'k> {
         x.look();
         team.sync();
         there();
-        // They are read behind the products, so that nobody's activations wait for them.
+        // They are read after the products, so that no activations wait for them.
         (0u32..).zip(squares).for_each(|(row, sum)| store_warp_sum(scratch.squares.at(row * team.warps), sum));
         self.store_squares(input, first_row, factors);
         self.note_loaded();

@@ -57,7 +57,7 @@ pub(super) struct Waiting<'k> {
 }
 
 impl<'k> Waiting<'k> {
-    /// Bytes of so many strips.
+    /// Bytes of a number of strips.
     pub fn bytes(rows: u32, strips: u32) -> u32 {
         strips * rows * Strip::ROWS * 4
     }

@@ -3,7 +3,7 @@
 //!
 //! Every SM reads all activations of a level, so what their writers do once, 132 readers do not: multiply with the norm's weight,
 //! round, split in two parts, bring a warp's words together. Who writes a column writes its term; a row's factor, one over the root of
-//! its mean square, is multiplied into the sums of products behind.
+//! its mean square, is multiplied into the sums of products afterwards.
 
 use tilewright_codegen::build::{Global, Ptr, Val, Var};
 
@@ -68,13 +68,13 @@ impl ScaledForm {
         strip.k().is_multiple_of(DEPTH).then_some(form)
     }
 
-    /// The same of activations that are multiplied as they are: without sums of squares.
+    /// Drops the sums of squares: activations are multiplied without a norm.
     #[must_use]
     pub fn without_norm(self) -> ScaledForm {
         ScaledForm { norm: false, ..self }
     }
 
-    /// The same in pairs of rows, for 9 to 16 rows that are multiplied together with weights of bf16, held in registers: others stay as
+    /// Stores pairs of rows, for 9 to 16 rows that are multiplied together with weights of bf16, held in registers: others stay as
     /// they are.
     #[must_use]
     pub fn in_pairs(self, packing: Packing) -> ScaledForm {
@@ -82,7 +82,7 @@ impl ScaledForm {
         ScaledForm { pairs: all && self.code.is_none(), ..self }
     }
 
-    /// The same in the act-order of the codes that they meet.
+    /// Stores activations in the act-order (`g_idx`) of the codes that they meet.
     #[must_use]
     pub fn in_order(self) -> ScaledForm {
         // The table has the order of halves, too.
@@ -149,7 +149,7 @@ pub struct Scaled<'k> {
 pub(super) type Loaded<'k> = Vec<(Val<'k, u32>, Vec<[Val<'k, f32>; 4]>)>;
 
 impl<'k> Scaled<'k> {
-    /// The same from a column on, a multiple of 32; sums of squares stay those of whole rows.
+    /// The activations from a column on, a multiple of 32; sums of squares stay those of whole rows.
     #[track_caller]
     pub fn from(self, column: Val<'k, u32>) -> Scaled<'k> {
         Scaled { terms: self.terms.from(self.step(column)), ..self }
@@ -381,7 +381,7 @@ impl<'k> Pass<'k> {
         }
     }
 
-    /// Makes factors of rows of them for the epilogue, which comes behind a meeting of the team.
+    /// Makes factors of rows of them for the epilogue, which follows a barrier of the team.
     pub(super) fn store_squares(self, input: Input<'k>, first_row: Val<'k, u32>, loaded: Option<Loaded<'k>>) {
         let Pass { team, scratch, rows, .. } = self;
         let Input::Scaled { x, eps: Some(eps) } = input else { return };

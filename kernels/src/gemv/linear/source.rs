@@ -1,6 +1,6 @@
 //! Activations on their way to the registers of the lanes that multiply them, straight from where they lie.
 //!
-//! No copy in shared memory: the ring may have that, and nobody waits for the slowest warp. What a lane needs of a tile
+//! No copy in shared memory: the ring can use that memory, and no warp waits for the slowest. What a lane needs of a tile
 //! are eight consecutive elements of a row, `8·(lane mod 4) ..+8` of a run of 32. Where they take more than 16 bytes, pairs
 //! of lanes load them four by four, so that each load of a warp takes whole sectors of 32 bytes, and exchange what they
 //! packed.
@@ -21,7 +21,7 @@ use crate::warps::ConsumerWarps;
 /// Loads of four elements that are in flight together; fewer where registers hold the weights of a group of strips, or a row of 4096 of each of
 /// 16 vectors.
 const TOGETHER: [usize; 2] = [16, 8];
-/// The same of elements that are loaded each by itself, of more than eight rows.
+/// Elements in flight together where each is loaded by itself, for more than eight rows.
 const TOGETHER_EACH: usize = 4;
 
 /// −0, in both halves.
@@ -89,7 +89,7 @@ impl<'k> Source<'k> {
         self.halves.iter().for_each(|(_, squares)| squares.set(0.0f32));
     }
 
-    /// Of a normalised input, stores the warp's sums of squares; behind a phase, added to what it stored before.
+    /// Of a normalised input, stores the warp's sums of squares; after a phase, added to what it stored before.
     pub fn store_squares(&self, to: Squares<'k>, behind: Option<Val<'k, bool>>) {
         if self.input.norm().is_some() {
             self.halves.iter().for_each(|(half, squares)| half.add_up(self.team, squares.get(), to, behind));
@@ -141,7 +141,7 @@ impl<'k> Source<'k> {
         x.iter().zip(weights).map(times).collect()
     }
 
-    /// This lane's eight elements of each tile, words of the operand as they are; zeros behind the row.
+    /// This lane's eight elements of each tile, words of the operand as they are; zeros beyond the row.
     fn by_eights(&self, x: Array<'k>, start: Val<'k, u32>, columns: &[Val<'k, u32>]) -> Vec<[Val<'k, u32>; 4]> {
         let (mine, end) = (self.team.k.lane() % 4 * 8, self.strip.k());
         let inside = |&column: &Val<'k, u32>| (!self.is_whole()).then(|| (column + mine).lt(end));
@@ -156,7 +156,7 @@ impl<'k> Source<'k> {
         loaded.into_iter().zip(columns.iter().map(inside)).map(or_zero).collect()
     }
 
-    /// This lane's eight terms of each tile, of each part that it brings; zeros behind the row.
+    /// This lane's eight terms of each tile, of each part that it brings; zeros beyond the row.
     fn of_terms(&self, x: Scaled<'k>, half: Half, columns: &[Val<'k, u32>]) -> Vec<Vec<[Val<'k, u32>; 4]>> {
         let (k, end) = (self.team.k, self.strip.k());
         // In pairs both halves bring the rows of the first, two pairs of columns each.

@@ -53,7 +53,7 @@ impl<'k> Brought<'k> {
 }
 
 impl<'k> Starts<'k> {
-    /// Bytes of shared memory for so many tiles.
+    /// Bytes of shared memory for a number of tiles.
     pub fn bytes(strip: Strip, side: Side, tiles: u32) -> u32 {
         let has_zeros = strip.codes().is_some_and(|codes| codes.code.is_integer());
         if has_zeros { tiles * strip.parts(side) * WORDS * 4 } else { 0 }

@@ -45,7 +45,7 @@ pub(super) struct Operands<'a, 'k> {
 /// What a warp does with stages that are there together.
 pub type Read<'r, 'k> = &'r dyn Fn(&[Ptr<'k, Shared, u32>]);
 
-/// Where weights come from, stage by stage: a reader of the ring. While a stage is read the one behind it may be waited for, no more.
+/// Where weights come from, stage by stage: a reader of the ring. While a stage is read, the next one may be waited for, no more.
 pub trait Weights<'k>: Stages<'k> {
     /// Waits for the next stage, lets a warp read it, and releases it.
     fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
@@ -54,7 +54,7 @@ pub trait Weights<'k>: Stages<'k> {
         stage.release();
     }
 
-    /// The same where a warp may have nothing to read: `reads`, the same for all of the warp, says whether it has.
+    /// Reads the next stage where a warp may have nothing to read; `reads` is uniform in the warp.
     fn stage_if(&self, reads: Val<'k, bool>, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
         self.stage(&|there| reads.builder().when(reads, || read(there)));
     }
@@ -64,7 +64,7 @@ pub trait Weights<'k>: Stages<'k> {
         2
     }
 
-    /// The same of the next `count` stages, which are released together.
+    /// Reads the next `count` stages, which are released together.
     fn several(&self, count: u32, read: Read<'_, 'k>) {
         let stages: Vec<_> = (0..count).map(|_| self.wait()).collect();
         read(&stages.iter().map(AnyStage::base).collect::<Vec<_>>());
@@ -134,7 +134,7 @@ impl<'k> Sums<'k> {
         self.strips
     }
 
-    /// Outputs of so many strips.
+    /// Outputs of a number of strips.
     pub(super) fn outputs(self, strips: u32) -> u32 {
         strips * self.packing.rows() * Strip::ROWS
     }
@@ -249,7 +249,7 @@ pub(super) fn product<'k>(
 /// Parts of tiles of codes of a warp that are under way together, where strips are of a single stage.
 const PARTS: u32 = 8;
 
-/// Whether two strips of a task may come as one stage, one behind the other: codes of a single stage each, which are read two or four at a time
+/// Whether two strips of a task may come as one stage, one after the other: codes of a single stage each, which are read two or four at a time
 /// ([`Weights::several`]), from the task's first on; of an odd number the last comes alone.
 ///
 /// ```
@@ -277,7 +277,7 @@ pub(super) fn turns(strip: Strip, stages: u32) -> impl Iterator<Item = u32> {
     [4, 2, 1].into_iter().filter(move |&strips| strips <= most.max(1))
 }
 
-/// The next `count` strips of the ring, of a single stage each, times the operand, into slot `slot` of the sums and those behind it: all
+/// The next `count` strips of the ring, of a single stage each, times the operand, into slot `slot` of the sums and the following ones: all
 /// are under way together. The sums are those that [`product`] makes.
 pub(super) fn several<'k>(
     team: ConsumerWarps<'k>,
@@ -366,7 +366,7 @@ pub(super) fn pairs<'k>(
     team.k.when(last.lt(strips), || pair(team, strip, weights, operands, (sums, last), false));
 }
 
-/// The next strip of the ring and, where `second` says so, the one behind it, times the operand, into slot `slot` of the sums and the
+/// The next strip of the ring and, where `second` says so, the following one, times the operand, into slot `slot` of the sums and the
 /// next. Single stages are released together; of several those of the first strip wait in registers. A strip's sums are the same
 /// whether there is another.
 fn pair<'k>(

@@ -46,7 +46,7 @@ pub(super) fn products<'k>(
         let words = if strip.has_blocks() { 5 } else { 4 };
         let tile = |_| -> Vec<Var<'k, u32>> { (0..words).map(|_| k.var(0u32)).collect() };
         let held: Vec<Vec<_>> = (0..group).map(|_| (0..strip.per_warp()).map(tile).collect()).collect();
-        // Nobody reads the factors of the stage before.
+        // No warp reads the factors of the previous stage any more.
         team.sync();
         each(&|slot| {
             weights.stage(&|from| {

@@ -14,12 +14,6 @@ use crate::program::Span;
 use crate::vm::device::{Unsupported, multiple};
 use crate::vm::graph::{GraphPlanner, GraphTuning, Heads, LaunchArg, LaunchGrid, LaunchMemory, LaunchOp, Scratch};
 
-/// Dimensions of a head that the kernels are made for.
-const DEPTHS: [u32; 5] = [32, 64, 96, 128, 256];
-/// Dimensions of a head that decode attention is made for.
-const DECODE_DEPTHS: [u32; 4] = [64, 96, 128, 256];
-/// Query heads of a kv head that it takes at most.
-const MOST_GROUP: u32 = 16;
 /// Tokens of its tiles where `mma.sync` copies them.
 const DECODE_TILE: u32 = 16;
 /// Kv heads whose keys and values share L2.
@@ -35,9 +29,9 @@ impl LaunchOp for Attention {
             (plan.extents(self.q)?, plan.pool(self.k_pool)?);
         plan.pool(self.v_pool)?;
         let [_, width] = plan.extents(self.at.page_table)?;
-        if !DEPTHS.contains(&depth) {
+        if !Prefill::DEPTHS.contains(&depth) {
             let (what, found) = ("dimensions of a head", depth as usize);
-            return Err(Unsupported::Number { what, found, expected: "32, 64, 96, 128 or 256" });
+            return Err(Unsupported::Number { what, found, expected: "32, 64, 80, 96, 112, 128, 192 or 256" });
         }
         multiple("tokens of a page", page_tokens, 8, "a multiple of 8")?;
         let queries = plan.heads_of(self.q)?;
@@ -48,7 +42,7 @@ impl LaunchOp for Attention {
         // Codes are made bf16 for the tokens of sequences, and rows of their own are sequences
         // then.
         let codes = plan.pool_type(self.k_pool)? == PoolType::E4m3;
-        if !codes && DECODE_DEPTHS.contains(&depth) && group <= MOST_GROUP {
+        if !codes && Decode::DEPTHS.contains(&depth) && group <= Decode::MOST_GROUP {
             self.decode(plan, [rows, heads, depth], [kv_heads, pages, page_tokens])?;
         }
         let kv = Kv::Paged { page_tokens, swizzled: true };

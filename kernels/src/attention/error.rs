@@ -1,0 +1,44 @@
+//! Attention kernels that are refused where they are recorded.
+
+use thiserror::Error;
+
+/// Why an attention kernel is refused. `verify` reports it at the line that records the kernel.
+///
+/// ```
+/// use tilewright_codegen::{ir::Arch, verify::verify};
+/// use tilewright_kernels::attention::decode::{Decode, Layout};
+/// use tilewright_kernels::kv::CpAsync;
+/// let decode = Decode { depth: 72, group: 4, layout: Layout::Dense, tile: 16 };
+/// let errors = verify(decode.record::<CpAsync<2>>(Arch::Sm80)).unwrap_err().to_string();
+/// let wanted = "decode attention of heads of 72 columns: it is made for 64, 80, 96, 112, 128, 192 and 256";
+/// assert!(errors.contains(wanted), "{errors}");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the fields are the numbers that the message prints")]
+pub enum AttentionError {
+    /// Columns of a head that no kernel is made for.
+    #[error("{kernel} attention of heads of {depth} columns: it is made for {}; pad the heads to one of these", list(.depths))]
+    Depth { kernel: &'static str, depth: u32, depths: &'static [u32] },
+    /// Query heads of a key/value head that do not fit the rows of the instruction.
+    #[error(
+        "decode attention of {group} query heads per key/value head: 1 to 16 are the rows of m16n8k16; use prefill attention, which takes any number"
+    )]
+    Group { group: u32 },
+    /// A prefill kernel without query heads.
+    #[error("prefill attention of 0 query heads per key/value head: give 1 or more")]
+    NoGroup,
+    /// Keys of a tile that the kernel of a depth is not made for.
+    #[error("prefill attention of tiles of {keys} keys for heads of {depth} columns: they have {}; take one of these", list(.choices))]
+    Keys { keys: u32, depth: u32, choices: &'static [u32] },
+}
+
+/// Numbers as a sentence lists them.
+fn list(numbers: &[u32]) -> String {
+    let words: Vec<String> = numbers.iter().map(u32::to_string).collect();
+    match words.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => "none".into(),
+    }
+}
