@@ -84,9 +84,7 @@ pub(super) fn gather<'k>(
     let edge = search.locate([k.lit(0), k.lit(BINS)], measure, |_| wanted).at;
     let edge = edge.ne(NOWHERE).select(edge, BINS - 1);
     let listed = write(search, row, scratch.list(k.lit(0)), |logit| bins.of(logit).le(edge));
-    // Where all are −∞, those that are not numbers count as equals.
-    let usable = weigh.max.gt(f32::NEG_INFINITY);
-    Extent { total, listed: usable.select(listed, NOWHERE) }
+    Extent { total, listed }
 }
 
 /// Writes the tokens that pass into the list, in order, if there is room for all; gives how many pass.

@@ -1,6 +1,6 @@
 //! Indices beyond the extents of a tensor: the simulator names tensor, mode, index, extent and the author's line.
 
-use tilewright_codegen::build::{Builder, Global, block, record};
+use tilewright_codegen::build::{Builder, Global, Ptr, Val, block, record};
 use tilewright_codegen::ir::{Arch, Const};
 use tilewright_codegen::sim::{self, Arg, FaultKind, Launch, Memory, Outcome};
 use tilewright_codegen::verify::verify;
@@ -8,9 +8,20 @@ use tilewright_kernels::tile::{Index, LayoutTensor, Modes, RegisterTensor};
 use tilewright_layout::typed::{Contiguous, RowMajor, Swizzle, Swizzled};
 use tilewright_layout::{Layout, Tiler};
 
-/// Runs a kernel of one warp whose parameters are the number `n` and a buffer of 4096 words; the fault that it makes.
-fn fault(n: u32, body: impl Fn(&Builder)) -> Option<sim::Fault> {
-    let kernel = record("strayed", Arch::Sm80, block(32), |k| body(k));
+/// What a kernel under test is given: the number `n` and a buffer of 4096 words.
+#[derive(Clone, Copy)]
+struct Given<'k> {
+    k: &'k Builder,
+    n: Val<'k, u32>,
+    x: Ptr<'k, Global, f32>,
+}
+
+/// Runs a kernel of one warp; the fault that it makes.
+fn fault(n: u32, body: impl Fn(Given<'_>)) -> Option<sim::Fault> {
+    let kernel = record("strayed", Arch::Sm80, block(32), |k| {
+        let (n, x) = (k.param("n"), k.global("x"));
+        body(Given { k, n, x });
+    });
     let verified = verify(kernel).unwrap_or_else(|errors| panic!("{errors}"));
     let mut memory = Memory::new();
     let x = memory.upload("x", &vec![0u32; 4096]);
@@ -22,7 +33,7 @@ fn fault(n: u32, body: impl Fn(&Builder)) -> Option<sim::Fault> {
 }
 
 /// A strayed index: tensor, mode, index, extent. The line is one of this file.
-fn strayed(n: u32, body: impl Fn(&Builder)) -> Option<(String, u32, u32, u32)> {
+fn strayed(n: u32, body: impl Fn(Given<'_>)) -> Option<(String, u32, u32, u32)> {
     let fault = fault(n, body)?;
     let FaultKind::IndexOutOfBounds { tensor, mode, index, extent, src } = fault.kind.clone() else {
         panic!("{fault}")
@@ -34,9 +45,9 @@ fn strayed(n: u32, body: impl Fn(&Builder)) -> Option<(String, u32, u32, u32)> {
 /// A typed matrix in global memory, read at a column known at run time: column 8 would be the next row's first element.
 #[test]
 fn column_eight_of_eight_is_reported_with_tensor_mode_and_extent() {
-    let body = |k: &Builder| {
-        let (n, x) = (k.param::<u32>("n"), LayoutTensor::new(k.global::<f32>("x"), RowMajor::<8, 8>::default()));
-        x.at([0.into(), 1.into()]).store(x.load([3.into(), n.into()]));
+    let body = |Given { k, n, x }: Given<'_>| {
+        let x = LayoutTensor::new(x, RowMajor::<8, 8>::default());
+        k.when(k.lane().eq(0), || x.at([0.into(), 1.into()]).store(x.load([3.into(), n.into()])));
     };
     assert_eq!(strayed(8, body), Some(("(8,8):(8,1)".into(), 1, 8, 8)));
     assert_eq!(strayed(7, body), None);
@@ -51,25 +62,23 @@ fn column_eight_of_eight_is_reported_with_tensor_mode_and_extent() {
 /// Shared memory: index 64 of one allocation would be the next allocation's first element.
 #[test]
 fn index_sixty_four_of_a_shared_run_is_reported_before_it_reads_the_next_allocation() {
-    let body = |k: &Builder| {
-        let n = k.param::<u32>("n");
+    let body = |Given { k, n, x }: Given<'_>| {
         let (run, next) = (LayoutTensor::<f32, Contiguous<64>, _>::shared(k, "run"), k.shared::<f32>("next", 64));
         next.at(k.lane()).store(1.0f32);
         run.at([Index::lane(k)]).store(2.0f32);
         k.barrier();
-        k.global::<f32>("x").at(k.lane()).store(run.at([n.into()]).load());
+        x.at(k.lane()).store(run.at([n.into()]).load());
     };
-    assert_eq!(strayed(64, body), Some(("`run` (64):(1)".into(), 0, 64, 64)));
+    assert_eq!(strayed(64, body), Some(("`run` 64:1".into(), 0, 64, 64)));
     assert_eq!(strayed(5, body), None);
 }
 
 /// An index that its author promised to be below a bound, and is not.
 #[test]
 fn a_false_promise_of_a_bound_is_reported() {
-    let body = |k: &Builder| {
-        let n = Index::below(k.param::<u32>("n"), 8);
-        let x = LayoutTensor::new(k.global::<f32>("x"), RowMajor::<8, 8>::default());
-        x.store([n, 0.into()], k.lit(1.0f32));
+    let body = |Given { k, n, x }: Given<'_>| {
+        let x = LayoutTensor::new(x, RowMajor::<8, 8>::default());
+        k.when(k.lane().eq(0), || x.store([Index::below(n, 8), 0.into()], k.lit(1.0f32)));
     };
     assert_eq!(strayed(8, body), Some(("(8,8):(8,1)".into(), 0, 8, 8)));
     assert_eq!(strayed(7, body), None);
@@ -79,41 +88,42 @@ fn a_false_promise_of_a_bound_is_reported() {
 #[test]
 fn parts_of_a_tensor_are_bounded_too() {
     type Matrix = Swizzled<Swizzle<3, 2, 3>, RowMajor<32, 32>>;
-    let cases: [(u32, u32, fn(&Builder, Index<'_>)); 7] = [
-        (4, 4, |k, n| matrix(k).tile::<8, 32>([n, 0.into()]).at([1.into(), 1.into()]).store(1.0f32)),
-        (8, 8, |k, n| matrix(k).distribute::<RowMajor<4, 2>>(n).at([0.into(), 0.into()]).store(1.0f32)),
-        (32, 32, |k, n| matrix(k).row(n).at([1.into()]).store(1.0f32)),
-        (32, 32, |k, n| matrix(k).column(n).at([1.into()]).store(1.0f32)),
-        (1024, 1024, |k, n| matrix(k).flat(n).store(1.0f32)),
-        (4, 4, |k, n| {
+    let cases: [(u32, u32, for<'k> fn(Ptr<'k, Global, f32>, Index<'k>)); 7] = [
+        (4, 4, |x, n| matrix(x).tile::<8, 32>([n, 0.into()]).at([1.into(), 1.into()]).store(1.0f32)),
+        (8, 8, |x, n| matrix(x).distribute::<RowMajor<4, 2>>(n).at([0.into(), 0.into()]).store(1.0f32)),
+        (32, 32, |x, n| matrix(x).row(n).at([1.into()]).store(1.0f32)),
+        (32, 32, |x, n| matrix(x).column(n).at([1.into()]).store(1.0f32)),
+        (1024, 1024, |x, n| matrix(x).flat(n).store(1.0f32)),
+        (4, 4, |x, n| {
             let tiler = Tiler::by_mode(&[Tiler::extent(8), Tiler::extent(32)]).expect("a tiler");
-            value(k).tile_by(&tiler, [n, 0.into()]).at([1.into(), 1.into()]).store(1.0f32);
+            value(x).tile_by(&tiler, [n, 0.into()]).at([1.into(), 1.into()]).store(1.0f32);
         }),
-        (32, 32, |k, n| value(k).slice([Some(n), None]).at([1.into()]).store(1.0f32)),
+        (32, 32, |x, n| value(x).slice([Some(n), None]).at([1.into()]).store(1.0f32)),
     ];
-    fn matrix(k: &Builder) -> LayoutTensor<'_, f32, Matrix, Global> {
-        LayoutTensor::new(k.global::<f32>("x"), Matrix::default())
+    fn matrix(x: Ptr<'_, Global, f32>) -> LayoutTensor<'_, f32, Matrix, Global> {
+        LayoutTensor::new(x, Matrix::default())
     }
-    fn value(k: &Builder) -> LayoutTensor<'_, f32, Layout, Global> {
-        LayoutTensor::new(k.global::<f32>("x"), Layout::parse("(32,32):(32,1)").expect("a layout"))
+    fn value(x: Ptr<'_, Global, f32>) -> LayoutTensor<'_, f32, Layout, Global> {
+        LayoutTensor::new(x, Layout::parse("(32,32):(32,1)").expect("a layout"))
     }
-    for (number, (index, extent, body)) in cases.into_iter().enumerate() {
-        let found = strayed(index, |k| body(k, k.param::<u32>("n").into()));
+    for (number, (index, extent, part)) in cases.into_iter().enumerate() {
+        let body = |Given { k, n, x }: Given<'_>| k.when(k.lane().eq(0), || part(x, n.into()));
+        let found = strayed(index, body);
         assert_eq!(found.map(|(_, _, index, extent)| (index, extent)), Some((index, extent)), "case {number}");
-        assert_eq!(strayed(index - 1, |k| body(k, k.param::<u32>("n").into())), None, "case {number}");
+        assert_eq!(strayed(index - 1, body), None, "case {number}");
     }
 }
 
 /// Lanes that do not make the access are not checked, and an address that is computed before a guard is none.
 #[test]
 fn guarded_accesses_are_not_reported() {
-    let body = |k: &Builder| {
-        let x = LayoutTensor::new(k.global::<f32>("x"), Contiguous::<8>::default());
+    let body = |Given { k, n, x }: Given<'_>| {
+        let x = LayoutTensor::new(x, Contiguous::<8>::default());
         let place = x.at([Index::from(k.lane())]);
-        k.when(k.lane().lt(k.param::<u32>("n")), || place.store(1.0f32));
+        k.when(k.lane().lt(n), || place.store(1.0f32));
     };
     assert_eq!(strayed(8, body), None);
-    assert_eq!(strayed(10, body), Some(("(8):(1)".into(), 0, 8, 8)));
+    assert_eq!(strayed(10, body), Some(("8:1".into(), 0, 8, 8)));
 }
 
 /// The PTX of a kernel with bounds is that of the same addresses without.
@@ -143,7 +153,8 @@ fn a_masked_load_into_a_maximum_wants_a_fill() {
                 None => tile.load([k.lane().into()]) * 2.0,
             };
             let all = mine.warp_reduce(|a, b| a.max(b));
-            k.global::<f32>("out").store(all);
+            let out = k.global::<f32>("out");
+            k.when(k.lane().eq(0), || out.store(all));
         })
     };
     let errors = verify(largest(None)).expect_err("zeros would enter").to_string();
