@@ -27,7 +27,7 @@ use tilewright_codegen::build::{Builder, Val, Var};
 ///         k.when(number.lt(tiles), || tile.at([mine]).cp_async(x.at(number * 512 + mine.get(k))));
 ///     });
 ///     let sum = k.regs(4, 0.0f32);
-///     k.for_(0, tiles, |_| {
+///     k.moving().for_(0, tiles, |_| {
 ///         let (current, free) = ring.turn();
 ///         let (tile,) = current.tiles();
 ///         for i in 0..4 {

@@ -43,7 +43,7 @@
 //!     let (mut producer, mut consumer) = ring.split();
 //!     let consume = || {
 //!         let sum = k.var(0.0f32);
-//!         k.for_(0, rows, |_| {
+//!         k.moving().for_(0, rows, |_| {
 //!             let full = consumer.wait();
 //!             let (row,) = full.tiles();
 //!             sum.set(sum.get() + row.at([Index::thread(k)]).load());
@@ -52,9 +52,9 @@
 //!         out.at(k.tid()).store(sum);
 //!     };
 //!     let produce = || {
-//!         k.for_(0, rows, |row| producer.acquire().fill((BulkSource::from(x.at(row * 128)),)).commit());
+//!         k.moving().for_(0, rows, |row| producer.acquire().fill((BulkSource::from(x.at(row * 128)),)).commit());
 //!     };
-//!     k.if_else(k.warp().lt(4), consume, || k.when(k.lane().eq(0), produce));
+//!     k.moving().if_else(k.warp().lt(4), consume, || k.moving().when(k.lane().eq(0), produce));
 //! });
 //! verify(kernel)?;
 //! # Ok::<(), tilewright_codegen::verify::VerifyErrors>(())

@@ -117,10 +117,10 @@ impl<'k> Meeting<'k> {
 ///     let ring = Ring::bulk::<Rows>(k, (StageTile::<f32, Contiguous<128>>::typed(),), shape);
 ///     let (mut producer, mut consumer) = start(k, ring).split();
 ///     let fetch = || {
-///         k.for_(0u32, rows, |row| producer.acquire().fill((BulkSource::from(x.at(row * 128)),)).commit());
+///         k.moving().for_(0u32, rows, |row| producer.acquire().fill((BulkSource::from(x.at(row * 128)),)).commit());
 ///     };
 ///     let compute = || {
-///         k.for_(0u32, rows, |row| {
+///         k.moving().for_(0u32, rows, |row| {
 ///             let full = consumer.wait();
 ///             let (tile,) = full.tiles();
 ///             let doubled = tile.at([Index::thread(k)]).load() * 2.0;
@@ -128,7 +128,7 @@ impl<'k> Meeting<'k> {
 ///             y.at(row * 128 + k.tid()).store(doubled);
 ///         });
 ///     };
-///     k.if_else(k.warp().lt(4), compute, || k.when(k.lane().eq(0), fetch));
+///     k.moving().if_else(k.warp().lt(4), compute, || k.moving().when(k.lane().eq(0), fetch));
 /// });
 /// verify(kernel)?;
 /// # Ok::<(), tilewright_codegen::verify::VerifyErrors>(())

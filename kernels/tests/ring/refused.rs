@@ -46,7 +46,8 @@ fn ring_of(shape: Shape) -> Result<(), String> {
             let mut producer = producer;
             producer.acquire().fill((BulkSource::from(x),)).commit();
         };
-        k.if_else(k.warp().eq(0), || consumer.wait().release(), || k.when(k.lane().eq(0), produce));
+        let moving = k.moving();
+        moving.if_else(k.warp().eq(0), || consumer.wait().release(), || moving.when(k.lane().eq(0), produce));
     });
     verify(kernel).map(drop).map_err(|errors| errors.to_string())
 }
