@@ -123,8 +123,14 @@ pub trait Index<'k> {
 macro_rules! constant_indexes {
     ($($Int:ty),+) => { $(
         impl<'k> Index<'k> for $Int {
-            fn bytes(self, _: &'k Builder, size: u32, _: bool) -> (i32, Option<(Ty, Operand)>) {
-                (self as i32 * size as i32, None)
+            fn bytes(self, _: &'k Builder, size: u32, narrow: bool) -> (i32, Option<(Ty, Operand)>) {
+                let bytes = (self as i64).wrapping_mul(i64::from(size));
+                match i32::try_from(bytes) {
+                    Ok(bytes) => (bytes, None),
+                    // An address of 32 bits wraps as its distances do.
+                    Err(_) if narrow => (bytes as i32, None),
+                    Err(_) => (0, Some((Ty::S64, bytes.constant().into()))),
+                }
             }
         }
     )+ };
@@ -205,7 +211,10 @@ impl<'k, S: SpaceOf, T> Ptr<'k, S, T> {
                 self.k.value(ty, |d| ValueOp::PtrAdd { ty, from, d, p, bytes })
             }
         };
-        Ptr { base, offset: self.offset + constant, ..self }
+        match self.offset.checked_add(constant) {
+            Some(offset) => Ptr { base, offset, ..self },
+            None => Ptr { base: Ptr { base, ..self }.plain(), offset: constant, ..self },
+        }
     }
 
     /// The allocation that it points into, where that is known: of what [`Builder::shared`] gave, moved on by numbers of

@@ -6,9 +6,14 @@ use tilewright_codegen::build::{Ptr, Scalar, SpaceOf};
 use tilewright_layout::Swizzled;
 use tilewright_layout::view::OffsetMap;
 
-/// Refuses a view that reaches beyond its allocation, or begins where its swizzle does not repeat.
+/// Refuses a view whose offsets 32 bits do not hold, that reaches beyond its allocation, or that begins where its swizzle
+/// does not repeat.
 #[track_caller]
 pub(super) fn check<S: SpaceOf, T: Scalar>(base: Ptr<'_, S, T>, map: &Swizzled) {
+    let elements = map.layout().cosize();
+    if elements > 1 << 32 {
+        base.builder().refuse(&TileError::Wide { layout: map.layout().to_string(), elements });
+    }
     let Some(of) = base.allocation() else { return };
     let bytes = i64::from(T::TY.bytes());
     let needed = map.span().map_or(0, |(_, elements)| elements as i64 * bytes);

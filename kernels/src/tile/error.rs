@@ -32,6 +32,11 @@ pub enum TileError {
     /// A view that reaches beyond its allocation.
     #[error("view of {needed} bytes: `{name}` has {left} from here on; allocate it from the layout")]
     Larger { name: String, needed: i64, left: i64 },
+    /// A view with more elements than offsets of 32 bits reach.
+    #[error(
+        "view {layout} of {elements} elements: offsets of layouts have 32 bits; take Modes, whose offsets have 64, or a view per part"
+    )]
+    Wide { layout: String, elements: i64 },
     /// A swizzled view at a base that its swizzle does not repeat at.
     #[error(
         "view at a multiple of {found} bytes in `{name}`: its swizzle repeats every {needed}; align the allocation to {needed}, or allocate it from the layout"

@@ -67,7 +67,7 @@ impl<'k, const R: usize> Modes<'k, R> {
     }
 
     /// Promises an alignment: the base, every stride but the contiguous mode's and the contiguous mode's extent are
-    /// multiples of `lanes` elements. A vector of that many is then aligned, and inside or outside as a whole.
+    /// multiples of `whole` elements. A vector of that many is then aligned, and inside or outside as a whole.
     #[must_use]
     pub fn vectors(self, whole: u32) -> Modes<'k, R> {
         Modes { whole, ..self }

@@ -29,7 +29,7 @@ pub struct Supply<'k> {
 }
 
 impl<'k> Supply<'k> {
-    /// `count` strips from there on, `most` at most. If they are small, all of them are copied now, to be read once the
+    /// `strips` strips from there on, `most` at most. If they are small, all of them are copied now, to be read once the
     /// team has met.
     pub fn new(
         team: ConsumerWarps<'k>,

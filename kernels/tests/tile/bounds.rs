@@ -200,3 +200,21 @@ fn only_reductions_by_order_want_a_fill() {
     });
     assert!(errors.expect_err("zeros would enter").contains("maximum or minimum of a masked load"));
 }
+
+/// Offsets of layouts have 32 bits: a view that they do not reach is refused, and constants beyond 2³¹ bytes do not wrap.
+#[test]
+fn views_beyond_32_bits_are_refused_and_large_constants_do_not_wrap() {
+    let verified = |rows: i64| {
+        let kernel = record("wide", Arch::Sm80, block(32), |k| {
+            let layout = Layout::parse(&format!("({rows},65536):(65536,1)")).expect("a layout");
+            let x = LayoutTensor::new(k.global::<f32>("x"), layout);
+            x.at([(rows as u32 - 1).into(), 7.into()]).store(1.0f32);
+        });
+        verify(kernel).map_err(|errors| errors.to_string())
+    };
+    let errors = verified(65537).map(drop).expect_err("it is refused");
+    assert!(errors.contains("offsets of layouts have 32 bits") && errors.contains("bounds.rs"), "{errors}");
+    // The last row of 2^32 elements begins 17,179,607,040 bytes into the tensor.
+    let text = tilewright_codegen::ptx::emit(&verified(65536).expect("it is accepted"));
+    assert!(text.contains("17179607068") || text.contains("17179607040"), "{text}");
+}

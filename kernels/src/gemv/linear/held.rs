@@ -67,7 +67,7 @@ pub struct HeldStage<'k> {
 }
 
 impl<'k> HeldStage<'k> {
-    /// Registers, set to zero, for a stage of at most `bytes` bytes of tiles, of any of these forms.
+    /// Registers, set to zero, for a stage of at most `stage_bytes` bytes of tiles, of any of these forms.
     pub fn new(team: ConsumerWarps<'k>, stage_bytes: u32, forms: HeldForm) -> HeldStage<'k> {
         let widest = Strip::of_one_stage(team.warps, stage_bytes);
         let tile = |_| std::array::from_fn(|_| team.k.var(0u32));
