@@ -9,10 +9,10 @@ use tilewright_kernels::kv::{CpAsync, Staged, Tma};
 
 fn kernels() -> Vec<Kernel> {
     let mut all = Vec::new();
-    for (depth, group) in [(64, 4), (80, 4), (96, 1), (112, 4), (128, 4), (128, 16), (192, 8), (256, 8)] {
+    for (depth, group) in [(64, 4), (96, 1), (128, 4), (128, 16), (256, 8)] {
         let decode = Decode { depth, group, layout: Layout::Dense, tile: 16 };
         all.push(decode.record::<Tma<3>>(Arch::Sm90a));
-        if depth <= 128 {
+        if depth < 256 {
             all.push(Decode { tile: 32, ..decode }.record::<Tma<2>>(Arch::Sm90a));
             all.push(Decode { tile: 32, ..decode }.record_staying::<Tma<2>>(Arch::Sm90a));
             all.push(decode.record::<CpAsync<2>>(Arch::Sm80));
@@ -23,7 +23,7 @@ fn kernels() -> Vec<Kernel> {
         Decode { layout: Layout::Paged { page_tokens: 16, swizzled: false }, ..dense }.record::<Tma<3>>(Arch::Sm90a),
     );
     all.push(dense.record::<Staged<1, true>>(Arch::Sm80));
-    for depth in [64, 80, 96, 112, 128, 192, 256] {
+    for depth in [64, 96, 128, 256] {
         for causal in [false, true] {
             let prefill = Prefill { depth, group: 1, causal, queries: QueryLayout::HeadMajor, kv: Kv::HeadMajor };
             all.push(prefill.record_hopper());
@@ -32,7 +32,7 @@ fn kernels() -> Vec<Kernel> {
     let paged = Kv::Paged { page_tokens: 16, swizzled: false };
     let ragged = Prefill { depth: 128, group: 4, causal: true, queries: QueryLayout::Ragged, kv: paged };
     all.push(ragged.record_hopper());
-    for depth in [64, 80, 96, 112, 128, 192] {
+    for depth in [64, 96, 128] {
         all.push(Prefill { depth, ..ragged }.record::<CpAsync<2>>(Arch::Sm80));
     }
     // Pools of the megakernel.

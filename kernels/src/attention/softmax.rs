@@ -45,7 +45,7 @@ pub(crate) struct Updated<'k> {
 }
 
 impl<'k> RowUpdate<'k> {
-    /// From a row's maximum and sum and this lane's next scores, of which there are some. `over_lanes` gives the largest that the
+    /// Updates a row's maximum and sum with this lane's next scores, at least one. `over_lanes` gives the largest that the
     /// row's lanes have; `put` takes the weight of each score.
     #[track_caller]
     pub fn update(
@@ -112,7 +112,7 @@ pub enum Rescaling {
 }
 
 impl<'k> Softmax<'k> {
-    /// Of scores in that fragment, of `rows` rows a lane (1: only rows 0 to 7 of sixteen are looked at; 2: all), with
+    /// The softmax of scores in a fragment, with `rows` rows per lane (1: only rows 0 to 7 of sixteen count; 2: all) and
     /// `scale·log₂e`.
     pub fn new(
         k: &'k Builder,

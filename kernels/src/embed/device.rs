@@ -55,7 +55,7 @@ pub struct Embed<'k> {
     pub norm: Option<EmbedNorm<'k>>,
 }
 
-/// What is stored beside embedded rows for their norm.
+/// Data of the following norm that is stored beside embedded rows.
 #[derive(Clone, Copy)]
 pub enum EmbedNorm<'k> {
     /// The norm's first half, where whole rows are of whole warps' columns: a multiple of 128.

@@ -11,7 +11,7 @@ use crate::norm::NormStart;
 use crate::tile::{Array, Float};
 use crate::warps::ConsumerWarps;
 
-/// How the rows of a table lie; their length is a multiple of four.
+/// The layout of a table, whose rows have a multiple of four elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableOrder {
     /// As strips of eight rows, one after the other.
@@ -20,7 +20,7 @@ pub enum TableOrder {
     Rows(u32),
 }
 
-/// What the kernel is generated for.
+/// The shapes and types that the kernel is specialised for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EmbedShape {
     /// How rows of the table are laid out.

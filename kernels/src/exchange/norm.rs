@@ -13,7 +13,7 @@ const MOST_WARPS: u32 = 32;
 /// Most elements of a row that a thread keeps in registers between the sum and the norm.
 const MOST_KEPT: u32 = 64;
 
-/// What the kernel is generated for.
+/// The shapes and types that the kernel is specialised for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SumNormShape {
     /// Parts that are added, of one device each.

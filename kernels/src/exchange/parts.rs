@@ -10,7 +10,7 @@ use crate::warps::ConsumerWarps;
 /// Warps of a block.
 const WARPS: u32 = 8;
 
-/// What the kernel is generated for.
+/// The shapes and types that the kernel is specialised for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartsShape {
     /// Arrays that are added, at least one.

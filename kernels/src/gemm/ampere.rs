@@ -14,7 +14,7 @@ use tilewright_codegen::build::{Builder, Ptr, Val, block};
 use tilewright_codegen::ir::Launch;
 use tilewright_layout::swizzle::canonical::Major;
 
-/// What is chosen for a kernel beside its tiles.
+/// Tuning parameters of a kernel beside its tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     /// Stages of the ring.

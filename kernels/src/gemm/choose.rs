@@ -28,7 +28,7 @@ const LEAST_STEPS: u32 = 4;
 /// Shares at most.
 const MOST_SPLITS: u32 = 16;
 
-/// How much of the peak a shape's main loop reaches, as measured (docs/kernels.md).
+/// How much of the peak a shape's main loop reaches, as measured.
 const fn efficiency(shape: Shape) -> f64 {
     match shape {
         Shape::M128N256 => 0.96,

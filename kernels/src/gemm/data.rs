@@ -138,7 +138,7 @@ impl<F: Drawn, D: Rounded> Data<F, D> {
         (0..splits).flat_map(|s| self.sums(problem, s * share..((s + 1) * share).min(problem.k))).collect()
     }
 
-    /// What the epilogue makes of sums and their errors.
+    /// Applies the epilogue to sums and their errors.
     ///
     /// To the error of the sums come roundings in f32 with scale and bias, a gate, which passes on the error of both its sums
     /// (|silu'| is below 1.1, and the kernel's silu is off by 2⁻²⁰ of its value), and the rounding of the result,

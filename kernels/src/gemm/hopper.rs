@@ -16,7 +16,7 @@ use tilewright_codegen::build::{Builder, Bulk, Val, block};
 use tilewright_codegen::ir::Launch;
 use tilewright_layout::view::Along;
 
-/// What is chosen for a kernel beside its tiles.
+/// Tuning parameters of a kernel beside its tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     /// Stages of the ring.

@@ -60,7 +60,7 @@ pub struct Step {
     pub arguments: Vec<Argument>,
 }
 
-/// How a product is computed on sm_90a.
+/// Tiles, tuning and splits of a product on sm_90a.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Choice {
     /// The tiles.
@@ -286,7 +286,7 @@ fn with_reduction<F: InputType, D: Output>(
     Ok([step].into_iter().chain(reduction).collect())
 }
 
-/// How a product is computed over `mma.sync`.
+/// Tiles and splits of a product over `mma.sync`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WarpChoice {
     /// The tiles.
@@ -359,7 +359,7 @@ pub fn reduce_step<F: InputType, D: Output>(problem: &Problem, splits: u32, arch
     Ok(Step { kernel, grid: (problem.m * problem.n).div_ceil(256).min(4096), arguments })
 }
 
-/// What a product is planned for.
+/// The device that a product is planned for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The device's architecture.

@@ -27,7 +27,7 @@ pub struct Raster<'k> {
 }
 
 impl<'k> Raster<'k> {
-    /// How many tiles there are.
+    /// The number of tiles.
     #[track_caller]
     pub fn count(self) -> Val<'k, u32> {
         self.rows * self.columns * self.splits

@@ -10,7 +10,7 @@ use tilewright_layout::Swizzled;
 use tilewright_layout::swizzle::TensorBoxes;
 use tilewright_layout::typed::StaticLayout;
 
-/// How the result is written.
+/// How the result is written to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Store {
     /// By tensor map, in tiles that were staged in shared memory; the map clips them at the edges.
@@ -22,7 +22,7 @@ pub enum Store {
 }
 
 impl Store {
-    /// What is done before.
+    /// The epilogue that is applied before.
     pub fn epilogue(self) -> Epilogue {
         match self {
             Store::Tiles(epilogue) | Store::Elements(epilogue) => epilogue,

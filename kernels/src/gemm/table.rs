@@ -33,7 +33,7 @@ macro_rules! by_majors {
     };
 }
 
-/// What the host must know of a kernel's tiles.
+/// Properties of a kernel's tiles that the host needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// The boxes of A and B, and of a result of 16 bits.

@@ -5,7 +5,7 @@ use tilewright_layout::typed::{KMajor, OperandTile, StaticLayout, StaticMajor};
 
 use crate::mma::{AtomGrid, AtomLayout, Width};
 
-/// What a kernel is specialised for: the layouts of its tiles in shared memory.
+/// The layouts of a kernel's tiles in shared memory, which it is specialised for.
 pub trait Tiles: 'static {
     /// A tile of the A operand, (m, k).
     type A: StaticLayout;

@@ -30,7 +30,7 @@ use super::{DEPTH, Strip};
 use crate::quant::{Code, QuantMatrix};
 use crate::tile::{Float, Index};
 
-/// How quantised weights are stored on a device: constant in the code, equal for all rows of a stream.
+/// The storage format of quantised weights on a device: a constant of the generated code, equal for all rows of a stream.
 ///
 /// ```
 /// use tilewright_kernels::gemv::{Codes, Strip};
@@ -86,7 +86,7 @@ impl Codes {
         }
     }
 
-    /// That of NVFP4: a row is one group, whose scale is the tensor's, and blocks of sixteen codes have an `e4m3` each. That times a code has at
+    /// The format of NVFP4: a row is one group, whose scale is the tensor's, and blocks of sixteen codes have an `e4m3` each. That times a code has at
     /// most six bits: exact as f16, and sums of them need no scale of their own.
     ///
     /// ```

@@ -47,12 +47,12 @@ impl Deal {
         self.pieces == 1
     }
 
-    /// Where the blocks lie that every piece has, by round and piece.
+    /// The layout of the blocks that every piece has, by round and piece.
     pub fn whole(self) -> Layout {
         side_by_side(self.rounds, self.pieces)
     }
 
-    /// Where the blocks lie that the longer pieces have more, by round and piece, after the others.
+    /// The layout of the additional blocks of longer pieces, by round and piece, after the others.
     pub fn rest(self) -> Layout {
         side_by_side(self.more, self.longer.max(1))
     }

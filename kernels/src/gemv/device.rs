@@ -14,10 +14,10 @@ use tilewright_codegen::ir::attr::Eviction;
 use tilewright_layout::Layout;
 use tilewright_layout::typed::StaticLayout;
 
-/// What a stage of either ring holds.
+/// The contents of a stage of either ring.
 pub type Stage = (StageTile<bf16, Layout>,);
 
-/// What a block computes: strips `first` to `first + count` of weights as [`Strip::layout`] has them.
+/// The work of a block: strips `first` to `first + count` of weights as [`Strip::layout`] has them.
 #[derive(Clone, Copy)]
 pub struct Task<'k> {
     /// The weights, from strip 0 on.

@@ -8,7 +8,7 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Val, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
-/// What becomes of a sum.
+/// The epilogue of a sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Epilogue {
     /// Adds bias\[row\], `bf16`.

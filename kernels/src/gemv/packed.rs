@@ -182,7 +182,7 @@ impl Strip {
         Strip { k: to - from, stages, ..self }
     }
 
-    /// How its weights are stored, where they are quantised; else they are bf16.
+    /// The format of its codes; `None` for bf16 weights.
     pub fn codes(self) -> Option<Codes> {
         self.codes
     }
@@ -337,7 +337,7 @@ impl Strip {
         modes(&[LANES, leaf(self.stage_tiles, ELEMENTS)])
     }
 
-    /// Where an element of a row lies in the strip, in elements.
+    /// The place of an element of a row in the strip, in elements.
     #[track_caller]
     pub fn element<'k>(self, row: Val<'k, u32>, column: Val<'k, u32>) -> Val<'k, u32> {
         let layout = self.layout(1);
@@ -351,7 +351,7 @@ impl Strip {
         (stage * each) as usize..((stage + 1) * each).min(self.k) as usize
     }
 
-    /// What packs its rows, of bf16.
+    /// A packer of its rows of bf16.
     pub fn packer(self) -> Packer {
         let layout = self.stage_layout();
         let [rows, columns] = [0, 1].map(|mode| Layout::constant(layout.mode(mode)));

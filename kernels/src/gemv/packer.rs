@@ -37,7 +37,7 @@ pub struct CodePacker {
 }
 
 impl CodePacker {
-    /// What packs the rows of a strip; `None` where it has no codes.
+    /// A packer of the rows of a strip; `None` where the strip has no codes.
     pub fn new(strip: Strip) -> Option<CodePacker> {
         let codes = strip.codes()?;
         let (layout, bits) = (strip.stage_layout(), codes.code.bits());

@@ -186,7 +186,7 @@ fn instructions<'k>(
 /// one tile.
 const TOGETHER: usize = 4;
 
-/// How codes meet activations.
+/// How codes are multiplied with activations.
 pub struct Meeting<'a, 'k> {
     /// Which operand the weights are.
     pub side: Side,
@@ -309,7 +309,7 @@ fn one<'k>(terms: Terms, a: [Val<'k, u32>; 4], b: [Val<'k, u32>; 2], sums: Accum
     }
 }
 
-/// What `sums` are together, of codes times their power of two.
+/// Adds up `sums` of codes, divided by their power of two.
 pub fn lowered<'k>(strip: Strip, (side, terms): (Side, Terms), sums: Chains<'k>) -> [Val<'k, f32>; 4] {
     let all: [Val<f32>; 4] = std::array::from_fn(|register| {
         let sum = sums.get(register as u32);
@@ -396,7 +396,7 @@ impl<'k> Chains<'k> {
         }
     }
 
-    /// What the chains have together: registers `4·atom` to `4·atom + 3` are those of its fragment.
+    /// The sum over the chains: registers `4·atom` to `4·atom + 3` are those of its fragment.
     #[track_caller]
     pub fn get(self, register: u32) -> Val<'k, f32> {
         (1..self.chains).fold(self.chain(0).get(register), |sum, chain| sum + self.chain(chain).get(register))

@@ -65,7 +65,7 @@ pub struct Plan {
     pub x_stages: u32,
 }
 
-/// What may be chosen freely.
+/// Tuning parameters, which change the speed and not the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
     /// Warps that multiply.
@@ -83,7 +83,7 @@ pub struct Tuning {
 }
 
 impl Tuning {
-    /// What was fastest for a batch on an H100; `docs/kernels.md` has the measurements.
+    /// The fastest tuning for a batch, as measured on an H100.
     pub fn h100(batch: u32) -> Tuning {
         let one = Tuning { warps: 8, stage_tiles: 32, stages: 12, in_flight: 3, x_stages: 2, group: 4 };
         match batch {
@@ -124,7 +124,7 @@ impl Plan {
         n.div_ceil(Strip::ROWS).div_ceil(blocks.max(1))
     }
 
-    /// From one vector to the next in memory: whole tiles. Behind k stand zeros.
+    /// Elements from one vector to the next in memory: whole tiles, with zeros beyond k.
     pub fn x_pitch(&self) -> u32 {
         self.strip.tiles() * DEPTH
     }

@@ -3,7 +3,7 @@
 use bytemuck::Pod;
 use half::{bf16, f16};
 
-/// How an element spells a number.
+/// The number format of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// IEEE binary32.

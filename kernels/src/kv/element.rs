@@ -6,7 +6,7 @@ use tilewright_codegen::ir::attr::Fp8;
 use super::token_row::run_of;
 use crate::tile::{Array, Float};
 
-/// How a pool stores its numbers.
+/// The number format of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PoolType {
     /// As floating-point numbers.
@@ -56,7 +56,7 @@ impl<'k> From<Array<'k>> for PoolArray<'k> {
 }
 
 impl<'k> PoolArray<'k> {
-    /// How it stores its numbers.
+    /// The number format.
     pub fn pool_type(self) -> PoolType {
         match self {
             PoolArray::Float(array) => PoolType::Float(array.float()),

@@ -23,7 +23,7 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// Those of a pool.
+    /// The lanes for a pool.
     pub fn of(pages: PagedPool<'_>) -> Lanes {
         Lanes { dim: pages.dim, run: pages.run(), codes: pages.pool.pool_type() == PoolType::E4m3 }
     }

@@ -115,7 +115,7 @@ impl<'k, C> Arrived<'k, C> {
         Arrived { stage, of: PhantomData }
     }
 
-    /// Where it begins.
+    /// The address of the tile.
     pub fn base(&self) -> Ptr<'k, Shared, bf16> {
         self.stage.base().cast()
     }

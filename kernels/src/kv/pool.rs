@@ -26,7 +26,7 @@ pub struct PagedPool<'k> {
     pub split_pages: SplitPages,
 }
 
-/// How many pages pay for a split: merging splits costs more than some more tokens.
+/// The least number of pages that is worth a split: merging splits costs more than some more tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SplitPages {
     /// Fewest of a split.
@@ -52,7 +52,7 @@ pub enum Cells<'k> {
 }
 
 impl<'k> Cells<'k> {
-    /// One of them.
+    /// Loads one number.
     #[track_caller]
     pub fn load(self, index: Val<'k, u32>) -> Val<'k, i32> {
         match self {
@@ -103,6 +103,19 @@ impl<'k> PageTable<'k> {
 }
 
 impl<'k> PagedPool<'k> {
+    /// The elements of a pool of these extents, which must be fewer than 2³²: places in a pool have 32 bits. `None` where
+    /// there are more, and such a pool is refused.
+    ///
+    /// ```
+    /// use tilewright_kernels::kv::PagedPool;
+    /// // Eight heads, pages of 64 tokens, 128 dimensions.
+    /// assert_eq!(PagedPool::elements([8, 65535, 64, 128]), Some(4_294_901_760));
+    /// assert_eq!(PagedPool::elements([8, 65536, 64, 128]), None);
+    /// ```
+    pub fn elements(extents: [u32; 4]) -> Option<u32> {
+        extents.into_iter().try_fold(1u32, u32::checked_mul)
+    }
+
     /// A token's row of a head.
     pub(crate) fn row_of(self, head: Val<'k, u32>, row: Val<'k, u32>, token: Val<'k, u32>) -> TokenRow<'k> {
         TokenRow::new(self.token(head, row, token), [self.dim, self.run()], token % self.page_tokens)
@@ -113,13 +126,13 @@ impl<'k> PagedPool<'k> {
         self.pool.pool_type().run(self.dim)
     }
 
-    /// Where a token's row of a head begins in the pool, in elements.
+    /// The place of a token's row of a head in the pool, in elements: below 2³², which the pool's size must be too.
     pub fn token(self, head: Val<'k, u32>, row: Val<'k, u32>, token: Val<'k, u32>) -> Val<'k, u32> {
         let page = self.table.page(row, token / self.page_tokens);
         ((head * self.pages + page) * self.page_tokens + token % self.page_tokens) * self.dim
     }
 
-    /// Where a dimension of a token's row lies, in elements, given where the row begins; with it the rest of its run of eight.
+    /// The place of a dimension of a token's row, in elements, given where the row begins; with it the rest of its run of eight.
     /// `token` is the token, or one that is as many tokens of a multiple of eight further.
     pub fn dimension(self, begin: Val<'k, u32>, token: Val<'k, u32>, d: Val<'k, u32>) -> Val<'k, u32> {
         TokenRow::new(begin, [self.dim, self.run()], token % self.page_tokens).at(d)

@@ -12,7 +12,7 @@ use super::KvBufferConfig;
 /// Elements of one 16-byte vector.
 pub const VECTOR: u32 = 8;
 
-/// How the rows of a tile lie in shared memory.
+/// The arrangement of a tile's rows in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// XOR-swizzled rows, in panels of 64 columns, or of 32 or 16 where 64 do not divide: rows of a panel follow each other,
@@ -167,7 +167,7 @@ impl TileForm {
         self.elements() / (VECTOR * threads)
     }
 
-    /// Where a share lies in shared memory.
+    /// The place of a share in shared memory.
     pub fn place<'k>(self, base: Ptr<'k, Shared, bf16>, share: &Share<'k>) -> Ptr<'k, Shared, bf16> {
         let in_row = self.width() / VECTOR;
         let constant = share.vector.operand().as_const().is_some();
@@ -238,7 +238,7 @@ impl<'k> Fragments<'k> {
         *self.tile.borrow_mut() = tile.into_iter().flat_map(|[a, b, c, d]| [[a, b], [c, d]]).collect();
     }
 
-    /// What was read last.
+    /// The fragments that were read last.
     pub fn tile(&self) -> MmaTile<'k> {
         self.tile.borrow().clone()
     }

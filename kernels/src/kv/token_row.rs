@@ -45,12 +45,12 @@ impl<'k> TokenRow<'k> {
         TokenRow::new(first + token * lanes.dim, [lanes.dim, lanes.run], token)
     }
 
-    /// Where a dimension lies in its row, of rows of bf16 that are swizzled; `token` as in [`TokenRow::new`].
+    /// The place of a dimension in a swizzled row of bf16; `token` as in [`TokenRow::new`].
     pub fn swizzled_at(token: Val<'k, u32>, d: Val<'k, u32>) -> Val<'k, u32> {
         d ^ ((token % 8) * RUN)
     }
 
-    /// Where a dimension lies; with it the rest of its run.
+    /// The place of a dimension, and with it the rest of its run.
     pub fn at(self, d: Val<'k, u32>) -> Val<'k, u32> {
         self.first + self.turn.map_or(d, |turn| d ^ turn)
     }

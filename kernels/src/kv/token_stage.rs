@@ -94,7 +94,7 @@ impl TokenStage {
 }
 
 impl<'k> Streamed<'k> {
-    /// Of a row's tokens those that are streamed: where they begin and end, whole blocks.
+    /// Begin and end of a row's tokens that are streamed: whole blocks.
     pub fn tokens(self, [begin, end]: [Val<'k, u32>; 2], row: Val<'k, u32>) -> [Val<'k, u32>; 2] {
         [begin, end.min(self.immutable_prefix.load(row).cast::<u32>()).max(begin)]
     }

@@ -9,7 +9,7 @@ use super::PoolType;
 use super::token_row::TokenRow;
 use crate::tile::Float;
 
-/// What the kernel is generated for.
+/// The shapes and types that the kernel is specialised for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WidenPages {
     /// Kv heads.

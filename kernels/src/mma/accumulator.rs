@@ -149,7 +149,7 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
         Accumulator { regs: k.regs_unset(self.regs.len()), ..self }
     }
 
-    /// Where `thread`'s values stand in the tile, in pairs, in the order of the registers. The thread counts within the
+    /// The places of `thread`'s values in the tile, in pairs, in the order of the registers. The thread counts within the
     /// warp or the warpgroup.
     #[track_caller]
     pub fn pairs(self, thread: Index<'k>) -> Vec<Pair<'k>> {

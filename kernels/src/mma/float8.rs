@@ -28,7 +28,7 @@ fn nearest(value: f64, largest: u8, of: fn(u8) -> f64) -> u8 {
 macro_rules! float8 {
     ($Type:ident, $mantissa:literal, $largest:literal, $nan:literal, $special:expr) => {
         impl $Type {
-            /// What the bits are worth.
+            /// The number that the bits encode.
             pub fn value(bits: u8) -> f64 {
                 let special: fn(u8) -> Option<f64> = $special;
                 let magnitude = special(bits & 0x7f).unwrap_or_else(|| magnitude(bits, $mantissa));

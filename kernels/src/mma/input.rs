@@ -46,7 +46,7 @@ pub trait InputType: Copy + 'static {
     const K: u32 = 256 / Self::Stored::TY.bits();
 }
 
-/// How wide operands are, and with that the operand tiles whose K is a swizzled row of 128 bytes.
+/// The width of operands, and with it the operand tiles whose K is a swizzled row of 128 bytes.
 pub trait Width: 'static {
     /// Elements of 128 bytes.
     const DEPTH: u32;

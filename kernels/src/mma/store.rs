@@ -9,7 +9,7 @@ use tilewright_codegen::build::{Bf16x2, F16x2, Global, Number, Numeric, Ptr, Sca
 use tilewright_codegen::ir::Needs;
 use tilewright_layout::typed::StaticLayout;
 
-/// How two results become one register, the first lowest.
+/// Packs two results into one register, the first lowest.
 pub type Pack<'k> = fn(Val<'k, f32>, Val<'k, f32>) -> Val<'k, u32>;
 
 /// A type that sums are stored as.

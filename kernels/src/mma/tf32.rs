@@ -9,7 +9,7 @@ pub enum Tf32 {}
 const LOW: u32 = 13;
 
 impl Tf32 {
-    /// What the instruction reads of a number.
+    /// Truncates a number as the instruction reads it.
     ///
     /// ```
     /// use tilewright_kernels::mma::Tf32;

@@ -74,7 +74,7 @@ pub struct MissingAtom {
     pub arch: Arch,
 }
 
-/// How the warps (warpgroups, of `wgmma`) stand over a tile of the result.
+/// The arrangement of warps (warpgroups for `wgmma`) over a tile of the result.
 pub trait AtomGrid: 'static {
     /// Warps or warpgroups down the rows.
     const DOWN: u32;

@@ -6,7 +6,7 @@ use super::Real;
 use super::lengths::{same, whole};
 use super::softmax::base_of;
 
-/// What one split of the tokens contributes: with scores `x_t = scale · q·k_t`, `m = max x_t`, `l = Σ exp(x_t − m)`,
+/// The partial result of one split of the tokens: with scores `x_t = scale · q·k_t`, `m = max x_t`, `l = Σ exp(x_t − m)`,
 /// `acc = Σ exp(x_t − m) · v_t`; `−∞, 0, 0` for a split without tokens, or whose scores are all −∞.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Split<T> {

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use super::{argmax, philox4x32};
 
-/// How the next token is chosen: greedily, or at random among the likeliest tokens.
+/// Sampling parameters: greedy, or random among the likeliest tokens.
 ///
 /// ```
 /// use tilewright_kernels::naive::{Sampling, sample};
@@ -76,7 +76,7 @@ impl Sampling {
         self.temperature
     }
 
-    /// How many of the likeliest tokens may be chosen, if that is limited.
+    /// The number of likeliest tokens that may be chosen, if that is limited.
     pub fn top_k(&self) -> Option<usize> {
         self.top_k
     }

@@ -15,7 +15,7 @@ pub const SLOT: u32 = 32;
 /// Elements that a thread has of a row.
 const RUN: usize = 4;
 
-/// Where a norm begins.
+/// The first half of a norm, where a row is stored.
 #[derive(Clone, Copy)]
 pub struct NormStart<'k> {
     /// The norm's weight.
@@ -60,7 +60,7 @@ impl<'k> NormStart<'k> {
     }
 }
 
-/// Where a norm ends.
+/// The second half of a norm, after the product.
 #[derive(Clone, Copy)]
 pub struct NormEnd<'k> {
     /// Sums of squares, `[width / 32, rows]`.

@@ -8,7 +8,7 @@ use crate::early::early;
 use crate::tile::{Float, Modes, StoredTensor};
 use crate::warps::ConsumerWarps;
 
-/// What the kernel is generated for.
+/// The shapes and types that the kernel is specialised for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NormShape {
     /// Elements of a row.

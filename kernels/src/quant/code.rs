@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// How a code spells a number.
+/// The number format of a quantised weight.
 ///
 /// ```
 /// use tilewright_kernels::quant::Code;
@@ -41,12 +41,12 @@ impl Code {
         }
     }
 
-    /// How many codes there are: 16 or 256.
+    /// The number of codes: 16 or 256.
     pub const fn count(self) -> usize {
         1 << self.bits()
     }
 
-    /// Its name in texts.
+    /// The name, as messages print it.
     pub const fn name(self) -> &'static str {
         match self {
             Code::U4 => "u4",
@@ -58,7 +58,7 @@ impl Code {
         }
     }
 
-    /// The code of that name.
+    /// Finds a code by its name.
     pub fn from_name(name: &str) -> Option<Code> {
         Code::ALL.into_iter().find(|code| code.name() == name)
     }
@@ -72,7 +72,7 @@ impl Code {
         }
     }
 
-    /// Whether it is an integer, which alone may have a zero point.
+    /// Whether the code is an integer; only integers have zero points.
     pub const fn is_integer(self) -> bool {
         matches!(self, Code::U4 | Code::I4 | Code::U8 | Code::I8)
     }

@@ -15,7 +15,7 @@ pub enum Zeros {
     Each(Vec<i16>),
 }
 
-/// What a [`QuantMatrix`] is made of; see the module for the meaning.
+/// The parts of a [`QuantMatrix`]; see the module for their meaning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuantParts {
     /// Output features.
@@ -144,7 +144,7 @@ impl QuantMatrix {
         Code::E4m3.nearest(self.scales(row)[block] / scale)
     }
 
-    /// What it is made of.
+    /// The parts of the matrix.
     pub fn parts(&self) -> &QuantParts {
         &self.parts
     }
@@ -159,7 +159,7 @@ impl QuantMatrix {
         self.parts.k
     }
 
-    /// What its codes mean.
+    /// The number format of its codes.
     pub fn code(&self) -> Code {
         self.parts.code
     }

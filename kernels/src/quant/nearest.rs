@@ -2,7 +2,7 @@
 
 use super::{Code, QuantError, QuantMatrix, QuantParts, Zeros};
 
-/// How numbers become codes.
+/// Rounding of numbers to codes.
 ///
 /// The code of a weight is the nearest to `w / scale + zero`. The scale of a group is the one of 32 that makes the sum of
 /// its squared errors least: the least scale that clips nothing, and 31 smaller ones down to half of it.

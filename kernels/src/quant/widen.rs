@@ -9,7 +9,7 @@ use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::{Code, QuantMatrix};
 
-/// What the kernel is generated for.
+/// The shapes and types that the kernel is specialised for.
 ///
 /// ```
 /// use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts, Widen, Zeros};
@@ -40,7 +40,7 @@ const THREADS: u32 = 256;
 const PLACES: u32 = 8;
 
 impl Widen {
-    /// That of a matrix.
+    /// The kernel of a matrix.
     pub fn of(matrix: &QuantMatrix) -> Widen {
         let [k, group] = [matrix.k(), matrix.group()].map(|extent| extent as u32);
         Widen { code: matrix.code(), k, group, ordered: matrix.order().is_some() }

@@ -49,7 +49,7 @@ impl<'k, B, O: Operands> Consumer<'k, B, O> {
 }
 
 impl<'k, B, O: Operands> Full<'k, B, O> {
-    /// What the stage holds.
+    /// The tiles of the stage.
     #[track_caller]
     pub fn tiles(&self) -> O::Views<'k> {
         self.parts.operands.views(self.parts.bases, self.stage)
@@ -161,7 +161,7 @@ impl<'k, B, O: Operands> Deferred<'k, B, O> {
 }
 
 impl<'k, B, O: Operands> DeferredFull<'_, 'k, B, O> {
-    /// What the stage holds.
+    /// The tiles of the stage.
     #[track_caller]
     pub fn tiles(&self) -> O::Views<'k> {
         self.full.tiles()

@@ -38,13 +38,13 @@ impl<'k, B, O: Operands> Counted<'k, B, O> {
         self.producer.by_warp()
     }
 
-    /// Whether it is so for any of those who fill; the same for all of them.
+    /// Whether a condition holds for any of the threads that fill, uniform among them.
     #[track_caller]
     pub fn any(&self, so: Val<'k, bool>) -> Val<'k, bool> {
         if self.by_warp() { so.any() } else { so }
     }
 
-    /// One of those who fill does something, once all have come.
+    /// Lets one of the threads that fill act, after a barrier of them.
     #[track_caller]
     pub fn one(&self, act: impl FnOnce()) {
         let k = self.producer.parts.k;

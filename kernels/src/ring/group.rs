@@ -115,7 +115,7 @@ impl<'k, B, O: Operands, F: Fn(Val<'k, u32>, O::Views<'k>)> Free<'_, 'k, B, O, F
 }
 
 impl<'k, B, O: Operands> Current<'k, B, O> {
-    /// What the stage holds.
+    /// The tiles of the stage.
     #[track_caller]
     pub fn tiles(&self) -> O::Views<'k> {
         self.0.tiles()

@@ -29,7 +29,7 @@ impl<'k> AnyStage<'k> {
         AnyStage { base, told: None }
     }
 
-    /// Where it begins.
+    /// The address of the stage.
     pub fn base(&self) -> Ptr<'k, Shared, u32> {
         self.base
     }

@@ -48,7 +48,7 @@ impl RingThreads {
         }
     }
 
-    /// Those that read a ring wait for each other.
+    /// A barrier of the threads that read a ring.
     pub fn sync(self, k: &Builder) {
         match self {
             RingThreads::Block(_) => k.barrier(),

@@ -8,7 +8,7 @@ use crate::kv::{Cells, PageTable, PagedPool, SplitPages};
 use crate::tile::{Array, Float};
 use crate::warps::ConsumerWarps;
 
-/// What the kernel is generated for.
+/// The shapes and types that the kernel is specialised for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RopeShape {
     /// Heads of a row.

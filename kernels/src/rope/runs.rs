@@ -26,7 +26,7 @@ pub struct HeadRun {
     pub out: PoolType,
 }
 
-/// What the kernel is generated for.
+/// The shapes and types that the kernel is specialised for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeadRuns {
     /// Heads of a row of the input.

@@ -9,10 +9,10 @@ use super::Request;
 
 use crate::early::early;
 
-/// What a row of tokens has where a row gave none: it was idle.
+/// The token of an idle row.
 pub const FED_NOTHING: u32 = u32::MAX;
 
-/// What the kernel is generated for.
+/// The shapes and types that the kernel is specialised for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedShape {
     /// Rows, 1 to 1024.

@@ -15,7 +15,7 @@ use crate::warps::ConsumerWarps;
 /// Keys of a lane whose loads are in flight together.
 const TOGETHER: u32 = 8;
 
-/// How the token of a row is chosen, as the device reads it. All zeros is a greedy choice.
+/// The sampling request of a row, as the device reads it. All zeros is a greedy choice.
 ///
 /// ```
 /// use tilewright_kernels::{naive::Sampling, sample::Request};

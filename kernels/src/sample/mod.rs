@@ -54,7 +54,7 @@ pub struct Logits<'k> {
     pub count: Val<'k, u32>,
 }
 
-/// How a token is chosen; see [`naive::Sampling`](crate::naive::Sampling).
+/// Sampling parameters of a row; see [`naive::Sampling`](crate::naive::Sampling).
 #[derive(Clone, Copy)]
 pub struct Choice<'k> {
     /// 0: the likeliest token.
@@ -101,7 +101,7 @@ impl<'k> Scratch<'k> {
     /// Bytes that [`argmax`] needs.
     pub const ARGMAX_BYTES: u32 = 8 * MEETING;
 
-    /// What begins there, aligned to 16 bytes.
+    /// The scratch memory at an address that is aligned to 16 bytes.
     pub fn new(at: Ptr<'k, Shared, u64>) -> Scratch<'k> {
         Scratch { at, bins: at.at(MEETING) }
     }

@@ -5,7 +5,7 @@ use half::{bf16, f16};
 use tilewright_codegen::build::{Arg, Bf16x2, F16x2, Global, Load, Ptr, RegArray, Scalar, Shared, Store, Val};
 use tilewright_codegen::ir::attr::{LdOrder, Scope, StOrder};
 
-/// How elements are loaded and stored.
+/// The way in which elements are loaded and stored: weak, relaxed atomic, or as LL words.
 #[derive(Clone, Copy)]
 pub enum Access<'k> {
     /// As they are: something else orders them.
@@ -73,12 +73,12 @@ impl<'k> Array<'k> {
         self.access.within(self.scope)
     }
 
-    /// How it is accessed.
+    /// The access.
     pub fn access(self) -> Access<'k> {
         self.access
     }
 
-    /// Its type of storage.
+    /// The type of its elements.
     pub fn float(self) -> Float {
         self.float
     }
@@ -346,7 +346,7 @@ impl<'k> Array<'k> {
 /// Most devices that share a model.
 pub const MAX_DEVICES: usize = 8;
 
-/// Where one result is stored: an array, or one on each of some devices.
+/// The destination of a result: an array, or one on each of several devices.
 ///
 /// ```
 /// use tilewright_codegen::build::{block, record};

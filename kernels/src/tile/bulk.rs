@@ -73,7 +73,7 @@ pub struct Share<'k> {
 }
 
 impl Share<'_> {
-    /// All of it.
+    /// The whole tile.
     pub const WHOLE: Share<'static> = Share { part: Index::ZERO, parts: 1 };
 }
 

@@ -53,7 +53,7 @@ pub fn copy<'k, F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(from: F, to:
     });
 }
 
-/// As [`copy`], asynchronously where vectors have 4 bytes or more: the caller commits the group and waits.
+/// Copies as [`copy`] does, asynchronously where vectors have 4 bytes or more: the caller commits the group and waits.
 #[track_caller]
 pub fn copy_async<'k, F: AsyncFrom<'k>, T: AsyncTo<'k, Scalar = F::Scalar>>(from: F, to: T) {
     let Some(plan) = Plan::new(&from, &to) else { return };
@@ -93,7 +93,7 @@ impl<'k> ThreadGroup<'k> {
         self.deal(from.recorder(), &plan, &|places| plan.some(&from, &to, places));
     }
 
-    /// As [`copy`](ThreadGroup::copy), asynchronously where vectors have 4 bytes or more: the caller commits the group and
+    /// Copies as [`copy`](ThreadGroup::copy) does, asynchronously where vectors have 4 bytes or more: the caller commits the group and
     /// waits.
     #[track_caller]
     pub fn copy_async<F: AsyncFrom<'k>, T: AsyncTo<'k, Scalar = F::Scalar>>(self, from: F, to: T) {

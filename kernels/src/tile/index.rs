@@ -32,18 +32,18 @@ impl<'k> Index<'k> {
     /// The constant 0.
     pub const ZERO: Index<'static> = Index { value: None, bits: 0, constant: 0 };
 
-    /// A value of which nothing is known.
+    /// An index of which nothing is known.
     pub fn any(value: Val<'k, u32>) -> Index<'k> {
         Index::with_bits(value, u32::MAX)
     }
 
-    /// A value that is below `bound`: the caller's word, which the simulator's checks of addresses put to the test.
+    /// An index that the caller promises to be below `bound`. The simulator compares what it indexes with its extent.
     pub fn below(value: Val<'k, u32>, bound: u32) -> Index<'k> {
         let most = bound.saturating_sub(1);
         Index::with_bits(value, u32::MAX.checked_shr(most.leading_zeros()).unwrap_or(0))
     }
 
-    /// A value without bits outside `bits`.
+    /// An index that the caller promises to have no bits outside `bits`.
     pub fn with_bits(value: Val<'k, u32>, bits: u32) -> Index<'k> {
         match value.operand().as_const() {
             Some(known) => Index::from(known.bits as u32),
@@ -108,7 +108,7 @@ impl<'k> Index<'k> {
         }
     }
 
-    /// What it is a multiple of, for all that is known: a power of two, at most 2^31.
+    /// The largest power of two, up to 2³¹, that it is known to be a multiple of.
     pub fn multiple(self) -> u32 {
         1 << (self.bits | self.constant).trailing_zeros().min(31)
     }

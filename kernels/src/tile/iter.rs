@@ -76,7 +76,7 @@ impl<'k, E: Element, L: StaticLayout, S: SpaceOf, const M: usize, const N: usize
         TileIter { step: step.max(1), ..self }
     }
 
-    /// How many tiles the view has along the axis.
+    /// The number of tiles of the view along the axis.
     pub fn round(&self) -> u32 {
         let axis = match self.along {
             Along::Rows => 0,

@@ -22,7 +22,7 @@ impl<'k> Mask<'k> {
         Mask { k: inside.builder(), inside: (!always).then_some(inside) }
     }
 
-    /// There where both are.
+    /// The intersection of two masks.
     #[track_caller]
     pub fn and(self, other: Mask<'k>) -> Mask<'k> {
         match (self.inside, other.inside) {

@@ -100,7 +100,7 @@ impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
         self.value_part(composed())
     }
 
-    /// One of the equal parts that a mode is divided into; `split.multiple` is what their length is a multiple of. Parts of
+    /// Divides a mode into equal parts and takes one; `split.multiple` is what their length is a multiple of. Parts of
     /// different lengths are refused: of [`Modes`] they are masked.
     #[track_caller]
     pub fn split(self, split: Split, part: Index<'k>) -> Part<'k, E, S> {
@@ -110,7 +110,7 @@ impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
 }
 
 impl<'k, T: Scalar, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, T, L, S> {
-    /// As [`vectorize`](LayoutTensor::vectorize), of a layout that is a value: what is not whole is refused while recording.
+    /// Vectorizes as [`vectorize`](LayoutTensor::vectorize) does, for a layout that is a value: what is not whole is refused while recording.
     #[track_caller]
     pub fn vectorize_by<const N: usize>(self, along: usize) -> LayoutTensor<'k, Lanes<T, N>, Swizzled, S> {
         let map = self.layout();
@@ -190,7 +190,7 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
         self.seen(self.base(), whole.part(mode, start, extent.into()))
     }
 
-    /// One of the parts that a mode is divided into, as on the host: the last has what is left, and there may be none.
+    /// Divides a mode into parts as the host does and takes one: the last has what is left, and there may be none.
     #[track_caller]
     pub fn split(self, split: Split, part: Index<'k>) -> Self {
         let Split { mode, parts, multiple } = split;
@@ -240,7 +240,7 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
         self.distribute_by(&Threads::LAYOUT, thread)
     }
 
-    /// As [`distribute`](LayoutTensor::distribute), the thread layout a value.
+    /// Distributes as [`distribute`](LayoutTensor::distribute) does, by a thread layout that is a value.
     #[track_caller]
     pub fn distribute_by(self, threads: &Layout, thread: Index<'k>) -> Self {
         let (k, mut modes) = (self.builder(), *self.map());
@@ -264,7 +264,7 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
 }
 
 impl<'k, T: Scalar, S: SpaceOf, const R: usize> LayoutTensor<'k, T, Modes<'k, R>, S> {
-    /// As [`vectorize`](LayoutTensor::vectorize); the promise of [`Modes::vectors`] and the starts of tiles say what is whole.
+    /// Vectorizes as [`vectorize`](LayoutTensor::vectorize) does; the promise of [`Modes::vectors`] and the starts of tiles say what is whole.
     #[track_caller]
     pub fn vectorize<const ALONG: usize, const N: usize>(self) -> LayoutTensor<'k, Lanes<T, N>, Modes<'k, R>, S> {
         let widest = self.map().widest(Index::ZERO, ALONG, T::TY.bits()).min(most_lanes(T::TY.bits()));

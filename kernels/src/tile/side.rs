@@ -6,7 +6,7 @@ use super::{Index, LayoutTensor, Mask};
 use tilewright_codegen::build::{Builder, Global, Ptr, Scalar, Shared, SpaceOf, Val, Writable};
 use tilewright_codegen::ir::Space;
 
-/// What a copy reads: a tensor in memory, or in registers.
+/// A source of copies: a tensor in memory, or in registers.
 pub trait CopyFrom<'k> {
     /// The scalars of its elements.
     type Scalar: Scalar;
@@ -48,7 +48,7 @@ pub trait CopyFrom<'k> {
     }
 }
 
-/// What a copy writes.
+/// A destination of copies.
 pub trait CopyTo<'k>: CopyFrom<'k> {
     /// Writes neighbours along a mode, from a coordinate on, by one access.
     fn write(&self, at: &[Index<'k>], along: usize, lanes: &[Val<'k, Self::Scalar>]);

@@ -101,7 +101,7 @@ impl<'k, L: TensorLayout<'k>, S: SpaceOf> StoredTensor<'k, L, S> {
 }
 
 impl<'k, L: TensorLayout<'k>, S: SpaceOf, const N: usize> StoredTensor<'k, L, S, N> {
-    /// Its type of storage.
+    /// The type of its elements.
     pub fn float(&self) -> Float {
         match self {
             StoredTensor::F32(_) => Float::F32,

@@ -76,7 +76,7 @@ impl<E, L: Clone, S> Clone for LayoutTensor<'_, E, L, S> {
 impl<E, L: Copy, S> Copy for LayoutTensor<'_, E, L, S> {}
 
 impl<'k, T: Scalar, L: StaticLayout> LayoutTensor<'k, T, L, Shared> {
-    /// What an allocation of the layout is aligned to, bytes: its swizzle's period, 16 for asynchronous copies, 128 where a
+    /// The alignment of an allocation of the layout, in bytes: its swizzle's period, 16 for asynchronous copies, 128 where a
     /// tensor map can fill it.
     pub const ALIGN: u32 = {
         let map = Swizzled::new(L::SWIZZLE, 0, L::LAYOUT);
@@ -134,7 +134,7 @@ impl<'k, E, L, S: SpaceOf> LayoutTensor<'k, E, L, S> {
         self.base.builder()
     }
 
-    /// Where the tensor begins that this is a view or a part of.
+    /// The start of the tensor that this is a view or a part of.
     pub fn base(&self) -> Ptr<'k, S, E> {
         self.base
     }

@@ -101,7 +101,7 @@ impl<'k, E: Element, L: StaticLayout, S: SpaceOf> LayoutTensor<'k, E, L, S> {
     }
 }
 
-/// Where the vectors of `N` elements along mode `ALONG` of `L` begin.
+/// The layout of the first elements of the vectors of `N` elements along mode `ALONG` of `L`.
 ///
 /// ```
 /// use tilewright_kernels::tile::VectorsOf;

@@ -40,7 +40,7 @@ fn write<'k>(parts: &WarpParts<'k>, softmax: Softmax<'k>, acc: RegArray<'k, f32>
     }
 }
 
-/// Where the blocks of a head meet.
+/// The memory in which the blocks of a head merge their partial results.
 #[derive(Clone, Copy)]
 pub struct Splits<'k> {
     /// How many blocks share a head.

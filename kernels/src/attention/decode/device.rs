@@ -14,7 +14,7 @@ pub const fn warps(depth: u32) -> u32 {
     if depth > 128 { 2 } else { 4 }
 }
 
-/// What a block works on.
+/// The work of one block.
 #[derive(Clone, Copy)]
 pub struct Task<'k, I> {
     /// Queries of this sequence and key/value head, `[group, D]`.

@@ -9,7 +9,7 @@ use crate::attention::warp::attend_by;
 use crate::early::wait_for_launches;
 use crate::kv::{Issued, KConfig, KvFamily, KvThreads, KvView, OwnRing, Span, VConfig, stream_issuing};
 
-/// What there is to do: shares of heads of sequences, numbered, shares first.
+/// The work of a persistent launch: shares of heads of sequences, numbered, shares first.
 pub struct Items<'k, 'a> {
     /// How many blocks share a head.
     pub splits: Val<'k, u32>,

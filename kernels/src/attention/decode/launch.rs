@@ -12,7 +12,7 @@ use crate::attention::AttentionError;
 use crate::early::{begin_early, early};
 use crate::kv::{KvFamily, KvView, Pages, is_swizzled};
 
-/// Where the tokens of a sequence lie.
+/// The layout of the keys and values of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// `[sequences, kv_heads, capacity, D]`.

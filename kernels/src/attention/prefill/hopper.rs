@@ -22,7 +22,7 @@ use crate::tile::{LayoutTensor, RegisterTensor};
 /// Rows of a warpgroup.
 pub const ROWS: u32 = 64;
 
-/// What a block works on.
+/// The work of one block.
 #[derive(Clone, Copy)]
 pub struct Task<'k> {
     /// Queries, a tensor map of boxes of a panel by 64 rows.

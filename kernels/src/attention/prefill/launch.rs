@@ -11,7 +11,7 @@ use crate::attention::AttentionError;
 use crate::attention::softmax::Rescaling;
 use crate::kv::{KvFamily, KvView, Pages, is_swizzled};
 
-/// How queries and results lie.
+/// The layout of queries and results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QueryLayout {
     /// `[sequences, heads, queries, D]`: every sequence has as many.
@@ -20,7 +20,7 @@ pub enum QueryLayout {
     Ragged,
 }
 
-/// How keys and values lie.
+/// The layout of keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kv {
     /// `[sequences, kv_heads, capacity, D]`.
@@ -67,7 +67,7 @@ pub struct Prefill {
     pub kv: Kv,
 }
 
-/// How a Hopper kernel is made.
+/// Tuning parameters of the Hopper kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tuning {
     /// Keys of a tile.
@@ -144,7 +144,7 @@ impl Prefill {
         hopper::ROWS * if self.depth == 64 { 3 } else { 2 }
     }
 
-    /// How the Hopper kernel is made best, as measured on an H100.
+    /// Returns the fastest tuning of the Hopper kernel, as measured on an H100.
     pub fn tuning(&self) -> Tuning {
         let keys = match (self.depth, self.causal) {
             (192 | 256, _) => 64,

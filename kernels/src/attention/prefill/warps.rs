@@ -15,7 +15,7 @@ pub const BLOCK_ROWS: u32 = 16 * WARPS;
 /// Keys of a tile.
 pub const TILE: u32 = 64;
 
-/// What a block works on.
+/// The work of one block.
 #[derive(Clone, Copy)]
 pub struct Task<'k, I> {
     /// The first query of the tile.

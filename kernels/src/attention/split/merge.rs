@@ -23,7 +23,7 @@ use crate::gemv::linear::{ActivationOutput, Scratch};
 use crate::tile::{Access, Array, Float};
 use crate::warps::ConsumerWarps;
 
-/// Where the splits are merged.
+/// The result of the merge, and how splits signal each other.
 #[derive(Clone, Copy)]
 pub struct Merged<'k> {
     /// The result, `[rows, heads, dim]`.
@@ -32,7 +32,7 @@ pub struct Merged<'k> {
     pub parts: Parts<'k>,
 }
 
-/// How the splits of a row and kv head know of each other.
+/// How the splits of a row and kv head signal that they are complete.
 #[derive(Clone, Copy)]
 pub enum Parts<'k> {
     /// Arrivals, u32 `[rows, kv_heads, ARRIVAL]`, of which the first of each is used; zeros before the first launch.

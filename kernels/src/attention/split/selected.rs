@@ -9,7 +9,7 @@ use super::Shares;
 use crate::kv::{BLOCK, Cells, PagedPool, SplitPages};
 use crate::warps::ConsumerWarps;
 
-/// How tokens were chosen: the pools' pages are the chosen blocks, and a row's position its last token among theirs.
+/// The selection of tokens by a sparse flow: the pools' pages are the chosen blocks, and a row's position its last token among theirs.
 #[derive(Clone, Copy)]
 pub struct Selected<'k> {
     /// Position of each row's token in its sequence.

@@ -55,7 +55,7 @@ pub(super) struct CodeStage {
 }
 
 impl CodeStage {
-    /// That of a plan; none of bf16.
+    /// The stage of a plan; `None` for bf16 weights.
     pub fn of(plan: &Plan) -> Option<CodeStage> {
         let (strip, tuning) = (plan.strip, plan.tuning);
         let (strips, tiles) = (tuning.strips, tuning.stage_tiles);
@@ -104,7 +104,7 @@ impl CodeStage {
         self.factors_at() + self.rows() * self.strips * ROW
     }
 
-    /// As much memory, which begins at a multiple of the swizzle's period.
+    /// A layout of the stage's memory that begins at a multiple of the swizzle's period.
     pub fn memory(self, lines: Swizzle) -> Swizzled {
         Swizzled::new(lines, 0, leaf(self.bytes() / 2, 1))
     }

@@ -18,7 +18,7 @@ const ROOM: u32 = 256;
 /// Results that a thread finishes together where it can.
 const RUN: u32 = 4;
 
-/// What becomes of the sums.
+/// The epilogue: what is done with the sums.
 ///
 /// ```
 /// use tilewright_kernels::gemv::{Epilogue, hopper::Finish};

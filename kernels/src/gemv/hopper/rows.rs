@@ -8,7 +8,7 @@ use tilewright_codegen::build::Val;
 
 use crate::gemv::Strip;
 
-/// What the rows of packed weights are.
+/// The meaning of the rows of packed weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rows {
     /// A number of rows, each a result.

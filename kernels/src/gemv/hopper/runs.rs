@@ -48,7 +48,7 @@ impl<'k> Run<'k> {
 }
 
 impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
-    /// Those of a tile's columns from `first` on: of all its rows, or of the block's share of them.
+    /// The runs of a tile's columns from `first` on: of all its rows, or of the block's share of them.
     pub fn of(block: Block<'a, 'k>, tile: Place<'k>, first: u32, results: Results<'k>) -> Self {
         Runs { block, tile, first, results }
     }

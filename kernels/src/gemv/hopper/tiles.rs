@@ -236,7 +236,7 @@ impl Plan {
         if needed > limit { Err(PlanError::Registers { needed, batch, stage_tiles, threads, limit }) } else { Ok(()) }
     }
 
-    /// From one vector to the next in memory: whole steps of 32.
+    /// Elements from one vector to the next in memory: whole steps of 32.
     pub fn x_pitch(&self) -> u32 {
         self.strip.k().next_multiple_of(DEPTH)
     }

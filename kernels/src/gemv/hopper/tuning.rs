@@ -1,6 +1,6 @@
 //! What may be chosen freely of a kernel.
 
-/// What may be chosen freely.
+/// Tuning parameters, which change the speed and not the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tuning {
     /// Warpgroups that multiply, 1 to 4: 64 rows of weights each, the last of them fewer where the tile ends.

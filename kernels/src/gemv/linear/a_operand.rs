@@ -7,7 +7,7 @@ use super::starts::{Starts, side};
 use super::{Operand, Packing, wide};
 use crate::gemv::{Side, Strip};
 
-/// Where the A operand lives.
+/// The memory that holds the A operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AOperand {
     /// Copied to shared memory, by all warps for all.

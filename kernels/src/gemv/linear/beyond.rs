@@ -9,7 +9,7 @@ use tilewright_codegen::ir::attr::{AtomOrder, Scope};
 /// The bits of the least f32 that no f16 is nearest to: half a step above 65504.
 const LEAST: u32 = 65520.0f32.to_bits();
 
-/// Where it is said that an activation is beyond what an f16 holds, of a task.
+/// Reports f16 overflow of a task's activations.
 #[derive(Clone, Copy)]
 pub struct Beyond<'k> {
     /// Becomes `says` where it is 0.
@@ -52,7 +52,7 @@ impl<'k> Beyond<'k> {
 pub(super) struct Infinite<'k>(Var<'k, u32>);
 
 impl<'k> Infinite<'k> {
-    /// Of no words.
+    /// A check that has seen no words yet.
     pub fn new(k: &'k Builder) -> Infinite<'k> {
         Infinite(k.var(0u32))
     }

@@ -37,7 +37,7 @@ pub struct Linear<'k> {
     pub output: Output<'k>,
 }
 
-/// What becomes of the features of row r.
+/// The epilogue of the features of row r.
 #[derive(Clone, Copy)]
 pub enum Output<'k> {
     /// `out[r, n] = y[r, n]`, `[rows, width]`.

@@ -12,7 +12,7 @@ use crate::gemv::{Codes, Factors, Side, Strip};
 use crate::tile::Index;
 use crate::warps::ConsumerWarps;
 
-/// What of a stage of codes is held beside its tiles, as a task's record has it: 0 of a stage of bf16.
+/// The data that is prefetched into registers beside the tiles of a stage of codes, as a task's record has it; 0 for bf16.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeldForm(pub u32);
 
@@ -50,7 +50,7 @@ impl HeldForm {
         (codes.scale.bytes() == 2).then_some(HeldForm(HeldForm::SCALES | zeros | shift << HeldForm::SHIFT))
     }
 
-    /// What registers must have room for where this one and another are held.
+    /// The form that has room for this one and another.
     #[must_use]
     pub fn or(self, other: HeldForm) -> HeldForm {
         HeldForm((self.0 | other.0) & (HeldForm::SCALES | HeldForm::ZEROS))

@@ -51,7 +51,7 @@ pub enum Reordering {
 }
 
 impl Reordering {
-    /// What activations of that operand are brought by.
+    /// The reordering of activations for an operand.
     ///
     /// ```
     /// use tilewright_kernels::gemv::linear::{AOperand, Reordering};

@@ -20,7 +20,7 @@ use crate::gemv::{Strip, Terms};
 use crate::tile::Float;
 use crate::warps::ConsumerWarps;
 
-/// How many rows a batch has, and in how many parts its elements come.
+/// The rows of a batch, and the 16-bit parts that its elements are split into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Packing {
     rows: u32,
@@ -50,7 +50,7 @@ impl Packing {
     /// Most rows.
     pub const ROWS: u32 = 16;
 
-    /// That many rows, 1 to 16, of elements of that type.
+    /// The packing of `rows` rows, 1 to 16, of elements of a type.
     ///
     /// ```
     /// use tilewright_kernels::{gemv::linear::Packing, tile::Float};

@@ -26,7 +26,7 @@ pub enum Early {
     Products,
 }
 
-/// What thread 0 does once the results of a tile are about to come.
+/// An action of thread 0 just before the results of a tile are stored.
 #[derive(Clone, Copy)]
 pub struct Announce<'a> {
     /// When.
@@ -175,7 +175,7 @@ impl<'k> Pass<'k> {
         (sums, (sums.strips() / self.streams).max(1))
     }
 
-    /// How many outputs of a group a thread has at most.
+    /// The most outputs of a group that a thread has.
     pub fn outputs(self, input: Input<'k>) -> usize {
         let (sums, group) = self.group(self.packing(input));
         self.team.items(sums.outputs(group)).len()

@@ -39,7 +39,7 @@ pub(super) struct Phase<'k> {
 }
 
 impl<'k> Phase<'k> {
-    /// What the phases before summed of an output; `load` gives it where there were any.
+    /// The sum of an output over the previous K chunks; `load` gives it where there were any.
     pub fn before(self, inside: Val<'k, bool>, load: impl FnOnce() -> Val<'k, f32>) -> Var<'k, f32> {
         let k = inside.builder();
         let before = k.var(0.0f32);
@@ -62,7 +62,7 @@ impl<'k> Waiting<'k> {
         strips * rows * Strip::ROWS * 4
     }
 
-    /// Where the sum of an output waits: of the strip of the ring with that number in the tile.
+    /// The place of an output's partial sum, by the number of the strip in the tile.
     pub fn of(self, strip: Val<'k, u32>, cell: &Cell<'k>) -> Ptr<'k, Shared, f32> {
         self.at.at(strip * self.each + cell.row * Strip::ROWS + cell.feature)
     }

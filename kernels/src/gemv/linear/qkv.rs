@@ -44,7 +44,7 @@ pub struct Qkv<'k> {
     pub bias: [Option<Array<'k>>; 3],
     /// Queries, `[rows, heads, dim]`.
     pub q: Array<'k>,
-    /// What becomes of q and k.
+    /// The epilogue of queries and keys.
     pub keys: Keys<'k>,
     /// Where v is appended.
     pub v: PagedPool<'k>,
@@ -52,7 +52,7 @@ pub struct Qkv<'k> {
     pub newest: Option<Newest<'k>>,
 }
 
-/// What becomes of q and k.
+/// The epilogue of queries and keys.
 #[derive(Clone, Copy)]
 #[expect(clippy::large_enum_variant, reason = "a few are made while a kernel is recorded, and they are copied")]
 pub enum Keys<'k> {

@@ -22,7 +22,7 @@ const ROWS: u32 = 8;
 /// Elements of a block: eight rows of the 32 columns of a step.
 const BLOCK: u32 = ROWS * DEPTH;
 
-/// How the terms of activations are stored: 16 bits each, `[k / 32, parts, rows / 8, 8, 32]`. In pairs of rows: row r and row r + 8
+/// The storage format of split activations: 16 bits each, `[k / 32, parts, rows / 8, 8, 32]`. In pairs of rows: row r and row r + 8
 /// take turns, two columns each, so that 16 bytes are four words of the MMA's A operand as it takes them: of each part
 /// `[2, 8, 4, 2, 2, 2]`, halves of a lane's eight columns, rows, lanes, pairs of columns, r and r + 8, columns.
 ///
@@ -220,7 +220,7 @@ fn place_of(column: Val<u32>) -> Val<u32> {
     column - within + within % (DEPTH / 2) / 4 * 8 + within / (DEPTH / 2) * 4 + within % 4
 }
 
-/// Where the writers of activations store their terms.
+/// The destination of split activations.
 #[derive(Clone, Copy)]
 pub struct ScaledOutput<'k> {
     /// The terms.
@@ -342,7 +342,7 @@ impl<'k> ScaledOutput<'k> {
     }
 }
 
-/// Where activations that nothing is added to are stored.
+/// The destination of activations that nothing is added to.
 #[derive(Clone, Copy)]
 #[expect(clippy::large_enum_variant, reason = "it is copied while a kernel is recorded, never stored")]
 pub enum ActivationOutput<'k> {

@@ -89,7 +89,7 @@ impl<'k> Source<'k> {
         self.halves.iter().for_each(|(_, squares)| squares.set(0.0f32));
     }
 
-    /// Of a normalised input, stores the warp's sums of squares; after a phase, added to what it stored before.
+    /// Stores the warp's sums of squares of a normalised input; after a phase, added to what it stored before.
     pub fn store_squares(&self, to: Squares<'k>, behind: Option<Val<'k, bool>>) {
         if self.input.norm().is_some() {
             self.halves.iter().for_each(|(half, squares)| half.add_up(self.team, squares.get(), to, behind));

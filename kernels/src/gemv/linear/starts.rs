@@ -43,7 +43,7 @@ pub(super) enum Brought<'k> {
 const KEPT: usize = 8;
 
 impl<'k> Brought<'k> {
-    /// Those of a part of this warp's tile `number`, which is tile `tile` of the strip, in the registers of an accumulator.
+    /// The zero-point accumulators of a part of this warp's tile `number`, which is tile `tile` of the strip, in the registers of an accumulator.
     pub fn load(&self, (number, parts): (u32, u32), tile: Val<'k, u32>, part: u32, atom: u32) -> [Val<'k, f32>; 4] {
         match self {
             Brought::Shared(starts) => starts.load(tile, part, atom),
@@ -127,7 +127,7 @@ impl<'k> Starts<'k> {
         }
     }
 
-    /// Those of a part of a tile that this warp made, in the registers of an accumulator.
+    /// The zero-point accumulators of a part of a tile that this warp computed, in the registers of an accumulator.
     pub fn load(self, tile: Val<'k, u32>, part: u32, atom: u32) -> [Val<'k, f32>; 4] {
         let (at, lane) = (self.part(tile, part), tile.builder().lane());
         match self.side {

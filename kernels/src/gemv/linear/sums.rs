@@ -42,10 +42,10 @@ pub(super) struct Operands<'a, 'k> {
     pub starts: Option<&'a Brought<'k>>,
 }
 
-/// What a warp does with stages that are there together.
+/// Reads several stages that have arrived together.
 pub type Read<'r, 'k> = &'r dyn Fn(&[Ptr<'k, Shared, u32>]);
 
-/// Where weights come from, stage by stage: a reader of the ring. While a stage is read, the next one may be waited for, no more.
+/// A source of weights, stage by stage: a reader of the ring. While a stage is read, the next one may be waited for, no more.
 pub trait Weights<'k>: Stages<'k> {
     /// Waits for the next stage, lets a warp read it, and releases it.
     fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>)) {

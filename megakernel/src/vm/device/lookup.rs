@@ -6,7 +6,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::target::Target;
 use tilewright_kernels::gemv::linear::{HeldForm, Reordering, ScaledForm};
 use tilewright_kernels::gemv::{Codes, CodesError, Deal, Strip};
-use tilewright_kernels::kv::{PoolType, SplitPages};
+use tilewright_kernels::kv::{PagedPool, PoolType, SplitPages};
 use tilewright_kernels::tile::{Float, MAX_DEVICES};
 use tilewright_layout::DType;
 
@@ -259,6 +259,7 @@ impl Planner<'_> {
         if known != lengths {
             return Err(Unsupported::Lengths { pool, found: lengths, known });
         }
+        pool_fits([self.extent(pool, 3)?, self.extent(pool, 2)?, self.extent(pool, 1)?, self.extent(pool, 0)?])?;
         Ok(KvPools {
             of: self.pool_type(pool)?,
             page_tokens: self.extent(pool, 1)?,
@@ -476,6 +477,16 @@ fn short(what: &'static str, found: usize) -> Result<u16, Unsupported> {
 /// If it is none.
 pub fn multiple(what: &'static str, found: u32, of: u32, expected: &'static str) -> Result<(), Unsupported> {
     if found.is_multiple_of(of) { Ok(()) } else { Err(Unsupported::Number { what, found: found as usize, expected }) }
+}
+
+/// Checks that the places of a pool's elements have 32 bits, as kernels compute them.
+///
+/// # Errors
+/// If there are more elements.
+pub fn pool_fits(extents: [u32; 4]) -> Result<(), Unsupported> {
+    let found = extents.iter().fold(1usize, |product, &extent| product.saturating_mul(extent as usize));
+    let error = Unsupported::Number { what: "elements of a KV pool", found, expected: "fewer than 2^32" };
+    PagedPool::elements(extents).map(drop).ok_or(error)
 }
 
 /// Rows of a task: what an MMA's operand holds.

@@ -80,7 +80,7 @@ pub use function::{
 };
 pub use kernel::{Call, Generation, RingFeed, record};
 pub use kernels::{Compilation, DeviceKernels};
-pub use lookup::{Destinations, multiple, rows_of};
+pub use lookup::{Destinations, multiple, pool_fits, rows_of};
 pub use machine::DeviceMachine;
 pub use merges::{Merge, Merges};
 pub use newest::{Newest, NewestToken};

@@ -13,7 +13,7 @@ use super::planner::{GraphPlanner, Heads, WARPS};
 use super::products::Product;
 use crate::ops::{Rotation, RowCells};
 use crate::program::{BufferId, BufferKind};
-use crate::vm::device::Unsupported;
+use crate::vm::device::{Unsupported, pool_fits};
 
 /// Where heads go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,10 +93,12 @@ impl GraphPlanner<'_> {
         self.heads.get(&buffer).copied().ok_or(missing)
     }
 
-    /// The extents of a pool: kv heads, pages, tokens of a page, dimensions.
+    /// The extents of a pool: kv heads, pages, tokens of a page, dimensions. Fewer than 2³² elements.
     pub(crate) fn pool(&self, pool: BufferId) -> Result<[u32; 4], Unsupported> {
         self.pool_type(pool)?;
-        self.extents(pool)
+        let extents = self.extents(pool)?;
+        pool_fits(extents)?;
+        Ok(extents)
     }
 
     /// How a pool stores its numbers.
