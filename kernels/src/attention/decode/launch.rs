@@ -168,8 +168,8 @@ impl Decode {
         };
         let meet = |line: Val<'k, u32>| Splits {
             count,
-            acc: acc.at((line * count).mul_wide(rows)),
-            stats: stats.at((line * count).mul_wide(2 * self.group)),
+            acc: acc.at(line * count * rows),
+            stats: stats.at(line * count * (2 * self.group)),
             done: done.at(line),
             out: out.at(line.mul_wide(rows)),
         };
