@@ -125,26 +125,23 @@ fn the_table_of_names_has_no_name_that_the_kernels_have_not() {
 const GENERATED: [&str; 3] = ["docs/ptxas/", "docs/benchmarks.md", "docs/cli.md"];
 
 /// Words of the pages, at most. The target is 55,000.
-const MOST_WORDS: usize = 64_000;
+const MOST_WORDS: usize = 60_000;
 
 /// Sentences of more than 40 words that pages still have, at most. The target is none.
-const LONG_SENTENCES: [(&str, usize); 6] = [
+const LONG_SENTENCES: [(&str, usize); 5] = [
     ("docs/checkpoint.md", 2),
     ("docs/engine.md", 14),
     ("docs/ir.md", 3),
-    ("docs/kernels.md", 10),
     ("docs/quantization.md", 13),
     ("docs/worker.md", 4),
 ];
 
 /// Lines with a vague subject or quantity that folders still have, at most. The target is none.
-const VAGUE_LINES: [(&str, usize); 8] = [
+const VAGUE_LINES: [(&str, usize); 6] = [
     ("codegen/examples", 3),
     ("codegen/src", 113),
     ("codegen/tests", 28),
-    ("docs", 11),
-    ("kernels/src", 128),
-    ("kernels/tests", 32),
+    ("docs", 3),
     ("src/engine", 33),
     ("tests/worker", 4),
 ];
