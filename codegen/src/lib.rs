@@ -1,20 +1,63 @@
-//! Code generation: what hardware there is, and how kernels reach it.
+//! Kernels for NVIDIA GPUs, recorded by ordinary Rust functions.
 //!
-//! | module | what it holds |
+//! A kernel is a Rust function that takes a [`Builder`](build::Builder) and records instructions. The recording is data:
+//! [`verify`](mod@verify) checks it, [`ptx`] translates it for a GPU, and [`sim`] runs it on the CPU, where every race,
+//! uninitialised read and missing wait is reported with the author's line. No CUDA toolkit is needed, and no GPU to test.
+//!
+//! ```
+//! use tilewright_codegen::build::{Builder, block, record};
+//! use tilewright_codegen::device;
+//! use tilewright_codegen::ir::Arch;
+//! use tilewright_codegen::kernel_params;
+//! use tilewright_codegen::verify::verify;
+//!
+//! kernel_params! {
+//!     /// y = a · x + y over `n` elements.
+//!     pub struct Saxpy { n: u32, a: f32, x: [f32], y: [f32] }
+//! }
+//!
+//! fn saxpy(k: &Builder) {
+//!     let Saxpy { n, a, x, y } = k.params::<Saxpy>();
+//!     let i = k.block_id() * k.threads() + k.tid();
+//!     k.when(i.lt(n), || y.at(i).store(a * x.at(i).load() + y.at(i).load()));
+//! }
+//!
+//! let kernel = verify(record("saxpy", Arch::Sm90a, block(256), saxpy))?;
+//!
+//! let device = device::open("sim")?; // or "cuda:0"
+//! let stream = device.stream()?;
+//! let (x, y) = (stream.buffer(&[1.0f32, 2.0, 3.0])?, stream.buffer(&[10.0f32, 20.0, 30.0])?);
+//! let saxpy = device.load(&kernel)?.typed::<Saxpy>()?;
+//! saxpy.launch(&stream, 1, Saxpy { n: 3, a: 2.0, x: &x, y: &y })?;
+//! assert_eq!(stream.read(&y)?, [12.0, 24.0, 36.0]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Where to start
+//!
+//! | to | see |
 //! |---|---|
-//! | [`ir`] | the recorded kernel as data, and what each instruction means |
-//! | [`build`] | kernels are recorded from ordinary Rust functions |
-//! | [`verify`] | a recorded kernel checked: what back ends accept |
-//! | [`ptx`] | PTX text from a verified kernel |
-//! | [`sim`] | a machine that runs a verified kernel on the CPU and finds what is wrong with it |
-//! | [`params`] | parameters declared as one struct, and launches checked against it |
-//! | [`device`] | GPUs and what stands in for them: memory, kernels, streams |
-//! | [`assemble`] | what the toolkit's assembler says of a kernel, for tests |
-//! | [`trial`] | one case, every executor: a kernel, its inputs and what must come out |
-//! | [`gallery`] | small kernels that show one thing each |
-//! | [`target`] | GPUs as data: multiprocessors, memories, bandwidth |
+//! | record a kernel | [`build::record`], [`build::Builder`], [`build::Val`] |
+//! | check it | [`verify::verify`] |
+//! | run it on a GPU or the simulator | [`device::Device`], [`device::open`] |
+//! | test it against expected outputs | [`trial::Trial`] |
+//! | look at its PTX | [`ptx::emit`] |
 //!
-//! This crate knows layouts and no model.
+//! # Modules
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`build`] | recording: values, pointers, control flow, memory, barriers, matrix instructions |
+//! | [`ir`] | the recorded kernel as data, and the semantics of every instruction |
+//! | [`verify`](mod@verify) | the verifier: back ends accept only what it checked |
+//! | [`ptx`] | PTX text for sm_80 to sm_120 |
+//! | [`sim`] | the simulator and its reports |
+//! | [`params`] | parameters declared as one struct, and launches checked against it |
+//! | [`device`] | memory, kernels and streams on GPUs and simulators |
+//! | [`trial`] | a kernel with inputs and expected outputs, run on any device |
+//! | [`assemble`] | registers and spills that `ptxas` reports, for tests |
+//! | [`gallery`] | small kernels that show one technique each |
+//! | [`target`] | properties of GPUs: multiprocessors, memories, bandwidth |
 #![deny(unsafe_code)]
 
 #[forbid(unsafe_code)]

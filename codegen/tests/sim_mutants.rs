@@ -13,7 +13,7 @@ const LEDGER: &[(&str, &[Equivalent])] = &[(
             "",
             "barrier.cluster.arrive.release",
             "relaxed",
-            "behind the last cluster barrier nobody reads what came before it",
+            "after the last cluster barrier no thread reads what came before it",
         )
         .times(1),
         Equivalent::new(

@@ -5,7 +5,7 @@ use tilewright_codegen::ir::{Arch, Const};
 use tilewright_codegen::sim::{self, Arg, Launch, Memory, Outcome, SimError};
 use tilewright_codegen::verify::verify;
 
-/// The report of a kernel of so many threads, under the first seed that has one, without this file's path.
+/// The report of a kernel of `threads` threads, under the first seed that has one, without this file's path.
 fn report(threads: u32, build: impl Fn(&Builder)) -> String {
     let kernel = verify(record("sample", Arch::Sm90a, block(threads), build)).expect("it verifies");
     for seed in 0..20 {
@@ -123,7 +123,7 @@ fn a_deadlock_names_who_waits_for_what() {
     insta::assert_snapshot!(text, @"
     deadlock in kernel sample, seed 0
     at #16 `v7 = mbarrier.try_wait shared[v2], 0` (here), block (0, 0, 0) warp 0
-      nobody comes further; stuck:
+      no warp can make progress; stuck:
       #16 `v7 = mbarrier.try_wait shared[v2], 0` (here), block (0, 0, 0) warp 0: waits for the phase of parity 0 of mbarrier arrived + 0: 0 phases completed, 0 arrivals and 16 bytes pending
       #19 `bar.sync 0 64` (here), block (0, 0, 0) warp 1: waits for barrier 0, where 32 of 64 threads are
     ");

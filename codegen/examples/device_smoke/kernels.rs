@@ -49,13 +49,13 @@ pub fn saxpy_mistold() -> PtxSource {
     PtxSource::new(signature("saxpy", Arch::Sm80, 256, &params), module("sm_80", SAXPY_HEAD, SAXPY))
 }
 
-/// The same with a spelling mistake.
+/// The kernel with a spelling mistake.
 pub fn saxpy_misspelt() -> PtxSource {
     let text = module("sm_90a", SAXPY_HEAD, &SAXPY.replace("mul.wide.u32", "mul.wild.u32"));
     PtxSource::new(signature("saxpy", Arch::Sm90a, 256, &[]), text)
 }
 
-/// A chain of so many fused multiply-adds. The text is new for each `nonce`.
+/// A chain of `length` fused multiply-adds. The text is new for each `nonce`.
 pub fn chain(length: u32, nonce: u128) -> PtxSource {
     let mut body = String::from(".reg .f32 %f<2>; .reg .b64 %d; ld.param.u64 %d, [y];\nld.global.f32 %f0, [%d];\n");
     body.push_str(&format!("mov.b32 %f1, 0x{:08x};\n", 0x3f80_0000 | (nonce as u32 & 0x7f_ffff)));

@@ -1,6 +1,6 @@
 //! Random programs on the simulator and on a GPU, compared bit for bit.
 //!
-//! * `fuzz_device [PROGRAMS] [RUN] [DEVICE]` compares each row alone, matrix multiplies, and so many programs; a group of
+//! * `fuzz_device [PROGRAMS] [RUN] [DEVICE]` compares each row alone, matrix multiplies, and that number of programs; a group of
 //!   programs with a difference is reduced to the smallest kernel that still differs. Exits with 1 if anything differs.
 //! * `fuzz_device group FROM TO [RUN] [DEVICE]` does that with one group: programs FROM to TO of a run as one kernel.
 //! * `fuzz_device ptx FROM TO [RUN]` prints the PTX of that kernel, without a device.

@@ -19,7 +19,7 @@ pub enum Piece {
     Multiply { form: Form, seed: u64 },
 }
 
-/// Everything that a run compares: ten programs of each row alone, multiplies, and so many programs.
+/// Everything that a run compares: ten programs of each row alone, multiplies, and `PROGRAMS` programs.
 pub fn pieces(run: u64, programs: u64) -> Vec<Piece> {
     let rows = drawn_rows();
     let singles = rows.chunks(5).map(|some| {

@@ -98,7 +98,7 @@ impl<'a> Table<'a> {
         self.add_within(name.into(), kernel, 0)
     }
 
-    /// The same for a kernel that may spill so many bytes of a thread, stores and loads together: its name says so on the page.
+    /// Adds a kernel that may spill this many bytes of a thread, stores and loads together: its name says so on the page.
     ///
     /// # Errors
     /// As [`Table::add`], where it spills more.

@@ -1,13 +1,16 @@
 //! Arithmetic: operators on values and the functions that have no operator.
 
-use super::val::{Float, Half, Integer, Number, Ordered, Real, Signed, Word};
-use super::{Arg, Builder, Scalar, Val};
+use super::val::{Float, Half, Integer, Logic, Number, Ordered, Real, Signed, Word};
+use super::{Arg, Builder, Scalar, Val, Var};
 use crate::ir::attr::Cmp;
 use crate::ir::{ArithOp, BitsOp, Const, Operand, Ty};
-use core::ops::{Add, Div, Mul, Neg, Rem, Sub};
+use core::ops::{
+    Add, AddAssign, BitAnd, BitAndAssign, BitOr, BitOrAssign, BitXor, BitXorAssign, Div, DivAssign, Mul, MulAssign,
+    Neg, Rem, RemAssign, Shl, Shr, Sub, SubAssign,
+};
 use half::{bf16, f16};
 
-/// The same operator with a literal as its first operand.
+/// An operator with a literal as its first operand.
 macro_rules! literals {
     ($Trait:ident $method:ident for $($Lit:ty),+) => { $(
         impl<'k> $Trait<Val<'k, $Lit>> for $Lit {
@@ -43,30 +46,106 @@ operators! {
     Mul mul Number Mul for [u16, i16, u32, i32, u64, i64, f16, bf16, f32, f64];
 }
 
-/// Quotients and rests. Of an unsigned number by a power of two they are a shift and a mask: the assembler does not see
-/// that everywhere.
+/// Numbers that divide by `/`.
+pub trait Quotient: Number {
+    /// `a / b`, as Rust's own numbers have it.
+    #[track_caller]
+    fn quotient<'k>(a: Val<'k, Self>, b: Val<'k, Self>) -> Val<'k, Self>;
+}
+
 macro_rules! quotients {
-    ($($Trait:ident $method:ident ($name:ident) $simple:ident for [$($Lit:ty),+];)+) => { $(
-        impl<'k, T: Integer, R: Arg<'k, T>> $Trait<R> for Val<'k, T> {
+    (integers $($Int:ty),+; correctly rounded $($Real:ty),+; by f32 $($Half:ty),+) => {
+        $(impl Quotient for $Int {
+            /// Toward zero. By an unsigned power of two it is a shift, which the assembler does not always find.
+            #[track_caller]
+            fn quotient<'k>(a: Val<'k, $Int>, b: Val<'k, $Int>) -> Val<'k, $Int> {
+                match power_of_two(b.op).filter(|_| a.op.as_const().is_none()) {
+                    Some(exponent) => a.shifted(exponent),
+                    None => Val::new(a.k, a.k.value(<$Int>::TY, |d| ArithOp::Div { ty: <$Int>::TY, d, a: a.op, b: b.op })),
+                }
+            }
+        })+
+        $(impl Quotient for $Real {
+            /// Correctly rounded; [`Val::div_approx`] is faster.
+            #[track_caller]
+            fn quotient<'k>(a: Val<'k, $Real>, b: Val<'k, $Real>) -> Val<'k, $Real> {
+                a.div_rn(b)
+            }
+        })+
+        $(impl Quotient for $Half {
+            /// Correctly rounded: `f32` has more than twice as many bits, so that rounding twice changes nothing.
+            #[track_caller]
+            fn quotient<'k>(a: Val<'k, $Half>, b: Val<'k, $Half>) -> Val<'k, $Half> {
+                a.cast::<f32>().div_rn(b.cast::<f32>()).cast()
+            }
+        })+
+    };
+}
+
+quotients!(integers u16, i16, u32, i32, u64, i64; correctly rounded f32, f64; by f32 f16, bf16);
+
+impl<'k, T: Quotient, R: Arg<'k, T>> Div<R> for Val<'k, T> {
+    type Output = Val<'k, T>;
+
+    #[track_caller]
+    fn div(self, other: R) -> Val<'k, T> {
+        T::quotient(self, other.val(self.k))
+    }
+}
+
+literals! { Div div for u16, i16, u32, i32, u64, i64, f16, bf16, f32, f64 }
+
+/// The rest of a division. Of an unsigned number by a power of two it is a mask.
+impl<'k, T: Integer, R: Arg<'k, T>> Rem<R> for Val<'k, T> {
+    type Output = Val<'k, T>;
+
+    #[track_caller]
+    fn rem(self, other: R) -> Val<'k, T> {
+        let (a, b) = (self.op, other.val(self.k).op);
+        if let Some(exponent) = power_of_two(b).filter(|_| a.as_const().is_none()) {
+            return self.masked(exponent);
+        }
+        Val::new(self.k, self.k.value(T::TY, |d| ArithOp::Rem { ty: T::TY, d, a, b }))
+    }
+}
+
+literals! { Rem rem for u16, i16, u32, i32, u64, i64 }
+literals! { BitAnd bitand for bool, u16, i16, u32, i32, u64, i64 }
+literals! { BitOr bitor for bool, u16, i16, u32, i32, u64, i64 }
+literals! { BitXor bitxor for bool, u16, i16, u32, i32, u64, i64 }
+literals! { Shl shl for u32 }
+literals! { Shr shr for u32 }
+
+/// Operators that assign to a Rust variable, and operators on a register's value.
+macro_rules! further {
+    ($($Trait:ident $method:ident $Assign:ident $assign:ident $Class:ident;)+) => { $(
+        impl<'k, T: $Class, R: Arg<'k, T>> $Assign<R> for Val<'k, T> {
+            #[track_caller]
+            fn $assign(&mut self, other: R) {
+                *self = (*self).$method(other);
+            }
+        }
+
+        impl<'k, T: $Class, R: Arg<'k, T>> $Trait<R> for Var<'k, T> {
             type Output = Val<'k, T>;
 
             #[track_caller]
             fn $method(self, other: R) -> Val<'k, T> {
-                let (a, b) = (self.op, other.val(self.k).op);
-                if let Some(exponent) = power_of_two(b).filter(|_| a.as_const().is_none()) {
-                    return self.$simple(exponent);
-                }
-                Val::new(self.k, self.k.value(T::TY, |d| ArithOp::$name { ty: T::TY, d, a, b }))
+                self.get().$method(other)
             }
         }
-
-        literals! { $Trait $method for $($Lit),+ }
     )+ };
 }
 
-quotients! {
-    Div div (Div) shifted for [u16, i16, u32, i32, u64, i64];
-    Rem rem (Rem) masked for [u16, i16, u32, i32, u64, i64];
+further! {
+    Add add AddAssign add_assign Number;
+    Sub sub SubAssign sub_assign Number;
+    Mul mul MulAssign mul_assign Number;
+    Div div DivAssign div_assign Quotient;
+    Rem rem RemAssign rem_assign Integer;
+    BitAnd bitand BitAndAssign bitand_assign Logic;
+    BitOr bitor BitOrAssign bitor_assign Logic;
+    BitXor bitxor BitXorAssign bitxor_assign Logic;
 }
 
 /// The exponent of an unsigned constant above 1 that is a power of two.

@@ -35,8 +35,16 @@ impl<'k, T: Numeric> Val<'k, T> {
     }
 }
 
+impl<'k> Val<'k, bool> {
+    /// 1 where it is true and 0 where it is false, as Rust's `as` converts a `bool`.
+    #[track_caller]
+    pub fn as_number<U: Numeric>(self) -> Val<'k, U> {
+        self.select(1u32, 0u32).cast()
+    }
+}
+
 impl<'k, T: Scalar> Val<'k, T> {
-    /// The same bits as another type of the same width.
+    /// Reinterprets the bits as another type of equal width.
     #[track_caller]
     pub fn bits<U: Scalar>(self) -> Val<'k, U> {
         let (ty, from, a) = (U::TY, T::TY, self.op);

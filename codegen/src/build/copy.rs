@@ -157,7 +157,7 @@ impl<'k, S: SpaceOf> Ptr<'k, S, TensorMap> {
 }
 
 impl<'k, T> Ptr<'k, Global, T> {
-    /// Hints that so many bytes will be read.
+    /// Hints that `bytes` bytes will be read.
     #[track_caller]
     pub fn bulk_prefetch(self, bytes: impl Arg<'k, u32>) {
         let (src, bytes) = (self.addr(), bytes.val(self.k).op);
@@ -180,7 +180,7 @@ impl Builder {
         self.emit(CopyOp::CpAsyncCommit {});
     }
 
-    /// Waits until at most so many `cp_async` groups are unfinished.
+    /// Waits until at most `pending` `cp_async` groups are unfinished.
     #[track_caller]
     pub fn cp_async_wait(&self, pending: u32) {
         self.emit(CopyOp::CpAsyncWait { pending: Pending(pending) });
@@ -192,13 +192,13 @@ impl Builder {
         self.emit(CopyOp::BulkCommit {});
     }
 
-    /// Waits until at most so many bulk groups are unfinished.
+    /// Waits until at most `pending` bulk groups are unfinished.
     #[track_caller]
     pub fn bulk_wait(&self, pending: u32) {
         self.emit(CopyOp::BulkWait { pending: Pending(pending), done: BulkDone::Full });
     }
 
-    /// Waits until at most so many bulk groups have sources left to read.
+    /// Waits until at most `pending` bulk groups have sources left to read.
     #[track_caller]
     pub fn bulk_wait_read(&self, pending: u32) {
         self.emit(CopyOp::BulkWait { pending: Pending(pending), done: BulkDone::Read });

@@ -17,7 +17,7 @@ pub(super) fn fold(inst: &Inst) -> Option<Operand> {
     }
 }
 
-/// The integer constants behind two operands, extended to 64 bits by their type's sign.
+/// The integer constants of two operands, extended to 64 bits by their type's sign.
 fn ints(a: Operand, b: Operand) -> Option<(i64, i64)> {
     let (a, b) = (a.as_const()?, b.as_const()?);
     (a.ty.is_int() && b.ty.is_int()).then(|| (a.as_i64(), b.as_i64()))

@@ -25,22 +25,22 @@ impl<'k> Load<'k> {
     pub const WEAK: Load<'static> =
         Load { order: LdOrder::Weak, cache: LdCache::Default, prefetch: Prefetch::None, policy: None };
 
-    /// The same with a hint.
+    /// Sets the cache hint.
     pub const fn cache(self, cache: LdCache) -> Load<'k> {
         Load { cache, ..self }
     }
 
-    /// The same with a prefetch size.
+    /// Sets the prefetch size.
     pub const fn prefetch(self, prefetch: Prefetch) -> Load<'k> {
         Load { prefetch, ..self }
     }
 
-    /// The same with a memory order.
+    /// Sets the memory order.
     pub const fn order(self, order: LdOrder) -> Load<'k> {
         Load { order, ..self }
     }
 
-    /// The same with an access policy of L2.
+    /// Sets the access policy of L2.
     pub fn policy<'a>(self, policy: Val<'a, u64>) -> Load<'a> {
         Load { order: self.order, cache: self.cache, prefetch: self.prefetch, policy: Some(policy) }
     }
@@ -58,17 +58,17 @@ impl<'k> Store<'k> {
     /// Without order, hints of the default.
     pub const WEAK: Store<'static> = Store { order: StOrder::Weak, cache: StCache::Default, policy: None };
 
-    /// The same with a hint.
+    /// Sets the cache hint.
     pub const fn cache(self, cache: StCache) -> Store<'k> {
         Store { cache, ..self }
     }
 
-    /// The same with a memory order.
+    /// Sets the memory order.
     pub const fn order(self, order: StOrder) -> Store<'k> {
         Store { order, ..self }
     }
 
-    /// The same with an access policy of L2.
+    /// Sets the access policy of L2.
     pub fn policy<'a>(self, policy: Val<'a, u64>) -> Store<'a> {
         Store { order: self.order, cache: self.cache, policy: Some(policy) }
     }

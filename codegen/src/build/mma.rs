@@ -156,7 +156,7 @@ impl Builder {
         self.emit(MmaOp::WgmmaCommit {});
     }
 
-    /// Waits until at most so many wgmma groups are unfinished.
+    /// Waits until at most `pending` wgmma groups are unfinished.
     #[track_caller]
     pub fn wgmma_wait(&self, pending: u32) {
         self.emit(MmaOp::WgmmaWait { pending: Pending(pending) });

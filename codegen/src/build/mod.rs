@@ -29,16 +29,17 @@ mod val;
 mod value;
 mod warp;
 
+pub use arith::Quotient;
 pub use control::{Carried, Moving};
 pub use convert::Parts;
 pub use copy::Bulk;
 pub use mem::{Load, Store};
 pub use mma::{Descriptor, Operands, SwizzleMode};
 pub use ptr::{Allocation, Cluster, Counter, Global, Index, Offset, OnChip, Param, Ptr, Shared, SpaceOf, Writable};
-pub use recorder::{Builder, block, record};
+pub use recorder::{BlockShape, Builder, block, record};
 pub use sync::Mbarrier;
 pub use val::{
-    Arg, Atomic, Bf16x2, F16x2, Float, Half, Integer, Lane, Logic, Number, Numeric, Ordered, Pair, Raw, Real, Scalar,
-    Signed, Val, Wide, Word,
+    Arg, Atomic, Bf16x2, Count, F16x2, Float, Half, Integer, Lane, Logic, Number, Numeric, Ordered, Pair, Raw, Real,
+    Scalar, Signed, Val, Wide, Word,
 };
 pub use value::{RegArray, TensorMap, Var};

@@ -1,7 +1,7 @@
 //! Typed pointers: space and element in the type, arithmetic by elements, constant offsets folded into addresses.
 
 use super::val::Wide;
-use super::{Arg, Builder, Scalar, Val};
+use super::{Arg, Builder, Count, Scalar, Val};
 use crate::ir::{Addr, BoundId, Operand, Shared as Placed, SharedKind, Space, Ty, ValueOp};
 use core::marker::PhantomData;
 
@@ -88,7 +88,7 @@ pub struct Allocation {
 /// Bytes from the start of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offset {
-    /// So many.
+    /// This many.
     Exactly(i64),
     /// A number known at run time, a multiple of this power of two.
     MultipleOf(u32),
@@ -117,20 +117,15 @@ impl Allocation {
 pub trait Index<'k> {
     /// The distance in bytes for elements of `size` bytes: what is constant, and what is not, as a 64-bit or (for
     /// `narrow` spaces) 32-bit integer.
-    fn bytes(self, k: &'k Builder, size: u32, narrow: bool) -> (i32, Option<(Ty, Operand)>);
+    fn bytes(self, _: &'k Builder, size: u32, narrow: bool) -> (i32, Option<(Ty, Operand)>);
 }
 
 macro_rules! constant_indexes {
     ($($Int:ty),+) => { $(
         impl<'k> Index<'k> for $Int {
+            #[track_caller]
             fn bytes(self, _: &'k Builder, size: u32, narrow: bool) -> (i32, Option<(Ty, Operand)>) {
-                let bytes = (self as i64).wrapping_mul(i64::from(size));
-                match i32::try_from(bytes) {
-                    Ok(bytes) => (bytes, None),
-                    // An address of 32 bits wraps as its distances do.
-                    Err(_) if narrow => (bytes as i32, None),
-                    Err(_) => (0, Some((Ty::S64, bytes.constant().into()))),
-                }
+                constant_bytes(self as i128 * i128::from(size), narrow)
             }
         }
     )+ };
@@ -138,11 +133,21 @@ macro_rules! constant_indexes {
 
 constant_indexes!(i32, u32, usize);
 
+/// A distance in bytes that is known: part of the address where 32 bits hold it, else added to the pointer.
+fn constant_bytes(bytes: i128, narrow: bool) -> (i32, Option<(Ty, Operand)>) {
+    match (i32::try_from(bytes), i64::try_from(bytes)) {
+        (Ok(bytes), _) => (bytes, None),
+        (_, Ok(bytes)) if !narrow => (0, Some((Ty::S64, bytes.constant().into()))),
+        // An address of 32 bits wraps as its distances do.
+        _ => (bytes as i32, None),
+    }
+}
+
 impl<'k> Index<'k> for Val<'k, u32> {
     #[track_caller]
     fn bytes(self, _: &'k Builder, size: u32, narrow: bool) -> (i32, Option<(Ty, Operand)>) {
         match self.op.as_const() {
-            Some(index) => (index.as_i64() as i32 * size as i32, None),
+            Some(index) => constant_bytes(i128::from(index.as_i64() as u32) * i128::from(size), narrow),
             None if narrow => (0, Some((Ty::U32, (self * size).op))),
             None => (0, Some((Ty::U64, self.mul_wide(size).op))),
         }
@@ -153,7 +158,7 @@ impl<'k> Index<'k> for Val<'k, i32> {
     #[track_caller]
     fn bytes(self, _: &'k Builder, size: u32, narrow: bool) -> (i32, Option<(Ty, Operand)>) {
         match self.op.as_const() {
-            Some(index) => (index.as_i64() as i32 * size as i32, None),
+            Some(index) => constant_bytes(i128::from(index.as_i64()) * i128::from(size), narrow),
             None if narrow => (0, Some((Ty::S32, (self * size as i32).op))),
             None => (0, Some((Ty::S64, self.mul_wide(size as i32).op))),
         }
@@ -194,7 +199,7 @@ impl<'k, S: SpaceOf, T> Ptr<'k, S, T> {
         Addr { base: self.base, offset: self.offset }
     }
 
-    /// The pointer so many bytes further on.
+    /// The pointer advanced by `bytes` bytes.
     #[track_caller]
     pub fn at_byte(self, bytes: impl Index<'k>) -> Ptr<'k, S, T> {
         self.step(bytes, 1)
@@ -204,6 +209,10 @@ impl<'k, S: SpaceOf, T> Ptr<'k, S, T> {
     fn step(self, index: impl Index<'k>, size: u32) -> Ptr<'k, S, T> {
         let narrow = S::SPACE.address() == Ty::U32;
         let (constant, rest) = index.bytes(self.k, size, narrow);
+        let Some(offset) = self.offset.checked_add(constant) else {
+            // Two distances of nearly 2 GiB: the first becomes part of the pointer.
+            return Ptr { base: self.plain(), offset: constant, ..self };
+        };
         let base = match rest {
             None => self.base,
             Some((from, bytes)) => {
@@ -211,10 +220,7 @@ impl<'k, S: SpaceOf, T> Ptr<'k, S, T> {
                 self.k.value(ty, |d| ValueOp::PtrAdd { ty, from, d, p, bytes })
             }
         };
-        match self.offset.checked_add(constant) {
-            Some(offset) => Ptr { base, offset, ..self },
-            None => Ptr { base: Ptr { base, ..self }.plain(), offset: constant, ..self },
-        }
+        Ptr { base, offset, ..self }
     }
 
     /// The allocation that it points into, where that is known: of what [`Builder::shared`] gave, moved on by numbers of
@@ -244,7 +250,7 @@ impl<'k, S: SpaceOf, T> Ptr<'k, S, T> {
         Some(Allocation { name, bytes, align, offset })
     }
 
-    /// The same address, as a pointer to other elements.
+    /// Reinterprets the pointer: its address, with elements of another type.
     pub fn cast<U>(self) -> Ptr<'k, S, U> {
         Ptr::new(self.k, self.base, self.offset).bounded(self.bound)
     }
@@ -271,7 +277,7 @@ impl<'k, S: SpaceOf, T> Ptr<'k, S, T> {
 }
 
 impl<'k, S: SpaceOf, T: Scalar> Ptr<'k, S, T> {
-    /// The pointer so many elements further on.
+    /// The pointer advanced by `index` elements.
     #[track_caller]
     pub fn at(self, index: impl Index<'k>) -> Ptr<'k, S, T> {
         self.step(index, T::TY.bytes())
@@ -279,7 +285,7 @@ impl<'k, S: SpaceOf, T: Scalar> Ptr<'k, S, T> {
 }
 
 impl<'k, T> Ptr<'k, Shared, T> {
-    /// The same place in the shared memory of the block with that rank in the cluster.
+    /// The corresponding place in the shared memory of the block with that rank in the cluster.
     #[track_caller]
     pub fn on(self, rank: impl Arg<'k, u32>) -> Ptr<'k, Cluster, T> {
         let (k, p) = (self.k, self.base);
@@ -316,14 +322,14 @@ impl<'k> Val<'k, u32> {
 impl Builder {
     /// An allocation of `len` elements in shared memory, aligned to 16 bytes.
     #[track_caller]
-    pub fn shared<T: Scalar>(&self, name: &str, len: u32) -> Ptr<'_, Shared, T> {
+    pub fn shared<T: Scalar>(&self, name: &str, len: impl Count) -> Ptr<'_, Shared, T> {
         self.shared_aligned(name, len, 16)
     }
 
     /// An allocation of `len` elements in shared memory, aligned to `align` bytes.
     #[track_caller]
-    pub fn shared_aligned<T: Scalar>(&self, name: &str, len: u32, align: u32) -> Ptr<'_, Shared, T> {
-        let alloc = self.add_shared(name, len.saturating_mul(T::TY.bytes()), align, SharedKind::Data);
+    pub fn shared_aligned<T: Scalar>(&self, name: &str, len: impl Count, align: u32) -> Ptr<'_, Shared, T> {
+        let alloc = self.add_shared(name, len.count().saturating_mul(T::TY.bytes()), align, SharedKind::Data);
         Ptr::new(self, self.value(Ty::Ptr(Space::Shared), |d| ValueOp::Shared { d, alloc }), 0)
     }
 }

@@ -11,9 +11,44 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::panic::Location;
 
-/// Records a kernel: its methods append statements, and hand out values that record what is done to them.
+/// The recorder of a kernel: methods append instructions and return values that record what is done with them.
 ///
-/// Pure values are folded and merged while they are recorded. Every statement keeps the line of Rust that recorded it.
+/// [`record`] makes one and passes it to the kernel function, by convention as `k`.
+///
+/// | to get | call |
+/// |---|---|
+/// | parameters | [`params`](Builder::params), [`param`](Builder::param), [`global`](Builder::global), [`tensor_map`](Builder::tensor_map) |
+/// | the thread and the block | [`tid`](Builder::tid), [`thread_idx`](Builder::thread_idx), [`block_id`](Builder::block_id), [`lane`](Builder::lane), [`warp`](Builder::warp) |
+/// | values that change | [`var`](Builder::var), [`regs`](Builder::regs), [`carry`](Builder::carry) |
+/// | branches and loops | [`when`](Builder::when), [`if_else`](Builder::if_else), [`for_`](Builder::for_), [`while_`](Builder::while_), [`loop_`](Builder::loop_) |
+/// | shared memory | [`shared`](Builder::shared), [`mbarriers`](Builder::mbarriers), [`barrier`](Builder::barrier) |
+///
+/// The function runs once, while it records. A Rust `if` or `for` in it decides what is recorded: a Rust `for` unrolls. A
+/// decision at run time is one of the methods above. Pure values are folded and merged, and every statement keeps the line
+/// of Rust that recorded it: errors and simulator reports name it.
+///
+/// ```
+/// use tilewright_codegen::build::{Builder, block, record};
+/// use tilewright_codegen::ir::Arch;
+///
+/// fn row_sums(k: &Builder) {
+///     let (columns, x, out) = (k.param::<u32>("columns"), k.global::<f32>("x"), k.global::<f32>("out"));
+///     let row = x.at(k.block_id() * columns);
+///     let sum = k.var(0.0f32);
+///     k.for_step(0, columns, 32, |first| { // a loop at run time
+///         let column = first + k.lane();
+///         k.when(column.lt(columns), || sum.update(|s| s + row.at(column).load()));
+///     });
+///     let mut total = sum.get();
+///     for bits in [16u32, 8, 4, 2, 1] { // unrolled: five shuffles
+///         total += total.shfl_bfly(bits);
+///     }
+///     k.when(k.lane().eq(0), || out.at(k.block_id()).store(total));
+/// }
+///
+/// let kernel = record("row_sums", Arch::Sm80, block(32), row_sums);
+/// assert_eq!(kernel.to_string().matches("shfl").count(), 5);
+/// ```
 #[derive(Debug)]
 pub struct Builder {
     state: RefCell<State>,
@@ -40,7 +75,11 @@ struct Scope {
 /// Stands for the value that a pure instruction would write, while an equal one is looked for.
 const UNKNOWN: ValueId = ValueId(u32::MAX);
 
-/// Records a kernel for an architecture.
+/// Records a kernel: calls `body` once with a recorder, and returns what it recorded.
+///
+/// `name` is the entry point in PTX and in reports. `arch` decides which instructions are available. `launch` is the shape
+/// of a block, see [`block`]: it is part of the kernel, and a launch chooses only the grid. Recording never fails; mistakes
+/// are errors of [`verify`](crate::verify::verify), with the line of Rust that made them.
 ///
 /// ```
 /// use tilewright_codegen::build::{block, record};
@@ -58,23 +97,59 @@ pub fn record(name: &str, arch: Arch, launch: Launch, body: impl FnOnce(&Builder
     builder.finish()
 }
 
-/// A launch of blocks of that many threads along one axis, without clusters.
-pub const fn block(threads: u32) -> Launch {
-    Launch { threads: [threads, 1, 1], cluster: [1, 1, 1], min_blocks: None, cooperative: false }
+/// A launch of blocks of `threads` threads, 1 to 1024: a number, or numbers by axis, the first fastest.
+///
+/// ```
+/// use tilewright_codegen::build::block;
+/// assert_eq!(block(100).threads, [100, 1, 1]);
+/// assert_eq!(block((16, 16)).threads, [16, 16, 1]);
+/// assert_eq!(block((8, 8, 4)).threads_per_block(), 256);
+/// ```
+pub fn block(threads: impl Into<BlockShape>) -> Launch {
+    let BlockShape(threads) = threads.into();
+    Launch { threads, cluster: [1, 1, 1], min_blocks: None, cooperative: false }
+}
+
+/// Threads of a block by axis: a number, a pair or a triple.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockShape(pub [u32; 3]);
+
+impl From<u32> for BlockShape {
+    fn from(x: u32) -> BlockShape {
+        BlockShape([x, 1, 1])
+    }
+}
+
+impl From<(u32, u32)> for BlockShape {
+    fn from((x, y): (u32, u32)) -> BlockShape {
+        BlockShape([x, y, 1])
+    }
+}
+
+impl From<(u32, u32, u32)> for BlockShape {
+    fn from((x, y, z): (u32, u32, u32)) -> BlockShape {
+        BlockShape([x, y, z])
+    }
+}
+
+impl From<[u32; 3]> for BlockShape {
+    fn from(threads: [u32; 3]) -> BlockShape {
+        BlockShape(threads)
+    }
 }
 
 impl Launch {
-    /// The same in clusters of that many blocks along the first axis.
+    /// Groups blocks into clusters of `blocks` along the first axis.
     pub const fn cluster(self, blocks: u32) -> Launch {
         Launch { cluster: [blocks, 1, 1], ..self }
     }
 
-    /// The same with registers bounded for that many blocks per multiprocessor. `setmaxnreg` needs it.
+    /// Bounds the registers so that `blocks` blocks fit a multiprocessor. `setmaxnreg` needs it.
     pub const fn min_blocks(self, blocks: u32) -> Launch {
         Launch { min_blocks: Some(blocks), ..self }
     }
 
-    /// The same with all blocks of the grid resident at once.
+    /// Makes the launch cooperative: all blocks of the grid are resident at once.
     pub const fn cooperative(self) -> Launch {
         Launch { cooperative: true, ..self }
     }
@@ -248,7 +323,7 @@ impl Builder {
         ParamId(params.len() as u32 - 1)
     }
 
-    /// A new allocation behind the last.
+    /// A new allocation after the last.
     pub(super) fn add_shared(&self, name: &str, bytes: u32, align: u32, kind: SharedKind) -> SharedId {
         let kernel = &mut self.state.borrow_mut().kernel;
         let offset = kernel.shared_bytes().checked_next_multiple_of(align.max(1)).unwrap_or(u32::MAX);

@@ -7,13 +7,13 @@ use crate::ir::{Addr, Const, SharedKind, Space, SyncOp, Ty, ValueOp};
 use core::panic::Location;
 
 impl Builder {
-    /// Waits at barrier 0 for every thread of the block.
+    /// Waits at barrier 0 for every thread of the block: CUDA's `__syncthreads()`.
     #[track_caller]
     pub fn barrier(&self) {
-        self.bar_sync(0, self.threads());
+        self.bar_sync(0, self.launch().threads_in_warps());
     }
 
-    /// Waits at a named barrier for so many threads.
+    /// Waits at a named barrier until `threads` threads have arrived.
     #[track_caller]
     pub fn bar_sync(&self, id: u32, threads: u32) {
         self.emit(SyncOp::BarSync { id: BarId(id), threads: BarThreads(threads) });
@@ -103,7 +103,7 @@ impl<S> Clone for Mbarrier<'_, S> {
 impl<S> Copy for Mbarrier<'_, S> {}
 
 impl<'k, S: OnChip> Mbarrier<'k, S> {
-    /// The mbarrier so many further on.
+    /// The mbarrier `index` further on.
     #[track_caller]
     pub fn at(self, index: impl Index<'k>) -> Mbarrier<'k, S> {
         Mbarrier { at: self.at.at(index) }
@@ -136,14 +136,14 @@ impl<'k, S: OnChip> Mbarrier<'k, S> {
         self.at.k.emit(SyncOp::MbarArrive { bar, count, scope: BarScope::Async });
     }
 
-    /// One arrival, which expects so many more bytes.
+    /// Arrives once, and expects `bytes` more bytes in the phase.
     #[track_caller]
     pub fn arrive_expect_tx(self, bytes: impl Arg<'k, u32>) {
         let (bar, bytes, scope) = (self.addr(), bytes.val(self.at.k).op, Self::scope());
         self.at.k.emit(SyncOp::MbarArriveTx { bar, bytes, scope });
     }
 
-    /// Expects so many more bytes.
+    /// Expects `bytes` more bytes in the phase.
     #[track_caller]
     pub fn expect_tx(self, bytes: impl Arg<'k, u32>) {
         let (bar, bytes, scope) = (self.addr(), bytes.val(self.at.k).op, Self::scope());
@@ -152,7 +152,7 @@ impl<'k, S: OnChip> Mbarrier<'k, S> {
 }
 
 impl<'k> Mbarrier<'k, Shared> {
-    /// Begins its first phase, with so many arrivals expected in each.
+    /// Begins its first phase, with `count` arrivals expected in each.
     #[track_caller]
     pub fn init(self, count: impl Arg<'k, u32>) {
         let (bar, count) = (self.addr(), count.val(self.at.k).op);

@@ -5,16 +5,34 @@ use crate::ir::{Const, Operand, Ty};
 use core::marker::PhantomData;
 use half::{bf16, f16};
 
-/// A value of the kernel being recorded: `Copy`, and what is done to it is recorded.
+/// A value of the kernel that is being recorded, different in every thread. Operators and methods record instructions.
+///
+/// `T` is the Rust type of the number: `u32`, `f32`, `half::bf16`, `bool` and so on. A value is written once and is
+/// `Copy`; a register that changes is a [`Var`]. Literals stand wherever values may.
+///
+/// | Rust | kernel |
+/// |---|---|
+/// | `a + b`, `a - b`, `a * b`, `a / b`, `a % b`, `-a` | as written; integers wrap, float division is correctly rounded |
+/// | `a & b`, `a \| b`, `a ^ b`, `!a`, `a << n`, `a >> n` | as written, `&` and `\|` on conditions too |
+/// | `a == b`, `a < b`, … | [`a.eq(b)`](Val::eq), [`a.lt(b)`](Val::lt), `ne`, `le`, `gt`, `ge` |
+/// | `if c { a } else { b }` | [`c.select(a, b)`](Val::select) |
+/// | `a as U` | [`a.cast::<U>()`](Val::cast), of a condition [`a.as_number::<U>()`](Val::as_number) |
+/// | `f32::from_bits(a)` | [`a.bits::<f32>()`](Val::bits) |
+/// | `a.mul_add(b, c)` | [`a.fma(b, c)`](Val::fma) |
+/// | `let mut a = 0.0; a += b` | `let a = k.var(0.0f32)`; `a.update(\|a\| a + b)` |
 ///
 /// ```
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
 /// # record("sample", Arch::Sm80, block(32), |k| {
 /// let i = k.tid() * 2 + 1;
 /// let near = i.lt(10) & i.ge(4);
-/// k.when(near, || k.trap());
+/// let weight = near.select(1.0f32, 0.5f32) / 3.0;
+/// k.when(near, || k.global::<f32>("out").at(i).store(weight * i.cast::<f32>()));
 /// # });
 /// ```
+///
+/// A value is visible to the end of the loop body or branch that records it. Using it later is an error of `verify`:
+/// keep it in a register ([`Builder::var`]) or carry it ([`Builder::carry`]).
 pub struct Val<'k, T> {
     pub(super) k: &'k Builder,
     pub(super) op: Operand,
@@ -104,6 +122,30 @@ scalars! {
     f64, F64, v => v.to_bits();
     F16x2, F16x2, v => u64::from(v.0.to_bits()) | u64::from(v.1.to_bits()) << 16;
     Bf16x2, BF16x2, v => u64::from(v.0.to_bits()) | u64::from(v.1.to_bits()) << 16;
+}
+
+/// A number that is known while recording, such as a length: `u32`, `usize` or `i32`.
+pub trait Count {
+    /// The number; the nearest where a `u32` does not hold it.
+    fn count(self) -> u32;
+}
+
+impl Count for u32 {
+    fn count(self) -> u32 {
+        self
+    }
+}
+
+impl Count for usize {
+    fn count(self) -> u32 {
+        u32::try_from(self).unwrap_or(u32::MAX)
+    }
+}
+
+impl Count for i32 {
+    fn count(self) -> u32 {
+        self.max(0) as u32
+    }
 }
 
 /// What can stand where a value of type `T` is expected: a value, a literal, a register that is read.

@@ -2,7 +2,7 @@
 
 use super::ptr::{Global, Param, Ptr};
 use super::val::Raw;
-use super::{Arg, Builder, Scalar, Val};
+use super::{Arg, Builder, Count, Scalar, Val};
 use crate::ir::attr::{ClockReg, SpecialReg};
 use crate::ir::{ParamKind, Regs, Space, Ty, ValueOp};
 use core::marker::PhantomData;
@@ -69,6 +69,36 @@ impl Builder {
             tid = tid + self.special(SpecialReg::TidZ) * (x * y);
         }
         tid
+    }
+
+    /// The thread in its block by axis: CUDA's `threadIdx`. Along an axis of one thread it is the constant 0.
+    ///
+    /// ```
+    /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
+    /// # record("sample", Arch::Sm80, block((16, 8)), |k| {
+    /// let [x, y, _] = k.thread_idx();
+    /// let [bx, by, _] = k.block_idx();
+    /// let (column, row) = (bx * 16 + x, by * 8 + y);
+    /// # let _ = (column, row);
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn thread_idx(&self) -> [Val<'_, u32>; 3] {
+        let [x, y, z] = self.launch().threads;
+        let along = |threads: u32, reg| if threads == 1 { self.lit(0) } else { self.special(reg) };
+        [along(x, SpecialReg::TidX), along(y, SpecialReg::TidY), along(z, SpecialReg::TidZ)]
+    }
+
+    /// The block of the grid by axis: CUDA's `blockIdx`.
+    #[track_caller]
+    pub fn block_idx(&self) -> [Val<'_, u32>; 3] {
+        [self.special(SpecialReg::CtaidX), self.special(SpecialReg::CtaidY), self.special(SpecialReg::CtaidZ)]
+    }
+
+    /// The blocks of the grid by axis: CUDA's `gridDim`.
+    #[track_caller]
+    pub fn grid_dim(&self) -> [Val<'_, u32>; 3] {
+        [self.special(SpecialReg::NctaidX), self.special(SpecialReg::NctaidY), self.special(SpecialReg::NctaidZ)]
     }
 
     /// The lane of its warp, 0 to 31.
@@ -140,20 +170,33 @@ impl Builder {
 
     /// An array of mutable registers that all start with a value.
     #[track_caller]
-    pub fn regs<'k, T: Scalar>(&'k self, len: u32, start: impl Arg<'k, T>) -> RegArray<'k, T> {
+    pub fn regs<'k, T: Scalar>(&'k self, len: impl Count, start: impl Arg<'k, T>) -> RegArray<'k, T> {
         let start = start.val(self);
         let array = self.regs_unset(len);
-        for i in 0..len {
+        for i in 0..array.len() {
             array.set(i, start);
         }
         array
     }
 
     /// An array of mutable registers that must be written before they are read.
-    pub fn regs_unset<T: Scalar>(&self, len: u32) -> RegArray<'_, T> {
+    ///
+    /// More than 65,536 are refused: no thread has as many.
+    #[track_caller]
+    pub fn regs_unset<T: Scalar>(&self, len: impl Count) -> RegArray<'_, T> {
+        let mut len = len.count();
+        if len > MOST_REGISTERS {
+            self.refuse(&format_args!(
+                "an array of {len} registers is too long: at most {MOST_REGISTERS}; use shared memory"
+            ));
+            len = MOST_REGISTERS;
+        }
         RegArray { k: self, regs: self.add_regs("", T::TY, len), of: PhantomData }
     }
 }
+
+/// The longest array of registers.
+const MOST_REGISTERS: u32 = 65_536;
 
 /// The element of a pointer to a tensor map. It has no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,24 +234,25 @@ impl<'k, T: Scalar> RegArray<'k, T> {
     }
 
     /// `len` of the registers, from `start` on. Past the end is an error of `verify`.
-    pub fn run(self, start: u32, len: u32) -> RegArray<'k, T> {
-        RegArray { regs: Regs { start: self.regs.start + start, len, ..self.regs }, ..self }
+    pub fn run(self, start: impl Count, len: impl Count) -> RegArray<'k, T> {
+        let start = self.regs.start.saturating_add(start.count());
+        RegArray { regs: Regs { start, len: len.count(), ..self.regs }, ..self }
     }
 
     /// One of the registers.
-    pub fn at(self, index: u32) -> Var<'k, T> {
-        Var { array: self.run(index, 1) }
+    pub fn at(self, index: impl Count) -> Var<'k, T> {
+        Var { array: self.run(index, 1u32) }
     }
 
     /// The value of a register now.
     #[track_caller]
-    pub fn get(self, index: u32) -> Val<'k, T> {
+    pub fn get(self, index: impl Count) -> Val<'k, T> {
         self.at(index).get()
     }
 
     /// Gives a register a value.
     #[track_caller]
-    pub fn set(self, index: u32, value: impl Arg<'k, T>) {
+    pub fn set(self, index: impl Count, value: impl Arg<'k, T>) {
         self.at(index).set(value);
     }
 }
@@ -227,6 +271,20 @@ impl<T> Clone for Var<'_, T> {
 impl<T> Copy for Var<'_, T> {}
 
 impl<'k, T: Scalar> Var<'k, T> {
+    /// Gives it what `f` makes of its value.
+    ///
+    /// ```
+    /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
+    /// # record("sample", Arch::Sm80, block(32), |k| {
+    /// let count = k.var(0u32);
+    /// k.for_(0, 4u32, |i| count.update(|n| n + i));
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn update(self, f: impl FnOnce(Val<'k, T>) -> Val<'k, T>) {
+        self.set(f(self.get()));
+    }
+
     /// Its value now.
     #[track_caller]
     pub fn get(self) -> Val<'k, T> {

@@ -1,4 +1,4 @@
-//! What a kind of device has to do: the trait behind [`Device`](super::Device), and what passes through it.
+//! What a kind of device has to do: the trait that [`Device`](super::Device) calls, and what passes through it.
 //!
 //! A back end is thin. Types, ranges, arguments, grids and residency are checked in front of it, once for every kind of
 //! device; it moves bytes, runs work in order, and answers for the handles that it gave out. A handle frees what it
@@ -35,7 +35,7 @@ pub trait Backend: Any + fmt::Debug + Send + Sync {
     /// [`DeviceError::HostMemory`]; when the device fails.
     fn alloc_pinned(&self, bytes: usize) -> Result<Box<dyn PinnedBytes>, DeviceError>;
 
-    /// Host memory that kernels read and write in place while the host does: so many words, zeroed.
+    /// Host memory that kernels read and write in place while the host does: `words` words, zeroed.
     ///
     /// # Errors
     /// [`DeviceError::HostMemory`]; when the device fails.
@@ -73,19 +73,19 @@ pub trait Backend: Any + fmt::Debug + Send + Sync {
         launches.iter().try_for_each(|(device, stream, work)| device.submit(stream, work))
     }
 
-    /// Copies host memory to the device behind the stream's earlier work; returns when it is done.
+    /// Copies host memory to the device after the stream's earlier work; returns when it is done.
     ///
     /// # Errors
     /// As [`Backend::submit`].
     fn upload(&self, stream: &Handle, from: &[u8], to: &Span) -> Result<(), DeviceError>;
 
-    /// Copies device memory to the host behind the stream's earlier work; returns when it is done.
+    /// Copies device memory to the host after the stream's earlier work; returns when it is done.
     ///
     /// # Errors
     /// As [`Backend::submit`].
     fn download(&self, stream: &Handle, from: &Span, to: &mut [u8]) -> Result<(), DeviceError>;
 
-    /// Queues a copy from the first bytes of pinned memory, which nobody sees until the copy is done.
+    /// Queues a copy from the first bytes of pinned memory, which no other code sees until the copy is done.
     ///
     /// # Errors
     /// As [`Backend::submit`].
@@ -96,7 +96,7 @@ pub trait Backend: Any + fmt::Debug + Send + Sync {
         to: &Span,
     ) -> Result<Box<dyn InFlight>, DeviceError>;
 
-    /// Queues a copy to the first bytes of pinned memory, which nobody sees until the copy is done.
+    /// Queues a copy to the first bytes of pinned memory, which no other code sees until the copy is done.
     ///
     /// # Errors
     /// As [`Backend::submit`].

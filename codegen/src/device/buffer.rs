@@ -49,7 +49,7 @@ impl<T: Pod> Buffer<T> {
         self.len as u64 * size_of::<T>() as u64
     }
 
-    /// Address of the first element on the device, for tables of pointers that kernels read. Whoever stores it keeps
+    /// Address of the first element on the device, for tables of pointers that kernels read. The caller that stores it keeps
     /// the buffer.
     pub fn address(&self) -> u64 {
         self.address + self.offset
@@ -67,7 +67,7 @@ impl<T: Pod> Buffer<T> {
         Ok(Buffer { offset, len: range.len(), ..self.clone() })
     }
 
-    /// The same memory as elements of another type.
+    /// Reinterprets the memory as elements of another type.
     ///
     /// # Errors
     /// [`DeviceError::Length`] where the bytes are not a whole number of elements, [`DeviceError::Range`] where the

@@ -301,7 +301,7 @@ pub enum DeviceError {
         #[source]
         source: crate::sim::SimError,
     },
-    /// Bytes that are read and that nobody has written. Only the simulator notices.
+    /// Bytes that are read and were never written. Only the simulator notices.
     #[error("byte {offset} of {buffer} was never written; write it first, or let a kernel do it")]
     Unwritten {
         /// The buffer's name: the kernel's for it, if it was an argument.
@@ -317,7 +317,7 @@ pub enum DeviceError {
         /// Bytes that were free then.
         free: u64,
     },
-    /// The operating system does not lock so many pages of host memory.
+    /// The operating system does not lock this many pages of host memory.
     #[error("{} of host memory cannot be locked in place for the device; ask for less, or raise the limit of locked memory", bytes(*asked))]
     HostMemory {
         /// Bytes that were asked for.

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Page-locked host memory, zeroed when new: copies between it and the device run while the host goes on.
 ///
+/// No kernel argument can be made of it, so no kernel accesses it while the host has a reference.
 /// A queued copy takes the memory and gives it back when it is done ([`Pending::wait`]), so the host cannot touch it
 /// in between.
 pub struct Pinned<T> {
@@ -143,7 +144,8 @@ mod sealed {
 
 /// Words of host memory that kernels read and write in place: abort flags, progress, tokens as they come.
 ///
-/// Zeroed when new. The kernel's side uses `ld.acquire.sys` and `st.release.sys`. Freed with the last clone.
+/// Zeroed when new. The kernel's side uses `ld.acquire.sys` and `st.release.sys`. Arguments of queued launches keep the
+/// words alive; freeing them, with the last clone, waits for the work of every open device.
 pub struct Mapped<W> {
     device: Device,
     memory: Arc<dyn MappedWords>,

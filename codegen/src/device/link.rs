@@ -50,7 +50,7 @@ impl DeviceLink {
         device.backend().link_id()
     }
 
-    /// An end of the way that has this number. Waits for the other end for as long as that takes: whoever has no time for ever calls it in a thread
+    /// An end of the way that has this number. Waits for the other end without a timeout: to bound the wait, call it in a thread
     /// of its own. A first word is queued: NCCL makes connections for it, so that later words are waited for on the stream alone.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl DeviceLink {
     }
 
     /// Queues what is at this end to be done with a buffer: it is sent, or what the other end sent lies in it, of as many bytes. The buffer lives
-    /// until that is [done](Stream::done) or the way is given up, and nobody else uses it.
+    /// until that is [done](Stream::done) or the way is given up, and no other code uses it.
     ///
     /// # Errors
     /// [`DeviceError::Foreign`], [`DeviceError::GivenUp`]; if NCCL fails.

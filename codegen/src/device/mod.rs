@@ -1,4 +1,4 @@
-//! Devices: memory, kernels and streams, the same for a GPU and for whatever else runs kernels.
+//! Devices: memory, kernels and streams, with one interface for GPUs and for the simulator.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -47,6 +47,7 @@ mod source;
 mod stream;
 mod tensor_map;
 
+pub(crate) use args::same_elements;
 pub use args::{Arg, Memory};
 pub use backend::{Facts, Work};
 pub use buffer::Buffer;
@@ -66,7 +67,37 @@ use backend::Backend;
 use bytemuck::Pod;
 use std::sync::Arc;
 
-/// A device. Clones are the same device.
+/// A GPU or a simulator: allocates memory, loads kernels, makes streams. Clones are the same device.
+///
+/// [`open`] opens one by name: `"cuda:0"`, `"sim"`, or `"sim:7"` for a simulator that starts with seed 7. Work is queued on a
+/// [`Stream`] and runs in order; different streams run concurrently. Lengths, argument types, grids and residency are
+/// checked before anything reaches the device, and every error says what to do.
+///
+/// ```
+/// use tilewright_codegen::build::{Builder, block, record};
+/// use tilewright_codegen::device;
+/// use tilewright_codegen::ir::Arch;
+/// use tilewright_codegen::verify::verify;
+///
+/// fn double(k: &Builder) {
+///     let (x, i) = (k.global::<f32>("x"), k.tid());
+///     x.at(i).store(x.at(i).load() * 2.0);
+/// }
+///
+/// let device = device::open("sim")?; // "cuda:0" for a GPU
+/// let arch = device.properties().arch().unwrap_or(Arch::Sm80);
+/// let kernel = device.load(&verify(record("double", arch, block(4), double))?)?;
+/// let stream = device.stream()?;
+/// let x = stream.buffer(&[1.0f32, 2.0, 3.0, 4.0])?;
+/// let start = stream.record()?;
+/// kernel.launch(&stream, 1, &[(&x).into()])?;
+/// let time = stream.record()?.since(&start)?;
+/// assert_eq!(stream.read(&x)?, [2.0, 4.0, 6.0, 8.0], "after {time:?}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Launching a kernel is a promise that it stays within memory that it was given, as in CUDA: the simulator checks it, a GPU
+/// does not. `docs/device.md` states the contract for each kind of memory.
 #[derive(Clone, Debug)]
 pub struct Device {
     backend: Arc<dyn Backend>,
@@ -91,7 +122,7 @@ impl Device {
         self.backend.free_bytes()
     }
 
-    /// Device memory for so many elements, uninitialised, aligned to 256 bytes.
+    /// Device memory for `len` elements, uninitialised, aligned to 256 bytes.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`]; when the device fails.
@@ -99,7 +130,7 @@ impl Device {
         Buffer::new(self, len)
     }
 
-    /// Page-locked host memory for so many elements, zeroed.
+    /// Page-locked host memory for `len` elements, zeroed.
     ///
     /// # Errors
     /// [`DeviceError::HostMemory`]; when the device fails.
@@ -107,7 +138,7 @@ impl Device {
         Pinned::new(self, len)
     }
 
-    /// Host memory of so many words that kernels use in place, zeroed.
+    /// Host memory of `len` words that kernels use in place, zeroed.
     ///
     /// # Errors
     /// [`DeviceError::HostMemory`]; when the device fails.

@@ -45,7 +45,7 @@ impl Stream {
         Ok(buffer)
     }
 
-    /// Copies elements to the device behind the stream's earlier work; returns when it is done.
+    /// Copies elements to the device after the stream's earlier work; returns when it is done.
     ///
     /// # Errors
     /// [`DeviceError::Length`], [`DeviceError::Foreign`]; when the device fails, also in earlier work.
@@ -58,7 +58,7 @@ impl Stream {
         self.device.backend().upload(&self.handle, bytemuck::cast_slice(from), &to.span())
     }
 
-    /// Copies elements to the host behind the stream's earlier work; returns when it is done.
+    /// Copies elements to the host after the stream's earlier work; returns when it is done.
     ///
     /// # Errors
     /// [`DeviceError::Length`], [`DeviceError::Foreign`]; when the device fails, also in earlier work.
@@ -71,7 +71,7 @@ impl Stream {
         self.device.backend().download(&self.handle, &from.span(), bytemuck::cast_slice_mut(to))
     }
 
-    /// The elements of a buffer behind the stream's earlier work.
+    /// The elements of a buffer after the stream's earlier work.
     ///
     /// # Errors
     /// [`DeviceError::Foreign`]; when the device fails, also in earlier work.
@@ -117,7 +117,7 @@ impl Stream {
         self.submit(&Work::fill(to, byte))
     }
 
-    /// Queues making a buffer's contents worthless, so that whoever reads them before writing them is found out: the
+    /// Queues invalidating a buffer's contents, so that a read before the next write is found: the
     /// simulator then takes them for never written; a GPU sets every byte to `byte`.
     ///
     /// # Errors

@@ -102,7 +102,7 @@ impl TensorShape {
         }
     }
 
-    /// The same with a swizzle.
+    /// Sets the swizzle.
     pub fn swizzle(self, swizzle: TileSwizzle) -> TensorShape {
         TensorShape { swizzle, ..self }
     }

@@ -1,7 +1,7 @@
 //! `out[b, c] = Σₜ x[b, t, c]` for c below 1024: bulk copies of 4 KiB run ahead through a ring of four stages.
 //!
 //! Warps 0 to 3 add; one lane of warp 4 fetches. A stage goes round: empty → (expected, fetched) → full → read → empty,
-//! the last behind a proxy fence.
+//! the last after a proxy fence.
 
 use super::cursor::Cursor;
 use crate::build::{Builder, Bulk};

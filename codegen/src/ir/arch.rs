@@ -161,8 +161,8 @@ limits! {
     SharedPerBlock "shared memory per block" "bytes" [0..=166_912, 0..=101_376, 0..=232_448, 0..=232_448, 0..=101_376] by 1;
     /// Shared memory that one block may declare statically; above it, shared memory is dynamic.
     StaticShared "static shared memory" "bytes" [0..=49_152, 0..=49_152, 0..=49_152, 0..=49_152, 0..=49_152] by 1;
-    /// Threads of a block; the library launches whole warps.
-    ThreadsPerBlock "threads per block" "threads" [32..=1024, 32..=1024, 32..=1024, 32..=1024, 32..=1024] by 32;
+    /// Threads of a block. The last warp is a partial one if they are not a multiple of 32.
+    ThreadsPerBlock "threads per block" "threads" [1..=1024, 1..=1024, 1..=1024, 1..=1024, 1..=1024] by 1;
     /// Threads that meet at a named barrier.
     BarrierThreads "threads at a barrier" "threads" [32..=1024, 32..=1024, 32..=1024, 32..=1024, 32..=1024] by 32;
     /// Named barriers.

@@ -54,6 +54,11 @@ impl Launch {
         self.threads.iter().fold(1, |product: u32, axis| product.saturating_mul(*axis))
     }
 
+    /// Threads of a block, in whole warps: what a barrier of the block counts.
+    pub fn threads_in_warps(&self) -> u32 {
+        self.threads_per_block().checked_next_multiple_of(32).unwrap_or(u32::MAX)
+    }
+
     /// Blocks of a cluster.
     pub fn blocks_per_cluster(&self) -> u32 {
         self.cluster.iter().fold(1, |product: u32, axis| product.saturating_mul(*axis))
@@ -138,7 +143,7 @@ pub struct Shared {
 pub enum SharedKind {
     /// Data. Uninitialised when the block starts.
     Data,
-    /// So many mbarriers of 8 bytes each. Accessed by mbarrier instructions alone.
+    /// This many mbarriers of 8 bytes each, accessed by mbarrier instructions alone.
     Mbarriers(u32),
 }
 
@@ -170,9 +175,9 @@ pub struct Stmt {
 /// What a statement does.
 ///
 /// A value is visible after the statement that writes it, to the end of the block it stands in and in blocks nested
-/// there. Lanes of a warp that took different ways run in any interleaving, each making progress; behind an `If` or a
+/// there. Lanes of a warp that took different ways run in any interleaving, each making progress; after an `If` or a
 /// loop the lanes that left it run together again where an instruction demands it (a `Warp` or `Warpgroup` flag), and
-/// nobody may rely on it otherwise.
+/// a kernel must not rely on it otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// An instruction.
@@ -267,10 +272,38 @@ impl Kernel {
         found
     }
 
+    /// The author's line, where a library recorded the statement inside a loop or branch of its own.
+    pub(crate) fn caller_of(&self, id: StmtId) -> Option<Src> {
+        fn find(block: &[Stmt], id: StmtId, around: &mut Vec<Src>) -> Option<Option<Src>> {
+            for stmt in block {
+                if stmt.id == id {
+                    return Some(caller(around, stmt.src));
+                }
+                around.push(stmt.src);
+                let found = match &stmt.op {
+                    Op::Inst(_) | Op::Break => None,
+                    Op::If { then, otherwise, .. } => find(then, id, around).or_else(|| find(otherwise, id, around)),
+                    Op::For { body, .. } | Op::Loop { body } => find(body, id, around),
+                };
+                if found.is_some() {
+                    return found;
+                }
+                around.pop();
+            }
+            None
+        }
+        find(&self.body, id, &mut Vec::new()).flatten()
+    }
+
     /// Changes every block, inner before outer: how a mutation removes or replaces statements.
     pub fn edit(&mut self, change: &mut dyn FnMut(&mut Block)) {
         edit(&mut self.body, change);
     }
+}
+
+/// The author's line behind a line of a library: that of the innermost statement around it that stands in another file.
+pub(crate) fn caller(around: &[Src], src: Src) -> Option<Src> {
+    around.iter().rev().copied().find(|outer| outer.file() != src.file())
 }
 
 fn walk<'a>(block: &'a [Stmt], see: &mut dyn FnMut(&'a Stmt)) {

@@ -100,7 +100,7 @@ impl Known {
         }
     }
 
-    /// One of the two, nobody knows which.
+    /// One of the two; which is not known.
     fn either(self, other: Known) -> Known {
         let mask = self.mask & other.mask & !(self.value ^ other.value);
         Known { mask, value: self.value & mask, place: self.place.filter(|_| self.place == other.place) }
@@ -126,7 +126,7 @@ impl Known {
     }
 }
 
-/// A mask of so many low bits.
+/// A mask of `bits` low bits.
 fn low(bits: u32) -> u64 {
     if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
 }

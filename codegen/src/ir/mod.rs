@@ -26,7 +26,7 @@
 //! four, form a *warpgroup*. Blocks may be grouped in *clusters*. Threads make progress independently. Accesses are
 //! ordered by the PTX memory model: program order within a thread and proxy, and happens-before by the instructions
 //! flagged `Orders`. Two accesses to the same byte from different threads, one a write, at least one `Weak`, that
-//! happens-before does not order, are a data race and a fault of the program, as is reading memory that nobody wrote,
+//! happens-before does not order, are a data race and a fault of the program, as is reading memory that was never written,
 //! an address outside its allocation and a misaligned address. The *async proxy* (bulk copies, tensor copies, operands
 //! of `wgmma`) sees the same memory, but is ordered with the generic proxy only by completion mechanisms and by
 //! `fence.proxy.async`.
@@ -55,6 +55,7 @@ pub use inst::{
     Access, ArithOp, BitsOp, ControlOp, ConvertOp, CopyOp, Flag, Inst, MemOp, MmaOp, OperandSpec, Role, Row, Rule,
     Slot, Source, SyncOp, ValueOp, WarpOp, rows,
 };
+pub(crate) use kernel::caller;
 pub use kernel::{Block, Kernel, Launch, Op, Param, ParamKind, Shared, SharedKind, Src, Stmt, Var};
 pub(crate) use known::{Knowledge, Known};
 pub use operand::{Addr, Const, Operand, Regs};

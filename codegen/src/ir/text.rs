@@ -3,7 +3,7 @@
 use super::{Addr, Block, Inst, Kernel, Op, ParamKind, Regs, SharedKind, Slot, Stmt, StmtId, Ty};
 use core::fmt::{self, Write};
 
-/// Writes the kernel; `after` may add lines behind a statement's.
+/// Writes the kernel; `after` may add lines after a statement's.
 pub(crate) fn write(
     kernel: &Kernel,
     out: &mut dyn Write,

@@ -13,7 +13,7 @@ pub(super) fn emit_convert(w: &mut Writer<'_>, op: &ConvertOp) {
             w.line(format!("mov.b32 {d}, {{{zero}, {a}}}"));
         }
         ConvertOp::Cvt { ty: ty @ (Ty::F16 | Ty::BF16), from, d, a, .. } if ty == from => {
-            // `ptxas` makes one instruction of a `cvt.f16.f16` and a truncation to an integer behind it, which rounds to nearest.
+            // `ptxas` makes one instruction of a `cvt.f16.f16` and a truncation to an integer after it, which rounds to nearest.
             // a·1 − 0 is a, with the canonical NaN.
             let one = if *ty == Ty::F16 { 0x3c00 } else { 0x3f80 };
             let [one, zero] = [one, 0x8000].map(|bits| w.reg(Operand::Const(Const::new(*ty, bits))));
@@ -67,7 +67,7 @@ pub(super) fn emit_convert(w: &mut Writer<'_>, op: &ConvertOp) {
         }
         ConvertOp::CvtFp8 { d, lo, hi, fp8 } => {
             // `ptxas` makes one instruction of this and of a `mov` that packs it below another half, and takes the other
-            // half's register for it, also where that is read again (docs/sim.md has the case). Not behind an `and`.
+            // half's register for it, also where that is read again (docs/notebook/2026-11-simulator.md has the case). Not after an `and`.
             let (d, lo, hi, pair) = (w.def(*d), w.reg(*lo), w.reg(*hi), w.temp(Ty::U16));
             w.line(format!("cvt.rn.satfinite.{}x2.f32 {pair}, {hi}, {lo}", fp8.name()));
             w.line(format!("and.b16 {d}, {pair}, 0xffff"));

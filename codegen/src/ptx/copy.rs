@@ -99,7 +99,7 @@ fn hints(multicast: Option<Operand>, policy: Option<Operand>) -> String {
     format!("{multicast}{policy}")
 }
 
-/// Operands that may be left out, each behind a comma.
+/// Operands that may be left out, each after a comma.
 fn extra(w: &mut Writer<'_>, operands: &[Option<Operand>]) -> String {
     operands.iter().flatten().map(|&operand| format!(", {}", w.reg(operand))).collect()
 }

@@ -8,7 +8,7 @@ use crate::ir::{Addr, MemOp, Operand, Space, Ty, ValueId};
 pub(super) fn emit_mem(w: &mut Writer<'_>, op: &MemOp) {
     match op {
         MemOp::Ld { ty, d, at, policy, order, cache, prefetch } => {
-            // Where nobody reads what such a load gives, `ptxas` loses the policy, and with it the descriptor, of other
+            // If the result of such a load is unused, `ptxas` loses the policy, and with it the descriptor, of other
             // accesses: an illegal instruction (docs/sim.md has the case). A policy is a hint: here it is left out.
             let policy = policy.filter(|_| !matches!(order, LdOrder::Acquire(_)));
             let hints = load_hints(*cache, *prefetch, policy.is_some());
@@ -78,7 +78,7 @@ fn is_loop(space: Space, op: AtomOp, ty: Ty) -> bool {
 
 /// Writes an atomic operation. `ptxas` brings the lanes that leave its loop together again, except where that loop stands
 /// first in another: then it takes the lanes of what follows for complete (docs/sim.md has the case). So a load stands
-/// before it that nobody reads and that, being volatile, stays there.
+/// before it whose result is unused and that, being volatile, stays there.
 fn atomic_line(w: &mut Writer<'_>, is_loop: bool, at: &str, line: String) {
     if is_loop {
         let nothing = w.temp(Ty::U32);
@@ -88,7 +88,7 @@ fn atomic_line(w: &mut Writer<'_>, is_loop: bool, at: &str, line: String) {
 }
 
 /// Whether that loop has a second way out: a lane leaves it without a swap where the word would stay as it is. `ptxas` 13.0
-/// forgets such lanes in some kernels, and those that swap come too late for the barrier behind (docs/sim.md has the case).
+/// forgets such lanes in some kernels, and those that swap come too late for the next barrier (docs/notebook/2026-11-simulator.md has the case).
 fn leaves_early(space: Space, op: AtomOp, ty: Ty) -> bool {
     is_loop(space, op, ty) && matches!(op, AtomOp::Min | AtomOp::Max)
 }

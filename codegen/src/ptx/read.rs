@@ -99,7 +99,7 @@ fn has_break(block: &Block) -> bool {
     })
 }
 
-/// Whether the assembler removes an instruction whose results nobody reads.
+/// Whether the assembler removes an instruction whose results are unused.
 fn vanishes(inst: &Inst) -> bool {
     match inst {
         Inst::Arith(_) | Inst::Bits(_) | Inst::Convert(_) => true,

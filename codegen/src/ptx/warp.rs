@@ -34,7 +34,7 @@ pub(super) fn emit_warp(w: &mut Writer<'_>, op: &WarpOp) {
         }
         WarpOp::ActiveMask { d } => w.line(format!("activemask.b32 {}", w.def(*d))),
         WarpOp::Elect { p, mask } => {
-            // `ptxas` moves it down to where the predicate is read, behind loops that lanes leave one by one, and there each
+            // `ptxas` moves it down to where the predicate is read, after loops that lanes leave one by one, and there each
             // group of lanes elects (docs/sim.md has the case). A vote stays where it is.
             let (p, mask) = (w.def(*p), w.op(*mask));
             let (here, chosen, own) = (w.temp(Ty::Pred), w.temp(Ty::U32), w.temp(Ty::U32));

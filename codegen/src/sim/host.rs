@@ -22,7 +22,7 @@ pub type Answers = Arc<dyn Fn(u64) -> Option<(u64, u32)> + Send + Sync>;
 /// use tilewright_codegen::sim::{self, Arg, HostOrder, Launch, Memory};
 /// use tilewright_codegen::verify::verify;
 ///
-/// // A number, and behind it whether it is there.
+/// // A number, and after it whether it is there.
 /// let kernel = |scope| verify(record("tell", Arch::Sm90a, block(32), |k| {
 ///     let words = k.global::<u32>("words");
 ///     k.when(k.tid().eq(0), || {
@@ -55,7 +55,7 @@ pub struct HostOrder {
     pub on_loss: Option<OnLoss>,
 }
 
-/// What the host stores so many steps behind the loss of a device ([`Launch::loss`](super::Launch::loss)).
+/// What the host stores a number of steps after the loss of a device ([`Launch::loss`](super::Launch::loss)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnLoss {
     /// Steps of all warps until it hears of it.
@@ -67,7 +67,7 @@ pub struct OnLoss {
 }
 
 impl HostOrder {
-    /// A word that the host acquires, and what it reads behind it.
+    /// A word that the host acquires, and what it reads after it.
     pub fn new(param: &str, flag: u64, opens: Opens) -> HostOrder {
         HostOrder { param: param.into(), flag, opens, atomic: Vec::new(), answers: None, on_loss: None }
     }

@@ -106,7 +106,7 @@ pub struct Launch {
     pub interrupt: Interrupt,
 }
 
-/// A device that is lost: behind so many steps of the machine none of its threads runs any more, and what it has on its way
+/// A device that is lost: after `steps` steps of the machine none of its threads runs any more, and what it has on its way
 /// may or may not arrive. What the others do then is theirs; that they wait for ever is no [`Fault`] but [`Left::Standing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
@@ -129,7 +129,7 @@ pub enum Left {
 pub(crate) const PATIENCE: u64 = 200_000_000;
 
 impl Launch {
-    /// A launch of so many blocks with these arguments; all checks on.
+    /// A launch of `grid` blocks with these arguments; all checks on.
     pub fn new(grid: [u32; 3], args: Vec<Arg>) -> Launch {
         Launch {
             grid,

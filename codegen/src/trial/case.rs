@@ -8,7 +8,44 @@ use crate::verify::Verified;
 use half::{bf16, f16};
 use std::sync::Arc;
 
-/// A kernel, what it is given, and what must come out. Elements, sizes and shapes are in it; nothing of a device is.
+/// A test case of a kernel: the kernel, its grid, its inputs and the expected outputs. It runs on every device.
+///
+/// Declare the buffers with [`input`](Trial::input), [`output`](Trial::output), [`changed`](Trial::changed) and
+/// [`scratch`](Trial::scratch). Pass them and the numbers in the order of the kernel's parameters with
+/// [`pass`](Trial::pass), and [`run`](Trial::run) the trial. A buffer has the name of the parameter that it is first
+/// passed for; a name or an element type that does not match is an error.
+///
+/// Running uploads the inputs, poisons what the kernel has to write, launches, reads back and compares. Inputs must be
+/// unchanged afterwards. On the simulator, any fault of the kernel is an error too.
+///
+/// ```
+/// use tilewright_codegen::build::{Builder, block, record};
+/// use tilewright_codegen::device::sim;
+/// use tilewright_codegen::ir::Arch;
+/// use tilewright_codegen::trial::{Bound, Expected, Trial};
+/// use tilewright_codegen::verify::verify;
+///
+/// fn scale(k: &Builder) {
+///     let (n, x, y) = (k.param::<u32>("n"), k.global::<f32>("x"), k.global::<f32>("y"));
+///     let i = k.block_id() * 128 + k.tid();
+///     k.when(i.lt(n), || y.at(i).store(x.at(i).load() / 3.0));
+/// }
+///
+/// let kernel = verify(record("scale", Arch::Sm90a, block(128), scale))?;
+/// let inputs: Vec<f32> = (0..200).map(|i| i as f32).collect();
+/// let expected: Vec<f64> = inputs.iter().map(|&x| f64::from(x) / 3.0).collect();
+///
+/// let mut trial = Trial::new(kernel, 2).note("n 200");
+/// let x = trial.input("x", &inputs);
+/// let y = trial.output("y", Expected::near::<f32>(&expected, Bound { absolute: 0.0, relative: 1e-7 }));
+/// let trial = trial.pass(200u32).pass(x).pass(y);
+///
+/// for seed in 0..10 {
+///     let outcome = trial.run(&sim::open(seed))?;
+///     assert!(outcome.is_right(), "{outcome}");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Trial {
     pub(super) kernel: Arc<Verified>,
@@ -40,7 +77,7 @@ pub enum Pass {
     Scalar(Const),
     /// A structure by value.
     Bytes(Vec<u8>),
-    /// A buffer's address, and so many bytes more.
+    /// A buffer's address plus a number of bytes.
     Pointer(BufferId, u64),
     /// A tensor map over a buffer.
     Map(BufferId, TensorShape),
@@ -76,7 +113,7 @@ impl Trial {
         Trial { kernel: kernel.into(), grid: grid.into(), note: String::new(), buffers: vec![], args: vec![] }
     }
 
-    /// The same case for another kernel with the same parameters: a mutant.
+    /// Replaces the kernel by another one with equal parameters, such as a mutant.
     #[must_use]
     pub fn with_kernel(self, kernel: impl Into<Arc<Verified>>) -> Trial {
         Trial { kernel: kernel.into(), ..self }
@@ -107,7 +144,7 @@ impl Trial {
         self.add(name, Some(bytemuck::cast_slice(before).to_vec()), expected)
     }
 
-    /// Memory of so many elements that the kernel works in, poisoned before the launch and not looked at after it.
+    /// Scratch memory of `len` elements, poisoned before the launch and not compared after it.
     pub fn scratch<T: Element>(&mut self, name: &str, len: usize) -> BufferId {
         self.add(name, None, Expected::anything::<T>(len))
     }

@@ -39,12 +39,12 @@ impl Draw {
         (self.bits() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
     }
 
-    /// So many numbers from -1 to 1, rounded to a type.
+    /// Draws `count` numbers from -1 to 1, rounded to a type.
     pub fn floats<T: Element>(&mut self, count: usize, round: fn(f64) -> T) -> Vec<T> {
         (0..count).map(|_| round(self.unit())).collect()
     }
 
-    /// So many whole numbers from -`most` to `most` as a type: sums and products of few of them are exact.
+    /// Draws `count` whole numbers from -`most` to `most`, as a type: sums and products of few of them are exact.
     pub fn integers<T: Element>(&mut self, count: usize, most: u32, of: fn(f64) -> T) -> Vec<T> {
         (0..count).map(|_| of(f64::from(self.between(0..=2 * most)) - f64::from(most))).collect()
     }

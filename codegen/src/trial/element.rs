@@ -1,5 +1,6 @@
 //! The numbers that buffers hold.
 
+use crate::ir::Ty;
 use bytemuck::Pod;
 use half::{bf16, f16};
 use tilewright_layout::DType;
@@ -39,6 +40,17 @@ elements! {
     u32 => U32 f64::from;
     u16 => U16 f64::from;
     u8 => U8 f64::from;
+}
+
+/// The type of the IR that a float's elements have; `None` for integers, whose bits may stand for anything.
+pub(super) fn float(dtype: DType) -> Option<Ty> {
+    match dtype {
+        DType::F64 => Some(Ty::F64),
+        DType::F32 => Some(Ty::F32),
+        DType::F16 => Some(Ty::F16),
+        DType::BF16 => Some(Ty::BF16),
+        _ => None,
+    }
 }
 
 /// How the bytes of one element are read.

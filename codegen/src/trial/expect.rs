@@ -1,6 +1,7 @@
 //! What an output must hold, by how much it may differ, and the verdict.
 
-use super::element::{Element, Read, reader};
+use super::element::{Element, Read, float, reader};
+use crate::ir::Ty;
 use std::fmt;
 
 /// By how much an element may differ from its expected value e: `absolute + relative · |e|`.
@@ -30,6 +31,7 @@ pub struct Expected {
     pub(super) len: usize,
     pub(super) size: usize,
     pub(super) floating: bool,
+    pub(super) float: Option<Ty>,
     read: Read,
     law: Law,
 }
@@ -47,7 +49,7 @@ enum Law {
 impl Expected {
     fn new<T: Element>(len: usize, law: Law) -> Expected {
         let (size, floating) = (size_of::<T>(), T::DTYPE.is_float());
-        Expected { len, size, floating, read: reader::<T>(), law }
+        Expected { len, size, floating, float: float(T::DTYPE), read: reader::<T>(), law }
     }
 
     /// These elements, bit for bit.
@@ -61,7 +63,7 @@ impl Expected {
         Expected::new::<T>(values.len(), Law::Near(values.to_vec(), bound))
     }
 
-    /// So many elements of type `T`, whatever they are: room that the kernel works in.
+    /// `len` elements of type `T` that are not compared.
     pub fn anything<T: Element>(len: usize) -> Expected {
         Expected::new::<T>(len, Law::Any)
     }
@@ -158,7 +160,7 @@ impl fmt::Display for Compared {
 pub struct Mismatch {
     /// Its number.
     pub index: usize,
-    /// What it is; `None` where nobody wrote it.
+    /// What it is; `None` if it was never written.
     pub found: Option<f64>,
     /// What it must be.
     pub expected: f64,

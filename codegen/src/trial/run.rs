@@ -2,7 +2,7 @@
 
 use super::case::{BufferId, Memory, Pass, Trial};
 use super::expect::Compared;
-use crate::device::{Arg, Buffer, Device, DeviceError, Kernel, Stream, TensorMap};
+use crate::device::{Arg, Buffer, Device, DeviceError, Kernel, Stream, TensorMap, same_elements};
 use std::fmt;
 use std::time::Duration;
 
@@ -76,6 +76,13 @@ impl Trial {
             if passed.as_ref().is_none_or(|(_, name)| *name != memory.name) {
                 let (kernel, buffer) = (kernel.name.clone(), memory.name.clone());
                 return Err(DeviceError::BufferName { kernel, buffer, passed });
+            }
+            let param = first.and_then(|index| Some((index, kernel.params.get(index)?)));
+            if let (Some((index, param)), Some(found)) = (param, memory.after.float)
+                && let Some(expected) = param.element.filter(|ty| ty.is_float() && !same_elements(*ty, found))
+            {
+                let (kernel, name) = (kernel.name.clone(), param.name.clone());
+                return Err(DeviceError::ArgElement { kernel, index, name, expected, found });
             }
         }
         Ok(())

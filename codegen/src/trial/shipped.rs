@@ -7,7 +7,7 @@ use crate::verify::VerifyErrors;
 /// A kernel that a library ships: it can be listed, recorded for a target, and put on trial against its oracle on
 /// fresh random inputs.
 ///
-/// A library lists its kernels in a function of type `fn() -> Vec<Box<dyn Shipped>>`; whoever lists, prints or tests
+/// A library lists its kernels in a function of type `fn() -> Vec<Box<dyn Shipped>>`; code that lists, prints or tests
 /// kernels chains those lists.
 pub trait Shipped: Send + Sync {
     /// Its name.

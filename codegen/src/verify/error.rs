@@ -2,6 +2,7 @@
 
 use crate::ir::{Arch, Kernel, Limit, Regs, Space, Src, StmtId, Ty, ValueId, text};
 use core::fmt;
+use core::mem::discriminant;
 
 /// What is wrong. Its text says what, how much, the bound, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -90,7 +91,7 @@ pub enum ErrorKind {
     },
     /// An allocation in shared memory that is not placed as it says, or on another.
     #[error(
-        "allocation `{name}` at byte {offset} is misplaced: align it to a power of two up to 1024, behind the one before"
+        "allocation `{name}` at byte {offset} is misplaced: align it to a power of two up to 1024, after the one before"
     )]
     Misplaced {
         /// The allocation's name.
@@ -158,7 +159,7 @@ pub enum ErrorKind {
         /// Bytes accessed, which the offset should be a multiple of.
         bytes: u32,
     },
-    /// An operand of `wgmma` that is known to begin behind the first row of its swizzle's pattern.
+    /// An operand of `wgmma` that is known to begin past the first row of its swizzle's pattern.
     #[error(
         "operand `{operand}` begins {offset} bytes into the pattern of its {span}-byte swizzle, which starts at multiples of {period}: align the tile to {period} bytes, or state the base offset"
     )]
@@ -206,7 +207,15 @@ pub enum ErrorKind {
         /// Why they may not.
         reason: String,
     },
-    /// An mbarrier that nobody initialises.
+    /// An instruction of whole warps in a block whose last warp is a partial one.
+    #[error("{inst} needs whole warps, and the block has {threads} threads: launch a multiple of 32")]
+    PartialWarp {
+        /// The instruction's mnemonic.
+        inst: &'static str,
+        /// Threads of the block.
+        threads: u32,
+    },
+    /// An mbarrier that is never initialised.
     #[error("mbarrier `{name}` is used and never initialised: one thread must init it, and a barrier must follow")]
     NeverInitialised {
         /// The allocation's name.
@@ -315,18 +324,46 @@ impl VerifyErrors {
 
 impl std::error::Error for VerifyErrors {}
 
+impl VerifyErrors {
+    /// Errors of one kind at statements that one line recorded: the first, and how many there are.
+    fn by_line(&self) -> Vec<(&VerifyError, usize)> {
+        let mut groups: Vec<(&VerifyError, usize)> = Vec::new();
+        for error in &self.errors {
+            let same = |first: &VerifyError| {
+                error.src.is_some() && first.src == error.src && discriminant(&first.kind) == discriminant(&error.kind)
+            };
+            match groups.iter_mut().find(|(first, _)| same(first)) {
+                Some((_, count)) => *count += 1,
+                None => groups.push((error, 1)),
+            }
+        }
+        groups
+    }
+}
+
 impl fmt::Display for VerifyErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = self.errors.len();
+        let groups = self.by_line();
+        let count = groups.len();
         writeln!(f, "kernel `{}`: {count} error{}", self.kernel.name, if count == 1 { "" } else { "s" })?;
-        for error in self.errors.iter().filter(|e| e.at.is_none()) {
+        for (error, _) in groups.iter().filter(|(e, _)| e.at.is_none()) {
             writeln!(f, "  ^ error: {}", error.kind)?;
         }
         let mut shown = String::new();
         text::write(&self.kernel, &mut shown, &mut |id, out| {
-            for error in self.errors.iter().filter(|e| e.at == Some(id)) {
-                let place = error.src.map(|src| format!(" ({}:{})", src.file(), src.line())).unwrap_or_default();
-                writeln!(out, "  ^ error: {}{place}", error.kind)?;
+            for (error, count) in groups.iter().filter(|(e, _)| e.at == Some(id)) {
+                write!(out, "  ^ error: {}", error.kind)?;
+                if let Some(src) = error.src {
+                    write!(out, " ({}:{}", src.file(), src.line())?;
+                    if let Some(caller) = self.kernel.caller_of(id) {
+                        write!(out, ", called at {}:{}", caller.file(), caller.line())?;
+                    }
+                    if *count > 1 {
+                        write!(out, "; so are {} more statements of this line", count - 1)?;
+                    }
+                    write!(out, ")")?;
+                }
+                writeln!(out)?;
             }
             Ok(())
         })?;

@@ -114,7 +114,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// What holds behind the block; `None` if its end is not reached.
+    /// What holds after the block; `None` if its end is not reached.
     fn block(&mut self, stmts: &Block, mut state: Option<State>) -> Option<State> {
         for stmt in stmts {
             let here = state?;

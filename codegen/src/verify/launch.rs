@@ -31,7 +31,7 @@ fn verify_name(faults: &mut Faults<'_>) {
     }
 }
 
-/// Allocations are aligned as they say, and lie one behind the other.
+/// Allocations are aligned as they say, and follow one another.
 fn verify_shared(faults: &mut Faults<'_>) {
     let mut end = 0;
     for alloc in &faults.kernel.shared {

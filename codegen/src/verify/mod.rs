@@ -1,4 +1,4 @@
-//! The verifier: nothing is translated or run that was not checked.
+//! The verifier: checks recorded kernels before they are translated or run.
 //!
 //! [`verify`] takes a recorded kernel and gives a [`Verified`] one, which alone back ends accept, or all errors at
 //! once. Rules stand in the file of the family that they are about, one function each:
@@ -30,9 +30,9 @@ mod uniform;
 
 pub use error::{ErrorKind, VerifyError, VerifyErrors};
 
-use crate::ir::{Inst, Kernel, Knowledge, Op, Stmt, text};
+use crate::ir::{Flag, Inst, Kernel, Knowledge, Op, Stmt, text};
 
-/// A kernel that passed every rule. Only [`verify`] makes one, and nobody can change it.
+/// A kernel that passed every rule. Only [`verify`] makes one, and it cannot be changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verified {
     kernel: Kernel,
@@ -50,10 +50,23 @@ impl Verified {
     }
 }
 
-/// Checks a kernel by every rule.
+/// Checks a recorded kernel, and makes of it what devices load.
+///
+/// The rules cover types and visibility, limits of the target, alignment and bounds where they are known, uniformity of
+/// barriers and warp instructions, initialisation of mbarriers, and fences of `wgmma`. What depends on run time (races,
+/// missing waits, addresses) is found by the [simulator](crate::sim).
 ///
 /// # Errors
-/// All violations, those of the kernel as a whole first, then in the order of the text.
+/// All violations at once: those of the kernel as a whole first, then in the order of the text. Printed, they stand under
+/// their instructions with the author's lines:
+///
+/// ```text
+/// kernel `hasty`: 1 error
+/// ...
+///   if v1 {
+///     bar.sync 0 64
+///   ^ error: bar.sync stands where threads of one warp may part: condition v1 of #2 may differ within it; ... (src/main.rs:7)
+/// ```
 ///
 /// ```
 /// use tilewright_codegen::{build::{block, record}, ir::Arch, verify::verify};
@@ -142,5 +155,11 @@ fn verify_instructions(faults: &mut Faults<'_>) {
             Inst::Bits(_) => {}
         }
         mem::verify_place(faults, stmt, inst, &known);
+        let threads = faults.kernel.launch.threads_per_block();
+        let whole = matches!(inst, Inst::Mma(_)) || inst.is(Flag::Warpgroup);
+        faults.require(!whole || threads.is_multiple_of(32), stmt, || ErrorKind::PartialWarp {
+            inst: inst.row().mnemonic,
+            threads,
+        });
     }
 }

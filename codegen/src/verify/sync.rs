@@ -51,7 +51,7 @@ fn named(faults: &mut Faults<'_>, stmt: &Stmt, BarId(id): BarId, BarThreads(thre
     for (limit, found) in [(Limit::BarrierId, id), (Limit::BarrierThreads, threads)] {
         faults.require(limit.allows(target, found), stmt, || ErrorKind::BeyondLimit { limit, found, target });
     }
-    if threads > faults.kernel.launch.threads_per_block() {
+    if threads > faults.kernel.launch.threads_in_warps() {
         illegal(faults, stmt, "more threads meet at the barrier than the block has: lower the count");
     }
 }

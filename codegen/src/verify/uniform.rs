@@ -45,7 +45,7 @@ impl Level {
         }
     }
 
-    /// What splits at multiples of so many threads.
+    /// What splits at multiples of `threads` threads.
     fn of_multiple(threads: u64) -> Level {
         match threads {
             t if t.is_multiple_of(128) => Level::Warpgroup,
@@ -99,7 +99,7 @@ struct Levels<'a> {
     kernel: &'a Kernel,
     values: Vec<Level>,
     vars: Vec<Level>,
-    /// Values that are the thread index shifted right by so many bits.
+    /// Values that are the thread index shifted right by a number of bits.
     shifted: HashMap<ValueId, u32>,
     /// The level at which a loop is left.
     loops: HashMap<StmtId, Level>,
@@ -268,7 +268,9 @@ impl<'a> Levels<'a> {
     }
 
     fn warp(&self, op: &WarpOp, least: Level) -> Level {
-        let full = |mask: &Operand| mask.as_const().is_some_and(|m| m.bits == u64::from(u32::MAX));
+        let threads = self.kernel.launch.threads_per_block();
+        let all = if threads < 32 { (1 << threads) - 1 } else { u32::MAX };
+        let full = |mask: &Operand| mask.as_const().is_some_and(|m| m.bits & u64::from(all) == u64::from(all));
         let agreed = |mask: &Operand| if full(mask) { Level::Warp } else { Level::Lane };
         match op {
             WarpOp::Shfl { a, b, width, mask, mode, .. } => {
@@ -323,7 +325,7 @@ impl<'a> Levels<'a> {
 
     /// The level that an instruction asks for and does not have, and why.
     fn lacking(&self, inst: &Inst, place: &Divergence) -> Option<(Level, String)> {
-        let all = self.kernel.launch.threads_per_block();
+        let all = self.kernel.launch.threads_in_warps();
         let needed = if matches!(inst, Inst::Sync(SyncOp::BarSync { id: BarId(0), threads }) if threads.0 == all) {
             Level::Block
         } else if inst.is(Flag::Warpgroup) {

@@ -58,7 +58,7 @@ fn value<'k>(rank: Val<'k, u32>, tag: Val<'k, u32>, thread: Val<'k, u32>) -> Val
     (rank + 1) * 1000 + tag * 7 + thread
 }
 
-/// Runs so many rounds, twice, on all devices; seconds of the second launch, by events of the first device.
+/// Runs `rounds` rounds, twice, on all devices; seconds of the second launch, by events of the first device.
 fn run(devices: &[Device], kernel: &Verified, blocks: u32, rounds: u32) -> Result<f64, DeviceError> {
     let (count, threads) = (devices.len(), (blocks * THREADS) as usize);
     let streams = devices.iter().map(Device::stream).collect::<Result<Vec<_>, _>>()?;

@@ -53,7 +53,7 @@ fn a_fault_carries_its_report_and_the_device_goes_on() {
     let (word, fresh) = (stream.buffer(&[1u32]).unwrap(), device.buffer::<u32>(1).unwrap());
     kernel.launch(&stream, 1, &[(&word).into()]).unwrap();
     let Err(DeviceError::Fault { kernel: name, seed, report }) = kernel.launch(&stream, 1, &[(&fresh).into()]) else {
-        panic!("nobody wrote what it reads")
+        panic!("what it reads was never written")
     };
     assert_eq!((name.as_str(), seed), ("kernel", 41), "the second launch of seed 40");
     assert!(report.contains("uninitialised") && report.contains("(x)") && report.contains("simulated.rs"), "{report}");
@@ -80,7 +80,7 @@ fn what_was_written_is_known_from_launch_to_launch() {
 }
 
 #[test]
-fn memory_that_was_freed_is_nobodys() {
+fn freed_memory_is_out_of_bounds() {
     let device = open(0);
     let stream = device.stream().unwrap();
     let kernel = load(&device, block(32), |k| {

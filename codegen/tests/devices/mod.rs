@@ -9,7 +9,7 @@ pub fn named() -> Option<Device> {
     Some(name.open().unwrap_or_else(|error| panic!("{error}")))
 }
 
-/// It, or simulators of so many seeds.
+/// It, or simulators of `seeds` seeds.
 pub fn devices(seeds: u64) -> Vec<Device> {
     named().map_or_else(|| (0..seeds).map(sim::open).collect(), |device| vec![device])
 }

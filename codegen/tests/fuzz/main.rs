@@ -138,7 +138,7 @@ fn a_program_shrinks_to_what_matters() {
     assert!(statements(small.kernel.kernel()).len() <= 12, "{before} statements became\n{text}");
 }
 
-/// Whoever asks has no more patience: what is smallest by then is given, and nothing further is tried.
+/// The caller's time is up: the smallest by then is given, and nothing further is tried.
 #[test]
 fn a_shrinker_stops_where_it_is_told_to() {
     let program = batch(&drawn_rows(), &[Plan::Mixed(seed_of(4, 1))]);

@@ -22,17 +22,17 @@ impl Case {
         Case { name, launch: block(32), since: Arch::Sm80, until: Arch::Sm120, build }
     }
 
-    /// The same from an architecture on.
+    /// Restricts the case to an architecture and later ones.
     pub fn since(self, since: Arch) -> Case {
         Case { since, ..self }
     }
 
-    /// The same up to an architecture.
+    /// Restricts the case to an architecture and earlier ones.
     pub fn until(self, until: Arch) -> Case {
         Case { until, ..self }
     }
 
-    /// The same launched otherwise.
+    /// Replaces the launch.
     pub fn launch(self, launch: Launch) -> Case {
         Case { launch, ..self }
     }

@@ -277,7 +277,7 @@ fn bulk(io: &Io<'_>, bug: Bug) {
         Bug::NoWait => {}
         Bug::Parity => arrived.wait(1),
         Bug::Leaked => {
-            // Somebody lives on until the bytes are there, and nobody asks for them.
+            // A warp lives on until the bytes are there, and no thread waits for them.
             k.for_(0, 40_000u32, |_| k.comment("time passes"));
             return;
         }

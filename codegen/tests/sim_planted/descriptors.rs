@@ -43,7 +43,7 @@ fn swizzled(io: &Io<'_>, wrong: bool) {
 }
 
 /// One `wgmma` of zeros, bytes too many in the leading and the stride of A and in the address of B. A lies last in shared
-/// memory; behind B nobody writes.
+/// memory; past B no thread writes.
 fn multiply(io: &Io<'_>, [leading, stride, address]: [u32; 3]) {
     let k = io.k;
     let Some(atom) = WgmmaAtom::new(8, WgmmaKind::F32_BF16_BF16) else { return };

@@ -34,7 +34,7 @@ fn shared_bound(io: &Io<'_>, wrong: bool) {
     let tile = k.shared::<f32>("tile", 64);
     tile.at(k.tid()).store(1.0f32);
     k.barrier();
-    // The thread number comes through memory, so that nobody knows it beforehand.
+    // The thread number comes through memory, so that it is not known beforehand.
     let i =
         io.x.at(k.tid())
             .load()

@@ -102,7 +102,7 @@ fn counter(io: &Io<'_>, wrong: bool) {
     });
 }
 
-/// A relaxed count overtakes a relaxed store: nobody may read what it seems to announce.
+/// A relaxed count overtakes a relaxed store: what it seems to announce must not be read.
 fn overtaken(io: &Io<'_>, wrong: bool) {
     let order = if wrong { RedOrder::Relaxed(Scope::Sys) } else { RedOrder::Release(Scope::Sys) };
     let send = || {

@@ -6,9 +6,9 @@ use tilewright_codegen::build::block;
 use tilewright_codegen::ir::{Arch, ParamKind, Ty};
 
 #[test]
-fn a_block_is_whole_warps_up_to_1024_threads() {
-    let said = edited(Arch::Sm80, block(64), |k| k.barrier(), |kernel| kernel.launch.threads = [65, 1, 1]);
-    assert_snapshot!(said, @"threads per block is 65: sm_80 allows 32 to 1024 threads, a multiple of 32");
+fn a_block_has_at_most_1024_threads() {
+    let said = edited(Arch::Sm80, block(64), |k| k.barrier(), |kernel| kernel.launch.threads = [1025, 1, 1]);
+    assert_snapshot!(said, @"threads per block is 1025: sm_80 allows 1 to 1024 threads");
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn allocations_lie_one_behind_the_other() {
         },
     );
     assert_snapshot!(said, @"
-    allocation `b` at byte 16 is misplaced: align it to a power of two up to 1024, behind the one before
-    allocation `c` at byte 64 is misplaced: align it to a power of two up to 1024, behind the one before
+    allocation `b` at byte 16 is misplaced: align it to a power of two up to 1024, after the one before
+    allocation `c` at byte 64 is misplaced: align it to a power of two up to 1024, after the one before
     ");
 }

@@ -83,7 +83,7 @@ fn an_operand_of_wgmma_begins_where_its_swizzle_does() {
             let b = stages.at_byte(padding(3 * bytes) + 1024).descriptor(how);
             acc.wgmma(atom, a, b, true, Operands::K_MAJOR);
         }
-        // With the base offset stated, the pattern begins there; without a swizzle there is none; what a kernel loads, nobody
+        // With the base offset stated, the pattern begins there; without a swizzle there is none; what a kernel loads is not known
         // knows.
         let rows = Descriptor { swizzle: SwizzleMode::B128, leading: 16, stride: 1024 };
         let stated = stages.at(384).descriptor(rows) | 3 << 49;

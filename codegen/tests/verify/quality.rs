@@ -66,7 +66,7 @@ fn rows_are_documented_in_sentences() {
     }
 }
 
-/// The Rust names of the library are of no use to whoever reads an error.
+/// The Rust names of the library do not help a reader of an error.
 #[test]
 fn errors_do_not_speak_of_types_of_the_library() {
     let source = include_str!("../../src/verify/error.rs");

@@ -51,7 +51,7 @@ fn a_register_set_in_a_lane_condition_is_no_condition_for_a_barrier() {
 }
 
 #[test]
-fn nobody_ends_before_a_barrier() {
+fn no_thread_ends_before_a_barrier() {
     let said = twins(Arch::Sm80, block(64), |k, fault| {
         let done = if fault { k.tid().ge(40) } else { k.block_id().ge(40) };
         k.when(done, || k.exit());

@@ -33,7 +33,7 @@ pub struct Config {
 pub(super) type Product<'k, F, T> = TiledMma<'k, MmaSync<F>, <T as Tiles>::A, <T as Tiles>::B, AtomLayout<2, 4>>;
 
 /// Threads of the kernel.
-pub const fn launch<F: InputType, T: Tiles>() -> Launch {
+pub fn launch<F: InputType, T: Tiles>() -> Launch {
     block(Product::<F, T>::THREADS)
 }
 

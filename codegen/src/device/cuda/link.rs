@@ -67,7 +67,7 @@ impl Link {
         let raw = raw.ok_or(DeviceError::GivenUp)?;
         self.context.bind()?;
         let (place, queue) = (pointer(address), stream.raw().cast());
-        // SAFETY: the place has so many bytes, of memory of the communicator's device that lives until the work is done; stream and communicator
+        // SAFETY: the place has the number of bytes, of memory of the communicator's device that lives until the work is done; stream and communicator
         // are live and of that device; who sends has rank 0, and who takes has rank 1.
         let (call, code) = unsafe {
             match self.end {
@@ -83,7 +83,7 @@ impl Link {
         let Some(raw) = self.raw.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         let (abort, raw) = (self.nccl.abort, raw.expose_provenance());
         let thread = std::thread::spawn(move || {
-            // SAFETY: the communicator is live, and nobody else has it any more. What fails here is of a device that is lost.
+            // SAFETY: the communicator is live, and no other code has it any more. What fails here is of a device that is lost.
             let _ = unsafe { abort(std::ptr::with_exposed_provenance_mut(raw)) };
         });
         *self.aborting.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);

@@ -87,7 +87,7 @@ impl Locked {
         }
         check("cuMemHostAlloc", result)?;
         let start = NonNull::new(start).ok_or(DeviceError::HostMemory { asked: bytes as u64 })?;
-        // SAFETY: the driver returned this many writable bytes, which nobody else knows of.
+        // SAFETY: the driver returned this many writable bytes, which no other code has a pointer to.
         unsafe { start.cast::<u8>().write_bytes(0, bytes) };
         let portable = flags & sys::CU_MEMHOSTALLOC_PORTABLE != 0;
         Ok(Locked { context: Arc::clone(context), start, bytes, portable })
@@ -166,7 +166,7 @@ impl MappedWords for Mapped {
         let start = self.locked.start;
         match self.width {
             WordWidth::Bits32 => {
-                // SAFETY: so many words were allocated and zeroed, on a page of their own; they live as long as `self`,
+                // SAFETY: `words` words were allocated and zeroed, on a page of their own; they live as long as `self`,
                 // and all access by the host is through atomics of this one width.
                 let words = unsafe { std::slice::from_raw_parts(start.cast::<AtomicU32>().as_ptr(), self.words) };
                 Words::Bits32(words)

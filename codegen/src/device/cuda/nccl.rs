@@ -217,7 +217,7 @@ impl Communicators {
             };
             let (from, to) = (pointer(from).cast_const(), pointer(to));
             stream.context().bind()?;
-            // SAFETY: both places have so many elements, in memory of the communicator's device that lives as long as the graph; stream and
+            // SAFETY: both places have the number of elements, in memory of the communicator's device that lives as long as the graph; stream and
             // communicator are live and of that device.
             let result =
                 unsafe { (self.nccl.all_reduce)(from, to, bytes / size, dtype, SUM, raw, stream.raw().cast()) };
@@ -237,7 +237,7 @@ impl Communicators {
             (self.nccl.abort, self.raw.iter().map(|raw| raw.expose_provenance()).collect::<Vec<usize>>());
         std::thread::spawn(move || {
             for raw in raw {
-                // SAFETY: each communicator is live, and neither used nor destroyed behind this. What fails here is of a device that is lost.
+                // SAFETY: each communicator is live, and neither used nor destroyed after this. What fails here is of a device that is lost.
                 let _ = unsafe { abort(std::ptr::with_exposed_provenance_mut(raw)) };
             }
         });

@@ -264,7 +264,7 @@ impl Recording {
     pub(super) fn begin(context: &Arc<Context>) -> Result<Recording, DeviceError> {
         let stream = Stream::new(context)?;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: the stream is live, and nobody else knows of it.
+        // SAFETY: the stream is live, and no other code has its handle.
         check("cuStreamBeginCapture", unsafe { sys::cuStreamBeginCapture_v2(stream.raw, mode) })?;
         Ok(Recording { stream, ended: false })
     }
@@ -296,7 +296,7 @@ impl Drop for Recording {
         if !self.ended
             && let Ok(recorded) = self.stop()
         {
-            // SAFETY: the recorded graph is of this capture, and nobody else knows of it.
+            // SAFETY: the recorded graph is of this capture, and no other code has its handle.
             ignore(unsafe { sys::cuGraphDestroy(recorded) });
         }
     }

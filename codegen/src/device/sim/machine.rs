@@ -1,4 +1,4 @@
-//! The simulator behind the trait of devices.
+//! The simulator as an implementation of the back-end trait.
 
 use super::launch::{self, Kernel, Setting};
 use super::memory::{Done, Mapped, Memorised, Pinned, Shared, device_error, lock};

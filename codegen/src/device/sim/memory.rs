@@ -30,7 +30,7 @@ pub(super) fn lock(store: &Mutex<Store>) -> MutexGuard<'_, Store> {
 }
 
 impl Store {
-    /// A buffer that nobody has written.
+    /// A buffer that was never written.
     pub fn alloc(&mut self, bytes: u64, limit: u64) -> Result<u64, DeviceError> {
         let full = || DeviceError::OutOfMemory { asked: bytes, free: limit.saturating_sub(self.used) };
         let len = usize::try_from(bytes).ok().filter(|_| bytes <= limit.saturating_sub(self.used)).ok_or_else(full)?;
@@ -98,7 +98,7 @@ impl Drop for Memorised {
     }
 }
 
-/// Pinned memory is memory: nothing here copies behind anybody's back.
+/// Pinned memory is memory: no copy here is asynchronous.
 pub(super) struct Pinned(Vec<u64>);
 
 impl Pinned {

@@ -110,7 +110,7 @@ impl Simulator {
     }
 }
 
-/// So many simulated devices of one address space, each of which reaches the memory of all.
+/// `count` simulated devices of one address space, each of which reaches the memory of all.
 /// [`launch_side_by_side`](super::launch_side_by_side) runs kernels on them under one scheduler; seeds are the first device's.
 pub fn peers(options: &Options, count: u32) -> Vec<Device> {
     let store = memory::Shared::default();

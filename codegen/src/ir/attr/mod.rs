@@ -15,7 +15,7 @@ pub trait Attr: Sized + Clone {
     /// Legal values, default first: all of them, or samples where the attribute is a number.
     fn choices() -> Vec<Self>;
 
-    /// The suffix without its dot; empty for a default. Numbers and names begin with a space and stand behind the
+    /// The suffix without its dot; empty for a default. Numbers and names begin with a space and follow the
     /// types.
     fn text(&self) -> String;
 }

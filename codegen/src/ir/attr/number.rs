@@ -34,7 +34,7 @@ numbers! {
     Lut(u8) [0xe8, 0x96, 0xca];
 }
 
-/// A remark for whoever reads the text or the PTX; it does nothing.
+/// A remark in the text and the PTX, without effect.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Remark(pub String);
 

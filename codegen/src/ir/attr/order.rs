@@ -25,7 +25,7 @@ pub enum StOrder {
     Volatile,
     /// Atomic, no order on other accesses.
     Relaxed(Scope),
-    /// What came before, in this thread or cumulatively, is visible to whoever acquires this value.
+    /// What came before, in this thread or cumulatively, is visible to a thread that acquires this value.
     Release(Scope),
 }
 

@@ -52,7 +52,7 @@ family! {
         /// bytes are counted.
         TensorLoad "cp.async.bulk.tensor.load" (dst: MemW OnChip, map: MemAt Map, at: Rs S32, bar: MemRw BarOnChip, multicast: Ro U16, policy: Ro U64) Sm90 Async Proxy Boxes;
         /// Copies shared memory to the box of the tensor map at the coordinates, none of which is negative; elements
-        /// outside the tensor are not written, but for those behind the end of a row that lie in the same 16 bytes as its
+        /// outside the tensor are not written, except those past the end of a row that lie in the same 16 bytes as its
         /// last. The rest as `cp.async.bulk.tensor.load`. Belongs to the thread's current bulk group.
         TensorStore "cp.async.bulk.tensor.store" (map: MemAt Map, at: Rs S32, src: MemR Shared, policy: Ro U64) Sm90 Async Proxy Boxes;
         /// Each element of the box of the tensor map that lies in the tensor becomes `op(element, v)` with the element v of the box

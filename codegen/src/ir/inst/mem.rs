@@ -9,7 +9,7 @@ family! {
     "mem" MemOp {
         /// d = the elements at `at`, the first at the lowest address. Memory order as [`LdOrder`] says; orders other
         /// than `Weak` access one element of 32 or 64 bits each atomically (a vector element by element). `Nc` hints
-        /// require memory that nobody writes while the kernel runs. Acquire: everything that the writer of the value
+        /// require memory that is not written while the kernel runs. Acquire: everything that the writer of the value
         /// read released at a scope that includes both threads happens before what follows in this thread.
         /// `Param` space: the bytes of the parameter, `Weak` only.
         Ld "ld" <ty: Data> (d: Ws ty, at: MemR Readable, policy: Ro U64) { order: LdOrder, cache: LdCache, prefetch: Prefetch } Sm80;
@@ -22,7 +22,7 @@ family! {
         Atom "atom" <ty: Atomic> (d: W ty, at: MemRw Memory, v: R ty) { op: AtomOp, order: AtomOrder } Sm80;
         /// d = the element at `at`, which becomes `v` if it equals `old`, in one atomic step.
         Cas "atom.cas" <ty: Swap> (d: W ty, at: MemRw Memory, old: R ty, v: R ty) { order: AtomOrder } Sm80;
-        /// The element at `at` becomes `op(element, v)`; nothing is returned, so nobody waits. Types as `atom`, `exch`
+        /// The element at `at` becomes `op(element, v)`; nothing is returned, so the thread does not wait. Types as `atom`, `exch`
         /// excepted.
         Red "red" <ty: Atomic> (at: MemRw Memory, v: R ty) { op: AtomOp, order: RedOrder } Sm80;
         /// A hint: the cache line at `at` will be read; bring it to L2. Any global address is legal.

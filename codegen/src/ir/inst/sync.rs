@@ -26,7 +26,7 @@ family! {
         /// The mbarrier at `bar` begins phase 0 with `count` expected arrivals (1 to 2²⁰ − 1) and no pending bytes. The
         /// place must not hold a live mbarrier.
         MbarInit "mbarrier.init" (bar: MemW Bar, count: R U32) Sm80 Orders;
-        /// The mbarrier ceases to be; nobody may be waiting. Its bytes may then be used for something else.
+        /// Ends the mbarrier; no thread may be waiting. Its bytes may then be used for something else.
         MbarInval "mbarrier.inval" (bar: MemW Bar) Sm80 Orders;
         /// `count` arrivals (a constant ≥ 1; other than 1 needs sm_90); release at the scope: earlier accesses of this
         /// thread happen before what follows a wait that saw the phase complete. The phase completes when pending

@@ -27,8 +27,10 @@ pub struct ThreadAt {
     pub stmt: StmtId,
     /// Its text.
     pub inst: String,
-    /// The author's line.
+    /// The line that recorded it.
     pub src: Src,
+    /// The author's line, where a library recorded the statement inside a loop or branch of its own.
+    pub caller: Option<Src>,
     /// The device, where several run the kernel.
     pub device: Option<u32>,
     /// The block of the grid.
@@ -50,7 +52,7 @@ pub struct Other {
     pub asynchronous: bool,
 }
 
-/// A warp that does not come further.
+/// A warp that makes no progress.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stuck {
     /// Where it stands.
@@ -87,7 +89,7 @@ pub enum FaultKind {
         /// Why they are not ordered.
         why: Why,
     },
-    /// A read of bytes that nobody wrote.
+    /// A read of bytes that were never written.
     Uninitialised(Bytes),
     /// A read of a register that this thread has not written.
     UninitialisedRegister {
@@ -164,12 +166,12 @@ pub enum FaultKind {
         /// Threads that this one names.
         now: u32,
     },
-    /// Nobody comes further.
+    /// No warp can make progress.
     Deadlock {
         /// Every warp that is left.
         stuck: Vec<Stuck>,
     },
-    /// An asynchronous operation that nobody waited for.
+    /// An asynchronous operation that no thread waited for.
     LeakedCopy {
         /// What should have been waited for.
         operation: &'static str,
@@ -233,7 +235,7 @@ pub enum FaultKind {
         /// The bound it violates.
         limit: u64,
     },
-    /// An operand of `wgmma` that begins behind the first row of its swizzle's pattern, so that its rows are permuted by the
+    /// An operand of `wgmma` that begins past the first row of its swizzle's pattern, so that its rows are permuted by the
     /// numbers of others.
     SwizzleBase {
         /// Where it begins.

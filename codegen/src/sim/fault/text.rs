@@ -1,6 +1,6 @@
 //! The words a person reads of a fault.
 
-use super::{Bytes, Fault, FaultKind, HostWhy, ThreadAt};
+use super::{Bytes, Fault, FaultKind, HostWhy, Stuck, ThreadAt};
 use crate::sim::memory::Why;
 use core::fmt;
 
@@ -18,7 +18,11 @@ impl fmt::Display for Bytes {
 impl fmt::Display for ThreadAt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [x, y, z] = self.block;
-        write!(f, "{} `{}` ({}:{}), ", self.stmt, self.inst, self.src.file(), self.src.line())?;
+        write!(f, "{} `{}` ({}:{}", self.stmt, self.inst, self.src.file(), self.src.line())?;
+        if let Some(caller) = self.caller {
+            write!(f, ", called at {}:{}", caller.file(), caller.line())?;
+        }
+        write!(f, "), ")?;
         if let Some(device) = self.device {
             write!(f, "device {device} ")?;
         }
@@ -34,7 +38,7 @@ impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FaultKind::Race { at, wrote, why, .. } => race(f, at, *wrote, *why),
-            FaultKind::Uninitialised(at) => write!(f, "reads {at}, which nobody wrote; write it before"),
+            FaultKind::Uninitialised(at) => write!(f, "reads {at}, which was never written; write it before"),
             FaultKind::UninitialisedRegister { register } => {
                 write!(f, "reads register {register}, which this thread has not written; set it before")
             }
@@ -54,14 +58,36 @@ impl fmt::Display for FaultKind {
                 write!(f, "accesses {at}, of a block that has exited; keep it alive with a cluster barrier at the end")
             }
             FaultKind::Deadlock { stuck } => {
-                write!(f, "nobody comes further; stuck:")?;
-                stuck.iter().try_for_each(|warp| write!(f, "\n  {}: waits for {}", warp.place, warp.wait))
+                write!(f, "no warp can make progress; stuck:")?;
+                alike(stuck).iter().try_for_each(|(first, count)| {
+                    write!(f, "\n  {}", first.place)?;
+                    if *count > 1 {
+                        write!(f, " and {} more of the block", count - 1)?;
+                    }
+                    write!(f, ": waits for {}", first.wait)
+                })
             }
             FaultKind::DivisionByZero => f.write_str("divides by zero; guard the divisor"),
-            FaultKind::Trap => f.write_str("reached a trap, which the author put where nobody should come"),
+            FaultKind::Trap => f.write_str("reached a trap; the kernel put it where no thread should arrive"),
             _ => self.explain(f),
         }
     }
+}
+
+/// The first of the warps of a block that wait alike, and how many there are.
+fn alike(stuck: &[Stuck]) -> Vec<(&Stuck, usize)> {
+    let mut groups: Vec<(&Stuck, usize)> = Vec::new();
+    for warp in stuck {
+        let same = |first: &Stuck| {
+            let (a, b) = (&first.place, &warp.place);
+            (a.stmt, a.device, a.block, a.lane) == (b.stmt, b.device, b.block, b.lane) && first.wait == warp.wait
+        };
+        match groups.iter_mut().find(|(first, _)| same(first)) {
+            Some((_, count)) => *count += 1,
+            None => groups.push((warp, 1)),
+        }
+    }
+    groups
 }
 
 /// An mbarrier, as a report names it.
@@ -87,10 +113,10 @@ fn race(f: &mut fmt::Formatter<'_>, at: &Bytes, wrote: bool, why: Why) -> fmt::R
         Why::InFlight => "the asynchronous operation below uses them and was not waited for by this thread",
         Why::NoProxyFence => "the write below is of the other proxy; put fence.proxy.async between them",
         Why::ReadNotFenced => {
-            "the read below is of the other proxy and may still be on its way; put fence.proxy.async behind it, before what orders it"
+            "the read below is of the other proxy and may still be on its way; put fence.proxy.async after it, before what orders it"
         }
         Why::InitNotFenced => {
-            "the async proxy uses the mbarrier initialised below; put fence.mbarrier_init behind that"
+            "the async proxy uses the mbarrier initialised below; put fence.mbarrier_init after that"
         }
         Why::Scope => "both accesses are atomic, but one's scope does not include the other's thread; widen it",
     })
@@ -123,11 +149,11 @@ impl FaultKind {
                 )
             }
             FaultKind::LeakedCopy { operation } => {
-                write!(f, "the block exited, but nobody waited for this {operation}; wait for it before the end")
+                write!(f, "the block exited without waiting for this {operation}; wait for it before the end")
             }
             FaultKind::LeakedPhase { barrier, phase, pending } => write!(
                 f,
-                "the block exited, but nobody waited for phase {phase} of {}, with {pending} bytes pending; wait for it before the end",
+                "the block exited without waiting for phase {phase} of {}, with {pending} bytes pending; wait for it before the end",
                 Mbarrier(barrier)
             ),
             FaultKind::DoubleInit { barrier } => {
@@ -183,7 +209,7 @@ impl FaultKind {
                 }
                 HostWhy::NotReleased => write!(
                     f,
-                    "lets the host read {at}, and nothing orders the write below before that; store what it looks at with release at sys scope, behind a barrier"
+                    "lets the host read {at}, and nothing orders the write below before that; store what it looks at with release at sys scope, after a barrier"
                 ),
                 HostWhy::Open => write!(f, "writes {at}, which the host may be reading; write others, or before"),
             },

@@ -1,6 +1,6 @@
 //! The engines: asynchronous operations between their issue and their completion.
 //!
-//! An operation completes when a thread waits for it, when nobody can go on without it, or at a moment that the dice
+//! An operation completes when a thread waits for it, when no warp can run without it, or at a moment that the dice
 //! chose at its issue. How many have such a moment is a habit of the seed: with some seeds every operation completes
 //! as late as the program allows.
 
@@ -37,7 +37,7 @@ pub(crate) struct Target {
 /// What an operation does.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// `cp.async`: some bytes from the source, zeros behind them.
+    /// `cp.async`: some bytes from the source, zeros after them.
     Copy { to: (Home, usize), from: (Home, usize), bytes: u32, filled: u32 },
     /// Bytes to shared memory, counted on mbarriers.
     ToShared { targets: Vec<Target>, from: (Home, usize), bytes: u32, reduction: Option<Reduction> },
@@ -63,7 +63,7 @@ pub(crate) struct Engine {
     /// By warpgroup (its first warp), its `wgmma`s in flight: they complete in order.
     multiplies: HashMap<u32, VecDeque<u64>>,
     next: u64,
-    /// One operation in so many has no moment of its own, and completes as late as it may.
+    /// One operation in this many has no moment of its own, and completes as late as it may.
     late: usize,
     /// The longest time, in steps, until the moment of one that has.
     span: u32,
@@ -324,7 +324,7 @@ impl Machine<'_> {
         due.into_iter().try_for_each(|id| self.complete(id))
     }
 
-    /// Whoever waits for an operation's group takes its accesses for his own.
+    /// A thread that waits for an operation's group owns its accesses from then on.
     pub(crate) fn adopt(&mut self, cur: Cur, lane: usize, op: u32) {
         let thread = self.thread(cur.warp, lane);
         let time = self.warps[cur.warp].clock[lane];

@@ -99,7 +99,7 @@ impl Machine<'_> {
         }
     }
 
-    /// How many steps behind a loss it hears of it, where it does.
+    /// Steps after a loss until the host learns of it, if it does.
     pub(super) fn hears_after(&self) -> Option<u64> {
         Some(self.host.as_ref()?.order.on_loss?.after)
     }

@@ -2,7 +2,7 @@
 //!
 //! Where several devices run a kernel side by side, a relaxed store of scope `.sys` may be on its way for a while: later stores and
 //! atomic operations of its thread overtake it. It arrives before the next release or fence of a thread of its device, before
-//! its device touches the place again, at a moment that the dice chose, or when nobody comes further without it. How many
+//! its device touches the place again, at a moment that the dice chose, or when no warp can run without it. How many
 //! stores are late is a habit of the seed. So packets that carry their own arrival come in any order, and a reader that takes a
 //! relaxed counter for their arrival reads what was there before.
 
@@ -33,14 +33,14 @@ pub(crate) struct OnTheWay {
     stores: VecDeque<Late>,
     /// When the first of them arrives, or before.
     first_due: u64,
-    /// One store in so many is late; 0: none.
+    /// One store in this many is late; 0: none.
     one_in: usize,
     /// The longest time, in steps.
     span: usize,
 }
 
 impl OnTheWay {
-    /// Of a launch on so many devices.
+    /// For a launch on `devices` devices.
     pub(super) fn new(rng: &mut super::rng::Rng, devices: u32) -> OnTheWay {
         let (one_in, span) = match devices {
             1 => (0, 1),

@@ -1,4 +1,4 @@
-//! The machine: blocks of warps under a seeded scheduler, and engines that work behind their backs.
+//! The machine: blocks of warps under a seeded scheduler, and asynchronous engines.
 //!
 //! One warp runs at a time, for a random number of steps. Which warp, which lanes of a divergent warp, and when an
 //! asynchronous operation completes are throws of the seed's dice. Time is the number of steps run.
@@ -79,7 +79,7 @@ pub(crate) enum Next {
     To(u32),
     /// The group waits; the step is made again when it wakes.
     Wait(State),
-    /// The group waits and goes on behind the step when it wakes.
+    /// The group waits and continues after the step when it wakes.
     Pass(State),
     /// The group is no more, or was changed by the step.
     Switch,

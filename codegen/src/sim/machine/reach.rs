@@ -58,7 +58,7 @@ enum Refused {
     Race(Conflict),
 }
 
-/// Judges an access to so many bytes by the shadow of its region, and records it if asked to. Parameters, blocks that
+/// Judges an access to `bytes` bytes by the shadow of its region, and records it if asked to. Parameters, blocks that
 /// are gone and read-only memory have none.
 fn pass(
     memory: &mut Memory,
@@ -122,7 +122,7 @@ impl Machine<'_> {
         let inside = self.program.shared_at(at).is_some_and(|(_, _)| {
             let last = at.saturating_add(bytes.saturating_sub(1));
             // An access may run over the seam of two allocations only if it begins and ends in them; the gaps between
-            // belong to nobody.
+            // have no owner.
             self.program.shared_at(last).is_some()
         });
         if !inside {

@@ -13,6 +13,7 @@ impl Machine<'_> {
             stmt: site.stmt,
             inst: site.text.clone(),
             src: site.src,
+            caller: site.caller,
             device: (self.launch.devices() > 1).then(|| self.geometry.device_of(self.warps[warp].block)),
             block: self.blocks[self.warps[warp].block as usize].coords,
             warp: self.warps[warp].index,
@@ -42,7 +43,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Why nobody comes further.
+    /// Why no warp can make progress.
     pub(super) fn diagnose(&self) -> Box<Trouble> {
         let mut stuck = Vec::new();
         let mut first = None;
@@ -56,7 +57,7 @@ impl Machine<'_> {
                 {
                     return trouble;
                 }
-                // A loop around a wait stands at the wait; who waits to go on behind a step stands at the step.
+                // A loop around a wait stands at the wait; a warp that waits to continue after a step stands at the step.
                 let (pc, wait) = match (group.polled, &group.state) {
                     (Some((at, parity, pc)), State::Ready | State::Mbar { .. }) => {
                         (pc, self.waits_for_phase(at, parity))

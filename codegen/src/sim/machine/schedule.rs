@@ -1,4 +1,4 @@
-//! Who runs next, for how long; what happens when nobody can.
+//! Scheduling: which warp runs next and for how long, and what happens when none can.
 
 use super::warp::{FULL, Group};
 use super::{Block, ClusterBar, Machine, Mbarrier, Next, State, Trouble, Try};
@@ -9,7 +9,7 @@ use core::cmp::Reverse;
 /// A trouble, with the warp and the step that ran into it.
 type Stop = (Box<Trouble>, usize, u32);
 
-/// After so many steps without effect, polling loops are taken to wait for an engine.
+/// After this many steps without effect, polling loops are taken to wait for an engine.
 pub(super) const HURRY: u64 = 2000;
 
 /// Turns of warps between looks at the launch's interrupt.
@@ -213,7 +213,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Nobody can run, or nobody does anything that matters: the engines finish something, or time passes, or this is
+    /// No warp can run, or none has an effect: the engines finish something, or time passes, or this is
     /// the end.
     fn unstick(&mut self) -> Try<()> {
         if self.arrive_any() || self.complete_any()? {

@@ -4,7 +4,7 @@ use super::schedule::HURRY;
 use super::warp::Spin;
 use super::{Cur, Machine, State, Try};
 
-/// One jump back in so many is looked at, once the machine idles.
+/// One backward jump in this many is looked at, once the machine idles.
 const SAMPLE: u64 = 61;
 
 impl Machine<'_> {

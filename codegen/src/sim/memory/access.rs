@@ -3,7 +3,7 @@
 use crate::ir::attr::Scope;
 use crate::sim::order::{Agent, Geometry, Thread, View, includes};
 
-/// Nobody, a thread (number + 1), or an asynchronous operation ([`OP`] and its number).
+/// None, a thread (number + 1), or an asynchronous operation ([`OP`] and its number).
 pub(crate) type Who = u32;
 
 /// Marks an asynchronous operation.
@@ -61,9 +61,9 @@ pub(crate) struct OpState {
 /// How the completion of an asynchronous operation is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
-    /// It is not complete, or nobody has waited for it.
+    /// It is not complete, or no thread has waited for it.
     Flying,
-    /// Whoever knows the agent knows it.
+    /// A thread that has synchronised with the agent has it in order.
     By(Agent),
     /// A thread waited for it: its accesses are the thread's at that time.
     Adopted(Thread, u32),
@@ -92,7 +92,7 @@ pub(crate) struct Access<'a> {
 pub enum Why {
     /// Nothing orders them.
     Unordered,
-    /// The earlier one is part of an asynchronous operation that nobody has waited for.
+    /// The earlier one is part of an asynchronous operation that no thread has waited for.
     InFlight,
     /// They are ordered, but by different proxies, without `fence.proxy.async` between.
     NoProxyFence,
@@ -118,7 +118,7 @@ impl Judge<'_> {
         self.after_thread(thread, earlier.time, (true, wrote), now)
     }
 
-    /// An access of the generic proxy and one of the async proxy are ordered behind a fence alone, be the write the earlier or
+    /// An access of the generic proxy and one of the async proxy are ordered by a fence alone, be the write the earlier or
     /// the later one.
     fn after_thread(
         &self,

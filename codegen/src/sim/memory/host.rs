@@ -1,4 +1,4 @@
-//! Device memory as the host sees it: buffers at addresses, with gaps between that belong to nobody.
+//! Device memory as the host sees it: buffers at addresses, with unowned gaps between them.
 
 use super::{Region, Shadow};
 
@@ -22,7 +22,7 @@ pub enum MemoryError {
         /// Bytes past the end of the nearest buffer.
         beyond: u64,
     },
-    /// Bytes that nobody has written.
+    /// Bytes that were never written.
     #[error("byte {offset} of buffer {name:?} was never written; upload it, or let a kernel write it first")]
     Unwritten {
         /// The buffer's name.
@@ -46,7 +46,7 @@ pub(crate) struct Buffer {
 /// let x = memory.upload("x", &[1.0f32, 2.0]);
 /// assert_eq!(memory.download::<f32>(x, 2)?, [1.0, 2.0]);
 /// let y = memory.alloc("y", 8);
-/// assert!(memory.download::<f32>(y, 2).is_err(), "nobody wrote it");
+/// assert!(memory.download::<f32>(y, 2).is_err(), "it was never written");
 /// # Ok::<(), tilewright_codegen::sim::MemoryError>(())
 /// ```
 #[derive(Default)]
@@ -102,7 +102,7 @@ impl Memory {
         Memory::default()
     }
 
-    /// A buffer of `bytes` bytes that nobody has written; its address.
+    /// Allocates a buffer of `bytes` unwritten bytes; gives its address.
     pub fn alloc(&mut self, name: &str, bytes: usize) -> u64 {
         let end = self.buffers.last().map_or(BASE, |last| last.address + last.region.data.len() as u64);
         let address = (end + ALIGN).next_multiple_of(ALIGN);
@@ -152,7 +152,7 @@ impl Memory {
     /// `count` numbers from an address on.
     ///
     /// # Errors
-    /// [`MemoryError`] if they do not lie in one buffer, or if nobody wrote one of them.
+    /// [`MemoryError`] if they do not lie in one buffer, or if one of them was never written.
     pub fn download<T: Element>(&self, address: u64, count: usize) -> Result<Vec<T>, MemoryError> {
         let bytes = count * T::BYTES;
         let (index, start) = self.find(address, bytes)?;

@@ -17,12 +17,12 @@ pub(crate) struct Region {
     pub data: Vec<u8>,
     pub written: Bits,
     pub shadow: Shadow,
-    /// Nobody may write it.
+    /// It must not be written.
     pub read_only: bool,
 }
 
 impl Region {
-    /// A region that nobody has written.
+    /// A region that was never written.
     pub(crate) fn fresh(bytes: usize, cell: u32) -> Region {
         Region {
             data: vec![0; bytes],

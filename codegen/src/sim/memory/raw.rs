@@ -33,7 +33,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Makes bytes as if nobody had written them.
+    /// Marks bytes as never written.
     pub(crate) fn forget(&mut self, address: u64, bytes: usize) -> Result<(), MemoryError> {
         let (index, start) = self.find(address, bytes)?;
         self.buffers[index].region.written.clear(start, bytes);

@@ -9,13 +9,13 @@ const PAGE: usize = 256;
 /// In the place of a reader: the readers are in the set with the number in `read_time`.
 const SET: Who = OP - 1;
 
-/// So many entries of a set are looked through for some that may go.
+/// Entries of a set that are searched for some that can be dropped.
 const CROWD: usize = 8;
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Cell {
     write: Stamp,
-    /// A warp (number + 1), an asynchronous operation, [`SET`], or nobody.
+    /// A warp (number + 1), an asynchronous operation, [`SET`], or none.
     reader: Who,
     lanes: u32,
     read_time: u32,
@@ -197,7 +197,7 @@ impl Cell {
             return judge.ordered(self.entry().stamp(0), true, now).is_ok();
         }
         let warp = self.reader - 1;
-        // What stands for reads of the other proxy must be behind their fence.
+        // What stands for reads of the other proxy must come after their fence.
         if let Some(side) = now.proxy
             && !now.view.proxied[side].knows_lanes(judge.geometry, warp, self.lanes, self.read_time)
         {

@@ -1,4 +1,4 @@
-//! The same mutants in another recording of a kernel.
+//! Finds the mutants of one recording of a kernel in another recording.
 
 use super::{Plan, plans};
 use crate::ir::Kernel;

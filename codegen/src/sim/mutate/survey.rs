@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 pub struct Equivalent {
     /// How the path of the author's file ends; nothing for any file.
     pub file: &'static str,
-    /// How the instruction's text begins, behind its results.
+    /// How the instruction's text begins, after its results.
     pub inst: &'static str,
     /// The change, as [`Mutant::change`] has it.
     pub change: &'static str,
@@ -30,7 +30,7 @@ impl Equivalent {
         Equivalent { file, inst, change, count: None, why }
     }
 
-    /// So many of them, neither more nor fewer.
+    /// Exactly this many of them.
     pub const fn times(self, count: usize) -> Equivalent {
         Equivalent { count: Some(count), ..self }
     }
@@ -107,7 +107,7 @@ impl Survey {
         Survey::of_recordings(kernel, &[], ledger, |_, kernel| judge(kernel))
     }
 
-    /// The same of a kernel that is recorded for several shapes, of which some reach what others do not: what survives in the
+    /// Surveys a kernel that is recorded for several shapes, of which some reach what others do not: what survives in the
     /// first is looked for in the others, in their order. There it is found out where every mutant is that stands for it: the same change of the
     /// same instruction at the same place of the author's; where both recordings have as many of these, the one with its
     /// number. `judge` also gets the number of the recording, 0 for the first.
@@ -118,7 +118,7 @@ impl Survey {
     /// use tilewright_codegen::sim::mutate::{Survey, under_seeds};
     /// use tilewright_codegen::sim::{self, Arg, Launch, Memory, SimError};
     ///
-    /// // Neighbours change places, for so many rounds: one round needs no second barrier.
+    /// // Neighbours change places, for a number of rounds: one round needs no second barrier.
     /// let turns = |rounds: u32| record("turns", Arch::Sm90a, block(64), move |k| {
     ///     let (out, tile) = (k.global::<u32>("out"), k.shared::<u32>("tile", 64));
     ///     k.for_(0u32, rounds, |round| {

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use crate::ir::{Addr, ArithOp, BitsOp, Const, Regs, Source, Space, ValueId, VarId};
 
-    /// Random choices; operands that nobody looks at.
+    /// Random choices; operands that are not read.
     struct Dice(u64);
 
     impl Source for Dice {

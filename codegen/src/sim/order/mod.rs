@@ -35,7 +35,7 @@ impl Geometry {
         Geometry { warps, components: warps + warps.div_ceil(4) + mbarriers, cluster, device: u32::MAX }
     }
 
-    /// The same where each device has so many of the blocks.
+    /// Divides the blocks over devices, `each` to one.
     pub(crate) fn on_devices(self, blocks: u32) -> Geometry {
         Geometry { device: blocks.max(1), ..self }
     }
@@ -84,7 +84,7 @@ impl View {
             && self.proxied.iter().zip(&other.proxied).all(|(mine, theirs)| Rc::ptr_eq(mine, theirs))
     }
 
-    /// What it says of agents: what was done asynchronously, by nobody's own accesses.
+    /// What it says of agents: what was done asynchronously, not by accesses of a thread.
     pub(crate) fn of_agents(&self, geometry: Geometry) -> View {
         let of = |clock: &Rc<Clock>| Rc::new(clock.of_agents(geometry));
         View { seen: of(&self.seen), proxied: [of(&self.proxied[0]), of(&self.proxied[1])] }

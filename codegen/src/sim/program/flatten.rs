@@ -4,8 +4,8 @@ use super::live::lives;
 use super::place::place;
 use super::{Alloc, Check, DecodeError, Load, POOLED, Program, Ref, SHARED_BASE, Site, Step, Store, is_read_only};
 use crate::ir::{
-    ArithOp, Block, Const, Flag, Inst, Kernel, MemOp, Op, Operand, SharedKind, Slot, Space, Stmt, StmtId, Ty, ValueId,
-    ValueOp,
+    ArithOp, Block, Const, Flag, Inst, Kernel, MemOp, Op, Operand, SharedKind, Slot, Space, Src, Stmt, StmtId, Ty,
+    ValueId, ValueOp,
 };
 use crate::sim::number::{self, LANES, Pure};
 use std::collections::{HashMap, HashSet};
@@ -19,6 +19,8 @@ struct Flatten<'k> {
     fragments: HashSet<ValueId>,
     /// Jumps out of the loops that stand open, to be aimed at their ends.
     breaks: Vec<Vec<usize>>,
+    /// The lines of the statements around the one that is flattened.
+    around: Vec<Src>,
 }
 
 /// The program of a kernel.
@@ -60,6 +62,7 @@ pub(crate) fn flatten(kernel: &Kernel) -> Result<Program, DecodeError> {
         written: vec![false; kernel.values.len()],
         fragments: fragments(kernel),
         breaks: Vec::new(),
+        around: Vec::new(),
     };
     flatten.block(&kernel.body)?;
     let last = flatten.out.sites.len().saturating_sub(1) as u32;
@@ -68,6 +71,7 @@ pub(crate) fn flatten(kernel: &Kernel) -> Result<Program, DecodeError> {
             stmt: StmtId(0),
             text: "end".into(),
             src: core::panic::Location::caller(),
+            caller: None,
             class: None,
         });
     }
@@ -135,7 +139,8 @@ impl Flatten<'_> {
 
     fn site(&mut self, stmt: &Stmt, class: Option<&'static str>) -> u32 {
         let text = crate::ir::text::line(self.kernel, stmt);
-        self.out.sites.push(Site { stmt: stmt.id, text, src: stmt.src, class });
+        let caller = crate::ir::caller(&self.around, stmt.src);
+        self.out.sites.push(Site { stmt: stmt.id, text, src: stmt.src, caller, class });
         self.out.sites.len() as u32 - 1
     }
 
@@ -183,6 +188,13 @@ impl Flatten<'_> {
     }
 
     fn stmt(&mut self, stmt: &Stmt) -> Result<(), DecodeError> {
+        self.around.push(stmt.src);
+        let flattened = self.flattened(stmt);
+        self.around.pop();
+        flattened
+    }
+
+    fn flattened(&mut self, stmt: &Stmt) -> Result<(), DecodeError> {
         match &stmt.op {
             Op::Inst(inst) => self.inst(stmt, inst),
             Op::If { cond, then, otherwise } => {
@@ -265,7 +277,7 @@ impl Flatten<'_> {
         Ok(())
     }
 
-    /// The row that loop tests are written to: behind every other.
+    /// The row that loop tests are written to: after every other.
     fn test_row(&mut self) -> u32 {
         let vars: u32 = self.kernel.vars.iter().map(|var| var.len).sum();
         self.out.rows = self.out.first_var + vars + 1;

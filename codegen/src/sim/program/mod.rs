@@ -119,6 +119,8 @@ pub(crate) struct Site {
     pub stmt: StmtId,
     pub text: String,
     pub src: Src,
+    /// The line that called the library which recorded it.
+    pub caller: Option<Src>,
     /// Whether it counts as an instruction: jumps and joins do not.
     pub class: Option<&'static str>,
 }
@@ -202,7 +204,7 @@ impl Program {
     }
 }
 
-/// Whether a load goes through the path that requires memory nobody writes.
+/// Whether a load goes through the path that requires memory that is not written.
 pub(crate) fn is_read_only(cache: LdCache) -> bool {
     matches!(cache, LdCache::Nc | LdCache::NcNoAllocate)
 }

@@ -9,7 +9,7 @@ use crate::sim::machine::reach::OpAccess;
 use crate::sim::machine::{Cur, Flight, Home, Machine, Next, Target, Ticket, Trouble, Try, Work, lanes};
 use crate::sim::program::SHARED_BASE;
 
-/// Bulk copies move multiples of so many bytes between multiples of it.
+/// Bulk copies move multiples of this many bytes between multiples of it.
 const UNIT: u64 = 16;
 
 /// A copy to shared memory about to be issued by a lane.

@@ -109,7 +109,7 @@ macro_rules! with_bits {
     };
 }
 
-/// The values of a lane's accumulator, each with the place of lane 0's in a tile of so many columns, by register and bit.
+/// The values of a lane's accumulator, each with the place of lane 0's in a tile of `columns` columns, by register and bit.
 fn values(elem: Elem, registers: usize, columns: usize) -> impl Iterator<Item = (usize, u32, usize)> {
     let per = 32 / elem.bits();
     (0..registers as u32 * per).map(move |value| {
@@ -118,7 +118,7 @@ fn values(elem: Elem, registers: usize, columns: usize) -> impl Iterator<Item = 
     })
 }
 
-/// The values of an accumulator of 16 rows in registers, into a tile of so many columns.
+/// The values of an accumulator of 16 rows in registers, into a tile of `columns` columns.
 pub(crate) fn read_accumulator(elem: Elem, registers: &[Row], tile: &mut [f64], columns: usize) {
     with_worth!(elem, one => for (register, bit, first) in values(elem, registers.len(), columns) {
         let lines = tile[first..].chunks_mut(columns);
@@ -131,7 +131,7 @@ pub(crate) fn read_accumulator(elem: Elem, registers: &[Row], tile: &mut [f64], 
     });
 }
 
-/// A tile of 16 rows and so many columns, into the registers of an accumulator.
+/// A tile of 16 rows and `columns` columns, into the registers of an accumulator.
 pub(crate) fn write_accumulator(elem: Elem, tile: &[f64], columns: usize, registers: &mut [Row]) {
     registers.fill([0; LANES]);
     with_bits!(elem, bits => for (register, bit, first) in values(elem, registers.len(), columns) {

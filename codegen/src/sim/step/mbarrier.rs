@@ -364,7 +364,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// What a block leaves behind on its mbarriers.
+    /// What a block leaves on its mbarriers when it ends.
     pub(crate) fn check_phases(&self, number: u32) -> Try<()> {
         for (index, bar) in (0..).zip(&self.blocks[number as usize].mbarriers) {
             let at = At { block: number, index };

@@ -69,7 +69,7 @@ impl TensorElem {
     }
 }
 
-/// How a box lies in shared memory: 16-byte units are permuted within rows of so many bytes.
+/// How a box lies in shared memory: 16-byte units are permuted within rows of `span` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Swizzle {
     /// As it comes.
@@ -301,7 +301,7 @@ impl TensorMap {
 
     /// The parts of the box at these coordinates that lie in the tensor: where each begins in the box, its address, its
     /// bytes. A part is a row of the box, or an element where the inner axis takes steps. Stores go on to the end of 16
-    /// bytes behind a row of the tensor: so the hardware does.
+    /// bytes past a row of the tensor, as the hardware does.
     pub(super) fn parts(&self, at: &[i64], store: bool, mut see: impl FnMut(usize, u64, u32)) {
         let (taken, size) = (self.taken(), self.elem.bytes());
         let unit = u64::from(if store { 16 / size } else { 1 });

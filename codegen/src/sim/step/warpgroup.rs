@@ -1,4 +1,4 @@
-//! `wgmma`: four warps issue together, the tensor core works on behind their backs.
+//! `wgmma`: four warps issue together, the tensor core works asynchronously.
 
 use super::multiply::{Descriptor, Left, Multiply};
 use crate::ir::attr::{Major, Sign};

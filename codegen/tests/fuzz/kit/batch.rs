@@ -50,7 +50,7 @@ impl Batch {
         Ok(Batch { kernel, input, slots, counts })
     }
 
-    /// The same programs with another kernel, which is what the shrinker makes.
+    /// Replaces the kernel of the programs, which is what the shrinker makes.
     pub fn with(&self, kernel: Kernel) -> Option<Batch> {
         let kernel = verify(kernel).ok()?;
         let (input, slots, counts) = (self.input.clone(), self.slots.clone(), self.counts.clone());

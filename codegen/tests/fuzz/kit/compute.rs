@@ -69,7 +69,7 @@ fn gathered(op: &mut WarpOp, hands: &mut dyn Hands) -> bool {
     }
 }
 
-/// Policies are policies; the read-only path is for what nobody writes; vectors of eight.
+/// Policies are policies; the read-only path is for what is never written; vectors of eight.
 fn reaches(op: &mut MemOp, hands: &mut dyn Hands) -> bool {
     match op {
         MemOp::Ld { ty, d, policy, cache, .. } => {
@@ -191,7 +191,7 @@ impl Gen<'_> {
         }
     }
 
-    /// The same number with the canonical NaN.
+    /// Replaces a NaN by the canonical one.
     fn canonical(&mut self, value: Operand, ty: Ty) -> Operand {
         let part = match ty {
             Ty::F16x2 => Ty::F16,
@@ -240,7 +240,7 @@ impl Gen<'_> {
         }
     }
 
-    /// Position and length of a field in a register of so many bits.
+    /// Position and length of a field in a register of `bits` bits.
     pub fn field(&mut self, width: u32) -> (Operand, Operand) {
         if self.rng.percent(40) {
             let pos = self.rng.below(width as usize + 1) as u32;

@@ -24,7 +24,7 @@ pub trait Hands {
     fn unknown(&mut self, operand: Operand) -> Operand;
     /// A shift or position, mostly in the range where it does something.
     fn position(&mut self, operand: Operand) -> Operand;
-    /// Position and length of a field in a register of so many bits.
+    /// Position and length of a field in a register of `bits` bits.
     fn field(&mut self, width: u32) -> (Operand, Operand);
     /// A number of choices that go with the instruction.
     fn choice(&mut self, count: usize) -> usize;

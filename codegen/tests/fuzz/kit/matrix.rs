@@ -66,7 +66,7 @@ pub enum Form {
 pub struct Case {
     pub name: String,
     pub kernel: Verified,
-    /// The same on absolute values.
+    /// The kernel on absolute values.
     magnitude: Verified,
     pub a: Vec<u32>,
     pub b: Vec<u32>,
@@ -153,7 +153,7 @@ fn words(rng: &mut Rng, elem: Elem, class: Class, count: usize, reach: i64) -> V
         .collect()
 }
 
-/// The same without signs.
+/// The words with the signs of their elements cleared.
 fn absolute(words: &[u32], elem: Elem) -> Vec<u32> {
     let (exponent, mantissa) = format(elem);
     if exponent == 0 {
@@ -369,7 +369,7 @@ fn warpgroup<'k, T: Scalar>(k: &'k Builder, form: Form, acc: RegArray<'k, T>, (a
     k.wgmma_wait(0);
 }
 
-/// The ways in which an operand of so many rows (of M or N) may lie.
+/// The ways in which an operand of `rows` rows (of M or N) may lie.
 fn lies(rows: u32, elem: Elem) -> Vec<Lie> {
     let lie =
         |major, swizzle, leading, stride, offset| Lie { major, how: Descriptor { swizzle, leading, stride }, offset };

@@ -31,7 +31,7 @@ pub const PARAM_BYTES: usize = 64;
 pub enum Site {
     /// 16 bytes of this thread's own in global or shared memory, or the parameter.
     Own,
-    /// This thread's row of the input, which nobody writes.
+    /// This thread's row of the input, which is never written.
     Input,
     /// A place in shared memory at a byte address that was computed.
     At(Operand),
@@ -44,7 +44,7 @@ pub enum Site {
 pub enum Together {
     /// All.
     Block,
-    /// Nobody knows.
+    /// It is not known.
     Unknown,
 }
 
@@ -420,7 +420,7 @@ impl<'r> Gen<'r> {
         }
     }
 
-    /// Whether there is room for so many more slots.
+    /// Whether there is room for `count` more slots.
     pub fn has_slots(&self, count: usize) -> bool {
         self.slots.len() + count <= SLOTS as usize
     }

@@ -66,7 +66,7 @@ impl Rng {
         bits & mask
     }
 
-    /// The bits of a float with so many bits of exponent and mantissa.
+    /// The bits of a float with this many bits of exponent and mantissa.
     fn float(&mut self, exponent: u32, mantissa: u32) -> u64 {
         let (sign, ones) = (1u64 << (exponent + mantissa), (1u64 << mantissa) - 1);
         let (all, bias) = ((1u64 << exponent) - 1, (1u64 << (exponent - 1)) - 1);

@@ -1,0 +1,10 @@
+use tilewright_codegen::build::{block, record};
+use tilewright_codegen::ir::Arch;
+
+fn main() {
+    record("sides", Arch::Sm80, block(32), |k| {
+        let mut v = k.lit(1.0f32);
+        k.when(k.tid().eq(0), || v = k.lit(7.0));
+        k.global::<f32>("out").store(v);
+    });
+}
