@@ -137,14 +137,8 @@ const LONG_SENTENCES: [(&str, usize); 5] = [
 ];
 
 /// Lines with a vague subject or quantity that folders still have, at most. The target is none.
-const VAGUE_LINES: [(&str, usize); 6] = [
-    ("codegen/examples", 3),
-    ("codegen/src", 113),
-    ("codegen/tests", 28),
-    ("docs", 3),
-    ("src/engine", 33),
-    ("tests/worker", 4),
-];
+const VAGUE_LINES: [(&str, usize); 4] =
+    [("codegen/src", 1), ("codegen/tests", 4), ("src/engine", 33), ("tests/worker", 4)];
 
 /// What exceeds its allowance: each finding with the page or folder that it is in.
 fn beyond<'a>(found: &'a [String], allowed: &[(&str, usize)]) -> Vec<&'a String> {
