@@ -33,17 +33,25 @@
 //! ```
 #![deny(unsafe_code)]
 
+#[cfg(feature = "engine")]
 pub mod checkpoint;
+#[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "engine")]
 pub mod engine;
+#[cfg(feature = "engine")]
 mod input;
+#[cfg(feature = "engine")]
 pub mod results;
 pub mod shipped;
+#[cfg(feature = "engine")]
 mod staged;
 #[cfg(feature = "testing")]
 pub mod testing;
+#[cfg(feature = "engine")]
 pub mod tuning;
 
+#[cfg(feature = "engine")]
 pub use engine::{Device, Engine, Request, Sampling};
 
 pub use tilewright_codegen as codegen;

@@ -7,6 +7,9 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DeviceError {
+    /// The program was built without CUDA devices.
+    #[error("this build has no CUDA devices: build with the feature `cuda`, or choose a device that needs none")]
+    NoCuda,
     /// The machine has no CUDA driver.
     #[error(
         "no CUDA driver was found: {library} cannot be loaded; install the NVIDIA driver (it carries {library}), or choose a device that needs none"

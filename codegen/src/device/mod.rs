@@ -33,7 +33,11 @@ mod args;
 pub mod backend;
 mod buffer;
 mod collective;
+#[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "calls of the CUDA driver, wrapped one by one")]
+pub mod cuda;
+#[cfg(not(feature = "cuda"))]
+#[path = "without_cuda.rs"]
 pub mod cuda;
 mod error;
 mod host;

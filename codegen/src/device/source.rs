@@ -118,6 +118,7 @@ impl Source for PtxSource {
     }
 }
 
+#[cfg(any(feature = "cuda", test))]
 /// How many parameters an entry point of a PTX text declares: those of the first `.entry` of that name; 0 where there is none.
 pub(super) fn declared_params(ptx: &str, entry: &str) -> usize {
     let text = without_comments(ptx);
@@ -135,6 +136,7 @@ pub(super) fn declared_params(ptx: &str, entry: &str) -> usize {
     lists.into_iter().next().unwrap_or(0)
 }
 
+#[cfg(any(feature = "cuda", test))]
 /// A PTX text with a space in place of each comment.
 fn without_comments(ptx: &str) -> String {
     let (mut text, mut rest) = (String::with_capacity(ptx.len()), ptx);

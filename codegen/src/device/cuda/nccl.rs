@@ -73,6 +73,9 @@ pub(super) fn version() -> Result<u32, DeviceError> {
 }
 
 fn load() -> Result<Nccl, DeviceError> {
+    if !cfg!(feature = "nccl") {
+        return Err(DeviceError::NoNccl { library: NAMES[0], why: "this build is without the feature `nccl`".into() });
+    }
     let mut why = String::new();
     let open = |name: &&str| {
         // SAFETY: loading NCCL runs its initialisers, which have no preconditions.

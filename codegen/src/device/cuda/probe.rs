@@ -10,9 +10,10 @@ pub(super) const OLDEST_DRIVER: u32 = 12_080;
 
 /// CUDA version of the driver; the driver is initialised.
 pub(super) fn driver() -> Result<u32, DeviceError> {
+    let library = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
+    // cudarc asks the same only where it loads the library itself; beside candle it is linked.
     // SAFETY: loading the driver's library runs its initialisers, which have no preconditions.
-    if !unsafe { sys::is_culib_present() } {
-        let library = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
+    if unsafe { libloading::Library::new(library) }.is_err() {
         return Err(DeviceError::NoDriver { library });
     }
     let mut version: c_int = 0;
