@@ -17,7 +17,7 @@ fn emit(body: impl Fn(&Builder)) -> String {
 /// What a kernel does with a value.
 type Uses<'a> = &'a dyn Fn(&Builder, Val<'_, u32>);
 
-/// An acquiring load whose result nobody reads made `ptxas` drop the policy that other accesses name: their descriptor
+/// An acquiring load whose result is never read made `ptxas` drop the policy that other accesses name: their descriptor
 /// was whatever the register held, and the hardware ended the kernel with an illegal instruction.
 #[test]
 fn an_acquiring_load_has_no_policy() {
@@ -37,10 +37,11 @@ fn an_acquiring_load_has_no_policy() {
     }
 }
 
-/// Around an acquiring load whose result nobody reads `ptxas` lost what computes the branch. A relaxed load and a fence order as
-/// much. Nobody reads what only another unread value, an unread register or an empty loop is made of.
+/// Around an acquiring load whose result is never read `ptxas` lost what computes the branch. A
+/// relaxed load and a fence give the same order. A value counts as unread if it only goes into
+/// another unread value, an unread register or an empty loop.
 #[test]
-fn an_acquiring_load_that_nobody_reads_is_a_relaxed_one_and_a_fence() {
+fn an_unread_acquiring_load_is_a_relaxed_one_and_a_fence() {
     let text = |use_it: Uses<'_>| {
         emit(|k| {
             let x = k.global::<u32>("x");

@@ -1,4 +1,4 @@
-//! Whoever does not fit is told so, and the driver says who it was.
+//! A worker that does not fit is told so, and the driver names it.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -112,7 +112,7 @@ fn a_worker_without_a_driver_says_where_it_looked() {
     );
 }
 
-/// Whoever calls and is no worker is left alone; a worker of another version, or a damaged word, is not.
+/// Callers that are not workers are ignored; a worker of another version, or a damaged word, is not.
 #[test]
 fn strangers_do_not_disturb_and_other_versions_do() {
     let (driver, address) = waiting(2, "30");

@@ -1,4 +1,5 @@
-//! A model in several processes on one host: the tokens of one process; whoever dies, hangs or does not fit is an error on all.
+//! A model in several processes on one host: the tokens are those of one process; a rank that dies,
+//! hangs or does not fit is an error on all.
 #![cfg(target_os = "linux")]
 
 mod damage;

@@ -1,4 +1,5 @@
-//! Chunks of a prompt are on their way together: nobody waits for one to come back before the next is sent.
+//! Chunks of a prompt are on their way together: the driver does not wait for one to come back before
+//! it sends the next.
 
 use std::net::TcpStream;
 use std::thread;

@@ -31,7 +31,7 @@ pub enum PipelineError {
         #[source]
         source: io::Error,
     },
-    #[error("nobody can meet at {address}; choose an address of this host and a free port")]
+    #[error("cannot listen at {address}; choose an address of this host and a free port")]
     Listen {
         address: SocketAddr,
         #[source]

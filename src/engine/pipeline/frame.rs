@@ -156,7 +156,7 @@ fn length(what: &'static str, found: usize, most: u32) -> Result<u32, FrameError
     if found > most { Err(FrameError::TooLong { what, found, most }) } else { Ok(found) }
 }
 
-/// So many bytes, or fewer where the stream ends: the buffer grows with what arrives.
+/// Reads `count` bytes, or fewer if the stream ends: the buffer grows with what arrives.
 fn exactly(from: &mut impl Read, count: u64) -> Result<Vec<u8>, FrameError> {
     let mut bytes = Vec::new();
     from.take(count).read_to_end(&mut bytes)?;

@@ -26,7 +26,7 @@ use super::rows::Rows;
 use super::transport::{LinkError, Tcp, Transport};
 use super::world::World;
 
-/// How long whoever calls has for its first words.
+/// How long a caller of the port may take to send its first message.
 const FIRST_WORDS: Duration = Duration::from_secs(2);
 /// How often somebody who waits looks again.
 const LOOK: Duration = Duration::from_millis(5);
@@ -42,11 +42,11 @@ pub struct Meeting {
 }
 
 impl Meeting {
-    /// At an address, for so many processes, the driver among them. `patience` is how long they may take to join, and how long a
-    /// rank may say nothing.
+    /// Listens at `address` for a world of `world` processes, the driver among them. `patience` bounds
+    /// how long they may take to join, and how long a rank may be silent.
     ///
     /// # Errors
-    /// If the numbers make no sense, or nobody can meet there.
+    /// If the numbers are out of range, or the address cannot be bound.
     ///
     /// ```
     /// use std::time::Duration;
@@ -97,10 +97,10 @@ impl Meeting {
             Err(error) => {
                 let report = Message::from(error.report());
                 for other in joined.iter().flatten() {
-                    // Whoever hears it ends with the same error.
+                    // A rank that receives the report ends with the same error.
                     let _ = other.link.send(&report);
                 }
-                // So does whoever has called by now.
+                // Callers whose connections are still waiting get the report, too.
                 while let Ok((stream, _)) = self.listener.accept() {
                     let Ok(link) = Tcp::new(stream, FIRST_WORDS.min(self.patience)) else { continue };
                     let _ = link.receive().and_then(|_| link.send(&report));
@@ -157,7 +157,8 @@ impl Meeting {
         Ok(())
     }
 
-    /// Hears whoever called. One that is no worker at all is left alone; a worker that does not fit ends the meeting.
+    /// Receives the first message of a caller. Ignores a caller that is not a worker; a worker
+    /// that does not fit ends the meeting.
     fn hear(
         &self,
         model: &Identity,
@@ -248,7 +249,8 @@ impl Seat {
     /// Joins the world that meets at an address, as one of its ranks from 1 on.
     ///
     /// # Errors
-    /// If the numbers make no sense, nobody answers within the patience, or the driver refuses this rank.
+    /// If the numbers are out of range, the driver does not answer within the patience, or it
+    /// refuses this rank.
     pub fn join(
         address: &str,
         (rank, world): (usize, usize),
@@ -347,7 +349,7 @@ impl Neighbours {
         Ok(Arc::new(link))
     }
 
-    /// Whoever calls without what both were told is left alone.
+    /// Waits for the previous rank to connect. Ignores callers that do not send the expected token.
     fn wait(&self, here: &TcpListener, deadline: Instant) -> Result<Arc<dyn Transport>, PipelineError> {
         let expected = Head::Neighbour { rank: self.rank - 1, token: self.token };
         while Instant::now() < deadline {

@@ -1,7 +1,8 @@
 //! What the ranks of a pipeline say to each other.
 //!
-//! A message is a head, which says what it is, and words: cells, rows of the residual stream, logits. Heads are read
-//! strictly; how many words there have to be follows from the head and the model, and is checked by whoever reads them.
+//! A message is a head, which says what it is, and words: cells, rows of the residual stream, logits.
+//! Heads are read strictly. The number of words follows from the head and the model; the receiver
+//! checks it.
 
 use std::net::SocketAddr;
 
@@ -99,7 +100,7 @@ pub enum Head {
         /// Its number.
         session: u64,
     },
-    /// Whoever sends it is there.
+    /// The sender is alive.
     Alive,
     /// A rank failed: a worker tells the driver, and the driver all others.
     Failed {
@@ -222,7 +223,8 @@ impl StepWords {
         cells.chain(hidden.iter().map(|x| x.to_bits())).collect()
     }
 
-    /// What words mean in a step of so many rows, with so many entries of a page table and so wide a residual stream.
+    /// Reads the words of a step of `rows` rows, with `entries` entries of a page table and a
+    /// residual stream of `hidden` numbers a row.
     ///
     /// # Errors
     /// If the step has no rows, too many or other words.

@@ -19,9 +19,10 @@
 //! | `world`, `piped` | the driver: who is there and who is lost; a session's machines |
 //! | `worker`, `stage` | a worker: its life, its machines |
 //!
-//! The driver is an [`Engine`] like any other: sessions, batches and choices know nothing of the ranks behind it. May touch: sockets
-//! of the standard library; of the engine its places, its machines' programs and its models. Whoever reaches the ports can take part: there
-//! is neither a password nor encryption, so they are for a network that is trusted.
+//! The driver is an [`Engine`] like any other: sessions, batches and choices are independent of the
+//! other ranks. May touch: sockets of the standard library; of the engine its places, its machines'
+//! programs and its models. Any host that reaches the ports can take part: there is neither a
+//! password nor encryption, so they are for a network that is trusted.
 
 mod cut;
 mod error;

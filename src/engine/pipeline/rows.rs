@@ -1,7 +1,8 @@
 //! Rows of the residual stream from device to device, by NCCL: those of prompts and of wide batches, which graphs of launches compute.
 //!
-//! Heads, cells and control stay on [`Transport`](super::Transport), which also finds who is lost: whoever hears of that gives the ways between
-//! devices up, and what waits on them ends. Bytes come in the order of the heads.
+//! Heads, cells and control stay on [`Transport`](super::Transport), which also finds lost ranks. A
+//! rank that learns of a loss aborts the links between devices, which ends what waits on them. Bytes
+//! come in the order of the heads.
 
 use std::fmt;
 use std::str::FromStr;
@@ -73,7 +74,7 @@ pub(super) struct RowLink {
     /// The neighbour.
     rank: usize,
     patience: Duration,
-    /// What is sent. Whoever sends holds it, so that heads and rows have one order.
+    /// What is sent. The sender holds the lock, so that heads and rows have one order.
     sent: Mutex<Option<Buffer<f32>>>,
 }
 

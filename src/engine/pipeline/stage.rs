@@ -62,7 +62,8 @@ impl Inlet<'_> {
 /// Who sends a message.
 pub(super) type Tell<'t> = &'t dyn Fn(&Message) -> Result<(), EngineError>;
 
-/// Whether a step of so many rows is a graph's on a device: then its rows go from there to another device, where there is a way.
+/// Whether a device runs a step of `rows` rows as a graph of launches. Its rows then go directly to
+/// the next device if there is a link between the two.
 pub(super) fn is_wide(rows: usize) -> bool {
     rows > MOST_ROWS
 }
@@ -150,7 +151,8 @@ impl StageMachines {
         self.most
     }
 
-    /// Makes the machine of the least of some widths that has so many rows; where a device has no room for as many, of fewer.
+    /// Makes the machine of the smallest width that has `rows` rows, or of a smaller one if the
+    /// device has no room for it.
     ///
     /// # Errors
     /// If there can be none.
@@ -220,10 +222,10 @@ impl StageMachines {
         Ok(())
     }
 
-    /// Runs a step of so many rows.
+    /// Runs a step of `rows` rows.
     ///
     /// # Errors
-    /// If there is no machine of so many rows, or it fails.
+    /// If there is no machine of `rows` rows, or it fails.
     pub fn step(&mut self, rows: usize, cells: &StepCells, inlet: Inlet) -> Result<Output<'_>, EngineError> {
         self.make(rows)?;
         if let Some(machine) = self.graphs.get_mut(&rows) {

@@ -50,7 +50,7 @@ pub trait Transport: Send + Sync {
     /// If the other is gone, says nothing for as long as the patience is, or sends what is no message.
     fn receive(&self) -> Result<Message, LinkError>;
 
-    /// Ends it: whoever receives, here or there, is told.
+    /// Closes the connection: a `receive` that waits at either end returns an error.
     fn close(&self);
 }
 
@@ -63,7 +63,7 @@ pub struct Tcp {
 }
 
 impl Tcp {
-    /// On a connection; whoever waits for the other waits no longer than `patience`.
+    /// Wraps a connection; neither end waits for the other longer than `patience`.
     ///
     /// # Errors
     /// If the connection has failed already.

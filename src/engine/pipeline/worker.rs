@@ -67,7 +67,7 @@ impl Seat {
             let result = result.or_else(|error| self.verdict(error, &heard));
             is_over.store(true, Ordering::Relaxed);
             links.give_up();
-            // Who still hears or sends is to stop: nobody listens any more.
+            // Threads that still receive or send are to stop: their channel has no reader any more.
             drop(heard);
             [Some(&self.driver), self.before.as_ref(), self.behind.as_ref()]
                 .into_iter()

@@ -62,7 +62,8 @@ pub(super) fn pulse_of(patience: Duration) -> Duration {
     (patience / 5).min(Duration::from_secs(1))
 }
 
-/// Tells others that this rank is there, until the work is over. Whoever is gone is found by who hears it.
+/// Tells other ranks that this one is alive, until the work is over. Failures to send are left to
+/// the receiving thread, which finds ranks that are gone.
 pub(super) fn pulse(links: &[Arc<dyn Transport>], every: Duration, is_over: &dyn Fn() -> bool) {
     let mut last = Instant::now();
     while !is_over() {
@@ -119,7 +120,7 @@ impl World {
     ) -> Result<(), EngineError> {
         let ways = vec![Way { id, end: End::Sends, rank: 1 }];
         let opened = self.shared.rows.open(device, ways, patience, abort);
-        // Whoever is lost is known by now, or soon.
+        // If a rank is lost, its receiving thread has reported it or soon will.
         let opened = opened.map_err(|error| match error {
             EngineError::Pipeline(PipelineError::GivenUp) => self.verdict().map_or(error, EngineError::OfPipeline),
             other => other,
@@ -147,7 +148,7 @@ impl World {
     pub(super) fn session(&self) -> (u64, Receiver<StepDone>) {
         let number = self.sessions.fetch_add(1, Ordering::Relaxed);
         let (sender, done) = channel();
-        // Where a rank is lost already nobody waits: `check` says so.
+        // If a rank is lost already, `check` reports it and the session does not wait.
         locked(&self.shared.sessions).insert(number, sender);
         (number, done)
     }
@@ -155,7 +156,7 @@ impl World {
     /// Forgets a session.
     pub(super) fn end(&self, session: u64) {
         locked(&self.shared.sessions).remove(&session);
-        // Whoever cannot be told has forgotten it, too.
+        // A rank that cannot be told has lost the session, too.
         let _ = self.send(&Head::End { session }.into());
     }
 
@@ -194,7 +195,7 @@ impl Drop for World {
         // Where a rank is lost the others are told of that, and of no good end.
         if self.check().is_ok() {
             for link in &self.links {
-                // Whoever is gone needs no farewell.
+                // A rank that is gone needs no farewell.
                 let _ = link.send(&Head::Bye.into());
             }
         }
@@ -207,7 +208,7 @@ impl Drop for World {
     }
 }
 
-/// Hears a rank until it is gone, or nobody listens.
+/// Receives from a rank until it is gone or `tell` returns false.
 pub(super) fn hear(rank: usize, link: &dyn Transport, tell: impl Fn(Heard) -> bool) {
     loop {
         let heard = link.receive();
@@ -228,7 +229,7 @@ fn judge(heard: &Receiver<Heard>, links: &[Arc<dyn Transport>], shared: &Shared)
         }
         if let Some(verdict) = handle(from, what, links.len(), shared) {
             let verdict = best(verdict, heard);
-            // Whoever is lost hears nothing, and a way that is full would hold all others up.
+            // A lost rank receives nothing, and its full connection would hold up all others.
             let gone = match verdict {
                 PipelineError::Lost { rank, .. } => Some(rank),
                 _ => None,

@@ -168,8 +168,8 @@ impl Engine {
     }
 }
 
-/// A batcher of a model on a place, whose sequences end by these tokens, with chunks of prompts of so many rows if any; its programs are
-/// lowered as `base` says but for their pages.
+/// A batcher of a model on a place. Its sequences end at the tokens `ends`, prompts come in chunks of
+/// `chunk` rows if it is given, and its programs are lowered as `base` says but for their pages.
 pub(crate) fn batcher_of(
     place: &Arc<Place>,
     model: &Model,

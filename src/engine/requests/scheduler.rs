@@ -171,8 +171,8 @@ impl Scheduler {
         self.cache.forget_all();
     }
 
-    /// What the next step runs; nothing where there is no request. Its pages are there. Where requests decode, `beside`
-    /// says how many rows the step may have with prompts, beside so many that decode.
+    /// Plans the next step and takes its pages; `None` if there is no request to run. `beside` maps
+    /// the number of decoding rows to the number of rows that the step may have with prompts.
     pub fn plan(&mut self, beside: impl Fn(usize) -> usize) -> Option<Step> {
         let phase = self.next_phase();
         let step = self.plan_phase(phase, &beside);

@@ -24,7 +24,7 @@ impl Block {
 impl Machine<'_> {
     pub(super) fn run_all(&mut self) -> Result<(), Stop> {
         self.fill();
-        // A turn is at most some hundred steps: asking once in so many costs nothing.
+        // A turn is at most some hundred steps, so the cost of asking between turns is negligible.
         for turn in 0u64.. {
             if turn % TURNS_BETWEEN_LOOKS == 0 && self.launch.interrupt.is_requested() {
                 return Ok(());
