@@ -128,17 +128,11 @@ const GENERATED: [&str; 3] = ["docs/ptxas/", "docs/benchmarks.md", "docs/cli.md"
 const MOST_WORDS: usize = 60_000;
 
 /// Sentences of more than 40 words that pages still have, at most. The target is none.
-const LONG_SENTENCES: [(&str, usize); 5] = [
-    ("docs/checkpoint.md", 2),
-    ("docs/engine.md", 14),
-    ("docs/ir.md", 3),
-    ("docs/quantization.md", 13),
-    ("docs/worker.md", 4),
-];
+const LONG_SENTENCES: [(&str, usize); 4] =
+    [("docs/checkpoint.md", 2), ("docs/engine.md", 14), ("docs/quantization.md", 13), ("docs/worker.md", 4)];
 
-/// Lines with a vague subject or quantity that folders still have, at most. The target is none.
-const VAGUE_LINES: [(&str, usize); 4] =
-    [("codegen/src", 1), ("codegen/tests", 4), ("src/engine", 33), ("tests/worker", 4)];
+/// Lines with a vague subject or quantity that folders still have, at most: none.
+const VAGUE_LINES: [(&str, usize); 0] = [];
 
 /// What exceeds its allowance: each finding with the page or folder that it is in.
 fn beyond<'a>(found: &'a [String], allowed: &[(&str, usize)]) -> Vec<&'a String> {

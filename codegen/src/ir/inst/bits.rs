@@ -41,8 +41,8 @@ family! {
         /// d = b with its `len` bits from `pos` on replaced by the low bits of a. `pos + len` beyond the width is a
         /// fault as in `bfe`; `len` = 0 gives b.
         Bfi "bfi" <ty: Raw> (d: W ty, a: R ty, b: R ty, pos: R U32, len: R U32) Sm80 Pure;
-        /// d: byte i is byte `s & 7` of (b:a), a being bytes 0 to 3, where s is nibble i of `sel`; if bit 3 of s is
-        /// set, the byte's sign bit is repeated in all 8 bits instead.
+        /// d: byte i is byte `s & 7` of (b:a), a being bytes 0 to 3, s nibble i of `sel`; if bit 3 of s is set,
+        /// the byte's sign bit repeated in all 8 bits.
         Prmt "prmt" (d: W U32, a: R U32, b: R U32, sel: R U32) Sm80 Pure;
     }
 }

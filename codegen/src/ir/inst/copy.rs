@@ -44,16 +44,16 @@ family! {
         ReduceS2C "cp.reduce.async.bulk.s2c" <ty: Reduced> (dst: MemRw Cluster, src: MemR Shared, bytes: R U32, bar: MemRw BarCluster) { op: AtomOp } Sm90 Async Proxy Units;
         /// A hint: bring `bytes` (multiple of 16, address too) of global memory to L2.
         BulkPrefetch "cp.async.bulk.prefetch.l2" (src: MemAt Global, bytes: R U32) Sm90;
-        /// Copies the box of the tensor map whose first element has the coordinates `at` (1 to 5, the first axis
-        /// fastest, signed) to shared memory, in the map's swizzle; elements outside the tensor are filled as the map
-        /// says and count as bytes. Coordinates may be negative; the first, in bytes, is a multiple of 16. With a swizzle,
+        /// Copies the box of the tensor map that starts at coordinates `at` (1 to 5, the first axis fastest,
+        /// signed) to shared memory, in the map's swizzle; elements outside the tensor get the map's fill and
+        /// count as bytes. Coordinates may be negative; the first, in bytes, is a multiple of 16. With a swizzle,
         /// rows of the box lie its span apart, however narrow they are. `dst` is aligned to 128 bytes (to the swizzle's
         /// period for the pattern to start there). Completion and `multicast` as `cp.async.bulk.g2s`; the whole box's
         /// bytes are counted.
         TensorLoad "cp.async.bulk.tensor.load" (dst: MemW OnChip, map: MemAt Map, at: Rs S32, bar: MemRw BarOnChip, multicast: Ro U16, policy: Ro U64) Sm90 Async Proxy Boxes;
-        /// Copies shared memory to the box of the tensor map at the coordinates, none of which is negative; elements
-        /// outside the tensor are not written, except those past the end of a row that lie in the same 16 bytes as its
-        /// last. The rest as `cp.async.bulk.tensor.load`. Belongs to the thread's current bulk group.
+        /// Copies shared memory to the box of the tensor map at the non-negative coordinates `at`; elements
+        /// outside the tensor are not written, except those past a row's end in the same 16 bytes as its last.
+        /// The rest as `cp.async.bulk.tensor.load`. Belongs to the thread's current bulk group.
         TensorStore "cp.async.bulk.tensor.store" (map: MemAt Map, at: Rs S32, src: MemR Shared, policy: Ro U64) Sm90 Async Proxy Boxes;
         /// Each element of the box of the tensor map that lies in the tensor becomes `op(element, v)` with the element v of the box
         /// in shared memory. Coordinates and `src` as `cp.async.bulk.tensor.store`; operations, by the map's type, and order as
