@@ -125,11 +125,10 @@ fn the_table_of_names_has_no_name_that_the_kernels_have_not() {
 const GENERATED: [&str; 3] = ["docs/ptxas/", "docs/benchmarks.md", "docs/cli.md"];
 
 /// Words of the pages, at most. The target is 55,000.
-const MOST_WORDS: usize = 60_000;
+const MOST_WORDS: usize = 57_500;
 
-/// Sentences of more than 40 words that pages still have, at most. The target is none.
-const LONG_SENTENCES: [(&str, usize); 4] =
-    [("docs/checkpoint.md", 2), ("docs/engine.md", 14), ("docs/quantization.md", 13), ("docs/worker.md", 4)];
+/// Sentences of more than 40 words that pages still have, at most: none.
+const LONG_SENTENCES: [(&str, usize); 0] = [];
 
 /// Lines with a vague subject or quantity that folders still have, at most: none.
 const VAGUE_LINES: [(&str, usize); 0] = [];
