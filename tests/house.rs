@@ -125,7 +125,7 @@ fn the_table_of_names_has_no_name_that_the_kernels_have_not() {
 const GENERATED: [&str; 3] = ["docs/ptxas/", "docs/benchmarks.md", "docs/cli.md"];
 
 /// Words of the pages, at most. The target is 55,000.
-const MOST_WORDS: usize = 57_500;
+const MOST_WORDS: usize = 56_000;
 
 /// Sentences of more than 40 words that pages still have, at most: none.
 const LONG_SENTENCES: [(&str, usize); 0] = [];
