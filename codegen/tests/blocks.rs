@@ -100,9 +100,9 @@ fn blocks_have_up_to_three_axes() {
 
 #[test]
 fn quotients_of_floats_are_correctly_rounded() {
-    fn thirds<T: Quotient + Element>(number: fn(f32) -> T, right: fn(f32, f32) -> T)
+    fn thirds<T>(number: fn(f32) -> T, right: fn(f32, f32) -> T)
     where
-        T: for<'k> Arg<'k, T>,
+        T: Quotient + Element + for<'k> Arg<'k, T>,
     {
         let expected: Vec<T> = (1..=3).map(|i| right(i as f32, 3.0)).collect();
         let build = |k: &Builder| {

@@ -102,7 +102,7 @@ impl Verbosity {
 
 #[derive(Subcommand)]
 enum Command {
-    Generate(generate::GenerateArgs),
+    Generate(Box<generate::GenerateArgs>),
     Logits(logits::LogitsArgs),
     Worker(worker::WorkerArgs),
     Plan(plan::PlanArgs),

@@ -24,12 +24,13 @@ fn main() {
             writeln!(
                 modules,
                 "mod {module} {{\n    include!({file:?});\n    pub fn program() -> std::process::ExitCode {{\n        \
-                 std::process::Termination::report(main())\n    }}\n}}"
+                 crate::end_of(main)\n    }}\n}}"
             )
             .expect("a String takes all text");
             writeln!(table, "    ({name:?}, {module}::program),").expect("a String takes all text");
         }
     }
-    let programs = format!("{modules}\nconst PROGRAMS: &[(&str, fn() -> std::process::ExitCode)] = &[\n{table}];\n");
+    let entry = "type Entry = (&'static str, fn() -> std::process::ExitCode);";
+    let programs = format!("{modules}\n{entry}\nconst PROGRAMS: &[Entry] = &[\n{table}];\n");
     fs::write(out.join("programs.rs"), programs).expect("OUT_DIR is writable");
 }

@@ -51,17 +51,22 @@ impl Padding {
 
     /// Notes where the values of an instruction come from.
     pub fn learn(&mut self, inst: &Inst) {
-        match inst {
-            Inst::Value(ValueOp::Get { d, .. }) => self.set(*d, Source::Running),
-            Inst::Warp(_) => inst.defs().into_iter().for_each(|value| self.set(value, Source::Running)),
-            Inst::Arith(ArithOp::Select { .. } | ArithOp::Setp { .. }) => {}
-            Inst::Arith(_) | Inst::Convert(_) if self.any => {
-                if inst.uses().into_iter().any(|operand| self.source(operand) == Source::Padded) {
-                    inst.defs().into_iter().for_each(|value| self.set(value, Source::Padded));
-                }
+        if let Inst::Value(ValueOp::Get { d, .. }) = inst {
+            self.set(*d, Source::Running);
+        } else if matches!(inst, Inst::Warp(_)) {
+            inst.defs().into_iter().for_each(|value| self.set(value, Source::Running));
+        } else if self.any && Self::keeps_padding(inst) {
+            let is_padded = |operand| self.source(operand) == Source::Padded;
+            if inst.uses().into_iter().any(is_padded) {
+                inst.defs().into_iter().for_each(|value| self.set(value, Source::Padded));
             }
-            _ => {}
         }
+    }
+
+    /// Whether a padded operand makes the result padded: of arithmetic and conversions, but not of a choice.
+    fn keeps_padding(inst: &Inst) -> bool {
+        let chooses = matches!(inst, Inst::Arith(ArithOp::Select { .. } | ArithOp::Setp { .. }));
+        matches!(inst, Inst::Arith(_) | Inst::Convert(_)) && !chooses
     }
 
     /// Whether an instruction reduces padded values by their order. A bound that is a constant or a parameter clamps each

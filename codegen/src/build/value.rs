@@ -63,10 +63,10 @@ impl Builder {
         let [x, y, z] = self.launch().threads;
         let mut tid = self.special(SpecialReg::TidX);
         if y > 1 {
-            tid = tid + self.special(SpecialReg::TidY) * x;
+            tid += self.special(SpecialReg::TidY) * x;
         }
         if z > 1 {
-            tid = tid + self.special(SpecialReg::TidZ) * (x * y);
+            tid += self.special(SpecialReg::TidZ) * (x * y);
         }
         tid
     }

@@ -195,13 +195,11 @@ impl Knowledge {
             ValueOp::PtrBits { d, p: same, .. } | ValueOp::PtrFrom { d, bits: same, .. } => {
                 Some((d, self.operand(same)))
             }
-            ValueOp::Special { d, reg, .. } => match reg {
-                SpecialReg::Laneid => Some((d, Known { mask: !31, value: 0, place: None })),
-                SpecialReg::TidX | SpecialReg::TidY | SpecialReg::TidZ => {
-                    Some((d, Known { mask: !1023, value: 0, place: None }))
-                }
-                _ => None,
-            },
+            ValueOp::Special { d, reg, .. } => {
+                let is_thread = matches!(reg, SpecialReg::TidX | SpecialReg::TidY | SpecialReg::TidZ);
+                let most = if is_thread { Some(1023) } else { (reg == SpecialReg::Laneid).then_some(31) };
+                most.map(|most| (d, Known { mask: !most, value: 0, place: None }))
+            }
             ValueOp::Param { .. }
             | ValueOp::ParamPtr { .. }
             | ValueOp::Clock { .. }

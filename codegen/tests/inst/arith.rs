@@ -138,7 +138,7 @@ fn setp(k: &Builder) {
     let (x, y) = (mine::<f32>(k, "x"), mine::<f32>(k, "y"));
     let mut odd = x.eq(y);
     for &cmp in Cmp::ALL {
-        odd = odd ^ x.compare(cmp, y);
+        odd ^= x.compare(cmp, y);
     }
     keep(k, "f32", odd);
     keep(k, "f16", mine::<f16>(k, "h").lt(mine::<f16>(k, "g")));

@@ -57,6 +57,7 @@ pub struct Embed<'k> {
 
 /// Data of the following norm that is stored beside embedded rows.
 #[derive(Clone, Copy)]
+#[expect(clippy::large_enum_variant, reason = "one exists while a kernel is recorded, and a boxed one is not `Copy`")]
 pub enum EmbedNorm<'k> {
     /// The norm's first half, where whole rows are of whole warps' columns: a multiple of 128.
     Start(NormStart<'k>),

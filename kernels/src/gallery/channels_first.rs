@@ -29,7 +29,7 @@ pub fn channels_first<L: StaticLayout>(k: &Builder) {
     for mode in [3, 2, 1] {
         let tiles = (y.extents()[mode].get(k) + (size[mode] - 1)) / size[mode];
         place[mode] = Index::any(number % tiles);
-        number = number / tiles;
+        number /= tiles;
     }
     place[0] = Index::any(number);
 

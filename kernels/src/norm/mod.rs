@@ -64,7 +64,7 @@ pub fn rms_norm<'k>(team: ConsumerWarps<'k>, sums: Ptr<'k, Shared, f32>, row: Rm
         let [mut x] = rest[0].load(at);
         if row.added.is_some() {
             let [added] = rest[3].load(at);
-            x = x + added;
+            x += added;
             rest[4].store(at, [x]);
         }
         sum.set(x.fma(x, sum.get()));

@@ -39,7 +39,7 @@ impl Shape {
     /// has numbers that recording can go on with.
     pub(super) fn checked(self, least: u32, to: &'static str) -> (Shape, Option<RingError>) {
         let Shape { stages, in_flight, consumers, cluster, groups, .. } = self;
-        let blocks = cluster.checked_mul(groups).unwrap_or(u32::MAX);
+        let blocks = cluster.saturating_mul(groups);
         let error = if stages < least {
             RingError::Stages { found: stages, least, to }
         } else if in_flight == 0 {

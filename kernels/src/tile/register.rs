@@ -52,6 +52,9 @@ pub struct RegisterTensor<'k, T, L: Registers> {
     layout: PhantomData<fn() -> L>,
 }
 
+/// Reads the vector of a plan at some coordinates of a tensor.
+type Read<'r, 'k, T, P, S> = &'r dyn Fn(&Plan, &LayoutTensor<'k, T, P, S>, &[Index<'k>]) -> Vec<Val<'k, T>>;
+
 impl<T, L: Registers> Clone for RegisterTensor<'_, T, L> {
     fn clone(&self) -> Self {
         RegisterTensor { registers: self.registers.clone(), layout: PhantomData }
@@ -183,7 +186,7 @@ impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
     #[track_caller]
     fn load_by<P: TensorLayout<'k>, S: SpaceOf>(
         memory: LayoutTensor<'k, T, P, S>,
-        read: &dyn Fn(&Plan, &LayoutTensor<'k, T, P, S>, &[Index<'k>]) -> Vec<Val<'k, T>>,
+        read: Read<'_, 'k, T, P, S>,
     ) -> Self {
         const { Self::COMPACT };
         let Some(plan) = Plan::of(&memory, [memory.shape(), shape_of::<L>()]) else {

@@ -88,7 +88,8 @@ fn a_false_promise_of_a_bound_is_reported() {
 #[test]
 fn parts_of_a_tensor_are_bounded_too() {
     type Matrix = Swizzled<Swizzle<3, 2, 3>, RowMajor<32, 32>>;
-    let cases: [(u32, u32, for<'k> fn(Ptr<'k, Global, f32>, Index<'k>)); 7] = [
+    type Access = for<'k> fn(Ptr<'k, Global, f32>, Index<'k>);
+    let cases: [(u32, u32, Access); 7] = [
         (4, 4, |x, n| matrix(x).tile::<8, 32>([n, 0.into()]).at([1.into(), 1.into()]).store(1.0f32)),
         (8, 8, |x, n| matrix(x).distribute::<RowMajor<4, 2>>(n).at([0.into(), 0.into()]).store(1.0f32)),
         (32, 32, |x, n| matrix(x).row(n).at([1.into()]).store(1.0f32)),

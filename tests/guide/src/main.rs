@@ -2,9 +2,14 @@
 //!
 //! `GUIDE_PROGRAM=8-gpu cargo run -p tilewright-guide -- cuda:0`
 
-use std::process::ExitCode;
+use std::process::{ExitCode, Termination};
 
 include!(concat!(env!("OUT_DIR"), "/programs.rs"));
+
+/// The exit code of a program by its `main`.
+fn end_of<T: Termination>(main: fn() -> T) -> ExitCode {
+    main().report()
+}
 
 fn main() -> ExitCode {
     let wanted = std::env::var("GUIDE_PROGRAM").unwrap_or_default();

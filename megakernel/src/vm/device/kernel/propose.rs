@@ -107,7 +107,7 @@ impl<'k> Proposals<'k> {
             k.when(counts, || self.text().at((len + row as i32).cast::<u32>()).store(chosen));
             let word = counts.select(chosen.cast::<u32>(), fed.select(k.lit(REJECTED), NO_TOKEN));
             shown.at(row).store_relaxed(word, Scope::Sys);
-            ended = ended | (counts & ends(context.ends, chosen));
+            ended |= counts & ends(context.ends, chosen);
             accepted = counts.select(k.lit(row as i32 + 1), accepted);
             before = chosen;
         }
