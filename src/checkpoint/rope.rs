@@ -126,7 +126,7 @@ fn read_dynamic(keys: &mut Keys, rule: &Value, trained_positions: usize, max_pos
     let original = read_original(keys, trained_positions);
     if keys.faults.is_empty() && original < max_positions as f64 {
         let meaning = format!(
-            "changes the rotation of texts longer than {original} positions, and the model has {max_positions}              (--max-context {original} runs it within those)"
+            "changes the rotation of texts longer than {original} positions, and the model has {max_positions} (--max-context {original} runs it within those)"
         );
         keys.unsupported("rope_type", rule, &meaning, RULES);
     }

@@ -89,11 +89,13 @@ impl<'t> TextStream<'t> {
             None => self.run = Run::default(),
         }
         let piece = self.next_piece()?;
-        self.run = Run::default();
+        // A decoder without byte fallback gives a byte token's own name.
+        let run = std::mem::take(&mut self.run);
+        let is_decoded = std::str::from_utf8(&run.bytes).is_ok_and(|text| !text.is_empty() && piece.ends_with(text));
         if piece.is_empty() || piece.ends_with(char::REPLACEMENT_CHARACTER) {
             return Ok(String::new());
         }
-        self.split |= byte.is_some();
+        self.split |= is_decoded;
         self.context = self.read;
         self.read = self.ids.len();
         self.emitted.push_str(&piece);

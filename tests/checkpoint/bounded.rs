@@ -76,7 +76,7 @@ fn tokenizers_that_would_take_endless_work_are_refused() {
         "special_tokens": {"a": {"id": "a", "ids": ids, "tokens": vec!["a"; 2000]}}});
     insta::assert_snapshot!(error("post_processor", template), @"file has 2000 tokens that are added to each text; at most 1024 are read");
     // The crate would take the pattern for one that does not match.
-    let tokenizer = with("pre_tokenizer", split("(?=(a|aa|a)+$)(?!x)b")).expect("is read");
+    let tokenizer = with("pre_tokenizer", split("((?=a)a|(?=a)a)+b")).expect("is read");
     assert!(tokenizer.encode("the").is_ok());
     let started = std::time::Instant::now();
     let error = tokenizer.encode(&format!("{}!", "a".repeat(4000))).expect_err("gives up").to_string();

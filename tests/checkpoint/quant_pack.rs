@@ -325,10 +325,10 @@ pub const ROWS: [Row; 18] = [
     },
     Row {
         name: "fp8, blocks",
-        cover: |n, k, g| [g.min(n), (g + 1).min(k)],
+        cover: |n, k, g| [g.min(n), (2 * g).min(k)],
         config: |g| {
             json!({"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
-            "weight_block_size": [g, g + 1]})
+            "weight_block_size": [g, 2 * g]})
         },
         pack: |d, module, tensors| elements(d, module, tensors, "F8_E4M3", "weight_scale_inv"),
         ..MINIFLOATS

@@ -120,7 +120,7 @@ fn what_is_not_understood_is_one_line_that_names_it() {
     insta::assert_snapshot!(error("fp8, blocks", |c| c["weight_scale_semantics"] = json!("inverse")), @r#"configuration DIR/config.json cannot be used: key quantization_config.weight_scale_semantics (value "inverse") is not known, so it may change the mathematics; remove it if it does not"#);
     insta::assert_snapshot!(error("pack-quantized", |c| c["format"] = json!("marlin-24")), @r#"configuration DIR/config.json cannot be used: key quantization_config.format is "marlin-24", which stores weights in a way that is not read; supported is pack-quantized, int-quantized, naive-quantized, float-quantized, nvfp4-pack-quantized, mxfp4-pack-quantized or mxfp8-quantized"#);
     insta::assert_snapshot!(error("pack-quantized", |c| group(c)["weights"]["num_bits"] = json!(3)), @r#"configuration DIR/config.json cannot be used: key quantization_config.config_groups.group_0.weights.num_bits is 3, which with type int is not a width of codes that format "pack-quantized" is read with; supported is int of 4 or 8 bits, float of 4 or 8, as the format has it"#);
-    insta::assert_snapshot!(error("pack-quantized", |c| group(c)["targets"] = json!(["re:("])), @r#"configuration DIR/config.json cannot be used: key quantization_config.config_groups.group_0.targets is "re:(", which is no regular expression; supported is names, classes, or re: and one"#);
+    insta::assert_snapshot!(error("pack-quantized", |c| group(c)["targets"] = json!(["re:("])), @r#"configuration DIR/config.json cannot be used: key quantization_config.config_groups.group_0.targets is "re:(", which is not a regular expression, or too large; supported is names, classes, or re: and one"#);
 }
 
 #[test]

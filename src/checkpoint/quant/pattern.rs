@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn an_expression_that_gives_up_is_a_fault_and_not_a_mismatch() {
         let work = Work::default();
-        let pattern = Pattern::target(&work, "re:(?=(m|mo|o|d|e|l|[a-z0-9._])*!)").expect("a pattern");
+        let pattern = Pattern::target(&work, "re:((?=.).|(?=.).)*!").expect("a pattern");
         assert_eq!(pattern.matches(&work, DOWN), None);
         let mut keys = Keys::new("", serde_json::Map::new());
         work.finish(&mut keys);

@@ -61,9 +61,11 @@ pub fn significant(value: f64, digits: i32) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
     }
-    let magnitude = value.abs().log10().floor() as i32;
+    // The exponent of what is left after rounding: 9.9999 is 10.0.
+    let scientific = format!("{value:.*e}", (digits - 1).max(0) as usize);
+    let magnitude: i32 = scientific.split_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or(0);
     if !(-4..9).contains(&magnitude) {
-        return format!("{value:.*e}", (digits - 1).max(0) as usize);
+        return scientific;
     }
     let step = 10f64.powi(digits - 1 - magnitude);
     let rounded = (value * step).round() / step;
