@@ -3,7 +3,7 @@
 use crate::ir::attr::BarScope;
 use crate::ir::{Addr, Operand, Space, SyncOp, Ty};
 use crate::sim::fault::{Bytes, FaultKind};
-use crate::sim::machine::{Cur, Flight, Home, Machine, Mbarrier, Next, State, Target, Trouble, Try, lanes};
+use crate::sim::machine::{Cur, FULL, Flight, Home, Machine, Mbarrier, Next, State, Target, Trouble, Try, lanes};
 use crate::sim::memory::{Access, Done, Judge, Site, Stamp};
 use crate::sim::number::LANES;
 use crate::sim::order::{Agent, View};
@@ -83,6 +83,9 @@ impl Machine<'_> {
                 self.each_lane(cur, *bar, none, |machine, cur, lane, at, _| machine.invalidate(cur, lane, at))
             }
             SyncOp::MbarArrive { bar, count, scope } => {
+                if self.arrive_as_a_warp(cur, *bar, *count, *scope)? {
+                    return Ok(Next::Go);
+                }
                 self.each_lane(cur, *bar, *count, |machine, cur, lane, at, count| {
                     machine.live_mbarrier(cur, lane, at)?;
                     machine.arrive(cur, lane, at, count, *scope)
@@ -187,6 +190,37 @@ impl Machine<'_> {
                 bar.fenced = true;
             }
         }
+    }
+
+    /// Arrives for all lanes of a warp at once where they arrive at one barrier, whose phase at most the last of them
+    /// ends: it learns as much from the warp as from its lanes one by one. Returns whether they arrived.
+    fn arrive_as_a_warp(&mut self, cur: Cur, bar: Addr, count: Operand, scope: BarScope) -> Try<bool> {
+        if cur.mask != FULL || !self.checks {
+            return Ok(false);
+        }
+        let (space, addresses) = self.lane_addresses(cur.warp, bar);
+        let counts = self.value(cur.warp, count);
+        if addresses.iter().any(|address| *address != addresses[0]) || counts.iter().any(|count| *count != counts[0]) {
+            return Ok(false);
+        }
+        let at = self.mbarrier_at(cur, 0, space, addresses[0])?;
+        for lane in lanes(cur.mask) {
+            self.live_mbarrier(cur, lane, at)?;
+        }
+        let Some(all) = (counts[0] as u32).checked_mul(LANES as u32).filter(|all| *all <= self.mbarrier(at).pending)
+        else {
+            return Ok(false);
+        };
+        let mut view = self.publish(cur.warp, cur.mask);
+        if scope == BarScope::Async {
+            view = view.of_agents(self.geometry);
+        }
+        let bar = self.mbarrier(at);
+        bar.current.join(&view);
+        bar.pending -= all;
+        self.turn_phase(at);
+        self.changed();
+        Ok(true)
     }
 
     fn arrive(&mut self, cur: Cur, lane: usize, at: At, count: u32, scope: BarScope) -> Try<()> {

@@ -31,7 +31,10 @@ pub enum TaskFault {
     Position { row: usize, position: usize },
     #[error("row {row}: page {page} is not one of the pool's {pages}")]
     Page { row: usize, page: i32, pages: usize },
-    #[error("row {row}: the largest logit is {found}, so there is no token to choose; check the weights and the masks")]
+    #[error(
+        "row {row}: the logits are not numbers (NaN), or infinite; the weights are damaged, or masks leave no token (the \
+         largest logit is {found})"
+    )]
     NoChoice { row: usize, found: f32 },
     #[error("row {row} asks for a choice that makes no sense")]
     Request {
