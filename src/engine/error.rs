@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use thiserror::Error;
 use tilewright_codegen::device::DeviceError;
-use tilewright_codegen::sim::SimError;
 use tilewright_kernels::gemv::CodesError;
 use tilewright_kernels::naive::SamplingError;
 use tilewright_megakernel::lower::LowerError;
@@ -133,9 +132,6 @@ impl EngineError {
     pub fn is_abort(&self) -> bool {
         match self {
             EngineError::OfStep(error) => error.is_abort(),
-            EngineError::Launch(LaunchError::Device(DeviceError::Simulator { source })) => {
-                matches!(source, SimError::Interrupted { .. })
-            }
             error => matches!(error, EngineError::Aborted | EngineError::Launch(LaunchError::Aborted { .. })),
         }
     }

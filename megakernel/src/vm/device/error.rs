@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tilewright_codegen::device::DeviceError;
+use tilewright_codegen::sim::SimError;
 use tilewright_codegen::verify::VerifyErrors;
 
 use super::{NoFeedback, Unsupported};
@@ -44,7 +45,7 @@ pub enum LaunchError {
     #[error("the cells are refused: {0}")]
     Cells(#[from] CellError),
     #[error("the device failed: {0}")]
-    Device(#[from] DeviceError),
+    Device(#[source] DeviceError),
     #[error("the program has other outputs than are asked for: {0}")]
     Access(#[from] AccessError),
     #[error("the KV pools are not as they are set: {0}")]
@@ -111,6 +112,16 @@ pub enum LaunchError {
 fn first(errors: &VerifyErrors) -> String {
     let (count, first) = (errors.errors.len(), errors.errors.first().map(|error| error.kind.to_string()));
     format!("{count} error{}: {}", if count == 1 { "" } else { "s, the first" }, first.unwrap_or_default())
+}
+
+/// A simulated launch that an abort ended is an abort, as on a GPU.
+impl From<DeviceError> for LaunchError {
+    fn from(error: DeviceError) -> LaunchError {
+        match error {
+            DeviceError::Simulator { source: SimError::Interrupted { .. } } => LaunchError::Aborted { steps: 0 },
+            error => LaunchError::Device(error),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -378,7 +378,10 @@ impl DeviceMachine {
             Err(error) => {
                 let failed = self.failed(true);
                 let _ = self.recover();
-                return Err(failed.unwrap_or(error.into()));
+                return Err(failed.unwrap_or_else(|| match error.into() {
+                    LaunchError::Aborted { .. } => LaunchError::Aborted { steps: count },
+                    other => other,
+                }));
             }
             Ok(Ended::Never) => {
                 self.give_up();
