@@ -79,16 +79,16 @@ impl<'t> TextStream<'t> {
             return Ok(String::new());
         };
         self.ids.push(id);
-        let byte = byte_of(&token);
-        match byte {
+        let mut cut = false;
+        match byte_of(&token) {
             Some(byte) => {
                 if !self.run.push(byte) {
                     return Ok(String::new());
                 }
             }
-            None => self.run = Run::default(),
+            None => cut = !std::mem::take(&mut self.run).bytes.is_empty(),
         }
-        let piece = self.next_piece()?;
+        let piece = self.next_piece(cut)?;
         // A decoder without byte fallback gives a byte token's own name.
         let run = std::mem::take(&mut self.run);
         let is_decoded = std::str::from_utf8(&run.bytes).is_ok_and(|text| !text.is_empty() && piece.ends_with(text));
@@ -110,13 +110,17 @@ impl<'t> TextStream<'t> {
         let whole = self.tokenizer.decode(&self.ids)?;
         match whole.strip_prefix(self.emitted.as_str()) {
             Some(rest) => Ok(rest.to_owned()),
-            None if self.split => self.next_piece(),
+            None if self.split => self.next_piece(!self.run.bytes.is_empty()),
             None => Err(TokenizerError::Diverged { emitted: self.emitted.len() }),
         }
     }
 
-    /// The text of the tokens that have given none yet.
-    fn next_piece(&self) -> Result<String, TokenizerError> {
+    /// The text of the tokens that have given none yet; `cut`: they begin with bytes of a character that never ends.
+    fn next_piece(&self, cut: bool) -> Result<String, TokenizerError> {
+        if cut && self.split {
+            // The decoder would replace the bytes of the last piece, too, which are of the same run.
+            return self.tokenizer.decode(&self.ids[self.read..]);
+        }
         let before = self.tokenizer.decode(&self.ids[self.context..self.read])?;
         let now = self.tokenizer.decode(&self.ids[self.context..])?;
         match now.strip_prefix(before.as_str()) {
