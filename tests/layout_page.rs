@@ -161,7 +161,7 @@ fn show_writes_a_whole_image() {
         assert!(command.output().unwrap().status.success());
         std::fs::read_to_string(&image).unwrap()
     };
-    assert_eq!(show(&["--tile", "4,2"]).matches("<rect ").count(), 64);
+    assert_eq!(show(&["--tile", "4,2"]).matches(r#"<rect class="cell" "#).count(), 64);
     assert!(show(&["--bank", "4"]).ends_with("</svg>\n"));
     // The accumulator of a 16x8 matrix instruction, upper half: thread 5 holds row 1, columns 2 and 3.
     assert!(show(&["--thread", "((4,8),2):((16,1),8)"]).contains(">T5V0<"));

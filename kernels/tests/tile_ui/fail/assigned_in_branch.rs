@@ -1,3 +1,4 @@
+//! A branch assigns a Rust variable, which would be assigned whatever the condition is.
 use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::Arch;
 

@@ -1,3 +1,4 @@
+//! A loop carries a Rust variable from one iteration to the next, though its body is recorded once.
 use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::Arch;
 
