@@ -2,12 +2,14 @@
 
 use super::{Io, Plant, plant};
 use tilewright_codegen::build::Load;
+use tilewright_codegen::ir::IndexBound;
 use tilewright_codegen::ir::attr::LdCache;
 
 pub fn plants() -> Vec<Plant> {
     vec![
         plant("global_bound", 64, global_bound, "out of bounds"),
         plant("shared_bound", 64, shared_bound, "out of bounds"),
+        plant("index_of_a_tensor", 64, index_of_a_tensor, "index out of bounds"),
         plant("below_the_buffer", 32, below_the_buffer, "out of bounds"),
         plant("misaligned_vector", 32, misaligned_vector, "misaligned"),
         plant("misaligned_shared", 32, misaligned_shared, "misaligned"),
@@ -137,4 +139,18 @@ fn missing_barrier_reuse(io: &Io<'_>, wrong: bool) {
 fn same_place_written(io: &Io<'_>, wrong: bool) {
     let i = if wrong { io.k.tid() / 2 } else { io.k.tid() };
     io.out.at(i).store(1.0f32);
+}
+
+fn index_of_a_tensor(io: &Io<'_>, wrong: bool) {
+    let k = io.k;
+    let bound = k.bound(IndexBound {
+        tensor: "a row of the output".into(),
+        mode: 0,
+        index: k.tid().operand(),
+        constant: 0,
+        extent: if wrong { 63 } else { 64 },
+        src: std::panic::Location::caller(),
+        next: None,
+    });
+    io.out.at(k.tid()).bounded(Some(bound)).store(1.0f32);
 }
