@@ -147,5 +147,8 @@ fn a_matrix_instruction_needs_whole_warps() {
         k.regs(4, 0.0f32).mma(MmaAtom::M16N8K16_F32_BF16_BF16, &a, &b);
     };
     let said = edited(Arch::Sm80, block(32), build, |kernel| kernel.launch.threads = [40, 1, 1]);
-    assert!(said.contains("mma.sync needs whole warps, and the block has 40 threads: launch a multiple of 32"), "{said}");
+    assert!(
+        said.contains("mma.sync needs whole warps, and the block has 40 threads: launch a multiple of 32"),
+        "{said}"
+    );
 }

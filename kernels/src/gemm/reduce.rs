@@ -13,7 +13,8 @@ pub fn launch() -> Launch {
 /// Parameters: partial sums \[splits, m, n\] (2n where gated), c, `c_stride`, m, n, splits; then those of the epilogue.
 /// The shares are added in their order, so that the result does not depend on who was first.
 pub fn reduce<S: Number + Numeric, D: Output>(k: &Builder, epilogue: Epilogue) {
-    let (partials, c) = (k.global::<S>("partials"), k.global::<D>("c"));
+    // Of the sums' type, which the host need not know.
+    let (partials, c) = (k.global::<u8>("partials").cast::<S>(), k.global::<D>("c"));
     let [stride, m, n, splits] = ["c_stride", "m", "n", "splits"].map(|name| k.param::<u32>(name));
     let finish = Finish::<D>::parameters(k, epilogue, [m, n]);
     let width = if epilogue.gated { n * 2 } else { n };

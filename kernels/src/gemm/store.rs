@@ -179,7 +179,7 @@ impl<'k, S: OutputType, D: Output> Results<'k, S, D> {
                 let base = k.global("c");
                 To::Elements { base, stride: k.param("c_stride") }
             }
-            (Store::Partials, _) => To::Partials(k.global("partials")),
+            (Store::Partials, _) => To::Partials(k.global::<u8>("partials").cast()),
         };
         let finish = Finish::parameters(k, store.epilogue(), extents);
         Box::new(Results::<S, D> { k, finish, extents, to, tiles })

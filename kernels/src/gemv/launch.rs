@@ -30,9 +30,10 @@ pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Kernel {
     let name = format!("gemv_b{}_k{}", plan.batch, plan.strip.k());
     record(&name, arch, block(plan.threads()).min_blocks(1), |k| {
         let n = k.param::<u32>("n");
-        let (weights, x, y) = (k.global::<bf16>("w"), k.global::<bf16>("x"), k.global::<bf16>("y"));
+        // Of `bf16`, or of `f32` where the epilogue is wide.
+        let (weights, x, y) = (k.global::<bf16>("w"), k.global::<bf16>("x"), k.global::<u8>("y"));
         let bias = epilogue.bias.then(|| k.global::<bf16>("bias"));
-        let residual = epilogue.residual.then(|| k.global::<bf16>("residual"));
+        let residual = epilogue.residual.then(|| k.global::<u8>("residual"));
 
         let rings = (Ring::bulk::<Weights>(k, stage, plan.ring()), Ring::bulk::<Vectors>(k, x_stage, plan.x_ring()));
         let (weights_ring, vectors_ring) = start(k, rings);
@@ -48,10 +49,14 @@ pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Kernel {
                 let sum = bias.map_or(sum, |bias| sum + bias.at(row).load().cast::<f32>());
                 let sum = match residual {
                     Some(residual) if epilogue.wide => sum + residual.cast::<f32>().at(at).load(),
-                    Some(residual) => sum + residual.at(at).load().cast::<f32>(),
+                    Some(residual) => sum + residual.cast::<bf16>().at(at).load().cast::<f32>(),
                     None => sum,
                 };
-                if epilogue.wide { y.cast::<f32>().at(at).store(sum) } else { y.at(at).store(sum.cast::<bf16>()) }
+                if epilogue.wide {
+                    y.cast::<f32>().at(at).store(sum);
+                } else {
+                    y.cast::<bf16>().at(at).store(sum.cast::<bf16>());
+                }
             });
         };
         k.moving().roles(vec![
