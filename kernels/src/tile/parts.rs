@@ -33,12 +33,15 @@ impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
     #[track_caller]
     pub fn tile_by<const R: usize>(self, tiler: &Tiler, tile: [Index<'k>; R]) -> Part<'k, E, S> {
         let layout = self.layout().layout();
-        let of_tiles = |tiles: &Layout| {
-            let bounds = tile.iter().enumerate().map(|(mode, &at)| (mode, at, tiles.extent(mode) as u32));
-            self.bounded_by(bounds, &|| format!("the tiles {tiles} of {layout}"))
-        };
         let starts = layout.zipped_divide(tiler).and_then(|divided| divided.mode(1));
-        let view = starts.ok().filter(|starts| starts.rank() == R).map_or(self, |starts| of_tiles(&starts));
+        // No closure: the bound names the author's line.
+        let view = match starts.ok().filter(|starts| starts.rank() == R) {
+            None => self,
+            Some(tiles) => {
+                let bounds = tile.iter().enumerate().map(|(mode, &at)| (mode, at, tiles.extent(mode) as u32));
+                self.bounded_by(bounds, &|| format!("the tiles {tiles} of {layout}"))
+            }
+        };
         view.value_part(tile_by(&layout, tiler, &tile))
     }
 

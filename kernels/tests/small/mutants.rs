@@ -54,11 +54,11 @@ fn argmax() {
 #[test]
 fn sample() {
     let three = |trial: &Trial| threads(trial) == 128 && trial.grid()[0] == 3;
-    let mut trials = alike("sample", three, 12);
+    let mut trials = alike("sample", three, 24);
     // Rows of which more may be kept than the shortlist holds.
     let count =
         |trial: &Trial| trial.particulars().split([' ', ',']).nth(3).and_then(|count| count.parse::<u32>().ok());
-    trials.extend(alike("sample", |trial| three(trial) && count(trial).is_some_and(|count| count > 2200), 5));
+    trials.extend(alike("sample", |trial| three(trial) && count(trial).is_some_and(|count| count > 2200), 12));
     surveyed(&trials, 1);
 }
 
