@@ -117,9 +117,10 @@ fn first(errors: &VerifyErrors) -> String {
 /// A simulated launch that an abort ended is an abort, as on a GPU.
 impl From<DeviceError> for LaunchError {
     fn from(error: DeviceError) -> LaunchError {
-        match error {
-            DeviceError::Simulator { source: SimError::Interrupted { .. } } => LaunchError::Aborted { steps: 0 },
-            error => LaunchError::Device(error),
+        if matches!(&error, DeviceError::Simulator { source: SimError::Interrupted { .. } }) {
+            LaunchError::Aborted { steps: 0 }
+        } else {
+            LaunchError::Device(error)
         }
     }
 }

@@ -378,10 +378,11 @@ impl DeviceMachine {
             Err(error) => {
                 let failed = self.failed(true);
                 let _ = self.recover();
-                return Err(failed.unwrap_or_else(|| match error.into() {
-                    LaunchError::Aborted { .. } => LaunchError::Aborted { steps: count },
-                    other => other,
-                }));
+                let mut failure = failed.unwrap_or(error.into());
+                if let LaunchError::Aborted { steps } = &mut failure {
+                    *steps = count;
+                }
+                return Err(failure);
             }
             Ok(Ended::Never) => {
                 self.give_up();
