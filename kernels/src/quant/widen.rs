@@ -88,7 +88,8 @@ impl Widen {
     pub fn record(self, arch: Arch) -> Kernel {
         record("widen", arch, block(THREADS), |k| {
             let (codes, factors) = (k.global::<u32>("codes"), k.global::<f32>("factors"));
-            let (order, out) = (k.global::<u32>("order"), k.global::<bf16>("out"));
+            // Bytes to the host, which passes some other array where there is no order.
+            let (order, out) = (k.global::<u8>("order").cast::<u32>(), k.global::<bf16>("out"));
             let [rows, first_row]: [Val<'_, u32>; 2] = [k.param("rows"), k.param("first_row")];
             let at = k.block_id() * THREADS + k.tid();
             let (row, run) = (at / self.runs(), at % self.runs());
