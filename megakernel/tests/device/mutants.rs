@@ -110,7 +110,7 @@ fn early() -> Recording {
     // In more than one order, as block 0 may see the other's report before it waits.
     let opcode = Launch::fault(DeviceFault::Opcode { task: chooses, opcode: 99 });
     let (at_once, later) = (Launch::WELL.aborted(0), Launch::WELL.aborted(1));
-    let launches = vec![Launch::WELL, at_once, later, opcode, opcode, opcode, opcode];
+    let launches = vec![Launch::WELL, later, at_once, later, opcode, opcode, opcode, opcode];
     Recording::new("early", (&spec, program), DeviceOptions { at_once: 0, ..counted() }, launches)
 }
 

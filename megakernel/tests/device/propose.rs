@@ -186,8 +186,8 @@ fn what_cannot_be_proposed_is_refused() {
     let mut machine = machine(placed(&least(), 2, 2), 0);
     assert!(run(&mut machine, &text, 0).contains("1 to 4096 steps"));
     assert!(run(&mut machine, &GREEDY, 1).contains("a text of 0 tokens"));
-    assert!(run(&mut machine, &Text { left: 0, ..text }, 1).contains("go on by 0"));
-    assert!(run(&mut machine, &Text { pages: &[0; PAGES + 1], ..text }, 1).contains("no more than 4 pages"));
+    assert!(run(&mut machine, &Text { left: 0, ..text }, 1).contains("cannot continue by 0"));
+    assert!(run(&mut machine, &Text { pages: &[0; PAGES + 1], ..text }, 1).contains("at most 4 pages"));
     assert!(run(&mut machine, &Text { left: PAGES * PAGE + 1, ..text }, 1).contains("the cells are refused"));
     assert!(run(&mut machine, &Text { pages: &[0, 0, 1, 2], left: 20, ..text }, 1).contains("the cells are refused"));
 }

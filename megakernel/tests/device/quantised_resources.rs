@@ -87,7 +87,7 @@ fn kernels_of_quantised_models_assemble_to_what_the_page_says() {
         // Two strips at a time meet the activations of sixteen rows, which take half of the registers. What is spilled is of the whole
         // kernel: a word of predicates and an address, stored and loaded a few times a task; of an act-order and of `e2m1` it is more.
         let more = form.ordered || form.code == Code::E2m1;
-        let most = (rows > 8).then_some(if more { 192 } else { 64 });
+        let most = (rows > 8).then_some(if more { 256 } else { 64 });
         let added = match most {
             Some(most) => table.add_spilling(&name, &kernel, most),
             None => table.add_as(name, &kernel),
