@@ -1,4 +1,5 @@
-//! Lowers the decode step of a known model for a GPU, validates it, and prints how its bytes are spread over the SMs.
+//! Lowers the decode step of a known model for a GPU, validates it, and prints how its bytes are
+//! spread over the SMs.
 //!
 //! `cargo run --release --example balance -- [MODEL] [TARGET] [ROWS]`
 

@@ -1,4 +1,5 @@
-//! Records a kernel over a typed layout, prints its PTX, and tries it against an oracle on the simulator.
+//! Records a kernel over a typed layout, prints its PTX, and tries it against an oracle on the
+//! simulator.
 //!
 //! `cargo run --example kernel`
 

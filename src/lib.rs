@@ -1,4 +1,5 @@
-//! tilewright: typed layouts, tile kernels and a persistent megakernel for language models on NVIDIA GPUs.
+//! tilewright: typed layouts, tile kernels and a persistent megakernel for language models on
+//! NVIDIA GPUs.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -64,7 +65,8 @@ pub use tilewright_kernels as kernels;
 pub use tilewright_layout as layout;
 pub use tilewright_megakernel as megakernel;
 
-/// The first page of `docs/guide` as a test: it has a program that must not compile. `tests/guide` runs the others.
+/// The first page of `docs/guide` as a test: it has a program that must not compile. `tests/guide`
+/// runs the others.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/guide/1-layout.md")]
 mod guide {}

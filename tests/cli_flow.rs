@@ -31,7 +31,8 @@ fn flows_are_listed_and_shown() {
     );
     let text = success(&["flow", "show", "quest"]);
     assert!(text.starts_with("quest: G = 4, D = 128, B = 16, 8 key heads\n"), "{text}");
-    // Two rows of 128 numbers in bf16 for each block, and the scores between the two groups, in f32.
+    // Two rows of 128 numbers in bf16 for each block, and the scores between the two groups, in
+    // f32.
     assert!(text.contains("a block reads 512 B, writes 4 B"), "{text}");
     assert!(success(&["flow", "show", "quest", "--unfused"]).lines().count() > text.lines().count());
     assert!(success(&["flow", "show", "quest", "--dot"]).starts_with("digraph \"quest\" {"));
@@ -55,7 +56,8 @@ fn the_list_says_what_a_flow_needs() {
     assert!(!line("quest").contains("needs"), "{}", line("quest"));
 }
 
-/// Every flow without parameters runs by its name alone: the default size of blocks is the flow's own.
+/// Every flow without parameters runs by its name alone: the default size of blocks is the flow's
+/// own.
 #[test]
 fn flows_run_with_their_own_default_block() {
     let generate =
@@ -237,7 +239,8 @@ fn a_flow_that_is_unknown_is_told_before_anything_is_tuned_or_timed() {
     assert!(!out.exists(), "a file is begun when there is something to keep");
 }
 
-/// Several prompts with a flow: each gets the text that it gets alone, and what was chosen is told apart.
+/// Several prompts with a flow: each gets the text that it gets alone, and what was chosen is told
+/// apart.
 #[test]
 fn prompts_are_batched_with_a_flow() {
     let folder = tempfile::tempdir().expect("a folder");

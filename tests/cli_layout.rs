@@ -1,4 +1,5 @@
-//! `tilewright layout` as a user meets it: files without an end, pictures, numbers beyond what is held.
+//! `tilewright layout` as a user meets it: files without an end, pictures, numbers beyond what is
+//! held.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -70,7 +71,8 @@ fn a_thread_layout_beyond_a_picture_is_refused() {
     assert!(!fs::exists(path).expect("a folder to look into"), "no file for a refusal");
 }
 
-/// Colours that every viewer knows, and a mode that the umask leaves, as of any file that a program writes.
+/// Colours that every viewer knows, and a mode that the umask leaves, as of any file that a program
+/// writes.
 #[cfg(unix)]
 #[test]
 fn a_picture_has_hex_colours_and_the_mode_that_the_umask_leaves() {
@@ -94,8 +96,8 @@ fn a_picture_has_hex_colours_and_the_mode_that_the_umask_leaves() {
     }
 }
 
-/// A picture can be read without its command: what it shows, along which modes, and what the colours mean, on a light page or a
-/// dark one.
+/// A picture can be read without its command: what it shows, along which modes, and what the
+/// colours mean, on a light page or a dark one.
 #[test]
 fn a_picture_has_a_title_axes_a_legend_and_a_dark_page() {
     let folder = tempfile::tempdir().expect("a folder");

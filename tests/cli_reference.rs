@@ -126,8 +126,8 @@ fn every_option_has_a_help_text_that_starts_with_a_capital_and_has_no_full_stop(
 }
 
 /// Numbers without a bound on the command line: any seed is one, more tokens than a model has
-/// positions are as many as it has, and the engine checks how tokens are sampled and prompts are cut
-/// (`tests/cli.rs`, `tests/console`).
+/// positions are as many as it has, and the engine checks how tokens are sampled and prompts are
+/// cut (`tests/cli.rs`, `tests/console`).
 const UNBOUNDED: [&str; 11] = [
     "seed",
     "max-context",

@@ -1,8 +1,8 @@
 //! Every family and every feature against logits of another implementation.
 //!
-//! `tests/data/families/*` are small random models: GQA groups of 1, 3 and 7, odd head sizes, biases, q/k norms, all rope
-//! types, f16, bf16 and f32, tied and untied, one file and shards. Their `reference.safetensors` was computed by
-//! transformers in float32 (`make.py` beside them).
+//! `tests/data/families/*` are small random models: GQA groups of 1, 3 and 7, odd head sizes,
+//! biases, q/k norms, all rope types, f16, bf16 and f32, tied and untied, one file and shards.
+//! Their `reference.safetensors` was computed by transformers in float32 (`make.py` beside them).
 
 mod measure;
 
@@ -52,7 +52,8 @@ fn logits_of_every_family_equal_the_reference() {
     }
 }
 
-/// The bound of the test above notices each of these: a model computed slightly wrong is far outside of it.
+/// The bound of the test above notices each of these: a model computed slightly wrong is far
+/// outside of it.
 #[test]
 fn a_feature_that_is_left_out_shows() {
     let changes = [

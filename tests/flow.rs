@@ -1,4 +1,5 @@
-//! Flows in decode steps of the shipped models: with a budget that covers the sequence the tokens are those of dense attention.
+//! Flows in decode steps of the shipped models: with a budget that covers the sequence the tokens
+//! are those of dense attention.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -116,7 +117,8 @@ fn few_tokens(engine: &Engine) -> Vec<u32> {
     completions.into_iter().flat_map(|completion| completion.token_ids).collect()
 }
 
-/// Small budgets: the same tokens on any number of workers, and whether or not another prompt is there.
+/// Small budgets: the same tokens on any number of workers, and whether or not another prompt is
+/// there.
 #[test]
 fn what_a_flow_chooses_depends_on_its_own_request_alone() {
     for name in ["quest", "running-average", "h2o-tokens", "moba", "q-filter"] {

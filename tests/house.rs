@@ -99,7 +99,8 @@ fn links_between_pages_lead_somewhere() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// The names of the device beside those of Mojo and CuTe; the layout crate's tests hold those of the host.
+/// The names of the device beside those of Mojo and CuTe; the layout crate's tests hold those of
+/// the host.
 #[test]
 fn the_table_of_names_has_no_name_that_the_kernels_have_not() {
     let sources = |room: &str| -> String {

@@ -1,4 +1,5 @@
-//! Huge numbers in the expression language: every evaluation is right by arithmetic of 128 bits, or refused with one line.
+//! Huge numbers in the expression language: every evaluation is right by arithmetic of 128 bits, or
+//! refused with one line.
 
 use proptest::prelude::*;
 use tilewright::cli::layout::{Refusal, Value, evaluate};
@@ -14,8 +15,8 @@ fn number() -> impl Strategy<Value = i64> {
     prop_oneof![4 => 0i64..9, 4 => power, 1 => ends, 1 => any::<i64>()]
 }
 
-/// Layouts with extents and strides up to the bound of 60 bits: compact ones in any order, with the room that is left as a
-/// factor, and any strides.
+/// Layouts with extents and strides up to the bound of 60 bits: compact ones in any order, with the
+/// room that is left as a factor, and any strides.
 fn layout() -> impl Strategy<Value = Layout> {
     let modes = prop::collection::vec((0u32..24, 0u8..9, -1i64..2), 1..5);
     (modes, 0u32..50, any::<bool>(), prop::collection::vec(number(), 4)).prop_map(|(modes, factor, any, strides)| {
@@ -122,8 +123,8 @@ fn a_left_inverse_beyond_63_bits_is_refused() {
     assert_eq!(refusal.lines().count(), 1);
 }
 
-/// Found by the property below, which asked for more than is promised: a negative stride among others is carried over alone,
-/// though the sum of both, 2047, lies in a's first mode.
+/// Found by the property below, which asked for more than is promised: a negative stride among
+/// others is carried over alone, though the sum of both, 2047, lies in a's first mode.
 #[test]
 fn modes_of_a_negative_stride_are_carried_over_on_their_own() {
     let found = evaluate("(2048,8192):(0,1) o (4,2):(-1,2048)").expect("is a layout");
@@ -207,7 +208,8 @@ proptest! {
             }
         }
         if let Some(found) = layout_of(&format!("{a} o {b}"))? {
-            // Where `b` has a negative stride each of its modes is carried over on its own, and the law is not claimed.
+            // Where `b` has a negative stride each of its modes is carried over on its own, and the
+            // law is not claimed.
             let upward = b.strides().iter().all(|stride| *stride >= 0);
             for i in samples(b.size(), &more).into_iter().filter(|_| upward) {
                 let inner = at(&b, i);

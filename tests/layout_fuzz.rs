@@ -1,7 +1,8 @@
 //! Fuzzing of layout expressions: bytes, mutants of a stored corpus, and a grammar.
 //!
-//! Whatever the text is, it is read or refused, evaluated or refused, within a bound of time and size. `TILEWRIGHT_LONG=1` tries
-//! 50 times as many. A text that fails belongs into `tests/corpus/layout_expressions.txt`.
+//! Whatever the text is, it is read or refused, evaluated or refused, within a bound of time and
+//! size. `TILEWRIGHT_LONG=1` tries 50 times as many. A text that fails belongs into
+//! `tests/corpus/layout_expressions.txt`.
 
 use std::time::{Duration, Instant};
 
@@ -48,7 +49,8 @@ fn reads_back(text: &str, value: &Value) -> Result<(), String> {
     match evaluate(&printed) {
         Ok(again) if again == *value || again.to_string() == printed => Ok(()),
         Ok(again) => Err(format!("{text:?} = {printed}, which evaluates to {again}")),
-        // The smallest integer has no notation of its own; nor has a list deeper than an expression.
+        // The smallest integer has no notation of its own; nor has a list deeper than an
+        // expression.
         Err(_) if !plain || printed.contains("-9223372036854775808") || printed.contains("((((((((") => Ok(()),
         Err(refusal) => Err(format!("{text:?} = {printed}, which is refused: {refusal}")),
     }
@@ -91,7 +93,8 @@ fn names() -> Vec<String> {
     names
 }
 
-/// A line of the corpus with bytes changed, removed and inserted, or the head of one with the tail of another.
+/// A line of the corpus with bytes changed, removed and inserted, or the head of one with the tail
+/// of another.
 fn mutant() -> impl Strategy<Value = String> {
     let line = || prop::sample::select(lines());
     let edits = prop::collection::vec(

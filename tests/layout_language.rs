@@ -143,7 +143,8 @@ fn value() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(2, 6, 3, |inner| prop::collection::vec(inner, 1..4).prop_map(Value::List))
 }
 
-/// Whether the layouts of a value have extents of at least 1, and sizes and spans of at most 60 bits, by arithmetic of 128.
+/// Whether the layouts of a value have extents of at least 1, and sizes and spans of at most 60
+/// bits, by arithmetic of 128.
 fn within_bounds(value: &Value) -> bool {
     let bounded = |layout: &tilewright_layout::Layout, start: i64| {
         let modes = || layout.extents().iter().zip(layout.strides()).map(|(s, d)| (i128::from(*s), i128::from(*d)));

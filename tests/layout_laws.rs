@@ -1,7 +1,8 @@
 //! Random layout expressions against the laws of the algebra, by brute force.
 //!
-//! Expressions are evaluated as text, as `tilewright layout eval` does. Every offset of every result is enumerated, by the
-//! arithmetic of this file and not by the library's. `TILEWRIGHT_LONG=1` tries 100,000 expressions instead of a sample.
+//! Expressions are evaluated as text, as `tilewright layout eval` does. Every offset of every
+//! result is enumerated, by the arithmetic of this file and not by the library's.
+//! `TILEWRIGHT_LONG=1` tries 100,000 expressions instead of a sample.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +42,8 @@ impl Random {
         order
     }
 
-    /// Extents with many common divisors, so that operations meet both outcomes; at most 512 coordinates.
+    /// Extents with many common divisors, so that operations meet both outcomes; at most 512
+    /// coordinates.
     fn extents(&mut self, most: i64) -> Vec<i64> {
         let mut size = 1;
         let count = self.range(1, most + 1);
@@ -55,7 +57,8 @@ impl Random {
             .collect()
     }
 
-    /// Strides that fill memory in a random order of the modes, each mode followed by `room` elements at most.
+    /// Strides that fill memory in a random order of the modes, each mode followed by `room`
+    /// elements at most.
     fn filling(&mut self, extents: &[i64], room: i64) -> Vec<i64> {
         let (mut strides, mut span) = (vec![0; extents.len()], 1);
         for mode in self.order(extents.len()) {
@@ -79,7 +82,8 @@ impl Random {
         }
     }
 
-    /// The numbers as an integer, a tuple, or a tuple of integers and tuples; by the same choices for the same `nesting`.
+    /// The numbers as an integer, a tuple, or a tuple of integers and tuples; by the same choices
+    /// for the same `nesting`.
     fn nested(values: &[i64], nesting: u64) -> String {
         let join = |values: &[i64]| values.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
         match (values.len(), nesting % 4) {

@@ -1,4 +1,5 @@
-//! Every `console` block about layouts prints what it says: those of the pages, and those of the crate's documentation.
+//! Every `console` block about layouts prints what it says: those of the pages, and those of the
+//! crate's documentation.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,7 +31,8 @@ fn documentation(line: &str) -> Option<&str> {
     Some(text.strip_prefix(' ').unwrap_or(text))
 }
 
-/// Runs the commands of a text's `console` blocks, compares what they print, and gives how many there were.
+/// Runs the commands of a text's `console` blocks, compares what they print, and gives how many
+/// there were.
 fn run_commands(path: &Path, text: &str) -> usize {
     let mut commands = 0;
     for block in text.split("```console\n").skip(1) {
@@ -65,7 +67,8 @@ fn the_crate_documents_what_is_printed() {
     assert!(commands >= 150, "{commands} commands found");
 }
 
-/// The files of the algebra: every public function of theirs is an operator, or of swizzles, every one that can refuse.
+/// The files of the algebra: every public function of theirs is an operator, or of swizzles, every
+/// one that can refuse.
 #[test]
 fn every_operator_has_a_law_its_edge_cases_and_a_picture() {
     let mut operators = 0;
@@ -163,6 +166,7 @@ fn show_writes_a_whole_image() {
     };
     assert_eq!(show(&["--tile", "4,2"]).matches(r#"<rect class="cell" "#).count(), 64);
     assert!(show(&["--bank", "4"]).ends_with("</svg>\n"));
-    // The accumulator of a 16x8 matrix instruction, upper half: thread 5 holds row 1, columns 2 and 3.
+    // The accumulator of a 16x8 matrix instruction, upper half: thread 5 holds row 1, columns 2
+    // and 3.
     assert!(show(&["--thread", "((4,8),2):((16,1),8)"]).contains(">T5V0<"));
 }

@@ -1,6 +1,8 @@
-//! End to end: the checkpoints of this repository against the tokens and logits of another implementation.
+//! End to end: the checkpoints of this repository against the tokens and logits of another
+//! implementation.
 //!
-//! `models/*/reference.json` and `reference.safetensors` were computed by transformers in float32, eager attention.
+//! `models/*/reference.json` and `reference.safetensors` were computed by transformers in float32,
+//! eager attention.
 
 mod measure;
 
@@ -138,7 +140,8 @@ fn a_batch_equals_its_single_runs_token_for_token() {
     for model in MODELS {
         let engine = engine(model, 2);
         let cases = reference(model);
-        // Different prompt lengths, and different numbers of new tokens, so that rows fall idle one after another.
+        // Different prompt lengths, and different numbers of new tokens, so that rows fall idle one
+        // after another.
         let requests: Vec<Request> = [(0, 30), (2, 48), (5, 11)]
             .map(|(at, max_new_tokens)| Request { prompt_ids: cases[at].prompt_ids.clone(), max_new_tokens })
             .to_vec();

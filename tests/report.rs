@@ -1,4 +1,5 @@
-//! The generated benchmark page and chart: equal to what the rows give, and the policy that chooses the figures.
+//! The generated benchmark page and chart: equal to what the rows give, and the policy that chooses
+//! the figures.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
-//! Requests that are batched continuously on the shipped models: on the reference machine, and on the simulator, whose
-//! kernel chooses tokens by itself. With `TILEWRIGHT_DEVICE=cuda:0` the simulator's part runs on a GPU; `TILEWRIGHT_MODELS`
-//! says where the models are if not in the repository that the test was built in.
+//! Requests that are batched continuously on the shipped models: on the reference machine, and on
+//! the simulator, whose kernel chooses tokens by itself. With `TILEWRIGHT_DEVICE=cuda:0` the
+//! simulator's part runs on a GPU; `TILEWRIGHT_MODELS` says where the models are if not in the
+//! repository that the test was built in.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -88,7 +89,8 @@ prop_compose! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4, max_shrink_iters: 40, ..ProptestConfig::default() })]
 
-    /// Few pages, few rows, requests that come while others run: each gets what it gets alone, bit for bit.
+    /// Few pages, few rows, requests that come while others run: each gets what it gets alone, bit
+    /// for bit.
     #[test]
     fn each_request_gets_the_tokens_that_it_gets_alone(
         asked in prop::collection::vec(requests(), 1..7),
@@ -136,7 +138,8 @@ fn forty_requests_share_a_prompt_and_run_sixteen_at_a_time() {
     assert!(statistics.shared_tokens > 30 * 16 && statistics.rows > statistics.steps * 5, "{statistics:?}");
 }
 
-/// A repeated prompt: what follows is in it, and most of what is proposed is accepted; the text is the same.
+/// A repeated prompt: what follows is in it, and most of what is proposed is accepted; the text is
+/// the same.
 #[test]
 fn speculation_changes_no_token() {
     for sampling in [Sampling::GREEDY, hot(3)] {
@@ -242,15 +245,16 @@ fn a_server_takes_requests_from_any_thread_and_forgets_who_has_gone() {
     assert!(server.statistics().expect("it runs").tokens < 200, "who has gone got no more");
 }
 
-/// The kernel chooses tokens, greedily and at random, in launches of several steps; prompts come in beside them. Every
-/// step has the same width, so nothing depends on the company.
+/// The kernel chooses tokens, greedily and at random, in launches of several steps; prompts come in
+/// beside them. Every step has the same width, so nothing depends on the company.
 #[test]
 fn requests_on_a_device_get_the_tokens_that_they_get_alone() {
     let engine = Engine::load(&folder("tiny-qwen3"), device(5)).expect("the model loads");
     alone_and_together(&engine);
 }
 
-/// Requests by the machine of many rows: chunks of prompts beside rows that decode, tokens chosen by the device.
+/// Requests by the machine of many rows: chunks of prompts beside rows that decode, tokens chosen
+/// by the device.
 #[test]
 fn chunks_beside_decoding_rows_change_no_token() {
     let engine = Engine::load(&folder("tiny-qwen3"), device(6)).expect("the model loads");
@@ -338,8 +342,8 @@ fn flow_of(engine: &Engine, name: &str, block_tokens: usize) -> FlowSettings {
     flow.with_parameters(vec![parameters; spec.layers])
 }
 
-/// Few pages, requests that come while others run, prompts that share pages and are computed again: the flow chooses for each what it
-/// chooses for it alone, bit for bit.
+/// Few pages, requests that come while others run, prompts that share pages and are computed again:
+/// the flow chooses for each what it chooses for it alone, bit for bit.
 #[test]
 fn a_flow_chooses_for_each_request_what_it_chooses_for_it_alone() {
     let system = "In the beginning God created the heaven and the earth. ";
@@ -383,7 +387,8 @@ fn requests_with_a_flow_on_a_device_get_the_tokens_that_they_get_alone() {
     with_a_flow(None);
 }
 
-/// Requests with flows whose prompts are prefilled by graphs of launches, which summarise their blocks afterwards.
+/// Requests with flows whose prompts are prefilled by graphs of launches, which summarise their
+/// blocks afterwards.
 #[test]
 fn prompts_by_graphs_with_a_flow_change_no_token() {
     with_a_flow(Some(32));
@@ -424,7 +429,8 @@ fn with_a_flow(chunk: Option<usize>) {
     }
 }
 
-/// Rows that the budget covers go along in the steps of a request that the flow chooses for; chunks of prompts take turns with them.
+/// Rows that the budget covers go along in the steps of a request that the flow chooses for; chunks
+/// of prompts take turns with them.
 #[test]
 fn rows_that_a_budget_covers_go_along_with_those_that_are_chosen_for() {
     let Device::Sim { .. } = device(3) else { return };
@@ -460,8 +466,9 @@ fn rows_that_a_budget_covers_go_along_with_those_that_are_chosen_for() {
     }
 }
 
-/// Blocks that a graph of launches completed have their summaries when a flow chooses by them: it chooses what it chooses where the prompt
-/// came in by the decode machine, but for blocks that rounding tells apart.
+/// Blocks that a graph of launches completed have their summaries when a flow chooses by them: it
+/// chooses what it chooses where the prompt came in by the decode machine, but for blocks that
+/// rounding tells apart.
 #[test]
 fn blocks_that_graphs_completed_are_summarised() {
     let chosen = |chunk: Option<usize>| {

@@ -1,4 +1,5 @@
-//! Checks that the rows contain every number of the first results, whose files in `benches/results/` have other forms.
+//! Checks that the rows contain every number of the first results, whose files in
+//! `benches/results/` have other forms.
 
 use std::collections::HashMap;
 use std::fs;
@@ -81,7 +82,8 @@ fn numbers_of_row(row: &Row) -> Vec<f64> {
     found
 }
 
-/// Whether a number is one of these, perhaps in another unit: seconds, milliseconds or nanoseconds for microseconds.
+/// Whether a number is one of these, perhaps in another unit: seconds, milliseconds or nanoseconds
+/// for microseconds.
 fn is_among(number: f64, found: &[f64]) -> bool {
     let equal = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b.abs().max(1e-300);
     found.iter().any(|&value| [1.0, 1e3, 1e-3, 1e6].iter().any(|unit| equal(number * unit, value)) || number == value)
@@ -116,7 +118,8 @@ fn lost(sources: &[(String, String)], results: &Results) -> Vec<(String, usize, 
             if remarks.get(&line).is_some_and(|remark| *remark == text.trim_end()) {
                 continue;
             }
-            // Lines that set a table up (a header, the setting of a trial) are in the rows that follow.
+            // Lines that set a table up (a header, the setting of a trial) are in the rows that
+            // follow.
             let there = by_line.get(&line).unwrap_or(&all);
             let missing = numbers(text).into_iter().filter(|number| !is_among(*number, there));
             lost.extend(missing.map(|number| (name.clone(), line, number)));

@@ -1,5 +1,5 @@
-//! Lane instructions a second of the simulator, on one core, with checks and without; of kernels of matrices also the
-//! multiply-adds a second.
+//! Lane instructions a second of the simulator, on one core, with checks and without; of kernels of
+//! matrices also the multiply-adds a second.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use half::bf16;

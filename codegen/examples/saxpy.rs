@@ -1,5 +1,6 @@
-//! y = a · x + y: recorded, verified, run, and checked. `cargo run -p tilewright-codegen --example saxpy -- cuda:0` runs it
-//! on a GPU; without an argument it runs on the simulator.
+//! y = a · x + y: recorded, verified, run, and checked.
+//! `cargo run -p tilewright-codegen --example saxpy -- cuda:0` runs it on a GPU; without an
+//! argument it runs on the simulator.
 
 use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::device;

@@ -1,8 +1,9 @@
 //! Kernels for NVIDIA GPUs, recorded by ordinary Rust functions.
 //!
-//! A kernel is a Rust function that takes a [`Builder`](build::Builder) and records instructions. The recording is data:
-//! [`verify`](mod@verify) checks it, [`ptx`] translates it for a GPU, and [`sim`] runs it on the CPU, where every race,
-//! uninitialised read and missing wait is reported with the author's line. No CUDA toolkit is needed, and no GPU to test.
+//! A kernel is a Rust function that takes a [`Builder`](build::Builder) and records instructions.
+//! The recording is data: [`verify`](mod@verify) checks it, [`ptx`] translates it for a GPU, and
+//! [`sim`] runs it on the CPU, where every race, uninitialised read and missing wait is reported
+//! with the author's line. No CUDA toolkit is needed, and no GPU to test.
 //!
 //! ```
 //! use tilewright_codegen::build::{Builder, block, record};

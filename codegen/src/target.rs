@@ -1,8 +1,8 @@
 //! GPUs as data: the figures of a device that scheduling and launching need.
 //!
-//! The presets hold data-sheet figures (NVIDIA's architecture white papers and product briefs); `read_bandwidth` is a
-//! measured figure where there is one. A program carries its own copy, so a device that is not listed here is a
-//! matter of data too.
+//! The presets hold data-sheet figures (NVIDIA's architecture white papers and product briefs);
+//! `read_bandwidth` is a measured figure where there is one. A program carries its own copy, so a
+//! device that is not listed here is a matter of data too.
 
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +38,8 @@ pub struct Target {
     pub read_bandwidth: Option<f64>,
 }
 
-/// One row of the preset table: name, arch, SMs, shared KiB, threads per SM, L2 MiB, memory GiB, TB/s, measured TB/s.
+/// One row of the preset table: name, arch, SMs, shared KiB, threads per SM, L2 MiB, memory GiB,
+/// TB/s, measured TB/s.
 type Row = (&'static str, &'static str, usize, usize, usize, u64, u64, f64, Option<f64>);
 
 const PRESETS: [Row; 9] = [

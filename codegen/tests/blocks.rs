@@ -1,4 +1,5 @@
-//! Blocks of any 1 to 1024 threads, by one axis or several, with a partial last warp; the operators of values.
+//! Blocks of any 1 to 1024 threads, by one axis or several, with a partial last warp; the operators
+//! of values.
 
 use half::{bf16, f16};
 use tilewright_codegen::build::{Arg, Builder, Quotient, block, record};

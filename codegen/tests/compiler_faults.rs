@@ -1,4 +1,5 @@
-//! What the PTX back end leaves out because `ptxas` gets it wrong. docs/sim.md has the minimal PTX of each.
+//! What the PTX back end leaves out because `ptxas` gets it wrong. docs/sim.md has the minimal PTX
+//! of each.
 
 use half::f16;
 use tilewright_codegen::build::{Bf16x2, Builder, F16x2, Load, Val, block, record};
@@ -17,8 +18,9 @@ fn emit(body: impl Fn(&Builder)) -> String {
 /// What a kernel does with a value.
 type Uses<'a> = &'a dyn Fn(&Builder, Val<'_, u32>);
 
-/// An acquiring load whose result is never read made `ptxas` drop the policy that other accesses name: their descriptor
-/// was whatever the register held, and the hardware ended the kernel with an illegal instruction.
+/// An acquiring load whose result is never read made `ptxas` drop the policy that other accesses
+/// name: their descriptor was whatever the register held, and the hardware ended the kernel with an
+/// illegal instruction.
 #[test]
 fn an_acquiring_load_has_no_policy() {
     let text = |order: LdOrder| {
@@ -88,7 +90,8 @@ fn an_unread_acquiring_load_is_a_relaxed_one_and_a_fence() {
     }
 }
 
-/// An election was moved down to where its predicate is read: in a loop that lanes leave one by one, each iteration elected.
+/// An election was moved down to where its predicate is read: in a loop that lanes leave one by
+/// one, each iteration elected.
 #[test]
 fn an_election_stays_where_it_is() {
     let text = emit(|k| {
@@ -148,8 +151,8 @@ fn lop3_knows_an_operand_by_its_copies() {
     assert!(lines.contains(&format!("mov.b32 {stored}, {};", register(loads[0])).as_str()), "{text}");
 }
 
-/// The loop that an atomic operation on shared memory becomes, first in another loop: `ptxas` took the lanes behind it
-/// for complete, and a `ballot` there had only some.
+/// The loop that an atomic operation on shared memory becomes, first in another loop: `ptxas` took
+/// the lanes behind it for complete, and a `ballot` there had only some.
 #[test]
 fn an_atomic_that_is_a_loop_is_never_first_in_another() {
     let text = |body: &dyn Fn(&Builder)| emit(|k| k.for_(0, 5, |_| body(k)));
@@ -174,8 +177,9 @@ fn an_atomic_that_is_a_loop_is_never_first_in_another() {
     assert!(!words.contains("volatile"), "{words}");
 }
 
-/// A minimum or maximum of 64 bits in shared memory: the loop that `ptxas` makes of it lets lanes go whose word would stay as it
-/// is, and forgot them in some kernels. The back end's loop has one way out.
+/// A minimum or maximum of 64 bits in shared memory: the loop that `ptxas` makes of it lets lanes
+/// go whose word would stay as it is, and forgot them in some kernels. The back end's loop has one
+/// way out.
 #[test]
 fn an_atomic_loop_has_one_way_out() {
     for op in [AtomOp::Min, AtomOp::Max] {
@@ -192,7 +196,8 @@ fn an_atomic_loop_has_one_way_out() {
     }
 }
 
-/// Two 8-bit floats below another half as one word: the other half was lost where it was read again.
+/// Two 8-bit floats below another half as one word: the other half was lost where it was read
+/// again.
 #[test]
 fn small_floats_are_not_packed_by_their_conversion() {
     for fp8 in [Fp8::E4M3, Fp8::E5M2] {
@@ -208,7 +213,8 @@ fn small_floats_are_not_packed_by_their_conversion() {
     }
 }
 
-/// A conversion from a half to its own type, then one to an integer toward zero, became one that rounds to nearest.
+/// A conversion from a half to its own type, then one to an integer toward zero, became one that
+/// rounds to nearest.
 #[test]
 fn a_half_becomes_its_own_type_by_a_multiplication() {
     let text = emit(|k| {
@@ -230,7 +236,8 @@ fn hints_are_as_the_load_says_elsewhere() {
     assert!(text.contains("ld.global.L1::evict_last.L2::cache_hint.L2::128B"), "{text}");
 }
 
-/// A square whose factor has a half of −0 that `ptxas` 13.0 knows became −0 · +0: the sign of one factor was dropped.
+/// A square whose factor has a half of −0 that `ptxas` 13.0 knows became −0 · +0: the sign of one
+/// factor was dropped.
 #[test]
 fn a_square_of_a_pair_is_a_square_of_magnitudes() {
     for bf16 in [false, true] {
@@ -261,8 +268,8 @@ fn a_square_of_a_pair_is_a_square_of_magnitudes() {
     assert!(product.contains("fma.rn.f16x2") && !product.contains("abs."), "{product}");
 }
 
-/// A 16-bit maximum with a constant, compared with that constant, became one instruction whose comparison was that of the
-/// high half.
+/// A 16-bit maximum with a constant, compared with that constant, became one instruction whose
+/// comparison was that of the high half.
 #[test]
 fn extremes_of_halves_are_taken_in_32_bits() {
     let text = emit(|k| {
@@ -278,8 +285,8 @@ fn extremes_of_halves_are_taken_in_32_bits() {
     assert!(!text.contains("max.s16") && !text.contains("min.u16"), "{text}");
 }
 
-/// The count of a 16-bit shift is clamped by `ptxas`, which merged the clamp with the conversion from a float before it: a
-/// negative float, whose count is 0, became a huge count.
+/// The count of a 16-bit shift is clamped by `ptxas`, which merged the clamp with the conversion
+/// from a float before it: a negative float, whose count is 0, became a huge count.
 #[test]
 fn halves_are_shifted_in_32_bits() {
     let text = emit(|k| {
@@ -295,8 +302,8 @@ fn halves_are_shifted_in_32_bits() {
     assert!(!text.contains("shr.s16") && !text.contains("shr.u16") && !text.contains("shl.b16"), "{text}");
 }
 
-/// A `lop3` two of whose operands `ptxas` finds to be equal, by whatever way, was merged wrongly with what reads it: here
-/// `b | b` and a register that was set to `b` are copies of b.
+/// A `lop3` two of whose operands `ptxas` finds to be equal, by whatever way, was merged wrongly
+/// with what reads it: here `b | b` and a register that was set to `b` are copies of b.
 #[test]
 fn a_function_of_three_values_is_made_of_functions_of_two() {
     let text = emit(|k| {
@@ -336,7 +343,8 @@ fn magnitudes_are_compared_by_the_opposite() {
     }
 }
 
-/// A product by a constant, shifted to the left by its whole width, became a product by the constant.
+/// A product by a constant, shifted to the left by its whole width, became a product by the
+/// constant.
 #[test]
 fn a_shift_by_the_whole_width_is_its_result() {
     let text = emit(|k| {
@@ -353,7 +361,8 @@ fn a_shift_by_the_whole_width_is_its_result() {
     assert_eq!([text.matches("mov.b64 %d").count(), text.matches(", 0;").count()], [2, 3], "{text}");
 }
 
-/// A byte extended by its sign and then converted to a float as an unsigned number was converted as a signed one.
+/// A byte extended by its sign and then converted to a float as an unsigned number was converted as
+/// a signed one.
 #[test]
 fn bytes_are_extended_by_their_sign_without_a_conversion() {
     let text = emit(|k| {
@@ -369,7 +378,8 @@ fn bytes_are_extended_by_their_sign_without_a_conversion() {
     }
 }
 
-/// The mask of a half that a conversion gives became 0xffff where the half was packed below another.
+/// The mask of a half that a conversion gives became 0xffff where the half was packed below
+/// another.
 #[test]
 fn halves_are_masked_in_32_bits() {
     let text = emit(|k| {
@@ -382,7 +392,8 @@ fn halves_are_masked_in_32_bits() {
     assert_eq!(text.matches("and.b16").count(), 1, "{text}");
 }
 
-/// The sign of a byte of the first operand, of which only the lowest byte is read, became the sign of a zero.
+/// The sign of a byte of the first operand, of which only the lowest byte is read, became the sign
+/// of a zero.
 #[test]
 fn the_lowest_byte_of_a_permutation_is_never_a_sign_of_its_first_operand() {
     let text = emit(|k| {

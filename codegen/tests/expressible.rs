@@ -1,7 +1,8 @@
 //! A persistent decode kernel in small: the pattern that the analyses must accept.
 //!
-//! Blocks walk a table of tasks copied to shared memory. One warp streams weights through a ring that runs ahead across
-//! task boundaries; the others wait for the phase before by a counter, multiply by `mma.sync`, and publish.
+//! Blocks walk a table of tasks copied to shared memory. One warp streams weights through a ring
+//! that runs ahead across task boundaries; the others wait for the phase before by a counter,
+//! multiply by `mma.sync`, and publish.
 
 use half::bf16;
 use tilewright_codegen::assemble::Ptxas;
@@ -14,7 +15,8 @@ use tilewright_codegen::verify::verify;
 const STAGES: u32 = 6;
 const STAGE: u32 = 16384;
 const WARPS: u32 = 8;
-/// A task: address of the weights (u64), tiles, stages a tile, phase, output row (u32 each), 24 bytes padded to 32.
+/// A task: address of the weights (u64), tiles, stages a tile, phase, output row (u32 each), 24
+/// bytes padded to 32.
 const TASK: u32 = 32;
 const MOST: u32 = 64;
 

@@ -31,7 +31,8 @@ fn text_and_ptx_are_as_they_were() {
     }
 }
 
-/// Registers and shared memory of every kernel on every target are as the page has them; spills and warnings fail.
+/// Registers and shared memory of every kernel on every target are as the page has them; spills and
+/// warnings fail.
 #[test]
 fn every_kernel_assembles_to_what_the_page_says() {
     let Some(ptxas) = Ptxas::find().unwrap() else { return };

@@ -1,4 +1,5 @@
-//! Random instructions drawn from the rows: whatever they are, the verifier answers; what it accepts, assembles.
+//! Random instructions drawn from the rows: whatever they are, the verifier answers; what it
+//! accepts, assembles.
 
 use proptest::prelude::*;
 use tilewright_codegen::assemble::Ptxas;

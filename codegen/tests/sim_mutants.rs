@@ -1,4 +1,5 @@
-//! The mutation harness on the gallery: every synchronising instruction removed or weakened, and who finds it out.
+//! The mutation harness on the gallery: every synchronising instruction removed or weakened, and
+//! who finds it out.
 
 mod sim_cases;
 

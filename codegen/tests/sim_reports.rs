@@ -5,7 +5,8 @@ use tilewright_codegen::ir::{Arch, Const};
 use tilewright_codegen::sim::{self, Arg, Launch, Memory, Outcome, SimError};
 use tilewright_codegen::verify::verify;
 
-/// The report of a kernel of `threads` threads, under the first seed that has one, without this file's path.
+/// The report of a kernel of `threads` threads, under the first seed that has one, without this
+/// file's path.
 fn report(threads: u32, build: impl Fn(&Builder)) -> String {
     let kernel = verify(record("sample", Arch::Sm90a, block(threads), build)).expect("it verifies");
     for seed in 0..20 {

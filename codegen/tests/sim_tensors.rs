@@ -1,6 +1,6 @@
-//! Tensor maps and tensor cores beyond the gallery: edges of a tensor, swizzles there and back, fragments in registers,
-//! operands that are contiguous along N, copies between blocks. On simulators, or on the device that
-//! `TILEWRIGHT_DEVICE` names.
+//! Tensor maps and tensor cores beyond the gallery: edges of a tensor, swizzles there and back,
+//! fragments in registers, operands that are contiguous along N, copies between blocks. On
+//! simulators, or on the device that `TILEWRIGHT_DEVICE` names.
 
 mod devices;
 
@@ -30,12 +30,14 @@ fn kernel(shape: Shape, build: impl Fn(&Builder)) -> Verified {
 struct Edge {
     shape: TensorShape,
     at: Vec<i32>,
-    /// Bytes of shared memory before the box: it begins at a multiple of 128, not of its swizzle's period.
+    /// Bytes of shared memory before the box: it begins at a multiple of 128, not of its swizzle's
+    /// period.
     padding: usize,
 }
 
 impl Edge {
-    /// A box of 16 bytes to a swizzle's span along the first axis, at most 4 KiB, on a tensor with gaps between rows.
+    /// A box of 16 bytes to a swizzle's span along the first axis, at most 4 KiB, on a tensor with
+    /// gaps between rows.
     fn draw<T: Element>(draw: &mut Draw) -> Edge {
         let bytes = T::DTYPE.bytes() as u32;
         let rank = draw.between(1..=5) as usize;
@@ -57,7 +59,8 @@ impl Edge {
             strides.push(pitch);
             pitch *= dim;
         }
-        // From wholly before the tensor to wholly behind it; 16 bytes are the step of the first axis.
+        // From wholly before the tensor to wholly behind it; 16 bytes are the step of the first
+        // axis.
         let mut at: Vec<i32> = tile
             .iter()
             .zip(&dims)
@@ -81,8 +84,8 @@ impl Edge {
         self.padding + self.shape.tile[1..].iter().product::<u32>() as usize * self.pitch()
     }
 
-    /// Where elements of the box lie in shared memory, and in the tensor where they are in it; both in elements. Stores
-    /// write 16 bytes at once, and so behind the end of a row.
+    /// Where elements of the box lie in shared memory, and in the tensor where they are in it; both
+    /// in elements. Stores write 16 bytes at once, and so behind the end of a row.
     fn places(&self, store: bool) -> Vec<(usize, Option<usize>)> {
         let TensorShape { dtype, dims, strides, tile, swizzle, .. } = &self.shape;
         let bytes = dtype.bytes();
@@ -99,8 +102,8 @@ impl Edge {
             }
             let inner = tile[0] as usize;
             let plain = self.padding + number / inner * self.pitch() + number % inner * bytes;
-            // The 16-byte chunk of a row is exchanged by the number of its 128 bytes, counted from multiples of 1024 in
-            // shared memory, wherever the box begins.
+            // The 16-byte chunk of a row is exchanged by the number of its 128 bytes, counted from
+            // multiples of 1024 in shared memory, wherever the box begins.
             let mask = swizzle.span().map_or(0, |span| span as usize / 16 - 1);
             let lies = plain ^ (((plain / 128) & mask) * 16);
             (lies / bytes, from.map(|from| from / bytes))
@@ -108,8 +111,8 @@ impl Edge {
         (0..count).map(place).collect()
     }
 
-    /// The box is loaded, written out as it lies, and stored to the same place of another tensor, or as near as stores
-    /// may go; or combined with what is there.
+    /// The box is loaded, written out as it lies, and stored to the same place of another tensor,
+    /// or as near as stores may go; or combined with what is there.
     fn trial<T: Element>(&self, number: fn(f64) -> T, op: Option<AtomOp>) -> Trial {
         let rank = self.at.len();
         let (bytes, shared) = (self.shape.tile_bytes() as u32, self.shared() as u32);
@@ -236,7 +239,8 @@ fn boxes_are_combined_with_what_a_tensor_holds() {
     boxes_reduced::<f64>(19, |v| v, &LOGIC[..1]);
 }
 
-/// Several blocks combine rows of numbers with one row of global memory at once, or a neighbour's shared memory with one.
+/// Several blocks combine rows of numbers with one row of global memory at once, or a neighbour's
+/// shared memory with one.
 fn rows_reduced<T: Element + Scalar>(number: fn(f64) -> T, op: AtomOp, seed: u64) {
     const N: u32 = 64;
     let mut draw = Draw::new(seed);
@@ -329,7 +333,8 @@ fn rows_are_combined_by_several_blocks_at_once() {
     }
 }
 
-/// What the simulator says of a box that begins there; the hardware ends the kernel with an illegal instruction.
+/// What the simulator says of a box that begins there; the hardware ends the kernel with an illegal
+/// instruction.
 fn refused(store: bool, at: [i32; 2]) -> String {
     let kernel = kernel(block(32), |k| {
         let (x, tile, arrived) =

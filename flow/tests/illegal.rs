@@ -1,7 +1,8 @@
-//! Flows that must not compile, and what the compiler says about them: each illegal row of the tables of operators, by name.
+//! Flows that must not compile, and what the compiler says about them: each illegal row of the
+//! tables of operators, by name.
 //!
-//! Each file of `ui` is one mistake; its `.stderr` beside it is the message. To accept new messages, run with
-//! `TRYBUILD=overwrite`.
+//! Each file of `ui` is one mistake; its `.stderr` beside it is the message. To accept new
+//! messages, run with `TRYBUILD=overwrite`.
 
 #[test]
 fn illegal_flows_do_not_compile() {

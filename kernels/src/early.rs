@@ -1,15 +1,18 @@
-//! Programmatic dependent launch (PDL): a kernel starts its prologue while the previous kernel in the stream still runs.
+//! Programmatic dependent launch (PDL): a kernel starts its prologue while the previous kernel in
+//! the stream still runs.
 //!
-//! Requires sm_90; on older targets these functions emit nothing, and stream order alone separates the kernels.
+//! Requires sm_90; on older targets these functions emit nothing, and stream order alone separates
+//! the kernels.
 
 use tilewright_codegen::build::Builder;
 use tilewright_codegen::ir::Needs;
 
-/// Triggers the next launch, then waits for all previous launches to complete and flush their writes.
+/// Triggers the next launch, then waits for all previous launches to complete and flush their
+/// writes.
 ///
-/// Before this call a kernel may read only its parameters, constants, and memory that no launch still in flight writes; it
-/// must not write global memory. Several dependent launches can be in their prologues at once. A graph of launches begins
-/// when all work before it has ended.
+/// Before this call a kernel may read only its parameters, constants, and memory that no launch
+/// still in flight writes; it must not write global memory. Several dependent launches can be in
+/// their prologues at once. A graph of launches begins when all work before it has ended.
 pub(crate) fn early(k: &Builder) {
     begin_early(k);
     wait_for_launches(k);
@@ -22,7 +25,8 @@ pub(crate) fn begin_early(k: &Builder) {
     }
 }
 
-/// Emits `griddepcontrol.wait`: blocks until all previous launches have completed and their writes are visible.
+/// Emits `griddepcontrol.wait`: blocks until all previous launches have completed and their writes
+/// are visible.
 pub(crate) fn wait_for_launches(k: &Builder) {
     if Needs::Sm90.met_by(k.arch()) {
         k.grid_wait();

@@ -1,7 +1,9 @@
-//! GPU kernels as Rust functions: tensors, tensor-core products, pipelines, attention, matrix products and their oracles.
+//! GPU kernels as Rust functions: tensors, tensor-core products, pipelines, attention, matrix
+//! products and their oracles.
 //!
-//! A kernel records itself through [`Builder`](tilewright_codegen::build::Builder). The recording becomes PTX for a GPU, or
-//! runs in a simulator on the CPU that reports races, strayed indices and bank conflicts. Neither needs a CUDA toolkit.
+//! A kernel records itself through [`Builder`](tilewright_codegen::build::Builder). The recording
+//! becomes PTX for a GPU, or runs in a simulator on the CPU that reports races, strayed indices and
+//! bank conflicts. Neither needs a CUDA toolkit.
 //!
 //! ```
 //! use tilewright_codegen::build::{block, record};

@@ -36,7 +36,8 @@ pub(crate) fn input(trial: &mut Trial, name: &str, float: Float, values: &[f64])
     }
 }
 
-/// Elements within `bound` of these values and then rounded to the type: half a unit in its last place more.
+/// Elements within `bound` of these values and then rounded to the type: half a unit in its last
+/// place more.
 pub(crate) fn near(float: Float, values: &[f64], bound: Bound) -> Expected {
     // Significant bits, and half the least number above 0.
     let (bits, least) = match float {

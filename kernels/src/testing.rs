@@ -1,7 +1,8 @@
-//! Random extents and ragged batches for property tests of kernels, with shrinking; requires the feature `testing`.
+//! Random extents and ragged batches for property tests of kernels, with shrinking; requires the
+//! feature `testing`.
 //!
-//! The oracles to hold kernels against are in [`naive`](crate::naive), the trials that run them on a simulator or a GPU in
-//! [`tilewright_codegen::trial`].
+//! The oracles to hold kernels against are in [`naive`](crate::naive), the trials that run them on
+//! a simulator or a GPU in [`tilewright_codegen::trial`].
 //!
 //! ```
 //! use proptest::prelude::*;
@@ -15,7 +16,8 @@
 
 use proptest::prelude::*;
 
-/// Extents from 1 to `most`; half of them are a multiple of `tile`, or one beside it, where there is one.
+/// Extents from 1 to `most`; half of them are a multiple of `tile`, or one beside it, where there
+/// is one.
 pub fn extent(tile: u32, most: u32) -> impl Strategy<Value = u32> {
     let (tile, most) = (tile.max(1), most.max(1));
     let beside =
@@ -23,7 +25,8 @@ pub fn extent(tile: u32, most: u32) -> impl Strategy<Value = u32> {
     prop_oneof![1..=most, beside.prop_map(move |extent| extent.clamp(1, most))]
 }
 
-/// Lengths of 1 to `sequences` sequences, each from 0 to `most` tokens, on and beside the multiples of `tile`.
+/// Lengths of 1 to `sequences` sequences, each from 0 to `most` tokens, on and beside the multiples
+/// of `tile`.
 pub fn ragged(sequences: usize, tile: u32, most: u32) -> impl Strategy<Value = Vec<u32>> {
     let length = prop_oneof![1 => Just(0u32), 8 => extent(tile, most)];
     proptest::collection::vec(length, 1..=sequences.max(1))

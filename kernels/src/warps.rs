@@ -2,7 +2,8 @@
 
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
-/// Warps `0..warps` of a block, which meet at a barrier of their own: other warps stream weights meanwhile.
+/// Warps `0..warps` of a block, which meet at a barrier of their own: other warps stream weights
+/// meanwhile.
 #[derive(Clone, Copy)]
 pub struct ConsumerWarps<'k> {
     /// The recorder.
@@ -47,7 +48,8 @@ impl<'k> ConsumerWarps<'k> {
         }
     }
 
-    /// Deals `count` items to the threads as [`ConsumerWarps::each`] does, for work that whole warps do: one item for each round.
+    /// Deals `count` items to the threads as [`ConsumerWarps::each`] does, for work that whole
+    /// warps do: one item for each round.
     pub fn items(self, count: u32) -> Vec<Item<'k>> {
         let rounds = (0..count).step_by(self.threads() as usize);
         let item = |base: u32| {
@@ -100,7 +102,8 @@ impl<'k> Item<'k> {
         }
     }
 
-    /// Records work for the warps in which some thread has an item: all of such a warp's threads take part.
+    /// Records work for the warps in which some thread has an item: all of such a warp's threads
+    /// take part.
     #[track_caller]
     pub fn by_warp(self, work: impl Fn()) {
         match self.warp {

@@ -1,4 +1,5 @@
-//! What the assembler makes of the attention kernels: no spills, no serialised `wgmma`, as the page records.
+//! What the assembler makes of the attention kernels: no spills, no serialised `wgmma`, as the page
+//! records.
 
 use tilewright_codegen::assemble::{Ptxas, Table};
 use tilewright_codegen::ir::{Arch, Kernel};

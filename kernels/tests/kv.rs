@@ -1,4 +1,5 @@
-//! The configurations of buffers against their definitions; the tile's addresses against its layout.
+//! The configurations of buffers against their definitions; the tile's addresses against its
+//! layout.
 
 use half::bf16;
 use tilewright_codegen::build::{Builder, block, record};

@@ -1,5 +1,5 @@
-//! Tiles over both matrix instructions, in the simulator, against plain loops: every element type, both orders of the
-//! operands, extents that no tile divides.
+//! Tiles over both matrix instructions, in the simulator, against plain loops: every element type,
+//! both orders of the operands, extents that no tile divides.
 
 use half::{bf16, f16};
 use proptest::prelude::*;
@@ -59,7 +59,8 @@ impl Number for Tf32 {
     }
 }
 
-/// One product: its extents, whether the contraction index is contiguous, and the vectors that are promised.
+/// One product: its extents, whether the contraction index is contiguous, and the vectors that are
+/// promised.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     m: usize,
@@ -141,7 +142,8 @@ fn store<'k, X: Atom, L: StaticLayout, R: StaticLayout, T: AtomGrid>(
 type Sum<X> = <<X as Atom>::Input as InputType>::Sum;
 type Stored<X> = <<X as Atom>::Input as InputType>::Stored;
 
-/// How a kernel asks for the product of what is in shared memory; the first time, where it is false, in place of what was.
+/// How a kernel asks for the product of what is in shared memory; the first time, where it is
+/// false, in place of what was.
 type Multiply<'k, X, L, R, T> = fn(
     TiledMma<'k, X, L, R, T>,
     LayoutTensor<'k, Stored<X>, L, Shared>,

@@ -1,5 +1,5 @@
-//! Every kernel of this library on every target that has what it needs and room for it: assembled without spills or
-//! warnings, to what the page says.
+//! Every kernel of this library on every target that has what it needs and room for it: assembled
+//! without spills or warnings, to what the page says.
 
 use std::path::Path;
 use tilewright_codegen::assemble::{Ptxas, Table};

@@ -1,4 +1,5 @@
-//! A tile of 16-bit numbers in shared memory: its pictures, and what its columns cost with and without a swizzle.
+//! A tile of 16-bit numbers in shared memory: its pictures, and what its columns cost with and
+//! without a swizzle.
 //!
 //! `cargo run -p tilewright-layout --example shared_tile`
 

@@ -8,8 +8,8 @@ impl Layout {
     ///
     /// Law: `col_major(S)(i) == i` for every flat index `i`.
     ///
-    /// Edge cases: a mode of extent 1 has stride 0; the empty shape `()` gives `():()`, one element at offset 0; an
-    /// extent of 0 is refused.
+    /// Edge cases: a mode of extent 1 has stride 0; the empty shape `()` gives `():()`, one element
+    /// at offset 0; an extent of 0 is refused.
     ///
     /// ```console
     /// $ tilewright layout show "make_layout((4,6))"
@@ -35,8 +35,8 @@ impl Layout {
 
     /// The compact layout of a shape, last mode fastest, at every level of nesting.
     ///
-    /// Law: offset `i` is at the `i`-th coordinate when the *last* integer counts fastest; the flat index still counts
-    /// the first mode fastest.
+    /// Law: offset `i` is at the `i`-th coordinate when the *last* integer counts fastest; the flat
+    /// index still counts the first mode fastest.
     ///
     /// Edge cases: as [`Layout::col_major`].
     ///
@@ -64,11 +64,11 @@ impl Layout {
 
     /// Form of [`Layout::col_major`] with the smallest stride given: one integer, or one per mode.
     ///
-    /// Law: with one integer `s`, every offset is `s` times that of `col_major`; with a tuple, each mode is a
-    /// `col_major` of its own that begins with its number.
+    /// Law: with one integer `s`, every offset is `s` times that of `col_major`; with a tuple, each
+    /// mode is a `col_major` of its own that begins with its number.
     ///
-    /// Edge cases: starts of modes are not compared, so modes may overlap; a start of 0 gives strides 0, a negative one
-    /// walks back.
+    /// Edge cases: starts of modes are not compared, so modes may overlap; a start of 0 gives
+    /// strides 0, a negative one walks back.
     ///
     /// ```console
     /// $ tilewright layout eval "compact_col_major((4,3), 2)"
@@ -83,7 +83,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] or [`LayoutError::NotAnInteger`] where `start` does not match the shape; as `col_major`.
+    /// [`LayoutError::Rank`] or [`LayoutError::NotAnInteger`] where `start` does not match the
+    /// shape; as `col_major`.
     pub const fn col_major_from(shape: &IntTuple, start: &IntTuple) -> Result<Layout, LayoutError> {
         let mut out = tri!(shape.as_shape());
         tri!(compact(&mut out, At::ROOT, start, At::ROOT, false));
@@ -92,8 +93,8 @@ impl Layout {
 
     /// Form of [`Layout::row_major`] with the smallest stride given: one integer, or one per mode.
     ///
-    /// Law: with one integer `s`, every offset is `s` times that of `row_major`; with a tuple, each mode is a
-    /// `row_major` of its own.
+    /// Law: with one integer `s`, every offset is `s` times that of `row_major`; with a tuple, each
+    /// mode is a `row_major` of its own.
     ///
     /// Edge cases: as [`Layout::col_major_from`].
     ///
@@ -115,15 +116,17 @@ impl Layout {
         out.checked()
     }
 
-    /// The compact layout of a shape whose modes are ordered by `order`: the smallest number is the fastest mode.
+    /// The compact layout of a shape whose modes are ordered by `order`: the smallest number is the
+    /// fastest mode.
     ///
-    /// An integer of the order may stand for a whole tuple of the shape, whose modes then follow first-fastest. Equal
-    /// numbers give modes that start from the same stride: they overlap.
+    /// An integer of the order may stand for a whole tuple of the shape, whose modes then follow
+    /// first-fastest. Equal numbers give modes that start from the same stride: they overlap.
     ///
-    /// Law: where the numbers differ, the result is bijective, and the strides ascend as the numbers do.
+    /// Law: where the numbers differ, the result is bijective, and the strides ascend as the
+    /// numbers do.
     ///
-    /// Edge cases: only the order of the numbers counts, not their size or sign. An integer for the whole shape gives
-    /// `col_major`. A mode of extent 1 has stride 0 whatever its number.
+    /// Edge cases: only the order of the numbers counts, not their size or sign. An integer for the
+    /// whole shape gives `col_major`. A mode of extent 1 has stride 0 whatever its number.
     ///
     /// ```console
     /// $ tilewright layout show "make_ordered_layout((4,(2,3)), (1,(2,0)))"
@@ -142,7 +145,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] or [`LayoutError::NotAnInteger`] where the order does not match the shape; as `col_major`.
+    /// [`LayoutError::Rank`] or [`LayoutError::NotAnInteger`] where the order does not match the
+    /// shape; as `col_major`.
     pub const fn ordered(shape: &IntTuple, order: &IntTuple) -> Result<Layout, LayoutError> {
         let mut out = tri!(shape.as_shape());
         // The extent that each integer of the order stands for.

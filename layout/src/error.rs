@@ -4,9 +4,11 @@ use core::fmt;
 
 use crate::Message;
 
-/// Why an operation of the algebra was refused: which mode, which number, which bound, and what to do.
+/// Why an operation of the algebra was refused: which mode, which number, which bound, and what to
+/// do.
 ///
-/// [`LayoutError::message`] is a `const fn`: a compile-time panic prints the same text as `Display`.
+/// [`LayoutError::message`] is a `const fn`: a compile-time panic prints the same text as
+/// `Display`.
 ///
 /// ```
 /// use tilewright_layout::Layout;
@@ -34,9 +36,11 @@ pub enum LayoutError {
     Syntax { at: usize, expected: &'static str },
     /// Composition: a mode of the right layout ends in the middle of a mode of the left one.
     ShapeDivisibility { mode: usize, extent: i64, divisor: i64 },
-    /// Composition: a stride of the right layout neither fits in nor steps over a mode of the left one.
+    /// Composition: a stride of the right layout neither fits in nor steps over a mode of the left
+    /// one.
     StrideDivisibility { mode: usize, stride: i64, extent: i64 },
-    /// Composition: a strided mode of the right layout runs over the end of a mode that its stride does not divide.
+    /// Composition: a strided mode of the right layout runs over the end of a mode that its stride
+    /// does not divide.
     Leaves { mode: usize, extent: i64, stride: i64, count: i64 },
     /// Composition: modes of the right layout add up to more than a mode of the left one holds.
     Carry { mode: usize, reach: i64, extent: i64 },
@@ -44,7 +48,8 @@ pub enum LayoutError {
     Overlap { operation: &'static str, stride: i64, reach: i64 },
     /// Copies of a layout that leave offsets between them.
     Gaps { operation: &'static str, count: i64, reach: i64 },
-    /// Copies of a block that reach further than the room that the block leaves, so that offsets repeat.
+    /// Copies of a block that reach further than the room that the block leaves, so that offsets
+    /// repeat.
     Room { operation: &'static str, room: i64, reach: i64 },
     /// An offset for which no coordinate of the layout was found.
     NotAnOffset { operation: &'static str, offset: i64 },

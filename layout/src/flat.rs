@@ -2,7 +2,8 @@
 
 use crate::{Layout, LayoutError, MAX_LEAVES};
 
-/// The leaves of a layout, in order. Operators that flatten work on this and build the nesting last.
+/// The leaves of a layout, in order. Operators that flatten work on this and build the nesting
+/// last.
 #[derive(Clone, Copy)]
 pub(crate) struct Flat {
     pub(crate) shape: [i64; MAX_LEAVES],
@@ -39,7 +40,8 @@ impl Flat {
         merge(&layout.shape, &layout.stride, layout.profile.leaves(), false)
     }
 
-    /// As [`Flat::coalesced`], but a last mode of extent 1 keeps its stride: the values beyond the domain stay too.
+    /// As [`Flat::coalesced`], but a last mode of extent 1 keeps its stride: the values beyond the
+    /// domain stay too.
     pub(crate) const fn coalesce_beyond(layout: &Layout) -> Flat {
         merge(&layout.shape, &layout.stride, layout.profile.leaves(), true)
     }
@@ -110,8 +112,8 @@ impl Flat {
     }
 }
 
-/// The extent of two neighbours as one mode, if the second steps on from the first. What an operation has built may lie beyond
-/// 63 bits; then it stays apart, and is refused as a layout.
+/// The extent of two neighbours as one mode, if the second steps on from the first. What an
+/// operation has built may lie beyond 63 bits; then it stays apart, and is refused as a layout.
 const fn merged(extent: i64, stride: i64, next_extent: i64, next_stride: i64) -> Option<i64> {
     match extent.checked_mul(stride) {
         Some(reach) if reach == next_stride => next_extent.checked_mul(extent),

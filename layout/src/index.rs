@@ -7,13 +7,16 @@ use crate::{IntTuple, Layout, LayoutError, Profile, laws};
 impl Layout {
     /// The offset of flat coordinate `index`.
     ///
-    /// The index counts the first mode fastest. The last mode is not bounded: an index of [`Layout::size`] or more walks
-    /// on along it, and a negative one walks back (division truncates towards zero). Far beyond the size the arithmetic
-    /// wraps; [`offset`](Layout::offset) refuses what 64 bits do not hold.
+    /// The index counts the first mode fastest. The last mode is not bounded: an index of
+    /// [`Layout::size`] or more walks on along it, and a negative one walks back (division
+    /// truncates towards zero). Far beyond the size the arithmetic wraps;
+    /// [`offset`](Layout::offset) refuses what 64 bits do not hold.
     ///
-    /// Law: `at(i)` is the offset of [`coordinate(i)`](Layout::coordinate): the first mode counts fastest.
+    /// Law: `at(i)` is the offset of [`coordinate(i)`](Layout::coordinate): the first mode counts
+    /// fastest.
     ///
-    /// Edge cases: `():()` has offset 0 at every index; beyond the size and below 0 the last mode goes on.
+    /// Edge cases: `():()` has offset 0 at every index; beyond the size and below 0 the last mode
+    /// goes on.
     ///
     /// ```console
     /// $ tilewright layout show "(2,3):(3,1)"
@@ -58,13 +61,14 @@ impl Layout {
         Ok(offset)
     }
 
-    /// The offset of a coordinate nested like the shape, or less deeply: an integer for a whole tuple is split
-    /// colexicographically inside it.
+    /// The offset of a coordinate nested like the shape, or less deeply: an integer for a whole
+    /// tuple is split colexicographically inside it.
     ///
-    /// Law: the sum of the coordinate's integers times their strides; of an integer alone, [`at`](Layout::at).
+    /// Law: the sum of the coordinate's integers times their strides; of an integer alone,
+    /// [`at`](Layout::at).
     ///
-    /// Edge cases: parts are not checked against their extents; beyond an extent they walk on along the stride. `(3)`
-    /// is no coordinate of an integer mode.
+    /// Edge cases: parts are not checked against their extents; beyond an extent they walk on along
+    /// the stride. `(3)` is no coordinate of an integer mode.
     ///
     /// ```console
     /// $ tilewright layout show "((2,3),4):((1,2),6)"
@@ -88,8 +92,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] or [`LayoutError::NotAnInteger`] where the coordinate is not nested like the shape;
-    /// [`LayoutError::Overflow`] where 64 bits do not hold the offset.
+    /// [`LayoutError::Rank`] or [`LayoutError::NotAnInteger`] where the coordinate is not nested
+    /// like the shape; [`LayoutError::Overflow`] where 64 bits do not hold the offset.
     pub const fn offset(&self, coordinate: &IntTuple) -> Result<i64, LayoutError> {
         self.offset_of(At::ROOT, coordinate, At::ROOT)
     }
@@ -110,12 +114,13 @@ impl Layout {
         Ok(offset)
     }
 
-    /// The coordinate, nested like the shape, of flat coordinate `index`. The last integer is not bounded.
+    /// The coordinate, nested like the shape, of flat coordinate `index`. The last integer is not
+    /// bounded.
     ///
     /// Law: the inverse of counting: `shape.index_of(coordinate(i)) == i`, whatever the strides.
     ///
-    /// Edge cases: an index of the size or more makes the last integer larger than its extent; a negative index gives
-    /// integers of at most 0.
+    /// Edge cases: an index of the size or more makes the last integer larger than its extent; a
+    /// negative index gives integers of at most 0.
     ///
     /// ```console
     /// $ tilewright layout eval "idx2crd(5, (2,3))"
@@ -139,14 +144,15 @@ impl Layout {
 
     /// A coordinate whose offset is `offset`, nested like the shape, and 0 along modes of extent 1.
     ///
-    /// [`right_inverse`](Layout::right_inverse) and [`left_inverse`](Layout::left_inverse) are this function as layouts,
-    /// for the layouts that have one.
+    /// [`right_inverse`](Layout::right_inverse) and [`left_inverse`](Layout::left_inverse) are this
+    /// function as layouts, for the layouts that have one.
     ///
     /// Law: `L(coordinate_of_offset(o)) == o`; an offset that no coordinate has is refused.
     ///
-    /// Edge cases: padding is crossed, where CuTe's division of the offset by each stride gives the coordinate of
-    /// another offset. Of several coordinates with the offset, the one by division is given, or else any. A stride of 0
-    /// is refused. A search of a million steps, which only strides without common divisors need, ends in a refusal.
+    /// Edge cases: padding is crossed, where CuTe's division of the offset by each stride gives the
+    /// coordinate of another offset. Of several coordinates with the offset, the one by division is
+    /// given, or else any. A stride of 0 is refused. A search of a million steps, which only
+    /// strides without common divisors need, ends in a refusal.
     ///
     /// ```console
     /// $ tilewright layout show "(2,3):(3,1)"
@@ -168,8 +174,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::NotAnOffset`] where no coordinate has the offset; [`LayoutError::Argument`] where a mode of more
-    /// than one element has stride 0.
+    /// [`LayoutError::NotAnOffset`] where no coordinate has the offset; [`LayoutError::Argument`]
+    /// where a mode of more than one element has stride 0.
     pub const fn coordinate_of_offset(&self, offset: i64) -> Result<IntTuple, LayoutError> {
         let operation = "coordinate_of_offset";
         let mut out = self.shape();
@@ -199,7 +205,8 @@ impl Layout {
 }
 
 impl IntTuple {
-    /// For a shape: the coordinate of flat index `index`, nested like the shape. The last integer is not bounded.
+    /// For a shape: the coordinate of flat index `index`, nested like the shape. The last integer
+    /// is not bounded.
     ///
     /// Law: `index_of(coordinate(i)) == i`.
     ///
@@ -225,8 +232,8 @@ impl IntTuple {
     ///
     /// Law: the result nests like the shape and has the same [`index_of`](IntTuple::index_of).
     ///
-    /// Edge cases: an integer is split like [`coordinate`](IntTuple::coordinate); a coordinate nested like the shape
-    /// comes back.
+    /// Edge cases: an integer is split like [`coordinate`](IntTuple::coordinate); a coordinate
+    /// nested like the shape comes back.
     ///
     /// ```console
     /// $ tilewright layout eval "idx2crd((5,3), ((2,3),4))"
@@ -234,7 +241,8 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] or [`LayoutError::NotAnInteger`] where `index` is not nested like the shape.
+    /// [`LayoutError::Rank`] or [`LayoutError::NotAnInteger`] where `index` is not nested like the
+    /// shape.
     pub const fn refine_coordinate(&self, index: &IntTuple) -> Result<IntTuple, LayoutError> {
         tri!(self.as_shape());
         let mut out = *self;
@@ -272,7 +280,8 @@ impl IntTuple {
         layout.offset(coordinate)
     }
 
-    /// Whether every integer of a coordinate that nests like this shape is at least 0 and below its extent.
+    /// Whether every integer of a coordinate that nests like this shape is at least 0 and below its
+    /// extent.
     const fn contains(&self, coordinate: &IntTuple) -> bool {
         let mut leaf = 0;
         while leaf < self.profile.leaves() {

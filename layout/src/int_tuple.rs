@@ -63,7 +63,8 @@ impl IntTuple {
         Ok(tuple)
     }
 
-    /// The value of a result, or a panic with the error's text: a compile error where it stands in a `const`.
+    /// The value of a result, or a panic with the error's text: a compile error where it stands in
+    /// a `const`.
     ///
     /// # Panics
     /// If the result is an error.
@@ -153,8 +154,8 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where the two are not nested alike; [`LayoutError::Overflow`] where 64 bits do not hold a part
-    /// of it.
+    /// [`LayoutError::Rank`] where the two are not nested alike; [`LayoutError::Overflow`] where 64
+    /// bits do not hold a part of it.
     pub const fn inner_product(&self, other: &IntTuple) -> Result<i64, LayoutError> {
         if !self.profile.congruent(&other.profile) {
             let (given, expected) = (self.rank(), other.rank());

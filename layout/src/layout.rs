@@ -8,9 +8,11 @@ use crate::{IntTuple, LayoutError, MAX_LEAVES, Message, Profile};
 /// Sizes and spans stay below this, so that indexing inside the domain cannot overflow.
 pub(crate) const LIMIT: i64 = 1 << 60;
 
-/// A shape and a stride, nested alike: the function that sends a coordinate to the sum of its parts times their strides.
+/// A shape and a stride, nested alike: the function that sends a coordinate to the sum of its parts
+/// times their strides.
 ///
-/// Coordinates are *colexicographic*: an integer index counts the first mode fastest, at every level of nesting.
+/// Coordinates are *colexicographic*: an integer index counts the first mode fastest, at every
+/// level of nesting.
 ///
 /// ```
 /// use tilewright_layout::Layout;
@@ -20,7 +22,8 @@ pub(crate) const LIMIT: i64 = 1 << 60;
 /// assert_eq!(rows.to_string(), "(2,3):(3,1)");
 /// ```
 ///
-/// A layout holds at most [`MAX_LEAVES`] integers per side. Extents are at least 1; strides may be 0 or negative.
+/// A layout holds at most [`MAX_LEAVES`] integers per side. Extents are at least 1; strides may be
+/// 0 or negative.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Layout {
     pub(crate) profile: Profile,
@@ -38,7 +41,8 @@ impl Layout {
     /// A layout from a shape and a stride that nest alike.
     ///
     /// # Errors
-    /// [`LayoutError::Congruence`], [`LayoutError::Extent`] (an extent below 1), [`LayoutError::Overflow`].
+    /// [`LayoutError::Congruence`], [`LayoutError::Extent`] (an extent below 1),
+    /// [`LayoutError::Overflow`].
     pub const fn new(shape: &IntTuple, stride: &IntTuple) -> Result<Layout, LayoutError> {
         if !shape.profile.congruent(&stride.profile) {
             return Err(LayoutError::Congruence {
@@ -85,7 +89,8 @@ impl Layout {
         out.checked()
     }
 
-    /// The layout of a result, or a panic with the error's text: a compile error where it stands in a `const`.
+    /// The layout of a result, or a panic with the error's text: a compile error where it stands in
+    /// a `const`.
     ///
     /// ```
     /// use tilewright_layout::Layout;
@@ -153,7 +158,8 @@ impl Layout {
         self.profile.product(at, &self.shape)
     }
 
-    /// One more than the largest offset: `1 + Σ (extent - 1)·|stride|`. With negative strides, the width of the span.
+    /// One more than the largest offset: `1 + Σ (extent - 1)·|stride|`. With negative strides, the
+    /// width of the span.
     pub const fn cosize(&self) -> i64 {
         let mut cosize = 1;
         let mut leaf = 0;

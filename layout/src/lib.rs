@@ -1,8 +1,10 @@
-//! Layouts: functions from the coordinates of a tensor to offsets in memory, as values and as types.
+//! Layouts: functions from the coordinates of a tensor to offsets in memory, as values and as
+//! types.
 //!
-//! A [`Layout`] is a shape and a stride with the same nesting, written `shape:stride`. It maps a coordinate to the sum of its
-//! parts times their strides. A single integer is a coordinate too: it counts the first mode fastest, at every level of nesting
-//! (colexicographic order). Notation and conventions are those of NVIDIA's CuTe.
+//! A [`Layout`] is a shape and a stride with the same nesting, written `shape:stride`. It maps a
+//! coordinate to the sum of its parts times their strides. A single integer is a coordinate too: it
+//! counts the first mode fastest, at every level of nesting (colexicographic order). Notation and
+//! conventions are those of NVIDIA's CuTe.
 //!
 //! The crate has no notion of a kernel or a device; the other crates of tilewright are built on it.
 //!
@@ -49,12 +51,14 @@
 //!
 //! # Errors
 //!
-//! An operation whose result would not be the function that its law describes gives a [`LayoutError`]: one line with the mode, the
-//! numbers and what to change. Sizes and spans stay within 60 bits, so that no offset inside a layout overflows.
+//! An operation whose result would not be the function that its law describes gives
+//! a [`LayoutError`]: one line with the mode, the numbers and what to change. Sizes and spans stay
+//! within 60 bits, so that no offset inside a layout overflows.
 //!
 //! # Layouts at compile time
 //!
-//! Every operation is a `const fn`. [`Layout::constant`] turns a result into a constant, and its error into a compile error:
+//! Every operation is a `const fn`. [`Layout::constant`] turns a result into a constant, and its
+//! error into a compile error:
 //!
 //! ```
 //! use tilewright_layout::Layout;

@@ -1,11 +1,12 @@
 //! Text with numbers in it, built at compile time.
 //!
-//! A `const fn` can neither allocate nor format. [`Message`] is a byte buffer that both a `const` panic and `Display`
-//! write through, so an error reads the same from the compiler and at run time.
+//! A `const fn` can neither allocate nor format. [`Message`] is a byte buffer that both a `const`
+//! panic and `Display` write through, so an error reads the same from the compiler and at run time.
 
 use crate::{IntTuple, Layout, MAX_LEAVES, MAX_NODES, Profile};
 
-/// Bytes that a [`Message`] holds: more than the longest layout. Longer text is cut, and ends with `...`.
+/// Bytes that a [`Message`] holds: more than the longest layout. Longer text is cut, and ends with
+/// `...`.
 pub const MESSAGE_CAPACITY: usize = 2048;
 
 /// A short text built by `const` code.

@@ -18,7 +18,8 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Syntax`] with the byte where the text stops making sense; [`LayoutError::Capacity`].
+    /// [`LayoutError::Syntax`] with the byte where the text stops making sense;
+    /// [`LayoutError::Capacity`].
     pub const fn parse(text: &str) -> Result<IntTuple, LayoutError> {
         let mut reader = Reader { bytes: text.as_bytes(), at: 0, wild: None };
         let tuple = tri!(reader.tuple());
@@ -37,7 +38,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Syntax`] with the byte where the text stops making sense, and what [`Layout::new`] refuses.
+    /// [`LayoutError::Syntax`] with the byte where the text stops making sense, and what
+    /// [`Layout::new`] refuses.
     pub const fn parse(text: &str) -> Result<Layout, LayoutError> {
         let mut reader = Reader { bytes: text.as_bytes(), at: 0, wild: None };
         let shape = tri!(reader.tuple());

@@ -138,7 +138,8 @@ impl Profile {
         at
     }
 
-    /// The place of mode `index` of the subtree at `at`; an integer is its own mode 0. `index` must be below the rank.
+    /// The place of mode `index` of the subtree at `at`; an integer is its own mode 0. `index` must
+    /// be below the rank.
     pub(crate) const fn child(&self, at: At, index: usize) -> At {
         if self.arity(at.node).is_none() {
             return at;
@@ -165,7 +166,8 @@ impl Profile {
         values.split_at(self.leaves()).0
     }
 
-    /// The product of the integers of the subtree at `at`, for sizes that are checked: beyond 64 bits it wraps.
+    /// The product of the integers of the subtree at `at`, for sizes that are checked: beyond 64
+    /// bits it wraps.
     pub(crate) const fn product(&self, at: At, values: &[i64; MAX_LEAVES]) -> i64 {
         let end = self.end(at).leaf;
         let (mut product, mut leaf) = (1i64, at.leaf);

@@ -1,7 +1,8 @@
-//! Random shapes, layouts and swizzles for property tests, with shrinking. Needs the feature `testing`.
+//! Random shapes, layouts and swizzles for property tests, with shrinking. Needs the feature
+//! `testing`.
 //!
-//! The laws to hold against them are in [`laws`](crate::laws). Layouts are small enough to be enumerated: at most 512
-//! coordinates, six integers, three levels.
+//! The laws to hold against them are in [`laws`](crate::laws). Layouts are small enough to be
+//! enumerated: at most 512 coordinates, six integers, three levels.
 //!
 //! ```
 //! use proptest::prelude::*;
@@ -73,7 +74,8 @@ pub fn nesting() -> impl Strategy<Value = Layout> {
     })
 }
 
-/// A matrix of either order, with or without padding after its rows or columns, and the extents of a tile that divides it.
+/// A matrix of either order, with or without padding after its rows or columns, and the extents of
+/// a tile that divides it.
 ///
 /// ```
 /// use proptest::prelude::*;

@@ -36,7 +36,8 @@ impl Tiler {
         Tiler { outer: Profile::INT, parts: one_mode(&Layout::raw_leaf(extent, 1)), open: 0, extents: 1 }
     }
 
-    /// The elements that a layout picks. A layout that fills the capacity needs room for one tuple more.
+    /// The elements that a layout picks. A layout that fills the capacity needs room for one tuple
+    /// more.
     pub const fn layout(layout: &Layout) -> Tiler {
         Tiler { outer: Profile::INT, parts: one_mode(layout), open: 0, extents: 0 }
     }

@@ -109,7 +109,8 @@ proptest! {
 
     #[test]
     fn complement_starts_the_copies(layout in nesting()) {
-        // Copies of the layout, each at the first offset that nothing covers yet, until the bound is full.
+        // Copies of the layout, each at the first offset that nothing covers yet, until the bound
+        // is full.
         let bound = layout.filter().cosize() * 2;
         if let Ok(rest) = layout.complement_exact(bound) {
             let tile = image(&layout);

@@ -15,7 +15,8 @@ fn inside(inner: &Layout, outer: &Layout) -> bool {
     (0..inner.size()).all(|i| (0..outer.size()).contains(&inner.at(i)))
 }
 
-/// A shape of the same size: integers split in two where they are even, tuples joined to one integer, or kept.
+/// A shape of the same size: integers split in two where they are even, tuples joined to one
+/// integer, or kept.
 fn rearranged(shape: &IntTuple, choices: &mut impl Iterator<Item = usize>) -> IntTuple {
     let choice = choices.next().unwrap_or(0);
     match (shape.is_int(), choice) {
@@ -38,7 +39,8 @@ proptest! {
         hold(laws::coalesce(&layout, &layout.coalesce()))?;
     }
 
-    /// Two layouts over one shape, each refined its own way, come to one nesting and stay the functions that they are.
+    /// Two layouts over one shape, each refined its own way, come to one nesting and stay the
+    /// functions that they are.
     #[test]
     fn modes_expanded_alike_are_congruent_and_the_same_functions(
         layout in signed_layout(),
@@ -75,7 +77,8 @@ proptest! {
 
     #[test]
     fn composition_with_a_tile_of_its_own_shape(a in compact(), extents in shape()) {
-        // A compact right layout of a divisor's size always composes with a compact left one of one mode.
+        // A compact right layout of a divisor's size always composes with a compact left one of one
+        // mode.
         let left = Layout::leaf(extents.product().unwrap(), 3).unwrap();
         let right = Layout::col_major(&extents).unwrap();
         hold(laws::composition(&left, &right, &left.composition(&right).unwrap()))?;
@@ -296,7 +299,8 @@ fn layout(text: &str) -> Layout {
 #[test]
 fn laws_catch_planted_bugs() {
     let rows = layout("(4,8):(8,1)");
-    // A result of the field's own rules that is not the function: 8 elements of stride 6 leave a mode of 8.
+    // A result of the field's own rules that is not the function: 8 elements of stride 6 leave a
+    // mode of 8.
     assert!(laws::composition(&layout("(8,8):(8,1)"), &layout("8:6"), &layout("(2,4):(48,1)")).is_err());
     assert!(laws::coalesce(&rows, &layout("32:1")).is_err());
     assert!(laws::coalesce(&layout("(4,8):(1,4)"), &layout("(4,8):(1,4)")).is_err());
@@ -341,7 +345,8 @@ fn constants_are_the_same_algebra() {
     assert_eq!(TILES, layout("(64,64):(64,1)").blocked_product(&ROWS).unwrap());
 }
 
-/// Row after row of (call, result): products of blocks that leave too little room repeated offsets, as CuTe's do.
+/// Row after row of (call, result): products of blocks that leave too little room repeated offsets,
+/// as CuTe's do.
 #[test]
 fn products_that_would_repeat_offsets_are_refused() {
     let (block, copies) = (layout("(2,2):(3,9)"), layout("4:1"));
@@ -409,7 +414,8 @@ fn layouts_that_do_not_compose_share_what_a_walk_finds() {
     assert_eq!(common("(8,4):(1,8)", "(8,4):(1,16)"), "8:1");
 }
 
-/// Products of sizes that wrapped to 0 and took part in quotients, scales and comparisons; extents of 0.
+/// Products of sizes that wrapped to 0 and took part in quotients, scales and comparisons; extents
+/// of 0.
 #[test]
 fn sizes_beyond_64_bits_and_extents_of_0_are_refused() {
     let tuple = |text: &str| IntTuple::parse(text).unwrap();

@@ -1,4 +1,5 @@
-//! The table of names of `docs/names.md`: every path of its host column exists, and this list has every one of them.
+//! The table of names of `docs/names.md`: every path of its host column exists, and this list has
+//! every one of them.
 
 use std::collections::BTreeSet;
 

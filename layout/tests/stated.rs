@@ -1,5 +1,5 @@
-//! What the documentation states of single functions, where no other test has it: laws on random layouts, edge cases by
-//! example.
+//! What the documentation states of single functions, where no other test has it: laws on random
+//! layouts, edge cases by example.
 
 use std::collections::BTreeSet;
 
@@ -273,7 +273,8 @@ proptest! {
     }
 }
 
-/// `max_common_vector` and `vector_width` looked at the swizzle alone, so an offset of 68 counted 8 elements where 4 follow.
+/// `max_common_vector` and `vector_width` looked at the swizzle alone, so an offset of 68 counted 8
+/// elements where 4 follow.
 #[test]
 fn an_offset_before_the_swizzle_shortens_vectors() {
     let (swizzle, rows) = (Swizzle::new(3, 3, 3).unwrap(), layout("(8,64):(64,1)"));
@@ -437,8 +438,8 @@ fn what_is_beyond_the_end() {
     assert!(!layout("(8,6):(6,1)").divides_evenly(&Tiler::extent(3)));
 }
 
-/// `replace(8:1, 1, 2:8)` was accepted: an integer has one mode, and nothing after it. So with every operation that names
-/// modes by number, on an integer and on tuples.
+/// `replace(8:1, 1, 2:8)` was accepted: an integer has one mode, and nothing after it. So with
+/// every operation that names modes by number, on an integer and on tuples.
 #[test]
 fn modes_beyond_the_rank_are_refused() {
     let mode = layout("2:8");

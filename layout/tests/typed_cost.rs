@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 const LAYOUTS: usize = 500;
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// A library that names `count` distinct layouts, each of three combinators over two numbers of its own.
+/// A library that names `count` distinct layouts, each of three combinators over two numbers of its
+/// own.
 fn source(count: usize) -> String {
     let mut text = "use tilewright_layout::{layout, typed::*};\n".to_owned();
     for i in 0..count {
@@ -22,7 +23,8 @@ fn source(count: usize) -> String {
     text
 }
 
-/// A crate of that source, and the least time of three checks of it, its dependencies checked before.
+/// A crate of that source, and the least time of three checks of it, its dependencies checked
+/// before.
 fn least_check_time(name: &str, count: usize) -> Duration {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);

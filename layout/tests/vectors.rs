@@ -10,7 +10,8 @@ fn before(layout: &Layout, mode: usize) -> i64 {
     (0..mode).map(|i| layout.extent(i)).product()
 }
 
-/// Whether vectors of `width` along a mode are whole, contiguous and aligned, by trying every element.
+/// Whether vectors of `width` along a mode are whole, contiguous and aligned, by trying every
+/// element.
 fn holds(layout: &Swizzled, along: usize, width: i64) -> bool {
     let (inner, step) = (layout.layout(), before(&layout.layout(), along));
     let index = |c: i64| c / step % inner.extent(along);
@@ -28,7 +29,8 @@ fn widest(first: &Swizzled, second: &Swizzled, bits: i64) -> i64 {
     widths.filter(|&w| w == 1 || (0..first.layout().rank()).any(|along| both(along, w))).last().unwrap()
 }
 
-/// A second layout over the top-level extents of a first one, nested otherwise: its strides in any order, padded or not.
+/// A second layout over the top-level extents of a first one, nested otherwise: its strides in any
+/// order, padded or not.
 fn beside(first: &Layout, keys: &[i64], pad: i64) -> Layout {
     let mut order: Vec<usize> = (0..first.rank()).collect();
     order.sort_by_key(|mode| keys[*mode % keys.len()]);
@@ -52,7 +54,8 @@ fn plain(layout: Layout, start: i64) -> Swizzled {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
-    /// Ranks of any size, hierarchical modes on one side, starts that are off an alignment: as wide as trying finds.
+    /// Ranks of any size, hierarchical modes on one side, starts that are off an alignment: as wide
+    /// as trying finds.
     #[test]
     fn the_common_vector_is_the_widest_that_trying_finds(
         first in layouts(),
@@ -71,7 +74,8 @@ proptest! {
         prop_assert_eq!(Vector::widest(&first, bits).width, widest(&first, &first, bits));
     }
 
-    /// Behind swizzles: it holds at every element, also from every aligned start on, and loses only what a base splits.
+    /// Behind swizzles: it holds at every element, also from every aligned start on, and loses only
+    /// what a base splits.
     #[test]
     fn the_common_vector_holds_behind_both_swizzles(
         first in layouts(),
@@ -93,7 +97,8 @@ proptest! {
         prop_assert_eq!(vector.width, unswizzled.width.min(bases[0]).min(bases[1]));
     }
 
-    /// Every element is in one vector, the vectors hold on both sides, and the first ones are neighbours in the first layout.
+    /// Every element is in one vector, the vectors hold on both sides, and the first ones are
+    /// neighbours in the first layout.
     #[test]
     fn a_plan_deals_every_element_once(
         first in layouts(),
@@ -123,7 +128,8 @@ proptest! {
     }
 }
 
-/// The tile of a copy as it ships: rank 2, a swizzled destination, a source that the type knows nothing of.
+/// The tile of a copy as it ships: rank 2, a swizzled destination, a source that the type knows
+/// nothing of.
 #[test]
 fn a_plan_by_extents_is_the_plan_between_layouts() {
     let shared = Swizzled::new(Swizzle::new(3, 3, 3).unwrap(), 0, Layout::parse("(16,64):(64,1)").unwrap());
@@ -136,7 +142,8 @@ fn a_plan_by_extents_is_the_plan_between_layouts() {
     assert_eq!(CopyPlan::of(&global.layout(), vector, 128).unwrap().width, 2);
 }
 
-/// Heads, positions and elements transposed: a copy of rank 3 between global memory and a fragment's registers.
+/// Heads, positions and elements transposed: a copy of rank 3 between global memory and a
+/// fragment's registers.
 #[test]
 fn a_vector_of_rank_three_runs_along_the_last_mode() {
     let global = plain(Layout::parse("(4,16,64):(64,256,1)").unwrap(), 0);

@@ -1,4 +1,5 @@
-//! Laws of the parts of a view whose extents are known at run time: each is the elements that it says, once.
+//! Laws of the parts of a view whose extents are known at run time: each is the elements that it
+//! says, once.
 
 use std::cell::Cell;
 

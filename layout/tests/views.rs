@@ -203,7 +203,8 @@ fn a_bounded_iterator_ends_and_a_circular_one_counts_its_laps() {
     assert_eq!(Lowered::<TilesOf<RowMajor<16, 32>, 16, 8>>::SIZE, ring.round());
 }
 
-/// A layout value of (tiles of a) matrix, a dividing tile and a place: extents and strides at random.
+/// A layout value of (tiles of a) matrix, a dividing tile and a place: extents and strides at
+/// random.
 fn matrix() -> impl Strategy<Value = (Layout, i64, i64)> {
     (1i64..5, 1i64..5, 1i64..5, 1i64..5, any::<bool>(), 0i64..4).prop_map(|(m, n, down, across, right, pad)| {
         let (rows, columns) = (m * down, n * across);

@@ -1,4 +1,5 @@
-//! Time to validate a program of the size of Llama-3.1-70B: 80 layers, about 132 tasks a level, 400 levels.
+//! Time to validate a program of the size of Llama-3.1-70B: 80 layers, about 132 tasks a level, 400
+//! levels.
 
 use std::hint::black_box;
 

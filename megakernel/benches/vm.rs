@@ -1,5 +1,5 @@
-//! How near decode on CPU threads comes to the speed of memory: a step of a Llama-3.2-1B of random bf16 weights, at one
-//! row, against a plain sum over the same bytes by as many threads.
+//! How near decode on CPU threads comes to the speed of memory: a step of a Llama-3.2-1B of random
+//! bf16 weights, at one row, against a plain sum over the same bytes by as many threads.
 //!
 //! `cargo bench -p tilewright-megakernel --bench vm`. It needs 3 GB of memory.
 
@@ -19,7 +19,8 @@ use tilewright_megakernel::weights::{RandomWeights, WeightTensor, Weights};
 const CONTEXT: usize = 256;
 const POSITION: i32 = 100;
 
-/// The peer: every thread adds its share of every tensor, eight bytes at a time, in enough sums to vectorise.
+/// The peer: every thread adds its share of every tensor, eight bytes at a time, in enough sums to
+/// vectorise.
 fn plain_sum(threads: &ThreadPool, tensors: &[WeightTensor]) -> u64 {
     let sums = threads.broadcast(|thread| {
         let mut sums = [0u64; 32];

@@ -1,12 +1,14 @@
-//! Tunes decode on a GPU: what a token costs under settings of the lowering and of the device machine.
+//! Tunes decode on a GPU: what a token costs under settings of the lowering and of the device
+//! machine.
 //!
-//! `tune_decode MODEL ROWS CONTEXT POSITION[,POSITION ..] STEPS [key=value[,key=value ..] ..]`: random weights, and for each
-//! list of settings and position the median of three launches of STEPS steps from there on, and of twenty launches of one
-//! step, with a sum over the tokens: the same for settings that change speed alone. Keys: the names of `DeviceOptions::NUMBERS`
-//! (`stage flight sums held registers group least` for short), `splits page` (numbers), `activation` (`f32`, `bf16`), `deal`
-//! (`order`, `strips`, `stages`), `packets`, `stream`, `pages`, `take`, `times` (0 or 1; `times` prints where the time of each level
-//! goes). What ships is timed, and compared with its peers, by
-//! `tilewright bench --suite decode`.
+//! `tune_decode MODEL ROWS CONTEXT POSITION[,POSITION ..] STEPS [key=value[,key=value ..] ..]`:
+//! random weights, and for each list of settings and position the median of three launches of STEPS
+//! steps from there on, and of twenty launches of one step, with a sum over the tokens: the same
+//! for settings that change speed alone. Keys: the names of `DeviceOptions::NUMBERS`
+//! (`stage flight sums held registers group least` for short), `splits page` (numbers),
+//! `activation` (`f32`, `bf16`), `deal` (`order`, `strips`, `stages`), `packets`, `stream`,
+//! `pages`, `take`, `times` (0 or 1; `times` prints where the time of each level goes). What ships
+//! is timed, and compared with its peers, by `tilewright bench --suite decode`.
 
 use std::error::Error;
 use std::time::Instant;

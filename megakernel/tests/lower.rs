@@ -1,4 +1,5 @@
-//! Laws of the lowering: what every lowered program has, whatever the model, the batch and the target.
+//! Laws of the lowering: what every lowered program has, whatever the model, the batch and the
+//! target.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -56,7 +57,8 @@ proptest! {
             .collect();
         prop_assert_eq!(found, expected);
 
-        // Matrices are the bytes of a step: each element is read by exactly one task, but for the embedding table.
+        // Matrices are the bytes of a step: each element is read by exactly one task, but for the
+        // embedding table.
         let mut elements: HashMap<usize, usize> = HashMap::new();
         for task in &program.tasks {
             for region in &task.reads {
@@ -106,7 +108,8 @@ fn known_models_fill_an_h100_with_five_levels_a_layer() {
         let spec = ModelSpec::named(name).expect("a known model");
         let target = Target::named("h100").expect("a known target");
         let program = lower(&spec, &|_| DType::BF16, target, &LowerOptions::for_context(4096)).expect("lowers");
-        // Per layer: 8 heads x 16 tiles of qkv, 8 x 16 splits of attention, 132 tiles each of o, gate/up and down.
+        // Per layer: 8 heads x 16 tiles of qkv, 8 x 16 splits of attention, 132 tiles each of o,
+        // gate/up and down.
         assert_eq!(program.tasks.len(), 1 + layers * (128 + 128 + 3 * 132) + 132 + 1);
         assert_eq!(program.counters.len(), 1 + layers * (8 + 4) + 1);
     }

@@ -1,4 +1,5 @@
-//! What an op costs: the files that name it. An op is one row, so these are its own, the list of ops, and what lowers it.
+//! What an op costs: the files that name it. An op is one row, so these are its own, the list of
+//! ops, and what lowers it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,7 +31,8 @@ fn names(text: &str, name: &str) -> bool {
     code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_')).any(|word| word == name)
 }
 
-/// What names an op: its own files and those of ops that fuse it, the lists of ops, the lowering, and what draws programs for tests.
+/// What names an op: its own files and those of ops that fuse it, the lists of ops, the lowering,
+/// and what draws programs for tests.
 fn may_name(path: &str) -> bool {
     path == "program/mod.rs" || ["ops/", "lower/", "testing/"].iter().any(|room| path.starts_with(room))
 }

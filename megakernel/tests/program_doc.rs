@@ -1,4 +1,5 @@
-//! The page on programs is true: its sample is a valid program, and it describes every op and every kind.
+//! The page on programs is true: its sample is a valid program, and it describes every op and every
+//! kind.
 
 use tilewright_megakernel::program::{BufferKind, JsonError, Op, Program, VERSION};
 use tilewright_megakernel::validate::validate;
@@ -41,7 +42,8 @@ fn other_formats_versions_and_fields_are_refused_with_a_reason() {
     assert!(matches!(error("\"kind\"", "\"space\": \"smem\", \"kind\""), JsonError::Syntax(_)), "of a buffer");
     assert!(matches!(error("\"label\"", "\"priority\": 1, \"label\""), JsonError::Syntax(_)), "of a task");
     assert!(matches!(error("\"src\"", "\"stride\": 1, \"src\""), JsonError::Syntax(_)), "of an op");
-    // A version of the future may have other fields; the version explains more than the first of them.
+    // A version of the future may have other fields; the version explains more than the first of
+    // them.
     let future = sample().replacen(&version, "\"version\": 9", 1).replacen("\"queues\"", "\"lanes\"", 1);
     assert!(matches!(Program::from_json(&future), Err(JsonError::Version { found: 9 })));
     // Hardware may be described in more detail.

@@ -1,4 +1,5 @@
-//! Laws of weights: shares outlive their makers, types and sizes are checked, random values are what they promise.
+//! Laws of weights: shares outlive their makers, types and sizes are checked, random values are
+//! what they promise.
 
 use std::sync::Arc;
 
@@ -61,7 +62,8 @@ fn sizes_are_checked() {
 }
 
 proptest! {
-    /// Wherever the bytes lie, the elements are the ones that were stored; only misaligned bytes are copied.
+    /// Wherever the bytes lie, the elements are the ones that were stored; only misaligned bytes
+    /// are copied.
     #[test]
     fn elements_survive_any_alignment(values in prop::collection::vec(any::<f32>(), 0..50), offset in 0usize..9) {
         let mut memory = vec![0; offset + values.len() * 4];
@@ -126,7 +128,8 @@ fn random_weights_depend_on_name_and_seed_alone() {
     ");
 }
 
-/// The time that a model the size of Llama-3.2-1B takes: `cargo test --release -p tilewright-megakernel -- --ignored --nocapture`.
+/// The time that a model the size of Llama-3.2-1B takes:
+/// `cargo test --release -p tilewright-megakernel -- --ignored --nocapture`.
 #[test]
 #[ignore = "2.5 GB of memory"]
 fn a_model_of_one_billion_is_made_in_seconds() {

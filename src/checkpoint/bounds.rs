@@ -1,6 +1,6 @@
-//! Bounds on a `tokenizer.json`: tables no larger than the file, texts that do not grow without bound, few steps, and
-//! regular expressions that do not backtrack without end. All but the last are checked before the crate that reads
-//! tokenizers allocates for them.
+//! Bounds on a `tokenizer.json`: tables no larger than the file, texts that do not grow without
+//! bound, few steps, and regular expressions that do not backtrack without end. All but the last
+//! are checked before the crate that reads tokenizers allocates for them.
 
 use std::time::{Duration, Instant};
 
@@ -71,7 +71,8 @@ fn count(part: &Value) -> usize {
     steps(part).map_or(1, |steps| steps.iter().map(count).sum())
 }
 
-/// Tokens that a post-processor adds at most: the ids of each special token, as often as its template names it.
+/// Tokens that a post-processor adds at most: the ids of each special token, as often as its
+/// template names it.
 fn added(part: &Value) -> usize {
     if let Some(steps) = steps(part) {
         return steps.iter().map(added).fold(0, usize::saturating_add);
@@ -94,8 +95,8 @@ fn patterns(part: &Value) -> Vec<&str> {
 
 /// The regular expressions that a tokenizer applies to texts.
 ///
-/// The crate that reads tokenizers takes an expression that gave up for one that does not match, and would encode a text
-/// otherwise; so a text that makes an expression give up is refused before.
+/// The crate that reads tokenizers takes an expression that gave up for one that does not match,
+/// and would encode a text otherwise; so a text that makes an expression give up is refused before.
 pub(super) struct Patterns(Vec<Regex>);
 
 impl Patterns {

@@ -1,7 +1,7 @@
 //! `config.json`: the architecture of a checkpoint, read with every key accounted for.
 //!
-//! A key is used, or known to change nothing, or an error. Where a key may be absent, its default is that of the family's
-//! configuration class in the library transformers (5.x).
+//! A key is used, or known to change nothing, or an error. Where a key may be absent, its default
+//! is that of the family's configuration class in the library transformers (5.x).
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -53,7 +53,8 @@ impl Config {
         })
     }
 
-    /// Reads that of a checkpoint's folder: `config.json`, and what files beside it say of quantised weights.
+    /// Reads that of a checkpoint's folder: `config.json`, and what files beside it say of
+    /// quantised weights.
     ///
     /// # Errors
     /// Those of [`Config::read`], of each file.
@@ -61,8 +62,9 @@ impl Config {
         Config::of_folder_within(dir, None)
     }
 
-    /// Reads the configuration of a folder for sequences of at most `max_context` tokens: the model has at most that many
-    /// positions, and a sliding window that no such sequence exceeds changes nothing.
+    /// Reads the configuration of a folder for sequences of at most `max_context` tokens: the model
+    /// has at most that many positions, and a sliding window that no such sequence exceeds changes
+    /// nothing.
     ///
     /// # Errors
     /// Those of [`Config::of_folder`].
@@ -129,7 +131,8 @@ enum Window {
     None,
     /// `sliding_window` is in force on every layer; this many positions where the key is absent.
     Always(u32),
-    /// `sliding_window` is in force from layer `max_window_layers` on where `use_sliding_window` is true.
+    /// `sliding_window` is in force from layer `max_window_layers` on where `use_sliding_window` is
+    /// true.
     Switched { positions: u32, from_layer: u32 },
 }
 
@@ -178,7 +181,8 @@ const FAMILIES: [FamilyRow; 4] = [
     },
 ];
 
-/// Sizes that a key may state. The bounds are far beyond any model and keep every product within 128 bits.
+/// Sizes that a key may state. The bounds are far beyond any model and keep every product within
+/// 128 bits.
 const SIZE: RangeInclusive<u32> = 1..=i32::MAX.unsigned_abs();
 const LAYERS: RangeInclusive<u32> = 1..=4096;
 const HEAD_DIM: RangeInclusive<u32> = 1..=65_536;
@@ -205,7 +209,8 @@ fn interpret(value: Value, max_context: Option<usize>) -> Result<Config, Vec<Con
     if faults.is_empty() { Ok(Config { spec, eos_ids, quantization }) } else { Err(faults) }
 }
 
-/// The family, and that the architecture is its causal language model. Without it no other key has a meaning.
+/// The family, and that the architecture is its causal language model. Without it no other key has
+/// a meaning.
 fn read_family(keys: &mut Keys) -> Result<&'static FamilyRow, Vec<ConfigFault>> {
     let value = keys.take("model_type").unwrap_or(Value::Null);
     let Some(row) = FAMILIES.iter().find(|row| value.as_str() == Some(row.family.model_type())) else {
@@ -360,8 +365,8 @@ fn cap(window: usize) -> String {
     format!(" (--max-context {window} runs it within the window)")
 }
 
-/// Refuses dual chunk attention (Qwen2.5-1M) that some sequence within `max_positions` would notice. Within the first chunk
-/// it is full attention.
+/// Refuses dual chunk attention (Qwen2.5-1M) that some sequence within `max_positions` would
+/// notice. Within the first chunk it is full attention.
 fn read_chunks(keys: &mut Keys, max_positions: usize) {
     const KEY: &str = "dual_chunk_attention_config";
     let Some(value) = keys.take_value(KEY) else { return };
@@ -423,7 +428,8 @@ fn check(spec: &ModelSpec, faults: &mut Vec<ConfigFault>) {
     }
 }
 
-/// Parameters of the weight matrices. No term passes 2^90: sizes are below 2^31, heads below 2^16 dimensions, layers 2^12.
+/// Parameters of the weight matrices. No term passes 2^90: sizes are below 2^31, heads below 2^16
+/// dimensions, layers 2^12.
 fn parameters(spec: &ModelSpec) -> u128 {
     let wide = |n: usize| n as u128;
     let head_rows = 2 * (wide(spec.heads) + wide(spec.kv_heads)) * wide(spec.head_dim);

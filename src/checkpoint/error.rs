@@ -153,7 +153,8 @@ pub enum CheckpointError {
     },
 }
 
-/// All faults of one file, at least one. Printed, it shows the first few and the number of the others.
+/// All faults of one file, at least one. Printed, it shows the first few and the number of the
+/// others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Faults<T>(pub(super) Vec<T>);
 

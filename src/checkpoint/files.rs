@@ -38,7 +38,8 @@ pub(super) fn read_optional(path: &Path) -> Result<Option<Vec<u8>>, CheckpointEr
     }
 }
 
-/// The bytes of a file. Links are followed; a folder, a pipe or a device is refused, for opening one could block for ever.
+/// The bytes of a file. Links are followed; a folder, a pipe or a device is refused, for opening
+/// one could block for ever.
 fn check_regular(path: &Path) -> Result<u64, CheckpointError> {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_file() && hint::is_pointer(path) => {
@@ -56,8 +57,8 @@ fn check_regular(path: &Path) -> Result<u64, CheckpointError> {
 
 #[expect(unsafe_code, reason = "a memory map is how weights are read without a copy")]
 fn map_read_only(file: &File) -> io::Result<Mmap> {
-    // SAFETY: the map is private to this process and never written through. What remains is that another process changes
-    // or truncates the file while it is mapped, which the documentation of `Checkpoint` forbids, as every reader of
-    // weights by memory map must.
+    // SAFETY: the map is private to this process and never written through. What remains is that
+    // another process changes or truncates the file while it is mapped, which the documentation of
+    // `Checkpoint` forbids, as every reader of weights by memory map must.
     unsafe { Mmap::map(file) }
 }

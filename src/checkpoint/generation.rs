@@ -1,6 +1,6 @@
-//! `generation_config.json`: the tokens that end a sequence are used; the caller says how to sample. Of the keys that other
-//! programs apply even to greedy decoding, three become settings of the sampler; the others are not applied, and a note
-//! says so.
+//! `generation_config.json`: the tokens that end a sequence are used; the caller says how to
+//! sample. Of the keys that other programs apply even to greedy decoding, three become settings of
+//! the sampler; the others are not applied, and a note says so.
 
 use serde_json::Value;
 
@@ -10,8 +10,8 @@ use super::fault::{ConfigError, ConfigFault};
 use super::json::{self, quote};
 use super::keys::Keys;
 
-/// What a `generation_config.json` wants of every choice of a token, greedy or not. Each has the meaning that it has in
-/// transformers.
+/// What a `generation_config.json` wants of every choice of a token, greedy or not. Each has the
+/// meaning that it has in transformers.
 ///
 /// ```
 /// use tilewright::checkpoint::GenerationSettings;
@@ -20,7 +20,8 @@ use super::keys::Keys;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GenerationSettings {
-    /// What positive logits of tokens that were there are divided by, and negative ones multiplied; above 0.
+    /// What positive logits of tokens that were there are divided by, and negative ones multiplied;
+    /// above 0.
     pub repetition_penalty: Option<f32>,
     /// Length of n-grams that may not repeat; 0: all may.
     pub no_repeat_ngram_size: usize,
@@ -69,8 +70,9 @@ pub(super) struct Generation {
     pub null_end: bool,
 }
 
-/// The keys that change which tokens come, whatever the sampler, and the values with which they change nothing. `null`,
-/// `false` and empty lists never do. The meaning of keys and values is that of `GenerationConfig` in transformers.
+/// The keys that change which tokens come, whatever the sampler, and the values with which they
+/// change nothing. `null`, `false` and empty lists never do. The meaning of keys and values is that
+/// of `GenerationConfig` in transformers.
 const APPLIED: [(&str, Option<f64>); 23] = [
     ("bad_words_ids", None),
     ("begin_suppress_tokens", None),
@@ -132,7 +134,8 @@ fn changes_nothing(value: &Value, neutral: Option<f64>) -> bool {
 }
 
 impl Generation {
-    /// What the user should know of a file whose model ends sequences with `eos_ids`, one line each.
+    /// What the user should know of a file whose model ends sequences with `eos_ids`, one line
+    /// each.
     pub fn notes(&self, eos_ids: &[u32]) -> Vec<String> {
         let mut notes = Vec::new();
         if !self.set.is_empty() {

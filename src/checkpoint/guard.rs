@@ -8,7 +8,8 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a panic of this thread becomes an error: a program's panic hook should then print nothing.
+/// Whether a panic of this thread becomes an error: a program's panic hook should then print
+/// nothing.
 pub fn panic_is_handled() -> bool {
     GUARDED.with(Cell::get)
 }

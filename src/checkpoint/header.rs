@@ -1,9 +1,10 @@
 //! The header of a safetensors file: what each tensor is and where its bytes lie.
 //!
-//! The format (eight bytes of length, a JSON object, the data): <https://github.com/huggingface/safetensors>. It is read
-//! here rather than by the `safetensors` crate, because a key that appears twice or a field that is not known must be an
-//! error, every error must name the tensor and the numbers, and eight tensors of 2^61 bytes must not overflow. The tests
-//! hold this reader against the crate.
+//! The format (eight bytes of length, a JSON object, the
+//! data): <https://github.com/huggingface/safetensors>. It is read here rather than by the
+//! `safetensors` crate, because a key that appears twice or a field that is not known must be an
+//! error, every error must name the tensor and the numbers, and eight tensors of 2^61 bytes must
+//! not overflow. The tests hold this reader against the crate.
 
 use std::ops::Range;
 
@@ -185,7 +186,8 @@ fn known_dtypes() -> String {
     DTYPES.map(|(name, _)| name).join(", ")
 }
 
-/// Reads the header of a whole file. The entries come in the order of their bytes and cover the data without gaps.
+/// Reads the header of a whole file. The entries come in the order of their bytes and cover the
+/// data without gaps.
 pub(super) fn parse(file: &[u8]) -> Result<Vec<Entry>, HeaderError> {
     let Some((length, rest)) = file.split_first_chunk() else {
         return Err(HeaderError::TooShort { len: file.len() });

@@ -1,5 +1,5 @@
-//! What somebody may have meant who gave another thing than a checkpoint: other formats of weights, names on a hub,
-//! downloads that are not whole.
+//! What somebody may have meant who gave another thing than a checkpoint: other formats of weights,
+//! names on a hub, downloads that are not whole.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -130,7 +130,8 @@ impl Hint {
         }
     }
 
-    /// For a folder that lacks weights or more, `otherwise` where nothing is found that explains it.
+    /// For a folder that lacks weights or more, `otherwise` where nothing is found that explains
+    /// it.
     pub(super) fn for_folder(dir: &Path, otherwise: Hint) -> Hint {
         let names = |dir: &Path| {
             let entries = fs::read_dir(dir).into_iter().flatten().flatten();
@@ -149,7 +150,8 @@ impl Hint {
     }
 }
 
-/// Whether a file is what git keeps of a large file in its place, where the file itself was not downloaded. The format:
+/// Whether a file is what git keeps of a large file in its place, where the file itself was not
+/// downloaded. The format:
 /// <https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>.
 pub(super) fn is_pointer(path: &Path) -> bool {
     const START: &[u8] = b"version https://git-lfs.github.com/spec/";

@@ -1,4 +1,5 @@
-//! JSON read strictly: a key that appears twice is an error, where the usual reader would silently keep the last.
+//! JSON read strictly: a key that appears twice is an error, where the usual reader would silently
+//! keep the last.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Keys of `config.json`, taken one by one. Keys that are left must be in a list of known keys, with a harmless value.
+//! Keys of `config.json`, taken one by one. Keys that are left must be in a list of known keys,
+//! with a harmless value.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -51,8 +52,8 @@ impl fmt::Display for RealBound {
 
 /// The keys of one JSON object that are not yet taken, and the faults found so far.
 ///
-/// A taker never fails: it notes the fault and returns some value in range, so that one reading finds every fault. The
-/// values mean something only where [`Keys::faults`] is empty.
+/// A taker never fails: it notes the fault and returns some value in range, so that one reading
+/// finds every fault. The values mean something only where [`Keys::faults`] is empty.
 pub(super) struct Keys {
     prefix: String,
     map: Map<String, Value>,
@@ -60,7 +61,8 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Takes over an object; `prefix` stands before each key in a fault (`rope_scaling.`, or nothing).
+    /// Takes over an object; `prefix` stands before each key in a fault (`rope_scaling.`, or
+    /// nothing).
     pub fn new(prefix: impl Into<String>, map: Map<String, Value>) -> Keys {
         Keys { prefix: prefix.into(), map, faults: Vec::new() }
     }
@@ -240,7 +242,8 @@ enum Taken<T> {
     Value(Value),
 }
 
-/// A key that the reader of the configuration does not use: what it means, and which values change nothing here.
+/// A key that the reader of the configuration does not use: what it means, and which values change
+/// nothing here.
 #[derive(Clone, Copy)]
 pub(super) struct KnownKey {
     pub key: &'static str,

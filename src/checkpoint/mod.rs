@@ -10,9 +10,9 @@
 //! | `quantize_config.json`, `quant_config.json`, `hf_quant_config.json` (optional) | [`Checkpoint::open`] | how weights are quantised, where `config.json` does not say |
 //! | `model.safetensors`, or `model.safetensors.index.json` and its shards | [`Checkpoint::open`] | the tensors |
 //!
-//! The reader is strict: a key, a value or a tensor that it does not know is an error that names it, because a model that
-//! loads and computes something slightly different is worse than one that does not load. This module reads files; it does
-//! not depend on programs or devices.
+//! The reader is strict: a key, a value or a tensor that it does not know is an error that names
+//! it, because a model that loads and computes something slightly different is worse than one that
+//! does not load. This module reads files; it does not depend on programs or devices.
 
 mod bounds;
 mod chat;
@@ -76,10 +76,12 @@ pub struct Progress {
 
 /// An opened checkpoint, complete and consistent.
 ///
-/// Weights are mapped, not read: a tensor's bytes come from the disk when they are first touched. Tensors
-/// ([`Weights::tensor`]) keep the map alive after the checkpoint is dropped. The files must not be changed or truncated
-/// meanwhile; replacing one by another under the same name is safe. If a file is truncated, the process gets SIGBUS; the
-/// command line turns it into one line and exit code 2. Quantised modules are read while the checkpoint is opened: their codes are unpacked into the canonical form, 4 or 8 bits each ([`Weights::quantized`]).
+/// Weights are mapped, not read: a tensor's bytes come from the disk when they are first touched.
+/// Tensors ([`Weights::tensor`]) keep the map alive after the checkpoint is dropped. The files must
+/// not be changed or truncated meanwhile; replacing one by another under the same name is safe. If
+/// a file is truncated, the process gets SIGBUS; the command line turns it into one line and exit
+/// code 2. Quantised modules are read while the checkpoint is opened: their codes are unpacked into
+/// the canonical form, 4 or 8 bits each ([`Weights::quantized`]).
 ///
 /// ```no_run
 /// use tilewright::checkpoint::Checkpoint;
@@ -102,7 +104,8 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens a folder and checks everything in it that can be checked without computing. `progress` is called for each tensor.
+    /// Opens a folder and checks everything in it that can be checked without computing. `progress`
+    /// is called for each tensor.
     ///
     /// # Errors
     /// A [`CheckpointError`] that names the file and what is wrong in it.
@@ -110,8 +113,8 @@ impl Checkpoint {
         Checkpoint::open_within(dir, None, progress)
     }
 
-    /// Opens a folder for sequences of at most `max_context` tokens. A model whose attention is limited to a sliding window
-    /// can be opened if the window holds that many.
+    /// Opens a folder for sequences of at most `max_context` tokens. A model whose attention is
+    /// limited to a sliding window can be opened if the window holds that many.
     ///
     /// # Errors
     /// Those of [`Checkpoint::open`].
@@ -157,7 +160,8 @@ impl Checkpoint {
         &self.spec
     }
 
-    /// The tokens that end a sequence: of `generation_config.json`, or else of `config.json`. There may be none.
+    /// The tokens that end a sequence: of `generation_config.json`, or else of `config.json`. There
+    /// may be none.
     pub fn eos_ids(&self) -> &[u32] {
         &self.eos_ids
     }
@@ -192,8 +196,8 @@ impl Checkpoint {
         self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))
     }
 
-    /// Touches every page of the weights, so that the first token does not wait for the disk. Worth it where they fit the
-    /// memory; `progress` is called every 64 MiB.
+    /// Touches every page of the weights, so that the first token does not wait for the disk. Worth
+    /// it where they fit the memory; `progress` is called every 64 MiB.
     pub fn read_ahead(&self, progress: &mut dyn FnMut(Progress)) {
         const PAGE: usize = 4096;
         const REPORT: usize = 64 << 20;

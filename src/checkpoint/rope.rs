@@ -1,8 +1,9 @@
 //! Rotary frequencies: the rule that `config.json` states, evaluated in single precision.
 //!
-//! The formulas, and the order in which single-precision operations round, are those of `modeling_rope_utils.py` in the
-//! library transformers (5.x), so that the frequencies agree with it to the last bit or one beside it. The rules come from:
-//! rotary embeddings, Su et al., arXiv:2104.09864; linear scaling, Chen et al., arXiv:2306.15595; yarn, Peng et al.,
+//! The formulas, and the order in which single-precision operations round, are those of
+//! `modeling_rope_utils.py` in the library transformers (5.x), so that the frequencies agree with
+//! it to the last bit or one beside it. The rules come from: rotary embeddings, Su et al.,
+//! arXiv:2104.09864; linear scaling, Chen et al., arXiv:2306.15595; yarn, Peng et al.,
 //! arXiv:2309.00071; llama3, the reference code of Llama 3.1.
 
 use std::f64::consts::PI;
@@ -41,9 +42,11 @@ const THETA: RealBound = RealBound::Above(1.0, 1e30);
 /// Where `config.json` is silent.
 const DEFAULT_THETA: f64 = 10_000.0;
 
-/// Takes the rotation's keys, in either spelling, and evaluates the rule for heads of `head_dim` dimensions.
+/// Takes the rotation's keys, in either spelling, and evaluates the rule for heads of `head_dim`
+/// dimensions.
 ///
-/// `trained_positions` are those of the configuration, `max_positions` those that sequences may have here.
+/// `trained_positions` are those of the configuration, `max_positions` those that sequences may
+/// have here.
 pub(super) fn read(keys: &mut Keys, head_dim: usize, trained_positions: usize, max_positions: usize) -> Rope {
     let outer_theta = keys.optional_real("rope_theta", THETA);
     let (old, new) = (keys.take_value("rope_scaling"), keys.take_value("rope_parameters"));
@@ -120,7 +123,8 @@ fn read_original(keys: &mut Keys, max_positions: usize) -> f64 {
     original as f64
 }
 
-/// The rule `dynamic` changes frequencies once a text is longer than the training's positions; up to there it is `default`.
+/// The rule `dynamic` changes frequencies once a text is longer than the training's positions; up
+/// to there it is `default`.
 fn read_dynamic(keys: &mut Keys, rule: &Value, trained_positions: usize, max_positions: usize) -> Scaling {
     keys.real("factor", FACTOR, Otherwise { absent: Some(1.0), null: Some(1.0) });
     let original = read_original(keys, trained_positions);
@@ -171,7 +175,8 @@ fn read_yarn(keys: &mut Keys, max_positions: usize) -> Yarn {
 fn wavelengths(theta: f64, head_dim: usize) -> impl Iterator<Item = f32> {
     (0..head_dim / 2).map(move |pair| {
         let exponent = (2 * pair) as f32 / head_dim as f32;
-        // The power is taken in double precision and rounded once: the nearest single-precision number on any machine.
+        // The power is taken in double precision and rounded once: the nearest single-precision
+        // number on any machine.
         f64::from(theta as f32).powf(f64::from(exponent)) as f32
     })
 }
@@ -190,7 +195,8 @@ fn evaluate(theta: f64, head_dim: usize, scaling: Scaling) -> Rope {
     }
 }
 
-/// Long waves are stretched by the factor, short ones kept, those between interpolated by their turns over the training.
+/// Long waves are stretched by the factor, short ones kept, those between interpolated by their
+/// turns over the training.
 fn llama3(freq: f32, factor: f32, low_freq_factor: f64, high_freq_factor: f64, original: f64) -> f32 {
     let wavelength = freq.recip() * (2.0 * PI) as f32;
     if wavelength > (original / low_freq_factor) as f32 {
@@ -204,7 +210,8 @@ fn llama3(freq: f32, factor: f32, low_freq_factor: f64, high_freq_factor: f64, o
     }
 }
 
-/// Dimensions that turn often keep their frequency, those that turn seldom are stretched, a ramp lies between.
+/// Dimensions that turn often keep their frequency, those that turn seldom are stretched, a ramp
+/// lies between.
 fn yarn_frequencies(theta: f64, head_dim: usize, yarn: Yarn) -> Rope {
     let dim = head_dim as f64;
     let correction = |turns: f64| dim * (yarn.original / (turns * 2.0 * PI)).ln() / (2.0 * theta.ln());

@@ -1,4 +1,5 @@
-//! The weights' files: one `model.safetensors`, or several that `model.safetensors.index.json` lists.
+//! The weights' files: one `model.safetensors`, or several that `model.safetensors.index.json`
+//! lists.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -90,7 +91,8 @@ pub enum IndexFault {
     },
 }
 
-/// Opens every file of weights in a folder. `model.safetensors` comes before an index, as in the library transformers.
+/// Opens every file of weights in a folder. `model.safetensors` comes before an index, as in the
+/// library transformers.
 pub(super) fn open(dir: &Path) -> Result<Vec<Shard>, CheckpointError> {
     let (single, index) = (dir.join(SINGLE), dir.join(INDEX));
     // A link that leads to nothing is there, and said.

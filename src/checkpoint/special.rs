@@ -1,8 +1,10 @@
-//! The files beside `tokenizer.json` that name special tokens and hold the chat template: `tokenizer_config.json`,
-//! `special_tokens_map.json`, `added_tokens.json`, `chat_template.jinja`. Each may be absent.
+//! The files beside `tokenizer.json` that name special tokens and hold the chat template:
+//! `tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json`, `chat_template.jinja`.
+//! Each may be absent.
 //!
-//! Other tokenizers keep most of their settings in these files, so the world is not closed here: of an unknown key nothing
-//! is known. What is taken: tokens with ids, names of special tokens, templates.
+//! Other tokenizers keep most of their settings in these files, so the world is not closed here: of
+//! an unknown key nothing is known. What is taken: tokens with ids, names of special tokens,
+//! templates.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +25,8 @@ const MORE_TEMPLATES: &str = "additional_chat_templates";
 /// Most templates that are read of that folder.
 const MOST_TEMPLATES: usize = 64;
 
-/// The parts that a special token can play, as keys of `tokenizer_config.json` and `special_tokens_map.json`.
+/// The parts that a special token can play, as keys of `tokenizer_config.json` and
+/// `special_tokens_map.json`.
 const ROLES: [&str; 7] = ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 /// Keys of special tokens without a part, in lists.
 const MORE: [&str; 2] = ["additional_special_tokens", "extra_special_tokens"];
@@ -219,7 +222,8 @@ impl<'d> Source<'d> {
     }
 }
 
-/// Reads `chat_template.jinja` and the templates of the folder `additional_chat_templates`, which have names.
+/// Reads `chat_template.jinja` and the templates of the folder `additional_chat_templates`, which
+/// have names.
 fn own_templates(dir: &Path) -> Result<Option<Templates>, CheckpointError> {
     let read = |path: &Path| -> Result<Option<String>, CheckpointError> {
         Ok(files::read_optional(path)?.map(|text| String::from_utf8_lossy(&text).into_owned()))

@@ -4,11 +4,13 @@ use super::tokenizer::{Tokenizer, TokenizerError};
 
 /// Decodes ids one at a time and returns each character as soon as it is complete.
 ///
-/// The pieces, joined, are [`Tokenizer::decode`] of all the ids. They differ from it in one case: a run of byte tokens such
-/// as `<0xE4>` that is not UTF-8 as a whole. The decoder replaces every byte of such a run by U+FFFD; the stream has
-/// already returned the characters at the run's start, and replaces the bytes after them.
+/// The pieces, joined, are [`Tokenizer::decode`] of all the ids. They differ from it in one case: a
+/// run of byte tokens such as `<0xE4>` that is not UTF-8 as a whole. The decoder replaces every
+/// byte of such a run by U+FFFD; the stream has already returned the characters at the run's start,
+/// and replaces the bytes after them.
 ///
-/// Only the tokens since the last two pieces are decoded each time, so the cost of a token does not grow with the text.
+/// Only the tokens since the last two pieces are decoded each time, so the cost of a token does not
+/// grow with the text.
 ///
 /// ```
 /// # use tilewright::checkpoint::{Tokenizer, TokenizerError};
@@ -25,8 +27,8 @@ pub struct TextStream<'t> {
     tokenizer: &'t Tokenizer,
     /// The ids that give text.
     ids: Vec<u32>,
-    /// The tokens of the last piece begin here: what comes after them is decoded together with them, since a decoder may
-    /// treat the first token of a text differently.
+    /// The tokens of the last piece begin here: what comes after them is decoded together with
+    /// them, since a decoder may treat the first token of a text differently.
     context: usize,
     /// The tokens that have given all their text end here.
     read: usize,
@@ -34,7 +36,8 @@ pub struct TextStream<'t> {
     emitted: String,
     /// The run of byte tokens at the end of `ids`.
     run: Run,
-    /// Whether a piece ended inside of a run of byte tokens, so that the decoder may read the whole run otherwise.
+    /// Whether a piece ended inside of a run of byte tokens, so that the decoder may read the whole
+    /// run otherwise.
     split: bool,
 }
 
@@ -105,7 +108,8 @@ impl<'t> TextStream<'t> {
     /// Returns the text that was held back; what is not a complete character becomes U+FFFD.
     ///
     /// # Errors
-    /// The file's decoder cannot take the ids, or rewrote text that had been returned ([`TokenizerError::Diverged`]).
+    /// The file's decoder cannot take the ids, or rewrote text that had been returned
+    /// ([`TokenizerError::Diverged`]).
     pub fn finish(self) -> Result<String, TokenizerError> {
         let whole = self.tokenizer.decode(&self.ids)?;
         match whole.strip_prefix(self.emitted.as_str()) {
@@ -115,17 +119,20 @@ impl<'t> TextStream<'t> {
         }
     }
 
-    /// The text of the tokens that have given none yet; `cut`: they begin with bytes of a character that never ends.
+    /// The text of the tokens that have given none yet; `cut`: they begin with bytes of a character
+    /// that never ends.
     fn next_piece(&self, cut: bool) -> Result<String, TokenizerError> {
         if cut && self.split {
-            // The decoder would replace the bytes of the last piece, too, which are of the same run.
+            // The decoder would replace the bytes of the last piece, too, which are of the same
+            // run.
             return self.tokenizer.decode(&self.ids[self.read..]);
         }
         let before = self.tokenizer.decode(&self.ids[self.context..self.read])?;
         let now = self.tokenizer.decode(&self.ids[self.context..])?;
         match now.strip_prefix(before.as_str()) {
             Some(piece) => Ok(piece.to_owned()),
-            // The decoder reads the run of bytes that the last piece is part of otherwise, now that it goes on.
+            // The decoder reads the run of bytes that the last piece is part of otherwise, now that
+            // it goes on.
             None if self.split => self.tokenizer.decode(&self.ids[self.read..]),
             None => Ok(String::new()),
         }

@@ -1,4 +1,5 @@
-//! The tensors of the files held against those of the model: each one used, none missing, shapes and types as they must be.
+//! The tensors of the files held against those of the model: each one used, none missing, shapes
+//! and types as they must be.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -109,11 +110,13 @@ pub(super) struct Gathered {
     pub notes: Vec<String>,
 }
 
-/// Takes every tensor of the model out of the files; those of quantised modules are unpacked into the canonical form.
+/// Takes every tensor of the model out of the files; those of quantised modules are unpacked into
+/// the canonical form.
 ///
-/// Some tensors beside the model's are allowed, since dropping them changes nothing: `rotary_emb.inv_freq` buffers, which
-/// are derived from the configuration, an `lm_head.weight` with the bits of the tied embedding, and beside quantised
-/// modules biases of zeros and scales of activations, keys and values.
+/// Some tensors beside the model's are allowed, since dropping them changes nothing:
+/// `rotary_emb.inv_freq` buffers, which are derived from the configuration, an `lm_head.weight`
+/// with the bits of the tied embedding, and beside quantised modules biases of zeros and scales of
+/// activations, keys and values.
 pub(super) fn gather(
     dir: &Path,
     spec: &ModelSpec,
@@ -261,7 +264,8 @@ fn part<'a>(shard: &'a Shard, entry: &'a Entry) -> Part<'a> {
     Part { name: entry.name.clone(), file: &shard.path, dtype: entry.dtype, shape: &entry.shape, bytes }
 }
 
-/// The pool whose codes the tensor is the scale of, where it is one that a quantised checkpoint may bring.
+/// The pool whose codes the tensor is the scale of, where it is one that a quantised checkpoint may
+/// bring.
 fn cache_scale(name: &str, plan: &Plan, layers: usize) -> Option<String> {
     // Names of vLLM and ModelOpt; `output_scale` is that of compressed-tensors.
     const SCALES: [(&str, &str); 6] = [
@@ -289,7 +293,8 @@ fn number(shard: &Shard, entry: &Entry) -> Option<f32> {
     }
 }
 
-/// The tensor's bytes in the map. The header's reader has checked range and size, so there always is one.
+/// The tensor's bytes in the map. The header's reader has checked range and size, so there always
+/// is one.
 fn share(shard: &Shard, entry: &Entry) -> Option<WeightTensor> {
     let bytes = SharedBytes::new(shard.mapping.clone(), entry.range.clone())?;
     WeightTensor::new(entry.dtype, entry.shape.clone(), bytes).ok()
@@ -301,7 +306,8 @@ fn same_bits(embedding: &WeightTensor, shard: &Shard, entry: &Entry) -> bool {
         && shard.mapping.get(entry.range.clone()) == Some(embedding.bytes().as_ref())
 }
 
-/// Whether the tensor is a buffer of rotary frequencies, of the whole model or of a layer that it has.
+/// Whether the tensor is a buffer of rotary frequencies, of the whole model or of a layer that it
+/// has.
 fn is_derived(name: &str, layers: usize) -> bool {
     let Some(owner) = name.strip_suffix("rotary_emb.inv_freq") else {
         return false;

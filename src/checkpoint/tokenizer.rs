@@ -179,10 +179,12 @@ impl fmt::Display for Found {
 impl Tokenizer {
     /// Reads the text of a `tokenizer.json` for a model whose embedding has `rows` rows.
     ///
-    /// Truncation and padding that the file may set are switched off: they are settings of a caller, not of the model.
+    /// Truncation and padding that the file may set are switched off: they are settings of a
+    /// caller, not of the model.
     ///
     /// # Errors
-    /// The text is no tokenizer, encodes at random, or has an id that is not less than `rows` or not the one it lists.
+    /// The text is no tokenizer, encodes at random, or has an id that is not less than `rows` or
+    /// not the one it lists.
     pub fn from_json(text: &[u8], rows: usize) -> Result<Tokenizer, TokenizerError> {
         bounds::check(text)?;
         let mut inner = guarded(|| tokenizers::Tokenizer::from_bytes(text).map_err(TokenizerError::Broken))?;
@@ -208,7 +210,8 @@ impl Tokenizer {
         Ok(())
     }
 
-    /// Takes the tokens that the files beside `tokenizer.json` have and it lacks; gives what is left out, a line each.
+    /// Takes the tokens that the files beside `tokenizer.json` have and it lacks; gives what is
+    /// left out, a line each.
     pub(super) fn add(&mut self, special: &Special) -> Result<Vec<String>, TokenizerError> {
         let mut notes: Vec<String> = Vec::new();
         for listed in &special.listed {
@@ -257,7 +260,8 @@ impl Tokenizer {
         }
     }
 
-    /// Makes a token one of those that are found in a text as they are. One that is such already may only become special.
+    /// Makes a token one of those that are found in a text as they are. One that is such already
+    /// may only become special.
     fn add_token(&mut self, token: AddedToken) -> Result<(), TokenizerError> {
         let vocabulary = self.inner.get_added_vocabulary();
         let is_added = vocabulary.get_vocab().contains_key(&token.content);
@@ -270,8 +274,8 @@ impl Tokenizer {
         })
     }
 
-    /// The ids of a text, special tokens added as the file's post-processor says. A special token's name in the text
-    /// becomes that token.
+    /// The ids of a text, special tokens added as the file's post-processor says. A special token's
+    /// name in the text becomes that token.
     ///
     /// # Errors
     /// The tokenizer has no way to write the text, or gives an id beyond the embedding.
@@ -313,8 +317,8 @@ impl Tokenizer {
         }
     }
 
-    /// The text of ids, special tokens left out. An id without a token (embeddings often have more rows than there are
-    /// tokens) gives no text.
+    /// The text of ids, special tokens left out. An id without a token (embeddings often have more
+    /// rows than there are tokens) gives no text.
     ///
     /// # Errors
     /// The file's decoder cannot take the ids.
@@ -332,7 +336,8 @@ impl Tokenizer {
         self.inner.id_to_token(id)
     }
 
-    /// The bytes of text that a token stands for when it follows itself; a special token gives its name.
+    /// The bytes of text that a token stands for when it follows itself; a special token gives its
+    /// name.
     ///
     /// Of byte-level vocabularies these may be a part of a character.
     pub fn token_bytes(&self, id: u32) -> Option<Vec<u8>> {
@@ -353,7 +358,8 @@ impl Tokenizer {
             return Some(bytes);
         }
         let once = self.decode(&[id]).ok()?;
-        // A byte token decodes to its byte, or to U+FFFD if that alone is not UTF-8; other tokens decode to their text.
+        // A byte token decodes to its byte, or to U+FFFD if that alone is not UTF-8; other tokens
+        // decode to their text.
         if let Some(byte) = stream::byte_of(&token).filter(|_| once.chars().count() == 1) {
             return Some(vec![byte]);
         }
@@ -396,7 +402,8 @@ fn check_vocabulary(vocab: &HashMap<String, u32>, rows: usize) -> Result<(), Tok
     }
 }
 
-/// Checks that each added token has the id that the file lists it with. The crate only logs where they differ.
+/// Checks that each added token has the id that the file lists it with. The crate only logs where
+/// they differ.
 fn check_added(text: &[u8], tokenizer: &tokenizers::Tokenizer) -> Result<(), TokenizerError> {
     #[derive(Deserialize)]
     struct File {
@@ -418,8 +425,9 @@ fn check_added(text: &[u8], tokenizer: &tokenizers::Tokenizer) -> Result<(), Tok
     Ok(())
 }
 
-/// The byte that a character of a byte-level vocabulary stands for: printable bytes stand for themselves, the others for the
-/// characters from U+0100 on, in order. The alphabet is that of GPT-2.
+/// The byte that a character of a byte-level vocabulary stands for: printable bytes stand for
+/// themselves, the others for the characters from U+0100 on, in order. The alphabet is that of
+/// GPT-2.
 fn byte_level(character: char) -> Option<u8> {
     let is_plain = |byte: &u8| matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
     match u32::from(character) {
@@ -428,8 +436,9 @@ fn byte_level(character: char) -> Option<u8> {
     }
 }
 
-/// Runs the crate's code. Some inconsistent files make it panic (a merge shorter than the prefix that it should carry, a
-/// decoder that strips more than a token has); the panic becomes an error here.
+/// Runs the crate's code. Some inconsistent files make it panic (a merge shorter than the prefix
+/// that it should carry, a decoder that strips more than a token has); the panic becomes an error
+/// here.
 fn guarded<T>(work: impl FnOnce() -> Result<T, TokenizerError>) -> Result<T, TokenizerError> {
     guard::catching(work).unwrap_or_else(|message| Err(TokenizerError::Stopped { message }))
 }

@@ -1,7 +1,8 @@
 //! Bus errors: a mapped file that became shorter while it was in use.
 //!
-//! Weights are read through memory maps, which cost no copy. If another process truncates such a file, the kernel sends
-//! SIGBUS at the next access. Without a handler the program would die without a word.
+//! Weights are read through memory maps, which cost no copy. If another process truncates such a
+//! file, the kernel sends SIGBUS at the next access. Without a handler the program would die
+//! without a word.
 
 /// What the program says before it exits.
 #[cfg(unix)]
@@ -21,7 +22,8 @@ pub fn report_truncated_files() {
         }
     }
     let handler = report as extern "C" fn(libc::c_int);
-    // SAFETY: the handler is a function of the right signature that calls async-signal-safe functions alone.
+    // SAFETY: the handler is a function of the right signature that calls async-signal-safe
+    // functions alone.
     unsafe { libc::signal(libc::SIGBUS, handler as libc::sighandler_t) };
 }
 

@@ -11,7 +11,8 @@ use crate::engine::{Device, Engine};
 /// How a checkpoint is opened.
 #[derive(Clone, Copy, Default)]
 pub struct Form {
-    /// The scheme that linear layers are quantised by while loading; none: as the checkpoint stores them.
+    /// The scheme that linear layers are quantised by while loading; none: as the checkpoint stores
+    /// them.
     pub scheme: Option<Scheme>,
     /// Most tokens of a sequence; none: as many as the model has positions.
     pub max_context: Option<usize>,
@@ -58,7 +59,8 @@ pub fn load(dir: &Path, device: Device) -> Result<Engine, Failure> {
     Ok(engine)
 }
 
-/// Loads a model whose weights are read as steps need them: those that other processes compute with, never.
+/// Loads a model whose weights are read as steps need them: those that other processes compute
+/// with, never.
 pub fn load_as_needed(dir: &Path, device: Device, form: Form) -> Result<Engine, Failure> {
     let engine = Engine::new(open_as(dir, form)?, device, Box::new(|_| ()))?;
     say(&engine);

@@ -285,7 +285,8 @@ fn print_help(error: &clap::Error) -> io::Result<()> {
     write!(anstream::stdout(), "{}", error.render().ansi())
 }
 
-/// The command that the arguments name: their first words that are commands, whatever options stand between them.
+/// The command that the arguments name: their first words that are commands, whatever options stand
+/// between them.
 fn command_of(args: &[OsString]) -> String {
     let root = command();
     let mut found = &root;

@@ -1,4 +1,5 @@
-//! The prompts of the command line: texts as they are, messages to the model, or whole conversations.
+//! The prompts of the command line: texts as they are, messages to the model, or whole
+//! conversations.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,7 +30,8 @@ pub struct PromptArgs {
     /// With --prompt-file: each line that is not empty is a prompt of its own
     #[arg(long, requires = "prompt_file", conflicts_with = "prompt")]
     each_line: bool,
-    /// JSON file with a conversation for the chat template, - for standard input: a list of messages, or an object with messages, tools and documents
+    /// JSON file with a conversation for the chat template, - for standard input: a list of
+    /// messages, or an object with messages, tools and documents
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "prompt_file", "system"])]
     messages: Option<PathBuf>,
     /// Take the prompt as a message to the model, by the checkpoint's own chat template
@@ -38,7 +40,8 @@ pub struct PromptArgs {
     /// With --chat: a system message before the prompt
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, requires = "chat")]
     system: Option<String>,
-    /// With --chat or --messages: a variable of the chat template and its JSON value, such as enable_thinking=false
+    /// With --chat or --messages: a variable of the chat template and its JSON value, such as
+    /// enable_thinking=false
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_variable, allow_hyphen_values = true)]
     template_var: Vec<(String, ChatValue)>,
 }
@@ -95,8 +98,8 @@ pub enum Prompt {
 }
 
 impl PromptArgs {
-    /// Reads the prompts of a model, at least one, none of them empty. A file is read no further than a prompt of the
-    /// model in the folder `model` can be long.
+    /// Reads the prompts of a model, at least one, none of them empty. A file is read no further
+    /// than a prompt of the model in the folder `model` can be long.
     pub fn read(&self, model: &Path, max_context: Option<usize>) -> Result<Vec<Prompt>, Failure> {
         if !(self.template_var.is_empty() || self.chat || self.messages.is_some()) {
             return Err(PromptError::NoTemplate.into());

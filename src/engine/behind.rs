@@ -1,8 +1,9 @@
-//! Blocks that were completed by machines without ops of flows, and the machine that summarises them before a flow chooses by them.
+//! Blocks that were completed by machines without ops of flows, and the machine that summarises
+//! them before a flow chooses by them.
 //!
-//! A block's summary depends on its keys and values alone. So it may come at any time between the block's last token and the first step
-//! that chooses: a prompt's blocks come together, many in a launch, and whatever a page was given to meanwhile, what is summarised is what
-//! it holds by then.
+//! A block's summary depends on its keys and values alone. So it may come at any time between the
+//! block's last token and the first step that chooses: a prompt's blocks come together, many in a
+//! launch, and whatever a page was given to meanwhile, what is summarised is what it holds by then.
 
 use std::collections::BTreeSet;
 
@@ -36,8 +37,8 @@ impl Behind {
         self.blocks.clear();
     }
 
-    /// Notes the blocks that `steps` steps complete, each of which adds a token to every row. If fewer are run, some of them are not complete:
-    /// what is made of these is made again.
+    /// Notes the blocks that `steps` steps complete, each of which adds a token to every row. If
+    /// fewer are run, some of them are not complete: what is made of these is made again.
     pub fn note(&mut self, (cells, steps): (&StepCells, usize), block_tokens: usize, page_tokens: usize) {
         let width = cells.page_table.len() / cells.positions.len().max(1);
         for (&first, table) in cells.positions.iter().zip(cells.page_table.chunks(width.max(1))) {
@@ -48,7 +49,8 @@ impl Behind {
         }
     }
 
-    /// Summarises them; a row's page table has `per_row` entries. Each row is a sequence of one page.
+    /// Summarises them; a row's page table has `per_row` entries. Each row is a sequence of one
+    /// page.
     pub fn run(&mut self, per_row: usize) -> Result<(), EngineError> {
         let Some(machine) = &mut self.machine else { return Ok(()) };
         while !self.blocks.is_empty() {
@@ -72,7 +74,8 @@ mod tests {
     #[test]
     fn a_block_is_noted_where_its_last_token_lies_and_once() {
         let mut behind = Behind::default();
-        // Blocks of 2 in pages of 4: a prompt's tokens 1 to 4, an idle row, and the last token of another sequence's second page.
+        // Blocks of 2 in pages of 4: a prompt's tokens 1 to 4, an idle row, and the last token of
+        // another sequence's second page.
         let (positions, table) = ([1, 2, 3, 4, -1, 7], [[5, 6], [5, 6], [5, 6], [5, 6], [0, 0], [9, 8]].concat());
         let cells = StepCells { tokens: &[], positions: &positions, page_table: &table };
         behind.note((&cells, 1), 2, 4);

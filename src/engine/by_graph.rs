@@ -1,21 +1,26 @@
-//! Steps of 9 to 16 rows on a device: whether a graph of launches is faster than the decode machine.
+//! Steps of 9 to 16 rows on a device: whether a graph of launches is faster than the decode
+//! machine.
 
 use tilewright_megakernel::model::ModelSpec;
 
 use super::machines::MOST_ROWS;
 
-/// Rows up to which the decode machine is the faster one whatever the model: it streams weights at the speed of the memory.
+/// Rows up to which the decode machine is the faster one whatever the model: it streams weights at
+/// the speed of the memory.
 pub(super) const STREAMED: usize = 8;
 
-/// Microseconds of a gigabyte of weights, bf16, as an H200 takes them: by the decode machine in steps of 9 to 16 rows, whose terms come from shared memory
-/// for every product; by a graph of 32 rows.
+/// Microseconds of a gigabyte of weights, bf16, as an H200 takes them: by the decode machine in
+/// steps of 9 to 16 rows, whose terms come from shared memory for every product; by a graph of 32
+/// rows.
 const MACHINE: f64 = 346.0;
 const GRAPH: f64 = 228.0;
-/// Microseconds that a launch of a graph takes beside its bytes, and launches of a layer and of a step.
+/// Microseconds that a launch of a graph takes beside its bytes, and launches of a layer and of a
+/// step.
 const LAUNCH: f64 = 4.5;
 const LAUNCHES: [usize; 2] = [5, 5];
 
-/// Whether a graph is predicted to run a step of that many rows of a bf16 model faster. Keys and values cost both the same.
+/// Whether a graph is predicted to run a step of that many rows of a bf16 model faster. Keys and
+/// values cost both the same.
 pub(super) fn is_faster(spec: &ModelSpec, rows: usize) -> bool {
     let layer =
         spec.hidden * (2 * spec.heads + 2 * spec.kv_heads) * spec.head_dim + 3 * spec.hidden * spec.intermediate;
@@ -32,7 +37,8 @@ mod tests {
         is_faster(&ModelSpec::named(model).expect("a model"), rows)
     }
 
-    /// Of 8B a graph takes 5.0 ms and the decode machine 5.7; of 1B it would take 1.1 ms, and the machine takes 0.97.
+    /// Of 8B a graph takes 5.0 ms and the decode machine 5.7; of 1B it would take 1.1 ms, and the
+    /// machine takes 0.97.
     #[test]
     fn large_models_of_more_than_eight_rows_run_as_graphs() {
         assert_eq!([1, 8, 9, 16, 17].map(|rows| faster("llama-3.1-8b", rows)), [false, false, true, true, false]);
@@ -40,7 +46,8 @@ mod tests {
         assert!(!faster("llama-3.1-70b", 8) && faster("llama-3.1-70b", 12));
     }
 
-    /// More layers of the same shape change nothing but the launches of a step, fewer bytes of a layer do.
+    /// More layers of the same shape change nothing but the launches of a step, fewer bytes of a
+    /// layer do.
     #[test]
     fn the_bytes_of_a_launch_decide() {
         let spec = ModelSpec::named("llama-3.1-8b").expect("a model");

@@ -19,7 +19,8 @@ impl OwnedCells {
         OwnedCells { tokens, positions, page_table, per_row, rows: 0 }
     }
 
-    /// The next row: a token at a position of the sequence that has these pages. A step has no more rows than its width.
+    /// The next row: a token at a position of the sequence that has these pages. A step has no more
+    /// rows than its width.
     pub fn push(&mut self, token: u32, position: usize, pages: &[i32]) {
         let row = self.rows;
         self.tokens[row] = i32::try_from(token).unwrap_or(i32::MAX);

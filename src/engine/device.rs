@@ -30,12 +30,14 @@ pub enum Device {
         /// Its number.
         ordinal: u32,
     },
-    /// The megakernel on a simulated GPU of a few multiprocessors, all checks on: for small models and patient people.
+    /// The megakernel on a simulated GPU of a few multiprocessors, all checks on: for small models
+    /// and patient people.
     Sim {
         /// The seed of the first launch.
         seed: u64,
     },
-    /// The megakernel on several GPUs of one host, which share the model and reach each other's memory.
+    /// The megakernel on several GPUs of one host, which share the model and reach each other's
+    /// memory.
     Peers {
         /// The number of the first.
         first: u32,

@@ -23,7 +23,8 @@ pub(super) struct SessionFlow {
 /// The blocks that a row attended to in a layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chosen {
-    /// Whose row: the number of a session's sequence, or of a batcher's [ticket](super::Ticket::number).
+    /// Whose row: the number of a session's sequence, or of a batcher's
+    /// [ticket](super::Ticket::number).
     #[serde(default)]
     pub request: u64,
     /// Position of the row's token.
@@ -36,8 +37,8 @@ pub struct Chosen {
     pub blocks: Vec<usize>,
 }
 
-/// The number of a request in a place where another of that number was. States carry it as f32, which has all whole numbers
-/// below 2²⁴; 0 belongs to no request.
+/// The number of a request in a place where another of that number was. States carry it as f32,
+/// which has all whole numbers below 2²⁴; 0 belongs to no request.
 pub(super) fn next_request(number: i32) -> i32 {
     const NUMBERS: i32 = (1 << 24) - 1;
     number % NUMBERS + 1
@@ -65,7 +66,8 @@ impl SessionFlow {
         self.observer.is_some()
     }
 
-    /// Tells the observer what the rows of a step attended to, which are those of these requests; `output` gives the outputs by name.
+    /// Tells the observer what the rows of a step attended to, which are those of these requests;
+    /// `output` gives the outputs by name.
     pub fn observe(
         &self,
         shape: ObservedShape,
@@ -111,8 +113,8 @@ impl SessionFlow {
 }
 
 impl Engine {
-    /// Sets the flow that in decode steps chooses the blocks of tokens that a row attends to. Prompts attend to
-    /// everything.
+    /// Sets the flow that in decode steps chooses the blocks of tokens that a row attends to.
+    /// Prompts attend to everything.
     ///
     /// ```no_run
     /// use tilewright::engine::{Device, Engine};
@@ -133,8 +135,8 @@ impl Engine {
         Ok(Engine { flow: Some(Arc::new(flow)), ..self })
     }
 
-    /// Sets the callback that gets what each row of a decode step attended to, layer by layer, where it has a
-    /// flow. On a device steps are launched one by one then.
+    /// Sets the callback that gets what each row of a decode step attended to, layer by layer,
+    /// where it has a flow. On a device steps are launched one by one then.
     #[must_use]
     pub fn with_observer(self, observer: OnChosen) -> Engine {
         let flow = self.flow.map(|flow| Arc::new(FlowSettings::clone(&flow).observed()));

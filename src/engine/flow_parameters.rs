@@ -1,6 +1,7 @@
 //! Parameters of a flow in a file: a safetensors file with a tensor for each layer and parameter.
 //!
-//! Tensor `layers.L.NAME` is f32 `[key heads, d0, d1]`; the text `flow` of `__metadata__` names the flow.
+//! Tensor `layers.L.NAME` is f32 `[key heads, d0, d1]`; the text `flow` of `__metadata__` names the
+//! flow.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -59,7 +60,8 @@ fn declared(flow: &FlowSettings, spec: &ModelSpec) -> Result<Vec<(String, [usize
     Ok(each.map(|(parameter, [d0, d1])| (parameter.name.clone(), [kv_heads, d0, d1])).collect())
 }
 
-/// Reads the parameters of a flow for a model: by layer, as [`FlowSettings::with_parameters`] takes them.
+/// Reads the parameters of a flow for a model: by layer, as [`FlowSettings::with_parameters`] takes
+/// them.
 ///
 /// ```no_run
 /// use tilewright::engine::{Device, Engine, read_flow_parameters};

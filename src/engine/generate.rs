@@ -40,8 +40,8 @@ impl Request {
         Request { prompt_ids, max_new_tokens }
     }
 
-    /// Tokens that its sequence holds in the end, in a model of that many positions: the last new one is never fed back, so
-    /// it needs no room.
+    /// Tokens that its sequence holds in the end, in a model of that many positions: the last new
+    /// one is never fed back, so it needs no room.
     pub(crate) fn room(&self, positions: usize) -> usize {
         self.prompt_ids.len().saturating_add(self.max_new_tokens.saturating_sub(1)).min(positions)
     }
@@ -88,7 +88,8 @@ pub enum StopCause {
     StopText(usize),
 }
 
-/// What a token callback returns: `()` to go on, or a [`ControlFlow`] that may end the prompt's row.
+/// What a token callback returns: `()` to go on, or a [`ControlFlow`] that may end the prompt's
+/// row.
 pub trait Answer {
     /// Whether the row goes on.
     fn goes_on(self) -> bool;
@@ -131,15 +132,16 @@ struct Active {
 }
 
 impl Engine {
-    /// Continues every prompt; `each` gets (prompt, token) as tokens appear, and ends a prompt's row by `Break` where it
-    /// answers with a `ControlFlow`.
+    /// Continues every prompt; `each` gets (prompt, token) as tokens appear, and ends a prompt's
+    /// row by `Break` where it answers with a `ControlFlow`.
     ///
-    /// The result for a prompt does not depend on the others in the batch. More prompts than a device's step has rows are
-    /// batched continuously, by a [`Batcher`](super::Batcher).
+    /// The result for a prompt does not depend on the others in the batch. More prompts than a
+    /// device's step has rows are batched continuously, by a [`Batcher`](super::Batcher).
     ///
     /// # Errors
-    /// If a prompt is empty, too long or has ids outside of the vocabulary, or a step fails. If logits that are seen here
-    /// are not numbers: on a device those of the prompt alone, for the device chooses the other tokens itself.
+    /// If a prompt is empty, too long or has ids outside of the vocabulary, or a step fails. If
+    /// logits that are seen here are not numbers: on a device those of the prompt alone, for the
+    /// device chooses the other tokens itself.
     pub fn generate<A: Answer>(
         &self,
         requests: &[Request],
@@ -201,7 +203,8 @@ impl Engine {
                 session.run(&rows, Run { steps, draws: &draws, ends: self.ends() }, &mut |tokens| {
                     let mut stray = false;
                     for (row, &token) in rows.iter().zip(tokens).filter(|(_, token)| **token != NO_TOKEN) {
-                        // A row that ended by a token which the machine does not look for goes on there.
+                        // A row that ended by a token which the machine does not look for goes on
+                        // there.
                         match active[row.sequence].done {
                             true => stray = true,
                             false => each(&mut active, row.sequence, token),
@@ -226,17 +229,19 @@ impl Engine {
     /// Encodes the text of a prompt, special tokens added as the tokenizer's post-processor says.
     ///
     /// # Errors
-    /// If the text has more bytes than the model's positions can hold, or the tokenizer cannot encode it.
+    /// If the text has more bytes than the model's positions can hold, or the tokenizer cannot
+    /// encode it.
     pub fn prompt_ids(&self, text: &str) -> Result<Vec<u32>, EngineError> {
         self.check_text(text)?;
         Ok(self.tokenizer().encode(text)?)
     }
 
-    /// Encodes a conversation by the checkpoint's chat template, up to the start of the model's answer.
+    /// Encodes a conversation by the checkpoint's chat template, up to the start of the model's
+    /// answer.
     ///
     /// # Errors
-    /// If the checkpoint has no template, the template refuses the messages or exceeds a bound, or the text has more bytes
-    /// than the model's positions can hold.
+    /// If the checkpoint has no template, the template refuses the messages or exceeds a bound, or
+    /// the text has more bytes than the model's positions can hold.
     pub fn chat_ids(&self, conversation: &Conversation) -> Result<Vec<u32>, EngineError> {
         let template = self.checkpoint().chat_template().ok_or(ChatError::None)?;
         let text = template.render(conversation)?;
@@ -271,8 +276,8 @@ impl Engine {
     }
 }
 
-/// Most bytes of text that a model of that many positions is given: 256 for each position, more than tokens of text have
-/// on average.
+/// Most bytes of text that a model of that many positions is given: 256 for each position, more
+/// than tokens of text have on average.
 pub(crate) fn prompt_bytes(positions: usize) -> u64 {
     const BYTES_PER_POSITION: u64 = 256;
     (positions as u64).saturating_mul(BYTES_PER_POSITION)

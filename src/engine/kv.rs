@@ -16,7 +16,8 @@ use tilewright_layout::DType;
 pub enum KvType {
     /// As bf16.
     Bf16,
-    /// As e4m3 codes, a number being its code times a scale for each layer's keys and values: the checkpoint's, else 1.
+    /// As e4m3 codes, a number being its code times a scale for each layer's keys and values: the
+    /// checkpoint's, else 1.
     Fp8,
 }
 

@@ -34,7 +34,8 @@ pub(super) trait Machines: Send {
     /// Rows of the next prefill chunk of a prompt with that many tokens left.
     fn chunk(&mut self, rest: usize) -> Result<usize, EngineError>;
 
-    /// Whether rows of the next steps attend to everything, or to what a flow chooses; and whether they are a prompt's chunk.
+    /// Whether rows of the next steps attend to everything, or to what a flow chooses; and whether
+    /// they are a prompt's chunk.
     fn set_phase(&mut self, _phase: Phase, _feeds: bool) {}
 
     /// Says which request's states each row of that width goes on with, where a flow keeps states.
@@ -48,10 +49,12 @@ pub(super) trait Machines: Send {
     /// Most rows of a step.
     fn most_rows(&self) -> usize;
 
-    /// Runs a step on the machine of that width; `each` gets the logits of these rows, in their order.
+    /// Runs a step on the machine of that width; `each` gets the logits of these rows, in their
+    /// order.
     fn step(&mut self, width: usize, cells: &StepCells, rows: &[usize], each: EachRow) -> Result<(), EngineError>;
 
-    /// Runs a step whose tokens the machine chooses, where machines do; gives those of the rows that are asked for, and `each` gets logits.
+    /// Runs a step whose tokens the machine chooses, where machines do; gives those of the rows
+    /// that are asked for, and `each` gets logits.
     fn choose(
         &mut self,
         _width: usize,
@@ -72,7 +75,8 @@ pub(super) trait Machines: Send {
         false
     }
 
-    /// Goes on with a sequence on the machine of that width, several of its tokens in a step; gives how many steps `each` was told of.
+    /// Goes on with a sequence on the machine of that width, several of its tokens in a step; gives
+    /// how many steps `each` was told of.
     fn propose(&mut self, width: usize, text: &Text, steps: usize, each: EachAccepted) -> Result<usize, EngineError> {
         let _ = (width, text, steps, each);
         Ok(0)
@@ -83,14 +87,16 @@ pub(super) trait Machines: Send {
         let _ = rows;
     }
 
-    /// Prepares a session for its first prompt (its length, if known) and for steps of a number of rows.
+    /// Prepares a session for its first prompt (its length, if known) and for steps of a number of
+    /// rows.
     fn begin(&mut self, rows: usize, _prompt: Option<usize>) -> Result<(), EngineError> {
         // A prompt's chunks are compiled while the weights are on their way.
         self.ahead(MOST_ROWS);
         self.width(rows).map(drop)
     }
 
-    /// Runs steps that feed tokens back; returns how many `each` got. After its `Break` it may get a few that were under way.
+    /// Runs steps that feed tokens back; returns how many `each` got. After its `Break` it may get
+    /// a few that were under way.
     fn run(&mut self, _width: usize, _cells: &StepCells, _run: Run, _each: EachStep) -> Result<usize, EngineError> {
         Ok(0)
     }
@@ -118,10 +124,11 @@ pub(super) type EachStep<'e> = &'e mut dyn FnMut(&[u32]) -> ControlFlow<()>;
 pub(super) struct Widths {
     /// Each of them, in any order; a device has one for as many rows as it can hold besides.
     pub(super) rows: Vec<usize>,
-    /// Most rows of a program whose tokens may be chosen at random. Wider ones only feed prompts, and code that chooses at
-    /// random takes a driver a second to compile.
+    /// Most rows of a program whose tokens may be chosen at random. Wider ones only feed prompts,
+    /// and code that chooses at random takes a driver a second to compile.
     pub(super) sampling: usize,
-    /// Most rows of a graph's step on a device, where those are more than a step of the decode machine has.
+    /// Most rows of a graph's step on a device, where those are more than a step of the decode
+    /// machine has.
     pub(super) chunk: Option<usize>,
     /// Whether there is one width.
     pub(super) only: bool,
@@ -129,7 +136,8 @@ pub(super) struct Widths {
     pub(super) proposals: bool,
 }
 
-/// Rows of the widest program that may sample, for a number of decoding sequences: by a graph, which has some rows more, or not.
+/// Rows of the widest program that may sample, for a number of decoding sequences: by a graph,
+/// which has some rows more, or not.
 fn sampled(rows: usize) -> usize {
     if rows > STREAMED { rows.max(LEAST_GRAPH) } else { rows }
 }
@@ -151,8 +159,8 @@ impl Widths {
         }
     }
 
-    /// The powers of 2 up to a number of rows; that number alone where every step has the same. More than a step that decodes has on a
-    /// device are steps of a graph there.
+    /// The powers of 2 up to a number of rows; that number alone where every step has the same.
+    /// More than a step that decodes has on a device are steps of a graph there.
     pub fn of_batch(rows: usize, deterministic: bool) -> Widths {
         let powers = (0..usize::BITS).map(|power| 1 << power).take_while(|&width| width < rows && !deterministic);
         let chunk = (rows > MOST_ROWS).then(|| rows.max(LEAST_GRAPH));
@@ -175,7 +183,8 @@ impl Widths {
         Widths { chunk, ..self }
     }
 
-    /// The width of a chunk of that many rows: a power of 2 from 32 on, or the widest. Kernels are made for a few widths.
+    /// The width of a chunk of that many rows: a power of 2 from 32 on, or the widest. Kernels are
+    /// made for a few widths.
     pub(super) fn of_chunk(&self, rows: usize) -> Option<usize> {
         let most = self.chunk.filter(|&most| rows <= most)?;
         if self.only {
@@ -247,7 +256,8 @@ impl Lowering {
         }
     }
 
-    /// Tells who observes the flow what the rows of a step attended to, of which `output` gives the outputs by name.
+    /// Tells who observes the flow what the rows of a step attended to, of which `output` gives the
+    /// outputs by name.
     pub(super) fn observe(
         &self,
         cells: &StepCells,
@@ -303,7 +313,8 @@ impl Lowering {
         gpu.target.arch == "sm_90a" && self.model.packs
     }
 
-    /// Whether the weights of a graph of that many rows do: codes are read so by all, weights of bf16 by few.
+    /// Whether the weights of a graph of that many rows do: codes are read so by all, weights of
+    /// bf16 by few.
     pub(super) fn is_packed(&self, gpu: &Gpu, rows: usize) -> bool {
         self.reads_packed(gpu) && (rows <= PACKED_CHUNK || self.model.bits.is_some())
     }

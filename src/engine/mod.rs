@@ -110,8 +110,9 @@ fn rounded(checkpoint: &Checkpoint) -> Option<String> {
 /// | get logits for every token of a text | [`Engine::logits`] |
 /// | stop work from another thread | [`Engine::abort_handle`] |
 ///
-/// A [`Device`] is the CPU (the reference machine, exact and slow), one GPU or several that share the model, or the
-/// simulator of a GPU. Weights go to a GPU with the first session; kernels are compiled when they are first needed.
+/// A [`Device`] is the CPU (the reference machine, exact and slow), one GPU or several that share
+/// the model, or the simulator of a GPU. Weights go to a GPU with the first session; kernels are
+/// compiled when they are first needed.
 ///
 /// Streaming a text, with sampling:
 ///
@@ -132,8 +133,9 @@ fn rounded(checkpoint: &Checkpoint) -> Option<String> {
 /// ```
 ///
 /// # Errors
-/// Every method that can fail returns an [`EngineError`], whose message is one line: what was wrong, where, and what to do.
-/// A checkpoint that is not completely understood is refused rather than computed differently.
+/// Every method that can fail returns an [`EngineError`], whose message is one line: what was
+/// wrong, where, and what to do. A checkpoint that is not completely understood is refused rather
+/// than computed differently.
 pub struct Engine {
     checkpoint: Arc<Checkpoint>,
     model: Model,
@@ -144,7 +146,8 @@ pub struct Engine {
     prompt_chunk: Option<usize>,
     /// The element type of the KV cache; none: f32 on the CPU, bf16 on a device.
     kv: Option<KvType>,
-    /// The sparse-attention flow that chooses the tokens that rows attend to; none: rows attend to all tokens.
+    /// The sparse-attention flow that chooses the tokens that rows attend to; none: rows attend to
+    /// all tokens.
     flow: Option<Arc<FlowSettings>>,
     /// The callback that gets the flow's choices.
     observer: Option<OnChosen>,
@@ -161,7 +164,8 @@ impl Engine {
         Engine::load_with(dir, device, Box::new(|_| ()))
     }
 
-    /// Loads a Hugging Face folder and reports to `on_progress` how many bytes of weights have reached the device.
+    /// Loads a Hugging Face folder and reports to `on_progress` how many bytes of weights have
+    /// reached the device.
     ///
     /// # Errors
     /// As [`Engine::load`].
@@ -177,11 +181,12 @@ impl Engine {
         Ok(Engine::of(checkpoint, device, place?, on_progress))
     }
 
-    /// Creates an engine for an open checkpoint. Its weights go to the device with the first session, and `on_progress` gets
-    /// how many bytes have arrived.
+    /// Creates an engine for an open checkpoint. Its weights go to the device with the first
+    /// session, and `on_progress` gets how many bytes have arrived.
     ///
     /// # Errors
-    /// If there is no such device, or it does not run quantised weights and the checkpoint has some.
+    /// If there is no such device, or it does not run quantised weights and the checkpoint has
+    /// some.
     pub fn new(checkpoint: Checkpoint, device: Device, on_progress: OnProgress) -> Result<Engine, EngineError> {
         check_device(&checkpoint, device)?;
         Ok(Engine::of(checkpoint, device, Place::open(device)?, on_progress))
@@ -195,9 +200,11 @@ impl Engine {
         Engine { checkpoint, model, device, place, abort, prompt_chunk, kv, flow, observer, rows: Rows::Tcp }
     }
 
-    /// Prefills prompts in chunks of `rows` tokens, by a [graph of launches](tilewright_megakernel::vm::graph).
+    /// Prefills prompts in chunks of `rows` tokens, by a [graph of
+    /// launches](tilewright_megakernel::vm::graph).
     ///
-    /// With more than 64 rows, or weights whose packed form the graph cannot read, the device holds all matrices twice.
+    /// With more than 64 rows, or weights whose packed form the graph cannot read, the device holds
+    /// all matrices twice.
     ///
     /// # Errors
     /// If `rows` is out of the range that a graph has, or the engine runs on the CPU.
@@ -212,8 +219,8 @@ impl Engine {
         }
     }
 
-    /// Sets how GPUs that share the model all-reduce, in [graphs of launches](tilewright_megakernel::vm::graph) made from
-    /// now on.
+    /// Sets how GPUs that share the model all-reduce, in [graphs of
+    /// launches](tilewright_megakernel::vm::graph) made from now on.
     ///
     /// # Errors
     /// If the engine does not run on several devices.
@@ -237,7 +244,8 @@ impl Engine {
         LowerOptions { kv: self.kv.map_or(base.kv, KvType::dtype), ..base }
     }
 
-    /// Returns a handle that ends the engine's work from another thread: the running step fails as aborted, later steps run.
+    /// Returns a handle that ends the engine's work from another thread: the running step fails as
+    /// aborted, later steps run.
     pub fn abort_handle(&self) -> Abort {
         self.abort.clone()
     }
@@ -250,7 +258,8 @@ impl Engine {
         &self.model
     }
 
-    /// The kernels that were compiled so far, each with the start and the duration of its compilation; none on the CPU.
+    /// The kernels that were compiled so far, each with the start and the duration of its
+    /// compilation; none on the CPU.
     pub fn compiled(&self) -> Vec<Compilation> {
         self.place.compiled()
     }
@@ -275,8 +284,8 @@ impl Engine {
         &self.checkpoint
     }
 
-    /// Notes for the user, one line each: settings of the checkpoint that are not applied, and weights that the device
-    /// rounds.
+    /// Notes for the user, one line each: settings of the checkpoint that are not applied, and
+    /// weights that the device rounds.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.checkpoint.notes().to_vec();
         if !matches!(self.device, Device::Cpu { .. }) {

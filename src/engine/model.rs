@@ -28,7 +28,8 @@ pub(crate) struct Model {
     pub weights: SharedWeights,
     /// The fewest bits of a code, where matrices are quantised.
     pub bits: Option<usize>,
-    /// Whether products of many rows read all of its codes as the decode machine has them ([`Quantised::has_whole_steps`]).
+    /// Whether products of many rows read all of its codes as the decode machine has them
+    /// ([`Quantised::has_whole_steps`]).
     pub packs: bool,
 }
 
@@ -50,7 +51,8 @@ pub(crate) struct Bare {
 }
 
 impl Bare {
-    /// Bf16 weights on a device, to which they are sent with the first batcher; a flow chooses what rows attend to, if any.
+    /// Bf16 weights on a device, to which they are sent with the first batcher; a flow chooses what
+    /// rows attend to, if any.
     ///
     /// # Errors
     /// If there is no such device, or the flow does not fit the model.
@@ -72,7 +74,8 @@ impl Bare {
         })
     }
 
-    /// A batcher whose sequences end by their length alone, with prefill chunks of that many rows if any.
+    /// A batcher whose sequences end by their length alone, with prefill chunks of that many rows
+    /// if any.
     ///
     /// # Errors
     /// As [`Engine::batcher`](super::Engine::batcher).

@@ -77,8 +77,9 @@ impl OnDevice {
         Ok(())
     }
 
-    /// Whether graphs of few rows read the weights that lie packed: then prompts come in by these, whose kernels a driver compiles side by
-    /// side, and a prompt waits for none of the decode machine's.
+    /// Whether graphs of few rows read the weights that lie packed: then prompts come in by these,
+    /// whose kernels a driver compiles side by side, and a prompt waits for none of the decode
+    /// machine's.
     fn feeds_by_graph(&self) -> bool {
         let (gpu, lowering) = (self.gpu(), &self.lowering);
         let is_one = self.has_graphs && gpu.devices == 1 && !gpu.is_simulated();
@@ -92,8 +93,9 @@ impl OnDevice {
         self.lowering.widths.chunk.unwrap_or(packed).max(self.most)
     }
 
-    /// The rows of the graph that runs that many, of a prefill or others, if one does: it has to where there are more than the decode machine
-    /// has, and where every step has one width; it does by choice where it is faster.
+    /// The rows of the graph that runs that many, of a prefill or others, if one does: it has to
+    /// where there are more than the decode machine has, and where every step has one width; it
+    /// does by choice where it is faster.
     fn of_graph(&self, feeds: bool, rows: usize) -> Option<usize> {
         let widths = &self.lowering.widths;
         let by_choice = self.is_by_choice(feeds, rows);
@@ -109,20 +111,23 @@ impl OnDevice {
         self.lowering.flow.is_none() || self.lowering.phase == Phase::Prompt
     }
 
-    /// Whether a graph runs that many rows, of a prefill or others, although the decode machine could.
+    /// Whether a graph runs that many rows, of a prefill or others, although the decode machine
+    /// could.
     fn is_by_choice(&self, feeds: bool, rows: usize) -> bool {
         let is_faster = if feeds { rows > 1 } else { self.attends() && is_faster(&self.lowering.model.spec, rows) };
         is_faster && self.feeds_by_graph()
     }
 
-    /// Sends the weights that the decode machine of that many rows streams, unless they are on the device.
+    /// Sends the weights that the decode machine of that many rows streams, unless they are on the
+    /// device.
     fn send(&self, rows: usize) -> Result<(), EngineError> {
         let (gpu, width) = (self.gpu(), self.lowering.widths.least(self.most, rows.min(self.most)));
         let (placed, options) = self.lowering.on(gpu, width)?;
         Ok(gpu.weights().send(&placed, options, &mut |done, total| gpu.progress(done, total))?)
     }
 
-    /// Begins to compile the kernels by which a graph feeds prompts, all at once, before its weights are there.
+    /// Begins to compile the kernels by which a graph feeds prompts, all at once, before its
+    /// weights are there.
     fn compile_graph(&mut self, width: usize) {
         let (lowering, place) = (self.lowering.clone(), Arc::clone(&self.place));
         // What goes wrong goes wrong again where the machine is made, and is told there.
@@ -150,8 +155,9 @@ impl OnDevice {
         Ok(others.try_for_each(|(_, machine)| machine.wait())?)
     }
 
-    /// Prepares a launch of `steps` steps: pools that no other machine writes, and the summaries of all complete blocks where a flow chooses by
-    /// them. A graph writes none: the blocks that it completes are noted.
+    /// Prepares a launch of `steps` steps: pools that no other machine writes, and the summaries of
+    /// all complete blocks where a flow chooses by them. A graph writes none: the blocks that it
+    /// completes are noted.
     fn prepare(&mut self, width: usize, cells: &StepCells, steps: usize) -> Result<(), EngineError> {
         self.settle(width)?;
         let keeps = |flow: &&SessionFlow| !flow.settings.traced().declared.fields.is_empty();
@@ -185,7 +191,8 @@ impl OnDevice {
     /// Creates a graph of launches of that many rows.
     fn make_graph(&mut self, width: usize) -> Result<(), EngineError> {
         if self.lowering.flow.is_some() && self.kv.is_none() {
-            // What a flow keeps of blocks lies in the same pools, of which a graph's program knows nothing.
+            // What a flow keeps of blocks lies in the same pools, of which a graph's program knows
+            // nothing.
             self.make(self.lowering.widths.least(self.most, 1))?;
         }
         let gpu = self.gpu();
@@ -210,8 +217,9 @@ impl OnDevice {
 }
 
 impl Machines for OnDevice {
-    /// Programs of many rows need more shared memory than a block has where the model is large: then the most rows
-    /// become fewer, and the caller is told by a smaller width than it asked for.
+    /// Programs of many rows need more shared memory than a block has where the model is large:
+    /// then the most rows become fewer, and the caller is told by a smaller width than it asked
+    /// for.
     fn width(&mut self, rows: usize) -> Result<usize, EngineError> {
         if let Some(width) = self.of_graph(self.feeds, rows).filter(|_| self.attends()) {
             let made = if self.graphs.contains_key(&width) { Ok(()) } else { self.make_graph(width) };
@@ -252,7 +260,8 @@ impl Machines for OnDevice {
             self.ahead(MOST_ROWS);
             return self.width(rows).map(drop);
         }
-        // A driver that compiles lets nothing else be done: the kernels of prefill come first, those of decode after the first token.
+        // A driver that compiles lets nothing else be done: the kernels of prefill come first,
+        // those of decode after the first token.
         match prompt.and_then(|tokens| self.of_graph(true, tokens.min(self.chunk_rows()))) {
             Some(width) => self.compile_graph(width),
             None => self.ahead(rows),

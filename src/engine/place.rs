@@ -61,8 +61,8 @@ pub(super) struct Gpu {
 
 /// Multiprocessors of the simulated GPU: enough for blocks to get in each other's way.
 const SIMULATED_SMS: u32 = 4;
-/// Steps of a launch on it, which runs to its end before the host sees tokens or is heard: a token is fed back within the
-/// launch, and no more.
+/// Steps of a launch on it, which runs to its end before the host sees tokens or is heard: a token
+/// is fed back within the launch, and no more.
 const SIMULATED_STEPS: usize = 2;
 
 impl Place {
@@ -102,7 +102,8 @@ impl Place {
         }
     }
 
-    /// Refuses more rows of a step on a device than the decode machine has, where no graph of launches takes them.
+    /// Refuses more rows of a step on a device than the decode machine has, where no graph of
+    /// launches takes them.
     pub fn check_rows(&self, has_flow: bool, found: usize) -> Result<(), EngineError> {
         let most = MOST_ROWS;
         match self.world() {
@@ -184,7 +185,8 @@ impl Unloaded {
     }
 }
 
-/// A GPU or its simulation, what programs are placed for on it, how kernels are cut and how many steps a launch has.
+/// A GPU or its simulation, what programs are placed for on it, how kernels are cut and how many
+/// steps a launch has.
 pub(crate) struct Opened {
     /// The first.
     pub device: device::Device,
@@ -212,7 +214,8 @@ pub(crate) fn open(device: Device) -> Result<Opened, EngineError> {
     Ok(Opened { device: opened, devices, target, options: device_options(device), launch_steps, abort })
 }
 
-/// How kernels for a device are cut, where nothing was tuned. Weights lie in their order: products of graphs read them, too.
+/// How kernels for a device are cut, where nothing was tuned. Weights lie in their order: products
+/// of graphs read them, too.
 pub(crate) fn device_options(device: Device) -> DeviceOptions {
     let options = match device {
         Device::Sim { .. } | Device::SimPeers { .. } => small(),
@@ -241,8 +244,9 @@ fn target(properties: &Properties) -> Result<Target, EngineError> {
 }
 
 impl Gpu {
-    /// How kernels are cut for a machine of a number of rows and a length of context: as the user's file has it for this device and
-    /// model, at the nearest context; else as the table in the binary has; else as for any.
+    /// How kernels are cut for a machine of a number of rows and a length of context: as the user's
+    /// file has it for this device and model, at the nearest context; else as the table in the
+    /// binary has; else as for any.
     pub fn options(&self, model: &Model, rows: usize, context: usize) -> Result<DeviceOptions, EngineError> {
         let device = self.weights().device().properties().name.clone();
         let spec = &model.spec;

@@ -2,14 +2,15 @@
 
 use tilewright_kernels::naive::{self, SamplingError};
 
-/// How the next token is chosen: the likeliest one (greedy decoding, the default), or at random among the likeliest.
+/// How the next token is chosen: the likeliest one (greedy decoding, the default), or at random
+/// among the likeliest.
 ///
-/// Each setter returns the changed value. Numbers are checked where the sampling is used: [`Engine::generate`],
-/// [`Batcher::submit`] and [`Server::submit`] refuse a temperature that is negative or not finite, a `top_p` outside of
-/// (0, 1] and a `top_k` of 0.
+/// Each setter returns the changed value. Numbers are checked where the sampling is used:
+/// [`Engine::generate`], [`Batcher::submit`] and [`Server::submit`] refuse a temperature that is
+/// negative or not finite, a `top_p` outside of (0, 1] and a `top_k` of 0.
 ///
-/// A seed, a model, a device and a prompt determine the tokens. Random numbers are drawn by counter (Philox), so they
-/// depend on the seed, the step and the row of the batch, not on timing.
+/// A seed, a model, a device and a prompt determine the tokens. Random numbers are drawn by counter
+/// (Philox), so they depend on the seed, the step and the row of the batch, not on timing.
 ///
 /// ```
 /// use tilewright::Sampling;
@@ -47,7 +48,8 @@ impl Sampling {
         Sampling { top_k: Some(top_k), ..self }
     }
 
-    /// Keeps the fewest of the likeliest tokens whose probabilities reach `top_p` (nucleus sampling); 1 keeps all.
+    /// Keeps the fewest of the likeliest tokens whose probabilities reach `top_p` (nucleus
+    /// sampling); 1 keeps all.
     #[must_use]
     pub const fn top_p(self, top_p: f32) -> Sampling {
         Sampling { top_p, ..self }

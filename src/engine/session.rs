@@ -1,7 +1,8 @@
 //! A session: the programs, the KV pools and the sequences of one run.
 //!
-//! One primitive does everything: [`Session::advance`] takes rows, each the next token of some sequence, and gives their
-//! logits. Rows may be different sequences (a batch) or consecutive tokens of one (a prompt, fed in chunks).
+//! One primitive does everything: [`Session::advance`] takes rows, each the next token of some
+//! sequence, and gives their logits. Rows may be different sequences (a batch) or consecutive
+//! tokens of one (a prompt, fed in chunks).
 
 use std::ops::ControlFlow;
 
@@ -24,8 +25,9 @@ use super::place::Place;
 const PAGE_TOKENS: usize = 16;
 /// Tokens of one page on a device, which reads them in larger runs.
 const DEVICE_PAGE_TOKENS: usize = 64;
-/// Splits of attention on the host: fixed, since sums of another split round otherwise. With it, logits are the same bit
-/// for bit whatever the batch, the chunks of a prompt and the number of cores.
+/// Splits of attention on the host: fixed, since sums of another split round otherwise. With it,
+/// logits are the same bit for bit whatever the batch, the chunks of a prompt and the number of
+/// cores.
 const SPLITS: usize = 4;
 
 /// Most steps of a run where a flow keeps states of requests.
@@ -59,7 +61,8 @@ pub struct Session {
     sequences: Vec<Sequence>,
     /// The number of the request that each sequence is, where a flow keeps states of it.
     requests: Option<Vec<i32>>,
-    /// Tokens up to which a flow chooses all blocks and no observer is set: steps of such sequences run as a prompt's do.
+    /// Tokens up to which a flow chooses all blocks and no observer is set: steps of such sequences
+    /// run as a prompt's do.
     covered: usize,
     has_flow: bool,
 }
@@ -85,7 +88,8 @@ impl Session {
         Session::new(engine, sequences, (context, false), None)
     }
 
-    /// Creates a session whose device may sample; on the CPU, where the host samples, there is no difference.
+    /// Creates a session whose device may sample; on the CPU, where the host samples, there is no
+    /// difference.
     ///
     /// # Errors
     /// As [`Session::of`].
@@ -110,7 +114,8 @@ impl Session {
         let abort = engine.abort_handle();
         let mut machines = machines(engine.place(), engine.model(), &options, widths, flow, &abort);
         if has_flow {
-            // A prompt's chunks are compiled while the weights are on their way, and what chooses once the budget is exceeded.
+            // A prompt's chunks are compiled while the weights are on their way, and what chooses
+            // once the budget is exceeded.
             machines.set_phase(Phase::Prompt, true);
             machines.ahead(MOST_ROWS);
             machines.set_phase(Phase::Decode, false);
@@ -169,7 +174,8 @@ impl Session {
         Ok(last)
     }
 
-    /// Runs one step; `each` gets every row's number and logits. Where the machines have fewer rows, it becomes several.
+    /// Runs one step; `each` gets every row's number and logits. Where the machines have fewer
+    /// rows, it becomes several.
     ///
     /// # Errors
     /// If a sequence does not exist or is full, or the machine fails.
@@ -209,12 +215,15 @@ impl Session {
         if rows <= self.machines.most_rows() { self.machines.most_steps() } else { 0 }
     }
 
-    /// Feeds a token of each row's sequence, then again and again the token that is chosen next, without the host between;
-    /// `each` gets the next tokens of all rows after each step, [`NO_TOKEN`] for a row that has ended, and ends the run by
-    /// `Break`, after which it may get a few steps that were under way; where a flow keeps states of requests, a run has few steps and is not left. Gives the steps done.
+    /// Feeds a token of each row's sequence, then again and again the token that is chosen next,
+    /// without the host between; `each` gets the next tokens of all rows after each step,
+    /// [`NO_TOKEN`] for a row that has ended, and ends the run by `Break`, after which it may get a
+    /// few steps that were under way; where a flow keeps states of requests, a run has few steps
+    /// and is not left. Gives the steps done.
     ///
     /// # Errors
-    /// As [`Session::advance`]; draws in a session that is not one for [sampling](Session::sampling).
+    /// As [`Session::advance`]; draws in a session that is not one for
+    /// [sampling](Session::sampling).
     pub fn run(
         &mut self,
         rows: &[Row],
@@ -235,7 +244,8 @@ impl Session {
         let positions = rows.iter().map(|row| self.reserve(row.sequence, run.steps)).collect::<Result<Vec<_>, _>>()?;
         self.set_slots(width, rows)?;
         let cells = self.cells(width, rows, &positions);
-        // A row's token is chosen in the step that feeds the one before: as many as are seen were fed.
+        // A row's token is chosen in the step that feeds the one before: as many as are seen were
+        // fed.
         let mut fed = vec![0; rows.len()];
         let done = self.machines.run(width, &cells.cells(), run, &mut |tokens| {
             let tokens = &tokens[..rows.len()];

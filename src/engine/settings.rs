@@ -4,8 +4,8 @@ use tilewright_megakernel::vm::device::{Dealing, DeviceOptions};
 
 use crate::tuning::{Settings, SettingsError, Space};
 
-/// The settings of a machine of `rows` rows that a search may change, from those of `options`; `codes`: weights are
-/// quantised.
+/// The settings of a machine of `rows` rows that a search may change, from those of `options`;
+/// `codes`: weights are quantised.
 pub(crate) fn space(mut options: DeviceOptions, rows: usize, codes: bool) -> Space {
     let shipped = Settings::default().with("dealing", options.dealing.name());
     let numbers = DeviceOptions::NUMBERS.iter();
@@ -37,7 +37,8 @@ pub(crate) fn space(mut options: DeviceOptions, rows: usize, codes: bool) -> Spa
 /// Options with the settings that are named; all others stay.
 ///
 /// # Errors
-/// A name that no setting has; a value that it cannot have. Whether the options fit each other and a device, the machine says.
+/// A name that no setting has; a value that it cannot have. Whether the options fit each other and
+/// a device, the machine says.
 pub(crate) fn options(mut options: DeviceOptions, settings: &Settings) -> Result<DeviceOptions, SettingsError> {
     for (name, value) in settings.iter() {
         match options.number_mut(name) {

@@ -1,9 +1,10 @@
 //! Texts that end a generation, found while the text streams, wherever the borders of tokens are.
 
-/// Looks for stop texts in a text that comes in pieces, and gives out what certainly stands before one.
+/// Looks for stop texts in a text that comes in pieces, and gives out what certainly stands before
+/// one.
 ///
-/// The text ends at the stop text whose last character comes first; of several that end there, the longest counts. So what
-/// is given out does not depend on how the text is cut into pieces.
+/// The text ends at the stop text whose last character comes first; of several that end there, the
+/// longest counts. So what is given out does not depend on how the text is cut into pieces.
 ///
 /// ```
 /// use tilewright::engine::StopTexts;
@@ -41,8 +42,8 @@ impl StopTexts {
         Ok(StopTexts { texts, held: String::new(), found: None })
     }
 
-    /// Takes the next piece and returns the text that certainly precedes any stop text, perhaps none. After a stop text
-    /// there is none.
+    /// Takes the next piece and returns the text that certainly precedes any stop text, perhaps
+    /// none. After a stop text there is none.
     pub fn push(&mut self, piece: &str) -> String {
         let mut out = String::new();
         for character in piece.chars() {

@@ -28,7 +28,8 @@ pub struct Text<'t> {
 }
 
 impl<'t> Text<'t> {
-    /// Creates a text that ends before one of `stops`, or at the special token that one of them names.
+    /// Creates a text that ends before one of `stops`, or at the special token that one of them
+    /// names.
     ///
     /// # Errors
     /// One of them is empty.

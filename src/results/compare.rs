@@ -1,13 +1,15 @@
 //! Which figures are quoted: the newest run of each workload, and the best peer of that run.
 //!
-//! The generated benchmark page, the chart of the README and the dashboard all take their figures from here, so that they
-//! cannot contradict each other. The policy:
+//! The generated benchmark page, the chart of the README and the dashboard all take their figures
+//! from here, so that they cannot contradict each other. The policy:
 //!
-//! * A *workload* is a suite, a device, a shape and a form (number format, flow). Tiles and chunk sizes are settings, not
-//!   workloads. Rows of a search over settings are trials and are not quoted.
-//! * A *run* is everything measured on one device at one commit. The newest run is quoted. Of several settings it counts
-//!   the fastest, of several repeats the middle one (the slower of two).
-//! * The peer is the fastest one measured in that run: in the same call if there is one, otherwise at the same commit.
+//! * A *workload* is a suite, a device, a shape and a form (number format, flow). Tiles and chunk
+//!   sizes are settings, not workloads. Rows of a search over settings are trials and are not
+//!   quoted.
+//! * A *run* is everything measured on one device at one commit. The newest run is quoted. Of
+//!   several settings it counts the fastest, of several repeats the middle one (the slower of two).
+//! * The peer is the fastest one measured in that run: in the same call if there is one, otherwise
+//!   at the same commit.
 //! * Peers are of three kinds ([`PeerKind`]); a geometric mean covers one kind only.
 
 use std::collections::{BTreeMap, HashMap};
@@ -23,7 +25,8 @@ pub struct Workload<'r> {
     pub device: &'r str,
     /// Extents by name.
     pub shape: &'r BTreeMap<String, u64>,
-    /// Weight format, flow and the like; empty for the plain form, the only one that peers are compared with.
+    /// Weight format, flow and the like; empty for the plain form, the only one that peers are
+    /// compared with.
     pub form: String,
 }
 
@@ -129,7 +132,8 @@ impl<'r> Runs<'r> {
     pub fn figures(&self) -> Vec<Figures<'r>> {
         let mut figures: Vec<Figures<'r>> = Vec::with_capacity(self.ours.len());
         for (workload, runs) in &self.ours {
-            // The name of the run decides between runs of one age, so that the order does not depend on hashes.
+            // The name of the run decides between runs of one age, so that the order does not
+            // depend on hashes.
             let newest = |(run, entries): &(&&'r str, &Vec<Entry<'r>>)| (entries.iter().map(Entry::age).max(), **run);
             let Some(latest) = runs.iter().max_by_key(newest).map(|(run, _)| self.quoted(workload, run)) else {
                 continue;
@@ -162,7 +166,8 @@ impl<'r> Runs<'r> {
         self.peers.get(&(workload.clone(), run))
     }
 
-    /// Our entry that stands for a run: among those of calls with a peer, if there are any, the fastest setting's middle.
+    /// Our entry that stands for a run: among those of calls with a peer, if there are any, the
+    /// fastest setting's middle.
     fn quoted(&self, workload: &Workload<'r>, run: &'r str) -> Option<Entry<'r>> {
         let entries = self.ours.get(workload)?.get(run)?;
         let calls: Vec<&str> =
@@ -208,8 +213,9 @@ const FORMS: [&str; 9] = ["w4", "w8", "fp8", "mxfp", "nvfp", "GPTQ", "AWQ", "act
 
 /// The form of an entry, or `None` for a trial.
 ///
-/// A trial is a row of a search (`tilewright tune`), one whose variant has a setting (`stages=4`), one whose variant has a
-/// word that this function does not know, or one of a model that exists for tests.
+/// A trial is a row of a search (`tilewright tune`), one whose variant has a setting (`stages=4`),
+/// one whose variant has a word that this function does not know, or one of a model that exists for
+/// tests.
 fn form(entry: &Entry<'_>) -> Option<String> {
     let Row { suite, variant, .. } = entry.row;
     if NOT_QUOTED.contains(&suite.as_str()) || entry.call.command.contains("tune") || variant.contains('=') {
@@ -252,8 +258,8 @@ fn option<'c>(command: &'c str, name: &str) -> Option<&'c str> {
     words.next()
 }
 
-/// Rates that a device reached in the runs of these results: the median over its calls, which is the measured ceiling of
-/// calls that did not measure their own.
+/// Rates that a device reached in the runs of these results: the median over its calls, which is
+/// the measured ceiling of calls that did not measure their own.
 pub struct Peaks<'r> {
     by_device: HashMap<&'r str, [Option<f64>; 2]>,
 }
@@ -294,11 +300,13 @@ impl<'r> Peaks<'r> {
         self.by_device.get(device)?[1]
     }
 
-    /// The share of the measured floor that an entry reaches: memory or matrix instructions, whichever binds. `None` if a
-    /// needed rate was not measured; the matrix peak is that of bf16, so products of 8-bit factors have no floor.
+    /// The share of the measured floor that an entry reaches: memory or matrix instructions,
+    /// whichever binds. `None` if a needed rate was not measured; the matrix peak is that of bf16,
+    /// so products of 8-bit factors have no floor.
     pub fn floor(&self, entry: &Entry<'_>) -> Option<Floor> {
         let Entry { row, call, .. } = entry;
-        // The batched decode graph and prefill count the bytes of bf16 weights even if theirs are codes.
+        // The batched decode graph and prefill count the bytes of bf16 weights even if theirs are
+        // codes.
         let codes = row.shape.contains_key("weight_bits") || call.command.contains("--weights");
         let miscounted = codes && (row.suite == "prefill" || row.variant.starts_with("graph"));
         if miscounted || ["e4m3", "s8"].iter().any(|narrow| row.suite.contains(narrow)) {

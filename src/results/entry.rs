@@ -16,7 +16,8 @@ pub struct Entry<'r> {
     pub call: &'r Call,
 }
 
-/// Orders runs: day, commit time (the start of the run if the commit time is unknown), start of the run.
+/// Orders runs: day, commit time (the start of the run if the commit time is unknown), start of the
+/// run.
 pub type Age<'r> = (&'r str, &'r str, &'r str);
 
 impl<'r> Entry<'r> {

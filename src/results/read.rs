@@ -65,7 +65,8 @@ impl Results {
     /// Reads a file, or all `.jsonl` files of a folder in the order of their names.
     ///
     /// # Errors
-    /// If a file cannot be read, a line is neither a call nor a row, a number is out of range, or there is no row.
+    /// If a file cannot be read, a line is neither a call nor a row, a number is out of range, or
+    /// there is no row.
     pub fn open(path: &Path) -> Result<Results, ResultsError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -96,13 +97,15 @@ impl Results {
     /// Adds the rows of a file, which may be empty.
     ///
     /// # Errors
-    /// If it cannot be read or has more than 256 MiB, a line is neither a call nor a row, or a number is out of range.
+    /// If it cannot be read or has more than 256 MiB, a line is neither a call nor a row, or a
+    /// number is out of range.
     pub fn add_file(&mut self, path: &Path) -> Result<(), ResultsError> {
         let text = input::read(path, LIMIT).map_err(|error| failed(path, error))?;
         self.add(&text, &path.file_name().unwrap_or_default().to_string_lossy())
     }
 
-    /// Adds the lines of a file. Rows before the first call, as the peers' scripts print them, get a call named after the file.
+    /// Adds the lines of a file. Rows before the first call, as the peers' scripts print them, get
+    /// a call named after the file.
     ///
     /// # Errors
     /// If a line is neither a call nor a row, or a number of it is out of range.
@@ -130,8 +133,8 @@ impl Results {
         Ok(())
     }
 
-    /// Returns the index of a call and adds it if it is new. A call whose rows were converted from two sources has two
-    /// entries with one id, because remarks name lines of their source.
+    /// Returns the index of a call and adds it if it is new. A call whose rows were converted from
+    /// two sources has two entries with one id, because remarks name lines of their source.
     fn enter(&mut self, call: Call) -> usize {
         *self.index.entry((call.id.clone(), call.source.clone())).or_insert_with(|| {
             self.calls.push(call);

@@ -88,10 +88,12 @@ pub struct Row {
     pub who: String,
     /// Extents of the workload by name.
     pub shape: BTreeMap<String, u64>,
-    /// Settings that distinguish rows of one shape: tiles, splits, the level of a timeline, the name of a test.
+    /// Settings that distinguish rows of one shape: tiles, splits, the level of a timeline, the
+    /// name of a test.
     #[serde(alias = "note")]
     pub variant: String,
-    /// Timed samples, microseconds per launch or per token: ours in the order of time, peers' as they print them.
+    /// Timed samples, microseconds per launch or per token: ours in the order of time, peers' as
+    /// they print them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub samples_us: Vec<f64>,
     /// Median, microseconds.
@@ -146,7 +148,8 @@ pub struct OutOfRange {
     pub expected: &'static str,
 }
 
-/// Shortest and longest time in microseconds: a femtosecond and 31 years. Sums, ratios and axes of such times are finite.
+/// Shortest and longest time in microseconds: a femtosecond and 31 years. Sums, ratios and axes of
+/// such times are finite.
 const SHORTEST: f64 = 1e-9;
 const LONGEST: f64 = 1e15;
 /// Largest other quantity.
@@ -179,7 +182,8 @@ impl Call {
 }
 
 impl Row {
-    /// Checks that every number is one that a measurement can have, so that views can add, divide and draw it.
+    /// Checks that every number is one that a measurement can have, so that views can add, divide
+    /// and draw it.
     pub(super) fn check(&self) -> Result<(), OutOfRange> {
         let times = self.samples_us.iter().map(|sample| ("samples_us", *sample));
         let times = times.chain(self.median_us.map(|us| ("median_us", us)));

@@ -9,14 +9,15 @@ pub struct Summary {
     pub median: f64,
     /// Shortest time.
     pub best: f64,
-    /// Standard error of the median. For a row without samples: the distance from the median to the best time, which is
-    /// larger.
+    /// Standard error of the median. For a row without samples: the distance from the median to the
+    /// best time, which is larger.
     pub noise: f64,
     /// Number of samples; 0 if they were not kept.
     pub samples: usize,
 }
 
-/// Standard errors between two medians that count as a difference; of normal noise one pair in 370 is that far apart.
+/// Standard errors between two medians that count as a difference; of normal noise one pair in 370
+/// is that far apart.
 const ERRORS: f64 = 3.0;
 
 /// Relative difference that never counts, whatever the noise; clocks vary by as much.
@@ -42,7 +43,8 @@ impl Summary {
         let median = row.median_us.unwrap_or(middle);
         let mut away: Vec<f64> = samples.iter().map(|sample| (sample - median).abs()).collect();
         away.sort_by(f64::total_cmp);
-        // 1.4826 times the median deviation is a normal distribution's sigma; a median's error is 1.2533 times a mean's.
+        // 1.4826 times the median deviation is a normal distribution's sigma; a median's error is
+        // 1.2533 times a mean's.
         let sigma = 1.4826 * away[away.len() / 2];
         let noise = match samples.len() {
             1 | 2 => median - best,
@@ -54,8 +56,8 @@ impl Summary {
 
 /// Whether two medians differ by more than their noise, and by more than 1 %.
 ///
-/// The standard errors add in squares; a distance of more than three of the sum is a difference. The dashboard's script
-/// has the same rule.
+/// The standard errors add in squares; a distance of more than three of the sum is a difference.
+/// The dashboard's script has the same rule.
 ///
 /// ```
 /// use tilewright::results::{Summary, difference_is_significant};

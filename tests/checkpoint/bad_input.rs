@@ -156,7 +156,8 @@ fn offsets_that_overlap_leave_gaps_or_pass_the_end() {
     insta::assert_snapshot!(with([0, 8], [16, 8], 16), @"weights DIR/model.safetensors are malformed: tensor b begins at byte 16 and ends at 8; the end must not come first");
 }
 
-/// Eight tensors of nearly 2^61 bytes end to end: their sum reaches 2^64, which must not be computed carelessly.
+/// Eight tensors of nearly 2^61 bytes end to end: their sum reaches 2^64, which must not be
+/// computed carelessly.
 #[test]
 fn offsets_near_the_end_of_the_address_space() {
     let folder = llama();
@@ -358,7 +359,8 @@ fn tokenizer_that_encodes_at_random() {
     insta::assert_snapshot!(folder.error(), @"tokenizer DIR/tokenizer.json cannot be used: model of the tokenizer has dropout 0.5; it would encode at random, so it must be null or 0");
 }
 
-/// The library that reads tokenizers cuts a prefix from each merge without looking whether it is there.
+/// The library that reads tokenizers cuts a prefix from each merge without looking whether it is
+/// there.
 #[test]
 fn tokenizer_that_makes_its_reader_panic() {
     let folder = Folder::synthetic();
@@ -377,7 +379,8 @@ fn tokenizer_that_cannot_encode() {
     insta::assert_snapshot!(folder.error(), @"tokenizer DIR/tokenizer.json cannot be used: text of 1 bytes cannot be encoded: Unk token `<unk>` not found in the vocabulary");
 }
 
-/// The language model of a multimodal checkpoint under a plain configuration: one sentence, and no list of missing tensors.
+/// The language model of a multimodal checkpoint under a plain configuration: one sentence, and no
+/// list of missing tensors.
 #[test]
 fn a_language_model_inside_of_a_larger_one_is_named() {
     for prefix in ["language_model.", "model.language_model."] {

@@ -1,4 +1,5 @@
-//! Files that ask for more memory than they could fill, or for endless work: refused before either is spent.
+//! Files that ask for more memory than they could fill, or for endless work: refused before either
+//! is spent.
 
 use serde_json::{Value, json};
 use tilewright::checkpoint::Tokenizer;
@@ -57,7 +58,8 @@ fn tables_and_texts_within_bounds_are_the_readers_business() {
     folder.open().unwrap();
 }
 
-/// A pattern that backtracks without end, ten thousand steps, a text of 50 MB that is prepended: refused in one line.
+/// A pattern that backtracks without end, ten thousand steps, a text of 50 MB that is prepended:
+/// refused in one line.
 #[test]
 fn tokenizers_that_would_take_endless_work_are_refused() {
     let with = |part: &str, value: serde_json::Value| {

@@ -1,4 +1,5 @@
-//! Chat templates compared with what Jinja2 makes of them, and templates that are malformed or hostile.
+//! Chat templates compared with what Jinja2 makes of them, and templates that are malformed or
+//! hostile.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,14 +30,16 @@ fn texts(folder: &str) -> BTreeMap<String, String> {
     paths.map(|path| (name(&path), fs::read_to_string(&path).expect("a text"))).collect()
 }
 
-/// What Jinja2 made of a template and a conversation: a text, a refusal, or neither where it failed.
+/// What Jinja2 made of a template and a conversation: a text, a refusal, or neither where it
+/// failed.
 #[derive(Deserialize)]
 struct Expected {
     text: Option<String>,
     refused: Option<String>,
 }
 
-/// `tests/golden/chat/make.py` makes the expected texts by Jinja2 with the arguments of transformers.
+/// `tests/golden/chat/make.py` makes the expected texts by Jinja2 with the arguments of
+/// transformers.
 #[test]
 fn templates_in_the_style_of_published_models_render_as_by_jinja2() {
     let expected: BTreeMap<String, BTreeMap<String, Expected>> =
@@ -82,7 +85,8 @@ fn tools_and_documents_are_none_when_absent_and_variables_override_tokens() {
     assert_eq!(render_as("{{ tools | tojson }}", &tools).as_deref(), Ok(r#"[{"b": 1, "a": "<é>"}]"#));
 }
 
-/// Every template of `tests/data/hostile_chat`, and others of its kinds, is one error line within seconds.
+/// Every template of `tests/data/hostile_chat`, and others of its kinds, is one error line within
+/// seconds.
 #[test]
 fn hostile_templates_are_one_line_in_bounded_time() {
     let chain = |one: &str| format!("{{{{ messages{} }}}}", one.repeat(120_000 / one.len()));

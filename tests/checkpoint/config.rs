@@ -155,7 +155,8 @@ fn a_sliding_window_that_no_sequence_notices_is_read() {
     }
 }
 
-/// Mistral-7B-v0.1 has 32768 positions and a window of 4096, Qwen2.5-1M chunks: full attention while a context is shorter.
+/// Mistral-7B-v0.1 has 32768 positions and a window of 4096, Qwen2.5-1M chunks: full attention
+/// while a context is shorter.
 #[test]
 fn a_capped_context_runs_within_the_window() {
     let capped = |family: &str, changes: Value, most: usize| {
@@ -193,7 +194,8 @@ fn dynamic_rotations_are_the_default_within_the_training() {
     assert_eq!(capped.spec, ModelSpec { max_positions: 1024, ..plain });
 }
 
-/// Each key that changes the mathematics, with a value that does: refused. With a value that does not: read.
+/// Each key that changes the mathematics, with a value that does: refused. With a value that does
+/// not: read.
 #[test]
 fn keys_that_change_the_mathematics_are_refused_unless_inert() {
     let cases = json!({

@@ -1,7 +1,8 @@
-//! Damaged files of every kind: an error of one line or a checkpoint, never a panic, in bounded time.
+//! Damaged files of every kind: an error of one line or a checkpoint, never a panic, in bounded
+//! time.
 //!
-//! Each target mutates stored inputs (the corpus) by structure and by bytes. `TILEWRIGHT_LONG=1` runs fifty times as many
-//! cases.
+//! Each target mutates stored inputs (the corpus) by structure and by bytes. `TILEWRIGHT_LONG=1`
+//! runs fifty times as many cases.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -13,7 +14,8 @@ fn cases(number: u32) -> ProptestConfig {
     ProptestConfig::with_cases(if std::env::var_os("TILEWRIGHT_LONG").is_some() { 50 * number } else { number })
 }
 
-/// Configurations of `tests/data/corpus/config`: each family, each kind of rotation and quantisation.
+/// Configurations of `tests/data/corpus/config`: each family, each kind of rotation and
+/// quantisation.
 fn configs() -> Vec<Value> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/corpus/config");
     let mut paths: Vec<_> = std::fs::read_dir(folder).expect("a corpus").map(|e| e.expect("an entry").path()).collect();
@@ -101,7 +103,8 @@ fn bytes() -> impl Strategy<Value = Vec<(usize, u8, u8)>> {
     prop::collection::vec((any::<usize>(), any::<u8>(), any::<u8>()), 1..6)
 }
 
-/// Names of a file may have ends of lines, which the command line replaces; the rest of an error has none.
+/// Names of a file may have ends of lines, which the command line replaces; the rest of an error
+/// has none.
 fn one_line(error: &str) -> Result<(), TestCaseError> {
     prop_assert!(!error.is_empty() && error.lines().count() <= 4, "{error}");
     Ok(())

@@ -1,4 +1,5 @@
-//! Laws of checkpoints: the shipped models open as they were saved, everything else is refused with a reason.
+//! Laws of checkpoints: the shipped models open as they were saved, everything else is refused with
+//! a reason.
 
 mod bad_input;
 mod bounded;

@@ -21,7 +21,8 @@ fn errors_of_use_say_what_was_given() {
     insta::assert_snapshot!(TokenizerError::Stopped { message: "index out of range".into() }, @"file makes the tokenizer stop with: index out of range; it is inconsistent");
 }
 
-/// The command line prints the chain of causes and leaves out one that its parent ends with; nothing is said twice.
+/// The command line prints the chain of causes and leaves out one that its parent ends with;
+/// nothing is said twice.
 #[test]
 fn an_error_ends_with_its_cause() {
     let folder = crate::folder::Folder::synthetic();

@@ -92,7 +92,8 @@ fn tiny_qwen3_is_what_it_was_saved_as() {
     assert_eq!(checkpoint.tensors().len(), 3 * 11 + 3);
 }
 
-/// Names, shapes, types and bytes are those that the format's own reader gives, and the bytes are not copies.
+/// Names, shapes, types and bytes are those that the format's own reader gives, and the bytes are
+/// not copies.
 #[test]
 fn tensors_are_those_of_the_file_and_outlive_the_checkpoint() {
     for model in ["tiny-llama", "tiny-qwen3"] {
@@ -157,7 +158,8 @@ fn a_checkpoint_in_several_files_equals_the_same_in_one() {
     }
 }
 
-/// A header of odd length puts every tensor at an odd address: the values must survive, and typed reading must work.
+/// A header of odd length puts every tensor at an odd address: the values must survive, and typed
+/// reading must work.
 #[test]
 fn misaligned_weights_are_read_rightly() {
     let folder = Folder::synthetic();

@@ -1,6 +1,8 @@
-//! Thousands of damaged files: each is refused with an error or opens as a checkpoint that can be used. None panics.
+//! Thousands of damaged files: each is refused with an error or opens as a checkpoint that can be
+//! used. None panics.
 //!
-//! `TILEWRIGHT_SEED` gives another run; every run prints its seed and how many mutants of each file were accepted.
+//! `TILEWRIGHT_SEED` gives another run; every run prints its seed and how many mutants of each file
+//! were accepted.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -171,7 +173,8 @@ fn assert_usable(checkpoint: &Checkpoint) {
     }
     assert!(checkpoint.eos_ids().iter().all(|&id| (id as usize) < spec.vocab));
     let tokenizer = checkpoint.tokenizer();
-    // A damaged tokenizer may refuse a text, in words; what it gives must have rows in the embedding.
+    // A damaged tokenizer may refuse a text, in words; what it gives must have rows in the
+    // embedding.
     let Ok(ids) = tokenizer.encode("the thing é\n 界 a") else { return };
     assert!(ids.iter().all(|&id| (id as usize) < spec.vocab));
     let mut stream = tokenizer.stream();
@@ -242,8 +245,8 @@ impl Campaign {
     }
 }
 
-/// What opens, the format's own reader reads with the same bytes; what has a bad header, that reader refuses as well, but
-/// for the things that it does not look at.
+/// What opens, the format's own reader reads with the same bytes; what has a bad header, that
+/// reader refuses as well, but for the things that it does not look at.
 fn assert_agrees_with_the_formats_reader(file: &[u8], outcome: &Result<Checkpoint, CheckpointError>) {
     // That reader's sum of offsets may overflow.
     let theirs = catch_unwind(|| SafeTensors::deserialize(file)).ok().and_then(Result::ok);

@@ -1,5 +1,6 @@
-//! Each scheme of quantised weights is decoded: the megakernel on the simulator, or on the device that `TILEWRIGHT_DEVICE` names, gives the
-//! logits of the reference machine; so do two devices that share the model.
+//! Each scheme of quantised weights is decoded: the megakernel on the simulator, or on the device
+//! that `TILEWRIGHT_DEVICE` names, gives the logits of the reference machine; so do two devices
+//! that share the model.
 
 use std::error::Error;
 
@@ -13,7 +14,8 @@ use crate::quant_pack::ROWS;
 const LIMIT: f64 = 2e-2;
 /// Whole tiles of the megakernel; groups of 32 where a scheme asks for none of its own.
 const SIZES: Sizes = Sizes { hidden: 128, head_dim: 32, heads: 4, intermediate: 128, group: 32 };
-/// Scales with which activations are numbers of f16 and layers weigh more than embeddings; an input's matrices have one order.
+/// Scales with which activations are numbers of f16 and layers weigh more than embeddings; an
+/// input's matrices have one order.
 const DRAWING: Drawing = Drawing { scales: [10, 6], embedding: 1.0 / 64.0, one_order: true };
 /// Forms that two devices cannot share: an act-order of groups spreads them over all columns.
 const NOT_SHARED: [(&str, &str); 3] = [
@@ -42,7 +44,8 @@ fn chain(error: &dyn Error) -> String {
 fn decoded(device: impl Fn(u64) -> Device, refused: &[(&str, &str)]) {
     for (seed, row) in (1..).zip(&ROWS) {
         let logits = |device, seed| {
-            // Exponents beside codes of e4m3 are the least; scales that a second one divides are larger.
+            // Exponents beside codes of e4m3 are the least; scales that a second one divides are
+            // larger.
             let scales = match row.name {
                 "mxfp8" | "mxfp8 of modelopt" => [0, 6],
                 "nvfp4" => [60, 6],

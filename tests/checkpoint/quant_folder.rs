@@ -1,4 +1,5 @@
-//! Quantised checkpoints of one layer in a few hundred bytes: random modules of any scheme and size.
+//! Quantised checkpoints of one layer in a few hundred bytes: random modules of any scheme and
+//! size.
 
 use serde_json::{Value, json};
 use tilewright::checkpoint::Config;
@@ -26,7 +27,8 @@ pub struct Drawing {
     pub scales: [usize; 2],
     /// What embeddings are multiplied by.
     pub embedding: f32,
-    /// Whether matrices of equal K have their columns in groups in one order, as those that share an input have.
+    /// Whether matrices of equal K have their columns in groups in one order, as those that share
+    /// an input have.
     pub one_order: bool,
 }
 

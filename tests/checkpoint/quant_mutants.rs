@@ -1,4 +1,5 @@
-//! Ten thousand damaged quantised checkpoints: none panics, none is accepted with shapes that do not fit.
+//! Ten thousand damaged quantised checkpoints: none panics, none is accepted with shapes that do
+//! not fit.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Writers of quantised modules, one for each scheme, and what their weights mean: by the definitions of the formats, apart
-//! from the reader and its table.
+//! Writers of quantised modules, one for each scheme, and what their weights mean: by the
+//! definitions of the formats, apart from the reader and its table.
 
 use half::{bf16, f16};
 use serde_json::{Value, json};
@@ -409,7 +409,8 @@ pub const ROWS: [Row; 18] = [
     },
 ];
 
-/// ModelOpt's NVFP4, whose second scale multiplies: the same weights as `nvfp4` with the inverse of its global scale.
+/// ModelOpt's NVFP4, whose second scale multiplies: the same weights as `nvfp4` with the inverse of
+/// its global scale.
 pub fn modelopt_nvfp4(d: &Drawn, module: &str, tensors: &mut Tensors, second: f32) {
     let (shape, bytes) = nibbles(d);
     put(tensors, format!("{module}.weight"), "U8", &shape, bytes);

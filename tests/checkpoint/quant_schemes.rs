@@ -1,4 +1,5 @@
-//! Each scheme of quantised weights: random modules written by a packer of the tests' own are read back exactly.
+//! Each scheme of quantised weights: random modules written by a packer of the tests' own are read
+//! back exactly.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -248,8 +249,8 @@ fn output_scales_of_keys_and_values_are_their_cache_scales() {
     }
 }
 
-/// Configurations with every key that the writers of each format put there and that changes nothing; the names are those of
-/// `quant::gptq::WRITTEN` and its sources.
+/// Configurations with every key that the writers of each format put there and that changes
+/// nothing; the names are those of `quant::gptq::WRITTEN` and its sources.
 #[test]
 fn keys_that_quantisation_tools_write_and_that_change_nothing_are_read() {
     // GPTQModel 6: `method` besides `quant_method`, and its settings, at the top or in `meta`.
@@ -309,7 +310,8 @@ fn keys_that_quantisation_tools_write_and_that_change_nothing_are_read() {
     assert!(refused("gptq v1", "unheard_of", json!(1)).contains("unheard_of"));
 }
 
-/// 65 for 64 and 129 for 128 give scales of the same shape; only sizes that divide the extent or are powers of two are read.
+/// 65 for 64 and 129 for 128 give scales of the same shape; only sizes that divide the extent or
+/// are powers of two are read.
 #[test]
 fn sizes_of_groups_and_blocks_that_tools_do_not_write_are_refused() {
     let sizes = Sizes { hidden: 32, head_dim: 8, heads: 4, intermediate: 32, group: 16 };

@@ -1,5 +1,5 @@
-//! Quantising: what is written opens, decodes by another decoder to the same numbers, is near what it was, and appears whole
-//! or not at all.
+//! Quantising: what is written opens, decodes by another decoder to the same numbers, is near what
+//! it was, and appears whole or not at all.
 
 use std::fs;
 use std::ops::ControlFlow::{Break, Continue};
@@ -26,8 +26,9 @@ fn tensor<'f>(header: &Value, data: &'f [u8], name: &str) -> (Vec<usize>, &'f [u
     (shape, &data[begin..end])
 }
 
-/// The weights of a module by the published layout: a stream of codes of `bits` bits along K, offset by half their count, or
-/// elements of e4m3; times the scale of the column's share of the scales.
+/// The weights of a module by the published layout: a stream of codes of `bits` bits along K,
+/// offset by half their count, or elements of e4m3; times the scale of the column's share of the
+/// scales.
 fn decoded(file: &[u8], module: &str, k: usize) -> Vec<f64> {
     let (header, data) = split(file);
     let header = Value::Object(header);
@@ -144,7 +145,8 @@ fn it_appears_whole_or_not_at_all() {
     insta::assert_snapshot!(again.unwrap_err(), @"the checkpoint has 28 quantised modules already; give its dense form");
 }
 
-/// A killed writer leaves a folder whose lock is free; the next one removes it, and leaves one whose writer lives.
+/// A killed writer leaves a folder whose lock is free; the next one removes it, and leaves one
+/// whose writer lives.
 #[test]
 fn folders_of_killed_writers_are_removed_and_those_of_living_ones_stay() {
     let place = Folder::empty();

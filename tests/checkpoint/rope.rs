@@ -53,7 +53,8 @@ fn every_rule_agrees_with_the_reference_and_with_the_formula() {
             exact += usize::from(found.to_bits() == *bits);
             total += 1;
             worst = worst.max(against_reference);
-            // A last bit may differ in the power; the interpolation between nearly equal terms can magnify it.
+            // A last bit may differ in the power; the interpolation between nearly equal terms can
+            // magnify it.
             assert!(against_reference < 5e-7, "{}: {found} {reference}", case.name);
             assert!(against_formula < 2e-6, "{}: {found} {formula}", case.name);
         }

@@ -1,4 +1,5 @@
-//! The files beside `tokenizer.json` and `config.json`: special tokens that it lacks, settings of generation, templates.
+//! The files beside `tokenizer.json` and `config.json`: special tokens that it lacks, settings of
+//! generation, templates.
 
 use std::fs;
 
@@ -48,7 +49,8 @@ fn added_tokens_become_tokens_and_the_map_makes_them_special() {
     assert_eq!(read(&folder, "<a>the<b>"), (vec![0, 32, 31, 33], "the".to_owned()));
 }
 
-/// A token of the vocabulary that only the map calls special is found in a text as it is, and left out of decoded text.
+/// A token of the vocabulary that only the map calls special is found in a text as it is, and left
+/// out of decoded text.
 #[test]
 fn a_token_of_the_vocabulary_becomes_special() {
     let folder = folder("special_tokens_map.json", json!({"sep_token": "th"}));
@@ -172,7 +174,8 @@ fn a_template_is_taken_from_its_own_file_or_the_tokenizers() {
     assert_eq!(ids, [0, 31]);
 }
 
-/// As transformers chooses: `tool_use` where there are tools, else `default`; without either, only a conversation fails.
+/// As transformers chooses: `tool_use` where there are tools, else `default`; without either, only
+/// a conversation fails.
 #[test]
 fn named_templates_are_chosen_by_the_conversation() {
     let say = |folder: &Folder, conversation: &Conversation| {

@@ -39,9 +39,11 @@ fn byte(token: &str) -> Option<u8> {
     (digits.len() == 2).then(|| u8::from_str_radix(digits, 16).ok())?
 }
 
-/// The text of ids in whose runs of byte tokens each byte from the first on that is not part of a character is U+FFFD.
+/// The text of ids in whose runs of byte tokens each byte from the first on that is not part of a
+/// character is U+FFFD.
 ///
-/// These bytes are replaced by a control character that the ids do not have, decoded, and replaced again.
+/// These bytes are replaced by a control character that the ids do not have, decoded, and replaced
+/// again.
 fn repaired(tokenizer: &Tokenizer, ids: &[u32]) -> String {
     let visible = |id: u32| tokenizer.token(id).filter(|token| tokenizer.special_id(token).is_none());
     let mut out: Vec<u32> = ids.to_vec();
@@ -65,7 +67,8 @@ fn repaired(tokenizer: &Tokenizer, ids: &[u32]) -> String {
 fn check(tokenizer: &Tokenizer, ids: &[u32]) -> Result<(), TestCaseError> {
     let (pieces, rest) = pieces(tokenizer, ids);
     let whole = tokenizer.decode(ids).unwrap();
-    // Of bytes that are not UTF-8 the decoder gives up the whole run, and the stream what comes after its characters.
+    // Of bytes that are not UTF-8 the decoder gives up the whole run, and the stream what comes
+    // after its characters.
     if pieces.concat() + &rest != whole {
         prop_assert_eq!(pieces.concat() + &rest, repaired(tokenizer, ids));
     }
@@ -73,7 +76,8 @@ fn check(tokenizer: &Tokenizer, ids: &[u32]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Ids of all kinds; among them many byte tokens (the first few hundred of each vocabulary) and some without a token.
+/// Ids of all kinds; among them many byte tokens (the first few hundred of each vocabulary) and
+/// some without a token.
 fn ids() -> impl Strategy<Value = Vec<u32>> {
     prop::collection::vec(prop_oneof![3 => 0u32..270, 2 => 0u32..2048, 1 => 0u32..4], 0..60)
 }
@@ -130,7 +134,8 @@ fn special_tokens_and_ids_without_a_token_give_no_text() {
     assert_eq!(tokenizer.token(1_000_000), None);
 }
 
-/// Truncation and padding in the file are a caller's settings; applied here they would cut or lengthen prompts.
+/// Truncation and padding in the file are a caller's settings; applied here they would cut or
+/// lengthen prompts.
 #[test]
 fn truncation_and_padding_of_the_file_are_ignored() {
     let mut value = byte_level_tokenizer();
@@ -142,7 +147,8 @@ fn truncation_and_padding_of_the_file_are_ignored() {
     assert_eq!(set.encode("the thing").unwrap(), plain.encode("the thing").unwrap());
 }
 
-/// Found by the property above: an id without a token stood between two byte tokens, and the run was cut in two.
+/// Found by the property above: an id without a token stood between two byte tokens, and the run
+/// was cut in two.
 #[test]
 fn an_id_without_a_token_does_not_end_a_run_of_bytes() {
     let tokenizer = &tokenizers()[3];
@@ -190,7 +196,8 @@ fn bytes_of_tokens_are_those_of_their_text() {
     assert_eq!(tokenizers()[0].token_bytes(1_000_000), None);
 }
 
-/// A decoder that rewrites text across tokens cannot be streamed; the end says so rather than giving other text.
+/// A decoder that rewrites text across tokens cannot be streamed; the end says so rather than
+/// giving other text.
 #[test]
 fn a_decoder_that_rewrites_is_found_out() {
     let mut value = byte_fallback_tokenizer();
@@ -204,7 +211,8 @@ fn a_decoder_that_rewrites_is_found_out() {
     assert!(matches!(stream.finish(), Err(TokenizerError::Diverged { emitted: 1 })));
 }
 
-/// A decoder that strips more than a token has makes its library panic: an error here, and no piece lost before it.
+/// A decoder that strips more than a token has makes its library panic: an error here, and no piece
+/// lost before it.
 #[test]
 fn a_decoder_that_panics_gives_an_error() {
     let mut value = byte_fallback_tokenizer();

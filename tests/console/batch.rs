@@ -21,7 +21,8 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
 }
 
-/// Twenty prompts, of which sixteen run at a time: a line each, with the tokens that each gets alone.
+/// Twenty prompts, of which sixteen run at a time: a line each, with the tokens that each gets
+/// alone.
 #[test]
 fn each_line_of_a_file_is_a_prompt_and_each_ending_a_line() {
     let model = model();
@@ -104,7 +105,8 @@ fn log_probabilities_and_penalties_are_on_the_command_line() {
     assert!(refused(&["--each-line"]).contains("cannot be used with"));
 }
 
-/// Ctrl-C after the first line: a line for each prompt that is left, with what there is, and exit code 130.
+/// Ctrl-C after the first line: a line for each prompt that is left, with what there is, and exit
+/// code 130.
 #[test]
 fn an_interrupt_leaves_a_line_for_each_prompt() {
     let model = model();

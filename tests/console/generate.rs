@@ -77,7 +77,8 @@ fn prompts_that_are_none_are_refused() {
     assert!(failure(&args(&tiny(""), &["--prompt", "a", "--stop", ""]), b"").contains("a stop text is empty"));
 }
 
-/// The text before the stop text, wherever tokens begin and end, streamed or not, and no token after it.
+/// The text before the stop text, wherever tokens begin and end, streamed or not, and no token
+/// after it.
 #[test]
 fn a_stop_text_ends_the_text_before_it() {
     let model = tiny("");
@@ -134,7 +135,8 @@ fn a_chat_is_what_the_template_makes_of_it() {
 #[test]
 fn a_stop_text_may_be_a_special_token() {
     let dir = model();
-    // 13 is the first comma of the continuation; here it is a special token by the name that the vocabulary has for it.
+    // 13 is the first comma of the continuation; here it is a special token by the name that the
+    // vocabulary has for it.
     let tokenizer: Value = serde_json::from_slice(&fs::read(tiny("tokenizer.json")).expect("reads")).expect("JSON");
     let vocab = tokenizer["model"]["vocab"].as_object().expect("a vocabulary");
     let comma = vocab.iter().find_map(|(token, id)| (*id == json!(13)).then_some(token)).expect("token 13");

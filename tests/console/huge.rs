@@ -1,4 +1,5 @@
-//! Sizes beyond sense: one line and exit code 2, or what was asked for; no abort where memory is limited, and no panic.
+//! Sizes beyond sense: one line and exit code 2, or what was asked for; no abort where memory is
+//! limited, and no panic.
 
 use std::fs;
 use std::process::{Command, Output};

@@ -156,7 +156,8 @@ impl Browser {
         }
     }
 
-    /// Presses the key of a view and waits until the view is shown; the page handles its new address asynchronously.
+    /// Presses the key of a view and waits until the view is shown; the page handles its new
+    /// address asynchronously.
     pub fn press_for(&mut self, key: &str, view: &str) {
         self.press(key);
         self.wait_for_view(view);

@@ -66,8 +66,8 @@ fn the_page_shows_what_the_rows_say() {
     assert!(page.console.is_empty(), "{:#?}", page.console);
 }
 
-/// Overview: a bar for each decode and prefill workload of the newest device and for each group of kernels, without
-/// scrolling; a line of a table for each comparison; each workload once.
+/// Overview: a bar for each decode and prefill workload of the newest device and for each group of
+/// kernels, without scrolling; a line of a table for each comparison; each workload once.
 fn the_first_screen_compares(page: &mut Browser, results: &Results) {
     let figures = Runs::new(results).figures();
     let compared: Vec<_> = figures.iter().filter(|figures| figures.compared.is_some()).collect();
@@ -232,7 +232,8 @@ fn pictures(page: &mut Browser) {
     page.press_for("1", "overview");
 }
 
-/// Rows may come from anywhere: what they say is text, never markup or script. Samples and energy are shown where they are.
+/// Rows may come from anywhere: what they say is text, never markup or script. Samples and energy
+/// are shown where they are.
 #[test]
 fn hostile_names_stay_text_and_samples_are_shown() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -45,7 +45,8 @@ fn another_kind_of_device_is_refused() {
     assert!(ended.error().contains("rank 1 cannot take part: its device is a gpu"), "{ended:?}");
 }
 
-/// Rows go from device to device between NVIDIA GPUs alone: told before anybody is called or waited for.
+/// Rows go from device to device between NVIDIA GPUs alone: told before anybody is called or waited
+/// for.
 #[test]
 fn rows_from_device_to_device_are_refused_where_there_are_none() {
     let dir = model("tiny-llama");
@@ -112,7 +113,8 @@ fn a_worker_without_a_driver_says_where_it_looked() {
     );
 }
 
-/// Callers that are not workers are ignored; a worker of another version, or a damaged word, is not.
+/// Callers that are not workers are ignored; a worker of another version, or a damaged word, is
+/// not.
 #[test]
 fn strangers_do_not_disturb_and_other_versions_do() {
     let (driver, address) = waiting(2, "30");

@@ -103,7 +103,8 @@ fn an_interrupt_of_a_worker_is_told() {
     assert_eq!(ended.code, Some(130), "{ended:?}");
 }
 
-/// Whatever the moment, joining among them: all others end with an error that names the rank. `TILEWRIGHT_LONG` is 200 moments.
+/// Whatever the moment, joining among them: all others end with an error that names the rank.
+/// `TILEWRIGHT_LONG` is 200 moments.
 #[test]
 fn a_rank_that_dies_at_any_moment_is_named_by_all() {
     let dir = model("tiny-llama");

@@ -1,5 +1,5 @@
-//! Chunks of a prompt are on their way together: the driver does not wait for one to come back before
-//! it sends the next.
+//! Chunks of a prompt are on their way together: the driver does not wait for one to come back
+//! before it sends the next.
 
 use std::net::TcpStream;
 use std::thread;
@@ -30,8 +30,8 @@ fn next_step(link: &Tcp) -> (u64, bool) {
     }
 }
 
-/// A prompt of 50 tokens is chunks of 32, 8, 8, 1 and 1 rows. The worker answers none before it has more than half of them, and never
-/// holds more than the driver lets be on their way.
+/// A prompt of 50 tokens is chunks of 32, 8, 8, 1 and 1 rows. The worker answers none before it has
+/// more than half of them, and never holds more than the driver lets be on their way.
 #[test]
 fn a_prompts_chunks_are_sent_before_the_first_comes_back() {
     let engine = Engine::load(&model("tiny-qwen3"), Device::Cpu { workers: 1 }).expect("the model loads");

@@ -122,7 +122,8 @@ fn stages_on_simulated_gpus_give_the_reference_tokens() {
     }
 }
 
-/// A prompt of 17 tokens is one step of a graph of launches on each rank, what follows the decode machine's.
+/// A prompt of 17 tokens is one step of a graph of launches on each rank, what follows the decode
+/// machine's.
 #[test]
 fn prompts_come_in_by_graphs_of_launches_on_simulated_gpus() {
     let name = "tiny-qwen3";

@@ -1,4 +1,5 @@
-//! Kernels written as PTX by hand, for what only a driver does: compile, refuse, run beside the host, trap.
+//! Kernels written as PTX by hand, for what only a driver does: compile, refuse, run beside the
+//! host, trap.
 
 use tilewright_codegen::device::{PtxSource, Signature};
 use tilewright_codegen::ir::{Arch, Launch, Param, ParamKind, Space, Ty};
@@ -67,7 +68,8 @@ pub fn chain(length: u32, nonce: u128) -> PtxSource {
     PtxSource::new(signature("chain", Arch::Sm80, 32, &[POINTER]), text)
 }
 
-/// Counts in word 1 until the host sets word 0, and answers in word 2 with what it saw. Gives up after 2^26 rounds.
+/// Counts in word 1 until the host sets word 0, and answers in word 2 with what it saw. Gives up
+/// after 2^26 rounds.
 pub fn beat() -> PtxSource {
     let body = "
 .reg .pred %p, %q; .reg .b64 %d<4>;

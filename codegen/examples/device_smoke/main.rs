@@ -1,5 +1,6 @@
-//! Tries everything that devices offer on a GPU: `device_smoke [ORDINAL]`. Prints a table; exits with 1 if anything is
-//! wrong, with 2 if there is no GPU. It needs the NVIDIA driver, compute capability 9.0, and nothing else.
+//! Tries everything that devices offer on a GPU: `device_smoke [ORDINAL]`. Prints a table; exits
+//! with 1 if anything is wrong, with 2 if there is no GPU. It needs the NVIDIA driver, compute
+//! capability 9.0, and nothing else.
 
 #[macro_use]
 mod both;
@@ -146,7 +147,8 @@ fn beating(device: &Device) -> Said {
     Ok(format!("{beats} beats seen while it ran; ended {:.1} us after it was told", micros(answered)))
 }
 
-/// A trap takes the device away from the process for good. What a kernel wrote to mapped words before stays readable.
+/// A trap takes the device away from the process for good. What a kernel wrote to mapped words
+/// before stays readable.
 fn lost(device: &Device) -> Said {
     let stream = device.stream()?;
     let buffer = stream.buffer(&[1u32])?;

@@ -17,7 +17,8 @@ const SEED: u64 = 7;
 /// How long a kernel may run: all of them take milliseconds.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// The results of a batch by the device. A kernel that does not end is an error, and its memory is kept: freeing it would wait.
+/// The results of a batch by the device. A kernel that does not end is an error, and its memory is
+/// kept: freeing it would wait.
 pub fn run(device: &Device, batch: &Batch) -> Result<Vec<u64>, String> {
     launched(device, batch).map_err(|error| error.to_string())?.ok_or_else(|| "the kernel does not end".into())
 }

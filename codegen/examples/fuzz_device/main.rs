@@ -1,15 +1,17 @@
 //! Random programs on the simulator and on a GPU, compared bit for bit.
 //!
-//! * `fuzz_device [PROGRAMS] [RUN] [DEVICE]` compares each row alone, matrix multiplies, and that number of programs; a group of
-//!   programs with a difference is reduced to the smallest kernel that still differs. Exits with 1 if anything differs.
-//! * `fuzz_device group FROM TO [RUN] [DEVICE]` does that with one group: programs FROM to TO of a run as one kernel.
+//! * `fuzz_device [PROGRAMS] [RUN] [DEVICE]` compares each row alone, matrix multiplies, and that
+//!   number of programs; a group of programs with a difference is reduced to the smallest kernel
+//!   that still differs. Exits with 1 if anything differs.
+//! * `fuzz_device group FROM TO [RUN] [DEVICE]` does that with one group: programs FROM to TO of a
+//!   run as one kernel.
 //! * `fuzz_device ptx FROM TO [RUN]` prints the PTX of that kernel, without a device.
-//! * `fuzz_device errors [DEVICE]` prints the largest error of approximate rows over all numbers; exits with 1 if one is
-//!   beyond its bound.
+//! * `fuzz_device errors [DEVICE]` prints the largest error of approximate rows over all numbers;
+//!   exits with 1 if one is beyond its bound.
 //! * `fuzz_device corpus DIR [DEVICE]` records the corpus of `tests/fuzz`.
 //!
-//! `DEVICE` is `cuda:0` where none is named, and needs compute capability 9.0; exits with 2 where there is none. With
-//! `sim` the simulator is compared with itself under another seed.
+//! `DEVICE` is `cuda:0` where none is named, and needs compute capability 9.0; exits with 2 where
+//! there is none. With `sim` the simulator is compared with itself under another seed.
 //!
 //! | file | what it holds |
 //! |---|---|

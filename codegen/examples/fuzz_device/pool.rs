@@ -1,5 +1,6 @@
-//! Processes that share the pieces. The driver compiles one kernel at a time in a process, and a kernel that the hardware
-//! ends takes the device from its process; so each core has a process, and one that ends is replaced.
+//! Processes that share the pieces. The driver compiles one kernel at a time in a process, and a
+//! kernel that the hardware ends takes the device from its process; so each core has a process, and
+//! one that ends is replaced.
 
 use crate::tally::Tally;
 use crate::work::{Piece, pieces};
@@ -20,7 +21,8 @@ const END: &str = "end";
 /// How many groups of a process are reduced: where all differ, a few tell why.
 const REDUCED: usize = 2;
 
-/// How long a process may be silent: longer than a group is reduced. A compiler or a kernel that does not end is a fault.
+/// How long a process may be silent: longer than a group is reduced. A compiler or a kernel that
+/// does not end is a fault.
 const SILENCE: Duration = Duration::from_secs(90);
 
 /// Takes numbers of pieces from standard input, and prints what comparing them says.

@@ -11,7 +11,8 @@ pub struct Tally {
     values: u64,
     differing: u64,
     faults: u64,
-    /// Milliseconds of all processes: making programs, simulating them, and the device with its compiler.
+    /// Milliseconds of all processes: making programs, simulating them, and the device with its
+    /// compiler.
     times: [u64; 3],
     rows: BTreeMap<String, u64>,
 }

@@ -19,7 +19,8 @@ pub enum Piece {
     Multiply { form: Form, seed: u64 },
 }
 
-/// Everything that a run compares: ten programs of each row alone, multiplies, and `PROGRAMS` programs.
+/// Everything that a run compares: ten programs of each row alone, multiplies, and `PROGRAMS`
+/// programs.
 pub fn pieces(run: u64, programs: u64) -> Vec<Piece> {
     let rows = drawn_rows();
     let singles = rows.chunks(5).map(|some| {
@@ -56,8 +57,8 @@ impl Piece {
         }
     }
 
-    /// Runs it on both machines, and tells lines for a [`Tally`](crate::tally::Tally): what differs before it is reduced. Gives
-    /// whether something differs.
+    /// Runs it on both machines, and tells lines for a [`Tally`](crate::tally::Tally): what differs
+    /// before it is reduced. Gives whether something differs.
     pub fn compare(&self, device: &Device, reduce: bool, tell: &mut dyn FnMut(String)) -> bool {
         let mut all = |lines: Vec<String>| lines.into_iter().for_each(&mut *tell);
         match self {

@@ -1,11 +1,12 @@
 //! The assembler of the CUDA toolkit as an outside oracle: what it makes of a kernel's PTX.
 //!
-//! Nothing needs it at run time, the driver compiles PTX by itself. Tests do: it rejects what is not PTX, and says how
-//! many registers and bytes a kernel takes, whether it spills, and whether it serialises `wgmma`. [`Ptxas::find`] looks
-//! in `TILEWRIGHT_PTXAS`, then on the path; where `CI` is `true` it must be there. `pip install nvidia-cuda-nvcc` has it.
+//! Nothing needs it at run time, the driver compiles PTX by itself. Tests do: it rejects what is
+//! not PTX, and says how many registers and bytes a kernel takes, whether it spills, and whether it
+//! serialises `wgmma`. [`Ptxas::find`] looks in `TILEWRIGHT_PTXAS`, then on the path; where `CI` is
+//! `true` it must be there. `pip install nvidia-cuda-nvcc` has it.
 //!
-//! [`Table`] records these numbers for a set of kernels in a page of the repository, and fails where they drift. A test
-//! of a crate with kernels reads
+//! [`Table`] records these numbers for a set of kernels in a page of the repository, and fails
+//! where they drift. A test of a crate with kernels reads
 //!
 //! ```no_run
 //! use tilewright_codegen::assemble::{Ptxas, Table};
@@ -85,7 +86,8 @@ impl Ptxas {
     /// The assembler, if there is one.
     ///
     /// # Errors
-    /// [`AssembleError::Missing`] where `CI` is `true` and there is none; otherwise if the one that was found does not run.
+    /// [`AssembleError::Missing`] where `CI` is `true` and there is none; otherwise if the one that
+    /// was found does not run.
     pub fn find() -> Result<Option<Ptxas>, AssembleError> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let named = std::env::var_os("TILEWRIGHT_PTXAS").map(PathBuf::from);

@@ -1,7 +1,8 @@
 //! A page of the repository with what kernels take on each target, and how far it may drift.
 //!
-//! Spills and warnings fail at once. The rest is compared with the page: threads and shared memory exactly; registers
-//! and stack exactly under the release of the assembler that wrote the page, under another within an eighth and eight.
+//! Spills and warnings fail at once. The rest is compared with the page: threads and shared memory
+//! exactly; registers and stack exactly under the release of the assembler that wrote the page,
+//! under another within an eighth and eight.
 
 use super::{AssembleError, Ptxas};
 use crate::ptx;
@@ -84,7 +85,8 @@ impl<'a> Table<'a> {
     /// Assembles a kernel for its target and adds its row.
     ///
     /// # Errors
-    /// [`TableError::Flawed`] if it spills or the assembler warns; [`TableError::Assemble`] if it is refused.
+    /// [`TableError::Flawed`] if it spills or the assembler warns; [`TableError::Assemble`] if it
+    /// is refused.
     pub fn add(&mut self, kernel: &Verified) -> Result<&Row, TableError> {
         let name = kernel.kernel().name.clone();
         self.add_as(name, kernel)
@@ -98,7 +100,8 @@ impl<'a> Table<'a> {
         self.add_within(name.into(), kernel, 0)
     }
 
-    /// Adds a kernel that may spill this many bytes of a thread, stores and loads together: its name says so on the page.
+    /// Adds a kernel that may spill this many bytes of a thread, stores and loads together: its
+    /// name says so on the page.
     ///
     /// # Errors
     /// As [`Table::add`], where it spills more.
@@ -146,7 +149,8 @@ impl<'a> Table<'a> {
     /// Compares with the page at a path; with `TILEWRIGHT_BLESS` set, writes it instead.
     ///
     /// # Errors
-    /// [`TableError::Drift`] with the rows that differ; [`TableError::Page`] if there is no such page.
+    /// [`TableError::Drift`] with the rows that differ; [`TableError::Page`] if there is no such
+    /// page.
     pub fn check(&self, path: &Path) -> Result<(), TableError> {
         let failed = |error| TableError::Page { path: path.into(), error };
         if std::env::var_os("TILEWRIGHT_BLESS").is_some() {
@@ -188,7 +192,8 @@ impl<'a> Table<'a> {
     }
 }
 
-/// By how much a quantity may differ: not at all under the release that wrote the page, else by an eighth and eight.
+/// By how much a quantity may differ: not at all under the release that wrote the page, else by an
+/// eighth and eight.
 fn slack(known: bool, was: u32) -> u32 {
     if known { 0 } else { was / 8 + 8 }
 }

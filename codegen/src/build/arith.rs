@@ -56,7 +56,8 @@ pub trait Quotient: Number {
 macro_rules! quotients {
     (integers $($Int:ty),+; correctly rounded $($Real:ty),+; by f32 $($Half:ty),+) => {
         $(impl Quotient for $Int {
-            /// Toward zero. By an unsigned power of two it is a shift, which the assembler does not always find.
+            /// Toward zero. By an unsigned power of two it is a shift, which the assembler does not
+            /// always find.
             #[track_caller]
             fn quotient<'k>(a: Val<'k, $Int>, b: Val<'k, $Int>) -> Val<'k, $Int> {
                 match power_of_two(b.op).filter(|_| a.op.as_const().is_none()) {
@@ -73,7 +74,8 @@ macro_rules! quotients {
             }
         })+
         $(impl Quotient for $Half {
-            /// Correctly rounded: `f32` has more than twice as many bits, so that rounding twice changes nothing.
+            /// Correctly rounded: `f32` has more than twice as many bits, so that rounding twice
+            /// changes nothing.
             #[track_caller]
             fn quotient<'k>(a: Val<'k, $Half>, b: Val<'k, $Half>) -> Val<'k, $Half> {
                 a.cast::<f32>().div_rn(b.cast::<f32>()).cast()

@@ -7,8 +7,8 @@ use crate::ir::{ControlOp, Op, Operand, ValueId};
 use core::cell::Cell;
 use core::panic::Location;
 
-/// What records a block. As an object: code that is generic over closures is compiled anew for each of them, with their own
-/// code in it as often as it calls them.
+/// What records a block. As an object: code that is generic over closures is compiled anew for each
+/// of them, with their own code in it as often as it calls them.
 pub(super) type Body<'b> = &'b mut dyn FnMut();
 
 /// What is called once, as something that might be called often.
@@ -23,9 +23,9 @@ fn once(body: impl FnOnce()) -> impl FnMut() {
 
 /// Control flow whose closures are recorded once and executed any number of times.
 ///
-/// The closures are `Fn`: a Rust variable that a body assigns would keep one value of one iteration, or of a side that
-/// some threads do not take, so such a body does not compile. What changes at run time is a register ([`Builder::var`])
-/// or carried by [`Builder::carry`].
+/// The closures are `Fn`: a Rust variable that a body assigns would keep one value of one
+/// iteration, or of a side that some threads do not take, so such a body does not compile. What
+/// changes at run time is a register ([`Builder::var`]) or carried by [`Builder::carry`].
 ///
 /// ```compile_fail,E0594
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
@@ -103,8 +103,9 @@ impl Builder {
         self.moving().for_step(start, end, step, body);
     }
 
-    /// Counts from `start` up to, without, `end`, and carries a value (or a pair, a triple or an array of values) from each
-    /// iteration to the next: `body` takes the counter and the value before, and gives the value after. Gives the last.
+    /// Counts from `start` up to, without, `end`, and carries a value (or a pair, a triple or an
+    /// array of values) from each iteration to the next: `body` takes the counter and the value
+    /// before, and gives the value after. Gives the last.
     ///
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
@@ -158,8 +159,8 @@ impl Builder {
         self.when(cond, || self.leave());
     }
 
-    /// One side for warps of each role: `roles[i]` is executed by the warps below the `i`-th bound and not below the
-    /// one before. Bounds are numbers of warps, ascending.
+    /// One side for warps of each role: `roles[i]` is executed by the warps below the `i`-th bound
+    /// and not below the one before. Bounds are numbers of warps, ascending.
     ///
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
@@ -174,9 +175,10 @@ impl Builder {
 
     /// Control flow whose closures may move and change what they capture.
     ///
-    /// For libraries whose bodies consume host-side state: handles of a protocol, plans, counters of what was recorded.
-    /// The caller promises that a body hands no recorded value out in a Rust variable: it would be the value of one
-    /// iteration, or of a side that some threads do not take, and is an error of `verify` only where it is used later.
+    /// For libraries whose bodies consume host-side state: handles of a protocol, plans, counters
+    /// of what was recorded. The caller promises that a body hands no recorded value out in a Rust
+    /// variable: it would be the value of one iteration, or of a side that some threads do not
+    /// take, and is an error of `verify` only where it is used later.
     ///
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};

@@ -6,7 +6,8 @@ use crate::ir::attr::{Clamp, Fp8, Relu, Round};
 use crate::ir::{ConvertOp, Ty};
 use half::{bf16, f16};
 
-/// The rounding that Rust's `as` implies: truncation to an integer, nearest even otherwise, none where it is exact.
+/// The rounding that Rust's `as` implies: truncation to an integer, nearest even otherwise, none
+/// where it is exact.
 fn natural(ty: Ty, from: Ty) -> Round {
     match (from.is_float(), ty.is_float()) {
         (true, false) => Round::Zero,
@@ -17,8 +18,8 @@ fn natural(ty: Ty, from: Ty) -> Round {
 }
 
 impl<'k, T: Numeric> Val<'k, T> {
-    /// The number in another type: as Rust's `as` does, except that a NaN becomes 0x8000000000000000 in 64-bit
-    /// integers.
+    /// The number in another type: as Rust's `as` does, except that a NaN becomes
+    /// 0x8000000000000000 in 64-bit integers.
     #[track_caller]
     pub fn cast<U: Numeric>(self) -> Val<'k, U> {
         if U::TY == T::TY {

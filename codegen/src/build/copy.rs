@@ -37,7 +37,8 @@ impl<'k, T> Ptr<'k, Shared, T> {
         self.cp_async_as(src, CpBytes::B16, CpCache::Cg, None);
     }
 
-    /// Copies 4, 8 or 16 bytes from global memory, asynchronously; of them only `filled` are read, the rest is zeroed.
+    /// Copies 4, 8 or 16 bytes from global memory, asynchronously; of them only `filled` are read,
+    /// the rest is zeroed.
     #[track_caller]
     pub fn cp_async_as(self, src: Ptr<'k, Global, T>, bytes: CpBytes, cache: CpCache, filled: Option<Val<'k, u32>>) {
         let (dst, src, filled) = (self.addr(), src.addr(), filled.map(|n| n.op));
@@ -58,7 +59,8 @@ impl<'k, T> Ptr<'k, Shared, T> {
         self.k.emit(CopyOp::BulkS2C { dst, src, bytes, bar });
     }
 
-    /// Combines elements of global memory with those here, each in one atomic step, in the current bulk group: `bytes` of them.
+    /// Combines elements of global memory with those here, each in one atomic step, in the current
+    /// bulk group: `bytes` of them.
     ///
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::{Arch, attr::{AtomOp, ProxyFence}}, verify::verify};
@@ -99,16 +101,16 @@ impl<'k, T> Ptr<'k, Shared, T> {
         self.k.emit(CopyOp::ReduceS2C { ty: T::TY, dst, src, bytes, bar, op });
     }
 
-    /// Combines the elements of the tensor map's box at the coordinates with those here, by the map's type, each in one atomic
-    /// step, in the current bulk group.
+    /// Combines the elements of the tensor map's box at the coordinates with those here, by the
+    /// map's type, each in one atomic step, in the current bulk group.
     #[track_caller]
     pub fn tensor_reduce<M: SpaceOf>(self, op: AtomOp, map: Ptr<'k, M, TensorMap>, at: &[Val<'k, i32>]) {
         let (map, src, at) = (map.addr(), self.addr(), at.iter().map(|v| v.op).collect());
         self.k.emit(CopyOp::TensorReduce { map, at, src, policy: None, op });
     }
 
-    /// Copies to the box of the tensor map at the coordinates (1 to 5, the first axis fastest), in the current bulk
-    /// group.
+    /// Copies to the box of the tensor map at the coordinates (1 to 5, the first axis fastest), in
+    /// the current bulk group.
     #[track_caller]
     pub fn tensor_store<M: SpaceOf>(self, map: Ptr<'k, M, TensorMap>, at: &[Val<'k, i32>]) {
         let (map, src, at) = (map.addr(), self.addr(), at.iter().map(|v| v.op).collect());
@@ -125,8 +127,8 @@ impl<'k, S: OnChip, T> Ptr<'k, S, T> {
         self.k.emit(CopyOp::BulkG2S { dst, src, bytes, bar, multicast, policy });
     }
 
-    /// Copies the box of the tensor map at the coordinates (1 to 5, the first axis fastest), completing on the
-    /// mbarrier.
+    /// Copies the box of the tensor map at the coordinates (1 to 5, the first axis fastest),
+    /// completing on the mbarrier.
     #[track_caller]
     pub fn tensor_load<M: SpaceOf>(
         self,

@@ -1,7 +1,8 @@
-//! What is known of a pure instruction while it is recorded: constants are computed, identities fall away.
+//! What is known of a pure instruction while it is recorded: constants are computed, identities
+//! fall away.
 //!
-//! Only what is exact on every machine is folded: integers, predicates, addresses and copies. Floats are left alone,
-//! but for the selection between them.
+//! Only what is exact on every machine is folded: integers, predicates, addresses and copies.
+//! Floats are left alone, but for the selection between them.
 
 use crate::ir::attr::{Clamp, Cmp, Round};
 use crate::ir::{ArithOp, BitsOp, Const, ConvertOp, Inst, Operand, Ty, ValueOp};

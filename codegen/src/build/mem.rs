@@ -166,7 +166,8 @@ impl<'k, S: Writable, T: Atomic> Ptr<'k, S, T> {
 }
 
 impl<'k, S: Writable, T: Raw> Ptr<'k, S, T> {
-    /// Replaces the element by `value` if it equals `old`, in one atomic step, and gives what it was.
+    /// Replaces the element by `value` if it equals `old`, in one atomic step, and gives what it
+    /// was.
     #[track_caller]
     pub fn compare_swap(self, old: impl Arg<'k, T>, value: impl Arg<'k, T>, order: AtomOrder) -> Val<'k, T> {
         let (ty, at, old, v) = (T::TY, self.addr(), old.val(self.k).op, value.val(self.k).op);

@@ -6,7 +6,8 @@ use super::{Arg, Builder, Scalar, Val};
 use crate::ir::attr::{Major, Matrices, Pending, Sign, Trans};
 use crate::ir::{MmaAtom, MmaOp, Ty, WgmmaAtom};
 
-/// How the rows of a shared-memory tile are swizzled, as tensor maps and `wgmma` descriptors name it.
+/// How the rows of a shared-memory tile are swizzled, as tensor maps and `wgmma` descriptors name
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwizzleMode {
     /// Not at all.
@@ -19,8 +20,9 @@ pub enum SwizzleMode {
     B128,
 }
 
-/// The strides of a `wgmma` operand in shared memory, bytes. What they mean depends on swizzle and major-ness: PTX ISA,
-/// "Strides" under wgmma; K-major with a swizzle: `stride` is the distance of 8-row groups, `leading` is not used.
+/// The strides of a `wgmma` operand in shared memory, bytes. What they mean depends on swizzle and
+/// major-ness: PTX ISA, "Strides" under wgmma; K-major with a swizzle: `stride` is the distance of
+/// 8-row groups, `leading` is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptor {
     /// The pattern.
@@ -71,7 +73,8 @@ impl Operands {
 }
 
 impl<'k, T> Ptr<'k, Shared, T> {
-    /// `N` 8×8 matrices of 16-bit elements: this lane's address is that of row `lane % 8` of matrix `lane / 8`.
+    /// `N` 8×8 matrices of 16-bit elements: this lane's address is that of row `lane % 8` of matrix
+    /// `lane / 8`.
     #[track_caller]
     pub fn ldmatrix<const N: usize>(self, trans: Trans) -> [Val<'k, u32>; N] {
         let (at, count) = (self.addr(), matrices(N));
@@ -94,7 +97,8 @@ impl<'k, T> Ptr<'k, Shared, T> {
     }
 }
 
-/// The number as a choice; one that is not 1, 2 or 4 is seen by `verify`, as the list of registers has another length.
+/// The number as a choice; one that is not 1, 2 or 4 is seen by `verify`, as the list of registers
+/// has another length.
 fn matrices(count: usize) -> Matrices {
     match count {
         1 => Matrices::X1,
@@ -111,7 +115,8 @@ impl<'k, T: Scalar> RegArray<'k, T> {
         self.k.emit(MmaOp::MmaSync { acc: self.regs, a, b, atom });
     }
 
-    /// Adds A·B to this fragment (`scale` false: replaces it), A and B in shared memory, asynchronously.
+    /// Adds A·B to this fragment (`scale` false: replaces it), A and B in shared memory,
+    /// asynchronously.
     #[track_caller]
     pub fn wgmma(
         self,

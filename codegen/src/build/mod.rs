@@ -1,13 +1,13 @@
 //! The recorder: kernels are ordinary Rust functions that record themselves.
 //!
-//! A kernel takes `k: &Builder` and speaks in values. [`Val`] is `Copy` and has the operators; literals stand where
-//! values do; Rust loops unroll, [`Builder::for_`] counts at run time. Methods stand in the file of the family of the
-//! instructions that they record.
+//! A kernel takes `k: &Builder` and speaks in values. [`Val`] is `Copy` and has the operators;
+//! literals stand where values do; Rust loops unroll, [`Builder::for_`] counts at run time. Methods
+//! stand in the file of the family of the instructions that they record.
 //!
 //! # Invariants
 //! * Recording is deterministic: the same function records the same bytes.
-//! * Pure values are merged within the scope where they were made, and folded where the result is the same on every
-//!   machine; see `fold`.
+//! * Pure values are merged within the scope where they were made, and folded where the result is
+//!   the same on every machine; see `fold`.
 //! * Every statement has the line of Rust outside this room that asked for it.
 //! * Nothing here fails: what is wrong with a kernel, `verify` says, under its line.
 //!

@@ -1,7 +1,9 @@
-//! Padding: zeros that stand for elements beyond the edge of a tensor, and the reductions that they would falsify.
+//! Padding: zeros that stand for elements beyond the edge of a tensor, and the reductions that they
+//! would falsify.
 //!
-//! A zero adds nothing to a sum, but it is larger than every negative number: a maximum over a masked load is wrong where
-//! all elements are below zero, a minimum where all are above. Such a reduction is refused while it is recorded.
+//! A zero adds nothing to a sum, but it is larger than every negative number: a maximum over a
+//! masked load is wrong where all elements are below zero, a minimum where all are above. Such a
+//! reduction is refused while it is recorded.
 
 use super::{Builder, Scalar, Val};
 use crate::ir::{ArithOp, Inst, Operand, ValueId, ValueOp};
@@ -63,14 +65,15 @@ impl Padding {
         }
     }
 
-    /// Whether a padded operand makes the result padded: of arithmetic and conversions, but not of a choice.
+    /// Whether a padded operand makes the result padded: of arithmetic and conversions, but not of
+    /// a choice.
     fn keeps_padding(inst: &Inst) -> bool {
         let chooses = matches!(inst, Inst::Arith(ArithOp::Select { .. } | ArithOp::Setp { .. }));
         matches!(inst, Inst::Arith(_) | Inst::Convert(_)) && !chooses
     }
 
-    /// Whether an instruction reduces padded values by their order. A bound that is a constant or a parameter clamps each
-    /// element by itself, and is fine.
+    /// Whether an instruction reduces padded values by their order. A bound that is a constant or a
+    /// parameter clamps each element by itself, and is fine.
     pub fn falsifies(&self, inst: &Inst) -> bool {
         let Inst::Arith(ArithOp::Max { a, b, .. } | ArithOp::Min { a, b, .. }) = inst else { return false };
         let (a, b) = (self.source(*a), self.source(*b));
@@ -80,8 +83,8 @@ impl Padding {
 }
 
 impl Builder {
-    /// Marks a value as zero where a mask says that there is no element: taking the maximum or the minimum of such values is
-    /// refused. For libraries that load under masks.
+    /// Marks a value as zero where a mask says that there is no element: taking the maximum or the
+    /// minimum of such values is refused. For libraries that load under masks.
     ///
     /// ```
     /// use tilewright_codegen::{build::{block, record}, ir::Arch, verify::verify};

@@ -1,4 +1,5 @@
-//! Typed pointers: space and element in the type, arithmetic by elements, constant offsets folded into addresses.
+//! Typed pointers: space and element in the type, arithmetic by elements, constant offsets folded
+//! into addresses.
 
 use super::val::Wide;
 use super::{Arg, Builder, Count, Scalar, Val};
@@ -95,7 +96,8 @@ pub enum Offset {
 }
 
 impl Allocation {
-    /// Bytes from the pointer to the end of the allocation; all of it where the offset is known at run time only.
+    /// Bytes from the pointer to the end of the allocation; all of it where the offset is known at
+    /// run time only.
     pub fn left(&self) -> i64 {
         match self.offset {
             Offset::Exactly(offset) => i64::from(self.bytes) - offset,
@@ -115,8 +117,8 @@ impl Allocation {
 
 /// A number of elements: a value or a constant.
 pub trait Index<'k> {
-    /// The distance in bytes for elements of `size` bytes: what is constant, and what is not, as a 64-bit or (for
-    /// `narrow` spaces) 32-bit integer.
+    /// The distance in bytes for elements of `size` bytes: what is constant, and what is not, as a
+    /// 64-bit or (for `narrow` spaces) 32-bit integer.
     fn bytes(self, _: &'k Builder, size: u32, narrow: bool) -> (i32, Option<(Ty, Operand)>);
 }
 
@@ -133,7 +135,8 @@ macro_rules! constant_indexes {
 
 constant_indexes!(i32, u32, usize);
 
-/// A distance in bytes that is known: part of the address where 32 bits hold it, else added to the pointer.
+/// A distance in bytes that is known: part of the address where 32 bits hold it, else added to the
+/// pointer.
 fn constant_bytes(bytes: i128, narrow: bool) -> (i32, Option<(Ty, Operand)>) {
     match (i32::try_from(bytes), i64::try_from(bytes)) {
         (Ok(bytes), _) => (bytes, None),
@@ -181,7 +184,8 @@ impl<'k, S: SpaceOf, T> Ptr<'k, S, T> {
         Ptr { k, base, offset, bound: None, of: PhantomData }
     }
 
-    /// The pointer, whose accesses the simulator checks against a bound of an index and those that it names as its next.
+    /// The pointer, whose accesses the simulator checks against a bound of an index and those that
+    /// it names as its next.
     pub fn bounded(self, bound: Option<BoundId>) -> Ptr<'k, S, T> {
         Ptr { bound: bound.or(self.bound), ..self }
     }
@@ -223,9 +227,9 @@ impl<'k, S: SpaceOf, T> Ptr<'k, S, T> {
         Ptr { base, offset, ..self }
     }
 
-    /// The allocation that it points into, where that is known: of what [`Builder::shared`] gave, moved on by numbers of
-    /// elements, on another block of the cluster, or as bits and back. Nothing of a pointer to other memory, or of one that
-    /// was loaded.
+    /// The allocation that it points into, where that is known: of what [`Builder::shared`] gave,
+    /// moved on by numbers of elements, on another block of the cluster, or as bits and back.
+    /// Nothing of a pointer to other memory, or of one that was loaded.
     ///
     /// ```
     /// # use tilewright_codegen::{build::{Offset, block, record}, ir::Arch};

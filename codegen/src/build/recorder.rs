@@ -11,7 +11,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::panic::Location;
 
-/// The recorder of a kernel: methods append instructions and return values that record what is done with them.
+/// The recorder of a kernel: methods append instructions and return values that record what is done
+/// with them.
 ///
 /// [`record`] makes one and passes it to the kernel function, by convention as `k`.
 ///
@@ -23,9 +24,10 @@ use std::panic::Location;
 /// | branches and loops | [`when`](Builder::when), [`if_else`](Builder::if_else), [`for_`](Builder::for_), [`while_`](Builder::while_), [`loop_`](Builder::loop_) |
 /// | shared memory | [`shared`](Builder::shared), [`mbarriers`](Builder::mbarriers), [`barrier`](Builder::barrier) |
 ///
-/// The function runs once, while it records. A Rust `if` or `for` in it decides what is recorded: a Rust `for` unrolls. A
-/// decision at run time is one of the methods above. Pure values are folded and merged, and every statement keeps the line
-/// of Rust that recorded it: errors and simulator reports name it.
+/// The function runs once, while it records. A Rust `if` or `for` in it decides what is recorded: a
+/// Rust `for` unrolls. A decision at run time is one of the methods above. Pure values are folded
+/// and merged, and every statement keeps the line of Rust that recorded it: errors and simulator
+/// reports name it.
 ///
 /// ```
 /// use tilewright_codegen::build::{Builder, block, record};
@@ -62,7 +64,8 @@ struct State {
     next: u32,
     known: Knowledge,
     padding: Padding,
-    /// The line that stands for all that is recorded now, where a method records several statements for its caller.
+    /// The line that stands for all that is recorded now, where a method records several statements
+    /// for its caller.
     src: Option<Src>,
 }
 
@@ -77,9 +80,10 @@ const UNKNOWN: ValueId = ValueId(u32::MAX);
 
 /// Records a kernel: calls `body` once with a recorder, and returns what it recorded.
 ///
-/// `name` is the entry point in PTX and in reports. `arch` decides which instructions are available. `launch` is the shape
-/// of a block, see [`block`]: it is part of the kernel, and a launch chooses only the grid. Recording never fails; mistakes
-/// are errors of [`verify`](crate::verify::verify), with the line of Rust that made them.
+/// `name` is the entry point in PTX and in reports. `arch` decides which instructions are
+/// available. `launch` is the shape of a block, see [`block`]: it is part of the kernel, and a
+/// launch chooses only the grid. Recording never fails; mistakes are errors of
+/// [`verify`](crate::verify::verify), with the line of Rust that made them.
 ///
 /// ```
 /// use tilewright_codegen::build::{block, record};
@@ -97,7 +101,8 @@ pub fn record(name: &str, arch: Arch, launch: Launch, body: impl FnOnce(&Builder
     builder.finish()
 }
 
-/// A launch of blocks of `threads` threads, 1 to 1024: a number, or numbers by axis, the first fastest.
+/// A launch of blocks of `threads` threads, 1 to 1024: a number, or numbers by axis, the first
+/// fastest.
 ///
 /// ```
 /// use tilewright_codegen::build::block;
@@ -202,7 +207,8 @@ impl Builder {
         self.state.borrow_mut().push(Op::Inst(inst.into()), Location::caller());
     }
 
-    /// Appends an instruction that writes one new value of type `ty`, merged with an equal one if it is pure.
+    /// Appends an instruction that writes one new value of type `ty`, merged with an equal one if
+    /// it is pure.
     #[track_caller]
     pub(super) fn value<I: Into<Inst>>(&self, ty: Ty, make: impl Fn(ValueId) -> I) -> Operand {
         let state = &mut *self.state.borrow_mut();
@@ -250,8 +256,8 @@ impl Builder {
         self.state.borrow_mut().append(Stmt { id, src, op });
     }
 
-    /// Records on behalf of a line: a closure has none of its caller's. For libraries that record within one. Where calls are
-    /// nested, the outermost line stands, which is the author's.
+    /// Records on behalf of a line: a closure has none of its caller's. For libraries that record
+    /// within one. Where calls are nested, the outermost line stands, which is the author's.
     pub fn on_behalf<R>(&self, src: Src, record: impl FnOnce() -> R) -> R {
         let before = self.state.borrow().src;
         self.state.borrow_mut().src = Some(before.unwrap_or(src));
@@ -260,10 +266,11 @@ impl Builder {
         result
     }
 
-    /// Refuses the kernel at this place, in words: noun, value, bound, remedy. Recording goes on, and [`verify`] reports it.
+    /// Refuses the kernel at this place, in words: noun, value, bound, remedy. Recording goes on,
+    /// and [`verify`] reports it.
     ///
-    /// For libraries that check what their callers ask for: the caller's line is named where their functions are
-    /// `#[track_caller]`.
+    /// For libraries that check what their callers ask for: the caller's line is named where their
+    /// functions are `#[track_caller]`.
     ///
     /// ```
     /// use tilewright_codegen::{build::{block, record}, ir::Arch, verify::verify};
@@ -279,17 +286,19 @@ impl Builder {
         self.state.borrow_mut().kernel.refused.push((id, what.to_string()));
     }
 
-    /// Whether the bits that are known of an index prove that it stays below an extent, after a constant is added.
+    /// Whether the bits that are known of an index prove that it stays below an extent, after a
+    /// constant is added.
     pub fn is_below(&self, index: Operand, constant: u32, extent: u32) -> bool {
         let known = self.state.borrow().known.operand(index);
         let most = (known.value | !known.mask) & u64::from(u32::MAX);
         most + u64::from(constant) < u64::from(extent)
     }
 
-    /// States a bound of an index, for pointers that [`Ptr::bounded`](super::Ptr::bounded) marks with it.
+    /// States a bound of an index, for pointers that [`Ptr::bounded`](super::Ptr::bounded) marks
+    /// with it.
     ///
-    /// For libraries whose tensors have extents: the simulator checks the bound at every access through such a pointer,
-    /// and a device spends nothing on it.
+    /// For libraries whose tensors have extents: the simulator checks the bound at every access
+    /// through such a pointer, and a device spends nothing on it.
     pub fn bound(&self, bound: IndexBound) -> BoundId {
         self.state.borrow_mut().kernel.bounds.add(bound)
     }

@@ -49,7 +49,8 @@ impl Builder {
         self.emit(SyncOp::FenceMbarInit {});
     }
 
-    /// Every thread of the cluster waits for every other; accesses before are ordered before those after.
+    /// Every thread of the cluster waits for every other; accesses before are ordered before those
+    /// after.
     #[track_caller]
     pub fn cluster_sync(&self) {
         self.cluster_arrive(ClusterArriveOrder::Release);
@@ -128,8 +129,9 @@ impl<'k, S: OnChip> Mbarrier<'k, S> {
         self.at.k.emit(SyncOp::MbarArrive { bar, count, scope });
     }
 
-    /// One arrival that orders only what this thread knows to be done by the async proxy: the `wgmma`s and bulk copies that
-    /// it waited for. It tells another block that memory may be overwritten by a copy, and drains no store.
+    /// One arrival that orders only what this thread knows to be done by the async proxy: the
+    /// `wgmma`s and bulk copies that it waited for. It tells another block that memory may be
+    /// overwritten by a copy, and drains no store.
     #[track_caller]
     pub fn arrive_async(self) {
         let (bar, count) = (self.addr(), Const::u32(1).into());

@@ -1,14 +1,17 @@
-//! Typed values: `Val` with its operators, the Rust types that stand for IR types, literals as arguments.
+//! Typed values: `Val` with its operators, the Rust types that stand for IR types, literals as
+//! arguments.
 
 use super::{Builder, Ptr, Var};
 use crate::ir::{Const, Operand, Ty};
 use core::marker::PhantomData;
 use half::{bf16, f16};
 
-/// A value of the kernel that is being recorded, different in every thread. Operators and methods record instructions.
+/// A value of the kernel that is being recorded, different in every thread. Operators and methods
+/// record instructions.
 ///
-/// `T` is the Rust type of the number: `u32`, `f32`, `half::bf16`, `bool` and so on. A value is written once and is
-/// `Copy`; a register that changes is a [`Var`]. Literals stand wherever values may.
+/// `T` is the Rust type of the number: `u32`, `f32`, `half::bf16`, `bool` and so on. A value is
+/// written once and is `Copy`; a register that changes is a [`Var`]. Literals stand wherever values
+/// may.
 ///
 /// | Rust | kernel |
 /// |---|---|
@@ -31,8 +34,8 @@ use half::{bf16, f16};
 /// # });
 /// ```
 ///
-/// A value is visible to the end of the loop body or branch that records it. Using it later is an error of `verify`:
-/// keep it in a register ([`Builder::var`]) or carry it ([`Builder::carry`]).
+/// A value is visible to the end of the loop body or branch that records it. Using it later is an
+/// error of `verify`: keep it in a register ([`Builder::var`]) or carry it ([`Builder::carry`]).
 pub struct Val<'k, T> {
     pub(super) k: &'k Builder,
     pub(super) op: Operand,
@@ -148,7 +151,8 @@ impl Count for i32 {
     }
 }
 
-/// What can stand where a value of type `T` is expected: a value, a literal, a register that is read.
+/// What can stand where a value of type `T` is expected: a value, a literal, a register that is
+/// read.
 pub trait Arg<'k, T: Scalar> {
     /// The value.
     fn val(self, k: &'k Builder) -> Val<'k, T>;

@@ -71,7 +71,8 @@ impl Builder {
         tid
     }
 
-    /// The thread in its block by axis: CUDA's `threadIdx`. Along an axis of one thread it is the constant 0.
+    /// The thread in its block by axis: CUDA's `threadIdx`. Along an axis of one thread it is the
+    /// constant 0.
     ///
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};

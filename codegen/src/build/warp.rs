@@ -1,4 +1,5 @@
-//! Operations within a warp. Without a mask, all lanes take part: 32, or those that the last warp of the block has.
+//! Operations within a warp. Without a mask, all lanes take part: 32, or those that the last warp
+//! of the block has.
 
 use super::val::{Lane, Raw, Word};
 use super::{Arg, Builder, Val};
@@ -9,7 +10,8 @@ use crate::ir::{Const, Operand, Ty, WarpOp};
 const FULL: u32 = u32::MAX;
 
 impl<'k, T: Lane> Val<'k, T> {
-    /// The value in another lane, as `mode` says, within segments of `width` lanes, among the lanes of `mask`.
+    /// The value in another lane, as `mode` says, within segments of `width` lanes, among the lanes
+    /// of `mask`.
     #[track_caller]
     pub fn shfl(self, mode: ShflMode, b: impl Arg<'k, u32>, width: u32, mask: u32) -> Val<'k, T> {
         self.shfl_among(mode, b.val(self.k).op, width, Const::u32(mask).into())
@@ -116,7 +118,8 @@ impl<'k, T: Word> Val<'k, T> {
 }
 
 impl Builder {
-    /// The lanes that the warp has: fewer than 32 only in the last warp of a block that is not a multiple of 32.
+    /// The lanes that the warp has: fewer than 32 only in the last warp of a block that is not a
+    /// multiple of 32.
     #[track_caller]
     fn all_lanes(&self) -> Operand {
         let threads = self.threads();

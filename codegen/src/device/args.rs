@@ -11,7 +11,8 @@ use std::fmt;
 
 /// An argument: what a launch passes for a parameter.
 ///
-/// Its type is exact: a `u32` is no `s32`. Numbers, buffers, mapped words and tensor maps convert by `into()`.
+/// Its type is exact: a `u32` is no `s32`. Numbers, buffers, mapped words and tensor maps convert
+/// by `into()`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Arg<'a> {
@@ -27,19 +28,22 @@ pub enum Arg<'a> {
     Map(&'a TensorMap),
 }
 
-/// A pointer to global memory as an argument. It keeps the memory alive, in queued work and in graphs too.
+/// A pointer to global memory as an argument. It keeps the memory alive, in queued work and in
+/// graphs too.
 #[derive(Clone, Debug)]
 pub struct Memory {
     address: u64,
     owner: Handle,
     /// The device that the launch must be on; `None` where other devices reach the memory too.
     device: Option<Device>,
-    /// The type of the elements; `None` where a buffer holds bytes or something else that kernels have no type for.
+    /// The type of the elements; `None` where a buffer holds bytes or something else that kernels
+    /// have no type for.
     element: Option<Ty>,
 }
 
 impl Arg<'_> {
-    /// A pointer to a buffer of another device, for kernels on devices that reach each other's memory.
+    /// A pointer to a buffer of another device, for kernels on devices that reach each other's
+    /// memory.
     pub fn peer<T: Pod>(buffer: &Buffer<T>) -> Self {
         let (address, owner) = (buffer.address(), buffer.memory().clone());
         Arg::Memory(Memory { address, owner, device: None, element: element_of::<T>() })
@@ -153,8 +157,9 @@ pub(super) fn pack(device: &Device, signature: &Signature, args: &[Arg<'_>]) -> 
     Ok(packed)
 }
 
-/// Whether a kernel's elements and a buffer's are the same. A pair of 16-bit floats is two of them, and an integer has a sign
-/// or none. Bytes are anything: a buffer of `u8` passes for every parameter, and a parameter of `u8` takes every buffer.
+/// Whether a kernel's elements and a buffer's are the same. A pair of 16-bit floats is two of them,
+/// and an integer has a sign or none. Bytes are anything: a buffer of `u8` passes for every
+/// parameter, and a parameter of `u8` takes every buffer.
 pub(crate) fn same_elements(expected: Ty, found: Ty) -> bool {
     let plain = |ty: Ty| match ty {
         Ty::F16x2 => Ty::F16,

@@ -1,8 +1,9 @@
-//! What a kind of device has to do: the trait that [`Device`](super::Device) calls, and what passes through it.
+//! What a kind of device has to do: the trait that [`Device`](super::Device) calls, and what passes
+//! through it.
 //!
-//! A back end is thin. Types, ranges, arguments, grids and residency are checked in front of it, once for every kind of
-//! device; it moves bytes, runs work in order, and answers for the handles that it gave out. A handle frees what it
-//! stands for when its last clone is dropped.
+//! A back end is thin. Types, ranges, arguments, grids and residency are checked in front of it,
+//! once for every kind of device; it moves bytes, runs work in order, and answers for the handles
+//! that it gave out. A handle frees what it stands for when its last clone is dropped.
 
 use super::{DeviceError, End, Properties, Signature, Source, TensorShape};
 use std::any::Any;
@@ -11,8 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
-/// A kind of device. Every method may be called from any thread. The place where its figures lie is its identity: two
-/// values that return the same reference from [`Backend::properties`] are one device.
+/// A kind of device. Every method may be called from any thread. The place where its figures lie is
+/// its identity: two values that return the same reference from [`Backend::properties`] are one
+/// device.
 pub trait Backend: Any + fmt::Debug + Send + Sync {
     /// The device's figures.
     fn properties(&self) -> &Properties;
@@ -41,10 +43,12 @@ pub trait Backend: Any + fmt::Debug + Send + Sync {
     /// [`DeviceError::HostMemory`]; when the device fails.
     fn alloc_mapped(&self, words: usize, width: WordWidth) -> Result<Arc<dyn MappedWords>, DeviceError>;
 
-    /// Makes a kernel ready to launch. Its signature has been checked against the device's properties.
+    /// Makes a kernel ready to launch. Its signature has been checked against the device's
+    /// properties.
     ///
     /// # Errors
-    /// [`DeviceError::Jit`], [`DeviceError::Layout`], [`DeviceError::LaunchTooLarge`]; when the device fails.
+    /// [`DeviceError::Jit`], [`DeviceError::Layout`], [`DeviceError::LaunchTooLarge`]; when the
+    /// device fails.
     fn load(&self, source: &dyn Source, signature: &Signature) -> Result<Loaded, DeviceError>;
 
     /// A tensor map: the bytes that the device's copy engine reads. The shape has been checked.
@@ -85,7 +89,8 @@ pub trait Backend: Any + fmt::Debug + Send + Sync {
     /// As [`Backend::submit`].
     fn download(&self, stream: &Handle, from: &Span, to: &mut [u8]) -> Result<(), DeviceError>;
 
-    /// Queues a copy from the first bytes of pinned memory, which no other code sees until the copy is done.
+    /// Queues a copy from the first bytes of pinned memory, which no other code sees until the copy
+    /// is done.
     ///
     /// # Errors
     /// As [`Backend::submit`].
@@ -96,7 +101,8 @@ pub trait Backend: Any + fmt::Debug + Send + Sync {
         to: &Span,
     ) -> Result<Box<dyn InFlight>, DeviceError>;
 
-    /// Queues a copy to the first bytes of pinned memory, which no other code sees until the copy is done.
+    /// Queues a copy to the first bytes of pinned memory, which no other code sees until the copy
+    /// is done.
     ///
     /// # Errors
     /// As [`Backend::submit`].
@@ -308,8 +314,8 @@ pub enum Work {
         /// The byte.
         byte: u8,
     },
-    /// Makes the bytes of a span worthless: a device that knows what was written forgets that these were, any other
-    /// sets them to `byte`.
+    /// Makes the bytes of a span worthless: a device that knows what was written forgets that these
+    /// were, any other sets them to `byte`.
     Poison {
         /// Where.
         to: Span,
@@ -323,7 +329,8 @@ pub enum Work {
         /// What is written.
         to: Span,
     },
-    /// This device's side of a sum over the devices of a [`Collective`](super::Collective), whose graphs alone have such.
+    /// This device's side of a sum over the devices of a [`Collective`](super::Collective), whose
+    /// graphs alone have such.
     Sum {
         /// What the device adds.
         from: Span,

@@ -8,8 +8,8 @@ use std::ops::Range;
 
 /// Elements in device memory: shared ownership, freed with the last clone or slice.
 ///
-/// A new buffer is uninitialised. The host reaches it through a [`Stream`](super::Stream), kernels through a pointer
-/// argument.
+/// A new buffer is uninitialised. The host reaches it through a [`Stream`](super::Stream), kernels
+/// through a pointer argument.
 pub struct Buffer<T> {
     device: Device,
     memory: Handle,
@@ -49,8 +49,8 @@ impl<T: Pod> Buffer<T> {
         self.len as u64 * size_of::<T>() as u64
     }
 
-    /// Address of the first element on the device, for tables of pointers that kernels read. The caller that stores it keeps
-    /// the buffer.
+    /// Address of the first element on the device, for tables of pointers that kernels read. The
+    /// caller that stores it keeps the buffer.
     pub fn address(&self) -> u64 {
         self.address + self.offset
     }
@@ -70,8 +70,8 @@ impl<T: Pod> Buffer<T> {
     /// Reinterprets the memory as elements of another type.
     ///
     /// # Errors
-    /// [`DeviceError::Length`] where the bytes are not a whole number of elements, [`DeviceError::Range`] where the
-    /// first byte is not aligned to one.
+    /// [`DeviceError::Length`] where the bytes are not a whole number of elements,
+    /// [`DeviceError::Range`] where the first byte is not aligned to one.
     pub fn cast<U: Pod>(&self) -> Result<Buffer<U>, DeviceError> {
         let size = size_of::<U>().max(1) as u64;
         let len = (self.bytes() / size) as usize;

@@ -1,11 +1,13 @@
-//! Sums over devices by NCCL: work that all devices of a collective do together, in graphs that are recorded together.
+//! Sums over devices by NCCL: work that all devices of a collective do together, in graphs that are
+//! recorded together.
 
 use half::bf16;
 
 use super::backend::{Backend, Handle, SumFloat, Work};
 use super::{Buffer, Device, DeviceError, Graph};
 
-/// Devices whose arrays NCCL adds up. The library is looked for when a collective is opened; nothing else needs it. NVLink's multicast is never used.
+/// Devices whose arrays NCCL adds up. The library is looked for when a collective is opened;
+/// nothing else needs it. NVLink's multicast is never used.
 ///
 /// ```
 /// use tilewright_codegen::device::{Collective, DeviceError, sim};
@@ -37,16 +39,18 @@ impl Collective {
     /// A collective of these devices, in this order.
     ///
     /// # Errors
-    /// [`DeviceError::NoCollective`] where the devices have none, [`DeviceError::NoNccl`] where the library is not there,
-    /// [`DeviceError::Multicast`] where it might use NVLink's multicast, [`DeviceError::Nccl`] where it fails.
+    /// [`DeviceError::NoCollective`] where the devices have none, [`DeviceError::NoNccl`] where the
+    /// library is not there, [`DeviceError::Multicast`] where it might use NVLink's multicast,
+    /// [`DeviceError::Nccl`] where it fails.
     pub fn open(devices: &[Device]) -> Result<Collective, DeviceError> {
         let first = devices.first().ok_or(DeviceError::NoCollective { device: "no device".into() })?;
         let handle = first.backend().collective(&backends(devices))?;
         Ok(Collective { devices: devices.to_vec(), handle })
     }
 
-    /// One device's side of a sum, for [`Collective::graphs`]: it adds up what all have in such buffers, and stores it in the other buffers of all,
-    /// which may be the same. All devices get the same bits.
+    /// One device's side of a sum, for [`Collective::graphs`]: it adds up what all have in such
+    /// buffers, and stores it in the other buffers of all, which may be the same. All devices get
+    /// the same bits.
     ///
     /// # Errors
     /// [`DeviceError::Length`].
@@ -57,10 +61,12 @@ impl Collective {
         Ok(Work::Sum { from: from.span(), to: to.span(), float: T::FLOAT, with: self.handle.clone() })
     }
 
-    /// The work of every device as a graph, with sums among it. All are launched, or none: a device waits in a sum for the others.
+    /// The work of every device as a graph, with sums among it. All are launched, or none: a device
+    /// waits in a sum for the others.
     ///
     /// # Errors
-    /// [`DeviceError::Apart`] where the devices have not as many sums as each other, of as many elements; as [`Device::graph`].
+    /// [`DeviceError::Apart`] where the devices have not as many sums as each other, of as many
+    /// elements; as [`Device::graph`].
     pub fn graphs(&self, work: &[Vec<Work>]) -> Result<Vec<Graph>, DeviceError> {
         let sums = |work: &Vec<Work>| -> Vec<(u64, SumFloat)> { work.iter().filter_map(Work::summed).collect() };
         let counts: Vec<_> = work.iter().map(sums).collect();
@@ -74,8 +80,9 @@ impl Collective {
         Ok(graphs.map(|((handle, device), work)| Graph::of(device, handle, work)).collect())
     }
 
-    /// Gives up sums under way, whose results are anything, so that a device that waits for another ends. Nothing else can be done with the collective
-    /// and its graphs from then on; they are dropped before another is opened.
+    /// Gives up sums under way, whose results are anything, so that a device that waits for another
+    /// ends. Nothing else can be done with the collective and its graphs from then on; they are
+    /// dropped before another is opened.
     ///
     /// # Errors
     /// [`DeviceError::Foreign`].

@@ -212,7 +212,8 @@ pub enum DeviceError {
         /// What was given.
         found: String,
     },
-    /// A buffer of a trial that is passed for a parameter of another name before, if ever, it is passed for its own.
+    /// A buffer of a trial that is passed for a parameter of another name before, if ever, it is
+    /// passed for its own.
     #[error(
         "buffer `{buffer}` of a trial of `{kernel}` is passed for {}: pass it for the parameter of its name, or name it after the parameter",
         passed.as_ref().map_or("no parameter".into(), |(index, name)| format!("argument {index}, `{name}`, first"))
@@ -358,7 +359,8 @@ pub enum DeviceError {
         /// The rule that it breaks.
         rule: String,
     },
-    /// The device is in a state that this process cannot leave. Mapped words keep what kernels wrote.
+    /// The device is in a state that this process cannot leave. Mapped words keep what kernels
+    /// wrote.
     #[error(
         "the device was lost in {call}: {name} ({code}): {}; the driver does not give the device back to this process: restart the program",
         meaning(*code)

@@ -1,4 +1,5 @@
-//! Host memory that the device reaches: pinned for copies, mapped for words that both sides use while a kernel runs.
+//! Host memory that the device reaches: pinned for copies, mapped for words that both sides use
+//! while a kernel runs.
 
 use super::backend::{Handle, InFlight, MappedWords, PinnedBytes, WordWidth, Words};
 use super::{Device, DeviceError};
@@ -8,11 +9,12 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Page-locked host memory, zeroed when new: copies between it and the device run while the host goes on.
+/// Page-locked host memory, zeroed when new: copies between it and the device run while the host
+/// goes on.
 ///
-/// No kernel argument can be made of it, so no kernel accesses it while the host has a reference.
-/// A queued copy takes the memory and gives it back when it is done ([`Pending::wait`]), so the host cannot touch it
-/// in between.
+/// No kernel argument can be made of it, so no kernel accesses it while the host has a reference. A
+/// queued copy takes the memory and gives it back when it is done ([`Pending::wait`]), so the host
+/// cannot touch it in between.
 pub struct Pinned<T> {
     device: Device,
     bytes: Box<dyn PinnedBytes>,
@@ -142,10 +144,12 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Words of host memory that kernels read and write in place: abort flags, progress, tokens as they come.
+/// Words of host memory that kernels read and write in place: abort flags, progress, tokens as they
+/// come.
 ///
-/// Zeroed when new. The kernel's side uses `ld.acquire.sys` and `st.release.sys`. Arguments of queued launches keep the
-/// words alive; freeing them, with the last clone, waits for the work of every open device.
+/// Zeroed when new. The kernel's side uses `ld.acquire.sys` and `st.release.sys`. Arguments of
+/// queued launches keep the words alive; freeing them, with the last clone, waits for the work of
+/// every open device.
 pub struct Mapped<W> {
     device: Device,
     memory: Arc<dyn MappedWords>,

@@ -40,8 +40,9 @@ impl Kernel {
     /// Queues a launch. Whether it is cooperative, its block and its cluster are the kernel's own.
     ///
     /// # Errors
-    /// [`DeviceError::Grid`], [`DeviceError::Occupancy`], [`DeviceError::ArgCount`], [`DeviceError::ArgKind`],
-    /// [`DeviceError::Foreign`]; when the device fails, also in earlier work.
+    /// [`DeviceError::Grid`], [`DeviceError::Occupancy`], [`DeviceError::ArgCount`],
+    /// [`DeviceError::ArgKind`], [`DeviceError::Foreign`]; when the device fails, also in earlier
+    /// work.
     pub fn launch(&self, stream: &Stream, grid: impl Into<Grid>, args: &[Arg<'_>]) -> Result<(), DeviceError> {
         stream.submit(&self.work(grid, args)?)
     }

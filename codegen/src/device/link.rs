@@ -1,11 +1,13 @@
-//! A way from a device to one of another process, by NCCL: what one end sends, the other takes in the same order.
+//! A way from a device to one of another process, by NCCL: what one end sends, the other takes in
+//! the same order.
 
 use bytemuck::Pod;
 
 use super::backend::Handle;
 use super::{Buffer, Device, DeviceError, Stream};
 
-/// The end of a way between two devices that is this process's. What is sent on it has a stream of its own. Dropping it gives it up.
+/// The end of a way between two devices that is this process's. What is sent on it has a stream of
+/// its own. Dropping it gives it up.
 ///
 /// ```
 /// use tilewright_codegen::device::{DeviceError, DeviceLink, sim};
@@ -42,7 +44,8 @@ impl DeviceLink {
         device.backend().check_links()
     }
 
-    /// What both ends of a new way are told. The process that makes it is reached by both, on a port of NCCL's own.
+    /// What both ends of a new way are told. The process that makes it is reached by both, on a
+    /// port of NCCL's own.
     ///
     /// # Errors
     /// As [`DeviceLink::check`].
@@ -50,8 +53,9 @@ impl DeviceLink {
         device.backend().link_id()
     }
 
-    /// An end of the way that has this number. Waits for the other end without a timeout: to bound the wait, call it in a thread
-    /// of its own. A first word is queued: NCCL makes connections for it, so that later words are waited for on the stream alone.
+    /// An end of the way that has this number. Waits for the other end without a timeout: to bound
+    /// the wait, call it in a thread of its own. A first word is queued: NCCL makes connections for
+    /// it, so that later words are waited for on the stream alone.
     ///
     /// # Errors
     /// As [`DeviceLink::check`]; if the number is none, or NCCL fails.
@@ -68,8 +72,9 @@ impl DeviceLink {
         &self.stream
     }
 
-    /// Queues what is at this end to be done with a buffer: it is sent, or what the other end sent lies in it, of as many bytes. The buffer lives
-    /// until that is [done](Stream::done) or the way is given up, and no other code uses it.
+    /// Queues what is at this end to be done with a buffer: it is sent, or what the other end sent
+    /// lies in it, of as many bytes. The buffer lives until that is [done](Stream::done) or the way
+    /// is given up, and no other code uses it.
     ///
     /// # Errors
     /// [`DeviceError::Foreign`], [`DeviceError::GivenUp`]; if NCCL fails.
@@ -79,7 +84,8 @@ impl DeviceLink {
         device.backend().pass(&self.handle, self.stream.handle(), &buffer.span())
     }
 
-    /// Gives the way up: what is under way at this end ends, with any bytes. The other end is not told.
+    /// Gives the way up: what is under way at this end ends, with any bytes. The other end is not
+    /// told.
     pub fn abort(&self) {
         self.stream.device().backend().abort_link(&self.handle);
     }

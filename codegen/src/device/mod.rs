@@ -18,16 +18,17 @@
 //! | `error` | what can go wrong |
 //!
 //! # Who checks what
-//! Everything that does not depend on the kind of device is checked here, in front of [`backend::Backend`]: lengths,
-//! argument types, grids, residency, tensor maps, whether things belong together. What one kind accepts, the others
-//! accept.
+//! Everything that does not depend on the kind of device is checked here, in front
+//! of [`backend::Backend`]: lengths, argument types, grids, residency, tensor maps, whether things
+//! belong together. What one kind accepts, the others accept.
 //!
 //! # Memory
-//! A [`Buffer`] is freed with its last clone; freeing waits for work that runs. Work in a [`Graph`] keeps what its
-//! arguments name. Addresses that a program writes into tables of its own are its own affair: it keeps the buffers.
+//! A [`Buffer`] is freed with its last clone; freeing waits for work that runs. Work in a [`Graph`]
+//! keeps what its arguments name. Addresses that a program writes into tables of its own are its
+//! own affair: it keeps the buffers.
 //!
-//! This module uses `ir` for signatures, `verify` and `ptx` for what is loaded, `target` for figures, and in [`mod@sim`]
-//! the simulator. Only `cuda` has unsafe code.
+//! This module uses `ir` for signatures, `verify` and `ptx` for what is loaded, `target` for
+//! figures, and in [`mod@sim`] the simulator. Only `cuda` has unsafe code.
 
 mod args;
 pub mod backend;
@@ -71,11 +72,13 @@ use backend::Backend;
 use bytemuck::Pod;
 use std::sync::Arc;
 
-/// A GPU or a simulator: allocates memory, loads kernels, makes streams. Clones are the same device.
+/// A GPU or a simulator: allocates memory, loads kernels, makes streams. Clones are the same
+/// device.
 ///
-/// [`open`] opens one by name: `"cuda:0"`, `"sim"`, or `"sim:7"` for a simulator that starts with seed 7. Work is queued on a
-/// [`Stream`] and runs in order; different streams run concurrently. Lengths, argument types, grids and residency are
-/// checked before anything reaches the device, and every error says what to do.
+/// [`open`] opens one by name: `"cuda:0"`, `"sim"`, or `"sim:7"` for a simulator that starts with
+/// seed 7. Work is queued on a [`Stream`] and runs in order; different streams run concurrently.
+/// Lengths, argument types, grids and residency are checked before anything reaches the device, and
+/// every error says what to do.
 ///
 /// ```
 /// use tilewright_codegen::build::{Builder, block, record};
@@ -100,8 +103,9 @@ use std::sync::Arc;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Launching a kernel is a promise that it stays within memory that it was given, as in CUDA: the simulator checks it, a GPU
-/// does not. `docs/device.md` states the contract for each kind of memory.
+/// Launching a kernel is a promise that it stays within memory that it was given, as in CUDA: the
+/// simulator checks it, a GPU does not. `docs/device.md` states the contract for each kind of
+/// memory.
 #[derive(Clone, Debug)]
 pub struct Device {
     backend: Arc<dyn Backend>,
@@ -153,8 +157,8 @@ impl Device {
     /// Makes a kernel ready to launch.
     ///
     /// # Errors
-    /// [`DeviceError::Arch`], [`DeviceError::Jit`], [`DeviceError::Layout`], [`DeviceError::LaunchTooLarge`],
-    /// [`DeviceError::NotCooperative`]; when the device fails.
+    /// [`DeviceError::Arch`], [`DeviceError::Jit`], [`DeviceError::Layout`],
+    /// [`DeviceError::LaunchTooLarge`], [`DeviceError::NotCooperative`]; when the device fails.
     pub fn load(&self, source: &dyn Source) -> Result<Kernel, DeviceError> {
         Kernel::load(self, source)
     }
@@ -178,8 +182,8 @@ impl Device {
     /// A tensor map of a buffer.
     ///
     /// # Errors
-    /// [`DeviceError::TensorMap`] where the hardware has no such map, or the buffer is too small for it;
-    /// [`DeviceError::Foreign`].
+    /// [`DeviceError::TensorMap`] where the hardware has no such map, or the buffer is too small
+    /// for it; [`DeviceError::Foreign`].
     pub fn tensor_map<T: Pod>(&self, buffer: &Buffer<T>, shape: TensorShape) -> Result<TensorMap, DeviceError> {
         TensorMap::new(self, buffer, shape)
     }
@@ -188,8 +192,8 @@ impl Device {
         &*self.backend
     }
 
-    /// Fails where something belongs to another device. A device that is opened twice is one device: what its figures
-    /// are is kept in one place.
+    /// Fails where something belongs to another device. A device that is opened twice is one
+    /// device: what its figures are is kept in one place.
     fn same(&self, what: &'static str, other: &Device) -> Result<(), DeviceError> {
         if std::ptr::eq(self.properties(), other.properties()) {
             Ok(())

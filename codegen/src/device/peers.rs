@@ -3,11 +3,12 @@
 use super::backend::{Backend, Handle, Work};
 use super::{Device, DeviceError, Stream, cuda, sim};
 
-/// Queues one launch on each of some devices, which run side by side: what one waits for, another may do. Where devices were opened
-/// as [`peers`](sim::peers), a kernel reaches the memory of all by [`Arg::peer`](super::Arg::peer).
+/// Queues one launch on each of some devices, which run side by side: what one waits for, another
+/// may do. Where devices were opened as [`peers`](sim::peers), a kernel reaches the memory of all
+/// by [`Arg::peer`](super::Arg::peer).
 ///
-/// On a GPU this is a launch on each stream in turn; on the simulator the kernels, the same on a grid of the same shape, run under
-/// one scheduler, and the scope `.gpu` ends at a device.
+/// On a GPU this is a launch on each stream in turn; on the simulator the kernels, the same on a
+/// grid of the same shape, run under one scheduler, and the scope `.gpu` ends at a device.
 ///
 /// ```
 /// use tilewright_codegen::build::{block, record};
@@ -35,7 +36,8 @@ use super::{Device, DeviceError, Stream, cuda, sim};
 /// ```
 ///
 /// # Errors
-/// As [`Kernel::launch`](super::Kernel::launch); [`DeviceError::SideBySide`] on the simulator where kernels or grids differ.
+/// As [`Kernel::launch`](super::Kernel::launch); [`DeviceError::SideBySide`] on the simulator where
+/// kernels or grids differ.
 pub fn launch_side_by_side(launches: &[(&Stream, Work)]) -> Result<(), DeviceError> {
     let all: Vec<(&dyn Backend, &Handle, &Work)> =
         launches.iter().map(|(stream, work)| (stream.device().backend(), stream.handle(), work)).collect();
@@ -55,7 +57,8 @@ pub fn launch_side_by_side(launches: &[(&Stream, Work)]) -> Result<(), DeviceErr
 /// ```
 ///
 /// # Errors
-/// [`DeviceError::Name`] for a name that is none, [`DeviceError::NoPeer`]; as [`open`](super::open).
+/// [`DeviceError::Name`] for a name that is none, [`DeviceError::NoPeer`]; as
+/// [`open`](super::open).
 pub fn open_peers(name: &str) -> Result<Vec<Device>, DeviceError> {
     let unknown = || DeviceError::Name { found: name.into() };
     let number = |text: &str| text.parse::<u32>().map_err(|_| unknown());

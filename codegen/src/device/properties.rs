@@ -1,4 +1,5 @@
-//! What a device is: its figures, the architecture to record kernels for, and whether it is a given target.
+//! What a device is: its figures, the architecture to record kernels for, and whether it is a given
+//! target.
 
 use super::DeviceError;
 use crate::ir::Arch;
@@ -36,10 +37,11 @@ pub struct Properties {
 }
 
 impl Properties {
-    /// The architecture to record kernels for: the newest whose code the device runs. `None` for a device before 8.0.
+    /// The architecture to record kernels for: the newest whose code the device runs. `None` for a
+    /// device before 8.0.
     ///
-    /// Code for an architecture whose name ends in `a` runs on that compute capability alone; other code runs on
-    /// later ones too (PTX ISA, `.target`).
+    /// Code for an architecture whose name ends in `a` runs on that compute capability alone; other
+    /// code runs on later ones too (PTX ISA, `.target`).
     ///
     /// ```
     /// use tilewright_codegen::device::Properties;
@@ -60,8 +62,9 @@ impl Properties {
         if arch.name().ends_with('a') { arch.capability() == own } else { arch.capability() <= own }
     }
 
-    /// The device as a target to place programs for; `None` for one that kernels are not generated for. Figures that a
-    /// device does not report are those of the preset that its name contains, or 0.
+    /// The device as a target to place programs for; `None` for one that kernels are not generated
+    /// for. Figures that a device does not report are those of the preset that its name contains,
+    /// or 0.
     ///
     /// ```
     /// use tilewright_codegen::device::Properties;
@@ -90,7 +93,8 @@ impl Properties {
         })
     }
 
-    /// Whether a program placed for a target runs here: the same architecture and no less of what it was placed for.
+    /// Whether a program placed for a target runs here: the same architecture and no less of what
+    /// it was placed for.
     ///
     /// # Errors
     /// [`DeviceError::Target`] with the first property that differs.

@@ -7,8 +7,8 @@ use std::borrow::Cow;
 
 /// A kernel that a device can load.
 ///
-/// It has a form for each kind of device: PTX for the driver to compile, and, for kernels that were recorded here, the
-/// verified kernel for the simulator.
+/// It has a form for each kind of device: PTX for the driver to compile, and, for kernels that were
+/// recorded here, the verified kernel for the simulator.
 pub trait Source {
     /// How the kernel is called.
     fn signature(&self) -> Signature;
@@ -20,7 +20,8 @@ pub trait Source {
     fn verified(&self) -> Option<&Verified>;
 }
 
-/// A recorded kernel loads everywhere: its PTX goes to the driver, the kernel itself to the simulator.
+/// A recorded kernel loads everywhere: its PTX goes to the driver, the kernel itself to the
+/// simulator.
 impl Source for Verified {
     fn signature(&self) -> Signature {
         Signature::of(self.kernel())
@@ -72,7 +73,8 @@ impl Signature {
         }
     }
 
-    /// Offset and size of each parameter in the parameter block, and the size of the block, in bytes.
+    /// Offset and size of each parameter in the parameter block, and the size of the block, in
+    /// bytes.
     pub fn param_spans(&self) -> (Vec<(usize, usize)>, usize) {
         let mut end = 0usize;
         let spans = self
@@ -97,8 +99,8 @@ pub struct PtxSource {
 }
 
 impl PtxSource {
-    /// Text with the signature of the entry point in it that is meant. The device checks the parameters against the
-    /// compiled code when it loads the kernel.
+    /// Text with the signature of the entry point in it that is meant. The device checks the
+    /// parameters against the compiled code when it loads the kernel.
     pub fn new(signature: Signature, text: impl Into<String>) -> PtxSource {
         PtxSource { signature, text: text.into() }
     }
@@ -119,7 +121,8 @@ impl Source for PtxSource {
 }
 
 #[cfg(any(feature = "cuda", test))]
-/// How many parameters an entry point of a PTX text declares: those of the first `.entry` of that name; 0 where there is none.
+/// How many parameters an entry point of a PTX text declares: those of the first `.entry` of that
+/// name; 0 where there is none.
 pub(super) fn declared_params(ptx: &str, entry: &str) -> usize {
     let text = without_comments(ptx);
     let lists = text.split(".entry").skip(1).filter_map(|behind| {

@@ -5,8 +5,8 @@ use super::{Buffer, Device, DeviceError, Pending, Pinned};
 use bytemuck::Pod;
 use std::time::Duration;
 
-/// A queue of work that the device does in order. Work of different streams runs at the same time, unless an event
-/// orders it.
+/// A queue of work that the device does in order. Work of different streams runs at the same time,
+/// unless an event orders it.
 #[derive(Clone, Debug)]
 pub struct Stream {
     device: Device,
@@ -48,7 +48,8 @@ impl Stream {
     /// Copies elements to the device after the stream's earlier work; returns when it is done.
     ///
     /// # Errors
-    /// [`DeviceError::Length`], [`DeviceError::Foreign`]; when the device fails, also in earlier work.
+    /// [`DeviceError::Length`], [`DeviceError::Foreign`]; when the device fails, also in earlier
+    /// work.
     pub fn upload<T: Pod>(&self, from: &[T], to: &Buffer<T>) -> Result<(), DeviceError> {
         fits(from.len(), to.len())?;
         self.device.same("buffer", to.device())?;
@@ -61,7 +62,8 @@ impl Stream {
     /// Copies elements to the host after the stream's earlier work; returns when it is done.
     ///
     /// # Errors
-    /// [`DeviceError::Length`], [`DeviceError::Foreign`]; when the device fails, also in earlier work.
+    /// [`DeviceError::Length`], [`DeviceError::Foreign`]; when the device fails, also in earlier
+    /// work.
     pub fn download<T: Pod>(&self, from: &Buffer<T>, to: &mut [T]) -> Result<(), DeviceError> {
         fits(from.len(), to.len())?;
         self.device.same("buffer", from.device())?;
@@ -81,12 +83,13 @@ impl Stream {
         Ok(elements)
     }
 
-    /// Queues a copy to the device, as many elements as the buffer has. The pinned memory comes back when it is done; it
-    /// may be longer than the buffer, so that one piece of it serves copies of several lengths.
+    /// Queues a copy to the device, as many elements as the buffer has. The pinned memory comes
+    /// back when it is done; it may be longer than the buffer, so that one piece of it serves
+    /// copies of several lengths.
     ///
     /// # Errors
-    /// [`DeviceError::Length`], [`DeviceError::Foreign`]; when the device fails, also in earlier work. The pinned
-    /// memory is freed then.
+    /// [`DeviceError::Length`], [`DeviceError::Foreign`]; when the device fails, also in earlier
+    /// work. The pinned memory is freed then.
     pub fn upload_pinned<T: Pod>(&self, from: Pinned<T>, to: &Buffer<T>) -> Result<Pending<T>, DeviceError> {
         fits(from.len().min(to.len()), to.len())?;
         self.device.same("buffer", to.device())?;
@@ -129,7 +132,8 @@ impl Stream {
     /// Queues a copy on the device. The buffers may not overlap.
     ///
     /// # Errors
-    /// [`DeviceError::Length`], [`DeviceError::Foreign`]; when the device fails, also in earlier work.
+    /// [`DeviceError::Length`], [`DeviceError::Foreign`]; when the device fails, also in earlier
+    /// work.
     pub fn copy<T: Pod>(&self, from: &Buffer<T>, to: &Buffer<T>) -> Result<(), DeviceError> {
         self.submit(&Work::copy(from, to)?)
     }

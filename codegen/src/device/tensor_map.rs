@@ -38,7 +38,8 @@ pub struct TensorShape {
     pub promotion: Promotion,
 }
 
-/// How a box's bytes are permuted in shared memory: 16-byte chunks of a row are exchanged by the row's number.
+/// How a box's bytes are permuted in shared memory: 16-byte chunks of a row are exchanged by the
+/// row's number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TileSwizzle {
     /// Not at all.
@@ -53,7 +54,8 @@ pub enum TileSwizzle {
 }
 
 impl TileSwizzle {
-    /// Bytes of the box's inner row at most, and from row to row in shared memory; `None` without a swizzle.
+    /// Bytes of the box's inner row at most, and from row to row in shared memory; `None` without a
+    /// swizzle.
     pub const fn span(self) -> Option<u64> {
         match self {
             TileSwizzle::None => None,
@@ -70,7 +72,8 @@ pub enum Outside {
     /// Zero.
     #[default]
     Zero,
-    /// A special not-a-number, which fused multiply-adds of such operands take for zero. Floating point only.
+    /// A special not-a-number, which fused multiply-adds of such operands take for zero. Floating
+    /// point only.
     Nan,
 }
 
@@ -107,8 +110,8 @@ impl TensorShape {
         TensorShape { swizzle, ..self }
     }
 
-    /// Bytes that one copy writes to shared memory, as an mbarrier counts them. With a swizzle, rows narrower than its
-    /// span leave gaps between them.
+    /// Bytes that one copy writes to shared memory, as an mbarrier counts them. With a swizzle,
+    /// rows narrower than its span leave gaps between them.
     pub fn tile_bytes(&self) -> u64 {
         self.tile.iter().map(|&n| u64::from(n)).product::<u64>() * self.dtype.bytes() as u64
     }

@@ -1,4 +1,5 @@
-//! Stands in for the CUDA devices in a build without the feature `cuda`: every function returns an error that says so.
+//! Stands in for the CUDA devices in a build without the feature `cuda`: every function returns an
+//! error that says so.
 
 use super::{Device, DeviceError};
 

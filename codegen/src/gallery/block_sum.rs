@@ -1,4 +1,5 @@
-//! `out[b] = Σ x[b·n .. (b+1)·n]`: one block a row, its threads strided, one shuffle tree a warp, one over the warps.
+//! `out[b] = Σ x[b·n .. (b+1)·n]`: one block a row, its threads strided, one shuffle tree a warp,
+//! one over the warps.
 
 use crate::build::Builder;
 

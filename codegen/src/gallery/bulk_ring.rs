@@ -1,7 +1,8 @@
-//! `out[b, c] = Σₜ x[b, t, c]` for c below 1024: bulk copies of 4 KiB run ahead through a ring of four stages.
+//! `out[b, c] = Σₜ x[b, t, c]` for c below 1024: bulk copies of 4 KiB run ahead through a ring of
+//! four stages.
 //!
-//! Warps 0 to 3 add; one lane of warp 4 fetches. A stage goes round: empty → (expected, fetched) → full → read → empty,
-//! the last after a proxy fence.
+//! Warps 0 to 3 add; one lane of warp 4 fetches. A stage goes round: empty → (expected, fetched) →
+//! full → read → empty, the last after a proxy fence.
 
 use super::cursor::Cursor;
 use crate::build::{Builder, Bulk};
@@ -47,9 +48,11 @@ pub fn bulk_ring(k: &Builder) {
             for i in 0..8 {
                 sums.set(i, sums.get(i) + ring.at(stage * TILE + k.tid()).at(128 * i).load());
             }
-            // The copy that comes next is of the other proxy: it waits for no read that is still on its way.
+            // The copy that comes next is of the other proxy: it waits for no read that is still on
+            // its way.
             k.fence_proxy_async(ProxyFence::Shared);
-            // Every lane: `compute-sanitizer` does not see that a lane arrives for those that it met at a warp's barrier.
+            // Every lane: `compute-sanitizer` does not see that a lane arrives for those that it
+            // met at a warp's barrier.
             empty.at(stage).arrive();
             cursor.advance();
         });

@@ -11,8 +11,8 @@ pub(super) struct Cursor<'k> {
 }
 
 impl<'k> Cursor<'k> {
-    /// At the first stage. A consumer waits for phase 0 of "full"; a producer passes its first round of "empty" at
-    /// once, by waiting for the phase before the first.
+    /// At the first stage. A consumer waits for phase 0 of "full"; a producer passes its first
+    /// round of "empty" at once, by waiting for the phase before the first.
     pub fn new(k: &'k Builder, stages: u32, first_parity: u32) -> Cursor<'k> {
         Cursor { stage: k.var(0u32), parity: k.var(first_parity), stages }
     }

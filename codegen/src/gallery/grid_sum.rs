@@ -1,8 +1,9 @@
 //! `share[i] = x[i] / Σ x`: every block of the grid needs a sum over all of them, in one launch.
 //!
-//! Each block adds its 128 elements, publishes the part and then counts itself done with release; it reads the parts
-//! once it has seen, with acquire, that all are done. The counter only grows: launch number `epoch` (from 0) waits for
-//! (epoch + 1) · blocks, so nothing is zeroed between launches. All blocks must be resident: a cooperative launch.
+//! Each block adds its 128 elements, publishes the part and then counts itself done with release;
+//! it reads the parts once it has seen, with acquire, that all are done. The counter only grows:
+//! launch number `epoch` (from 0) waits for (epoch + 1) · blocks, so nothing is zeroed between
+//! launches. All blocks must be resident: a cooperative launch.
 
 use crate::build::Builder;
 use crate::ir::attr::{AtomOp, RedOrder, Scope};

@@ -1,7 +1,7 @@
 //! `c = a·bᵀ`: a is 16×64, b is 8×64, both bf16 and row-major, c is 16×8 in f32. One warp.
 //!
-//! Rows of 128 bytes are staged in chunks of 16, chunk c of row r at place `c ^ (r mod 8)`: `ldmatrix` then reads eight
-//! rows from eight different groups of banks.
+//! Rows of 128 bytes are staged in chunks of 16, chunk c of row r at place `c ^ (r mod 8)`:
+//! `ldmatrix` then reads eight rows from eight different groups of banks.
 
 use crate::build::{Builder, Global, Ptr, Shared, Val};
 use crate::ir::MmaAtom;

@@ -1,4 +1,5 @@
-//! Small kernels that show one thing each: how the builder reads, and what the other modules are tested with.
+//! Small kernels that show one thing each: how the builder reads, and what the other modules are
+//! tested with.
 //!
 //! | kernel | shows |
 //! |---|---|
@@ -14,8 +15,9 @@
 //! | [`grid_sum`] | blocks waiting for each other by release and acquire |
 //! | [`specialised`] | a producer and a consumer warpgroup, registers moved between them, a ring of tiles |
 //!
-//! Each page states its shapes and what comes out; the grid is in the words. They are generic over nothing: a kernel
-//! library is another crate's business. `trials` puts each on trial: random sizes and numbers, and an oracle.
+//! Each page states its shapes and what comes out; the grid is in the words. They are generic over
+//! nothing: a kernel library is another crate's business. `trials` puts each on trial: random sizes
+//! and numbers, and an oracle.
 
 mod block_sum;
 mod bulk_ring;

@@ -1,7 +1,9 @@
-//! `out[b, i] = x[b / 2, i] + b mod 2`, rows of 1024 floats: one row is fetched once for the two blocks of a cluster.
+//! `out[b, i] = x[b / 2, i] + b mod 2`, rows of 1024 floats: one row is fetched once for the two
+//! blocks of a cluster.
 //!
-//! Both blocks make their mbarriers before the first cluster barrier, so that no byte arrives at one not yet made; a phase does not end
-//! before its block has said how many it expects. The last barrier keeps a block's shared memory alive until the other has its bytes.
+//! Both blocks make their mbarriers before the first cluster barrier, so that no byte arrives at
+//! one not yet made; a phase does not end before its block has said how many it expects. The last
+//! barrier keeps a block's shared memory alive until the other has its bytes.
 
 use crate::build::{Builder, Bulk};
 

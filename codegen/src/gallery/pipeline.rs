@@ -1,7 +1,8 @@
-//! `out[c] = Σₜ x[t, 511 − c]` for c below 512: one block, tiles of 512 floats, three stages of `cp.async`.
+//! `out[c] = Σₜ x[t, 511 − c]` for c below 512: one block, tiles of 512 floats, three stages of
+//! `cp.async`.
 //!
-//! Two tiles are on their way while one is added. A thread reads what another one fetched, hence the barrier; it also
-//! frees the stage that was read the round before.
+//! Two tiles are on their way while one is added. A thread reads what another one fetched, hence
+//! the barrier; it also frees the stage that was read the round before.
 
 use crate::build::Builder;
 

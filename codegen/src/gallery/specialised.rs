@@ -1,7 +1,9 @@
-//! `c = a·bᵀ`: a is 64×K, b is 128×K, both bf16 with K contiguous and a multiple of 64, c is 64×128 in f32.
+//! `c = a·bᵀ`: a is 64×K, b is 128×K, both bf16 with K contiguous and a multiple of 64, c is 64×128
+//! in f32.
 //!
-//! Warpgroup 0 multiplies and takes the registers; warpgroup 1 gives them up, and one of its threads fetches tiles of
-//! 64 columns by tensor map (128-byte swizzle) through a ring of three stages.
+//! Warpgroup 0 multiplies and takes the registers; warpgroup 1 gives them up, and one of its
+//! threads fetches tiles of 64 columns by tensor map (128-byte swizzle) through a ring of three
+//! stages.
 
 use super::cursor::Cursor;
 use super::wgmma_tile::{ATOM, ROWS_OF_128, store_fragment};

@@ -1,4 +1,5 @@
-//! Each tile of 32 rows × 32 floats of a matrix, doubled: by tensor map into shared memory and by another out of it.
+//! Each tile of 32 rows × 32 floats of a matrix, doubled: by tensor map into shared memory and by
+//! another out of it.
 //!
 //! Grid: columns / 32 by rows / 32. Maps: boxes of 32×32, no swizzle.
 

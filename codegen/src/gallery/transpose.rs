@@ -1,6 +1,8 @@
-//! `y = xᵀ` for a square matrix of n×n, n a multiple of 32: a tile of 32×32 a block, (n/32)² blocks of 32×8 threads.
+//! `y = xᵀ` for a square matrix of n×n, n a multiple of 32: a tile of 32×32 a block, (n/32)² blocks
+//! of 32×8 threads.
 //!
-//! The column is exchanged by the row, so that rows and columns of the tile both touch 32 different banks.
+//! The column is exchanged by the row, so that rows and columns of the tile both touch 32 different
+//! banks.
 
 use crate::build::{Builder, Val};
 use crate::ir::attr::SpecialReg;

@@ -1,8 +1,10 @@
-//! The gallery on trial: random sizes and numbers for each kernel, and what comes out by plain loops.
+//! The gallery on trial: random sizes and numbers for each kernel, and what comes out by plain
+//! loops.
 //!
-//! Kernels whose order of sums is fixed are right to the bit. Others, and tensor cores, are right within the bound of
-//! their order of accumulation, γ·Σ|terms| (Higham, *Accuracy and Stability of Numerical Algorithms*, 4.2); every other
-//! trial of a tensor core is on small integers, which are exact in any order.
+//! Kernels whose order of sums is fixed are right to the bit. Others, and tensor cores, are right
+//! within the bound of their order of accumulation, γ·Σ|terms| (Higham, *Accuracy and Stability of
+//! Numerical Algorithms*, 4.2); every other trial of a tensor core is on small integers, which are
+//! exact in any order.
 
 use crate::trial::{Bound, Draw, Expected, TensorShape, TileSwizzle, Trial};
 use crate::verify::Verified;
@@ -107,7 +109,8 @@ impl Product {
             a.chunks(k).flat_map(|a| b.chunks(k).map(|b| dot(a, b)).collect::<Vec<f64>>()).collect()
         };
         let largest = sums(f64::abs).into_iter().fold(0.0, f64::max);
-        // Sixteen products are added to the sum at once, in no order, with two bits less than f32 has.
+        // Sixteen products are added to the sum at once, in no order, with two bits less than f32
+        // has.
         let absolute = if exact { 0.0 } else { f64::from(k / 16) * 4.0 * UNIT * largest };
         let c = Expected::near::<f32>(&sums(|v| v), Bound { absolute, relative: 0.0 });
         Product { a, b, c, numbers: if exact { "integers" } else { "floats" } }
@@ -157,7 +160,8 @@ pub(super) fn grid_sum(kernel: Verified, draw: &mut Draw) -> Trial {
     let x: Vec<f32> = floats(draw, 128 * blocks as usize).into_iter().map(|v| v.abs() + 0.01).collect();
     let total: f64 = x.iter().map(|&v| f64::from(v)).sum();
     let shares: Vec<f64> = x.iter().map(|&v| f64::from(v) / total).collect();
-    // Five sums in a warp, one for each of four warps of each block, and a division; all terms are positive.
+    // Five sums in a warp, one for each of four warps of each block, and a division; all terms are
+    // positive.
     let bound = Bound { absolute: 0.0, relative: f64::from(4 * blocks + 7) * UNIT };
     let mut trial = Trial::new(kernel, blocks).note(format!("{blocks} blocks, epoch {epoch}"));
     let (x, parts) = (trial.input("x", &x), trial.scratch::<f32>("parts", 4 * blocks as usize));

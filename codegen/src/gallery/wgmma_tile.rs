@@ -1,7 +1,8 @@
-//! `c = a·bᵀ`: a is 64×64, b is 128×64, both bf16 with K contiguous, c is 64×128 in f32. One warpgroup.
+//! `c = a·bᵀ`: a is 64×64, b is 128×64, both bf16 with K contiguous, c is 64×128 in f32. One
+//! warpgroup.
 //!
-//! Both tiles come by tensor map in the 128-byte swizzle (boxes of 64 columns), which is what the descriptors name; a
-//! step of 16 in K is 32 bytes further into the swizzled row.
+//! Both tiles come by tensor map in the 128-byte swizzle (boxes of 64 columns), which is what the
+//! descriptors name; a step of 16 in K is 32 bytes further into the swizzled row.
 
 use crate::build::{Builder, Bulk, Descriptor, Global, Operands, Ptr, RegArray, SwizzleMode};
 use crate::ir::{WgmmaAtom, WgmmaKind};
@@ -43,8 +44,8 @@ pub fn wgmma_tile(k: &Builder) {
     store_fragment(k, acc, c);
 }
 
-/// Writes an accumulator of 64×128: thread t of the warpgroup holds, of each eight columns, two in row
-/// `16·(t / 32) + (t mod 32) / 4` and two in the row eight below.
+/// Writes an accumulator of 64×128: thread t of the warpgroup holds, of each eight columns, two in
+/// row `16·(t / 32) + (t mod 32) / 4` and two in the row eight below.
 pub(super) fn store_fragment<'k>(k: &'k Builder, acc: RegArray<'k, f32>, c: Ptr<'k, Global, f32>) {
     let (warp, lane) = (k.warp() % 4, k.lane());
     let mine = c.at((warp * 16 + lane / 4) * 128 + lane % 4 * 2);

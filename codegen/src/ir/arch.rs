@@ -55,8 +55,8 @@ impl Arch {
         }
     }
 
-    /// The PTX version that text for this architecture declares: the lowest that has every instruction of the IR, so
-    /// that older drivers accept it.
+    /// The PTX version that text for this architecture declares: the lowest that has every
+    /// instruction of the IR, so that older drivers accept it.
     pub const fn ptx_version(self) -> &'static str {
         match self {
             Arch::Sm80 | Arch::Sm89 | Arch::Sm90a => "8.4",
@@ -118,7 +118,8 @@ impl Needs {
 
 macro_rules! limits {
     ($($(#[$doc:meta])+ $Name:ident $noun:literal $unit:literal [$a:expr, $b:expr, $c:expr, $d:expr, $e:expr] by $step:literal;)+) => {
-        /// A limit of the hardware: a range of legal numbers per architecture, and what they are multiples of.
+        /// A limit of the hardware: a range of legal numbers per architecture, and what they are
+        /// multiples of.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Limit { $($(#[$doc])+ $Name,)+ }
 
@@ -155,7 +156,8 @@ macro_rules! limits {
     };
 }
 
-// Sources: CUDA C++ Programming Guide, "Compute Capabilities"; PTX ISA, bar, setmaxnreg, cluster directives.
+// Sources: CUDA C++ Programming Guide, "Compute Capabilities"; PTX ISA, bar, setmaxnreg, cluster
+// directives.
 limits! {
     /// Shared memory that one block may use, dynamic, after the launcher raised the limit.
     SharedPerBlock "shared memory per block" "bytes" [0..=166_912, 0..=101_376, 0..=232_448, 0..=232_448, 0..=101_376] by 1;

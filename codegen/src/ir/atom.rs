@@ -1,8 +1,8 @@
 //! The atoms of matrix multiply: shapes, element types and register counts, one row each.
 //!
-//! An atom is named in full, `M16N8K16_F32_BF16_BF16`: shape, accumulator, A, B; a `wgmma` atom says in addition where
-//! its operands live, `M64N256K16_F32_BF16_BF16_SS`. Which lane holds which element is said by the fragment layouts of
-//! the layout crate.
+//! An atom is named in full, `M16N8K16_F32_BF16_BF16`: shape, accumulator, A, B; a `wgmma` atom
+//! says in addition where its operands live, `M64N256K16_F32_BF16_BF16_SS`. Which lane holds which
+//! element is said by the fragment layouts of the layout crate.
 
 use super::attr::Attr;
 use super::{Needs, Ty};
@@ -67,7 +67,8 @@ impl Elem {
 
 macro_rules! mma_atoms {
     ($($Name:ident ($m:literal $n:literal $k:literal $acc:ident $a:ident $b:ident) $needs:ident;)+) => {
-        /// An atom of `mma.sync`: one warp, D = A·B + D, A row-major (K contiguous), B column-major (K contiguous).
+        /// An atom of `mma.sync`: one warp, D = A·B + D, A row-major (K contiguous), B column-major
+        /// (K contiguous).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[expect(non_camel_case_types, reason = "the name of an atom is its shape and types")]
         pub enum MmaAtom {
@@ -191,7 +192,8 @@ wgmma_kinds! {
     S32_U8_S8 (32 S32 U8 S8);
 }
 
-/// An atom of `wgmma`: one warpgroup, D (64×N) = A·B + D, asynchronous. N is any that the kind allows.
+/// An atom of `wgmma`: one warpgroup, D (64×N) = A·B + D, asynchronous. N is any that the kind
+/// allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WgmmaAtom {
     n: u32,
@@ -199,7 +201,8 @@ pub struct WgmmaAtom {
 }
 
 impl WgmmaAtom {
-    /// The atom with `n` columns: a multiple of 8 up to 256; of integers above 32, a multiple of 16.
+    /// The atom with `n` columns: a multiple of 8 up to 256; of integers above 32, a multiple
+    /// of 16.
     ///
     /// ```
     /// use tilewright_codegen::ir::{WgmmaAtom, WgmmaKind};

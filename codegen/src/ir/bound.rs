@@ -1,7 +1,8 @@
 //! Bounds of indexes: what a library states about an access, for the simulator to check.
 //!
-//! A bound is not a statement: it writes no PTX, has no number and appears in no text. The simulator compares the index with
-//! the extent in every lane that executes the access, and reports the tensor, the mode and the author's line.
+//! A bound is not a statement: it writes no PTX, has no number and appears in no text. The
+//! simulator compares the index with the extent in every lane that executes the access, and reports
+//! the tensor, the mode and the author's line.
 
 use super::{Operand, Src, StmtId};
 
@@ -57,7 +58,8 @@ impl IndexBounds {
 
     /// The bounds of a statement's accesses, each with its number.
     pub fn of(&self, stmt: StmtId) -> impl Iterator<Item = (BoundId, &IndexBound)> {
-        // Statements are recorded in the order of their numbers, but for those that hold blocks, which access nothing.
+        // Statements are recorded in the order of their numbers, but for those that hold blocks,
+        // which access nothing.
         let first = self.accesses.partition_point(|(of, _)| *of < stmt);
         self.accesses[first..].iter().take_while(move |(of, _)| *of == stmt).flat_map(|&(_, id)| self.chain(id))
     }

@@ -30,7 +30,8 @@ macro_rules! ids {
 }
 
 ids! {
-    /// A value: written by one statement, never changed. Indexes [`Kernel::values`](super::Kernel::values).
+    /// A value: written by one statement, never changed. Indexes
+    /// [`Kernel::values`](super::Kernel::values).
     ValueId "v";
     /// A mutable register or register array. Indexes [`Kernel::vars`](super::Kernel::vars).
     VarId "r";

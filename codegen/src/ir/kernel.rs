@@ -29,7 +29,8 @@ pub struct Kernel {
     pub values: Vec<Ty>,
     /// The statements.
     pub body: Block,
-    /// What libraries refused while they recorded, in words, each at its statement. A kernel with any does not verify.
+    /// What libraries refused while they recorded, in words, each at its statement. A kernel with
+    /// any does not verify.
     pub refused: Vec<(StmtId, String)>,
     /// Bounds of indexes that the simulator checks; nothing on a device.
     pub bounds: IndexBounds,
@@ -72,7 +73,8 @@ pub struct Param {
     pub name: String,
     /// What is passed.
     pub kind: ParamKind,
-    /// The type of the elements that a pointer points to; `None` for other parameters and where it is not known.
+    /// The type of the elements that a pointer points to; `None` for other parameters and where it
+    /// is not known.
     pub element: Option<Ty>,
 }
 
@@ -102,7 +104,8 @@ pub enum ParamKind {
         /// Alignment in bytes, a power of two up to 16.
         align: u32,
     },
-    /// A tensor map by value: 128 bytes, aligned to 64, encoded by the host. Copies address it in place.
+    /// A tensor map by value: 128 bytes, aligned to 64, encoded by the host. Copies address it in
+    /// place.
     TensorMap,
 }
 
@@ -147,7 +150,8 @@ pub enum SharedKind {
     Mbarriers(u32),
 }
 
-/// A mutable register, or an array of them with constant indexes. Uninitialised when the thread starts.
+/// A mutable register, or an array of them with constant indexes. Uninitialised when the thread
+/// starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Var {
     /// The author's name for it, or nothing.
@@ -164,7 +168,8 @@ pub type Block = Vec<Stmt>;
 /// A statement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stmt {
-    /// Its number, unique in the kernel; ascending in the order of the text unless somebody edited the tree.
+    /// Its number, unique in the kernel; ascending in the order of the text unless somebody edited
+    /// the tree.
     pub id: StmtId,
     /// The author's line.
     pub src: Src,
@@ -174,10 +179,11 @@ pub struct Stmt {
 
 /// What a statement does.
 ///
-/// A value is visible after the statement that writes it, to the end of the block it stands in and in blocks nested
-/// there. Lanes of a warp that took different ways run in any interleaving, each making progress; after an `If` or a
-/// loop the lanes that left it run together again where an instruction demands it (a `Warp` or `Warpgroup` flag), and
-/// a kernel must not rely on it otherwise.
+/// A value is visible after the statement that writes it, to the end of the block it stands in and
+/// in blocks nested there. Lanes of a warp that took different ways run in any interleaving, each
+/// making progress; after an `If` or a loop the lanes that left it run together again where an
+/// instruction demands it (a `Warp` or `Warpgroup` flag), and a kernel must not rely on it
+/// otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// An instruction.
@@ -191,8 +197,9 @@ pub enum Op {
         /// Executed where it is false; may be empty.
         otherwise: Block,
     },
-    /// `var = start; while var < end { body; var += step }`, compared in the type of `var`. `start`, `end` and
-    /// `step` are read once. `step` is a constant above zero; `end − 1 + step` must fit the type.
+    /// `var = start; while var < end { body; var += step }`, compared in the type of `var`.
+    /// `start`, `end` and `step` are read once. `step` is a constant above zero; `end − 1 + step`
+    /// must fit the type.
     For {
         /// The counter, a value that is new in each iteration: of an integer type of 32 or 64 bits.
         var: ValueId,
@@ -220,7 +227,8 @@ impl Kernel {
         self.shared.iter().map(|alloc| alloc.offset.saturating_add(alloc.bytes)).max().unwrap_or(0)
     }
 
-    /// Whether shared memory exceeds what can be declared statically, so that the launcher must grant it.
+    /// Whether shared memory exceeds what can be declared statically, so that the launcher must
+    /// grant it.
     pub fn shared_is_dynamic(&self) -> bool {
         !Limit::StaticShared.allows(self.arch, self.shared_bytes())
     }
@@ -272,7 +280,8 @@ impl Kernel {
         found
     }
 
-    /// The author's line, where a library recorded the statement inside a loop or branch of its own.
+    /// The author's line, where a library recorded the statement inside a loop or branch of its
+    /// own.
     pub(crate) fn caller_of(&self, id: StmtId) -> Option<Src> {
         fn find(block: &[Stmt], id: StmtId, around: &mut Vec<Src>) -> Option<Option<Src>> {
             for stmt in block {
@@ -301,7 +310,8 @@ impl Kernel {
     }
 }
 
-/// The author's line behind a line of a library: that of the innermost statement around it that stands in another file.
+/// The author's line behind a line of a library: that of the innermost statement around it that
+/// stands in another file.
 pub(crate) fn caller(around: &[Src], src: Src) -> Option<Src> {
     around.iter().rev().copied().find(|outer| outer.file() != src.file())
 }

@@ -1,8 +1,9 @@
-//! What is known of values while a kernel is recorded: bits of integers and addresses, and the allocation that an
-//! address lies in.
+//! What is known of values while a kernel is recorded: bits of integers and addresses, and the
+//! allocation that an address lies in.
 //!
-//! Known bits are a mask and their values. An address in shared memory is known by its low ten bits, since the
-//! kernel's shared memory begins at a multiple of 1024. What a parameter, a load or a register holds is not known.
+//! Known bits are a mask and their values. An address in shared memory is known by its low ten
+//! bits, since the kernel's shared memory begins at a multiple of 1024. What a parameter, a load or
+//! a register holds is not known.
 
 use super::attr::SpecialReg;
 use super::{Addr, ArithOp, BitsOp, ConvertOp, Inst, Kernel, Op, Operand, Shared, SharedId, Ty, ValueId, ValueOp};
@@ -57,7 +58,8 @@ impl Known {
         self.mask.trailing_ones()
     }
 
-    /// Bits of a sum are known where both operands' are and the carry is, whatever the unknown bits are.
+    /// Bits of a sum are known where both operands' are and the carry is, whatever the unknown bits
+    /// are.
     fn sum(self, other: Known, carry: u64) -> Known {
         let most = (self.value | !self.mask).wrapping_add(other.value | !other.mask).wrapping_add(carry);
         let least = self.value.wrapping_add(other.value).wrapping_add(carry);

@@ -15,21 +15,23 @@
 //! | `text` | the text form |
 //!
 //! # What a kernel is
-//! A tree of statements. A **value** (`v7`) is written once and visible from there to the end of its block. A
-//! **register** (`r3`) is mutable and read and written by `get` and `set`, and in place by matrix instructions, which
-//! name runs of a register array (`r3[4..8]`); the index is a constant. Values of pure rows are merged and folded
-//! while they are recorded. Everything a statement does happens for one thread, except where its row says that a
-//! warp, a warpgroup or a block takes part.
+//! A tree of statements. A **value** (`v7`) is written once and visible from there to the end of
+//! its block. A **register** (`r3`) is mutable and read and written by `get` and `set`, and in
+//! place by matrix instructions, which name runs of a register array (`r3[4..8]`); the index is a
+//! constant. Values of pure rows are merged and folded while they are recorded. Everything a
+//! statement does happens for one thread, except where its row says that a warp, a warpgroup or a
+//! block takes part.
 //!
 //! # The machine that the rows speak of
-//! *Blocks* of at most 1024 threads, a whole number of *warps* of 32 lanes; four consecutive warps, the first a multiple of
-//! four, form a *warpgroup*. Blocks may be grouped in *clusters*. Threads make progress independently. Accesses are
-//! ordered by the PTX memory model: program order within a thread and proxy, and happens-before by the instructions
-//! flagged `Orders`. Two accesses to the same byte from different threads, one a write, at least one `Weak`, that
-//! happens-before does not order, are a data race and a fault of the program, as is reading memory that was never written,
-//! an address outside its allocation and a misaligned address. The *async proxy* (bulk copies, tensor copies, operands
-//! of `wgmma`) sees the same memory, but is ordered with the generic proxy only by completion mechanisms and by
-//! `fence.proxy.async`.
+//! *Blocks* of at most 1024 threads, a whole number of *warps* of 32 lanes; four consecutive warps,
+//! the first a multiple of four, form a *warpgroup*. Blocks may be grouped in *clusters*. Threads
+//! make progress independently. Accesses are ordered by the PTX memory model: program order within
+//! a thread and proxy, and happens-before by the instructions flagged `Orders`. Two accesses to the
+//! same byte from different threads, one a write, at least one `Weak`, that happens-before does not
+//! order, are a data race and a fault of the program, as is reading memory that was never written,
+//! an address outside its allocation and a misaligned address. The *async proxy* (bulk copies,
+//! tensor copies, operands of `wgmma`) sees the same memory, but is ordered with the generic proxy
+//! only by completion mechanisms and by `fence.proxy.async`.
 //!
 //! Formulas and semantics: PTX ISA 8.x, the section of the instruction named by the row's mnemonic.
 //!

@@ -14,7 +14,8 @@ pub struct Const {
 }
 
 impl Const {
-    /// The constant of a type with the low bits of `bits`; what does not fit the type's width is cut off.
+    /// The constant of a type with the low bits of `bits`; what does not fit the type's width is
+    /// cut off.
     ///
     /// ```
     /// use tilewright_codegen::ir::{Const, Ty};
@@ -53,7 +54,8 @@ impl Const {
 }
 
 impl fmt::Display for Const {
-    /// Integers in decimal, floats in the shortest form that reads back, pairs and special floats as hexadecimal bits.
+    /// Integers in decimal, floats in the shortest form that reads back, pairs and special floats
+    /// as hexadecimal bits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let float = match self.ty {
             Ty::Pred => return write!(f, "{}", self.bits != 0),
@@ -121,7 +123,8 @@ impl fmt::Display for Operand {
     }
 }
 
-/// An address: a pointer and a constant offset in bytes. The sum wraps in the width of the pointer's space.
+/// An address: a pointer and a constant offset in bytes. The sum wraps in the width of the
+/// pointer's space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Addr {
     /// The pointer, of a type `Ptr(space)`.

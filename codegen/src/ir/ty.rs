@@ -1,4 +1,5 @@
-//! Types of values: scalars, packed pairs and pointers by address space; and the classes that rows ask for.
+//! Types of values: scalars, packed pairs and pointers by address space; and the classes that rows
+//! ask for.
 
 use core::fmt;
 
@@ -9,7 +10,8 @@ pub enum Space {
     Global,
     /// The block's own shared memory. 32-bit addresses: byte offsets in the block's shared window.
     Shared,
-    /// Shared memory of any block of the cluster (distributed shared memory). 32-bit addresses, made by `mapa`.
+    /// Shared memory of any block of the cluster (distributed shared memory). 32-bit addresses,
+    /// made by `mapa`.
     Cluster,
     /// The kernel's parameters: read-only, the same for every thread. 64-bit addresses.
     Param,
@@ -124,7 +126,8 @@ impl Ty {
         matches!(self, Ty::F16 | Ty::BF16 | Ty::F16x2 | Ty::BF16x2 | Ty::F32 | Ty::F64)
     }
 
-    /// The integer of twice the width and the same sign; `None` for 64 bits and for what is not an integer.
+    /// The integer of twice the width and the same sign; `None` for 64 bits and for what is not an
+    /// integer.
     pub const fn wide(self) -> Option<Ty> {
         match self {
             Ty::U8 => Some(Ty::U16),

@@ -1,8 +1,10 @@
-//! Declared parameters: one struct names the parameters of a kernel where it is recorded and where it is launched.
+//! Declared parameters: one struct names the parameters of a kernel where it is recorded and where
+//! it is launched.
 //!
-//! [`kernel_params!`](crate::kernel_params) declares the struct. [`Builder::params`] records its fields as parameters,
-//! and [`Kernel::typed`] gives a launcher that takes the struct with buffers and numbers in it. A field that is swapped,
-//! missing or of another element type is an error of the Rust compiler.
+//! [`kernel_params!`](crate::kernel_params) declares the struct. [`Builder::params`] records its
+//! fields as parameters, and [`Kernel::typed`] gives a launcher that takes the struct with buffers
+//! and numbers in it. A field that is swapped, missing or of another element type is an error of
+//! the Rust compiler.
 //!
 //! ```
 //! use tilewright_codegen::build::{Builder, block, record};
@@ -49,7 +51,8 @@ pub trait Side {
     type Of<F: Field + ?Sized>;
 }
 
-/// The declaration itself: fields hold nothing. It is the default of a declared struct, so that its name alone is a type.
+/// The declaration itself: fields hold nothing. It is the default of a declared struct, so that its
+/// name alone is a type.
 #[derive(Clone, Copy, Debug)]
 pub enum Declared {}
 
@@ -162,8 +165,8 @@ pub trait Params {
     fn args<'a>(passed: Self::On<Passed<'a>>) -> Vec<Arg<'a>>;
 }
 
-/// Declares the parameters of a kernel: a struct whose fields are scalars (`n: u32`), buffers (`x: [f32]`) or tensor maps
-/// (`map: TensorMap`). The [module](crate::params) has an example.
+/// Declares the parameters of a kernel: a struct whose fields are scalars (`n: u32`), buffers
+/// (`x: [f32]`) or tensor maps (`map: TensorMap`). The [module](crate::params) has an example.
 #[macro_export]
 macro_rules! kernel_params {
     ($(#[$doc:meta])* $vis:vis struct $Name:ident { $($(#[$of:meta])* $field:ident: $Kind:ty),+ $(,)? }) => {
@@ -207,7 +210,8 @@ impl Kernel {
     /// A launcher that takes the declared struct.
     ///
     /// # Errors
-    /// [`DeviceError::Declared`] where the kernel has other parameters, by name, order, kind or element type.
+    /// [`DeviceError::Declared`] where the kernel has other parameters, by name, order, kind or
+    /// element type.
     pub fn typed<P: Params>(&self) -> Result<TypedKernel<P>, DeviceError> {
         let (declared, found) = (P::declared(), &self.signature().params);
         let differs = (0..declared.len().max(found.len())).find(|&index| declared.get(index) != found.get(index));

@@ -57,8 +57,8 @@ fn plain(w: &mut Writer<'_>, name: &str, ty: Ty, d: ValueId, operands: &[Operand
     w.line(line);
 }
 
-/// Sum, difference and product. Before sm_90 `bf16` has them as fused operations only: a·1 + b, b·(−1) + a and
-/// a·b + (−0) round once and give the same bits.
+/// Sum, difference and product. Before sm_90 `bf16` has them as fused operations only: a·1 + b,
+/// b·(−1) + a and a·b + (−0) round once and give the same bits.
 fn sum(w: &mut Writer<'_>, name: &str, ty: Ty, d: ValueId, a: Operand, b: Operand) {
     if matches!(ty, Ty::BF16 | Ty::BF16x2) && !Needs::Sm90.met_by(w.kernel.arch) {
         let (one, minus_one, minus_zero) =
@@ -74,8 +74,8 @@ fn sum(w: &mut Writer<'_>, name: &str, ty: Ty, d: ValueId, a: Operand, b: Operan
     let (name, ty) = match (ty.is_float(), name) {
         (true, _) => (format!("{name}.rn"), ty),
         (false, "mul") => ("mul.lo".into(), ty),
-        // `ptxas` takes the negative of a signed half for one of 16 bits, and -32768 has none (docs/sim.md has the case). As
-        // unsigned numbers they have the same difference.
+        // `ptxas` takes the negative of a signed half for one of 16 bits, and -32768 has none
+        // (docs/sim.md has the case). As unsigned numbers they have the same difference.
         (false, "sub") if ty == Ty::S16 => (name.into(), Ty::U16),
         (false, _) => (name.into(), ty),
     };
@@ -84,7 +84,8 @@ fn sum(w: &mut Writer<'_>, name: &str, ty: Ty, d: ValueId, a: Operand, b: Operan
 
 /// Writes a·a + c for a pair of halves as |a|·|a| + c, which has the same bits.
 ///
-/// `ptxas` 13.0 drops the sign of one factor of a square whose half it knows to be −0, so that the product is −0.
+/// `ptxas` 13.0 drops the sign of one factor of a square whose half it knows to be −0, so that the
+/// product is −0.
 fn square_plus(w: &mut Writer<'_>, ty: Ty, d: ValueId, a: Operand, c: Operand) {
     let (a, c, magnitude, name) = (w.op(a), w.op(c), w.temp(ty), type_name(ty));
     w.line(format!("abs.{name} {magnitude}, {a}"));
@@ -94,8 +95,8 @@ fn square_plus(w: &mut Writer<'_>, ty: Ty, d: ValueId, a: Operand, c: Operand) {
 
 /// Writes a minimum or maximum, in 32 bits for integers of 16.
 ///
-/// `ptxas` 13.0 merges a 16-bit one with a comparison of its result with its constant operand, and then reads the
-/// comparison of the high half, which no operand has.
+/// `ptxas` 13.0 merges a 16-bit one with a comparison of its result with its constant operand, and
+/// then reads the comparison of the high half, which no operand has.
 fn extreme(w: &mut Writer<'_>, name: &str, ty: Ty, d: ValueId, operands: [Operand; 2]) {
     if !(ty.is_int() && ty.bits() == 16) {
         return plain(w, name, ty, d, &operands);
@@ -106,10 +107,12 @@ fn extreme(w: &mut Writer<'_>, name: &str, ty: Ty, d: ValueId, operands: [Operan
     });
 }
 
-/// Writes a comparison; one of an `f32` with a constant that magnitudes always pass as the complement of its opposite.
+/// Writes a comparison; one of an `f32` with a constant that magnitudes always pass as the
+/// complement of its opposite.
 ///
-/// `ptxas` takes |x| > c for true where c is negative, and |x| >= 0, and the like of `ex2`, of −|x| and with the operands
-/// the other way round. They are false where x is not a number. It does not so of `leu` and its like.
+/// `ptxas` takes |x| > c for true where c is negative, and |x| >= 0, and the like of `ex2`, of −|x|
+/// and with the operands the other way round. They are false where x is not a number. It does not
+/// so of `leu` and its like.
 fn compare(w: &mut Writer<'_>, ty: Ty, d: ValueId, [a, b]: [Operand; 2], cmp: Cmp) {
     let plainly = |w: &mut Writer<'_>| plain(w, &format!("setp.{}", cmp.name()), ty, d, &[a, b]);
     let (opposite, smaller, greater) = match cmp {

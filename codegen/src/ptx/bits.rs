@@ -45,10 +45,11 @@ struct Shift {
 
 /// Writes a shift whose count may be as large as the width or larger.
 ///
-/// `ptxas` merges a product by a constant with a shift by a constant, and takes a count of the whole width for one of 0:
-/// such a shift is written as its result. It clamps the count of a 16-bit shift, and merges the clamp with a conversion
-/// from a float that makes the count, as for a signed half: a negative float becomes a huge count instead of 0. Such a
-/// shift is written as one of 32 bits, where counts from 16 on give zeros or signs, too.
+/// `ptxas` merges a product by a constant with a shift by a constant, and takes a count of the
+/// whole width for one of 0: such a shift is written as its result. It clamps the count of a 16-bit
+/// shift, and merges the clamp with a conversion from a float that makes the count, as for a signed
+/// half: a negative float becomes a huge count instead of 0. Such a shift is written as one of 32
+/// bits, where counts from 16 on give zeros or signs, too.
 fn shift(w: &mut Writer<'_>, Shift { left, ty, d, a, n }: Shift) {
     let count = at_most(n, ty.bits());
     let is_zero = count.as_const().is_some_and(|count| count.bits == u64::from(ty.bits())) && (left || !ty.is_signed());
@@ -74,8 +75,8 @@ fn shift(w: &mut Writer<'_>, Shift { left, ty, d, a, n }: Shift) {
 
 /// Writes a conjunction; one of 16 bits with a constant as a `lop3` of 32.
 ///
-/// `ptxas` 13.0 takes a mask of what a conversion from `f32` to 16 bits gives for 0xffff where the result is packed
-/// below another half.
+/// `ptxas` 13.0 takes a mask of what a conversion from `f32` to 16 bits gives for 0xffff where the
+/// result is packed below another half.
 fn and(w: &mut Writer<'_>, ty: Ty, d: ValueId, operands: [Operand; 2]) {
     let [a, b] = operands;
     let (value, mask) = if a.as_value().is_some() { (a, b) } else { (b, a) };
@@ -89,10 +90,11 @@ fn and(w: &mut Writer<'_>, ty: Ty, d: ValueId, operands: [Operand; 2]) {
     }
 }
 
-/// Writes a permutation of bytes. A constant selector whose lowest byte is a sign of `a` has the operands exchanged.
+/// Writes a permutation of bytes. A constant selector whose lowest byte is a sign of `a` has the
+/// operands exchanged.
 ///
-/// Where only the lowest byte of the result is read, `ptxas` 13.0 puts the operand that it comes from in the place of `b`,
-/// and leaves a sign of `a` selected, which is zero there.
+/// Where only the lowest byte of the result is read, `ptxas` 13.0 puts the operand that it comes
+/// from in the place of `b`, and leaves a sign of `a` selected, which is zero there.
 fn permute(w: &mut Writer<'_>, d: ValueId, [a, b]: [Operand; 2], sel: Operand) {
     match sel.as_const().filter(|sel| matches!(sel.bits & 0xf, 8..12)) {
         Some(sel) => typed(w, "prmt", "b32", d, &[b, a, Const::u32((sel.bits as u32 ^ 0x4444) & 0xffff).into()]),
@@ -125,8 +127,9 @@ fn constant(operand: Operand, change: impl Fn(u64) -> u64) -> Operand {
     operand.as_const().map_or(operand, |value| Const::new(value.ty, change(value.bits)).into())
 }
 
-/// Operands that differ: one that repeats another becomes a zero that the table does not look at. `sources` are what the
-/// operands are copies of. The driver's compiler was seen to merge such instructions wrongly (docs/sim.md).
+/// Operands that differ: one that repeats another becomes a zero that the table does not look at.
+/// `sources` are what the operands are copies of. The driver's compiler was seen to merge such
+/// instructions wrongly (docs/sim.md).
 fn apart([a, b, c]: [Operand; 3], sources: [Operand; 3], table: u8, ty: Ty) -> ([Operand; 3], u8) {
     let (b_is_a, c_is_a, c_is_b) = (sources[1] == sources[0], sources[2] == sources[0], sources[2] == sources[1]);
     let index = |i: u8| {
@@ -144,11 +147,11 @@ fn apart([a, b, c]: [Operand; 3], sources: [Operand; 3], table: u8, ty: Ty) -> (
     ([a, if b_is_a { zero } else { b }, if c_is_a || c_is_b { zero } else { c }], changed)
 }
 
-/// Writes a function of three operands: as `lop3` where it depends on all and at most one of them is a value, else as
-/// functions of two.
+/// Writes a function of three operands: as `lop3` where it depends on all and at most one of them
+/// is a value, else as functions of two.
 ///
-/// `ptxas` 13.0 merges a `lop3` wrongly with what reads it where it finds that two operands are equal, which no back end
-/// can exclude. Of functions of two it makes the same `LOP3` instructions.
+/// `ptxas` 13.0 merges a `lop3` wrongly with what reads it where it finds that two operands are
+/// equal, which no back end can exclude. Of functions of two it makes the same `LOP3` instructions.
 fn logic_of_three(w: &mut Writer<'_>, ty: Ty, d: ValueId, operands: [Operand; 3], table: u8) {
     let bits = bits_type(ty);
     let values = operands.iter().filter(|operand| operand.as_value().is_some()).count();
@@ -165,7 +168,8 @@ fn logic_of_three(w: &mut Writer<'_>, ty: Ty, d: ValueId, operands: [Operand; 3]
     w.line(line);
 }
 
-/// The name and the operands of the last instruction of the shortest formula of a table; those before it are written.
+/// The name and the operands of the last instruction of the shortest formula of a table; those
+/// before it are written.
 fn gate(w: &mut Writer<'_>, ty: Ty, operands: [&str; 3], table: u8) -> (String, String) {
     let bits = bits_type(ty);
     let mut below = |table: u8| match FORMULAS[usize::from(table)] {

@@ -13,16 +13,16 @@ pub(super) fn emit_convert(w: &mut Writer<'_>, op: &ConvertOp) {
             w.line(format!("mov.b32 {d}, {{{zero}, {a}}}"));
         }
         ConvertOp::Cvt { ty: ty @ (Ty::F16 | Ty::BF16), from, d, a, .. } if ty == from => {
-            // `ptxas` makes one instruction of a `cvt.f16.f16` and a truncation to an integer after it, which rounds to nearest.
-            // a·1 − 0 is a, with the canonical NaN.
+            // `ptxas` makes one instruction of a `cvt.f16.f16` and a truncation to an integer after
+            // it, which rounds to nearest. a·1 − 0 is a, with the canonical NaN.
             let one = if *ty == Ty::F16 { 0x3c00 } else { 0x3f80 };
             let [one, zero] = [one, 0x8000].map(|bits| w.reg(Operand::Const(Const::new(*ty, bits))));
             let (d, a) = (w.def(*d), w.reg(*a));
             w.line(format!("fma.rn.{} {d}, {a}, {one}, {zero}", type_name(*ty)));
         }
         ConvertOp::Cvt { ty: Ty::S64, from: Ty::U32, d, a, .. } => {
-            // As an unsigned number of 64 bits, which has the same ones: `ptxas` merges a `cvt.s64.u32` with a shift to
-            // the left as if the 32 bits were signed.
+            // As an unsigned number of 64 bits, which has the same ones: `ptxas` merges a
+            // `cvt.s64.u32` with a shift to the left as if the 32 bits were signed.
             let (a, d) = (w.reg(*a), w.def(*d));
             w.line(format!("cvt.u64.u32 {d}, {a}"));
         }
@@ -40,7 +40,8 @@ pub(super) fn emit_convert(w: &mut Writer<'_>, op: &ConvertOp) {
         ConvertOp::Cvt { ty, from, d, a, round, .. }
             if ty.is_int() && ty.bits() <= 16 && from.is_float() && *from != Ty::F64 =>
         {
-            // By way of 32 bits: the driver's compiler was seen to leave bits above 16 that a later shift brought down.
+            // By way of 32 bits: the driver's compiler was seen to leave bits above 16 that a later
+            // shift brought down.
             let wide = if ty.is_signed() { Ty::S32 } else { Ty::U32 };
             let (d, a, value) = (w.def(*d), w.reg(*a), w.temp(wide));
             let rounding = rounding(wide, *from, *round);
@@ -66,8 +67,9 @@ pub(super) fn emit_convert(w: &mut Writer<'_>, op: &ConvertOp) {
             w.line(format!("cvt.rn{relu}.{}.f32 {d}, {hi}, {lo}", type_name(*ty)));
         }
         ConvertOp::CvtFp8 { d, lo, hi, fp8 } => {
-            // `ptxas` makes one instruction of this and of a `mov` that packs it below another half, and takes the other
-            // half's register for it, also where that is read again (docs/notebook/2026-11-simulator.md has the case). Not after an `and`.
+            // `ptxas` makes one instruction of this and of a `mov` that packs it below another
+            // half, and takes the other half's register for it, also where that is read again
+            // (docs/notebook/2026-11-simulator.md has the case). Not after an `and`.
             let (d, lo, hi, pair) = (w.def(*d), w.reg(*lo), w.reg(*hi), w.temp(Ty::U16));
             w.line(format!("cvt.rn.satfinite.{}x2.f32 {pair}, {hi}, {lo}", fp8.name()));
             w.line(format!("and.b16 {d}, {pair}, 0xffff"));
@@ -91,10 +93,12 @@ pub(super) fn emit_convert(w: &mut Writer<'_>, op: &ConvertOp) {
     }
 }
 
-/// An integer clamped to the range of another type, by `min` and `max`: the driver's compiler was seen to merge a
-/// `cvt.sat` with the conversion from a float before it, which loses what that one does to NaNs and negative numbers.
+/// An integer clamped to the range of another type, by `min` and `max`: the driver's compiler was
+/// seen to merge a `cvt.sat` with the conversion from a float before it, which loses what that one
+/// does to NaNs and negative numbers.
 fn saturate(w: &mut Writer<'_>, (ty, from): (Ty, Ty), d: &str, a: String) {
-    // In 32 bits at least: `ptxas` 13.0 merges 16-bit extremes with comparisons of their result (see `extreme`).
+    // In 32 bits at least: `ptxas` 13.0 merges 16-bit extremes with comparisons of their result
+    // (see `extreme`).
     let work = match (from.bits() < 32, from.is_signed()) {
         (true, true) => Ty::S32,
         (true, false) => Ty::U32,

@@ -8,13 +8,14 @@ use crate::ir::{Addr, MemOp, Operand, Space, Ty, ValueId};
 pub(super) fn emit_mem(w: &mut Writer<'_>, op: &MemOp) {
     match op {
         MemOp::Ld { ty, d, at, policy, order, cache, prefetch } => {
-            // If the result of such a load is unused, `ptxas` loses the policy, and with it the descriptor, of other
-            // accesses: an illegal instruction (docs/sim.md has the case). A policy is a hint: here it is left out.
+            // If the result of such a load is unused, `ptxas` loses the policy, and with it the
+            // descriptor, of other accesses: an illegal instruction (docs/sim.md has the case). A
+            // policy is a hint: here it is left out.
             let policy = policy.filter(|_| !matches!(order, LdOrder::Acquire(_)));
             let hints = load_hints(*cache, *prefetch, policy.is_some());
             match order {
-                // It also loses what computes the branch around such a load (docs/sim.md has the case). A relaxed load
-                // and a fence order as much.
+                // It also loses what computes the branch around such a load (docs/sim.md has the
+                // case). A relaxed load and a fence order as much.
                 LdOrder::Acquire(scope) if !w.is_read(d) => {
                     load(w, *ty, d, *at, &order_name(&LdOrder::Relaxed(*scope)), &hints, policy);
                     w.line(format!("fence.acq_rel.{}", scope.name()));
@@ -71,14 +72,16 @@ pub(super) fn emit_mem(w: &mut Writer<'_>, op: &MemOp) {
     }
 }
 
-/// Whether `ptxas` makes a loop of compare-and-swap of an atomic operation, which lanes leave one by one.
+/// Whether `ptxas` makes a loop of compare-and-swap of an atomic operation, which lanes leave one
+/// by one.
 fn is_loop(space: Space, op: AtomOp, ty: Ty) -> bool {
     space == Space::Shared && op != AtomOp::Exch && (ty.is_float() || ty.bits() == 64)
 }
 
-/// Writes an atomic operation. `ptxas` brings the lanes that leave its loop together again, except where that loop stands
-/// first in another: then it takes the lanes of what follows for complete (docs/sim.md has the case). So a load stands
-/// before it whose result is unused and that, being volatile, stays there.
+/// Writes an atomic operation. `ptxas` brings the lanes that leave its loop together again, except
+/// where that loop stands first in another: then it takes the lanes of what follows for complete
+/// (docs/sim.md has the case). So a load stands before it whose result is unused and that, being
+/// volatile, stays there.
 fn atomic_line(w: &mut Writer<'_>, is_loop: bool, at: &str, line: String) {
     if is_loop {
         let nothing = w.temp(Ty::U32);
@@ -87,13 +90,15 @@ fn atomic_line(w: &mut Writer<'_>, is_loop: bool, at: &str, line: String) {
     w.line(line);
 }
 
-/// Whether that loop has a second way out: a lane leaves it without a swap where the word would stay as it is. `ptxas` 13.0
-/// forgets such lanes in some kernels, and those that swap come too late for the next barrier (docs/notebook/2026-11-simulator.md has the case).
+/// Whether that loop has a second way out: a lane leaves it without a swap where the word would
+/// stay as it is. `ptxas` 13.0 forgets such lanes in some kernels, and those that swap come too
+/// late for the next barrier (docs/notebook/2026-11-simulator.md has the case).
 fn leaves_early(space: Space, op: AtomOp, ty: Ty) -> bool {
     is_loop(space, op, ty) && matches!(op, AtomOp::Min | AtomOp::Max)
 }
 
-/// Writes the loop of compare-and-swap, whose only way out is a swap. The register has what was there before.
+/// Writes the loop of compare-and-swap, whose only way out is a swap. The register has what was
+/// there before.
 fn swaps(w: &mut Writer<'_>, order: &str, (op, ty): (AtomOp, Ty), at: &str, v: &str) -> String {
     let ([old, new, got], failed) = ([(); 3].map(|()| w.temp(ty)), w.temp(Ty::Pred));
     let head = format!("$swap_{}", &got[1..]);

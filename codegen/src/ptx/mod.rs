@@ -1,13 +1,14 @@
 //! The PTX back end: one pass from a verified kernel to text.
 //!
-//! A value keeps its number: `v7` is `%r7` (32 bits), `%d7` (64), `%h7` (16 or 8) or `%p7` (a predicate); the register
-//! array `r3` is `%x3_0`, `%x3_1`, ...; labels carry the number of their statement. Structured control flow becomes
-//! labels and predicated branches. Nothing is optimised here: the recorder folded what can be folded on every
-//! machine, and the assembler knows its own.
+//! A value keeps its number: `v7` is `%r7` (32 bits), `%d7` (64), `%h7` (16 or 8) or `%p7` (a
+//! predicate); the register array `r3` is `%x3_0`, `%x3_1`, ...; labels carry the number of their
+//! statement. Structured control flow becomes labels and predicated branches. Nothing is optimised
+//! here: the recorder folded what can be folded on every machine, and the assembler knows its own.
 //!
 //! Each family of instructions has its file; a new row does not compile until its arm is written.
 //!
-//! This module imports `ir` and what `verify` hands out. It never fails: what a target lacks, `verify` has refused.
+//! This module imports `ir` and what `verify` hands out. It never fails: what a target lacks,
+//! `verify` has refused.
 
 mod arith;
 mod bits;

@@ -1,5 +1,5 @@
-//! Which values reach something that lasts: memory, another thread, the way that lanes go. The assembler removes what
-//! computes others.
+//! Which values reach something that lasts: memory, another thread, the way that lanes go. The
+//! assembler removes what computes others.
 
 use crate::ir::attr::LdOrder;
 use crate::ir::{Block, Flag, Inst, Kernel, MemOp, Op, Operand, Role, Stmt, ValueId, ValueOp, VarId};
@@ -35,7 +35,8 @@ impl Read {
         self.values.extend(operand.as_value());
     }
 
-    /// Backwards over a block; whether something in it lasts. A `break` lasts as long as its loop does.
+    /// Backwards over a block; whether something in it lasts. A `break` lasts as long as its loop
+    /// does.
     fn block(&mut self, block: &Block, breaks: bool) -> bool {
         let mut lasts = false;
         for stmt in block.iter().rev() {

@@ -56,7 +56,8 @@ fn expect(w: &mut Writer<'_>, bar: Addr, bytes: Operand, scope: BarScope) {
     w.line(format!("mbarrier.expect_tx.relaxed.{scope}.{place}.b64 {bar}, {bytes}"));
 }
 
-/// Order, scope and space of an operation on an mbarrier; at block scope the defaults, which sm_80 has too.
+/// Order, scope and space of an operation on an mbarrier; at block scope the defaults, which sm_80
+/// has too.
 fn reach(w: &Writer<'_>, bar: Addr, scope: BarScope, order: &str) -> String {
     match (scope, w.space(bar)) {
         (BarScope::Cta, _) => ".shared".into(),

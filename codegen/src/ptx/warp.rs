@@ -34,8 +34,9 @@ pub(super) fn emit_warp(w: &mut Writer<'_>, op: &WarpOp) {
         }
         WarpOp::ActiveMask { d } => w.line(format!("activemask.b32 {}", w.def(*d))),
         WarpOp::Elect { p, mask } => {
-            // `ptxas` moves it down to where the predicate is read, after loops that lanes leave one by one, and there each
-            // group of lanes elects (docs/sim.md has the case). A vote stays where it is.
+            // `ptxas` moves it down to where the predicate is read, after loops that lanes leave
+            // one by one, and there each group of lanes elects (docs/sim.md has the case). A vote
+            // stays where it is.
             let (p, mask) = (w.def(*p), w.op(*mask));
             let (here, chosen, own) = (w.temp(Ty::Pred), w.temp(Ty::U32), w.temp(Ty::U32));
             w.line(format!("elect.sync _|{here}, {mask}"));
@@ -50,7 +51,8 @@ pub(super) fn emit_warp(w: &mut Writer<'_>, op: &WarpOp) {
     }
 }
 
-/// The segment operand of a shuffle: bits 8 to 12 mask the segment, bits 0 to 4 bound the source lane.
+/// The segment operand of a shuffle: bits 8 to 12 mask the segment, bits 0 to 4 bound the source
+/// lane.
 fn segment(mode: ShflMode, width: Operand) -> u64 {
     let width = width.as_const().map_or(32, |w| w.bits);
     let bound = if mode == ShflMode::Up { 0 } else { 31 };

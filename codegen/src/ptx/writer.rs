@@ -1,4 +1,5 @@
-//! The writer: lines, names of registers, operands, and registers for what PTX does not take as an immediate.
+//! The writer: lines, names of registers, operands, and registers for what PTX does not take as an
+//! immediate.
 
 use super::read::Read;
 use crate::ir::{Addr, Const, ConvertOp, Inst, Kernel, Op, Operand, ParamId, Regs, Space, Ty, ValueId, ValueOp};
@@ -209,8 +210,8 @@ impl<'a> Writer<'a> {
         extended
     }
 
-    /// Writes an instruction on integers of 16 bits as one of 32, whose low half is the result. `parts` gives its name
-    /// for the 32-bit type and its operands.
+    /// Writes an instruction on integers of 16 bits as one of 32, whose low half is the result.
+    /// `parts` gives its name for the 32-bit type and its operands.
     pub fn in_32_bits(&mut self, ty: Ty, d: ValueId, parts: impl FnOnce(&mut Self, &str) -> (String, Vec<String>)) {
         let wide = wide(ty);
         let (name, operands) = parts(self, type_name(wide));
@@ -221,8 +222,9 @@ impl<'a> Writer<'a> {
 
     /// Writes a byte of 32 bits, extended to 32 by its sign, into `d`, by a permutation of bytes.
     ///
-    /// `ptxas` merges a `cvt` or `bfe` that extends a byte by its sign with a conversion of the result to a float as if
-    /// the result were signed, also where it is converted as an unsigned number.
+    /// `ptxas` merges a `cvt` or `bfe` that extends a byte by its sign with a conversion of the
+    /// result to a float as if the result were signed, also where it is converted as an unsigned
+    /// number.
     pub fn sign_extend_byte(&mut self, d: ValueId, a: Operand, byte: u8) {
         // A sign of the second operand: of the first it is not safe either (see `permute`).
         let (a, d, byte) = (self.reg(a), self.def(d), 0x4 + u32::from(byte));

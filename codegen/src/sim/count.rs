@@ -76,8 +76,9 @@ impl Counters {
 
 /// Wavefronts of one access of a warp to shared memory, and how many its width needs at best.
 ///
-/// 32 banks of 4 bytes. Lanes are served in parts of a warp that move 128 bytes: all lanes for up to 4 bytes each, half
-/// warps for 8, quarter warps for 16. Within a part, different words of the same bank take turns.
+/// 32 banks of 4 bytes. Lanes are served in parts of a warp that move 128 bytes: all lanes for up
+/// to 4 bytes each, half warps for 8, quarter warps for 16. Within a part, different words of the
+/// same bank take turns.
 pub(crate) fn wavefronts(addresses: &[(usize, u32)], bytes: u32) -> (u32, u32) {
     let part = match bytes {
         0..=4 => 32,

@@ -4,14 +4,17 @@ use core::fmt;
 use core::ops::Range;
 use std::sync::Arc;
 
-/// Where a word says how far the host may read: offset of the bytes that are open, by the word's value.
+/// Where a word says how far the host may read: offset of the bytes that are open, by the word's
+/// value.
 pub type Opens = Arc<dyn Fn(u64) -> Range<u64> + Send + Sync>;
 
-/// What the host stores as it sees a value of the flag: offset of a word of 32 bits, and its new value.
+/// What the host stores as it sees a value of the flag: offset of a word of 32 bits, and its new
+/// value.
 pub type Answers = Arc<dyn Fn(u64) -> Option<(u64, u32)> + Send + Sync>;
 
-/// How the host uses memory that it shares with a running kernel. The simulator runs kernels to their end before the host
-/// goes on, so it takes this for what the host would see, and reports a kernel that leaves it to chance.
+/// How the host uses memory that it shares with a running kernel. The simulator runs kernels to
+/// their end before the host goes on, so it takes this for what the host would see, and reports a
+/// kernel that leaves it to chance.
 ///
 /// All places are offsets in bytes from where a parameter of the kernel points to.
 ///
@@ -55,7 +58,8 @@ pub struct HostOrder {
     pub on_loss: Option<OnLoss>,
 }
 
-/// What the host stores a number of steps after the loss of a device ([`Launch::loss`](super::Launch::loss)).
+/// What the host stores a number of steps after the loss of a device
+/// ([`Launch::loss`](super::Launch::loss)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnLoss {
     /// Steps of all warps until it hears of it.
@@ -111,7 +115,8 @@ impl HostOrder {
         HostOrder { answers: Some(answers), ..self }
     }
 
-    /// What the host stores in a word that is [`atomic`](HostOrder::atomic) when it hears that a device is lost.
+    /// What the host stores in a word that is [`atomic`](HostOrder::atomic) when it hears that a
+    /// device is lost.
     ///
     /// ```
     /// use std::sync::Arc;

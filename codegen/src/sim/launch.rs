@@ -18,8 +18,8 @@ pub enum Checks {
     /// It does.
     #[default]
     On,
-    /// It runs the kernel and looks at nothing but what it must to go on: addresses, barriers, mbarriers. For
-    /// measurements of speed.
+    /// It runs the kernel and looks at nothing but what it must to go on: addresses, barriers,
+    /// mbarriers. For measurements of speed.
     Off,
 }
 
@@ -38,7 +38,8 @@ pub enum Arg {
 
 /// Ends simulated launches from another thread.
 ///
-/// A request is for the launch that runs, or else for the next one; the launch that it ends takes it back.
+/// A request is for the launch that runs, or else for the next one; the launch that it ends takes
+/// it back.
 ///
 /// ```
 /// use tilewright_codegen::sim::Interrupt;
@@ -86,8 +87,8 @@ pub struct Launch {
     pub grid: [u32; 3],
     /// The arguments in order.
     pub args: Vec<Arg>,
-    /// The arguments of further devices that run the kernel on a grid of the same shape, side by side with this one; all see all
-    /// memory. A scope of `.gpu` ends at a device.
+    /// The arguments of further devices that run the kernel on a grid of the same shape, side by
+    /// side with this one; all see all memory. A scope of `.gpu` ends at a device.
     pub peers: Vec<Vec<Arg>>,
     /// Whether faults are looked for.
     pub checks: Checks,
@@ -95,8 +96,9 @@ pub struct Launch {
     pub resident: u32,
     /// Multiprocessors, over which blocks are dealt in turn.
     pub multiprocessors: u32,
-    /// Steps without any change that another thread could see after which the machine calls it a standstill. Loops that
-    /// change nothing at all are found long before; this ends those that count their rounds for ever.
+    /// Steps without any change that another thread could see after which the machine calls it a
+    /// standstill. Loops that change nothing at all are found long before; this ends those that
+    /// count their rounds for ever.
     pub patience: u64,
     /// Words that the host uses while the kernel runs.
     pub host: Option<HostOrder>,
@@ -106,8 +108,9 @@ pub struct Launch {
     pub interrupt: Interrupt,
 }
 
-/// A device that is lost: after `steps` steps of the machine none of its threads runs any more, and what it has on its way
-/// may or may not arrive. What the others do then is theirs; that they wait for ever is no [`Fault`] but [`Left::Standing`].
+/// A device that is lost: after `steps` steps of the machine none of its threads runs any more, and
+/// what it has on its way may or may not arrive. What the others do then is theirs; that they wait
+/// for ever is no [`Fault`] but [`Left::Standing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// Its number among those that run side by side.

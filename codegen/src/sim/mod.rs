@@ -11,13 +11,14 @@
 //! | `host` | words that the host uses while a kernel runs |
 //! | `fault`, `count` | what a kernel did wrong, and what it did |
 //!
-//! Blocks of a grid run together, or in waves where there are too many; blocks of a cluster always together. Each seed
-//! is another interleaving of warps, of the lanes of a diverged warp and of the completions of asynchronous copies and
-//! of `wgmma`, which happen as late as the program allows, or earlier. Values are as of the interleaving that runs: the
-//! machine does not reorder a thread's accesses. What a weaker memory could do, the race detector reports instead.
+//! Blocks of a grid run together, or in waves where there are too many; blocks of a cluster always
+//! together. Each seed is another interleaving of warps, of the lanes of a diverged warp and of the
+//! completions of asynchronous copies and of `wgmma`, which happen as late as the program allows,
+//! or earlier. Values are as of the interleaving that runs: the machine does not reorder a thread's
+//! accesses. What a weaker memory could do, the race detector reports instead.
 //!
-//! The machine takes what [`verify`](crate::verify) hands out and reads [`ir`](crate::ir), whose rows say what each
-//! instruction means. Nothing here knows PTX.
+//! The machine takes what [`verify`](crate::verify) hands out and reads [`ir`](crate::ir), whose
+//! rows say what each instruction means. Nothing here knows PTX.
 
 mod count;
 mod fault;

@@ -1,5 +1,5 @@
-//! Faults of registers and `wgmma`: `verify` leaves no kernel that has them, so the machine runs kernels here that it
-//! never sees elsewhere.
+//! Faults of registers and `wgmma`: `verify` leaves no kernel that has them, so the machine runs
+//! kernels here that it never sees elsewhere.
 
 use super::launch::run_unverified;
 use super::mutate::mutants;

@@ -8,15 +8,18 @@ use crate::verify::Verified;
 use half::{bf16, f16};
 use std::sync::Arc;
 
-/// A test case of a kernel: the kernel, its grid, its inputs and the expected outputs. It runs on every device.
+/// A test case of a kernel: the kernel, its grid, its inputs and the expected outputs. It runs on
+/// every device.
 ///
-/// Declare the buffers with [`input`](Trial::input), [`output`](Trial::output), [`changed`](Trial::changed) and
-/// [`scratch`](Trial::scratch). Pass them and the numbers in the order of the kernel's parameters with
-/// [`pass`](Trial::pass), and [`run`](Trial::run) the trial. A buffer has the name of the parameter that it is first
-/// passed for; a name or an element type that does not match is an error.
+/// Declare the buffers with [`input`](Trial::input), [`output`](Trial::output),
+/// [`changed`](Trial::changed) and [`scratch`](Trial::scratch). Pass them and the numbers in the
+/// order of the kernel's parameters with [`pass`](Trial::pass), and [`run`](Trial::run) the trial.
+/// A buffer has the name of the parameter that it is first passed for; a name or an element type
+/// that does not match is an error.
 ///
-/// Running uploads the inputs, poisons what the kernel has to write, launches, reads back and compares. Inputs must be
-/// unchanged afterwards. On the simulator, any fault of the kernel is an error too.
+/// Running uploads the inputs, poisons what the kernel has to write, launches, reads back and
+/// compares. Inputs must be unchanged afterwards. On the simulator, any fault of the kernel is an
+/// error too.
 ///
 /// ```
 /// use tilewright_codegen::build::{Builder, block, record};

@@ -44,7 +44,8 @@ impl Draw {
         (0..count).map(|_| round(self.unit())).collect()
     }
 
-    /// Draws `count` whole numbers from -`most` to `most`, as a type: sums and products of few of them are exact.
+    /// Draws `count` whole numbers from -`most` to `most`, as a type: sums and products of few of
+    /// them are exact.
     pub fn integers<T: Element>(&mut self, count: usize, most: u32, of: fn(f64) -> T) -> Vec<T> {
         (0..count).map(|_| of(f64::from(self.between(0..=2 * most)) - f64::from(most))).collect()
     }

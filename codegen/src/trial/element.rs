@@ -42,7 +42,8 @@ elements! {
     u8 => U8 f64::from;
 }
 
-/// The type of the IR that a float's elements have; `None` for integers, whose bits may stand for anything.
+/// The type of the IR that a float's elements have; `None` for integers, whose bits may stand for
+/// anything.
 pub(super) fn float(dtype: DType) -> Option<Ty> {
     match dtype {
         DType::F64 => Some(Ty::F64),

@@ -49,7 +49,8 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// What buffers hold that the kernel has to write: for floats a NaN, for integers a number that is rarely right.
+/// What buffers hold that the kernel has to write: for floats a NaN, for integers a number that is
+/// rarely right.
 const fn poison(floating: bool) -> u8 {
     if floating { 0xff } else { 0xa5 }
 }
@@ -58,8 +59,8 @@ impl Trial {
     /// Runs the trial once.
     ///
     /// # Errors
-    /// When the device refuses the kernel, an argument or the launch, or fails; on the simulator, also
-    /// [`DeviceError::Fault`]. Wrong numbers are no error but in the [`Outcome`].
+    /// When the device refuses the kernel, an argument or the launch, or fails; on the simulator,
+    /// also [`DeviceError::Fault`]. Wrong numbers are no error but in the [`Outcome`].
     pub fn run(&self, device: &Device) -> Result<Outcome, DeviceError> {
         self.run_loaded(&device.load(&*self.kernel)?, &device.stream()?)
     }

@@ -4,11 +4,11 @@ use super::Trial;
 use crate::ir::{Arch, Kernel, Needs};
 use crate::verify::VerifyErrors;
 
-/// A kernel that a library ships: it can be listed, recorded for a target, and put on trial against its oracle on
-/// fresh random inputs.
+/// A kernel that a library ships: it can be listed, recorded for a target, and put on trial against
+/// its oracle on fresh random inputs.
 ///
-/// A library lists its kernels in a function of type `fn() -> Vec<Box<dyn Shipped>>`; code that lists, prints or tests
-/// kernels chains those lists.
+/// A library lists its kernels in a function of type `fn() -> Vec<Box<dyn Shipped>>`; code that
+/// lists, prints or tests kernels chains those lists.
 pub trait Shipped: Send + Sync {
     /// Its name.
     fn name(&self) -> &str;

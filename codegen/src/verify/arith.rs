@@ -113,7 +113,8 @@ fn conversion(faults: &mut Faults<'_>, stmt: &Stmt, (ty, from): (Ty, Ty), round:
     }
 }
 
-/// Registers of clusters need sm_90; a clock has its own width; integers become addresses of their width.
+/// Registers of clusters need sm_90; a clock has its own width; integers become addresses of their
+/// width.
 pub(super) fn verify_value(faults: &mut Faults<'_>, stmt: &Stmt, op: &ValueOp) {
     match op {
         ValueOp::Special { reg, .. } => match reg {

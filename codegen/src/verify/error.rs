@@ -251,7 +251,8 @@ pub enum ErrorKind {
     /// A kernel that ends with asynchronous work on registers.
     #[error("the kernel ends while wgmma groups are in flight: commit and wait for 0 pending before the end")]
     EndsInFlight,
-    /// What a library refused while it recorded; see [`Builder::refuse`](crate::build::Builder::refuse).
+    /// What a library refused while it recorded; see
+    /// [`Builder::refuse`](crate::build::Builder::refuse).
     #[error("{what}")]
     Refused {
         /// The library's error: noun, value, bound, remedy.

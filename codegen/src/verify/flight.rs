@@ -1,8 +1,9 @@
 //! Registers of `wgmma`: fenced before, untouched until waited for.
 //!
-//! Follows every path through the kernel with what is in flight: the open group, the closed groups, youngest last,
-//! and what was touched since the last `wgmma.fence`. Where paths meet, the union holds; a loop is walked until
-//! nothing new comes. These are the mistakes on which the compiler serialises every `wgmma` of the kernel.
+//! Follows every path through the kernel with what is in flight: the open group, the closed groups,
+//! youngest last, and what was touched since the last `wgmma.fence`. Where paths meet, the union
+//! holds; a loop is walked until nothing new comes. These are the mistakes on which the compiler
+//! serialises every `wgmma` of the kernel.
 
 use super::{ErrorKind, Faults};
 use crate::ir::{Block, ControlOp, Inst, MmaOp, Op, Operand, Regs, Stmt, StmtId, ValueId};

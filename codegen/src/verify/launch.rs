@@ -43,7 +43,8 @@ fn verify_shared(faults: &mut Faults<'_>) {
     }
 }
 
-/// Parameters are scalars of at least 8 bits, pointers to global memory, aligned structures or tensor maps.
+/// Parameters are scalars of at least 8 bits, pointers to global memory, aligned structures or
+/// tensor maps.
 fn verify_params(faults: &mut Faults<'_>) {
     for param in &faults.kernel.params {
         let legal = match param.kind {
@@ -58,7 +59,8 @@ fn verify_params(faults: &mut Faults<'_>) {
     }
 }
 
-/// Every parameter has a name of its own: launches are checked by it. The error stands at the second declaration.
+/// Every parameter has a name of its own: launches are checked by it. The error stands at the
+/// second declaration.
 fn verify_param_names(faults: &mut Faults<'_>) {
     let params = &faults.kernel.params;
     for (index, param) in params.iter().enumerate() {

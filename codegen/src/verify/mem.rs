@@ -111,7 +111,8 @@ fn atomic(faults: &mut Faults<'_>, stmt: &Stmt, ty: Ty, op: AtomOp, at: Addr) {
     }
 }
 
-/// Addresses in shared memory that are known are aligned, and within their allocation, which holds data.
+/// Addresses in shared memory that are known are aligned, and within their allocation, which holds
+/// data.
 pub(super) fn verify_place(faults: &mut Faults<'_>, stmt: &Stmt, inst: &Inst, known: &Knowledge) {
     for Access { addr, align, bytes, .. } in inst.accesses() {
         let Some(origin) = known.addr(addr).place else { continue };

@@ -5,7 +5,8 @@ use super::{ErrorKind, Faults};
 use crate::ir::attr::{Major, RegCount, Sign};
 use crate::ir::{ControlOp, Elem, Knowledge, Known, Limit, MmaOp, Operand, Regs, Stmt, WgmmaAtom};
 
-/// Operands have the registers of the atom; descriptors that are known begin where their swizzle does.
+/// Operands have the registers of the atom; descriptors that are known begin where their swizzle
+/// does.
 pub(super) fn verify_mma(faults: &mut Faults<'_>, stmt: &Stmt, op: &MmaOp, known: &Knowledge) {
     match op {
         MmaOp::LdMatrix { d, count, .. } => counted(faults, stmt, "d", "this many matrices", d.len(), count.count()),
@@ -72,8 +73,8 @@ fn wgmma(faults: &mut Faults<'_>, stmt: &Stmt, acc: Regs, atom: WgmmaAtom, signs
     }
 }
 
-/// An operand of `wgmma` begins in the first row of its swizzle's pattern, as far as its descriptor is known: the hardware
-/// permutes by the bits of the address, not of the distance from the tile.
+/// An operand of `wgmma` begins in the first row of its swizzle's pattern, as far as its descriptor
+/// is known: the hardware permutes by the bits of the address, not of the distance from the tile.
 fn pattern(faults: &mut Faults<'_>, stmt: &Stmt, operand: &'static str, known: Known) {
     let field = |at: u32, bits: u32| {
         let mask = ((1 << bits) - 1) << at;

@@ -1,7 +1,8 @@
 //! The verifier: checks recorded kernels before they are translated or run.
 //!
-//! [`verify`] takes a recorded kernel and gives a [`Verified`] one, which alone back ends accept, or all errors at
-//! once. Rules stand in the file of the family that they are about, one function each:
+//! [`verify`] takes a recorded kernel and gives a [`Verified`] one, which alone back ends accept,
+//! or all errors at once. Rules stand in the file of the family that they are about, one function
+//! each:
 //!
 //! | file | rules |
 //! |---|---|
@@ -52,13 +53,14 @@ impl Verified {
 
 /// Checks a recorded kernel, and makes of it what devices load.
 ///
-/// The rules cover types and visibility, limits of the target, alignment and bounds where they are known, uniformity of
-/// barriers and warp instructions, initialisation of mbarriers, and fences of `wgmma`. What depends on run time (races,
-/// missing waits, addresses) is found by the [simulator](crate::sim).
+/// The rules cover types and visibility, limits of the target, alignment and bounds where they are
+/// known, uniformity of barriers and warp instructions, initialisation of mbarriers, and fences of
+/// `wgmma`. What depends on run time (races, missing waits, addresses) is found by the
+/// [simulator](crate::sim).
 ///
 /// # Errors
-/// All violations at once: those of the kernel as a whole first, then in the order of the text. Printed, they stand under
-/// their instructions with the author's lines:
+/// All violations at once: those of the kernel as a whole first, then in the order of the text.
+/// Printed, they stand under their instructions with the author's lines:
 ///
 /// ```text
 /// kernel `hasty`: 1 error
@@ -126,7 +128,8 @@ impl<'a> Faults<'a> {
 
 /// No library refused what its caller asked for.
 fn verify_refused(faults: &mut Faults<'_>) {
-    // A Rust loop that unrolls refuses once for each round: the same text at the same line is one error.
+    // A Rust loop that unrolls refuses once for each round: the same text at the same line is one
+    // error.
     let mut seen = std::collections::HashSet::new();
     for (id, what) in &faults.kernel.refused {
         if let Some(stmt) = faults.kernel.stmt(*id)

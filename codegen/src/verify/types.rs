@@ -71,7 +71,8 @@ fn block(faults: &mut Faults<'_>, stmts: &Block, scope: &mut Scope) {
     scope.close(outer);
 }
 
-/// A counter is an integer of 32 or 64 bits, its bounds are of its type, its step a constant above zero.
+/// A counter is an integer of 32 or 64 bits, its bounds are of its type, its step a constant above
+/// zero.
 fn counted(faults: &mut Faults<'_>, stmt: &Stmt, (var, bounds): (ValueId, [Operand; 3]), scope: &mut Scope) {
     let Some(&ty) = faults.kernel.values.get(var.index()) else { return };
     faults.require(TyClass::Wide.has(ty), stmt, || ErrorKind::IllegalType {

@@ -1,8 +1,9 @@
-//! Who comes together: instructions for a warp, a warpgroup or a block stand where all its threads come.
+//! Who comes together: instructions for a warp, a warpgroup or a block stand where all its threads
+//! come.
 //!
-//! A conservative analysis. Each value has a [`Level`]: the largest group of threads in which it is known to be the
-//! same; each place in the text has one too, from the conditions around it. Levels only sink, so the walk is repeated
-//! until nothing changes. What is known of single values:
+//! A conservative analysis. Each value has a [`Level`]: the largest group of threads in which it is
+//! known to be the same; each place in the text has one too, from the conditions around it. Levels
+//! only sink, so the walk is repeated until nothing changes. What is known of single values:
 //!
 //! | value | level |
 //! |---|---|
@@ -15,8 +16,8 @@
 //! | registers | the least of what was set, and of where |
 //! | everything else | the least of the operands |
 //!
-//! Barrier 0 with all threads is the barrier of the block and asks for the block. Other barriers ask for whole warps:
-//! their counts let roles meet from different branches.
+//! Barrier 0 with all threads is the barrier of the block and asks for the block. Other barriers
+//! ask for whole warps: their counts let roles meet from different branches.
 
 use super::{ErrorKind, Faults};
 use crate::ir::attr::{BarId, Cmp, LdOrder, ShflMode, SpecialReg};
@@ -335,7 +336,8 @@ impl<'a> Levels<'a> {
         } else {
             return None;
         };
-        // A barrier of the whole block asks for its warps to be whole first: the smaller group is the clearer report.
+        // A barrier of the whole block asks for its warps to be whole first: the smaller group is
+        // the clearer report.
         if place.level < needed {
             let group = if place.level < Level::Warp { needed.min(Level::Warp) } else { needed };
             return Some((group, place.reason.clone()));

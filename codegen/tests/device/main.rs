@@ -1,4 +1,5 @@
-//! The front of devices, over a back end that writes down what reaches it; the simulator behind it; a start without a GPU.
+//! The front of devices, over a back end that writes down what reaches it; the simulator behind it;
+//! a start without a GPU.
 
 #[path = "../../examples/device_smoke/both/mod.rs"]
 mod both;

@@ -1,5 +1,6 @@
-//! Devices that reach each other's memory: packets that carry their own arrival, on simulated devices, or on the GPUs that
-//! `TILEWRIGHT_PEERS` names (`cuda:0-1`), where a round's time is printed.
+//! Devices that reach each other's memory: packets that carry their own arrival, on simulated
+//! devices, or on the GPUs that `TILEWRIGHT_PEERS` names (`cuda:0-1`), where a round's time is
+//! printed.
 
 use half::bf16;
 use tilewright_codegen::build::{Builder, Val, block, record};
@@ -12,8 +13,9 @@ use tilewright_codegen::verify::{Verified, verify};
 /// Threads of a block.
 const THREADS: u32 = 128;
 
-/// Each of `devices` devices sends a packet for each of its threads to every other in each round, and waits for those of the round
-/// from all: `inbox` is u64 `[2, devices, threads]`, a word of data below the number of the round. The sums of what came are in `out`.
+/// Each of `devices` devices sends a packet for each of its threads to every other in each round,
+/// and waits for those of the round from all: `inbox` is u64 `[2, devices, threads]`, a word of
+/// data below the number of the round. The sums of what came are in `out`.
 fn exchange(devices: u32) -> Recorded {
     record("exchange", Arch::Sm90a, block(THREADS).cooperative(), |k| body(k, devices))
 }
@@ -43,7 +45,8 @@ fn body(k: &Builder, devices: u32) {
                 sum.set(sum.get() + word.get().split().0);
             });
         });
-        // A packet of the round after the next goes to this slot: its sender has seen this block's packets of the next round.
+        // A packet of the round after the next goes to this slot: its sender has seen this block's
+        // packets of the next round.
     });
     out.at(thread).store(sum.get());
 }
@@ -58,7 +61,8 @@ fn value<'k>(rank: Val<'k, u32>, tag: Val<'k, u32>, thread: Val<'k, u32>) -> Val
     (rank + 1) * 1000 + tag * 7 + thread
 }
 
-/// Runs `rounds` rounds, twice, on all devices; seconds of the second launch, by events of the first device.
+/// Runs `rounds` rounds, twice, on all devices; seconds of the second launch, by events of the
+/// first device.
 fn run(devices: &[Device], kernel: &Verified, blocks: u32, rounds: u32) -> Result<f64, DeviceError> {
     let (count, threads) = (devices.len(), (blocks * THREADS) as usize);
     let streams = devices.iter().map(Device::stream).collect::<Result<Vec<_>, _>>()?;
@@ -139,13 +143,15 @@ fn what_differs_does_not_run_side_by_side() {
     insta::assert_snapshot!(refused(1, 2), @"kernel `kernel` cannot run side by side: a grid has another shape than the first");
 }
 
-/// What each of some devices adds: small numbers, so that a sum in another order has other bits somewhere.
+/// What each of some devices adds: small numbers, so that a sum in another order has other bits
+/// somewhere.
 fn parts(count: usize, elements: usize) -> Vec<Vec<f32>> {
     let number = |device: usize, at: usize| ((at * 7919 + device * 104_729) % 2003) as f32 / 1001.0 - 1.0;
     (0..count).map(|device| (0..elements).map(|at| number(device, at)).collect()).collect()
 }
 
-/// NCCL's sums on the GPUs that are named, between launches in graphs: the same bits on all, the right numbers, again and again.
+/// NCCL's sums on the GPUs that are named, between launches in graphs: the same bits on all, the
+/// right numbers, again and again.
 fn nccl_adds_up<T: Summed + PartialEq + std::fmt::Debug>(devices: &[Device], round: fn(f32) -> T, widen: fn(T) -> f32) {
     let nccl = Collective::open(devices).unwrap_or_else(|error| panic!("{error}"));
     let streams: Vec<_> = devices.iter().map(|device| device.stream().unwrap()).collect();

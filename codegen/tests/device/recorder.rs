@@ -1,4 +1,5 @@
-//! A device that keeps memory in the host's, copies and fills for real, and writes down what it was asked to launch.
+//! A device that keeps memory in the host's, copies and fills for real, and writes down what it was
+//! asked to launch.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,5 @@
-//! The simulator as a device: the checks of every device, and what is its own: faults, seeds, memory that remembers.
+//! The simulator as a device: the checks of every device, and what is its own: faults, seeds,
+//! memory that remembers.
 
 use super::both::CHECKS;
 use std::sync::Arc;

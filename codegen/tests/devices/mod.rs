@@ -1,4 +1,5 @@
-//! The devices that tests of results run on: simulators under seeds, or the one that `TILEWRIGHT_DEVICE` names.
+//! The devices that tests of results run on: simulators under seeds, or the one that
+//! `TILEWRIGHT_DEVICE` names.
 
 use tilewright_codegen::device::{Device, Name, sim};
 use tilewright_codegen::trial::Trial;

@@ -1,4 +1,5 @@
-//! Random programs: well defined whatever the seed, the same under any interleaving, and with the results of a GPU.
+//! Random programs: well defined whatever the seed, the same under any interleaving, and with the
+//! results of a GPU.
 
 mod kit;
 

@@ -1,6 +1,7 @@
 //! A case: one small kernel for an instruction, in all its types.
 //!
-//! Convention: inputs are the global parameters before `out`, one element a thread; results go to `out`.
+//! Convention: inputs are the global parameters before `out`, one element a thread; results go to
+//! `out`.
 
 use tilewright_codegen::build::{Arg, Builder, Global, Ptr, Scalar, Val, block, record};
 use tilewright_codegen::ir::{Arch, Kernel, Launch};

@@ -1,5 +1,5 @@
-//! Every instruction has a case; every case goes through the text form, the verifier, the PTX back end and the
-//! assembler, for every target that has it.
+//! Every instruction has a case; every case goes through the text form, the verifier, the PTX back
+//! end and the assembler, for every target that has it.
 
 mod arith;
 mod bits;

@@ -1,7 +1,8 @@
 //! What the cases compute: the same on every device and under every interleaving.
 //!
-//! Arguments are by convention: numbers that every type takes for ordinary ones, in buffers that are long enough. Cases
-//! that need others are told by the simulator, which finds a fault with them; they are not run elsewhere.
+//! Arguments are by convention: numbers that every type takes for ordinary ones, in buffers that
+//! are long enough. Cases that need others are told by the simulator, which finds a fault with
+//! them; they are not run elsewhere.
 
 use crate::cases;
 use crate::devices::{devices, named};
@@ -16,7 +17,8 @@ const BYTES: usize = 64 << 10;
 /// Cases with results of the machine's own: time, places, addresses.
 const MACHINES_OWN: [&str; 4] = ["clock", "special", "activemask", "pointers"];
 
-/// The buffers of a case after a launch of two blocks (of a cluster), in the order of its parameters.
+/// The buffers of a case after a launch of two blocks (of a cluster), in the order of its
+/// parameters.
 fn results(device: &Device, kernel: &Verified) -> Result<Vec<Vec<u8>>, DeviceError> {
     let stream = device.stream()?;
     let (mut buffers, mut args) = (Vec::new(), Vec::new());
@@ -24,7 +26,8 @@ fn results(device: &Device, kernel: &Verified) -> Result<Vec<Vec<u8>>, DeviceErr
     for param in &kernel.kernel().params {
         args.push(match param.kind {
             ParamKind::Value(Ty::Ptr(Space::Global)) => {
-                // As halves from 1 to 2, as floats above zero and finite, as integers not zero: no NaN whose payload is open.
+                // As halves from 1 to 2, as floats above zero and finite, as integers not zero: no
+                // NaN whose payload is open.
                 let halves: Vec<u16> = (0..BYTES / 2).map(|_| 0x3c00 | (draw.bits() as u16 & 0x3ff)).collect();
                 let buffer = stream.buffer(&halves)?.cast::<u8>()?;
                 let arg = Arg::from(&buffer);
@@ -57,7 +60,8 @@ fn one_and_a_half(ty: Ty) -> u64 {
     }
 }
 
-/// Whether results lie within a bound only: approximations, and sums of floats in an order of the machine's own.
+/// Whether results lie within a bound only: approximations, and sums of floats in an order of the
+/// machine's own.
 fn bounded(kernel: &Kernel) -> bool {
     let mut any = false;
     kernel.walk(&mut |stmt| {

@@ -5,7 +5,8 @@ use tilewright_codegen::gallery;
 use tilewright_codegen::ir::{Arch, Const, Kernel};
 use tilewright_codegen::sim::{Arg, Launch, Memory, Swizzle, TensorElem, TensorMap};
 
-/// What the memory must hold after a launch: the address of floats, the floats, and by how much they may differ.
+/// What the memory must hold after a launch: the address of floats, the floats, and by how much
+/// they may differ.
 pub struct Expect {
     pub address: u64,
     pub values: Vec<f32>,

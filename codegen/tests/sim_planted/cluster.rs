@@ -72,7 +72,8 @@ fn remote_arrive_missing(io: &Io<'_>, wrong: bool) {
     k.cluster_sync();
 }
 
-/// A store to the neighbour's memory is not ordered by an arrival that speaks for the async proxy alone.
+/// A store to the neighbour's memory is not ordered by an arrival that speaks for the async proxy
+/// alone.
 fn remote_arrive_async(io: &Io<'_>, wrong: bool) {
     let k = io.k;
     let (ready, tile) = (k.mbarriers("ready", 1), k.shared::<f32>("tile", 32));

@@ -335,7 +335,8 @@ enum Reads {
     Matrix,
 }
 
-/// A stage that one thread fills twice by bulk copies, and a warp reads twice and gives back behind a proxy fence or without.
+/// A stage that one thread fills twice by bulk copies, and a warp reads twice and gives back behind
+/// a proxy fence or without.
 fn given_back(io: &Io<'_>, wrong: bool, reads: Reads) {
     let k = io.k;
     let tile: Ptr<'_, Shared, f32> = k.shared_aligned("tile", 128, 128);
@@ -406,7 +407,8 @@ fn read_before_a_copy(io: &Io<'_>, wrong: bool) {
     full.wait(0);
 }
 
-/// Every block adds to eight words by one reduction; or one by an atomic operation, which is of the other proxy.
+/// Every block adds to eight words by one reduction; or one by an atomic operation, which is of the
+/// other proxy.
 fn reduction(io: &Io<'_>, reused: bool, early: bool, atomic: bool) {
     let k = io.k;
     let own: Ptr<'_, Shared, u32> = k.shared_aligned("own", 32, 128);

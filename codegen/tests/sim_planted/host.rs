@@ -1,4 +1,5 @@
-//! Words that the host uses while a kernel runs: it acquires one, reads what that opens, and looks at another at any moment.
+//! Words that the host uses while a kernel runs: it acquires one, reads what that opens, and looks
+//! at another at any moment.
 
 use super::{Io, Plant, plant};
 use std::sync::Arc;

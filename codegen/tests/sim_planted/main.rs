@@ -1,4 +1,5 @@
-//! Planted bugs: each kernel is right, and wrong by one fault where the flag is set; the machine must say which.
+//! Planted bugs: each kernel is right, and wrong by one fault where the flag is set; the machine
+//! must say which.
 
 mod cluster;
 mod copies;

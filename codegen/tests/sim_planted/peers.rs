@@ -1,4 +1,5 @@
-//! Two devices side by side: what one tells another, and how far. `x` begins with the device's number.
+//! Two devices side by side: what one tells another, and how far. `x` begins with the device's
+//! number.
 
 use super::{Io, Plant};
 use tilewright_codegen::build::{Val, block};
@@ -115,7 +116,8 @@ fn overtaken(io: &Io<'_>, wrong: bool) {
     });
 }
 
-/// What a peer told one thread, this tells the other of its device: of that, the device's scope is enough.
+/// What a peer told one thread, this tells the other of its device: of that, the device's scope is
+/// enough.
 fn handed_on(io: &Io<'_>, wrong: bool) {
     let (k, lane) = (io.k, io.k.tid() % 32);
     k.when(second(io) & lane.eq(0), || {

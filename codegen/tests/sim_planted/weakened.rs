@@ -1,4 +1,5 @@
-//! Kernels of the gallery with one instruction removed or weakened: the diagnosis that each must get.
+//! Kernels of the gallery with one instruction removed or weakened: the diagnosis that each must
+//! get.
 
 use crate::sim_cases;
 use std::collections::BTreeMap;

@@ -1,6 +1,7 @@
-//! `wgmma` from end to end: operands brought to shared memory by tensor maps or plain stores, descriptors, products,
-//! against plain loops; every kind, A from shared memory and from registers, every legal major-ness, every swizzle. On
-//! simulators, or on the device that `TILEWRIGHT_DEVICE` names.
+//! `wgmma` from end to end: operands brought to shared memory by tensor maps or plain stores,
+//! descriptors, products, against plain loops; every kind, A from shared memory and from registers,
+//! every legal major-ness, every swizzle. On simulators, or on the device that `TILEWRIGHT_DEVICE`
+//! names.
 
 #[path = "../devices/mod.rs"]
 mod devices;
@@ -279,8 +280,8 @@ fn halves_with_m_or_n_contiguous() {
 proptest::proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(48))]
 
-    /// Behind any padding a product is right, or the tile is told to be misaligned to its swizzle: by the verifier where the
-    /// padding is known, else by the simulator.
+    /// Behind any padding a product is right, or the tile is told to be misaligned to its swizzle:
+    /// by the verifier where the padding is known, else by the simulator.
     #[test]
     fn a_tile_behind_padding_is_right_or_told(
         units in 0u32..24,
@@ -288,7 +289,8 @@ proptest::proptest! {
         swizzle in proptest::sample::select(&SWIZZLES),
         (registers, maps, mn) in (proptest::bool::ANY, proptest::bool::ANY, proptest::bool::ANY),
     ) {
-        // Tensor copies go to multiples of 128 bytes, swizzled rows begin at a multiple of their span.
+        // Tensor copies go to multiples of 128 bytes, swizzled rows begin at a multiple of their
+        // span.
         let unit = if maps { 128 } else { swizzle_span(swizzle) };
         let bytes = if far { 1024 * (units % 4) } else { unit * units };
         let majors = [Major::K, if mn { Major::Mn } else { Major::K }];

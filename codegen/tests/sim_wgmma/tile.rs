@@ -1,4 +1,5 @@
-//! How an operand of `wgmma` lies in shared memory, written down anew from the PTX ISA: nothing here is the machine's.
+//! How an operand of `wgmma` lies in shared memory, written down anew from the PTX ISA: nothing
+//! here is the machine's.
 
 use tilewright_codegen::build::{Descriptor, SwizzleMode};
 use tilewright_codegen::ir::Elem;
@@ -16,7 +17,8 @@ pub struct Tile {
 /// Rows of either operand.
 pub const ROWS: usize = 64;
 
-/// A box of a tensor map: its sides, where it begins in the tensor, and where it goes in the tile, bytes.
+/// A box of a tensor map: its sides, where it begins in the tensor, and where it goes in the tile,
+/// bytes.
 pub struct Box {
     pub sides: [u32; 2],
     pub at: [i32; 2],
@@ -48,7 +50,8 @@ impl Tile {
         }
     }
 
-    /// Bytes from one column of core matrices, or group of swizzled rows, to the next along the contiguous axis.
+    /// Bytes from one column of core matrices, or group of swizzled rows, to the next along the
+    /// contiguous axis.
     fn pitch(self, depth: usize) -> usize {
         self.span() * if self.major == Major::K { ROWS } else { depth }
     }

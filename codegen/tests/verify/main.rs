@@ -1,5 +1,5 @@
-//! Every rule of the verifier has an invalid twin: one builder function, valid without its fault, and with it refused
-//! by exactly the error that the rule gives, at the instruction.
+//! Every rule of the verifier has an invalid twin: one builder function, valid without its fault,
+//! and with it refused by exactly the error that the rule gives, at the instruction.
 
 mod arith;
 mod copy;

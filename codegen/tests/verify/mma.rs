@@ -77,14 +77,15 @@ fn an_operand_of_wgmma_begins_where_its_swizzle_does() {
         k.wgmma_fence();
         for (swizzle, bytes) in [(SwizzleMode::B128, 128), (SwizzleMode::B64, 64), (SwizzleMode::B32, 32)] {
             let how = Descriptor { swizzle, leading: 16, stride: 8 * bytes };
-            // The stage is known at run time, its place in the pattern is known now; so is a step within the row.
+            // The stage is known at run time, its place in the pattern is known now; so is a step
+            // within the row.
             let stage = stages.at((k.block_id() & 3) * 16384);
             let a = stage.at_byte(padding(bytes)).descriptor(how) + 1u64;
             let b = stages.at_byte(padding(3 * bytes) + 1024).descriptor(how);
             acc.wgmma(atom, a, b, true, Operands::K_MAJOR);
         }
-        // With the base offset stated, the pattern begins there; without a swizzle there is none; what a kernel loads is not known
-        // knows.
+        // With the base offset stated, the pattern begins there; without a swizzle there is none;
+        // what a kernel loads is not known knows.
         let rows = Descriptor { swizzle: SwizzleMode::B128, leading: 16, stride: 1024 };
         let stated = stages.at(384).descriptor(rows) | 3 << 49;
         let plain = stages.at(16).descriptor(Descriptor { swizzle: SwizzleMode::None, ..rows });

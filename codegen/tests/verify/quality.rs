@@ -107,7 +107,8 @@ fn every_kind_of_error_has_a_twin() {
     }
 }
 
-/// The texts that go with a choice are written where the rule is: each of them stands in a snapshot too.
+/// The texts that go with a choice are written where the rule is: each of them stands in a snapshot
+/// too.
 #[test]
 fn every_illegal_choice_has_a_twin() {
     let rules = [

@@ -1,7 +1,9 @@
-//! A crate that brings a flow of its own to the decode steps of a small Llama, on the reference machine.
+//! A crate that brings a flow of its own to the decode steps of a small Llama, on the reference
+//! machine.
 //!
-//! `cargo run -p tilewright-flow --example custom_flow`. It decodes with dense attention, with a budget that covers the sequence,
-//! and with two blocks of choice; it fails where the first two differ by more than rounding, or the third does not.
+//! `cargo run -p tilewright-flow --example custom_flow`. It decodes with dense attention, with a
+//! budget that covers the sequence, and with two blocks of choice; it fails where the first two
+//! differ by more than rounding, or the third does not.
 
 mod newest_and_loudest;
 

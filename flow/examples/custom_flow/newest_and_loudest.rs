@@ -1,4 +1,5 @@
-//! A flow of somebody's own: a block counts by the length of its longest value vector, and less the older it is.
+//! A flow of somebody's own: a block counts by the length of its longest value vector, and less the
+//! older it is.
 //!
 //! This file is all that the flow needs. What it keeps of a block is one number.
 

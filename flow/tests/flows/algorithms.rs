@@ -1,5 +1,5 @@
-//! The flows by name: they compile for every model, all machines agree on them, they find what they are meant to find, and with
-//! a budget that covers the sequence they are dense attention.
+//! The flows by name: they compile for every model, all machines agree on them, they find what they
+//! are meant to find, and with a budget that covers the sequence they are dense attention.
 
 use tilewright_flow::memory::{Budget, Pool, Request, Selected};
 use tilewright_flow::picture::{Dot, Svg, Text, View};
@@ -129,7 +129,8 @@ fn haystack<'f>(machine: Interpreter<'f>, model: ModelShape, rng: &mut Rng, plan
     Haystack { machine, pool, requests: vec![request], query }
 }
 
-/// With blocks planted for what a flow looks for, it chooses them. Budgets of one block leave no luck.
+/// With blocks planted for what a flow looks for, it chooses them. Budgets of one block leave no
+/// luck.
 #[test]
 fn a_planted_needle_is_found() {
     for (number, algorithm) in algorithms::ALL.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! The conformance list of sparse-attention flows, by letter: A to D, F to H, L. E is in `algorithms`, I and K are in `state`.
+//! The conformance list of sparse-attention flows, by letter: A to D, F to H, L. E is in
+//! `algorithms`, I and K are in `state`.
 
 use tilewright_flow::memory::{Budget, Chunk, Pool, PoolShape, Request, RowTable, order_key, top_k};
 use tilewright_flow::op::{Axis, Comparison, Elementwise, Op};
@@ -89,7 +90,8 @@ fn domains(traced: &Traced, fusion: &Fusion) -> Vec<(Domain, usize)> {
     plan.groups().iter().map(|group| (group.domain, group.ops.len())).collect()
 }
 
-/// D: siblings fuse, an op across blocks is alone, nothing is computed for each block that is the same for all.
+/// D: siblings fuse, an op across blocks is alone, nothing is computed for each block that is the
+/// same for all.
 #[test]
 fn d_groups_are_these() {
     use Domain::{AcrossBlocks, Blocks, Rows};
@@ -223,7 +225,8 @@ fn taps_of_one(weights: &[f64]) -> Taps {
     Taps::new(weights, [weights.len() as u32, 1, 1]).expect("weights")
 }
 
-/// F: every op by its definition, at lengths around budget, chunk and page, for groups that are no powers of two.
+/// F: every op by its definition, at lengths around budget, chunk and page, for groups that are no
+/// powers of two.
 #[test]
 fn f_every_op_is_what_its_definition_says() {
     for (number, (name, run)) in cases().iter().enumerate() {
@@ -231,7 +234,8 @@ fn f_every_op_is_what_its_definition_says() {
         for (seed, group) in [3, 5].into_iter().enumerate() {
             let mut rng = Rng::new((number * 10 + seed) as u64);
             let budget = Budget::new(2, 0.0, 1, 1).expect("a budget");
-            // 0, 1, budget, budget + 1 blocks; a token less and more than a page of 3 blocks, and three pages.
+            // 0, 1, budget, budget + 1 blocks; a token less and more than a page of 3 blocks, and
+            // three pages.
             let tokens = [0, 1, 8, 9, 10, 5, 7, 18];
             let world = World::new(&mut rng, ModelShape { kv_heads: 1, group, ..MODEL }, 3, budget, &tokens);
             known += run(&world);
@@ -295,7 +299,8 @@ fn g_the_row_table_is_its_closed_form() {
     assert!(RowTable::new(&[1], 1, &budget, 0).is_err());
 }
 
-/// G, H: the winner format: first blocks, winners by score, last blocks in order; the last is the true last block.
+/// G, H: the winner format: first blocks, winners by score, last blocks in order; the last is the
+/// true last block.
 #[test]
 fn g_first_and_last_blocks_have_their_places() {
     let traced = known("streaming-llm");
@@ -381,7 +386,8 @@ fn l_budgets_models_and_pools_are_checked() {
     assert!(matches!(error, Err(RunError::Foreign { .. })));
 }
 
-/// L: everything wrong with a flow is said at once, with op, operand and both shapes, at the flow's line.
+/// L: everything wrong with a flow is said at once, with op, operand and both shapes, at the flow's
+/// line.
 #[test]
 fn l_trace_errors_name_op_operand_and_both_shapes() {
     let flow = sketch(

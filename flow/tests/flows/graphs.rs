@@ -1,4 +1,5 @@
-//! Graphs and plans of random flows: nothing dead stays, nothing live goes, groups run in an order that every edge allows.
+//! Graphs and plans of random flows: nothing dead stays, nothing live goes, groups run in an order
+//! that every edge allows.
 
 use std::collections::HashSet;
 

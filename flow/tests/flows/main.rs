@@ -1,4 +1,5 @@
-//! Flows: conformance by letter, agreement of all executions, graphs and plans of random flows, the algorithms by name.
+//! Flows: conformance by letter, agreement of all executions, graphs and plans of random flows, the
+//! algorithms by name.
 
 mod agree;
 mod algorithms;

@@ -1,7 +1,8 @@
-//! The oracle of the oracle: a recorded pass, evaluated element by element from the definitions, with a bound of the rounding
-//! error of any machine that works with a unit roundoff of `eps`.
+//! The oracle of the oracle: a recorded pass, evaluated element by element from the definitions,
+//! with a bound of the rounding error of any machine that works with a unit roundoff of `eps`.
 //!
-//! Nothing of the library is used but the description of the ops. There are no pages, tiles, groups or graphs here.
+//! Nothing of the library is used but the description of the ops. There are no pages, tiles, groups
+//! or graphs here.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,5 +1,6 @@
-//! A random flow, written through the public interface: a list of choices decides op by op. Formats are types, so that what
-//! cannot be written cannot be drawn; shapes are looked at before an op is called.
+//! A random flow, written through the public interface: a list of choices decides op by op. Formats
+//! are types, so that what cannot be written cannot be drawn; shapes are looked at before an op is
+//! called.
 
 use std::cell::Cell;
 
@@ -89,7 +90,8 @@ fn small(shape: Shape) -> bool {
     shape.elements().to_string().matches(['G', 'D', 'B']).count() <= 2
 }
 
-/// One more value from those there are, by an op of one row; the same value where the choice does not fit.
+/// One more value from those there are, by an op of one row; the same value where the choice does
+/// not fit.
 fn inner<'t, P: format::Phase>(dice: &Dice<'_>, values: &[Any<'t, P>]) -> Any<'t, P> {
     let a = values[dice.below(values.len())];
     let b = values[dice.below(values.len())];
@@ -138,7 +140,8 @@ fn gemm<'t, P: format::Phase>(a: Any<'t, P>, b: Any<'t, P>) -> Any<'t, P> {
     pair!(a, b, x y => x.gemm(y))
 }
 
-/// A value of a given shape: what is too long is reduced, what is too short is spread over the keys.
+/// A value of a given shape: what is too long is reduced, what is too short is spread over the
+/// keys.
 macro_rules! fit {
     ($value:expr, $shape:expr, $keys:expr) => {{
         let (mut value, shape, keys): (Value<'_, Ragged, _>, Shape, _) = ($value, $shape, $keys);
@@ -227,7 +230,8 @@ impl Flow for RandomFlow {
             Any::B(x) => x * step.positions(),
         };
         for (slot, shape) in slots {
-            // Half of the saves take the value as it is: what was loaded, or what another slot saves.
+            // Half of the saves take the value as it is: what was loaded, or what another slot
+            // saves.
             let value = pick();
             slot.save(if value.shape() == shape { value } else { fit!(value, shape, step.keys()) });
         }

@@ -1,4 +1,5 @@
-//! Conformance I and K: what a request carries from step to step, when a block is summarised, what requests share.
+//! Conformance I and K: what a request carries from step to step, when a block is summarised, what
+//! requests share.
 
 use tilewright_flow::graph::{Edge, EdgeKind};
 use tilewright_flow::memory::{Budget, Pool, Request};
@@ -138,7 +139,8 @@ fn i_a_state_belongs_to_its_request_and_pages_stay_shared() {
     let budget = Budget::new(1, 0.0, 0, 1).expect("a budget");
     let mut rng = Rng::new(5);
     let mut pool: Pool<f64> = Pool::new(&bound, 4, 8).expect("a pool");
-    // The first request writes pages 0, 1, 2. The second one has the first two of them as its prefix.
+    // The first request writes pages 0, 1, 2. The second one has the first two of them as its
+    // prefix.
     let mut first = Request::new(&pool, &[0, 1, 2], 0).expect("a request");
     machine.append(&mut pool, &mut first, &rng.units(24), &rng.units(24)).expect("tokens");
     let before = pool.field(0, 1).to_vec();

@@ -1,4 +1,5 @@
-//! Random batches: unequal lengths around every edge, shuffled page tables, and the same tokens for every machine.
+//! Random batches: unequal lengths around every edge, shuffled page tables, and the same tokens for
+//! every machine.
 
 use std::collections::BTreeMap;
 

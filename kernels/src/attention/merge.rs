@@ -2,8 +2,8 @@
 
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
-/// The result of attention over some of a row's tokens, for `N` dimensions of a head: largest score times `log₂e`, sum of
-/// the weights `2^(x − max)`, sums of values times weights.
+/// The result of attention over some of a row's tokens, for `N` dimensions of a head: largest score
+/// times `log₂e`, sum of the weights `2^(x − max)`, sums of values times weights.
 #[derive(Clone, Copy)]
 pub(crate) struct Partial<'k, const N: usize> {
     pub max: Val<'k, f32>,
@@ -12,8 +12,9 @@ pub(crate) struct Partial<'k, const N: usize> {
 }
 
 impl<'k, const N: usize> Partial<'k, N> {
-    /// Partial results of different tokens of a row, in any order: `M = max m`, `Σ 2^(m − M)·sum`, `Σ 2^(m − M)·acc`. One
-    /// without tokens has −∞ as its maximum and weighs nothing, beside others or alone.
+    /// Partial results of different tokens of a row, in any order: `M = max m`, `Σ 2^(m − M)·sum`,
+    /// `Σ 2^(m − M)·acc`. One without tokens has −∞ as its maximum and weighs nothing, beside
+    /// others or alone.
     ///
     /// # Panics
     /// If there are none.
@@ -30,8 +31,8 @@ impl<'k, const N: usize> Partial<'k, N> {
         })
     }
 
-    /// Divides the weighted sums by the sum of the weights; zeros where every score is −∞. The sum of the weights is 0 there
-    /// and at least 1 elsewhere, since the largest score weighs 1.
+    /// Divides the weighted sums by the sum of the weights; zeros where every score is −∞. The sum
+    /// of the weights is 0 there and at least 1 elsewhere, since the largest score weighs 1.
     #[track_caller]
     pub fn normalised(self) -> [Val<'k, f32>; N] {
         let inverse = self.sum.max(f32::MIN_POSITIVE).recip();
@@ -39,8 +40,8 @@ impl<'k, const N: usize> Partial<'k, N> {
     }
 }
 
-/// The partial results of the warps of a block in shared memory: of each warp a line for every query head, sums of the head's
-/// dimensions, followed by its maximum and its sum of weights.
+/// The partial results of the warps of a block in shared memory: of each warp a line for every
+/// query head, sums of the head's dimensions, followed by its maximum and its sum of weights.
 #[derive(Clone, Copy)]
 pub(crate) struct WarpParts<'k> {
     /// The recorder.
@@ -55,7 +56,8 @@ pub(crate) struct WarpParts<'k> {
     pub lines: u32,
     /// Dimensions of a head.
     pub dim: u32,
-    /// Floats from line to line, two more than the dimensions or as many as let lines begin in other banks.
+    /// Floats from line to line, two more than the dimensions or as many as let lines begin in
+    /// other banks.
     pub pitch: u32,
 }
 
@@ -76,7 +78,8 @@ impl<'k> WarpParts<'k> {
         line.at(self.dim).store_vec([max, sum]);
     }
 
-    /// `N` dimensions of a head, from `column` on, merged over the warps. One without tokens has −∞ as its maximum, which weighs nothing.
+    /// `N` dimensions of a head, from `column` on, merged over the warps. One without tokens has −∞
+    /// as its maximum, which weighs nothing.
     #[track_caller]
     pub fn merged<const N: usize>(&self, head: Val<'k, u32>, column: Val<'k, u32>) -> Partial<'k, N> {
         let parts = (0..self.warps).map(|warp| {

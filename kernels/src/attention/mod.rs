@@ -8,9 +8,10 @@
 //!
 //! The kernels are generic over the way in which keys and values travel, [`kv`](crate::kv).
 //!
-//! They share [`softmax`], the online-softmax update of rows of scores a tile at a time, and `merge`, the merge of partial
-//! results of warps and of splits. `warp` is the attention of a warp that multiplies by itself, for decode and prefill.
-//! [`trial`] tries the kernels on random problems.
+//! They share [`softmax`], the online-softmax update of rows of scores a tile at a time, and
+//! `merge`, the merge of partial results of warps and of splits. `warp` is the attention of a warp
+//! that multiplies by itself, for decode and prefill. [`trial`] tries the kernels on random
+//! problems.
 
 pub mod decode;
 mod error;

@@ -1,16 +1,20 @@
 //! Softmax of rows that come a tile at a time, in registers.
 //!
-//! Scores lie as the accumulators of `m16n8k16` and of `wgmma` do. Which registers of a lane are a row, and which lanes share
-//! it, is read off the fragment's layout: two rows a lane, four lanes a row.
+//! Scores lie as the accumulators of `m16n8k16` and of `wgmma` do. Which registers of a lane are a
+//! row, and which lanes share it, is read off the fragment's layout: two rows a lane, four lanes a
+//! row.
 //!
-//! With `c = scale·log₂e` a weight is `2^(c·s − c·m)`: one fused multiply-add and one `ex2`. Sums stay with the lane
-//! that made them until [`Softmax::total`]; maxima are those of the row in all four lanes at all times.
+//! With `c = scale·log₂e` a weight is `2^(c·s − c·m)`: one fused multiply-add and one `ex2`. Sums
+//! stay with the lane that made them until [`Softmax::total`]; maxima are those of the row in all
+//! four lanes at all times.
 //!
-//! With [`Rescaling::Lazy`] a maximum that grows by less than 2⁸ in weight is left as it is: weights stay below 256, which
-//! costs no precision in f32 or bf16, and what was summed before is not rescaled.
+//! With [`Rescaling::Lazy`] a maximum that grows by less than 2⁸ in weight is left as it is:
+//! weights stay below 256, which costs no precision in f32 or bf16, and what was summed before is
+//! not rescaled.
 //!
-//! Rounding: scores are exact sums in f32 up to the order of the matrix instruction. `ex2` is within 2⁻²² relative; a
-//! weight is rounded to bf16 for the product with V (2⁻⁸ relative), while sums are taken before that rounding.
+//! Rounding: scores are exact sums in f32 up to the order of the matrix instruction. `ex2` is
+//! within 2⁻²² relative; a weight is rounded to bf16 for the product with V (2⁻⁸ relative), while
+//! sums are taken before that rounding.
 
 use tilewright_codegen::build::{Bf16x2, Builder, RegArray, Val};
 use tilewright_layout::fragment::{FragmentLayout, StaticFragment};
@@ -18,10 +22,12 @@ use tilewright_layout::fragment::{FragmentLayout, StaticFragment};
 use crate::mma::{Accumulator, across_lanes, local_sources};
 use crate::tile::RegisterTensor;
 
-/// The lazy rescale threshold: growth of a maximum, as a power of two of weights, below which it is left as it is.
+/// The lazy rescale threshold: growth of a maximum, as a power of two of weights, below which it is
+/// left as it is.
 const THRESHOLD: f32 = 8.0;
 
-/// The online-softmax update of a row, by the lanes that hold it, whatever the axis of a fragment that its scores lie along.
+/// The online-softmax update of a row, by the lanes that hold it, whatever the axis of a fragment
+/// that its scores lie along.
 #[derive(Clone, Copy)]
 pub(crate) struct RowUpdate<'k> {
     /// `scale·log₂e`; `None`: scores have been multiplied with it.
@@ -45,8 +51,8 @@ pub(crate) struct Updated<'k> {
 }
 
 impl<'k> RowUpdate<'k> {
-    /// Updates a row's maximum and sum with this lane's next scores, at least one. `over_lanes` gives the largest that the
-    /// row's lanes have; `put` takes the weight of each score.
+    /// Updates a row's maximum and sum with this lane's next scores, at least one. `over_lanes`
+    /// gives the largest that the row's lanes have; `put` takes the weight of each score.
     #[track_caller]
     pub fn update(
         self,
@@ -91,7 +97,8 @@ impl<'k> RowUpdate<'k> {
 #[derive(Clone, Copy)]
 pub struct Softmax<'k> {
     k: &'k Builder,
-    /// Largest score of each row so far, before the scale, or one that is not much less; −∞ before the first.
+    /// Largest score of each row so far, before the scale, or one that is not much less; −∞ before
+    /// the first.
     max: RegArray<'k, f32>,
     /// Sum of the weights of this lane's columns, relative to the maximum.
     sum: RegArray<'k, f32>,
@@ -106,14 +113,14 @@ pub struct Softmax<'k> {
 pub enum Rescaling {
     /// With every tile: the accumulator is rescaled with every tile.
     EveryTile,
-    /// Once a weight would exceed 2⁸, the lazy threshold: the accumulator is rarely touched, for a longer way to the first
-    /// weight.
+    /// Once a weight would exceed 2⁸, the lazy threshold: the accumulator is rarely touched, for a
+    /// longer way to the first weight.
     Lazy,
 }
 
 impl<'k> Softmax<'k> {
-    /// The softmax of scores in a fragment, with `rows` rows per lane (1: only rows 0 to 7 of sixteen count; 2: all) and
-    /// `scale·log₂e`.
+    /// The softmax of scores in a fragment, with `rows` rows per lane (1: only rows 0 to 7 of
+    /// sixteen count; 2: all) and `scale·log₂e`.
     pub fn new(
         k: &'k Builder,
         fragment: FragmentLayout,
@@ -129,8 +136,8 @@ impl<'k> Softmax<'k> {
         self.max.len()
     }
 
-    /// Replaces a tile of scores by their weights, and gives the factors of everything before it. Rows of which
-    /// every score so far is −∞ weigh nothing.
+    /// Replaces a tile of scores by their weights, and gives the factors of everything before it.
+    /// Rows of which every score so far is −∞ weigh nothing.
     pub fn update(self, scores: Accumulator<'k, f32>) -> Rescale<'k> {
         let rows = (0..self.rows()).zip(scores.rows());
         let (factors, grown): (Vec<_>, Vec<_>) = rows.map(|(half, row)| self.update_row(scores, half, &row)).unzip();
@@ -192,8 +199,9 @@ impl<'k> Rescale<'k> {
     }
 }
 
-/// Weights as the A operand, of fragment `A`, of step `step` of the contraction with V. The accumulator of a product lies as
-/// the A operand of the next, as their layouts say. With one row a lane, the lower rows are zero.
+/// Weights as the A operand, of fragment `A`, of step `step` of the contraction with V. The
+/// accumulator of a product lies as the A operand of the next, as their layouts say. With one row a
+/// lane, the lower rows are zero.
 pub fn a_fragment<'k, A: StaticFragment>(
     k: &'k Builder,
     weights: Accumulator<'k, f32>,

@@ -1,4 +1,5 @@
-//! The attention of a warp that multiplies by itself: sums of sixteen rows, and fragments as `mma.sync` of bf16 takes them.
+//! The attention of a warp that multiplies by itself: sums of sixteen rows, and fragments as
+//! `mma.sync` of bf16 takes them.
 
 use core::slice::from_ref;
 use half::bf16;
@@ -18,13 +19,15 @@ pub fn sums(k: &Builder, columns: u32) -> Accumulator<'_, f32> {
     Accumulator::warp::<bf16>(k, 1, columns / 8)
 }
 
-/// Keys or values as a [`KvBuffer`] hands them out, a fragment for every eight columns of the product.
+/// Keys or values as a [`KvBuffer`] hands them out, a fragment for every eight columns of the
+/// product.
 pub fn b_fragments<'k>(tile: &[[Val<'k, u32>; 2]]) -> Vec<RegisterTensor<'k, u32, <bf16 as InputType>::WarpB>> {
     tile.iter().map(|&words| words.into()).collect()
 }
 
-/// The queries of a warp, `depth` columns each, as A operands of the steps of 16 columns. Of this lane's row of each of `halves`
-/// eights `exists` says whether it is a query, and `at` where a column of it lies; rows that are none are zeros.
+/// The queries of a warp, `depth` columns each, as A operands of the steps of 16 columns. Of this
+/// lane's row of each of `halves` eights `exists` says whether it is a query, and `at` where a
+/// column of it lies; rows that are none are zeros.
 pub(super) fn query_fragments<'k>(
     k: &'k Builder,
     [depth, halves]: [u32; 2],
@@ -41,8 +44,9 @@ pub(super) fn query_fragments<'k>(
     (0..depth / 16).map(|step| RegisterTensor::from_registers(|i| words.get(4 * step + i as u32))).collect()
 }
 
-/// The attention of a warp's queries, of which `rows` rows a lane are looked at, over the tiles of a span: online softmax and
-/// sums that are not normalised. `mask` makes −∞ of the scores of a tile that a query does not see.
+/// The attention of a warp's queries, of which `rows` rows a lane are looked at, over the tiles of
+/// a span: online softmax and sums that are not normalised. `mask` makes −∞ of the scores of a tile
+/// that a query does not see.
 pub(super) fn attend<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
     k: &'k Builder,
     (keys, values): (&K, &V),

@@ -12,7 +12,8 @@ const WARPS: u32 = 8;
 /// Elements of a block: two vectors of four for each thread.
 pub(super) const RUN: u32 = WARPS * 32 * 8;
 
-/// Types of both inputs and of the output, and elements of a load: 4, or 1 for arrays that are not aligned.
+/// Types of both inputs and of the output, and elements of a load: 4, or 1 for arrays that are not
+/// aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Types {
     /// The first input.
@@ -38,13 +39,14 @@ fn kernel(name: &str, arch: Arch, types: Types, [a, b]: [&str; 2], op: Op) -> Ke
     })
 }
 
-/// The kernel `silu_mul`: `out[i] = silu(gate[i]) · up[i]` for i below `n`, 2048 elements a block. Parameters: `n`,
-/// `gate`, `up`, `out`.
+/// The kernel `silu_mul`: `out[i] = silu(gate[i]) · up[i]` for i below `n`, 2048 elements a block.
+/// Parameters: `n`, `gate`, `up`, `out`.
 pub fn silu_mul_all(arch: Arch, types: Types) -> Kernel {
     kernel("silu_mul", arch, types, ["gate", "up"], silu_mul)
 }
 
-/// The kernel `add`: `out[i] = a[i] + b[i]` for i below `n`, 2048 elements a block. Parameters: `n`, `a`, `b`, `out`.
+/// The kernel `add`: `out[i] = a[i] + b[i]` for i below `n`, 2048 elements a block. Parameters:
+/// `n`, `a`, `b`, `out`.
 pub fn add_all(arch: Arch, types: Types) -> Kernel {
     kernel("add", arch, types, ["a", "b"], add)
 }

@@ -65,8 +65,8 @@ pub fn silu_mul<'k>(team: ConsumerWarps<'k>, run: Run<'k>, gate_up_out: [StoredR
     run.map(team, gate_up_out, |gate, up| silu(gate) * up);
 }
 
-/// `out[i] = a[i] + b[i]`, rounded once in f32 and once to the type of `out`, the last of the arrays, which may be one of the
-/// others.
+/// `out[i] = a[i] + b[i]`, rounded once in f32 and once to the type of `out`, the last of the
+/// arrays, which may be one of the others.
 pub fn add<'k>(team: ConsumerWarps<'k>, run: Run<'k>, a_b_out: [StoredRun<'k>; 3]) {
     run.map(team, a_b_out, |a, b| a + b);
 }

@@ -22,7 +22,8 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
             needs: Needs::Sm80,
             record: |arch| silu_mul_all(arch, SHOWN),
             draw: |arch, seed| {
-                // Gates to 10: the exponent is rounded, 8 units at most; then ex2, sum, quotient and product.
+                // Gates to 10: the exponent is rounded, 8 units at most; then ex2, sum, quotient
+                // and product.
                 let bound = Bound { absolute: 1e-30, relative: 24.0 * UNIT };
                 let names = ["gate", "up"];
                 trial(&mut Draw::new(seed), names, |types| silu_mul_all(arch, types), naive::silu_mul, 10.0, bound)
@@ -52,7 +53,8 @@ fn trial(
     let n = draw.between(1..=most);
     let vector = [1, 4][draw.between(0..=1) as usize];
     let types = Types { a: stored::float(draw), b: stored::float(draw), out: stored::float(draw), vector };
-    // Without a promise of alignment, arrays begin anywhere; what lies before the output is left alone.
+    // Without a promise of alignment, arrays begin anywhere; what lies before the output is left
+    // alone.
     let skip = if vector == 1 { draw.between(0..=3) } else { 0 };
     let [a, b] = [types.a, types.b].map(|float| stored::numbers(draw, float, n + skip, size));
     let start = skip as usize;

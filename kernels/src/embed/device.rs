@@ -41,7 +41,8 @@ pub struct Embed<'k> {
     pub table: EmbedTable<'k>,
     /// Output, `[rows, hidden]`, perhaps on each of several devices.
     pub out: Copies<'k>,
-    /// The ids that the table has, where it has a part of the vocabulary: the first, and how many. Others become zeros.
+    /// The ids that the table has, where it has a part of the vocabulary: the first, and how many.
+    /// Others become zeros.
     pub shard: Option<(Val<'k, u32>, u32)>,
     /// Rows.
     pub rows: u32,

@@ -35,9 +35,11 @@ pub struct EmbedShape {
     pub norm: Option<Float>,
 }
 
-/// The kernel `embed`: `out[r]` is row `ids[r]` of the table, or zeros where `position[r]` is below 0, for the row r of
-/// block r. Parameters: `ids` and `position` (i32), `table` (bf16), `out`, aligned to 16 bytes; of a part of the vocabulary `first` (u32), the table's first id; where a norm begins its weight, `x ⊙ g`
-/// (bf16, as `out`) and `squares` (f32 `[width / 32, rows]`), see [`NormStart`].
+/// The kernel `embed`: `out[r]` is row `ids[r]` of the table, or zeros where `position[r]` is below
+/// 0, for the row r of block r. Parameters: `ids` and `position` (i32), `table` (bf16), `out`,
+/// aligned to 16 bytes; of a part of the vocabulary `first` (u32), the table's first id; where a
+/// norm begins its weight, `x ⊙ g` (bf16, as `out`) and `squares` (f32 `[width / 32, rows]`), see
+/// [`NormStart`].
 pub fn embed_rows(arch: Arch, shape: EmbedShape) -> Kernel {
     record("embed", arch, block(shape.warps * 32), |k| {
         let (ids, position) = (k.global::<i32>("ids"), k.global::<i32>("position"));

@@ -7,23 +7,27 @@ use tilewright_codegen::ir::{Arch, Kernel};
 use crate::early::early;
 use crate::tile::MAX_DEVICES;
 
-/// Words of a device's memory that meetings use, zeros before the first but for [`MEET_POLLS`]. The first [`MAX_DEVICES`] say
-/// how many meetings each of the others has come to; a device writes its word of each.
+/// Words of a device's memory that meetings use, zeros before the first but for [`MEET_POLLS`]. The
+/// first [`MAX_DEVICES`] say how many meetings each of the others has come to; a device writes its
+/// word of each.
 pub const MEET_WORDS: u32 = MAX_DEVICES as u32 + 3;
 /// The word that counts meetings that this device has left.
 pub const MEET_LEFT: u32 = MAX_DEVICES as u32;
 /// The word that has a bit for each device that this one gave up waiting for.
 pub const MEET_GAVE_UP: u32 = MAX_DEVICES as u32 + 1;
-/// The word that says how often a device polls for another before it gives up, set by the host: 2^24 polls take some ten seconds
-/// where one takes 0.6 µs.
+/// The word that says how often a device polls for another before it gives up, set by the host:
+/// 2^24 polls take some ten seconds where one takes 0.6 µs.
 pub const MEET_POLLS: u32 = MAX_DEVICES as u32 + 2;
 
-/// The kernel `meet`, of one block: ends when each of `devices` devices, at most [`MAX_DEVICES`], has begun its meeting of that number, all whose
-/// earlier launches have ended by then. What these wrote, in this device's memory or another's, is what later launches of all read. Parameters:
-/// `rank` (u32, this device's number), `words0`, `words1` and so on (u32, [`MEET_WORDS`] of each device).
+/// The kernel `meet`, of one block: ends when each of `devices` devices, at most [`MAX_DEVICES`],
+/// has begun its meeting of that number, all whose earlier launches have ended by then. What these
+/// wrote, in this device's memory or another's, is what later launches of all read. Parameters:
+/// `rank` (u32, this device's number), `words0`, `words1` and so on (u32, [`MEET_WORDS`] of each
+/// device).
 ///
-/// A device that waits too long says for whom in its word [`MEET_GAVE_UP`], and waits no longer in this meeting or another until the host has
-/// zeroed that. It still arrives at every meeting, so that no other device waits for it. What launches read after a barrier that was given up is
+/// A device that waits too long says for whom in its word [`MEET_GAVE_UP`], and waits no longer in
+/// this meeting or another until the host has zeroed that. It still arrives at every meeting, so
+/// that no other device waits for it. What launches read after a barrier that was given up is
 /// anything: the host looks at the word before it uses a result.
 ///
 /// ```
@@ -57,8 +61,8 @@ pub fn meet(arch: Arch, devices: u32) -> Kernel {
     })
 }
 
-/// The barrier of [`meet`] as a device function of one warp: what its lanes wrote before is visible to the lanes of every device's warp after this
-/// and a barrier of that warp.
+/// The barrier of [`meet`] as a device function of one warp: what its lanes wrote before is visible
+/// to the lanes of every device's warp after this and a barrier of that warp.
 pub fn meet_others<'k>(rank: Val<'k, u32>, words: &[Ptr<'k, Global, u32>]) {
     let (k, devices) = (rank.builder(), words.len() as u32);
     for (device, &mine) in (0u32..).zip(words) {

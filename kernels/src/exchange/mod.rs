@@ -1,4 +1,5 @@
-//! What devices that share a model exchange between launches: sums of the parts that each has, and meetings.
+//! What devices that share a model exchange between launches: sums of the parts that each has, and
+//! meetings.
 //!
 //! | file | what it holds |
 //! |---|---|

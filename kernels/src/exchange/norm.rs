@@ -1,5 +1,5 @@
-//! The parts of all devices added to rows of the residual stream, and the norm of the sum stored on some: what lies between two products of a layer
-//! that several devices share, in one launch.
+//! The parts of all devices added to rows of the residual stream, and the norm of the sum stored on
+//! some: what lies between two products of a layer that several devices share, in one launch.
 
 use tilewright_codegen::build::{Builder, Val, Var, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
@@ -58,10 +58,12 @@ impl SumNormShape {
     }
 }
 
-/// The kernel `sum_rms_norm`: for the row r of block r, `x[r] = x[r] + ((part0[r] + part1[r]) + ..)` in f32 and in this order, and the RMS norm of it
-/// stored in each of `out0`, `out1` and so on. A launch's end orders its stores: other devices read them after a [barrier](super::meet). Parameters:
-/// `x` (f32), `part0`, `part1` and so on, `weight`, `out0` and so on, aligned to 16 bytes. Parts and copies may be other devices'. A shape that makes
-/// no sense is refused in the kernel's errors.
+/// The kernel `sum_rms_norm`: for the row r of block r,
+/// `x[r] = x[r] + ((part0[r] + part1[r]) + ..)` in f32 and in this order, and the RMS norm of it
+/// stored in each of `out0`, `out1` and so on. A launch's end orders its stores: other devices read
+/// them after a [barrier](super::meet). Parameters: `x` (f32), `part0`, `part1` and so on,
+/// `weight`, `out0` and so on, aligned to 16 bytes. Parts and copies may be other devices'. A shape
+/// that makes no sense is refused in the kernel's errors.
 pub fn sum_rms_norm(arch: Arch, shape: SumNormShape) -> Kernel {
     let warps = shape.warps();
     record("sum_rms_norm", arch, block(warps * 32), |k: &Builder| {

@@ -68,7 +68,8 @@ fn parts_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     Ok(inputs.into_iter().chain(outputs).fold(trial, |trial, buffer| trial.pass(buffer)))
 }
 
-/// Rows to which the parts of one to four devices are added, of few digits, so that their sums are exact; the norm is that of the sums.
+/// Rows to which the parts of one to four devices are added, of few digits, so that their sums are
+/// exact; the norm is that of the sums.
 fn norm_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
     let most = [3, 200, 2000][draw.between(0..=2) as usize];
@@ -103,7 +104,8 @@ fn norm_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let parts: Vec<BufferId> =
         parts.map(|(at, values)| stored::input(&mut trial, &format!("part{at}"), part, values)).collect();
     let weight = stored::input(&mut trial, "weight", weight, &weights);
-    // What a thread adds, five sums in a warp, one for each warp; half of its error counts. Then mean, eps, root, reciprocal and two products.
+    // What a thread adds, five sums in a warp, one for each warp; half of its error counts. Then
+    // mean, eps, root, reciprocal and two products.
     let bound = Bound { absolute: 1e-30, relative: (f64::from(64 + 5 + 32u32) / 2.0 + 6.0) * UNIT };
     let mut copy = |at: u32| stored::output(&mut trial, &format!("out{at}"), out, &y, bound);
     let outputs: Vec<BufferId> = (0..copies).map(&mut copy).collect();

@@ -11,15 +11,17 @@ layout! {
         (1, D, H, W, C):(D * H * W * C, H * W * C, W * C, C, 1);
 }
 
-/// `y[n, c, d, h, w] = x[n, d − p, h − p, w − p, c]`, zero where x has no such voxel; a tile `L` of [`Voxels`] with all their
-/// channels a block. Parameters: `images`, `depth`, `height`, `width` of y; y's strides `image`, `channel`, `plane`, `row`;
-/// `p`; a tensor map `x` of (n, d, h, w, c) with boxes of the tile; `y` (f32).
+/// `y[n, c, d, h, w] = x[n, d − p, h − p, w − p, c]`, zero where x has no such voxel; a tile `L` of
+/// [`Voxels`] with all their channels a block. Parameters: `images`, `depth`, `height`, `width` of
+/// y; y's strides `image`, `channel`, `plane`, `row`; `p`; a tensor map `x` of (n, d, h, w, c) with
+/// boxes of the tile; `y` (f32).
 pub fn channels_first<L: StaticLayout>(k: &Builder) {
     let [images, depth, height, width] = ["images", "depth", "height", "width"].map(|name| k.param::<u32>(name));
     let [image, channel, plane, row] = ["image", "channel", "plane", "row"].map(|name| k.param::<u32>(name).into());
     let (pad, x) = (k.param::<u32>("p").cast::<i32>(), k.tensor_map("x"));
     let size: [u32; 5] = core::array::from_fn(|mode| L::LAYOUT.extent(mode) as u32);
-    // How many channels there are is known here; the other extents, and four strides of five, are known when it runs.
+    // How many channels there are is known here; the other extents, and four strides of five, are
+    // known when it runs.
     let extents = [images.into(), size[4].into(), depth.into(), height.into(), width.into()];
     let y = LayoutTensor::new(k.global::<f32>("y"), Modes::new(extents, [image, channel, plane, row, 1.into()]));
     let y = y.permute([0, 2, 3, 4, 1]);

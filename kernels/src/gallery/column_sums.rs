@@ -6,8 +6,8 @@ use tilewright_layout::typed::RowMajor;
 /// Rows of a tile.
 const ROWS: usize = 8;
 
-/// `y[j] = Σᵢ x[i, j]`, 128 columns a block of 128 threads. Parameters: `m`, `n` and `stride`, multiples of 4 but for m, `x`
-/// (f32, m rows of n), `y`.
+/// `y[j] = Σᵢ x[i, j]`, 128 columns a block of 128 threads. Parameters: `m`, `n` and `stride`,
+/// multiples of 4 but for m, `x` (f32, m rows of n), `y`.
 pub fn column_sums(k: &Builder) {
     let [m, n, stride] = ["m", "n", "stride"].map(|name| k.param::<u32>(name));
     let x = LayoutTensor::new(k.global::<f32>("x"), Modes::row_major([m.into(), n.into()], stride).vectors(4));

@@ -1,4 +1,5 @@
-//! The weights of eight experts a row: a fragment from memory, its rows combined across lanes, and back.
+//! The weights of eight experts a row: a fragment from memory, its rows combined across lanes, and
+//! back.
 
 use core::f32::consts::LOG2_E;
 
@@ -13,8 +14,8 @@ const ROWS: usize = 16;
 /// Where a warp has them: four of a lane, each of two rows spread over a quad.
 type Scores<'k> = RegisterTensor<'k, f32, FragmentC<atoms::SM80_16x8x16_F32BF16BF16F32_TN>>;
 
-/// `y[i, :] = softmax(x[i, :])`, rows of 8: 64 rows a block of 128 threads, 16 a warp. Parameters: `x`, `y` (f32, aligned to 8
-/// bytes).
+/// `y[i, :] = softmax(x[i, :])`, rows of 8: 64 rows a block of 128 threads, 16 a warp. Parameters:
+/// `x`, `y` (f32, aligned to 8 bytes).
 pub fn expert_weights(k: &Builder) {
     let first = (k.block_id() * 4 + k.warp()) * (ROWS * EXPERTS) as u32;
     let tile = |name| LayoutTensor::new(k.global::<f32>(name).at(first), RowMajor::<ROWS, EXPERTS>::default());

@@ -1,4 +1,5 @@
-//! A product of f32 matrices by tensor cores in tf32: tiles through shared memory, fragments double-buffered in registers.
+//! A product of f32 matrices by tensor cores in tf32: tiles through shared memory, fragments
+//! double-buffered in registers.
 
 use crate::mma::{AtomLayout, MmaSync, Tf32, TiledMma};
 use crate::tile::prelude::*;
@@ -14,9 +15,10 @@ type Operand = Within<Stages, 64, 32>;
 /// Four warps of 32×32.
 type Product<'k> = TiledMma<'k, MmaSync<Tf32>, Operand, Operand, AtomLayout<2, 2>>;
 
-/// `D = A·Bᵀ` of f32, 64×64 of D a block of 128 threads. Operands are rounded to tf32, so that D differs from the product of
-/// the f32s by Σ|aᵢbᵢ| · 2⁻¹⁰ and what the sums lose. Parameters: `m`, `n`, `k`, strides `as`, `bs`, `ds` of the rows; `a` (m
-/// rows of k), `b` (n rows of k), `d` (m rows of n); k, `as` and `bs` are multiples of 4.
+/// `D = A·Bᵀ` of f32, 64×64 of D a block of 128 threads. Operands are rounded to tf32, so that D
+/// differs from the product of the f32s by Σ|aᵢbᵢ| · 2⁻¹⁰ and what the sums lose. Parameters: `m`,
+/// `n`, `k`, strides `as`, `bs`, `ds` of the rows; `a` (m rows of k), `b` (n rows of k), `d` (m
+/// rows of n); k, `as` and `bs` are multiples of 4.
 pub fn gemm_tf32(k: &Builder) {
     let [m, n, depth, a_row, b_row, d_row] = ["m", "n", "k", "as", "bs", "ds"].map(|name| k.param::<u32>(name));
     let across = (n + (TILE - 1)) / TILE;

@@ -3,8 +3,9 @@
 use crate::tile::prelude::*;
 use tilewright_layout::typed::Contiguous;
 
-/// `s = x + r`, `y = s · w / √(mean(s²) + eps)`, for row b of x, r, s and y in block b. Parameters: `rows`; `width` and
-/// `stride`, multiples of 4; `x`, `r`, `w`, `s`, `y`, f32 and aligned to 16 bytes.
+/// `s = x + r`, `y = s · w / √(mean(s²) + eps)`, for row b of x, r, s and y in block b. Parameters:
+/// `rows`; `width` and `stride`, multiples of 4; `x`, `r`, `w`, `s`, `y`, f32 and aligned to 16
+/// bytes.
 pub fn residual_norm(k: &Builder, eps: f32) {
     let [rows, width, stride] = ["rows", "width", "stride"].map(|name| k.param::<u32>(name));
     let row = |name| {

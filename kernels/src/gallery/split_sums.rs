@@ -1,4 +1,5 @@
-//! Sums by blocks that share the terms out: each adds what it summed to the result by one asynchronous reduction.
+//! Sums by blocks that share the terms out: each adds what it summed to the result by one
+//! asynchronous reduction.
 
 use crate::tile::prelude::*;
 use tilewright_codegen::ir::attr::{AtomOp, ProxyFence, SpecialReg};
@@ -7,9 +8,9 @@ use tilewright_layout::typed::{Contiguous, RowMajor};
 /// Blocks that share out the rows of a strip, or the matrices of a batch.
 pub const SPLITS: u32 = 4;
 
-/// `y[j] += Σᵢ x[i, j]`: 128 columns and every fourth eight rows a block of 128 threads; block b has strip b / 4. One
-/// `cp.reduce.async.bulk` a block, as long as the strip is. Parameters: `m`, `n` and `stride`, multiples of 4 but for m; `x`
-/// (m rows of n), `y`, both f32.
+/// `y[j] += Σᵢ x[i, j]`: 128 columns and every fourth eight rows a block of 128 threads; block b
+/// has strip b / 4. One `cp.reduce.async.bulk` a block, as long as the strip is. Parameters: `m`,
+/// `n` and `stride`, multiples of 4 but for m; `x` (m rows of n), `y`, both f32.
 pub fn split_sums(k: &Builder) {
     let [m, n, stride] = ["m", "n", "stride"].map(|name| k.param::<u32>(name));
     let x = LayoutTensor::new(k.global::<f32>("x"), Modes::row_major([m.into(), n.into()], stride));
@@ -31,9 +32,10 @@ pub fn split_sums(k: &Builder) {
 /// Rows and columns of a block's tile of [`batch_sums`]: a box.
 pub type SumsTile = RowMajor<16, 32>;
 
-/// `y[i, j] += Σᵦ x[b, i, j]`: a tile of 16×32 and a quarter of the batch a block of 128 threads; the grid is tiles across,
-/// tiles down, and 4. One `cp.reduce.async.bulk.tensor` a block; what is beyond the edge of y stays. Parameters: `batch`,
-/// `m`, `n`, and strides `matrix` and `row` of x, n and strides multiples of 4; `x` (f32); a tensor map `y` of m rows of n.
+/// `y[i, j] += Σᵦ x[b, i, j]`: a tile of 16×32 and a quarter of the batch a block of 128 threads;
+/// the grid is tiles across, tiles down, and 4. One `cp.reduce.async.bulk.tensor` a block; what is
+/// beyond the edge of y stays. Parameters: `batch`, `m`, `n`, and strides `matrix` and `row` of x,
+/// n and strides multiples of 4; `x` (f32); a tensor map `y` of m rows of n.
 pub fn batch_sums(k: &Builder) {
     let [batch, m, n, matrix, row] = ["batch", "m", "n", "matrix", "row"].map(|name| k.param::<u32>(name).into());
     let x = Modes::new([batch, m, n], [matrix, row, 1.into()]).vectors(4);
@@ -54,7 +56,8 @@ pub fn batch_sums(k: &Builder) {
     reduce(k, || tile.reduce_box(AtomOp::Add, y, [down * 16, across * 32].map(|at| at.cast::<i32>())));
 }
 
-/// One thread's reduction of what all threads wrote to shared memory: what it reads must be there for the other proxy.
+/// One thread's reduction of what all threads wrote to shared memory: what it reads must be there
+/// for the other proxy.
 #[track_caller]
 fn reduce(k: &Builder, one: impl FnOnce()) {
     k.fence_proxy_async(ProxyFence::Shared);

@@ -6,8 +6,8 @@ use tilewright_layout::typed::{RowMajor, Swizzle, Swizzled};
 /// 32×32 elements, spread over the banks both by rows and by columns.
 type Tile = Swizzled<Swizzle<5, 0, 5>, RowMajor<32, 32>>;
 
-/// `y[j, i] = x[i, j]`, 32×32 elements a block of the grid. Parameters: `m`, `n`, `x_stride`, `y_stride`, `x` (f32, m rows of
-/// n), `y` (n rows of m).
+/// `y[j, i] = x[i, j]`, 32×32 elements a block of the grid. Parameters: `m`, `n`, `x_stride`,
+/// `y_stride`, `x` (f32, m rows of n), `y` (n rows of m).
 pub fn transpose(k: &Builder) {
     let [m, n, x_stride, y_stride] = ["m", "n", "x_stride", "y_stride"].map(|name| k.param::<u32>(name));
     let x = LayoutTensor::new(k.global::<f32>("x"), Modes::row_major([m.into(), n.into()], x_stride));

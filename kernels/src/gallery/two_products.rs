@@ -1,4 +1,5 @@
-//! Two products one after the other: sums of the first become the A operand of the second, in registers.
+//! Two products one after the other: sums of the first become the A operand of the second, in
+//! registers.
 
 use crate::mma::{AtomLayout, InputType, MmaSync, TiledMma};
 use crate::tile::prelude::*;
@@ -12,8 +13,9 @@ type Columns = OperandTile<KMajor, 16, 128, 64>;
 /// Four warps of 16 rows: each holds whole rows of A·Bᵀ.
 type Product<'k, B> = TiledMma<'k, MmaSync<bf16>, Tile, B, AtomLayout<4, 1>>;
 
-/// `D = bf16(A·Bᵀ)·Cᵀ`, 64 rows of D a block of 128 threads. Parameters: `m`; `n`, 128 at most; `a` (bf16, m rows of 64), `b`
-/// (bf16, 64 rows of 64), `c` (bf16, n rows of 64), `d` (f32, m rows of n).
+/// `D = bf16(A·Bᵀ)·Cᵀ`, 64 rows of D a block of 128 threads. Parameters: `m`; `n`, 128 at most; `a`
+/// (bf16, m rows of 64), `b` (bf16, 64 rows of 64), `c` (bf16, n rows of 64), `d` (f32, m rows of
+/// n).
 pub fn two_products(k: &Builder) {
     let [m, n] = ["m", "n"].map(|name| k.param::<u32>(name));
     let (all, block) = (ThreadGroup::block(k), Index::any(k.block_id()));

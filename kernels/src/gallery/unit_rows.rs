@@ -6,8 +6,8 @@ use tilewright_layout::typed::RowMajor;
 /// Columns of a row.
 pub const WIDTH: usize = 512;
 
-/// `y[i, :] = x[i, :] / √Σⱼ x[i, j]²`, rows of 512: four rows a block of 128 threads, one a warp. Parameters: `rows`, a
-/// multiple of 4; `x`, `y` (f32, aligned to 16 bytes).
+/// `y[i, :] = x[i, :] / √Σⱼ x[i, j]²`, rows of 512: four rows a block of 128 threads, one a warp.
+/// Parameters: `rows`, a multiple of 4; `x`, `y` (f32, aligned to 16 bytes).
 pub fn unit_rows(k: &Builder) {
     let rows = k.param::<u32>("rows");
     let tile = |name| {

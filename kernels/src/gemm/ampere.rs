@@ -1,7 +1,8 @@
 //! The product on every architecture from sm_80 on: `cp.async` into a ring, `ldmatrix`, `mma.sync`.
 //!
-//! A block computes one tile. Its warps stand two down and the rest across, and all of them fetch: a stage is read while
-//! the others are on their way. Any stride and alignment will do; vectors are as wide as the problem promises.
+//! A block computes one tile. Its warps stand two down and the rest across, and all of them fetch:
+//! a stage is read while the others are on their way. Any stride and alignment will do; vectors are
+//! as wide as the problem promises.
 
 use super::finish::Output;
 use super::raster::Raster;
@@ -40,7 +41,8 @@ pub fn launch<F: InputType, T: Tiles>() -> Launch {
 /// Names the ring.
 enum Operands {}
 
-/// Parameters: A, B; M, N, K; strides of A and of B; rows and columns of tiles, splits; then those of the store.
+/// Parameters: A, B; M, N, K; strides of A and of B; rows and columns of tiles, splits; then those
+/// of the store.
 pub fn gemm<F: InputType, D: Output, T: Tiles>(k: &Builder, config: Config, store: Store) {
     product::<F, T>(k, config, &|extents| Results::<F::Sum, D>::parameters(k, ResultTiles::of::<T>(), store, extents));
 }

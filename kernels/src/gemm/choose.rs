@@ -1,8 +1,8 @@
 //! Which tiles for which problem: an estimate of each row of the table, and the least of them.
 //!
-//! A product takes as long as its slowest multiprocessor multiplies, or as its bytes take to come, plus what it costs to
-//! begin and, where the contraction is split, to add the shares up. The rates are an H100's; where another device has
-//! other ones, the order of the rows is mostly the same.
+//! A product takes as long as its slowest multiprocessor multiplies, or as its bytes take to come,
+//! plus what it costs to begin and, where the contraction is split, to add the shares up. The rates
+//! are an H100's; where another device has other ones, the order of the rows is mostly the same.
 
 use super::hopper::Config;
 use super::plan::Choice;
@@ -11,7 +11,8 @@ use super::table::{Shape, WarpShape};
 use crate::mma::{InputType, Width};
 use tilewright_layout::view::Along;
 
-/// Multiply-adds of operands of 16 bits that a multiprocessor makes in a cycle: 989 TFLOP/s / 2 / 132 / 1.83 GHz.
+/// Multiply-adds of operands of 16 bits that a multiprocessor makes in a cycle: 989 TFLOP/s / 2 /
+/// 132 / 1.83 GHz.
 const MULTIPLIES: f64 = 2048.0;
 /// Bytes a cycle that a multiprocessor's share of memory brings: 3.155 TB/s over 132, at 1.83 GHz.
 const BYTES: f64 = 13.0;
@@ -61,8 +62,8 @@ fn cycles<F: InputType>(problem: &Problem, shape: Shape, splits: u32, multiproce
     BEGIN + multiply.max(bring) + 0.1 * multiply.min(bring) + add_up
 }
 
-/// Estimates the cycles of a choice on sm_90a with a number of multiprocessors; infinite where its stages do not fit shared memory.
-/// Each stage fewer than fit costs one part in a hundred.
+/// Estimates the cycles of a choice on sm_90a with a number of multiprocessors; infinite where its
+/// stages do not fit shared memory. Each stage fewer than fit costs one part in a hundred.
 ///
 /// ```
 /// use half::bf16;

@@ -16,7 +16,8 @@ pub trait Drawn: InputType<Stored: Element> {
     const VALUE: fn(Self::Stored) -> f64;
     /// Numbers are drawn from minus this to this.
     const RANGE: f64;
-    /// [`hopper_steps`] with results of bf16. As a function of its own it is compiled once, not in every crate that times it.
+    /// [`hopper_steps`] with results of bf16. As a function of its own it is compiled once, not in
+    /// every crate that times it.
     const HOPPER_STEPS: fn(&Problem, Choice, u32) -> Result<Vec<Step>, Refusal>;
 }
 
@@ -86,8 +87,8 @@ pub struct Data<F: Drawn, D> {
 pub type Near = (f64, f64);
 
 impl<F: Drawn, D: Rounded> Data<F, D> {
-    /// Random numbers within [`Drawn::RANGE`], scales that bring them to about 1; what lies between the lines of an operand is
-    /// NaN where there is one, which no result may show.
+    /// Random numbers within [`Drawn::RANGE`], scales that bring them to about 1; what lies between
+    /// the lines of an operand is NaN where there is one, which no result may show.
     pub fn draw(problem: &Problem, draw: &mut Draw) -> Data<F, D> {
         let [a, b, c] = problem.sizes();
         let mut fill = |operand: Operand, rows: u32, len: usize| {
@@ -106,10 +107,11 @@ impl<F: Drawn, D: Rounded> Data<F, D> {
 
     /// The sums over `range` of the contraction in f64, rows of B's length.
     ///
-    /// A product of two elements is exact. The tensor cores line the terms of a sum up with the largest and cut off what lies
-    /// below [`InputType::CUT`] of it: a term each time for K of them and for the sum so far at each instruction's K, in any
-    /// order, so that a sum is off by at most `(K + K/16 + 2)·CUT·Σ|aᵢbᵢ|` to first order. With two-level accumulation K there
-    /// is that of a stage, and the sum of the stages in f32 adds `2⁻²⁴·Σ|aᵢbᵢ|` each.
+    /// A product of two elements is exact. The tensor cores line the terms of a sum up with the
+    /// largest and cut off what lies below [`InputType::CUT`] of it: a term each time for K of them
+    /// and for the sum so far at each instruction's K, in any order, so that a sum is off by at
+    /// most `(K + K/16 + 2)·CUT·Σ|aᵢbᵢ|` to first order. With two-level accumulation K there is
+    /// that of a stage, and the sum of the stages in f32 adds `2⁻²⁴·Σ|aᵢbᵢ|` each.
     pub fn sums(&self, problem: &Problem, range: Range<u32>) -> Vec<Near> {
         let at = |data: &[F::Stored], operand: Operand, row: usize, k: usize| {
             let stride = operand.stride as usize;
@@ -140,9 +142,9 @@ impl<F: Drawn, D: Rounded> Data<F, D> {
 
     /// Applies the epilogue to sums and their errors.
     ///
-    /// To the error of the sums come roundings in f32 with scale and bias, a gate, which passes on the error of both its sums
-    /// (|silu'| is below 1.1, and the kernel's silu is off by 2⁻²⁰ of its value), and the rounding of the result,
-    /// [`Rounded::UNIT`] of its size.
+    /// To the error of the sums come roundings in f32 with scale and bias, a gate, which passes on
+    /// the error of both its sums (|silu'| is below 1.1, and the kernel's silu is off by 2⁻²⁰ of
+    /// its value), and the rounding of the result, [`Rounded::UNIT`] of its size.
     pub fn finished(&self, problem: &Problem, sums: &[Near]) -> Vec<Near> {
         let (columns, width) = (problem.n as usize, problem.b_rows() as usize);
         let scale = if problem.epilogue.scaled { f64::from(self.scales[0] * self.scales[1]) } else { 1.0 };
@@ -171,7 +173,8 @@ impl<F: Drawn, D: Rounded> Data<F, D> {
             .collect()
     }
 
-    /// The result bit for bit, where it is certain: sums of integers, multiplied by a scale at most.
+    /// The result bit for bit, where it is certain: sums of integers, multiplied by a scale at
+    /// most.
     pub fn exactly(&self, problem: &Problem) -> Option<Vec<D>> {
         let Problem { epilogue, .. } = *problem;
         if F::CUT > 0.0 || epilogue.bias || epilogue.gated || epilogue.residual {

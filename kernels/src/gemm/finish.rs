@@ -26,11 +26,12 @@ outputs! {
     f32: "f32";
 }
 
-/// The epilogue of a product: `x = s·(A·B) + bias`, then `silu(x₀)·x₁` where it is gated, then `+ residual`.
+/// The epilogue of a product: `x = s·(A·B) + bias`, then `silu(x₀)·x₁` where it is gated, then
+/// `+ residual`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Epilogue {
-    /// The sums are multiplied by the product of two numbers in device memory, A's scale and B's: what operands of 8 bits were
-    /// divided by.
+    /// The sums are multiplied by the product of two numbers in device memory, A's scale and B's:
+    /// what operands of 8 bits were divided by.
     pub scaled: bool,
     /// A number per column is added to the sums.
     pub bias: bool,
@@ -53,7 +54,8 @@ pub struct Finish<'k, D> {
 }
 
 impl<'k, D: Output> Finish<'k, D> {
-    /// Declares the parameters that the epilogue needs: `a_scale` and `b_scale`, then `bias`, then `residual` and its `residual_stride`.
+    /// Declares the parameters that the epilogue needs: `a_scale` and `b_scale`, then `bias`, then
+    /// `residual` and its `residual_stride`.
     #[track_caller]
     pub fn parameters(k: &'k Builder, epilogue: Epilogue, extents: [Val<'k, u32>; 2]) -> Finish<'k, D> {
         let scale = epilogue.scaled.then(|| {
@@ -73,7 +75,8 @@ impl<'k, D: Output> Finish<'k, D> {
         self.gated
     }
 
-    /// The result at (row, column) `at`, from its sum and, where it is gated, the sum of what the gate is multiplied with.
+    /// The result at (row, column) `at`, from its sum and, where it is gated, the sum of what the
+    /// gate is multiplied with.
     #[track_caller]
     pub fn apply(
         &self,

@@ -1,8 +1,10 @@
-//! The product on sm_90a: tensor maps feed a ring of stages, two warpgroups multiply from it, blocks stay for many tiles.
+//! The product on sm_90a: tensor maps feed a ring of stages, two warpgroups multiply from it,
+//! blocks stay for many tiles.
 //!
-//! One thread of the last warpgroup fetches: the operand that is its block's own, and its share of the one that all blocks of
-//! the cluster need, which goes to each of them. The other warpgroups multiply 64 rows an instruction and keep one group of them in flight:
-//! a stage is freed when the following group has begun. While they store a tile of the result, the stages of the next are
+//! One thread of the last warpgroup fetches: the operand that is its block's own, and its share of
+//! the one that all blocks of the cluster need, which goes to each of them. The other warpgroups
+//! multiply 64 rows an instruction and keep one group of them in flight: a stage is freed when the
+//! following group has begun. While they store a tile of the result, the stages of the next are
 //! filled.
 
 use super::finish::Output;
@@ -23,11 +25,13 @@ pub struct Config {
     pub stages: u32,
     /// Blocks of a cluster.
     pub cluster: u32,
-    /// Where a cluster's tiles lie: down the rows they share a tile of B, across the columns one of A.
+    /// Where a cluster's tiles lie: down the rows they share a tile of B, across the columns one of
+    /// A.
     pub along: Along,
     /// Rows of clusters' tiles that are computed together.
     pub group: u32,
-    /// Whether the sums of each stage are added to sums in f32: of 8-bit floats the tensor cores keep 14 bits.
+    /// Whether the sums of each stage are added to sums in f32: of 8-bit floats the tensor cores
+    /// keep 14 bits.
     pub two_level: bool,
 }
 
@@ -46,7 +50,8 @@ pub fn launch<T: Tiles>(config: Config) -> Launch {
     block(128 * (T::CONSUMERS + 1)).cluster(config.cluster).min_blocks(1)
 }
 
-/// Parameters: tensor maps of A and B; M, N, K, rows of clusters, columns of tiles, splits; then those of the store.
+/// Parameters: tensor maps of A and B; M, N, K, rows of clusters, columns of tiles, splits; then
+/// those of the store.
 pub fn gemm<F: InputType, D: Output, T: Tiles>(k: &Builder, config: Config, store: Store) {
     product::<F, T>(k, config, &|extents| Results::<F::Sum, D>::parameters(k, ResultTiles::of::<T>(), store, extents));
 }

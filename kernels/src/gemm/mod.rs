@@ -1,5 +1,5 @@
-//! Matrix products: `C[m, n] = Σₖ A[m, k] · B[n, k]`, operands of bf16, f16, e4m3, e5m2 or s8, sums in f32 (s32 of integers),
-//! results of bf16, f16 or f32.
+//! Matrix products: `C[m, n] = Σₖ A[m, k] · B[n, k]`, operands of bf16, f16, e4m3, e5m2 or s8, sums
+//! in f32 (s32 of integers), results of bf16, f16 or f32.
 //!
 //! | file | what it holds |
 //! |---|---|

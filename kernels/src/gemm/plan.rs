@@ -94,7 +94,8 @@ pub enum Refusal {
         /// The bound.
         multiple: u32,
     },
-    /// A cluster that no device has, or that does not share a tile's lines out in eights, as swizzles need.
+    /// A cluster that no device has, or that does not share a tile's lines out in eights, as
+    /// swizzles need.
     #[error(
         "{blocks} blocks of a cluster cannot share {lines} lines of a tile: 1, 2, 4 or 8 can, eights of lines each"
     )]
@@ -182,8 +183,9 @@ fn check(problem: &Problem) -> Result<(), Refusal> {
     }
 }
 
-/// The launch that computes a product on sm_90a with those tiles, for buffers aligned to 16 bytes. Where the contraction is
-/// split, it leaves partial sums, and the reduction makes the result of them.
+/// The launch that computes a product on sm_90a with those tiles, for buffers aligned to 16 bytes.
+/// Where the contraction is split, it leaves partial sums, and the reduction makes the result of
+/// them.
 ///
 /// # Errors
 /// [`Refusal`].
@@ -215,7 +217,8 @@ pub fn hopper_step<F: InputType<Stored: Element>, D: Output + Element>(
     let epilogue = problem.epilogue;
     let store = match splits {
         2.. => Store::Partials,
-        // A tensor map's store writes whole 16 bytes at the end of a row: what lies between two rows would be lost.
+        // A tensor map's store writes whole 16 bytes at the end of a row: what lies between two
+        // rows would be lost.
         _ if [problem.c_stride, problem.n].iter().all(|n| n.is_multiple_of(8)) && D::pack().is_some() => {
             Store::Tiles(epilogue)
         }
@@ -237,7 +240,8 @@ pub fn hopper_step<F: InputType<Stored: Element>, D: Output + Element>(
     }
     let rows = problem.m.div_ceil(tile_m * down);
     let width = if gated { tile_n / 2 } else { tile_n };
-    // Partial sums of a gated product are those of all of B's rows; the gate is applied when they are added up.
+    // Partial sums of a gated product are those of all of B's rows; the gate is applied when they
+    // are added up.
     let n = if store == Store::Partials { problem.b_rows() } else { problem.n };
     let columns = n.div_ceil(width * across);
     let mut arguments = vec![
@@ -261,8 +265,8 @@ pub fn hopper_step<F: InputType<Stored: Element>, D: Output + Element>(
     Ok(Step { kernel: record(&name, config, store), grid: clusters * config.cluster, arguments })
 }
 
-/// The launches that compute a product on sm_90a with those tiles: [`hopper_step`], followed by the reduction where the
-/// contraction is split.
+/// The launches that compute a product on sm_90a with those tiles: [`hopper_step`], followed by the
+/// reduction where the contraction is split.
 ///
 /// # Errors
 /// [`Refusal`].
@@ -305,8 +309,8 @@ pub struct WarpChoice {
     pub two_level: bool,
 }
 
-/// The launch that computes a product over `mma.sync`, whatever the strides. Where the contraction is split or the epilogue
-/// gated, it leaves partial sums for [`reduce_step`].
+/// The launch that computes a product over `mma.sync`, whatever the strides. Where the contraction
+/// is split or the epilogue gated, it leaves partial sums for [`reduce_step`].
 ///
 /// # Errors
 /// [`Refusal`].
@@ -370,8 +374,8 @@ pub struct Target {
     pub aligned: u32,
 }
 
-/// The launches that compute a product, one after the other: by tensor maps and `wgmma` where the device and the strides
-/// allow it, over `mma.sync` elsewhere.
+/// The launches that compute a product, one after the other: by tensor maps and `wgmma` where the
+/// device and the strides allow it, over `mma.sync` elsewhere.
 ///
 /// # Errors
 /// [`Refusal`], for what no kernel computes.
@@ -437,7 +441,8 @@ fn epilogue_arguments(problem: &Problem) -> Vec<Argument> {
     arguments
 }
 
-/// The tensor map of a matrix (rows, columns) whose tiles have these boxes, their lines divided into `parts`.
+/// The tensor map of a matrix (rows, columns) whose tiles have these boxes, their lines divided
+/// into `parts`.
 fn map(
     buffer: Buffer,
     dtype: DType,

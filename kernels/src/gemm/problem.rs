@@ -15,7 +15,8 @@ pub struct Operand {
 
 /// `C[m, n] = Σₖ A[m, k] · B[n, k]`, and an epilogue. The result is row-major.
 ///
-/// B is held as (n, k): a weight `[N, K]` as checkpoints store it is K-major, a row-major `[K, N]` is MN-major.
+/// B is held as (n, k): a weight `[N, K]` as checkpoints store it is K-major, a row-major `[K, N]`
+/// is MN-major.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Problem {
     /// Rows of the result.
@@ -32,8 +33,8 @@ pub struct Problem {
     pub c_stride: u32,
     /// What is done to the sums.
     pub epilogue: Epilogue,
-    /// Whether sums of 8-bit floats may stay in the tensor cores all along, which keep 14 bits of them; else what 128 bytes of
-    /// K make is added up in f32. Of other operands nothing changes.
+    /// Whether sums of 8-bit floats may stay in the tensor cores all along, which keep 14 bits of
+    /// them; else what 128 bytes of K make is added up in f32. Of other operands nothing changes.
     pub fast: bool,
 }
 
@@ -76,7 +77,8 @@ impl Problem {
         F::CUT > 1e-6 && !self.fast
     }
 
-    /// Whether operands of 8 bits must be transposed in registers for `mma.sync`, since `ldmatrix` transposes 16 bits at a time.
+    /// Whether operands of 8 bits must be transposed in registers for `mma.sync`, since `ldmatrix`
+    /// transposes 16 bits at a time.
     pub fn transposes_bytes<F: InputType>(&self) -> bool {
         F::BITS == 8 && [self.a.major, self.b.major] != [Major::K; 2]
     }

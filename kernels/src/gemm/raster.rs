@@ -1,4 +1,5 @@
-//! In which order tiles are computed: groups of rows, so that blocks that run together share operands in L2.
+//! In which order tiles are computed: groups of rows, so that blocks that run together share
+//! operands in L2.
 
 use tilewright_codegen::build::{Builder, Val};
 

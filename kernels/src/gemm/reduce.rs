@@ -10,8 +10,9 @@ pub fn launch() -> Launch {
     block(256)
 }
 
-/// Parameters: partial sums \[splits, m, n\] (2n where gated), c, `c_stride`, m, n, splits; then those of the epilogue.
-/// The shares are added in their order, so that the result does not depend on who was first.
+/// Parameters: partial sums \[splits, m, n\] (2n where gated), c, `c_stride`, m, n, splits; then
+/// those of the epilogue. The shares are added in their order, so that the result does not depend
+/// on who was first.
 pub fn reduce<S: Number + Numeric, D: Output>(k: &Builder, epilogue: Epilogue) {
     // Of the sums' type, which the host need not know.
     let (partials, c) = (k.global::<u8>("partials").cast::<S>(), k.global::<D>("c"));

@@ -17,7 +17,8 @@ pub enum Store {
     Tiles(Epilogue),
     /// Element by element, each with its predicate: for results that no tensor map describes.
     Elements(Epilogue),
-    /// As they are, f32 or s32, each share of the contraction by itself, to be added up by the reduction.
+    /// As they are, f32 or s32, each share of the contraction by itself, to be added up by the
+    /// reduction.
     Partials,
 }
 
@@ -31,14 +32,15 @@ impl Store {
     }
 }
 
-/// What the kernels must do with their sums, whatever the type of the result. As an object it is compiled once for all tiles;
-/// what is recorded is the same.
+/// What the kernels must do with their sums, whatever the type of the result. As an object it is
+/// compiled once for all tiles; what is recorded is the same.
 pub(super) trait Sink<'k, S> {
     /// Columns of the result per tile: half of B's where the other half are gates.
     fn columns(&self) -> u32;
 
-    /// What this block fetches of its cluster's tile of B, whose part of the result begins at `column`: shares of the tile,
-    /// and where the tensor has the row that would be the tile's first.
+    /// What this block fetches of its cluster's tile of B, whose part of the result begins at
+    /// `column`: shares of the tile, and where the tensor has the row that would be the tile's
+    /// first.
     fn shares(&self, cluster: u32, rank: Val<'k, u32>, column: Val<'k, u32>) -> Vec<(Share<'k>, Val<'k, i32>)>;
 
     /// Finishes sums whose first stands at `corner` of the result, and writes them.
@@ -48,7 +50,8 @@ pub(super) trait Sink<'k, S> {
     fn drain(&self);
 }
 
-/// Makes the [`Sink`] of a kernel from the extents of its result: declares the parameters that follow the product's own.
+/// Makes the [`Sink`] of a kernel from the extents of its result: declares the parameters that
+/// follow the product's own.
 pub(super) type MakeSink<'a, 'k, S> = &'a dyn Fn([Val<'k, u32>; 2]) -> Box<dyn Sink<'k, S> + 'k>;
 
 /// The tiles of a result: those of [`Tiles`], as numbers.
@@ -161,7 +164,8 @@ impl<'k, S: OutputType, D: Output> Sink<'k, S> for Results<'k, S, D> {
 }
 
 impl<'k, S: OutputType, D: Output> Results<'k, S, D> {
-    /// Declares `c` (a tensor map; a pointer and `c_stride`; a pointer to partial sums) and the epilogue's parameters.
+    /// Declares `c` (a tensor map; a pointer and `c_stride`; a pointer to partial sums) and the
+    /// epilogue's parameters.
     #[track_caller]
     pub(super) fn parameters(
         k: &'k Builder,
@@ -203,8 +207,8 @@ impl<'k, S: OutputType, D: Output> Results<'k, S, D> {
                 staged.at(warpgroup * (buffers * self.tiles.stage())).at(number % buffers * self.tiles.stage());
             let tile = LayoutTensor::new(buffer, self.tiles.tile);
             let first = number * width;
-            // The buffer's last user is as many sends ago as there are buffers; where those do not divide the tile, at
-            // worst the last of the tile before.
+            // The buffer's last user is as many sends ago as there are buffers; where those do not
+            // divide the tile, at worst the last of the tile before.
             let pending = if number == 0 && !count.is_multiple_of(buffers) { 0 } else { buffers - 1 };
             k.when(sender, || k.bulk_wait_read(pending));
             self.warpgroup_barrier();

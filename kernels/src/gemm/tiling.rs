@@ -27,8 +27,8 @@ pub trait Tiles: 'static {
     const BUFFERS: u32 = if Self::STAGED == Self::N { 1 } else { 2 };
     /// Warpgroups that multiply; each has as many rows.
     const CONSUMERS: u32;
-    /// Registers that the fetching warpgroup gives up to, and that the multiplying ones take, of the 64 Ki of a
-    /// multiprocessor.
+    /// Registers that the fetching warpgroup gives up to, and that the multiplying ones take, of
+    /// the 64 Ki of a multiprocessor.
     const REGISTERS: Option<(u32, u32)> = match Self::CONSUMERS {
         2 => Some((24, 240)),
         3 => Some((32, 160)),
@@ -38,8 +38,9 @@ pub trait Tiles: 'static {
     const ROWS: u32 = Self::M / Self::CONSUMERS;
 }
 
-/// Tiles of `M`×`N` and 128 bytes of K for `G` warpgroups, one below the other; operands of a width, whose contiguous index
-/// is `X`'s and `Y`'s; the result, of 16 bits, is staged by `S` columns. `R` is `M / G`.
+/// Tiles of `M`×`N` and 128 bytes of K for `G` warpgroups, one below the other; operands of a
+/// width, whose contiguous index is `X`'s and `Y`'s; the result, of 16 bits, is staged by `S`
+/// columns. `R` is `M / G`.
 #[derive(Debug)]
 pub struct Tiling<W, X, Y, const M: usize, const N: usize, const G: u32, const R: usize, const S: usize>(
     PhantomData<(W, X, Y)>,

@@ -87,7 +87,8 @@ impl ShippedGemm {
                 }
                 Kind::Reduce => reduce_step::<F, D>(&problem, most, arch),
             };
-            // Not every order, gate and two-level accumulation goes with every tile: another problem, then.
+            // Not every order, gate and two-level accumulation goes with every tile: another
+            // problem, then.
             if let Ok(step) = step {
                 return Case { problem, step, splits, depth };
             }

@@ -1,9 +1,9 @@
 //! Quantised weights on the device: codes of 4 or 8 bits, and the factors of their groups.
 //!
-//! A strip is eight rows, as of bf16, and a lane still reads 16 bytes of a tile: 32 codes of 4 bits, or 16 of 8. A tile so
-//! covers 128 or 64 of k, which are four or two *steps* of 32. In each step a lane has the eight k that it would have of
-//! bf16, so activations keep their order. A stage is its tiles, then the scales of its groups, then their zeros:
-//! one contiguous copy.
+//! A strip is eight rows, as of bf16, and a lane still reads 16 bytes of a tile: 32 codes of 4
+//! bits, or 16 of 8. A tile so covers 128 or 64 of k, which are four or two *steps* of 32. In each
+//! step a lane has the eight k that it would have of bf16, so activations keep their order. A stage
+//! is its tiles, then the scales of its groups, then their zeros: one contiguous copy.
 //!
 //! | code | in memory | a word has | within it |
 //! |---|---|---|---|
@@ -12,15 +12,17 @@
 //! | `u8`, `i8` | unsigned, `i8` plus 128 | 4 | element e at byte `2·(e mod 2) + e/2` |
 //! | `e4m3` | as it is | 4 | element e at byte e |
 //!
-//! Of groups that are no whole number of steps, such as groups of 16, a step's halves are the k of its two instructions: element e of lane l is the
-//! step's k 4·l + e, or 16 + 4·l + e − 4 from e = 4 on. What meets them is brought so ([`columns`](super::linear::columns)), and each
-//! instruction has sums of its own.
+//! Of groups that are no whole number of steps, such as groups of 16, a step's halves are the k of
+//! its two instructions: element e of lane l is the step's k 4·l + e, or 16 + 4·l + e − 4 from e =
+//! 4 on. What meets them is brought so ([`columns`](super::linear::columns)), and each instruction
+//! has sums of its own.
 //!
-//! Blocks of sixteen `e2m1` ([`Codes::of_blocks`]) have their scales between tiles and factors, 64 bytes a tile, `[row, half of a step, step]`: a lane's
-//! eight codes of a step are of one block, and its four blocks of a tile a word.
+//! Blocks of sixteen `e2m1` ([`Codes::of_blocks`]) have their scales between tiles and factors, 64
+//! bytes a tile, `[row, half of a step, step]`: a lane's eight codes of a step are of one block,
+//! and its four blocks of a tile a word.
 //!
-//! So one mask takes a pair of neighbours in k out of a word, an element for each half of a register; of `e4m3` an instruction does. Of `e2m1`
-//! a shift and two masks make four `e4m3`.
+//! So one mask takes a pair of neighbours in k out of a word, an element for each half of a
+//! register; of `e4m3` an instruction does. Of `e2m1` a shift and two masks make four `e4m3`.
 
 use tilewright_codegen::build::{F16x2, Ptr, Shared, Val};
 use tilewright_layout::Layout;
@@ -30,7 +32,8 @@ use super::{DEPTH, Strip};
 use crate::quant::{Code, QuantMatrix};
 use crate::tile::{Float, Index};
 
-/// The storage format of quantised weights on a device: a constant of the generated code, equal for all rows of a stream.
+/// The storage format of quantised weights on a device: a constant of the generated code, equal for
+/// all rows of a stream.
 ///
 /// ```
 /// use tilewright_kernels::gemv::{Codes, Strip};
@@ -43,15 +46,18 @@ use crate::tile::{Float, Index};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Codes {
-    /// What the codes mean: `u4`, `u8`, `e4m3` or `e2m1`; signed integers are stored with an offset.
+    /// What the codes mean: `u4`, `u8`, `e4m3` or `e2m1`; signed integers are stored with an
+    /// offset.
     pub code: Code,
     /// Weights of a group along k; `None`: a row is one group.
     pub group: Option<u32>,
-    /// Whether groups have zeros of their own; else it is the middle code of integers, and 0 of minifloats.
+    /// Whether groups have zeros of their own; else it is the middle code of integers, and 0 of
+    /// minifloats.
     pub zeros: bool,
     /// The type of the scales.
     pub scale: Float,
-    /// Whether sixteen `e2m1` each have an `e4m3` that makes them numbers of f16, as NVFP4's have ([`Codes::of_blocks`]).
+    /// Whether sixteen `e2m1` each have an `e4m3` that makes them numbers of f16, as NVFP4's have
+    /// ([`Codes::of_blocks`]).
     pub blocks: bool,
 }
 
@@ -86,8 +92,9 @@ impl Codes {
         }
     }
 
-    /// The format of NVFP4: a row is one group, whose scale is the tensor's, and blocks of sixteen codes have an `e4m3` each. That times a code has at
-    /// most six bits: exact as f16, and sums of them need no scale of their own.
+    /// The format of NVFP4: a row is one group, whose scale is the tensor's, and blocks of sixteen
+    /// codes have an `e4m3` each. That times a code has at most six bits: exact as f16, and sums of
+    /// them need no scale of their own.
     ///
     /// ```
     /// use tilewright_kernels::gemv::{Codes, Strip};
@@ -100,8 +107,8 @@ impl Codes {
         Codes { code: Code::E2m1, group: None, zeros: false, scale: Float::F32, blocks: true }
     }
 
-    /// The form of a matrix. Of one with an act-order codes lie place by place: what they meet is brought in that order
-    /// ([`Ordered`](super::linear::Ordered)).
+    /// The form of a matrix. Of one with an act-order codes lie place by place: what they meet is
+    /// brought in that order ([`Ordered`](super::linear::Ordered)).
     ///
     /// # Errors
     /// What of it a device does not have.
@@ -113,8 +120,8 @@ impl Codes {
         Codes::new(matrix.code(), group, matrix.has_zeros(), matrix.scale_float())
     }
 
-    /// The form that holds matrices of both: the common divisor of their groups, the wider scales. `None` where their codes
-    /// differ.
+    /// The form that holds matrices of both: the common divisor of their groups, the wider scales.
+    /// `None` where their codes differ.
     pub fn join(self, other: Codes) -> Option<Codes> {
         if self.blocks != other.blocks {
             return self.joined().join(other.joined());
@@ -133,7 +140,8 @@ impl Codes {
         if self.blocks { Codes { group: Some(BLOCK), blocks: false, ..self } } else { self }
     }
 
-    /// Whether groups are whole steps of 32, or rows, and have all factors: what products of many rows read.
+    /// Whether groups are whole steps of 32, or rows, and have all factors: what products of many
+    /// rows read.
     pub fn is_of_whole_steps(self) -> bool {
         !self.is_halved() && !self.blocks
     }
@@ -143,7 +151,8 @@ impl Codes {
         self.group.is_some_and(|group| !group.is_multiple_of(DEPTH))
     }
 
-    /// Whether two codes at a time become numbers of bf16: what a code is less its zero is one, and so is its scale.
+    /// Whether two codes at a time become numbers of bf16: what a code is less its zero is one, and
+    /// so is its scale.
     pub(super) fn is_widened_in_pairs(self) -> bool {
         self.code.is_integer() && self.code.bits() == 4 && self.scale == Float::Bf16
     }
@@ -201,22 +210,26 @@ pub(super) const fn common_divisor(a: u32, b: u32) -> u32 {
 /// Which operand of the MMA weights are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The m16 operand: rows 0 to 7 are a step of the strip's rows, rows 8 to 15 the next step of the same. Lane l has sums of
-    /// feature l / 4, whose activations are the columns 0 to 3 of the first step, and 4 to 7 of the second.
+    /// The m16 operand: rows 0 to 7 are a step of the strip's rows, rows 8 to 15 the next step of
+    /// the same. Lane l has sums of feature l / 4, whose activations are the columns 0 to 3 of the
+    /// first step, and 4 to 7 of the second.
     A,
-    /// The n8 operand, activations are the other. Lane l has sums of the features 2·(l mod 4) and the next.
+    /// The n8 operand, activations are the other. Lane l has sums of the features 2·(l mod 4) and
+    /// the next.
     B,
-    /// The n8 operand, where activations are eight rows at most: rows 8 to 15 are the same rows at other k. Of two instructions with the same
-    /// activations the first is looked at for rows 0 to 7, the second for the others.
+    /// The n8 operand, where activations are eight rows at most: rows 8 to 15 are the same rows at
+    /// other k. Of two instructions with the same activations the first is looked at for rows 0 to
+    /// 7, the second for the others.
     Half,
-    /// The m16 operand: rows 0 to 7 are a strip's rows, rows 8 to 15 the next strip's at the same k. Activations are the n8 operand, eight rows
-    /// an instruction. Lane l has sums of feature l / 4 of both strips, for the columns 2·(l mod 4) and the next.
+    /// The m16 operand: rows 0 to 7 are a strip's rows, rows 8 to 15 the next strip's at the same
+    /// k. Activations are the n8 operand, eight rows an instruction. Lane l has sums of feature l /
+    /// 4 of both strips, for the columns 2·(l mod 4) and the next.
     Pair,
 }
 
 impl Side {
-    /// Accumulators of a group: where activations are the m16 operand the instructions of a step take turns, so that none waits
-    /// for the one before.
+    /// Accumulators of a group: where activations are the m16 operand the instructions of a step
+    /// take turns, so that none waits for the one before.
     pub(super) fn chains(self) -> u32 {
         match self {
             Side::A | Side::Pair => 1,
@@ -242,7 +255,8 @@ pub struct Factors<'k> {
     zeros: Option<Numbers<'k>>,
 }
 
-/// Numbers of the one or two features that a lane has sums of: of 16 bits as they are, until they are used.
+/// Numbers of the one or two features that a lane has sums of: of 16 bits as they are, until they
+/// are used.
 #[derive(Clone, Copy)]
 enum Numbers<'k> {
     /// As they are.
@@ -272,7 +286,8 @@ impl<'k> Numbers<'k> {
         }
     }
 
-    /// Those that a lane has features of, where lane l was given those of the rows 2·(l / 8) and the next.
+    /// Those that a lane has features of, where lane l was given those of the rows 2·(l / 8) and
+    /// the next.
     #[track_caller]
     fn of_word(float: Float, word: Val<'k, u32>, side: Side) -> Numbers<'k> {
         let lane = word.builder().lane();
@@ -315,7 +330,8 @@ impl<'k> Factors<'k> {
         Factors { scales: self.scales.map(word), zeros: self.zeros.map(|zeros| zeros.map(word)) }
     }
 
-    /// Factors of words that were loaded before: of 16 bits, of the rows 2·(l / 8) and the next in lane l.
+    /// Factors of words that were loaded before: of 16 bits, of the rows 2·(l / 8) and the next in
+    /// lane l.
     #[track_caller]
     pub(super) fn of_words(codes: Codes, side: Side, scales: Val<'k, u32>, zeros: Option<Val<'k, u32>>) -> Factors<'k> {
         let of = |float| move |word| Numbers::of_word(float, word, side);
@@ -341,18 +357,20 @@ impl Strip {
         self.steps().min(self.span() / DEPTH).max(1)
     }
 
-    /// Whether the halves of a step may be of different groups: then places are not columns ([`columns`](super::linear::columns)).
+    /// Whether the halves of a step may be of different groups: then places are not columns
+    /// ([`columns`](super::linear::columns)).
     pub fn is_halved(self) -> bool {
         self.codes().is_some_and(Codes::is_halved)
     }
 
-    /// Runs of steps of a tile whose products are summed by themselves: steps that share factors and, where weights are the A
-    /// operand, at least two; halves of a step where these are groups.
+    /// Runs of steps of a tile whose products are summed by themselves: steps that share factors
+    /// and, where weights are the A operand, at least two; halves of a step where these are groups.
     pub(super) fn parts(self, side: Side) -> u32 {
         if self.is_halved() { 2 * self.steps() } else { self.steps() / self.run().max(side.steps()) }
     }
 
-    /// Loads this lane's factors of a tile of a stage, whose factors begin at `at`: of each run of steps.
+    /// Loads this lane's factors of a tile of a stage, whose factors begin at `at`: of each run of
+    /// steps.
     #[track_caller]
     pub(super) fn factors<'k>(
         self,

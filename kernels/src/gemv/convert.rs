@@ -1,8 +1,9 @@
 //! Codes as numbers that tensor cores take: by masks alone, nothing is added or multiplied.
 //!
-//! The bits of an integer below 256, read as a bf16, are that integer times 2⁻¹³³: below 128 the number is subnormal, from
-//! there on the exponent's lowest bit counts 128. Tensor cores take subnormal operands as they are. So activations are
-//! multiplied by a power of two before ([`lift`]), and sums by one afterwards ([`lower`]); both are exact.
+//! The bits of an integer below 256, read as a bf16, are that integer times 2⁻¹³³: below 128 the
+//! number is subnormal, from there on the exponent's lowest bit counts 128. Tensor cores take
+//! subnormal operands as they are. So activations are multiplied by a power of two before
+//! ([`lift`]), and sums by one afterwards ([`lower`]); both are exact.
 //!
 //! | code | how | what it is worth |
 //! |---|---|---|
@@ -11,7 +12,8 @@
 //! | `e4m3` | f16 by the instruction that there is from sm_89 on; else the sign to bit 15, the other seven bits to bits 7 to 13 | the value, or times 2⁻⁸, subnormals included |
 //! | `e2m1` | as `e4m3`: the sign to a byte's bit 7, the other three bits to bits 2 to 4 | the value times 2⁻⁶, or 2⁻¹⁴, subnormals included |
 //!
-//! What a zero takes away is the product of the activations with a constant, where a group's sum begins ([`zero`]).
+//! What a zero takes away is the product of the activations with a constant, where a group's sum
+//! begins ([`zero`]).
 
 use half::f16;
 use tilewright_codegen::build::{F16x2, Val};
@@ -21,15 +23,16 @@ use tilewright_codegen::ir::{Arch, Needs};
 use crate::quant::Code;
 use crate::tile::{narrow, narrow_f16};
 
-/// The type in which codes meet activations. Bits of integers below 1024 are as f16 that integer times 2⁻²⁴; what is said of bf16
-/// holds of it with other powers.
+/// The type in which codes meet activations. Bits of integers below 1024 are as f16 that integer
+/// times 2⁻²⁴; what is said of bf16 holds of it with other powers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Terms {
     /// Of any activations below 2⁴⁸.
     Bf16,
     /// Of activations below 65504 that have one part of 11 bits.
     F16,
-    /// Of activations below 2²² in two parts of 11 bits: f16, and what that rounds off times 2¹¹, so that small ones keep theirs.
+    /// Of activations below 2²² in two parts of 11 bits: f16, and what that rounds off times 2¹¹,
+    /// so that small ones keep theirs.
     TwoF16,
 }
 
@@ -39,7 +42,8 @@ pub(super) const AND_OR: u8 = (0xf0 & 0xcc) | 0xaa;
 const LOW: f32 = pow2(11);
 
 impl Terms {
-    /// The exponent of what activations are multiplied with for the first of two registers of a step, which meet the k of one instruction.
+    /// The exponent of what activations are multiplied with for the first of two registers of a
+    /// step, which meet the k of one instruction.
     const fn lift(self) -> i32 {
         match self {
             Terms::Bf16 => 80,
@@ -77,8 +81,8 @@ const fn pow2(exponent: i32) -> f32 {
     f32::from_bits(((127 + exponent) as u32) << 23)
 }
 
-/// What activations are multiplied with before they meet codes: those of the even registers of a lane's eight, and those of
-/// the odd ones.
+/// What activations are multiplied with before they meet codes: those of the even registers of a
+/// lane's eight, and those of the odd ones.
 pub(super) const fn lift(code: Code, terms: Terms) -> [f32; 2] {
     let lift = pow2(terms.lift());
     match code {
@@ -108,7 +112,8 @@ pub(super) fn lower(arch: Arch, code: Code, terms: Terms) -> f32 {
     pow2(worth - terms.lift())
 }
 
-/// The bits of minus such an integer code, in both halves: of the even registers, and of the odd ones.
+/// The bits of minus such an integer code, in both halves: of the even registers, and of the odd
+/// ones.
 pub(super) const fn minus(code: Code, number: u32) -> [u32; 2] {
     let odd = match code {
         Code::U4 | Code::I4 => 16 * number,
@@ -117,7 +122,8 @@ pub(super) const fn minus(code: Code, number: u32) -> [u32; 2] {
     [0x8000_8000 | number | number << 16, 0x8000_8000 | odd | odd << 16]
 }
 
-/// A lane's eight codes of a step, two a register, in the order of k; minifloats as f16, which alone they meet.
+/// A lane's eight codes of a step, two a register, in the order of k; minifloats as f16, which
+/// alone they meet.
 #[track_caller]
 pub(super) fn numbers<'k>(code: Code, words: &[Val<'k, u32>]) -> [Val<'k, u32>; 4] {
     match code {
@@ -144,7 +150,8 @@ fn nibbles(word: Val<u32>) -> [Val<u32>; 2] {
         .map(|(magnitude, sign)| magnitude.lop3(0x1c1c_1c1cu32, sign & 0x8080_8080u32, AND_OR))
 }
 
-/// Such numbers times the scale of their block, which is the byte of a step: f16, exact ([`Codes::of_blocks`](super::Codes::of_blocks)).
+/// Such numbers times the scale of their block, which is the byte of a step: f16, exact
+/// ([`Codes::of_blocks`](super::Codes::of_blocks)).
 #[track_caller]
 pub(super) fn of_block<'k>(numbers: [Val<'k, u32>; 4], blocks: Val<'k, u32>, step: u32) -> [Val<'k, u32>; 4] {
     let two = halves(blocks)[step as usize / 2].bits::<F16x2>();

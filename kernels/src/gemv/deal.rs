@@ -1,9 +1,11 @@
-//! Where the stages of a stream of weights lie: one after the other, or dealt round the pieces that are read side by side.
+//! Where the stages of a stream of weights lie: one after the other, or dealt round the pieces that
+//! are read side by side.
 //!
-//! Blocks of a GPU read consecutive parts of a stream at the same time, one stage after the other. Where the stream lies in
-//! its order, what is read at one moment is spread over all of it. Dealt, it is contiguous: round r of all pieces lies
-//! after round r − 1 of all pieces, the layout `(rounds, pieces) : (pieces, 1)`. Pieces that are a strip longer than others
-//! come first, and what they have more follows, `(more, longer) : (longer, 1)`.
+//! Blocks of a GPU read consecutive parts of a stream at the same time, one stage after the other.
+//! Where the stream lies in its order, what is read at one moment is spread over all of it. Dealt,
+//! it is contiguous: round r of all pieces lies after round r − 1 of all pieces, the layout
+//! `(rounds, pieces) : (pieces, 1)`. Pieces that are a strip longer than others come first, and
+//! what they have more follows, `(more, longer) : (longer, 1)`.
 
 use tilewright_codegen::build::Val;
 use tilewright_layout::Layout;
@@ -27,8 +29,9 @@ impl Deal {
     /// Every stage in its order.
     pub const IN_ORDER: Deal = Deal { block: 1, pieces: 1, longer: 0, rounds: u32::MAX, more: 0 };
 
-    /// Deals `strips` strips of `stages` stages to `pieces` pieces: consecutive strips each, their numbers differing by one at
-    /// most, more first. `block` stages stay together; it divides `stages`.
+    /// Deals `strips` strips of `stages` stages to `pieces` pieces: consecutive strips each, their
+    /// numbers differing by one at most, more first. `block` stages stay together; it divides
+    /// `stages`.
     ///
     /// ```
     /// use tilewright_kernels::gemv::Deal;

@@ -30,12 +30,14 @@ pub struct Task<'k> {
     pub count: Val<'k, u32>,
 }
 
-/// The strips of a task in groups: `body` takes a group's first strip, counted from the task's, and its size.
+/// The strips of a task in groups: `body` takes a group's first strip, counted from the task's, and
+/// its size.
 fn groups<'k>(k: &'k Builder, plan: &Plan, task: Task<'k>, body: impl FnOnce(Val<'k, u32>, Val<'k, u32>)) {
     k.moving().for_step(0, task.count, plan.group, |start| body(start, (task.count - start).min(plan.group)));
 }
 
-/// Fetches weights, by one thread: of each group stage 0 of every strip, then stage 1 of every strip, and so on.
+/// Fetches weights, by one thread: of each group stage 0 of every strip, then stage 1 of every
+/// strip, and so on.
 pub fn fetch_weights<'k>(k: &'k Builder, plan: &Plan, ring: &mut Producer<'k, Weights, Stage, ByBulk>, task: Task<'k>) {
     let how = Bulk::default().policy(k.policy(Eviction::First));
     let (strip, elements) = (plan.strip, plan.strip.bytes() / 2);
@@ -84,7 +86,8 @@ pub fn room<'k>(k: &'k Builder, plan: &Plan) -> Ptr<'k, Shared, f32> {
     k.shared_aligned("sums", 2 * plan.strip.warps() * plan.warp_sums(), 128)
 }
 
-/// Multiplies, by the first [`Strip::warps`] warps. `epilogue` takes a sum's vector and row, and the sum.
+/// Multiplies, by the first [`Strip::warps`] warps. `epilogue` takes a sum's vector and row, and
+/// the sum.
 pub fn multiply<'k>(
     k: &'k Builder,
     plan: &Plan,
@@ -109,7 +112,8 @@ pub fn multiply<'k>(
                     let packed: Vec<Packed> = tiles.iter().map(|tile| tile.load(strip, w.base())).collect();
                     let meets = |i: u32| kept.get(i as usize).cloned().unwrap_or_else(|| load(&tiles[i as usize]));
                     multiply_tiles(k, packed.into_iter(), meets, sums(u));
-                    // Behind the products: the fence of a release waits for what was read, which they have waited for.
+                    // Behind the products: the fence of a release waits for what was read, which
+                    // they have waited for.
                     weights.release();
                 });
             }
@@ -134,7 +138,8 @@ fn tiles<'k>(k: &'k Builder, strip: Strip, s: Val<'k, u32>) -> Vec<WarpTile<'k>>
         if whole && !padded {
             return WarpTile { tile, exists: None };
         }
-        // Warps without a tile load the last one again, and do not use it: beyond the end of k is nothing.
+        // Warps without a tile load the last one again, and do not use it: beyond the end of k is
+        // nothing.
         let tiles = match padded {
             true => (k.lit(strip.tiles()) - s * stage_tiles).min(stage_tiles),
             false => k.lit(stage_tiles),
@@ -145,8 +150,8 @@ fn tiles<'k>(k: &'k Builder, strip: Strip, s: Val<'k, u32>) -> Vec<WarpTile<'k>>
     (0..strip.per_warp()).map(of_round).collect()
 }
 
-/// The activations that meet this lane's weights of a tile. Vectors beyond the batch repeat the last one: no result looks
-/// at their sums.
+/// The activations that meet this lane's weights of a tile. Vectors beyond the batch repeat the
+/// last one: no result looks at their sums.
 fn fragments<'k>(k: &'k Builder, plan: &Plan, tile: Index<'k>, x: View<'k, bf16, Layout>) -> Vec<Fragment<'k>> {
     const LANES: Layout = Octets::LAYOUT.right_inverse();
     let place = place(&LANES, Index::lane(k));

@@ -19,12 +19,13 @@ pub struct Epilogue {
     pub wide: bool,
 }
 
-/// `y[m, n] = Σ_k x[m, k] · w[n, k] (+ bias[n]) (+ residual[m, n])`, for a grid of any number of blocks, best one for
-/// each multiprocessor.
+/// `y[m, n] = Σ_k x[m, k] · w[n, k] (+ bias[n]) (+ residual[m, n])`, for a grid of any number of
+/// blocks, best one for each multiprocessor.
 ///
-/// Parameters: n, w as [`pack`](super::pack) orders it, x\[batch, [`Plan::x_pitch`]\] with zeros beyond k, y\[batch, n\], then bias\[n\]
-/// and residual\[batch, n\] where the epilogue has them. Weights are fetched before the grids before this one have ended;
-/// nothing else is touched until then.
+/// Parameters: n, w as [`pack`](super::pack) orders it, x\[batch, [`Plan::x_pitch`]\] with zeros
+/// beyond k, y\[batch, n\], then bias\[n\] and residual\[batch, n\] where the epilogue has them.
+/// Weights are fetched before the grids before this one have ended; nothing else is touched until
+/// then.
 pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Kernel {
     let (stage, x_stage, warps) = ((plan.stage(),), (plan.x_stage(),), plan.strip.warps());
     let name = format!("gemv_b{}_k{}", plan.batch, plan.strip.k());
@@ -77,7 +78,8 @@ pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Kernel {
     })
 }
 
-/// This block's part of `strips` strips, whose product with the blocks has 32 bits: parts differ by one strip at most.
+/// This block's part of `strips` strips, whose product with the blocks has 32 bits: parts differ by
+/// one strip at most.
 fn share<'k>(k: &'k Builder, strips: Val<'k, u32>) -> (Val<'k, u32>, Val<'k, u32>) {
     let bound = |block: Val<'k, u32>| block * strips / k.blocks();
     let (first, end) = (bound(k.block_id()), bound(k.block_id() + 1));

@@ -1,4 +1,5 @@
-//! Matrix times few vectors, `y[m, n] = Σ_k x[m, k] · w[n, k]` for batches m of 1 to 64, at the speed of the memory.
+//! Matrix times few vectors, `y[m, n] = Σ_k x[m, k] · w[n, k]` for batches m of 1 to 64, at the
+//! speed of the memory.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -16,19 +17,21 @@
 //! | `deal` | where the stages of a stream lie: in order, or dealt round the SMs: [`Deal`] |
 //! | `trial` | shapes with inputs and what must come out: [`Case`] |
 //!
-//! The weights are the n8 operand of `mma.m16n8k16`, the activations the m16 operand, so a batch of 16 costs the bytes
-//! of a batch of 1. Weights were packed once: eight rows make a strip, a strip is cut along k into stages of 16 KiB that
-//! one bulk copy brings, and within a stage each lane's 16 bytes lie where no bank is met twice. The megakernel's linear
-//! tasks ([`linear`]) read the same strips by the same product.
+//! The weights are the n8 operand of `mma.m16n8k16`, the activations the m16 operand, so a batch of
+//! 16 costs the bytes of a batch of 1. Weights were packed once: eight rows make a strip, a strip
+//! is cut along k into stages of 16 KiB that one bulk copy brings, and within a stage each lane's
+//! 16 bytes lie where no bank is met twice. The megakernel's linear tasks ([`linear`]) read the
+//! same strips by the same product.
 //!
-//! One warp fetches weights, one fetches activations, the others multiply: they share a stage by its k, and add their
-//! sums once a strip. A block takes its strips in groups that go through k together, so that activations, which come from
-//! L2, are read once for up to sixteen strips, and stay in registers while the strips meet them.
+//! One warp fetches weights, one fetches activations, the others multiply: they share a stage by
+//! its k, and add their sums once a strip. A block takes its strips in groups that go through k
+//! together, so that activations, which come from L2, are read once for up to sixteen strips, and
+//! stay in registers while the strips meet them.
 //!
 //! # Accuracy
-//! Products of `bf16` are exact in f32. A sum of K terms adds rounding errors of at most `γ Σ|x·w|` with
-//! `γ = K·u/(1 − K·u)`, u = 2⁻²³ (Higham, Accuracy and Stability, 3.1; the strip is doubled as tensor cores may truncate);
-//! a `bf16` result rounds once more, by 2⁻⁸ of its value.
+//! Products of `bf16` are exact in f32. A sum of K terms adds rounding errors of at most `γ Σ|x·w|`
+//! with `γ = K·u/(1 − K·u)`, u = 2⁻²³ (Higham, Accuracy and Stability, 3.1; the strip is doubled as
+//! tensor cores may truncate); a `bf16` result rounds once more, by 2⁻⁸ of its value.
 
 mod codes;
 mod convert;

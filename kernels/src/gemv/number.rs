@@ -45,8 +45,8 @@ impl Strip {
     }
 }
 
-/// The exact value of a minifloat, given its bits, the bits of its mantissa and its bias. Exponent and mantissa go to the
-/// places of an f32, times the power of two by which the biases differ.
+/// The exact value of a minifloat, given its bits, the bits of its mantissa and its bias. Exponent
+/// and mantissa go to the places of an f32, times the power of two by which the biases differ.
 fn minifloat(code: Val<u32>, [bits, mantissa, bias]: [u32; 3]) -> Val<f32> {
     let sign = 1u32 << (bits - 1);
     let magnitude = (code & (sign - 1)) << (23 - mantissa);

@@ -1,4 +1,5 @@
-//! Packed weights: the order in which products read them, as layouts, and the packer that walks these.
+//! Packed weights: the order in which products read them, as layouts, and the packer that walks
+//! these.
 //!
 //! | word | what it is |
 //! |---|---|
@@ -6,9 +7,10 @@
 //! | [`Strip`] | eight rows with all of their k: tile after tile |
 //! | stage | consecutive tiles of a strip: what a ring brings at once |
 //!
-//! Weights are the n8 operand of `m16n8k16`. A lane holds eight consecutive elements of its row ([`Octets`]), where the
-//! instruction would have them two by two: a permutation of k that both operands share, which changes no sum. So the lanes'
-//! elements of a tile are 512 contiguous bytes in the order of the lanes, which a warp reads without bank conflicts.
+//! Weights are the n8 operand of `m16n8k16`. A lane holds eight consecutive elements of its row
+//! ([`Octets`]), where the instruction would have them two by two: a permutation of k that both
+//! operands share, which changes no sum. So the lanes' elements of a tile are 512 contiguous bytes
+//! in the order of the lanes, which a warp reads without bank conflicts.
 
 use core::ops::Range;
 use half::bf16;
@@ -23,8 +25,9 @@ use crate::tile::{Index, place};
 /// A tile of weights, (row, k) to element.
 pub type Tile = RowMajor<8, 32>;
 
-/// The lane of each eight elements of a tile, (row, octet) to lane: lane `4·row + octet` has k = 8·octet to 8·octet + 7 of
-/// its row, of the weights and of the activations alike, so that every slot of the contraction meets its partner.
+/// The lane of each eight elements of a tile, (row, octet) to lane: lane `4·row + octet` has k =
+/// 8·octet to 8·octet + 7 of its row, of the weights and of the activations alike, so that every
+/// slot of the contraction meets its partner.
 pub type Octets = RowMajor<8, 4>;
 
 /// k of a tile.
@@ -54,7 +57,8 @@ pub(super) const fn modes(modes: &[Layout]) -> Layout {
     Layout::constant(Layout::tuple(modes))
 }
 
-/// Eight rows of weights: how they are cut into stages, and each stage dealt to the warps that multiply.
+/// Eight rows of weights: how they are cut into stages, and each stage dealt to the warps that
+/// multiply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Strip {
     k: u32,
@@ -101,8 +105,8 @@ impl Strip {
     /// Rows of a strip: the n of the matrix instruction.
     pub const ROWS: u32 = 8;
 
-    /// A strip of rows of `k` elements in the fewest stages of at most `stage_bytes` bytes, each of which has as many tiles
-    /// for every one of `warps` warps.
+    /// A strip of rows of `k` elements in the fewest stages of at most `stage_bytes` bytes, each of
+    /// which has as many tiles for every one of `warps` warps.
     ///
     /// # Errors
     /// If a row is empty or longer than 2^20, or a stage does not hold 512 bytes per warp.
@@ -121,7 +125,8 @@ impl Strip {
         Strip::cut(k, warps, warps, most)
     }
 
-    /// The longest strip of one stage of at most `stage_bytes` bytes, which has as many tiles for every one of `warps` warps.
+    /// The longest strip of one stage of at most `stage_bytes` bytes, which has as many tiles for
+    /// every one of `warps` warps.
     pub(crate) fn of_one_stage(warps: u32, stage_bytes: u32) -> Strip {
         let stage_tiles = stage_bytes / BYTES / warps * warps;
         Strip { k: stage_tiles * DEPTH, warps, stages: 1, stage_tiles, codes: None }
@@ -137,12 +142,14 @@ impl Strip {
         Ok(Strip { k, warps, stages, stage_tiles: all.div_ceil(stages) * together, codes: None })
     }
 
-    /// A strip of rows of `k` codes, in stages that have as many tiles for every one of `warps` warps. The codes of a stage have
-    /// at most `stage_bytes` bytes, and at least half of that where the row has; its factors follow. Of these
-    /// numbers of stages it is the one with the least padding, where a stage counts as half a round of tiles.
+    /// A strip of rows of `k` codes, in stages that have as many tiles for every one of `warps`
+    /// warps. The codes of a stage have at most `stage_bytes` bytes, and at least half of that
+    /// where the row has; its factors follow. Of these numbers of stages it is the one with the
+    /// least padding, where a stage counts as half a round of tiles.
     ///
     /// # Errors
-    /// As [`Strip::new`]; if a group is no multiple of 16, or none of 32 and a row ends within a step.
+    /// As [`Strip::new`]; if a group is no multiple of 16, or none of 32 and a row ends within a
+    /// step.
     pub fn of_codes(k: u32, warps: u32, stage_bytes: u32, codes: Codes) -> Result<Strip, StripError> {
         let most = stage_bytes / BYTES / warps.max(1);
         if most == 0 || warps == 0 {
@@ -197,8 +204,8 @@ impl Strip {
         self.depth() / DEPTH
     }
 
-    /// Weights of a row that share their factors in a stage: what divides the group and the stage, in whole tiles where it is
-    /// more than one.
+    /// Weights of a row that share their factors in a stage: what divides the group and the stage,
+    /// in whole tiles where it is more than one.
     pub fn span(self) -> u32 {
         let (stage, depth) = (self.stage_k(), self.depth());
         let span = match self.codes.and_then(|codes| codes.group) {
@@ -300,15 +307,16 @@ impl Strip {
         self.stages * self.stage_bytes()
     }
 
-    /// Tile number `round` of a warp's own: tiles are dealt to the warps in turn, whatever the stages are, so that who adds up
-    /// what does not depend on them.
+    /// Tile number `round` of a warp's own: tiles are dealt to the warps in turn, whatever the
+    /// stages are, so that who adds up what does not depend on them.
     #[track_caller]
     pub fn tile<'k>(self, warp: Val<'k, u32>, round: Val<'k, u32>) -> Val<'k, u32> {
         warp + round * self.warps
     }
 
-    /// Maps (row, k) of a number of strips to the place of the element, in elements: strip after strip, tile after tile. Of quantised weights that is
-    /// where codes lie, were there no factors after each stage.
+    /// Maps (row, k) of a number of strips to the place of the element, in elements: strip after
+    /// strip, tile after tile. Of quantised weights that is where codes lie, were there no factors
+    /// after each stage.
     ///
     /// ```
     /// use tilewright_kernels::gemv::Strip;
@@ -332,7 +340,8 @@ impl Strip {
         Layout::constant(tile.blocked_product(&modes(&[leaf(strips, tiles), leaf(tiles, 1)])))
     }
 
-    /// A stage as the lanes read it: (lane, tile) to the first of its 16 bytes, counted in elements of bf16.
+    /// A stage as the lanes read it: (lane, tile) to the first of its 16 bytes, counted in elements
+    /// of bf16.
     pub(super) fn stage_lanes(self) -> Layout {
         modes(&[LANES, leaf(self.stage_tiles, ELEMENTS)])
     }
@@ -363,8 +372,9 @@ impl Strip {
     }
 }
 
-/// Packs rows into strips and stages, run by run as the layout of a stage has them: elements of a row that lie one after the
-/// other. Where a run begins is the sum of what its row adds and what its first k adds.
+/// Packs rows into strips and stages, run by run as the layout of a stage has them: elements of a
+/// row that lie one after the other. Where a run begins is the sum of what its row adds and what
+/// its first k adds.
 #[derive(Clone, Debug)]
 pub struct Packer {
     strip: Strip,
@@ -387,7 +397,8 @@ impl Packer {
         }
     }
 
-    /// Packs a stage's columns of eight rows; a missing row, and what is beyond a row, become zeros.
+    /// Packs a stage's columns of eight rows; a missing row, and what is beyond a row, become
+    /// zeros.
     ///
     /// # Panics
     /// If there are more columns than the stage has, or its memory has another length.
@@ -403,7 +414,8 @@ impl Packer {
     }
 }
 
-/// The matrix `w[n, k]`, row-major, packed as [`Strip::layout`] says. Rows and columns that are added hold zeros.
+/// The matrix `w[n, k]`, row-major, packed as [`Strip::layout`] says. Rows and columns that are
+/// added hold zeros.
 ///
 /// ```
 /// use tilewright_kernels::gemv::{Strip, pack};

@@ -1,4 +1,5 @@
-//! Quantised matrices into the stages of strips, run by run as the layout of a stage has them, and back.
+//! Quantised matrices into the stages of strips, run by run as the layout of a stage has them, and
+//! back.
 
 use tilewright_layout::Layout;
 
@@ -10,8 +11,9 @@ use crate::tile::Float;
 /// A row of a quantised matrix.
 pub type QuantRow<'m> = (&'m QuantMatrix, usize);
 
-/// Packs rows of codes into stages, with their factors. Codes of a lane's word are a run or two; where they lie in it is the same
-/// for each, and where a word lies is the sum of what its row adds and what its first k adds.
+/// Packs rows of codes into stages, with their factors. Codes of a lane's word are a run or two;
+/// where they lie in it is the same for each, and where a word lies is the sum of what its row adds
+/// and what its first k adds.
 ///
 /// ```
 /// use tilewright_kernels::gemv::{CodePacker, Codes, Strip};
@@ -63,7 +65,8 @@ impl CodePacker {
         }
     }
 
-    /// Packs the columns of a stage of eight rows. A missing row, and what is beyond a row, has scales of 0.
+    /// Packs the columns of a stage of eight rows. A missing row, and what is beyond a row, has
+    /// scales of 0.
     ///
     /// # Panics
     /// If the memory is not a stage's, or a row has another length or form than the strip.

@@ -1,7 +1,9 @@
-//! Products of packed weights with activations: what every matrix-vector product does with a stage of weights.
+//! Products of packed weights with activations: what every matrix-vector product does with a stage
+//! of weights.
 //!
-//! A warp takes tiles of a stage in turn, a lane eight elements of each. What they meet is a [`Fragment`], wherever it comes
-//! from: shared memory or registers. Slots of the contraction hold the same k on both sides.
+//! A warp takes tiles of a stage in turn, a lane eight elements of each. What they meet is a
+//! [`Fragment`], wherever it comes from: shared memory or registers. Slots of the contraction hold
+//! the same k on both sides.
 
 use half::{bf16, f16};
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
@@ -13,8 +15,8 @@ use crate::mma::Accumulator;
 use crate::quant::Code;
 use crate::tile::{Index, LayoutTensor};
 
-/// A lane's activations that meet a tile: eight of a vector of the first eight and, where there are any, eight of a vector of
-/// the second.
+/// A lane's activations that meet a tile: eight of a vector of the first eight and, where there are
+/// any, eight of a vector of the second.
 #[derive(Clone, Copy)]
 pub struct Fragment<'k> {
     /// Of the MMA's rows 0 to 7.
@@ -24,7 +26,8 @@ pub struct Fragment<'k> {
 }
 
 impl<'k> Fragment<'k> {
-    /// The fragment whose quads are words as an instruction takes them: of the first vector and the second in turn.
+    /// The fragment whose quads are words as an instruction takes them: of the first vector and the
+    /// second in turn.
     pub(super) fn of_pairs(self) -> Fragment<'k> {
         let Some(behind) = self.high else { return self };
         let (a, b) = (self.low, behind);
@@ -102,7 +105,8 @@ impl<'k> Packed<'k> {
     }
 }
 
-/// A lane's codes of a tile with their factors; of [`Side::Pair`] those of two strips' tiles at the same k.
+/// A lane's codes of a tile with their factors; of [`Side::Pair`] those of two strips' tiles at the
+/// same k.
 #[derive(Clone)]
 pub struct CodeTile<'k> {
     packed: Vec<Packed<'k>>,
@@ -146,8 +150,8 @@ impl<'k> CodeTile<'k> {
     }
 }
 
-/// Multiplies tiles of bf16: tile number `round` of `tiles` with `fragments(round)`. Where the tiles are loaded before, they are in
-/// flight together. A tile that does not exist adds nothing.
+/// Multiplies tiles of bf16: tile number `round` of `tiles` with `fragments(round)`. Where the
+/// tiles are loaded before, they are in flight together. A tile that does not exist adds nothing.
 pub fn multiply<'k>(
     k: &'k Builder,
     tiles: impl Iterator<Item = Packed<'k>>,
@@ -182,8 +186,8 @@ fn instructions<'k>(
     }
 }
 
-/// Tiles of codes whose sums are under way together, where these are one atom each: of two, and of groups of half steps, there are registers for
-/// one tile.
+/// Tiles of codes whose sums are under way together, where these are one atom each: of two, and of
+/// groups of half steps, there are registers for one tile.
 const TOGETHER: usize = 4;
 
 /// How codes are multiplied with activations.
@@ -192,16 +196,19 @@ pub struct Meeting<'a, 'k> {
     pub side: Side,
     /// The type in which they meet activations.
     pub terms: Terms,
-    /// The fragments of the steps that an instruction takes together, by their number among those of the warp.
+    /// The fragments of the steps that an instruction takes together, by their number among those
+    /// of the warp.
     pub fragments: &'a dyn Fn(u32) -> Vec<Fragment<'k>>,
-    /// What the sums of a part of a tile begin with, by the tile's number among those of the warp, the part's and the atom's: the product
-    /// of the zeros, or of ones where zeros are a group's own. `None`: nothing.
+    /// What the sums of a part of a tile begin with, by the tile's number among those of the warp,
+    /// the part's and the atom's: the product of the zeros, or of ones where zeros are a group's
+    /// own. `None`: nothing.
     pub starts: &'a dyn Fn(u32, u32, u32) -> Option<[Val<'k, f32>; 4]>,
 }
 
-/// Multiplies tiles of codes with their factors. The products of a group, or of a tile where that is less, are summed by
-/// themselves, scaled, and added to `sums`, which is one chain, and of [`Side::Pair`] has an atom for each eight vectors; these are the
-/// product divided by [`lowered`]'s factor.
+/// Multiplies tiles of codes with their factors. The products of a group, or of a tile where that
+/// is less, are summed by themselves, scaled, and added to `sums`, which is one chain, and of
+/// [`Side::Pair`] has an atom for each eight vectors; these are the product divided by
+/// [`lowered`]'s factor.
 pub fn multiply_codes<'k>(
     k: &'k Builder,
     (strip, codes): (Strip, Codes),
@@ -254,7 +261,8 @@ pub fn multiply_codes<'k>(
     }
 }
 
-/// The instructions of codes of one step with the fragments of it, or of two steps or two strips, where codes are the A operand.
+/// The instructions of codes of one step with the fragments of it, or of two steps or two strips,
+/// where codes are the A operand.
 pub(super) fn code_instructions<'k>(
     k: &'k Builder,
     (side, terms): (Side, Terms),
@@ -284,7 +292,8 @@ pub(super) fn code_instructions<'k>(
     }
 }
 
-/// The instructions of a step whose halves are of groups of their own, codes being the B operand: each has its sums.
+/// The instructions of a step whose halves are of groups of their own, codes being the B operand:
+/// each has its sums.
 pub(super) fn halved_instructions<'k>(
     k: &'k Builder,
     terms: Terms,
@@ -321,8 +330,8 @@ pub fn lowered<'k>(strip: Strip, (side, terms): (Side, Terms), sums: Chains<'k>)
     }
 }
 
-/// The sums of a strip: an atom for each sixteen vectors, in `chains` that take turns, since an instruction on an accumulator
-/// waits for the one before.
+/// The sums of a strip: an atom for each sixteen vectors, in `chains` that take turns, since an
+/// instruction on an accumulator waits for the one before.
 #[derive(Clone, Copy)]
 pub struct Chains<'k> {
     all: Accumulator<'k, f32>,
@@ -343,7 +352,8 @@ impl<'k> Chains<'k> {
         Chains { all, atoms: all.atoms()[0] / chains, chains, first: 0 }
     }
 
-    /// The accumulators after a number of the warp's tiles: the order does not depend on the stages.
+    /// The accumulators after a number of the warp's tiles: the order does not depend on the
+    /// stages.
     #[must_use]
     pub fn behind(self, tiles: u32) -> Chains<'k> {
         Chains { first: 2 * tiles, ..self }
@@ -363,7 +373,8 @@ impl<'k> Chains<'k> {
         self.all.rows_of_atoms(chain * self.atoms, self.atoms)
     }
 
-    /// Where the product of a step with a fragment goes. Fragments beyond the atoms are more of the same vectors.
+    /// Where the product of a step with a fragment goes. Fragments beyond the atoms are more of the
+    /// same vectors.
     fn at(self, step: u32, fragment: u32) -> Accumulator<'k, f32> {
         self.chain((self.first + step) % self.chains).rows_of_atoms(fragment % self.atoms, 1)
     }

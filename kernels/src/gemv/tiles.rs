@@ -42,7 +42,8 @@ pub enum PlanError {
     },
 }
 
-/// Accumulators that a thread may spend: what is left of 255 registers is addresses and what was loaded.
+/// Accumulators that a thread may spend: what is left of 255 registers is addresses and what was
+/// loaded.
 const ACCUMULATORS: u32 = 64;
 
 /// Shared memory of a block on sm_90, bytes.
@@ -134,8 +135,8 @@ impl Plan {
         StageTile::new(self.strip.stage_layout())
     }
 
-    /// A stage of activations: (vector, k) to offset. Vectors are an odd number of 64 bytes apart, so that neighbours
-    /// use the other half of the banks.
+    /// A stage of activations: (vector, k) to offset. Vectors are an odd number of 64 bytes apart,
+    /// so that neighbours use the other half of the banks.
     pub fn x_stage(&self) -> StageTile<bf16, Layout> {
         let leaf = |extent: u32, stride: u32| Layout::constant(Layout::leaf(extent.into(), stride.into()));
         let modes = [leaf(self.batch, self.x_stage_pitch()), leaf(self.strip.stage_k(), 1)];
@@ -172,7 +173,8 @@ impl Plan {
         self.batch.next_multiple_of(8) * Strip::ROWS
     }
 
-    /// Threads of a block: those that multiply, a warp that fetches weights and one that fetches activations.
+    /// Threads of a block: those that multiply, a warp that fetches weights and one that fetches
+    /// activations.
     pub fn threads(&self) -> u32 {
         (self.strip.warps() + 2) * 32
     }

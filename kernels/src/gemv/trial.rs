@@ -93,8 +93,8 @@ impl Case {
     }
 }
 
-/// What must come out of vectors of `k` elements, in f64, and by how much it may differ: the page of this module derives the
-/// bound.
+/// What must come out of vectors of `k` elements, in f64, and by how much it may differ: the page
+/// of this module derives the bound.
 pub(super) fn expected(
     k: u32,
     epilogue: Epilogue,

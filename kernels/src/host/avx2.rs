@@ -1,4 +1,5 @@
-//! The register block with AVX2 and F16C: what `block` says, in instructions that no compiler's mood can take away.
+//! The register block with AVX2 and F16C: what `block` says, in instructions that no compiler's
+//! mood can take away.
 
 use core::slice::from_ref;
 use std::arch::x86_64::{
@@ -32,8 +33,8 @@ fn widened<W: Element>(elements: &[W; WIDTH]) -> __m256 {
     }
 }
 
-/// Adds the products of chunk `at` of each row to the lanes. (Plain loops here and below: what `map` on arrays calls is not
-/// compiled for these instructions.)
+/// Adds the products of chunk `at` of each row to the lanes. (Plain loops here and below: what
+/// `map` on arrays calls is not compiled for these instructions.)
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
 #[expect(clippy::needless_range_loop, reason = "indexes run through several arrays at once")]
@@ -58,8 +59,8 @@ fn accumulate<W: Element, const R: usize, const N: usize>(
     }
 }
 
-/// The whole chunks of rows of length `k`, one length for all, so that the bounds checks leave the loop; and what is left of
-/// each, filled up with zeros.
+/// The whole chunks of rows of length `k`, one length for all, so that the bounds checks leave the
+/// loop; and what is left of each, filled up with zeros.
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
 fn chunks<'a, W: Element, const N: usize>(rows: &[&'a [W]; N], k: usize) -> ([&'a [[W; LANES]]; N], [[W; LANES]; N]) {
@@ -103,7 +104,8 @@ fn block<W: Element, const R: usize, const N: usize>(x: [&[f32]; R], w: [&[W]; N
     products
 }
 
-/// The last chunk filled up with zeros: their products add +0, which changes no sum, since none is −0.
+/// The last chunk filled up with zeros: their products add +0, which changes no sum, since none is
+/// −0.
 #[inline]
 fn padded<W: Element>(tail: &[W]) -> [W; LANES] {
     let mut chunk = [W::zeroed(); LANES];

@@ -1,5 +1,6 @@
-//! A register block, `R` rows of activations against `N` rows of weights, in the one order of summation; and the walk of a
-//! product by such blocks. This form is portable; `avx2` has the same with intrinsics.
+//! A register block, `R` rows of activations against `N` rows of weights, in the one order of
+//! summation; and the walk of a product by such blocks. This form is portable; `avx2` has the same
+//! with intrinsics.
 
 use super::Element;
 
@@ -54,7 +55,8 @@ pub(super) fn block<W: Element, const R: usize, const N: usize>(x: [&[f32]; R], 
         }
     }
     if !k.is_multiple_of(LANES) {
-        // The last chunk filled up with zeros: their products add +0, which changes no sum, since none is −0.
+        // The last chunk filled up with zeros: their products add +0, which changes no sum, since
+        // none is −0.
         for n in 0..N {
             let mut wide = [0.0; LANES];
             wide.iter_mut().zip(w[n].1).for_each(|(wide, w)| *wide = w.widen());
@@ -68,11 +70,13 @@ pub(super) fn block<W: Element, const R: usize, const N: usize>(x: [&[f32]; R], 
     sums.map(|row| row.map(reduce))
 }
 
-/// Computes `$out[r, n] = x_r · w_n` for `$x: [rows, k]`, `$w: [n, k]`, `$out: [rows, n]`, row-major, with blocks by `$block`.
-/// (A macro, since a function cannot be generic over functions that are compiled for other instructions.)
+/// Computes `$out[r, n] = x_r · w_n` for `$x: [rows, k]`, `$w: [n, k]`, `$out: [rows, n]`,
+/// row-major, with blocks by `$block`. (A macro, since a function cannot be generic over functions
+/// that are compiled for other instructions.)
 ///
-/// Weight rows are read from memory once, one after the other, and in pairs only where the batch makes arithmetic the
-/// bound: a second stream of memory makes the prefetchers of today's CPUs slower.
+/// Weight rows are read from memory once, one after the other, and in pairs only where the batch
+/// makes arithmetic the bound: a second stream of memory makes the prefetchers of today's CPUs
+/// slower.
 macro_rules! walk {
     ($block:ident, $x:expr, $k:expr, $w:expr, $out:expr) => {{
         let (x, k, w, out) = ($x, $k, $w, $out);

@@ -45,8 +45,9 @@ impl Element for bf16 {
 impl Element for f16 {
     const FORMAT: Format = Format::F16;
 
-    /// Exponent and mantissa are moved to their place in an f32, whose exponent is then off by 127 − 15 = 112; the
-    /// product with 2¹¹² puts that right and normalises subnormals. ∞ and NaN (exponent 31) get the exponent of f32's.
+    /// Exponent and mantissa are moved to their place in an f32, whose exponent is then off by 127
+    /// − 15 = 112; the product with 2¹¹² puts that right and normalises subnormals. ∞ and NaN
+    /// (exponent 31) get the exponent of f32's.
     #[inline(always)]
     fn widen(self) -> f32 {
         let bits = u32::from(self.to_bits());

@@ -33,14 +33,15 @@ impl Isa {
         match self {
             Isa::Plain => block::tile(x, k, w, out),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `best` gives this variant only where the CPU has AVX2 and F16C, and nothing else makes one.
+            // SAFETY: `best` gives this variant only where the CPU has AVX2 and F16C, and nothing
+            // else makes one.
             Isa::Avx2 => unsafe { avx2::tile(x, k, w, out) },
         }
     }
 }
 
-/// `out[r, n] = Σ_i x[r, i] · w[n, i]` for `x: [rows, k]`, `w: [n, k]`, `out: [rows, n]`, row-major; the batch reads the
-/// weights from memory once.
+/// `out[r, n] = Σ_i x[r, i] · w[n, i]` for `x: [rows, k]`, `w: [n, k]`, `out: [rows, n]`,
+/// row-major; the batch reads the weights from memory once.
 ///
 /// ```
 /// use tilewright_kernels::host::linear;
@@ -115,7 +116,8 @@ mod tests {
     }
 
     proptest! {
-        /// Within the stated bound of the exact sum, and bit for bit independent of batch, tile and instruction set.
+        /// Within the stated bound of the exact sum, and bit for bit independent of batch, tile and
+        /// instruction set.
         #[test]
         fn linear_is_accurate_and_has_one_order(k in extent(), n in 1usize..8, rows in 1usize..7, seed: u32) {
             let mut state = seed;

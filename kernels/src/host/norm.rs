@@ -2,7 +2,8 @@
 
 use super::block::{LANES, reduce};
 
-/// `out[i] = x[i] · rsqrt(mean(x²) + eps) · weight[i]`, the squares summed in the one order of summation.
+/// `out[i] = x[i] · rsqrt(mean(x²) + eps) · weight[i]`, the squares summed in the one order of
+/// summation.
 ///
 /// # Panics
 /// If the lengths differ.

@@ -1,8 +1,9 @@
 //! The product over packed codes: a row of codes is unpacked into one row of f32, never the matrix.
 //!
-//! **Order of summation.** Activations are put into the order of places. Each group's products are summed as
-//! [`linear`](super::linear) sums a row; the sums are scaled and added by rising group. `code − zero` is exact. So a
-//! result depends on nothing but its row of activations and its row of weights.
+//! **Order of summation.** Activations are put into the order of places. Each group's products are
+//! summed as [`linear`](super::linear) sums a row; the sums are scaled and added by rising group.
+//! `code − zero` is exact. So a result depends on nothing but its row of activations and its row of
+//! weights.
 //!
 //! **Error.** With groups of at most `g` terms, `G` groups and `c = (⌈g/16⌉ + 6 + G)·2⁻²⁴`,
 //! `|computed − exact| ≤ c / (1 − c) · Σ|x·w|`.
@@ -13,7 +14,8 @@ use std::ops::Range;
 use super::isa::Isa;
 use crate::quant::{Code, QuantMatrix};
 
-/// `out[r, i] = Σ_c x[r, c] · w[features.start + i, c]` for `x: [rows, k]`, `out: [rows, features]`, row-major.
+/// `out[r, i] = Σ_c x[r, c] · w[features.start + i, c]` for `x: [rows, k]`,
+/// `out: [rows, features]`, row-major.
 ///
 /// ```
 /// use tilewright_kernels::{host, quant::{Code, QuantMatrix, QuantParts, Zeros}};
@@ -120,7 +122,8 @@ mod tests {
     }
 
     proptest! {
-        /// Within the stated bound of the exact sum of the definition, and the same alone as in company.
+        /// Within the stated bound of the exact sum of the definition, and the same alone as in
+        /// company.
         #[test]
         fn the_product_over_packed_codes_is_that_of_the_definition(
             n in 1usize..6, k in 1usize..200, group in 1usize..140, which in 0usize..6, each: bool, ordered: bool,

@@ -1,4 +1,5 @@
-//! A block of tokens of a head in the registers of a warp, wherever it lies: keys as the first MMA takes them, values as the second.
+//! A block of tokens of a head in the registers of a warp, wherever it lies: keys as the first MMA
+//! takes them, values as the second.
 
 use tilewright_codegen::build::{Builder, Ptr, RegArray, SpaceOf, Val};
 
@@ -66,7 +67,8 @@ impl<'k> TokenBlock<'k> {
         }
     }
 
-    /// A run of a token's row from dimension `start + offset` on; beyond the last dimension nothing.
+    /// A run of a token's row from dimension `start + offset` on; beyond the last dimension
+    /// nothing.
     fn words<S: SpaceOf>(
         &self,
         words: &RegArray<'k, u32>,

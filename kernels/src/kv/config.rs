@@ -2,8 +2,8 @@
 
 /// The tile that a buffer moves, and the part of it that one warp multiplies.
 ///
-/// Of the product that the buffer feeds, K is the B operand of `Q·Kᵀ` (its rows are columns of the product) and V
-/// that of `P·V` (its rows are contracted). Nothing else tells them apart.
+/// Of the product that the buffer feeds, K is the B operand of `Q·Kᵀ` (its rows are columns of the
+/// product) and V that of `P·V` (its rows are contracted). Nothing else tells them apart.
 pub trait KvBufferConfig: Copy + 'static {
     /// Rows of the block's tile.
     const BTILE0: u32;
@@ -21,7 +21,8 @@ pub trait KvBufferConfig: Copy + 'static {
     const TRANSPOSED: bool;
 }
 
-/// Keys: `BN` of them to a block of the product, `BK` columns of the head at a time, `WN` keys to a warp.
+/// Keys: `BN` of them to a block of the product, `BK` columns of the head at a time, `WN` keys to a
+/// warp.
 #[derive(Clone, Copy, Debug)]
 pub struct KConfig<const BN: u32, const BK: u32, const WN: u32>;
 

@@ -8,8 +8,8 @@ use super::tiles::Ends;
 use super::{Arrived, Issued, KvBufferConfig, KvFamily, KvThreads, KvView, OwnRing, TileForm, Tiles};
 use crate::ring::{ByThreads, Fill};
 
-/// Rings of `STAGES` tiles, filled by `cp.async`. Two buffers that a loop uses in turn count each other's groups:
-/// [`stream`](super::stream()) is such a loop.
+/// Rings of `STAGES` tiles, filled by `cp.async`. Two buffers that a loop uses in turn count each
+/// other's groups: [`stream`](super::stream()) is such a loop.
 pub struct CpAsync<const STAGES: u32>;
 
 /// A ring filled by `cp.async`.

@@ -1,4 +1,5 @@
-//! How a pool stores its numbers: as floating-point numbers, or as codes of 8 bits that a scale goes with.
+//! How a pool stores its numbers: as floating-point numbers, or as codes of 8 bits that a scale
+//! goes with.
 
 use tilewright_codegen::build::{Global, Ptr, Val};
 use tilewright_codegen::ir::attr::Fp8;
@@ -64,8 +65,8 @@ impl<'k> PoolArray<'k> {
         }
     }
 
-    /// Stores one number, rounded to nearest even. A code is that of `value · (1 / scale)`, where the reciprocal is rounded;
-    /// what is too large becomes the largest.
+    /// Stores one number, rounded to nearest even. A code is that of `value · (1 / scale)`, where
+    /// the reciprocal is rounded; what is too large becomes the largest.
     #[track_caller]
     pub fn store(self, index: Val<'k, u32>, value: Val<'k, f32>) {
         match self {

@@ -1,7 +1,9 @@
-//! A lane's keys and values: how many of a token it loads at a time, and the operands that it makes of them.
+//! A lane's keys and values: how many of a token it loads at a time, and the operands that it makes
+//! of them.
 //!
-//! Of bf16 the words are operands as they lie, and what an operand rounds off a query or a weight is multiplied too. Of e4m3
-//! codes become f16, which holds every code: queries and weights have 11 bits then, of weights what is rounded off is left out.
+//! Of bf16 the words are operands as they lie, and what an operand rounds off a query or a weight
+//! is multiplied too. Of e4m3 codes become f16, which holds every code: queries and weights have 11
+//! bits then, of weights what is rounded off is left out.
 
 use half::{bf16, f16};
 use tilewright_codegen::build::{Builder, RegArray, Val};
@@ -48,7 +50,8 @@ impl Lanes {
         self.dim.div_ceil(self.height())
     }
 
-    /// Records `then` for the dimension `start + offset`, of lanes that cover `width` dimensions, where a head has it.
+    /// Records `then` for the dimension `start + offset`, of lanes that cover `width` dimensions,
+    /// where a head has it.
     pub fn guarded<'k>(self, start: u32, width: u32, offset: Val<'k, u32>, then: impl FnOnce(Val<'k, u32>)) {
         let at = offset + start;
         if start + width <= self.dim { then(at) } else { at.builder().moving().when(at.lt(self.dim), || then(at)) }
@@ -95,7 +98,8 @@ impl Lanes {
         }
     }
 
-    /// The `pair`-th two dimensions of the values of four tokens, as rows of the A operand whose columns are tokens.
+    /// The `pair`-th two dimensions of the values of four tokens, as rows of the A operand whose
+    /// columns are tokens.
     pub fn values<'k>(self, tokens: &[RegArray<'k, u32>; 4], pair: u32) -> [Val<'k, u32>; 4] {
         if self.codes {
             // Bytes of two tokens next to each other, then two dimensions of them.

@@ -1,6 +1,7 @@
 //! `KvBuffer`: keys and values on their way from device memory to the matrix instructions.
 //!
-//! An attention kernel says which tile comes next and what to multiply; how tiles travel is the buffer's business:
+//! An attention kernel says which tile comes next and what to multiply; how tiles travel is the
+//! buffer's business:
 //!
 //! | buffer | way | runs on |
 //! |---|---|---|
@@ -9,8 +10,8 @@
 //! | [`Tma`] | tensor maps into a ring of stages, completing on mbarriers | sm_90 |
 //! | [`StageTiles`] | stages of a ring that is filled for a persistent kernel's tasks, keys and values together | sm_80 |
 //!
-//! Of the first three K and V are the same buffer with another [`KvBufferConfig`], a ring of its own ([`OwnRing`]). A standalone kernel is
-//! generic over the [`KvFamily`] and takes any.
+//! Of the first three K and V are the same buffer with another [`KvBufferConfig`], a ring of its
+//! own ([`OwnRing`]). A standalone kernel is generic over the [`KvFamily`] and takes any.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -31,12 +32,14 @@
 //!
 //! # What cannot go wrong
 //! A tile is a token that moves from step to step: [`OwnRing::load_from_dram`] makes an [`Issued`],
-//! [`KvBuffer::copy_to_shared`] takes it and makes an [`Arrived`], reading borrows that, [`KvBuffer::release`] takes it.
-//! So nothing is read before it was loaded, and nothing is loaded into a stage that is being read. Stages are those of a
-//! [`ring`](crate::ring) for each team, whose tokens these are; [`stream`] leaves a loop with the tokens that it came with,
-//! or panics while recording.
+//! [`KvBuffer::copy_to_shared`] takes it and makes an [`Arrived`], reading borrows that,
+//! [`KvBuffer::release`] takes it. So nothing is read before it was loaded, and nothing is loaded
+//! into a stage that is being read. Stages are those of a [`ring`](crate::ring) for each team,
+//! whose tokens these are; [`stream`] leaves a loop with the tokens that it came with, or panics
+//! while recording.
 //!
-//! Rows beyond the sequence read as zero. The bound is one of rows; columns have none, since a tile has all of them.
+//! Rows beyond the sequence read as zero. The bound is one of rows; columns have none, since a tile
+//! has all of them.
 //!
 //! This module knows tiles of keys and values. It knows no softmax and no mask.
 
@@ -96,8 +99,8 @@ pub struct Issued {
 }
 
 impl Issued {
-    /// The tile that another thread issued, in the same order: where fetching and using are apart, mbarriers carry
-    /// the token from one to the other.
+    /// The tile that another thread issued, in the same order: where fetching and using are apart,
+    /// mbarriers carry the token from one to the other.
     pub(crate) fn by_another() -> Issued {
         Issued { stage: 0 }
     }
@@ -121,17 +124,19 @@ impl<'k, C> Arrived<'k, C> {
     }
 }
 
-/// Keys or values of one sequence and head, or both, tile by tile, independent of which threads issue tiles and where they lie.
+/// Keys or values of one sequence and head, or both, tile by tile, independent of which threads
+/// issue tiles and where they lie.
 pub trait KvBuffer<'k> {
     /// What a tile has.
     type Config;
-    /// A part of a tile that a warp reads at a time: a step of the contraction, or a block of tokens.
+    /// A part of a tile that a warp reads at a time: a step of the contraction, or a block of
+    /// tokens.
     type Part;
     /// A part in registers, as operands of the matrix instruction.
     type MmaTile;
 
-    /// Waits until the tile, number `tile`, is in shared memory, for the whole team, and until the team has read the
-    /// tile before.
+    /// Waits until the tile, number `tile`, is in shared memory, for the whole team, and until the
+    /// team has read the tile before.
     fn copy_to_shared(&self, issued: Issued, tile: Val<'k, u32>) -> Arrived<'k, Self::Config>;
 
     /// Reads a part of a tile into the register tile.
@@ -142,14 +147,15 @@ pub trait KvBuffer<'k> {
 
     /// Ends this thread's reads of the tile.
     ///
-    /// Nothing has to be done where the team that fetches a tile is the one that reads it: it meets in `copy_to_shared`
-    /// before what held the tile is written again.
+    /// Nothing has to be done where the team that fetches a tile is the one that reads it: it meets
+    /// in `copy_to_shared` before what held the tile is written again.
     fn release(&self, arrived: Arrived<'k, Self::Config>) {
         arrived.stage.release();
     }
 }
 
-/// A buffer of keys, or of values, with a ring of its own, whose threads issue tiles: a step of the contraction is a part.
+/// A buffer of keys, or of values, with a ring of its own, whose threads issue tiles: a step of the
+/// contraction is a part.
 pub trait OwnRing<'k> {
     /// The tile.
     type Config: KvBufferConfig;
@@ -164,7 +170,8 @@ pub trait OwnRing<'k> {
         self.tiles().turns[1]
     }
 
-    /// Issues tile number `tile`, unless `wanted` is false: then the token stands for nothing that is ever read.
+    /// Issues tile number `tile`, unless `wanted` is false: then the token stands for nothing that
+    /// is ever read.
     fn load_from_dram(&self, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Issued {
         self.load_at(&self.tiles().place, tile, wanted)
     }
@@ -172,13 +179,15 @@ pub trait OwnRing<'k> {
     /// Issues a tile of another sequence or head.
     fn load_at(&self, place: &KvView<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Issued;
 
-    /// [`KvBuffer::copy_to_shared`] of a tile that was issued by [`load_at`](OwnRing::load_at) there.
+    /// [`KvBuffer::copy_to_shared`] of a tile that was issued by [`load_at`](OwnRing::load_at)
+    /// there.
     fn copy_at(&self, place: &KvView<'k>, issued: Issued, tile: Val<'k, u32>) -> Arrived<'k, Self::Config>;
 
     /// What every such buffer has.
     fn tiles(&self) -> &Tiles<'k, Self::Config>;
 
-    /// Where the tiles of all teams begin: memory that may be used for something else once all tiles were read.
+    /// Where the tiles of all teams begin: memory that may be used for something else once all
+    /// tiles were read.
     fn memory(&self) -> Ptr<'k, Shared, bf16> {
         self.tiles().memory
     }
@@ -231,7 +240,8 @@ pub trait KvFamily: 'static {
         team: KvThreads,
     ) -> Self::Buffer<'k, C>;
 
-    /// What must happen once, by all threads of the block, after all buffers are open and before the first is used.
+    /// What must happen once, by all threads of the block, after all buffers are open and before
+    /// the first is used.
     fn begin(_: &Builder) {}
 
     /// Bytes of shared memory that the tiles of one team take.

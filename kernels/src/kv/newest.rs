@@ -1,10 +1,12 @@
-//! The current token's keys and values as packets: a waiting block polls them without a release of the pools.
+//! The current token's keys and values as packets: a waiting block polls them without a release of
+//! the pools.
 
 use tilewright_codegen::build::Val;
 
 use crate::tile::Array;
 
-/// Keys and values of each row's newest token beside those in the pools, bf16 packets `[rows, kv_heads, dim]` each, of one generation.
+/// Keys and values of each row's newest token beside those in the pools, bf16 packets
+/// `[rows, kv_heads, dim]` each, of one generation.
 #[derive(Clone, Copy)]
 pub struct Newest<'k> {
     /// Keys.
@@ -14,7 +16,8 @@ pub struct Newest<'k> {
 }
 
 impl<'k> Newest<'k> {
-    /// Stores two neighbouring numbers from an even place on, of values or of keys: the words that a pool of bf16 has.
+    /// Stores two neighbouring numbers from an even place on, of values or of keys: the words that
+    /// a pool of bf16 has.
     #[track_caller]
     pub(crate) fn store(self, is_value: Val<'k, bool>, place: Val<'k, u32>, pair: [Val<'k, f32>; 2]) {
         place.builder().if_else(is_value, || self.values.store_run(place, pair), || self.keys.store_run(place, pair));

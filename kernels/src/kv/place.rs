@@ -12,7 +12,8 @@ pub struct Pages<'k> {
     pub table: Ptr<'k, Global, u32>,
     /// Tokens in a page.
     pub page_tokens: u32,
-    /// Whether rows are in the order of [`swizzled`](super::swizzled); then pages are whole groups of eight tokens.
+    /// Whether rows are in the order of [`swizzled`](super::swizzled); then pages are whole groups
+    /// of eight tokens.
     pub swizzled: bool,
 }
 

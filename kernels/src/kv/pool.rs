@@ -1,4 +1,5 @@
-//! Pools of pages, and the cells that say whose tokens lie where: what the tasks of a decode step append to and read.
+//! Pools of pages, and the cells that say whose tokens lie where: what the tasks of a decode step
+//! append to and read.
 
 use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::Scope;
@@ -6,8 +7,8 @@ use tilewright_codegen::ir::attr::Scope;
 use super::element::PoolArray;
 use super::token_row::TokenRow;
 
-/// A pool of pages, `[heads, pages, page_tokens, dim]`, rows in the order of [`swizzled`](super::swizzled), and whose tokens they
-/// are.
+/// A pool of pages, `[heads, pages, page_tokens, dim]`, rows in the order of
+/// [`swizzled`](super::swizzled), and whose tokens they are.
 #[derive(Clone, Copy)]
 pub struct PagedPool<'k> {
     /// The pool.
@@ -26,7 +27,8 @@ pub struct PagedPool<'k> {
     pub split_pages: SplitPages,
 }
 
-/// The least number of pages that is worth a split: merging splits costs more than some more tokens.
+/// The least number of pages that is worth a split: merging splits costs more than some more
+/// tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SplitPages {
     /// Fewest of a split.
@@ -40,7 +42,8 @@ impl SplitPages {
     pub const ANY: SplitPages = SplitPages { fewest: 1, single: 0 };
 }
 
-/// Numbers that do not change within a step: in global memory, or brought to shared memory at its beginning.
+/// Numbers that do not change within a step: in global memory, or brought to shared memory at its
+/// beginning.
 #[derive(Clone, Copy)]
 pub enum Cells<'k> {
     /// In global memory.
@@ -85,8 +88,8 @@ impl<'k> PageTable<'k> {
         page.get().cast()
     }
 
-    /// Sets variables to the pages of as many runs of tokens of a row, one after the other, which are in the table: whether they are near is asked
-    /// once for all.
+    /// Sets variables to the pages of as many runs of tokens of a row, one after the other, which
+    /// are in the table: whether they are near is asked once for all.
     #[track_caller]
     pub fn pages(self, row: Val<'k, u32>, run: Val<'k, u32>, to: &[Var<'k, i32>]) {
         let all = || {
@@ -103,8 +106,8 @@ impl<'k> PageTable<'k> {
 }
 
 impl<'k> PagedPool<'k> {
-    /// The elements of a pool of these extents, which must be fewer than 2³²: places in a pool have 32 bits. `None` where
-    /// there are more, and such a pool is refused.
+    /// The elements of a pool of these extents, which must be fewer than 2³²: places in a pool have
+    /// 32 bits. `None` where there are more, and such a pool is refused.
     ///
     /// ```
     /// use tilewright_kernels::kv::PagedPool;
@@ -126,14 +129,16 @@ impl<'k> PagedPool<'k> {
         self.pool.pool_type().run(self.dim)
     }
 
-    /// The place of a token's row of a head in the pool, in elements: below 2³², which the pool's size must be too.
+    /// The place of a token's row of a head in the pool, in elements: below 2³², which the pool's
+    /// size must be too.
     pub fn token(self, head: Val<'k, u32>, row: Val<'k, u32>, token: Val<'k, u32>) -> Val<'k, u32> {
         let page = self.table.page(row, token / self.page_tokens);
         ((head * self.pages + page) * self.page_tokens + token % self.page_tokens) * self.dim
     }
 
-    /// The place of a dimension of a token's row, in elements, given where the row begins; with it the rest of its run of eight.
-    /// `token` is the token, or one that is as many tokens of a multiple of eight further.
+    /// The place of a dimension of a token's row, in elements, given where the row begins; with it
+    /// the rest of its run of eight. `token` is the token, or one that is as many tokens of a
+    /// multiple of eight further.
     pub fn dimension(self, begin: Val<'k, u32>, token: Val<'k, u32>, d: Val<'k, u32>) -> Val<'k, u32> {
         TokenRow::new(begin, [self.dim, self.run()], token % self.page_tokens).at(d)
     }

@@ -1,4 +1,5 @@
-//! The tile in shared memory: its layout, the address of a vector, and the B operands of `m16n8k16` read from it.
+//! The tile in shared memory: its layout, the address of a vector, and the B operands of `m16n8k16`
+//! read from it.
 
 use std::cell::RefCell;
 
@@ -15,8 +16,9 @@ pub const VECTOR: u32 = 8;
 /// The arrangement of a tile's rows in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// XOR-swizzled rows, in panels of 64 columns, or of 32 or 16 where 64 do not divide: rows of a panel follow each other,
-    /// and the vectors of a row are exchanged by the row's number. Tensor maps write it and `wgmma` reads it.
+    /// XOR-swizzled rows, in panels of 64 columns, or of 32 or 16 where 64 do not divide: rows of a
+    /// panel follow each other, and the vectors of a row are exchanged by the row's number. Tensor
+    /// maps write it and `wgmma` reads it.
     Swizzled,
     /// Interleaved core matrices, panels of one vector: `(rows,(8,n)):(8,(1,8·rows))`.
     Interleaved,
@@ -99,8 +101,9 @@ impl TileForm {
 
     /// The address of a vector: row `rows + row`, vector `vectors + vector` of the tile at `base`.
     ///
-    /// `rows` is a multiple of 8; `vectors` is even and `vector` 0 or 1, or `vectors` begins a panel and `vector` stays
-    /// inside it. Then what is not constant is one exclusive-or and one sum.
+    /// `rows` is a multiple of 8; `vectors` is even and `vector` 0 or 1, or `vectors` begins a
+    /// panel and `vector` stays inside it. Then what is not constant is one exclusive-or and one
+    /// sum.
     pub fn vector<'k>(
         self,
         base: Ptr<'k, Shared, bf16>,
@@ -127,7 +130,8 @@ impl TileForm {
         }
     }
 
-    /// The `index`-th vector that a thread of a team of `threads` moves: where it begins in the tile.
+    /// The `index`-th vector that a thread of a team of `threads` moves: where it begins in the
+    /// tile.
     pub fn share<'k>(self, thread: Val<'k, u32>, threads: u32, index: u32) -> Share<'k> {
         let (in_row, in_panel) = (self.width() / VECTOR, self.rows * self.width() / VECTOR);
         let number = thread + threads * index;
@@ -139,8 +143,8 @@ impl TileForm {
         };
         match (self.form, panel) {
             (Form::Interleaved, _) => {
-                // A warp takes 4 vectors of eight rows, or 2 of sixteen where rows have no whole fours: stores without
-                // conflicts, whole sectors.
+                // A warp takes 4 vectors of eight rows, or 2 of sixteen where rows have no whole
+                // fours: stores without conflicts, whole sectors.
                 let (lane, group) = (thread % 32, thread / 32);
                 let across = if (self.columns / VECTOR).is_multiple_of(4) { 4 } else { 2 };
                 let down = 32 / across;
@@ -161,7 +165,8 @@ impl TileForm {
     /// Vectors that a thread moves.
     ///
     /// # Panics
-    /// While recording, if the tile is not whole rounds of the team: then some vectors would not be moved.
+    /// While recording, if the tile is not whole rounds of the team: then some vectors would not be
+    /// moved.
     pub const fn shares(self, threads: u32) -> u32 {
         assert!(self.elements().is_multiple_of(VECTOR * threads), "a tile is whole rounds of the team that moves it");
         self.elements() / (VECTOR * threads)
@@ -215,8 +220,8 @@ impl<'k> Fragments<'k> {
 
     /// Reads step `k_mma` of the contraction: 16 columns of every row, or every column of 16 rows.
     ///
-    /// `ldmatrix` hands out four 8×8 matrices: those of two neighbouring instructions. Keys are read as they lie, and
-    /// values transposed.
+    /// `ldmatrix` hands out four 8×8 matrices: those of two neighbouring instructions. Keys are
+    /// read as they lie, and values transposed.
     pub fn load(&self, base: Ptr<'k, Shared, bf16>, k_mma: u32) {
         let lane = self.k.lane();
         let (eight, upper, lower) = (lane % 8, lane / 16, lane / 8 % 2);

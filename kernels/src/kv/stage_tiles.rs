@@ -1,5 +1,5 @@
-//! The buffer whose ring is somebody else's: a row's keys and values come in stages among those of other tasks, to warps that take the
-//! blocks of a stage in turns.
+//! The buffer whose ring is somebody else's: a row's keys and values come in stages among those of
+//! other tasks, to warps that take the blocks of a stage in turns.
 
 use core::cell::RefCell;
 
@@ -33,7 +33,8 @@ impl<'k> KvBuffer<'k> for StageTiles<'k, '_> {
     type Part = Val<'k, u32>;
     type MmaTile = TokenBlock<'k>;
 
-    /// The producer of the ring has issued it ([`Streamed::bring`](super::Streamed::bring)): stages come in their order.
+    /// The producer of the ring has issued it ([`Streamed::bring`](super::Streamed::bring)): stages
+    /// come in their order.
     fn copy_to_shared(&self, _: Issued, _: Val<'k, u32>) -> Arrived<'k, KeysAndValues> {
         Arrived::of(self.ring.wait())
     }

@@ -9,8 +9,9 @@ use super::tiles::Ends;
 use super::{Arrived, Form, Issued, KvBufferConfig, KvFamily, KvThreads, KvView, OwnRing, TileForm, Tiles};
 use crate::ring::{ByThreads, Fill};
 
-/// Tiles that are loaded into registers and stored into shared memory when their turn comes. `TOKEN_GEN` (decode)
-/// keeps rows together in shared memory, as the tensor maps do; else a panel is one vector wide.
+/// Tiles that are loaded into registers and stored into shared memory when their turn comes.
+/// `TOKEN_GEN` (decode) keeps rows together in shared memory, as the tensor maps do; else a panel
+/// is one vector wide.
 pub struct Staged<const NUM_STAGES: u32, const TOKEN_GEN: bool>;
 
 /// Tiles in registers, and two in shared memory.
@@ -55,7 +56,8 @@ impl<const NUM_STAGES: u32, const TOKEN_GEN: bool> KvFamily for Staged<NUM_STAGE
         let (fill, tile) = ((Fill::Stores, ByThreads), (Self::form::<C>(), Self::STAGES));
         let (mut tiles, ring) = Tiles::open(k, name, (place, team), tile, fill, &mut || ());
         tiles.turns = [NUM_STAGES; 2];
-        // Exactly what a thread carries, whatever the number of warps: ⌈btile0·btile1 / (threads·8)⌉ vectors.
+        // Exactly what a thread carries, whatever the number of warps: ⌈btile0·btile1 /
+        // (threads·8)⌉ vectors.
         let registers = tiles.form.shares(team.threads()) * 4;
         let sets = (0..NUM_STAGES).map(|_| k.regs(registers, 0u32)).collect();
         StagedBuffer { tiles, source, sets, loaded: Cell::new(0), ring }

@@ -17,10 +17,11 @@ pub struct Span<'k> {
     pub step: u32,
 }
 
-/// Goes through the tiles of keys and values in turn: `scores(tile, keys)`, then `outputs(tile, values)`.
+/// Goes through the tiles of keys and values in turn: `scores(tile, keys)`, then
+/// `outputs(tile, values)`.
 ///
-/// Both buffers issue their tiles ahead before the loop, and one more in each turn, also where there are
-/// fewer tiles than that.
+/// Both buffers issue their tiles ahead before the loop, and one more in each turn, also where
+/// there are fewer tiles than that.
 ///
 /// # Panics
 /// While recording, if a turn of the loop does not end with the tokens that it began with.
@@ -64,8 +65,8 @@ pub fn stream<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
     drop(waiting);
 }
 
-/// Visits the tiles of one of several places, which were issued in order: `issue` issues the next tile of keys, and of values,
-/// wherever that is, once each a turn.
+/// Visits the tiles of one of several places, which were issued in order: `issue` issues the next
+/// tile of keys, and of values, wherever that is, once each a turn.
 ///
 /// # Panics
 /// While recording, where registers take turns.

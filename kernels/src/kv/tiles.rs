@@ -1,4 +1,5 @@
-//! What every buffer has: the register tile, and how the team divides a tile; its stages are a ring's.
+//! What every buffer has: the register tile, and how the team divides a tile; its stages are a
+//! ring's.
 
 use core::cell::RefCell;
 use core::marker::PhantomData;

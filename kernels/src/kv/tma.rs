@@ -27,9 +27,10 @@ impl Tma<0> {
         page_tokens.map_or(tile_rows, |page| gcd(tile_rows, page))
     }
 
-    /// A map (depth, rows, planes) of bf16 with strides in elements, in boxes of a panel by `box_rows` rows. Rows that are
-    /// [`swizzled`](super::swizzled) already come as they lie: in shared memory they are then as the copy engine's own
-    /// swizzle of 128 bytes leaves others, where a box begins with a token of a multiple of eight.
+    /// A map (depth, rows, planes) of bf16 with strides in elements, in boxes of a panel by
+    /// `box_rows` rows. Rows that are [`swizzled`](super::swizzled) already come as they lie: in
+    /// shared memory they are then as the copy engine's own swizzle of 128 bytes leaves others,
+    /// where a box begins with a token of a multiple of eight.
     ///
     /// ```
     /// use tilewright_codegen::device::TileSwizzle;
@@ -105,7 +106,8 @@ impl<'k, C: KvBufferConfig> TmaBuffer<'k, C> {
         let boxes = in_pieces(k.lit(form.elements() * 2), how, |to| {
             for first in (0..form.rows).step_by(place.run(form.rows) as usize) {
                 let token = tile * form.rows + first;
-                // Pages beyond the sequence have no entry in the table: the tile's first page stands for them.
+                // Pages beyond the sequence have no entry in the table: the tile's first page
+                // stands for them.
                 let token = token.lt(place.tokens).select(token, tile * form.rows);
                 let row = place.row(token).cast::<i32>();
                 for panel in 0..form.panel_count() {
@@ -118,7 +120,8 @@ impl<'k, C: KvBufferConfig> TmaBuffer<'k, C> {
         stage.fill((boxes,)).commit();
     }
 
-    /// Zeroes the rows of a tile that lie beyond the sequence: a value there may be anything, and 0·NaN is NaN.
+    /// Zeroes the rows of a tile that lie beyond the sequence: a value there may be anything, and
+    /// 0·NaN is NaN.
     fn clear(&self, base: Ptr<'k, Shared, bf16>, place: &KvView<'k>, tile: Val<'k, u32>) {
         let Tiles { k, team, form, .. } = self.tiles;
         // As many threads as divide the tile: three warpgroups do not.

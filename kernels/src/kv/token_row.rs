@@ -1,9 +1,11 @@
-//! The order of a token's row in a pool: runs of dimensions, swizzled by the token, so that no two of eight consecutive
-//! tokens have the same run in the same banks of shared memory when pages are copied there as they are.
+//! The order of a token's row in a pool: runs of dimensions, swizzled by the token, so that no two
+//! of eight consecutive tokens have the same run in the same banks of shared memory when pages are
+//! copied there as they are.
 //!
-//! Dimension d of the token at place t of its page lies at `d XOR r·(t mod 8)`, where rows are whole lines of eight runs of r
-//! dimensions. A run has 8 dimensions: of bf16 that is a swizzle of 16-byte runs within lines of 128 bytes, as TMA's. Of 8-bit
-//! codes a run has 16 dimensions where rows are whole lines of such. Other rows lie as they are.
+//! Dimension d of the token at place t of its page lies at `d XOR r·(t mod 8)`, where rows are
+//! whole lines of eight runs of r dimensions. A run has 8 dimensions: of bf16 that is a swizzle of
+//! 16-byte runs within lines of 128 bytes, as TMA's. Of 8-bit codes a run has 16 dimensions where
+//! rows are whole lines of such. Other rows lie as they are.
 
 use tilewright_codegen::build::Val;
 
@@ -34,8 +36,8 @@ pub(crate) struct TokenRow<'k> {
 }
 
 impl<'k> TokenRow<'k> {
-    /// The row that begins there, of `dim` dimensions in such runs; `token`: the token's place in its page, or one that is as
-    /// many tokens of a multiple of eight further.
+    /// The row that begins there, of `dim` dimensions in such runs; `token`: the token's place in
+    /// its page, or one that is as many tokens of a multiple of eight further.
     pub fn new(first: Val<'k, u32>, [dim, run]: [u32; 2], token: Val<'k, u32>) -> TokenRow<'k> {
         TokenRow { first, turn: is_swizzled(dim).then(|| (token % 8) * run) }
     }

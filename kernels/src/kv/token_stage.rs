@@ -1,7 +1,9 @@
-//! Keys and values on their way through a ring that has other stages too: what a stage of theirs holds, and which tokens come that way.
+//! Keys and values on their way through a ring that has other stages too: what a stage of theirs
+//! holds, and which tokens come that way.
 //!
-//! Tokens of earlier steps depend on nothing of this one, so that the producer can load them before there are
-//! queries. Those that some row of this step writes are read from the pages when their writers are done.
+//! Tokens of earlier steps depend on nothing of this one, so that the producer can load them before
+//! there are queries. Those that some row of this step writes are read from the pages when their
+//! writers are done.
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
@@ -9,8 +11,8 @@ use super::block::BLOCK;
 use super::{Cells, PageTable, PagedPool, PoolType};
 use crate::ring::Pieces;
 
-/// A stage of the ring that holds the keys of some tokens of a kv head, `[tokens, dim]`, followed by their values, as pools have
-/// them.
+/// A stage of the ring that holds the keys of some tokens of a kv head, `[tokens, dim]`, followed
+/// by their values, as pools have them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TokenStage {
     tokens: u32,
@@ -25,7 +27,8 @@ pub struct TokenStage {
 pub struct Streamed<'k> {
     /// What a stage holds.
     pub stage: TokenStage,
-    /// Of each row, how many of its first tokens no row of this step writes, rounded down to whole blocks of 16.
+    /// Of each row, how many of its first tokens no row of this step writes, rounded down to whole
+    /// blocks of 16.
     pub immutable_prefix: Cells<'k>,
 }
 
@@ -43,8 +46,8 @@ pub struct Piece<'k> {
 }
 
 impl TokenStage {
-    /// As many tokens as a stage of `bytes` bytes holds, whole pages or a whole part of one; `None` where it holds no block
-    /// of 16.
+    /// As many tokens as a stage of `bytes` bytes holds, whole pages or a whole part of one; `None`
+    /// where it holds no block of 16.
     ///
     /// ```
     /// use tilewright_kernels::{kv::{PoolType, TokenStage}, tile::Float};
@@ -114,7 +117,8 @@ impl<'k> Streamed<'k> {
         tokens * (2 * self.stage.row_bytes())
     }
 
-    /// Brings a stage's keys and values, `count` tokens of a row's head from token `first` on; by who fills the ring.
+    /// Brings a stage's keys and values, `count` tokens of a row's head from token `first` on; by
+    /// who fills the ring.
     pub fn bring(
         self,
         to: Pieces<'k>,
@@ -131,7 +135,8 @@ impl<'k> Streamed<'k> {
         }
     }
 
-    /// A piece of `count` tokens of a stage that begins with token `first`. A piece without tokens has no bytes.
+    /// A piece of `count` tokens of a stage that begins with token `first`. A piece without tokens
+    /// has no bytes.
     pub fn piece(
         self,
         pages: PagedPool<'k>,
@@ -155,12 +160,13 @@ impl<'k> Streamed<'k> {
     }
 }
 
-/// Of each row of a step, how many of its first tokens no row of the step writes, rounded down to whole blocks of 16.
+/// Of each row of a step, how many of its first tokens no row of the step writes, rounded down to
+/// whole blocks of 16.
 ///
-/// Rows may be tokens of one sequence, and sequences may share their first pages: a row's page is written by another row
-/// where both have it at the same place of their tables. A row's prefix ends `rows - 1` tokens before its own in any case: where
-/// rows are consecutive tokens of a sequence it does not depend on which of them are in the step, and with it what attention
-/// computes does not.
+/// Rows may be tokens of one sequence, and sequences may share their first pages: a row's page is
+/// written by another row where both have it at the same place of their tables. A row's prefix ends
+/// `rows - 1` tokens before its own in any case: where rows are consecutive tokens of a sequence it
+/// does not depend on which of them are in the step, and with it what attention computes does not.
 pub fn immutable_prefix<'k>(
     position: Cells<'k>,
     table: PageTable<'k>,

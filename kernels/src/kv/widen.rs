@@ -31,11 +31,13 @@ impl WidenPages {
         width * self.heads
     }
 
-    /// The kernel `widen_pages`: the pages that hold tokens of each sequence, a head's page a block; sequences are the grid's second
-    /// dimension. Both pools are `[heads, pages, page_tokens, dim]` in the order of [`swizzled`](super::swizzled).
+    /// The kernel `widen_pages`: the pages that hold tokens of each sequence, a head's page a
+    /// block; sequences are the grid's second dimension. Both pools are
+    /// `[heads, pages, page_tokens, dim]` in the order of [`swizzled`](super::swizzled).
     ///
-    /// Parameters: `token_starts` (u32, sums of the sequences' tokens), `tables` (i32 `[sequences, width]`), `codes` (u8), `out` (bf16),
-    /// `width`, `pages`, `scale` (f32, what a code is multiplied by; the product is rounded to bf16).
+    /// Parameters: `token_starts` (u32, sums of the sequences' tokens), `tables` (i32
+    /// `[sequences, width]`), `codes` (u8), `out` (bf16), `width`, `pages`, `scale` (f32, what a
+    /// code is multiplied by; the product is rounded to bf16).
     ///
     /// ```
     /// use tilewright_codegen::{ir::Arch, verify::verify};

@@ -9,7 +9,8 @@ use tilewright_codegen::ir::attr::Trans;
 use tilewright_layout::Layout;
 use tilewright_layout::fragment::{FragmentLayout, Operand, StaticFragment};
 
-/// The sums of a tile of `down`×`across` atoms, spread over the threads of a warp or of a warpgroup.
+/// The sums of a tile of `down`×`across` atoms, spread over the threads of a warp or of a
+/// warpgroup.
 ///
 /// Rows and columns are computed from the atom's fragment layout.
 pub struct Accumulator<'k, A> {
@@ -39,7 +40,8 @@ pub struct Pair<'k> {
 }
 
 impl<'k, A: Scalar> Accumulator<'k, A> {
-    /// Registers for `down`×`across` atoms of that fragment, which must be written before they are read.
+    /// Registers for `down`×`across` atoms of that fragment, which must be written before they are
+    /// read.
     pub fn unset(k: &'k Builder, fragment: FragmentLayout, down: u32, across: u32) -> Accumulator<'k, A> {
         let regs = k.regs_unset(down * across * fragment.values() as u32);
         Accumulator { regs, fragment, down, across }
@@ -53,7 +55,8 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
         sums
     }
 
-    /// The sums of `count` rows of atoms, from row `first` on; rows that there are not are refused, [`MmaError::Atoms`].
+    /// The sums of `count` rows of atoms, from row `first` on; rows that there are not are refused,
+    /// [`MmaError::Atoms`].
     #[track_caller]
     pub fn rows_of_atoms(self, first: u32, count: u32) -> Accumulator<'k, A> {
         let (down, last) = (self.down, first + count);
@@ -117,7 +120,8 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
         (0..self.down).flat_map(|down| of_atom.iter().map(move |values| row(down, values))).collect()
     }
 
-    /// The column of each register, in order. `thread` counts within the warp or the warpgroup; a lane will do.
+    /// The column of each register, in order. `thread` counts within the warp or the warpgroup; a
+    /// lane will do.
     #[track_caller]
     pub fn columns(self, thread: Index<'k>) -> Vec<Index<'k>> {
         let (of_atom, width) = (columns(&self.fragment, thread), self.fragment.cols as u32);
@@ -149,8 +153,8 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
         Accumulator { regs: k.regs_unset(self.regs.len()), ..self }
     }
 
-    /// The places of `thread`'s values in the tile, in pairs, in the order of the registers. The thread counts within the
-    /// warp or the warpgroup.
+    /// The places of `thread`'s values in the tile, in pairs, in the order of the registers. The
+    /// thread counts within the warp or the warpgroup.
     #[track_caller]
     pub fn pairs(self, thread: Index<'k>) -> Vec<Pair<'k>> {
         let ([row, column], registers) = places(&self.fragment, 1, thread);
@@ -171,8 +175,8 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
 }
 
 impl<'k, A: Lane> Accumulator<'k, A> {
-    /// Each row that this thread holds a part of, combined: this thread's columns first, then those of the lanes that hold
-    /// the rest. All of these lanes have the result. Rows come from the top.
+    /// Each row that this thread holds a part of, combined: this thread's columns first, then those
+    /// of the lanes that hold the rest. All of these lanes have the result. Rows come from the top.
     ///
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
@@ -204,9 +208,9 @@ impl<'k, A: Number> Accumulator<'k, A> {
 }
 
 impl<'k, A: Scalar> Accumulator<'k, A> {
-    /// Writes columns `columns` of the tile, a multiple of 16 of them, to shared memory as pairs of 16 bits, 16 columns by
-    /// each `stmatrix`. `value` makes the pair that stands at the place of two sums; `tile` is (row, column), with the
-    /// first of `columns` as column 0.
+    /// Writes columns `columns` of the tile, a multiple of 16 of them, to shared memory as pairs of
+    /// 16 bits, 16 columns by each `stmatrix`. `value` makes the pair that stands at the place of
+    /// two sums; `tile` is (row, column), with the first of `columns` as column 0.
     #[track_caller]
     pub fn stage<T: Scalar, L: TensorLayout<'k>>(
         self,
@@ -228,7 +232,8 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
         value: impl Fn(Pair<'k>) -> Val<'k, u32>,
     ) {
         let rows = self.fragment.rows as u32;
-        // Rows of the four matrices of 16 columns: of eight columns they are one below the other, of one atom or of two.
+        // Rows of the four matrices of 16 columns: of eight columns they are one below the other,
+        // of one atom or of two.
         let four = [(8, 1), (2, 8), (2, 8 * self.fragment.rows)].map(|(extent, stride)| Layout::leaf(extent, stride));
         let matrix = place(&Layout::constant(Layout::tuple(&four.map(Layout::constant))), thread % 32);
         let warp = place(&Layout::constant(self.fragment.axes().row.mode(0)), thread / 32 * 32);

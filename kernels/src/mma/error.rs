@@ -1,4 +1,5 @@
-//! What a kernel's author can ask of a matrix instruction in vain: refused while recording, at the author's line.
+//! What a kernel's author can ask of a matrix instruction in vain: refused while recording, at the
+//! author's line.
 
 use thiserror::Error;
 

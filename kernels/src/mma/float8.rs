@@ -1,10 +1,12 @@
 //! Floats of 8 bits on the host: what their bits are worth, and the nearest to a number.
 
-/// Four bits of exponent, three of mantissa (OCP FP8, 2023): 448 at most, no infinities. Memory holds its bits as `u8`.
+/// Four bits of exponent, three of mantissa (OCP FP8, 2023): 448 at most, no infinities. Memory
+/// holds its bits as `u8`.
 #[derive(Clone, Copy, Debug)]
 pub enum E4M3 {}
 
-/// Five bits of exponent, two of mantissa: 57344 at most, infinities as IEEE has them. Memory holds its bits as `u8`.
+/// Five bits of exponent, two of mantissa: 57344 at most, infinities as IEEE has them. Memory holds
+/// its bits as `u8`.
 #[derive(Clone, Copy, Debug)]
 pub enum E5M2 {}
 
@@ -35,7 +37,8 @@ macro_rules! float8 {
                 if bits & 0x80 == 0 { magnitude } else { -magnitude }
             }
 
-            /// The bits of the nearest number, ties to even; numbers that are too large become the largest, NaN stays NaN.
+            /// The bits of the nearest number, ties to even; numbers that are too large become the
+            /// largest, NaN stays NaN.
             pub fn nearest(value: f64) -> u8 {
                 if value.is_nan() { $nan } else { nearest(value, $largest, |bits| magnitude(bits, $mantissa)) }
             }

@@ -1,4 +1,5 @@
-//! Fragments of matrix instructions as register tensors: where their values stand, and what their rows amount to.
+//! Fragments of matrix instructions as register tensors: where their values stand, and what their
+//! rows amount to.
 
 use super::MmaError;
 use crate::tile::{Index, RegisterTensor, place};
@@ -6,7 +7,8 @@ use tilewright_codegen::build::{Lane, Scalar, Val};
 use tilewright_layout::Layout;
 use tilewright_layout::fragment::{Axes, FragmentLayout, StaticFragment};
 
-/// (row, column) of the first element of each register: the part of `thread`, and what the registers add to it.
+/// (row, column) of the first element of each register: the part of `thread`, and what the
+/// registers add to it.
 #[track_caller]
 pub(super) fn places<'k>(fragment: &FragmentLayout, packed: i64, thread: Index<'k>) -> ([Index<'k>; 2], Vec<[u32; 2]>) {
     let Axes { row, col } = fragment.axes();
@@ -40,8 +42,8 @@ pub(super) fn rows(fragment: &FragmentLayout) -> Vec<Vec<u32>> {
     rows.into_iter().map(|(_, values)| values).collect()
 }
 
-/// A value combined with those of the other lanes that hold a part of its row, which all have the result: they differ in
-/// the bits of their number that do not move the row of the fragment.
+/// A value combined with those of the other lanes that hold a part of its row, which all have the
+/// result: they differ in the bits of their number that do not move the row of the fragment.
 #[track_caller]
 pub fn across_lanes<'k, T: Lane>(
     fragment: &FragmentLayout,
@@ -62,8 +64,8 @@ pub fn across_lanes<'k, T: Lane>(
 }
 
 impl<'k, T: Scalar, L: StaticFragment> RegisterTensor<'k, T, L> {
-    /// (row, column) of the operand where the first element of each register of `thread` stands, in the order of the
-    /// registers. The thread counts within the warp, or within the warpgroup.
+    /// (row, column) of the operand where the first element of each register of `thread` stands, in
+    /// the order of the registers. The thread counts within the warp, or within the warpgroup.
     ///
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
@@ -81,8 +83,9 @@ impl<'k, T: Scalar, L: StaticFragment> RegisterTensor<'k, T, L> {
         registers.into_iter().map(|[r, c]| [row + r, column + c]).collect()
     }
 
-    /// Each of the fragment's rows that this thread holds a part of, combined: this thread's columns first, then those of
-    /// the lanes that hold the rest. All of these lanes have the result. Rows come from the top.
+    /// Each of the fragment's rows that this thread holds a part of, combined: this thread's
+    /// columns first, then those of the lanes that hold the rest. All of these lanes have the
+    /// result. Rows come from the top.
     ///
     /// Registers that hold several elements do not compile: [`unpack`](Val::split) them first.
     #[track_caller]
@@ -95,8 +98,9 @@ impl<'k, T: Scalar, L: StaticFragment> RegisterTensor<'k, T, L> {
         rows(&L::FRAGMENT).into_iter().filter_map(mine).map(|row| across_lanes(&L::FRAGMENT, row, &f)).collect()
     }
 
-    /// A value of each value and of what stands for its row: of [`reduce_across`](RegisterTensor::reduce_across). More or fewer
-    /// values than this thread holds rows are refused, [`MmaError::Rows`].
+    /// A value of each value and of what stands for its row: of
+    /// [`reduce_across`](RegisterTensor::reduce_across). More or fewer values than this thread
+    /// holds rows are refused, [`MmaError::Rows`].
     #[track_caller]
     pub fn zip_rows<U: Scalar, V: Scalar>(
         &self,

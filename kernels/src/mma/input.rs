@@ -22,8 +22,9 @@ pub trait InputType: Copy + 'static {
     type Width: Width;
     /// Its name.
     const NAME: &'static str;
-    /// What the tensor cores cut off of a sum at each term, as a part of the largest term: 2⁻²³ where they keep f32's bits,
-    /// 2⁻¹³ of the sums of 8-bit floats (14 bits: DeepSeek-V3, arXiv:2412.19437, 3.3.2), nothing of integers.
+    /// What the tensor cores cut off of a sum at each term, as a part of the largest term: 2⁻²³
+    /// where they keep f32's bits, 2⁻¹³ of the sums of 8-bit floats (14 bits: DeepSeek-V3,
+    /// arXiv:2412.19437, 3.3.2), nothing of integers.
     const CUT: f64;
     /// The `mma.sync` of 16×8×K.
     const WARP: MmaAtom;
@@ -58,7 +59,8 @@ pub trait Width: 'static {
 #[derive(Clone, Copy, Debug)]
 pub enum Bits16 {}
 
-/// 8 bits. The instructions transpose nothing narrower than 16 bits, so that K is contiguous whatever the memory's order.
+/// 8 bits. The instructions transpose nothing narrower than 16 bits, so that K is contiguous
+/// whatever the memory's order.
 #[derive(Clone, Copy, Debug)]
 pub enum Bits8 {}
 
@@ -120,8 +122,8 @@ pub const fn warp_fragment<F: InputType>(operand: Operand) -> FragmentLayout {
 /// The `wgmma` with `n` columns and the fragment of its accumulator.
 ///
 /// # Panics
-/// Where there is no such instruction: N is a multiple of 8 from 8 to 256 (of 16 above 32 for integers). In a constant that
-/// is a compile error.
+/// Where there is no such instruction: N is a multiple of 8 from 8 to 256 (of 16 above 32 for
+/// integers). In a constant that is a compile error.
 pub const fn warpgroup_atom<F: InputType>(n: u32) -> (WgmmaAtom, FragmentLayout) {
     match (WgmmaAtom::new(n, F::WARPGROUP), Atom::wgmma(&F::WARPGROUP_FRAGMENTS, n as i64, false)) {
         (Some(atom), Some(shape)) => (atom, fragment(&shape, Operand::C)),

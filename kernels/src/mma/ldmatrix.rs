@@ -1,4 +1,5 @@
-//! Operands from shared memory by `ldmatrix`: which row a lane addresses, and what a layout must be for it.
+//! Operands from shared memory by `ldmatrix`: which row a lane addresses, and what a layout must be
+//! for it.
 
 use super::MmaError;
 use super::input::InputType;
@@ -10,8 +11,8 @@ use tilewright_layout::typed::StaticLayout;
 use tilewright_layout::view::OffsetMap;
 use tilewright_layout::{Layout, Swizzled};
 
-/// Whether the matrices of an operand's tile lie transposed: rows of 16 bytes run along M or N, not along K. A tile with
-/// neither does not compile.
+/// Whether the matrices of an operand's tile lie transposed: rows of 16 bytes run along M or N, not
+/// along K. A tile with neither does not compile.
 pub(super) const fn transposed<F: InputType, L: StaticLayout>() -> bool {
     let map = Swizzled::new(L::SWIZZLE, 0, L::LAYOUT);
     if map.vector_along(1, F::BITS) * F::BITS >= 128 {
@@ -38,8 +39,8 @@ pub(super) struct Source<'k, T, L> {
 }
 
 impl<'k, T: Scalar, L: StaticLayout> Source<'k, T, L> {
-    /// The tile for an operand whose fragment is `fragment`; the warp is the one of `warp_thread`, a multiple of 32, among
-    /// those of the instruction.
+    /// The tile for an operand whose fragment is `fragment`; the warp is the one of `warp_thread`,
+    /// a multiple of 32, among those of the instruction.
     #[track_caller]
     pub(super) fn new<F: InputType>(
         k: &'k Builder,
@@ -52,7 +53,8 @@ impl<'k, T: Scalar, L: StaticLayout> Source<'k, T, L> {
 }
 
 impl<'k, T: Scalar, L: OffsetMap> Source<'k, T, L> {
-    /// As [`new`](Source::new), by a layout that is a value; one without rows of 16 bytes is refused.
+    /// As [`new`](Source::new), by a layout that is a value; one without rows of 16 bytes is
+    /// refused.
     #[track_caller]
     pub(super) fn by_value<F: InputType>(
         k: &'k Builder,

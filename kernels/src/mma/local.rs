@@ -48,8 +48,9 @@ pub enum LocalCopyError {
     Layout(#[from] LayoutError),
 }
 
-/// For each value of fragment `to`, whose columns begin at `column` of a row of fragments `from`: which of those
-/// fragments holds the element, and as which value. Every thread finds what it needs with itself.
+/// For each value of fragment `to`, whose columns begin at `column` of a row of fragments `from`:
+/// which of those fragments holds the element, and as which value. Every thread finds what it needs
+/// with itself.
 ///
 /// The place of an element in `from` is read off the left inverse of its layout.
 ///
@@ -96,8 +97,8 @@ pub fn local_sources(
     Ok(sources)
 }
 
-/// Sums that lie side by side in a row, rounded to `T` and packed as the A operand whose first column of K is `column` of
-/// theirs: `from[j]` is the fragment of columns `j·N` on.
+/// Sums that lie side by side in a row, rounded to `T` and packed as the A operand whose first
+/// column of K is `column` of theirs: `from[j]` is the fragment of columns `j·N` on.
 ///
 /// ```
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
@@ -113,7 +114,8 @@ pub fn local_sources(
 /// ```
 ///
 /// # Errors
-/// [`LocalCopyError`] where the fragment layouts do not allow it, or `from` ends before the operand's last column.
+/// [`LocalCopyError`] where the fragment layouts do not allow it, or `from` ends before the
+/// operand's last column.
 #[track_caller]
 pub fn copy_local_to_local<'k, T: OutputType, C: StaticFragment, A: StaticFragment>(
     from: &[RegisterTensor<'k, f32, C>],
@@ -150,11 +152,13 @@ fn packed<'k, T: OutputType, A: StaticFragment>(
 }
 
 impl<'k> Accumulator<'k, f32> {
-    /// The sums of row `down` of atoms, rounded to `T`, as the A operand whose first column of K is `column` of theirs.
-    /// `A` is the operand's fragment, such as an [`InputType::WarpA`](super::InputType::WarpA).
+    /// The sums of row `down` of atoms, rounded to `T`, as the A operand whose first column of K is
+    /// `column` of theirs. `A` is the operand's fragment, such as an
+    /// [`InputType::WarpA`](super::InputType::WarpA).
     ///
     /// # Errors
-    /// [`LocalCopyError`] where the fragment layouts do not allow it, or the operand's last column is beyond the accumulator's.
+    /// [`LocalCopyError`] where the fragment layouts do not allow it, or the operand's last column
+    /// is beyond the accumulator's.
     #[track_caller]
     pub fn copy_local_to_local<T: OutputType, A: StaticFragment>(
         self,

@@ -1,4 +1,5 @@
-//! Where sums go: to shared memory by `stmatrix`, to any memory in pairs, clipped where extents are known at run time.
+//! Where sums go: to shared memory by `stmatrix`, to any memory in pairs, clipped where extents are
+//! known at run time.
 
 use super::error::by;
 use super::{Accumulator, Atom, AtomGrid, MmaError, Pair, TiledMma};
@@ -54,9 +55,10 @@ impl OutputSpace for Global {
 }
 
 impl<'k, S: Number + Numeric> Accumulator<'k, S> {
-    /// Writes the sums, converted to `T`, to a tile of their extents: by `stmatrix` where the tile is in shared memory, has
-    /// 16-bit elements and rows of 16 bytes, and the architecture has it; in pairs where columns are neighbours; one by one
-    /// elsewhere. What the tile's masks leave out is not written. `thread` counts within the warp or the warpgroup.
+    /// Writes the sums, converted to `T`, to a tile of their extents: by `stmatrix` where the tile
+    /// is in shared memory, has 16-bit elements and rows of 16 bytes, and the architecture has it;
+    /// in pairs where columns are neighbours; one by one elsewhere. What the tile's masks leave out
+    /// is not written. `thread` counts within the warp or the warpgroup.
     ///
     /// A tile of other extents is refused, [`MmaError::Tile`].
     #[track_caller]
@@ -108,8 +110,9 @@ pub(super) fn fits<'k>(tile: &impl CopyFrom<'k>, what: &'static str, extents: [u
     found == wanted
 }
 
-/// Writes values to pairs of neighbours in a row, converted to `T`: each two by one store where the tile has its columns whole
-/// and aligned in pairs. `value` gives one of a pair; what the tile's masks leave out is not written.
+/// Writes values to pairs of neighbours in a row, converted to `T`: each two by one store where the
+/// tile has its columns whole and aligned in pairs. `value` gives one of a pair; what the tile's
+/// masks leave out is not written.
 #[track_caller]
 pub(crate) fn store_pairs<'k, T: OutputType, L: TensorLayout<'k>, M: Writable, V: Numeric>(
     tile: &LayoutTensor<'k, T, L, M>,
@@ -129,8 +132,8 @@ pub(crate) fn store_pairs<'k, T: OutputType, L: TensorLayout<'k>, M: Writable, V
     if !tile.may_end() {
         return (0..elements.len()).for_each(|number| store_some(pointers[number], &values(number)));
     }
-    // In the order of the pairs, so that few conditions live at a time. Some values before their stores, so that what they load
-    // is under way together.
+    // In the order of the pairs, so that few conditions live at a time. Some values before their
+    // stores, so that what they load is under way together.
     let numbers: Vec<usize> = (0..elements.len()).collect();
     for some in numbers.chunks(TOGETHER) {
         let values: Vec<_> = some.iter().map(|&number| values(number)).collect();
@@ -156,8 +159,9 @@ fn store_some<'k, T: OutputType, M: Writable, V: Numeric>(to: Ptr<'k, M, T>, val
 
 impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X, A, B, G> {
     /// Writes D, converted to `T`, to a tile of M×N: this thread's warp or warpgroup its part, as
-    /// [`Accumulator::store_d`] does. The tile may be of any layout; one of [`Modes`](crate::tile::Modes) may run over the edge
-    /// of its tensor, and nothing is written there.
+    /// [`Accumulator::store_d`] does. The tile may be of any layout; one of
+    /// [`Modes`](crate::tile::Modes) may run over the edge of its tensor, and nothing is written
+    /// there.
     ///
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};

@@ -1,7 +1,7 @@
 //! tf32 on the host: f32 of which the tensor cores read sign, exponent and ten bits of mantissa.
 
-/// Numbers of 19 bits. Memory and registers hold them as `f32`, whose low 13 bits the instruction leaves aside: what was
-/// not rounded before is cut off.
+/// Numbers of 19 bits. Memory and registers hold them as `f32`, whose low 13 bits the instruction
+/// leaves aside: what was not rounded before is cut off.
 #[derive(Clone, Copy, Debug)]
 pub enum Tf32 {}
 
@@ -20,8 +20,8 @@ impl Tf32 {
         f32::from_bits(value.to_bits() >> LOW << LOW)
     }
 
-    /// The nearest number, ties away from zero: `cvt.rna.tf32.f32`, on the device [`Val::tf32`](tilewright_codegen::build::Val::tf32).
-    /// NaN stays NaN.
+    /// The nearest number, ties away from zero: `cvt.rna.tf32.f32`, on the device
+    /// [`Val::tf32`](tilewright_codegen::build::Val::tf32). NaN stays NaN.
     ///
     /// ```
     /// use tilewright_kernels::mma::Tf32;

@@ -30,7 +30,8 @@ pub trait Atom: 'static {
     const COLUMNS: Option<u32>;
 }
 
-/// `mma.sync` m16n8 on operands of type `F`: a warp executes it, both operands come through its registers.
+/// `mma.sync` m16n8 on operands of type `F`: a warp executes it, both operands come through its
+/// registers.
 #[derive(Clone, Copy, Debug)]
 pub struct MmaSync<F>(PhantomData<F>);
 
@@ -45,7 +46,8 @@ impl<F: InputType> Atom for MmaSync<F> {
     const COLUMNS: Option<u32> = Some(8);
 }
 
-/// `wgmma` m64 on operands of type `F`: a warpgroup executes it, B stays in shared memory, the product is asynchronous.
+/// `wgmma` m64 on operands of type `F`: a warpgroup executes it, B stays in shared memory, the
+/// product is asynchronous.
 #[derive(Clone, Copy, Debug)]
 pub struct Wgmma<F>(PhantomData<F>);
 
@@ -91,8 +93,8 @@ impl<const DOWN: u32, const ACROSS: u32> AtomGrid for AtomLayout<DOWN, ACROSS> {
     const ACROSS: u32 = ACROSS;
 }
 
-/// A product of tiles in shared memory on tensor cores: `D += A·Bᵀ` for a tile (m, k) of layout `A` and a tile (n, k) of
-/// layout `B`.
+/// A product of tiles in shared memory on tensor cores: `D += A·Bᵀ` for a tile (m, k) of layout `A`
+/// and a tile (n, k) of layout `B`.
 ///
 /// | parameter | meaning |
 /// |---|---|
@@ -110,8 +112,9 @@ impl<const DOWN: u32, const ACROSS: u32> AtomGrid for AtomLayout<DOWN, ACROSS> {
 /// | write the result | [`store_d`](TiledMma::store_d) | the same |
 ///
 /// # Threads
-/// [`new`](TiledMma::new) takes the whole block, whose threads are those of the grid. In a block with other warps, such as a
-/// producer, [`by_warps`](TiledMma::by_warps) numbers those that multiply.
+/// [`new`](TiledMma::new) takes the whole block, whose threads are those of the grid. In a block
+/// with other warps, such as a producer, [`by_warps`](TiledMma::by_warps) numbers those that
+/// multiply.
 ///
 /// ```
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
@@ -146,8 +149,8 @@ impl<const DOWN: u32, const ACROSS: u32> AtomGrid for AtomLayout<DOWN, ACROSS> {
 /// TiledMma::<MmaSync<bf16>, OperandTile<KMajor, 16, 64, 64>, OperandTile<KMajor, 16, 64, 32>>::new(k);
 /// # });
 /// ```
-/// nor tiles that the warps cannot share out in whole instructions (here 64 rows for two warpgroups of 64, and 264 columns
-/// for an instruction of 256 at most):
+/// nor tiles that the warps cannot share out in whole instructions (here 64 rows for two warpgroups
+/// of 64, and 264 columns for an instruction of 256 at most):
 /// ```compile_fail
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
 /// # use half::bf16;
@@ -166,9 +169,10 @@ impl<const DOWN: u32, const ACROSS: u32> AtomGrid for AtomLayout<DOWN, ACROSS> {
 /// TiledMma::<Wgmma<bf16>, OperandTile<KMajor, 16, 64, 64>, OperandTile<KMajor, 16, 264, 64>>::new(k);
 /// # });
 /// ```
-/// nor does `multiply` of `wgmma`, which is asynchronous. `wgmma` reads operands of 8 bits only along K: take
-/// [`Width::Tile`](super::Width::Tile), which is laid out so. [`on`](TiledMma::on) tells a planner whether an architecture has
-/// the instruction; recording a kernel for one without it is an error of `verify`.
+/// nor does `multiply` of `wgmma`, which is asynchronous. `wgmma` reads operands of 8 bits only
+/// along K: take [`Width::Tile`](super::Width::Tile), which is laid out so. [`on`](TiledMma::on)
+/// tells a planner whether an architecture has the instruction; recording a kernel for one without
+/// it is an error of `verify`.
 pub struct TiledMma<'k, X: Atom, A, B, G = AtomLayout<1, 1>> {
     pub(super) k: &'k Builder,
     pub(super) sums: Sums<'k, X>,
@@ -232,11 +236,12 @@ impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X,
         if needs.met_by(arch) { Ok(()) } else { Err(MissingAtom { atom: X::NAME, input: X::Input::NAME, needs, arch }) }
     }
 
-    /// The product by the threads of the block. Sums of `mma.sync` begin as zeros; those of `wgmma` are what the first
-    /// `issue` makes them.
+    /// The product by the threads of the block. Sums of `mma.sync` begin as zeros; those of `wgmma`
+    /// are what the first `issue` makes them.
     ///
-    /// The block has the threads of the grid, neither fewer ([`MmaError::Threads`]) nor more ([`MmaError::Idle`]): a block
-    /// with other warps besides numbers those that multiply, with [`by_warps`](TiledMma::by_warps).
+    /// The block has the threads of the grid, neither fewer ([`MmaError::Threads`]) nor more
+    /// ([`MmaError::Idle`]): a block with other warps besides numbers those that multiply, with
+    /// [`by_warps`](TiledMma::by_warps).
     #[track_caller]
     pub fn new(k: &'k Builder) -> Self {
         let (threads, block, [down, across]) = (Self::THREADS, k.threads(), [G::DOWN, G::ACROSS]);
@@ -253,8 +258,8 @@ impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X,
 
     /// The product by warps (or warpgroups) that are numbered otherwise: this thread's is `number`.
     ///
-    /// Refused, as an [`MmaError`]: a block without the threads of one of them, a number known to be beyond the grid, and
-    /// too few numbers, which would leave parts of the result uncomputed.
+    /// Refused, as an [`MmaError`]: a block without the threads of one of them, a number known to
+    /// be beyond the grid, and too few numbers, which would leave parts of the result uncomputed.
     #[track_caller]
     pub fn by_warps(k: &'k Builder, number: Index<'k>) -> Self {
         Self::expect_number(k, number);
@@ -302,7 +307,8 @@ impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X,
         self.sums.clear(self.k);
     }
 
-    /// The sums of this thread's warp or warpgroup. Those of `wgmma` are not to be touched while a group is in flight.
+    /// The sums of this thread's warp or warpgroup. Those of `wgmma` are not to be touched while a
+    /// group is in flight.
     pub fn sums(self) -> Sums<'k, X> {
         self.sums
     }

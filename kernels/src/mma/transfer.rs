@@ -1,4 +1,5 @@
-//! Fragments between registers and memory of their operand's shape, without an instruction of their own.
+//! Fragments between registers and memory of their operand's shape, without an instruction of their
+//! own.
 
 use super::MmaError;
 use super::fragment::places;
@@ -8,15 +9,16 @@ use tilewright_codegen::build::{Ptr, Scalar, SpaceOf, Writable};
 use tilewright_layout::fragment::StaticFragment;
 use tilewright_layout::view::OffsetMap;
 
-/// Registers that one instruction moves: where the first is in memory, its number, and how many there are.
+/// Registers that one instruction moves: where the first is in memory, its number, and how many
+/// there are.
 struct Run<'k, T, S> {
     at: Ptr<'k, S, T>,
     first: usize,
     count: usize,
 }
 
-/// The registers of `thread` in order, neighbours in a row two by two where memory has them side by side and aligned; none where
-/// the memory is refused.
+/// The registers of `thread` in order, neighbours in a row two by two where memory has them side by
+/// side and aligned; none where the memory is refused.
 #[track_caller]
 fn runs<'k, T: Scalar, L: StaticFragment, E: Scalar, P: OffsetMap, S: SpaceOf>(
     thread: Index<'k>,
@@ -52,7 +54,8 @@ fn runs<'k, T: Scalar, L: StaticFragment, E: Scalar, P: OffsetMap, S: SpaceOf>(
 }
 
 impl<'k, T: Scalar, L: StaticFragment> RegisterTensor<'k, T, L> {
-    /// The operand's elements from memory of its shape, (row, column), each where the fragment of `thread` has it.
+    /// The operand's elements from memory of its shape, (row, column), each where the fragment of
+    /// `thread` has it.
     ///
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
@@ -70,8 +73,8 @@ impl<'k, T: Scalar, L: StaticFragment> RegisterTensor<'k, T, L> {
     /// # });
     /// ```
     ///
-    /// Refused: memory of another shape, [`MmaError::Tile`], and such that the elements of a register are not side by side in
-    /// it, [`MmaError::Neighbours`].
+    /// Refused: memory of another shape, [`MmaError::Tile`], and such that the elements of a
+    /// register are not side by side in it, [`MmaError::Neighbours`].
     #[track_caller]
     pub fn load_fragment<E: Scalar, P: OffsetMap, S: SpaceOf>(
         thread: Index<'k>,
@@ -88,8 +91,8 @@ impl<'k, T: Scalar, L: StaticFragment> RegisterTensor<'k, T, L> {
         Self::from_registers(|register| registers[register])
     }
 
-    /// Writes the fragment of `thread` to memory of the operand's shape, (row, column). It refuses what
-    /// [`load_fragment`](RegisterTensor::load_fragment) does.
+    /// Writes the fragment of `thread` to memory of the operand's shape, (row, column). It refuses
+    /// what [`load_fragment`](RegisterTensor::load_fragment) does.
     #[track_caller]
     pub fn store_fragment<E: Scalar, P: OffsetMap, S: Writable>(
         &self,

@@ -17,9 +17,11 @@ pub type FragmentsA<'k, F> = Vec<RegisterTensor<'k, u32, <F as InputType>::WarpA
 pub type FragmentsB<'k, F> = Vec<RegisterTensor<'k, u32, <F as InputType>::WarpB>>;
 
 impl<'k, S: Scalar> Accumulator<'k, S> {
-    /// Adds the product of fragments, for one step of K, by `mma.sync`: of A for every row of atoms, of B for every column.
+    /// Adds the product of fragments, for one step of K, by `mma.sync`: of A for every row of
+    /// atoms, of B for every column.
     ///
-    /// Refused: more or fewer of them, [`MmaError::Fragments`](super::MmaError::Fragments), and sums of another instruction, [`MmaError::Fragment`](super::MmaError::Fragment).
+    /// Refused: more or fewer of them, [`MmaError::Fragments`](super::MmaError::Fragments), and
+    /// sums of another instruction, [`MmaError::Fragment`](super::MmaError::Fragment).
     #[track_caller]
     pub fn mma<F: InputType<Sum = S>>(
         self,
@@ -52,15 +54,16 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
         });
     }
 
-    /// Adds the product of fragments, for one step of K: as many as the warp's part has atoms, or it is refused,
-    /// [`MmaError::Fragments`](super::MmaError::Fragments).
+    /// Adds the product of fragments, for one step of K: as many as the warp's part has atoms, or
+    /// it is refused, [`MmaError::Fragments`](super::MmaError::Fragments).
     #[track_caller]
     pub fn mma(self, a: &[RegisterTensor<'k, u32, F::WarpA>], b: &[RegisterTensor<'k, u32, F::WarpB>]) {
         self.sums.mma::<F>(a, b);
     }
 
-    /// The A operand of this thread's warp for step `step` of K, from a tile in shared memory by `ldmatrix`. A tile that it
-    /// cannot read does not compile, such as one of 8-bit elements that is contiguous across K:
+    /// The A operand of this thread's warp for step `step` of K, from a tile in shared memory by
+    /// `ldmatrix`. A tile that it cannot read does not compile, such as one of 8-bit elements that
+    /// is contiguous across K:
     ///
     /// ```compile_fail
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
@@ -82,8 +85,9 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
         })
     }
 
-    /// The B operand of this thread's warp for step `step` of K, from a tile in shared memory by `ldmatrix`, two atoms at a
-    /// time. A tile that it cannot read does not compile; a step that the tiles have not got is refused, [`MmaError::Step`](super::MmaError::Step).
+    /// The B operand of this thread's warp for step `step` of K, from a tile in shared memory by
+    /// `ldmatrix`, two atoms at a time. A tile that it cannot read does not compile; a step that
+    /// the tiles have not got is refused, [`MmaError::Step`](super::MmaError::Step).
     #[track_caller]
     pub fn load_b(self, b: LayoutTensor<'k, F::Stored, B, Shared>, step: u32) -> FragmentsB<'k, F> {
         self.k.on_behalf(Location::caller(), || {

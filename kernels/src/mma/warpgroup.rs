@@ -18,7 +18,8 @@ use tilewright_layout::typed::StaticLayout;
 use tilewright_layout::view::OffsetMap;
 use tilewright_layout::{IntTuple, Layout, LayoutError, Swizzle, Swizzled};
 
-/// An operand in shared memory, (m, k) or (n, k), as a matrix descriptor describes it. The fields are read off the layout.
+/// An operand in shared memory, (m, k) or (n, k), as a matrix descriptor describes it. The fields
+/// are read off the layout.
 #[derive(Clone, Copy)]
 pub struct SharedOperand<'k> {
     start: Val<'k, u64>,
@@ -30,8 +31,8 @@ pub struct SharedOperand<'k> {
 impl<'k> SharedOperand<'k> {
     /// The tensor as an operand. A layout that the hardware cannot read does not compile.
     ///
-    /// A tensor known to begin beside a multiple of its swizzle's period is refused, [`MmaError::Beside`]: the descriptor has
-    /// no bits for it.
+    /// A tensor known to begin beside a multiple of its swizzle's period is
+    /// refused, [`MmaError::Beside`]: the descriptor has no bits for it.
     #[track_caller]
     pub fn new<T: Scalar, L: StaticLayout>(tensor: LayoutTensor<'k, T, L, Shared>) -> SharedOperand<'k> {
         let descriptor = const {
@@ -150,8 +151,9 @@ fn fields(descriptor: &MatrixDescriptor) -> Descriptor {
 }
 
 impl<'k, S: Scalar> Accumulator<'k, S> {
-    /// Adds A·Bᵀ over `steps` steps of K, or where `keep` is false replaces the sums by it, by `wgmma` on both operands in
-    /// shared memory. The caller fences before, commits the group and waits for it.
+    /// Adds A·Bᵀ over `steps` steps of K, or where `keep` is false replaces the sums by it, by
+    /// `wgmma` on both operands in shared memory. The caller fences before, commits the group and
+    /// waits for it.
     ///
     /// Sums that are not those of a `wgmma` of such columns are refused, [`MmaError::Sums`].
     #[track_caller]
@@ -176,10 +178,10 @@ impl<'k, S: Scalar> Accumulator<'k, S> {
         }
     }
 
-    /// The A operand of this thread's warpgroup for the first `steps` steps of K, from row `row` on of a tile in shared
-    /// memory (m, k) by `ldmatrix`: for each step a fragment for every 64 rows, as
-    /// [`wgmma_registers`](Accumulator::wgmma_registers) takes them. The layout may be a value. `thread` counts within the
-    /// warpgroup.
+    /// The A operand of this thread's warpgroup for the first `steps` steps of K, from row `row` on
+    /// of a tile in shared memory (m, k) by `ldmatrix`: for each step a fragment for every 64 rows,
+    /// as [`wgmma_registers`](Accumulator::wgmma_registers) takes them. The layout may be a value.
+    /// `thread` counts within the warpgroup.
     ///
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
@@ -203,8 +205,8 @@ impl<'k, S: Scalar> Accumulator<'k, S> {
     /// # });
     /// ```
     ///
-    /// A tile without rows of 16 bytes, along K or of elements of 16 bits along M, is refused, [`MmaError::Matrices`], and no step is
-    /// given.
+    /// A tile without rows of 16 bytes, along K or of elements of 16 bits along M, is refused,
+    /// [`MmaError::Matrices`], and no step is given.
     #[track_caller]
     pub fn load_a<F: InputType<Sum = S>, L: OffsetMap>(
         self,
@@ -220,7 +222,8 @@ impl<'k, S: Scalar> Accumulator<'k, S> {
         (0..steps).map(of_step).collect()
     }
 
-    /// As [`wgmma`](Accumulator::wgmma) with the A operand in registers: for each step of K a fragment for every 64 rows.
+    /// As [`wgmma`](Accumulator::wgmma) with the A operand in registers: for each step of K a
+    /// fragment for every 64 rows.
     ///
     /// More or fewer than the sums have rows of atoms are refused too, [`MmaError::Fragments`].
     #[track_caller]
@@ -260,8 +263,8 @@ impl<'k, S: Scalar> Accumulator<'k, S> {
 }
 
 impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, Wgmma<F>, A, B, G> {
-    /// Begins to add A·Bᵀ over all of K that the tiles hold, or where `keep` is false to replace the sums by it, as a group
-    /// of its own. Tiles begin at a multiple of their swizzle's period.
+    /// Begins to add A·Bᵀ over all of K that the tiles hold, or where `keep` is false to replace
+    /// the sums by it, as a group of its own. Tiles begin at a multiple of their swizzle's period.
     #[track_caller]
     pub fn issue(
         self,

@@ -1,6 +1,7 @@
 //! Greedy choice.
 
-/// The index of the largest value, the lowest among equals; NaN counts as −∞. `None` only for an empty slice.
+/// The index of the largest value, the lowest among equals; NaN counts as −∞. `None` only for an
+/// empty slice.
 ///
 /// ```
 /// use tilewright_kernels::naive::argmax;

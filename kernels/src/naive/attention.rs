@@ -6,8 +6,9 @@ use super::Real;
 use super::lengths::{same, whole};
 use super::softmax::base_of;
 
-/// The partial result of one split of the tokens: with scores `x_t = scale · q·k_t`, `m = max x_t`, `l = Σ exp(x_t − m)`,
-/// `acc = Σ exp(x_t − m) · v_t`; `−∞, 0, 0` for a split without tokens, or whose scores are all −∞.
+/// The partial result of one split of the tokens: with scores `x_t = scale · q·k_t`, `m = max x_t`,
+/// `l = Σ exp(x_t − m)`, `acc = Σ exp(x_t − m) · v_t`; `−∞, 0, 0` for a split without tokens, or
+/// whose scores are all −∞.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Split<T> {
     /// Largest score.
@@ -18,8 +19,8 @@ pub struct Split<T> {
     pub acc: Vec<T>,
 }
 
-/// The tokens of split `split` of `splits`: of the `P = ceil(tokens / page_tokens)` pages, the split has
-/// `split·w .. min((split + 1)·w, P)` with `w = ceil(P / splits)`.
+/// The tokens of split `split` of `splits`: of the `P = ceil(tokens / page_tokens)` pages, the
+/// split has `split·w .. min((split + 1)·w, P)` with `w = ceil(P / splits)`.
 ///
 /// ```
 /// use tilewright_kernels::naive::split_tokens;
@@ -32,7 +33,8 @@ pub fn split_tokens(tokens: usize, page_tokens: usize, splits: usize, split: usi
     (split * width).min(tokens)..((split + 1) * width).min(tokens)
 }
 
-/// Attention of one query over the keys and values `[tokens, head_dim]` of a split, `head_dim = q.len()`.
+/// Attention of one query over the keys and values `[tokens, head_dim]` of a split,
+/// `head_dim = q.len()`.
 ///
 /// # Panics
 /// Where the keys are not a whole number of tokens, or not as many as values.
@@ -57,8 +59,8 @@ pub fn attention<T: Real>(q: &[T], keys: &[T], values: &[T], scale: T) -> Split<
     part
 }
 
-/// The merge of all splits of one query: with `M = max m_s` and `w_s = exp(m_s − M)` (0 where `l_s = 0`),
-/// `Σ w_s·acc_s / Σ w_s·l_s`; zeros where no split has tokens, or every score is −∞.
+/// The merge of all splits of one query: with `M = max m_s` and `w_s = exp(m_s − M)` (0 where
+/// `l_s = 0`), `Σ w_s·acc_s / Σ w_s·l_s`; zeros where no split has tokens, or every score is −∞.
 pub fn combine<T: Real>(parts: &[Split<T>], head_dim: usize) -> Vec<T> {
     let base = base_of(parts.iter().map(|part| part.max));
     let (mut sum, mut out) = (T::ZERO, vec![T::ZERO; head_dim]);

@@ -6,8 +6,8 @@ use tilewright_layout::DType;
 use super::Real;
 use super::lengths::same;
 
-/// The value that remains of `x` once it is stored as `dtype` (f32, f16 or bf16) and read again: rounding to nearest,
-/// ties to even. Any other `dtype` keeps `x`.
+/// The value that remains of `x` once it is stored as `dtype` (f32, f16 or bf16) and read again:
+/// rounding to nearest, ties to even. Any other `dtype` keeps `x`.
 ///
 /// ```
 /// use tilewright_kernels::naive::convert;

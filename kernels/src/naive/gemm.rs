@@ -2,7 +2,8 @@
 
 use super::Real;
 
-/// `c[m, n] = Σ_k a(m, k) · b(n, k)`, row-major; the factors as functions of their indices, whatever their order in memory.
+/// `c[m, n] = Σ_k a(m, k) · b(n, k)`, row-major; the factors as functions of their indices,
+/// whatever their order in memory.
 ///
 /// ```
 /// use tilewright_kernels::naive::gemm;

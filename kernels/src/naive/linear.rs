@@ -6,7 +6,8 @@ use super::lengths::{same, whole};
 /// `y[n] = Σ_k x[k] · weight[n, k] + bias[n]` for the weight `[n, k]`, `k = x.len()`.
 ///
 /// # Panics
-/// Where the weight is not a whole number of rows of k, or the bias is not a number for each of them.
+/// Where the weight is not a whole number of rows of k, or the bias is not a number for each of
+/// them.
 #[track_caller]
 pub fn linear<T: Real>(x: &[T], weight: &[T], bias: Option<&[T]>) -> Vec<T> {
     whole("linear", ["weight", "x"], [weight.len(), x.len()]);

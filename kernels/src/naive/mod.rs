@@ -1,11 +1,12 @@
 //! The oracles: one file per family of ops, plain loops over slices, as short as the definition.
 //!
-//! Matrices are row-major slices; extents that a slice's length does not give are arguments. Functions generic over
-//! [`Real`] run in f32, as the machines compute, or in f64, where a test wants to know how far f32 is off. Nothing here
-//! is fast, and nothing here is allowed to be clever.
+//! Matrices are row-major slices; extents that a slice's length does not give are arguments.
+//! Functions generic over [`Real`] run in f32, as the machines compute, or in f64, where a test
+//! wants to know how far f32 is off. Nothing here is fast, and nothing here is allowed to be
+//! clever.
 //!
-//! The functions panic where slices do not have the extents that they state: they are called with shapes that were
-//! checked before.
+//! The functions panic where slices do not have the extents that they state: they are called with
+//! shapes that were checked before.
 
 mod argmax;
 mod attention;

@@ -3,7 +3,8 @@
 use super::Real;
 use super::lengths::{same, whole};
 
-/// `out[i] = x[i] · rsqrt(mean(x²) + eps) · weight[i]` (Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019).
+/// `out[i] = x[i] · rsqrt(mean(x²) + eps) · weight[i]` (Zhang and Sennrich, "Root Mean Square Layer
+/// Normalization", 2019).
 ///
 /// # Panics
 /// Where the weight is not as long as the row.

@@ -19,7 +19,8 @@ impl PoolShape {
         self.kv_heads * self.pages * self.page_tokens * self.head_dim
     }
 
-    /// The offset of the first element of a token's vector: `pool[head, table[p / page_tokens], p % page_tokens, 0]`.
+    /// The offset of the first element of a token's vector:
+    /// `pool[head, table[p / page_tokens], p % page_tokens, 0]`.
     ///
     /// ```
     /// use tilewright_kernels::naive::PoolShape;
@@ -32,8 +33,8 @@ impl PoolShape {
     }
 }
 
-/// `pool[h, table[p / page_tokens], p % page_tokens, :] = x[h, :]` with `p = position`, for every head; an idle row
-/// (`None`) appends nothing.
+/// `pool[h, table[p / page_tokens], p % page_tokens, :] = x[h, :]` with `p = position`, for every
+/// head; an idle row (`None`) appends nothing.
 pub fn append<T: Copy>(pool: &mut [T], shape: PoolShape, x: &[T], table: &[usize], position: Option<usize>) {
     let Some(position) = position else { return };
     for (head, x) in x.chunks_exact(shape.head_dim).enumerate() {

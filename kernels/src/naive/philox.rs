@@ -1,7 +1,7 @@
 //! A counter-based random generator.
 
-/// Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011): four random
-/// words that are a function of the counter and the key alone.
+/// Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC
+/// 2011): four random words that are a function of the counter and the key alone.
 ///
 /// ```
 /// use tilewright_kernels::naive::philox4x32;

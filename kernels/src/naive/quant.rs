@@ -3,7 +3,8 @@
 use super::Real;
 use crate::quant::QuantMatrix;
 
-/// `w[r, order[p]] = (code[r, p] − zero[r, p/g]) · scale[r, p/g]`, `[n, k]` in the order of columns.
+/// `w[r, order[p]] = (code[r, p] − zero[r, p/g]) · scale[r, p/g]`, `[n, k]` in the order of
+/// columns.
 pub fn dequantize<T: Real>(matrix: &QuantMatrix) -> Vec<T> {
     let (n, k) = (matrix.n(), matrix.k());
     let mut w = vec![T::ZERO; n * k];

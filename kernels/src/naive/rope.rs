@@ -3,10 +3,10 @@
 use super::Real;
 use super::lengths::same;
 
-/// Rotates the pairs `(i, i + half)` of a head by `position · inv_freq[i]` radians (Su et al., "RoFormer", 2021, in the
-/// half-split order of Hugging Face checkpoints). With `c` and `s` the cosine and sine times `scale`, `half =
-/// inv_freq.len()`:
-/// `y[i] = x[i]·c − x[i+half]·s`, `y[i+half] = x[i+half]·c + x[i]·s`.
+/// Rotates the pairs `(i, i + half)` of a head by `position · inv_freq[i]` radians (Su et al.,
+/// "RoFormer", 2021, in the half-split order of Hugging Face checkpoints). With `c` and `s` the
+/// cosine and sine times `scale`, `half = inv_freq.len()`: `y[i] = x[i]·c − x[i+half]·s`,
+/// `y[i+half] = x[i+half]·c + x[i]·s`.
 ///
 /// The angle is rounded to `T` before its sine and cosine are taken.
 ///

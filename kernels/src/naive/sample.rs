@@ -1,8 +1,9 @@
 //! Sampling of the next token, defined in arithmetic that gives the same answer on every machine.
 //!
-//! The weight of token `i` is `2^((x_i − max x) / temperature · log2 e)` as a 32-bit fixed-point number: the exponential
-//! uses IEEE additions, multiplications and one division only, and sums of weights are integers, which no order of
-//! summation can change. A GPU kernel that follows this page picks the same tokens.
+//! The weight of token `i` is `2^((x_i − max x) / temperature · log2 e)` as a 32-bit fixed-point
+//! number: the exponential uses IEEE additions, multiplications and one division only, and sums of
+//! weights are integers, which no order of summation can change. A GPU kernel that follows this
+//! page picks the same tokens.
 
 use std::cmp::Ordering;
 use std::f32::consts::{LN_2, LOG2_E};
@@ -53,8 +54,9 @@ impl Sampling {
     /// Always the likeliest token.
     pub const GREEDY: Sampling = Sampling { temperature: 0.0, top_k: None, top_p: 1.0, seed: 0 };
 
-    /// Sampling at `temperature` (0: greedy) among the `top_k` likeliest tokens, and among those the fewest whose
-    /// probabilities reach `top_p`; the random numbers are a function of `seed`, step and row.
+    /// Sampling at `temperature` (0: greedy) among the `top_k` likeliest tokens, and among those
+    /// the fewest whose probabilities reach `top_p`; the random numbers are a function of `seed`,
+    /// step and row.
     ///
     /// # Errors
     /// If a number is outside of its range.
@@ -97,13 +99,14 @@ impl Sampling {
     }
 }
 
-/// Chooses a token for row `row` of step `step`; `None` only if there are no logits. A NaN counts as −∞.
+/// Chooses a token for row `row` of step `step`; `None` only if there are no logits. A NaN counts
+/// as −∞.
 ///
 /// 1. Order tokens by falling logit, equal ones by rising index; keep the first `top_k`.
 /// 2. Keep the shortest prefix of those whose weights sum to at least `top_p` of all kept so far.
-/// 3. With `u` of 64 random bits (the words 0 and 1 of Philox at counter `(step, step >> 32, row, 0)`, key `seed`) and
-///    `W` the sum of the kept weights, take the first kept token, by rising index, at which the running sum of weights
-///    exceeds `⌊u·W / 2⁶⁴⌋`.
+/// 3. With `u` of 64 random bits (the words 0 and 1 of Philox at counter
+///    `(step, step >> 32, row, 0)`, key `seed`) and `W` the sum of the kept weights, take the first
+///    kept token, by rising index, at which the running sum of weights exceeds `⌊u·W / 2⁶⁴⌋`.
 ///
 /// Where every logit is NaN or −∞, no token has a probability, and the choice is the greedy one.
 pub fn sample(logits: &[f32], sampling: &Sampling, step: u64, row: u32) -> Option<usize> {
@@ -252,7 +255,8 @@ mod tests {
             prop_assert!((got - expected).abs() <= 5e-6 * expected + 1.0, "{got} {expected}");
         }
 
-        /// A draw is one of the k likeliest, and one of the fewest that reach p; greedy sampling is the argmax.
+        /// A draw is one of the k likeliest, and one of the fewest that reach p; greedy sampling is
+        /// the argmax.
         #[test]
         fn draws_are_among_the_kept(
             logits in proptest::collection::vec(-4.0f32..4.0, 1..60),

@@ -4,8 +4,8 @@ use super::Real;
 
 /// Softmax of a row: `exp(x[i] − max x) / Σ_j exp(x[j] − max x)`.
 ///
-/// Zeros where every element is −∞, as the attention kernels give for a row whose tokens are all masked; empty for an
-/// empty row.
+/// Zeros where every element is −∞, as the attention kernels give for a row whose tokens are all
+/// masked; empty for an empty row.
 pub fn softmax<T: Real>(x: &[T]) -> Vec<T> {
     let base = base_of(x.iter().copied());
     let weights: Vec<T> = x.iter().map(|&x| (x - base).exp()).collect();
@@ -13,8 +13,8 @@ pub fn softmax<T: Real>(x: &[T]) -> Vec<T> {
     weights.iter().map(|&w| if sum == T::ZERO { w } else { w / sum }).collect()
 }
 
-/// Returns what exponents are taken relative to: the largest score, or 0 where every score is −∞, so that `exp(−∞ − 0)`
-/// is 0 where `exp(−∞ − −∞)` would be NaN.
+/// Returns what exponents are taken relative to: the largest score, or 0 where every score is −∞,
+/// so that `exp(−∞ − 0)` is 0 where `exp(−∞ − −∞)` would be NaN.
 pub(super) fn base_of<T: Real>(scores: impl Iterator<Item = T>) -> T {
     let max = scores.fold(T::NEG_INFINITY, |m, x| if x > m { x } else { m });
     if max == T::NEG_INFINITY { T::ZERO } else { max }

@@ -1,9 +1,10 @@
 //! A norm in two halves, without a launch of its own.
 //!
-//! `norm(x)·Wᵀ = rstd · ((x ⊙ g)·Wᵀ)` for the norm's weight g, with one factor `rstd = 1/√(mean(x²) + eps)` for each row. So what
-//! stores a row of x also stores `x ⊙ g` and the sum of squares of every [`SLOT`] elements ([`NormStart`]). The following product
-//! multiplies `x ⊙ g`, adds the sums of a row in their order, and scales its own sums ([`NormEnd`]). A number is rounded to bf16 once,
-//! as a norm's result is: the relative error is the same.
+//! `norm(x)·Wᵀ = rstd · ((x ⊙ g)·Wᵀ)` for the norm's weight g, with one factor
+//! `rstd = 1/√(mean(x²) + eps)` for each row. So what stores a row of x also stores `x ⊙ g` and the
+//! sum of squares of every [`SLOT`] elements ([`NormStart`]). The following product multiplies
+//! `x ⊙ g`, adds the sums of a row in their order, and scales its own sums ([`NormEnd`]). A number
+//! is rounded to bf16 once, as a norm's result is: the relative error is the same.
 
 use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 
@@ -29,8 +30,8 @@ pub struct NormStart<'k> {
 }
 
 impl<'k> NormStart<'k> {
-    /// Begins the norm of four consecutive elements of a row: from `column` on, which is element `at` of all. By whole warps: eight
-    /// lanes that follow each other have the elements of a slot.
+    /// Begins the norm of four consecutive elements of a row: from `column` on, which is element
+    /// `at` of all. By whole warps: eight lanes that follow each other have the elements of a slot.
     #[track_caller]
     pub(crate) fn store(self, [row, column, at]: [Val<'k, u32>; 3], x: [Val<'k, f32>; RUN]) {
         self.store_weighted([row, column, at], x, self.weight(column));
@@ -85,7 +86,8 @@ impl<'k> NormEnd<'k> {
         (0..=most).rev().map(|log| 1 << log).find(divides).unwrap_or(1)
     }
 
-    /// Adds the sums of every row in their order, and makes the factors; it ends with a barrier of the warps.
+    /// Adds the sums of every row in their order, and makes the factors; it ends with a barrier of
+    /// the warps.
     pub(crate) fn prepare(self, team: ConsumerWarps<'k>) {
         let NormEnd { squares, width, rows, parts, factors, .. } = self;
         let slots = width / SLOT / parts;

@@ -27,8 +27,8 @@ pub struct NormShape {
     pub warps: u32,
 }
 
-/// The kernel `rms_norm`: row r of `out` is the norm of row r of `x`, for the row r of block r. Parameters: `x`, `weight`,
-/// `out`, aligned to 16 bytes.
+/// The kernel `rms_norm`: row r of `out` is the norm of row r of `x`, for the row r of block r.
+/// Parameters: `x`, `weight`, `out`, aligned to 16 bytes.
 pub fn rms_norm_rows(arch: Arch, shape: NormShape) -> Kernel {
     record("rms_norm", arch, block(shape.warps * 32), |k| {
         let [x, weight, out] = ["x", "weight", "out"].map(|name| k.global::<u8>(name));
@@ -36,8 +36,9 @@ pub fn rms_norm_rows(arch: Arch, shape: NormShape) -> Kernel {
     })
 }
 
-/// The kernel `add_rms_norm`: row r of `x`, to which row r of `added` is added, and its norm to row r of `out`, for the row r of
-/// block r. Parameters: `x`, `added` (of type `added`), `weight`, `out`, aligned to 16 bytes.
+/// The kernel `add_rms_norm`: row r of `x`, to which row r of `added` is added, and its norm to row
+/// r of `out`, for the row r of block r. Parameters: `x`, `added` (of type `added`), `weight`,
+/// `out`, aligned to 16 bytes.
 pub fn add_rms_norm_rows(arch: Arch, shape: NormShape, added: Float) -> Kernel {
     record("add_rms_norm", arch, block(shape.warps * 32), |k| {
         let [x, addend, weight, out] = ["x", "added", "weight", "out"].map(|name| k.global::<u8>(name));

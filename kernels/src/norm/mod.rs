@@ -1,5 +1,5 @@
-//! The RMS norm of a row by one block: `out[i] = x[i] · weight[i] / √(mean(x²) + eps)`, sums in f32; on wish of the sum of two
-//! rows, which is kept.
+//! The RMS norm of a row by one block: `out[i] = x[i] · weight[i] / √(mean(x²) + eps)`, sums in
+//! f32; on wish of the sum of two rows, which is kept.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -25,7 +25,8 @@ use crate::warps::{ConsumerWarps, store_warp_sum, sum_of_warps};
 pub struct RmsNorm<'k> {
     /// The row.
     pub x: StoredRun<'k>,
-    /// What is added to the row before, and where the sum goes, which may be `x`; then the sum is normalised.
+    /// What is added to the row before, and where the sum goes, which may be `x`; then the sum is
+    /// normalised.
     pub added: Option<[StoredRun<'k>; 2]>,
     /// Scale of every element.
     pub weight: StoredRun<'k>,
@@ -39,7 +40,8 @@ pub struct RmsNorm<'k> {
     pub eps: f32,
 }
 
-/// Normalises a row; `sums` has room for a number for each warp, and is free again once the team has met.
+/// Normalises a row; `sums` has room for a number for each warp, and is free again once the team
+/// has met.
 pub fn rms_norm<'k>(team: ConsumerWarps<'k>, sums: Ptr<'k, Shared, f32>, row: RmsNorm<'k>) {
     let k = team.k;
     let sum = k.var(0.0f32);

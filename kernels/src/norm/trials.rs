@@ -42,13 +42,14 @@ fn draw_shape(draw: &mut Draw) -> (NormShape, u32, f64) {
     (shape, rows, [1.0, 100.0][draw.between(0..=1) as usize])
 }
 
-/// The sum of squares: what a thread adds, five sums in a warp, one for each warp; half of its error counts. Then mean, eps, root,
-/// reciprocal and two products.
+/// The sum of squares: what a thread adds, five sums in a warp, one for each warp; half of its
+/// error counts. Then mean, eps, root, reciprocal and two products.
 fn bound(shape: NormShape) -> f64 {
     (f64::from(shape.width.div_ceil(shape.warps * 32) + 4 + 5 + shape.warps) / 2.0 + 6.0) * UNIT
 }
 
-/// Rows to which others are added, which leaves rounded sums; the norm is that of the sums before they are rounded.
+/// Rows to which others are added, which leaves rounded sums; the norm is that of the sums before
+/// they are rounded.
 fn trial_of_sums(arch: Arch, draw: &mut Draw) -> Result<Trial, VerifyErrors> {
     let (shape, rows, size) = draw_shape(draw);
     let shape = NormShape { stride: shape.width, x: Float::F32, ..shape };

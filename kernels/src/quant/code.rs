@@ -109,11 +109,11 @@ impl Code {
         (0..self.count()).map(|bits| self.value(bits as u8)).collect()
     }
 
-    /// Returns the code nearest to a number: ties go to the even code (last bit 0), infinities and numbers outside the
-    /// range to the code at that end of the range.
+    /// Returns the code nearest to a number: ties go to the even code (last bit 0), infinities and
+    /// numbers outside the range to the code at that end of the range.
     ///
-    /// NaN becomes NaN in e4m3 (0x7f or 0xff, with the sign of the argument). The other codes have no NaN and give 0, as
-    /// Rust's `as` does for integers. −0 keeps its sign in e4m3 and e2m1.
+    /// NaN becomes NaN in e4m3 (0x7f or 0xff, with the sign of the argument). The other codes have
+    /// no NaN and give 0, as Rust's `as` does for integers. −0 keeps its sign in e4m3 and e2m1.
     ///
     /// ```
     /// use tilewright_kernels::quant::Code;
@@ -162,9 +162,10 @@ fn e4m3(bits: u8) -> f32 {
     if bits & 0x80 == 0 { magnitude } else { -magnitude }
 }
 
-/// The bits of the nearest minifloat to `x ≥ 0` in its range: mantissa bits, bias. From its least normal number on they are the upper bits of the f32,
-/// rounded to even, the exponent less by what the biases differ; a carry goes into the exponent by itself. Below that steps are all alike, and `x`
-/// times their inverse is exact.
+/// The bits of the nearest minifloat to `x ≥ 0` in its range: mantissa bits, bias. From its least
+/// normal number on they are the upper bits of the f32, rounded to even, the exponent less by what
+/// the biases differ; a carry goes into the exponent by itself. Below that steps are all alike, and
+/// `x` times their inverse is exact.
 fn nearest_minifloat(x: f32, mantissa_bits: u32, bias: u32) -> u8 {
     let (bits, dropped) = (x.to_bits(), 23 - mantissa_bits);
     let less = 127 - bias;

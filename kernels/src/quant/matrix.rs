@@ -36,7 +36,8 @@ pub struct QuantParts {
     pub order: Option<Vec<u32>>,
 }
 
-/// A quantised matrix `[n, k]` that is sound: extents agree, scales are finite and not negative, no code is NaN.
+/// A quantised matrix `[n, k]` that is sound: extents agree, scales are finite and not negative, no
+/// code is NaN.
 ///
 /// ```
 /// use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts, Zeros};
@@ -102,8 +103,9 @@ impl QuantMatrix {
         Ok(QuantMatrix { parts, tensor_scale: None })
     }
 
-    /// The [`blocks`](QuantMatrix::blocks) with scales that are each an `e4m3` number times `scale`, in f32: as NVFP4 has them. What is not so
-    /// is left as it was. Looked at once, here: who packs asks for every block.
+    /// The [`blocks`](QuantMatrix::blocks) with scales that are each an `e4m3` number times
+    /// `scale`, in f32: as NVFP4 has them. What is not so is left as it was. Looked at once, here:
+    /// who packs asks for every block.
     ///
     /// ```
     /// use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts, Zeros};
@@ -129,8 +131,9 @@ impl QuantMatrix {
         QuantMatrix { tensor_scale, ..self }
     }
 
-    /// The tensor's scale of blocks of sixteen `e2m1` in the order of columns, whose own are numbers of `e4m3`: then a number times its block's scale is
-    /// one of f16. `None` where codes are others, or the scales.
+    /// The tensor's scale of blocks of sixteen `e2m1` in the order of columns, whose own are
+    /// numbers of `e4m3`: then a number times its block's scale is one of f16. `None` where codes
+    /// are others, or the scales.
     pub fn blocks(&self) -> Option<f32> {
         self.tensor_scale
     }

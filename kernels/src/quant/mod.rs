@@ -1,7 +1,8 @@
 //! Quantised matrices: one canonical form for every scheme, and no knowledge of any file format.
 //!
-//! A [`QuantMatrix`] is `[n, k]`: packed [`Code`]s, a scale and a zero for each group of K, a permutation of K. Its exact
-//! meaning, for the code at place `p` of row `r` in group `g = p / group`:
+//! A [`QuantMatrix`] is `[n, k]`: packed [`Code`]s, a scale and a zero for each group of K, a
+//! permutation of K. Its exact meaning, for the code at place `p` of row `r` in group
+//! `g = p / group`:
 //!
 //! ```text
 //! w[r, order[p]] = (code[r, p] − zero[r, g]) · scale[r, g]
@@ -14,10 +15,11 @@
 //! | fp8 tensor, channel, block | `e4m3` | K, K, 128 | 0 | – |
 //! | NVFP4, MXFP4, MXFP8 | `e2m1`, `e2m1`, `e4m3` | 16, 32, 32 | 0 | – |
 //!
-//! Codes stay packed: two of 4 bits a byte, the lower half first; every row begins at a byte. The permutation moves
-//! activations, never codes. [`nearest`] makes the form from numbers; `naive::dequantize` is its oracle,
-//! `host::linear_quantized` the product over packed codes, [`Widen`] the kernel that writes the numbers as bf16,
-//! [`QuantMatrix::part`] what one of several devices has.
+//! Codes stay packed: two of 4 bits a byte, the lower half first; every row begins at a byte. The
+//! permutation moves activations, never codes. [`nearest`] makes the form from numbers;
+//! `naive::dequantize` is its oracle, `host::linear_quantized` the product over packed codes,
+//! [`Widen`] the kernel that writes the numbers as bf16, [`QuantMatrix::part`] what one of several
+//! devices has.
 
 mod code;
 mod matrix;

@@ -4,8 +4,9 @@ use super::{Code, QuantError, QuantMatrix, QuantParts, Zeros};
 
 /// Rounding of numbers to codes.
 ///
-/// The code of a weight is the nearest to `w / scale + zero`. The scale of a group is the one of 32 that makes the sum of
-/// its squared errors least: the least scale that clips nothing, and 31 smaller ones down to half of it.
+/// The code of a weight is the nearest to `w / scale + zero`. The scale of a group is the one of 32
+/// that makes the sum of its squared errors least: the least scale that clips nothing, and 31
+/// smaller ones down to half of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounding {
     /// The code.
@@ -32,8 +33,8 @@ const CANDIDATES: usize = 32;
 /// ```
 ///
 /// # Errors
-/// [`QuantError::Weights`] and [`QuantError::Weight`] where the weights are not `n · k` finite numbers,
-/// [`QuantError::Extents`] and [`QuantError::Zero`] as [`QuantMatrix::new`].
+/// [`QuantError::Weights`] and [`QuantError::Weight`] where the weights are not `n · k` finite
+/// numbers, [`QuantError::Extents`] and [`QuantError::Zero`] as [`QuantMatrix::new`].
 pub fn nearest(w: &[f32], n: usize, k: usize, rounding: &Rounding) -> Result<QuantMatrix, QuantError> {
     let expected = n.saturating_mul(k);
     if w.len() != expected {
@@ -75,8 +76,8 @@ impl Rounding {
     }
 }
 
-/// The stored scale with the least squared error; the largest among equals. 1 for a group of zeros, and where a scale of
-/// the stored type is 0 or infinite.
+/// The stored scale with the least squared error; the largest among equals. 1 for a group of zeros,
+/// and where a scale of the stored type is 0 or infinite.
 fn best_scale(part: &[f32], rounding: &Rounding) -> f32 {
     let (low, high) = rounding.code.range();
     let zero = f32::from(rounding.zero);
@@ -103,8 +104,8 @@ mod tests {
     }
 
     proptest! {
-        /// No stored scale of the candidates does better, nothing is further than half a step beyond the clipping, and the
-        /// search never loses to the scale that clips nothing.
+        /// No stored scale of the candidates does better, nothing is further than half a step
+        /// beyond the clipping, and the search never loses to the scale that clips nothing.
         #[test]
         fn the_search_is_at_least_as_good_as_no_clipping(
             n in 1usize..4, k in 1usize..70, group in 1usize..40, which in 0usize..6, seed: u64,

@@ -1,11 +1,13 @@
 //! Parts of a quantised matrix: some rows, some columns, such as one of several devices has.
 //!
-//! Rows are whole and keep the form. A cut along K may fall within a group: its factors then belong to both sides. So that all
-//! devices generate the same code, groups become as long as the common divisor of the group, the cut and the part
-//! ([`group_of_part`]), whose factors are those of the group around them: no number changes.
+//! Rows are whole and keep the form. A cut along K may fall within a group: its factors then belong
+//! to both sides. So that all devices generate the same code, groups become as long as the common
+//! divisor of the group, the cut and the part ([`group_of_part`]), whose factors are those of the
+//! group around them: no number changes.
 //!
-//! With an act-order the columns of a part lie anywhere among the places. The part has them in the order of places. A group's
-//! places must then be all there, or none: runs of several lengths are no groups.
+//! With an act-order the columns of a part lie anywhere among the places. The part has them in the
+//! order of places. A group's places must then be all there, or none: runs of several lengths are
+//! no groups.
 
 use std::ops::Range;
 
@@ -25,7 +27,8 @@ pub enum PartError {
     Order { columns: Range<usize>, group: usize, found: usize, expected: usize },
 }
 
-/// Codes of a group of a part that has these of `k` columns, where the matrix has groups of `group` and no act-order.
+/// Codes of a group of a part that has these of `k` columns, where the matrix has groups of `group`
+/// and no act-order.
 ///
 /// ```
 /// use tilewright_kernels::quant::group_of_part;
@@ -68,7 +71,8 @@ impl QuantMatrix {
     /// ```
     ///
     /// # Errors
-    /// [`PartError`] for ranges outside of the matrix, empty ones, and columns that an act-order does not keep together.
+    /// [`PartError`] for ranges outside of the matrix, empty ones, and columns that an act-order
+    /// does not keep together.
     pub fn part(&self, rows: Range<usize>, columns: Range<usize>) -> Result<QuantMatrix, PartError> {
         let part = self.places_of_part(&rows, &columns)?;
         let (n, k) = (rows.len(), columns.len());
@@ -223,7 +227,8 @@ mod tests {
             prop_assert!(group >= k || group.is_multiple_of(of(0)));
         }
 
-        /// An act-order that keeps groups together is cut in the order of places; rows of one group by any order.
+        /// An act-order that keeps groups together is cut in the order of places; rows of one group
+        /// by any order.
         #[test]
         fn an_order_of_whole_groups_is_cut(groups in 2usize..7, group in 1usize..20, whole: bool, which in 0usize..6, seed: u64) {
             let k = groups * group;

@@ -48,7 +48,8 @@ fn matrix(draw: &mut Draw, code: Code) -> QuantMatrix {
     drawn(draw, extents, (code, each && code.is_integer()), order)
 }
 
-/// A matrix `[n, k]` in groups, of random codes and scales: with a random zero for each group, or one for all, of minifloats 0.
+/// A matrix `[n, k]` in groups, of random codes and scales: with a random zero for each group, or
+/// one for all, of minifloats 0.
 pub(crate) fn drawn(
     draw: &mut Draw,
     [n, k, group]: [usize; 3],

@@ -1,7 +1,9 @@
-//! The kernel that writes a matrix of codes as bf16, row by row: for products of many rows, whose operands are bf16.
+//! The kernel that writes a matrix of codes as bf16, row by row: for products of many rows, whose
+//! operands are bf16.
 //!
-//! A thread takes eight places of a row. Codes lie as [`Widen::codes`] packs them, beside each group a scale and a zero
-//! ([`Widen::factors`]). A number is `(code − zero) · scale` in f32, rounded once to bf16.
+//! A thread takes eight places of a row. Codes lie as [`Widen::codes`] packs them, beside each
+//! group a scale and a zero ([`Widen::factors`]). A number is `(code − zero) · scale` in f32,
+//! rounded once to bf16.
 
 use half::bf16;
 use tilewright_codegen::build::{Bf16x2, Global, Ptr, Val, block, record};
@@ -81,10 +83,11 @@ impl Widen {
         (0..matrix.n()).flat_map(of_row).collect()
     }
 
-    /// The kernel `widen`: the numbers of a matrix of `rows` rows from row `first_row` of `out` on, whose rows have k elements.
+    /// The kernel `widen`: the numbers of a matrix of `rows` rows from row `first_row` of `out` on,
+    /// whose rows have k elements.
     ///
-    /// Parameters: `codes`, `factors` (f32), `order` (u32 `[k]`, the column of every place; not looked at where places are columns),
-    /// `out` (bf16), `rows`, `first_row`.
+    /// Parameters: `codes`, `factors` (f32), `order` (u32 `[k]`, the column of every place; not
+    /// looked at where places are columns), `out` (bf16), `rows`, `first_row`.
     pub fn record(self, arch: Arch) -> Kernel {
         record("widen", arch, block(THREADS), |k| {
             let (codes, factors) = (k.global::<u32>("codes"), k.global::<f32>("factors"));
@@ -131,7 +134,8 @@ impl Widen {
         let bits = || (word >> shift) & ((1 << self.code.bits()) - 1);
         let signed =
             || (word << (32 - self.code.bits() as u32 - shift)).bits::<i32>() >> (32 - self.code.bits() as u32);
-        // Exponent and mantissa at the places of an f32, times the power of two by which the biases differ.
+        // Exponent and mantissa at the places of an f32, times the power of two by which the biases
+        // differ.
         let float = |mantissa: u32, bias: i32| {
             let (bits, sign) = (bits(), 1u32 << (self.code.bits() - 1));
             let magnitude = (bits & (sign - 1)) << (23 - mantissa);

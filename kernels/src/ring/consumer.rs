@@ -39,8 +39,8 @@ impl<'k, B, O: Operands> Consumer<'k, B, O> {
         Full { parts, stage }
     }
 
-    /// Turns the consumer into one whose stages are released one step later: for `wgmma`, which reads a stage while the next one is
-    /// already being issued.
+    /// Turns the consumer into one whose stages are released one step later: for `wgmma`, which
+    /// reads a stage while the next one is already being issued.
     #[track_caller]
     pub fn deferred(self) -> Deferred<'k, B, O> {
         let k = self.parts.k;
@@ -55,7 +55,8 @@ impl<'k, B, O: Operands> Full<'k, B, O> {
         self.parts.operands.views(self.parts.bases, self.stage)
     }
 
-    /// This consumer has read the stage. A team that frees stages by meeting says nothing here: its next wait does.
+    /// This consumer has read the stage. A team that frees stages by meeting says nothing here: its
+    /// next wait does.
     #[track_caller]
     pub fn release(self) {
         release(self.parts.meeting, &[self.stage], self.parts.k.lit(true));
@@ -70,8 +71,9 @@ impl<'k, B, O: Operands> Full<'k, B, O> {
         }
     }
 
-    /// Lets this consumer, one of some warps, read the stage where `reads`, the same for all of a warp, and releases it. Who does not read has
-    /// nothing that copies could overtake, and says so without a fence.
+    /// Lets this consumer, one of some warps, read the stage where `reads`, the same for all of a
+    /// warp, and releases it. Who does not read has nothing that copies could overtake, and says so
+    /// without a fence.
     #[track_caller]
     pub fn read_if(self, reads: Val<'k, bool>, read: impl FnOnce(&Self)) {
         let Meeting { k, empty, shape, fill, .. } = self.parts.meeting;
@@ -101,11 +103,12 @@ pub(super) fn release<'k>(meeting: Meeting<'k>, stages: &[Val<'k, u32>], really:
     match shape.consumers {
         Consumers::Warps(_) => {
             if fill == Fill::Engine {
-                // Reads may still be on their way when the arrival is seen, and the copy that comes next does not queue
-                // behind them.
+                // Reads may still be on their way when the arrival is seen, and the copy that comes
+                // next does not queue behind them.
                 k.fence_proxy_async(ProxyFence::Shared);
             }
-            // Each lane for itself: that costs no more than to meet the warp, and `compute-sanitizer` follows it.
+            // Each lane for itself: that costs no more than to meet the warp, and
+            // `compute-sanitizer` follows it.
             for &stage in stages {
                 let empty = empty.at(stage);
                 k.when(really, || match blocks {
@@ -120,7 +123,8 @@ pub(super) fn release<'k>(meeting: Meeting<'k>, stages: &[Val<'k, u32>], really:
                 let empty = empty.at(stage);
                 k.when(member.lt(blocks) & really, || match blocks {
                     1 => empty.arrive(),
-                    // A release to the cluster would drain the thread's stores at every step; `wgmma` only read.
+                    // A release to the cluster would drain the thread's stores at every step;
+                    // `wgmma` only read.
                     _ => empty.on(rank(member)).arrive_async(),
                 });
             }
@@ -152,7 +156,8 @@ impl<'k, B, O: Operands> Deferred<'k, B, O> {
         DeferredFull { ring: self, full }
     }
 
-    /// Releases the stage that is kept, where everything that read it was waited for; the next one finds none before it.
+    /// Releases the stage that is kept, where everything that read it was waited for; the next one
+    /// finds none before it.
     #[track_caller]
     pub fn release_last(&mut self) {
         release(self.consumer.parts.meeting, &[self.before.get()], self.held.get().ne(0));
@@ -173,7 +178,8 @@ impl<'k, B, O: Operands> DeferredFull<'_, 'k, B, O> {
         self.full.release();
     }
 
-    /// The stage before was read: all but the newest `wgmma` group were waited for. This one is kept.
+    /// The stage before was read: all but the newest `wgmma` group were waited for. This one is
+    /// kept.
     #[track_caller]
     pub fn release_previous(self) {
         let Deferred { consumer, before, held } = self.ring;

@@ -1,5 +1,5 @@
-//! A producer that counts what is in flight: its cap may change while it runs, it can abort when the consumers stop, and it ends
-//! without a copy on its way.
+//! A producer that counts what is in flight: its cap may change while it runs, it can abort when
+//! the consumers stop, and it ends without a copy on its way.
 
 use super::cursor::Cursor;
 use super::producer::{ByPieces, Empty, Filled, Producer};
@@ -7,8 +7,8 @@ use super::{Fill, Operands};
 use tilewright_codegen::build::{Arg, Mbarrier, Shared, Val, Var};
 use tilewright_codegen::ir::attr::BarScope;
 
-/// The end of a ring that fills stages, and counts those that it does not know to have arrived. One thread comes here, or the
-/// lanes of a warp, which decide together whatever they do.
+/// The end of a ring that fills stages, and counts those that it does not know to have arrived. One
+/// thread comes here, or the lanes of a warp, which decide together whatever they do.
 pub struct Counted<'k, B, O: Operands> {
     producer: Producer<'k, B, O, ByPieces>,
     /// The oldest stage that is in flight.
@@ -22,8 +22,8 @@ impl<'k, B, O: Operands> Producer<'k, B, O, ByPieces> {
         self.parts.fill != Fill::Engine
     }
 
-    /// Turns the producer, before its first stage, into one that counts its stages in flight. The ring has no cap of its own
-    /// ([`Shape::in_flight`](super::Shape::in_flight)).
+    /// Turns the producer, before its first stage, into one that counts its stages in flight. The
+    /// ring has no cap of its own ([`Shape::in_flight`](super::Shape::in_flight)).
     #[track_caller]
     pub fn counted(self) -> Counted<'k, B, O> {
         let (k, stages) = (self.parts.k, self.parts.shape.stages);
@@ -63,7 +63,8 @@ impl<'k, B, O: Operands> Counted<'k, B, O> {
         if self.by_warp() { complete.all() } else { complete }
     }
 
-    /// Waits until fewer than `most` stages are in flight, which are at least 1 and at most those of the ring.
+    /// Waits until fewer than `most` stages are in flight, which are at least 1 and at most those
+    /// of the ring.
     #[track_caller]
     pub fn wait_below(&self, most: impl Arg<'k, u32>) {
         let k = self.producer.parts.k;
@@ -79,8 +80,8 @@ impl<'k, B, O: Operands> Counted<'k, B, O> {
         self.in_flight.set(self.in_flight.get() - 1);
     }
 
-    /// Acquires the next stage once it was read by everybody, for `fill` to fill. While it was not, `listen` says whether
-    /// that will never be: then `gave_up` is set, and nothing is filled.
+    /// Acquires the next stage once it was read by everybody, for `fill` to fill. While it was not,
+    /// `listen` says whether that will never be: then `gave_up` is set, and nothing is filled.
     #[track_caller]
     pub fn acquire_unless(
         &self,

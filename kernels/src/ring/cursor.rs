@@ -12,7 +12,8 @@ pub(crate) struct Cursor<'k> {
 }
 
 impl<'k> Cursor<'k> {
-    /// At a stage, with the parity to wait for, if any is waited for. The phase before the first one has parity 1 and counts as complete.
+    /// At a stage, with the parity to wait for, if any is waited for. The phase before the first
+    /// one has parity 1 and counts as complete.
     #[track_caller]
     pub fn new(k: &'k Builder, stages: u32, stage: u32, parity: impl Into<Option<u32>>) -> Cursor<'k> {
         Cursor { stage: k.var(stage), parity: parity.into().map(|parity| k.var(parity)), stages }
@@ -25,7 +26,8 @@ impl<'k> Cursor<'k> {
         (stage, self.parity.map_or(stage.builder().lit(0), Var::get))
     }
 
-    /// The stage and the parity here, and a step to the next one: the first stage follows the last, with the other parity.
+    /// The stage and the parity here, and a step to the next one: the first stage follows the last,
+    /// with the other parity.
     #[track_caller]
     pub fn step(&self) -> (Val<'k, u32>, Val<'k, u32>) {
         let (stage, parity) = self.here();

@@ -35,8 +35,8 @@ pub enum RingError {
 }
 
 impl Shape {
-    /// Checks the numbers of a ring that needs `least` stages, given to it by `to`. A shape in the place of a refused one
-    /// has numbers that recording can go on with.
+    /// Checks the numbers of a ring that needs `least` stages, given to it by `to`. A shape in the
+    /// place of a refused one has numbers that recording can go on with.
     pub(super) fn checked(self, least: u32, to: &'static str) -> (Shape, Option<RingError>) {
         let Shape { stages, in_flight, consumers, cluster, groups, .. } = self;
         let blocks = cluster.saturating_mul(groups);

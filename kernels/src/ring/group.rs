@@ -1,4 +1,5 @@
-//! A ring for threads that copy by `cp.async` and read what the others copied: groups and one barrier a turn.
+//! A ring for threads that copy by `cp.async` and read what the others copied: groups and one
+//! barrier a turn.
 
 use super::setup::name;
 use super::{ByThreads, Consumer, Consumers, Fill, Full, Operands, Producer, Ring, RingThreads, Shape};
@@ -7,8 +8,8 @@ use tilewright_codegen::build::{Builder, Val, Var};
 
 /// A ring that the whole block fills and reads, on every architecture.
 ///
-/// A turn waits for one stage and frees the one of the turn before; what fills it belongs to the turn. So a turn gives
-/// two tokens, and [`Current::done`] wants the second one used:
+/// A turn waits for one stage and frees the one of the turn before; what fills it belongs to the
+/// turn. So a turn gives two tokens, and [`Current::done`] wants the second one used:
 ///
 /// ```
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch, verify::verify};
@@ -66,8 +67,8 @@ pub struct Claimed<B>(PhantomData<fn() -> B>);
 
 impl<'k, O: Operands> GroupRing<'k, (), O, ()> {
     /// A ring of at least two stages, all but one on their way; of fewer it is refused,
-    /// [`RingError::Stages`](super::RingError::Stages). `fetch` starts this thread's copies of the tile of a number, counted
-    /// from 0, where there is such a tile.
+    /// [`RingError::Stages`](super::RingError::Stages). `fetch` starts this thread's copies of the
+    /// tile of a number, counted from 0, where there is such a tile.
     #[track_caller]
     pub fn new<B, F>(k: &'k Builder, operands: O, stages: u32, fetch: F) -> GroupRing<'k, B, O, F>
     where

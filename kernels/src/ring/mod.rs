@@ -1,5 +1,5 @@
-//! Rings of stages in shared memory, whose steps are types: a stage is not read before it is full, and not filled
-//! before it is empty, because the value that allows it does not exist earlier.
+//! Rings of stages in shared memory, whose steps are types: a stage is not read before it is full,
+//! and not filled before it is empty, because the value that allows it does not exist earlier.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -22,9 +22,9 @@
 //! Consumer ──────────▶ Full ───────────▶ ()                         the stage is free again
 //! ```
 //!
-//! A token is moved by the step that uses it up, and carries its ring's brand: a type of the author's that names the
-//! ring. Use a brand for one ring of a kernel. Producer and consumers each own a cursor, which lives in registers, so
-//! that a ring goes on through loops and tasks.
+//! A token is moved by the step that uses it up, and carries its ring's brand: a type of the
+//! author's that names the ring. Use a brand for one ring of a kernel. Producer and consumers each
+//! own a cursor, which lives in registers, so that a ring goes on through loops and tasks.
 //!
 //! ```
 //! # use tilewright_codegen::{build::{block, record}, ir::Arch, verify::verify};
@@ -60,8 +60,9 @@
 //! # Ok::<(), tilewright_codegen::verify::VerifyErrors>(())
 //! ```
 //!
-//! What types cannot say: a token that a recorded loop's body captures from outside is used once per round, and a
-//! stage's pointers are `Copy` and may be kept after its release. The simulator finds both.
+//! What types cannot say: a token that a recorded loop's body captures from outside is used once
+//! per round, and a stage's pointers are `Copy` and may be kept after its release. The simulator
+//! finds both.
 
 mod consumer;
 mod counted;

@@ -36,8 +36,8 @@ impl<T: Scalar, L: StaticLayout> StageTile<T, L> {
 }
 
 impl<T: Scalar, L: OffsetMap> StageTile<T, L> {
-    /// A tile of a layout without negative strides. It begins at a multiple of 128 bytes, as tensor maps need it, and of its
-    /// swizzle's period: 1024 bytes in the 128-byte swizzle.
+    /// A tile of a layout without negative strides. It begins at a multiple of 128 bytes, as tensor
+    /// maps need it, and of its swizzle's period: 1024 bytes in the 128-byte swizzle.
     pub fn new(layout: L) -> StageTile<T, L> {
         let align = hardware_period(&layout.swizzled(), T::TY.bytes()).max(128);
         StageTile { layout, align, of: PhantomData }
@@ -45,7 +45,8 @@ impl<T: Scalar, L: OffsetMap> StageTile<T, L> {
 
     /// Bytes that fill it.
     pub fn bytes(&self) -> u32 {
-        // A negative stride has no span; `start` is where tiles with one would fail, as they have no bytes.
+        // A negative stride has no span; `start` is where tiles with one would fail, as they have
+        // no bytes.
         let elements = self.layout.span().map_or(0, |(_, elements)| elements as u32);
         elements * T::TY.bytes()
     }

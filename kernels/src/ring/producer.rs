@@ -17,7 +17,8 @@ pub struct ByBulk;
 #[derive(Clone, Copy, Debug)]
 pub struct ByThreads;
 
-/// A ring that is filled in pieces as the architecture can: by one thread and the copy engine, or by a warp.
+/// A ring that is filled in pieces as the architecture can: by one thread and the copy engine, or
+/// by a warp.
 #[derive(Clone, Copy, Debug)]
 pub struct ByPieces;
 
@@ -51,8 +52,8 @@ impl<'k, B, O: Operands, F> Producer<'k, B, O, F> {
     #[track_caller]
     pub(super) fn new(parts: Parts<'k, B, O>, fill: F, begun: u32) -> Self {
         let (k, stages, cap) = (parts.k, parts.shape.stages, parts.shape.in_flight);
-        // The phase before the first counts as complete: the first round finds every stage empty, and the first stages
-        // wait for no arrival.
+        // The phase before the first counts as complete: the first round finds every stage empty,
+        // and the first stages wait for no arrival.
         let at =
             |step: u32, waits: bool| Cursor::new(k, stages, step % stages, waits.then_some((1 + step / stages) % 2));
         let arriving = (cap < stages).then(|| at(stages - cap + begun, true));
@@ -61,7 +62,8 @@ impl<'k, B, O: Operands, F> Producer<'k, B, O, F> {
 }
 
 impl<'k, B, O: Operands, F: Copy> Producer<'k, B, O, F> {
-    /// Waits until the next stage was read by everybody, and until few enough stages are on their way.
+    /// Waits until the next stage was read by everybody, and until few enough stages are on their
+    /// way.
     #[track_caller]
     pub fn acquire(&mut self) -> Empty<'k, B, O, F> {
         let parts = self.parts;
@@ -100,7 +102,8 @@ impl<'k, B, O: Operands> Empty<'k, B, O, ByThreads> {
 }
 
 impl<'k, B, T: Scalar, L: OffsetMap> Empty<'k, B, (StageTile<T, L>,), ByPieces> {
-    /// Starts copies of pieces of the tile, `bytes` bytes in all; the rest of the tile stays as it is.
+    /// Starts copies of pieces of the tile, `bytes` bytes in all; the rest of the tile stays as it
+    /// is.
     #[track_caller]
     pub fn fill(
         self,
@@ -125,7 +128,8 @@ impl<B, O: Operands, F> Filled<'_, B, O, F> {
     pub fn commit(self) {
         let Filled { parts, stage, .. } = self;
         match parts.fill {
-            // The bytes themselves complete the barrier, and stores are there once the team has met.
+            // The bytes themselves complete the barrier, and stores are there once the team has
+            // met.
             Fill::Engine | Fill::Stores => {}
             Fill::Threads(_) => parts.full(stage).arrive_after_cp_async(parts.k, NoInc::Yes),
             Fill::Groups { .. } => parts.k.cp_async_commit(),

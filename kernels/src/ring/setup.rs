@@ -17,11 +17,13 @@ pub(super) struct Parts<'k, B, O: Operands> {
     brand: PhantomData<fn() -> B>,
 }
 
-/// Where the two ends of a ring meet, whatever its stages hold. Not generic: what is recorded of it is compiled once for all rings.
+/// Where the two ends of a ring meet, whatever its stages hold. Not generic: what is recorded of it
+/// is compiled once for all rings.
 #[derive(Clone, Copy)]
 pub(super) struct Meeting<'k> {
     pub k: &'k Builder,
-    /// Completes when a stage's bytes are there, where it does not follow from the threads' own copies.
+    /// Completes when a stage's bytes are there, where it does not follow from the threads' own
+    /// copies.
     full: Option<Mbarrier<'k, Shared>>,
     /// Completes when a stage was read, where that is told by arrivals.
     pub empty: Option<Mbarrier<'k, Shared>>,
@@ -56,22 +58,24 @@ impl<'k> Meeting<'k> {
     #[track_caller]
     pub fn wait(&self, stage: Val<'k, u32>, parity: Val<'k, u32>) {
         match self.fill {
-            // The bytes come by the async proxy, be it from another block: their arrival needs no wider scope.
+            // The bytes come by the async proxy, be it from another block: their arrival needs no
+            // wider scope.
             Fill::Engine | Fill::Threads(_) => self.full(stage).wait(parity),
             Fill::Groups { rings } => self.k.cp_async_wait(rings * (self.shape.stages - 1) - 1),
             Fill::Stores => {}
         }
         if let Some(team) = self.shape.consumers.meet() {
             if self.fill == Fill::Engine {
-                // Reads may still be on their way after the barrier, and the next copy is not ordered after them.
+                // Reads may still be on their way after the barrier, and the next copy is not
+                // ordered after them.
                 self.k.fence_proxy_async(ProxyFence::Shared);
             }
             team.sync(self.k);
         }
     }
 
-    /// The scope at which other blocks' arrivals at "empty" are waited for. Those of `wgmma`'s readers order no access of
-    /// their own, so that nothing is waited for beyond the block.
+    /// The scope at which other blocks' arrivals at "empty" are waited for. Those of `wgmma`'s
+    /// readers order no access of their own, so that nothing is waited for beyond the block.
     pub fn scope(&self) -> BarScope {
         match self.shape.consumers {
             Consumers::Warps(_) if self.shape.cluster > 1 => BarScope::Cluster,
@@ -80,7 +84,8 @@ impl<'k> Meeting<'k> {
     }
 }
 
-/// A ring of stages in shared memory between one producer and its consumers: the pipeline of a kernel.
+/// A ring of stages in shared memory between one producer and its consumers: the pipeline of a
+/// kernel.
 ///
 /// | parameter | meaning |
 /// |---|---|
@@ -88,8 +93,9 @@ impl<'k> Meeting<'k> {
 /// | `O` | what a stage holds: a tuple of [`StageTile`](super::StageTile)s |
 /// | `F` | how a stage is filled: [`ByBulk`], [`ByPieces`] or [`ByThreads`] |
 ///
-/// A ring is made in three steps. A constructor allocates stages and mbarriers; [`start`] makes them known to the block;
-/// [`split`](Ring::split) gives the two ends, a [`Producer`] and a [`Consumer`], which each keep their position in registers.
+/// A ring is made in three steps. A constructor allocates stages and mbarriers; [`start`] makes
+/// them known to the block; [`split`](Ring::split) gives the two ends, a [`Producer`] and a
+/// [`Consumer`], which each keep their position in registers.
 ///
 /// | constructor | stages are filled by |
 /// |---|---|
@@ -98,9 +104,10 @@ impl<'k> Meeting<'k> {
 /// | [`pieces`](Ring::pieces) | several copies per stage, by the copy engine or by the lanes of a warp |
 /// | [`threads`](Ring::threads) | a number of threads, by `cp.async` |
 ///
-/// The ends hand out tokens. A producer's `acquire` waits for an empty stage, `fill` starts the copies and `commit` ends the
-/// step; a consumer's `wait` waits for a full stage and `release` frees it. A token is moved by the step that uses it, so
-/// reading a stage before it is full does not compile.
+/// The ends hand out tokens. A producer's `acquire` waits for an empty stage, `fill` starts the
+/// copies and `commit` ends the step; a consumer's `wait` waits for a full stage and `release`
+/// frees it. A token is moved by the step that uses it, so reading a stage before it is full does
+/// not compile.
 ///
 /// ```
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch, verify::verify};
@@ -155,8 +162,10 @@ impl<'k, O: Operands> Ring<'k, (), O, ()> {
         Unready(Ring::of(k, &name::<B>(), operands, shape, (Fill::Engine, ByBulk), &mut || ()))
     }
 
-    /// A ring that one thread of the block fills by bulk copies and tensor maps, and begins before the block meets: it makes the mbarriers, and
-    /// starts the copies of the first stages, each by its number. They are as many as a producer finds empty without a wait: those that may be in flight.
+    /// A ring that one thread of the block fills by bulk copies and tensor maps, and begins before
+    /// the block meets: it makes the mbarriers, and starts the copies of the first stages, each by
+    /// its number. They are as many as a producer finds empty without a wait: those that may be in
+    /// flight.
     #[track_caller]
     pub fn begun<B>(
         k: &'k Builder,
@@ -180,8 +189,8 @@ impl<'k, O: Operands> Ring<'k, (), O, ()> {
         Unready(Ring { begun: stages, ..ring })
     }
 
-    /// A ring that is filled in pieces: by one thread and the copy engine where the architecture has one, by the lanes of a
-    /// warp and `cp.async` where it has none.
+    /// A ring that is filled in pieces: by one thread and the copy engine where the architecture
+    /// has one, by the lanes of a warp and `cp.async` where it has none.
     #[track_caller]
     pub fn pieces<B>(k: &'k Builder, operands: O, shape: Shape) -> Unready<Ring<'k, B, O, ByPieces>> {
         let fill = if Needs::Sm90.met_by(k.arch()) { Fill::Engine } else { Fill::Threads(32) };
@@ -202,8 +211,9 @@ pub(super) fn name<B>() -> String {
 }
 
 impl<'k, B, O: Operands, F: Copy> Ring<'k, B, O, F> {
-    /// Allocates stages and mbarriers, for each team its own. One thread of each initialises mbarriers, and does something
-    /// `beside`. A ring with mbarriers is used after [`start`], one of teams after a fence of all threads and a barrier.
+    /// Allocates stages and mbarriers, for each team its own. One thread of each initialises
+    /// mbarriers, and does something `beside`. A ring with mbarriers is used after [`start`], one
+    /// of teams after a fence of all threads and a barrier.
     #[track_caller]
     pub(crate) fn of(
         k: &'k Builder,
@@ -213,7 +223,8 @@ impl<'k, B, O: Operands, F: Copy> Ring<'k, B, O, F> {
         (fill, by): (Fill, F),
         beside: &mut dyn FnMut(),
     ) -> Self {
-        // Groups of copies are waited for while the next are on their way, and stores while the last are read.
+        // Groups of copies are waited for while the next are on their way, and stores while the
+        // last are read.
         let (least, to) = match fill {
             Fill::Engine | Fill::Threads(_) => (1, "Shape::stages"),
             Fill::Groups { .. } | Fill::Stores => (2, "the ring, whose threads copy one while they read another"),
@@ -244,7 +255,8 @@ impl<'k, B, O: Operands, F: Copy> Ring<'k, B, O, F> {
     }
 }
 
-/// The mbarriers of a team's ring, where it has some. Not generic: it is compiled once for all rings.
+/// The mbarriers of a team's ring, where it has some. Not generic: it is compiled once for all
+/// rings.
 fn barriers<'k>(
     k: &'k Builder,
     name: &str,
@@ -320,7 +332,8 @@ impl<A: Rings, B: Rings> Rings for (A, B) {
     }
 }
 
-/// Every thread of the block, of the cluster where a ring reaches so far, comes here and knows the rings.
+/// Every thread of the block, of the cluster where a ring reaches so far, comes here and knows the
+/// rings.
 #[track_caller]
 pub fn start<R: Rings>(k: &Builder, rings: R) -> R::Ready {
     // Threads of the block know by the barrier; the copy engine and other blocks do not.

@@ -9,13 +9,14 @@ pub(crate) enum Fill {
     Engine,
     /// A number of threads, by `cp.async`; they arrive at the stage's mbarrier.
     Threads(u32),
-    /// The threads of a team, by `cp.async`: one group per stage, counted by each thread. A loop alternates between `rings` rings.
+    /// The threads of a team, by `cp.async`: one group per stage, counted by each thread. A loop
+    /// alternates between `rings` rings.
     Groups {
         /// Rings whose groups are counted together.
         rings: u32,
     },
-    /// The threads of a team by stores, which are there when it has met. Two stages are enough: one is stored to again two
-    /// fillings later, after the barrier of the one between.
+    /// The threads of a team by stores, which are there when it has met. Two stages are enough: one
+    /// is stored to again two fillings later, after the barrier of the one between.
     Stores,
 }
 
@@ -24,7 +25,8 @@ pub(crate) enum Fill {
 pub enum Consumers {
     /// A number of warps; each lane arrives once it has read.
     Warps(u32),
-    /// A number of warpgroups that read by `wgmma` alone; one thread of each arrives after waiting for its group.
+    /// A number of warpgroups that read by `wgmma` alone; one thread of each arrives after waiting
+    /// for its group.
     Warpgroups(u32),
     /// The threads of a team, or of each of several.
     Threads(RingThreads),
@@ -71,15 +73,16 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// A ring of `stages` stages, all of which may be in flight, read by one warp. Without a stage it is refused where the
-    /// ring is constructed, [`RingError::Stages`](super::RingError::Stages).
+    /// A ring of `stages` stages, all of which may be in flight, read by one warp. Without a stage
+    /// it is refused where the ring is constructed,
+    /// [`RingError::Stages`](super::RingError::Stages).
     pub const fn stages(stages: u32) -> Shape {
         Shape { stages, in_flight: stages, consumers: Consumers::Warps(1), cluster: 1, groups: 1, maker: 0 }
     }
 
-    /// Stages that may be on their way at once, at least one: the producer waits for an earlier one to arrive before it
-    /// issues the next. A ring of arrived stages bridges waits; bytes in flight beyond what the bandwidth needs only
-    /// delay everything else that the multiprocessor sends.
+    /// Stages that may be on their way at once, at least one: the producer waits for an earlier one
+    /// to arrive before it issues the next. A ring of arrived stages bridges waits; bytes in flight
+    /// beyond what the bandwidth needs only delay everything else that the multiprocessor sends.
     #[must_use]
     pub const fn in_flight(self, stages: u32) -> Shape {
         Shape { in_flight: stages, ..self }
@@ -91,15 +94,15 @@ impl Shape {
         Shape { consumers, ..self }
     }
 
-    /// Blocks of a cluster that write into each other's stages (multicast): a stage is free once it was read in all of
-    /// them. At most 32.
+    /// Blocks of a cluster that write into each other's stages (multicast): a stage is free once it
+    /// was read in all of them. At most 32.
     #[must_use]
     pub const fn cluster(self, blocks: u32) -> Shape {
         Shape { cluster: blocks, ..self }
     }
 
-    /// The number of groups of those blocks in a cluster, each of consecutive ranks: blocks write into the stages of their own
-    /// group.
+    /// The number of groups of those blocks in a cluster, each of consecutive ranks: blocks write
+    /// into the stages of their own group.
     #[must_use]
     pub const fn groups(self, groups: u32) -> Shape {
         Shape { groups, ..self }

@@ -46,8 +46,8 @@ impl<'k, T: Scalar, L: OffsetMap> Source<'k, T, L> for BulkSource<'k, T> {
 /// Copies of the author's own, which bring the whole tile.
 pub struct By<F>(F);
 
-/// Copies of the author's own: they complete on the mbarrier and bring all bytes of the tile, be it from other blocks of
-/// the cluster too.
+/// Copies of the author's own: they complete on the mbarrier and bring all bytes of the tile, be it
+/// from other blocks of the cluster too.
 pub fn by<'k, T, L, F: FnOnce(View<'k, T, L>, Mbarrier<'k, Shared>)>(copies: F) -> By<F> {
     By(copies)
 }
@@ -65,7 +65,8 @@ pub struct InPieces<'k, F> {
     copies: F,
 }
 
-/// Bulk copies of pieces of a tile, `bytes` bytes in all, which `copies` starts; the rest of the tile stays as it is.
+/// Bulk copies of pieces of a tile, `bytes` bytes in all, which `copies` starts; the rest of the
+/// tile stays as it is.
 pub fn in_pieces<'k, F: FnOnce(Pieces<'k>)>(bytes: Val<'k, u32>, how: Bulk<'k>, copies: F) -> InPieces<'k, F> {
     InPieces { bytes, how, copies }
 }
@@ -107,7 +108,8 @@ impl<'k> Pieces<'k> {
         }
     }
 
-    /// Brings the box of a tensor map at the coordinates to there; refused where lanes copy, who know no tensor maps.
+    /// Brings the box of a tensor map at the coordinates to there; refused where lanes copy, who
+    /// know no tensor maps.
     #[track_caller]
     pub fn bring_box(self, map: Ptr<'k, Param, TensorMap>, at: &[Val<'k, i32>]) {
         match self.engine {

@@ -5,14 +5,16 @@ use tilewright_codegen::build::{Builder, Val};
 /// The named barrier of the threads that read apart from the one that fills.
 const APART_BARRIER: u32 = 1;
 
-/// The threads that fill and read a ring together, or one that fills and those that read apart from it.
+/// The threads that fill and read a ring together, or one that fills and those that read apart from
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingThreads {
     /// The whole block, with its number of threads.
     Block(u32),
     /// A ring per warp, with the number of warps.
     Warps(u32),
-    /// One thread fills; `users` warps from warp `first` on read by `wgmma` alone, each at its own time.
+    /// One thread fills; `users` warps from warp `first` on read by `wgmma` alone, each at its own
+    /// time.
     Apart {
         /// The first warp that reads.
         first: u32,

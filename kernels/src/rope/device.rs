@@ -16,15 +16,16 @@ pub struct Rotation<'k> {
 }
 
 impl<'k> Rotation<'k> {
-    /// An element of a pair is rotated as `x·cos + partner·sin`: cosine, and sine with the sign that the first or the second
-    /// of the pair takes.
+    /// An element of a pair is rotated as `x·cos + partner·sin`: cosine, and sine with the sign
+    /// that the first or the second of the pair takes.
     pub(crate) fn factors(
         self,
         position: Val<'k, u32>,
         pair: Val<'k, u32>,
         second: Val<'k, bool>,
     ) -> [Val<'k, f32>; 2] {
-        // In 64 bits: the table of positions from 2³² / dim on has more elements than 32 bits count.
+        // In 64 bits: the table of positions from 2³² / dim on has more elements than 32 bits
+        // count.
         let [cos, sin] = self.table.at(position.mul_wide(2 * self.half)).at(pair * 2).load_vec();
         [cos, second.select(sin, -sin)]
     }

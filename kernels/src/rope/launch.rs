@@ -17,8 +17,8 @@ pub struct RopeShape {
     pub dim: u32,
     /// The head norm's eps, if heads are normalised before.
     pub norm: Option<f32>,
-    /// Pages of the pool, tokens of a page and entries of a row of the page table, where the result is appended to
-    /// pages.
+    /// Pages of the pool, tokens of a page and entries of a row of the page table, where the result
+    /// is appended to pages.
     pub pages: Option<[u32; 3]>,
     /// Type of the input.
     pub x: Float,
@@ -28,12 +28,14 @@ pub struct RopeShape {
     pub warps: u32,
 }
 
-/// The kernel `rope`: the heads of row r of `x`, `[rows, heads, dim]`, normalised and rotated for `position[r]`, for
-/// the row r of block r. Without pages `out` is as `x`, and rows with a position below 0 become zeros; with pages it is
-/// the pool `[heads, pages, page_tokens, dim]`, and such rows append nothing.
+/// The kernel `rope`: the heads of row r of `x`, `[rows, heads, dim]`, normalised and rotated for
+/// `position[r]`, for the row r of block r. Without pages `out` is as `x`, and rows with a position
+/// below 0 become zeros; with pages it is the pool `[heads, pages, page_tokens, dim]`, and such
+/// rows append nothing.
 ///
-/// Parameters: `x`, `weight` (f32 `[dim]`, not looked at without a norm), `turns` (cosines and sines, f32 `[positions,
-/// dim / 2, 2]`), `position` (i32), `page_table` (i32 `[rows, width]`, not looked at without pages), `out`.
+/// Parameters: `x`, `weight` (f32 `[dim]`, not looked at without a norm), `turns` (cosines and
+/// sines, f32 `[positions, dim / 2, 2]`), `position` (i32), `page_table` (i32 `[rows, width]`, not
+/// looked at without pages), `out`.
 pub fn rope_rows(arch: Arch, shape: RopeShape) -> Kernel {
     record("rope", arch, block(shape.warps * 32), |k| {
         let [x, weight] = ["x", "weight"].map(|name| k.global::<u8>(name));

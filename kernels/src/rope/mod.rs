@@ -1,4 +1,5 @@
-//! Rotary position embedding, with the norm of heads before it where a model has one, for tasks and as a kernel.
+//! Rotary position embedding, with the norm of heads before it where a model has one, for tasks and
+//! as a kernel.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! The kernel that finishes the heads of a stacked projection: queries, keys and values of a row, a block for each row.
+//! The kernel that finishes the heads of a stacked projection: queries, keys and values of a row, a
+//! block for each row.
 
 use tilewright_codegen::build::{Val, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
@@ -43,12 +44,14 @@ pub struct HeadRuns {
     pub warps: u32,
 }
 
-/// The kernel `rope_runs`: the runs of row r of `x`, `[rows, heads, dim]`, normalised and rotated for `position[r]`, stored or
-/// appended, for the row r of block r. A row with a position below 0 stores zeros and appends nothing.
+/// The kernel `rope_runs`: the runs of row r of `x`, `[rows, heads, dim]`, normalised and rotated
+/// for `position[r]`, stored or appended, for the row r of block r. A row with a position below 0
+/// stores zeros and appends nothing.
 ///
-/// Parameters: `x`, `turns` (cosines and sines, f32 `[positions, dim / 2, 2]`), `position` (i32), `page_table` (i32
-/// `[rows, width]`), `table_width`, `pages` (of the pools); then for each run its `weight`, where it has a norm, and its `out`:
-/// rows, or a pool `[heads, pages, page_tokens, dim]` in the order of [`swizzled`](crate::kv::swizzled), of codes with their `scale` after it.
+/// Parameters: `x`, `turns` (cosines and sines, f32 `[positions, dim / 2, 2]`), `position` (i32),
+/// `page_table` (i32 `[rows, width]`), `table_width`, `pages` (of the pools); then for each run its
+/// `weight`, where it has a norm, and its `out`: rows, or a pool `[heads, pages, page_tokens, dim]`
+/// in the order of [`swizzled`](crate::kv::swizzled), of codes with their `scale` after it.
 ///
 /// ```
 /// use tilewright_codegen::ir::Arch;

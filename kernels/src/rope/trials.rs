@@ -75,8 +75,8 @@ fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
             pool
         }
     };
-    // Elements are at most 4, or √dim times the weight's 2 where heads are normalised. A pair of products, each with a
-    // rounded turn; the norm's own error is as that of a row.
+    // Elements are at most 4, or √dim times the weight's 2 where heads are normalised. A pair of
+    // products, each with a rounded turn; the norm's own error is as that of a row.
     let size = if shape.norm.is_some() { 2.0 * f64::from(shape.dim).sqrt() } else { 4.0 };
     let bound = Bound { absolute: 2.0 * 1.25 * size * 16.0 * UNIT, relative: 0.0 };
     let note = format!("{rows} rows, position {position:?}, {shape:?}");

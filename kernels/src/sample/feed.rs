@@ -27,13 +27,15 @@ pub struct FeedShape {
 
 /// The kernel `feed`, one block: what a step of `rows` rows leaves for the next.
 ///
-/// A row whose position is below 0 is idle and stays so. Any other's `chosen` token becomes its `token`, its `position` and its
-/// `length` go on by one, and so does the step of its request; where the token is one of the row's `ends` (below 0: none), the
-/// position becomes −1 and the length 0 instead. `history[step % lines, row]` is the token, or [`FED_NOTHING`] of an idle row, and `step`
-/// goes on by one.
+/// A row whose position is below 0 is idle and stays so. Any other's `chosen` token becomes its
+/// `token`, its `position` and its `length` go on by one, and so does the step of its request;
+/// where the token is one of the row's `ends` (below 0: none), the position becomes −1 and the
+/// length 0 instead. `history[step % lines, row]` is the token, or [`FED_NOTHING`] of an idle row,
+/// and `step` goes on by one.
 ///
-/// Parameters: `chosen` (u32 `[rows]`), `ends` (i32 `[rows, ends]`), `token`, `position` (i32 `[rows]`), `length` (u32 `[rows]`), `step`
-/// (u32 `[1]`), `history` (u32 `[lines, rows]`), and `requests` where the shape has them.
+/// Parameters: `chosen` (u32 `[rows]`), `ends` (i32 `[rows, ends]`), `token`, `position` (i32
+/// `[rows]`), `length` (u32 `[rows]`), `step` (u32 `[1]`), `history` (u32 `[lines, rows]`), and
+/// `requests` where the shape has them.
 pub fn feed_rows(arch: Arch, shape: FeedShape) -> Kernel {
     record("feed", arch, block(shape.rows.div_ceil(32) * 32), |k| {
         let (chosen, ends) = (k.global::<u32>("chosen"), k.global::<i32>("ends"));

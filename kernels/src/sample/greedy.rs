@@ -6,7 +6,8 @@ use super::key::{key, largest, unkey};
 use super::search::Search;
 use super::source::{Row, visit};
 
-/// The number of the largest logit, the lowest among equals; NaN counts as −∞. The same in all threads.
+/// The number of the largest logit, the lowest among equals; NaN counts as −∞. The same in all
+/// threads.
 pub(super) fn likeliest<'k>(search: Search<'k>, row: Row<'k>) -> Val<'k, u32> {
     let (team, k) = (search.team, search.team.k);
     let (most, first) = (k.var(f32::NEG_INFINITY), k.var(0u32));

@@ -10,8 +10,8 @@ pub(crate) fn largest<'k>(key: Val<'k, u64>, lanes: u32) -> Val<'k, u64> {
     })
 }
 
-/// A number that is larger where the logit is larger and, among equals, where the index is lower. NaN counts as −∞,
-/// and −0 as 0.
+/// A number that is larger where the logit is larger and, among equals, where the index is lower.
+/// NaN counts as −∞, and −0 as 0.
 pub(crate) fn key<'k>(value: Val<'k, f32>, index: Val<'k, u32>) -> Val<'k, u64> {
     let value = value.ne(value).select(f32::NEG_INFINITY, value) + 0.0;
     let bits = value.bits::<u32>();

@@ -80,8 +80,9 @@ fn field<'k, T: Scalar>(at: Ptr<'k, Global, u8>, offset: usize) -> Val<'k, T> {
     at.at(offset).cast::<T>().load()
 }
 
-/// The kernel `sample`: `tokens[r]` (u32) by `logits[r, ..count]`, f32 in rows of `stride`, and `requests[r]`, for the
-/// row r of block r. Parameters: `count` (at most 2¹⁸), `stride`, `logits`, `requests`, `tokens`. `warps` is 1 to 32.
+/// The kernel `sample`: `tokens[r]` (u32) by `logits[r, ..count]`, f32 in rows of `stride`, and
+/// `requests[r]`, for the row r of block r. Parameters: `count` (at most 2¹⁸), `stride`, `logits`,
+/// `requests`, `tokens`. `warps` is 1 to 32.
 pub fn sample_rows(arch: Arch, warps: u32) -> Kernel {
     record("sample", arch, block(warps * 32), |k| {
         let (team, scratch) = (ConsumerWarps::new(k, warps), Scratch::new(k.shared("scratch", Scratch::BYTES / 8)));
@@ -94,8 +95,9 @@ pub fn sample_rows(arch: Arch, warps: u32) -> Kernel {
     })
 }
 
-/// The kernel `argmax`: `tokens[r]` (u32) is the largest of `logits[r, ..count]`, f32 in rows of `stride`, for the row r
-/// of block r. Parameters: `count`, `stride`, `logits`, `tokens`. `warps` is 1 to 32.
+/// The kernel `argmax`: `tokens[r]` (u32) is the largest of `logits[r, ..count]`, f32 in rows of
+/// `stride`, for the row r of block r. Parameters: `count`, `stride`, `logits`, `tokens`. `warps`
+/// is 1 to 32.
 pub fn argmax_rows(arch: Arch, warps: u32) -> Kernel {
     record("argmax", arch, block(warps * 32), |k| {
         let (team, scratch) =
@@ -107,8 +109,9 @@ pub fn argmax_rows(arch: Arch, warps: u32) -> Kernel {
     })
 }
 
-/// The kernel `best`: `tokens[r]` (u32) is the number encoded in the largest of `keys[r, ..count]`, u64, which a product left of its logits
-/// ([`Finish::best`](crate::gemv::hopper::Finish)), for the row r of block r, a warp. Parameters: `count`, at least 1, `keys`, `tokens`.
+/// The kernel `best`: `tokens[r]` (u32) is the number encoded in the largest of `keys[r, ..count]`,
+/// u64, which a product left of its logits ([`Finish::best`](crate::gemv::hopper::Finish)), for the
+/// row r of block r, a warp. Parameters: `count`, at least 1, `keys`, `tokens`.
 pub fn best_rows(arch: Arch) -> Kernel {
     record("best", arch, block(32), |k| {
         let count = k.param::<u32>("count");

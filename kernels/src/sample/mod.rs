@@ -1,8 +1,10 @@
-//! The choice of the next token from a row of logits, by one block: the largest, or at random among the likeliest.
+//! The choice of the next token from a row of logits, by one block: the largest, or at random among
+//! the likeliest.
 //!
-//! The rule is `naive::sample`'s, in the same arithmetic: given the same logits, seed, step and row, the same token.
-//! Nothing is sorted. With `key` the order of tokens (larger logits first, equal ones by rising number), what top-k and
-//! top-p keep is what lies at or above a *cut*, and each of them raises the cut.
+//! The rule is `naive::sample`'s, in the same arithmetic: given the same logits, seed, step and
+//! row, the same token. Nothing is sorted. With `key` the order of tokens (larger logits first,
+//! equal ones by rising number), what top-k and top-p keep is what lies at or above a *cut*, and
+//! each of them raises the cut.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -117,14 +119,15 @@ impl<'k> Scratch<'k> {
     }
 }
 
-/// The number of the largest logit, the lowest among equals; NaN counts as −∞. The same in all threads of the team,
-/// which has at most 32 warps.
+/// The number of the largest logit, the lowest among equals; NaN counts as −∞. The same in all
+/// threads of the team, which has at most 32 warps.
 pub fn argmax<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, logits: Logits<'k>) -> Val<'k, u32> {
     greedy::likeliest(scratch.search(team), Row { logits: logits.at, count: logits.count })
 }
 
-/// Chooses a token as [`naive::sample`](crate::naive::sample) does; `best` is the number of the largest logit, as
-/// [`argmax`] finds it. The same in all threads of the team, which has at most 32 warps.
+/// Chooses a token as [`naive::sample`](crate::naive::sample) does; `best` is the number of the
+/// largest logit, as [`argmax`] finds it. The same in all threads of the team, which has at most 32
+/// warps.
 pub fn sample<'k>(
     team: ConsumerWarps<'k>,
     scratch: Scratch<'k>,
@@ -170,8 +173,8 @@ struct Drawing<'k> {
 }
 
 impl<'k> Drawing<'k> {
-    /// Takes a token of the source, unless all weights are 0. `total` is the sum of the weights of the row, where
-    /// top-p alone limits them.
+    /// Takes a token of the source, unless all weights are 0. `total` is the sum of the weights of
+    /// the row, where top-p alone limits them.
     fn from<S: Source<'k>>(self, source: S, by_count: Val<'k, bool>, total: Val<'k, u64>, take: impl Fn(Val<'k, u32>)) {
         let Drawing { search, scratch, weigh, limits, choice } = self;
         let k = search.team.k;

@@ -10,8 +10,8 @@ pub(super) const NOWHERE: u32 = u32::MAX;
 
 /// A team that searches, and the shared memory in which it meets.
 ///
-/// Two arrays of sums alternate, so that no thread waits for the readers of the other. What was found is read after
-/// the last barrier of a search: another must pass before the next search ends.
+/// Two arrays of sums alternate, so that no thread waits for the readers of the other. What was
+/// found is read after the last barrier of a search: another must pass before the next search ends.
 #[derive(Clone, Copy)]
 pub(super) struct Search<'k> {
     pub team: ConsumerWarps<'k>,
@@ -77,7 +77,8 @@ impl<'k> Search<'k> {
         (warps.below(), warps.total())
     }
 
-    /// The first place of `begin..end` at which the running sum of `value` reaches `wanted(total)`, which is not 0.
+    /// The first place of `begin..end` at which the running sum of `value` reaches `wanted(total)`,
+    /// which is not 0.
     pub fn locate(
         self,
         [begin, end]: [Val<'k, u32>; 2],
@@ -112,8 +113,9 @@ impl<'k> Search<'k> {
         sum.set(next);
     }
 
-    /// The place of the first token, by rising number, at which the running sum of `value` reaches `wanted(total)`,
-    /// which is not 0. Each warp adds up a stretch of the source; the one where it happens is then searched by all.
+    /// The place of the first token, by rising number, at which the running sum of `value` reaches
+    /// `wanted(total)`, which is not 0. Each warp adds up a stretch of the source; the one where it
+    /// happens is then searched by all.
     pub fn first<S: Source<'k>>(
         self,
         source: S,

@@ -13,12 +13,12 @@ pub(super) const BINS: u32 = 1 << DIGIT;
 /// Digits of the 32 bits of a logit; the first has ten bits.
 const DIGITS: u32 = 3;
 
-/// Raises `cut` to the key of the last token that is kept: going from the likeliest token down, the first at which the
-/// running sum of `measure` reaches `wanted(total)`. Tokens below `cut` do not count. Where the total is 0, nothing
-/// changes.
+/// Raises `cut` to the key of the last token that is kept: going from the likeliest token down, the
+/// first at which the running sum of `measure` reaches `wanted(total)`. Tokens below `cut` do not
+/// count. Where the total is 0, nothing changes.
 ///
-/// Each digit of the logit is found in a histogram of the tokens that share the digits above it; among equal logits
-/// the one by rising number is searched for.
+/// Each digit of the logit is found in a histogram of the tokens that share the digits above it;
+/// among equal logits the one by rising number is searched for.
 pub(super) fn raise<'k, S: Source<'k>>(
     search: Search<'k>,
     bins: Ptr<'k, Shared, u64>,

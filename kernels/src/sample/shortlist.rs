@@ -1,7 +1,9 @@
-//! A shortlist: the few likeliest tokens of a row, in shared memory, where that is all that the choice depends on.
+//! A shortlist: the few likeliest tokens of a row, in shared memory, where that is all that the
+//! choice depends on.
 //!
-//! A histogram of how far logits lie below the largest says down to where tokens may be kept. Those above are gathered
-//! in the order of their numbers if they are few. A row is read three times, and weights are computed once at most.
+//! A histogram of how far logits lie below the largest says down to where tokens may be kept. Those
+//! above are gathered in the order of their numbers if they are few. A row is read three times, and
+//! weights are computed once at most.
 
 use std::f32::consts::LOG2_E;
 
@@ -36,7 +38,8 @@ impl<'k> Bins<'k> {
         logit.eq(max).select(0.0f32, bin).cast()
     }
 
-    /// Less than the weight of any token of a bin: the edge below it, less what rounding and truncation may take.
+    /// Less than the weight of any token of a bin: the edge below it, less what rounding and
+    /// truncation may take.
     fn least_weight(self, bin: Val<'k, u32>) -> Val<'k, u64> {
         let exponent = 32.0 - (bin + 1).cast::<f32>() * (1.0 / BINS_PER_OCTAVE as f32);
         (exponent.ex2() * 0.999 - 2.0).max(0.0).cast()
@@ -87,7 +90,8 @@ pub(super) fn gather<'k>(
     Extent { total, listed }
 }
 
-/// Writes the tokens that pass into the list, in order, if there is room for all; gives how many pass.
+/// Writes the tokens that pass into the list, in order, if there is room for all; gives how many
+/// pass.
 fn write<'k>(
     search: Search<'k>,
     row: Row<'k>,

@@ -80,8 +80,8 @@ pub(super) fn token<'k>(source: impl Source<'k>, at: Val<'k, u32>) -> Token<'k> 
     Token { at, logit, key: key(logit, source.token(at)) }
 }
 
-/// Visits the places `begin + lane`, `begin + lane + step`, ... below `end`; `begin` and `end` are those of all who
-/// visit together, `lane` is below `step`.
+/// Visits the places `begin + lane`, `begin + lane + step`, ... below `end`; `begin` and `end` are
+/// those of all who visit together, `lane` is below `step`.
 pub(super) fn visit<'k>(
     source: impl Source<'k>,
     [begin, end]: [Val<'k, u32>; 2],

@@ -1,5 +1,5 @@
-//! The next tokens of a step's rows, where the best of every tile of the logits is known: the likeliest, a warp for each
-//! row, or as each row's request says.
+//! The next tokens of a step's rows, where the best of every tile of the logits is known: the
+//! likeliest, a warp for each row, or as each row's request says.
 
 use tilewright_codegen::build::{Global, Ptr, Val};
 
@@ -26,7 +26,8 @@ impl<'k> TileBests<'k> {
         self.index.at(at).store(index.cast::<i32>());
     }
 
-    /// The index of the largest value of a row's tiles, of equals the lowest; by a whole warp, the same in all of its lanes.
+    /// The index of the largest value of a row's tiles, of equals the lowest; by a whole warp, the
+    /// same in all of its lanes.
     fn best(self, row: Val<'k, u32>) -> Val<'k, u32> {
         let k = row.builder();
         let best = k.var(0u64);
@@ -88,7 +89,8 @@ pub struct Sample<'k> {
 
 /// Chooses as [`naive::sample`](crate::naive::sample) does, row after row, each by the whole team.
 ///
-/// The likeliest token is known from the tiles, so that logits are only read where one is drawn at random.
+/// The likeliest token is known from the tiles, so that logits are only read where one is drawn at
+/// random.
 pub fn sample<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, sample: Sample<'k>) {
     let k = team.k;
     let each = |row: Val<'k, u32>| {
@@ -102,7 +104,7 @@ pub fn sample<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, sample: Sample<
         });
         k.when(k.tid().eq(0), || sample.out.at(row).store(token.get().cast::<i32>()));
     };
-    // The next row uses the scratch again, with no barrier between: nothing of it is written before its first barrier that
-    // is still read after this row's last.
+    // The next row uses the scratch again, with no barrier between: nothing of it is written before
+    // its first barrier that is still read after this row's last.
     k.for_(0u32, sample.rows, |row| each(sample.first_row + row));
 }

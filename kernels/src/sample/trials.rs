@@ -53,7 +53,8 @@ impl Rows {
     }
 }
 
-/// A logit: of a bell, of few values, all the same, or with some that are no finite numbers among them.
+/// A logit: of a bell, of few values, all the same, or with some that are no finite numbers among
+/// them.
 fn logit(draw: &mut Draw, shape: u32, width: f64) -> f32 {
     let bell = (0..4).map(|_| draw.unit()).sum::<f64>() * width;
     let odd = [f32::NAN, f32::NEG_INFINITY, 0.0, -0.0, f32::INFINITY, 1e-40, f32::MIN];

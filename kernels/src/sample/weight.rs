@@ -1,4 +1,5 @@
-//! Weights of tokens in fixed point, and the random bits that choose among them: the arithmetic of `naive::sample`.
+//! Weights of tokens in fixed point, and the random bits that choose among them: the arithmetic of
+//! `naive::sample`.
 
 use std::f32::consts::LOG2_E;
 
@@ -19,15 +20,18 @@ pub(super) struct Weigh<'k> {
 }
 
 impl<'k> Weigh<'k> {
-    /// The weight's logarithm to base 2, as `naive::sample` rounds it; it falls, or stays, where the logit falls.
+    /// The weight's logarithm to base 2, as `naive::sample` rounds it; it falls, or stays, where
+    /// the logit falls.
     pub fn exponent(self, x: Val<'k, f32>) -> Val<'k, f32> {
         (x - self.max).div_rn(self.temperature) * LOG2_E
     }
 
-    /// The weight, at most 2³². Conversions between floats and integers are slow, so bits stand in for them.
+    /// The weight, at most 2³². Conversions between floats and integers are slow, so bits stand in
+    /// for them.
     pub fn weight(self, x: Val<'k, f32>) -> Val<'k, u64> {
         let exponent = self.exponent(x);
-        // The nearest integer, ties to even, is left in the low bits of a sum whose unit in the last place is 1.
+        // The nearest integer, ties to even, is left in the low bits of a sum whose unit in the
+        // last place is 1.
         let shifted = exponent + TO_INTEGER;
         let whole = shifted - TO_INTEGER;
         let down = TO_INTEGER.to_bits() - shifted.bits::<u32>();
@@ -43,7 +47,8 @@ impl<'k> Weigh<'k> {
     }
 }
 
-/// Words 0 and 1 of Philox4x32-10 at counter `(step, step >> 32, row, 0)`, key `seed`, the first lower.
+/// Words 0 and 1 of Philox4x32-10 at counter `(step, step >> 32, row, 0)`, key `seed`, the first
+/// lower.
 pub(super) fn random_bits<'k>(
     k: &'k Builder,
     seed: Val<'k, u64>,

@@ -6,8 +6,8 @@ use tilewright_codegen::build::{Ptr, Scalar, SpaceOf};
 use tilewright_layout::Swizzled;
 use tilewright_layout::view::OffsetMap;
 
-/// Refuses a view whose offsets 32 bits do not hold, that reaches beyond its allocation, or that begins where its swizzle
-/// does not repeat.
+/// Refuses a view whose offsets 32 bits do not hold, that reaches beyond its allocation, or that
+/// begins where its swizzle does not repeat.
 #[track_caller]
 pub(super) fn check<S: SpaceOf, T: Scalar>(base: Ptr<'_, S, T>, map: &Swizzled) {
     let elements = map.layout().cosize();

@@ -1,4 +1,5 @@
-//! Arrays in global memory whose dtype is chosen while recording, and which other blocks may write while they are read.
+//! Arrays in global memory whose dtype is chosen while recording, and which other blocks may write
+//! while they are read.
 
 use super::Float;
 use half::{bf16, f16};
@@ -10,13 +11,14 @@ use tilewright_codegen::ir::attr::{LdOrder, Scope, StOrder};
 pub enum Access<'k> {
     /// As they are: something else orders them.
     Weak,
-    /// By relaxed atomics: other blocks write them later with no release in between, and what orders them is that the
-    /// later value depends on this one.
+    /// By relaxed atomics: other blocks write them later with no release in between, and what
+    /// orders them is that the later value depends on this one.
     Relaxed,
-    /// As flag-in-word packets of this generation: beside every word of data (one f32, or two 16-bit elements) lies a word
-    /// that names its generation, and both are stored and loaded as one. A reader that finds another generation looks
-    /// again. So what is written needs no release, and what is read no acquire: on a GPU whose memory is busy, a release
-    /// waits for a microsecond and more.
+    /// As flag-in-word packets of this generation: beside every word of data (one f32, or two
+    /// 16-bit elements) lies a word that names its generation, and both are stored and loaded as
+    /// one. A reader that finds another generation looks again. So what is written needs no
+    /// release, and what is read no acquire: on a GPU whose memory is busy, a release waits for a
+    /// microsecond and more.
     Packets(Val<'k, u32>),
 }
 
@@ -37,7 +39,8 @@ impl<'k> Access<'k> {
     }
 }
 
-/// An array of floating-point numbers in global memory; loads give f32, stores round to nearest even.
+/// An array of floating-point numbers in global memory; loads give f32, stores round to nearest
+/// even.
 #[derive(Clone, Copy)]
 pub struct Array<'k> {
     at: Ptr<'k, Global, u8>,
@@ -63,8 +66,9 @@ impl<'k> Array<'k> {
         Array { scope: Scope::Sys, ..self }
     }
 
-    /// Sets the abort flag of polling: once that word is not 0, a poll returns without its packets and the numbers are arbitrary. Where there
-    /// is no such word, a reader waits for packets as long as it takes.
+    /// Sets the abort flag of polling: once that word is not 0, a poll returns without its packets
+    /// and the numbers are arbitrary. Where there is no such word, a reader waits for packets as
+    /// long as it takes.
     pub fn unless(self, left: Option<Ptr<'k, Shared, u32>>) -> Array<'k> {
         Array { left, ..self }
     }
@@ -125,20 +129,22 @@ impl<'k> Array<'k> {
         self.gather(&[index])[0]
     }
 
-    /// `N` consecutive elements, 1, 2, 4 or 8, from an index that is a multiple of `N`: by loads of 16 bytes at most.
+    /// `N` consecutive elements, 1, 2, 4 or 8, from an index that is a multiple of `N`: by loads of
+    /// 16 bytes at most.
     #[track_caller]
     pub(crate) fn load_run<const N: usize>(self, index: Val<'k, u32>) -> [Val<'k, f32>; N] {
         if N == 1 { [self.load(index); N] } else { self.gather(&[index])[0] }
     }
 
-    /// `N` consecutive elements, 2, 4 or 8, from each of some indexes that are multiples of `N`, all in flight together.
+    /// `N` consecutive elements, 2, 4 or 8, from each of some indexes that are multiples of `N`,
+    /// all in flight together.
     #[track_caller]
     pub(crate) fn gather<const N: usize>(self, indexes: &[Val<'k, u32>]) -> Vec<[Val<'k, f32>; N]> {
         self.asked(indexes)()
     }
 
-    /// Gathers in two parts: loads are issued here, and words become numbers where the returned function is called, so that nothing in between waits
-    /// for these words.
+    /// Gathers in two parts: loads are issued here, and words become numbers where the returned
+    /// function is called, so that nothing in between waits for these words.
     #[track_caller]
     pub(crate) fn asked<const N: usize>(
         self,
@@ -163,7 +169,8 @@ impl<'k> Array<'k> {
         move || loaded.iter().map(|words| self.elements(words)).collect()
     }
 
-    /// One element from each of some indexes, all in flight together: by words, since atomics have no 16 bits.
+    /// One element from each of some indexes, all in flight together: by words, since atomics have
+    /// no 16 bits.
     #[track_caller]
     pub(crate) fn each(self, indexes: &[Val<'k, u32>]) -> Vec<Val<'k, f32>> {
         let (of_word, how) = (self.per_word(), self.how().0);
@@ -196,7 +203,8 @@ impl<'k> Array<'k> {
         self.at.cast::<u64>().at(index / self.per_word())
     }
 
-    /// Four consecutive elements from the same index of arrays of one type, accessed in one way, all in flight together.
+    /// Four consecutive elements from the same index of arrays of one type, accessed in one way,
+    /// all in flight together.
     #[track_caller]
     pub(crate) fn load4_of_each(arrays: &[Array<'k>], index: Val<'k, u32>) -> Vec<[Val<'k, f32>; 4]> {
         match arrays.first().map(|first| (first, first.access)) {
@@ -209,8 +217,9 @@ impl<'k> Array<'k> {
         }
     }
 
-    /// Four words from each of some places of arrays of packets of one generation, all in flight together: four elements of f32,
-    /// eight of 16 bits; by whole warps. They are asked for, then comes `meanwhile`, once; then they are waited for where they are `needed`.
+    /// Four words from each of some places of arrays of packets of one generation, all in flight
+    /// together: four elements of f32, eight of 16 bits; by whole warps. They are asked for, then
+    /// comes `meanwhile`, once; then they are waited for where they are `needed`.
     #[track_caller]
     pub(crate) fn packets(
         from: &[(Array<'k>, Val<'k, u32>)],
@@ -251,8 +260,8 @@ impl<'k> Array<'k> {
         self.left.map_or(here, |left| here | left.load_relaxed(Scope::Cta).ne(0))
     }
 
-    /// Words from some places on of packets. Once they are asked for comes `until`, which may look whether all are of the generation, and says whether
-    /// not to ask again.
+    /// Words from some places on of packets. Once they are asked for comes `until`, which may look
+    /// whether all are of the generation, and says whether not to ask again.
     fn poll_until(
         self,
         generation: Val<'k, u32>,
@@ -311,8 +320,8 @@ impl<'k> Array<'k> {
         }
     }
 
-    /// Stores `N` consecutive elements, 1, 2 or 4, weakly 8 too, from an index that is a multiple of `N`: whole words of what readers ask
-    /// for. Weak stores of four are one, others two.
+    /// Stores `N` consecutive elements, 1, 2 or 4, weakly 8 too, from an index that is a multiple
+    /// of `N`: whole words of what readers ask for. Weak stores of four are one, others two.
     #[track_caller]
     pub(crate) fn store_run<const N: usize>(self, index: Val<'k, u32>, values: [Val<'k, f32>; N]) {
         if N == 4 && !matches!(self.access, Access::Weak) {
@@ -431,7 +440,8 @@ pub(crate) fn narrow<'k>(a: Val<'k, f32>, b: Val<'k, f32>) -> (Val<'k, u32>, [Va
     (pair, [a - high_a, b - high_b])
 }
 
-/// Two numbers as a word of f16, the first lower, and what `rest` makes of what the rounding left of each.
+/// Two numbers as a word of f16, the first lower, and what `rest` makes of what the rounding left
+/// of each.
 #[track_caller]
 pub(crate) fn narrow_f16<'k>(
     a: Val<'k, f32>,

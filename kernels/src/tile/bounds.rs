@@ -1,12 +1,14 @@
-//! Indices that are known at run time, and the extents that they must stay below: the simulator checks every access.
+//! Indices that are known at run time, and the extents that they must stay below: the simulator
+//! checks every access.
 
 use super::Index;
 use core::panic::Location;
 use tilewright_codegen::build::{Ptr, SpaceOf};
 use tilewright_codegen::ir::IndexBound;
 
-/// The pointer, whose accesses the simulator checks against bounds: of each a mode, an index and its extent. Constant indices
-/// are refused while recording instead, and what is proven of an index needs no check.
+/// The pointer, whose accesses the simulator checks against bounds: of each a mode, an index and
+/// its extent. Constant indices are refused while recording instead, and what is proven of an index
+/// needs no check.
 #[track_caller]
 pub(super) fn bounded<'k, S: SpaceOf, E>(
     base: Ptr<'k, S, E>,

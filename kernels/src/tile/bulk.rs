@@ -1,8 +1,9 @@
-//! Copies of tiles by tensor map: the boxes follow from the tile's layout, on the device and on the host alike.
+//! Copies of tiles by tensor map: the boxes follow from the tile's layout, on the device and on the
+//! host alike.
 //!
-//! A matrix, swizzled or not, is cut into boxes of two axes: [`fetch`](LayoutTensor::fetch), [`send`](LayoutTensor::send).
-//! A row-major tile of one to five modes is a box by itself: [`fetch_box`](LayoutTensor::fetch_box),
-//! [`reduce_box`](LayoutTensor::reduce_box).
+//! A matrix, swizzled or not, is cut into boxes of two axes: [`fetch`](LayoutTensor::fetch),
+//! [`send`](LayoutTensor::send). A row-major tile of one to five modes is a box by itself:
+//! [`fetch_box`](LayoutTensor::fetch_box), [`reduce_box`](LayoutTensor::reduce_box).
 
 use super::{Index, LayoutTensor};
 use tilewright_codegen::build::{Builder, Bulk, Mbarrier, Param, Ptr, Scalar, Shared, TensorMap, Val};
@@ -15,7 +16,8 @@ use tilewright_layout::{Message, Swizzled};
 /// Bytes that a box in shared memory begins at a multiple of.
 const BOX_ALIGN: u32 = 128;
 
-/// The extents of a row-major tile as a tensor map's box has them: the last mode, whose elements are neighbours, first.
+/// The extents of a row-major tile as a tensor map's box has them: the last mode, whose elements
+/// are neighbours, first.
 ///
 /// ```
 /// use tilewright_kernels::tile::box_extents;
@@ -78,8 +80,8 @@ impl Share<'_> {
 }
 
 impl<'k, T: Scalar, L: StaticLayout> LayoutTensor<'k, T, L, Shared> {
-    /// Fetches a share of the tile whose first element is at (row, column) of the tensor of `map`, as bytes for the
-    /// mbarrier. What lies outside the tensor reads as the map says.
+    /// Fetches a share of the tile whose first element is at (row, column) of the tensor of `map`,
+    /// as bytes for the mbarrier. What lies outside the tensor reads as the map says.
     #[track_caller]
     pub fn fetch(
         self,
@@ -92,23 +94,25 @@ impl<'k, T: Scalar, L: StaticLayout> LayoutTensor<'k, T, L, Shared> {
         self.each_box(const { boxes::<T, L>() }, at, share, &|place, at| place.tensor_load(map, &at, barrier, how));
     }
 
-    /// Writes the tile to (row, column) of the tensor of `map`, in the thread's bulk group. Nothing is written outside
-    /// the tensor.
+    /// Writes the tile to (row, column) of the tensor of `map`, in the thread's bulk group. Nothing
+    /// is written outside the tensor.
     #[track_caller]
     pub fn send(self, map: Ptr<'k, Param, TensorMap>, at: [Val<'k, i32>; 2]) {
         self.send_boxes(const { boxes::<T, L>() }, map, at);
     }
 
-    /// The tensor in shared memory of its own, aligned as a box of a tensor map is. A tile that is no box does not compile.
+    /// The tensor in shared memory of its own, aligned as a box of a tensor map is. A tile that is
+    /// no box does not compile.
     #[track_caller]
     pub fn shared_box(k: &'k Builder, name: &str) -> Self {
         const { one_box::<T, L>() };
         LayoutTensor::new(k.shared_aligned(name, Lowered::<L>::REACH as u32, BOX_ALIGN), L::default())
     }
 
-    /// Fetches the tile as one box, whose first element is at a coordinate of the tensor of `map`, as bytes for the mbarrier:
-    /// one number per mode, the last along the map's first axis. What lies outside the tensor, before it too, reads as the
-    /// map says. Along the last mode a box begins at a multiple of 16 bytes.
+    /// Fetches the tile as one box, whose first element is at a coordinate of the tensor of `map`,
+    /// as bytes for the mbarrier: one number per mode, the last along the map's first axis. What
+    /// lies outside the tensor, before it too, reads as the map says. Along the last mode a box
+    /// begins at a multiple of 16 bytes.
     ///
     /// ```
     /// # use tilewright_codegen::{build::{Bulk, block, record}, ir::Arch};
@@ -132,8 +136,8 @@ impl<'k, T: Scalar, L: StaticLayout> LayoutTensor<'k, T, L, Shared> {
         self.at([Index::ZERO; R]).tensor_load(map, &axes(at), barrier, how);
     }
 
-    /// Combines the elements of the tensor of `map` from a coordinate on with the tile's, each in one atomic step, in the
-    /// thread's bulk group. Nothing is combined outside the tensor.
+    /// Combines the elements of the tensor of `map` from a coordinate on with the tile's, each in
+    /// one atomic step, in the thread's bulk group. Nothing is combined outside the tensor.
     #[track_caller]
     pub fn reduce_box<const R: usize>(self, op: AtomOp, map: Ptr<'k, Param, TensorMap>, at: [Val<'k, i32>; R]) {
         const { one_box::<T, L>() };
@@ -167,7 +171,8 @@ impl<'k, T: Scalar, L: OffsetMap> LayoutTensor<'k, T, L, Shared> {
                 Some(value) => at[across] + value.cast::<i32>(),
                 None => at[across] + first.constant() as i32,
             };
-            // A box begins a period of the swizzle: its place before and after the swizzle is the same.
+            // A box begins a period of the swizzle: its place before and after the swizzle is the
+            // same.
             copy(self.unswizzled(start), [at[along] + (number * boxes.width as u32) as i32, shifted]);
         }
     }

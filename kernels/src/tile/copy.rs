@@ -5,9 +5,9 @@
 //! | loads and stores, memory or registers on either side | [`copy`] | [`ThreadGroup::copy`] |
 //! | `cp.async`, global to shared memory | [`copy_async`] | [`ThreadGroup::copy_async`] |
 //!
-//! A vector is as long as is whole and aligned on both sides, at most 16 bytes. What the source's mask leaves out is zero at
-//! the target; what the target's mask leaves out is not written. Tensor maps have
-//! [`fetch`](super::LayoutTensor::fetch) and [`send`](super::LayoutTensor::send).
+//! A vector is as long as is whole and aligned on both sides, at most 16 bytes. What the source's
+//! mask leaves out is zero at the target; what the target's mask leaves out is not written. Tensor
+//! maps have [`fetch`](super::LayoutTensor::fetch) and [`send`](super::LayoutTensor::send).
 
 use super::element::{most_lanes, zero};
 use super::side::{AsyncFrom, AsyncTo, CopyFrom, CopyTo};
@@ -25,7 +25,8 @@ pub struct ThreadGroup<'k> {
     pub count: u32,
 }
 
-/// Copies every element of a thread's own part to its own part of another tensor of the same extents.
+/// Copies every element of a thread's own part to its own part of another tensor of the same
+/// extents.
 ///
 /// Either side may be in global or shared memory, or in registers. The threads' parts come from
 /// [`distribute`](super::LayoutTensor::distribute):
@@ -53,7 +54,8 @@ pub fn copy<'k, F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(from: F, to:
     });
 }
 
-/// Copies as [`copy`] does, asynchronously where vectors have 4 bytes or more: the caller commits the group and waits.
+/// Copies as [`copy`] does, asynchronously where vectors have 4 bytes or more: the caller commits
+/// the group and waits.
 #[track_caller]
 pub fn copy_async<'k, F: AsyncFrom<'k>, T: AsyncTo<'k, Scalar = F::Scalar>>(from: F, to: T) {
     let Some(plan) = Plan::new(&from, &to) else { return };
@@ -93,8 +95,8 @@ impl<'k> ThreadGroup<'k> {
         self.deal(from.recorder(), &plan, &|places| plan.some(&from, &to, places));
     }
 
-    /// Copies as [`copy`](ThreadGroup::copy) does, asynchronously where vectors have 4 bytes or more: the caller commits the group and
-    /// waits.
+    /// Copies as [`copy`](ThreadGroup::copy) does, asynchronously where vectors have 4 bytes or
+    /// more: the caller commits the group and waits.
     #[track_caller]
     pub fn copy_async<F: AsyncFrom<'k>, T: AsyncTo<'k, Scalar = F::Scalar>>(self, from: F, to: T) {
         let Some(plan) = Plan::new(&from, &to) else { return };
@@ -116,7 +118,8 @@ impl<'k> ThreadGroup<'k> {
     }
 }
 
-/// Vectors that a thread loads before it stores them: enough to cover a load's latency by other loads, few enough registers.
+/// Vectors that a thread loads before it stores them: enough to cover a load's latency by other
+/// loads, few enough registers.
 const TOGETHER: usize = 4;
 
 /// How a copy is made: vectors of `width` elements along one mode.
@@ -129,8 +132,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The plan of a copy, whose widest vectors are those of both sides; where both sides have several, neighbours follow the
-    /// one in global memory. What cannot be copied is refused.
+    /// The plan of a copy, whose widest vectors are those of both sides; where both sides have
+    /// several, neighbours follow the one in global memory. What cannot be copied is refused.
     #[track_caller]
     fn new<'k, F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(from: &F, to: &T) -> Option<Plan> {
         let extents = extents(from.recorder(), &from.shape(), &to.shape())?;
@@ -141,8 +144,8 @@ impl Plan {
         Some(Plan::widest(extents, neighbours, &|mode| from.widest(mode).min(to.widest(mode))))
     }
 
-    /// The plan of a tensor's copy to or from registers, where nothing else bounds its vectors; the shapes are those of the
-    /// copy's two sides.
+    /// The plan of a tensor's copy to or from registers, where nothing else bounds its vectors; the
+    /// shapes are those of the copy's two sides.
     #[track_caller]
     pub(super) fn of<'k, F: CopyFrom<'k>>(memory: &F, [from, to]: [Vec<Option<u32>>; 2]) -> Option<Plan> {
         let extents = extents(memory.recorder(), &from, &to)?;
@@ -191,7 +194,8 @@ impl Plan {
         (0..count).map(|i| self.at(number(i))).collect()
     }
 
-    /// The coordinate of a vector's first element; those along the vectors' mode come first, then the other modes in order.
+    /// The coordinate of a vector's first element; those along the vectors' mode come first, then
+    /// the other modes in order.
     #[track_caller]
     pub(super) fn at<'k>(&self, number: Index<'k>) -> Vec<Index<'k>> {
         let mut at = vec![Index::from(0); self.extents.len()];
@@ -225,8 +229,8 @@ impl Plan {
         (whole && from.is_memory() && to.is_memory()).then_some(words)
     }
 
-    /// Moves the vectors at some coordinates: all of them are loaded, then all are stored, so that the loads are in flight
-    /// together.
+    /// Moves the vectors at some coordinates: all of them are loaded, then all are stored, so that
+    /// the loads are in flight together.
     #[track_caller]
     fn some<'k, F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(
         &self,

@@ -33,8 +33,8 @@ impl<T: Scalar> Element for T {
     }
 }
 
-/// `N` contiguous, aligned scalars as one element: 1, 2, 4 or 8, at most 16 bytes, of 8-bit scalars at most 4. A tensor of
-/// them is made by [`vectorize`](super::LayoutTensor::vectorize).
+/// `N` contiguous, aligned scalars as one element: 1, 2, 4 or 8, at most 16 bytes, of 8-bit scalars
+/// at most 4. A tensor of them is made by [`vectorize`](super::LayoutTensor::vectorize).
 #[derive(Clone, Copy, Debug)]
 pub struct Lanes<T, const N: usize>(PhantomData<T>);
 

@@ -1,15 +1,18 @@
-//! Numbers that are half known: a run-time value plus a constant, and the bits that the value may have.
+//! Numbers that are half known: a run-time value plus a constant, and the bits that the value may
+//! have.
 //!
-//! Index arithmetic of a kernel is done on these. What is constant stays apart and ends up in addresses; a quotient or a
-//! rest whose constant part provably adds without a carry is split; what is smaller than its divisor needs no
-//! instruction. So a layout can be evaluated at (lane, constant) and costs what a person would have written.
+//! Index arithmetic of a kernel is done on these. What is constant stays apart and ends up in
+//! addresses; a quotient or a rest whose constant part provably adds without a carry is split; what
+//! is smaller than its divisor needs no instruction. So a layout can be evaluated at (lane,
+//! constant) and costs what a person would have written.
 
 use core::ops::{Add, Div, Mul, Rem};
 use tilewright_codegen::build::{Builder, Val};
 use tilewright_layout::Layout;
 use tilewright_layout::swizzle::{add_bits, times_bits};
 
-/// `value + constant`, where `value` is known while the kernel runs, and has no bits outside `bits`.
+/// `value + constant`, where `value` is known while the kernel runs, and has no bits outside
+/// `bits`.
 ///
 /// ```
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
@@ -37,7 +40,8 @@ impl<'k> Index<'k> {
         Index::with_bits(value, u32::MAX)
     }
 
-    /// An index that the caller promises to be below `bound`. The simulator compares what it indexes with its extent.
+    /// An index that the caller promises to be below `bound`. The simulator compares what it
+    /// indexes with its extent.
     pub fn below(value: Val<'k, u32>, bound: u32) -> Index<'k> {
         let most = bound.saturating_sub(1);
         Index::with_bits(value, u32::MAX.checked_shr(most.leading_zeros()).unwrap_or(0))
@@ -113,7 +117,8 @@ impl<'k> Index<'k> {
         1 << (self.bits | self.constant).trailing_zeros().min(31)
     }
 
-    /// The product with another half-known number, in 32 bits: a multiple of what both are multiples of.
+    /// The product with another half-known number, in 32 bits: a multiple of what both are
+    /// multiples of.
     ///
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};

@@ -8,8 +8,9 @@ use tilewright_layout::view::Along;
 
 /// The `M`×`N` tiles of a view along one axis.
 ///
-/// Bounded, [`valid`](TileIter::valid) says whether there is a tile here; [circular](LayoutTensor::tiles_around), it
-/// starts over after the last one, as a ring of stages does.
+/// Bounded, [`valid`](TileIter::valid) says whether there is a tile here;
+/// [circular](LayoutTensor::tiles_around), it starts over after the last one, as a ring of stages
+/// does.
 ///
 /// ```
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
@@ -142,8 +143,8 @@ impl<'k, E: Element, L: StaticLayout, S: SpaceOf, const M: usize, const N: usize
     }
 }
 
-/// The parts of `extent` indices of a mode whose extent may be known at run time, in order; what the last one lacks is
-/// masked. Nothing is divided: it counts elements.
+/// The parts of `extent` indices of a mode whose extent may be known at run time, in order; what
+/// the last one lacks is masked. Nothing is divided: it counts elements.
 ///
 /// ```
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
@@ -236,7 +237,8 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> PartIter<'k, E, S, R> {
         }
     }
 
-    /// Records `body` for each part, and the index of the mode where it begins, once: a loop that counts elements.
+    /// Records `body` for each part, and the index of the mode where it begins, once: a loop that
+    /// counts elements.
     #[track_caller]
     pub fn each(&self, body: impl Fn(LayoutTensor<'k, E, Modes<'k, R>, S>, Index<'k>)) {
         let k = self.tensor.builder();

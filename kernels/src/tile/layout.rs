@@ -1,4 +1,5 @@
-//! What a tensor on the device needs of its layout: known while recording, or in part while the kernel runs.
+//! What a tensor on the device needs of its layout: known while recording, or in part while the
+//! kernel runs.
 
 use super::index::{Index, place};
 use super::{Mask, TileError};
@@ -6,8 +7,9 @@ use tilewright_codegen::build::{Builder, Ptr, Scalar, SpaceOf, Val};
 use tilewright_layout::view::{OffsetMap, ViewError};
 use tilewright_layout::{Swizzle, Swizzled};
 
-/// A layout of a tensor on the device: a typed layout, a [`Layout`](tilewright_layout::Layout) or [`Swizzled`] value, or
-/// [`Modes`](super::Modes), whose extents and strides may be known at run time.
+/// A layout of a tensor on the device: a typed layout, a [`Layout`](tilewright_layout::Layout) or
+/// [`Swizzled`] value, or [`Modes`](super::Modes), whose extents and strides may be known at run
+/// time.
 pub trait TensorLayout<'k>: Clone {
     /// Number of modes.
     fn modes(&self) -> usize;
@@ -15,7 +17,8 @@ pub trait TensorLayout<'k>: Clone {
     /// The extent of a mode.
     fn extent_along(&self, mode: usize) -> Index<'k>;
 
-    /// The extent that an index into a mode must stay below at every access; nothing where a mask may keep the access away.
+    /// The extent that an index into a mode must stay below at every access; nothing where a mask
+    /// may keep the access away.
     fn bound_along(&self, mode: usize) -> Option<u32>;
 
     /// Whether coordinates of `R` indices fit. What a type knows is a compile error.
@@ -24,12 +27,12 @@ pub trait TensorLayout<'k>: Clone {
     /// [`TileError::Rank`].
     fn accept<const R: usize>(&self) -> Result<(), TileError>;
 
-    /// The offset of the first element of a view of what begins at `base`, which is checked against what is known of its
-    /// allocation.
+    /// The offset of the first element of a view of what begins at `base`, which is checked against
+    /// what is known of its allocation.
     fn begin<S: SpaceOf, T: Scalar>(&self, base: Ptr<'k, S, T>) -> Index<'k>;
 
-    /// Where the element at a coordinate lies, from where the tensor begins that the view is a part of; `origin` is added
-    /// before the swizzle.
+    /// Where the element at a coordinate lies, from where the tensor begins that the view is a part
+    /// of; `origin` is added before the swizzle.
     fn locate<S: SpaceOf, T: Scalar>(&self, base: Ptr<'k, S, T>, origin: Index<'k>, at: &[Index<'k>]) -> Ptr<'k, S, T>;
 
     /// Whether elements within the view's extents may be missing.
@@ -37,7 +40,8 @@ pub trait TensorLayout<'k>: Clone {
         false
     }
 
-    /// What every element needs to be there, whatever its coordinate: the modes that were sliced away.
+    /// What every element needs to be there, whatever its coordinate: the modes that were sliced
+    /// away.
     fn guard(&self, k: &'k Builder) -> Mask<'k> {
         Mask::always(k)
     }
@@ -54,8 +58,8 @@ pub trait TensorLayout<'k>: Clone {
         at.iter().enumerate().fold(self.guard(k), |mask, (mode, &at)| mask.and(self.before_end(k, mode, at)))
     }
 
-    /// The view begun at a coordinate, and its origin, for coordinates `ahead` that are constants to be added to it;
-    /// nothing where it is not proven that they add mode by mode.
+    /// The view begun at a coordinate, and its origin, for coordinates `ahead` that are constants
+    /// to be added to it; nothing where it is not proven that they add mode by mode.
     fn begun(&self, origin: Index<'k>, at: &[Index<'k>], ahead: &[&[Index<'k>]]) -> Option<(Self, Index<'k>)>;
 
     /// Where the elements at some constant coordinates lie, from one pointer.
@@ -69,8 +73,8 @@ pub trait TensorLayout<'k>: Clone {
         at.iter().map(|at| self.locate(base, origin, at)).collect()
     }
 
-    /// Elements of the widest vector along a mode that is contiguous and aligned wherever it starts at a multiple of its
-    /// length, of elements of `bits` bits; 1 where there is none.
+    /// Elements of the widest vector along a mode that is contiguous and aligned wherever it starts
+    /// at a multiple of its length, of elements of `bits` bits; 1 where there is none.
     fn widest(&self, origin: Index<'k>, mode: usize, bits: u32) -> u32;
 
     /// The mode whose neighbours are neighbours in memory, the first of several.
@@ -154,8 +158,9 @@ pub(super) fn before_swizzle<'k>(map: &Swizzled, origin: Index<'k>, at: &[Index<
 
 /// The element at an offset before the swizzle.
 ///
-/// The swizzle is computed once per run-time offset where constants are proven to commute with it; a constant that
-/// mixes costs one exclusive-or, and only where nothing is proven the swizzle is computed for the whole sum.
+/// The swizzle is computed once per run-time offset where constants are proven to commute with it;
+/// a constant that mixes costs one exclusive-or, and only where nothing is proven the swizzle is
+/// computed for the whole sum.
 #[track_caller]
 pub(super) fn swizzled<'k, S: SpaceOf, T: Scalar>(
     base: Ptr<'k, S, T>,

@@ -50,8 +50,9 @@ impl<'k> Mask<'k> {
         }
     }
 
-    /// Reads where the element is there, and gives zeros elsewhere, where nothing is read. A maximum or a minimum of the
-    /// result is refused, since a zero that stands for no element would enter it: that takes [`or`](Mask::or).
+    /// Reads where the element is there, and gives zeros elsewhere, where nothing is read. A
+    /// maximum or a minimum of the result is refused, since a zero that stands for no element would
+    /// enter it: that takes [`or`](Mask::or).
     #[track_caller]
     pub fn or_zero<T: Scalar>(self, lanes: u32, read: &dyn Fn() -> Vec<Val<'k, T>>) -> Vec<Val<'k, T>> {
         let read = self.or(zero::<T>(self.k), lanes, read);

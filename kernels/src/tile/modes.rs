@@ -6,10 +6,12 @@ use tilewright_codegen::build::{Builder, Ptr, Scalar, SpaceOf, Val};
 use tilewright_codegen::ir::Ty;
 use tilewright_layout::Message;
 
-/// A layout of `R` modes, each with an extent and a stride that are constants or values of the kernel, in any mixture.
+/// A layout of `R` modes, each with an extent and a stride that are constants or values of the
+/// kernel, in any mixture.
 ///
-/// Its tiles may run over the edge: extents of a tile are constants, and [`mask`](super::LayoutTensor::mask) says what is
-/// inside. Offsets in global memory are 64 bits wide, so that a tensor may be as large as memory.
+/// Its tiles may run over the edge: extents of a tile are constants, and
+/// [`mask`](super::LayoutTensor::mask) says what is inside. Offsets in global memory are 64 bits
+/// wide, so that a tensor may be as large as memory.
 ///
 /// ```
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
@@ -33,7 +35,8 @@ pub struct Modes<'k, const R: usize> {
     guard: Option<Val<'k, bool>>,
 }
 
-/// One mode of a view: coordinate `c` is coordinate `start + c·step` of the tensor that it is a view of.
+/// One mode of a view: coordinate `c` is coordinate `start + c·step` of the tensor that it is a
+/// view of.
 #[derive(Clone, Copy)]
 struct Mode<'k> {
     extent: Index<'k>,
@@ -66,8 +69,9 @@ impl<'k, const R: usize> Modes<'k, R> {
         Modes { modes: core::array::from_fn(mode), whole: 1, guard: None }
     }
 
-    /// Promises an alignment: the base, every stride but the contiguous mode's and the contiguous mode's extent are
-    /// multiples of `whole` elements. A vector of that many is then aligned, and inside or outside as a whole.
+    /// Promises an alignment: the base, every stride but the contiguous mode's and the contiguous
+    /// mode's extent are multiples of `whole` elements. A vector of that many is then aligned, and
+    /// inside or outside as a whole.
     #[must_use]
     pub fn vectors(self, whole: u32) -> Modes<'k, R> {
         Modes { whole, ..self }
@@ -219,7 +223,8 @@ impl<'k, const R: usize> Modes<'k, R> {
 }
 
 impl Mode<'_> {
-    /// Whether the view is the whole tensor along this mode, so that tiles that divide it are inside.
+    /// Whether the view is the whole tensor along this mode, so that tiles that divide it are
+    /// inside.
     fn covers(&self) -> bool {
         self.bound.is_none_or(|bound| {
             let end = self.start + self.extent * self.step;
@@ -357,8 +362,8 @@ const fn rank_is(expected: usize, given: usize) {
     }
 }
 
-/// The pointer moved on by coordinates times strides: what is known at run time first, contiguous modes last, then
-/// constants. Offsets are 64 bits wide where addresses are.
+/// The pointer moved on by coordinates times strides: what is known at run time first, contiguous
+/// modes last, then constants. Offsets are 64 bits wide where addresses are.
 #[track_caller]
 fn displace<'k, S: SpaceOf, T: Scalar>(base: Ptr<'k, S, T>, spots: &[(Index<'k>, Index<'k>)]) -> Ptr<'k, S, T> {
     let k = base.builder();

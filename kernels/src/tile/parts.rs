@@ -1,4 +1,5 @@
-//! Parts of a tensor whose layout is a value, or has modes known at run time: the host's views by the same names.
+//! Parts of a tensor whose layout is a value, or has modes known at run time: the host's views by
+//! the same names.
 
 use super::element::{Element, Lanes, most_lanes};
 use super::index::{Index, place};
@@ -14,7 +15,8 @@ use tilewright_layout::{Layout, LayoutError, Swizzled, Tiler};
 type Part<'k, E, S> = LayoutTensor<'k, E, Swizzled, S>;
 
 impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
-    /// A layout and an origin in place of these; where there are none, the refusal is recorded and the tensor stays.
+    /// A layout and an origin in place of these; where there are none, the refusal is recorded and
+    /// the tensor stays.
     #[track_caller]
     fn value_part(self, part: Result<(Layout, Index<'k>), TileError>) -> Part<'k, E, S> {
         let map = self.layout();
@@ -28,8 +30,8 @@ impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
         self.part(Swizzled::new(map.swizzle(), 0, layout), origin)
     }
 
-    /// The tile of a tiler at a place among the tiles, one index per mode of the rest. Tiles that do not fill the view are
-    /// refused.
+    /// The tile of a tiler at a place among the tiles, one index per mode of the rest. Tiles that
+    /// do not fill the view are refused.
     #[track_caller]
     pub fn tile_by<const R: usize>(self, tiler: &Tiler, tile: [Index<'k>; R]) -> Part<'k, E, S> {
         let layout = self.layout().layout();
@@ -45,8 +47,9 @@ impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
         view.value_part(tile_by(&layout, tiler, &tile))
     }
 
-    /// The elements of thread `thread` of a thread layout; see [`distribute`](LayoutTensor::distribute). Threads that do not
-    /// share the view out evenly are refused.
+    /// The elements of thread `thread` of a thread layout; see
+    /// [`distribute`](LayoutTensor::distribute). Threads that do not share the view out evenly are
+    /// refused.
     #[track_caller]
     pub fn distribute_by(self, threads: &Layout, thread: Index<'k>) -> Part<'k, E, S> {
         let layout = self.layout().layout();
@@ -86,7 +89,8 @@ impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
         self.value_part(permutation(&modes, layout.rank()).and_then(|()| Ok((layout.select(&modes)?, Index::ZERO))))
     }
 
-    /// The view after another layout: its element at `c` is the element of this view at flat coordinate `order(c)`.
+    /// The view after another layout: its element at `c` is the element of this view at flat
+    /// coordinate `order(c)`.
     #[track_caller]
     pub fn compose(self, order: &Layout) -> Part<'k, E, S> {
         let layout = self.layout().layout();
@@ -103,8 +107,8 @@ impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
         self.value_part(composed())
     }
 
-    /// Divides a mode into equal parts and takes one; `split.multiple` is what their length is a multiple of. Parts of
-    /// different lengths are refused: of [`Modes`] they are masked.
+    /// Divides a mode into equal parts and takes one; `split.multiple` is what their length is a
+    /// multiple of. Parts of different lengths are refused: of [`Modes`] they are masked.
     #[track_caller]
     pub fn split(self, split: Split, part: Index<'k>) -> Part<'k, E, S> {
         let layout = self.layout().layout();
@@ -113,7 +117,8 @@ impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
 }
 
 impl<'k, T: Scalar, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, T, L, S> {
-    /// Vectorizes as [`vectorize`](LayoutTensor::vectorize) does, for a layout that is a value: what is not whole is refused while recording.
+    /// Vectorizes as [`vectorize`](LayoutTensor::vectorize) does, for a layout that is a value:
+    /// what is not whole is refused while recording.
     #[track_caller]
     pub fn vectorize_by<const N: usize>(self, along: usize) -> LayoutTensor<'k, Lanes<T, N>, Swizzled, S> {
         let map = self.layout();
@@ -127,8 +132,9 @@ impl<'k, T: Scalar, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, T, L, S> {
 }
 
 impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R>, S> {
-    /// A tile of these extents, by its number along each mode; at the edge it runs over, and the mask says so. Extents that
-    /// are constants which the tiles divide need no mask, and a constant number that none of these tiles has is refused.
+    /// A tile of these extents, by its number along each mode; at the edge it runs over, and the
+    /// mask says so. Extents that are constants which the tiles divide need no mask, and a constant
+    /// number that none of these tiles has is refused.
     #[track_caller]
     pub fn clipped_tile(self, extents: [u32; R], tile: [Index<'k>; R]) -> Self {
         let mut modes = *self.map();
@@ -157,9 +163,10 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
         self.seen(self.base(), modes.part(mode, start, extent.into()))
     }
 
-    /// The indices of a mode up to the last multiple of `lanes`, and the fewer than `lanes` that follow: vectors and single
-    /// elements of an extent that is not known to be a multiple. That the base and the other modes' strides are multiples
-    /// of `lanes`, a power of two, is the author's promise, as [`Modes::vectors`] is.
+    /// The indices of a mode up to the last multiple of `lanes`, and the fewer than `lanes` that
+    /// follow: vectors and single elements of an extent that is not known to be a multiple. That
+    /// the base and the other modes' strides are multiples of `lanes`, a power of two, is the
+    /// author's promise, as [`Modes::vectors`] is.
     ///
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
@@ -180,7 +187,8 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
         self.map().cut(self.builder(), mode, lanes).map(|modes| self.seen(self.base(), modes))
     }
 
-    /// Drops the view's masks: for coordinates that the author keeps inside, as a loop up to an extent does.
+    /// Drops the view's masks: for coordinates that the author keeps inside, as a loop up to an
+    /// extent does.
     #[must_use]
     pub fn inside(self) -> Self {
         self.seen(self.base(), self.map().unbounded())
@@ -193,7 +201,8 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
         self.seen(self.base(), whole.part(mode, start, extent.into()))
     }
 
-    /// Divides a mode into parts as the host does and takes one: the last has what is left, and there may be none.
+    /// Divides a mode into parts as the host does and takes one: the last has what is left, and
+    /// there may be none.
     #[track_caller]
     pub fn split(self, split: Split, part: Index<'k>) -> Self {
         let Split { mode, parts, multiple } = split;
@@ -225,7 +234,8 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
         self.seen(self.base(), permuted)
     }
 
-    /// The elements under the modes without an index, the others fixed; what is beyond the edge of one of these is masked.
+    /// The elements under the modes without an index, the others fixed; what is beyond the edge of
+    /// one of these is masked.
     #[track_caller]
     pub fn slice<const Q: usize>(self, at: [Option<Index<'k>>; R]) -> LayoutTensor<'k, E, Modes<'k, Q>, S> {
         let open = at.iter().filter(|at| at.is_none()).count();
@@ -236,14 +246,15 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
         self.seen(base.cast(), modes)
     }
 
-    /// The elements of thread `thread`: see [`distribute`](LayoutTensor::distribute). Threads that do not divide an extent
-    /// have elements beyond its edge, which are masked.
+    /// The elements of thread `thread`: see [`distribute`](LayoutTensor::distribute). Threads that
+    /// do not divide an extent have elements beyond its edge, which are masked.
     #[track_caller]
     pub fn distribute<Threads: StaticLayout>(self, thread: Index<'k>) -> Self {
         self.distribute_by(&Threads::LAYOUT, thread)
     }
 
-    /// Distributes as [`distribute`](LayoutTensor::distribute) does, by a thread layout that is a value.
+    /// Distributes as [`distribute`](LayoutTensor::distribute) does, by a thread layout that is a
+    /// value.
     #[track_caller]
     pub fn distribute_by(self, threads: &Layout, thread: Index<'k>) -> Self {
         let (k, mut modes) = (self.builder(), *self.map());
@@ -267,7 +278,8 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
 }
 
 impl<'k, T: Scalar, S: SpaceOf, const R: usize> LayoutTensor<'k, T, Modes<'k, R>, S> {
-    /// Vectorizes as [`vectorize`](LayoutTensor::vectorize) does; the promise of [`Modes::vectors`] and the starts of tiles say what is whole.
+    /// Vectorizes as [`vectorize`](LayoutTensor::vectorize) does; the promise of [`Modes::vectors`]
+    /// and the starts of tiles say what is whole.
     #[track_caller]
     pub fn vectorize<const ALONG: usize, const N: usize>(self) -> LayoutTensor<'k, Lanes<T, N>, Modes<'k, R>, S> {
         let widest = self.map().widest(Index::ZERO, ALONG, T::TY.bits()).min(most_lanes(T::TY.bits()));
@@ -365,8 +377,8 @@ fn permutation(modes: &[usize], rank: usize) -> Result<(), TileError> {
     Ok(())
 }
 
-/// The coordinate of a thread in a layout of threads. Where they number every place, strides are the weights of digits, so that
-/// none goes the detour by the place.
+/// The coordinate of a thread in a layout of threads. Where they number every place, strides are
+/// the weights of digits, so that none goes the detour by the place.
 #[track_caller]
 fn coordinate_of<'k>(threads: &Layout, inverse: &Layout, thread: Index<'k>) -> Vec<Index<'k>> {
     let (size, modes) = (threads.size(), (0..threads.rank()).map(|mode| threads.mode(mode).unwrap_or(Layout::ONE)));

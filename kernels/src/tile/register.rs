@@ -15,12 +15,14 @@ use tilewright_layout::typed::{Contiguous, Lowered, MatrixLayout, RowMajor, Stat
 
 /// Values of one thread, seen through the layout `L`: what a [`LayoutTensor`] is to memory.
 ///
-/// It is a value, as [`Val`] is: an operation gives another tensor, and costs what it does to the elements. A view of one
-/// (a tile, a row) costs nothing. Registers that a loop changes are a [`RegisterVar`]. The number of registers is part of
-/// the type: two tensors of different layouts are not added by mistake.
+/// It is a value, as [`Val`] is: an operation gives another tensor, and costs what it does to the
+/// elements. A view of one (a tile, a row) costs nothing. Registers that a loop changes are a
+/// [`RegisterVar`]. The number of registers is part of the type: two tensors of different layouts
+/// are not added by mistake.
 ///
-/// `L` sends a coordinate to the register, where the layout [owns its elements](Storage); or it is the fragment of a matrix
-/// instruction, and then `T` is what a register holds (`u32` for packed operands).
+/// `L` sends a coordinate to the register, where the layout [owns its elements](Storage); or it is
+/// the fragment of a matrix instruction, and then `T` is what a register holds (`u32` for packed
+/// operands).
 ///
 /// ```
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
@@ -118,7 +120,8 @@ impl<'k, T: Scalar, L: Registers> RegisterTensor<'k, T, L> {
         self.map(Val::cast)
     }
 
-    /// All of this thread's values combined, in the order of the registers. A layout that has none does not compile.
+    /// All of this thread's values combined, in the order of the registers. A layout that has none
+    /// does not compile.
     #[track_caller]
     pub fn reduce(&self, mut f: impl FnMut(Val<'k, T>, Val<'k, T>) -> Val<'k, T>) -> Val<'k, T> {
         const { assert!(<L::Count as Unsigned>::USIZE > 0, "register tensor: the layout has no registers to combine") };
@@ -136,7 +139,8 @@ impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
         );
     };
 
-    /// A tensor whose element at a coordinate is `element` of it, one integer per mode. Another rank does not compile.
+    /// A tensor whose element at a coordinate is `element` of it, one integer per mode. Another
+    /// rank does not compile.
     pub fn from_fn<const R: usize>(mut element: impl FnMut([usize; R]) -> Val<'k, T>) -> Self {
         const { Self::COMPACT };
         let mut at_register = vec![[0; R]; Lowered::<L>::SIZE];
@@ -147,8 +151,8 @@ impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
         Self::from_registers(|register| element(at_register[register]))
     }
 
-    /// The element at a coordinate, one integer per mode. Another rank does not compile; one beyond an extent is refused,
-    /// [`TileError::Beyond`].
+    /// The element at a coordinate, one integer per mode. Another rank does not compile; one beyond
+    /// an extent is refused, [`TileError::Beyond`].
     #[track_caller]
     pub fn get<const R: usize>(&self, coordinate: [usize; R]) -> Val<'k, T> {
         const { Self::COMPACT };
@@ -168,15 +172,16 @@ impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
         coordinate
     }
 
-    /// Loads the elements of memory at the same coordinates, by loads as wide as the memory's layout allows; zeros where a
-    /// mask says that there are none, of which no maximum or minimum is taken. Memory of another shape is refused,
-    /// [`TileError::Extents`].
+    /// Loads the elements of memory at the same coordinates, by loads as wide as the memory's
+    /// layout allows; zeros where a mask says that there are none, of which no maximum or minimum
+    /// is taken. Memory of another shape is refused, [`TileError::Extents`].
     #[track_caller]
     pub fn load_from<P: TensorLayout<'k>, S: SpaceOf>(memory: LayoutTensor<'k, T, P, S>) -> Self {
         Self::load_by(memory, &|plan, memory, at| plan.read(memory, at))
     }
 
-    /// Loads the elements of memory as [`load_from`](Self::load_from) does, and `fill` where a mask says that there are none.
+    /// Loads the elements of memory as [`load_from`](Self::load_from) does, and `fill` where a mask
+    /// says that there are none.
     #[track_caller]
     pub fn load_or<P: TensorLayout<'k>, S: SpaceOf>(memory: LayoutTensor<'k, T, P, S>, fill: impl Arg<'k, T>) -> Self {
         let fill = fill.val(memory.builder());
@@ -208,8 +213,9 @@ impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
         })
     }
 
-    /// Writes the elements to memory at the same coordinates, by stores as wide as the memory's layout allows; nothing where a
-    /// mask says that there is no element. Memory of another shape is refused, [`TileError::Extents`].
+    /// Writes the elements to memory at the same coordinates, by stores as wide as the memory's
+    /// layout allows; nothing where a mask says that there is no element. Memory of another shape
+    /// is refused, [`TileError::Extents`].
     #[track_caller]
     pub fn store_to<P: TensorLayout<'k>, S: Writable>(&self, memory: LayoutTensor<'k, T, P, S>) {
         const { Self::COMPACT };
@@ -224,8 +230,8 @@ impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
 }
 
 impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
-    /// Tile (`row`, `column`) of `P`×`Q`. What is not a whole number of tiles does not compile; a number that no tile has is
-    /// refused, [`TileError::Beyond`].
+    /// Tile (`row`, `column`) of `P`×`Q`. What is not a whole number of tiles does not compile; a
+    /// number that no tile has is refused, [`TileError::Beyond`].
     #[track_caller]
     pub fn tile<const P: usize, const Q: usize>(&self, tile: [usize; 2]) -> RegisterTensor<'k, T, RowMajor<P, Q>>
     where
@@ -248,7 +254,8 @@ impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
         RegisterTensor::from_fn(|[column]| self.get([row, column]))
     }
 
-    /// Column `column` of the matrix; a number that no column has is refused, [`TileError::Beyond`].
+    /// Column `column` of the matrix; a number that no column has is refused,
+    /// [`TileError::Beyond`].
     #[track_caller]
     pub fn column<const M: usize, const N: usize>(&self, column: usize) -> RegisterTensor<'k, T, Contiguous<M>>
     where
@@ -289,7 +296,8 @@ fn shape_of<L: StaticLayout>() -> Vec<Option<u32>> {
     Lowered::<L>::EXTENTS[..Lowered::<L>::RANK].iter().map(|&extent| Some(extent as u32)).collect()
 }
 
-/// The registers of neighbours along a mode, from a coordinate on that is known while recording; another is refused.
+/// The registers of neighbours along a mode, from a coordinate on that is known while recording;
+/// another is refused.
 #[track_caller]
 fn registers_of<L: StaticLayout>(at: &[Index<'_>], along: usize, count: u32) -> Vec<usize> {
     let extents = &Lowered::<L>::EXTENTS[..Lowered::<L>::RANK];
@@ -351,7 +359,8 @@ impl<'k, T: Scalar, L: Storage> CopyTo<'k> for RegisterVar<'k, T, L> {
     }
 }
 
-/// Registers that hold a [`RegisterTensor`] and may change: what [`Var`](tilewright_codegen::build::Var) is to a value.
+/// Registers that hold a [`RegisterTensor`] and may change: what
+/// [`Var`](tilewright_codegen::build::Var) is to a value.
 ///
 /// ```
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};

@@ -42,7 +42,8 @@ pub trait CopyFrom<'k> {
         false
     }
 
-    /// Whether it lies in global memory: neighbouring threads shall touch neighbouring elements of it.
+    /// Whether it lies in global memory: neighbouring threads shall touch neighbouring elements of
+    /// it.
     fn is_global(&self) -> bool {
         false
     }

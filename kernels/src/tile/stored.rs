@@ -26,8 +26,9 @@ impl Float {
     }
 }
 
-/// Numbers in memory, seen through the layout `L`, whose type of storage is chosen while recording: a [`LayoutTensor`] of
-/// `f32`, `f16` or `bf16` in vectors of `N`. Loads give f32, stores round to nearest even; masks are the layout's.
+/// Numbers in memory, seen through the layout `L`, whose type of storage is chosen while recording:
+/// a [`LayoutTensor`] of `f32`, `f16` or `bf16` in vectors of `N`. Loads give f32, stores round to
+/// nearest even; masks are the layout's.
 ///
 /// ```
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};

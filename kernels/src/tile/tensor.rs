@@ -11,10 +11,12 @@ use tilewright_layout::Swizzled;
 use tilewright_layout::typed::{Lowered, StaticLayout};
 use tilewright_layout::view::OffsetMap;
 
-/// A tensor in the memory of the device: elements `E` in the space `S`, seen through the layout `L`.
+/// A tensor in the memory of the device: elements `E` in the space `S`, seen through the layout
+/// `L`.
 ///
-/// It is a pointer and a layout. Taking a part of it records at most the arithmetic of an address; `load` and `store` move
-/// elements. The host's counterpart is [`tilewright_layout::view::TensorView`].
+/// It is a pointer and a layout. Taking a part of it records at most the arithmetic of an address;
+/// `load` and `store` move elements. The host's counterpart is
+/// [`tilewright_layout::view::TensorView`].
 ///
 /// # Layouts
 /// | `L` | extents and strides | checked by |
@@ -33,11 +35,13 @@ use tilewright_layout::view::OffsetMap;
 /// | other views | [`transpose`](LayoutTensor::transpose), [`permute`](LayoutTensor::permute), [`compose`](LayoutTensor::compose) |
 ///
 /// # Coordinates
-/// Coordinates are [`Index`]es, one per mode. A constant beyond its extent is refused while recording, [`TileError::Beyond`].
-/// An index that is known at run time is checked by the simulator at every access, and costs nothing on a device. Tensors of
-/// [`Modes`] are masked at their edges: `load` gives zero there, [`load_or`](LayoutTensor::load_or) a fill of your choice.
+/// Coordinates are [`Index`]es, one per mode. A constant beyond its extent is refused while
+/// recording, [`TileError::Beyond`]. An index that is known at run time is checked by the simulator
+/// at every access, and costs nothing on a device. Tensors of [`Modes`] are masked at their edges:
+/// `load` gives zero there, [`load_or`](LayoutTensor::load_or) a fill of your choice.
 ///
-/// A swizzled tensor begins at a multiple of its swizzle's period; [`shared`](LayoutTensor::shared) allocates so.
+/// A swizzled tensor begins at a multiple of its swizzle's period; [`shared`](LayoutTensor::shared)
+/// allocates so.
 ///
 /// ```
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
@@ -76,8 +80,8 @@ impl<E, L: Clone, S> Clone for LayoutTensor<'_, E, L, S> {
 impl<E, L: Copy, S> Copy for LayoutTensor<'_, E, L, S> {}
 
 impl<'k, T: Scalar, L: StaticLayout> LayoutTensor<'k, T, L, Shared> {
-    /// The alignment of an allocation of the layout, in bytes: its swizzle's period, 16 for asynchronous copies, 128 where a
-    /// tensor map can fill it.
+    /// The alignment of an allocation of the layout, in bytes: its swizzle's period, 16 for
+    /// asynchronous copies, 128 where a tensor map can fill it.
     pub const ALIGN: u32 = {
         let map = Swizzled::new(L::SWIZZLE, 0, L::LAYOUT);
         let least = if map.tensor_boxes(T::TY.bits() as i64).is_ok() { 128 } else { 16 };
@@ -85,7 +89,8 @@ impl<'k, T: Scalar, L: StaticLayout> LayoutTensor<'k, T, L, Shared> {
         if period > least { period } else { least }
     };
 
-    /// The tensor in shared memory of its own, as large as the layout reaches and aligned to [`Self::ALIGN`].
+    /// The tensor in shared memory of its own, as large as the layout reaches and aligned to
+    /// [`Self::ALIGN`].
     #[track_caller]
     pub fn shared(k: &'k Builder, name: &str) -> Self {
         let elements = Lowered::<L>::REACH as u32;
@@ -93,9 +98,10 @@ impl<'k, T: Scalar, L: StaticLayout> LayoutTensor<'k, T, L, Shared> {
     }
 }
 
-/// Bytes after which a swizzle repeats, of elements of `bytes` bytes: what tensor maps and matrix instructions, which swizzle by
-/// the bits of addresses, need the tensor to begin at a multiple of. 1 where there is no swizzle, or one that no hardware has:
-/// the longest repeats after 1024 bytes. Offsets that are computed here repeat from any start.
+/// Bytes after which a swizzle repeats, of elements of `bytes` bytes: what tensor maps and matrix
+/// instructions, which swizzle by the bits of addresses, need the tensor to begin at a multiple of.
+/// 1 where there is no swizzle, or one that no hardware has: the longest repeats after 1024 bytes.
+/// Offsets that are computed here repeat from any start.
 pub(crate) const fn hardware_period(map: &Swizzled, bytes: u32) -> u32 {
     let touched = map.swizzle().source_mask() | map.swizzle().target_mask();
     if touched == 0 {
@@ -106,8 +112,8 @@ pub(crate) const fn hardware_period(map: &Swizzled, bytes: u32) -> u32 {
 }
 
 impl<'k, T: Scalar, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, T, L, S> {
-    /// A view of what begins at `base`. Of an allocation in shared memory, one that reaches beyond it, or begins off its
-    /// swizzle's period, is refused.
+    /// A view of what begins at `base`. Of an allocation in shared memory, one that reaches beyond
+    /// it, or begins off its swizzle's period, is refused.
     #[track_caller]
     pub fn new(base: Ptr<'k, S, T>, layout: L) -> Self {
         LayoutTensor { base, origin: layout.begin(base), layout }
@@ -139,7 +145,8 @@ impl<'k, E, L, S: SpaceOf> LayoutTensor<'k, E, L, S> {
         self.base
     }
 
-    /// The offset of the view's first element before the swizzle; 0 of a layout of [`Modes`], which knows where it begins.
+    /// The offset of the view's first element before the swizzle; 0 of a layout of [`Modes`], which
+    /// knows where it begins.
     pub fn origin(&self) -> Index<'k> {
         self.origin
     }
@@ -206,7 +213,8 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, E, L, S> 
         }
     }
 
-    /// Adds checks that the simulator makes at every access: each index of the coordinate is below the extent of its mode.
+    /// Adds checks that the simulator makes at every access: each index of the coordinate is below
+    /// the extent of its mode.
     #[track_caller]
     pub(super) fn within(&self, coordinate: &[Index<'k>]) -> Self {
         let indices = coordinate.iter().enumerate();
@@ -227,8 +235,8 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, E, L, S> 
         self.layout.locate(self.base.cast(), self.origin, coordinate)
     }
 
-    /// The places of elements that one thread has, whose coordinates differ by constants: what the thread contributes is
-    /// computed once, where it is proven that the constants add to it.
+    /// The places of elements that one thread has, whose coordinates differ by constants: what the
+    /// thread contributes is computed once, where it is proven that the constants add to it.
     pub(crate) fn places<const R: usize>(&self, at: &[[Index<'k>; R]]) -> Places<'k, Self, R> {
         let variable = at.first().map_or([Index::ZERO; R], |first| first.map(Index::variable));
         let same = at.iter().all(|at| at.iter().zip(&variable).all(|(at, of)| at.variable().is_same(*of)));
@@ -243,16 +251,18 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, E, L, S> 
         }
     }
 
-    /// Whether there is an element at a coordinate: always, but where run-time extents end inside a tile.
+    /// Whether there is an element at a coordinate: always, but where run-time extents end inside a
+    /// tile.
     #[track_caller]
     pub fn mask<const R: usize>(&self, coordinate: [Index<'k>; R]) -> Mask<'k> {
         self.layout.inside(self.builder(), &coordinate)
     }
 
-    /// Loads the element at a coordinate; where the mask says that there is none, nothing is read, and the value is zero.
+    /// Loads the element at a coordinate; where the mask says that there is none, nothing is read,
+    /// and the value is zero.
     ///
-    /// Zero is the right padding for sums. A maximum or a minimum of such a value is refused while it is recorded: take
-    /// [`load_or`](LayoutTensor::load_or).
+    /// Zero is the right padding for sums. A maximum or a minimum of such a value is refused while
+    /// it is recorded: take [`load_or`](LayoutTensor::load_or).
     #[track_caller]
     pub fn load<const R: usize>(&self, coordinate: [Index<'k>; R]) -> E::Value<'k> {
         self.check(&coordinate);
@@ -263,8 +273,8 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, E, L, S> 
         })
     }
 
-    /// Loads the element at a coordinate; where the mask says that there is none, nothing is read, and the value is `fill`,
-    /// in every lane of a vector. Triton's `tl.load(.., other=fill)`.
+    /// Loads the element at a coordinate; where the mask says that there is none, nothing is read,
+    /// and the value is `fill`, in every lane of a vector. Triton's `tl.load(.., other=fill)`.
     ///
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch, verify::verify};
@@ -319,7 +329,8 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf, const R: usize> Places<'k,
         self.view.layout.locate_all(self.view.base.cast(), self.view.origin, &at)
     }
 
-    /// Whether one of them is before the end of a mode; of the first mode it says too whether anything is there.
+    /// Whether one of them is before the end of a mode; of the first mode it says too whether
+    /// anything is there.
     #[track_caller]
     pub(crate) fn mask(&self, number: usize, mode: usize) -> Mask<'k> {
         let (k, layout) = (self.view.builder(), &self.view.layout);
@@ -336,14 +347,15 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
 }
 
 impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
-    /// Begins the view at a coordinate, for later coordinates that add to it without a carry inside a mode: those
-    /// within a tile whose extents divide it.
+    /// Begins the view at a coordinate, for later coordinates that add to it without a carry inside
+    /// a mode: those within a tile whose extents divide it.
     #[track_caller]
     pub fn sub_tile_at<const R: usize>(self, coordinate: [Index<'k>; R]) -> Self {
         LayoutTensor { origin: self.place(coordinate), ..self.within(&coordinate) }
     }
 
-    /// The layout as a value; of a tensor of vectors, in scalars from the first of one to the first of the next.
+    /// The layout as a value; of a tensor of vectors, in scalars from the first of one to the first
+    /// of the next.
     pub fn layout(&self) -> Swizzled {
         let map = self.layout.swizzled();
         Swizzled::new(map.swizzle(), 0, map.layout())
@@ -378,7 +390,8 @@ impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
         swizzled(self.base.cast(), self.layout.swizzled().swizzle(), offset)
     }
 
-    /// The element at a coordinate as if nothing were swizzled: what descriptors and tensor maps count from.
+    /// The element at a coordinate as if nothing were swizzled: what descriptors and tensor maps
+    /// count from.
     #[track_caller]
     pub fn unswizzled<const R: usize>(&self, coordinate: [Index<'k>; R]) -> Ptr<'k, S, E::Scalar> {
         let (offset, base) = (self.place(coordinate), self.within(&coordinate).base.cast());

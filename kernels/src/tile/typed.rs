@@ -11,7 +11,8 @@ use tilewright_layout::view::{FragmentOf, ThreadsOf};
 use tilewright_layout::{Layout, Message, Swizzled};
 
 impl<'k, E: Element, L: StaticLayout, S: SpaceOf> LayoutTensor<'k, E, L, S> {
-    /// Tile (`row`, `column`) of `M`×`N` elements. A matrix that is not a whole number of such tiles does not compile.
+    /// Tile (`row`, `column`) of `M`×`N` elements. A matrix that is not a whole number of such
+    /// tiles does not compile.
     #[track_caller]
     pub fn tile<const M: usize, const N: usize>(self, tile: [Index<'k>; 2]) -> LayoutTensor<'k, E, Within<L, M, N>, S> {
         let starts = const { TilesOf::<L, M, N>::LAYOUT };
@@ -26,8 +27,9 @@ impl<'k, E: Element, L: StaticLayout, S: SpaceOf> LayoutTensor<'k, E, L, S> {
         self.bounded_by(bounds, &of_tiles).part(Within::default(), by_mode(&starts, tile))
     }
 
-    /// The elements of thread `thread`: `Threads` sends a place in a tile of its shape to the thread that owns it, and the
-    /// tile is repeated over the view. What does not divide evenly does not compile.
+    /// The elements of thread `thread`: `Threads` sends a place in a tile of its shape to the
+    /// thread that owns it, and the tile is repeated over the view. What does not divide evenly
+    /// does not compile.
     #[track_caller]
     pub fn distribute<Threads: StaticLayout>(
         self,
@@ -62,11 +64,13 @@ impl<'k, E: Element, L: StaticLayout, S: SpaceOf> LayoutTensor<'k, E, L, S> {
 }
 
 impl<'k, T: Scalar, L: StaticLayout, S: SpaceOf> LayoutTensor<'k, T, L, S> {
-    /// The tensor in vectors of `N` elements along mode `ALONG`: a tensor again, whose elements one instruction moves.
+    /// The tensor in vectors of `N` elements along mode `ALONG`: a tensor again, whose elements one
+    /// instruction moves.
     ///
-    /// Vectors that are not contiguous, that a swizzle splits, or that do not start at multiples of their length do not
-    /// compile; a view that begins between two is refused while recording. Vectors first and then the threads, or the
-    /// threads first where a thread's elements are contiguous:
+    /// Vectors that are not contiguous, that a swizzle splits, or that do not start at multiples of
+    /// their length do not compile; a view that begins between two is refused while recording.
+    /// Vectors first and then the threads, or the threads first where a thread's elements are
+    /// contiguous:
     ///
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};

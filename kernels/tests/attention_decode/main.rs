@@ -71,7 +71,8 @@ fn every_depth_and_group() {
     }
 }
 
-/// Heads and groups that the kernel is not made for: refused, in one line that lists those that it is made for.
+/// Heads and groups that the kernel is not made for: refused, in one line that lists those that it
+/// is made for.
 #[test]
 fn other_depths_and_groups_are_refused_with_the_list() {
     let refused = |decode: Decode| verify(decode.record::<Tma<2>>(Arch::Sm90a)).expect_err("refused").to_string();
@@ -130,7 +131,8 @@ proptest! {
     ) {
         let layout = if page == 0 { Layout::Dense } else { Layout::Paged { page_tokens: page, swizzled: page.is_multiple_of(8) } };
         let decode = Decode { depth, group, layout, tile };
-        // The parts of sixteen rows are apart from the rings where blocks stay, and then three stages of 32 tokens have no room.
+        // The parts of sixteen rows are apart from the rings where blocks stay, and then three
+        // stages of 32 tokens have no room.
         let staying = blocks.filter(|_| tile == 16 || group <= 8);
         let tokens = tokens.into_iter().map(|tokens| tokens.max(u32::from(staying.is_some()))).collect();
         every_way(&DecodeCase { decode, kv_heads, splits, staying, tokens, data, ..base() }, seed);

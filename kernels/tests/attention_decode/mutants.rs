@@ -39,7 +39,8 @@ fn tensor_maps() {
     judged::<Tma<2>>(Arch::Sm90a, MAPS);
 }
 
-/// Two blocks that stay, with two shares each and more tiles than stages; and a block with two sequences of its own, whose parts follow each other.
+/// Two blocks that stay, with two shares each and more tiles than stages; and a block with two
+/// sequences of its own, whose parts follow each other.
 #[test]
 fn tensor_maps_of_blocks_that_stay() {
     let way = KvTransport::staying::<Tma<2>>();

@@ -45,8 +45,9 @@ fn judged(trials: &[Trial], ledger: &[Equivalent]) {
     survey(trials, 0..12, ledger).unwrap_or_else(|error| panic!("{error}")).expect_no_holes();
 }
 
-/// Without ping-pong: its barriers order who issues first, for speed, and nothing that one warpgroup writes is read by another. So
-/// these barriers could go, and they hide what else is missing: warpgroups run more nearly in step.
+/// Without ping-pong: its barriers order who issues first, for speed, and nothing that one
+/// warpgroup writes is read by another. So these barriers could go, and they hide what else is
+/// missing: warpgroups run more nearly in step.
 #[test]
 fn hopper() {
     let tuning = Tuning { ping_pong: false, ..FULL.tuning() };

@@ -1,5 +1,5 @@
-//! Attention over splits of the pages, merged: groups, head dims, page sizes, splits and idle rows at random, and tokens that
-//! come by stages, as many as the immutable prefix has.
+//! Attention over splits of the pages, merged: groups, head dims, page sizes, splits and idle rows
+//! at random, and tokens that come by stages, as many as the immutable prefix has.
 
 use half::bf16;
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val, Var, block, record};
@@ -217,7 +217,8 @@ impl Case {
         }
     }
 
-    /// Counts of arrivals before the launch and after it, the first launches and the last before they wrap.
+    /// Counts of arrivals before the launch and after it, the first launches and the last before
+    /// they wrap.
     fn arrivals(&self, draw: &mut Draw) -> [Vec<u32>; 2] {
         let all = self.heads.splits.next_power_of_two();
         let mut counts = [Vec::new(), Vec::new()];
@@ -248,9 +249,9 @@ impl Case {
         let rows = self.position.len();
         let numbers = stored::numbers(draw, self.q, rows as u32 * heads * dim, 2.0);
         let pools = [0, 1].map(|_| self.paged.fill(draw, &self.position));
-        // A score: queries in two parts of bf16 or f16, products in f32. A weight: twice the score's error (the maximum has
-        // it too), the exponential, and the two parts that multiply values, or the one of f16 that multiplies codes. The result
-        // divides by their sum.
+        // A score: queries in two parts of bf16 or f16, products in f32. A weight: twice the
+        // score's error (the maximum has it too), the exponential, and the two parts that multiply
+        // values, or the one of f16 that multiplies codes. The result divides by their sum.
         let tokens = f64::from(self.position.iter().max().map_or(0, |p| p + 1));
         let score = 2.0 * f64::from(dim).sqrt() * (2f64.powi(-16) + f64::from(dim) * UNIT);
         let part = if self.pool == PoolType::E4m3 { 2f64.powi(-11) } else { 2f64.powi(-16) };

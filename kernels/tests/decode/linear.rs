@@ -89,7 +89,8 @@ impl Case {
         case.with_a_operand(draw)
     }
 
-    /// A way for the activations; often one by phases, which take rows that end with a stage. Sums of logits may wait where these will be.
+    /// A way for the activations; often one by phases, which take rows that end with a stage. Sums
+    /// of logits may wait where these will be.
     fn with_a_operand(self, draw: &mut Draw) -> Case {
         let in_logits = self.to == To::Logits && self.out == Float::F32 && draw.between(0..=1) == 0;
         let waiting = if in_logits { 0 } else { self.tile * self.streams() };
@@ -98,7 +99,8 @@ impl Case {
         Case { a_operand: a_operand(draw, case.strip(), case.packing(), waiting), ..case }
     }
 
-    /// Draws a case with quantised weights: codes, groups, zeros and scales at random. Logits are whole numbers.
+    /// Draws a case with quantised weights: codes, groups, zeros and scales at random. Logits are
+    /// whole numbers.
     fn draw_quantised(draw: &mut Draw) -> Case {
         let case = Case::draw(draw);
         let code = [Code::U4, Code::I4, Code::U8, Code::I8, Code::E4m3, Code::E2m1][draw.between(0..=5) as usize];
@@ -209,7 +211,8 @@ impl Case {
         if self.to == To::Logits { numbers.into_iter().map(f64::round).collect() } else { numbers }
     }
 
-    /// The relative error of activations, as they are multiplied, and of a sum of a number of products.
+    /// The relative error of activations, as they are multiplied, and of a sum of a number of
+    /// products.
     fn accuracy(self) -> f64 {
         // In two parts, bf16 as it is, or one f16.
         let exact = self.packing().meeting(self.strip()).parts() == self.packing().parts();
@@ -353,8 +356,8 @@ fn random_layers_of_codes() {
     }
 }
 
-/// Rows of one-hot activations bring weights out as they are: every code at every place of a lane's word, bit for bit; by codes
-/// as either operand of the instruction.
+/// Rows of one-hot activations bring weights out as they are: every code at every place of a lane's
+/// word, bit for bit; by codes as either operand of the instruction.
 #[test]
 fn every_code_is_exact() {
     for (rows, a_operand, x) in [

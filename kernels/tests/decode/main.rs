@@ -1,5 +1,6 @@
-//! The device functions of a decode step on the simulator, each in a kernel of its own, against the f64 oracles: random
-//! shapes, poisoned outputs, and no bank conflicts where weights and activations are read.
+//! The device functions of a decode step on the simulator, each in a kernel of its own, against the
+//! f64 oracles: random shapes, poisoned outputs, and no bank conflicts where weights and
+//! activations are read.
 
 mod argmax;
 mod attention;
@@ -35,7 +36,8 @@ fn surveyed(trial: &Trial, ledger: &[Equivalent]) {
     survey(slice::from_ref(trial), 0..10, ledger).unwrap_or_else(|error| panic!("{error}")).expect_no_holes();
 }
 
-/// Extra wavefronts of the loads of 16 bytes from shared memory of these files: those of the main loops.
+/// Extra wavefronts of the loads of 16 bytes from shared memory of these files: those of the main
+/// loops.
 fn conflicts(counters: &Counters, files: &[&str]) -> u64 {
     let named = |file: &str| files.iter().any(|name| file.ends_with(name));
     let loads = |text: &str| text.contains("ld.u32 shared") && text.matches(", v").count() == 3;

@@ -1,4 +1,5 @@
-//! The projections of a kv head's group: rotated and appended, or raw for a norm of heads that comes after.
+//! The projections of a kv head's group: rotated and appended, or raw for a norm of heads that
+//! comes after.
 
 use half::bf16;
 use tilewright_codegen::build::{Builder, block, record};

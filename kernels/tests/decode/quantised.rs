@@ -65,7 +65,8 @@ pub fn every_code(form: Codes, [n, k]: [usize; 2]) -> QuantMatrix {
     QuantMatrix::new(QuantParts { n, k, code, group, codes, scales, zeros, order: None }).expect("sound")
 }
 
-/// Every `e2m1` with every `e4m3` as the scale of a block: row r has code r, block b the scale of bits b, from 0 on again after the last number.
+/// Every `e2m1` with every `e4m3` as the scale of a block: row r has code r, block b the scale of
+/// bits b, from 0 on again after the last number.
 pub fn every_block(k: usize) -> QuantMatrix {
     let (code, group, tensor) = (Code::E2m1, 16, 0.8125);
     let codes: Vec<u8> = (0..16 * k).map(|at| (at / k) as u8).collect();
@@ -75,7 +76,8 @@ pub fn every_block(k: usize) -> QuantMatrix {
     QuantMatrix::new(parts).expect("sound").with_tensor_scale(tensor)
 }
 
-/// The rows as strips of eight, in the order of `order`, which says what rows each has; as words of 16 bits.
+/// The rows as strips of eight, in the order of `order`, which says what rows each has; as words of
+/// 16 bits.
 pub fn pack_codes(strip: Strip, matrix: &QuantMatrix, order: &[[Option<usize>; 8]]) -> Vec<bf16> {
     let packer = CodePacker::new(strip).expect("a strip of codes");
     let mut bytes = vec![0xa5u8; order.len() * strip.bytes() as usize];

@@ -29,8 +29,8 @@ pub struct Supply<'k> {
 }
 
 impl<'k> Supply<'k> {
-    /// `strips` strips from there on, `most` at most. If they are small, all of them are copied now, to be read once the
-    /// team has met.
+    /// `strips` strips from there on, `most` at most. If they are small, all of them are copied
+    /// now, to be read once the team has met.
     pub fn new(
         team: ConsumerWarps<'k>,
         strip: Strip,
@@ -113,7 +113,8 @@ pub fn reading(a_operand: AOperand) -> &'static [&'static str] {
     }
 }
 
-/// The team's shared memory for a number of rows of the operand's bytes, with sums for `strips` strips.
+/// The team's shared memory for a number of rows of the operand's bytes, with sums for `strips`
+/// strips.
 pub fn scratch(team: ConsumerWarps<'_>, operand_bytes: u32, rows: u32, strips: u32) -> Scratch<'_> {
     let (k, sums_bytes) = (team.k, strips * Sums::bytes(rows, team.warps));
     let operand_bytes = operand_bytes.next_multiple_of(16);

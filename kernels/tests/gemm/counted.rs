@@ -1,4 +1,5 @@
-//! What the simulator counts: no bank conflicts anywhere, and global memory touched by whole sectors.
+//! What the simulator counts: no bank conflicts anywhere, and global memory touched by whole
+//! sectors.
 
 use super::lab::{compare, run, verified};
 use half::bf16;

@@ -31,7 +31,8 @@ fn a_cluster_across_the_columns_shares_the_a_operand() {
     }
 }
 
-/// A tensor map's store writes whole 16 bytes at a row's end, so such rows are stored element by element.
+/// A tensor map's store writes whole 16 bytes at a row's end, so such rows are stored element by
+/// element.
 #[test]
 fn columns_beyond_a_row_that_ends_inside_16_bytes_are_left_alone() {
     let problem = Problem { c_stride: 40, ..Problem::new(142, 31, 40) };

@@ -70,8 +70,8 @@ fn device(seed: u64) -> Device {
     name.open().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Runs launches in the simulator, or on the device that `TILEWRIGHT_DEVICE` names, and compares every element of the result,
-/// and what lies between its rows.
+/// Runs launches in the simulator, or on the device that `TILEWRIGHT_DEVICE` names, and compares
+/// every element of the result, and what lies between its rows.
 pub fn check<F: Drawn, D: Rounded>(problem: &Problem, steps: Vec<Step>, seed: u64) {
     let data = Data::<F, D>::draw(problem, &mut Draw::new(seed));
     let found =

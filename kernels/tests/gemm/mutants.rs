@@ -1,4 +1,5 @@
-//! The mutation harness: every synchronising instruction of the kernels removed or weakened, and who finds it out.
+//! The mutation harness: every synchronising instruction of the kernels removed or weakened, and
+//! who finds it out.
 
 use super::lab::{compare, run};
 use half::bf16;
@@ -35,7 +36,8 @@ fn surveyed<F: Drawn<Stored: Sync>, D: Rounded + Sync>(problem: &Problem, step: 
 
 #[test]
 fn of_the_kernel_of_hopper() {
-    // Five tiles on two clusters, so that blocks stay for a second and a third; stages go round within a tile.
+    // Five tiles on two clusters, so that blocks stay for a second and a third; stages go round
+    // within a tile.
     let problem = Problem::new(260, 328, 200).epilogue(Epilogue { residual: true, ..Epilogue::default() });
     let problem = Problem { c_stride: 344, ..problem };
     let config = Config { stages: 2, cluster: 2, along: Along::Rows, group: 2, two_level: false };

@@ -1,4 +1,5 @@
-//! Products at random: extents from 1 on, any order of the operands, gaps between lines, every epilogue, split contractions.
+//! Products at random: extents from 1 on, any order of the operands, gaps between lines, every
+//! epilogue, split contractions.
 
 use super::lab::check;
 use half::{bf16, f16};

@@ -1,4 +1,5 @@
-//! Strips of codes: what the packer writes, by the layout's inverse and by a decoder that knows the format's text alone.
+//! Strips of codes: what the packer writes, by the layout's inverse and by a decoder that knows the
+//! format's text alone.
 
 use half::{bf16, f16};
 use proptest::prelude::*;
@@ -38,7 +39,8 @@ fn blocks(draw: &mut Draw, [n, k]: [usize; 2]) -> QuantMatrix {
     QuantMatrix::new(parts).expect("sound").with_tensor_scale(tensor)
 }
 
-/// What the weight (row, k) of a stage is, read from its bytes as the page says: lane, step, pair, half.
+/// What the weight (row, k) of a stage is, read from its bytes as the page says: lane, step, pair,
+/// half.
 fn decoded(strip: Strip, codes: Codes, memory: &[u8], row: usize, k: usize) -> f64 {
     let bits = codes.code.bits();
     let depth = if bits == 4 { 128 } else { 64 };
@@ -133,7 +135,8 @@ proptest! {
         }
     }
 
-    /// Blocks have their `e4m3` after the tiles; what is decoded is the matrix but for the rounding of two scales to one.
+    /// Blocks have their `e4m3` after the tiles; what is decoded is the matrix but for the rounding
+    /// of two scales to one.
     #[test]
     fn stages_hold_blocks(k in 17usize..900, warps in 1u32..5, most in 1u32..4, missing in 0usize..9, seed: u64) {
         let matrix = blocks(&mut Draw::new(seed), [8, k]);
@@ -202,7 +205,8 @@ fn stages_are_cut_for_little_padding_and_many_bytes() {
     assert_eq!(cut(2048, Code::U4), (1, 8192 + 256, 2048));
     assert_eq!(cut(4096, Code::U4), (1, 16384 + 512, 4096));
     assert_eq!(cut(8192, Code::U4), (2, 16384 + 512, 8192));
-    // 14 rounds of 8 tiles: five stages of three have one of padding; four of four have two, seven of two are small.
+    // 14 rounds of 8 tiles: five stages of three have one of padding; four of four have two, seven
+    // of two are small.
     assert_eq!(cut(14336, Code::U4), (5, 12288 + 384, 15360));
     assert_eq!(cut(14336, Code::U8), (7, 16384 + 256, 14336));
 }

@@ -65,7 +65,8 @@ fn shapes_around_every_edge() {
     }
 }
 
-/// Warps without rows of their own keep nothing, whatever becomes of the sums; odd numbers and idle warpgroups are refused.
+/// Warps without rows of their own keep nothing, whatever becomes of the sums; odd numbers and idle
+/// warpgroups are refused.
 #[test]
 fn tiles_have_any_number_of_strips() {
     let of = |strips: u32| Tuning { warpgroups: strips.div_ceil(8), strips, ..SMALL };
@@ -261,7 +262,8 @@ fn the_chosen_settings_are_those_of_the_page() {
     assert_eq!(table, page);
 }
 
-/// Every code with every type of scales, zeros or not, whatever a stage has of groups; rows and vectors that end within a tile.
+/// Every code with every type of scales, zeros or not, whatever a stage has of groups; rows and
+/// vectors that end within a tile.
 #[test]
 fn codes_become_the_operand() {
     let mut seed = 20;
@@ -283,7 +285,8 @@ fn codes_become_the_operand() {
     }
 }
 
-/// Stages of several tiles, stages of activations that are parts of them, shares of k, registers that are dealt.
+/// Stages of several tiles, stages of activations that are parts of them, shares of k, registers
+/// that are dealt.
 #[test]
 fn stages_of_codes_meet_several_of_activations() {
     let four = Some(Codes { code: Code::U4, group: Some(128), zeros: true, scale: Float::Bf16, blocks: false });
@@ -302,7 +305,8 @@ fn stages_of_codes_meet_several_of_activations() {
     }
 }
 
-/// Tiles of some of the vectors, the last of fewer; what a norm or heads would want of all is refused.
+/// Tiles of some of the vectors, the last of fewer; what a norm or heads would want of all is
+/// refused.
 #[test]
 fn vectors_have_several_tiles() {
     let codes = Some(Codes { code: Code::U4, group: Some(128), zeros: false, scale: Float::F16, blocks: false });

@@ -1,4 +1,5 @@
-//! Laws of the layouts: the weights' has an inverse, and both operands of an instruction agree on every slot.
+//! Laws of the layouts: the weights' has an inverse, and both operands of an instruction agree on
+//! every slot.
 
 use half::bf16;
 use proptest::prelude::*;
@@ -27,7 +28,8 @@ proptest! {
             let w: Vec<bf16> = (0..n * k).map(|i| bf16::from_bits(i as u16 | 1)).collect();
             let packed = pack(&w, strip);
             prop_assert_eq!(packed.len() as i64, layout.size());
-            // The definition: the inverse of the layout sends a place to the number of its element, rows fastest.
+            // The definition: the inverse of the layout sends a place to the number of its element,
+            // rows fastest.
             let inverse = layout.right_inverse();
             for (place, &value) in packed.iter().enumerate() {
                 let number = inverse.at(place as i64);
@@ -54,8 +56,8 @@ proptest! {
     }
 }
 
-/// The k of a tile that the kernel puts into register `register`, half `half` of a lane, in step `step`: eight
-/// elements from 8·octet on, four to each step, pairs in order.
+/// The k of a tile that the kernel puts into register `register`, half `half` of a lane, in step
+/// `step`: eight elements from 8·octet on, four to each step, pairs in order.
 fn tile_k(lane: i64, step: i64, register: i64, half: i64) -> i64 {
     let octet = Octets::LAYOUT.right_inverse().at(lane) / 8;
     8 * octet + 4 * step + 2 * register + half
@@ -78,7 +80,8 @@ fn every_slot_of_the_contraction_meets_its_partner() {
                     let at = b.at(lane + 32 * (half + 2 * register));
                     assert_eq!(at % 8, row, "lane {lane} holds weights of its row");
                     assert!(by_b[(at / 8) as usize].replace(k).is_none_or(|before| before == k));
-                    // A has m + 16·slot; registers 0 and 2 are vectors 0 to 7, 1 and 3 the vectors 8 further.
+                    // A has m + 16·slot; registers 0 and 2 are vectors 0 to 7, 1 and 3 the vectors
+                    // 8 further.
                     for high in 0..2 {
                         let at = a.at(lane + 32 * (half + 2 * high + 4 * register));
                         assert_eq!(at % 16, row + 8 * high, "lane {lane} holds activations of its vectors");

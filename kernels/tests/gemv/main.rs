@@ -1,4 +1,5 @@
-//! The GEMV on the simulator: random shapes against f64, its layouts' laws, its accesses, its mutants.
+//! The GEMV on the simulator: random shapes against f64, its layouts' laws, its accesses, its
+//! mutants.
 
 mod accesses;
 mod codes;

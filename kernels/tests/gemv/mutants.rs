@@ -80,8 +80,8 @@ fn mutants_of_the_product_by_wgmma_are_found_out() {
         vectors: 0,
         per_sm: 1,
     };
-    // One cluster, which stays for three groups of tiles; sums are staged twice for each. A tile's stages all fit, so that a
-    // warp may be a tile ahead.
+    // One cluster, which stays for three groups of tiles; sums are staged twice for each. A tile's
+    // stages all fit, so that a warp may be a tile ahead.
     let (multiprocessors, packed_tiles, finish) = (2, 1, Epilogue { bias: true, ..Epilogue::default() }.into());
     let case = hopper::Case {
         batch: 40,
@@ -123,8 +123,8 @@ fn mutants_of_shares_of_k_are_found_out() {
     survey_of(case, &[]);
 }
 
-/// Two stages of activations to a stage of codes, which one cluster reads for two tiles of vectors. A tile's stages all fit, so that a warp may be a
-/// tile ahead.
+/// Two stages of activations to a stage of codes, which one cluster reads for two tiles of vectors.
+/// A tile's stages all fit, so that a warp may be a tile ahead.
 #[test]
 fn mutants_of_codes_by_wgmma_are_found_out() {
     let tuning = hopper::Tuning {

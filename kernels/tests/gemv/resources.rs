@@ -1,4 +1,5 @@
-//! What `ptxas` makes of the kernel: registers and shared memory as the page says, no spills, no warnings.
+//! What `ptxas` makes of the kernel: registers and shared memory as the page says, no spills, no
+//! warnings.
 
 use std::path::Path;
 use tilewright_codegen::assemble::{Ptxas, Table};

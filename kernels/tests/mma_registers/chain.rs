@@ -1,4 +1,5 @@
-//! The accumulator of one product as the A operand of the next: by the layouts of every atom, and on the device.
+//! The accumulator of one product as the A operand of the next: by the layouts of every atom, and
+//! on the device.
 
 use crate::{filled, image, recorded, run, value};
 use half::{bf16, f16};
@@ -80,7 +81,8 @@ impl Exact for f16 {
     }
 }
 
-/// Q·Kᵀ, its numbers clipped to [-100, 100] so that 16 bits hold them, times V: both products on the host.
+/// Q·Kᵀ, its numbers clipped to [-100, 100] so that 16 bits hold them, times V: both products on
+/// the host.
 fn expected(m: usize, n: usize, k: usize, d: usize) -> Vec<f32> {
     let clip = |sum: i64| sum.clamp(-100, 100);
     let score = |i: usize, j: usize| clip((0..k).map(|x| i64::from(value(i, x)) * i64::from(value(j + 3, x))).sum());

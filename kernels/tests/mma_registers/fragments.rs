@@ -1,5 +1,5 @@
-//! What `load_a` and `load_b` put into registers is what the host's fragment layouts say, at every (thread, value); rows
-//! reduced across lanes are what plain loops say.
+//! What `load_a` and `load_b` put into registers is what the host's fragment layouts say, at every
+//! (thread, value); rows reduced across lanes are what plain loops say.
 
 use crate::{filled, image, recorded, run};
 use half::{bf16, f16};
@@ -228,7 +228,8 @@ fn rows_of_accumulators_are_reduced_across_atoms_and_lanes() {
     }
 }
 
-/// A fragment goes from one tile of memory to another through registers, inside of larger matrices of layouts `P` and `Q`.
+/// A fragment goes from one tile of memory to another through registers, inside of larger matrices
+/// of layouts `P` and `Q`.
 fn moved<T: Scalar, L: StaticFragment, E: Scalar + Element + PartialEq, P, Q, const M: usize, const N: usize>(
     of: fn(u32) -> E,
 ) -> String

@@ -1,4 +1,5 @@
-//! Tensors in registers and the fragments of matrix instructions, in the simulator, against plain loops.
+//! Tensors in registers and the fragments of matrix instructions, in the simulator, against plain
+//! loops.
 
 mod chain;
 mod fragments;
@@ -15,7 +16,8 @@ use tilewright_kernels::tile::LayoutTensor;
 use tilewright_layout::Swizzled;
 use tilewright_layout::typed::{Lowered, StaticLayout};
 
-/// Runs a kernel of one block: the buffers are its arguments, followed by `numbers`; gives the last buffer back.
+/// Runs a kernel of one block: the buffers are its arguments, followed by `numbers`; gives the last
+/// buffer back.
 fn run<T: Element, U: Element>(kernel: Kernel, inputs: &[Vec<T>], out: &[U], numbers: &[u32]) -> Vec<U> {
     let verified = verify(kernel).unwrap_or_else(|errors| panic!("{errors}"));
     let mut memory = Memory::new();

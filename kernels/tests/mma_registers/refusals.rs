@@ -58,7 +58,8 @@ fn numbers_of_warps_that_cannot_make_up_the_grid_are_refused() {
     accepted(128, |k| _ = Mma::by_warps(k, Index::from(3)));
 }
 
-/// Records the product of an operand that begins `padding` elements into an allocation, at a row of its tile.
+/// Records the product of an operand that begins `padding` elements into an allocation, at a row of
+/// its tile.
 fn issued(align: u32, padding: u32, row: u32) -> impl FnOnce(&Builder) {
     move |k| {
         let memory = k.shared_aligned::<bf16>("operands", 3 * 128 * 64, align);
@@ -216,8 +217,8 @@ fn a_tile_of_other_extents_than_the_products_is_refused() {
     });
 }
 
-/// A grid of fewer threads than the block has would leave warps that compute outside the tile: refused where the product is
-/// made. By the numbers of the warps that multiply, it is accepted.
+/// A grid of fewer threads than the block has would leave warps that compute outside the tile:
+/// refused where the product is made. By the numbers of the warps that multiply, it is accepted.
 #[test]
 fn a_grid_of_fewer_threads_than_the_block_is_refused() {
     type Narrow32 = OperandTile<KMajor, 16, 32, 64>;

@@ -1,5 +1,5 @@
-//! `store_d` writes the product where it belongs and nothing else: to shared and to global memory, by every layout,
-//! converted, clipped at run time.
+//! `store_d` writes the product where it belongs and nothing else: to shared and to global memory,
+//! by every layout, converted, clipped at run time.
 
 use crate::{filled, image, recorded, run, value};
 use half::{bf16, f16};
@@ -77,13 +77,13 @@ results! {
     f32: -7e9, |sum| sum;
 }
 
-/// One case: the product stored into tile (1, 1) of a matrix of 2×2 such tiles of layout `D`, or of as many rows and columns as
-/// the launch says, with the strides of `D`.
+/// One case: the product stored into tile (1, 1) of a matrix of 2×2 such tiles of layout `D`, or of
+/// as many rows and columns as the launch says, with the strides of `D`.
 struct Case<X, A, B, G, T, D>(std::marker::PhantomData<(X, A, B, G, T, D)>);
 
 impl<X: Multiply, A: StaticLayout, B: StaticLayout, G: AtomGrid, T: Cell, D: StaticLayout> Case<X, A, B, G, T, D> {
-    /// The matrix after the launch: in global memory, or in shared memory and copied out. `told` are rows and columns of the
-    /// matrix, known at run time.
+    /// The matrix after the launch: in global memory, or in shared memory and copied out. `told`
+    /// are rows and columns of the matrix, known at run time.
     fn run<const M: usize, const N: usize>(arch: Arch, shared: bool, told: Option<[u32; 2]>) -> (Vec<T>, String) {
         let reach = Lowered::<D>::REACH as u32;
         let kernel = recorded(arch, TiledMma::<X, A, B, G>::THREADS, |k| {

@@ -1,4 +1,5 @@
-//! Register tensors against arrays: loads, stores, maps, views, reductions; how wide memory is read.
+//! Register tensors against arrays: loads, stores, maps, views, reductions; how wide memory is
+//! read.
 
 use crate::{recorded, run};
 use proptest::prelude::*;
@@ -14,8 +15,9 @@ use tilewright_layout::typed::{
 
 const THREADS: u32 = 32;
 
-/// Each thread reads an `M`×`N` tile of its own by layout `P`, computes in registers of layout `L`, and writes what it has
-/// by layout `P` again; after it sums of rows, largest elements of columns, and a row.
+/// Each thread reads an `M`×`N` tile of its own by layout `P`, computes in registers of layout `L`,
+/// and writes what it has by layout `P` again; after it sums of rows, largest elements of columns,
+/// and a row.
 fn kernel<L, P, const M: usize, const N: usize>() -> Kernel
 where
     L: Storage + MatrixLayout<M, N>,

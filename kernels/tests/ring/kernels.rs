@@ -231,7 +231,8 @@ fn two_loops(k: &Builder) {
     k.moving().if_else(k.warp().lt(4), consume, || k.moving().when(k.lane().eq(0), produce));
 }
 
-/// A stage is used until the next one was read: each row but the last counts ten times more in the round after.
+/// A stage is used until the next one was read: each row but the last counts ten times more in the
+/// round after.
 fn delayed(k: &Builder) {
     params!(k, rows, x, out, 1);
     let shape = Shape::stages(3).consumers(Consumers::Warps(4));

@@ -1,5 +1,6 @@
-//! Rings on the simulator: every kind of ring computes what plain loops compute, under seeds and for any number of
-//! tiles; every synchronising instruction that is removed or weakened is found out.
+//! Rings on the simulator: every kind of ring computes what plain loops compute, under seeds and
+//! for any number of tiles; every synchronising instruction that is removed or weakened is found
+//! out.
 
 mod kernels;
 mod mutants;

@@ -1,4 +1,5 @@
-//! A consumer whose releases are deferred waits for a stage while it has not said what becomes of the one before.
+//! A consumer whose releases are deferred waits for a stage while it has not said what becomes of
+//! the one before.
 #![allow(unused, reason = "each case uses what it needs")]
 
 use tilewright_codegen::build::{Builder, Global, Ptr};

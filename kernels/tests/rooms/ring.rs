@@ -1,4 +1,5 @@
-//! Only `ring` has mbarriers and copies that complete on them: no other module initialises one or waits at one.
+//! Only `ring` has mbarriers and copies that complete on them: no other module initialises one or
+//! waits at one.
 
 use super::tree::sources_outside;
 

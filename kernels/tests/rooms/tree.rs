@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Every source of the kernels and of the megakernel outside of one room of the kernels: its path and its text.
+/// Every source of the kernels and of the megakernel outside of one room of the kernels: its path
+/// and its text.
 pub fn sources_outside(room: &str) -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();

@@ -1,5 +1,7 @@
-//! Barriers of simulated devices: every device passes each as often as it arrived, earlier writes are visible after it, and no device waits for ever
-//! for one that does not come. Every synchronising instruction removed or weakened is found out, and so are meetings that are left out.
+//! Barriers of simulated devices: every device passes each as often as it arrived, earlier writes
+//! are visible after it, and no device waits for ever for one that does not come. Every
+//! synchronising instruction removed or weakened is found out, and so are meetings that are left
+//! out.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -78,7 +80,8 @@ fn devices_meet_again_and_again() {
     }
 }
 
-/// A waiting device records which device it gave up on, stops waiting, and still arrives at every barrier.
+/// A waiting device records which device it gave up on, stops waiting, and still arrives at every
+/// barrier.
 #[test]
 fn a_device_that_does_not_come_is_named_by_who_waits() {
     for (seed, count, absent) in [(4, 2, 1), (5, 2, 0), (6, 4, 2), (7, 8, 7)] {
@@ -120,8 +123,9 @@ enum Planted {
 
 const ROUNDS: u32 = 3;
 
-/// What an exchange does, in one launch on each device, so that the simulator's clocks go over meetings: each writes a number of its own, they meet,
-/// each reads the numbers of all, they meet. Where a meeting is a launch, its end is the barrier of the warp.
+/// What an exchange does, in one launch on each device, so that the simulator's clocks go over
+/// meetings: each writes a number of its own, they meet, each reads the numbers of all, they meet.
+/// Where a meeting is a launch, its end is the barrier of the warp.
 fn rounds(devices: u32, planted: Planted) -> Kernel {
     let mut kernel = recorded(devices, planted);
     kernel.edit(&mut |block| {
@@ -197,7 +201,8 @@ fn run(met: &Met, kernel: &Verified, come: std::ops::Range<usize>) -> Result<Vec
     met.streams.iter().zip(&found).map(|(stream, found)| stream.read(found)).collect()
 }
 
-/// What is wrong with rounds that all devices come to, and of two devices with those that one waits for in vain.
+/// What is wrong with rounds that all devices come to, and of two devices with those that one waits
+/// for in vain.
 fn wrong(kernel: &Verified, count: u32, seed: u64) -> Option<String> {
     let first = |error: DeviceError| error.to_string().lines().next().unwrap_or_default().to_owned();
     let met = Met::new(seed, count, PATIENT);

@@ -25,7 +25,8 @@ fn rotated(position: i32) -> Outcome {
     sim::run(&kernel, &Launch::new([1, 1, 1], args), &mut memory, 1).expect("it launches")
 }
 
-/// Position 2³² / 64 read the row of position 0 when the place was computed in 32 bits; now it reads beyond this table.
+/// Position 2³² / 64 read the row of position 0 when the place was computed in 32 bits; now it
+/// reads beyond this table.
 #[test]
 fn a_position_beyond_32_bits_does_not_wrap_to_position_zero() {
     assert!(matches!(rotated(15), Outcome::Finished(_)));

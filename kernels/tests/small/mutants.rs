@@ -1,4 +1,5 @@
-//! The mutation harness over the small kernels: every synchronising instruction removed or weakened is found out.
+//! The mutation harness over the small kernels: every synchronising instruction removed or weakened
+//! is found out.
 
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::mutate::mutants;
@@ -105,10 +106,11 @@ fn gallery_copies() {
     }
 }
 
-/// Kernels that a survey judges: here, and in the tests of `gemm`, `gemv`, `attention_decode` and `attention_prefill`.
+/// Kernels that a survey judges: here, and in the tests of `gemm`, `gemv`, `attention_decode` and
+/// `attention_prefill`.
 ///
-/// `gemm_fp8`'s survey is that of two-level accumulation; those of s8 and the other kernels of 8 bits synchronise as the kernels of 16
-/// bits do, line for line.
+/// `gemm_fp8`'s survey is that of two-level accumulation; those of s8 and the other kernels of 8
+/// bits synchronise as the kernels of 16 bits do, line for line.
 const SURVEYED: [&str; 27] = [
     "transpose_edged",
     "column_sums",
@@ -139,7 +141,8 @@ const SURVEYED: [&str; 27] = [
     "prefill_attention_wgmma",
 ];
 
-/// Every shipped kernel is surveyed, or has nothing that could be removed or weakened, whatever its sizes.
+/// Every shipped kernel is surveyed, or has nothing that could be removed or weakened, whatever its
+/// sizes.
 #[test]
 fn what_is_not_surveyed_does_not_synchronise() {
     for kernel in tilewright_kernels::shipped().iter().filter(|kernel| !SURVEYED.contains(&kernel.name())) {

@@ -1,4 +1,5 @@
-//! What the small kernels ask of memory: every sector once, no bank conflicts; and what they take of a multiprocessor.
+//! What the small kernels ask of memory: every sector once, no bank conflicts; and what they take
+//! of a multiprocessor.
 
 use std::path::Path;
 

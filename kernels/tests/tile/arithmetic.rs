@@ -81,8 +81,8 @@ proptest! {
     }
 }
 
-/// Thread t writes `100·t + j` to element j of its fragment of tile (1, 1); the memory is compared with a host view that
-/// did the same.
+/// Thread t writes `100·t + j` to element j of its fragment of tile (1, 1); the memory is compared
+/// with a host view that did the same.
 fn fragments_agree<L: StaticLayout, Threads: StaticLayout, const M: usize, const N: usize>() {
     let reach = Lowered::<L>::REACH;
     let threads = Lowered::<Threads>::SIZE as u32;

@@ -1,4 +1,5 @@
-//! Indices beyond the extents of a tensor: the simulator names tensor, mode, index, extent and the author's line.
+//! Indices beyond the extents of a tensor: the simulator names tensor, mode, index, extent and the
+//! author's line.
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Val, block, record};
 use tilewright_codegen::ir::{Arch, Const};
@@ -42,7 +43,8 @@ fn strayed(n: u32, body: impl Fn(Given<'_>)) -> Option<(String, u32, u32, u32)> 
     Some((tensor, mode, index, extent))
 }
 
-/// A typed matrix in global memory, read at a column known at run time: column 8 would be the next row's first element.
+/// A typed matrix in global memory, read at a column known at run time: column 8 would be the next
+/// row's first element.
 #[test]
 fn column_eight_of_eight_is_reported_with_tensor_mode_and_extent() {
     let body = |Given { k, n, x }: Given<'_>| {
@@ -115,7 +117,8 @@ fn parts_of_a_tensor_are_bounded_too() {
     }
 }
 
-/// Lanes that do not make the access are not checked, and an address that is computed before a guard is none.
+/// Lanes that do not make the access are not checked, and an address that is computed before a
+/// guard is none.
 #[test]
 fn guarded_accesses_are_not_reported() {
     let body = |Given { k, n, x }: Given<'_>| {
@@ -142,7 +145,8 @@ fn bounds_emit_nothing() {
     assert_eq!(text(true), text(false));
 }
 
-/// A masked maximum of negative numbers: the zeros beyond the edge are refused, a fill of −∞ gives the right answer.
+/// A masked maximum of negative numbers: the zeros beyond the edge are refused, a fill of −∞ gives
+/// the right answer.
 #[test]
 fn a_masked_load_into_a_maximum_wants_a_fill() {
     let largest = |fill: Option<f32>| {
@@ -167,7 +171,8 @@ fn a_masked_load_into_a_maximum_wants_a_fill() {
     assert_eq!(f32::from_bits(found[0]), -3.0);
 }
 
-/// Sums, clamps and registers with a fill are as they were; a minimum over registers is refused as a maximum is.
+/// Sums, clamps and registers with a fill are as they were; a minimum over registers is refused as
+/// a maximum is.
 #[test]
 fn only_reductions_by_order_want_a_fill() {
     type Four = Contiguous<4>;
@@ -202,7 +207,8 @@ fn only_reductions_by_order_want_a_fill() {
     assert!(errors.expect_err("zeros would enter").contains("maximum or minimum of a masked load"));
 }
 
-/// Offsets of layouts have 32 bits: a view that they do not reach is refused, and constants beyond 2³¹ bytes do not wrap.
+/// Offsets of layouts have 32 bits: a view that they do not reach is refused, and constants beyond
+/// 2³¹ bytes do not wrap.
 #[test]
 fn views_beyond_32_bits_are_refused_and_large_constants_do_not_wrap() {
     let verified = |rows: i64| {

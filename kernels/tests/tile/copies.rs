@@ -1,5 +1,5 @@
-//! A copy of any pair of tensors is the naive loop: every element arrives once, zeros where the source ends, and nothing
-//! else is touched.
+//! A copy of any pair of tensors is the naive loop: every element arrives once, zeros where the
+//! source ends, and nothing else is touched.
 
 use crate::{POISON, differences, run};
 use half::bf16;
@@ -127,8 +127,8 @@ fn execute<T: Number>(kernel: Kernel, numbers: &[u32], input: &[T], len: usize) 
     }
 }
 
-/// One case: the tile of `L` at a place among the tiles of a tensor, through shared memory, to the tile at the same place of
-/// another.
+/// One case: the tile of `L` at a place among the tiles of a tensor, through shared memory, to the
+/// tile at the same place of another.
 fn through<T: Number, L: StaticLayout>(case: Case) -> Result<(), TestCaseError> {
     let Case { extents, tile, from, to, who, threads, .. } = case;
     let shape = [L::LAYOUT.extent(0) as u32, L::LAYOUT.extent(1) as u32];
@@ -202,7 +202,8 @@ fn case() -> impl Strategy<Value = Case> {
 
 type Run = fn(Case) -> Result<(), TestCaseError>;
 
-/// Element types, and layouts in shared memory: plain, padded, transposed, swizzled, with extents that no warp divides.
+/// Element types, and layouts in shared memory: plain, padded, transposed, swizzled, with extents
+/// that no warp divides.
 const RUNS: [Run; 9] = [
     through::<u32, RowMajor<8, 16>>,
     through::<u32, ColMajor<8, 12>>,

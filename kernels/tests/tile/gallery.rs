@@ -54,7 +54,8 @@ fn unit_rows() {
     insta::assert_snapshot!(text);
 }
 
-/// Two vectors in and two out, two exponents a row; rows are combined by two rounds of shuffles for the largest and two for the sum.
+/// Two vectors in and two out, two exponents a row; rows are combined by two rounds of shuffles for
+/// the largest and two for the sum.
 #[test]
 fn expert_weights() {
     let text = instructions(recorded("expert_weights"));
@@ -62,7 +63,8 @@ fn expert_weights() {
     assert_eq!(counts(&text, ["shfl.sync.bfly", "ex2.approx"]), [8, 4]);
 }
 
-/// One box in, elements out: a store, a load and a predicate for each of the 256 elements of a tile, by 128 threads.
+/// One box in, elements out: a store, a load and a predicate for each of the 256 elements of a
+/// tile, by 128 threads.
 #[test]
 fn channels_first() {
     let text = instructions(recorded("channels_first"));
@@ -89,7 +91,8 @@ fn batch_sums() {
     insta::assert_snapshot!(text);
 }
 
-/// 64 rows of 128 bytes a stage and an operand: four `cp.async` of 16 bytes a thread, for two stages before the loop and one in it.
+/// 64 rows of 128 bytes a stage and an operand: four `cp.async` of 16 bytes a thread, for two
+/// stages before the loop and one in it.
 #[test]
 fn gemm_tf32() {
     let text = instructions(recorded("gemm_tf32"));
@@ -98,8 +101,9 @@ fn gemm_tf32() {
     assert_eq!(counts(&text, ["ld.global", "st.shared"]), [0, 0]);
 }
 
-/// Rows that are told, promised in vectors of four: one `cp.async` of 16 bytes a thread, zero-filled by a predicate; four
-/// vectors to registers, and four out of them, masked by their rows.
+/// Rows that are told, promised in vectors of four: one `cp.async` of 16 bytes a thread,
+/// zero-filled by a predicate; four vectors to registers, and four out of them, masked by their
+/// rows.
 #[test]
 fn copies() {
     let text = instructions(recorded("copies"));

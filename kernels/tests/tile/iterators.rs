@@ -1,4 +1,5 @@
-//! Iterators visit what the host's visit, count without dividing, and end where a run-time extent does.
+//! Iterators visit what the host's visit, count without dividing, and end where a run-time extent
+//! does.
 
 use crate::{POISON, differences, run};
 use proptest::prelude::*;
@@ -22,7 +23,8 @@ fn divisions(kernel: &Kernel) -> usize {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// The block's parts of a row, 32 elements each but the last: each element becomes the index of its part's begin.
+    /// The block's parts of a row, 32 elements each but the last: each element becomes the index of
+    /// its part's begin.
     #[test]
     fn parts_along_a_told_extent(extent in 0u32..300, step in 1u32..4, first in 0u32..3, size in prop_oneof![Just(32u32), Just(24)]) {
         let kernel = record("parts", Arch::Sm80, block(32), |k| {

@@ -1,4 +1,5 @@
-//! Tensors on the device against the host's views, naive loops and hand-written instructions, in the simulator.
+//! Tensors on the device against the host's views, naive loops and hand-written instructions, in
+//! the simulator.
 
 mod arithmetic;
 mod bounds;
@@ -23,8 +24,8 @@ pub fn words(kernel: Kernel, len: usize) -> Vec<u32> {
     run(kernel, &[], &[], len)
 }
 
-/// Runs a kernel of one block: parameters are numbers, a pointer to each input, and one to `len` words of poison, which come
-/// back as the kernel left them.
+/// Runs a kernel of one block: parameters are numbers, a pointer to each input, and one to `len`
+/// words of poison, which come back as the kernel left them.
 pub fn run(kernel: Kernel, numbers: &[u32], inputs: &[&[u32]], len: usize) -> Vec<u32> {
     let verified = verify(kernel).unwrap_or_else(|errors| panic!("{errors}"));
     let mut memory = Memory::new();

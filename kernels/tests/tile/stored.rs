@@ -1,4 +1,5 @@
-//! Numbers whose type of storage is chosen while recording; whole vectors and the elements that are left.
+//! Numbers whose type of storage is chosen while recording; whole vectors and the elements that are
+//! left.
 
 use crate::{POISON, differences, run};
 use half::{bf16, f16};

@@ -25,7 +25,8 @@ pub fn count(text: &str, word: &str) -> usize {
 
 type Tile = OperandTile<KMajor, 16, 64, 64>;
 
-/// Rows that the kernel is told of, 64 bf16 each, to a swizzled tile: 16 bytes a `cp.async`, a predicate a row.
+/// Rows that the kernel is told of, 64 bf16 each, to a swizzled tile: 16 bytes a `cp.async`, a
+/// predicate a row.
 #[test]
 fn an_edged_tile_by_cp_async() {
     let text = body(|k| {
@@ -71,7 +72,8 @@ fn vectors_dealt_by_a_type() {
     insta::assert_snapshot!(text);
 }
 
-/// A row of run-time length, a part of it for each turn of the block: one predicate, one addition and one load a turn.
+/// A row of run-time length, a part of it for each turn of the block: one predicate, one addition
+/// and one load a turn.
 #[test]
 fn a_row_of_told_length() {
     let text = body(|k| {

@@ -1,4 +1,5 @@
-//! Vectors are tensors: tiles and distributions of them are the host's views of their first elements.
+//! Vectors are tensors: tiles and distributions of them are the host's views of their first
+//! elements.
 
 use crate::{POISON, differences, run};
 use tilewright_codegen::build::{Builder, block, record};
@@ -18,7 +19,8 @@ fn stores(kernel: &Kernel, lanes: usize) -> usize {
     count
 }
 
-/// Thread t writes `1000·t + 10·j + lane` to vector j of its part of the vectors; host views say where the vectors are.
+/// Thread t writes `1000·t + 10·j + lane` to vector j of its part of the vectors; host views say
+/// where the vectors are.
 fn vectors_agree<L: StaticLayout, const ALONG: usize, Threads: StaticLayout>() {
     let (reach, threads) = (Lowered::<L>::REACH, Lowered::<Threads>::SIZE as u32);
     let kernel = record("vectors", Arch::Sm80, block(threads), |k: &Builder| {

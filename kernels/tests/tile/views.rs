@@ -1,4 +1,5 @@
-//! Device offsets equal the host's: parts of random layouts, by random chains of the same names on both sides.
+//! Device offsets equal the host's: parts of random layouts, by random chains of the same names on
+//! both sides.
 
 use crate::{POISON, differences, run};
 use proptest::prelude::*;
@@ -183,7 +184,8 @@ proptest! {
     }
 }
 
-/// What a tensor of extents and strides known at run time has to be: host coordinates of what is inside.
+/// What a tensor of extents and strides known at run time has to be: host coordinates of what is
+/// inside.
 #[derive(Clone, Copy, Debug)]
 enum Cut {
     Tile { extents: [u32; 2], at: u32 },
@@ -237,7 +239,8 @@ fn cut_model(model: &Model, cut: Cut) -> Model {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// Tiles of extents and strides that the kernel is told: what is inside is written, what is not stays.
+    /// Tiles of extents and strides that the kernel is told: what is inside is written, what is not
+    /// stays.
     #[test]
     fn masks_end_where_the_extents_do(
         extents in [1u32..20, 1u32..20], gap in 0u32..5, rows_first: bool, known: bool,

@@ -27,12 +27,14 @@ impl Wavefronts {
     }
 }
 
-/// Counts the wavefronts of an access: thread `t` moves `bytes` bytes at element offset `access.at(t)`.
+/// Counts the wavefronts of an access: thread `t` moves `bytes` bytes at element offset
+/// `access.at(t)`.
 ///
-/// The model: a warp moves 128 bytes at a time, so 4-byte accesses take all 32 threads together, 8-byte ones half a warp,
-/// 16-byte ones a quarter. Within such a group each bank delivers one 4-byte word per wavefront; threads that read the
-/// same word share it. (CUDA C++ Programming Guide, "Shared Memory"; the grouping of wide accesses was measured by many
-/// and is what `ldmatrix` and 128-bit loads show in profiles.)
+/// The model: a warp moves 128 bytes at a time, so 4-byte accesses take all 32 threads together,
+/// 8-byte ones half a warp, 16-byte ones a quarter. Within such a group each bank delivers one
+/// 4-byte word per wavefront; threads that read the same word share it. (CUDA C++ Programming
+/// Guide, "Shared Memory"; the grouping of wide accesses was measured by many and is what
+/// `ldmatrix` and 128-bit loads show in profiles.)
 ///
 /// ```
 /// use tilewright_layout::{Composed, Layout, Swizzle, analysis::wavefronts};
@@ -44,8 +46,8 @@ impl Wavefronts {
 /// ```
 ///
 /// # Errors
-/// [`LayoutError::Argument`] where `bytes` is none of 1, 2, 4, 8, 16, an offset is negative or not aligned to `bytes`, or
-/// an element has no bytes.
+/// [`LayoutError::Argument`] where `bytes` is none of 1, 2, 4, 8, 16, an offset is negative or not
+/// aligned to `bytes`, or an element has no bytes.
 pub const fn wavefronts(access: &Composed, element_bytes: i64, bytes: i64) -> Result<Wavefronts, LayoutError> {
     if !matches!(bytes, 1 | 2 | 4 | 8 | 16) {
         return Err(argument("the bytes a thread moves", bytes, "1, 2, 4, 8 or 16"));

@@ -1,4 +1,5 @@
-//! What a person asks of a layout: is every offset used once, how wide may a vector be, do the banks conflict?
+//! What a person asks of a layout: is every offset used once, how wide may a vector be, do the
+//! banks conflict?
 
 mod banks;
 mod vectors;
@@ -46,8 +47,8 @@ impl Layout {
         self.right_inverse().size()
     }
 
-    /// The widest vector of elements of `element_bits` that can be moved everywhere: a power of two, within one contiguous mode,
-    /// aligned to itself, and at most [`MAX_VECTOR_BITS`] wide.
+    /// The widest vector of elements of `element_bits` that can be moved everywhere: a power of
+    /// two, within one contiguous mode, aligned to itself, and at most [`MAX_VECTOR_BITS`] wide.
     ///
     /// ```
     /// use tilewright_layout::Layout;
@@ -78,8 +79,8 @@ impl Layout {
 }
 
 impl Composed {
-    /// Vector width, as [`Layout::vector_width`]: a swizzle keeps vectors of `2^base` elements whole, and an offset before it those that
-    /// are aligned to it.
+    /// Vector width, as [`Layout::vector_width`]: a swizzle keeps vectors of `2^base` elements
+    /// whole, and an offset before it those that are aligned to it.
     ///
     /// ```
     /// use tilewright_layout::{Composed, Layout, Swizzle};

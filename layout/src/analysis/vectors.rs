@@ -4,8 +4,9 @@ use super::MAX_VECTOR_BITS;
 use crate::{IntTuple, Layout, LayoutError, Swizzled};
 
 impl Swizzled {
-    /// The widest vector of elements of `bits` bits that runs along a mode and is contiguous and aligned wherever it
-    /// starts at a multiple of its length: a power of two, at most [`MAX_VECTOR_BITS`] wide.
+    /// The widest vector of elements of `bits` bits that runs along a mode and is contiguous and
+    /// aligned wherever it starts at a multiple of its length: a power of two, at most
+    /// [`MAX_VECTOR_BITS`] wide.
     ///
     /// ```
     /// use tilewright_layout::{Layout, Swizzle, Swizzled};
@@ -26,7 +27,8 @@ impl Swizzled {
         width
     }
 
-    /// Whether vectors along a mode, whose first contiguous run is `run` long, stay whole and aligned.
+    /// Whether vectors along a mode, whose first contiguous run is `run` long, stay whole and
+    /// aligned.
     const fn whole(&self, mode: usize, run: i64, width: i64) -> bool {
         if run % width != 0 || self.start() % width != 0 {
             return false;
@@ -52,18 +54,20 @@ impl Swizzled {
     }
 }
 
-/// A vector of elements: consecutive indices along one mode, contiguous and aligned wherever it starts at a multiple of its
-/// length.
+/// A vector of elements: consecutive indices along one mode, contiguous and aligned wherever it
+/// starts at a multiple of its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vector {
-    /// How many elements: a power of two, at most [`MAX_VECTOR_BITS`] together. 1 is a single element.
+    /// How many elements: a power of two, at most [`MAX_VECTOR_BITS`] together. 1 is a single
+    /// element.
     pub width: i64,
     /// The mode that it runs along.
     pub along: usize,
 }
 
 impl Vector {
-    /// The widest vector of one layout, of elements of `bits` bits: what the memory side of a copy to registers takes.
+    /// The widest vector of one layout, of elements of `bits` bits: what the memory side of a copy
+    /// to registers takes.
     ///
     /// Between modes of equal width, the one whose neighbours lie closest together.
     ///
@@ -76,15 +80,18 @@ impl Vector {
         widest_of(layout, layout, bits)
     }
 
-    /// The widest vector that two layouts of one shape share, of elements of `bits` bits: one load from the first and one
-    /// store to the second move it. The modes may nest differently; ranks are free, and both swizzles count.
+    /// The widest vector that two layouts of one shape share, of elements of `bits` bits: one load
+    /// from the first and one store to the second move it. The modes may nest differently; ranks
+    /// are free, and both swizzles count.
     ///
-    /// Law: with `w` the width, `i < w`, and `c` any flat coordinate whose index along the mode is a multiple of `w`,
-    /// `layout(c + i along the mode) == layout(c) + i`, and `w` divides `layout(c)`, for both layouts. No wider power of two
-    /// keeps this, along any mode, but where a swizzle happens to mix nothing beyond its base.
+    /// Law: with `w` the width, `i < w`, and `c` any flat coordinate whose index along the mode is
+    /// a multiple of `w`, `layout(c + i along the mode) == layout(c) + i`, and `w` divides
+    /// `layout(c)`, for both layouts. No wider power of two keeps this, along any mode, but where a
+    /// swizzle happens to mix nothing beyond its base.
     ///
-    /// Between modes of equal width, the one whose neighbours lie closest together in the first layout: give the one in
-    /// global memory first. A part of a layout shares the vector wherever it begins at a multiple of it.
+    /// Between modes of equal width, the one whose neighbours lie closest together in the first
+    /// layout: give the one in global memory first. A part of a layout shares the vector wherever
+    /// it begins at a multiple of it.
     ///
     /// ```
     /// use tilewright_layout::{Layout, Swizzle, Swizzled, analysis::Vector};
@@ -103,8 +110,8 @@ impl Vector {
         Ok(widest_of(first, second, bits))
     }
 
-    /// The vector cut to what else is known: the widest one that divides `limit`, such as the alignment of a pointer in
-    /// elements, or an extent of run time.
+    /// The vector cut to what else is known: the widest one that divides `limit`, such as the
+    /// alignment of a pointer in elements, or an extent of run time.
     ///
     /// ```
     /// use tilewright_layout::analysis::Vector;
@@ -135,7 +142,8 @@ const fn widest_of(first: &Swizzled, second: &Swizzled, bits: i64) -> Vector {
     if best.width == 0 { Vector { width: 1, along: 0 } } else { best }
 }
 
-/// How far apart the first two elements of a mode lie; as far as can be where there are not two, or where they coincide.
+/// How far apart the first two elements of a mode lie; as far as can be where there are not two, or
+/// where they coincide.
 const fn neighbours(layout: &Layout, mode: usize) -> i64 {
     let Ok(mode) = layout.mode(mode) else { return i64::MAX };
     match mode.coalesce().strides()[0].abs() {
@@ -167,16 +175,17 @@ pub struct CopyPlan {
     pub width: i64,
     /// The mode that vectors run along.
     pub along: usize,
-    /// Vector number to flat coordinate of its first element. Its first mode counts along `along`, the others follow by
-    /// ascending stride of the first layout, so that neighbouring threads touch neighbouring memory.
+    /// Vector number to flat coordinate of its first element. Its first mode counts along `along`,
+    /// the others follow by ascending stride of the first layout, so that neighbouring threads
+    /// touch neighbouring memory.
     pub vectors: Layout,
     /// How many vectors each thread copies, rounded up.
     pub rounds: i64,
 }
 
 impl CopyPlan {
-    /// The plan of a copy between two layouts of one shape, as wide as both allow: see [`Vector::common`]. Give the layout
-    /// of global memory first, whichever way the copy goes.
+    /// The plan of a copy between two layouts of one shape, as wide as both allow: see
+    /// [`Vector::common`]. Give the layout of global memory first, whichever way the copy goes.
     ///
     /// ```
     /// use tilewright_layout::{Layout, Swizzle, Swizzled, analysis::CopyPlan};
@@ -198,11 +207,13 @@ impl CopyPlan {
         CopyPlan::of(&first.layout(), tri!(Vector::common(first, second, bits)), threads)
     }
 
-    /// The plan of a copy of the elements of `first` by a vector that is known, such as one cut to the alignment of a pointer.
+    /// The plan of a copy of the elements of `first` by a vector that is known, such as one cut to
+    /// the alignment of a pointer.
     ///
     /// # Errors
-    /// [`LayoutError::Argument`] where there are no threads; [`LayoutError::NoSuchMode`]; [`LayoutError::Indivisible`] where
-    /// the vectors do not fill their mode; [`LayoutError::Capacity`].
+    /// [`LayoutError::Argument`] where there are no threads; [`LayoutError::NoSuchMode`];
+    /// [`LayoutError::Indivisible`] where the vectors do not fill their mode;
+    /// [`LayoutError::Capacity`].
     pub const fn of(first: &Layout, vector: Vector, threads: i64) -> Result<CopyPlan, LayoutError> {
         let (operation, Vector { width, along }) = ("copy plan", vector);
         if threads < 1 || width < 1 {
@@ -232,8 +243,9 @@ impl CopyPlan {
         Ok(CopyPlan { width, along, vectors, rounds: size / threads + (size % threads != 0) as i64 })
     }
 
-    /// The plan for a tile of `extents` whose source runs along mode `along` with vectors of at most `source` elements, and
-    /// whose destination is `to`: for a source whose strides are known at run time.
+    /// The plan for a tile of `extents` whose source runs along mode `along` with vectors of at
+    /// most `source` elements, and whose destination is `to`: for a source whose strides are known
+    /// at run time.
     ///
     /// ```
     /// use tilewright_layout::{analysis::CopyPlan, typed::{KMajor, OperandTile, StaticLayout}, Swizzled};
@@ -244,7 +256,8 @@ impl CopyPlan {
     /// ```
     ///
     /// # Errors
-    /// As [`CopyPlan::of`]; [`LayoutError::Rank`] and [`LayoutError::Shape`] where the destination has other extents.
+    /// As [`CopyPlan::of`]; [`LayoutError::Rank`] and [`LayoutError::Shape`] where the destination
+    /// has other extents.
     pub const fn new<const R: usize>(
         extents: [i64; R],
         along: usize,

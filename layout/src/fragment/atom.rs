@@ -199,8 +199,8 @@ table! {
 impl Atom {
     /// The `wgmma` atom of a family and an N; `None` where the instruction does not exist.
     ///
-    /// N is a multiple of 8 from 8 to 256; for integer accumulators, above 32 a multiple of 16 (PTX ISA,
-    /// `wgmma.mma_async`).
+    /// N is a multiple of 8 from 8 to 256; for integer accumulators, above 32 a multiple of 16 (PTX
+    /// ISA, `wgmma.mma_async`).
     pub const fn wgmma(family: &WgmmaFamily, n: i64, a_in_registers: bool) -> Option<Atom> {
         let integer = matches!(family.d, Element::S32);
         if n < 8 || n > 256 || n % 8 != 0 || (integer && n > 32 && n % 16 != 0) {
@@ -217,7 +217,8 @@ impl Atom {
         })
     }
 
-    /// The atom of that name, such as `SM80_16x8x16_F32BF16BF16F32_TN` or `SM90_64x128x16_F32F16F16_RS`.
+    /// The atom of that name, such as `SM80_16x8x16_F32BF16BF16F32_TN` or
+    /// `SM90_64x128x16_F32F16F16_RS`.
     pub const fn named(name: &str) -> Option<Atom> {
         let mut i = 0;
         while i < ATOMS.len() {
@@ -244,7 +245,8 @@ impl Atom {
         None
     }
 
-    /// The name: architecture, M×N×K, the element types of D, A, B (and C), and how the operands are given.
+    /// The name: architecture, M×N×K, the element types of D, A, B (and C), and how the operands
+    /// are given.
     pub const fn name(&self) -> Message {
         let [m, n, k] = self.mnk;
         let message = Message::new().text("SM").number(self.sm).text("_").number(m).text("x").number(n).text("x");
@@ -267,7 +269,8 @@ impl Atom {
         }
     }
 
-    /// Neighbours along the contraction index that one thread holds: those of a 32-bit register, or one wider element.
+    /// Neighbours along the contraction index that one thread holds: those of a 32-bit register, or
+    /// one wider element.
     pub(super) const fn packed(&self, operand: Operand) -> i64 {
         let bits = match operand {
             Operand::A => self.a.bits(),
@@ -333,7 +336,8 @@ mod tests {
                 }
             }
         }
-        // 12 families of 32 widths; 4 integer ones of 18. Each with A in shared memory and in registers.
+        // 12 families of 32 widths; 4 integer ones of 18. Each with A in shared memory and in
+        // registers.
         assert_eq!(count, 2 * (12 * 32 + 4 * 18));
         for unknown in ["", "SM90_64x12x16_F32F16F16_SS", "SM90_64x99999999999999999999x16_F32F16F16_SS", "SM80_xxx"] {
             assert_eq!(Atom::named(unknown), None, "{unknown}");

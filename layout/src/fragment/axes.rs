@@ -3,7 +3,8 @@
 use super::FragmentLayout;
 use crate::Layout;
 
-/// Rows and columns of each thread's values: two layouts of the fragment's shape, to the row and to the column.
+/// Rows and columns of each thread's values: two layouts of the fragment's shape, to the row and to
+/// the column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Axes {
     /// (thread, value) to row.
@@ -13,9 +14,11 @@ pub struct Axes {
 }
 
 impl FragmentLayout {
-    /// The fragment's rows and columns apart, so that a kernel adds where the index would have to be divided.
+    /// The fragment's rows and columns apart, so that a kernel adds where the index would have to
+    /// be divided.
     ///
-    /// Each integer of a fragment layout walks along one axis: its stride is a number of rows, or a multiple of all rows.
+    /// Each integer of a fragment layout walks along one axis: its stride is a number of rows, or a
+    /// multiple of all rows.
     ///
     /// ```
     /// use tilewright_layout::fragment::{Atom, Operand, fragment};
@@ -36,11 +39,12 @@ impl FragmentLayout {
         Axes { row, col }
     }
 
-    /// The row that each lane of a warp addresses when `ldmatrix` loads the operand of an `mma.sync`: lane to
-    /// `row + rows * column`, columns counted in elements.
+    /// The row that each lane of a warp addresses when `ldmatrix` loads the operand of an
+    /// `mma.sync`: lane to `row + rows * column`, columns counted in elements.
     ///
-    /// An 8×8 matrix of 16-bit units is what one register of every lane holds: its rows come first, then the matrices in
-    /// the order of the registers. `transposed`, memory holds the columns of the matrices as its rows.
+    /// An 8×8 matrix of 16-bit units is what one register of every lane holds: its rows come first,
+    /// then the matrices in the order of the registers. `transposed`, memory holds the columns of
+    /// the matrices as its rows.
     ///
     /// ```
     /// use tilewright_layout::fragment::{Atom, Operand, fragment};

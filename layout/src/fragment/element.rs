@@ -1,7 +1,7 @@
 //! Element types of matrix operands.
 
-/// Element type of an operand of a matrix instruction. Wider than [`DType`](crate::DType): it has the types that exist only
-/// inside the instruction.
+/// Element type of an operand of a matrix instruction. Wider than [`DType`](crate::DType): it has
+/// the types that exist only inside the instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "a variant's name is its meaning")]
 pub enum Element {

@@ -1,8 +1,9 @@
 //! Fragment layouts: which element of a matrix operand each thread of a matrix instruction holds.
 //!
-//! A matrix instruction spreads its operands over the registers of 32 threads (`mma.sync`) or 128 (`wgmma`). A
-//! [`FragmentLayout`] sends (thread, value) to the element's linear index `row + rows * column`. One table of [`Atom`]s
-//! serves every user of the mapping; no mapping is listed, all follow from an atom's shape and element sizes.
+//! A matrix instruction spreads its operands over the registers of 32 threads (`mma.sync`) or 128
+//! (`wgmma`). A [`FragmentLayout`] sends (thread, value) to the element's linear index
+//! `row + rows * column`. One table of [`Atom`]s serves every user of the mapping; no mapping is
+//! listed, all follow from an atom's shape and element sizes.
 //!
 //! ```
 //! use tilewright_layout::fragment::{Atom, Operand, fragment};
@@ -13,10 +14,11 @@
 //! assert_eq!([0, 1, 2, 3].map(|value| c.element(5, value)), [(1, 2), (1, 3), (9, 2), (9, 3)]);
 //! ```
 //!
-//! The rule, from the fragment figures of the PTX ISA ("Warp-level Matrix Instructions", "Asynchronous Warpgroup Level
-//! Matrix Instructions"): threads stand in groups of four. A group owns one row (a column of B) in every eight; a register
-//! of 32 bits holds neighbours along the contraction index, and the four threads of a group hold neighbouring registers.
-//! Accumulators come in pairs along the columns. A warpgroup stacks its four warps along the rows, 16 apart.
+//! The rule, from the fragment figures of the PTX ISA ("Warp-level Matrix Instructions",
+//! "Asynchronous Warpgroup Level Matrix Instructions"): threads stand in groups of four. A group
+//! owns one row (a column of B) in every eight; a register of 32 bits holds neighbours along the
+//! contraction index, and the four threads of a group hold neighbouring registers. Accumulators
+//! come in pairs along the columns. A warpgroup stacks its four warps along the rows, 16 apart.
 
 mod atom;
 mod axes;
@@ -85,8 +87,8 @@ impl FragmentLayout {
         self.layout.extent(1)
     }
 
-    /// The (row, column) of value `value` of thread `thread`. Both must be within [`FragmentLayout::threads`] and
-    /// [`FragmentLayout::values`].
+    /// The (row, column) of value `value` of thread `thread`. Both must be within
+    /// [`FragmentLayout::threads`] and [`FragmentLayout::values`].
     pub const fn element(&self, thread: i64, value: i64) -> (i64, i64) {
         let index = self.layout.at(thread + self.threads() * value);
         (index % self.rows, index / self.rows)
@@ -129,7 +131,8 @@ pub const fn fragment(atom: &Atom, operand: Operand) -> FragmentLayout {
     FragmentLayout { mnk: atom.mnk, rows, cols, thr_id: leaf(atom.threads(), 1), layout }
 }
 
-/// A warp's fragment: eight groups of four threads, and the value modes that have more than one element.
+/// A warp's fragment: eight groups of four threads, and the value modes that have more than one
+/// element.
 const fn registers(steps: &[(i64, i64)], across: i64) -> Layout {
     let threads = tuple(&[leaf(4, across), leaf(8, 1)]);
     let mut modes = [Layout::ONE; 3];

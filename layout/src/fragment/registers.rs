@@ -1,4 +1,5 @@
-//! How many registers of a thread hold a fragment: counted in types, so that arrays have that length.
+//! How many registers of a thread hold a fragment: counted in types, so that arrays have that
+//! length.
 
 use core::ops::Div;
 
@@ -14,8 +15,9 @@ use crate::typed::{StaticLayout, Storage};
 
 /// A typed layout whose registers of a thread are counted in its type.
 ///
-/// Of a layout that [owns its elements](Storage) they are the elements, all of them one thread's. Of a fragment they are
-/// what each thread of the instruction holds: 32 bits each, or one element where it is wider.
+/// Of a layout that [owns its elements](Storage) they are the elements, all of them one thread's.
+/// Of a fragment they are what each thread of the instruction holds: 32 bits each, or one element
+/// where it is wider.
 ///
 /// ```
 /// use tilewright_layout::fragment::{FragmentA, FragmentC, Registers, SharedA, atoms};
@@ -62,7 +64,8 @@ pub(super) mod bits {
     pub type S32 = consts::U32;
 }
 
-/// Columns of a `wgmma`'s accumulator that make up one register of a thread, by the accumulator's element.
+/// Columns of a `wgmma`'s accumulator that make up one register of a thread, by the accumulator's
+/// element.
 pub(super) mod columns {
     use typenum::consts;
     pub type F16 = consts::U4;

@@ -32,7 +32,8 @@ pub const fn composition(a: &Layout, b: &Layout, result: &Layout) -> Result<(), 
     Ok(())
 }
 
-/// The result is the same function as the layout, and no two neighbouring modes of it can be merged.
+/// The result is the same function as the layout, and no two neighbouring modes of it can be
+/// merged.
 ///
 /// # Errors
 /// The first index at which they differ, or the mode that could be merged.
@@ -50,7 +51,8 @@ pub const fn coalesce(layout: &Layout, result: &Layout) -> Result<(), Counterexa
     Ok(())
 }
 
-/// Layout and filtered layout have the same offsets, and the filtered one repeats none if strides do not coincide.
+/// Layout and filtered layout have the same offsets, and the filtered one repeats none if strides
+/// do not coincide.
 ///
 /// # Errors
 /// The first offset that only one of them has.
@@ -90,8 +92,9 @@ const fn has_offset(layout: &Layout, offset: i64) -> bool {
     false
 }
 
-/// The offsets of layout and complement meet in 0 only, their sums are distinct, and the complement ascends. With
-/// `covers`, the sums are every offset below `bound`: true of strides that nest and a bound that they divide.
+/// The offsets of layout and complement meet in 0 only, their sums are distinct, and the complement
+/// ascends. With `covers`, the sums are every offset below `bound`: true of strides that nest and a
+/// bound that they divide.
 ///
 /// # Errors
 /// The first offset at which one of these fails.
@@ -157,7 +160,8 @@ pub const fn logical_divide(layout: &Layout, tile: &Layout, result: &Layout) -> 
     Ok(())
 }
 
-/// Mode 0 of the result is the block, and the result repeats no offset where block and copies repeat none.
+/// Mode 0 of the result is the block, and the result repeats no offset where block and copies
+/// repeat none.
 ///
 /// # Errors
 /// The first index at which one of these fails.

@@ -8,9 +8,10 @@ const MAX_STEPS: u32 = 1 << 20;
 
 /// No two coordinates share an offset.
 ///
-/// Two coordinates share one where their difference has offset 0. The search for such a difference goes from the largest
-/// stride down and leaves a branch that the smaller strides cannot bring back to 0, so layouts whose strides nest cost a
-/// step per mode. Should it not end within a million steps, the answer is "not injective" with `at: -1`.
+/// Two coordinates share one where their difference has offset 0. The search for such a difference
+/// goes from the largest stride down and leaves a branch that the smaller strides cannot bring back
+/// to 0, so layouts whose strides nest cost a step per mode. Should it not end within a million
+/// steps, the answer is "not injective" with `at: -1`.
 ///
 /// # Errors
 /// A flat index that shares its offset (`found`) with another one (`expected`).
@@ -91,7 +92,8 @@ impl Search {
         search
     }
 
-    /// Whether integers from `place` on can bring `sum` back to 0 with a difference that is not 0 everywhere.
+    /// Whether integers from `place` on can bring `sum` back to 0 with a difference that is not 0
+    /// everywhere.
     const fn descend(&mut self, layout: &Layout, place: usize, sum: i64, moved: bool) -> bool {
         self.steps += 1;
         if self.steps >= MAX_STEPS {

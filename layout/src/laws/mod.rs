@@ -1,6 +1,7 @@
 //! What every operator promises, as functions: tests, golden vectors and users call the same ones.
 //!
-//! A law enumerates the domain, so it costs the layout's size. Each gives `Ok(())` or the first [`Counterexample`].
+//! A law enumerates the domain, so it costs the layout's size. Each gives `Ok(())` or the first
+//! [`Counterexample`].
 //!
 //! ```
 //! use tilewright_layout::{Layout, laws};

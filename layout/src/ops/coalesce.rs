@@ -1,8 +1,10 @@
 //! Coalesce: the same function with as few modes as possible.
 //!
-//! Law: `coalesce(L)(i) == L(i)` for every `i`, and no two neighbouring modes of the result can be merged.
+//! Law: `coalesce(L)(i) == L(i)` for every `i`, and no two neighbouring modes of the result can be
+//! merged.
 //!
-//! Modes of extent 1 vanish, and `(s0,s1):(d,s0*d)` becomes `s0*s1:d`. A layout of one element becomes `1:0`.
+//! Modes of extent 1 vanish, and `(s0,s1):(d,s0*d)` becomes `s0*s1:d`. A layout of one element
+//! becomes `1:0`.
 
 use crate::flat::Flat;
 use crate::profile::At;
@@ -11,11 +13,12 @@ use crate::{Layout, LayoutError, Profile};
 impl Layout {
     /// Merges modes: one function of the flat index, with as few modes as possible.
     ///
-    /// Law: `coalesce(L)(i) == L(i)` for every `i`, and no two neighbouring modes of the result can be merged.
+    /// Law: `coalesce(L)(i) == L(i)` for every `i`, and no two neighbouring modes of the result can
+    /// be merged.
     ///
-    /// Edge cases: a layout of one element becomes `1:0`, and so does `():()`. Neighbouring modes of stride 0 merge
-    /// into one; so do negative strides that step on from each other. Nesting is lost, and so are coordinates: only
-    /// flat indices mean the same.
+    /// Edge cases: a layout of one element becomes `1:0`, and so does `():()`. Neighbouring modes
+    /// of stride 0 merge into one; so do negative strides that step on from each other. Nesting is
+    /// lost, and so are coordinates: only flat indices mean the same.
     ///
     /// ```console
     /// $ tilewright layout show "((2,2),(1,3)):((1,2),(7,4))"
@@ -42,13 +45,14 @@ impl Layout {
         out
     }
 
-    /// Coalesces each mode that `profile` marks with an integer, and keeps the nesting above and beyond it.
+    /// Coalesces each mode that `profile` marks with an integer, and keeps the nesting above and
+    /// beyond it.
     ///
-    /// Law: each marked mode of the result is the [`coalesce`](Layout::coalesce) of that mode, so coordinates of the
-    /// marked modes keep their offsets.
+    /// Law: each marked mode of the result is the [`coalesce`](Layout::coalesce) of that mode, so
+    /// coordinates of the marked modes keep their offsets.
     ///
-    /// Edge cases: modes beyond the profile stay as they are; an integer for the whole layout is `coalesce`; a tuple
-    /// over an integer mode makes it a tuple of one.
+    /// Edge cases: modes beyond the profile stay as they are; an integer for the whole layout is
+    /// `coalesce`; a tuple over an integer mode makes it a tuple of one.
     ///
     /// ```console
     /// $ tilewright layout show "((2,2),(2,2)):((4,8),(1,2))"

@@ -1,13 +1,15 @@
 //! Complement: the layout of what another layout leaves out.
 //!
-//! Law, for an injective `L` whose strides nest and `R = complement(L, n)`: the offsets of `L` and `R` meet in 0 only,
-//! `(L, R)` is injective, it covers `0..n`, and `R` is ordered (its offsets ascend).
+//! Law, for an injective `L` whose strides nest and `R = complement(L, n)`: the offsets of `L` and
+//! `R` meet in 0 only, `(L, R)` is injective, it covers `0..n`, and `R` is ordered (its offsets
+//! ascend).
 //!
-//! It is the second of the two primitives: `L` marks a tile inside `0..n`, `R` is where the copies of the tile go.
+//! It is the second of the two primitives: `L` marks a tile inside `0..n`, `R` is where the copies
+//! of the tile go.
 //!
-//! Edge cases: stride-0 modes and modes of extent 1 do not count. Where `n` is not a multiple of the tile's span, the
-//! last copies run over `n` ([`Layout::complement_exact`] refuses that). Strides that do not nest, such as `(3,5):(1,4)`,
-//! leave gaps that no copy fills.
+//! Edge cases: stride-0 modes and modes of extent 1 do not count. Where `n` is not a multiple of
+//! the tile's span, the last copies run over `n` ([`Layout::complement_exact`] refuses that).
+//! Strides that do not nest, such as `(3,5):(1,4)`, leave gaps that no copy fills.
 
 use crate::flat::Flat;
 use crate::ops::composition::ceil_div;
@@ -16,13 +18,14 @@ use crate::{IntTuple, Layout, LayoutError, layout::times};
 impl Layout {
     /// The offsets below `bound` that copies of this layout must start from to fill `0..bound`.
     ///
-    /// Law, for an injective `L` whose strides nest: the offsets of `L` and of the complement meet in 0 only, each pair
-    /// of the two has its own sum, and where [`complement_exact`](Layout::complement_exact) gives it too the sums are
-    /// `0..bound`.
+    /// Law, for an injective `L` whose strides nest: the offsets of `L` and of the complement meet
+    /// in 0 only, each pair of the two has its own sum, and where
+    /// [`complement_exact`](Layout::complement_exact) gives it too the sums are `0..bound`.
     ///
-    /// Edge cases: modes of stride 0 and extent 1 do not count, so the complement of `4:0` is that of `1:0`:
-    /// everything. A bound within `L`'s span gives the gaps of the span. A bound that the span does not divide is run
-    /// over ([`complement_exact`](Layout::complement_exact) refuses it).
+    /// Edge cases: modes of stride 0 and extent 1 do not count, so the complement of `4:0` is that
+    /// of `1:0`: everything. A bound within `L`'s span gives the gaps of the span. A bound that the
+    /// span does not divide is run over ([`complement_exact`](Layout::complement_exact) refuses
+    /// it).
     ///
     /// ```console
     /// $ tilewright layout eval "complement(4:2, 16)"
@@ -43,8 +46,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Overlap`] where two coordinates share an offset, [`LayoutError::NegativeStride`],
-    /// [`LayoutError::Argument`] for a bound below 1.
+    /// [`LayoutError::Overlap`] where two coordinates share an offset,
+    /// [`LayoutError::NegativeStride`], [`LayoutError::Argument`] for a bound below 1.
     pub const fn complement(&self, bound: i64) -> Result<Layout, LayoutError> {
         self.complement_in(&IntTuple::int(bound))
     }
@@ -74,8 +77,8 @@ impl Layout {
     ///
     /// Law: the sums of an offset of `L` and one of the result are `0..bound`, once each.
     ///
-    /// Edge cases: refuses what [`complement`](Layout::complement) rounds up, a bound shorter than the span, and
-    /// strides whose copies leave a gap, such as `(3,5):(1,4)`.
+    /// Edge cases: refuses what [`complement`](Layout::complement) rounds up, a bound shorter than
+    /// the span, and strides whose copies leave a gap, such as `(3,5):(1,4)`.
     ///
     /// ```console
     /// $ tilewright layout eval "complement(2:3, 12)"
@@ -110,11 +113,11 @@ impl Layout {
 
     /// Complement with the bound given as a shape: the rest keeps the shape's modes apart.
     ///
-    /// Law: as [`complement`](Layout::complement) of the shape's size, wherever the span divides the shape's modes in
-    /// turn.
+    /// Law: as [`complement`](Layout::complement) of the shape's size, wherever the span divides
+    /// the shape's modes in turn.
     ///
-    /// Edge cases: the result is coalesced, so modes of the shape stay apart only where they are rounded up: each
-    /// integer of the shape is divided, and rounded, by itself.
+    /// Edge cases: the result is coalesced, so modes of the shape stay apart only where they are
+    /// rounded up: each integer of the shape is divided, and rounded, by itself.
     ///
     /// ```console
     /// $ tilewright layout eval "complement(4:1, (6,4))"
@@ -134,7 +137,8 @@ impl Layout {
         let bound = tri!(bound.as_shape());
         let mut modes = Flat::of(self).filter();
         modes.sort_by_stride();
-        // What the modes so far fill without a gap; 0 strides were filtered, unless nothing is left.
+        // What the modes so far fill without a gap; 0 strides were filtered, unless nothing is
+        // left.
         let mut filled = 1;
         let mut rest = Flat::EMPTY;
         let mut i = 0;
@@ -156,7 +160,8 @@ impl Layout {
 }
 
 impl Layout {
-    /// Whether each stride is a multiple of what the smaller ones span, so that copies leave no gap.
+    /// Whether each stride is a multiple of what the smaller ones span, so that copies leave no
+    /// gap.
     pub(crate) const fn nests(&self) -> bool {
         let mut modes = Flat::of(self).filter();
         modes.sort_by_stride();

@@ -1,18 +1,22 @@
 //! Composition: one layout after another.
 //!
-//! Law: `composition(A, B)(c) == A(B(c))` for every coordinate `c` of `B`, and the result nests like `B` or deeper.
+//! Law: `composition(A, B)(c) == A(B(c))` for every coordinate `c` of `B`, and the result nests
+//! like `B` or deeper.
 //!
-//! It is the first of the two primitives: `B` picks elements of `A` and gives them its own coordinates.
+//! It is the first of the two primitives: `B` picks elements of `A` and gives them its own
+//! coordinates.
 //!
-//! Not every pair composes to a layout. Each mode of `B` walks the modes of the coalesced `A`: its stride must step over
-//! whole modes (`stride % extent == 0`) or stay inside one, and what it takes of a mode must divide what is left of it.
-//! The modes of `B` together must not carry from one mode of `A` into the next. What breaks one of these rules is refused
-//! with the numbers; nothing is composed to a layout that is not the function.
+//! Not every pair composes to a layout. Each mode of `B` walks the modes of the coalesced `A`: its
+//! stride must step over whole modes (`stride % extent == 0`) or stay inside one, and what it takes
+//! of a mode must divide what is left of it. The modes of `B` together must not carry from one mode
+//! of `A` into the next. What breaks one of these rules is refused with the numbers; nothing is
+//! composed to a layout that is not the function.
 //!
-//! Edge cases: the last mode of `A` has no end, so `B` may reach beyond `A`'s domain; what is beyond is held to the rules
-//! of single modes only, so the law is claimed where `B` stays inside. A mode of `B` with stride 0 stays
-//! as it is. Where `B` has a negative stride it leaves `A`'s domain at the low end; there each mode of `B` is carried over
-//! on its own with division that truncates, which is the field's convention, and the law is not claimed.
+//! Edge cases: the last mode of `A` has no end, so `B` may reach beyond `A`'s domain; what is
+//! beyond is held to the rules of single modes only, so the law is claimed where `B` stays inside.
+//! A mode of `B` with stride 0 stays as it is. Where `B` has a negative stride it leaves `A`'s
+//! domain at the low end; there each mode of `B` is carried over on its own with division that
+//! truncates, which is the field's convention, and the law is not claimed.
 
 use crate::flat::Flat;
 use crate::profile::At;
@@ -21,13 +25,13 @@ use crate::{Layout, LayoutError, MAX_LEAVES, laws::MAX_ENUMERATION, layout::time
 impl Layout {
     /// `self` after `rhs`: the layout that sends `c` to `self(rhs(c))`.
     ///
-    /// Law: `composition(A, B)(c) == A(B(c))` for every coordinate `c` of `B` with `B(c)` inside `A`, where `B` has no
-    /// negative stride; the result nests like `B`, or deeper.
+    /// Law: `composition(A, B)(c) == A(B(c))` for every coordinate `c` of `B` with `B(c)` inside
+    /// `A`, where `B` has no negative stride; the result nests like `B`, or deeper.
     ///
-    /// Edge cases: a mode of `B` with stride 0 stays as it is. The last mode of `A` has no end, so `64:1` composes with
-    /// an `A` of 32 elements. A mode of `B` of one element is held to no rule: where its stride steps over no whole mode
-    /// of `A` it gets stride 0, and CuTe refuses it. `():()` on the right gives `():()`; as the left one it counts as
-    /// `1:0`.
+    /// Edge cases: a mode of `B` with stride 0 stays as it is. The last mode of `A` has no end, so
+    /// `64:1` composes with an `A` of 32 elements. A mode of `B` of one element is held to no rule:
+    /// where its stride steps over no whole mode of `A` it gets stride 0, and CuTe refuses it.
+    /// `():()` on the right gives `():()`; as the left one it counts as `1:0`.
     ///
     /// ```console
     /// $ tilewright layout show "(4,8):(8,1)"
@@ -50,7 +54,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::ShapeDivisibility`], [`LayoutError::StrideDivisibility`], [`LayoutError::Leaves`],
+    /// [`LayoutError::ShapeDivisibility`], [`LayoutError::StrideDivisibility`],
+    /// [`LayoutError::Leaves`],
     /// [`LayoutError::Carry`]: no layout is this function. [`LayoutError::Capacity`], [`LayoutError::Overflow`].
     pub const fn composition(&self, rhs: &Layout) -> Result<Layout, LayoutError> {
         let mut out = Layout::NOTHING;
@@ -60,8 +65,9 @@ impl Layout {
         }
     }
 
-    /// Composition by the divisibility rules of single modes alone. Gives the reason, if there is one, for which the
-    /// result may differ from the function; the caller then has another law to judge it by.
+    /// Composition by the divisibility rules of single modes alone. Gives the reason, if there is
+    /// one, for which the result may differ from the function; the caller then has another law to
+    /// judge it by.
     pub(crate) const fn compose_into(
         &self,
         rhs: &Layout,
@@ -86,7 +92,8 @@ impl Layout {
     }
 }
 
-/// Whether `result` is `lhs` after `rhs` wherever `rhs` stays inside the domain of `lhs`, by walking it.
+/// Whether `result` is `lhs` after `rhs` wherever `rhs` stays inside the domain of `lhs`, by
+/// walking it.
 const fn agrees_inside(lhs: &Layout, rhs: &Layout, result: &Layout) -> bool {
     let size = lhs.size();
     if rhs.size() > MAX_ENUMERATION {
@@ -118,7 +125,8 @@ impl Walk {
         Walk { lhs, reach: [0; MAX_LEAVES], upward: false, downward: false, doubt: None }
     }
 
-    /// Appends the left layout after one integer mode of the right one: an integer, or a tuple of several.
+    /// Appends the left layout after one integer mode of the right one: an integer, or a tuple of
+    /// several.
     const fn leaf(&mut self, extent: i64, stride: i64, out: &mut Layout) -> Result<(), LayoutError> {
         if extent == 1 {
             return out.push_leaf(1, self.step_of_one(stride));
@@ -166,7 +174,8 @@ impl Walk {
         out.profile.wrap_leaves(node)
     }
 
-    /// The stride of a mode of one element, as the rules give it; 0 where they give none, since no step is taken.
+    /// The stride of a mode of one element, as the rules give it; 0 where they give none, since no
+    /// step is taken.
     const fn step_of_one(&self, stride: i64) -> i64 {
         let (last, mut step, mut mode) = (self.lhs.len - 1, stride, 0);
         while mode < last {
@@ -185,7 +194,8 @@ impl Walk {
         }
     }
 
-    /// Why the result is not the function everywhere: a mode left, or a sum that carries out of one.
+    /// Why the result is not the function everywhere: a mode left, or a sum that carries out of
+    /// one.
     const fn finish(&self) -> Option<LayoutError> {
         let mut mode = 0;
         while self.doubt.is_none() && mode + 1 < self.lhs.len && !(self.upward && self.downward) {

@@ -1,7 +1,8 @@
 //! Division: a layout seen as tiles.
 //!
-//! Law, for `D = logical_divide(L, T)`: mode 0 of `D` is `L` after `T`, mode 1 runs over the tiles, and `D` has the
-//! values of `L`. Division is one line over the two primitives: `L` after `(T, complement(T))`.
+//! Law, for `D = logical_divide(L, T)`: mode 0 of `D` is `L` after `T`, mode 1 runs over the tiles,
+//! and `D` has the values of `L`. Division is one line over the two primitives: `L` after
+//! `(T, complement(T))`.
 //!
 //! The forms differ in where the modes go, for a layout of modes `a`, `b` and a tiler `[t, u]`:
 //!
@@ -12,9 +13,9 @@
 //! | `tiled_divide` | `((t, u), a/t, b/u)` |
 //! | `flat_divide` | `(t, u, a/t, b/u)` |
 //!
-//! Edge cases: modes without a tile stay whole, among the rests. A tile that does not divide its mode rounds up, so the
-//! result is larger than the layout ([`Layout::divides_evenly`] tells beforehand); one whose copies leave gaps is
-//! refused. `_` takes a mode as already divided.
+//! Edge cases: modes without a tile stay whole, among the rests. A tile that does not divide its
+//! mode rounds up, so the result is larger than the layout ([`Layout::divides_evenly`] tells
+//! beforehand); one whose copies leave gaps is refused. `_` takes a mode as already divided.
 
 use crate::ops::complement::gaps;
 use crate::ops::tiled::{Each, apply, gather, spread};
@@ -23,13 +24,14 @@ use crate::{Layout, LayoutError, Tiler, laws};
 impl Layout {
     /// Each mode as (tile, rest).
     ///
-    /// Law: for a mode `L` and its tile `T`, mode 0 of the result is `L` after `T`, mode 1 runs over the tiles, and
-    /// every offset of `L` is reached.
+    /// Law: for a mode `L` and its tile `T`, mode 0 of the result is `L` after `T`, mode 1 runs
+    /// over the tiles, and every offset of `L` is reached.
     ///
-    /// Edge cases: modes beyond the tiler stay as they are; `_` keeps a mode without a pair. A tile that does not
-    /// divide its mode rounds up: the result then has offsets beyond the layout. A tile of stride 0 repeats one
-    /// element, and the rest is the whole layout. A tile whose copies leave gaps, such as `(3,5):(1,4)`, is refused
-    /// wherever they would miss an offset of the layout.
+    /// Edge cases: modes beyond the tiler stay as they are; `_` keeps a mode without a pair. A tile
+    /// that does not divide its mode rounds up: the result then has offsets beyond the layout. A
+    /// tile of stride 0 repeats one element, and the rest is the whole layout. A tile whose copies
+    /// leave gaps, such as `(3,5):(1,4)`, is refused wherever they would miss an offset of the
+    /// layout.
     ///
     /// ```console
     /// $ tilewright layout show "(4,6):(6,1)" --tile 2,3
@@ -58,7 +60,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where the tiler has too many modes; as [`Layout::composition`] and [`Layout::complement`].
+    /// [`LayoutError::Rank`] where the tiler has too many modes; as [`Layout::composition`] and
+    /// [`Layout::complement`].
     pub const fn logical_divide(&self, tiler: &Tiler) -> Result<Layout, LayoutError> {
         apply(Each::Divide, self, tiler)
     }
@@ -73,7 +76,8 @@ impl Layout {
         }
         match doubt {
             None => Ok(out),
-            // Tiles that run over the end of a mode: each mode rounds up, but the tile itself must be right.
+            // Tiles that run over the end of a mode: each mode rounds up, but the tile itself must
+            // be right.
             Some(doubt) => match self.composition(tile) {
                 // Rounding up is what makes a quotient doubtful that is larger than the layout.
                 Ok(_) => match has_offsets_of(&out, self) {
@@ -88,11 +92,11 @@ impl Layout {
 
     /// All tiles in mode 0, all rests in mode 1.
     ///
-    /// Law: the modes of [`logical_divide`](Layout::logical_divide), as `((tiles),(rests))`: coordinate `(i,j)` is
-    /// element `i` of tile `j`.
+    /// Law: the modes of [`logical_divide`](Layout::logical_divide), as `((tiles),(rests))`:
+    /// coordinate `(i,j)` is element `i` of tile `j`.
     ///
-    /// Edge cases: modes beyond the tiler are rests. `_` takes its mode, which must be a pair, as (tile, rest). One
-    /// tile for the whole layout gives the pair of `logical_divide`.
+    /// Edge cases: modes beyond the tiler are rests. `_` takes its mode, which must be a pair, as
+    /// (tile, rest). One tile for the whole layout gives the pair of `logical_divide`.
     ///
     /// ```console
     /// $ tilewright layout show "(4,6):(6,1)" --tile 2,3
@@ -113,18 +117,19 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// As [`Layout::logical_divide`]; [`LayoutError::NotAnInteger`] where `_` meets a mode that is not a pair.
+    /// As [`Layout::logical_divide`]; [`LayoutError::NotAnInteger`] where `_` meets a mode that is
+    /// not a pair.
     pub const fn zipped_divide(&self, tiler: &Tiler) -> Result<Layout, LayoutError> {
         gather_or_keep(&tri!(self.logical_divide(tiler)), tiler)
     }
 
     /// All tiles in mode 0, the rests one mode each. A rest of one mode is not unpacked.
     ///
-    /// Law: [`zipped_divide`](Layout::zipped_divide) with mode 1 unpacked, so it is the same function of the flat
-    /// index.
+    /// Law: [`zipped_divide`](Layout::zipped_divide) with mode 1 unpacked, so it is the same
+    /// function of the flat index.
     ///
-    /// Edge cases: one tile for the whole layout is unpacked too, where its rest is a tuple: `24:1` by `4:2` has three
-    /// modes.
+    /// Edge cases: one tile for the whole layout is unpacked too, where its rest is a tuple: `24:1`
+    /// by `4:2` has three modes.
     ///
     /// ```console
     /// $ tilewright layout eval "tiled_divide((4,6):(6,1), (2,3))"
@@ -148,8 +153,8 @@ impl Layout {
 
     /// Tiles and rests, one mode each.
     ///
-    /// Law: [`zipped_divide`](Layout::zipped_divide) with both modes unpacked, so it is the same function of the flat
-    /// index.
+    /// Law: [`zipped_divide`](Layout::zipped_divide) with both modes unpacked, so it is the same
+    /// function of the flat index.
     ///
     /// Edge cases: as [`tiled_divide`](Layout::tiled_divide).
     ///

@@ -1,16 +1,20 @@
 //! Expanding modes: two layouts, or shapes, brought to one nesting.
 //!
-//! Law: the expanded layouts are congruent, and each is the same function of the flat index as before.
+//! Law: the expanded layouts are congruent, and each is the same function of the flat index as
+//! before.
 
 use crate::profile::At;
 use crate::{IntTuple, Layout, LayoutError};
 
 impl IntTuple {
-    /// The shape that splits an integer wherever either of two shapes does: the coarsest one that both are compatible with.
+    /// The shape that splits an integer wherever either of two shapes does: the coarsest one that
+    /// both are compatible with.
     ///
-    /// Law: both shapes are [`compatible`](IntTuple::compatible) with the result, and it has their size.
+    /// Law: both shapes are [`compatible`](IntTuple::compatible) with the result, and it has their
+    /// size.
     ///
-    /// Edge cases: a shape expanded like itself is itself; an integer of one side takes the nesting of the other.
+    /// Edge cases: a shape expanded like itself is itself; an integer of one side takes the nesting
+    /// of the other.
     ///
     /// ```console
     /// $ tilewright layout eval "expand_modes_alike((6,4), ((2,3),4))"
@@ -22,8 +26,9 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Shape`] where an integer stands beside another, or beside a tuple of another product;
-    /// [`LayoutError::Rank`] where two tuples differ in rank; [`LayoutError::Extent`], [`LayoutError::Capacity`].
+    /// [`LayoutError::Shape`] where an integer stands beside another, or beside a tuple of another
+    /// product; [`LayoutError::Rank`] where two tuples differ in rank; [`LayoutError::Extent`],
+    /// [`LayoutError::Capacity`].
     pub const fn expand_modes_alike(&self, other: &IntTuple) -> Result<IntTuple, LayoutError> {
         tri!(self.as_shape());
         tri!(other.as_shape());
@@ -34,12 +39,14 @@ impl IntTuple {
 }
 
 impl Layout {
-    /// Two layouts of one size brought to one nesting: an integer of the one is split where the other has a tuple.
+    /// Two layouts of one size brought to one nesting: an integer of the one is split where the
+    /// other has a tuple.
     ///
-    /// Law: the two results are congruent, and each is the same function of the flat index as the layout it came from.
+    /// Law: the two results are congruent, and each is the same function of the flat index as the
+    /// layout it came from.
     ///
-    /// Edge cases: congruent layouts of one shape come back as they are. The strides of a split integer are those of a
-    /// compact layout times its own, and 0 over one element.
+    /// Edge cases: congruent layouts of one shape come back as they are. The strides of a split
+    /// integer are those of a compact layout times its own, and 0 over one element.
     ///
     /// ```console
     /// $ tilewright layout show "(2,2):(2,1)"
@@ -117,7 +124,8 @@ const fn split(layout: &Layout, at: At, out: &mut Layout, to: At) {
         let (mut stride, mut leaf) = (layout.stride[at.leaf], to.leaf);
         while leaf < end {
             out.stride[leaf] = if out.shape[leaf] == 1 && !whole { 0 } else { stride };
-            // At most the span of the integer, which is checked, and one step more where the rest has one element.
+            // At most the span of the integer, which is checked, and one step more where the rest
+            // has one element.
             stride = stride.wrapping_mul(out.shape[leaf]);
             leaf += 1;
         }

@@ -1,6 +1,7 @@
 //! Filter: what is left of a layout when repetitions are dropped.
 //!
-//! Law: the offsets of `filter(L)` are those of `L`, and no mode has stride 0 or extent 1 (but for `1:0`).
+//! Law: the offsets of `filter(L)` are those of `L`, and no mode has stride 0 or extent 1 (but for
+//! `1:0`).
 
 use crate::flat::Flat;
 use crate::ops::coalesce::by_profile;
@@ -10,10 +11,11 @@ use crate::{IntTuple, Layout, LayoutError, Profile};
 impl Layout {
     /// Drops modes of stride 0 and of extent 1, then coalesces.
     ///
-    /// Law: `filter(L)` has the offsets of `L`, and no mode of stride 0 or extent 1 (but for `1:0`).
+    /// Law: `filter(L)` has the offsets of `L`, and no mode of stride 0 or extent 1 (but for
+    /// `1:0`).
     ///
-    /// Edge cases: a layout whose strides are all 0 becomes `1:0`. Only strides of 0 count as repetition: `(2,2):(1,1)`
-    /// repeats offset 1 and stays.
+    /// Edge cases: a layout whose strides are all 0 becomes `1:0`. Only strides of 0 count as
+    /// repetition: `(2,2):(1,1)` repeats offset 1 and stays.
     ///
     /// ```console
     /// $ tilewright layout show "(2,(3,2)):(1,(0,2))"
@@ -36,12 +38,13 @@ impl Layout {
         out
     }
 
-    /// Filters each mode that `profile` marks with an integer, and keeps the nesting above and beyond it.
+    /// Filters each mode that `profile` marks with an integer, and keeps the nesting above and
+    /// beyond it.
     ///
     /// Law: each marked mode of the result is the [`filter`](Layout::filter) of that mode.
     ///
-    /// Edge cases: a mode without another offset than 0 becomes `1:0` and keeps its place; otherwise as
-    /// [`Layout::coalesce_modes`].
+    /// Edge cases: a mode without another offset than 0 becomes `1:0` and keeps its place;
+    /// otherwise as [`Layout::coalesce_modes`].
     ///
     /// ```console
     /// $ tilewright layout show "(2,(3,2)):(1,(0,2))"
@@ -99,7 +102,8 @@ impl Layout {
     ///
     /// Law: the result is `L` at the coordinates that are 0 where a mark is 0.
     ///
-    /// Edge cases: marks are not strides, so any mode can be closed; marks other than 0 change nothing.
+    /// Edge cases: marks are not strides, so any mode can be closed; marks other than 0 change
+    /// nothing.
     ///
     /// ```console
     /// $ tilewright layout show "(2,(3,2)):(6,(2,1))"
@@ -113,7 +117,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] or [`LayoutError::NotAnInteger`] where the marks are not nested like the layout.
+    /// [`LayoutError::Rank`] or [`LayoutError::NotAnInteger`] where the marks are not nested like
+    /// the layout.
     pub const fn filter_zeros_by(&self, marks: &IntTuple) -> Result<Layout, LayoutError> {
         let mut out = *self;
         tri!(mark(&mut out, At::ROOT, marks, At::ROOT));

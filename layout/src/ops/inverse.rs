@@ -1,7 +1,8 @@
 //! Inverses: from offsets back to coordinates.
 //!
-//! Laws: `L(right_inverse(L)(o)) == o` for every `o` below the size of the inverse, which counts the offsets that `L`
-//! reaches without a gap from 0. `L(left_inverse(L)(L(i))) == L(i)`, so for an injective `L` it gives back the index.
+//! Laws: `L(right_inverse(L)(o)) == o` for every `o` below the size of the inverse, which counts
+//! the offsets that `L` reaches without a gap from 0. `L(left_inverse(L)(L(i))) == L(i)`, so for an
+//! injective `L` it gives back the index.
 //!
 //! A bijective layout has one inverse, and both operators find it: `(4,8):(8,1)` has `(8,4):(4,1)`.
 
@@ -15,8 +16,9 @@ impl Layout {
     ///
     /// Law: `L(right_inverse(L)(o)) == o` for every `o` below the size of the inverse.
     ///
-    /// Edge cases: where offset 1 is not reached, nothing follows 0 and the inverse is `1:0`; a negative stride is
-    /// never used. Overlapping modes, such as `(2,2):(1,1)`, end the inverse where no mode goes on exactly.
+    /// Edge cases: where offset 1 is not reached, nothing follows 0 and the inverse is `1:0`; a
+    /// negative stride is never used. Overlapping modes, such as `(2,2):(1,1)`, end the inverse
+    /// where no mode goes on exactly.
     ///
     /// ```console
     /// $ tilewright layout show "(3,4):(4,1)"
@@ -44,7 +46,8 @@ impl Layout {
         let modes = Flat::coalesced(self);
         let mut inverse = Flat::EMPTY;
         let mut next = 1;
-        // Each round uses the mode that goes on from `next`; it cannot be found twice, since `next` grows.
+        // Each round uses the mode that goes on from `next`; it cannot be found twice, since `next`
+        // grows.
         let mut found = true;
         while found {
             found = false;
@@ -65,13 +68,15 @@ impl Layout {
         out
     }
 
-    /// From the layout's offsets to its flat coordinates. Offsets between them go to the coordinate of an offset that is
-    /// reached: the gaps have stride 0.
+    /// From the layout's offsets to its flat coordinates. Offsets between them go to the coordinate
+    /// of an offset that is reached: the gaps have stride 0.
     ///
-    /// Law: `L(left_inverse(L)(L(i))) == L(i)` for every `i`; where `L` is injective, `left_inverse(L)(L(i)) == i`.
+    /// Law: `L(left_inverse(L)(L(i))) == L(i)` for every `i`; where `L` is injective,
+    /// `left_inverse(L)(L(i)) == i`.
     ///
-    /// Edge cases: modes of stride 0 are left out, so every offset gives the coordinate that is 0 there; `4:0`, which
-    /// has no other modes, is its own inverse. The size is the largest stride times its extent.
+    /// Edge cases: modes of stride 0 are left out, so every offset gives the coordinate that is 0
+    /// there; `4:0`, which has no other modes, is its own inverse. The size is the largest stride
+    /// times its extent.
     ///
     /// ```console
     /// $ tilewright layout show "(3,2):(1,4)"
@@ -93,12 +98,14 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Indivisible`] where a stride does not divide the next larger one, [`LayoutError::Overlap`] where
-    /// modes overlap and no inverse exists, [`LayoutError::NegativeStride`].
+    /// [`LayoutError::Indivisible`] where a stride does not divide the next larger one,
+    /// [`LayoutError::Overlap`] where modes overlap and no inverse exists,
+    /// [`LayoutError::NegativeStride`].
     pub const fn left_inverse(&self) -> Result<Layout, LayoutError> {
         let coalesced = Flat::coalesced(self);
         let mut modes = Flat::EMPTY;
-        // The flat coordinate's step along each mode; modes of stride 0 count there but have no offset to invert.
+        // The flat coordinate's step along each mode; modes of stride 0 count there but have no
+        // offset to invert.
         let mut steps = Flat::EMPTY;
         let (mut i, mut index) = (0, 1);
         while i < coalesced.len {
@@ -148,12 +155,14 @@ impl Layout {
         }
     }
 
-    /// The coordinates that all map to offset 0: the modes of stride 0, with the steps of the flat coordinate.
+    /// The coordinates that all map to offset 0: the modes of stride 0, with the steps of the flat
+    /// coordinate.
     ///
-    /// Law: `L(nullspace(L)(i)) == 0`; where only strides of 0 send a coordinate to 0, these are all such coordinates.
+    /// Law: `L(nullspace(L)(i)) == 0`; where only strides of 0 send a coordinate to 0, these are
+    /// all such coordinates.
     ///
-    /// Edge cases: a layout without stride 0 has `1:0`. Coordinates whose offsets cancel, as in `(2,2):(1,-1)`, are not
-    /// found.
+    /// Edge cases: a layout without stride 0 has `1:0`. Coordinates whose offsets cancel, as in
+    /// `(2,2):(1,-1)`, are not found.
     ///
     /// ```console
     /// $ tilewright layout show "(2,(2,3)):(1,(0,2))"

@@ -5,12 +5,14 @@ use crate::profile::At;
 use crate::{Layout, LayoutError};
 
 impl Layout {
-    /// A compact layout of the same shape whose modes are ordered as this one's strides are. Stride 0 stays 0.
+    /// A compact layout of the same shape whose modes are ordered as this one's strides are. Stride
+    /// 0 stays 0.
     ///
-    /// Law: where no two strides are equal, the result without its stride-0 modes is bijective, and its strides ascend
-    /// as the layout's do.
+    /// Law: where no two strides are equal, the result without its stride-0 modes is bijective, and
+    /// its strides ascend as the layout's do.
     ///
-    /// Edge cases: modes of equal strides overlap, as they did. Negative strides come first and become positive.
+    /// Edge cases: modes of equal strides overlap, as they did. Negative strides come first and
+    /// become positive.
     ///
     /// ```console
     /// $ tilewright layout show "(2,3):(1,40)"
@@ -36,14 +38,15 @@ impl Layout {
         Layout { shape: self.shape, ..compact }.checked()
     }
 
-    /// A compact layout for a thread's registers: mode 0 (the values of one instruction) first and first-fastest, the
-    /// other modes ordered as this one's strides are. A layout of one mode becomes first-fastest.
+    /// A compact layout for a thread's registers: mode 0 (the values of one instruction) first and
+    /// first-fastest, the other modes ordered as this one's strides are. A layout of one mode
+    /// becomes first-fastest.
     ///
-    /// Law: the result has the layout's sizes mode by mode, and where no two strides are equal it repeats no offset but
-    /// along stride 0 in mode 0.
+    /// Law: the result has the layout's sizes mode by mode, and where no two strides are equal it
+    /// repeats no offset but along stride 0 in mode 0.
     ///
-    /// Edge cases: stride 0 stays 0 in mode 0 only; a repeated element of another mode gets a register of its own. The
-    /// rest is one tuple mode unless it has several.
+    /// Edge cases: stride 0 stays 0 in mode 0 only; a repeated element of another mode gets a
+    /// register of its own. The rest is one tuple mode unless it has several.
     ///
     /// ```console
     /// $ tilewright layout show "((2,2),4):((3,24),6)"

@@ -11,9 +11,10 @@ impl Layout {
     ///
     /// Law: for `V = max_common_layout(A, B)` and `i < size(V)`, `A(V(i)) == B(V(i)) == i`.
     ///
-    /// Edge cases: layouts that share no vector give `1:0`, as does a stride 0 or negative where 1 is needed. Layouts that
-    /// do not compose are compared element by element, up to 4 million; CuTe refuses them. Compare layouts of one size:
-    /// the last mode of `A` has no end, so a smaller `A` counts as if it went on.
+    /// Edge cases: layouts that share no vector give `1:0`, as does a stride 0 or negative where 1
+    /// is needed. Layouts that do not compose are compared element by element, up to 4 million;
+    /// CuTe refuses them. Compare layouts of one size: the last mode of `A` has no end, so a
+    /// smaller `A` counts as if it went on.
     ///
     /// ```console
     /// $ tilewright layout show "(4,3):(3,1)"
@@ -53,8 +54,8 @@ impl Layout {
 
     /// Number of elements from offset 0 on that are contiguous in both layouts.
     ///
-    /// Law: the size of [`max_common_layout`](Layout::max_common_layout). Whether vectors that start elsewhere are
-    /// aligned is [`max_alignment`](Layout::max_alignment)'s to say.
+    /// Law: the size of [`max_common_layout`](Layout::max_common_layout). Whether vectors that
+    /// start elsewhere are aligned is [`max_alignment`](Layout::max_alignment)'s to say.
     ///
     /// Edge cases: at least 1; otherwise as `max_common_layout`.
     ///
@@ -71,7 +72,8 @@ impl Layout {
         self.common_prefix(&other.right_inverse())
     }
 
-    /// How many offsets from 0 on are contiguous in this layout too, where `inverse` is the other's right inverse.
+    /// How many offsets from 0 on are contiguous in this layout too, where `inverse` is the other's
+    /// right inverse.
     const fn common_prefix(&self, inverse: &Layout) -> Result<i64, LayoutError> {
         match self.composition(inverse) {
             Ok(both) => {
@@ -79,13 +81,15 @@ impl Layout {
                 Ok(if common.stride[0] == 1 { common.shape[0] } else { 1 })
             }
             Err(LayoutError::Overflow { what, left, right }) => Err(LayoutError::Overflow { what, left, right }),
-            // The two together are no layout, and still share the elements from 0 on that a walk finds.
+            // The two together are no layout, and still share the elements from 0 on that a walk
+            // finds.
             Err(_) => Ok(whole_modes(inverse, walk_together(self, inverse))),
         }
     }
 
-    /// The largest number of elements such that vectors of that many, started at any multiple of it, stay contiguous:
-    /// the greatest common divisor of the contiguous run and of the strides that leave it.
+    /// The largest number of elements such that vectors of that many, started at any multiple of
+    /// it, stay contiguous: the greatest common divisor of the contiguous run and of the strides
+    /// that leave it.
     ///
     /// Law: the result divides the length of the contiguous run and every stride outside it.
     ///
@@ -146,7 +150,8 @@ const fn walk_together(layout: &Layout, inverse: &Layout) -> i64 {
     i
 }
 
-/// The largest number up to `count` that is all of the first modes of a coalesced layout, as often as the next mode has it.
+/// The largest number up to `count` that is all of the first modes of a coalesced layout, as often
+/// as the next mode has it.
 const fn whole_modes(layout: &Layout, count: i64) -> i64 {
     let (mut whole, mut leaf) = (1, 0);
     while leaf < layout.profile.leaves() && whole * layout.shape[leaf] <= count {

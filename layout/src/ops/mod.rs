@@ -1,8 +1,10 @@
-//! The algebra: one file per operator, each a set of `const fn` methods of [`Layout`](crate::Layout).
+//! The algebra: one file per operator, each a set of `const fn` methods of
+//! [`Layout`](crate::Layout).
 //!
-//! Two operators are primitive, [`composition`] and [`complement`]; division and product are a line or two over them.
-//! Every function is documented with its law, its edge cases, and a picture that `tilewright layout` draws with this
-//! crate; the laws that are worth calling are functions of [`laws`](crate::laws).
+//! Two operators are primitive, [`composition`] and [`complement`]; division and product are a line
+//! or two over them. Every function is documented with its law, its edge cases, and a picture that
+//! `tilewright layout` draws with this crate; the laws that are worth calling are functions of
+//! [`laws`](crate::laws).
 
 pub mod coalesce;
 pub mod complement;

@@ -1,7 +1,7 @@
 //! Moving whole modes: append, select, group, flatten, zip.
 //!
-//! Law: the integers of the result are integers of the arguments; only their place and nesting change. `flatten` and
-//! `unflatten` keep the function of the flat index, and `group` too.
+//! Law: the integers of the result are integers of the arguments; only their place and nesting
+//! change. `flatten` and `unflatten` keep the function of the flat index, and `group` too.
 
 use crate::profile::At;
 use crate::{Layout, LayoutError, Profile};
@@ -11,8 +11,8 @@ impl Layout {
     ///
     /// Law: `flatten(L)(i) == L(i)` for every flat index `i`.
     ///
-    /// Edge cases: empty tuples vanish; nothing is merged, and extents of 1 stay ([`coalesce`](Layout::coalesce) drops
-    /// them).
+    /// Edge cases: empty tuples vanish; nothing is merged, and extents of 1 stay
+    /// ([`coalesce`](Layout::coalesce) drops them).
     ///
     /// ```console
     /// $ tilewright layout show "((2,2),3):((1,6),2)"
@@ -67,7 +67,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where the number of integers differs; [`LayoutError::NotAnInteger`] where the layout nests.
+    /// [`LayoutError::Rank`] where the number of integers differs; [`LayoutError::NotAnInteger`]
+    /// where the layout nests.
     pub const fn unflatten(&self, profile: &Profile) -> Result<Layout, LayoutError> {
         if self.depth() > 1 {
             return Err(LayoutError::NotAnInteger { operation: "unflatten", modes: self.rank() });
@@ -86,8 +87,8 @@ impl Layout {
     ///
     /// Law: coordinate `(c, x)` has offset `L(c) + M(x)`, for `M` the new mode.
     ///
-    /// Edge cases: an integer layout counts as one mode; a tuple is appended as one mode, not unpacked; nothing checks
-    /// that the offsets differ.
+    /// Edge cases: an integer layout counts as one mode; a tuple is appended as one mode, not
+    /// unpacked; nothing checks that the offsets differ.
     ///
     /// ```console
     /// $ tilewright layout show "append(4:1, 3:10)"
@@ -115,7 +116,8 @@ impl Layout {
     ///
     /// Law: as [`append`](Layout::append), `rank - rank(L)` times.
     ///
-    /// Edge cases: a layout that has `rank` modes already stays as it is, and an integer stays an integer for rank 1.
+    /// Edge cases: a layout that has `rank` modes already stays as it is, and an integer stays an
+    /// integer for rank 1.
     ///
     /// ```console
     /// $ tilewright layout eval "append((2,3):(3,1), 1:0, 4)"
@@ -198,7 +200,8 @@ impl Layout {
     ///
     /// Law: every other mode stays as it is.
     ///
-    /// Edge cases: mode 0 of an integer layout is the layout, so the result is the new mode alone; it has no mode 1.
+    /// Edge cases: mode 0 of an integer layout is the layout, so the result is the new mode alone;
+    /// it has no mode 1.
     ///
     /// ```console
     /// $ tilewright layout show "(2,3):(3,1)"
@@ -232,10 +235,11 @@ impl Layout {
 
     /// The modes with these numbers, in this order, as a tuple.
     ///
-    /// Law: mode `k` of the result is mode `indices[k]`; with each mode once, it is a transposition.
+    /// Law: mode `k` of the result is mode `indices[k]`; with each mode once, it is a
+    /// transposition.
     ///
-    /// Edge cases: a mode may be named twice, and then repeats offsets; no mode gives `():()`; one mode stays a tuple
-    /// of one.
+    /// Edge cases: a mode may be named twice, and then repeats offsets; no mode gives `():()`; one
+    /// mode stays a tuple of one.
     ///
     /// ```console
     /// $ tilewright layout show "(2,3):(3,1)"
@@ -293,8 +297,8 @@ impl Layout {
         Ok(out)
     }
 
-    /// The layout with modes `begin..end` made one tuple mode; an empty range changes nothing, but an integer
-    /// becomes a tuple of one.
+    /// The layout with modes `begin..end` made one tuple mode; an empty range changes nothing, but
+    /// an integer becomes a tuple of one.
     ///
     /// Law: `group(L)(i) == L(i)` for every flat index `i`.
     ///
@@ -337,11 +341,11 @@ impl Layout {
         Ok(out)
     }
 
-    /// `((a,b),(c,d))` to `((a,c),(b,d))`: the transpose of the two upper levels. A tuple that begins with an integer becomes
-    /// the only mode of a tuple; an integer stays one.
+    /// `((a,b),(c,d))` to `((a,c),(b,d))`: the transpose of the two upper levels. A tuple that
+    /// begins with an integer becomes the only mode of a tuple; an integer stays one.
     ///
-    /// Law: coordinate `((x,y),(u,v))` of the result has the offset of `((x,u),(y,v))`; zipping twice gives back tuples
-    /// of tuples.
+    /// Law: coordinate `((x,y),(u,v))` of the result has the offset of `((x,u),(y,v))`; zipping
+    /// twice gives back tuples of tuples.
     ///
     /// Edge cases: `():()` stays, and a tuple of empty tuples becomes `():()`.
     ///
@@ -357,8 +361,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where the modes have different numbers of modes; [`LayoutError::NotAnInteger`] where mode 0 is
-    /// a tuple and another an integer.
+    /// [`LayoutError::Rank`] where the modes have different numbers of modes;
+    /// [`LayoutError::NotAnInteger`] where mode 0 is a tuple and another an integer.
     pub const fn zip(&self) -> Result<Layout, LayoutError> {
         let rank = self.rank();
         if self.depth() == 0 {

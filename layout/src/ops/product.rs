@@ -1,9 +1,11 @@
 //! Product: copies of a layout, arranged by another.
 //!
-//! Law, for `P = logical_product(B, T)`: mode 0 of `P` is `B`, mode 1 is laid out like `T` over the places that `B`
-//! leaves free, and `P` is injective where both are. It is one line over the two primitives.
+//! Law, for `P = logical_product(B, T)`: mode 0 of `P` is `B`, mode 1 is laid out like `T` over the
+//! places that `B` leaves free, and `P` is injective where both are. It is one line over the two
+//! primitives.
 //!
-//! The forms place modes as those of [division](super::divide) do; `blocked_product` and `raked_product` pair them up.
+//! The forms place modes as those of [division](super::divide) do; `blocked_product` and
+//! `raked_product` pair them up.
 
 use crate::laws::{Counterexample, injective};
 use crate::ops::divide::gather_or_keep;
@@ -14,13 +16,14 @@ use crate::{Layout, LayoutError, Tiler, layout::times};
 impl Layout {
     /// Each mode as (block, copies).
     ///
-    /// Law: for a mode `B` and its copies `T`, mode 0 of the result is `B`, mode 1 has the size of `T` and the order of
-    /// its offsets, and no offset is repeated where `B` and `T` repeat none.
+    /// Law: for a mode `B` and its copies `T`, mode 0 of the result is `B`, mode 1 has the size of
+    /// `T` and the order of its offsets, and no offset is repeated where `B` and `T` repeat none.
     ///
-    /// Edge cases: copies of stride 0 stand on top of each other; copies of a negative stride go before the block. A
-    /// block with stride 0 is copied as if it had one element there. A block of negative stride, or one that overlaps
-    /// itself, is refused. A block whose strides do not nest may leave less room than the copies reach; copies that
-    /// would then repeat an offset are refused, where CuTe returns them.
+    /// Edge cases: copies of stride 0 stand on top of each other; copies of a negative stride go
+    /// before the block. A block with stride 0 is copied as if it had one element there. A block of
+    /// negative stride, or one that overlaps itself, is refused. A block whose strides do not nest
+    /// may leave less room than the copies reach; copies that would then repeat an offset are
+    /// refused, where CuTe returns them.
     ///
     /// ```console
     /// $ tilewright layout show "(2,2):(2,1)"
@@ -47,8 +50,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Room`] where the copies would repeat an offset; [`LayoutError::Rank`] where the tiler has too many
-    /// modes; as [`Layout::composition`] and [`Layout::complement`].
+    /// [`LayoutError::Room`] where the copies would repeat an offset; [`LayoutError::Rank`] where
+    /// the tiler has too many modes; as [`Layout::composition`] and [`Layout::complement`].
     pub const fn logical_product(&self, tiler: &Tiler) -> Result<Layout, LayoutError> {
         apply(Each::Multiply, self, tiler)
     }
@@ -59,7 +62,8 @@ impl Layout {
         tri!(product.profile.push_tuple(2));
         tri!(product.push_mode(self, At::ROOT));
         let doubt = tri!(free.compose_into(copies, &mut product));
-        // Inside its domain `free` is injective and disjoint from the block, so the product repeats nothing.
+        // Inside its domain `free` is injective and disjoint from the block, so the product repeats
+        // nothing.
         if doubt.is_none() && copies.ascends() && copies.cosize() <= free.size() {
             return Ok(product);
         }
@@ -72,8 +76,8 @@ impl Layout {
         }
     }
 
-    /// A pair of coordinates of block and copies that share an offset, although neither repeats one by itself; modes of
-    /// stride 0 do not count.
+    /// A pair of coordinates of block and copies that share an offset, although neither repeats one
+    /// by itself; modes of stride 0 do not count.
     const fn first_repeat(&self, copies: &Layout, free: &Layout) -> Result<Option<Counterexample>, LayoutError> {
         let (block, copies) = (self.filter_zeros(), copies.filter_zeros());
         if injective(&block).is_err() || injective(&copies).is_err() {
@@ -105,8 +109,9 @@ impl Layout {
     ///
     /// Law: the modes of [`logical_product`](Layout::logical_product), as `((blocks),(copies))`.
     ///
-    /// Edge cases: modes beyond the tiler are copies, as in [`zipped_divide`](Layout::zipped_divide). One layout for
-    /// the copies gives the pair of `logical_product`.
+    /// Edge cases: modes beyond the tiler are copies, as in
+    /// [`zipped_divide`](Layout::zipped_divide). One layout for the copies gives the pair of
+    /// `logical_product`.
     ///
     /// ```console
     /// $ tilewright layout eval "zipped_product((2,2):(2,1), (2:1,3:1))"
@@ -121,14 +126,16 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// As [`Layout::logical_product`]; [`LayoutError::NotAnInteger`] where `_` meets a mode that is not a pair.
+    /// As [`Layout::logical_product`]; [`LayoutError::NotAnInteger`] where `_` meets a mode that is
+    /// not a pair.
     pub const fn zipped_product(&self, tiler: &Tiler) -> Result<Layout, LayoutError> {
         gather_or_keep(&tri!(self.logical_product(tiler)), tiler)
     }
 
     /// All blocks in mode 0, the copies one mode each. Copies of one mode are not unpacked.
     ///
-    /// Law: [`zipped_product`](Layout::zipped_product) with mode 1 unpacked: the same function of the flat index.
+    /// Law: [`zipped_product`](Layout::zipped_product) with mode 1 unpacked: the same function of
+    /// the flat index.
     ///
     /// Edge cases: as [`tiled_divide`](Layout::tiled_divide).
     ///
@@ -150,7 +157,8 @@ impl Layout {
 
     /// Blocks and copies, one mode each.
     ///
-    /// Law: [`zipped_product`](Layout::zipped_product) with both modes unpacked: the same function of the flat index.
+    /// Law: [`zipped_product`](Layout::zipped_product) with both modes unpacked: the same function
+    /// of the flat index.
     ///
     /// Edge cases: as [`tiled_divide`](Layout::tiled_divide).
     ///
@@ -168,12 +176,14 @@ impl Layout {
         spread(&tri!(self.zipped_product(tiler)), true)
     }
 
-    /// Blocks side by side: mode `i` of the result is (mode `i` of the block, mode `i` of the copies).
+    /// Blocks side by side: mode `i` of the result is (mode `i` of the block, mode `i` of the
+    /// copies).
     ///
-    /// Law: the offsets of [`logical_product`](Layout::logical_product); rows and columns begin inside the block.
+    /// Law: the offsets of [`logical_product`](Layout::logical_product); rows and columns begin
+    /// inside the block.
     ///
-    /// Edge cases: the shorter of the two is filled up with modes `1:0`. Modes of copies that are all one element keep
-    /// stride 0.
+    /// Edge cases: the shorter of the two is filled up with modes `1:0`. Modes of copies that are
+    /// all one element keep stride 0.
     ///
     /// ```console
     /// $ tilewright layout show "blocked_product((2,2):(2,1), (2,3):(3,1))" --tile 2,2
@@ -194,16 +204,17 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// As [`Layout::logical_product`]; [`LayoutError::NotAnInteger`] or [`LayoutError::Rank`] where the block is a tuple of
-    /// one mode and the copies an integer.
+    /// As [`Layout::logical_product`]; [`LayoutError::NotAnInteger`] or [`LayoutError::Rank`] where
+    /// the block is a tuple of one mode and the copies an integer.
     pub const fn blocked_product(&self, copies: &Layout) -> Result<Layout, LayoutError> {
         self.interleaved(copies, false)
     }
 
-    /// Blocks interleaved: mode `i` of the result is (mode `i` of the copies, mode `i` of the block).
+    /// Blocks interleaved: mode `i` of the result is (mode `i` of the copies, mode `i` of the
+    /// block).
     ///
-    /// Law: the offsets of [`logical_product`](Layout::logical_product); rows and columns begin with the copies, so
-    /// neighbours come from different blocks.
+    /// Law: the offsets of [`logical_product`](Layout::logical_product); rows and columns begin
+    /// with the copies, so neighbours come from different blocks.
     ///
     /// Edge cases: as [`blocked_product`](Layout::blocked_product).
     ///

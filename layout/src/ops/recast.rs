@@ -1,7 +1,7 @@
 //! Upcast, downcast, recast: the same memory in larger or smaller elements.
 //!
-//! Law: `upcast(L, n)` reaches, in units of `n` elements, the places that `L` reaches; `upcast(downcast(L, n), n) == L`
-//! for a contiguous `L`.
+//! Law: `upcast(L, n)` reaches, in units of `n` elements, the places that `L` reaches;
+//! `upcast(downcast(L, n), n) == L` for a contiguous `L`.
 
 use crate::ops::composition::ceil_div;
 use crate::{Layout, LayoutError, layout::times};
@@ -9,13 +9,15 @@ use crate::{Layout, LayoutError, layout::times};
 impl Layout {
     /// The layout in elements `factor` times as large.
     ///
-    /// Along a contiguous mode `factor` elements become one; along the others the stride shrinks. Extents round up.
+    /// Along a contiguous mode `factor` elements become one; along the others the stride shrinks.
+    /// Extents round up.
     ///
-    /// Law, for strides that nest: the large elements reached are those that hold an element of `L`.
+    /// Law, for strides that nest: the large elements reached are those that hold an element of
+    /// `L`.
     ///
-    /// Edge cases: stride 0 stays, with its extent; a negative stride keeps its sign. A run shorter than `factor`
-    /// becomes one element, which then holds others too. Factor 1 changes nothing. A mode of one element takes no step,
-    /// so its stride need not divide: it becomes 0.
+    /// Edge cases: stride 0 stays, with its extent; a negative stride keeps its sign. A run shorter
+    /// than `factor` becomes one element, which then holds others too. Factor 1 changes nothing. A
+    /// mode of one element takes no step, so its stride need not divide: it becomes 0.
     ///
     /// ```console
     /// $ tilewright layout show "(2,8):(8,1)" --tile 2,4
@@ -35,8 +37,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Indivisible`] where neither the stride divides the factor nor the factor the stride;
-    /// [`LayoutError::Argument`] for a factor below 1.
+    /// [`LayoutError::Indivisible`] where neither the stride divides the factor nor the factor the
+    /// stride; [`LayoutError::Argument`] for a factor below 1.
     pub const fn upcast(&self, factor: i64) -> Result<Layout, LayoutError> {
         tri!(positive("upcast", factor));
         let mut out = *self;
@@ -61,9 +63,9 @@ impl Layout {
     ///
     /// Law: `upcast(downcast(L, n), n) == L` for a compact `L`.
     ///
-    /// Edge cases: every mode of stride 1 or -1 grows, so one is expected; stride 0 stays. A mode of one element grows only
-    /// where no other does, or offsets would repeat, as they do in CuTe. Factor 1 changes nothing, and is held to the same
-    /// rule.
+    /// Edge cases: every mode of stride 1 or -1 grows, so one is expected; stride 0 stays. A mode
+    /// of one element grows only where no other does, or offsets would repeat, as they do in CuTe.
+    /// Factor 1 changes nothing, and is held to the same rule.
     ///
     /// ```console
     /// $ tilewright layout show "(2,2):(2,1)"
@@ -82,8 +84,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::NotContiguous`] where no stride is 1; [`LayoutError::Argument`] for a factor below 1;
-    /// [`LayoutError::Overflow`].
+    /// [`LayoutError::NotContiguous`] where no stride is 1; [`LayoutError::Argument`] for a factor
+    /// below 1; [`LayoutError::Overflow`].
     pub const fn downcast(&self, factor: i64) -> Result<Layout, LayoutError> {
         tri!(positive("downcast", factor));
         let mut out = *self;
@@ -113,8 +115,9 @@ impl Layout {
         out.checked()
     }
 
-    /// The layout of elements of `old_bits` seen as elements of `new_bits`: an upcast, then a downcast, by the two sides of
-    /// the ratio in lowest terms. As the upcast rounds extents up, a ratio such as 3/2 may give more elements than fit.
+    /// The layout of elements of `old_bits` seen as elements of `new_bits`: an upcast, then a
+    /// downcast, by the two sides of the ratio in lowest terms. As the upcast rounds extents up, a
+    /// ratio such as 3/2 may give more elements than fit.
     ///
     /// Law: [`upcast`](Layout::upcast) where the new elements are a multiple of the old ones,
     /// [`downcast`](Layout::downcast) where the old are one of the new.

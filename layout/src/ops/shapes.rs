@@ -23,13 +23,14 @@ enum Sizes {
 }
 
 impl IntTuple {
-    /// Each extent divided by the divisor's extent in the same place. An integer divisor of a tuple is used up mode by
-    /// mode, first mode first.
+    /// Each extent divided by the divisor's extent in the same place. An integer divisor of a tuple
+    /// is used up mode by mode, first mode first.
     ///
-    /// Law: where the divisor divides, the product of the result times the divisor is the product of the shape.
+    /// Law: where the divisor divides, the product of the result times the divisor is the product
+    /// of the shape.
     ///
-    /// Edge cases: a larger divisor that the extent divides gives 1. A tuple over an integer divides by its product.
-    /// `()` divided is `()`.
+    /// Edge cases: a larger divisor that the extent divides gives 1. A tuple over an integer
+    /// divides by its product. `()` divided is `()`.
     ///
     /// ```console
     /// $ tilewright layout eval "shape_div((4,6), 8)"
@@ -47,7 +48,8 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Indivisible`] where neither divides the other, [`LayoutError::Rank`], [`LayoutError::Extent`].
+    /// [`LayoutError::Indivisible`] where neither divides the other, [`LayoutError::Rank`],
+    /// [`LayoutError::Extent`].
     pub const fn shape_div(&self, divisor: &IntTuple) -> Result<IntTuple, LayoutError> {
         self.divided(divisor, Rounding::Exact)
     }
@@ -57,8 +59,8 @@ impl IntTuple {
     /// Law: of integers, the smallest count of tiles that hold the extent; it agrees with
     /// [`shape_div`](IntTuple::shape_div) wherever that is not refused.
     ///
-    /// Edge cases: modes beyond a shorter divisor stay as they are. An integer divisor is rounded up after each mode,
-    /// so of a tuple it may cover more than one rounding would.
+    /// Edge cases: modes beyond a shorter divisor stay as they are. An integer divisor is rounded
+    /// up after each mode, so of a tuple it may cover more than one rounding would.
     ///
     /// ```console
     /// $ tilewright layout eval "ceil_div(10, 4)"
@@ -87,7 +89,8 @@ impl IntTuple {
     ///
     /// Law: the product of the result is the product of the shape times that of the factors.
     ///
-    /// Edge cases: a tuple of factors over an integer counts by its product; an integer over a tuple is refused.
+    /// Edge cases: a tuple of factors over an integer counts by its product; an integer over a
+    /// tuple is refused.
     ///
     /// ```console
     /// $ tilewright layout eval "elem_scale((2,3), (4,(5,2)))"
@@ -137,8 +140,8 @@ impl IntTuple {
         refines(self, At::ROOT, other, At::ROOT, Sizes::Any)
     }
 
-    /// Returns whether `other` splits multiples of this one's integers: [`compatible`](IntTuple::compatible) with this one times
-    /// something.
+    /// Returns whether `other` splits multiples of this one's integers:
+    /// [`compatible`](IntTuple::compatible) with this one times something.
     ///
     /// Law: [`compatible`](IntTuple::compatible) implies it, and it implies
     /// [`weakly_congruent`](IntTuple::weakly_congruent).
@@ -161,8 +164,8 @@ impl IntTuple {
         refines(self, At::ROOT, other, At::ROOT, Sizes::Multiple)
     }
 
-    /// Returns whether every coordinate of this shape is one of `other`: `other` splits this one's integers into tuples of the
-    /// same product.
+    /// Returns whether every coordinate of this shape is one of `other`: `other` splits this one's
+    /// integers into tuples of the same product.
     ///
     /// Law: implies [`weakly_congruent`](IntTuple::weakly_congruent) and equal sizes.
     ///
@@ -184,8 +187,8 @@ impl IntTuple {
         refines(self, At::ROOT, other, At::ROOT, Sizes::Equal)
     }
 
-    /// The coordinate of `source` with the same flat index as this one has in `target`'s place: between two shapes of
-    /// the same size. Where all three are tuples, mode by mode.
+    /// The coordinate of `source` with the same flat index as this one has in `target`'s place:
+    /// between two shapes of the same size. Where all three are tuples, mode by mode.
     ///
     /// Law: there and back is the identity, inside the shapes.
     ///
@@ -199,7 +202,8 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`], [`LayoutError::NotAnInteger`] where coordinate and shape do not match.
+    /// [`LayoutError::Rank`], [`LayoutError::NotAnInteger`] where coordinate and shape do not
+    /// match.
     pub const fn between(&self, source: &IntTuple, target: &IntTuple) -> Result<IntTuple, LayoutError> {
         if self.is_int() || source.is_int() || target.is_int() {
             return target.coordinate(tri!(source.index_of(self)));
@@ -221,11 +225,14 @@ impl IntTuple {
         Ok(out)
     }
 
-    /// A layout of up to `count` elements spread over this shape's flat coordinates, as evenly as their factors allow.
+    /// A layout of up to `count` elements spread over this shape's flat coordinates, as evenly as
+    /// their factors allow.
     ///
-    /// Law: the result is injective, stays inside the shape's flat coordinates, and its size divides `count`.
+    /// Law: the result is injective, stays inside the shape's flat coordinates, and its size
+    /// divides `count`.
     ///
-    /// Edge cases: a count without a common factor with any mode gives `1:0`; a count beyond the size gives the size.
+    /// Edge cases: a count without a common factor with any mode gives `1:0`; a count beyond the
+    /// size gives the size.
     ///
     /// ```console
     /// $ tilewright layout eval "domain_distribute((3,4), 2)"
@@ -262,8 +269,9 @@ impl Layout {
     ///
     /// Law: where it says yes, a division by the tiler has the size of the layout.
     ///
-    /// Edge cases: `_` always divides; a tiler with too many modes, and a tile that has no complement, never do. One
-    /// extent for several modes must fill them first mode first: 3 does not divide `(8,6)`.
+    /// Edge cases: `_` always divides; a tiler with too many modes, and a tile that has no
+    /// complement, never do. One extent for several modes must fill them first mode first: 3 does
+    /// not divide `(8,6)`.
     ///
     /// ```console
     /// $ tilewright layout eval "evenly_divides((8,6), (4,3))"
@@ -297,7 +305,8 @@ const fn even_at(layout: &Layout, at: At, tiler: &Tiler, from: At) -> bool {
         // A tile that has no complement divides nothing.
         return match tile.complement_in(&shape) {
             Ok(rest) => match times(tile.size(), rest.size(), "the cover") {
-                // No two sums are alike, so as many as there are elements fill them, or reach beyond them.
+                // No two sums are alike, so as many as there are elements fill them, or reach
+                // beyond them.
                 Ok(cover) => cover == layout.size_at(at) && tile.cosize() - 1 + rest.cosize() == cover,
                 Err(_) => false,
             },

@@ -10,8 +10,8 @@ impl Layout {
     ///
     /// Law: with `(S, o) = slice_and_offset(c, L)`, `S(x) + o == L(c with x in place of each _)`.
     ///
-    /// Edge cases: without any `_` it is `():()`, one element. The integers' values do not matter here, only where they
-    /// stand.
+    /// Edge cases: without any `_` it is `():()`, one element. The integers' values do not matter
+    /// here, only where they stand.
     ///
     /// ```console
     /// $ tilewright layout show "(4,6):(6,1)"
@@ -32,12 +32,14 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] or [`LayoutError::NotAnInteger`] where the coordinate is not nested like the layout.
+    /// [`LayoutError::Rank`] or [`LayoutError::NotAnInteger`] where the coordinate is not nested
+    /// like the layout.
     pub const fn slice(&self, coordinate: &Coord) -> Result<Layout, LayoutError> {
         self.pick(coordinate, true)
     }
 
-    /// The modes under integers, as one tuple: what [`Layout::slice`] drops. An integer alone keeps the layout.
+    /// The modes under integers, as one tuple: what [`Layout::slice`] drops. An integer alone keeps
+    /// the layout.
     ///
     /// Law: `slice` and `dice` share out the modes between them.
     ///
@@ -60,7 +62,8 @@ impl Layout {
     ///
     /// Law: that of [`slice`](Layout::slice).
     ///
-    /// Edge cases: the integers are not checked against the extents: 9 of 4 rows is offset 54, -1 is offset -6.
+    /// Edge cases: the integers are not checked against the extents: 9 of 4 rows is offset 54, -1
+    /// is offset -6.
     ///
     /// ```console
     /// $ tilewright layout eval "slice_and_offset((2,_), (4,6):(6,1))"

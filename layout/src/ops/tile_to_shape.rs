@@ -1,7 +1,7 @@
 //! Tile to shape: repeat a block until it fills a shape.
 //!
-//! Law: the result has the shape's size per mode, begins with the block, and is injective where the block is and the
-//! order's numbers differ.
+//! Law: the result has the shape's size per mode, begins with the block, and is injective where the
+//! block is and the order's numbers differ.
 
 use crate::ops::composition::ceil_div;
 use crate::profile::At;
@@ -19,13 +19,14 @@ pub enum Order<'o> {
 }
 
 impl Layout {
-    /// Copies of the block, in the given order, that fill `shape`. Nested modes of the shape count by their products.
+    /// Copies of the block, in the given order, that fill `shape`. Nested modes of the shape count
+    /// by their products.
     ///
-    /// Law: mode `i` of the result has the size of the shape's mode `i` and begins with the block's; no offset is
-    /// repeated where the block repeats none and the order's numbers differ.
+    /// Law: mode `i` of the result has the size of the shape's mode `i` and begins with the
+    /// block's; no offset is repeated where the block repeats none and the order's numbers differ.
     ///
-    /// Edge cases: a block of fewer modes is filled up with modes `1:0`. A mode that holds one copy gets stride 0 for
-    /// it. Equal numbers of the order put copies on top of each other.
+    /// Edge cases: a block of fewer modes is filled up with modes `1:0`. A mode that holds one copy
+    /// gets stride 0 for it. Equal numbers of the order put copies on top of each other.
     ///
     /// ```console
     /// $ tilewright layout show "tile_to_shape((2,2):(2,1), (4,6))" --tile 2,2
@@ -53,8 +54,9 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where the block has more modes than the shape; [`LayoutError::Indivisible`] where it does
-    /// not divide the shape; as [`Layout::blocked_product`].
+    /// [`LayoutError::Rank`] where the block has more modes than the shape;
+    /// [`LayoutError::Indivisible`] where it does not divide the shape; as
+    /// [`Layout::blocked_product`].
     pub const fn tile_to_shape(&self, shape: &IntTuple, order: Order<'_>) -> Result<Layout, LayoutError> {
         let target = tri!(shape.as_shape());
         let rank = target.rank();
@@ -87,7 +89,8 @@ impl IntTuple {
     ///
     /// Law: integer `i` of the result is the product of mode `i`.
     ///
-    /// Edge cases: an integer becomes a tuple of one; the empty tuple stays empty, and a mode `()` counts 1.
+    /// Edge cases: an integer becomes a tuple of one; the empty tuple stays empty, and a mode `()`
+    /// counts 1.
     ///
     /// ```console
     /// $ tilewright layout eval "product_each((2,(3,4)))"
@@ -97,7 +100,8 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Capacity`] above the capacity for modes; [`LayoutError::Overflow`] where 64 bits do not hold a product.
+    /// [`LayoutError::Capacity`] above the capacity for modes; [`LayoutError::Overflow`] where 64
+    /// bits do not hold a product.
     pub const fn product_each(&self) -> Result<IntTuple, LayoutError> {
         let mut out = IntTuple::NOTHING;
         tri!(out.profile.push_tuple(self.rank()));

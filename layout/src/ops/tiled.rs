@@ -12,14 +12,16 @@ pub(crate) enum Each {
 }
 
 impl Layout {
-    /// `self` after a tile: composition with a layout, the first `n` elements, or one of these per mode.
+    /// `self` after a tile: composition with a layout, the first `n` elements, or one of these per
+    /// mode.
     ///
     /// Modes beyond a tiler's modes are dropped.
     ///
-    /// Law: mode `i` of the result is mode `i` of the layout after tile `i`; one tile without a tuple is composed with
-    /// the whole layout.
+    /// Law: mode `i` of the result is mode `i` of the layout after tile `i`; one tile without a
+    /// tuple is composed with the whole layout.
     ///
-    /// Edge cases: `_` keeps a mode. An empty tuple drops every mode. An extent beyond the mode runs on along it.
+    /// Edge cases: `_` keeps a mode. An empty tuple drops every mode. An extent beyond the mode
+    /// runs on along it.
     ///
     /// ```console
     /// $ tilewright layout show "(4,6):(6,1)"
@@ -45,7 +47,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where the tiler has more modes than the layout; as [`Layout::composition`].
+    /// [`LayoutError::Rank`] where the tiler has more modes than the layout; as
+    /// [`Layout::composition`].
     pub const fn compose_tiler(&self, tiler: &Tiler) -> Result<Layout, LayoutError> {
         apply(Each::Compose, self, tiler)
     }
@@ -143,7 +146,8 @@ const fn gather_side(
     out.push_modes_at(layout, at, arity, kept)
 }
 
-/// `(tile, (r0,r1,..))` to `(tile, r0, r1, ..)`; with `both`, the tile's modes too. A side of one mode stays as it is.
+/// `(tile, (r0,r1,..))` to `(tile, r0, r1, ..)`; with `both`, the tile's modes too. A side of one
+/// mode stays as it is.
 pub(crate) const fn spread(pair: &Layout, both: bool) -> Result<Layout, LayoutError> {
     let (tile, rest) = (pair.profile.child(At::ROOT, 0), pair.profile.child(At::ROOT, 1));
     let tile_rank = if both { pair.profile.rank_at(tile.node) } else { 1 };

@@ -25,15 +25,16 @@ pub enum Colour {
         /// Bytes of an element.
         element_bytes: i64,
     },
-    /// The thread that holds the cell, by a layout from (thread, value) to the flat coordinate of the cell. The cell also
-    /// names thread and value.
+    /// The thread that holds the cell, by a layout from (thread, value) to the flat coordinate of
+    /// the cell. The cell also names thread and value.
     Thread {
         /// From (thread, value) to the flat coordinate.
         fragment: Layout,
     },
 }
 
-/// The offsets of a layout as an SVG image: numbered rows and columns, the notation as the title, and a legend.
+/// The offsets of a layout as an SVG image: numbered rows and columns, the notation as the title,
+/// and a legend.
 ///
 /// The page follows `prefers-color-scheme`: light or dark, as what it is shown on.
 ///
@@ -66,7 +67,8 @@ impl Svg {
                 down + across * (rows / tile_rows.max(1)).max(1)
             }
             Colour::Bank { element_bytes } => {
-                // What lies a whole round of the banks apart has one colour, so that no product wraps.
+                // What lies a whole round of the banks apart has one colour, so that no product
+                // wraps.
                 let round = BANKS as i64 * BANK_BYTES;
                 cell(&self.layout, rows, row, column).rem_euclid(round) * element_bytes / BANK_BYTES % BANKS as i64
             }
@@ -75,7 +77,8 @@ impl Svg {
     }
 }
 
-/// Red, green and blue of a number, 0 to 255; white below 0. Every viewer reads these; `hsl()` is not read by every one.
+/// Red, green and blue of a number, 0 to 255; white below 0. Every viewer reads these; `hsl()` is
+/// not read by every one.
 fn colour(shade: i64) -> [i64; 3] {
     if shade < 0 {
         return [255; 3];
@@ -83,7 +86,8 @@ fn colour(shade: i64) -> [i64; 3] {
     // Steps of the golden angle keep neighbouring numbers apart in hue.
     let hue = shade % 360 * 137 % 360;
     let lightness = 72 + shade % 18 * 7 % 18;
-    // The chroma of a saturation of 7 tenths, in thousandths of full light; the hue runs from one channel to the next.
+    // The chroma of a saturation of 7 tenths, in thousandths of full light; the hue runs from one
+    // channel to the next.
     let chroma = 14 * (100 - lightness);
     let low = 10 * lightness - chroma / 2;
     [hue, hue + 240, hue + 120].map(|turned| {
@@ -99,7 +103,8 @@ fn holder(fragment: &Layout, coordinate: i64) -> Option<(i64, i64)> {
     (0..fragment.size()).find(|i| fragment.at(*i) == coordinate).map(|i| (i % threads, i / threads))
 }
 
-/// What stands around the cells: the notation and the columns above, the rows to the left, the legend below.
+/// What stands around the cells: the notation and the columns above, the rows to the left, the
+/// legend below.
 const LEFT: i64 = 64;
 const TOP: i64 = 76;
 const BELOW: i64 = 52;
@@ -110,7 +115,8 @@ const LONGEST_TITLE: usize = 72;
 /// Most colours that the legend names.
 const NAMED: usize = 6;
 
-/// Colours of the page and of what is written on it, for light and dark surroundings. Cells are light in both, and their text dark.
+/// Colours of the page and of what is written on it, for light and dark surroundings. Cells are
+/// light in both, and their text dark.
 const STYLE: &str = "\
 text{font-family:ui-monospace,monospace;font-size:11px;text-anchor:middle;dominant-baseline:central}
 .page{fill:#ffffff}.ink{fill:#1f2328}.faint{fill:#59636e}.on{fill:#1f2328}.cell{stroke:#ffffff}
@@ -119,7 +125,8 @@ text{font-family:ui-monospace,monospace;font-size:11px;text-anchor:middle;domina
 .page{fill:#0d1117}.ink{fill:#e6edf3}.faint{fill:#9198a1}.cell{stroke:#0d1117}.axis{stroke:#9198a1}.head{fill:#9198a1}}
 ";
 
-/// Text of an XML element, cut to a number of characters: a swizzle has `<` and `>` in its notation.
+/// Text of an XML element, cut to a number of characters: a swizzle has `<` and `>` in its
+/// notation.
 struct Xml<'f, 'w> {
     to: &'f mut fmt::Formatter<'w>,
     left: usize,
@@ -173,7 +180,8 @@ impl Svg {
         }
     }
 
-    /// The notation, the arrows along rows and columns with their names, and the number of each row and column.
+    /// The notation, the arrows along rows and columns with their names, and the number of each row
+    /// and column.
     fn axes(&self, f: &mut fmt::Formatter<'_>, rows: i64, columns: i64) -> fmt::Result {
         write!(f, r#"<text class="ink title" x="{LEFT}" y="18">"#)?;
         write!(Xml { to: f, left: LONGEST_TITLE }, "{}", self.layout)?;
@@ -224,8 +232,8 @@ impl Svg {
         Ok(())
     }
 
-    /// The smallest numbers of colours that cells have, ascending and then `i64::MAX`, and the largest. Numbers that no cell has
-    /// are left out: a bank that nothing lies in.
+    /// The smallest numbers of colours that cells have, ascending and then `i64::MAX`, and the
+    /// largest. Numbers that no cell has are left out: a bank that nothing lies in.
     fn first_shades(&self, rows: i64, columns: i64) -> ([i64; NAMED], i64) {
         let (mut named, mut most) = ([i64::MAX; NAMED], -1);
         for index in 0..rows * columns {

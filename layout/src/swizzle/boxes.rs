@@ -3,7 +3,8 @@
 use super::canonical::{Major, SwizzleWidth};
 use crate::{LayoutError, Swizzled};
 
-/// The boxes of an operand tile: stretches of the contiguous mode, one swizzled row wide, over all lines of the other.
+/// The boxes of an operand tile: stretches of the contiguous mode, one swizzled row wide, over all
+/// lines of the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorBoxes {
     /// The mode that is contiguous in memory.
@@ -21,12 +22,14 @@ pub struct TensorBoxes {
 impl Swizzled {
     /// The boxes of a tile (mn, k) of elements of `bits` bits: what tensor maps are encoded with.
     ///
-    /// Law: the boxes cover the tile, `count · width · lines` elements, each in as many bytes of a line as it is swizzled in.
+    /// Law: the boxes cover the tile, `count · width · lines` elements, each in as many bytes of a
+    /// line as it is swizzled in.
     ///
-    /// Edge cases: a tile that is narrower than the swizzle is one box of its own width; one whose eights of lines lie
-    /// apart has no boxes.
+    /// Edge cases: a tile that is narrower than the swizzle is one box of its own width; one whose
+    /// eights of lines lie apart has no boxes.
     ///
-    /// Below, two boxes of 8 wide and 8 high: the first fills the offsets 0 to 63, the second those after.
+    /// Below, two boxes of 8 wide and 8 high: the first fills the offsets 0 to 63, the second those
+    /// after.
     ///
     /// ```console
     /// $ tilewright layout show "gmma_smem_layout(K_SW32, 32, (8,16))" --tile 8,8

@@ -1,8 +1,9 @@
 //! The shared-memory layouts that the hardware reads: matrix atoms of sm_90, and `ldmatrix` rows.
 //!
-//! A warpgroup matrix instruction reads its operands through a descriptor that knows four swizzles, in 16-byte units:
-//! none, 32, 64 and 128 bytes (PTX ISA, "Shared Memory Matrix Layout"). The tensor-map engine writes the same four. An
-//! operand tile is copies of an 8-row atom; see [`Layout::tile_to_shape`].
+//! A warpgroup matrix instruction reads its operands through a descriptor that knows four swizzles,
+//! in 16-byte units: none, 32, 64 and 128 bytes (PTX ISA, "Shared Memory Matrix Layout"). The
+//! tensor-map engine writes the same four. An operand tile is copies of an 8-row atom; see
+//! [`Layout::tile_to_shape`].
 
 use crate::ops::Order;
 use crate::{IntTuple, Layout, LayoutError, Swizzle, Swizzled};
@@ -102,7 +103,8 @@ impl Atom {
         Atom::ALL.into_iter().find(|atom| atom.name() == name)
     }
 
-    /// The atom in units of bits: 8 rows of the swizzle's width, (mn, k) to bit. The swizzle is that of byte addresses.
+    /// The atom in units of bits: 8 rows of the swizzle's width, (mn, k) to bit. The swizzle is
+    /// that of byte addresses.
     pub const fn of_bits(self) -> Swizzled {
         let row = self.width.bytes() * 8;
         let rows = Layout::constant(Layout::tuple(&[Layout::raw_leaf(8, row), Layout::raw_leaf(row, 1)]));
@@ -117,8 +119,8 @@ impl Atom {
     ///
     /// Law: [`of_bits`](Atom::of_bits) in larger elements: bit offsets divided by `bits`.
     ///
-    /// Edge cases: elements of more than 16 bytes swallow bits of the swizzle; rows that are no whole number of
-    /// elements are refused.
+    /// Edge cases: elements of more than 16 bytes swallow bits of the swizzle; rows that are no
+    /// whole number of elements are refused.
     ///
     /// ```console
     /// $ tilewright layout eval "gmma_atom(MN_SW32, 16)"
@@ -135,7 +137,8 @@ impl Atom {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Indivisible`] or [`LayoutError::Argument`] where a row is not a whole number of elements.
+    /// [`LayoutError::Indivisible`] or [`LayoutError::Argument`] where a row is not a whole number
+    /// of elements.
     pub const fn of_elements(self, bits: i64) -> Result<Swizzled, LayoutError> {
         let swizzle = tri!(self.width.swizzle().recast(8, bits));
         Ok(Swizzled::new(swizzle, 0, tri!(self.of_bits().layout().upcast(bits))))
@@ -143,8 +146,8 @@ impl Atom {
 
     /// Copies of the atom that fill `shape`, in elements of `bits` bits.
     ///
-    /// Law: [`Layout::tile_to_shape`] of the atom, followed by the atom's swizzle: every copy begins at a multiple of the
-    /// swizzle's period.
+    /// Law: [`Layout::tile_to_shape`] of the atom, followed by the atom's swizzle: every copy
+    /// begins at a multiple of the swizzle's period.
     ///
     /// Edge cases: a shape that is no whole number of atoms is refused.
     ///
@@ -186,14 +189,17 @@ impl Atom {
     }
 }
 
-/// The swizzle, in 16-byte units, that lets `ldmatrix` read 8 rows of `row_bytes` without a bank conflict.
+/// The swizzle, in 16-byte units, that lets `ldmatrix` read 8 rows of `row_bytes` without a bank
+/// conflict.
 ///
-/// A row of fewer than 128 bytes shares its banks with `128 / row_bytes` others, so fewer bits need mixing.
+/// A row of fewer than 128 bytes shares its banks with `128 / row_bytes` others, so fewer bits need
+/// mixing.
 ///
-/// Law: 8 rows of the swizzled tile, read 16 bytes each from one column of units, lie in 8 different units of the
-/// 128 bytes that the banks span.
+/// Law: 8 rows of the swizzled tile, read 16 bytes each from one column of units, lie in 8
+/// different units of the 128 bytes that the banks span.
 ///
-/// Edge cases: rows of 16 bytes need no swizzle; of rows longer than 128 bytes the first 8 units are mixed.
+/// Edge cases: rows of 16 bytes need no swizzle; of rows longer than 128 bytes the first 8 units
+/// are mixed.
 ///
 /// ```console
 /// $ tilewright layout show "(8,8):(8,1)"

@@ -3,7 +3,8 @@
 use super::canonical::{Major, SwizzleWidth};
 use crate::{Layout, LayoutError, Swizzled};
 
-/// The fields of a matrix descriptor but for the address: PTX ISA, "Matrix Descriptor Format" under `wgmma`.
+/// The fields of a matrix descriptor but for the address: PTX ISA, "Matrix Descriptor Format" under
+/// `wgmma`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MatrixDescriptor {
     /// Which index is contiguous.
@@ -17,13 +18,15 @@ pub struct MatrixDescriptor {
 }
 
 impl Swizzled {
-    /// The descriptor of a tile (mn, k) of elements of `bits` bits, or why the hardware cannot read it.
+    /// The descriptor of a tile (mn, k) of elements of `bits` bits, or why the hardware cannot read
+    /// it.
     ///
-    /// Law: of copies of an atom ([`Atom::tile_to_shape`](super::canonical::Atom::tile_to_shape)), major and width are
-    /// the atom's.
+    /// Law: of copies of an atom ([`Atom::tile_to_shape`](super::canonical::Atom::tile_to_shape)),
+    /// major and width are the atom's.
     ///
-    /// Edge cases: `stride` and an MN-major `leading` are 0 where a tile has no second eight rows or stretch. What is
-    /// added before the swizzle belongs to the address, not to the descriptor. Interleaved atoms are refused.
+    /// Edge cases: `stride` and an MN-major `leading` are 0 where a tile has no second eight rows
+    /// or stretch. What is added before the swizzle belongs to the address, not to the descriptor.
+    /// Interleaved atoms are refused.
     ///
     /// ```console
     /// $ tilewright layout eval "gmma_smem_layout(K_SW32, 32, (16,8))"
@@ -84,7 +87,8 @@ impl Swizzled {
     }
 }
 
-/// The distance of the next swizzled row's width along the contiguous mode; 0 where there is no next.
+/// The distance of the next swizzled row's width along the contiguous mode; 0 where there is no
+/// next.
 const fn along(mode: &Layout, across: i64) -> Option<i64> {
     let (extents, strides) = (mode.extents(), mode.strides());
     if strides[0] != 1 || extents[0] > across {

@@ -6,10 +6,12 @@ use crate::{Composed, IntTuple, LayoutError, Swizzled};
 impl Swizzled {
     /// Computes the right inverse, as [`Layout::right_inverse`](crate::Layout::right_inverse) does.
     ///
-    /// Law: `self(inverse(o)) == o` for every `o` below the size of the inverse, and `inverse(o)` is an index of the layout.
+    /// Law: `self(inverse(o)) == o` for every `o` below the size of the inverse, and `inverse(o)`
+    /// is an index of the layout.
     ///
-    /// Edge cases: a layout with gaps is refused where its gaps split the swizzled bits, and so is one whose end does, such
-    /// as 60 elements with a swizzle of 6 bits. So is a size beyond what can be walked.
+    /// Edge cases: a layout with gaps is refused where its gaps split the swizzled bits, and so is
+    /// one whose end does, such as 60 elements with a swizzle of 6 bits. So is a size beyond what
+    /// can be walked.
     ///
     /// ```console
     /// $ tilewright layout show "S<2,0,2> o 0 o (4,4):(4,1)"

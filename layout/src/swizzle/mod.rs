@@ -1,7 +1,7 @@
 //! Swizzles: permuting offsets by exclusive-or, so that shared-memory banks are spread evenly.
 //!
-//! [`Swizzle`] is the permutation, [`Swizzled`] a layout followed by one, and [`canonical`] the layouts that the matrix
-//! instructions of sm_90 read.
+//! [`Swizzle`] is the permutation, [`Swizzled`] a layout followed by one, and [`canonical`] the
+//! layouts that the matrix instructions of sm_90 read.
 
 mod boxes;
 pub mod canonical;
@@ -23,10 +23,11 @@ pub use swizzled::{Composed, Swizzled};
 /// Bits that base, width and shift may reach together.
 const MAX_BIT: i64 = 60;
 
-/// `Swizzle<B, M, S>`: exclusive-ors `B` bits of an offset, from bit `M + S` on, into those from bit `M` on.
+/// `Swizzle<B, M, S>`: exclusive-ors `B` bits of an offset, from bit `M + S` on, into those from
+/// bit `M` on.
 ///
-/// The low `M` bits never change: vectors of `2^M` elements stay whole. A negative `S` moves bits upward instead.
-/// Law: a swizzle is its own inverse.
+/// The low `M` bits never change: vectors of `2^M` elements stay whole. A negative `S` moves bits
+/// upward instead. Law: a swizzle is its own inverse.
 ///
 /// ```
 /// use tilewright_layout::Swizzle;
@@ -48,7 +49,8 @@ impl Swizzle {
 
     /// `Swizzle<bits, base, shift>`.
     ///
-    /// Law: every swizzle is its own inverse and permutes each aligned run of `2^(bits + base + |shift|)` offsets.
+    /// Law: every swizzle is its own inverse and permutes each aligned run of
+    /// `2^(bits + base + |shift|)` offsets.
     ///
     /// Edge cases: 0 bits change nothing, whatever base and shift; a shift of 0 needs 0 bits.
     ///
@@ -68,8 +70,8 @@ impl Swizzle {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Argument`] where a number is negative, the shift is shorter than the bits (they would overlap), or
-    /// the three reach beyond bit 60.
+    /// [`LayoutError::Argument`] where a number is negative, the shift is shorter than the bits
+    /// (they would overlap), or the three reach beyond bit 60.
     pub const fn new(bits: i64, base: i64, shift: i64) -> Result<Swizzle, LayoutError> {
         let (argument, value, bound) = if bits < 0 || bits > MAX_BIT {
             ("the number of bits", bits, "0 to 60")
@@ -85,7 +87,8 @@ impl Swizzle {
         Err(LayoutError::Argument { operation: "swizzle", argument, value, bound })
     }
 
-    /// The swizzle of a result, or a panic with the error's text: a compile error where it stands in a `const`.
+    /// The swizzle of a result, or a panic with the error's text: a compile error where it stands
+    /// in a `const`.
     ///
     /// # Panics
     /// If the result is an error.
@@ -96,12 +99,14 @@ impl Swizzle {
         }
     }
 
-    /// The swizzle that mixes the bits of `from` into those of `into`: both one run of as many bits.
+    /// The swizzle that mixes the bits of `from` into those of `into`: both one run of as many
+    /// bits.
     ///
     /// Law: the result has these masks as [`source_mask`](Swizzle::source_mask) and
     /// [`target_mask`](Swizzle::target_mask).
     ///
-    /// Edge cases: two empty masks give the identity. Masks that overlap, or that are no single run, have no swizzle.
+    /// Edge cases: two empty masks give the identity. Masks that overlap, or that are no single
+    /// run, have no swizzle.
     ///
     /// ```console
     /// $ tilewright layout eval "make_swizzle(56, 7)"
@@ -162,7 +167,8 @@ impl Swizzle {
     ///
     /// Law: `apply(apply(o)) == o`; bits outside [`target_mask`](Swizzle::target_mask) stay.
     ///
-    /// Edge cases: a negative offset is mixed as the bits of its two's complement, so it stays negative.
+    /// Edge cases: a negative offset is mixed as the bits of its two's complement, so it stays
+    /// negative.
     ///
     /// ```console
     /// $ tilewright layout eval "swizzle_apply(S<2,0,2>, 0, 1, 16)"
@@ -182,8 +188,8 @@ impl Swizzle {
     ///
     /// Law: `merge(a, b)(o) == a(b(o))` for every `o`.
     ///
-    /// Edge cases: a swizzle merged with itself is the identity. Of swizzles that feed each other, and of runs that do
-    /// not touch, no single swizzle does the same.
+    /// Edge cases: a swizzle merged with itself is the identity. Of swizzles that feed each other,
+    /// and of runs that do not touch, no single swizzle does the same.
     ///
     /// ```console
     /// $ tilewright layout eval "S<2,0,3> o S<1,2,3>"
@@ -204,11 +210,13 @@ impl Swizzle {
         Swizzle::from_masks(self.source_mask() ^ other.source_mask(), self.target_mask() ^ other.target_mask())
     }
 
-    /// The swizzle of the same memory in elements `factor` times as large. Bits below the new element vanish.
+    /// The swizzle of the same memory in elements `factor` times as large. Bits below the new
+    /// element vanish.
     ///
     /// Law: `upcast(s, n)(o / n) == s(o) / n`, wherever `n` is at most `2^base`.
     ///
-    /// Edge cases: mixed bits that lie inside a new element are dropped, down to the swizzle of 0 bits.
+    /// Edge cases: mixed bits that lie inside a new element are dropped, down to the swizzle of 0
+    /// bits.
     ///
     /// ```console
     /// $ tilewright layout eval "swizzle_upcast(S<3,4,3>, 16)"

@@ -7,13 +7,13 @@ use crate::{Composed, Coord, Layout, LayoutError, Swizzle, Swizzled};
 impl Swizzled {
     /// The slice and its offset: `slice(x) + offset == self(c with x in place of each _)`.
     ///
-    /// Where the open modes do not move both ends of a swizzled bit, the swizzle is a sign on some strides, and the slice
-    /// is a plain layout.
+    /// Where the open modes do not move both ends of a swizzled bit, the swizzle is a sign on some
+    /// strides, and the slice is a plain layout.
     ///
     /// Law: `slice(x) + offset == self(c with x in place of each _)`.
     ///
-    /// Edge cases: `_` everywhere keeps the layout. Without any `_` the slice is `():()` and the offset is the
-    /// element's.
+    /// Edge cases: `_` everywhere keeps the layout. Without any `_` the slice is `():()` and the
+    /// offset is the element's.
     ///
     /// ```console
     /// $ tilewright layout show "S<2,0,2> o 0 o (4,4):(4,1)"
@@ -37,8 +37,8 @@ impl Swizzled {
     /// ```
     ///
     /// # Errors
-    /// As [`Layout::slice`]; [`LayoutError::Swizzle`] where offset and slice add up with a carry into a swizzled bit;
-    /// [`LayoutError::Overflow`] where start and offsets leave 60 bits.
+    /// As [`Layout::slice`]; [`LayoutError::Swizzle`] where offset and slice add up with a carry
+    /// into a swizzled bit; [`LayoutError::Overflow`] where start and offsets leave 60 bits.
     pub const fn slice_and_offset(&self, coordinate: &Coord) -> Result<(Composed, i64), LayoutError> {
         let (swizzle, start) = (self.swizzle(), self.start());
         let (slice, offset) = tri!(self.layout().slice_and_offset(coordinate));
@@ -85,7 +85,8 @@ const fn active_bits(layout: &Layout) -> i64 {
     active
 }
 
-/// The swizzle around `offset` as a layout: the change of the swizzled offset for each bit that is not set in `offset`.
+/// The swizzle around `offset` as a layout: the change of the swizzled offset for each bit that is
+/// not set in `offset`.
 const fn bit_strides(swizzle: &Swizzle, offset: i64) -> Result<Layout, LayoutError> {
     let (bits, base, distance) = (swizzle.bits(), swizzle.base(), swizzle.shift().abs());
     let (source, target) = (lowest(swizzle.source_mask()), lowest(swizzle.target_mask()));
@@ -107,7 +108,8 @@ const fn bit_strides(swizzle: &Swizzle, offset: i64) -> Result<Layout, LayoutErr
     out.checked()
 }
 
-/// The change for a target bit (a set source bit turns it round) or for a source bit (it drags its target along).
+/// The change for a target bit (a set source bit turns it round) or for a source bit (it drags its
+/// target along).
 const fn bit_stride(is_target: bool, target: i64, source: i64, offset: i64) -> i64 {
     if is_target {
         if offset & source == 0 { target } else { -target }

@@ -1,7 +1,8 @@
 //! A swizzle and a sum: when `s(offset + step)` is `s(offset)` with something simple done to it.
 //!
-//! A kernel reads many places that differ from one run-time offset by constants. Where the swizzle and the sum commute, the
-//! constants go into the addresses; elsewhere they cost an exclusive-or each, or the swizzle is computed again.
+//! A kernel reads many places that differ from one run-time offset by constants. Where the swizzle
+//! and the sum commute, the constants go into the addresses; elsewhere they cost an exclusive-or
+//! each, or the swizzle is computed again.
 
 use crate::{Layout, Swizzle};
 
@@ -15,11 +16,13 @@ pub struct Split {
 }
 
 impl Swizzle {
-    /// The passage of `step` through the swizzle for every offset whose bits lie in `bits`; `None` where that is not proven.
+    /// The passage of `step` through the swizzle for every offset whose bits lie in `bits`; `None`
+    /// where that is not proven.
     ///
-    /// Two facts prove it. A multiple of the swizzle's period adds to bits that are neither read nor changed. Below the
-    /// period, a step that shares no bit with the offsets adds without a carry, and a swizzle is linear over
-    /// exclusive-or: `s(o ^ t) == s(o) ^ s(t)`; where `s(o)` has none of the bits of `s(t)` either, that is a sum again.
+    /// Two facts prove it. A multiple of the swizzle's period adds to bits that are neither read
+    /// nor changed. Below the period, a step that shares no bit with the offsets adds without a
+    /// carry, and a swizzle is linear over exclusive-or: `s(o ^ t) == s(o) ^ s(t)`; where `s(o)`
+    /// has none of the bits of `s(t)` either, that is a sum again.
     ///
     /// ```
     /// use tilewright_layout::{Swizzle, swizzle::Split};

@@ -6,7 +6,8 @@ use crate::layout::{LIMIT, sum};
 use crate::profile::At;
 use crate::{IntTuple, Layout, LayoutError, Swizzle, Tiler, laws::MAX_ENUMERATION};
 
-/// A layout followed by a swizzle: `swizzle(offset + layout(c))`. The swizzle is part of the value, so every use applies it.
+/// A layout followed by a swizzle: `swizzle(offset + layout(c))`. The swizzle is part of the value,
+/// so every use applies it.
 ///
 /// ```
 /// use tilewright_layout::{Layout, Swizzle, Swizzled};
@@ -22,7 +23,8 @@ pub struct Swizzled {
     layout: Layout,
 }
 
-/// A layout, swizzled or not: what an operation on a [`Swizzled`] gives where the swizzle may vanish.
+/// A layout, swizzled or not: what an operation on a [`Swizzled`] gives where the swizzle may
+/// vanish.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Composed {
     /// A layout without a swizzle.
@@ -37,9 +39,11 @@ impl Swizzled {
         Swizzled { swizzle, offset, layout }
     }
 
-    /// The layout itself, if start and offsets together stay within 60 bits, so that no offset wraps.
+    /// The layout itself, if start and offsets together stay within 60 bits, so that no offset
+    /// wraps.
     ///
-    /// Law: of a layout that is given, every offset is `swizzle(start + layout(c))` without a carry out of 64 bits.
+    /// Law: of a layout that is given, every offset is `swizzle(start + layout(c))` without a carry
+    /// out of 64 bits.
     ///
     /// Edge cases: a negative start counts by its magnitude.
     ///
@@ -124,8 +128,8 @@ impl Swizzled {
 
     /// The layout of the same memory in elements `factor` times as large.
     ///
-    /// Law, for strides that nest and `n` of at most `2^base`: the large elements reached are those that hold an
-    /// element of `s`.
+    /// Law, for strides that nest and `n` of at most `2^base`: the large elements reached are those
+    /// that hold an element of `s`.
     ///
     /// Edge cases: as [`Layout::upcast`]; factor 1 changes nothing.
     ///
@@ -140,8 +144,8 @@ impl Swizzled {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Indivisible`] where the factor does not divide the offset; as [`Layout::upcast`] and
-    /// [`Swizzle::upcast`].
+    /// [`LayoutError::Indivisible`] where the factor does not divide the offset; as
+    /// [`Layout::upcast`] and [`Swizzle::upcast`].
     pub const fn upcast(&self, factor: i64) -> Result<Swizzled, LayoutError> {
         let swizzle = tri!(self.swizzle.upcast(factor));
         if self.offset % factor != 0 {
@@ -198,12 +202,14 @@ impl Swizzled {
         Ok(Swizzled { layout: tri!(self.layout.compose_tiler(tiler)), ..*self })
     }
 
-    /// Number of elements from offset 0 on that are contiguous here and in `other`: at most the swizzle's vector.
+    /// Number of elements from offset 0 on that are contiguous here and in `other`: at most the
+    /// swizzle's vector.
     ///
-    /// Law: with `n` the result and `V` the common layout of the two before the swizzle, `self(V(i)) == self(0) + i`
-    /// for `i < n`.
+    /// Law: with `n` the result and `V` the common layout of the two before the swizzle,
+    /// `self(V(i)) == self(0) + i` for `i < n`.
     ///
-    /// Edge cases: an offset that is not aligned to the swizzle's vector shortens it to its own alignment.
+    /// Edge cases: an offset that is not aligned to the swizzle's vector shortens it to its own
+    /// alignment.
     ///
     /// ```console
     /// $ tilewright layout eval "swizzle_max_common_vector(S<3,3,3>, 0, (8,64):(64,1), (8,64):(64,1))"
@@ -219,8 +225,8 @@ impl Swizzled {
         Ok(if common < vector { common } else { vector })
     }
 
-    /// The longest power of two such that vectors of that many elements, aligned before offset and swizzle, stay whole
-    /// and aligned after them.
+    /// The longest power of two such that vectors of that many elements, aligned before offset and
+    /// swizzle, stay whole and aligned after them.
     pub(crate) const fn vector(&self) -> i64 {
         let whole = if self.swizzle.bits() == 0 { LIMIT } else { 1 << self.swizzle.base() };
         let aligned = if self.offset == 0 { LIMIT } else { self.offset & self.offset.wrapping_neg() };
@@ -230,7 +236,8 @@ impl Swizzled {
 }
 
 impl Composed {
-    /// The swizzled layout, or the layout alone where the swizzle mixes nothing and the offset is 0.
+    /// The swizzled layout, or the layout alone where the swizzle mixes nothing and the offset
+    /// is 0.
     pub const fn new(swizzle: Swizzle, offset: i64, layout: Layout) -> Composed {
         if swizzle.bits() == 0 && offset == 0 {
             Composed::Plain(layout)
@@ -271,7 +278,8 @@ impl Layout {
     ///
     /// Law: `after_swizzle(L, s)(i) == L(s(i))` for every `i` of `L`.
     ///
-    /// Edge cases: a swizzle of 0 bits gives the plain layout. A layout too large to be walked is refused.
+    /// Edge cases: a swizzle of 0 bits gives the plain layout. A layout too large to be walked is
+    /// refused.
     ///
     /// ```console
     /// $ tilewright layout show "(4,4):(4,1)"

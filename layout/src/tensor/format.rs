@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-/// Meaning of the rows of a tensor `[rows, d0, d1]`. The other two axes mean the same in every format.
+/// Meaning of the rows of a tensor `[rows, d0, d1]`. The other two axes mean the same in every
+/// format.
 ///
 /// ```
 /// use tilewright_layout::tensor::{AnyFormat, Format, Ragged};

@@ -1,7 +1,7 @@
 //! What is known of a tensor without its elements: its format, its shape, where it lives.
 //!
-//! A flow of operations on sparse-attention tensors is traced before any memory exists. The trace handles [`VTensor`]s:
-//! metadata by value, which nothing else refers to.
+//! A flow of operations on sparse-attention tensors is traced before any memory exists. The trace
+//! handles [`VTensor`]s: metadata by value, which nothing else refers to.
 
 mod format;
 mod vtensor;

@@ -48,8 +48,9 @@ pub enum ShapeError {
 
 /// A tensor without elements: shape, padded shape, element type, place, format, id.
 ///
-/// Kernels work on tiles whose sides are powers of two, so dimensions 1 and 2 have a padded extent; strides, offsets and
-/// means use the true one. A `VTensor` is a value: to change its format is to make another.
+/// Kernels work on tiles whose sides are powers of two, so dimensions 1 and 2 have a padded extent;
+/// strides, offsets and means use the true one. A `VTensor` is a value: to change its format is to
+/// make another.
 ///
 /// ```
 /// use tilewright_layout::{DType, tensor::{Format, Place, TensorId, VTensor}};
@@ -125,7 +126,8 @@ impl VTensor {
         Ok(VTensor { shape, padded_shape: shape.padded()?, dtype, place, format, id })
     }
 
-    /// The metadata of a tensor that exists: the shape, element type and place that it reports. The tensor is not kept.
+    /// The metadata of a tensor that exists: the shape, element type and place that it reports. The
+    /// tensor is not kept.
     ///
     /// ```
     /// use tilewright_layout::{DType, typed::RowMajor, view::{Host, TensorView}};
@@ -169,7 +171,8 @@ impl VTensor {
     /// Replaces the padded shape, for tiles that pad more.
     ///
     /// # Errors
-    /// [`ShapeError::Rank`] where the ranks differ; [`ShapeError::Extent`] where a padded extent is below the true one.
+    /// [`ShapeError::Rank`] where the ranks differ; [`ShapeError::Extent`] where a padded extent is
+    /// below the true one.
     pub fn with_padded_shape(&self, padded: &[usize]) -> Result<VTensor, ShapeError> {
         let padded_shape = Dims::new(padded)?;
         if padded_shape.rank != self.shape.rank {

@@ -1,7 +1,7 @@
 //! Tiles of a layout.
 //!
-//! Every type here but [`LogicalDivideCeil`] demands that the tiles fill the layout without a remainder: the result has
-//! the layout's elements, once each.
+//! Every type here but [`LogicalDivideCeil`] demands that the tiles fill the layout without a
+//! remainder: the result has the layout's elements, once each.
 
 use super::numbers::pair;
 use super::{StaticLayout, StaticOrder, StaticTiler, StaticTuple, checked, sentence, static_layout};
@@ -9,7 +9,8 @@ use crate::ops::Order;
 use crate::{IntTuple, Layout, LayoutError, Message, Tiler};
 
 static_layout! {
-    /// `L` as `M`×`N` tiles: `((M,N),(tiles down, tiles across))`. `L` is a matrix of a whole number of tiles.
+    /// `L` as `M`×`N` tiles: `((M,N),(tiles down, tiles across))`. `L` is a matrix of a whole
+    /// number of tiles.
     ///
     /// ```
     /// use tilewright_layout::typed::{RowMajor, StaticLayout, TiledBy};
@@ -54,7 +55,8 @@ static_layout! {
         LAYOUT = exact("logical_divide", &L::LAYOUT, &T::TILER, L::LAYOUT.logical_divide(&T::TILER));
     }
 
-    /// As [`LogicalDivide`], where the last tile may run over the end: the result is then larger than `L`.
+    /// As [`LogicalDivide`], where the last tile may run over the end: the result is then larger
+    /// than `L`.
     ///
     /// ```
     /// use tilewright_layout::typed::{Contiguous, Int, LogicalDivideCeil, StaticLayout};
@@ -101,7 +103,8 @@ static_layout! {
         LAYOUT = exact("flat_divide", &L::LAYOUT, &T::TILER, L::LAYOUT.flat_divide(&T::TILER));
     }
 
-    /// Copies of the block `L` that fill the shape `S`, first mode first; see [`Layout::tile_to_shape`].
+    /// Copies of the block `L` that fill the shape `S`, first mode first; see
+    /// [`Layout::tile_to_shape`].
     ///
     /// ```
     /// use tilewright_layout::typed::{Int, RowMajor, StaticLayout, TileToShape};

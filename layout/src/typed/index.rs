@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-/// An index below `N`. A value exists only where the bound holds, so what takes an `Idx` has nothing to check.
+/// An index below `N`. A value exists only where the bound holds, so what takes an `Idx` has
+/// nothing to check.
 ///
 /// ```
 /// use tilewright_layout::typed::Idx;

@@ -1,7 +1,8 @@
 //! Indexing at run time: a typed layout as a few multiplications.
 //!
-//! The tree of a [`Layout`] belongs to the compiler. What remains for run time is, per top-level mode, a short run of
-//! (extent, stride) pairs, all of them constants: powers of two fold to shifts and masks.
+//! The tree of a [`Layout`] belongs to the compiler. What remains for run time is, per top-level
+//! mode, a short run of (extent, stride) pairs, all of them constants: powers of two fold to shifts
+//! and masks.
 
 use core::marker::PhantomData;
 
@@ -55,7 +56,8 @@ impl<L: StaticLayout> Lowered<L> {
     const SOURCE: usize = L::SWIZZLE.source_mask() as usize;
     const SHIFT: i64 = L::SWIZZLE.shift();
 
-    /// The offset of a coordinate, one integer per mode. A coordinate beyond its mode's extent walks on along its last run.
+    /// The offset of a coordinate, one integer per mode. A coordinate beyond its mode's extent
+    /// walks on along its last run.
     ///
     /// A coordinate of another rank does not compile.
     #[inline(always)]

@@ -5,8 +5,9 @@ use crate::Message;
 
 /// A typed layout of two modes of `M` and `N` elements, the extents visible to the type checker.
 ///
-/// A function that takes `A: MatrixLayout<M, K>` and `B: MatrixLayout<K, N>` refuses two layouts that disagree about `K` as an
-/// ordinary type error, at `cargo check`, however their elements are laid out. See [`contract`](super::contract()).
+/// A function that takes `A: MatrixLayout<M, K>` and `B: MatrixLayout<K, N>` refuses two layouts
+/// that disagree about `K` as an ordinary type error, at `cargo check`, however their elements are
+/// laid out. See [`contract`](super::contract()).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a matrix of {M} by {N} elements",
     label = "expected {M} by {N} elements",

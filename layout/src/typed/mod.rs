@@ -1,8 +1,9 @@
 //! Typed layouts: a layout as a zero-sized type, checked by the compiler.
 //!
-//! A [`StaticLayout`] is a type with a constant: the [`Layout`] that it stands for, computed by the same `const fn`
-//! algebra that runs at run time. There is no second algebra here. A combinator that has no result, such as a tile that
-//! does not divide its tensor, is a compile error that prints the layouts and the numbers.
+//! A [`StaticLayout`] is a type with a constant: the [`Layout`] that it stands for, computed by the
+//! same `const fn` algebra that runs at run time. There is no second algebra here. A combinator
+//! that has no result, such as a tile that does not divide its tensor, is a compile error that
+//! prints the layouts and the numbers.
 //!
 //! ```
 //! use tilewright_layout::typed::{BlockedProduct, Int, Lowered, RowMajor, StaticLayout, Swizzle, Swizzled, TiledBy};
@@ -29,9 +30,10 @@
 //! | an element | [`Lowered`] |
 //! | memory | [`ArrayTensor`] |
 //!
-//! An associated constant is evaluated where it is used, so `cargo check` does not see a broken layout that only generic
-//! code names. Name the layouts of a program with [`layout!`](crate::layout!): it evaluates them where they stand, and makes
-//! them from shape and stride, in const generics too: `layout! { type Padded<const M: usize> = (M, 64):(72, 1); }`.
+//! An associated constant is evaluated where it is used, so `cargo check` does not see a broken
+//! layout that only generic code names. Name the layouts of a program with
+//! [`layout!`](crate::layout!): it evaluates them where they stand, and makes them from shape and
+//! stride, in const generics too: `layout! { type Padded<const M: usize> = (M, 64):(72, 1); }`.
 
 mod banks;
 mod contract;
@@ -75,9 +77,9 @@ use crate::{Layout, LayoutError, Message};
 
 /// A layout that is known to the compiler, and has no value at run time.
 ///
-/// The offset of a coordinate is `SWIZZLE.apply(LAYOUT.offset(coordinate))`. The swizzle is always outermost: a
-/// combinator that rearranges coordinates carries it along, and one for which it has no meaning refuses it. Use
-/// [`Lowered`] to compute offsets; it applies both.
+/// The offset of a coordinate is `SWIZZLE.apply(LAYOUT.offset(coordinate))`. The swizzle is always
+/// outermost: a combinator that rearranges coordinates carries it along, and one for which it has
+/// no meaning refuses it. Use [`Lowered`] to compute offsets; it applies both.
 pub trait StaticLayout: Copy + Default + Send + Sync + 'static {
     /// Coordinates to offsets, before the swizzle.
     const LAYOUT: Layout;
@@ -85,7 +87,8 @@ pub trait StaticLayout: Copy + Default + Send + Sync + 'static {
     const SWIZZLE: crate::Swizzle = crate::Swizzle::IDENTITY;
 }
 
-/// Declares zero-sized layouts: the type, the traits that hold without bounds on its parameters, and the constant.
+/// Declares zero-sized layouts: the type, the traits that hold without bounds on its parameters,
+/// and the constant.
 macro_rules! static_layout {
     ($(
         $(#[$meta:meta])*

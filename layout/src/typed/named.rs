@@ -2,9 +2,9 @@
 
 /// Names typed layouts, and checks them on the spot.
 ///
-/// A plain `type` alias of a broken layout compiles until generic code uses it. A layout named here is evaluated by
-/// `cargo check`. The right side is a typed layout, a string in the notation `shape:stride`, or the notation itself, whose
-/// numbers may be any constant expression.
+/// A plain `type` alias of a broken layout compiles until generic code uses it. A layout named here
+/// is evaluated by `cargo check`. The right side is a typed layout, a string in the notation
+/// `shape:stride`, or the notation itself, whose numbers may be any constant expression.
 ///
 /// ```
 /// use tilewright_layout::layout;
@@ -19,9 +19,10 @@
 /// assert_eq!(Padded.to_string(), "(16,64):(72,1)");
 /// ```
 ///
-/// A name may have const parameters: a layout made from shape and stride in generic numbers. It is evaluated where the
-/// numbers are given, so name those layouts here too. As in the notation, an element that is one pair of parentheses is a
-/// tuple; write `{ .. }` around a sum that stands alone.
+/// A name may have const parameters: a layout made from shape and stride in generic numbers. It is
+/// evaluated where the numbers are given, so name those layouts here too. As in the notation, an
+/// element that is one pair of parentheses is a tuple; write `{ .. }` around a sum that stands
+/// alone.
 ///
 /// ```
 /// use tilewright_layout::layout;

@@ -28,9 +28,10 @@ impl StaticMajor for MnMajor {
 }
 
 static_layout! {
-    /// An operand tile (mn, k) of elements of `BITS` bits in shared memory, as `wgmma` and tensor maps read it: copies of the
-    /// widest swizzled atom whose row divides the contiguous extent. The copies along the contiguous index come last, so
-    /// each stretch of a swizzled row's width is one box of a tensor map.
+    /// An operand tile (mn, k) of elements of `BITS` bits in shared memory, as `wgmma` and tensor
+    /// maps read it: copies of the widest swizzled atom whose row divides the contiguous extent.
+    /// The copies along the contiguous index come last, so each stretch of a swizzled row's width
+    /// is one box of a tensor map.
     ///
     /// ```
     /// use tilewright_layout::typed::{KMajor, MnMajor, OperandTile, notation};
@@ -52,7 +53,8 @@ impl<X: StaticMajor, const BITS: i64, const MN: usize, const K: usize> MatrixLay
 /// The tile as a value.
 ///
 /// # Errors
-/// [`LayoutError::Indivisible`] where the contiguous extent is not a multiple of 32 bytes, or the other one of 8.
+/// [`LayoutError::Indivisible`] where the contiguous extent is not a multiple of 32 bytes, or the
+/// other one of 8.
 pub const fn operand_tile(major: Major, bits: i64, mn: i64, k: i64) -> Result<Swizzled, LayoutError> {
     let row = match major {
         Major::K => k,

@@ -34,7 +34,8 @@ static_layout! {
         };
     }
 
-    /// Each mode as (block, copies); see [`Layout::logical_product`](crate::Layout::logical_product).
+    /// Each mode as (block, copies); see
+    /// [`Layout::logical_product`](crate::Layout::logical_product).
     ///
     /// ```
     /// use tilewright_layout::typed::{Contiguous, Int, LogicalProduct, StaticLayout, Strided};
@@ -70,7 +71,8 @@ static_layout! {
         LAYOUT = by_tiler("tiled_product", &L::LAYOUT, &T::TILER, L::LAYOUT.tiled_product(&T::TILER));
     }
 
-    /// `(block,block,..,copies,copies,..)`; see [`Layout::flat_product`](crate::Layout::flat_product).
+    /// `(block,block,..,copies,copies,..)`; see
+    /// [`Layout::flat_product`](crate::Layout::flat_product).
     ///
     /// ```
     /// use tilewright_layout::typed::{FlatProduct, RowMajor, StaticLayout};

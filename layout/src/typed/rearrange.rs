@@ -1,4 +1,5 @@
-//! Layouts of the coordinates of a layout: composition, transposition, modes, inverses, other element sizes.
+//! Layouts of the coordinates of a layout: composition, transposition, modes, inverses, other
+//! element sizes.
 
 use super::divide::{by_tiler, side};
 use super::{StaticLayout, StaticTiler, StaticTuple, checked, plain, static_layout};
@@ -97,7 +98,8 @@ static_layout! {
         LAYOUT = side(&parts(&L::LAYOUT, MODE, PARTS), 1);
     }
 
-    /// `A` with its integers split as those of `B` are, so that both nest alike; see [`Layout::expand_modes_alike`].
+    /// `A` with its integers split as those of `B` are, so that both nest alike; see
+    /// [`Layout::expand_modes_alike`].
     ///
     /// ```
     /// use tilewright_layout::typed::{ExpandedAlike, Int, StaticLayout, Strided};

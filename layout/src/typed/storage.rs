@@ -1,7 +1,8 @@
 //! Tensors that own their elements.
 //!
-//! A constant of a generic parameter cannot be an array length on stable Rust, so the length is computed a second time, in
-//! types (`typenum`), and the two are compared by the compiler: they cannot drift apart.
+//! A constant of a generic parameter cannot be an array length on stable Rust, so the length is
+//! computed a second time, in types (`typenum`), and the two are compared by the compiler: they
+//! cannot drift apart.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -19,7 +20,8 @@ use crate::Message;
 
 /// A typed layout whose number of elements is also known as a type, so that a value can own them.
 ///
-/// Extents that `typenum` knows: 0 to 1024, and larger powers of two, of ten, and one less than a power of two.
+/// Extents that `typenum` knows: 0 to 1024, and larger powers of two, of ten, and one less than a
+/// power of two.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot own elements: its size is not known as a type",
     note = "RowMajor, ColMajor and Contiguous own elements, and swizzles, tilings and products of them"
@@ -100,7 +102,8 @@ pub struct ArrayTensor<T, L: Storage> {
 }
 
 impl<T, L: Storage> ArrayTensor<T, L> {
-    /// Proof that the two counts agree and that every offset of the layout is inside. Any use of a tensor evaluates it.
+    /// Proof that the two counts agree and that every offset of the layout is inside. Any use of a
+    /// tensor evaluates it.
     pub const CHECKED: () = {
         let (owned, size) = (<L::Len as Unsigned>::USIZE, L::LAYOUT.size() as usize);
         let reach = Lowered::<L>::REACH;
@@ -142,7 +145,8 @@ impl<T, L: Storage> ArrayTensor<T, L> {
         &mut self.elements
     }
 
-    /// The element at a coordinate, one integer per mode; `None` beyond an extent. Another rank does not compile.
+    /// The element at a coordinate, one integer per mode; `None` beyond an extent. Another rank
+    /// does not compile.
     pub fn get<const R: usize>(&self, coordinate: [usize; R]) -> Option<&T> {
         let inside = coordinate.iter().zip(Lowered::<L>::EXTENTS).all(|(&index, extent)| index < extent);
         if inside { self.elements.get(Lowered::<L>::at(coordinate)) } else { None }

@@ -17,7 +17,8 @@ static_layout! {
         LAYOUT = shared(&L::LAYOUT, &plain::<Threads>("thread layout"), 1);
     }
 
-    /// Where the fragments of the threads begin: the elements of the first tile of `L`, in the shape of `Threads`.
+    /// Where the fragments of the threads begin: the elements of the first tile of `L`, in the
+    /// shape of `Threads`.
     ///
     /// ```
     /// use tilewright_layout::{typed::{RowMajor, StaticLayout}, view::ThreadsOf};
@@ -30,11 +31,11 @@ static_layout! {
 }
 
 impl<'a, T, L: StaticLayout, S: Space> TensorView<'a, T, L, S> {
-    /// The elements of thread `thread`: `Threads` sends a place in a tile of its shape to the thread that owns it, and the
-    /// tile is repeated over the view.
+    /// The elements of thread `thread`: `Threads` sends a place in a tile of its shape to the
+    /// thread that owns it, and the tile is repeated over the view.
     ///
-    /// A thread layout that gives two places to one thread, leaves a thread out, or does not divide the view does not
-    /// compile.
+    /// A thread layout that gives two places to one thread, leaves a thread out, or does not divide
+    /// the view does not compile.
     ///
     /// ```
     /// use tilewright_layout::{typed::RowMajor, view::TensorView};
@@ -83,7 +84,8 @@ pub(super) const fn is_numbering(threads: &Layout) -> bool {
 const ALONG: [&str; 4] =
     ["distribute along mode 0", "distribute along mode 1", "distribute along mode 2", "distribute along mode 3"];
 
-/// A layout as tiles of the threads' shape: mode 0 runs over the threads, mode 1 over what each of them holds.
+/// A layout as tiles of the threads' shape: mode 0 runs over the threads, mode 1 over what each of
+/// them holds.
 pub(super) const fn divide_among(layout: &Layout, threads: &Layout) -> Result<Layout, LayoutError> {
     let mut modes = [Tiler::KEEP; crate::MAX_LEAVES];
     let mut i = 0;

@@ -1,4 +1,5 @@
-//! Slices, parts, transposes and compositions that the compiler knows: the layout of the result is a type.
+//! Slices, parts, transposes and compositions that the compiler knows: the layout of the result is
+//! a type.
 
 use crate::typed::{Composed, Lowered, PartOf, PartsOf, Sliced, StaticLayout, Transposed, sentence};
 use crate::view::{Space, TensorView, ViewError};
@@ -27,8 +28,8 @@ impl<'a, T, L: StaticLayout, S: Space> TensorView<'a, T, L, S> {
         Ok(self.part(Sliced::default(), Lowered::<L>::along(MODE, index)))
     }
 
-    /// Part `part` of the `PARTS` equal ones that mode `MODE` is divided into. The other modes stay. What does not divide
-    /// does not compile.
+    /// Part `part` of the `PARTS` equal ones that mode `MODE` is divided into. The other modes
+    /// stay. What does not divide does not compile.
     ///
     /// ```
     /// use tilewright_layout::{typed::RowMajor, view::TensorView};
@@ -64,8 +65,8 @@ impl<'a, T, L: StaticLayout, S: Space> TensorView<'a, T, L, S> {
         self.part(Transposed::default(), 0)
     }
 
-    /// The view after another layout: its element at `c` is the element of this view at flat coordinate `Order(c)`. An
-    /// order that reaches beyond the last element does not compile.
+    /// The view after another layout: its element at `c` is the element of this view at flat
+    /// coordinate `Order(c)`. An order that reaches beyond the last element does not compile.
     ///
     /// ```
     /// use tilewright_layout::{typed::{ColMajor, RowMajor}, view::TensorView};

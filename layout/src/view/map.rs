@@ -6,7 +6,8 @@ use crate::{Layout, LayoutError, Swizzle, Swizzled, layout::LIMIT};
 
 /// A map from coordinates to offsets: a typed layout, or a layout as a value.
 ///
-/// Offsets come in two steps, so that a view of a part can add its origin in between: the layout, then the swizzle.
+/// Offsets come in two steps, so that a view of a part can add its origin in between: the layout,
+/// then the swizzle.
 pub trait OffsetMap: Copy {
     /// Number of top-level modes.
     fn rank(&self) -> usize;
@@ -39,7 +40,8 @@ pub trait OffsetMap: Copy {
     /// Where the elements begin, and how many elements storage must have.
     ///
     /// # Errors
-    /// [`ViewError::NegativeStride`], also for a negative start; [`ViewError::Layout`] for a start beyond 2^60.
+    /// [`ViewError::NegativeStride`], also for a negative start; [`ViewError::Layout`] for a start
+    /// beyond 2^60.
     fn span(&self) -> Result<(usize, usize), ViewError> {
         let map = self.swizzled();
         let (layout, start) = (map.layout(), map.start());

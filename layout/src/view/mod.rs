@@ -1,8 +1,8 @@
 //! Views on the host: elements seen through a layout.
 //!
-//! A [`TensorView`] is a slice, a layout and the memory space it stands for. It is a shared view and `Copy`, as a
-//! pointer is: tiles of one tensor coexist. To write through it, view a mutable slice as cells
-//! ([`TensorView::from_mut`]).
+//! A [`TensorView`] is a slice, a layout and the memory space it stands for. It is a shared view
+//! and `Copy`, as a pointer is: tiles of one tensor coexist. To write through it, view a mutable
+//! slice as cells ([`TensorView::from_mut`]).
 //!
 //! ```
 //! use tilewright_layout::{typed::RowMajor, view::TensorView};
@@ -15,12 +15,14 @@
 //! assert_eq!(data[12..], [1, 1, 1, 3, 3, 3, 1, 1, 1, 3, 3, 3]);
 //! ```
 //!
-//! Two kinds of layout serve. A typed one ([`StaticLayout`](crate::typed::StaticLayout)) has its shape, rank and tiles
-//! checked by the compiler; a [`Layout`](crate::Layout) or [`Swizzled`](crate::Swizzled) value has them checked where the
-//! view is made. Coordinates are checked either way, or carry their bounds in their type ([`Idx`](crate::typed::Idx)).
+//! Two kinds of layout serve. A typed one ([`StaticLayout`](crate::typed::StaticLayout)) has its
+//! shape, rank and tiles checked by the compiler; a [`Layout`](crate::Layout) or
+//! [`Swizzled`](crate::Swizzled) value has them checked where the view is made. Coordinates are
+//! checked either way, or carry their bounds in their type ([`Idx`](crate::typed::Idx)).
 //!
-//! Typed parts are whole tiles, and their layouts are types ([`TensorView::tile`], [`TensorView::split_mode`]). Those of a
-//! value may be any range ([`TensorView::range`], [`TensorView::split`], [`PartIter`]), or tiles clipped at the edge
+//! Typed parts are whole tiles, and their layouts are types ([`TensorView::tile`],
+//! [`TensorView::split_mode`]). Those of a value may be any range ([`TensorView::range`],
+//! [`TensorView::split`], [`PartIter`]), or tiles clipped at the edge
 //! ([`TensorView::clipped_tile`]).
 
 mod distribute;

@@ -1,4 +1,5 @@
-//! Parts of a view whose extents are known at run time: ranges, tiles clipped at the edge, equal parts.
+//! Parts of a view whose extents are known at run time: ranges, tiles clipped at the edge, equal
+//! parts.
 //!
 //! All of them are one cut: a number of elements of a mode, from an index on, a step apart.
 
@@ -8,8 +9,8 @@ use crate::view::distribute::place_along;
 use crate::view::{OffsetMap, PartIter, Space, TensorView, ViewError};
 use crate::{Layout, LayoutError, Swizzled};
 
-/// Division of a mode by [`TensorView::split`]: into at most `parts` parts, each a multiple of `multiple` elements long but
-/// the last.
+/// Division of a mode by [`TensorView::split`]: into at most `parts` parts, each a multiple of
+/// `multiple` elements long but the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split {
     /// The mode that is divided.
@@ -32,8 +33,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
     /// ```
     ///
     /// # Errors
-    /// [`ViewError::NoSuchMode`], [`ViewError::Empty`], [`ViewError::OutOfBounds`]; [`ViewError::Torn`] where the mode is
-    /// nested and the range has no strides.
+    /// [`ViewError::NoSuchMode`], [`ViewError::Empty`], [`ViewError::OutOfBounds`];
+    /// [`ViewError::Torn`] where the mode is nested and the range has no strides.
     pub fn range(&self, mode: usize, indices: Range<usize>) -> Result<TensorView<'a, T, Swizzled, S>, ViewError> {
         let extent = self.bounded(mode)?;
         if indices.is_empty() {
@@ -45,7 +46,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
         self.cut(mode, indices.start, 1, indices.len())
     }
 
-    /// The tile of these extents at a place among the tiles, one number per mode each. A tile at the edge has what is left.
+    /// The tile of these extents at a place among the tiles, one number per mode each. A tile at
+    /// the edge has what is left.
     ///
     /// ```
     /// use tilewright_layout::{typed::RowMajor, view::TensorView};
@@ -56,7 +58,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
     /// ```
     ///
     /// # Errors
-    /// [`ViewError::Rank`], [`ViewError::NoSuchTile`]; [`ViewError::Layout`] for an extent of 0; [`ViewError::Torn`].
+    /// [`ViewError::Rank`], [`ViewError::NoSuchTile`]; [`ViewError::Layout`] for an extent of 0;
+    /// [`ViewError::Torn`].
     pub fn clipped_tile(&self, extents: &[usize], tile: &[usize]) -> Result<TensorView<'a, T, Swizzled, S>, ViewError> {
         let expected = self.rank();
         if extents.len() != expected || tile.len() != expected {
@@ -75,8 +78,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
         Ok(part)
     }
 
-    /// One of the parts that a mode is divided into; where the parts are equal and known to the compiler, see
-    /// [`split_mode`](TensorView::split_mode).
+    /// One of the parts that a mode is divided into; where the parts are equal and known to the
+    /// compiler, see [`split_mode`](TensorView::split_mode).
     ///
     /// ```
     /// use tilewright_layout::{typed::RowMajor, view::{TensorView, Split}};
@@ -90,8 +93,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
     /// ```
     ///
     /// # Errors
-    /// [`ViewError::NoSuchMode`]; [`ViewError::NoSuchTile`] for a part that there is not; [`ViewError::Layout`] for 0 parts
-    /// or a multiple of 0; [`ViewError::Torn`].
+    /// [`ViewError::NoSuchMode`]; [`ViewError::NoSuchTile`] for a part that there is not;
+    /// [`ViewError::Layout`] for 0 parts or a multiple of 0; [`ViewError::Torn`].
     pub fn split(&self, split: Split, part: usize) -> Result<TensorView<'a, T, Swizzled, S>, ViewError> {
         let extent = self.bounded(split.mode)?;
         let even = extent.div_ceil(positive("split", "the number of parts", split.parts)?);
@@ -104,8 +107,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
         self.cut(split.mode, part * size, 1, size.min(extent - part * size))
     }
 
-    /// The tiles of these extents along the mode `axis`, at a place among the tiles of the other modes. The last one has what
-    /// is left; the number at `axis` in `place` is not read.
+    /// The tiles of these extents along the mode `axis`, at a place among the tiles of the other
+    /// modes. The last one has what is left; the number at `axis` in `place` is not read.
     ///
     /// ```
     /// use tilewright_layout::{typed::RowMajor, view::TensorView};
@@ -145,8 +148,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
         PartIter::new(self.to_value(), mode, positive("parts_along", "the extent of a part", extent)?)
     }
 
-    /// Distributes like [`distribute_by`](TensorView::distribute_by) a view that the threads need not share out evenly. A thread
-    /// beyond the edge has nothing.
+    /// Distributes like [`distribute_by`](TensorView::distribute_by) a view that the threads need
+    /// not share out evenly. A thread beyond the edge has nothing.
     ///
     /// ```
     /// use tilewright_layout::{Layout, typed::RowMajor, view::TensorView};
@@ -159,8 +162,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
     /// ```
     ///
     /// # Errors
-    /// [`ViewError::Layout`] where the thread layout does not number its places, [`ViewError::Rank`],
-    /// [`ViewError::NoSuchThread`], [`ViewError::Torn`].
+    /// [`ViewError::Layout`] where the thread layout does not number its places,
+    /// [`ViewError::Rank`], [`ViewError::NoSuchThread`], [`ViewError::Torn`].
     pub fn distribute_clipped(
         &self,
         threads: &Layout,
@@ -202,7 +205,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
     }
 }
 
-/// Where `count` indices of a mode begin, from `start` on and `step` apart, and their layout from there.
+/// Where `count` indices of a mode begin, from `start` on and `step` apart, and their layout from
+/// there.
 pub(super) fn cut_mode(
     whole: &Layout,
     mode: usize,
@@ -216,7 +220,8 @@ pub(super) fn cut_mode(
         1 => Layout::ONE,
         _ => whole.composition(&Layout::leaf(count as i64, step as i64)?).map_err(|_| torn)?,
     };
-    // The composition starts at index 0. A single stride is the same from any index; of a nested mode it need not be.
+    // The composition starts at index 0. A single stride is the same from any index; of a nested
+    // mode it need not be.
     let moved = |i: usize| whole.at((start + i * step) as i64) - origin == part.at(i as i64);
     if whole.is_leaf() || (0..count).all(moved) { Ok((origin as usize, part)) } else { Err(torn) }
 }

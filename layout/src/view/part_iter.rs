@@ -5,10 +5,12 @@ use crate::view::round::Round;
 use crate::view::{Space, TensorView, ViewError};
 use crate::{Layout, Swizzled};
 
-/// The parts of a view along one mode; what [`TileIter`](crate::view::TileIter) is for tiles whose extents are in the type.
+/// The parts of a view along one mode; what [`TileIter`](crate::view::TileIter) is for tiles whose
+/// extents are in the type.
 ///
-/// Bounded, it ends after the last part, which may be shorter than the others. [`circular`](PartIter::circular), it
-/// starts over; [`lap`](PartIter::lap) counts the rounds. [`every`](PartIter::every) skips parts.
+/// Bounded, it ends after the last part, which may be shorter than the others.
+/// [`circular`](PartIter::circular), it starts over; [`lap`](PartIter::lap) counts the rounds.
+/// [`every`](PartIter::every) skips parts.
 ///
 /// ```
 /// use tilewright_layout::{typed::RowMajor, view::TensorView};
@@ -43,7 +45,8 @@ impl<'a, T, S: Space> PartIter<'a, T, S> {
             Ok::<_, ViewError>(cut_mode(&whole, mode, index * extent, 1, size)?.1)
         };
         let (full, last) = (part(0)?, part(count - 1)?);
-        // Strides are the same in every part of a mode of one stride; elsewhere each part must be one.
+        // Strides are the same in every part of a mode of one stride; elsewhere each part must be
+        // one.
         if !whole.is_leaf() {
             (0..count).try_for_each(|index| part(index).map(|_| ()))?;
         }

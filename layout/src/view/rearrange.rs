@@ -4,7 +4,8 @@ use crate::view::{OffsetMap, Space, TensorView, ViewError};
 use crate::{Layout, LayoutError, Swizzled, Tiler};
 
 impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
-    /// The modes in another order, each named once; of a typed matrix, see [`transpose`](TensorView::transpose).
+    /// The modes in another order, each named once; of a typed matrix, see
+    /// [`transpose`](TensorView::transpose).
     ///
     /// ```
     /// use tilewright_layout::{typed::RowMajor, view::TensorView};
@@ -15,7 +16,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
     /// ```
     ///
     /// # Errors
-    /// [`ViewError::Rank`], [`ViewError::NoSuchMode`]; [`ViewError::Layout`] for a mode named twice.
+    /// [`ViewError::Rank`], [`ViewError::NoSuchMode`]; [`ViewError::Layout`] for a mode named
+    /// twice.
     pub fn permute(&self, modes: &[usize]) -> Result<TensorView<'a, T, Swizzled, S>, ViewError> {
         let rank = self.rank();
         if modes.len() != rank {
@@ -34,10 +36,11 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
         Ok(self.value_part(self.layout.swizzled().layout().select(modes)?, 0))
     }
 
-    /// The view after another layout: its element at `c` is the element of this view at flat coordinate `order(c)`.
+    /// The view after another layout: its element at `c` is the element of this view at flat
+    /// coordinate `order(c)`.
     ///
-    /// With a compact `order` of as many elements, this is a reshape, in whichever order of coordinates. Of typed layouts,
-    /// see [`compose_with`](TensorView::compose_with).
+    /// With a compact `order` of as many elements, this is a reshape, in whichever order of
+    /// coordinates. Of typed layouts, see [`compose_with`](TensorView::compose_with).
     ///
     /// ```
     /// use tilewright_layout::{Layout, typed::ColMajor, view::TensorView};
@@ -48,8 +51,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
     /// ```
     ///
     /// # Errors
-    /// [`ViewError::NegativeStride`]; [`ViewError::TooShort`] where `order` reaches beyond the last element;
-    /// [`ViewError::Layout`] where the composition is no layout.
+    /// [`ViewError::NegativeStride`]; [`ViewError::TooShort`] where `order` reaches beyond the last
+    /// element; [`ViewError::Layout`] where the composition is no layout.
     pub fn compose(&self, order: &Layout) -> Result<TensorView<'a, T, Swizzled, S>, ViewError> {
         if let Some(&stride) = order.strides().iter().find(|stride| **stride < 0) {
             return Err(ViewError::NegativeStride { stride });
@@ -66,7 +69,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
 
     /// All tiles at once: the modes of a tile, then the modes that number the tiles.
     ///
-    /// Of a matrix and a tile of `(1,4)` this is the matrix in vectors: modes 0 and 1 are the lanes.
+    /// Of a matrix and a tile of `(1,4)` this is the matrix in vectors: modes 0 and 1 are the
+    /// lanes.
     ///
     /// ```
     /// use tilewright_layout::{Tiler, typed::RowMajor, view::TensorView};

@@ -1,6 +1,7 @@
 //! Memory spaces as marker types.
 
-/// Marker of the memory that a view stands for. On the host all of them are slices; the marker keeps them apart in signatures.
+/// Marker of the memory that a view stands for. On the host all of them are slices; the marker
+/// keeps them apart in signatures.
 pub trait Space: Copy + Default + Send + Sync + 'static {
     /// The name in messages.
     const NAME: &'static str;

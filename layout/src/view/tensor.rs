@@ -10,8 +10,8 @@ use crate::view::{Host, OffsetMap, Space, ViewError};
 
 /// A slice seen through a layout, standing for the memory space `S`.
 ///
-/// The slice is checked once, when the view is made: it holds every offset of the layout. Elements are then reached by
-/// coordinates, one integer per mode.
+/// The slice is checked once, when the view is made: it holds every offset of the layout. Elements
+/// are then reached by coordinates, one integer per mode.
 ///
 /// ```
 /// use tilewright_layout::{Layout, typed::RowMajor, view::TensorView};
@@ -126,7 +126,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
         TensorView { elements: self.elements, origin: self.origin, layout: self.layout.swizzled(), space: PhantomData }
     }
 
-    /// The offset in the slice of a coordinate. A coordinate of another rank than a typed layout's does not compile.
+    /// The offset in the slice of a coordinate. A coordinate of another rank than a typed layout's
+    /// does not compile.
     ///
     /// # Errors
     /// [`ViewError::OutOfBounds`]; [`ViewError::Rank`] where the layout is a value.

@@ -4,7 +4,8 @@ use crate::typed::{Lowered, StaticLayout, TilesOf, Within};
 use crate::view::{Space, TensorView, ViewError};
 
 impl<'a, T, L: StaticLayout, S: Space> TensorView<'a, T, L, S> {
-    /// Tile (`row`, `column`) of `M`×`N`. A matrix that is not a whole number of such tiles does not compile.
+    /// Tile (`row`, `column`) of `M`×`N`. A matrix that is not a whole number of such tiles does
+    /// not compile.
     ///
     /// ```
     /// use tilewright_layout::{typed::RowMajor, view::TensorView};

@@ -15,8 +15,9 @@ pub enum Along {
 
 /// The `M`×`N` tiles of a view along one axis.
 ///
-/// Bounded, it ends after the last tile. [`circular`](TileIter::circular), it starts over, as a ring of stages does;
-/// [`lap`](TileIter::lap) counts the rounds. [`every`](TileIter::every) skips tiles, as threads do that take them in turn.
+/// Bounded, it ends after the last tile. [`circular`](TileIter::circular), it starts over, as a
+/// ring of stages does; [`lap`](TileIter::lap) counts the rounds. [`every`](TileIter::every) skips
+/// tiles, as threads do that take them in turn.
 ///
 /// ```
 /// use tilewright_layout::{typed::RowMajor, view::{Along, TensorView}};

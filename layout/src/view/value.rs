@@ -16,7 +16,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
     /// ```
     ///
     /// # Errors
-    /// [`ViewError::Layout`] where the tiles do not fill the view; [`ViewError::Rank`], [`ViewError::NoSuchTile`].
+    /// [`ViewError::Layout`] where the tiles do not fill the view; [`ViewError::Rank`],
+    /// [`ViewError::NoSuchTile`].
     pub fn tile_by(&self, tiler: &Tiler, tile: &[usize]) -> Result<TensorView<'a, T, Swizzled, S>, ViewError> {
         let divided = self.whole_tiles("tile_by, mode by mode", tiler)?.zipped_divide(tiler)?;
         let starts = divided.mode(1)?;
@@ -32,8 +33,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
         Ok(self.value_part(divided.mode(0)?, OffsetMap::place(&starts, tile)))
     }
 
-    /// The elements under the open modes of a coordinate, the others fixed; of one mode of a typed layout, see
-    /// [`slice_mode`](TensorView::slice_mode).
+    /// The elements under the open modes of a coordinate, the others fixed; of one mode of a typed
+    /// layout, see [`slice_mode`](TensorView::slice_mode).
     ///
     /// ```
     /// use tilewright_layout::{Coord, typed::RowMajor, view::TensorView};
@@ -44,7 +45,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
     /// ```
     ///
     /// # Errors
-    /// [`ViewError::Layout`] where the coordinate is not nested like the layout; [`ViewError::OutOfBounds`].
+    /// [`ViewError::Layout`] where the coordinate is not nested like the layout;
+    /// [`ViewError::OutOfBounds`].
     pub fn slice(&self, coordinate: &Coord) -> Result<TensorView<'a, T, Swizzled, S>, ViewError> {
         let layout = self.layout.swizzled().layout();
         let (open, offset) = layout.slice_and_offset(coordinate)?;
@@ -60,7 +62,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
     /// The elements of thread `thread` of a thread layout; see `distribute`.
     ///
     /// # Errors
-    /// [`ViewError::Layout`] where the threads do not share the view out evenly; [`ViewError::NoSuchThread`].
+    /// [`ViewError::Layout`] where the threads do not share the view out evenly;
+    /// [`ViewError::NoSuchThread`].
     pub fn distribute_by(&self, threads: &Layout, thread: usize) -> Result<TensorView<'a, T, Swizzled, S>, ViewError> {
         check_thread(threads, thread)?;
         let divided = divide_among(&self.layout.swizzled().layout(), threads)?;

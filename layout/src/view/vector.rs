@@ -24,11 +24,12 @@ pub struct Vectors<'a, T, L, S, const M: usize, const N: usize> {
 }
 
 impl<'a, T, L: StaticLayout, S: Space> TensorView<'a, T, L, S> {
-    /// The view in vectors of `M`×`N`. Vectors that are not contiguous, that a swizzle splits, or that do not start at
-    /// multiples of their length do not compile.
+    /// The view in vectors of `M`×`N`. Vectors that are not contiguous, that a swizzle splits, or
+    /// that do not start at multiples of their length do not compile.
     ///
     /// # Errors
-    /// [`ViewError::Misaligned`] where the view itself, a part of another, starts off the alignment.
+    /// [`ViewError::Misaligned`] where the view itself, a part of another, starts off the
+    /// alignment.
     pub fn vectorize<const M: usize, const N: usize>(&self) -> Result<Vectors<'a, T, L, S, M, N>, ViewError> {
         const { Vectors::<T, L, S, M, N>::WHOLE };
         if !self.origin.is_multiple_of(M * N) {

@@ -3,8 +3,8 @@
 use tilewright_layout::typed::StaticLayout;
 use tilewright_layout::{Layout, Message, Swizzle};
 
-/// Checks a typed layout against the expected text: a layout, a `[table]` of offsets, or the `sum` of offset `i` times
-/// `i + 1`, modulo 1000000007.
+/// Checks a typed layout against the expected text: a layout, a `[table]` of offsets, or the `sum`
+/// of offset `i` times `i + 1`, modulo 1000000007.
 pub fn is<L: StaticLayout>(id: &str, expected: &str) {
     compare(&L::LAYOUT, &L::SWIZZLE, id, expected);
 }

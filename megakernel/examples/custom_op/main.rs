@@ -1,8 +1,8 @@
-//! A crate that brings an op of its own: a soft cap on the logits of a small Llama, on the reference machine and on a
-//! device, from one definition.
+//! A crate that brings an op of its own: a soft cap on the logits of a small Llama, on the
+//! reference machine and on a device, from one definition.
 //!
-//! `cargo run -p tilewright-megakernel --example custom_op -- --device sim` (or `cuda:0`). It prints how far the device is
-//! from the oracle, and fails where that is more than rounding.
+//! `cargo run -p tilewright-megakernel --example custom_op -- --device sim` (or `cuda:0`). It
+//! prints how far the device is from the oracle, and fails where that is more than rounding.
 
 mod soft_cap;
 

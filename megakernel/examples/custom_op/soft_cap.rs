@@ -1,4 +1,5 @@
-//! An op of another crate: a soft cap on logits, `out = cap · tanh(x / cap)`, as models of the Gemma family have it.
+//! An op of another crate: a soft cap on logits, `out = cap · tanh(x / cap)`, as models of the
+//! Gemma family have it.
 //!
 //! This file is all that the op needs: its operands, its row, its oracle, and its device function.
 

@@ -1,5 +1,5 @@
-//! Planted bugs: an op that reads or writes one column more than it declares. The reference machine refuses the access; on
-//! the simulated device it is a race with the task whose column it is.
+//! Planted bugs: an op that reads or writes one column more than it declares. The reference machine
+//! refuses the access; on the simulated device it is a race with the task whose column it is.
 
 use std::mem::discriminant;
 

@@ -1,5 +1,5 @@
-//! Ops of another crate: registered, written, read, validated, run; and held to the regions that they declare. The op is
-//! that of the example `custom_op`.
+//! Ops of another crate: registered, written, read, validated, run; and held to the regions that
+//! they declare. The op is that of the example `custom_op`.
 
 #[path = "../../examples/custom_op/soft_cap.rs"]
 mod soft_cap;
@@ -26,7 +26,8 @@ const WIDTH: usize = 64;
 const CAP: f32 = 0.5;
 const CELLS: StepCells<'static> = StepCells { tokens: &[3], positions: &[0], page_table: &[] };
 
-/// A row of a table, capped twice, tile by tile: the second cap of a tile waits for the first of that tile alone.
+/// A row of a table, capped twice, tile by tile: the second cap of a tile waits for the first of
+/// that tile alone.
 ///
 /// ```text
 /// embed ─┬─ first[0] ── second[0]

@@ -38,8 +38,8 @@ fn agree(spec: &ModelSpec, rows: usize, options: DeviceOptions, most: f64) {
     }
 }
 
-// An activation next to the middle of two bf16 numbers may fall to either side. Of more than four rows attention hands on its
-// result in bf16.
+// An activation next to the middle of two bf16 numbers may fall to either side. Of more than four
+// rows attention hands on its result in bf16.
 
 #[test]
 fn bf16_activations_agree_with_the_reference() {
@@ -71,13 +71,15 @@ fn streamed_activations_agree_with_the_reference() {
     for (rows, streamed_strips) in [(1, 2), (3, 8), (7, 4), (16, 6)] {
         agree(&tiny(), rows, DeviceOptions { streamed_strips, ..streamed }, if rows <= 4 { 4e-3 } else { 1e-2 });
     }
-    // Rows of nine stages, two of which end inside; more than registers hold of 9 rows, and of 5 in two parts.
+    // Rows of nine stages, two of which end inside; more than registers hold of 9 rows, and of 5 in
+    // two parts.
     let wide = ModelSpec { intermediate: 17 * 4 * 32 - 4, ..tiny() };
     agree(&wide, 9, options(), 1e-2);
     agree(&wide, 2, DeviceOptions { packets: false, ..streamed }, 4e-3);
 }
 
-/// Products whose activations registers hold by halves, and by fourths: sums of logits wait where these will be, others in shared memory.
+/// Products whose activations registers hold by halves, and by fourths: sums of logits wait where
+/// these will be, others in shared memory.
 #[test]
 fn activations_by_phases_agree_with_the_reference() {
     for (rows, hidden, held_registers) in [(3, 256, 4), (9, 512, 16), (16, 512, 32)] {
@@ -141,8 +143,8 @@ fn groups_of_streamed_strips_change_no_bit() {
     }
 }
 
-/// Chunks of weights and blocks of tokens are dealt to the warps in turn, whatever stage they come in: copied, held, and with
-/// rows that end inside a stage.
+/// Chunks of weights and blocks of tokens are dealt to the warps in turn, whatever stage they come
+/// in: copied, held, and with rows that end inside a stage.
 #[test]
 fn the_size_of_stages_changes_no_bit() {
     let wide = ModelSpec { intermediate: 17 * 4 * 32 - 4, ..tiny() };

@@ -1,4 +1,5 @@
-//! Logits agree with the reference machine; tokens do not depend on whether the host or the kernel feeds them back.
+//! Logits agree with the reference machine; tokens do not depend on whether the host or the kernel
+//! feeds them back.
 
 use std::ops::ControlFlow;
 
@@ -9,8 +10,8 @@ use tilewright_megakernel::vm::reference::{KvState, Machine};
 
 use super::lab::{Cells, chain, least, machine, normed, options, placed, relative, tiny, weights};
 
-/// Steps of `rows` sequences, against the reference machine. Activations of f32 are multiplied as two bf16 each; of more than
-/// four rows attention hands on its result in bf16.
+/// Steps of `rows` sequences, against the reference machine. Activations of f32 are multiplied as
+/// two bf16 each; of more than four rows attention hands on its result in bf16.
 fn agree(spec: &ModelSpec, rows: usize, sms: usize, seed: u64, steps: usize) {
     let program = placed(spec, rows, sms);
     let mut reference = Machine::new(program.clone(), &weights(spec), 1).unwrap();

@@ -1,4 +1,5 @@
-//! Tasks that look for their activations at once: which ones, that it changes no bit, and what they do where packets do not come.
+//! Tasks that look for their activations at once: which ones, that it changes no bit, and what they
+//! do where packets do not come.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Choices at random in the kernel: the oracle's on the same logits, the reference machine's on the same model.
+//! Choices at random in the kernel: the oracle's on the same logits, the reference machine's on the
+//! same model.
 
 use tilewright_kernels::naive::{self, Sampling};
 use tilewright_kernels::sample::Request;

@@ -1,4 +1,5 @@
-//! Pools of e4m3 codes: appended, streamed and read from the pages as the reference machine has them.
+//! Pools of e4m3 codes: appended, streamed and read from the pages as the reference machine has
+//! them.
 
 use tilewright_codegen::target::Target;
 use tilewright_codegen::trial::Draw;

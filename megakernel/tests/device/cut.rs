@@ -67,7 +67,8 @@ fn cut_sums_of_codes_agree_with_the_reference() {
     }
 }
 
-/// Parts are whole stages, as equal as they go; of few rows, and of rows that registers hold, no sum is cut.
+/// Parts are whole stages, as equal as they go; of few rows, and of rows that registers hold, no
+/// sum is cut.
 #[test]
 fn sums_are_cut_where_activations_have_no_room() {
     let of = |rows: usize, options: DeviceOptions| parts(&cut(lowered(&wide(), rows, 1, 5), &options));
@@ -93,8 +94,8 @@ fn bits(sms: usize, options: DeviceOptions) -> Vec<u32> {
     machine.f32(LOGITS).unwrap().into_iter().map(f32::to_bits).collect()
 }
 
-/// Who adds up what does not depend on the SMs, nor on the other rows of a step; nor on how parts are handed on: whatever the rows they
-/// are packets, where there are any.
+/// Who adds up what does not depend on the SMs, nor on the other rows of a step; nor on how parts
+/// are handed on: whatever the rows they are packets, where there are any.
 #[test]
 fn bits_of_cut_sums_do_not_depend_on_placement() {
     let expected = bits(2, cutting(16));

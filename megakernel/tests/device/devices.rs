@@ -1,5 +1,6 @@
-//! Programs of several devices: the tokens and the logits of the reference machine, whatever the order of the blocks; many steps in a
-//! launch, ends, choices at random; a device that stops is an error on all.
+//! Programs of several devices: the tokens and the logits of the reference machine, whatever the
+//! order of the blocks; many steps in a launch, ends, choices at random; a device that stops is an
+//! error on all.
 
 use std::ops::ControlFlow;
 
@@ -132,8 +133,8 @@ fn tokens_are_drawn_as_on_one_device() {
     assert_eq!(until(&mut several, rows, &[]), until(&mut alone, rows, &[]));
 }
 
-/// A device whose blocks stop anywhere: an error that names a block or a counter, on all devices, and the next launch is as if
-/// nothing had been.
+/// A device whose blocks stop anywhere: an error that names a block or a counter, on all devices,
+/// and the next launch is as if nothing had been.
 #[test]
 fn a_device_that_stops_is_an_error_on_all() {
     let spec = least();
@@ -145,7 +146,8 @@ fn a_device_that_stops_is_an_error_on_all() {
         let device = seed as usize % 2;
         let own = |queue: usize| queue / 2 == device;
         let longest = placed.queues().iter().map(Vec::len).max().unwrap_or(0);
-        // Whether a task that runs waits for one that does not: no task waits for the choice of the next token.
+        // Whether a task that runs waits for one that does not: no task waits for the choice of the
+        // next token.
         let missed = |after: usize| {
             let queues = || placed.queues().iter().enumerate();
             let runs = |queue: usize, at: usize| !own(queue) || at < after;

@@ -1,4 +1,5 @@
-//! Rows that end in the kernel: at their tokens and not before, seen step by step, and the machine runs on.
+//! Rows that end in the kernel: at their tokens and not before, seen step by step, and the machine
+//! runs on.
 
 use std::ops::ControlFlow;
 
@@ -55,8 +56,8 @@ fn rows_end_at_their_tokens_and_the_launch_with_the_last_of_them() {
     }
 }
 
-/// A row that has ended changes nothing of the others: their tokens, and the last step's logits, are those of a batch in
-/// which it was idle from then on.
+/// A row that has ended changes nothing of the others: their tokens, and the last step's logits,
+/// are those of a batch in which it was idle from then on.
 #[test]
 fn a_row_that_has_ended_is_idle() {
     let (mut one, mut two) = (machine(&least(), 2, 3, 0, options()), machine(&least(), 2, 3, 70, options()));

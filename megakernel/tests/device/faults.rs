@@ -1,4 +1,5 @@
-//! Every way in which a launch can fail is an error that says where, and the machine runs the next launch.
+//! Every way in which a launch can fail is an error that says where, and the machine runs the next
+//! launch.
 
 use tilewright_megakernel::program::{Attention, Linear, LinearOutput, Op, Qkv, TaskId};
 use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions, LaunchError};
@@ -58,7 +59,8 @@ fn an_unknown_opcode_is_named() {
 
 #[test]
 fn a_counter_that_is_never_signalled_is_named() {
-    // Two rows release keys and values, which attention waits for; of one it would look for packets.
+    // Two rows release keys and values, which attention waits for; of one it would look for
+    // packets.
     suffers_with(
         2,
         |machine| DeviceFault::Silent { task: task(machine, |op| op.is::<Qkv>()) },
@@ -71,7 +73,8 @@ fn a_counter_that_is_never_signalled_is_named() {
 
 #[test]
 fn a_block_that_ends_its_step_early_leaves_the_others_waiting() {
-    // For one of its signals, for its packets, or, where the next step should begin, for the blocks that wait for one.
+    // For one of its signals, for its packets, or, where the next step should begin, for the blocks
+    // that wait for one.
     suffers(
         |_| DeviceFault::Quits { block: 1, after: 1 },
         |error| match error {
@@ -120,8 +123,8 @@ fn an_abort_ends_the_launch_and_the_next_one_runs() {
     }
 }
 
-/// Under some of these seeds block 0 comes to the end of a step that the other has left: it must feed nothing back, which
-/// would race with those who write the tokens.
+/// Under some of these seeds block 0 comes to the end of a step that the other has left: it must
+/// feed nothing back, which would race with those who write the tokens.
 #[test]
 fn an_abort_feeds_nothing_back_of_a_step_that_did_not_end() {
     let options = DeviceOptions { warps: 2, stage_bytes: 1024, sums_bytes: 256, ..options() };

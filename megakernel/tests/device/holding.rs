@@ -1,4 +1,5 @@
-//! A task's first stages in registers while the team waits, and copied activations: the same bits, and no launch hangs.
+//! A task's first stages in registers while the team waits, and copied activations: the same bits,
+//! and no launch hangs.
 
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::{Linear, Op, Qkv};
@@ -6,7 +7,8 @@ use tilewright_megakernel::vm::device::{Dealing, DeviceFault, DeviceMachine, Dev
 
 use super::lab::{Cells, bits, chain, least, machine, normed, options, tiny};
 
-/// Strips of one stage and of several, stages of fewer bytes than others, groups of fewer strips than are held.
+/// Strips of one stage and of several, stages of fewer bytes than others, groups of fewer strips
+/// than are held.
 #[test]
 fn no_bit_of_a_step_depends_on_what_is_held() {
     let wide = ModelSpec { intermediate: 288, ..tiny() };

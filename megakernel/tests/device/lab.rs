@@ -83,7 +83,8 @@ pub fn options() -> DeviceOptions {
     }
 }
 
-/// A simulator with this seed, or the GPU that `TILEWRIGHT_DEVICE` names: then the blocks' order is the GPU's own.
+/// A simulator with this seed, or the GPU that `TILEWRIGHT_DEVICE` names: then the blocks' order is
+/// the GPU's own.
 pub fn device(seed: u64, sms: usize) -> Device {
     if let Ok(name) = std::env::var("TILEWRIGHT_DEVICE") {
         return tilewright_codegen::device::open(&name).expect("the device that is asked for");

@@ -1,4 +1,5 @@
-//! Lengths are not code: kernels of a model are the same text for every context and every size of the pools.
+//! Lengths are not code: kernels of a model are the same text for every context and every size of
+//! the pools.
 
 use proptest::prelude::*;
 use tilewright_codegen::ptx;

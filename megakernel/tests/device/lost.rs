@@ -1,7 +1,9 @@
-//! A device that is lost in mid-flight, at random moments: the launches of all others end, the error names it, no token is wrong, and the
-//! machine is dropped like any other. Others end since a wait is too long, or since the host, which hears of the loss, says so.
+//! A device that is lost in mid-flight, at random moments: the launches of all others end, the
+//! error names it, no token is wrong, and the machine is dropped like any other. Others end since a
+//! wait is too long, or since the host, which hears of the loss, says so.
 //!
-//! `TILEWRIGHT_LONG` in the environment: 200 moments on 2, 3, 4 and 8 devices instead of two dozen on 2.
+//! `TILEWRIGHT_LONG` in the environment: 200 moments on 2, 3, 4 and 8 devices instead of two dozen
+//! on 2.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -19,10 +21,12 @@ use super::devices::{shared, wide_enough};
 use super::lab::{Cells, least, options, weights};
 
 const STEPS: usize = 2;
-/// Steps of the simulator before it calls a launch a standstill: under some seeds who polls gets one in hundreds of them.
+/// Steps of the simulator before it calls a launch a standstill: under some seeds who polls gets
+/// one in hundreds of them.
 const PATIENCE: u64 = 4_000_000_000;
-/// Looks of a wait before it is reported: more than a launch of that number of devices takes without a failure, under the seeds of these tests. With
-/// fewer a device that is slow is reported as late, and the launch is over before another is lost.
+/// Looks of a wait before it is reported: more than a launch of that number of devices takes
+/// without a failure, under the seeds of these tests. With fewer a device that is slow is reported
+/// as late, and the launch is over before another is lost.
 fn polls(spec: &ModelSpec, devices: usize) -> u32 {
     if devices == 2 && spec.layers == 1 { 1 << 11 } else { 1 << 13 }
 }
@@ -79,7 +83,8 @@ impl Subject {
     /// The devices, one of which is lost in the first launch.
     fn devices(&self, seed: u64, loss: Option<Loss>) -> Vec<Device> {
         let (sms, rows) = (self.placed.target.sms as u32, self.rows as u64);
-        // The status words: the host asks for the end in the first, acquires the eighth, which counts steps, and then reads tokens.
+        // The status words: the host asks for the end in the first, acquires the eighth, which
+        // counts steps, and then reads tokens.
         let host = |after| {
             let host = HostOrder::new("status", 4 * 7, Arc::new(move |steps| 4 * 16..4 * (16 + steps * rows)));
             host.atomic(0).on_loss(OnLoss { after, word: 0, value: 1 })
@@ -219,8 +224,8 @@ fn senders(placed: &Placed, device: usize) -> Vec<TaskId> {
     own.filter(sends).map(|task| task.id).collect()
 }
 
-/// A sender says that its packets come, and they do not. Who looks for them gives up and says so, and the next launch is as if nothing had
-/// been.
+/// A sender says that its packets come, and they do not. Who looks for them gives up and says so,
+/// and the next launch is as if nothing had been.
 #[test]
 fn packets_that_do_not_come_are_an_error() {
     let mut parts = 0;
@@ -250,8 +255,8 @@ fn packets_that_do_not_come_are_an_error() {
     assert!(parts >= 3, "{parts} say that packets did not come");
 }
 
-/// A device is lost while others poll its packets without a limit: the host tells them. Of those that hear
-/// the host all may be among them.
+/// A device is lost while others poll its packets without a limit: the host tells them. Of those
+/// that hear the host all may be among them.
 #[test]
 fn who_looks_for_packets_of_a_lost_device_hears_the_host() {
     for (spec, rows, devices) in [(least(), 1, 2), (wide_enough(), 1, 4)] {
@@ -271,8 +276,9 @@ fn who_looks_for_packets_of_a_lost_device_hears_the_host() {
     }
 }
 
-/// Seed 115 of the long run, when a wait was reported too early: a device was slow, the launch ended with a report of what it waited for, and
-/// the moment of the loss never came. A watchdog that outlasts the launch leaves the loss to be named.
+/// Seed 115 of the long run, when a wait was reported too early: a device was slow, the launch
+/// ended with a report of what it waited for, and the moment of the loss never came. A watchdog
+/// that outlasts the launch leaves the loss to be named.
 #[test]
 fn a_device_lost_late_in_a_slow_launch_is_named_115() {
     let (seed, loss) = (115, Loss { device: 1, step: 1_992_828 });

@@ -1,4 +1,5 @@
-//! Splits of attention, merged by the block that comes last: any number of them, of tokens, and of rows.
+//! Splits of attention, merged by the block that comes last: any number of them, of tokens, and of
+//! rows.
 
 use tilewright_codegen::trial::Draw;
 use tilewright_codegen::{ptx, verify::verify};
@@ -50,7 +51,8 @@ fn layers_and_steps_merge_in_one_place() {
     }
 }
 
-/// Where no block has two splits of a level the first waits for the packets of the others, and no bit changes; where one has, splits are counted.
+/// Where no block has two splits of a level the first waits for the packets of the others, and no
+/// bit changes; where one has, splits are counted.
 #[test]
 fn splits_may_wait_for_packets() {
     for (seed, (spec, rows, splits, sms, meets)) in (0..).zip([
@@ -71,7 +73,8 @@ fn splits_may_wait_for_packets() {
     }
 }
 
-/// A split whose packets do not come is named by the first, which looks for them, and the next launch is as if nothing had been.
+/// A split whose packets do not come is named by the first, which looks for them, and the next
+/// launch is as if nothing had been.
 #[test]
 fn parts_that_do_not_come_are_an_error() {
     let program = splitting(&least(), 1, 8, 3);

@@ -1,13 +1,16 @@
-//! The mutation harness over the megakernel's synchronisation: an instruction removed or weakened must be found out.
+//! The mutation harness over the megakernel's synchronisation: an instruction removed or weakened
+//! must be found out.
 //!
-//! The kernel is that of the least model on two blocks with two warps each, and a launch has two steps, so that counters
-//! go on, the ring wraps, and tokens are fed back. Every mutant runs healthy launches under several seeds, one whose rows end,
-//! and the ways in which a launch fails: an unknown opcode, a counter that no task signals, tables that were written over, a block that does not come, an abort.
-//! Who finds it out: the verifier, the simulator (a fault), other tokens or logits, or another report. What survives there runs as it is
-//! recorded for other programs, which come to the places that the least one does not (`Recording`).
+//! The kernel is that of the least model on two blocks with two warps each, and a launch has two
+//! steps, so that counters go on, the ring wraps, and tokens are fed back. Every mutant runs
+//! healthy launches under several seeds, one whose rows end, and the ways in which a launch fails:
+//! an unknown opcode, a counter that no task signals, tables that were written over, a block that
+//! does not come, an abort. Who finds it out: the verifier, the simulator (a fault), other tokens
+//! or logits, or another report. What survives there runs as it is recorded for other programs,
+//! which come to the places that the least one does not (`Recording`).
 //!
-//! Choices at random are not in this kernel: all of their synchronisation is of the room `sample`, whose harness is in
-//! `kernels/tests/small`.
+//! Choices at random are not in this kernel: all of their synchronisation is of the room `sample`,
+//! whose harness is in `kernels/tests/small`.
 
 mod launches;
 
@@ -35,7 +38,8 @@ const OPENED: &str = "where a block waits for a step to begin: block 0, which al
 const UNSEEN: &str = "at the start, as the words of `cells`; where tables are wrong, whose block runs neither team nor producer; and where block 0 would hear an abort while it waits for a step that it opened itself";
 const LOGITS: &str = "a logit is stored by the same thread in every step; within a launch only tasks that draw read it, after a counter that is released";
 
-/// Mutants that nothing can find out, and how many: an entry under which another number survives is a failure too.
+/// Mutants that nothing can find out, and how many: an entry under which another number survives is
+/// a failure too.
 const EQUIVALENT: &[Equivalent] = &[
     Equivalent::new("gemv/linear/device.rs", "st.relaxed.gpu.f32 global", "weak", LOGITS).times(1),
     Equivalent::new("kernel/advance.rs", "st.relaxed.sys.u32 global", "weak", SHOWN).times(1),
@@ -60,8 +64,9 @@ fn chooses(op: &Op) -> bool {
     op.is::<Argmax>() || op.is::<Sample>()
 }
 
-/// Of four stages two land, one for the stage that is held, while the producer waits for an empty one, so that a launch that
-/// fails may end under a copy, and it runs ahead of what the team reads of a step. Tasks have more stages than are held.
+/// Of four stages two land, one for the stage that is held, while the producer waits for an empty
+/// one, so that a launch that fails may end under a copy, and it runs ahead of what the team reads
+/// of a step. Tasks have more stages than are held.
 fn options() -> DeviceOptions {
     DeviceOptions {
         warps: 2,
@@ -76,17 +81,20 @@ fn options() -> DeviceOptions {
     }
 }
 
-/// The least model on two blocks. The last row has tokens of two splits, the others of one, and fills a page that later steps stream. All wait for signals,
-/// whose failures the launches have; those who look for packets at once are in surveys of their own.
+/// The least model on two blocks. The last row has tokens of two splits, the others of one, and
+/// fills a page that later steps stream. All wait for signals, whose failures the launches have;
+/// those who look for packets at once are in surveys of their own.
 fn least_one() -> Recording {
     let program = splitting(&least(), ROWS, SMS, SPLITS);
     let (chooses, embed) = (task(&program, chooses), task(&program, |op| op.is::<Embed>()));
     let opcode = Launch::fault(DeviceFault::Opcode { task: chooses, opcode: 99 });
     let silent = Launch::fault(DeviceFault::Silent { task: embed });
     let corrupt = Launch::fault(DeviceFault::Corrupt { block: 1, word: 3 });
-    // After attention or queries, a block waits for the end of the step or the next one before the other waits for anything.
+    // After attention or queries, a block waits for the end of the step or the next one before the
+    // other waits for anything.
     let quits = [(1, 4), (0, 2)].map(|(block, after)| Launch::fault(DeviceFault::Quits { block, after }));
-    // The opcode's block gives up while its producer looks, or before it does: more than one order of the two, as of blocks that quit.
+    // The opcode's block gives up while its producer looks, or before it does: more than one order
+    // of the two, as of blocks that quit.
     let failing = [&[silent.aborted(0), corrupt][..], &quits, &[opcode; 4], &[silent; 3], &quits, &quits].concat();
     // Rows that are idle from a step on, in more than one order.
     let ends = [Launch::WELL, Launch::ENDS, Launch::ENDS, Launch::ENDS];
@@ -94,13 +102,15 @@ fn least_one() -> Recording {
     Recording::new("least", (&least(), program), DeviceOptions { at_once: 0, ..counted() }, launches)
 }
 
-/// Options by which splits are released and counted. Those that are packets are in the survey of tasks that look at once.
+/// Options by which splits are released and counted. Those that are packets are in the survey of
+/// tasks that look at once.
 fn counted() -> DeviceOptions {
     DeviceOptions { merge_packets: 0, ..options() }
 }
 
-/// A program on twelve blocks, of which block 0 embeds, multiplies and waits for nothing but the end of the step, while its
-/// producer runs ahead. The second split of attention has no tokens in the ring, and comes last in its block.
+/// A program on twelve blocks, of which block 0 embeds, multiplies and waits for nothing but the
+/// end of the step, while its producer runs ahead. The second split of attention has no tokens in
+/// the ring, and comes last in its block.
 fn early() -> Recording {
     let spec = ModelSpec { hidden: 16, intermediate: 16, heads: 4, vocab: 16, ..least() };
     let program = splitting(&spec, 1, 12, SPLITS);
@@ -114,8 +124,9 @@ fn early() -> Recording {
     Recording::new("early", (&spec, program), DeviceOptions { at_once: 0, ..counted() }, launches)
 }
 
-/// Two layers whose splits of attention are on blocks of their own, which have no part in the queries of the second:
-/// nothing but what the packets say orders what the layers read and write. Of the numbers of blocks the least that keeps them apart.
+/// Two layers whose splits of attention are on blocks of their own, which have no part in the
+/// queries of the second: nothing but what the packets say orders what the layers read and write.
+/// Of the numbers of blocks the least that keeps them apart.
 fn wide(rows: usize, options: DeviceOptions, launches: fn(&Placed) -> Vec<Launch>) -> Recording {
     let spec = ModelSpec { layers: 2, vocab: 16 * rows, ..least() };
     let apart = |program: &Placed| {
@@ -132,18 +143,21 @@ fn wide(rows: usize, options: DeviceOptions, launches: fn(&Placed) -> Vec<Launch
     Recording::new("wide", (&spec, program), options, launches)
 }
 
-/// The wide program of one row, whose tasks poll all packets, in a ring of two stages, full of weights where keys and values are to come.
+/// The wide program of one row, whose tasks poll all packets, in a ring of two stages, full of
+/// weights where keys and values are to come.
 fn at_once() -> Recording {
     wide(1, DeviceOptions { stages: 2, ..options() }, looking)
 }
 
-/// Launches in which the packets of tasks of a name do not come, one for each, until the host wants the end.
+/// Launches in which the packets of tasks of a name do not come, one for each, until the host wants
+/// the end.
 fn without(program: &Placed, label: &str) -> Vec<Launch> {
     let tasks = program.tasks.iter().filter(|task| task.label.starts_with(label));
     tasks.map(|task| Launch::fault(DeviceFault::Stale { task: task.id }).aborted(0)).collect()
 }
 
-/// Launches of one row, whose tasks look for all packets: idle ones too, and some in which those of a task do not come.
+/// Launches of one row, whose tasks look for all packets: idle ones too, and some in which those of
+/// a task do not come.
 fn looking(program: &Placed) -> Vec<Launch> {
     let qkv = without(program, "layers.0.qkv");
     let idle: Vec<Launch> = qkv.iter().map(|launch| launch.idle()).collect();
@@ -180,7 +194,8 @@ fn mutants_of_the_megakernel_are_found_out() {
     survey.unwrap_or_else(|never| match never {}).expect_no_holes();
 }
 
-/// Two devices of two SMs: what one stores for the other, results of the second on the first, the next step opened on both.
+/// Two devices of two SMs: what one stores for the other, results of the second on the first, the
+/// next step opened on both.
 ///
 /// A block that looks for packets of the other device times out only after more polls.
 fn two_devices(options: DeviceOptions) -> Recording {
@@ -194,7 +209,8 @@ fn two_devices(options: DeviceOptions) -> Recording {
     Recording::new("two devices", (&spec, program), options, launches)
 }
 
-/// Two devices where packets do not come although one has signalled them: others time out, or the host aborts.
+/// Two devices where packets do not come although one has signalled them: others time out, or the
+/// host aborts.
 fn packets_missing() -> Recording {
     let options = DeviceOptions { polls: 1 << 10, ..options() };
     let spec = ModelSpec { hidden: 16, intermediate: 16, ..least() };
@@ -238,7 +254,8 @@ fn survivors(recording: &Recording, of: impl Fn(&Mutant) -> bool) -> String {
     left.join("\n")
 }
 
-/// Tables by sections, more than have room, of two blocks: what the producer and the team tell each other.
+/// Tables by sections, more than have room, of two blocks: what the producer and the team tell each
+/// other.
 #[test]
 fn mutants_of_sections_are_found_out() {
     let spec = ModelSpec { layers: 7, ..least() };
@@ -248,7 +265,8 @@ fn mutants_of_sections_are_found_out() {
     let begins = program.queues()[1][16];
     let launches = vec![Launch::WELL, Launch::WELL, Launch::fault(DeviceFault::Opcode { task: begins, opcode: 99 })];
     let recording = Recording::new("sections", (&spec, program), options, launches);
-    // Words before the block's first barrier; and that the producer has done with a section, which stages of the ring order here, too.
+    // Words before the block's first barrier; and that the producer has done with a section, which
+    // stages of the ring order here, too.
     insta::assert_snapshot!(survivors(&recording, |mutant| mutant.src.file().ends_with("kernel/sections.rs")), @r"
     sections.rs: st.relaxed.cta.u32 shared: weak
     sections.rs: st.relaxed.cta.u32 shared: weak
@@ -266,16 +284,19 @@ fn mutants_of_the_newest_token_are_found_out() {
     insta::assert_snapshot!(survivors(&at_once(), packets), @"");
 }
 
-/// How a block leaves packets that do not come: what it looks at, and what its threads tell the leader.
+/// How a block leaves packets that do not come: what it looks at, and what its threads tell the
+/// leader.
 #[test]
 fn mutants_of_leaving_are_found_out() {
     let leaves = |mutant: &Mutant| mutant.src.file().ends_with("sync/leave.rs");
-    // The host's word, which block 0 alone looks at: it attends to nothing here, and never waits for cells or with tokens to come.
+    // The host's word, which block 0 alone looks at: it attends to nothing here, and never waits
+    // for cells or with tokens to come.
     insta::assert_snapshot!(survivors(&at_once(), leaves), @r"
     leave.rs: ld.relaxed.sys.u32 global: weak
     leave.rs: ld.relaxed.sys.u32 global: weak
     ");
-    // On two devices, which look for sums alone, places where a producer waits are not all come to; those of one device are the same text.
+    // On two devices, which look for sums alone, places where a producer waits are not all come to;
+    // those of one device are the same text.
     insta::assert_snapshot!(survivors(&packets_missing(), leaves), @r"
     leave.rs: ld.relaxed.sys.u32 global: weak
     leave.rs: ld.relaxed.sys.u32 global: weak
@@ -284,8 +305,9 @@ fn mutants_of_leaving_are_found_out() {
     ");
 }
 
-/// What devices tell each other: instructions of scope `.sys` that are not the host's. Packets where activations are these; counters,
-/// releases and cells where nothing is. How a launch ends by a report is the same code as on one device, whose survey has it.
+/// What devices tell each other: instructions of scope `.sys` that are not the host's. Packets
+/// where activations are these; counters, releases and cells where nothing is. How a launch ends by
+/// a report is the same code as on one device, whose survey has it.
 #[test]
 fn mutants_of_the_exchange_are_found_out() {
     let sys = |mutant: &Mutant| mutant.inst.contains(".sys");
@@ -295,8 +317,9 @@ fn mutants_of_the_exchange_are_found_out() {
     let counters = ["red.", "ld.acquire", "st.relaxed.sys.s32"];
     let counts = |mutant: &Mutant| sys(mutant) && counters.iter().any(|inst| mutant.inst.contains(inst));
     let released = DeviceOptions { packets: false, stream_tokens: false, ..options() };
-    // The end of a step: here the first block chooses, and has waited for the releases of all logits. And a signal to the second device:
-    // those of the first device come after one of its own, after which the simulator lets stores arrive.
+    // The end of a step: here the first block chooses, and has waited for the releases of all
+    // logits. And a signal to the second device: those of the first device come after one of its
+    // own, after which the simulator lets stores arrive.
     insta::assert_snapshot!(survivors(&two_devices(released), counts), @r"
     sync.rs: ld.acquire.sys.u32 global: relaxed
     sync.rs: red.add.release.sys.u32 global: relaxed

@@ -1,4 +1,5 @@
-//! What loads has no race: programs whose writers are moved to other pools and buffers are ordered on the device, or refused.
+//! What loads has no race: programs whose writers are moved to other pools and buffers are ordered
+//! on the device, or refused.
 
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
@@ -72,8 +73,9 @@ fn runs_without_a_race(placed: &Placed, seed: u64, of: &str) -> bool {
     true
 }
 
-/// Attention of layer 0 reads a pool that layer 1 writes later in the step. The validator accepts it, since attention's
-/// signals and later waits order both; packets in place of these signals would not.
+/// Attention of layer 0 reads a pool that layer 1 writes later in the step. The validator accepts
+/// it, since attention's signals and later waits order both; packets in place of these signals
+/// would not.
 #[test]
 fn a_pool_that_is_overwritten_later_in_the_step_is_ordered() {
     for kv in [DType::F8E4M3, DType::BF16] {
@@ -122,7 +124,8 @@ fn a_pool_that_is_overwritten_gives_the_same_bits_under_every_order_of_blocks() 
     }
 }
 
-/// Without packets the device's order is the validator's: nothing that it accepts is refused for its order.
+/// Without packets the device's order is the validator's: nothing that it accepts is refused for
+/// its order.
 #[test]
 fn without_packets_the_order_is_the_validators() {
     let mut rng = Rng::new(5);
@@ -154,7 +157,8 @@ fn lowered_programs_keep_their_packets() {
     }
 }
 
-/// Moves readers and writers to other pools and buffers, drops and adds waits; `None` where the validator refuses it.
+/// Moves readers and writers to other pools and buffers, drops and adds waits; `None` where the
+/// validator refuses it.
 fn mutant(rng: &mut Rng) -> Option<Placed> {
     let shape = Shape {
         rows: rng.within(1, 2),

@@ -1,4 +1,5 @@
-//! Weights with an act-order on a device: codes lie in an order of their own, and activations are brought in the same.
+//! Weights with an act-order on a device: codes lie in an order of their own, and activations are
+//! brought in the same.
 
 use std::sync::Arc;
 
@@ -108,7 +109,8 @@ fn activations_come_in_the_order_of_codes() {
     }
 }
 
-/// One and two rows are copied by the table; of more, whose rows are whole steps, the writers store terms by it.
+/// One and two rows are copied by the table; of more, whose rows are whole steps, the writers store
+/// terms by it.
 #[test]
 fn from_three_rows_on_writers_store_terms_in_the_order() {
     let spec = wider();

@@ -1,4 +1,5 @@
-//! Proposals: a text is the same with and without them, token by token, and comes in fewer steps where it repeats itself.
+//! Proposals: a text is the same with and without them, token by token, and comes in fewer steps
+//! where it repeats itself.
 
 use std::ops::ControlFlow;
 
@@ -75,8 +76,8 @@ fn tokens(gave: &[Accepted]) -> Vec<u32> {
     gave.iter().flat_map(|step| step.tokens.clone()).collect()
 }
 
-/// What a step proposes after a text: what followed the longest run of its last tokens, of four at most and two at least, where
-/// that came last before.
+/// What a step proposes after a text: what followed the longest run of its last tokens, of four at
+/// most and two at least, where that came last before.
 fn proposed(text: &[u32], most: usize) -> Vec<u32> {
     let last = text.len() - 1;
     let run = |end: usize| (0..4.min(end + 1)).take_while(|&back| text[end - back] == text[last - back]).count();
@@ -225,11 +226,12 @@ fn bits(row: &[f32]) -> Vec<u32> {
     row.iter().map(|x| x.to_bits()).collect()
 }
 
-/// The host reads a step's tokens after the word that says that the step has ended, which orders them.
+/// The host reads a step's tokens after the word that says that the step has ended, which orders
+/// them.
 const SHOWN: &str = "st.relaxed.sys.u32 global";
 
-/// Barriers and ordered accesses of the end of a step with proposals, each removed or weakened, with tokens that come through the
-/// ring and with tokens that are read from their pages.
+/// Barriers and ordered accesses of the end of a step with proposals, each removed or weakened,
+/// with tokens that come through the ring and with tokens that are read from their pages.
 #[test]
 fn mutants_of_the_end_of_a_step_are_found_out() {
     let least_of = DeviceOptions { warps: 2, stage_bytes: 1024, hold: 1, sums_bytes: 256, ..with_proposals() };

@@ -124,7 +124,8 @@ fn activations_take_every_way_to_codes() {
     agrees(&normed, 2, &codes(&normed, Code::E4m3, None), options());
 }
 
-/// Groups that are halves of a step: copied, in registers, stage by stage; with zeros and in a stream with larger groups.
+/// Groups that are halves of a step: copied, in registers, stage by stage; with zeros and in a
+/// stream with larger groups.
 #[test]
 fn groups_of_half_a_step_meet_every_way_of_activations() {
     let spec = wider();
@@ -145,7 +146,8 @@ fn groups_of_half_a_step_meet_every_way_of_activations() {
     }
 }
 
-/// Blocks: copied, in registers, stage by stage, of rows that end within a step and a block; in a stream with groups of others.
+/// Blocks: copied, in registers, stage by stage, of rows that end within a step and a block; in a
+/// stream with groups of others.
 #[test]
 fn blocks_of_codes_meet_every_way_of_activations() {
     let spec = wider();
@@ -334,7 +336,8 @@ fn no_bit_depends_on_what_is_held() {
     }
 }
 
-/// Strips that come two a stage give the same bits as one a stage, in every order of a simulated device: of an odd number of strips, too.
+/// Strips that come two a stage give the same bits as one a stage, in every order of a simulated
+/// device: of an odd number of strips, too.
 #[test]
 fn no_bit_depends_on_pairs_of_strips() {
     let spec = ModelSpec { vocab: 136, ..wider() };
@@ -354,7 +357,8 @@ fn no_bit_depends_on_pairs_of_strips() {
             let paired = plan.opcodes.iter().filter(|opcode| opcode.takes_pairs().is_some()).count();
             (paired, two_steps(program, rows, &weights, options, seed))
         };
-        // Strips of hidden size have 1 KB of 4 bits and 2 KB of 8. With stages of half of that, more of them would be multiplied alone.
+        // Strips of hidden size have 1 KB of 4 bits and 2 KB of 8. With stages of half of that,
+        // more of them would be multiplied alone.
         let single = if code == Code::U4 { 1024 } else { 2048 };
         let (few, alone) = with(single, 1);
         for seed in 0..4 {
@@ -422,7 +426,8 @@ fn what_a_device_does_not_run_is_named() {
     insta::assert_snapshot!(refused(&groups), @"weight `model.layers.0.self_attn.q_proj.weight` has groups of 24, no multiple of 16, which a device does not run; run it on `cpu`");
 }
 
-/// Code is generated for the form that the program says; weights in another are refused, not misread.
+/// Code is generated for the form that the program says; weights in another are refused, not
+/// misread.
 #[test]
 fn weights_have_the_form_that_the_program_says() {
     let spec = least();

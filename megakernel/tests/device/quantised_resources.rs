@@ -1,4 +1,5 @@
-//! What the assembler makes of the kernel where weights are quantised: nothing warns, and nothing spills but a few words of kernels of sixteen rows.
+//! What the assembler makes of the kernel where weights are quantised: nothing warns, and nothing
+//! spills but a few words of kernels of sixteen rows.
 
 use std::path::Path;
 
@@ -84,8 +85,9 @@ fn kernels_of_quantised_models_assemble_to_what_the_page_says() {
         let plan = Plan::new(&schedule(program, 4096).unwrap(), ships).unwrap();
         let name = format!("{model}, {note}, {arch}, rows {rows}");
         let kernel = verify(record(&plan)).unwrap();
-        // Two strips at a time meet the activations of sixteen rows, which take half of the registers. What is spilled is of the whole
-        // kernel: a word of predicates and an address, stored and loaded a few times a task; of an act-order and of `e2m1` it is more.
+        // Two strips at a time meet the activations of sixteen rows, which take half of the
+        // registers. What is spilled is of the whole kernel: a word of predicates and an address,
+        // stored and loaded a few times a task; of an act-order and of `e2m1` it is more.
         let more = form.ordered || form.code == Code::E2m1;
         let most = (rows > 8).then_some(if more { 256 } else { 64 });
         let added = match most {

@@ -1,5 +1,5 @@
-//! Programs that are valid and that the device machine does not run: each is refused before anything is generated, and
-//! says what is in the way and what to do.
+//! Programs that are valid and that the device machine does not run: each is refused before
+//! anything is generated, and says what is in the way and what to do.
 
 use std::fmt::Write;
 

@@ -10,7 +10,8 @@ use tilewright_megakernel::vm::reference::StepCells;
 
 use super::lab::{Cells, PAGES, chain, device, least, machine, normed, options, placed, relative, tiny, weights};
 
-/// A prompt fed by a machine of four rows, then a token by one of one row, against one row all along.
+/// A prompt fed by a machine of four rows, then a token by one of one row, against one row all
+/// along.
 #[test]
 fn a_prompt_fed_by_many_rows_is_continued_by_one() {
     let spec = tiny();

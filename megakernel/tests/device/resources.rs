@@ -1,4 +1,5 @@
-//! What the assembler makes of the kernel for models that it is meant for: nothing warns, and nothing spills but a few words of one kernel.
+//! What the assembler makes of the kernel for models that it is meant for: nothing warns, and
+//! nothing spills but a few words of one kernel.
 
 use std::path::Path;
 
@@ -52,7 +53,8 @@ fn kernels_of_known_models_assemble_to_what_the_page_says() {
         let placed = schedule(program.with_cut_sums(&options).unwrap(), 4096).unwrap();
         let plan = Plan::new(&placed, options).unwrap();
         let (name, kernel) = (format!("{model}, rows {rows}{note}"), verify(record(&plan)).unwrap());
-        // Rows of 8192 are held in 128 registers, and a word or two is stored and loaded around what a block does between two tasks.
+        // Rows of 8192 are held in 128 registers, and a word or two is stored and loaded around
+        // what a block does between two tasks.
         let added = match (model, rows) {
             ("llama-3.1-70b", 4) => table.add_spilling(&name, &kernel, 64),
             _ => table.add_as(name, &kernel),

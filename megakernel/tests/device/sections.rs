@@ -1,4 +1,5 @@
-//! Tables that come to shared memory by sections: the same bits, reports of any section, models of any depth.
+//! Tables that come to shared memory by sections: the same bits, reports of any section, models of
+//! any depth.
 
 use proptest::prelude::*;
 use tilewright_codegen::target::Target;

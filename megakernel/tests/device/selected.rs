@@ -1,4 +1,5 @@
-//! Attention over blocks that an op of the step selects: the reference machine's logits, and those of all tokens where all are.
+//! Attention over blocks that an op of the step selects: the reference machine's logits, and those
+//! of all tokens where all are.
 
 use std::mem::offset_of;
 

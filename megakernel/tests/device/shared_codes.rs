@@ -1,5 +1,6 @@
-//! Quantised models that several devices share: q, k, v, gate and up by rows of codes, o and down by columns, whose groups a cut may
-//! fall into. The logits of the reference machine on one device, whatever the scheme.
+//! Quantised models that several devices share: q, k, v, gate and up by rows of codes, o and down
+//! by columns, whose groups a cut may fall into. The logits of the reference machine on one device,
+//! whatever the scheme.
 
 use std::sync::Arc;
 
@@ -127,7 +128,8 @@ fn every_form_of_codes_is_shared() {
     agrees(&normed, [2, 4], &drawn(&normed, Code::U8, Some(32), with_zeros), 23);
 }
 
-/// Groups of 96 in rows of 128 and 256: cuts at 32, 64 and 96 are within them, and what is left are groups of 32.
+/// Groups of 96 in rows of 128 and 256: cuts at 32, 64 and 96 are within them, and what is left are
+/// groups of 32.
 #[test]
 fn a_group_may_lie_on_two_devices() {
     let spec = wide();
@@ -146,7 +148,8 @@ fn more_rows_meet_codes_of_several_devices() {
     }
 }
 
-/// The head's codes are shared by rows, as its numbers are; a table of codes embeds the ids of its device.
+/// The head's codes are shared by rows, as its numbers are; a table of codes embeds the ids of its
+/// device.
 #[test]
 fn tables_and_heads_of_codes_are_shared() {
     /// Codes of the same extents, under another name.
@@ -172,7 +175,8 @@ fn tables_and_heads_of_codes_are_shared() {
     }
 }
 
-/// An act-order of what is cut by rows stays as it is, and so does one of rows that are one group, in the order of places.
+/// An act-order of what is cut by rows stays as it is, and so does one of rows that are one group,
+/// in the order of places.
 #[test]
 fn an_order_that_can_be_cut_is_shared() {
     let spec = wide();

@@ -1,4 +1,5 @@
-//! Stages of a pipeline on simulated devices: one after the other the logits of the reference machine, whatever the order of the blocks.
+//! Stages of a pipeline on simulated devices: one after the other the logits of the reference
+//! machine, whatever the order of the blocks.
 
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;

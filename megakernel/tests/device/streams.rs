@@ -1,4 +1,5 @@
-//! Keys and values through the ring: what earlier steps left comes that way, what any row of this step writes does not.
+//! Keys and values through the ring: what earlier steps left comes that way, what any row of this
+//! step writes does not.
 
 use tilewright_codegen::trial::Draw;
 use tilewright_megakernel::lower::LOGITS;

@@ -1,4 +1,5 @@
-//! The kernel for every GPU that code is generated for: by the copy engine or by a warp's `cp.async`, the bits are the same.
+//! The kernel for every GPU that code is generated for: by the copy engine or by a warp's
+//! `cp.async`, the bits are the same.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -38,8 +39,8 @@ fn machine(target: &str, spec: &ModelSpec, rows: usize, seed: u64, options: Devi
     DeviceMachine::load(placed(target, spec, rows), &weights(spec), &device, options, &mut |_, _| ()).unwrap()
 }
 
-/// The logits' bits of steps at these positions, after a history of random numbers; then the tokens of one launch of some steps,
-/// and those of one that ends with the first of them.
+/// The logits' bits of steps at these positions, after a history of random numbers; then the tokens
+/// of one launch of some steps, and those of one that ends with the first of them.
 fn seen(target: &str, spec: &ModelSpec, rows: usize, seed: u64) -> (Vec<u32>, [Vec<u32>; 2]) {
     // By some seeds tables come by sections.
     let table_bytes = if seed.is_multiple_of(3) { 0 } else { options().table_bytes };
@@ -73,7 +74,8 @@ fn seen(target: &str, spec: &ModelSpec, rows: usize, seed: u64) -> (Vec<u32>, [V
     (bits, [whole, ended])
 }
 
-/// Where a warp copies, it decides with all its lanes, and hears with all of them that the team does not go on.
+/// Where a warp copies, it decides with all its lanes, and hears with all of them that the team
+/// does not go on.
 #[test]
 fn every_target_computes_the_same_bits() {
     let expected = [1, 2].map(|rows| seen(TARGETS[0], &least(), rows, 0));

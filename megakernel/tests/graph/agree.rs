@@ -15,7 +15,8 @@ use super::lab::{
     PAGES, Reference, Rows, machine, normed, packed, program, prompt, random, step, tiny, weights, worst,
 };
 
-/// Logits, relative, of the worst row: activations are bf16 between launches, the residual stream is f32.
+/// Logits, relative, of the worst row: activations are bf16 between launches, the residual stream
+/// is f32.
 const BOUND: f64 = 2e-2;
 
 const PAGES_OF: [[i32; PAGES]; 2] = [[5, 17, 2, 9, 23, 0, 11, 14], [1, 3, 20, 4, 22, 6, 8, 7]];
@@ -83,7 +84,8 @@ proptest! {
     }
 }
 
-/// A graph beside a decode machine reads that one's weights, has no copy of its own, and gives what the reference gives.
+/// A graph beside a decode machine reads that one's weights, has no copy of its own, and gives what
+/// the reference gives.
 #[test]
 fn packed_weights_of_a_decode_machine_agree_with_the_reference() {
     let shares = GraphTuning::SHARES;
@@ -109,7 +111,8 @@ fn packed_weights_of_a_decode_machine_agree_with_the_reference() {
     }
 }
 
-/// Rows of two sequences, one after a prefix, with idle rows between and after them; then both go on, in another order.
+/// Rows of two sequences, one after a prefix, with idle rows between and after them; then both go
+/// on, in another order.
 #[test]
 fn rows_of_several_sequences_agree_with_the_reference() {
     let spec = ModelSpec { layers: 1, ..tiny(64) };
@@ -129,7 +132,8 @@ fn rows_of_several_sequences_agree_with_the_reference() {
     }
 }
 
-/// What a prompt does not need is compiled when it is first launched: attention of a row that is alone.
+/// What a prompt does not need is compiled when it is first launched: attention of a row that is
+/// alone.
 #[test]
 fn kernels_are_compiled_when_they_are_needed() {
     let spec = ModelSpec { layers: 1, ..tiny(64) };

@@ -1,4 +1,5 @@
-//! Prompts of quantised models: codes are made bf16 by launches of their own, or by products that read them as the decode machine streams them.
+//! Prompts of quantised models: codes are made bf16 by launches of their own, or by products that
+//! read them as the decode machine streams them.
 
 use std::sync::Arc;
 
@@ -81,7 +82,8 @@ fn prompts_of_quantised_weights_agree_with_the_reference() {
     agrees(&normed(ModelSpec { layers: 1, ..tiny(32) }), Code::U8, Some(16));
 }
 
-/// Few rows, whose norms begin and end in products and whose heads are appended by them, and more than a tile of vectors.
+/// Few rows, whose norms begin and end in products and whose heads are appended by them, and more
+/// than a tile of vectors.
 #[test]
 fn products_read_packed_codes() {
     let spec = |head_dim| ModelSpec { layers: 1, ..tiny(head_dim) };
@@ -91,8 +93,8 @@ fn products_read_packed_codes() {
     agrees_packed(&spec(64), (Code::E2m1, Some(32)), 40);
 }
 
-/// Devices widen their parts. A prompt of which steps have more rows than the decode machine, the next token by that machine, on the same
-/// pools, against the reference machine on one device.
+/// Devices widen their parts. A prompt of which steps have more rows than the decode machine, the
+/// next token by that machine, on the same pools, against the reference machine on one device.
 #[test]
 fn prompts_of_quantised_weights_are_computed_by_several_devices() {
     let spec = ModelSpec { layers: 1, intermediate: 256, ..wide(32) };
@@ -170,7 +172,8 @@ fn prompts_whose_keys_and_values_are_codes_agree_with_the_reference() {
         let expected: Vec<_> = (0..61).map(|row| output.f32_row(LOGITS, row).unwrap()).collect();
         let error = worst(&found, &expected);
         println!("head dim {head_dim}: {error:.1e}");
-        // Numbers near the middle of two codes may be rounded otherwise: an eighth of one number in some dozens.
+        // Numbers near the middle of two codes may be rounded otherwise: an eighth of one number in
+        // some dozens.
         assert!(error < 5e-2, "head dim {head_dim}: {error}");
     }
 }

@@ -1,4 +1,5 @@
-//! Rows that decode: beside a chunk of a prompt, with tokens that the device chooses and feeds back.
+//! Rows that decode: beside a chunk of a prompt, with tokens that the device chooses and feeds
+//! back.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -170,7 +171,8 @@ fn the_device_chooses_what_the_host_would() {
     }
 }
 
-/// Tokens of all rows, step by step, until `most` steps were seen, and those of the steps under way by then.
+/// Tokens of all rows, step by step, until `most` steps were seen, and those of the steps under way
+/// by then.
 fn run(machine: &mut GraphMachine, rows: &Rows, steps: usize, ends: &[u32], seen: usize) -> Vec<Vec<u32>> {
     let draws = if machine.plan().choice.as_ref().unwrap().sampled { draws() } else { Vec::new() };
     let mut all = Vec::new();
@@ -185,7 +187,8 @@ fn run(machine: &mut GraphMachine, rows: &Rows, steps: usize, ends: &[u32], seen
 
 #[test]
 fn steps_that_feed_themselves_are_those_that_the_host_feeds() {
-    // More steps than there is room for tokens of; the host feeds where no decode attention has such heads.
+    // More steps than there is room for tokens of; the host feeds where no decode attention has
+    // such heads.
     for (head_dim, sampling, steps) in [(64, true, 2 * MOST_QUEUED + 1), (32, true, 4), (64, false, 4)] {
         let spec = ModelSpec { layers: 1, heads: 2, kv_heads: 1, intermediate: 32, ..tiny(head_dim) };
         let (mut machine, start) = decoding(&spec, sampling);

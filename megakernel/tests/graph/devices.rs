@@ -1,4 +1,5 @@
-//! Programs of many rows on several devices: the logits of the reference machine, the tokens of one device, decoding after a prompt.
+//! Programs of many rows on several devices: the logits of the reference machine, the tokens of one
+//! device, decoding after a prompt.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -128,8 +129,9 @@ fn chunked(machine: &mut AnyGraph, prompt: &[i32], chunk: usize) -> Vec<Vec<f32>
     all
 }
 
-/// Random models on 1, 2, 3, 4 and 8 devices, in steps of more than 16 rows, by chunks that fill them or do not: as near the reference as one
-/// device is allowed to be, and as near that device. `TILEWRIGHT_LONG` in the environment: 100 models instead of five.
+/// Random models on 1, 2, 3, 4 and 8 devices, in steps of more than 16 rows, by chunks that fill
+/// them or do not: as near the reference as one device is allowed to be, and as near that device.
+/// `TILEWRIGHT_LONG` in the environment: 100 models instead of five.
 #[test]
 fn random_models_have_the_logits_of_one_device() {
     let models = if std::env::var_os("TILEWRIGHT_LONG").is_some() { 100 } else { 5 };
@@ -175,7 +177,8 @@ fn a_prompt_on_several_devices_agrees_with_the_reference() {
     agrees(&normed(small(32)), 2, 20, 20, 2);
 }
 
-/// Rows that are sequences of their own choose tokens as one device does, greedily and at random, and feed them back.
+/// Rows that are sequences of their own choose tokens as one device does, greedily and at random,
+/// and feed them back.
 #[test]
 fn tokens_are_chosen_as_on_one_device() {
     let spec = ModelSpec { layers: 1, ..small(64) };

@@ -1,4 +1,5 @@
-//! Parts added up by NCCL, in whose place the host adds up what simulated devices have: the plan without meetings, the logits, errors.
+//! Parts added up by NCCL, in whose place the host adds up what simulated devices have: the plan
+//! without meetings, the logits, errors.
 
 use tilewright_codegen::device::{Collective, DeviceError, open_peers};
 use tilewright_codegen::ir::Arch;
@@ -13,7 +14,8 @@ use tilewright_megakernel::vm::graph::{
 use super::devices::{BOUND, PAGES_OF, devices, peers_by, program, small, step, wide};
 use super::lab::{Reference, Rows, prompt, worst};
 
-/// Launches of a layer and sums between them take the place of meetings; the choice of tokens still has one.
+/// Launches of a layer and sums between them take the place of meetings; the choice of tokens still
+/// has one.
 #[test]
 fn sums_by_nccl_take_the_place_of_meetings() {
     let spec = ModelSpec { layers: 1, ..small(32) };
@@ -42,7 +44,8 @@ fn sums_by_nccl_take_the_place_of_meetings() {
     assert!(nccl.choice.as_ref().unwrap().launches.iter().any(|launch| nccl.is_meeting(launch)));
 }
 
-/// However parts are exchanged: rows that devices have equally many of or not, and fewer than devices.
+/// However parts are exchanged: rows that devices have equally many of or not, and fewer than
+/// devices.
 #[test]
 fn logits_by_every_exchange_are_those_of_the_reference() {
     let cases = [
@@ -63,8 +66,8 @@ fn logits_by_every_exchange_are_those_of_the_reference() {
     }
 }
 
-/// A part that peers may still read is not written: products of a step take two places in turn, and the step ends with the one that the next does not
-/// begin with.
+/// A part that peers may still read is not written: products of a step take two places in turn, and
+/// the step ends with the one that the next does not begin with.
 #[test]
 fn parts_of_one_shot_take_turns() {
     for (layers, shared) in [(1, 2), (2, 4)] {
@@ -89,7 +92,8 @@ fn parts_of_one_shot_take_turns() {
     }
 }
 
-/// Two devices send as many bytes either way; more of them as long as a meeting takes longer than what it saves.
+/// Two devices send as many bytes either way; more of them as long as a meeting takes longer than
+/// what it saves.
 #[test]
 fn two_devices_and_few_rows_add_up_in_one_shot() {
     for (devices, rows, exchange) in [
@@ -126,7 +130,8 @@ fn a_device_that_launches_nothing_is_named_and_the_next_step_is_well() {
     }
 }
 
-/// On the GPUs that `TILEWRIGHT_PEERS` names: the logits of both exchanges, one that does not come, and the step after it.
+/// On the GPUs that `TILEWRIGHT_PEERS` names: the logits of both exchanges, one that does not come,
+/// and the step after it.
 #[test]
 fn gpus_add_up_by_nccl() {
     let Ok(name) = std::env::var("TILEWRIGHT_PEERS") else { return };

@@ -1,4 +1,5 @@
-//! Long prompts, whose pages lie in any order: the logits of the reference machine at every token, however the prompt is cut.
+//! Long prompts, whose pages lie in any order: the logits of the reference machine at every token,
+//! however the prompt is cut.
 //!
 //! `TILEWRIGHT_LONG` in the environment: prompts of up to 9000 tokens instead of some hundred.
 

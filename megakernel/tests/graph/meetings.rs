@@ -1,5 +1,5 @@
-//! Devices that meet between launches: one that is lost or does not come while others wait is named, the next step is as if nothing had been, and a
-//! meeting that is left out is seen.
+//! Devices that meet between launches: one that is lost or does not come while others wait is
+//! named, the next step is as if nothing had been, and a meeting that is left out is seen.
 
 use std::ops::Range;
 
@@ -50,7 +50,8 @@ fn meetings(machine: &GraphPeers) -> Range<usize> {
     0..plan.launches.iter().filter(|launch| plan.is_meeting(launch)).count()
 }
 
-/// Two for the embedding's sum: after the parts, and after what is stored on all; one for each sum of a layer in one shot.
+/// Two for the embedding's sum: after the parts, and after what is stored on all; one for each sum
+/// of a layer in one shot.
 #[test]
 fn a_device_that_does_not_come_is_named_and_the_next_step_is_well() {
     for count in [2, 4] {
@@ -70,14 +71,16 @@ fn a_device_that_does_not_come_is_named_and_the_next_step_is_well() {
     }
 }
 
-/// Devices run one after the other between two barriers, each time another first: a device that reads what a peer has not stored yet has other logits.
+/// Devices run one after the other between two barriers, each time another first: a device that
+/// reads what a peer has not stored yet has other logits.
 #[test]
 fn a_meeting_that_is_left_out_is_seen() {
     for exchange in [Exchange::OneShot, Exchange::TwoShot] {
         let machine = || peers_by(exchange, &on(1, 2, None), &spec(2), ROWS, false);
         let mut whole = machine();
         let right = step(&mut whole).unwrap();
-        // In two shots the last is for what is launched after the step, which begins here when all of it has ended.
+        // In two shots the last is for what is launched after the step, which begins here when all
+        // of it has ended.
         for meeting in meetings(&whole).rev().skip(usize::from(exchange == Exchange::TwoShot)) {
             // In a new machine, whose memory has nothing of a step before.
             let mut machine = machine();
@@ -87,8 +90,9 @@ fn a_meeting_that_is_left_out_is_seen() {
     }
 }
 
-/// In two shots, what a device touches of a peer's memory it touches between two meetings in which the peer does nothing else with it: parts are read and sums are
-/// stored by launches that stand alone between two meetings.
+/// In two shots, what a device touches of a peer's memory it touches between two meetings in which
+/// the peer does nothing else with it: parts are read and sums are stored by launches that stand
+/// alone between two meetings.
 #[test]
 fn a_peer_s_memory_is_touched_between_meetings_alone() {
     let checked = Checked::new(program(&spec(4), [ROWS, 4, 1], true)).unwrap();
@@ -121,8 +125,8 @@ fn a_peer_s_memory_is_touched_between_meetings_alone() {
     }
 }
 
-/// One that is lost in any launch, others waiting for it in a meeting or not: an error that names it, then and from then on, and what the others
-/// have is given back.
+/// One that is lost in any launch, others waiting for it in a meeting or not: an error that names
+/// it, then and from then on, and what the others have is given back.
 #[test]
 fn a_device_that_is_lost_at_any_launch_is_named() {
     let mut rng = Rng::new(7);

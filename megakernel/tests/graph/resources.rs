@@ -54,8 +54,9 @@ fn beside_codes(model: &str, rows: usize, zeros: bool) -> GraphPlan {
     GraphPlan::beside(&Checked::new(stored(rows, 1)).unwrap(), Arch::Sm90a, 132, Some(&packed)).unwrap()
 }
 
-/// Beside packed codes all products of any number of rows read these: nothing is widened, and codes lie on the device once. Of many rows norms and
-/// rotations are launches of their own, and no product is cut along k.
+/// Beside packed codes all products of any number of rows read these: nothing is widened, and codes
+/// lie on the device once. Of many rows norms and rotations are launches of their own, and no
+/// product is cut along k.
 #[test]
 fn graphs_of_codes_have_no_weights_of_their_own() {
     for (model, layers) in [("llama-3.2-1b", 16), ("llama-3.1-8b", 32)] {
@@ -68,17 +69,20 @@ fn graphs_of_codes_have_no_weights_of_their_own() {
     }
 }
 
-/// Beside packed weights every product of 64 rows is one launch, and nothing lies row by row; wider graphs have the table of embeddings there.
+/// Beside packed weights every product of 64 rows is one launch, and nothing lies row by row; wider
+/// graphs have the table of embeddings there.
 #[test]
 fn graphs_of_few_rows_have_no_weights_of_their_own() {
     for (model, layers) in [("llama-3.2-1b", 16), ("llama-3.1-8b", 32)] {
         let narrow = beside(model, 64);
-        // Four products a layer, in which norms begin and end, and heads are rotated; attention is two launches, one for rows that are
-        // alone and one for all others; the embedding, and the last norm.
+        // Four products a layer, in which norms begin and end, and heads are rotated; attention is
+        // two launches, one for rows that are alone and one for all others; the embedding, and the
+        // last norm.
         assert_eq!((narrow.launches.len(), narrow.matrices.len()), (6 * layers + 2, 0));
         let logits = narrow.logits.as_ref().expect("a model has logits");
         assert_eq!([logits.of_row.len(), logits.of_all.len()], [1, 1]);
-        // Rows that are named lie below each other first; a product, which leaves the best of its tiles, and the best of these.
+        // Rows that are named lie below each other first; a product, which leaves the best of its
+        // tiles, and the best of these.
         let choice = narrow.choice.as_ref().expect("a choice of tokens");
         assert_eq!([choice.launches.len(), choice.fed.len()], [3, 3]);
         assert!(narrow.scratch.iter().all(|(scratch, _)| *scratch != Scratch::WantedLogits));
@@ -92,7 +96,8 @@ fn graphs_of_few_rows_have_no_weights_of_their_own() {
     }
 }
 
-/// Eight launches a layer where no contraction is split, the embedding and the last norm; kernels do not count layers.
+/// Eight launches a layer where no contraction is split, the embedding and the last norm; kernels
+/// do not count layers.
 #[test]
 fn launches_of_known_models() {
     for (model, layers) in [("llama-3.2-1b", 16), ("llama-3.1-8b", 32)] {
@@ -109,13 +114,15 @@ fn launches_of_known_models() {
             // Four products a layer, each with a reduction at most.
             assert!((least..=least + 4 * layers).contains(&launches), "{launches}");
             assert!(kernels <= 16, "{kernels}");
-            // q, k and v are one matrix, gate and up another; o, down, the table and an output of its own.
+            // q, k and v are one matrix, gate and up another; o, down, the table and an output of
+            // its own.
             assert_eq!(plan.matrices.len(), 4 * layers + 1 + usize::from(model.ends_with("8b")));
         }
     }
 }
 
-/// Into how many shares a row's tokens are cut follows from the width and the heads, on every device.
+/// Into how many shares a row's tokens are cut follows from the width and the heads, on every
+/// device.
 #[test]
 fn shares_of_a_row_are_those_of_its_width() {
     let stats = |model: &str, rows: usize, multiprocessors: u32| {

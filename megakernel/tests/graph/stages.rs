@@ -1,4 +1,5 @@
-//! Stages of a pipeline as graphs of launches: one after the other the logits of the reference machine.
+//! Stages of a pipeline as graphs of launches: one after the other the logits of the reference
+//! machine.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Index operands are cells, each of one role: what indexes memory is set and checked by the host alone.
+//! Index operands are cells, each of one role: what indexes memory is set and checked by the host
+//! alone.
 
 use insta::assert_snapshot;
 use tilewright_codegen::target::Target;
@@ -11,7 +12,8 @@ use tilewright_megakernel::validate::{Kind, validate};
 
 use crate::twins::text;
 
-/// A step of two rows that samples: every role of a cell, and every op that reads one but `kv_append`.
+/// A step of two rows that samples: every role of a cell, and every op that reads one but
+/// `kv_append`.
 fn step(qk_norm: bool) -> Program {
     let spec = ModelSpec {
         family: if qk_norm { Family::Qwen3 } else { Family::Llama },

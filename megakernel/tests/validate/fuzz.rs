@@ -1,5 +1,5 @@
-//! The validator's verdict equals the oracle's: on valid programs, on mutants of every class, on random programs near
-//! the border. A disagreement is shrunk and printed as JSON.
+//! The validator's verdict equals the oracle's: on valid programs, on mutants of every class, on
+//! random programs near the border. A disagreement is shrunk and printed as JSON.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,9 @@
-//! The fuzz target of programs, on stable Rust: whatever still parses gets a report, and nothing panics.
+//! The fuzz target of programs, on stable Rust: whatever still parses gets a report, and nothing
+//! panics.
 //!
-//! Inputs are the stored corpus (`tests/corpus/programs`) and generated programs, changed as trees and as bytes. A plain run
-//! takes seconds; `TILEWRIGHT_LONG=1` runs fifty times as many, `TILEWRIGHT_SEED` another sequence.
+//! Inputs are the stored corpus (`tests/corpus/programs`) and generated programs, changed as trees
+//! and as bytes. A plain run takes seconds; `TILEWRIGHT_LONG=1` runs fifty times as many,
+//! `TILEWRIGHT_SEED` another sequence.
 
 use serde_json::{Number, Value};
 use tilewright_megakernel::program::Program;
@@ -31,7 +33,8 @@ fn corpus() -> Vec<(String, String)> {
     files
 }
 
-/// What each stored file is: a program that is valid, one that the validator refuses, or not a program.
+/// What each stored file is: a program that is valid, one that the validator refuses, or not a
+/// program.
 #[test]
 fn stored_programs_keep_their_verdicts() {
     let mut verdicts = String::new();
@@ -104,7 +107,8 @@ fn damaged_program_files_are_refused_or_reported_and_never_panic() {
     assert!(accepted < parsed, "some damage must be found");
 }
 
-/// Changes a random number, array, string or object; most often a number, to one that its type can hold.
+/// Changes a random number, array, string or object; most often a number, to one that its type can
+/// hold.
 fn damage(tree: &mut Value, rng: &mut Rng) {
     let wanted: fn(&Value) -> bool = match rng.below(20) {
         0..14 => Value::is_number,
@@ -170,7 +174,8 @@ fn change(value: &mut Value, rng: &mut Rng) {
     }
 }
 
-/// Unknown fields of a target are additions of a later version; unknown fields anywhere else are refused.
+/// Unknown fields of a target are additions of a later version; unknown fields anywhere else are
+/// refused.
 #[test]
 fn additive_fields_load() {
     let text = crate::twins::valid().to_json().unwrap();

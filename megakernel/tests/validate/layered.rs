@@ -1,5 +1,5 @@
-//! Programs of the shape of a whole model: five levels a layer, a level's tiles over all SMs, one counter a level, the
-//! activation buffers of one layer reused by the next.
+//! Programs of the shape of a whole model: five levels a layer, a level's tiles over all SMs, one
+//! counter a level, the activation buffers of one layer reused by the next.
 
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
@@ -56,7 +56,8 @@ impl Shape {
         }
     }
 
-    /// The program, placed level by level if `placed`, its activations in the arena with lifetimes apart if `shared`.
+    /// The program, placed level by level if `placed`, its activations in the arena with lifetimes
+    /// apart if `shared`.
     pub fn program(&self, placed: bool, shared: bool) -> Program {
         let mut builder = Builder::new(self.clone());
         let mut x = builder.embed();
@@ -77,7 +78,8 @@ impl Shape {
     }
 }
 
-/// Lays the activations into the arena: those of the attention and those of the MLP of a layer share bytes.
+/// Lays the activations into the arena: those of the attention and those of the MLP of a layer
+/// share bytes.
 fn share(program: &mut Program) {
     let size = |p: &Program, name: &str| p.buffer_named(name).map_or(0, |b| b.bytes().unwrap_or(0) as u64);
     let mut at = 0;

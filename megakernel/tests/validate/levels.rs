@@ -1,4 +1,5 @@
-//! Programs of the shape of a whole model: accepted as they are, rejected whatever synchronisation they lose.
+//! Programs of the shape of a whole model: accepted as they are, rejected whatever synchronisation
+//! they lose.
 
 use tilewright_megakernel::program::{Program, TaskId};
 use tilewright_megakernel::validate::{Report, validate};
@@ -21,13 +22,14 @@ fn toy_lowering_is_accepted_at_many_sizes() {
     }
 }
 
-/// The most of what happens before a wide program: one extra level of one task would otherwise hide losses.
+/// The most of what happens before a wide program: one extra level of one task would otherwise hide
+/// losses.
 fn wide() -> Program {
     Shape { layers: 2, ..Shape::small(8) }.program(false, true)
 }
 
-/// Every task of a level touches what the level before wrote; so losing any wait of any task but the embedding's is a
-/// race, and so is losing a signal with the thresholds lowered to match.
+/// Every task of a level touches what the level before wrote; so losing any wait of any task but
+/// the embedding's is a race, and so is losing a signal with the thresholds lowered to match.
 #[test]
 fn every_wait_and_every_signal_of_a_layered_program_is_needed() {
     let base = wide();
@@ -102,7 +104,8 @@ fn queues_may_take_over_what_waits_said_and_are_then_needed() {
         swapped.queues.as_mut().unwrap()[0].swap(pair, pair + 1);
         let clash = touched.clash(order[pair].index(), order[pair + 1].index());
         let report = validate(&swapped);
-        // Of tasks that clash, a swap may also leave a program that is sound and computes something else.
+        // Of tasks that clash, a swap may also leave a program that is sound and computes something
+        // else.
         assert!(clash || report.is_valid(), "{report}");
         needed += usize::from(!report.is_valid());
     }

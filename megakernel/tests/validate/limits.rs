@@ -1,5 +1,5 @@
-//! Small files whose regions are made to be dear: the time that a program takes is bounded, and what is beyond is refused
-//! by name.
+//! Small files whose regions are made to be dear: the time that a program takes is bounded, and
+//! what is beyond is refused by name.
 
 use insta::assert_snapshot;
 use tilewright_codegen::target::Target;
@@ -29,8 +29,8 @@ fn boxes_of_few_tasks_that_cut_each_other_into_many_pieces_are_refused_in_time()
     let (extent, mut rng) = (1000, Rng::new(3));
     let [x, h, y] = [0, 1, 2].map(tilewright_megakernel::program::BufferId);
     let mut list = Vec::new();
-    // Boxes are compared by where they begin in the first dimension: the one that covers all reads comes last, when lines
-    // along the other dimensions have cut them.
+    // Boxes are compared by where they begin in the first dimension: the one that covers all reads
+    // comes last, when lines along the other dimensions have cut them.
     for at in 0..300 {
         let thin: [Span; 3] = std::array::from_fn(|_| Span::one(rng.below(extent)));
         let mut line = [Span::new(at, extent), thin[0], thin[1], thin[2]];

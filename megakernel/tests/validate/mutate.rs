@@ -1,4 +1,5 @@
-//! Mutations: edits of a program that look plausible. Most break something; some do not, and the oracle says which.
+//! Mutations: edits of a program that look plausible. Most break something; some do not, and the
+//! oracle says which.
 
 use tilewright_megakernel::program::{
     Add, Argmax, BufferId, BufferKind, Copy, CounterId, Footprint, Linear, Op, Operands, Program, Region, RmsNorm,

@@ -179,7 +179,8 @@ fn a_footprint_longer_than_what_is_declared_is_not_computed() {
     assert_snapshot!(text(&report, "WritesUndeclared"), @r#"task t3 `store`: 0 declared writes, op `qkv` has at least 1099511627778; declare exactly the footprint"#);
 }
 
-/// H6: what a task may touch of a pool is bounded by the pool; positions are the host's to check before the step.
+/// H6: what a task may touch of a pool is bounded by the pool; positions are the host's to check
+/// before the step.
 #[test]
 fn h6_pool_regions_stay_in_the_pool() {
     let mut p = Shape::small(4).program(true, false);

@@ -110,7 +110,8 @@ fn partial_wait_on_shared_counter() {
 
 #[test]
 fn two_producers_one_consumer_partial() {
-    // Placed on one SM the left tile is always first: waiting for one of two is exact, if only the left is read.
+    // Placed on one SM the left tile is always first: waiting for one of two is exact, if only the
+    // left is read.
     let mut p = valid();
     p.queues = Some(vec![[0, 1].map(TaskId).to_vec(), [2, 3].map(TaskId).to_vec()]);
     p.tasks[2].waits[0].threshold = 1;
@@ -144,7 +145,8 @@ fn kv_read_before_append() {
     assert!(report.has("ReadAfterWrite") || report.has("WriteAfterRead"), "{report}");
 }
 
-/// H7: 8,002 unordered writers and an unordered reader. All are checked, and the report stays short.
+/// H7: 8,002 unordered writers and an unordered reader. All are checked, and the report stays
+/// short.
 #[test]
 fn h7_eight_thousand_tasks_are_all_checked() {
     let mut p = buffers();
@@ -250,7 +252,8 @@ fn regions_too_fine_to_compare_in_the_arena_are_refused() {
     assert_valid(&p);
 }
 
-/// Boxes that cut each other everywhere: the check goes by pairs instead of cells and says the same.
+/// Boxes that cut each other everywhere: the check goes by pairs instead of cells and says the
+/// same.
 #[test]
 fn irregular_tiles_are_checked_by_pairs() {
     let mut p = Program::new("irregular", Target::host(1));
@@ -288,7 +291,8 @@ fn irregular_tiles_are_checked_by_pairs() {
     assert!(validate(&p).has("OutputGap"));
 }
 
-/// 20,000 tasks side by side and 2,000 that wait for all of them: too wide for clocks, so the order is asked from lanes.
+/// 20,000 tasks side by side and 2,000 that wait for all of them: too wide for clocks, so the order
+/// is asked from lanes.
 #[test]
 fn programs_too_wide_for_clocks_are_checked_all_the_same() {
     let (writers, readers) = (20_000, 2_000);

@@ -25,7 +25,8 @@ fn every_kind_has_a_case_and_a_line_in_the_docs() {
     }
 }
 
-/// The snapshots of all texts, as the other files hold them: none names a Rust type or prints a debug form.
+/// The snapshots of all texts, as the other files hold them: none names a Rust type or prints a
+/// debug form.
 #[test]
 fn texts_name_no_internal_types() {
     let words =

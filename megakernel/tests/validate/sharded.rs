@@ -1,5 +1,5 @@
-//! Programs of several devices: the validator's verdict equals the oracle's, on valid ones, on mutants of every class, and on mutants
-//! of what lies and runs where.
+//! Programs of several devices: the validator's verdict equals the oracle's, on valid ones, on
+//! mutants of every class, and on mutants of what lies and runs where.
 //!
 //! `TILEWRIGHT_LONG` in the environment: more than 100,000 mutants instead of some thousands.
 
@@ -26,7 +26,8 @@ const OF_DEVICES: [(&str, Mutation); 8] = [
     ("other_device_count", other_device_count),
 ];
 
-/// Programs of a plain `cargo test`, and of a long run. Some classes find fewer places than they are asked for.
+/// Programs of a plain `cargo test`, and of a long run. Some classes find fewer places than they
+/// are asked for.
 const SHORT: usize = 3_000;
 const LONG: usize = 125_000;
 /// Mutants that a long run has to see.
@@ -57,7 +58,8 @@ fn the_validator_agrees_with_the_oracle_on_every_sharded_program() {
         }
     }
     print(&rows, seed);
-    // What lies and runs elsewhere is refused; what is sent to fewer is refused where somebody reads it.
+    // What lies and runs elsewhere is refused; what is sent to fewer is refused where somebody
+    // reads it.
     assert!(
         OF_DEVICES.iter().all(|(name, _)| rows[*name].rejected > 0),
         "a class of mutants that never breaks anything"

@@ -1,4 +1,5 @@
-//! One small valid program, and the ways to break it: every invalid case is a change of the same twin.
+//! One small valid program, and the ways to break it: every invalid case is a change of the same
+//! twin.
 
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;

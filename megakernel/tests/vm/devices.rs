@@ -1,4 +1,5 @@
-//! A model on several devices: the logits of one, the same bits on whatever queues, nothing of a weight twice.
+//! A model on several devices: the logits of one, the same bits on whatever queues, nothing of a
+//! weight twice.
 
 use proptest::prelude::*;
 use tilewright_codegen::target::Target;
@@ -88,7 +89,8 @@ const FAMILIES: [Family; 4] = [Family::Llama, Family::Mistral, Family::Qwen2, Fa
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// The parts are summed in another order, in f32: nothing else differs. On the same devices no bit depends on SMs or workers.
+    /// The parts are summed in another order, in f32: nothing else differs. On the same devices no
+    /// bit depends on SMs or workers.
     #[test]
     fn several_devices_give_the_logits_of_one(
         family in prop::sample::select(FAMILIES.to_vec()),
@@ -111,7 +113,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Codes of any scheme, in groups that cuts may fall into: a part is the same numbers, so the sums' order alone differs.
+    /// Codes of any scheme, in groups that cuts may fall into: a part is the same numbers, so the
+    /// sums' order alone differs.
     #[test]
     fn several_devices_give_the_logits_of_one_with_codes(
         family in prop::sample::select(FAMILIES.to_vec()),

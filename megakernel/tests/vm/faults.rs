@@ -63,7 +63,8 @@ fn the_text_of_a_deadlock_says_who_waits_for_what() {
     assert!(text.ends_with("waits for c0 `done` to reach 1; it is 0"), "{text}");
 }
 
-/// A row without a finite largest logit has no likeliest token: neither the greedy choice nor a drawn one makes one up.
+/// A row without a finite largest logit has no likeliest token: neither the greedy choice nor a
+/// drawn one makes one up.
 #[test]
 fn a_row_whose_logits_are_all_infinite_is_refused() {
     let (lowest, highest) = (f32::NEG_INFINITY, f32::INFINITY);
@@ -120,7 +121,8 @@ fn a_task_that_fails_or_panics_stops_all_workers() {
     }
 }
 
-/// Many more queues than workers and the reverse, many times: every step ends, with the right values.
+/// Many more queues than workers and the reverse, many times: every step ends, with the right
+/// values.
 #[test]
 fn steps_end_for_any_number_of_queues_and_workers() {
     for (sms, workers) in [(1, 1), (1, 4), (3, 2), (2, 5), (17, 3), (40, 2)] {

@@ -83,8 +83,8 @@ proptest! {
         prop_assert_eq!(lab.run().bits("out"), fused.bits("out"));
     }
 
-    /// Projections by strips, with rotation and append, against plain layers, rope and append; and the same in two
-    /// levels, as models with norms over heads need it.
+    /// Projections by strips, with rotation and append, against plain layers, rope and append; and
+    /// the same in two levels, as models with norms over heads need it.
     #[test]
     fn qkv_is_three_layers_rope_and_append(
         kv_heads in 1usize..3,

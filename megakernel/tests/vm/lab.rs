@@ -251,7 +251,8 @@ impl Lab {
         machine
     }
 
-    /// The pools with what they hold before the step: filled by a program that copies inputs to them.
+    /// The pools with what they hold before the step: filled by a program that copies inputs to
+    /// them.
     pub fn kv(&mut self) -> KvState {
         let mut kv = KvState::new(&self.program).unwrap();
         let mut filler = Lab::new(1);
@@ -301,7 +302,8 @@ pub fn wide(values: &[f32]) -> Vec<f64> {
     values.iter().map(|&x| f64::from(x)).collect()
 }
 
-/// `found` is within `relative · |expected| + absolute` of `expected`, element by element; NaN is never.
+/// `found` is within `relative · |expected| + absolute` of `expected`, element by element; NaN is
+/// never.
 #[track_caller]
 pub fn close(found: &[f32], expected: &[f64], relative: f64, absolute: f64) {
     assert_eq!(found.len(), expected.len());

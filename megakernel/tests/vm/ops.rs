@@ -11,7 +11,8 @@ use tilewright_megakernel::program::{
 
 use super::lab::{Lab, close, floats, unit, wide};
 
-/// A random box in a buffer that is larger by up to 3 in every dimension: extents of the buffer, the box.
+/// A random box in a buffer that is larger by up to 3 in every dimension: extents of the buffer,
+/// the box.
 fn boxed(lab: &mut Lab, extents: &[usize]) -> (Vec<usize>, Vec<Span>) {
     let pads: Vec<[usize; 2]> = extents.iter().map(|_| [lab.random.below(3), lab.random.below(2)]).collect();
     let shape = extents.iter().zip(&pads).map(|(e, [a, b])| e + a + b).collect();
@@ -113,7 +114,8 @@ proptest! {
         prop_assert_eq!(&lab.run().floats["out"], &expected);
     }
 
-    /// A linear layer, by tiles, is within rounding of the exact product; bias and every element type included.
+    /// A linear layer, by tiles, is within rounding of the exact product; bias and every element
+    /// type included.
     #[test]
     fn linear(
         rows in 1usize..5,
@@ -152,7 +154,8 @@ proptest! {
     #[test]
     fn logits_and_argmax(rows in 1usize..4, n in 1usize..40, seed: u64) {
         let mut lab = Lab::new(seed);
-        // Small whole numbers tie often; one row of weights in eight is NaN, but not the first: a row of NaN has no choice.
+        // Small whole numbers tie often; one row of weights in eight is NaN, but not the first: a
+        // row of NaN has no choice.
         let k = 3;
         let x_values: Vec<f32> = (0..rows * k).map(|_| lab.random.below(3) as f32).collect();
         let weights: Vec<f32> = (0..n)
@@ -319,8 +322,8 @@ proptest! {
         prop_assert_eq!(&lab.run().floats["out"], &expected);
     }
 
-    /// However the tokens are split and paged: softmax(scale · qKᵀ)·V of the row's own tokens, for every group and odd
-    /// head sizes.
+    /// However the tokens are split and paged: softmax(scale · qKᵀ)·V of the row's own tokens, for
+    /// every group and odd head sizes.
     #[test]
     fn attention_and_combine(
         kv_heads in 1usize..3,
@@ -365,7 +368,8 @@ proptest! {
                 let weights = naive::softmax(&scores);
                 let expected: Vec<f64> =
                     (0..dim).map(|d| weights.iter().zip(values.chunks(dim)).map(|(w, v)| w * v[d]).sum()).collect();
-                // Values are below 1, weights sum to 1; a token's weight is off by its score's error and a rounding.
+                // Values are below 1, weights sum to 1; a token's weight is off by its score's
+                // error and a rounding.
                 close(&found[(r * heads + head) * dim..][..dim], &expected, 0.0, 3e-5);
             }
         }

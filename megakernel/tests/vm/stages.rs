@@ -1,4 +1,5 @@
-//! Stages of a pipeline: one after the other they give the bits of the whole, each reads its own weights, keeps its own pools.
+//! Stages of a pipeline: one after the other they give the bits of the whole, each reads its own
+//! weights, keeps its own pools.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -48,7 +49,8 @@ struct Run {
 /// What each step gave: the bits of the logits, and the choices.
 type Given = Vec<(Vec<u32>, Vec<i32>)>;
 
-/// One sequence of tokens by the stages that `ends` tells the last layers of; what is handed on goes through `wire`.
+/// One sequence of tokens by the stages that `ends` tells the last layers of; what is handed on
+/// goes through `wire`.
 fn run(spec: &ModelSpec, ends: &[usize], run: &Run, wire: impl Fn(&mut Vec<f32>)) -> Given {
     let weights = RandomWeights::new(spec, DType::BF16, 5).unwrap();
     let layers: Vec<Span> = ends.iter().scan(0, |lo, &hi| Some(Span::new(std::mem::replace(lo, hi), hi))).collect();

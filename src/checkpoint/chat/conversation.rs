@@ -7,8 +7,8 @@ use minijinja::value::ValueKind;
 
 use super::value::ChatValue;
 
-/// One message of a conversation: an object with a `role`, usually `content`, and whatever else the template reads
-/// (`tool_calls`, `tool_call_id`, `name`, `reasoning_content`, ..).
+/// One message of a conversation: an object with a `role`, usually `content`, and whatever else the
+/// template reads (`tool_calls`, `tool_call_id`, `name`, `reasoning_content`, ..).
 ///
 /// ```
 /// use tilewright::checkpoint::{ChatValue, Message};
@@ -52,11 +52,13 @@ pub enum ConversationError {
 pub struct Conversation {
     /// The messages, the oldest first.
     pub messages: Vec<Message>,
-    /// The tools that the model may call: JSON schemas of functions. The template sees `none` if there are none.
+    /// The tools that the model may call: JSON schemas of functions. The template sees `none` if
+    /// there are none.
     pub tools: Option<ChatValue>,
     /// Documents for retrieval-augmented generation. The template sees `none` if there are none.
     pub documents: Option<ChatValue>,
-    /// Variables of the template, such as `enable_thinking`. They override special tokens of the same name.
+    /// Variables of the template, such as `enable_thinking`. They override special tokens of the
+    /// same name.
     pub variables: BTreeMap<String, ChatValue>,
     /// Whether the text ends with the start of the model's answer; true by default.
     pub add_generation_prompt: bool,
@@ -121,8 +123,8 @@ impl Conversation {
         }
     }
 
-    /// Parses a list of messages, or an object with `messages` and optionally `tools`, `documents` and
-    /// `add_generation_prompt`.
+    /// Parses a list of messages, or an object with `messages` and optionally `tools`, `documents`
+    /// and `add_generation_prompt`.
     ///
     /// ```
     /// use tilewright::checkpoint::Conversation;

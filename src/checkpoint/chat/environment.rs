@@ -1,7 +1,8 @@
 //! The functions, filters and methods that transformers gives templates, each with bounded work.
 //!
-//! The engine charges fuel for instructions and for every byte that its own operations make. The code here charges before
-//! it makes a text or a list, since the engine would charge for it only afterwards.
+//! The engine charges fuel for instructions and for every byte that its own operations make. The
+//! code here charges before it makes a text or a list, since the engine would charge for it only
+//! afterwards.
 
 use std::fmt::Write;
 
@@ -20,7 +21,8 @@ pub(super) const RAISED: &str = "raised: ";
 const BYTES_PER_FUEL: usize = 64;
 /// Bytes that an element of a list costs, as in the engine.
 const SLOT_BYTES: usize = 32;
-/// Deepest nesting of a value that a namespace holds or `tojson` writes. JSON input is at most 127 deep.
+/// Deepest nesting of a value that a namespace holds or `tojson` writes. JSON input is at most 127
+/// deep.
 const MAX_DEPTH: usize = 160;
 /// Most characters of a format of `strftime_now`.
 const MAX_DATE_FORMAT: usize = 256;
@@ -179,7 +181,8 @@ struct Style {
     sorted: bool,
 }
 
-/// Python's `json.dumps`, as transformers gives it to templates: no escapes for HTML, other scripts as they are.
+/// Python's `json.dumps`, as transformers gives it to templates: no escapes for HTML, other scripts
+/// as they are.
 fn tojson(state: &State, value: Value, indent: Option<Value>, kwargs: Kwargs) -> Result<Value, Error> {
     let indent = match indent {
         Some(indent) => Some(indent),

@@ -1,12 +1,13 @@
 //! Chat templates: the text of a conversation in the form that a model was trained on.
 //!
-//! A template is a Jinja program that comes with the checkpoint. It runs with what transformers gives it: `messages`,
-//! `tools`, `documents`, `add_generation_prompt`, special tokens by their names, variables of the caller, the functions
-//! `raise_exception` and `strftime_now`, the filter `tojson`, Python's methods of texts and dictionaries; blocks are trimmed,
-//! loops have `break` and `continue`.
+//! A template is a Jinja program that comes with the checkpoint. It runs with what transformers
+//! gives it: `messages`, `tools`, `documents`, `add_generation_prompt`, special tokens by their
+//! names, variables of the caller, the functions `raise_exception` and `strftime_now`, the filter
+//! `tojson`, Python's methods of texts and dictionaries; blocks are trimmed, loops have `break` and
+//! `continue`.
 //!
-//! Templates are untrusted input. Each renders on a thread of its own with a fixed stack, and its size, its work and its
-//! output are bounded.
+//! Templates are untrusted input. Each renders on a thread of its own with a fixed stack, and its
+//! size, its work and its output are bounded.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -104,16 +105,16 @@ pub enum ChatError {
     },
 }
 
-/// Units of work that a template may do whatever it is given: an instruction, or 64 bytes of text or lists. Every byte of
-/// the conversation allows one more.
+/// Units of work that a template may do whatever it is given: an instruction, or 64 bytes of text
+/// or lists. Every byte of the conversation allows one more.
 const FUEL: u64 = 1_000_000;
 
 /// Bytes of the stack that a template renders on.
 const STACK: usize = 64 << 20;
 
 impl ChatTemplate {
-    /// Creates a template: the file that it stands in, its text, and special tokens by their names (`bos_token`,
-    /// `eos_token`, ..).
+    /// Creates a template: the file that it stands in, its text, and special tokens by their names
+    /// (`bos_token`, `eos_token`, ..).
     pub fn new(file: &'static str, source: impl Into<String>, tokens: BTreeMap<&'static str, String>) -> ChatTemplate {
         ChatTemplate { file, sources: Templates::One(source.into()), tokens }
     }
@@ -125,8 +126,8 @@ impl ChatTemplate {
     /// Renders a conversation, up to the start of the model's answer.
     ///
     /// # Errors
-    /// The template is malformed, refuses the messages, uses what is not there, or exceeds a bound on its size, nesting or
-    /// work.
+    /// The template is malformed, refuses the messages, uses what is not there, or exceeds a bound
+    /// on its size, nesting or work.
     pub fn render(&self, conversation: &Conversation) -> Result<String, ChatError> {
         let (file, source) = (self.file, self.source(conversation)?);
         let failed = |reason: String| ChatError::Run { file, reason };

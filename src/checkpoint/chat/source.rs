@@ -1,14 +1,16 @@
-//! The text of a template before it is compiled: bounds on its size, and edits that leave its meaning unchanged.
+//! The text of a template before it is compiled: bounds on its size, and edits that leave its
+//! meaning unchanged.
 //!
-//! The engine's recursion follows the nesting of expressions and values. Nesting of brackets and blocks is bounded by the
-//! engine's parser; chains of operators, filters and `elif` are bounded here. Values are bounded where they could grow in a
-//! loop or become cyclic, which is an assignment to a namespace: each such assignment passes through the filter
-//! [`BOUNDED`].
+//! The engine's recursion follows the nesting of expressions and values. Nesting of brackets and
+//! blocks is bounded by the engine's parser; chains of operators, filters and `elif` are bounded
+//! here. Values are bounded where they could grow in a loop or become cyclic, which is an
+//! assignment to a namespace: each such assignment passes through the filter [`BOUNDED`].
 
 use minijinja::machinery::{Token, tokenize};
 use minijinja::syntax::SyntaxConfig;
 
-/// The filter that bounds values assigned to a namespace. A template cannot replace a filter, unlike a function.
+/// The filter that bounds values assigned to a namespace. A template cannot replace a filter,
+/// unlike a function.
 pub(super) const BOUNDED: &str = "tilewright_bounded";
 
 /// Most bytes of a template. Published ones have at most some tens of thousands.
@@ -16,8 +18,8 @@ pub(super) const MAX_BYTES: usize = 256 << 10;
 /// Most operators, filters, attributes and subscripts in one tag, and most `elif` tags.
 const MAX_CHAIN: usize = 2000;
 
-/// Checks the bounds and makes the edits. A text that cannot be tokenised is returned as it is: compiling it gives the
-/// error.
+/// Checks the bounds and makes the edits. A text that cannot be tokenised is returned as it is:
+/// compiling it gives the error.
 pub(super) fn prepare(source: &str, syntax: SyntaxConfig) -> Result<String, String> {
     if source.len() > MAX_BYTES {
         return Err(format!("it has {} bytes; at most {MAX_BYTES} are accepted", source.len()));

@@ -1,4 +1,5 @@
-//! The arguments of a group of compressed-tensors: `format` and `weights` become a scheme, or a preset's name does.
+//! The arguments of a group of compressed-tensors: `format` and `weights` become a scheme, or a
+//! preset's name does.
 
 use serde_json::Value;
 

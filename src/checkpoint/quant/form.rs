@@ -1,4 +1,5 @@
-//! The form that a module's codes will have, before its tensors are read: for who plans and has no weights.
+//! The form that a module's codes will have, before its tensors are read: for who plans and has no
+//! weights.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +12,9 @@ use super::plan::{Plan, Presence, Scales, Stored};
 use super::scheme::ScaleType;
 
 impl Plan {
-    /// The form of every quantised weight with its columns, by the tensors' names. What the values alone tell is taken to be as it usually
-    /// is: scales of floating-point numbers are bf16, zero points that may be left out are, and a required act-order is one.
+    /// The form of every quantised weight with its columns, by the tensors' names. What the values
+    /// alone tell is taken to be as it usually is: scales of floating-point numbers are bf16, zero
+    /// points that may be left out are, and a required act-order is one.
     pub fn forms(&self, spec: &ModelSpec) -> BTreeMap<String, (Quantised, usize)> {
         let form = |tensor: tilewright_megakernel::model::TensorSpec| {
             let stored = self.stored(tensor.name.strip_suffix(".weight")?)?;

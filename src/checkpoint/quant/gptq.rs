@@ -9,11 +9,12 @@ use crate::checkpoint::keys::{ANY, EMPTY, FALSE, Inert, Keys, KnownKey, NULL, kn
 
 const INT32: Inert = Inert { text: "\"int32\"", test: |value| value.is_null() || value.as_str() == Some("int32") };
 
-/// Keys of GPTQModel, AutoGPTQ, Optimum and transformers that say how codes were found or which kernels run. GPTQModel and
-/// transformers write them for AWQ, too.
+/// Keys of GPTQModel, AutoGPTQ, Optimum and transformers that say how codes were found or which
+/// kernels run. GPTQModel and transformers write them for AWQ, too.
 ///
-/// Sources: `QuantizeConfig.to_dict` of GPTQModel 1 to 6, `BaseQuantizeConfig` of AutoGPTQ 0.7, `GPTQQuantizer.to_dict` of
-/// Optimum 1 and 2, `GPTQConfig` and `AwqConfig` of transformers 4 and 5.
+/// Sources: `QuantizeConfig.to_dict` of GPTQModel 1 to 6, `BaseQuantizeConfig` of AutoGPTQ 0.7,
+/// `GPTQQuantizer.to_dict` of Optimum 1 and 2, `GPTQConfig` and `AwqConfig` of transformers 4
+/// and 5.
 pub(super) const WRITTEN: &[KnownKey] = &[
     known("pack_dtype", "the width of the words that codes are packed in", INT32),
     known("meta", "notes of the program that wrote the file", ANY),
@@ -159,7 +160,8 @@ fn ends_with(module: &str, name: &str) -> bool {
     module.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }
 
-/// Takes the regular expressions with settings of their own; the first that matches a module decides.
+/// Takes the regular expressions with settings of their own; the first that matches a module
+/// decides.
 fn read_dynamic(keys: &mut Keys, settings: Settings, work: &Work) -> Vec<Rule> {
     let map = match keys.take_value("dynamic") {
         None | Some(Value::Bool(false)) => return Vec::new(),

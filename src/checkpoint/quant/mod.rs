@@ -1,4 +1,5 @@
-//! Quantised checkpoints: which modules are quantised, how each is stored, and its codes in the canonical form.
+//! Quantised checkpoints: which modules are quantised, how each is stored, and its codes in the
+//! canonical form.
 //!
 //! | file | what it does |
 //! |---|---|
@@ -11,8 +12,8 @@
 //! | `fault` | what can be wrong with a module's tensors |
 //! | `parts` | the tensors of one module, unpacked into a [`QuantMatrix`](tilewright_kernels::quant::QuantMatrix) |
 //!
-//! A new scheme is a row of `scheme` and the keys that choose it. This module knows names and bits of files; what a
-//! quantised matrix means is said in `tilewright_kernels::quant`.
+//! A new scheme is a row of `scheme` and the keys that choose it. This module knows names and bits
+//! of files; what a quantised matrix means is said in `tilewright_kernels::quant`.
 
 mod args;
 mod awq;

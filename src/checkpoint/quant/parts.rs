@@ -1,7 +1,8 @@
-//! The tensors of one quantised module: held against the scheme's row, then unpacked into the canonical form.
+//! The tensors of one quantised module: held against the scheme's row, then unpacked into the
+//! canonical form.
 //!
-//! [`prepare`] looks at types and shapes alone, so that every fault of a file is found at once; [`Job::run`] reads the
-//! contents.
+//! [`prepare`] looks at types and shapes alone, so that every fault of a file is found at once;
+//! [`Job::run`] reads the contents.
 
 use std::path::Path;
 
@@ -65,10 +66,11 @@ fn cover(scales: Scales, n: usize, k: usize) -> [usize; 2] {
     }
 }
 
-/// The size of groups or blocks that other sizes could be mistaken for, with the extent that it cuts.
+/// The size of groups or blocks that other sizes could be mistaken for, with the extent that it
+/// cuts.
 ///
-/// A size that divides the extent is the only one with its number of scales. Of the others only powers of two are
-/// written by tools.
+/// A size that divides the extent is the only one with its number of scales. Of the others only
+/// powers of two are written by tools.
 fn ambiguous(scales: Scales, [n, k]: [usize; 2]) -> Option<(usize, usize)> {
     let cuts = match scales {
         Scales::Tensor | Scales::Channel => return None,
@@ -80,7 +82,8 @@ fn ambiguous(scales: Scales, [n, k]: [usize; 2]) -> Option<(usize, usize)> {
     cuts.into_iter().find(is_odd)
 }
 
-/// Takes the tensors of a module `[n, k]`, where types and shapes are right; what is wrong goes to `faults`.
+/// Takes the tensors of a module `[n, k]`, where types and shapes are right; what is wrong goes to
+/// `faults`.
 pub(in crate::checkpoint) fn prepare<'a>(
     module: &str,
     [n, k]: [usize; 2],
@@ -134,7 +137,8 @@ pub(in crate::checkpoint) fn prepare<'a>(
     (faults.len() == before).then_some(Job { module, n, k, stored, codes, scales, global, zeros, order, shape })
 }
 
-/// A part as it is wanted; `None` and a fault where it is not, `None` alone where it may be left out and is.
+/// A part as it is wanted; `None` and a fault where it is not, `None` alone where it may be left
+/// out and is.
 fn check<'a>(
     found: Option<Part<'a>>,
     tensor: String,
@@ -163,7 +167,8 @@ fn check<'a>(
     Some(part)
 }
 
-/// The shapes of a tensor of one element for each cell of a grid: a single cell may be a scalar, a single column a vector.
+/// The shapes of a tensor of one element for each cell of a grid: a single cell may be a scalar, a
+/// single column a vector.
 fn shapes_of(usual: [usize; 2], grid: [usize; 2]) -> Vec<Vec<usize>> {
     let mut shapes = vec![usual.to_vec()];
     if grid == [1, 1] {
@@ -239,7 +244,8 @@ impl Job<'_> {
         Err(PartFault::WeightShape { tensor: part.name.clone(), file: part.file.to_owned(), expected, found })
     }
 
-    /// The column of every place: columns by their groups. `None` where that is their order already.
+    /// The column of every place: columns by their groups. `None` where that is their order
+    /// already.
     fn read_order(&self, size: usize) -> Result<Option<Vec<u32>>, PartFault> {
         let Some(part) = &self.order else { return Ok(None) };
         let (k, groups) = (self.k, self.k.div_ceil(size));

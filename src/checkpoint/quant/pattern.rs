@@ -38,7 +38,8 @@ const MAX_REGEX_BYTES: usize = 1024;
 const MAX_COMPILED_BYTES: usize = 256 << 10;
 /// Most steps back in one match. Expressions that look ahead over a module's name take some dozens.
 const MAX_BACKTRACKS: usize = 2000;
-/// Most matches of expressions with modules, in a configuration. Each takes a microsecond, unless it backtracks.
+/// Most matches of expressions with modules, in a configuration. Each takes a microsecond, unless
+/// it backtracks.
 const MAX_MATCHES: usize = 2_000_000;
 
 /// Bounds the work of a configuration's regular expressions, and records which bound was hit.
@@ -100,7 +101,8 @@ impl Pattern {
         work.compile(&format!("^(?:{regex})"))
     }
 
-    /// A shell's wildcards over the whole name (`*`, `?`), or the name of a module or of one around it.
+    /// A shell's wildcards over the whole name (`*`, `?`), or the name of a module or of one around
+    /// it.
     pub fn wildcard(work: &Work, text: &str) -> Option<Pattern> {
         if !text.contains(['*', '?', '[']) {
             return Some(Pattern::Path(text.to_owned()));

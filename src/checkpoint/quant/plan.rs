@@ -1,5 +1,5 @@
-//! Which modules of a model are quantised and how: `quantization_config`, or the file that older writers put beside
-//! `config.json`.
+//! Which modules of a model are quantised and how: `quantization_config`, or the file that older
+//! writers put beside `config.json`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -64,7 +64,8 @@ pub(super) struct Module {
 }
 
 impl Plan {
-    /// How a module is stored, if it is quantised. Its name is that of its weight without `.weight`.
+    /// How a module is stored, if it is quantised. Its name is that of its weight without
+    /// `.weight`.
     pub fn stored(&self, module: &str) -> Option<Stored> {
         self.modules.get(module).copied()
     }
@@ -129,7 +130,8 @@ const METHODS: [Method; 6] = [
 /// The key of `config.json`.
 const KEY: &str = "quantization_config";
 
-/// Takes the key of `config.json` that says how weights are quantised. `keys` has no faults yet, so the model is sound.
+/// Takes the key of `config.json` that says how weights are quantised. `keys` has no faults yet, so
+/// the model is sound.
 pub(in crate::checkpoint) fn read_key(keys: &mut Keys, spec: &ModelSpec) -> Option<Plan> {
     let value = keys.take_value(KEY)?;
     let Value::Object(map) = value else {
@@ -149,7 +151,8 @@ pub(in crate::checkpoint) fn read_key(keys: &mut Keys, spec: &ModelSpec) -> Opti
 const BESIDE: [(&str, &str); 3] =
     [("quantize_config.json", "gptq"), ("quant_config.json", "awq"), ("hf_quant_config.json", "modelopt")];
 
-/// Reads the files beside `config.json`. What they say must be what `config.json` says, where it says something.
+/// Reads the files beside `config.json`. What they say must be what `config.json` says, where it
+/// says something.
 pub(in crate::checkpoint) fn read_beside(
     dir: &Path,
     spec: &ModelSpec,

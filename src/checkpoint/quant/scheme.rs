@@ -1,10 +1,12 @@
-//! The table of schemes: where the parts of a quantised module lie, to the bit. Facts: the packages compressed-tensors,
-//! AutoGPTQ, GPTQModel, AutoAWQ and ModelOpt, and DeepSeek-V3's `README_WEIGHTS.md`.
+//! The table of schemes: where the parts of a quantised module lie, to the bit. Facts: the packages
+//! compressed-tensors, AutoGPTQ, GPTQModel, AutoAWQ and ModelOpt, and DeepSeek-V3's
+//! `README_WEIGHTS.md`.
 
 use tilewright_kernels::quant::Code;
 use tilewright_layout::DType;
 
-/// A dimension of a weight: output features, or input features (for scales and zeros: their groups).
+/// A dimension of a weight: output features, or input features (for scales and zeros: their
+/// groups).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Axis {
     N,
@@ -276,7 +278,8 @@ impl Packing {
         }
     }
 
-    /// Calls `each(n, k, bits of the code)` for all codes `[n, k]` of a tensor of [`Packing::shape`], words in their order.
+    /// Calls `each(n, k, bits of the code)` for all codes `[n, k]` of a tensor of
+    /// [`Packing::shape`], words in their order.
     pub fn unpack(self, bits: usize, n: usize, k: usize, bytes: &[u8], mut each: impl FnMut(usize, usize, u8)) {
         const AWQ_COLUMNS: [usize; 8] = [0, 2, 4, 6, 1, 3, 5, 7];
         let (fields, word_bytes) = (self.fields(bits), self.word.bytes());

@@ -1,4 +1,5 @@
-//! Making quantised checkpoints: a dense folder in, a compressed-tensors folder out, whole or not at all.
+//! Making quantised checkpoints: a dense folder in, a compressed-tensors folder out, whole or not
+//! at all.
 //!
 //! | file | what it does |
 //! |---|---|
@@ -6,9 +7,9 @@
 //! | `loaded` | the same while loading: [`Checkpoint::quantised`] |
 //! | `write` | the tensors one after the other into a safetensors file |
 //!
-//! Linear layers of the decoder are quantised; embeddings, head, norms and biases stay as they are. Codes are rounded to
-//! nearest with the scale that minimises a group's squared error (`tilewright_kernels::quant::nearest`); scales are stored
-//! in the type of the weights.
+//! Linear layers of the decoder are quantised; embeddings, head, norms and biases stay as they are.
+//! Codes are rounded to nearest with the scale that minimises a group's squared error
+//! (`tilewright_kernels::quant::nearest`); scales are stored in the type of the weights.
 
 mod loaded;
 mod recipe;
@@ -84,11 +85,12 @@ const COPIED: [&str; 10] = [
     "chat_template.json",
 ];
 
-/// Quantises the folder `dir` into the new folder `out`; `progress` gets the bytes read, and stops the work by
-/// returning `Break`.
+/// Quantises the folder `dir` into the new folder `out`; `progress` gets the bytes read, and stops
+/// the work by returning `Break`.
 ///
-/// `group` is the number of columns that share a scale. Where K is no multiple of it, the largest common divisor is the
-/// group, in a `config_groups` entry of its own, since other readers know no ragged groups.
+/// `group` is the number of columns that share a scale. Where K is no multiple of it, the largest
+/// common divisor is the group, in a `config_groups` entry of its own, since other readers know no
+/// ragged groups.
 ///
 /// ```no_run
 /// use std::ops::ControlFlow::Continue;
@@ -148,7 +150,8 @@ pub fn quantize(
     Ok(QuantizeReport { modules, bytes, smaller: recipe.smaller() })
 }
 
-/// How folders that are not yet whole are named, and the file in them that their writer holds a lock on.
+/// How folders that are not yet whole are named, and the file in them that their writer holds a
+/// lock on.
 const PREFIX: &str = ".quantize-";
 const LOCK: &str = ".lock";
 

@@ -44,7 +44,8 @@ impl Scheme {
         }
     }
 
-    /// The form of every weight that it quantises, with its columns, by the tensors' names, where scales are bf16.
+    /// The form of every weight that it quantises, with its columns, by the tensors' names, where
+    /// scales are bf16.
     ///
     /// # Errors
     /// If the columns of a module are in no groups of the usual length or less.

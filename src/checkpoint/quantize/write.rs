@@ -1,4 +1,5 @@
-//! A safetensors file written tensor by tensor: sizes are known before contents, so no more than a few matrices are held.
+//! A safetensors file written tensor by tensor: sizes are known before contents, so no more than a
+//! few matrices are held.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

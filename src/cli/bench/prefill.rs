@@ -191,8 +191,8 @@ pub fn run(
     Ok(())
 }
 
-/// The shape of a row. Rows of bf16 weights on one device have the peers' shape; others add the number of devices and the
-/// fewest bits of the weights' codes.
+/// The shape of a row. Rows of bf16 weights on one device have the peers' shape; others add the
+/// number of devices and the fewest bits of the weights' codes.
 fn shape(spec: &ModelSpec, tokens: usize, devices: usize, bits: Option<usize>) -> Vec<(&'static str, u64)> {
     let of_model = [("tokens", tokens), ("hidden", spec.hidden), ("layers", spec.layers)];
     let devices = (devices > 1).then_some(("devices", devices));

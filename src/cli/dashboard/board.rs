@@ -65,7 +65,8 @@ impl<'r> Board<'r> {
         newest
     }
 
-    /// The rate at which a device read its memory: in the entry's own run, otherwise in other runs of the device.
+    /// The rate at which a device read its memory: in the entry's own run, otherwise in other runs
+    /// of the device.
     pub fn read_ceiling(&self, entry: &Entry<'_>) -> Option<Ceiling> {
         ceiling(entry.call.read_peak, self.peaks.read(&entry.call.device))
     }

@@ -1,5 +1,6 @@
-//! Charts: `plotters` draws axes, labels and lines; marks that link to a row are laid over them, because an SVG back end
-//! of `plotters` has no links. Colours are names: the style sheet gives each one a value for light and for dark.
+//! Charts: `plotters` draws axes, labels and lines; marks that link to a row are laid over them,
+//! because an SVG back end of `plotters` has no links. Colours are names: the style sheet gives
+//! each one a value for light and for dark.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -75,8 +76,8 @@ struct Size<'n> {
 }
 
 impl Chart<'_> {
-    /// Bars or points beside their names, the first on top. There are two drawings, of which the style sheet shows one: names at
-    /// the left, and for narrow windows names over their bars.
+    /// Bars or points beside their names, the first on top. There are two drawings, of which the
+    /// style sheet shows one: names at the left, and for narrow windows names over their bars.
     pub fn bars(self, names: &[String], most: f64) -> Result<Markup, Failure> {
         let count = names.len();
         let name = |y: &f64| count.checked_sub(1 + y.round() as usize).and_then(|at| names.get(at)).cloned();
@@ -87,7 +88,8 @@ impl Chart<'_> {
         Ok(self.figure(&html! { div class="wide" { (wide) } div class="narrow" { (narrow) } }))
     }
 
-    /// Points over numbers, both axes logarithmic, as one drawing for wide windows and one for narrow ones.
+    /// Points over numbers, both axes logarithmic, as one drawing for wide windows and one for
+    /// narrow ones.
     pub fn logarithmic(self, x: Range<f64>, y: Range<f64>) -> Result<Markup, Failure> {
         let wide = self.draw(self.size(), x.clone().log_scale(), y.clone().log_scale(), &short, &short)?;
         let size = Size { width: NARROW, height: self.height.min(340), left: self.left.min(60), ..self.size() };
@@ -95,8 +97,8 @@ impl Chart<'_> {
         Ok(self.figure(&html! { div class="wide" { (wide) } div class="narrow" { (narrow) } }))
     }
 
-    /// Points over names, from left to right, as one drawing for wide windows and one for narrow ones. Names that would
-    /// overlap are left out.
+    /// Points over names, from left to right, as one drawing for wide windows and one for narrow
+    /// ones. Names that would overlap are left out.
     pub fn sequence(self, names: &[String], range: Range<f64>) -> Result<Markup, Failure> {
         let name = |x: &f64| names.get(x.round() as usize).cloned().unwrap_or_default();
         let places = |named| Places { count: names.len(), named };

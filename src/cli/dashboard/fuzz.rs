@@ -1,5 +1,6 @@
-//! A fuzz target on stable Rust: whatever bytes a file of results holds, the page and the report are made or the file is
-//! refused. The corpus is `tests/data/results`; `TILEWRIGHT_LONG=1` runs 50 times the cases.
+//! A fuzz target on stable Rust: whatever bytes a file of results holds, the page and the report
+//! are made or the file is refused. The corpus is `tests/data/results`; `TILEWRIGHT_LONG=1` runs 50
+//! times the cases.
 
 use std::fs;
 use std::path::Path;
@@ -186,6 +187,7 @@ fn twenty_thousand_rows_of_one_shape_take_seconds() {
     let (few, many) = (results(1_000), results(10_000));
     let (first, second) = (seconds(&few), seconds(&many));
     println!("2,000 rows: {first:.3} s; 20,000 rows: {second:.3} s");
-    // Ten times the rows: ten times the time, and a margin for a busy machine. Quadratic time would be a hundred times.
+    // Ten times the rows: ten times the time, and a margin for a busy machine. Quadratic time would
+    // be a hundred times.
     assert!(second < 40.0 * first.max(0.05), "{first} s and {second} s");
 }

@@ -32,9 +32,10 @@ use crate::results::Results;
 
 /// Write results as one page that works offline
 ///
-/// Reads the rows that `bench --out` writes. The first view compares decode, prefill and kernels with the fastest peer.
-/// Further views: two builds or devices compared; history; roofline; the decode step by level; accuracy; ledgers of tests;
-/// energy. Every number leads to its row, its samples and the command that reproduces it.
+/// Reads the rows that `bench --out` writes. The first view compares decode, prefill and kernels
+/// with the fastest peer. Further views: two builds or devices compared; history; roofline; the
+/// decode step by level; accuracy; ledgers of tests; energy. Every number leads to its row, its
+/// samples and the command that reproduces it.
 #[derive(Args)]
 #[command(after_help = "Examples:
   tilewright dashboard --results benches/results/rows --out results.html")]

@@ -1,5 +1,5 @@
-//! Several prompts, or one with options that only a batch has: batched continuously. Each of several prompts is a line of
-//! JSON when it ends.
+//! Several prompts, or one with options that only a batch has: batched continuously. Each of
+//! several prompts is a line of JSON when it ends.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -113,7 +113,8 @@ impl Answers<'_> {
     }
 }
 
-/// Prints the rest of a text that streams, or a line of JSON. Without a finish the request was interrupted.
+/// Prints the rest of a text that streams, or a line of JSON. Without a finish the request was
+/// interrupted.
 fn print(mut answer: Generated, work: &Work, finish: Option<Finish>, statistics: Statistics) -> Result<(), Failure> {
     let mut out = io::stdout();
     let (rest, finish) = answer.finish(finish)?;

@@ -34,7 +34,8 @@ impl Dump {
 pub struct FlowArgs {
     #[command(flatten)]
     choice: FlowChoice,
-    /// Write which blocks were attended to in each step, a line of JSON for each layer and key head; `tilewright flow map` draws it
+    /// Write which blocks were attended to in each step, a line of JSON for each layer and key
+    /// head; `tilewright flow map` draws it
     #[arg(long, value_name = "FILE", requires = "flow")]
     dump_selection: Option<PathBuf>,
 }

@@ -26,9 +26,10 @@ use crate::engine::{Engine, EngineError, Exchange, KvType, Penalties, Request, S
 
 /// Continue a prompt with a model
 ///
-/// Greedy unless a temperature is given; stops at the model's end-of-sequence token, or before a text of --stop. The text
-/// streams to standard output. Ctrl-C ends it with what there is by then, and exit code 130. Several prompts are batched
-/// continuously; each of them is a line of JSON when it ends.
+/// Greedy unless a temperature is given; stops at the model's end-of-sequence token, or before a
+/// text of --stop. The text streams to standard output. Ctrl-C ends it with what there is by then,
+/// and exit code 130. Several prompts are batched continuously; each of them is a line of JSON when
+/// it ends.
 #[derive(Args)]
 #[command(after_help = "Examples:
   tilewright generate --model models/tiny-llama --prompt \"In the beginning\"
@@ -60,11 +61,12 @@ pub struct GenerateArgs {
     seed: u64,
     #[command(flatten)]
     device: DeviceArgs,
-    /// Prefill prompts in chunks of N tokens, 17 to 4096: fast on a GPU that has room for the weights twice
+    /// Prefill prompts in chunks of N tokens, 17 to 4096: fast on a GPU that has room for the
+    /// weights twice
     #[arg(long, value_name = "N")]
     prompt_chunk: Option<usize>,
-    /// All-reduce between GPUs that share the model, in prefill: own (one-shot or two-shot, by rows), one-shot, two-shot,
-    /// or nccl (libnccl.so.2, found by LD_LIBRARY_PATH) [default: own]
+    /// All-reduce between GPUs that share the model, in prefill: own (one-shot or two-shot, by
+    /// rows), one-shot, two-shot, or nccl (libnccl.so.2, found by LD_LIBRARY_PATH) [default: own]
     #[arg(long, value_name = "ALGORITHM")]
     exchange: Option<Exchange>,
     #[command(flatten)]
@@ -75,7 +77,8 @@ pub struct GenerateArgs {
     /// Give the model at most N positions; runs a model with a sliding window of N or more tokens
     #[arg(long, value_name = "N", value_parser = parse_context)]
     max_context: Option<usize>,
-    /// Keep keys and values as this: bf16, or fp8, e4m3 codes in half the bytes [default: f32 on cpu, bf16 elsewhere]
+    /// Keep keys and values as this: bf16, or fp8, e4m3 codes in half the bytes [default: f32 on
+    /// cpu, bf16 elsewhere]
     #[arg(long, value_name = "TYPE")]
     kv: Option<KvType>,
     /// Print one JSON object at the end instead of streaming text
@@ -102,7 +105,8 @@ struct LogprobsUnseen;
 /// What a batch of requests has besides.
 #[derive(Args)]
 struct BatchArgs {
-    /// Divide positive logits of tokens of prompt and text by R, multiply negative ones [default: as generation_config.json says, else 1]
+    /// Divide positive logits of tokens of prompt and text by R, multiply negative ones [default:
+    /// as generation_config.json says, else 1]
     #[arg(long, value_name = "R", allow_negative_numbers = true)]
     repetition_penalty: Option<f32>,
     /// Forbid repeated n-grams of N tokens, 0: allow all [default: as generation_config.json says]
@@ -117,13 +121,16 @@ struct BatchArgs {
     /// Give each token's log probability, and those of the N likeliest; with --json
     #[arg(long, value_name = "N", value_parser = number::count(0..=number::MOST_TOKENS))]
     logprobs: Option<usize>,
-    /// Propose tokens from what the text repeats, and verify several in one step; the text is the same
+    /// Propose tokens from what the text repeats, and verify several in one step; the text is the
+    /// same
     #[arg(long)]
     speculate: bool,
-    /// Continue at most N prompts at a time, 1 to 64; more than 16 on a GPU need room for the weights twice
+    /// Continue at most N prompts at a time, 1 to 64; more than 16 on a GPU need room for the
+    /// weights twice
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=64))]
     rows: u16,
-    /// Cut a prompt's chunks so that a step in which others decode takes about T milliseconds; with --prompt-chunk
+    /// Cut a prompt's chunks so that a step in which others decode takes about T milliseconds; with
+    /// --prompt-chunk
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
     step_ms: Option<f64>,
     /// Give every step the same width, so that a text does not depend on the others

@@ -1,4 +1,5 @@
-//! What was generated of one prompt: tokens, text and times, as one JSON object or one line on a terminal.
+//! What was generated of one prompt: tokens, text and times, as one JSON object or one line on a
+//! terminal.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Instant;
@@ -35,8 +36,8 @@ impl<'w> Generated<'w> {
         Ok(Generated { prompt, request, text, whole: String::new(), tokens, logprobs, times: None })
     }
 
-    /// Takes the next token, which was generated just now, and prints the text that it completes if it `streams`. Returns
-    /// whether the text goes on.
+    /// Takes the next token, which was generated just now, and prints the text that it completes if
+    /// it `streams`. Returns whether the text goes on.
     pub fn push(&mut self, token: u32, logprobs: Option<Logprobs>, streams: bool) -> Result<bool, Failure> {
         let now = Instant::now();
         let first = self.times.map_or(now, |[first, _]| first);
@@ -54,8 +55,8 @@ impl<'w> Generated<'w> {
         Ok(!text.is_ended())
     }
 
-    /// Completes the text; returns what was held back, and why the text ended, which a stop text or token decides before
-    /// `finish`.
+    /// Completes the text; returns what was held back, and why the text ended, which a stop text or
+    /// token decides before `finish`.
     pub fn finish(&mut self, finish: Option<Finish>) -> Result<(String, Option<Finish>), Failure> {
         let Some(text) = self.text.take() else { return Ok((String::new(), finish)) };
         let finish = text.cause().map(Finish::Stop).or(finish);

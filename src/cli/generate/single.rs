@@ -22,7 +22,8 @@ pub fn run(work: &Work, request: &Request) -> Result<ExitCode, Failure> {
     Ok(work.interrupt.exit_code())
 }
 
-/// Generates. An interrupt leaves a result without a finish; a failure to decode or print wins over it.
+/// Generates. An interrupt leaves a result without a finish; a failure to decode or print wins over
+/// it.
 fn generate(work: &Work, request: &Request, generated: &mut Generated) -> Result<(Option<Finish>, Speed), Failure> {
     let mut failure = None;
     let result = work.engine.generate(std::slice::from_ref(request), work.sampling, |_, token| {

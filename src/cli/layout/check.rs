@@ -1,11 +1,13 @@
-//! Running golden cases: one JSON object a line, an operation with its arguments and what must come out.
+//! Running golden cases: one JSON object a line, an operation with its arguments and what must come
+//! out.
 //!
 //! A case has `id`, `op`, `args`, and one of:
 //! * `out`: the result must equal it;
 //! * `error`: the call must be refused;
-//! * `out` with `violates`: the recorded result breaks the operation's own definition, so the call must be refused, or give
-//!   another result that keeps the definition;
-//! * `error` with `out` and `because`: the recorded library refuses the call, and this one gives `out`.
+//! * `out` with `violates`: the recorded result breaks the operation's own definition, so the call
+//!   must be refused, or give another result that keeps the definition;
+//! * `error` with `out` and `because`: the recorded library refuses the call, and this one gives
+//!   `out`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -225,7 +227,8 @@ fn evaluate(name: &str, args: &[Json], case: &Json) -> Result<Json, Refusal> {
     }
 }
 
-/// A shared-memory layout, with the weighted sum of its table; the table itself where the case has one.
+/// A shared-memory layout, with the weighted sum of its table; the table itself where the case has
+/// one.
 fn shared_memory(name: &str, args: &[Value], case: &Json) -> Result<Json, Refusal> {
     let (bytes, tile) = swizzle_operations::shared_memory(name, args)?;
     let mut sum = 0i64;

@@ -9,8 +9,8 @@
 //! call       := word "(" [expression ("," expression)*] ")"
 //! ```
 //!
-//! A text that was read prints back as itself, without its blanks. [`Parsed`] also keeps where each part stands, so that a
-//! refusal points at the part that was refused ([`Mistake`]).
+//! A text that was read prints back as itself, without its blanks. [`Parsed`] also keeps where each
+//! part stands, so that a refusal points at the part that was refused ([`Mistake`]).
 
 use std::fmt;
 use std::ops::Range;
@@ -63,7 +63,8 @@ impl Expression {
         self.evaluate_counting(&mut 0)
     }
 
-    /// The value, and how many parts were evaluated before this one was done or refused: each part follows its own parts.
+    /// The value, and how many parts were evaluated before this one was done or refused: each part
+    /// follows its own parts.
     fn evaluate_counting(&self, done: &mut usize) -> Result<Value, Refusal> {
         let mut all =
             |items: &[Expression]| items.iter().map(|item| item.evaluate_counting(done)).collect::<Result<Vec<_>, _>>();

@@ -1,7 +1,7 @@
 //! `tilewright layout`: the layout algebra from the command line.
 //!
-//! `eval` computes an expression, `check` runs golden cases, `show` draws a layout. The language is described in
-//! [`expression`], the operations stand in one table that expressions and cases share.
+//! `eval` computes an expression, `check` runs golden cases, `show` draws a layout. The language is
+//! described in [`expression`], the operations stand in one table that expressions and cases share.
 
 pub mod check;
 pub mod expression;
@@ -74,8 +74,8 @@ pub enum LayoutCommand {
     },
 }
 
-/// Runs the subcommand. A refused expression is one line on standard error; where a part of it was refused, the expression
-/// follows with that part underlined.
+/// Runs the subcommand. A refused expression is one line on standard error; where a part of it was
+/// refused, the expression follows with that part underlined.
 ///
 /// # Errors
 /// A file that cannot be read or written, or a layout that cannot be drawn.

@@ -6,7 +6,8 @@ use tilewright_layout::{Swizzled, laws};
 use super::Refusal;
 use super::value::Value;
 
-/// Whether `result` is right by the definition of the operation. What is not decided here is not right.
+/// Whether `result` is right by the definition of the operation. What is not decided here is not
+/// right.
 pub(super) fn keeps_definition(name: &str, args: &[Json], result: &Json) -> bool {
     let Ok(args) = args.iter().map(Value::from_json).collect::<Result<Vec<_>, _>>() else { return false };
     if name == "swizzle_slice_and_offset" {

@@ -154,8 +154,8 @@ fn atom(name: &str, args: &[Value]) -> Result<Atom, Refusal> {
     })
 }
 
-/// A matrix atom, alone or tiled to a shape, in elements: `gmma_atom(name, bits)`, `gmma_smem_layout(name, bits, shape
-/// [, order])`.
+/// A matrix atom, alone or tiled to a shape, in elements: `gmma_atom(name, bits)`,
+/// `gmma_smem_layout(name, bits, shape [, order])`.
 pub(super) fn shared_memory(name: &str, args: &[Value]) -> Result<(Swizzle, Swizzled), Refusal> {
     let atom = atom(name, args)?;
     let bits = arg(name, args, 1)?.int()?;

@@ -128,7 +128,8 @@ impl Value {
     /// Reads a value of the golden cases.
     ///
     /// # Errors
-    /// [`Refusal::Json`] for a value that the schema does not have; [`Refusal::Layout`] for a layout that is none.
+    /// [`Refusal::Json`] for a value that the schema does not have; [`Refusal::Layout`] for a
+    /// layout that is none.
     pub fn from_json(json: &Json) -> Result<Value, Refusal> {
         Ok(match json {
             Json::Number(number) => {

@@ -1,7 +1,8 @@
-//! The chart of the README: decode and prefill against the best peer of the run, one bar per workload.
+//! The chart of the README: decode and prefill against the best peer of the run, one bar per
+//! workload.
 //!
-//! Bars are the peer's time over ours, so that models of all sizes share one axis; the dashed line at 1 is parity. The
-//! picture follows the reader's colour scheme.
+//! Bars are the peer's time over ours, so that models of all sizes share one axis; the dashed line
+//! at 1 is parity. The picture follows the reader's colour scheme.
 
 use std::fmt::Write;
 

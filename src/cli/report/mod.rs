@@ -22,8 +22,8 @@ use crate::results::{PeerKind, Results};
 
 /// Write the benchmark page and the speed chart from result rows
 ///
-/// Quotes the newest run of each workload next to the fastest peer of that run: time, ratio, share of the measured floor,
-/// date and commit. The example writes the page of this repository.
+/// Quotes the newest run of each workload next to the fastest peer of that run: time, ratio, share
+/// of the measured floor, date and commit. The example writes the page of this repository.
 #[derive(Args)]
 #[command(after_help = "Examples:
   tilewright report --results benches/results/rows --out docs/benchmarks.md --chart docs/pictures/speed.svg")]
@@ -81,7 +81,8 @@ pub fn kind_name(kind: PeerKind) -> &'static str {
     }
 }
 
-/// A suite's heading, and a sentence on what its times are; suites that are not listed have their name only.
+/// A suite's heading, and a sentence on what its times are; suites that are not listed have their
+/// name only.
 pub fn suite_title(suite: &str) -> (String, &'static str) {
     let titles = [
         ("decode", "Decode", "Time of one decode step of the whole model: one token for each sequence of the batch."),

@@ -5,8 +5,8 @@ use tilewright_megakernel::program::Span;
 
 use super::error::PipelineError;
 
-/// The layers of each rank, in order. A stage's time is that of the weights it reads: all layers have as many, the last stage has
-/// the head besides, and the embedding is a row for each token.
+/// The layers of each rank, in order. A stage's time is that of the weights it reads: all layers
+/// have as many, the last stage has the head besides, and the embedding is a row for each token.
 ///
 /// # Errors
 /// If there are more ranks than layers.

@@ -117,7 +117,8 @@ fn role(rank: usize) -> &'static str {
 }
 
 impl PipelineError {
-    /// What other ranks are told: which rank it is about, and why. What is about none is the driver's.
+    /// What other ranks are told: which rank it is about, and why. What is about none is the
+    /// driver's.
     pub(super) fn report(&self) -> Head {
         let (rank, why) = match self {
             PipelineError::Lost { rank, source } => (*rank, chain(source)),
@@ -132,7 +133,8 @@ impl PipelineError {
         PipelineError::Lost { rank, source: source.into() }
     }
 
-    /// What another rank said of one that failed: text from outside, shortened and without what moves a cursor.
+    /// What another rank said of one that failed: text from outside, shortened and without what
+    /// moves a cursor.
     pub(super) fn failed(rank: usize, why: &str) -> PipelineError {
         PipelineError::Failed { rank, why: plain(why) }
     }

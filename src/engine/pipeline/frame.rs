@@ -8,7 +8,8 @@
 //! | 4 | words behind it, four bytes each: at most [`MOST_WORDS`] |
 //! | 8 | XXH3 of all other bytes of the frame |
 //!
-//! All numbers are little-endian. Memory for a body is taken as the body arrives, not by the length that a frame claims.
+//! All numbers are little-endian. Memory for a body is taken as the body arrives, not by the length
+//! that a frame claims.
 
 use std::io::{ErrorKind, Read, Write};
 

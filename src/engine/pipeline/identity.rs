@@ -1,8 +1,9 @@
 //! Which model a rank has, and what computes it: enough to tell that all have the same.
 //!
-//! The architecture, and the name and shape of every tensor, go into one number; how they are stored is told in words; the
-//! values of all vectors (norms and biases, a few kilobytes a layer) go into another number. So another checkpoint of the same
-//! shape, such as a model that was trained on, is told from this one, unless its norms and biases have the same bits.
+//! The architecture, and the name and shape of every tensor, go into one number; how they are
+//! stored is told in words; the values of all vectors (norms and biases, a few kilobytes a layer)
+//! go into another number. So another checkpoint of the same shape, such as a model that was
+//! trained on, is told from this one, unless its norms and biases have the same bits.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! How a world comes together: the driver waits at an address, workers join it and call their neighbours.
+//! How a world comes together: the driver waits at an address, workers join it and call their
+//! neighbours.
 //!
 //! ```text
 //! worker r                         driver                        worker r + 1
@@ -42,8 +43,8 @@ pub struct Meeting {
 }
 
 impl Meeting {
-    /// Listens at `address` for a world of `world` processes, the driver among them. `patience` bounds
-    /// how long they may take to join, and how long a rank may be silent.
+    /// Listens at `address` for a world of `world` processes, the driver among them. `patience`
+    /// bounds how long they may take to join, and how long a rank may be silent.
     ///
     /// # Errors
     /// If the numbers are out of range, or the address cannot be bound.
@@ -83,7 +84,8 @@ impl Meeting {
         self.patience
     }
 
-    /// Waits until all workers have joined; `ways` are the numbers of those from each rank's device to the next.
+    /// Waits until all workers have joined; `ways` are the numbers of those from each rank's device
+    /// to the next.
     pub(in crate::engine) fn join(
         self,
         model: &Identity,
@@ -292,7 +294,8 @@ impl Seat {
         let driver = driver.with_patience(patience).map_err(|source| PipelineError::lost(0, source))?;
         let neighbours = Neighbours { rank, token, patience }.meet(next, &listener, rank > 1);
         let (before, behind) = neighbours.map_err(|error| {
-            // The driver may be what is lost. Until it has judged, neighbours find this rank where they were told.
+            // The driver may be what is lost. Until it has judged, neighbours find this rank where
+            // they were told.
             let _ = driver.send(&error.report().into());
             let _ = driver.stream().set_read_timeout(Some(FIRST_WORDS.min(patience)));
             last_words(&driver, rank, error)

@@ -1,8 +1,8 @@
 //! What the ranks of a pipeline say to each other.
 //!
-//! A message is a head, which says what it is, and words: cells, rows of the residual stream, logits.
-//! Heads are read strictly. The number of words follows from the head and the model; the receiver
-//! checks it.
+//! A message is a head, which says what it is, and words: cells, rows of the residual stream,
+//! logits. Heads are read strictly. The number of words follows from the head and the model; the
+//! receiver checks it.
 
 use std::net::SocketAddr;
 
@@ -51,7 +51,8 @@ pub enum Head {
         token: u64,
         /// Milliseconds for which a rank may say nothing.
         patience: u64,
-        /// Numbers of the ways from device to device: from the rank before, and to the one behind, if there is one. None where rows are words.
+        /// Numbers of the ways from device to device: from the rank before, and to the one behind,
+        /// if there is one. None where rows are words.
         ways: Vec<Vec<u8>>,
     },
     /// The driver to a worker: it does not take part.
@@ -88,7 +89,8 @@ pub enum Head {
         /// How the rows come: behind the cells, or from device to device.
         by: Rows,
     },
-    /// The last rank to the driver: a step is done; words: the logits of the rows that were asked for, in their order.
+    /// The last rank to the driver: a step is done; words: the logits of the rows that were asked
+    /// for, in their order.
     Logits {
         /// Of which session.
         session: u64,
@@ -204,7 +206,8 @@ impl Message {
     }
 }
 
-/// The words of a step: positions, page tables, and the residual stream of all rows, where that does not go from device to device.
+/// The words of a step: positions, page tables, and the residual stream of all rows, where that
+/// does not go from device to device.
 ///
 /// ```text
 /// positions [rows] i32 | page tables [rows, entries] i32 | residual stream [rows, hidden] f32

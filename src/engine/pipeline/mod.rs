@@ -52,10 +52,12 @@ use tilewright_codegen::device::{Device, DeviceLink};
 use super::{Engine, EngineError};
 
 impl Engine {
-    /// The same engine as the driver of a world: waits until all workers have joined, and keeps the first layers to itself.
+    /// The same engine as the driver of a world: waits until all workers have joined, and keeps the
+    /// first layers to itself.
     ///
     /// # Errors
-    /// If the engine has a flow, a world already, or chunks of prompts on several devices, a worker does not fit, or one is missing when the patience is over.
+    /// If the engine has a flow, a world already, or chunks of prompts on several devices, a worker
+    /// does not fit, or one is missing when the patience is over.
     pub fn with_world(self, meeting: Meeting) -> Result<Engine, EngineError> {
         if self.flow.is_some() {
             return Err(PipelineError::Flow.into());
@@ -81,7 +83,8 @@ impl Engine {
     /// The same whose rows come from and go to other ranks so.
     ///
     /// # Errors
-    /// If the device has no such way: it is no NVIDIA GPU, shares its stage with others, or NCCL is not there.
+    /// If the device has no such way: it is no NVIDIA GPU, shares its stage with others, or NCCL is
+    /// not there.
     pub fn with_rows(self, rows: Rows) -> Result<Engine, EngineError> {
         let engine = Engine { rows, ..self };
         if let Some(device) = engine.row_device()? {

@@ -1,8 +1,8 @@
 //! The driver's machines: the first stage here, the others elsewhere.
 //!
 //! The driver does not wait for a step whose logits are not needed (a prompt's chunk, but for the
-//! last): while the next rank computes it, the driver computes the next chunk. At most [`AHEAD`] steps
-//! for each rank are on their way.
+//! last): while the next rank computes it, the driver computes the next chunk. At most [`AHEAD`]
+//! steps for each rank are on their way.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};

@@ -1,8 +1,9 @@
-//! Rows of the residual stream from device to device, by NCCL: those of prompts and of wide batches, which graphs of launches compute.
+//! Rows of the residual stream from device to device, by NCCL: those of prompts and of wide
+//! batches, which graphs of launches compute.
 //!
 //! Heads, cells and control stay on [`Transport`](super::Transport), which also finds lost ranks. A
-//! rank that learns of a loss aborts the links between devices, which ends what waits on them. Bytes
-//! come in the order of the heads.
+//! rank that learns of a loss aborts the links between devices, which ends what waits on them.
+//! Bytes come in the order of the heads.
 
 use std::fmt;
 use std::str::FromStr;
@@ -101,7 +102,8 @@ impl RowLinks {
     /// Opens ways, side by side, once the neighbours do.
     ///
     /// # Errors
-    /// If a neighbour does not come within the patience or is lost, the work is aborted, or NCCL fails.
+    /// If a neighbour does not come within the patience or is lost, the work is aborted, or NCCL
+    /// fails.
     pub fn open(
         self: &Arc<RowLinks>,
         device: &Device,
@@ -176,7 +178,8 @@ impl RowLink {
         tell: impl FnOnce() -> Result<(), EngineError>,
     ) -> Result<(), EngineError> {
         let mut sent = locked(&self.sent);
-        // What was sent last lies there until the neighbour has it. That it is there at all the messages say.
+        // What was sent last lies there until the neighbour has it. That it is there at all the
+        // messages say.
         self.wait(abort, None)?;
         let stream = self.link.stream();
         let has_room = |buffer: &Buffer<f32>| buffer.len() >= rows.len();

@@ -1,5 +1,5 @@
-//! The machines of a stage: one for each number of rows, on the reference machine or on a device, where more than 16 rows are a
-//! graph of launches.
+//! The machines of a stage: one for each number of rows, on the reference machine or on a device,
+//! where more than 16 rows are a graph of launches.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -69,7 +69,8 @@ pub(super) fn is_wide(rows: usize) -> bool {
 }
 
 impl Output<'_> {
-    /// Sends what the next stage takes: by the way between devices where there is one and the step is a graph's, else as words. `tell` sends messages.
+    /// Sends what the next stage takes: by the way between devices where there is one and the step
+    /// is a graph's, else as words. `tell` sends messages.
     pub fn hand_on(
         &self,
         link: Option<&RowLink>,

@@ -1,7 +1,7 @@
 //! How messages come from one rank to another.
 //!
-//! [`Transport`] is all that the ranks know of it. [`Tcp`] is the one that there is. Rows that go from device to device
-//! beside the words of a message are `rows`' affair.
+//! [`Transport`] is all that the ranks know of it. [`Tcp`] is the one that there is. Rows that go
+//! from device to device beside the words of a message are `rows`' affair.
 
 use std::io::BufReader;
 use std::net::{Shutdown, TcpStream};
@@ -47,7 +47,8 @@ pub trait Transport: Send + Sync {
     /// The next message.
     ///
     /// # Errors
-    /// If the other is gone, says nothing for as long as the patience is, or sends what is no message.
+    /// If the other is gone, says nothing for as long as the patience is, or sends what is no
+    /// message.
     fn receive(&self) -> Result<Message, LinkError>;
 
     /// Closes the connection: a `receive` that waits at either end returns an error.

@@ -1,4 +1,5 @@
-//! A worker's life: steps come from the rank before it, go on to the one behind it, and the last rank answers the driver.
+//! A worker's life: steps come from the rank before it, go on to the one behind it, and the last
+//! rank answers the driver.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use super::transport::{LinkError, Transport};
 use super::world::{hear, pulse, pulse_of};
 use crate::engine::{Engine, EngineError};
 
-/// Messages that wait while a step runs; who sends more waits. More than the driver lets be on their way: behind them comes who is lost.
+/// Messages that wait while a step runs; who sends more waits. More than the driver lets be on
+/// their way: behind them comes who is lost.
 const WAITING: usize = 4 * MOST_RANKS;
 /// Most sessions at a time.
 const MOST_SESSIONS: usize = 16;
@@ -30,7 +32,8 @@ const LOOK: Duration = Duration::from_millis(20);
 type Heard = (usize, Result<Message, LinkError>);
 
 impl Seat {
-    /// Computes this rank's layers on an engine's place until the driver says that the work is done.
+    /// Computes this rank's layers on an engine's place until the driver says that the work is
+    /// done.
     ///
     /// # Errors
     /// If a step fails, another rank is lost, or the work is aborted; the other ranks are told.
@@ -77,7 +80,8 @@ impl Seat {
         })
     }
 
-    /// Tells the driver of a failure, and waits a moment for what the driver says of it: it hears all ranks.
+    /// Tells the driver of a failure, and waits a moment for what the driver says of it: it hears
+    /// all ranks.
     fn verdict(&self, error: EngineError, heard: &Receiver<Heard>) -> Result<(), EngineError> {
         let neighbour = match &error {
             EngineError::Pipeline(PipelineError::Failed { .. }) => return Err(error),
@@ -243,7 +247,8 @@ impl Stage<'_> {
 }
 
 impl Seat {
-    /// Sends a message to the rank behind; behind the last there is the driver, who wants logits alone.
+    /// Sends a message to the rank behind; behind the last there is the driver, who wants logits
+    /// alone.
     fn hand_on(&self, message: &Message) -> Result<(), EngineError> {
         let Seat { rank, driver, behind, .. } = self;
         let sent = match (behind, &message.head) {

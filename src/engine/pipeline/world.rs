@@ -1,7 +1,9 @@
-//! The driver's side of a world that has come together: sessions, steps on their way, and who is lost.
+//! The driver's side of a world that has come together: sessions, steps on their way, and who is
+//! lost.
 //!
-//! One thread hears each worker; one tells all that the driver is there; one judges what is heard. It hands logits to the
-//! sessions that wait for them. The first failure is everybody's: all ranks are told which rank it was and why.
+//! One thread hears each worker; one tells all that the driver is there; one judges what is heard.
+//! It hands logits to the sessions that wait for them. The first failure is everybody's: all ranks
+//! are told which rank it was and why.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -265,7 +267,8 @@ fn handle(from: usize, what: Result<Message, LinkError>, last: usize, shared: &S
     }
 }
 
-/// The failure that tells most: what the rank that is lost says of itself, if it does within a moment.
+/// The failure that tells most: what the rank that is lost says of itself, if it does within a
+/// moment.
 fn best(first: PipelineError, heard: &Receiver<Heard>) -> PipelineError {
     let deadline = Instant::now() + GRACE;
     loop {

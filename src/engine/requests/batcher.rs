@@ -43,21 +43,22 @@ pub struct BatchOptions {
     pub context: usize,
     /// Pages of the KV pools; as many as `rows` sequences of `context` tokens need.
     pub pages: Option<usize>,
-    /// Most requests that run at a time, 1 to 64. More than 16 on a device are steps of the machine of many rows, which keeps a second
-    /// copy of the weights; it has no ops of flows.
+    /// Most requests that run at a time, 1 to 64. More than 16 on a device are steps of the machine
+    /// of many rows, which keeps a second copy of the weights; it has no ops of flows.
     pub rows: usize,
-    /// Most rows of a step that hold tokens of prompts while other requests decode; at least 1, half of the rows. Where the engine has
-    /// [chunks of prompts](Engine::with_prompt_chunk), these take the place of this bound.
+    /// Most rows of a step that hold tokens of prompts while other requests decode; at least 1,
+    /// half of the rows. Where the engine has [chunks of prompts](Engine::with_prompt_chunk), these
+    /// take the place of this bound.
     pub prompt_rows: usize,
-    /// How long a step should take in which requests decode: a chunk of a prompt beside them is cut so that, as steps before took, it
-    /// does. Nothing: a prompt comes in as fast as it can.
+    /// How long a step should take in which requests decode: a chunk of a prompt beside them is cut
+    /// so that, as steps before took, it does. Nothing: a prompt comes in as fast as it can.
     pub step_time: Option<Duration>,
     /// Most steps of one launch, where the machine chooses tokens by itself.
     pub steps: usize,
     /// Whether requests that begin with the same tokens share pages.
     pub sharing: bool,
-    /// Whether every step has the same width, so that a request's tokens are bit for bit those that it gets alone. On the
-    /// host they are so in any case.
+    /// Whether every step has the same width, so that a request's tokens are bit for bit those that
+    /// it gets alone. On the host they are so in any case.
     pub deterministic: bool,
     /// Whether the machine chooses at random by itself; the host does it otherwise, from logits.
     pub sampling: bool,
@@ -65,7 +66,8 @@ pub struct BatchOptions {
 
 /// Rows of a step that proposes: the last token, and what may follow it.
 const PROPOSED_ROWS: usize = MOST_PROPOSED + 1;
-/// Most steps of a launch that need no host between them: what a deadline of another request may wait for.
+/// Most steps of a launch that need no host between them: what a deadline of another request may
+/// wait for.
 const LAUNCH_STEPS: usize = 64;
 /// Most steps of a launch where a flow keeps states, since no request leaves such a launch early.
 const STATE_STEPS: usize = 8;
@@ -87,9 +89,11 @@ impl BatchOptions {
     }
 }
 
-/// Requests that are batched continuously: each enters when there is room, and leaves when it ends, between any two steps.
+/// Requests that are batched continuously: each enters when there is room, and leaves when it ends,
+/// between any two steps.
 ///
-/// [`Batcher::step`] does the work on the caller's thread; [`Server`](super::Server) runs a batcher on a thread of its own.
+/// [`Batcher::step`] does the work on the caller's thread; [`Server`](super::Server) runs a batcher
+/// on a thread of its own.
 ///
 /// ```no_run
 /// use std::path::Path;
@@ -143,7 +147,8 @@ pub(super) type Clock = Box<dyn Fn() -> Duration + Send>;
 /// Set when somebody waits for a batcher to come back from a launch.
 pub(super) type Attention = Arc<AtomicBool>;
 
-/// Whether a launch goes on: some request still wants its tokens, no deadline has passed, and no command waits.
+/// Whether a launch goes on: some request still wants its tokens, no deadline has passed, and no
+/// command waits.
 fn go_on(wanted: bool, deadline: Option<Duration>, clock: &Clock, attention: &Attention) -> ControlFlow<()> {
     let over = deadline.is_some_and(|deadline| deadline <= clock());
     match wanted && !over && !attention.load(Ordering::Acquire) {
@@ -155,11 +160,13 @@ fn go_on(wanted: bool, deadline: Option<Duration>, clock: &Clock, attention: &At
 impl Engine {
     /// A batcher for requests to this model; nothing runs before its first [step](Batcher::step).
     ///
-    /// Where the engine has a [flow](Engine::with_flow), it chooses for each request what it would choose for it alone: states belong to a
-    /// request, and pages are shared as far as what they hold depends on tokens alone. Nothing is proposed then.
+    /// Where the engine has a [flow](Engine::with_flow), it chooses for each request what it would
+    /// choose for it alone: states belong to a request, and pages are shared as far as what they
+    /// hold depends on tokens alone. Nothing is proposed then.
     ///
     /// # Errors
-    /// If the model has fewer positions, cannot be lowered, or does not fit the device; more rows than a device's step with a flow has.
+    /// If the model has fewer positions, cannot be lowered, or does not fit the device; more rows
+    /// than a device's step with a flow has.
     pub fn batcher(&self, options: &BatchOptions) -> Result<Batcher, EngineError> {
         let base = self.lowering(options.context, options.sampling);
         let (ends, abort) = (self.ends(), self.abort_handle());
@@ -168,8 +175,8 @@ impl Engine {
     }
 }
 
-/// A batcher of a model on a place. Its sequences end at the tokens `ends`, prompts come in chunks of
-/// `chunk` rows if it is given, and its programs are lowered as `base` says but for their pages.
+/// A batcher of a model on a place. Its sequences end at the tokens `ends`, prompts come in chunks
+/// of `chunk` rows if it is given, and its programs are lowered as `base` says but for their pages.
 pub(crate) fn batcher_of(
     place: &Arc<Place>,
     model: &Model,
@@ -209,7 +216,8 @@ pub(crate) fn batcher_of(
         seats = machines.width(seats)?.min(seats);
         machines.set_phase(Phase::Decode, false);
     }
-    // The last of a prompt's sequences decodes in one row: that is compiled while the weights are on their way.
+    // The last of a prompt's sequences decodes in one row: that is compiled while the weights are
+    // on their way.
     machines.ahead(1);
     let seats = machines.width(seats)?.min(seats);
     let rows = if most > MOST_ROWS { most } else { seats };
@@ -256,11 +264,12 @@ impl Batcher {
         }
     }
 
-    /// Takes a request. It waits until there is a seat and room for its prompt; it is never refused for want of them.
+    /// Takes a request. It waits until there is a seat and room for its prompt; it is never refused
+    /// for want of them.
     ///
     /// # Errors
-    /// An empty prompt, ids outside of the vocabulary, penalties that make no sense; more tokens than a sequence may hold,
-    /// or than all pages together hold.
+    /// An empty prompt, ids outside of the vocabulary, penalties that make no sense; more tokens
+    /// than a sequence may hold, or than all pages together hold.
     pub fn submit(&mut self, submission: Submission) -> Result<Ticket, EngineError> {
         let Submission { request, penalties, .. } = &submission;
         let (prompt, new) = (request.prompt_ids.len(), request.max_new_tokens);
@@ -310,10 +319,12 @@ impl Batcher {
         self.scheduler.end(ticket, Finish::Cancelled)
     }
 
-    /// Runs one step, or one launch of several; whether requests are left. `each` gets what happens to them in order, and
-    /// ends a request by `Break` where it answers a token with a `ControlFlow`.
+    /// Runs one step, or one launch of several; whether requests are left. `each` gets what happens
+    /// to them in order, and ends a request by `Break` where it answers a token with a
+    /// `ControlFlow`.
     ///
-    /// A step that fails ends the requests that were part of it by [`Event::Fault`]; the others go on.
+    /// A step that fails ends the requests that were part of it by [`Event::Fault`]; the others go
+    /// on.
     pub fn step<A: Answer>(&mut self, mut each: impl FnMut(Ticket, Event) -> A) -> bool {
         self.step_by(&mut |ticket, event| each(ticket, event).goes_on())
     }
@@ -482,7 +493,8 @@ impl Batcher {
 
     /// Ends the requests of a step that failed.
     fn fail(&mut self, step: &Step, error: EngineError, each: &mut dyn FnMut(Ticket, Event) -> bool) {
-        // What its steps wrote is undefined, also of those whose tokens were told and whose pages were full by then.
+        // What its steps wrote is undefined, also of those whose tokens were told and whose pages
+        // were full by then.
         self.scheduler.forget_pages();
         let error = Arc::new(error);
         for piece in &step.pieces {

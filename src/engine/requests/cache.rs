@@ -1,8 +1,10 @@
-//! The pages of the KV pools among many sequences: who holds them, and which full ones can be found by their tokens.
+//! The pages of the KV pools among many sequences: who holds them, and which full ones can be found
+//! by their tokens.
 //!
-//! A page is *free*, *held* by one sequence or several, or *idle*: full, held by no sequence, and still found by its tokens. A full page
-//! is found by its tokens and the page before it, so by all tokens up to its end; the tokens themselves are compared, not
-//! a hash of them. Only full pages are shared, and a full page is never written again, so none is ever copied.
+//! A page is *free*, *held* by one sequence or several, or *idle*: full, held by no sequence, and
+//! still found by its tokens. A full page is found by its tokens and the page before it, so by all
+//! tokens up to its end; the tokens themselves are compared, not a hash of them. Only full pages
+//! are shared, and a full page is never written again, so none is ever copied.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,7 +25,8 @@ pub struct PageCache {
     clock: u64,
 }
 
-/// The number of a prefix: of all tokens up to the end of a full page. No number is used twice; 0 is the empty prefix.
+/// The number of a prefix: of all tokens up to the end of a full page. No number is used twice; 0
+/// is the empty prefix.
 type Prefix = u64;
 
 /// What a full page holds: its tokens, following a prefix.
@@ -61,7 +64,8 @@ impl PageCache {
         self.available
     }
 
-    /// Pages of the longest prefix of `tokens` that is there, whole pages each. They are held from now on.
+    /// Pages of the longest prefix of `tokens` that is there, whole pages each. They are held from
+    /// now on.
     pub fn share(&mut self, tokens: &[u32]) -> Vec<i32> {
         let (mut before, mut found) = (0, Vec::new());
         for tokens in tokens.chunks_exact(self.page_tokens) {
@@ -74,7 +78,8 @@ impl PageCache {
         found
     }
 
-    /// Takes a page: a free one, else the idle one that was left first, whose contents are forgotten.
+    /// Takes a page: a free one, else the idle one that was left first, whose contents are
+    /// forgotten.
     pub fn take(&mut self) -> Option<i32> {
         let page = match self.free.take() {
             Some(page) => page,
@@ -89,7 +94,8 @@ impl PageCache {
         Some(page)
     }
 
-    /// A holder leaves its pages, which follow each other in its sequence. The later ones are taken again first.
+    /// A holder leaves its pages, which follow each other in its sequence. The later ones are taken
+    /// again first.
     pub fn leave(&mut self, pages: &[i32]) {
         for &page in pages.iter().rev() {
             self.clock += 1;
@@ -109,8 +115,9 @@ impl PageCache {
         }
     }
 
-    /// A page of one holder is full: it holds these tokens, and follows that page of the sequence. From now on it can be
-    /// found. Where another page holds the same, that one is held in its place. Gives the page that is held.
+    /// A page of one holder is full: it holds these tokens, and follows that page of the sequence.
+    /// From now on it can be found. Where another page holds the same, that one is held in its
+    /// place. Gives the page that is held.
     pub fn fill(&mut self, page: i32, before: Option<i32>, tokens: &[u32]) -> i32 {
         let before = match before {
             None => 0,

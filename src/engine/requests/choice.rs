@@ -1,4 +1,5 @@
-//! The choice of a token by the host, from its logits: penalties and log probabilities, which a device's sampler lacks.
+//! The choice of a token by the host, from its logits: penalties and log probabilities, which a
+//! device's sampler lacks.
 
 use std::collections::HashMap;
 
@@ -6,8 +7,8 @@ use tilewright_kernels::naive::sample;
 
 use super::submission::{Logprobs, Submission, Token};
 
-/// Chooses the next token of a sequence whose tokens are `tokens`, the first `prompt` of them the prompt's; none if a logit
-/// is not a number.
+/// Chooses the next token of a sequence whose tokens are `tokens`, the first `prompt` of them the
+/// prompt's; none if a logit is not a number.
 pub fn choose(submission: &Submission, tokens: &[u32], prompt: usize, logits: &[f32]) -> Option<Token> {
     if !is_usable(logits) {
         return None;
@@ -29,7 +30,8 @@ pub fn choose(submission: &Submission, tokens: &[u32], prompt: usize, logits: &[
     Some(Token { id: id as u32, logprobs })
 }
 
-/// Whether a token can be chosen from logits: none is NaN, and the largest is finite. Some may be −∞.
+/// Whether a token can be chosen from logits: none is NaN, and the largest is finite. Some may be
+/// −∞.
 pub fn is_usable(logits: &[f32]) -> bool {
     let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     largest.is_finite() && !logits.iter().any(|x| x.is_nan())

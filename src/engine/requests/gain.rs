@@ -1,8 +1,9 @@
-//! Whether a sequence goes on by steps of several of its tokens, or of one: whichever gives more tokens a second.
+//! Whether a sequence goes on by steps of several of its tokens, or of one: whichever gives more
+//! tokens a second.
 //!
-//! A step of eight rows takes longer than one of one row, by a factor that is known roughly. Where several rows are fed, what they
-//! give says whether they pay. Where one is, what would have been proposed is compared with what came: that costs the host some
-//! lookups, and the device nothing.
+//! A step of eight rows takes longer than one of one row, by a factor that is known roughly. Where
+//! several rows are fed, what they give says whether they pay. Where one is, what would have been
+//! proposed is compared with what came: that costs the host some lookups, and the device nothing.
 
 use std::collections::VecDeque;
 

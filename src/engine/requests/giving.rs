@@ -83,7 +83,8 @@ impl<'g> Giving<'g> {
         }
     }
 
-    /// Takes the tokens that a machine chose, of all rows; whether another step of the same launch makes sense.
+    /// Takes the tokens that a machine chose, of all rows; whether another step of the same launch
+    /// makes sense.
     pub fn tokens(&mut self, tokens: &[u32]) -> bool {
         let mut stray = false;
         for at in 0..self.step.pieces.len() {
@@ -94,7 +95,8 @@ impl<'g> Giving<'g> {
                 if id != NO_TOKEN && self.counts(at, offset) {
                     self.give(at, offset, Token { id, logprobs: None });
                 } else if id != NO_TOKEN {
-                    // A row that ended by a token which the machine does not look for goes on there.
+                    // A row that ended by a token which the machine does not look for goes on
+                    // there.
                     stray = true;
                 }
             }
@@ -106,7 +108,8 @@ impl<'g> Giving<'g> {
         !stray && !waited_for && !turns && self.states.iter().any(|state| state.goes_on)
     }
 
-    /// Takes what a step gave whose tokens the machine proposed; whether another step of the same launch makes sense.
+    /// Takes what a step gave whose tokens the machine proposed; whether another step of the same
+    /// launch makes sense.
     pub fn accepted(&mut self, accepted: &Accepted) -> bool {
         let tokens = accepted.tokens.len();
         for (number, &token) in accepted.tokens.iter().enumerate() {
@@ -150,7 +153,8 @@ impl<'g> Giving<'g> {
     fn give(&mut self, at: usize, offset: usize, token: Token) {
         let piece = &self.step.pieces[at];
         let ticket = piece.ticket;
-        // The first choice of a step comes with all rows before it; a launch of several steps feeds one more in each.
+        // The first choice of a step comes with all rows before it; a launch of several steps feeds
+        // one more in each.
         let fed = if self.states[at].chosen.is_none() { piece.own() } else { 1 };
         debug_assert!(fed == 1 || offset + 1 == piece.own());
         self.states[at].chosen = Some(token.id);

@@ -19,8 +19,8 @@
 //! | `many` | generation of more sequences than a device's step has rows |
 //! | `server` | a batcher on a thread of its own |
 //!
-//! `scheduler`, `sequence`, `cache`, `slots`, `phases`, `pace`, `proposer`, `gain` and `choice` are pure: their outputs
-//! depend on their inputs alone.
+//! `scheduler`, `sequence`, `cache`, `slots`, `phases`, `pace`, `proposer`, `gain` and `choice` are
+//! pure: their outputs depend on their inputs alone.
 
 mod batcher;
 mod cache;

@@ -1,11 +1,13 @@
-//! How many rows a step may have so that it ends in time: what steps of each width took, measured while they run.
+//! How many rows a step may have so that it ends in time: what steps of each width took, measured
+//! while they run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Of a new measurement, how much is believed.
 const TRUST: f64 = 0.25;
-/// Measured steps after which a width that was not used is tried again: sequences have become longer, or fewer.
+/// Measured steps after which a width that was not used is tried again: sequences have become
+/// longer, or fewer.
 const FORGOTTEN: u64 = 256;
 /// Measurements of a width that do not count: its kernels and graphs are made then.
 const UNUSED: u32 = 1;
@@ -21,9 +23,10 @@ struct Seen {
 
 /// The times of steps in which some request decodes.
 ///
-/// A width that was not measured is taken to cost what the next narrower one does, for up to about a hundred rows fit under the time
-/// that the weights take. So a step that is too long is run once for each width that is too wide, and again when it is forgotten; widths
-/// are tried one after the other, from the least on.
+/// A width that was not measured is taken to cost what the next narrower one does, for up to about
+/// a hundred rows fit under the time that the weights take. So a step that is too long is run once
+/// for each width that is too wide, and again when it is forgotten; widths are tried one after the
+/// other, from the least on.
 #[derive(Debug)]
 pub struct Pace {
     bound: Option<Duration>,
@@ -50,8 +53,9 @@ impl Pace {
         self.seen.retain(|_, seen| now - seen.last < FORGOTTEN);
     }
 
-    /// Most rows of a step that is in time, as far as is known, of those that are wider than the rows that decode; where no width is, those of the fastest. A narrow step is not always a fast
-    /// one, so the second width is tried in any case.
+    /// Most rows of a step that is in time, as far as is known, of those that are wider than the
+    /// rows that decode; where no width is, those of the fastest. A narrow step is not always a
+    /// fast one, so the second width is tried in any case.
     pub fn rows(&self, decoding: usize) -> usize {
         let Some(bound) = self.bound else { return usize::MAX };
         let (mut most, mut fastest, mut tries) = (None, None, true);

@@ -1,8 +1,9 @@
 //! Phases of steps, where a flow chooses what rows attend to.
 //!
-//! A prompt's tokens attend to everything, and so do the tokens of a sequence that the flow covers; new tokens after these attend to
-//! what the flow chooses. Programs do one or the other, so a step has a *phase*. Which phase a token's row may be in depends on its own
-//! request alone, also when it is computed again.
+//! A prompt's tokens attend to everything, and so do the tokens of a sequence that the flow covers;
+//! new tokens after these attend to what the flow chooses. Programs do one or the other, so a step
+//! has a *phase*. Which phase a token's row may be in depends on its own request alone, also when
+//! it is computed again.
 
 use tilewright_flow::program::Phase;
 
@@ -13,9 +14,11 @@ use super::step::Piece;
 /// How a flow runs.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowLimits {
-    /// Tokens of a sequence up to which all of them are chosen: new ones among these may run in either phase.
+    /// Tokens of a sequence up to which all of them are chosen: new ones among these may run in
+    /// either phase.
     pub covered: usize,
-    /// Whether they run as prefill does, whatever runs beside them: the phases may round differently.
+    /// Whether they run as prefill does, whatever runs beside them: the phases may round
+    /// differently.
     pub apart: bool,
 }
 
@@ -28,15 +31,16 @@ pub fn other(phase: Phase) -> Phase {
 }
 
 impl Sequence {
-    /// Its first tokens, which attend to everything: those of the prompt, and those that a flow covers. Their keys and values
-    /// depend on the tokens alone.
+    /// Its first tokens, which attend to everything: those of the prompt, and those that a flow
+    /// covers. Their keys and values depend on the tokens alone.
     pub fn alike(&self, flow: FlowLimits) -> usize {
         self.prompt.max(flow.covered)
     }
 
-    /// How many of its next tokens a step of that phase may feed. What a flow chooses for is fed one by one: it may choose a
-    /// block that the token before completed. A request that decodes and is covered goes along with those; chunks do not, which steps of
-    /// prompts have more rows for.
+    /// How many of its next tokens a step of that phase may feed. What a flow chooses for is fed
+    /// one by one: it may choose a block that the token before completed. A request that decodes
+    /// and is covered goes along with those; chunks do not, which steps of prompts have more rows
+    /// for.
     pub fn rows_in(&self, phase: Phase, flow: FlowLimits) -> usize {
         let (alike, pending) = (self.alike(flow), self.pending());
         let goes_along = !flow.apart && pending == 1 && self.computed < flow.covered;
@@ -60,7 +64,8 @@ impl Scheduler {
         }
     }
 
-    /// Steps after which some row of a launch would need the other phase, or another request a step of it.
+    /// Steps after which some row of a launch would need the other phase, or another request a step
+    /// of it.
     pub(super) fn most_steps(&self, pieces: &[Piece], phase: Phase) -> usize {
         match self.limits.flow {
             Some(_) if pieces.len() < self.running.len() => 1,

@@ -1,4 +1,5 @@
-//! Speculation without a draft model: what followed the last tokens when they came before is proposed to follow again.
+//! Speculation without a draft model: what followed the last tokens when they came before is
+//! proposed to follow again.
 
 use std::collections::HashMap;
 
@@ -44,8 +45,8 @@ impl Proposer {
         self.read = tokens.len();
     }
 
-    /// Up to a number of tokens that may follow those that it has read; none where the last ones are new, or where it
-    /// does not pay.
+    /// Up to a number of tokens that may follow those that it has read; none where the last ones
+    /// are new, or where it does not pay.
     pub fn propose(&self, tokens: &[u32], most: usize) -> Vec<u32> {
         if self.rest > 0 {
             return Vec::new();
@@ -57,7 +58,8 @@ impl Proposer {
     /// The tokens that may come, whether it pays to propose them or not.
     pub fn guess(&self, tokens: &[u32], most: usize) -> Vec<u32> {
         let Some(from) = self.before.iter().flatten().next() else { return Vec::new() };
-        // What reaches the end goes on with what was proposed: a text that repeats itself goes round.
+        // What reaches the end goes on with what was proposed: a text that repeats itself goes
+        // round.
         let round = &tokens[*from..];
         round.iter().copied().cycle().take(most).collect()
     }
@@ -67,7 +69,8 @@ impl Proposer {
         if self.rest > 0 { self.rest } else { PATIENCE }
     }
 
-    /// Records how many tokens were proposed and how many of them accepted. If few were, the proposer rests.
+    /// Records how many tokens were proposed and how many of them accepted. If few were, the
+    /// proposer rests.
     pub fn verified(&mut self, proposed: usize, accepted: usize) {
         self.last_accepted = accepted;
         self.proposed += proposed;

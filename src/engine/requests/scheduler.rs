@@ -1,13 +1,14 @@
-//! The state machine of continuous batching: which rows the next step feeds, and in which pages. It knows no machine, no
-//! clock and no text.
+//! The state machine of continuous batching: which rows the next step feeds, and in which pages. It
+//! knows no machine, no clock and no text.
 //!
-//! A request waits or runs. A running one has a seat, pages, and tokens that are *pending*: a prompt in chunks, or the one
-//! token that was chosen last. Feeding its last pending token gives the next. So prompts, decoding and what is computed
-//! again after a loss of pages are one thing.
+//! A request waits or runs. A running one has a seat, pages, and tokens that are *pending*: a
+//! prompt in chunks, or the one token that was chosen last. Feeding its last pending token gives
+//! the next. So prompts, decoding and what is computed again after a loss of pages are one thing.
 //!
-//! All requests have one order: by priority, then by submission. The first request takes rows first; a request that lacks
-//! a page takes those of the last, which waits again and keeps its tokens. The first one thus goes on in every step, and
-//! each request that fits the pools alone ends.
+//! All requests have one order: by priority, then by submission. The first request takes rows
+//! first; a request that lacks a page takes those of the last, which waits again and keeps its
+//! tokens. The first one thus goes on in every step, and each request that fits the pools alone
+//! ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -166,7 +167,8 @@ impl Scheduler {
         self.statistics
     }
 
-    /// Forgets the contents of pages that may be shared: a machine failed, and their contents are unknown.
+    /// Forgets the contents of pages that may be shared: a machine failed, and their contents are
+    /// unknown.
     pub fn forget_pages(&mut self) {
         self.cache.forget_all();
     }
@@ -230,8 +232,9 @@ impl Scheduler {
         Some(Step { pieces, steps, decodes, phase, proposes: 0 })
     }
 
-    /// Records that more tokens of a request were fed, all of them its own; the last one's choice is its next token, where
-    /// there is one. Says why the request ends, where it does; it is still there.
+    /// Records that more tokens of a request were fed, all of them its own; the last one's choice
+    /// is its next token, where there is one. Says why the request ends, where it does; it is still
+    /// there.
     pub fn accept(&mut self, ticket: Ticket, fed: usize, token: Option<u32>) -> Option<Finish> {
         let sequence = self.sequences.get_mut(&ticket)?;
         sequence.computed += fed;
@@ -265,7 +268,8 @@ impl Scheduler {
         }
     }
 
-    /// Whether a sequence that is alone goes on by steps of several of its tokens, which the machine proposes.
+    /// Whether a sequence that is alone goes on by steps of several of its tokens, which the
+    /// machine proposes.
     pub fn proposes(&self, ticket: Ticket) -> bool {
         let known = self.sequences.get(&ticket).filter(|sequence| self.limits.proposals && sequence.proposer.is_some());
         known.is_some_and(|sequence| self.limits.fixed_width || sequence.gain.is_wide())
@@ -280,7 +284,8 @@ impl Scheduler {
         }
     }
 
-    /// Whether the machine, and not the host, proposes the tokens that follow a piece that is alone.
+    /// Whether the machine, and not the host, proposes the tokens that follow a piece that is
+    /// alone.
     fn is_by_device(&self, piece: &Piece) -> bool {
         let proposed = self.limits.proposals && self.sequence_of(piece).proposer.is_some();
         proposed && piece.gives && piece.tokens.len() == 1 && !piece.by_host
@@ -327,7 +332,8 @@ impl Scheduler {
         }
     }
 
-    /// A seat, a row and the prefix that is there for a waiting request; those of a lower priority are taken.
+    /// A seat, a row and the prefix that is there for a waiting request; those of a lower priority
+    /// are taken.
     fn seat(&mut self, place: Place, draft: &mut Draft) -> bool {
         let lower =
             |scheduler: &Scheduler| scheduler.running.last().copied().filter(|last| last.priority > place.priority);
@@ -364,7 +370,8 @@ impl Scheduler {
         true
     }
 
-    /// Takes pages for more tokens, from the last request if there are no others; returns for how many there are.
+    /// Takes pages for more tokens, from the last request if there are no others; returns for how
+    /// many there are.
     fn reserve(&mut self, place: Place, rows: usize, draft: &mut Draft) -> usize {
         loop {
             if self.extend(place.ticket, rows) {
@@ -421,7 +428,8 @@ impl Scheduler {
         &self.sequences[&piece.ticket]
     }
 
-    /// Appends proposed tokens to a piece that decodes, where rows and pages are left; gives how many.
+    /// Appends proposed tokens to a piece that decodes, where rows and pages are left; gives how
+    /// many.
     fn propose(&mut self, piece: &mut Piece, rows: usize) -> usize {
         let sequence = &self.sequences[&piece.ticket];
         let Some(proposer) = sequence.proposer.as_ref().filter(|_| piece.gives && piece.tokens.len() == 1) else {
@@ -438,7 +446,8 @@ impl Scheduler {
         piece.proposed
     }
 
-    /// Steps for which all pieces have room, and that no request's proposals wait for; the pages for them come from no request.
+    /// Steps for which all pieces have room, and that no request's proposals wait for; the pages
+    /// for them come from no request.
     fn reserve_steps(&mut self, pieces: &[Piece], most: usize) -> usize {
         let waits = !matches!(pieces, [piece] if self.is_by_device(piece));
         let size = self.limits.page_tokens;
@@ -462,7 +471,8 @@ impl Scheduler {
 
 #[cfg(test)]
 impl Scheduler {
-    /// Asserts that every page is free, idle or held by those that run, and that each request waits or runs.
+    /// Asserts that every page is free, idle or held by those that run, and that each request waits
+    /// or runs.
     pub fn check(&self) {
         self.cache.check(self.sequences.values().map(|sequence| &sequence.pages[..]));
         let places: BTreeSet<Place> = self.sequences.iter().map(|(&ticket, s)| s.place(ticket)).collect();

@@ -102,8 +102,8 @@ impl Sequence {
         &self.tokens[self.prompt..]
     }
 
-    /// Most tokens that it may still get, in a model of that many positions; the token after the last position is chosen,
-    /// and not fed.
+    /// Most tokens that it may still get, in a model of that many positions; the token after the
+    /// last position is chosen, and not fed.
     pub fn left(&self, positions: usize) -> usize {
         let new = self.tokens.len() - self.prompt;
         (self.max_new_tokens - new).min((positions + 1).saturating_sub(self.tokens.len()))

@@ -19,8 +19,8 @@ use crate::checkpoint::{Checkpoint, Tokenizer};
 
 /// Takes requests from any thread, and runs them batched on one of its own.
 ///
-/// Its thread ends when the server and all streams are gone. [`Engine::abort_handle`] ends the step that runs, and with it
-/// the requests that are part of it; the others go on.
+/// Its thread ends when the server and all streams are gone. [`Engine::abort_handle`] ends the step
+/// that runs, and with it the requests that are part of it; the others go on.
 ///
 /// ```no_run
 /// use std::path::Path;
@@ -61,8 +61,9 @@ pub enum ServerEvent {
     Fault(Arc<EngineError>),
 }
 
-/// The events of a request as they arrive. As an iterator it blocks until the next one; [`Stream::try_next`] and
-/// [`Stream::recv_timeout`] do not. Dropping the stream cancels the request.
+/// The events of a request as they arrive. As an iterator it blocks until the next one;
+/// [`Stream::try_next`] and [`Stream::recv_timeout`] do not. Dropping the stream cancels the
+/// request.
 pub struct Stream {
     ticket: Ticket,
     events: Receiver<ServerEvent>,
@@ -101,8 +102,8 @@ impl Engine {
 }
 
 impl Server {
-    /// Takes a request, whose text ends before one of the texts of `stop`. Waits for the step that runs to end, not for
-    /// the request.
+    /// Takes a request, whose text ends before one of the texts of `stop`. Waits for the step that
+    /// runs to end, not for the request.
     ///
     /// # Errors
     /// As [`Batcher::submit`]; an empty stop text.
@@ -131,7 +132,8 @@ impl Stream {
         self.ticket
     }
 
-    /// Takes the next event if there is one now: `Ready(None)` after the last event, `Pending` while the model computes.
+    /// Takes the next event if there is one now: `Ready(None)` after the last event, `Pending`
+    /// while the model computes.
     pub fn try_next(&mut self) -> Poll<Option<ServerEvent>> {
         match self.events.try_recv() {
             Ok(event) => Poll::Ready(Some(event)),
@@ -140,7 +142,8 @@ impl Stream {
         }
     }
 
-    /// Waits for the next event for at most `timeout`: `Ready(None)` after the last event, `Pending` if none came.
+    /// Waits for the next event for at most `timeout`: `Ready(None)` after the last event,
+    /// `Pending` if none came.
     pub fn recv_timeout(&mut self, timeout: Duration) -> Poll<Option<ServerEvent>> {
         match self.events.recv_timeout(timeout) {
             Ok(event) => Poll::Ready(Some(event)),
@@ -187,7 +190,8 @@ impl Drop for Stream {
 }
 
 impl Post {
-    /// Sends a command, and calls the batcher back from its launch. A thread that has ended hears nothing.
+    /// Sends a command, and calls the batcher back from its launch. A thread that has ended hears
+    /// nothing.
     fn send(&self, command: Command) {
         if self.commands.send(command).is_ok() {
             self.attention.store(true, Ordering::Release);

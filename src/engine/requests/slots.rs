@@ -1,5 +1,5 @@
-//! Where a flow keeps what a request carries from step to step: a place for each that runs, and a number that no request had there
-//! before.
+//! Where a flow keeps what a request carries from step to step: a place for each that runs, and a
+//! number that no request had there before.
 
 use tilewright_megakernel::vm::reference::RequestSlot;
 

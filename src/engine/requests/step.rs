@@ -17,7 +17,8 @@ pub struct Piece {
     pub proposed: usize,
     /// Whether the rows from the last that is not proposed on give tokens.
     pub gives: bool,
-    /// Whether the host chooses them, where they do: the request wants it, or they are the first ones after a prompt.
+    /// Whether the host chooses them, where they do: the request wants it, or they are the first
+    /// ones after a prompt.
     pub by_host: bool,
 }
 
@@ -33,12 +34,14 @@ impl Piece {
 pub struct Step {
     /// Its rows.
     pub pieces: Vec<Piece>,
-    /// Most steps of one launch. More than one only where every piece is one row, whose tokens the machine chooses.
+    /// Most steps of one launch. More than one only where every piece is one row, whose tokens the
+    /// machine chooses.
     pub steps: usize,
     /// Whether some request decodes.
     pub decodes: bool,
     /// What its rows attend to, where a flow chooses.
     pub phase: Phase,
-    /// Most tokens of a launch that goes on with the one piece by itself, several tokens in a step; 0: it does not.
+    /// Most tokens of a launch that goes on with the one piece by itself, several tokens in a step;
+    /// 0: it does not.
     pub proposes: usize,
 }

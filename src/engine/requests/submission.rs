@@ -7,7 +7,8 @@ use super::super::error::EngineError;
 use super::super::generate::{Completion, Request};
 use super::super::sampling::Sampling;
 
-/// A request to a batcher or server with all its options. [`Submission::from`] a [`Request`] sets the defaults.
+/// A request to a batcher or server with all its options. [`Submission::from`] a [`Request`] sets
+/// the defaults.
 ///
 /// ```
 /// use std::time::Duration;
@@ -27,19 +28,23 @@ pub struct Submission {
     pub request: Request,
     /// How tokens are chosen; greedily. The seed is the request's own.
     pub sampling: Sampling,
-    /// The row of the random numbers; 0. Requests of one seed and one prompt differ by it, as the rows of a batch do.
+    /// The row of the random numbers; 0. Requests of one seed and one prompt differ by it, as the
+    /// rows of a batch do.
     pub row: u32,
     /// What the logits are changed by before a token is chosen; nothing.
     pub penalties: Penalties,
     /// Tokens that are never chosen; none.
     pub suppressed: Vec<u32>,
-    /// How many of the likeliest tokens get log probabilities besides the chosen token, in each step; none by default.
+    /// How many of the likeliest tokens get log probabilities besides the chosen token, in each
+    /// step; none by default.
     pub logprobs: Option<usize>,
-    /// Requests of a higher priority come first, and take seats and pages from those of a lower one; 0.
+    /// Requests of a higher priority come first, and take seats and pages from those of a lower
+    /// one; 0.
     pub priority: i32,
     /// When it ends at the latest, from its submission on; never.
     pub deadline: Option<Duration>,
-    /// Whether tokens are proposed from what the text repeats, and verified several at a time. The text is the same.
+    /// Whether tokens are proposed from what the text repeats, and verified several at a time. The
+    /// text is the same.
     pub speculate: bool,
 }
 
@@ -52,8 +57,8 @@ pub struct Submission {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Penalties {
-    /// Logits of tokens of the prompt and the new text: positive ones are divided by it, negative ones multiplied. 1: no
-    /// change. Above 0.
+    /// Logits of tokens of the prompt and the new text: positive ones are divided by it, negative
+    /// ones multiplied. 1: no change. Above 0.
     pub repetition: f32,
     /// Subtracted from the logits of tokens of the new text. 0: no change.
     pub presence: f32,
@@ -104,8 +109,8 @@ impl From<Request> for Submission {
 }
 
 impl Submission {
-    /// Whether its tokens can only be chosen by the host, from logits: penalties, suppressed tokens, log probabilities. Such
-    /// a request makes one step of a launch.
+    /// Whether its tokens can only be chosen by the host, from logits: penalties, suppressed
+    /// tokens, log probabilities. Such a request makes one step of a launch.
     pub fn needs_host(&self) -> bool {
         !self.penalties.is_none() || !self.suppressed.is_empty() || self.logprobs.is_some()
     }
@@ -131,7 +136,8 @@ pub struct Token {
     pub logprobs: Option<Logprobs>,
 }
 
-/// Log probabilities (natural) of a position, of the model's own logits: at temperature 1, without penalties.
+/// Log probabilities (natural) of a position, of the model's own logits: at temperature 1, without
+/// penalties.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Logprobs {
     /// Of the token that was chosen.
@@ -147,7 +153,8 @@ pub enum Event {
     Token(Token),
     /// It has ended: all its tokens, and why.
     End(Completion),
-    /// A step that it was part of failed, or its logits are not numbers. Its tokens so far stay given.
+    /// A step that it was part of failed, or its logits are not numbers. Its tokens so far stay
+    /// given.
     Fault(Arc<EngineError>),
 }
 

@@ -1,4 +1,5 @@
-//! Runs the program of a page that the environment variable `GUIDE_PROGRAM` names, or the command line of tilewright.
+//! Runs the program of a page that the environment variable `GUIDE_PROGRAM` names, or the command
+//! line of tilewright.
 //!
 //! `GUIDE_PROGRAM=8-gpu cargo run -p tilewright-guide -- cuda:0`
 

@@ -1,6 +1,7 @@
 //! Every program and command of README.md and docs/guide prints what its page shows.
 //!
-//! `TILEWRIGHT_BLESS=1 cargo test -p tilewright-guide` writes the output blocks and the pictures anew.
+//! `TILEWRIGHT_BLESS=1 cargo test -p tilewright-guide` writes the output blocks and the pictures
+//! anew.
 
 #[path = "../src/page.rs"]
 mod page;

@@ -1,4 +1,5 @@
-//! Attention of one query over the keys and values of a head, which come through a `KvBuffer`: a warp a head.
+//! Attention of one query over the keys and values of a head, which come through a `KvBuffer`: a
+//! warp a head.
 
 use half::bf16;
 use tilewright::codegen::build::{Bf16x2, block, record};
@@ -11,8 +12,9 @@ use tilewright::kernels::tile::Index;
 /// Tokens of a tile.
 pub const TILE: u32 = 16;
 
-/// The kernel for heads of `D` columns, a block a head. Parameters: `keys` and `values` as `F` takes them, `q`[heads, D],
-/// `out`[heads, D], `tokens` of every head, `stride` from head to head in elements, `scale` of the scores times log₂e.
+/// The kernel for heads of `D` columns, a block a head. Parameters: `keys` and `values` as `F`
+/// takes them, `q`[heads, D], `out`[heads, D], `tokens` of every head, `stride` from head to head
+/// in elements, `scale` of the scores times log₂e.
 pub fn attention<F: KvFamily, const D: u32>(arch: Arch) -> Kernel {
     record("attention", arch, block(32), |k| {
         let inputs = [F::input(k, "keys"), F::input(k, "values")];

@@ -1,4 +1,5 @@
-//! `c = a · bᵀ`: a[m, k] and b[n, k] of `bf16`, c[m, n] of f32, any m, n and k; tiles of 64×64×32, a ring of three stages.
+//! `c = a · bᵀ`: a[m, k] and b[n, k] of `bf16`, c[m, n] of f32, any m, n and k; tiles of 64×64×32,
+//! a ring of three stages.
 
 use half::bf16;
 use tilewright::codegen::build::{block, record};
@@ -18,7 +19,8 @@ type Operand = OperandTile<KMajor, 16, 64, 32>;
 /// Names the ring.
 enum Operands {}
 
-/// The kernel, for a grid of ⌈n / 64⌉ × ⌈m / 64⌉ blocks. Parameters: `m`, `n`, `k`, then `a`, `b`, `c`; `k` is a multiple of 8.
+/// The kernel, for a grid of ⌈n / 64⌉ × ⌈m / 64⌉ blocks. Parameters: `m`, `n`, `k`, then `a`, `b`,
+/// `c`; `k` is a multiple of 8.
 pub fn gemm(arch: Arch) -> Kernel {
     record("gemm", arch, block(128), |k| {
         let [m, n, depth] = ["m", "n", "k"].map(|name| k.param::<u32>(name));

@@ -1,5 +1,5 @@
-//! Three kernels as an author outside of tilewright writes them, on the facade alone: a fused residual sum and RMS norm, a
-//! matrix product, attention over a `KvBuffer`.
+//! Three kernels as an author outside of tilewright writes them, on the facade alone: a fused
+//! residual sum and RMS norm, a matrix product, attention over a `KvBuffer`.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | `gemm` | `c = a · bᵀ`, `bf16`, tensor cores behind a ring of `cp.async` |
 //! | `attention` | one query over the keys and values of a head, a warp a head |
 //!
-//! `tests/` holds them against the library's oracles on shapes drawn from its strategies, and plants a race in each that the
-//! simulator must find.
+//! `tests/` holds them against the library's oracles on shapes drawn from its strategies, and
+//! plants a race in each that the simulator must find.
 
 pub mod attention;
 pub mod gemm;

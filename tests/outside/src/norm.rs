@@ -1,4 +1,5 @@
-//! A fused residual sum and RMS norm: `h = x + residual`, `out = h · weight / √(mean(h²) + eps)`, a block a row.
+//! A fused residual sum and RMS norm: `h = x + residual`, `out = h · weight / √(mean(h²) + eps)`, a
+//! block a row.
 
 use half::bf16;
 use tilewright::codegen::build::{block, record};
@@ -9,7 +10,8 @@ use tilewright::layout::typed::Contiguous;
 /// Threads of a block, each with eight elements at a time.
 const THREADS: usize = 128;
 
-/// The kernel for rows of `N` elements, a multiple of 1024. Parameters: `x`, `residual`, `weight`, `h`, `out`.
+/// The kernel for rows of `N` elements, a multiple of 1024. Parameters: `x`, `residual`, `weight`,
+/// `h`, `out`.
 pub fn residual_rms_norm<const N: usize>(arch: Arch, eps: f32) -> Kernel {
     record("residual_rms_norm", arch, block(THREADS as u32), |k| {
         let row = k.block_id().mul_wide(N as u32);

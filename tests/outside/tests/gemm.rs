@@ -1,4 +1,5 @@
-//! The matrix product against the oracle, on random extents with every edge; planted races are found.
+//! The matrix product against the oracle, on random extents with every edge; planted races are
+//! found.
 
 use half::bf16;
 use proptest::prelude::*;

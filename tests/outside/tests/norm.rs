@@ -1,4 +1,5 @@
-//! The fused norm against the oracle, on random rows; every synchronisation that is planted wrong is found.
+//! The fused norm against the oracle, on random rows; every synchronisation that is planted wrong
+//! is found.
 
 use half::bf16;
 use proptest::prelude::*;
@@ -20,7 +21,8 @@ fn trial<const N: usize>(rows: u32, seed: u64) -> Trial {
     let wide = |values: &[bf16]| values.iter().map(|v| v.to_f64()).collect::<Vec<_>>();
     let sum: Vec<f64> = sum.into_iter().map(f64::from).collect();
     let out = sum.chunks(N).flat_map(|row| naive::rms_norm(row, &wide(&weight), f64::from(EPS))).collect::<Vec<_>>();
-    // Half of the error of a sum of N/128 squares, five in a warp and four over warps; then the rounding to bf16.
+    // Half of the error of a sum of N/128 squares, five in a warp and four over warps; then the
+    // rounding to bf16.
     let bound = Bound { absolute: 0.0, relative: 2f64.powi(-8) + (N as f64 / 128.0 + 16.0) * 2f64.powi(-24) };
 
     let kernel = verify(outside::norm::residual_rms_norm::<N>(Arch::Sm90a, EPS)).expect("a legal kernel");

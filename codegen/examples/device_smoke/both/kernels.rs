@@ -15,7 +15,8 @@ pub fn saxpy() -> Result<Verified, VerifyErrors> {
     recorded("saxpy", block(256), gallery::saxpy)
 }
 
-/// Each block writes its slot, waits for all blocks at a counter, and sums all slots: right only if all are resident.
+/// Each block writes its slot, waits for all blocks at a counter, and sums all slots: right only if
+/// all are resident.
 pub fn gather() -> Result<Verified, VerifyErrors> {
     recorded("gather", block(32).cooperative(), |k| {
         let (counter, slots, sums) = (k.global::<u32>("counter"), k.global::<u32>("slots"), k.global::<u32>("sums"));
@@ -76,7 +77,8 @@ pub fn answer() -> Result<Verified, VerifyErrors> {
     })
 }
 
-/// Copies a box of 64 × 64 elements of 2 bytes by a tensor map, and writes shared memory out as it is.
+/// Copies a box of 64 × 64 elements of 2 bytes by a tensor map, and writes shared memory out as it
+/// is.
 pub fn tile() -> Result<Verified, VerifyErrors> {
     recorded("tile", block(128), |k| {
         let (map, out) = (k.tensor_map("map"), k.global::<u32>("out"));

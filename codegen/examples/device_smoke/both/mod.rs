@@ -1,5 +1,5 @@
-//! What every kind of device must do: one list of checks, run on a GPU by `device_smoke` and on the simulator by the
-//! tests of devices.
+//! What every kind of device must do: one list of checks, run on a GPU by `device_smoke` and on the
+//! simulator by the tests of devices.
 
 mod kernels;
 

@@ -1,7 +1,9 @@
-//! A device's context: opened once for all who open the device, closed with the last thing that belongs to it.
+//! A device's context: opened once for all who open the device, closed with the last thing that
+//! belongs to it.
 //!
-//! A context that is lost stays lost: after a trap, driver 580 gives the process neither a new context nor this one
-//! reset, whether it is the primary one or not (seen on an H100). So nothing here tries.
+//! A context that is lost stays lost: after a trap, driver 580 gives the process neither a new
+//! context nor this one reset, whether it is the primary one or not (seen on an H100). So nothing
+//! here tries.
 
 use super::module::Module;
 use super::probe::{self, check};
@@ -50,7 +52,8 @@ impl Context {
 
     fn new(ordinal: u32, driver: u32) -> Result<Context, DeviceError> {
         let mut device: CUdevice = 0;
-        // SAFETY: the driver is initialised, the pointer is live, the number is below the count of devices.
+        // SAFETY: the driver is initialised, the pointer is live, the number is below the count of
+        // devices.
         check("cuDeviceGet", unsafe { sys::cuDeviceGet(&raw mut device, ordinal as c_int) })?;
         let properties = properties(device, driver)?;
         let mut raw: CUcontext = std::ptr::null_mut();
@@ -78,7 +81,8 @@ impl Context {
         check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.raw) })
     }
 
-    /// Lets kernels of this device reach the memory of another: all of it, whenever it is allocated.
+    /// Lets kernels of this device reach the memory of another: all of it, whenever it is
+    /// allocated.
     pub(super) fn reach(self: &Arc<Context>, peer: &Context) -> Result<(), DeviceError> {
         let mut can: c_int = 0;
         // SAFETY: both devices are valid and the pointer is live.
@@ -88,7 +92,8 @@ impl Context {
             return Err(DeviceError::NoPeer { from: self.device as u32, to: peer.device as u32 });
         }
         self.bind()?;
-        // SAFETY: this context is current, the other is retained until its `Drop`; access lasts as long as both.
+        // SAFETY: this context is current, the other is retained until its `Drop`; access lasts as
+        // long as both.
         match unsafe { sys::cuCtxEnablePeerAccess(peer.raw, 0) } {
             CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => {}
             result => check("cuCtxEnablePeerAccess", result)?,
@@ -101,7 +106,8 @@ impl Context {
         Ok(())
     }
 
-    /// Waits for all work of the device and of the devices that reach its memory, before that memory is freed.
+    /// Waits for all work of the device and of the devices that reach its memory, before that
+    /// memory is freed.
     pub(super) fn settle_readers(&self) {
         self.settle();
         let readers: Vec<Arc<Context>> = lock(&self.readers).iter().filter_map(Weak::upgrade).collect();
@@ -114,8 +120,8 @@ impl Context {
         open.iter().for_each(|context| context.settle());
     }
 
-    /// Waits for all work of the device, before something that it may use is freed. A device that fails here has
-    /// no work left.
+    /// Waits for all work of the device, before something that it may use is freed. A device that
+    /// fails here has no work left.
     pub(super) fn settle(&self) {
         if self.bind().is_ok() {
             // SAFETY: the context is current.
@@ -135,24 +141,26 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: nothing that belongs to the context is left, as all of it keeps the context; the retain of `new` is
-        // released here and nowhere else.
+        // SAFETY: nothing that belongs to the context is left, as all of it keeps the context; the
+        // retain of `new` is released here and nowhere else.
         ignore(unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) });
     }
 }
 
-/// Takes no notice of a failure while something is freed: either the device is lost, and everything on it is gone, or
-/// an earlier failure is reported once more, which a later call reports too.
+/// Takes no notice of a failure while something is freed: either the device is lost, and everything
+/// on it is gone, or an earlier failure is reported once more, which a later call reports too.
 pub(super) const fn ignore(_: CUresult) {}
 
-/// The lock's contents; what a thread that panicked left is as good as any other, since no update is made in parts.
+/// The lock's contents; what a thread that panicked left is as good as any other, since no update
+/// is made in parts.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn properties(device: CUdevice, driver: u32) -> Result<Properties, DeviceError> {
     let mut name = [0 as c_char; 256];
-    // SAFETY: the device is valid; the driver writes at most the given number of characters, a zero among them.
+    // SAFETY: the device is valid; the driver writes at most the given number of characters, a zero
+    // among them.
     check("cuDeviceGetName", unsafe { sys::cuDeviceGetName(name.as_mut_ptr(), name.len() as c_int, device) })?;
     let name = name.map(|c| c as u8);
     let name = CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned();

@@ -32,9 +32,10 @@ pub(super) fn launch(function: &Function, stream: CUstream, grid: [u32; 3], para
     let mut pointers: Vec<*mut c_void> = spans.iter().map(|&(offset, _)| start.wrapping_add(offset).cast()).collect();
     let mut attributes = attributes(function);
     let config = config(function, stream, grid, &mut attributes);
-    // SAFETY: the function's module is loaded; the configuration's attributes and the pointers live through the call;
-    // the pointers are as many as the compiled code has parameters, each with the size it has there (`check_params`)
-    // inside the block; the driver copies the parameters before it returns.
+    // SAFETY: the function's module is loaded; the configuration's attributes and the pointers live
+    // through the call; the pointers are as many as the compiled code has parameters, each with the
+    // size it has there (`check_params`) inside the block; the driver copies the parameters before
+    // it returns.
     let result = unsafe {
         sys::cuLaunchKernelEx(&raw const config, function.raw(), pointers.as_mut_ptr(), std::ptr::null_mut())
     };

@@ -27,7 +27,8 @@ pub(super) struct Link {
 /// How long NCCL has to let go of a way before its memory is.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-// SAFETY: a communicator may be used from any thread, one at a time: the lock is held during every call.
+// SAFETY: a communicator may be used from any thread, one at a time: the lock is held during every
+// call.
 unsafe impl Send for Link {}
 // SAFETY: as above.
 unsafe impl Sync for Link {}
@@ -67,8 +68,9 @@ impl Link {
         let raw = raw.ok_or(DeviceError::GivenUp)?;
         self.context.bind()?;
         let (place, queue) = (pointer(address), stream.raw().cast());
-        // SAFETY: the place has the number of bytes, of memory of the communicator's device that lives until the work is done; stream and communicator
-        // are live and of that device; who sends has rank 0, and who takes has rank 1.
+        // SAFETY: the place has the number of bytes, of memory of the communicator's device that
+        // lives until the work is done; stream and communicator are live and of that device; who
+        // sends has rank 0, and who takes has rank 1.
         let (call, code) = unsafe {
             match self.end {
                 End::Sends => ("ncclSend", (self.nccl.send)(place.cast_const(), bytes, BYTES, 1, raw, queue)),
@@ -78,12 +80,14 @@ impl Link {
         self.nccl.check(call, code)
     }
 
-    /// Makes what is under way end. A thread of its own waits until NCCL has let go: the caller may hold what it waits for.
+    /// Makes what is under way end. A thread of its own waits until NCCL has let go: the caller may
+    /// hold what it waits for.
     pub(super) fn abort(&self) {
         let Some(raw) = self.raw.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         let (abort, raw) = (self.nccl.abort, raw.expose_provenance());
         let thread = std::thread::spawn(move || {
-            // SAFETY: the communicator is live, and no other code has it any more. What fails here is of a device that is lost.
+            // SAFETY: the communicator is live, and no other code has it any more. What fails here
+            // is of a device that is lost.
             let _ = unsafe { abort(std::ptr::with_exposed_provenance_mut(raw)) };
         });
         *self.aborting.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
@@ -91,7 +95,8 @@ impl Link {
 }
 
 impl Drop for Link {
-    /// NCCL's other way to end a communicator may wait for the other end. A process that ended while a thread is in NCCL would be torn down under it.
+    /// NCCL's other way to end a communicator may wait for the other end. A process that ended
+    /// while a thread is in NCCL would be torn down under it.
     fn drop(&mut self) {
         self.abort();
         let (begun, aborting) = (Instant::now(), self.aborting.get_mut().unwrap_or_else(PoisonError::into_inner));

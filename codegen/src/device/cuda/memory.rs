@@ -56,7 +56,8 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         self.context.settle_readers();
-        // SAFETY: the address is of `cuMemAlloc` and freed only here; no work that may use it runs any more.
+        // SAFETY: the address is of `cuMemAlloc` and freed only here; no work that may use it runs
+        // any more.
         ignore(unsafe { sys::cuMemFree_v2(self.address) });
     }
 }
@@ -73,7 +74,8 @@ struct Locked {
 
 // SAFETY: the memory belongs to the value alone; the driver frees it from any thread.
 unsafe impl Send for Locked {}
-// SAFETY: shared access is by `&`, which the owners below give out as slices of bytes or of atomics.
+// SAFETY: shared access is by `&`, which the owners below give out as slices of bytes or of
+// atomics.
 unsafe impl Sync for Locked {}
 
 impl Locked {
@@ -87,7 +89,8 @@ impl Locked {
         }
         check("cuMemHostAlloc", result)?;
         let start = NonNull::new(start).ok_or(DeviceError::HostMemory { asked: bytes as u64 })?;
-        // SAFETY: the driver returned this many writable bytes, which no other code has a pointer to.
+        // SAFETY: the driver returned this many writable bytes, which no other code has a pointer
+        // to.
         unsafe { start.cast::<u8>().write_bytes(0, bytes) };
         let portable = flags & sys::CU_MEMHOSTALLOC_PORTABLE != 0;
         Ok(Locked { context: Arc::clone(context), start, bytes, portable })
@@ -100,8 +103,8 @@ impl Drop for Locked {
             Context::settle_all();
         }
         self.context.settle();
-        // SAFETY: the memory is of `cuMemHostAlloc` and freed only here; no copy or kernel that may use it runs any
-        // more.
+        // SAFETY: the memory is of `cuMemHostAlloc` and freed only here; no copy or kernel that may
+        // use it runs any more.
         ignore(unsafe { sys::cuMemFreeHost(self.start.as_ptr()) });
     }
 }
@@ -122,7 +125,8 @@ impl Pinned {
 
 impl PinnedBytes for Pinned {
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the bytes are initialised and live as long as `self`; a queued copy owns `self`, so none runs now.
+        // SAFETY: the bytes are initialised and live as long as `self`; a queued copy owns `self`,
+        // so none runs now.
         unsafe { std::slice::from_raw_parts(self.0.start.as_ptr().cast(), self.0.bytes) }
     }
 
@@ -150,7 +154,8 @@ impl Mapped {
         let bytes = words.max(1).checked_mul(size).ok_or(DeviceError::HostMemory { asked: u64::MAX })?;
         let locked = Locked::new(context, bytes, sys::CU_MEMHOSTALLOC_DEVICEMAP | sys::CU_MEMHOSTALLOC_PORTABLE)?;
         let mut address: CUdeviceptr = 0;
-        // SAFETY: the context is current since `Locked::new`, the memory was allocated as mapped, the pointer is live.
+        // SAFETY: the context is current since `Locked::new`, the memory was allocated as mapped,
+        // the pointer is live.
         let result = unsafe { sys::cuMemHostGetDevicePointer_v2(&raw mut address, locked.start.as_ptr(), 0) };
         check("cuMemHostGetDevicePointer", result)?;
         Ok(Mapped { locked, address, words, width })
@@ -166,8 +171,9 @@ impl MappedWords for Mapped {
         let start = self.locked.start;
         match self.width {
             WordWidth::Bits32 => {
-                // SAFETY: `words` words were allocated and zeroed, on a page of their own; they live as long as `self`,
-                // and all access by the host is through atomics of this one width.
+                // SAFETY: `words` words were allocated and zeroed, on a page of their own; they
+                // live as long as `self`, and all access by the host is through atomics of this one
+                // width.
                 let words = unsafe { std::slice::from_raw_parts(start.cast::<AtomicU32>().as_ptr(), self.words) };
                 Words::Bits32(words)
             }

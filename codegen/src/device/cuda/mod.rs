@@ -14,12 +14,13 @@
 //! | `gpu` | the [`Backend`](super::backend::Backend) of it all |
 //!
 //! # Why this has unsafe code
-//! Every call of the driver is unsafe to Rust. Here each is wrapped in a function that is safe to call: handles are
-//! made and destroyed in one place, live as long as what uses them, and carry the sizes that calls are checked by.
-//! Nothing here trusts a kernel's signature: the compiled code is asked for its parameters. What a kernel
-//! does with the addresses it is given is outside of Rust's rules, as for every GPU program; the host's own memory is
-//! reachable for it only as pinned memory, which the host does not touch during a copy, and as mapped words, which the
-//! host accesses atomically.
+//! Every call of the driver is unsafe to Rust. Here each is wrapped in a function that is safe to
+//! call: handles are made and destroyed in one place, live as long as what uses them, and carry the
+//! sizes that calls are checked by. Nothing here trusts a kernel's signature: the compiled code is
+//! asked for its parameters. What a kernel does with the addresses it is given is outside of Rust's
+//! rules, as for every GPU program; the host's own memory is reachable for it only as pinned
+//! memory, which the host does not touch during a copy, and as mapped words, which the host
+//! accesses atomically.
 
 mod context;
 mod gpu;
@@ -38,7 +39,8 @@ use std::sync::Arc;
 /// The device of that number. Opened twice, it is the same device.
 ///
 /// # Errors
-/// [`DeviceError::NoDriver`] where no driver is installed, [`DeviceError::OldDriver`], [`DeviceError::NoDevice`].
+/// [`DeviceError::NoDriver`] where no driver is installed, [`DeviceError::OldDriver`],
+/// [`DeviceError::NoDevice`].
 ///
 /// ```
 /// use tilewright_codegen::device::{DeviceError, cuda};
@@ -52,8 +54,8 @@ pub fn open(ordinal: u32) -> Result<Device, DeviceError> {
     Ok(Device::new(Arc::new(gpu::Gpu::new(context::Context::open(ordinal)?))))
 }
 
-/// The devices of these numbers, each of which reaches the memory of all the others by plain loads and stores. NVLink's multicast is
-/// not used.
+/// The devices of these numbers, each of which reaches the memory of all the others by plain loads
+/// and stores. NVLink's multicast is not used.
 ///
 /// # Errors
 /// As [`open`]; [`DeviceError::NoPeer`].
@@ -83,7 +85,8 @@ pub fn driver() -> Result<u32, DeviceError> {
     probe::driver()
 }
 
-/// Version of the NCCL library: 10000 × major + 100 × minor + patch. The library is loaded and stays.
+/// Version of the NCCL library: 10000 × major + 100 × minor + patch. The library is loaded and
+/// stays.
 ///
 /// # Errors
 /// [`DeviceError::NoNccl`] where there is none that can be used, [`DeviceError::Multicast`].

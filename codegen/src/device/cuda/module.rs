@@ -1,8 +1,9 @@
-//! From PTX to a kernel: the driver's compiler with its log, modules shared while they are in use, and the compiled
-//! code's own word on its parameters and costs.
+//! From PTX to a kernel: the driver's compiler with its log, modules shared while they are in use,
+//! and the compiled code's own word on its parameters and costs.
 //!
-//! A module is found by its whole text. On disk, the driver keeps compiled code itself, by text, architecture and
-//! driver version (CUDA C++ Programming Guide, "Just-in-Time Compilation"): a second cache would repeat it.
+//! A module is found by its whole text. On disk, the driver keeps compiled code itself, by text,
+//! architecture and driver version (CUDA C++ Programming Guide, "Just-in-Time Compilation"): a
+//! second cache would repeat it.
 
 use super::context::{Context, ignore};
 use super::launch;
@@ -17,7 +18,8 @@ use std::time::Instant;
 
 /// Room for what the compiler says, bytes.
 const LOG_BYTES: usize = 64 << 10;
-/// Percent of a multiprocessor's memory that is shared where a kernel is granted more than usual: as much as there can be.
+/// Percent of a multiprocessor's memory that is shared where a kernel is granted more than usual:
+/// as much as there can be.
 const MOST_SHARED: u32 = 100;
 
 /// A loaded module.
@@ -39,8 +41,8 @@ impl Module {
         if let Some(module) = context.modules().get(ptx).and_then(std::sync::Weak::upgrade) {
             return Ok((module, true));
         }
-        // Not under the lock: compilation takes long, and other kernels need not wait. Two loads of one text at once
-        // make two modules, of which the later one is shared from then on.
+        // Not under the lock: compilation takes long, and other kernels need not wait. Two loads of
+        // one text at once make two modules, of which the later one is shared from then on.
         let module = Arc::new(Module::compile(context, kernel, ptx)?);
         let mut modules = context.modules();
         modules.retain(|_, module| module.strong_count() > 0);
@@ -62,9 +64,9 @@ impl Module {
         ];
         let (mut keys, mut values) = (options.map(|(key, _)| key), options.map(|(_, value)| value));
         let mut raw: CUmodule = std::ptr::null_mut();
-        // SAFETY: `load` made the context current; the text ends with a zero; keys and values are as many as said, the two
-        // buffers as long as said, and all live through the call. Numbers are passed in place of pointers, as the
-        // driver asks.
+        // SAFETY: `load` made the context current; the text ends with a zero; keys and values are
+        // as many as said, the two buffers as long as said, and all live through the call. Numbers
+        // are passed in place of pointers, as the driver asks.
         let result = unsafe {
             sys::cuModuleLoadDataEx(
                 &raw mut raw,
@@ -90,7 +92,8 @@ impl Module {
 impl Drop for Module {
     fn drop(&mut self) {
         self.context.settle();
-        // SAFETY: the module is of `cuModuleLoadDataEx` and unloaded only here; no kernel of it runs any more.
+        // SAFETY: the module is of `cuModuleLoadDataEx` and unloaded only here; no kernel of it
+        // runs any more.
         ignore(unsafe { sys::cuModuleUnload(self.raw) });
     }
 }
@@ -162,10 +165,12 @@ impl Function {
         self.raw
     }
 
-    /// Compares the signature with the compiled code, by whose sizes the driver reads arguments. Offsets say nothing:
-    /// those of the compiled code count from where the device keeps parameters, which is no multiple of 64.
+    /// Compares the signature with the compiled code, by whose sizes the driver reads arguments.
+    /// Offsets say nothing: those of the compiled code count from where the device keeps
+    /// parameters, which is no multiple of 64.
     ///
-    /// How many there are the text says: the driver would say it by failing, which tools that watch its calls report.
+    /// How many there are the text says: the driver would say it by failing, which tools that watch
+    /// its calls report.
     fn check_params(&self, declared: usize) -> Result<(), DeviceError> {
         let spans = &self.params.0;
         for index in 0..spans.len().max(declared) {
@@ -213,8 +218,9 @@ impl Function {
             return Ok(());
         }
         self.set_attribute(attribute, dynamic)?;
-        // All such kernels divide a multiprocessor's memory alike: by itself the driver takes the least division that holds a kernel's blocks, and
-        // blocks that want another one wait until the multiprocessor is idle.
+        // All such kernels divide a multiprocessor's memory alike: by itself the driver takes the
+        // least division that holds a kernel's blocks, and blocks that want another one wait until
+        // the multiprocessor is idle.
         self.set_attribute(CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, MOST_SHARED)
     }
 

@@ -1,7 +1,9 @@
-//! NCCL, which is loaded when the first collective is opened: its functions, communicators, and graphs of devices that add up together.
+//! NCCL, which is loaded when the first collective is opened: its functions, communicators, and
+//! graphs of devices that add up together.
 //!
-//! The functions are looked up here rather than through `cudarc::nccl`: that one looks for `libnccl.so`, where an installation without headers has
-//! `libnccl.so.2` alone, and it panics where a function is missing.
+//! The functions are looked up here rather than through `cudarc::nccl`: that one looks for
+//! `libnccl.so`, where an installation without headers has `libnccl.so.2` alone, and it panics
+//! where a function is missing.
 
 use super::context::Context;
 use super::stream::{Graph, Recorded, Recording, Stream};
@@ -15,7 +17,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Names of the library, the first that is there counts.
 const NAMES: [&str; 2] = ["libnccl.so.2", "libnccl.so"];
-/// What keeps NCCL from NVLink's multicast, which can take the GPUs of a host out of service: this variable is 0.
+/// What keeps NCCL from NVLink's multicast, which can take the GPUs of a host out of service: this
+/// variable is 0.
 const MULTICAST: &str = "NCCL_NVLS_ENABLE";
 /// The oldest version, of which graphs record sums of several devices of a process: 2.11.
 const OLDEST: c_int = 21_100;
@@ -85,7 +88,8 @@ fn load() -> Result<Nccl, DeviceError> {
     let Some(library) = library else { return Err(DeviceError::NoNccl { library: NAMES[0], why }) };
     // What was loaded is never unloaded: threads of NCCL's own run in it.
     let library: &'static Library = Box::leak(Box::new(library));
-    // SAFETY: each name stands for the function of that signature in every version from 2.11 on (nccl.h).
+    // SAFETY: each name stands for the function of that signature in every version from 2.11 on
+    // (nccl.h).
     let nccl = unsafe {
         Nccl {
             version: function(library, "ncclGetVersion")?,
@@ -147,12 +151,14 @@ pub(super) struct Communicators {
     aborted: AtomicBool,
 }
 
-// SAFETY: communicators may be used from any thread, one at a time: `GROUP` is held during every call.
+// SAFETY: communicators may be used from any thread, one at a time: `GROUP` is held during every
+// call.
 unsafe impl Send for Communicators {}
 // SAFETY: as above.
 unsafe impl Sync for Communicators {}
 
-/// Held while calls are grouped: NCCL deadlocks where two threads order groups of the same devices differently.
+/// Held while calls are grouped: NCCL deadlocks where two threads order groups of the same devices
+/// differently.
 static GROUP: Mutex<()> = Mutex::new(());
 
 impl Communicators {
@@ -167,7 +173,8 @@ impl Communicators {
         Ok(Communicators { nccl, contexts, raw, aborted: AtomicBool::new(false) })
     }
 
-    /// The work of every device as a graph, recorded by this thread: where all have come to a sum, that of all as a group.
+    /// The work of every device as a graph, recorded by this thread: where all have come to a sum,
+    /// that of all as a group.
     pub(super) fn graphs(&self, contexts: &[Arc<Context>], work: &[Vec<Work>]) -> Result<Vec<Graph>, DeviceError> {
         let together = contexts.len() == self.contexts.len()
             && contexts.iter().zip(&self.contexts).all(|(one, other)| Arc::ptr_eq(one, other));
@@ -220,8 +227,9 @@ impl Communicators {
             };
             let (from, to) = (pointer(from).cast_const(), pointer(to));
             stream.context().bind()?;
-            // SAFETY: both places have the number of elements, in memory of the communicator's device that lives as long as the graph; stream and
-            // communicator are live and of that device.
+            // SAFETY: both places have the number of elements, in memory of the communicator's
+            // device that lives as long as the graph; stream and communicator are live and of that
+            // device.
             let result =
                 unsafe { (self.nccl.all_reduce)(from, to, bytes / size, dtype, SUM, raw, stream.raw().cast()) };
             self.nccl.check("ncclAllReduce", result)
@@ -231,7 +239,8 @@ impl Communicators {
         queued.and(ended)
     }
 
-    /// Makes sums under way end. A thread of its own waits until no graph that uses the communicators is left, as NCCL does: the caller may hold some.
+    /// Makes sums under way end. A thread of its own waits until no graph that uses the
+    /// communicators is left, as NCCL does: the caller may hold some.
     pub(super) fn abort(&self) {
         if self.aborted.swap(true, Ordering::AcqRel) {
             return;
@@ -240,7 +249,8 @@ impl Communicators {
             (self.nccl.abort, self.raw.iter().map(|raw| raw.expose_provenance()).collect::<Vec<usize>>());
         std::thread::spawn(move || {
             for raw in raw {
-                // SAFETY: each communicator is live, and neither used nor destroyed after this. What fails here is of a device that is lost.
+                // SAFETY: each communicator is live, and neither used nor destroyed after this.
+                // What fails here is of a device that is lost.
                 let _ = unsafe { abort(std::ptr::with_exposed_provenance_mut(raw)) };
             }
         });
@@ -255,8 +265,8 @@ impl Drop for Communicators {
         let _group = GROUP.lock().unwrap_or_else(PoisonError::into_inner);
         for (context, &raw) in self.contexts.iter().zip(&self.raw) {
             if context.bind().is_ok() {
-                // SAFETY: the communicator is live, no graph that uses it is left, and it is destroyed only here. What fails here is of a device
-                // that is lost.
+                // SAFETY: the communicator is live, no graph that uses it is left, and it is
+                // destroyed only here. What fails here is of a device that is lost.
                 let _ = unsafe { (self.nccl.destroy)(raw) };
             }
         }

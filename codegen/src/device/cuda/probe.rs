@@ -1,11 +1,12 @@
-//! Whether there is a driver, one that is new enough, and a device. The driver's library is loaded here for the first
-//! time; where it is missing, no other call may be made.
+//! Whether there is a driver, one that is new enough, and a device. The driver's library is loaded
+//! here for the first time; where it is missing, no other call may be made.
 
 use crate::device::DeviceError;
 use cudarc::driver::sys::{self, CUresult};
 use std::ffi::c_int;
 
-/// The oldest CUDA version of a driver that has every function called here (`cuEventElapsedTime_v2` is the newest).
+/// The oldest CUDA version of a driver that has every function called here (`cuEventElapsedTime_v2`
+/// is the newest).
 pub(super) const OLDEST_DRIVER: u32 = 12_080;
 
 /// CUDA version of the driver; the driver is initialised.
@@ -17,7 +18,8 @@ pub(super) fn driver() -> Result<u32, DeviceError> {
         return Err(DeviceError::NoDriver { library });
     }
     let mut version: c_int = 0;
-    // SAFETY: the library is present, and the pointer is to a live integer. The call is allowed before `cuInit`.
+    // SAFETY: the library is present, and the pointer is to a live integer. The call is allowed
+    // before `cuInit`.
     let result = unsafe { sys::cuDriverGetVersion(&raw mut version) };
     check("cuDriverGetVersion", result)?;
     let found = u32::try_from(version).unwrap_or(0);
@@ -56,8 +58,8 @@ pub(super) fn check(call: &'static str, result: CUresult) -> Result<(), DeviceEr
     })
 }
 
-/// Whether every later call of the context fails too (CUDA driver API, `CUresult`: "leaves the process in an
-/// inconsistent state").
+/// Whether every later call of the context fails too (CUDA driver API, `CUresult`: "leaves the
+/// process in an inconsistent state").
 fn is_sticky(result: CUresult) -> bool {
     matches!(
         result,

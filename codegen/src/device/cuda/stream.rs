@@ -51,7 +51,8 @@ impl Stream {
                 if bytes == 0 {
                     return Ok(());
                 }
-                // SAFETY: the place lies in device memory that is freed only after the work is done.
+                // SAFETY: the place lies in device memory that is freed only after the work is
+                // done.
                 let result = unsafe { sys::cuMemsetD8Async(address, *byte, bytes, self.raw) };
                 check("cuMemsetD8Async", result)
             }
@@ -63,7 +64,8 @@ impl Stream {
                 if read == 0 {
                     return Ok(());
                 }
-                // SAFETY: both places lie in device memory that is freed only after the work is done.
+                // SAFETY: both places lie in device memory that is freed only after the work is
+                // done.
                 let result = unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, read, self.raw) };
                 check("cuMemcpyDtoDAsync", result)
             }
@@ -84,7 +86,8 @@ impl Stream {
         self.context.bind()?;
         let (address, bytes) = place(&self.context, to)?;
         same_length(from.len(), bytes)?;
-        // SAFETY: the place is as long as the slice; the slice is borrowed until `wait` below has returned.
+        // SAFETY: the place is as long as the slice; the slice is borrowed until `wait` below has
+        // returned.
         let result = unsafe { sys::cuMemcpyHtoDAsync_v2(address, from.as_ptr().cast(), bytes, self.raw) };
         let waited = self.wait();
         check("cuMemcpyHtoDAsync", result)?;
@@ -95,7 +98,8 @@ impl Stream {
         self.context.bind()?;
         let (address, bytes) = place(&self.context, from)?;
         same_length(bytes, to.len())?;
-        // SAFETY: the place is as long as the slice; the slice is borrowed until `wait` below has returned.
+        // SAFETY: the place is as long as the slice; the slice is borrowed until `wait` below has
+        // returned.
         let result = unsafe { sys::cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), address, bytes, self.raw) };
         let waited = self.wait();
         check("cuMemcpyDtoHAsync", result)?;
@@ -106,7 +110,8 @@ impl Stream {
         self.context.bind()?;
         let (address, bytes) = place(&self.context, to)?;
         same_length(from.bytes().len().min(bytes), bytes)?;
-        // SAFETY: the pinned memory is at least as long as the place, and freed or seen again only after the copy.
+        // SAFETY: the pinned memory is at least as long as the place, and freed or seen again only
+        // after the copy.
         let result = unsafe { sys::cuMemcpyHtoDAsync_v2(address, from.bytes().as_ptr().cast(), bytes, self.raw) };
         check("cuMemcpyHtoDAsync", result)?;
         Ok(PinnedCopy { done: self.record()?, pinned: from })
@@ -157,7 +162,8 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if self.context.bind().is_ok() {
-            // SAFETY: the stream is of `cuStreamCreate` and destroyed only here; its work goes on to its end.
+            // SAFETY: the stream is of `cuStreamCreate` and destroyed only here; its work goes on
+            // to its end.
             ignore(unsafe { sys::cuStreamDestroy_v2(self.raw) });
         }
     }
@@ -247,8 +253,8 @@ pub(super) struct Graph {
     raw: CUgraphExec,
 }
 
-// SAFETY: the driver forbids that a graph is used by two threads at once only while it is updated, which nothing here
-// does.
+// SAFETY: the driver forbids that a graph is used by two threads at once only while it is updated,
+// which nothing here does.
 unsafe impl Send for Graph {}
 // SAFETY: as above.
 unsafe impl Sync for Graph {}
@@ -274,8 +280,8 @@ impl Recording {
         &self.stream
     }
 
-    /// What was recorded. Where a thread records on several devices, all recordings end before any is instantiated: the driver refuses that
-    /// in a thread that records.
+    /// What was recorded. Where a thread records on several devices, all recordings end before any
+    /// is instantiated: the driver refuses that in a thread that records.
     pub(super) fn end(mut self) -> Result<Recorded, DeviceError> {
         let context = Arc::clone(&self.stream.context);
         self.stop().map(|raw| Recorded { context, raw })
@@ -314,7 +320,8 @@ impl Recorded {
     pub(super) fn instantiate(self) -> Result<Graph, DeviceError> {
         self.context.bind()?;
         let mut raw: CUgraphExec = std::ptr::null_mut();
-        // SAFETY: the recorded graph is whole, and the pointer is live. `Drop` destroys what is made.
+        // SAFETY: the recorded graph is whole, and the pointer is live. `Drop` destroys what is
+        // made.
         let result = unsafe { sys::cuGraphInstantiateWithFlags(&raw mut raw, self.raw, 0) };
         check("cuGraphInstantiate", result).map(|()| Graph { context: Arc::clone(&self.context), raw })
     }
@@ -323,7 +330,8 @@ impl Recorded {
 impl Drop for Recorded {
     fn drop(&mut self) {
         if self.context.bind().is_ok() {
-            // SAFETY: the recorded graph is of a capture and destroyed only here; what is made of it does not need it.
+            // SAFETY: the recorded graph is of a capture and destroyed only here; what is made of
+            // it does not need it.
             ignore(unsafe { sys::cuGraphDestroy(self.raw) });
         }
     }

@@ -16,8 +16,8 @@ pub(super) fn encode(context: &Context, shape: &TensorShape, address: u64) -> Re
     let rank = shape.dims.len();
     let ones = [1u32; MAX_RANK];
     let mut map = CUtensorMap { opaque: [0; 16] };
-    // SAFETY: the pointers are live, and each array has as many entries as the rank asks for: `check` saw to it. The
-    // address is not dereferenced.
+    // SAFETY: the pointers are live, and each array has as many entries as the rank asks for:
+    // `check` saw to it. The address is not dereferenced.
     let result = unsafe {
         sys::cuTensorMapEncodeTiled(
             &raw mut map,

@@ -14,15 +14,15 @@ pub(super) struct Kernel {
     pub facts: Facts,
 }
 
-/// Shared memory that the hardware takes of each block for itself, bytes (CUDA C++ Programming Guide, "Compute
-/// Capability 9.0").
+/// Shared memory that the hardware takes of each block for itself, bytes (CUDA C++ Programming
+/// Guide, "Compute Capability 9.0").
 const RESERVED_SHARED: u32 = 1024;
 
 /// Blocks of a multiprocessor at most (the same table).
 const MAX_BLOCKS: u32 = 32;
 
-/// Blocks of the kernel that one multiprocessor holds, by threads and shared memory. Registers are the compiler's and
-/// not known here.
+/// Blocks of the kernel that one multiprocessor holds, by threads and shared memory. Registers are
+/// the compiler's and not known here.
 pub(super) fn blocks_per_sm(device: &Properties, verified: &Verified) -> u32 {
     let kernel = verified.kernel();
     // Threads are resident by whole warps.
@@ -61,8 +61,8 @@ fn name_buffers(signature: &Signature, args: &[Arg], store: &mut Store) {
     }
 }
 
-/// Blocks that run at the same time where a launch is not cooperative: as many as fit, but not more than are needed
-/// for them to get in each other's way.
+/// Blocks that run at the same time where a launch is not cooperative: as many as fit, but not more
+/// than are needed for them to get in each other's way.
 const TOGETHER: u64 = 128;
 
 /// How the machine is set for a launch.

@@ -82,7 +82,8 @@ impl Machine {
         }
     }
 
-    /// Whether its work is done; the report of the standstill, where it waits for a device that was lost.
+    /// Whether its work is done; the report of the standstill, where it waits for a device that was
+    /// lost.
     fn standing(&self) -> Result<Option<String>, DeviceError> {
         self.alive()?;
         Ok(match &lock(&self.store).lost {

@@ -47,8 +47,8 @@ impl Store {
         self.used = self.used.saturating_sub(bytes);
     }
 
-    /// What the host stored in mapped words comes to the kernel's memory. The result is for [`Store::after_launch`], and
-    /// dropped when the store is not locked.
+    /// What the host stored in mapped words comes to the kernel's memory. The result is for
+    /// [`Store::after_launch`], and dropped when the store is not locked.
     pub fn before_launch(&mut self) -> Vec<Snapshot> {
         self.mapped.retain(|words| words.strong_count() > 0);
         let snapshots = self.mapped.iter().filter_map(Weak::upgrade);
@@ -60,7 +60,8 @@ impl Store {
         snapshots
     }
 
-    /// What the kernel changed in mapped words comes to the host; other words stay as the host has them by now.
+    /// What the kernel changed in mapped words comes to the host; other words stay as the host has
+    /// them by now.
     pub fn after_launch(&self, snapshots: &[Snapshot]) {
         for Snapshot { words, bytes } in snapshots {
             if let Ok(after) = self.memory.get(words.address, bytes.len()) {

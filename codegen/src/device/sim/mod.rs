@@ -1,4 +1,5 @@
-//! The simulator as a device: the same memory, kernels, streams and graphs, and every fault of a kernel an error.
+//! The simulator as a device: the same memory, kernels, streams and graphs, and every fault of a
+//! kernel an error.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -6,18 +7,21 @@
 //! | `launch` | a launch: parameters back to arguments, residency, the run, its outcome |
 //! | `machine` | the [`Backend`](super::backend::Backend) of it all |
 //!
-//! Work is done when it is submitted, in the order of submission, whatever the stream. So a kernel that waits for
-//! the host never sees it come and is reported as a deadlock; mapped words are what they were when the launch began,
-//! and the host sees what the kernel left. An order between streams that somebody forgot is not found.
+//! Work is done when it is submitted, in the order of submission, whatever the stream. So a kernel
+//! that waits for the host never sees it come and is reported as a deadlock; mapped words are what
+//! they were when the launch began, and the host sees what the kernel left. An order between
+//! streams that somebody forgot is not found.
 //!
-//! Launch number `n` of a device (from 0) has seed `seed + n`: a program that launches in one order runs the same
-//! every time, and no two launches run in the same interleaving. What was written stays known from launch to launch:
-//! a read of bytes that no copy, fill or kernel wrote is an error, also on the host.
+//! Launch number `n` of a device (from 0) has seed `seed + n`: a program that launches in one order
+//! runs the same every time, and no two launches run in the same interleaving. What was written
+//! stays known from launch to launch: a read of bytes that no copy, fill or kernel wrote is an
+//! error, also on the host.
 //!
-//! A fault is [`DeviceError::Fault`](super::DeviceError::Fault) from the call that submitted the launch. The device
-//! is not lost: memory is as the fault left it, and later work runs. A device that [is lost](Options::loss) on purpose
-//! answers every later call with [`DeviceError::Lost`](super::DeviceError::Lost), as a driver does; where the others
-//! wait for it, their streams never finish.
+//! A fault is [`DeviceError::Fault`](super::DeviceError::Fault) from the call that submitted the
+//! launch. The device is not lost: memory is as the fault left it, and later work runs. A device
+//! that [is lost](Options::loss) on purpose answers every later call with
+//! [`DeviceError::Lost`](super::DeviceError::Lost), as a driver does; where the others wait for it,
+//! their streams never finish.
 
 mod launch;
 mod machine;
@@ -39,7 +43,8 @@ pub struct Options {
     pub seed: u64,
     /// Multiprocessors.
     pub sms: u32,
-    /// The architecture: the device has the figures of the first preset of [`Target`] that is of it.
+    /// The architecture: the device has the figures of the first preset of [`Target`] that is of
+    /// it.
     pub arch: Arch,
     /// Device memory, bytes. Pages exist once they are touched.
     pub memory_bytes: u64,
@@ -49,7 +54,8 @@ pub struct Options {
     pub host: Option<HostOrder>,
     /// A device that is lost in mid-flight, and in which launch (from 0).
     pub loss: Option<(u64, Loss)>,
-    /// Steps without any change after which a launch is a standstill, as [`Launch::patience`](crate::sim::Launch::patience).
+    /// Steps without any change after which a launch is a standstill, as
+    /// [`Launch::patience`](crate::sim::Launch::patience).
     pub patience: u64,
     /// Ends a launch early: the call that submitted it fails with
     /// [`SimError::Interrupted`](crate::sim::SimError::Interrupted).
@@ -57,7 +63,8 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// 132 multiprocessors of an H100, 4 GiB, seed 0, all checks; a host that waits for the end of launches.
+    /// 132 multiprocessors of an H100, 4 GiB, seed 0, all checks; a host that waits for the end of
+    /// launches.
     fn default() -> Options {
         Options {
             seed: 0,
@@ -111,7 +118,8 @@ impl Simulator {
 }
 
 /// `count` simulated devices of one address space, each of which reaches the memory of all.
-/// [`launch_side_by_side`](super::launch_side_by_side) runs kernels on them under one scheduler; seeds are the first device's.
+/// [`launch_side_by_side`](super::launch_side_by_side) runs kernels on them under one scheduler;
+/// seeds are the first device's.
 pub fn peers(options: &Options, count: u32) -> Vec<Device> {
     let store = memory::Shared::default();
     let machine = |number| machine::Machine::on(options.clone(), Arc::clone(&store), number);
@@ -123,8 +131,8 @@ pub fn open(seed: u64) -> Device {
     Simulator::new(Options { seed, ..Options::default() }).device()
 }
 
-/// The figures of the simulated device: those of the architecture's first preset, an H100's at first, but for what the
-/// options say.
+/// The figures of the simulated device: those of the architecture's first preset, an H100's at
+/// first, but for what the options say.
 fn properties(options: &Options) -> Properties {
     let arch = options.arch;
     let preset = Target::names().filter_map(Target::named).find(|target| target.arch == arch.name());

@@ -1,6 +1,7 @@
 //! The fixed choices of an instruction: fields of its variant, never strings.
 //!
-//! An attribute prints as a suffix of the mnemonic (`ld.acquire.gpu.u32`); a default prints as nothing.
+//! An attribute prints as a suffix of the mnemonic (`ld.acquire.gpu.u32`); a default prints as
+//! nothing.
 
 mod number;
 mod order;
@@ -15,8 +16,8 @@ pub trait Attr: Sized + Clone {
     /// Legal values, default first: all of them, or samples where the attribute is a number.
     fn choices() -> Vec<Self>;
 
-    /// The suffix without its dot; empty for a default. Numbers and names begin with a space and follow the
-    /// types.
+    /// The suffix without its dot; empty for a default. Numbers and names begin with a space and
+    /// follow the types.
     fn text(&self) -> String;
 }
 
@@ -66,8 +67,9 @@ attrs! {
         Cta "",
         /// The cluster.
         Cluster "cluster",
-        /// The cluster, for an arrival that orders only what the thread knows to be done by the async proxy (`wgmma` and
-        /// bulk copies that it waited for), no access of its own. Unlike a release to the cluster it drains nothing.
+        /// The cluster, for an arrival that orders only what the thread knows to be done by the
+        /// async proxy (`wgmma` and bulk copies that it waited for), no access of its own. Unlike a
+        /// release to the cluster it drains nothing.
         Async "async",
     }
     /// Eviction and level hints of a load. Hints never change what is read, but for `nc`.
@@ -84,7 +86,8 @@ attrs! {
         Cv "cv",
         /// Read-only path. The bytes must not be written by anyone while the kernel runs.
         Nc "nc",
-        /// Read-only path, not kept in level one. The bytes must not be written while the kernel runs.
+        /// Read-only path, not kept in level one. The bytes must not be written while the kernel
+        /// runs.
         NcNoAllocate "nc.no_allocate",
         /// Kept in level one with the lowest priority.
         EvictFirst "evict_first",
@@ -132,7 +135,8 @@ attrs! {
         /// Its place is not changed.
         Unchanged "evict_unchanged",
     }
-    /// A comparison. The first six are false when an operand is a NaN (`ne` too); the `u` forms are true then.
+    /// A comparison. The first six are false when an operand is a NaN (`ne` too); the `u` forms are
+    /// true then.
     Cmp {
         /// a = b.
         Eq "eq",
@@ -373,7 +377,8 @@ attrs! {
         /// Give back to the pool.
         Dec "dec",
     }
-    /// Whether lanes arriving through `cp.async.mbarrier.arrive` count against the barrier's expected arrivals.
+    /// Whether lanes arriving through `cp.async.mbarrier.arrive` count against the barrier's
+    /// expected arrivals.
     NoInc {
         /// The pending count is raised by one first, so that the arrival is neutral.
         No "",
@@ -393,8 +398,8 @@ impl Cmp {
 }
 
 impl AtomOp {
-    /// Whether an asynchronous reduction has the operation for elements of the type: in global memory, or in the cluster's
-    /// shared memory.
+    /// Whether an asynchronous reduction has the operation for elements of the type: in global
+    /// memory, or in the cluster's shared memory.
     pub const fn reduces(self, ty: Ty, cluster: bool) -> bool {
         match self {
             AtomOp::Add => {

@@ -24,7 +24,8 @@ macro_rules! numbers {
 numbers! {
     /// A named barrier, 0 to 15.
     BarId(u32) [0, 1, 15];
-    /// Threads that meet at a named barrier, a multiple of 32; those that wait and those that only arrive.
+    /// Threads that meet at a named barrier, a multiple of 32; those that wait and those that only
+    /// arrive.
     BarThreads(u32) [32, 64, 128];
     /// How many groups may remain pending.
     Pending(u32) [0, 1, 2];

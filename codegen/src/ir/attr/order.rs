@@ -7,8 +7,8 @@ use super::{Attr, Scope};
 pub enum LdOrder {
     /// No order; the bytes must not be written concurrently.
     Weak,
-    /// Performed as written, not merged or moved past another volatile access of the thread; as `relaxed.sys`
-    /// otherwise.
+    /// Performed as written, not merged or moved past another volatile access of the thread; as
+    /// `relaxed.sys` otherwise.
     Volatile,
     /// Atomic, no order on other accesses.
     Relaxed(Scope),
@@ -25,7 +25,8 @@ pub enum StOrder {
     Volatile,
     /// Atomic, no order on other accesses.
     Relaxed(Scope),
-    /// What came before, in this thread or cumulatively, is visible to a thread that acquires this value.
+    /// What came before, in this thread or cumulatively, is visible to a thread that acquires this
+    /// value.
     Release(Scope),
 }
 

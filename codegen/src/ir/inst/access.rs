@@ -18,7 +18,8 @@ pub struct Access {
 }
 
 impl Inst {
-    /// The accesses to memory as data, in the order of the operands. What the row does not tell is taken to be single bytes.
+    /// The accesses to memory as data, in the order of the operands. What the row does not tell is
+    /// taken to be single bytes.
     ///
     /// ```
     /// use tilewright_codegen::ir::{Addr, Const, Inst, MemOp, Space, Ty, attr::{AtomOp, RedOrder, Scope}};

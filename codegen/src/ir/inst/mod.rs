@@ -1,6 +1,7 @@
 //! Instructions: one row declares one.
 //!
-//! A row of a family says everything that can be said of an instruction by itself, and the rest is derived from it:
+//! A row of a family says everything that can be said of an instruction by itself, and the rest is
+//! derived from it:
 //!
 //! ```text
 //! /// What it does, exactly. The simulator implements these words.
@@ -16,9 +17,9 @@
 //! | `Needs` | what the instruction needs of an architecture; types and atoms may need more, which `verify` knows |
 //! | flags | see [`Flag`] |
 //!
-//! From the rows come the variant itself, its text form, the operand visitor with roles, type and space checks, the
-//! architecture check, the accesses that a race detector watches, the generator of random instructions and the list
-//! in `docs/ir.md`.
+//! From the rows come the variant itself, its text form, the operand visitor with roles, type and
+//! space checks, the architecture check, the accesses that a race detector watches, the generator
+//! of random instructions and the list in `docs/ir.md`.
 
 use super::attr::Attr;
 use super::{Needs, Operand, Regs, Space, Ty, TyClass, ValueId};
@@ -80,7 +81,8 @@ macro_rules! families {
                 match self { $(Inst::$Family(inst) => inst.suffixes(),)+ }
             }
 
-            /// An instruction of the row, every field drawn from the source; `None` for a row of another table.
+            /// An instruction of the row, every field drawn from the source; `None` for a row of
+            /// another table.
             pub fn draw(row: &Row, source: &mut dyn Source) -> Option<Inst> {
                 $(if let Some(position) = $FamilyOp::ROWS.iter().position(|r| r == row) {
                     return $FamilyOp::draw(position, source).map(Inst::$Family);

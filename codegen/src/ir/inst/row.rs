@@ -21,7 +21,8 @@ pub enum Role {
     MemW,
     /// Reads and writes memory at an address, atomically. An [`Addr`].
     MemRw,
-    /// Names an address without accessing it as data: a hint, or a tensor map's description. An [`Addr`].
+    /// Names an address without accessing it as data: a hint, or a tensor map's description. An
+    /// [`Addr`].
     MemAt,
     /// Reads registers. A [`Regs`].
     RegR,
@@ -51,7 +52,8 @@ pub enum Rule {
 /// What an instruction asks of its surroundings, or is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flag {
-    /// Its results depend on its operands alone: it may be merged with an equal one, or dropped when unused.
+    /// Its results depend on its operands alone: it may be merged with an equal one, or dropped
+    /// when unused.
     Pure,
     /// Every lane of the warp must execute it together (PTX `.aligned`).
     Warp,
@@ -61,9 +63,11 @@ pub enum Flag {
     Async,
     /// Its accesses to memory are made by the async proxy.
     Proxy,
-    /// It accesses memory by 16 aligned bytes: one such unit, or as many as its operand `bytes` says.
+    /// It accesses memory by 16 aligned bytes: one such unit, or as many as its operand `bytes`
+    /// says.
     Units,
-    /// It accesses shared memory by boxes, whose size a tensor map knows: units of 16 bytes from a multiple of 128 on.
+    /// It accesses shared memory by boxes, whose size a tensor map knows: units of 16 bytes from a
+    /// multiple of 128 on.
     Boxes,
     /// It orders accesses of this thread or of others: the mutation harness removes or weakens it.
     Orders,
@@ -398,8 +402,9 @@ macro_rules! family {
                 all.into_iter().filter(|text| !text.is_empty()).collect()
             }
 
-            /// An instruction of the row at `position`, every field drawn from the source. It has the row's types and
-            /// spaces; what a row cannot say (vector widths, legal pairs of attributes) is the caller's to see to.
+            /// An instruction of the row at `position`, every field drawn from the source. It has
+            /// the row's types and spaces; what a row cannot say (vector widths, legal pairs of
+            /// attributes) is the caller's to see to.
             #[allow(unused_variables, reason = "a row may have no type arguments")]
             pub fn draw(position: usize, source: &mut dyn Source) -> Option<Self> {
                 #[derive(Clone, Copy)]

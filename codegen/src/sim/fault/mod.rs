@@ -29,7 +29,8 @@ pub struct ThreadAt {
     pub inst: String,
     /// The line that recorded it.
     pub src: Src,
-    /// The author's line, where a library recorded the statement inside a loop or branch of its own.
+    /// The author's line, where a library recorded the statement inside a loop or branch of its
+    /// own.
     pub caller: Option<Src>,
     /// The device, where several run the kernel.
     pub device: Option<u32>,
@@ -226,7 +227,8 @@ pub enum FaultKind {
         /// The register.
         register: String,
     },
-    /// A matrix descriptor or tensor map that the hardware does not accept, or an operand outside its range.
+    /// A matrix descriptor or tensor map that the hardware does not accept, or an operand outside
+    /// its range.
     BadOperand {
         /// What is wrong with it.
         what: &'static str,
@@ -235,8 +237,8 @@ pub enum FaultKind {
         /// The bound it violates.
         limit: u64,
     },
-    /// An operand of `wgmma` that begins past the first row of its swizzle's pattern, so that its rows are permuted by the
-    /// numbers of others.
+    /// An operand of `wgmma` that begins past the first row of its swizzle's pattern, so that its
+    /// rows are permuted by the numbers of others.
     SwizzleBase {
         /// Where it begins.
         at: Bytes,
@@ -268,7 +270,8 @@ pub enum FaultKind {
 pub enum HostWhy {
     /// The host may use them at the same moment, and the access is not atomic at `.sys` scope.
     NotAtomic,
-    /// The host reads them once it saw what is stored, and their write is not ordered before that for the whole system.
+    /// The host reads them once it saw what is stored, and their write is not ordered before that
+    /// for the whole system.
     NotReleased,
     /// They are written although the host may read them already.
     Open,

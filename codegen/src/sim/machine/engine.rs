@@ -1,8 +1,8 @@
 //! The engines: asynchronous operations between their issue and their completion.
 //!
-//! An operation completes when a thread waits for it, when no warp can run without it, or at a moment that the dice
-//! chose at its issue. How many have such a moment is a habit of the seed: with some seeds every operation completes
-//! as late as the program allows.
+//! An operation completes when a thread waits for it, when no warp can run without it, or at a
+//! moment that the dice chose at its issue. How many have such a moment is a habit of the seed:
+//! with some seeds every operation completes as late as the program allows.
 
 use super::rng::Rng;
 use super::{Cur, Home, Machine, Trouble, Try};
@@ -25,7 +25,8 @@ pub(crate) struct Flight {
     pub data: Option<Vec<u8>>,
 }
 
-/// Where bytes go, and on which mbarrier they count: block, its mbarrier, the operation that writes.
+/// Where bytes go, and on which mbarrier they count: block, its mbarrier, the operation that
+/// writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     pub block: u32,
@@ -100,7 +101,8 @@ impl Engine {
     /// The `wgmma`s of its warpgroup before one, which is taken off the list with them.
     fn before(&mut self, work: &Work, id: u64) -> Vec<u64> {
         if let Work::Arrive { ops, .. } = work {
-            // An earlier arrival of the thread waits for no more copies than this one, and is the one to vouch for them.
+            // An earlier arrival of the thread waits for no more copies than this one, and is the
+            // one to vouch for them.
             let shares = |other: &u64| match self.flights.get(other).map(|flight| &flight.work) {
                 Some(Work::Arrive { ops: theirs, .. }) => theirs.iter().any(|op| ops.contains(op)),
                 _ => false,

@@ -116,7 +116,8 @@ impl Machine<'_> {
         Ok(Next::Switch)
     }
 
-    /// Wakes the groups of a warp that wait in a certain way; they continue after their step if `pass`.
+    /// Wakes the groups of a warp that wait in a certain way; they continue after their step if
+    /// `pass`.
     pub(crate) fn release(&mut self, warp: usize, pass: bool, waits: impl Fn(&State) -> bool) {
         let mut woken = false;
         for group in &mut self.warps[warp].groups {

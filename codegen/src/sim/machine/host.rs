@@ -59,8 +59,9 @@ impl Machine<'_> {
         if write && open { Err(HostWhy::Open) } else { Ok(()) }
     }
 
-    /// Words were stored, and tell those who acquire them in this scope what is in the view; a read-modify-write also tells what the
-    /// value before did. If the host looks at them, it may go on to read more.
+    /// Words were stored, and tell those who acquire them in this scope what is in the view; a
+    /// read-modify-write also tells what the value before did. If the host looks at them, it may go
+    /// on to read more.
     pub(crate) fn host_sees(
         &mut self,
         lane: usize,

@@ -6,7 +6,8 @@ use crate::sim::order::{Agent, Geometry, View, join};
 use std::rc::Rc;
 
 impl Machine<'_> {
-    /// Everything that these lanes did and know, for others to learn. What they do from now on is later.
+    /// Everything that these lanes did and know, for others to learn. What they do from now on is
+    /// later.
     pub(crate) fn publish(&mut self, warp: usize, mask: Mask) -> View {
         let geometry = self.geometry;
         self.warps[warp].publish(geometry, warp as u32, mask)
@@ -74,9 +75,11 @@ impl Warp {
         }
     }
 
-    /// What these lanes did and know now comes before their accesses by the async proxy, to these sides of memory.
+    /// What these lanes did and know now comes before their accesses by the async proxy, to these
+    /// sides of memory.
     ///
-    /// Lanes that fence together share what they fenced: a lane that knows of another's access knows of its fence too.
+    /// Lanes that fence together share what they fenced: a lane that knows of another's access
+    /// knows of its fence too.
     pub(crate) fn fence_proxy(&mut self, geometry: Geometry, number: u32, mask: Mask, sides: &[usize]) {
         let view = self.publish(geometry, number, mask);
         for &side in sides {

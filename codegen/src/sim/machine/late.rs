@@ -1,10 +1,11 @@
 //! Stores that other devices see late.
 //!
-//! Where several devices run a kernel side by side, a relaxed store of scope `.sys` may be on its way for a while: later stores and
-//! atomic operations of its thread overtake it. It arrives before the next release or fence of a thread of its device, before
-//! its device touches the place again, at a moment that the dice chose, or when no warp can run without it. How many
-//! stores are late is a habit of the seed. So packets that carry their own arrival come in any order, and a reader that takes a
-//! relaxed counter for their arrival reads what was there before.
+//! Where several devices run a kernel side by side, a relaxed store of scope `.sys` may be on its
+//! way for a while: later stores and atomic operations of its thread overtake it. It arrives before
+//! the next release or fence of a thread of its device, before its device touches the place again,
+//! at a moment that the dice chose, or when no warp can run without it. How many stores are late is
+//! a habit of the seed. So packets that carry their own arrival come in any order, and a reader
+//! that takes a relaxed counter for their arrival reads what was there before.
 
 use super::{Home, Machine};
 use crate::ir::attr::Scope;

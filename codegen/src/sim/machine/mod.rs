@@ -1,7 +1,8 @@
 //! The machine: blocks of warps under a seeded scheduler, and asynchronous engines.
 //!
-//! One warp runs at a time, for a random number of steps. Which warp, which lanes of a divergent warp, and when an
-//! asynchronous operation completes are throws of the seed's dice. Time is the number of steps run.
+//! One warp runs at a time, for a random number of steps. Which warp, which lanes of a divergent
+//! warp, and when an asynchronous operation completes are throws of the seed's dice. Time is the
+//! number of steps run.
 
 mod block;
 mod engine;
@@ -112,7 +113,8 @@ pub(crate) struct Machine<'a> {
     jumps: u64,
     ready: Vec<u32>,
     sleepers: BinaryHeap<core::cmp::Reverse<(u64, u32)>>,
-    /// The first cluster of each device that is not yet started; clusters that are started and not yet done.
+    /// The first cluster of each device that is not yet started; clusters that are started and not
+    /// yet done.
     next_cluster: Vec<u32>,
     running: BTreeSet<u32>,
     /// Most steps of one turn, a habit of the seed.
@@ -213,7 +215,8 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// The coordinates of a block, in the order of numbering: cluster by cluster, so that a cluster's blocks are neighbours.
+/// The coordinates of a block, in the order of numbering: cluster by cluster, so that a cluster's
+/// blocks are neighbours.
 fn coords(index: u32, program: &Program, launch: &Launch) -> [u32; 3] {
     let shape = program.launch.cluster;
     let size = shape.iter().product::<u32>();

@@ -58,8 +58,8 @@ enum Refused {
     Race(Conflict),
 }
 
-/// Judges an access to `bytes` bytes by the shadow of its region, and records it if asked to. Parameters, blocks that
-/// are gone and read-only memory have none.
+/// Judges an access to `bytes` bytes by the shadow of its region, and records it if asked to.
+/// Parameters, blocks that are gone and read-only memory have none.
 fn pass(
     memory: &mut Memory,
     blocks: &mut [Block],
@@ -121,8 +121,8 @@ impl Machine<'_> {
     fn locate_shared(&self, space: Space, block: u32, at: u32, address: u64, bytes: u32) -> Try<(Home, usize)> {
         let inside = self.program.shared_at(at).is_some_and(|(_, _)| {
             let last = at.saturating_add(bytes.saturating_sub(1));
-            // An access may run over the seam of two allocations only if it begins and ends in them; the gaps between
-            // have no owner.
+            // An access may run over the seam of two allocations only if it begins and ends in
+            // them; the gaps between have no owner.
             self.program.shared_at(last).is_some()
         });
         if !inside {

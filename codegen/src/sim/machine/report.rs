@@ -57,7 +57,8 @@ impl Machine<'_> {
                 {
                     return trouble;
                 }
-                // A loop around a wait stands at the wait; a warp that waits to continue after a step stands at the step.
+                // A loop around a wait stands at the wait; a warp that waits to continue after a
+                // step stands at the step.
                 let (pc, wait) = match (group.polled, &group.state) {
                     (Some((at, parity, pc)), State::Ready | State::Mbar { .. }) => {
                         (pc, self.waits_for_phase(at, parity))

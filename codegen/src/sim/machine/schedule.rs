@@ -213,13 +213,14 @@ impl Machine<'_> {
         }
     }
 
-    /// No warp can run, or none has an effect: the engines finish something, or time passes, or this is
-    /// the end.
+    /// No warp can run, or none has an effect: the engines finish something, or time passes, or
+    /// this is the end.
     fn unstick(&mut self) -> Try<()> {
         if self.arrive_any() || self.complete_any()? {
             return Ok(());
         }
-        // Sleepers that wake to nothing but sleep go round in a loop: their jumps back tell a standstill.
+        // Sleepers that wake to nothing but sleep go round in a loop: their jumps back tell a
+        // standstill.
         match self.sleepers.peek() {
             Some(&Reverse((until, _))) => {
                 self.now = self.now.max(until);

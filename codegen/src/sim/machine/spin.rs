@@ -1,4 +1,5 @@
-//! Standstill by polling: loops that go round without end and change nothing, not even their own registers.
+//! Standstill by polling: loops that go round without end and change nothing, not even their own
+//! registers.
 
 use super::schedule::HURRY;
 use super::warp::Spin;

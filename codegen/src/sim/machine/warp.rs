@@ -65,9 +65,11 @@ pub(crate) struct Group {
     pub state: State,
     /// It waited once at this step: the step answers now.
     pub waited: bool,
-    /// Where it was last seen to jump back, with what in its registers, and the time of the machine's last effect then.
+    /// Where it was last seen to jump back, with what in its registers, and the time of the
+    /// machine's last effect then.
     pub spin: Option<Spin>,
-    /// The mbarrier that it last found not ready, the parity that it asked for, and the step that asked.
+    /// The mbarrier that it last found not ready, the parity that it asked for, and the step that
+    /// asked.
     pub polled: Option<(At, u32, u32)>,
 }
 
@@ -76,11 +78,13 @@ pub(crate) struct Group {
 pub(crate) struct Spin {
     pub pc: u32,
     pub registers: u64,
-    /// It came there twice with the same registers, and nothing had changed but time since this effect.
+    /// It came there twice with the same registers, and nothing had changed but time since this
+    /// effect.
     pub idle_since: Option<u64>,
 }
 
-/// An operation that a thread has issued: its flight, and the operations of shadow memory that read and write for it.
+/// An operation that a thread has issued: its flight, and the operations of shadow memory that read
+/// and write for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket {
     pub flight: u64,

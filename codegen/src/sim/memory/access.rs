@@ -96,10 +96,11 @@ pub enum Why {
     InFlight,
     /// They are ordered, but by different proxies, without `fence.proxy.async` between.
     NoProxyFence,
-    /// A read by the generic proxy is ordered before a write by the async proxy, but for a `fence.proxy.async` between: it may
-    /// still be on its way.
+    /// A read by the generic proxy is ordered before a write by the async proxy, but for a
+    /// `fence.proxy.async` between: it may still be on its way.
     ReadNotFenced,
-    /// An mbarrier was initialised, and the async proxy uses it, without `fence.mbarrier_init` between.
+    /// An mbarrier was initialised, and the async proxy uses it, without `fence.mbarrier_init`
+    /// between.
     InitNotFenced,
     /// Both are atomic, but the scope of one does not include the thread of the other.
     Scope,
@@ -118,8 +119,8 @@ impl Judge<'_> {
         self.after_thread(thread, earlier.time, (true, wrote), now)
     }
 
-    /// An access of the generic proxy and one of the async proxy are ordered by a fence alone, be the write the earlier or
-    /// the later one.
+    /// An access of the generic proxy and one of the async proxy are ordered by a fence alone, be
+    /// the write the earlier or the later one.
     fn after_thread(
         &self,
         thread: Thread,

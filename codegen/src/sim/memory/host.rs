@@ -121,8 +121,8 @@ impl Memory {
         address
     }
 
-    /// As [`Memory::upload`], and a kernel that writes there is at fault. The race detector leaves such memory alone,
-    /// which makes large inputs cheap.
+    /// As [`Memory::upload`], and a kernel that writes there is at fault. The race detector leaves
+    /// such memory alone, which makes large inputs cheap.
     pub fn upload_read_only<T: Element>(&mut self, name: &str, values: &[T]) -> u64 {
         let address = self.upload(name, values);
         if let Some(buffer) = self.buffers.last_mut() {

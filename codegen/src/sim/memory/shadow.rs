@@ -1,7 +1,9 @@
-//! Shadow memory: for each cell of a few bytes the last write and the reads since, and for each byte whether it was written.
+//! Shadow memory: for each cell of a few bytes the last write and the reads since, and for each
+//! byte whether it was written.
 //!
-//! A cell holds one write and the reads of one warp in place. Reads of several warps, and atomic writes that are not
-//! ordered among themselves, go to a set at the side. Pages of cells are made when first touched.
+//! A cell holds one write and the reads of one warp in place. Reads of several warps, and atomic
+//! writes that are not ordered among themselves, go to a set at the side. Pages of cells are made
+//! when first touched.
 
 use super::access::{Access, Judge, OP, Site, Stamp, Who, Why};
 
@@ -74,8 +76,8 @@ impl Shadow {
         start: usize,
         bytes: usize,
     ) -> Result<(), Conflict> {
-        // Neighbours of a wide access mostly look alike: what became of one becomes of the next. Not so of cells with
-        // sets, which are their own.
+        // Neighbours of a wide access mostly look alike: what became of one becomes of the next.
+        // Not so of cells with sets, which are their own.
         let mut last: Option<(Cell, Cell)> = None;
         let sets = &mut Sets { sets: &mut self.sets, free: &mut self.free };
         let (mut index, end) = (start / self.cell, (start + bytes).div_ceil(self.cell));
@@ -220,7 +222,8 @@ impl Cell {
             old.lanes |= entry.lanes;
             return Ok(());
         }
-        // What this access stands for may go: it is known here, or the same lanes' own. Small sets need not shrink.
+        // What this access stands for may go: it is known here, or the same lanes' own. Small sets
+        // need not shrink.
         if set.len() >= CROWD {
             set.retain_mut(|old| {
                 if old.who & OP != 0 {
@@ -263,7 +266,8 @@ impl Cell {
         Ok(())
     }
 
-    /// An atomic write may be concurrent with other atomic accesses: those stay, beside the new write.
+    /// An atomic write may be concurrent with other atomic accesses: those stay, beside the new
+    /// write.
     fn keep_concurrent(&mut self, sets: &mut Sets<'_>, judge: &Judge<'_>, now: &Access<'_>) {
         let mut kept: Vec<Entry> = Vec::new();
         match self.reader {

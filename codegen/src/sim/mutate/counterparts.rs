@@ -4,7 +4,8 @@ use super::{Plan, plans};
 use crate::ir::Kernel;
 use std::collections::HashMap;
 
-/// The author's place, the instruction's name, and the change: what mutants of two recordings have in common.
+/// The author's place, the instruction's name, and the change: what mutants of two recordings have
+/// in common.
 type Key = (&'static str, u32, u32, String, String);
 
 fn key(plan: &Plan) -> Key {
@@ -22,8 +23,9 @@ pub(super) struct Counterparts<'k> {
 }
 
 impl<'k> Counterparts<'k> {
-    /// For each mutant those that have the same change of the same instruction at the same place of the author's. Where both
-    /// recordings have as many of them, each stands for the one with its number; else all stand for each.
+    /// For each mutant those that have the same change of the same instruction at the same place of
+    /// the author's. Where both recordings have as many of them, each stands for the one with its
+    /// number; else all stand for each.
     pub fn new(of: &[Plan], kernel: &'k Kernel) -> Counterparts<'k> {
         let plans = plans(kernel);
         let (mine, theirs) = (by_key(of), by_key(&plans));

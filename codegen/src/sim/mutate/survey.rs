@@ -1,4 +1,5 @@
-//! Every mutant of a kernel, judged over all cores: killed of total, and survivors with the reason why.
+//! Every mutant of a kernel, judged over all cores: killed of total, and survivors with the reason
+//! why.
 
 use super::counterparts::Counterparts;
 use super::{Mutant, plans};
@@ -9,7 +10,8 @@ use core::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A change that changes nothing that the kernel promises, with the reason: an entry of a ledger of survivors.
+/// A change that changes nothing that the kernel promises, with the reason: an entry of a ledger of
+/// survivors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Equivalent {
     /// How the path of the author's file ends; nothing for any file.
@@ -85,7 +87,8 @@ pub struct Judged {
 pub struct Survey {
     /// The kernel's name.
     pub kernel: String,
-    /// What found out the kernel itself, without any change: anything makes the other verdicts worthless.
+    /// What found out the kernel itself, without any change: anything makes the other verdicts
+    /// worthless.
     pub itself: Option<String>,
     /// Its mutants in the order of the text.
     pub rows: Vec<Judged>,
@@ -94,8 +97,8 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Judges a kernel and every mutant of it, on as many threads as there are cores. `judge` says what is wrong with one, if anything
-    /// is; what the verifier rejects it does not get to see.
+    /// Judges a kernel and every mutant of it, on as many threads as there are cores. `judge` says
+    /// what is wrong with one, if anything is; what the verifier rejects it does not get to see.
     ///
     /// # Errors
     /// The first that `judge` gives.
@@ -107,10 +110,11 @@ impl Survey {
         Survey::of_recordings(kernel, &[], ledger, |_, kernel| judge(kernel))
     }
 
-    /// Surveys a kernel that is recorded for several shapes, of which some reach what others do not: what survives in the
-    /// first is looked for in the others, in their order. There it is found out where every mutant is that stands for it: the same change of the
-    /// same instruction at the same place of the author's; where both recordings have as many of these, the one with its
-    /// number. `judge` also gets the number of the recording, 0 for the first.
+    /// Surveys a kernel that is recorded for several shapes, of which some reach what others do
+    /// not: what survives in the first is looked for in the others, in their order. There it is
+    /// found out where every mutant is that stands for it: the same change of the same instruction
+    /// at the same place of the author's; where both recordings have as many of these, the one with
+    /// its number. `judge` also gets the number of the recording, 0 for the first.
     ///
     /// ```
     /// use tilewright_codegen::build::{block, record};
@@ -181,8 +185,9 @@ impl Survey {
         self.rows.iter().filter(|row| row.found.is_some()).count()
     }
 
-    /// What is wrong with the survey, a line each: a kernel that is found out without any change, survivors without an excuse,
-    /// and entries of the ledger that excuse no survivor, or another number of them.
+    /// What is wrong with the survey, a line each: a kernel that is found out without any change,
+    /// survivors without an excuse, and entries of the ledger that excuse no survivor, or another
+    /// number of them.
     pub fn holes(&self) -> Vec<String> {
         let itself = self.itself.iter().map(|found| format!("{}: {found} without any change", self.kernel));
         let survivors = self.rows.iter().filter(|row| row.found.is_none() && row.excuse.is_none());

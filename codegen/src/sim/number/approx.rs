@@ -1,6 +1,8 @@
-//! Rows flagged `Approx`: computed in double precision and rounded to nearest, with the row's special cases.
+//! Rows flagged `Approx`: computed in double precision and rounded to nearest, with the row's
+//! special cases.
 //!
-//! The hardware's bits differ within the row's bound of error. A kernel is to be right for any result within it.
+//! The hardware's bits differ within the row's bound of error. A kernel is to be right for any
+//! result within it.
 
 use super::float::{f32_of, of_f32};
 use super::format::{BF16, F16, decode, encode_f64};

@@ -116,7 +116,8 @@ mod tests {
         let nan = u64::from(f32::NAN.to_bits());
         assert_eq!(cvt(Ty::S32, Ty::F32, nan, Round::Zero, Clamp::No), 0);
         assert_eq!(cvt(Ty::U64, Ty::F32, nan, Round::Zero, Clamp::No), 1 << 63);
-        // Seen on an H100: of a NaN in double precision, results of every width have their highest bit set.
+        // Seen on an H100: of a NaN in double precision, results of every width have their highest
+        // bit set.
         let wide = f64::NAN.to_bits();
         for (ty, expected) in [(Ty::S8, 0x80), (Ty::U16, 0x8000), (Ty::S32, 0x8000_0000), (Ty::U64, 1 << 63)] {
             assert_eq!(cvt(ty, Ty::F64, wide, Round::Zero, Clamp::No), expected, "{ty}");

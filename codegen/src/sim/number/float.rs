@@ -27,8 +27,8 @@ fn narrow(format: Format, value: f64) -> u64 {
     encode_f64(format, Round::Nearest, value)
 }
 
-/// a · b + c for 16-bit operands, rounded once. The product is exact in double precision; the error of the sum tells
-/// on which side of it the exact result lies.
+/// a · b + c for 16-bit operands, rounded once. The product is exact in double precision; the error
+/// of the sum tells on which side of it the exact result lies.
 fn fma16(format: Format, a: u64, b: u64, c: u64) -> u64 {
     let (product, c) = (decode(format, a) * decode(format, b), decode(format, c));
     let sum = product + c;
@@ -76,8 +76,8 @@ fn halves(x: u64, y: u64, z: u64, f: impl Fn(u64, u64, u64) -> u64) -> u64 {
     low | f(x >> 16 & 0xffff, y >> 16 & 0xffff, z >> 16 & 0xffff) << 16
 }
 
-/// The function over each floating type: `f16` and `bf16` through double precision, where one operation on 16-bit
-/// operands is innocuous to round twice.
+/// The function over each floating type: `f16` and `bf16` through double precision, where one
+/// operation on 16-bit operands is innocuous to round twice.
 macro_rules! each_float {
     ($ty:expr, |$a:ident, $b:ident| $e32:expr, $e64:expr, $e16:expr) => {
         match $ty {
@@ -234,7 +234,8 @@ mod tests {
 
     #[test]
     fn a_fused_product_is_rounded_once() {
-        // 1 + 2^-10 squared is 1 + 2^-9 + 2^-20: adding 2^-25 · k around the tie must not round twice.
+        // 1 + 2^-10 squared is 1 + 2^-9 + 2^-20: adding 2^-25 · k around the tie must not round
+        // twice.
         let bits = |v: f64| encode_f64(F16, Round::Nearest, v);
         let a = bits(1.0 + 1.0 / 1024.0);
         assert_eq!(fma16(F16, a, a, 0), bits(1.0 + 1.0 / 512.0));

@@ -42,7 +42,8 @@ impl Format {
     }
 }
 
-/// A finite number: sign, and `significand · 2^exponent`, a little more than that where `more` is set.
+/// A finite number: sign, and `significand · 2^exponent`, a little more than that where `more` is
+/// set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exact {
     pub negative: bool,

@@ -147,7 +147,8 @@ fn shr(ty: Ty) -> Option<Alu> {
     })
 }
 
-/// A shift count is a `u32` whatever the type that is shifted: brought into the range of a `u16` first.
+/// A shift count is a `u32` whatever the type that is shifted: brought into the range of a `u16`
+/// first.
 fn clamp_count(run: Alu, ty: Ty) -> Alu {
     match (ty, run) {
         (Ty::U16, _) => lanes!(|x, y, z| if y >= 16 { 0 } else { (x as u16) << y }),
@@ -226,7 +227,8 @@ fn permute(a: u64, b: u64, selector: u64) -> u32 {
     }))
 }
 
-/// The functions of any three operands: `bfi` and `lop3` have more, fields must lie in the register; the machine runs these.
+/// The functions of any three operands: `bfi` and `lop3` have more, fields must lie in the
+/// register; the machine runs these.
 pub(super) fn bits(op: &BitsOp) -> Option<Pure> {
     use BitsOp as B;
     let (d, reads, run) = match *op {

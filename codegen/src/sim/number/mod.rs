@@ -1,8 +1,8 @@
 //! Numbers as the hardware computes them: rounding, conversions, arithmetic of every type.
 //!
-//! A lane's value is a `u64` with the bits of its type, zero above them. Results are exact to the bit but for the rows
-//! flagged `Approx`, which are computed in double precision and rounded to nearest: a machine inside the row's bound,
-//! not the hardware's own bits.
+//! A lane's value is a `u64` with the bits of its type, zero above them. Results are exact to the
+//! bit but for the rows flagged `Approx`, which are computed in double precision and rounded to
+//! nearest: a machine inside the row's bound, not the hardware's own bits.
 
 mod approx;
 mod convert;

@@ -3,7 +3,8 @@
 use super::{Agent, Geometry, Thread};
 use std::rc::Rc;
 
-/// What is known of everybody: by block a time for each component, and threads that are known further.
+/// What is known of everybody: by block a time for each component, and threads that are known
+/// further.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Clock {
     /// Ascending by block.

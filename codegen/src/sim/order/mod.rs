@@ -1,9 +1,10 @@
 //! Happens-before: what each thread knows of every other, by vector clocks.
 //!
-//! A component of the clocks is a warp, or an agent of a block: a warpgroup's `wgmma`, an mbarrier's completions. A
-//! warp that speaks as a whole advances its component; a single lane that releases is an exception, kept by thread
-//! until its warp catches up. A thread has two views: what happens before its generic accesses, and, not always as
-//! much, what happens before its accesses by the async proxy.
+//! A component of the clocks is a warp, or an agent of a block: a warpgroup's `wgmma`, an
+//! mbarrier's completions. A warp that speaks as a whole advances its component; a single lane that
+//! releases is an exception, kept by thread until its warp catches up. A thread has two views: what
+//! happens before its generic accesses, and, not always as much, what happens before its accesses
+//! by the async proxy.
 
 mod clock;
 mod released;
@@ -63,8 +64,8 @@ impl Geometry {
     }
 }
 
-/// What a thread knows: before its generic accesses, and before its accesses by the async proxy to global and to
-/// shared memory.
+/// What a thread knows: before its generic accesses, and before its accesses by the async proxy to
+/// global and to shared memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct View {
     pub seen: Rc<Clock>,

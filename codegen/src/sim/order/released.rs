@@ -1,4 +1,5 @@
-//! What was released at a place in memory, and to whom: the scopes of both sides must include each other.
+//! What was released at a place in memory, and to whom: the scopes of both sides must include each
+//! other.
 
 use super::{Geometry, View};
 use crate::ir::attr::Scope;
@@ -6,8 +7,8 @@ use crate::ir::attr::Scope;
 /// The releases that the value now at a place carries.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Released {
-    /// By scope and block, oldest first. Releases of several blocks of a device that reach all of it are merged, and then
-    /// reach no acquirer of a narrower scope.
+    /// By scope and block, oldest first. Releases of several blocks of a device that reach all of
+    /// it are merged, and then reach no acquirer of a narrower scope.
     parts: Vec<Part>,
 }
 

@@ -95,10 +95,11 @@ fn allocations(kernel: &Kernel) -> (Vec<Alloc>, u32) {
     (allocs.collect(), count)
 }
 
-/// The narrowest access to global and to shared memory, at most 4 and 16 bytes: the size of a cell of shadow memory.
+/// The narrowest access to global and to shared memory, at most 4 and 16 bytes: the size of a cell
+/// of shadow memory.
 ///
-/// Bulk and tensor copies and matrices take shared memory by 16 aligned bytes, but boxes begin at any element of a
-/// tensor in global memory.
+/// Bulk and tensor copies and matrices take shared memory by 16 aligned bytes, but boxes begin at
+/// any element of a tensor in global memory.
 fn cells(kernel: &Kernel) -> [u32; 2] {
     let mut cell = [4, 16];
     kernel.walk(&mut |stmt| {

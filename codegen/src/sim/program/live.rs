@@ -1,4 +1,5 @@
-//! Lives of values: from the statement that writes a value to the last that reads it, loops counted whole.
+//! Lives of values: from the statement that writes a value to the last that reads it, loops counted
+//! whole.
 
 use crate::ir::{Block, Kernel, Op, Operand, Stmt, ValueId};
 
@@ -28,7 +29,8 @@ impl Walk<'_> {
         let Some(value) = operand.as_value() else { return };
         if let Some(Some((first, last))) = self.ranges.get_mut(value.index()) {
             *last = self.position;
-            // A value from outside is read again by the next round: it lives to the end of each such loop.
+            // A value from outside is read again by the next round: it lives to the end of each
+            // such loop.
             for (begin, outside) in &mut self.loops {
                 if *first < *begin {
                     outside.push(value);

@@ -1,8 +1,9 @@
 //! The program that a machine runs: a kernel flattened into a line of steps.
 //!
-//! Structured control flow becomes jumps, with a [`Step::Join`] wherever ways of lanes meet again. Values get places in
-//! a dense register file, shared by values whose lives do not overlap; constants stand in a pool of rows. Pure
-//! instructions are resolved to functions of whole warps; the others stay as they are and are run by family.
+//! Structured control flow becomes jumps, with a [`Step::Join`] wherever ways of lanes meet again.
+//! Values get places in a dense register file, shared by values whose lives do not overlap;
+//! constants stand in a pool of rows. Pure instructions are resolved to functions of whole warps;
+//! the others stay as they are and are run by family.
 
 mod flatten;
 mod live;
@@ -212,7 +213,8 @@ pub(crate) fn is_read_only(cache: LdCache) -> bool {
 /// A kernel that cannot be run as it stands.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// A statement uses a value that no statement before it writes, or that the kernel does not have.
+    /// A statement uses a value that no statement before it writes, or that the kernel does not
+    /// have.
     #[error("{stmt} `{text}` uses {value}, which nothing before it writes; write it first")]
     NoValue {
         /// The statement.

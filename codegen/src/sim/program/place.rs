@@ -15,7 +15,8 @@ pub(super) fn place(lives: &Lives) -> (Vec<u32>, u32) {
     for value in order {
         let Some((first, last)) = lives.ranges[value] else { continue };
         while let Some(&Reverse((end, row))) = taken.peek() {
-            // An instruction may not write a row that it reads: results of several lanes are written one by one.
+            // An instruction may not write a row that it reads: results of several lanes are
+            // written one by one.
             if end >= first {
                 break;
             }

@@ -46,7 +46,8 @@ pub(crate) struct Reduction {
     pub ty: Ty,
 }
 
-/// A half or a double of two: sums round to nearest; of a number and a NaN, the number is the lesser and the greater.
+/// A half or a double of two: sums round to nearest; of a number and a NaN, the number is the
+/// lesser and the greater.
 fn combine_floats(op: AtomOp, ty: Ty, m: u64, v: u64) -> u64 {
     let format = if ty == Ty::BF16 { BF16 } else { F16 };
     let value = |bits| if ty == Ty::F64 { f64::from_bits(bits) } else { decode(format, bits) };
@@ -189,7 +190,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// What a lane learns and tells by a read-modify-write; the value goes on carrying what it carried.
+    /// What a lane learns and tells by a read-modify-write; the value goes on carrying what it
+    /// carried.
     fn order_atomic(
         &mut self,
         cur: Cur,

@@ -234,7 +234,8 @@ impl Machine<'_> {
         }
     }
 
-    /// A block that ends leaves no operation that uses its memory, and no phase that no thread waited for.
+    /// A block that ends leaves no operation that uses its memory, and no phase that no thread
+    /// waited for.
     pub(crate) fn check_leaks(&self, number: u32) -> Try<()> {
         if !self.checks {
             return Ok(());

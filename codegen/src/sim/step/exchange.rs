@@ -49,8 +49,8 @@ impl Machine<'_> {
         self.value(cur.warp, mask)[cur.mask.trailing_zeros() as usize] as u32
     }
 
-    /// The lanes that go on together: those that name the mask that the first lane names, if they are all in it. Says
-    /// whether others are here besides.
+    /// The lanes that go on together: those that name the mask that the first lane names, if they
+    /// are all in it. Says whether others are here besides.
     fn members(&self, cur: Cur, operand: Operand) -> Try<Option<(Mask, bool)>> {
         let row = self.value(cur.warp, operand);
         for lane in lanes(cur.mask) {

@@ -1,7 +1,7 @@
 //! Fragments: which lane holds which element of a tile, and what its bits are worth.
 //!
-//! The tables of the PTX ISA, "Matrix Fragments for mma", in closed form. With g = lane / 4, t = lane mod 4 and e
-//! elements in a register:
+//! The tables of the PTX ISA, "Matrix Fragments for mma", in closed form. With g = lane / 4, t =
+//! lane mod 4 and e elements in a register:
 //!
 //! | operand | register r, element j |
 //! |---|---|
@@ -31,8 +31,9 @@ pub(crate) fn place_d(lane: u32, value: u32) -> (u32, u32) {
     (lane / 4 + 8 * (value / 2 % 2), 2 * (lane % 4) + value % 2 + 8 * (value / 4))
 }
 
-/// Evaluates an expression with `$one` a function from an element's bits to what they are worth, exact for every type;
-/// the expression is compiled for each, since loops over elements are where matrix instructions spend their time.
+/// Evaluates an expression with `$one` a function from an element's bits to what they are worth,
+/// exact for every type; the expression is compiled for each, since loops over elements are where
+/// matrix instructions spend their time.
 macro_rules! with_worth {
     ($elem:expr, $one:ident => $body:expr) => {
         match $elem {
@@ -56,7 +57,8 @@ macro_rules! with_worth {
 
 static E4M3_WORTH: LazyLock<[f64; 256]> = LazyLock::new(|| core::array::from_fn(|bits| decode(E4M3, bits as u64)));
 
-/// A half: its magnitude as a single whose exponent is 112 too small, scaled back; subnormal ones come out right.
+/// A half: its magnitude as a single whose exponent is 112 too small, scaled back; subnormal ones
+/// come out right.
 fn half(bits: u64) -> f64 {
     let bits = bits as u32;
     let (sign, magnitude) = ((bits & 0x8000) << 16, (bits & 0x7fff) << 13);
@@ -93,7 +95,8 @@ pub(crate) fn worth_unit(elem: Elem, bytes: &[u8; 16]) -> [f64; 16] {
     out
 }
 
-/// Evaluates an expression with `$bits` a function from an accumulator's value to its bits, compiled for each type.
+/// Evaluates an expression with `$bits` a function from an accumulator's value to its bits,
+/// compiled for each type.
 macro_rules! with_bits {
     ($elem:expr, $bits:ident => $body:expr) => {
         match $elem {
@@ -109,7 +112,8 @@ macro_rules! with_bits {
     };
 }
 
-/// The values of a lane's accumulator, each with the place of lane 0's in a tile of `columns` columns, by register and bit.
+/// The values of a lane's accumulator, each with the place of lane 0's in a tile of `columns`
+/// columns, by register and bit.
 fn values(elem: Elem, registers: usize, columns: usize) -> impl Iterator<Item = (usize, u32, usize)> {
     let per = 32 / elem.bits();
     (0..registers as u32 * per).map(move |value| {
@@ -149,11 +153,11 @@ pub(crate) fn write_accumulator(elem: Elem, tile: &[f64], columns: usize, regist
 const WIDE: usize = 8;
 const HIGH: usize = 2;
 
-/// Adds A · B to D; A is rows × k, B is k × columns, D is rows × columns, each with its last axis contiguous; rows are
-/// even, columns a multiple of eight.
+/// Adds A · B to D; A is rows × k, B is k × columns, D is rows × columns, each with its last axis
+/// contiguous; rows are even, columns a multiple of eight.
 ///
-/// Products and their sum in the order of k are exact in double precision but for far apart exponents; one rounding at
-/// the end.
+/// Products and their sum in the order of k are exact in double precision but for far apart
+/// exponents; one rounding at the end.
 pub(crate) fn multiply(a: &[f64], b: &[f64], d: &mut [f64], k: usize, columns: usize) {
     for (a, d) in a.chunks_exact(HIGH * k).zip(d.chunks_exact_mut(HIGH * columns)) {
         let (a0, a1) = a.split_at(k);
@@ -253,7 +257,8 @@ mod tests {
 
     #[test]
     fn the_tables_of_the_isa_hold() {
-        // PTX ISA, m16n8k16 with 16-bit A: lane 5 holds in its third register row 1, columns 10 and 11.
+        // PTX ISA, m16n8k16 with 16-bit A: lane 5 holds in its third register row 1, columns 10
+        // and 11.
         assert_eq!(place_a(Elem::BF16, 5, 2, 0), (1, 10));
         assert_eq!(place_a(Elem::BF16, 5, 1, 1), (9, 3));
         assert_eq!(place_b(Elem::BF16, 6, 1, 0), (12, 1));

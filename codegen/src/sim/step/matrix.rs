@@ -1,4 +1,5 @@
-//! Matrices of one warp: `ldmatrix`, `stmatrix`, `mma.sync`; the rows of the family `mma`, by mechanism.
+//! Matrices of one warp: `ldmatrix`, `stmatrix`, `mma.sync`; the rows of the family `mma`, by
+//! mechanism.
 
 use super::fragment::{multiply, place_a, place_b, read_accumulator, spread, write_accumulator};
 use crate::ir::attr::Trans;
@@ -30,7 +31,8 @@ impl Machine<'_> {
         }
     }
 
-    /// Visits the rows of each matrix: the matrix, its row, the lane that gives the address, the place in memory.
+    /// Visits the rows of each matrix: the matrix, its row, the lane that gives the address, the
+    /// place in memory.
     fn matrix_rows(&mut self, cur: Cur, at: Addr, count: usize, write: bool) -> Try<Vec<[usize; 8]>> {
         let (space, addresses) = self.lane_addresses(cur.warp, at);
         let givers = Cur { mask: if count == 4 { u32::MAX } else { (1 << (8 * count)) - 1 }, ..cur };

@@ -152,7 +152,8 @@ impl Machine<'_> {
         let who = self.thread(cur.warp, lane) + 1;
         let time = self.warps[cur.warp].clock[lane];
         let phase = self.mbarrier(at).phase;
-        // Phases of a place go on counting through its lives, so that completions of an earlier one stay known.
+        // Phases of a place go on counting through its lives, so that completions of an earlier one
+        // stay known.
         let base = phase.next_multiple_of(2);
         *self.mbarrier(at) = Mbarrier {
             live: true,
@@ -192,8 +193,9 @@ impl Machine<'_> {
         }
     }
 
-    /// Arrives for all lanes of a warp at once where they arrive at one barrier, whose phase at most the last of them
-    /// ends: it learns as much from the warp as from its lanes one by one. Returns whether they arrived.
+    /// Arrives for all lanes of a warp at once where they arrive at one barrier, whose phase at
+    /// most the last of them ends: it learns as much from the warp as from its lanes one by one.
+    /// Returns whether they arrived.
     fn arrive_as_a_warp(&mut self, cur: Cur, bar: Addr, count: Operand, scope: BarScope) -> Try<bool> {
         if cur.mask != FULL || !self.checks {
             return Ok(false);
@@ -306,8 +308,8 @@ impl Machine<'_> {
         Ok(Next::Go)
     }
 
-    /// Lanes that were told that a phase is complete learn what its arrivals knew; those at the same mbarrier together,
-    /// so that they go on sharing what they know.
+    /// Lanes that were told that a phase is complete learn what its arrivals knew; those at the
+    /// same mbarrier together, so that they go on sharing what they know.
     fn saw_complete(&mut self, cur: Cur, space: Space, addresses: &[u64; LANES], answers: &[u64; LANES]) -> Try<()> {
         let mut rest = lanes(cur.mask).filter(|&lane| answers[lane] != 0).fold(0u32, |set, lane| set | 1 << lane);
         while rest != 0 {
@@ -326,7 +328,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// An asynchronous operation will complete on an mbarrier: its initialisation must be visible to the async proxy.
+    /// An asynchronous operation will complete on an mbarrier: its initialisation must be visible
+    /// to the async proxy.
     pub(crate) fn entrust(&mut self, cur: Cur, lane: usize, at: At) -> Try<()> {
         self.live_mbarrier(cur, lane, at)?;
         let bar = &self.blocks[at.block as usize].mbarriers[at.index as usize];

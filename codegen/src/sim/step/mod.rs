@@ -108,7 +108,8 @@ impl Machine<'_> {
             Inst::Copy(op) => self.copy_op(cur, op),
             Inst::Mma(op) => self.mma_op(cur, op),
             Inst::Control(op) => self.control_op(cur, op),
-            // Every arithmetic row is a pure function: decoding refuses a kernel with one that is not.
+            // Every arithmetic row is a pure function: decoding refuses a kernel with one that is
+            // not.
             Inst::Arith(_) => Ok(Next::Go),
         }
     }
@@ -166,7 +167,8 @@ fn check_negatable(cur: Cur, operand: &Row, least: u64) -> Try<()> {
     }
 }
 
-/// Position and length of the field of each lane that is here; a field past the register's end is a fault.
+/// Position and length of the field of each lane that is here; a field past the register's end is a
+/// fault.
 fn check_fields(cur: Cur, pos: &Row, len: &Row, width: u32) -> Try<[(u32, u32); LANES]> {
     let mut lies = [(0, 0); LANES];
     for lane in lanes(cur.mask) {

@@ -37,10 +37,11 @@ impl Descriptor {
 
     /// The address of an element: `i` along M or N, `k` along K, elements of `size` bytes.
     ///
-    /// A core matrix is 8 rows of 16 bytes. K-major without swizzle, core matrices are `leading` apart along K and
-    /// `stride` apart along M or N; with it, 8 rows of `span` bytes follow each other and `stride` leads to the next 8.
-    /// MN-major, rows run along M or N: without swizzle `stride` leads to the next 8 of them and `leading` to the next 8
-    /// of K; with it, `leading` leads to the next `span` bytes and `stride` to the next 8 of K.
+    /// A core matrix is 8 rows of 16 bytes. K-major without swizzle, core matrices are `leading`
+    /// apart along K and `stride` apart along M or N; with it, 8 rows of `span` bytes follow each
+    /// other and `stride` leads to the next 8. MN-major, rows run along M or N: without swizzle
+    /// `stride` leads to the next 8 of them and `leading` to the next 8 of K; with it, `leading`
+    /// leads to the next `span` bytes and `stride` to the next 8 of K.
     pub(crate) fn address(&self, major: Major, i: u32, k: u32, size: u32) -> u32 {
         let plain = match (major, self.span) {
             (Major::K, 16) => i / 8 * self.stride + i % 8 * 16 + k * size / 16 * self.leading + k * size % 16,
@@ -54,8 +55,8 @@ impl Descriptor {
         self.swizzle(self.start.wrapping_add(plain))
     }
 
-    /// Bytes from the start of its swizzle's pattern, which the hardware finds by the bits of the address, to its first row:
-    /// zero, but of a tile that is not aligned to the pattern.
+    /// Bytes from the start of its swizzle's pattern, which the hardware finds by the bits of the
+    /// address, to its first row: zero, but of a tile that is not aligned to the pattern.
     pub(crate) fn off_pattern(&self) -> u32 {
         if self.span == 16 {
             return 0;

@@ -134,7 +134,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// The box in shared memory. Where rows lie close it is a range, since the swizzle permutes bytes within rows.
+    /// The box in shared memory. Where rows lie close it is a range, since the swizzle permutes
+    /// bytes within rows.
     fn touch_box(
         &mut self,
         cur: Cur,
@@ -210,7 +211,8 @@ impl Machine<'_> {
         Ok(data)
     }
 
-    /// Puts a box from shared memory, which lies swizzled, into the tensor, or combines its elements with it.
+    /// Puts a box from shared memory, which lies swizzled, into the tensor, or combines its
+    /// elements with it.
     pub(crate) fn store_box(&mut self, copy: &TensorCopy, (_, from): (Home, usize), data: &[u8]) -> Try<()> {
         let lie = copy.map.lie();
         let mut result = Ok(());

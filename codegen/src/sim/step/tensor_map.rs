@@ -95,7 +95,8 @@ impl Swizzle {
         }
     }
 
-    /// Where the byte that would lie at an address lies. Pictured for `B128`, with `x` the bits that change:
+    /// Where the byte that would lie at an address lies. Pictured for `B128`, with `x` the bits
+    /// that change:
     ///
     /// ```text
     /// bit  … 10 | 9 8 7 | 6 5 4 | 3 2 1 0
@@ -127,7 +128,8 @@ pub enum Fill {
     Nan,
 }
 
-/// A tensor in global memory and the box that copies move, as `cuTensorMapEncodeTiled` describes them.
+/// A tensor in global memory and the box that copies move, as `cuTensorMapEncodeTiled` describes
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorMap {
     /// Address of the first element, a multiple of 16.
@@ -148,7 +150,8 @@ pub struct TensorMap {
     pub fill: Fill,
 }
 
-/// How a box lies in shared memory: with a swizzle, rows are its span apart, however narrow they are.
+/// How a box lies in shared memory: with a swizzle, rows are its span apart, however narrow they
+/// are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lie {
     /// Bytes of a row.
@@ -252,7 +255,8 @@ impl TensorMap {
         rule(inner <= self.swizzle.span(), "the box's inner side in bytes", inner.into(), self.swizzle.span().into())
     }
 
-    /// The 128 bytes that a kernel takes as a parameter. The simulator's own encoding: the hardware's is not public.
+    /// The 128 bytes that a kernel takes as a parameter. The simulator's own encoding: the
+    /// hardware's is not public.
     ///
     /// # Errors
     /// As [`TensorMap::check`].
@@ -299,9 +303,10 @@ impl TensorMap {
         map.check().is_ok().then_some(map)
     }
 
-    /// The parts of the box at these coordinates that lie in the tensor: where each begins in the box, its address, its
-    /// bytes. A part is a row of the box, or an element where the inner axis takes steps. Stores go on to the end of 16
-    /// bytes past a row of the tensor, as the hardware does.
+    /// The parts of the box at these coordinates that lie in the tensor: where each begins in the
+    /// box, its address, its bytes. A part is a row of the box, or an element where the inner axis
+    /// takes steps. Stores go on to the end of 16 bytes past a row of the tensor, as the hardware
+    /// does.
     pub(super) fn parts(&self, at: &[i64], store: bool, mut see: impl FnMut(usize, u64, u32)) {
         let (taken, size) = (self.taken(), self.elem.bytes());
         let unit = u64::from(if store { 16 / size } else { 1 });
@@ -327,7 +332,8 @@ impl TensorMap {
         }
     }
 
-    /// The address of coordinate 0 of a row of the box; nothing if the row lies outside of the tensor.
+    /// The address of coordinate 0 of a row of the box; nothing if the row lies outside of the
+    /// tensor.
     fn row(&self, at: &[i64], taken: &[u32], row: u32) -> Option<u64> {
         let (mut rest, mut address) = (row, self.address);
         for axis in 1..self.dims.len() {

@@ -40,7 +40,8 @@ fn rule(right: bool) -> f64 {
     if right { 0.0 } else { f64::INFINITY }
 }
 
-/// f16 and bf16: relative error (of `tanh` absolute), and half a unit of the result's own rounding below the normal numbers.
+/// f16 and bf16: relative error (of `tanh` absolute), and half a unit of the result's own rounding
+/// below the normal numbers.
 fn half_error(row: &str, ty: Ty, arg: u64, found: u64) -> f64 {
     let value = |bits: u64| match ty {
         Ty::F16 => f16::from_bits(bits as u16).to_f64(),

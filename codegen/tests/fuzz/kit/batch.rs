@@ -1,4 +1,5 @@
-//! Many programs as one kernel: block i of the grid runs program i. On the simulator; compared result by result.
+//! Many programs as one kernel: block i of the grid runs program i. On the simulator; compared
+//! result by result.
 
 use super::approx;
 use super::program::{Gen, INPUT_BYTES, OUTPUT_BYTES, PARAM_BYTES, SCRATCH_BYTES, SLOTS, Slot, THREADS, word};

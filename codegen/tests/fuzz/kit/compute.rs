@@ -7,22 +7,24 @@ use tilewright_codegen::ir::{
     Addr, ArithOp, BitsOp, Const, ConvertOp, CopyOp, Flag, Inst, MemOp, Operand, Row, Ty, ValueId, ValueOp, WarpOp,
 };
 
-/// Fits an instruction into its surroundings, so that what it does is defined. False where it cannot stand.
+/// Fits an instruction into its surroundings, so that what it does is defined. False where it
+/// cannot stand.
 pub fn tame(inst: &mut Inst, hands: &mut dyn Hands) -> bool {
     match inst {
         Inst::Arith(ArithOp::Div { ty, b, .. } | ArithOp::Rem { ty, b, .. }) => *b = hands.nonzero(*ty, *b),
         Inst::Arith(ArithOp::Neg { ty, a, .. } | ArithOp::Abs { ty, a, .. }) if ty.is_int() => {
             *a = hands.negatable(*ty, *a);
         }
-        // The driver's compiler folds what it makes of a half that it knows, and was seen to be wrong.
+        // The driver's compiler folds what it makes of a half that it knows, and was seen to be
+        // wrong.
         Inst::Convert(ConvertOp::Pack { parts, .. }) => return parts.iter().all(|part| part.as_const().is_none()),
         Inst::Bits(BitsOp::Shl { n, .. } | BitsOp::Shr { n, .. }) => *n = hands.position(*n),
         Inst::Bits(BitsOp::ShfL { n, .. } | BitsOp::ShfR { n, .. }) => *n = hands.position(*n),
         Inst::Bits(BitsOp::Bfe { ty, pos, len, .. } | BitsOp::Bfi { ty, pos, len, .. }) => {
             (*pos, *len) = hands.field(ty.bits());
         }
-        // The driver's compiler knows the counter of a loop that runs once, and was seen to convert the high half of such a
-        // register wrongly.
+        // The driver's compiler knows the counter of a loop that runs once, and was seen to convert
+        // the high half of such a register wrongly.
         Inst::Convert(ConvertOp::Fp8ToHalf { a, .. }) => *a = hands.unknown(*a),
         // What differs from machine to machine, or from place to place in a batch.
         Inst::Value(ValueOp::Special { reg, .. }) => {
@@ -94,7 +96,8 @@ fn reaches(op: &mut MemOp, hands: &mut dyn Hands) -> bool {
     }
 }
 
-/// Rows whose result is the same whatever the payload of a NaN among their operands, or as open itself.
+/// Rows whose result is the same whatever the payload of a NaN among their operands, or as open
+/// itself.
 pub fn takes_any_nan(row: &Row) -> bool {
     matches!(row.mnemonic, "add" | "sub" | "mul" | "fma" | "setp" | "neg" | "abs")
 }
@@ -174,7 +177,8 @@ impl Gen<'_> {
         self.observe(d.into(), ty, label, Some((inst.row().mnemonic, count)));
     }
 
-    /// A result: its NaNs made canonical where the IR leaves their payload open, observed, ready for use.
+    /// A result: its NaNs made canonical where the IR leaves their payload open, observed, ready
+    /// for use.
     pub fn settle(&mut self, d: ValueId, ty: Ty, open: bool, label: &str) {
         let settled = if open {
             self.keep_loose(d, ty);

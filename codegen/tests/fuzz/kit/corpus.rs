@@ -1,8 +1,10 @@
-//! Programs and multiplies with the results of a GPU, in a form that is small and that notices when it is out of date.
+//! Programs and multiplies with the results of a GPU, in a form that is small and that notices when
+//! it is out of date.
 //!
-//! A program is kept as the seed that makes it, and each of its results as a hash of what the GPU gave for all threads.
-//! The rows that it draws from stand in the file, so that a new row leaves old programs as they are; a hash of each
-//! group's text tells when the generator makes other programs than it did.
+//! A program is kept as the seed that makes it, and each of its results as a hash of what the GPU
+//! gave for all threads. The rows that it draws from stand in the file, so that a new row leaves
+//! old programs as they are; a hash of each group's text tells when the generator makes other
+//! programs than it did.
 
 use super::batch::{Batch, Plan};
 use super::flow::{drawn_rows, seed_of};

@@ -1,5 +1,5 @@
-//! Legal instructions: drawn from a row until the verifier accepts one, then drawn again with the same choices for the
-//! program itself.
+//! Legal instructions: drawn from a row until the verifier accepts one, then drawn again with the
+//! same choices for the program itself.
 
 use super::compute::tame;
 use super::program::{Gen, Site};
@@ -258,8 +258,8 @@ impl Hands for Drawing<'_, '_> {
     }
 }
 
-/// A legal instruction of the row with operands of the program and addresses at the site, not yet appended; nothing if
-/// the row cannot stand here.
+/// A legal instruction of the row with operands of the program and addresses at the site, not yet
+/// appended; nothing if the row cannot stand here.
 pub fn draw(program: &mut Gen<'_>, row: &'static Row, site: Site) -> Option<Inst> {
     for _ in 0..8 {
         let seed = legal(row, &mut program.rng)?;

@@ -12,7 +12,8 @@ const DRAWN_TOO: [&str; 4] = ["special", "ptr_add", "ptr_bits", "ptr_from"];
 /// Rows of those families whose result is the machine's own business.
 const UNDEFINED: [&str; 1] = ["activemask"];
 
-/// The rows that programs draw computations from: today all of these families, and of a corpus those that it names.
+/// The rows that programs draw computations from: today all of these families, and of a corpus
+/// those that it names.
 pub fn drawn_rows() -> Vec<&'static Row> {
     rows()
         .filter(|row| DRAWN.contains(&row.family) || DRAWN_TOO.contains(&row.mnemonic))
@@ -133,8 +134,9 @@ impl Gen<'_> {
         body.0
     }
 
-    /// Lanes part by a predicate. Nothing for a warp stands there: the driver's compiler keeps masks of lanes in registers
-    /// that the whole warp shares, and was seen to overwrite them on the other side.
+    /// Lanes part by a predicate. Nothing for a warp stands there: the driver's compiler keeps
+    /// masks of lanes in registers that the whole warp shares, and was seen to overwrite them on
+    /// the other side.
     fn branch(&mut self) {
         let registers = self.registers();
         let cond = self.operand(Ty::Pred);

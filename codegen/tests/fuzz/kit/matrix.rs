@@ -1,18 +1,20 @@
-//! Matrix multiplies on random inputs: every atom of `mma.sync`, every kind of `wgmma`, its layouts and widths.
+//! Matrix multiplies on random inputs: every atom of `mma.sync`, every kind of `wgmma`, its layouts
+//! and widths.
 //!
 //! # What must hold
-//! Products are exact. Where all sums are integers that the accumulator holds, results are equal to the bit. Else hardware
-//! brings the K products and the accumulator to the largest exponent among them, cuts each off f bits below that one,
-//! adds, and rounds or cuts to the accumulator's type. With S = |c| + Σ|aᵢ·bᵢ|, each of the K + 1 terms loses less than
-//! 2^−f · 2 · S (the largest term's power of two is at most S; a carry costs one bit), and the last rounding at most
-//! 2^−p · S, p being the bits of the accumulator's mantissa. So
+//! Products are exact. Where all sums are integers that the accumulator holds, results are equal to
+//! the bit. Else hardware brings the K products and the accumulator to the largest exponent among
+//! them, cuts each off f bits below that one, adds, and rounds or cuts to the accumulator's type.
+//! With S = |c| + Σ|aᵢ·bᵢ|, each of the K + 1 terms loses less than 2^−f · 2 · S (the largest
+//! term's power of two is at most S; a carry costs one bit), and the last rounding at most 2^−p ·
+//! S, p being the bits of the accumulator's mantissa. So
 //!
 //! ```text
 //! |d − exact| ≤ (2 · (K + 1) · 2^−f + 2^−p) · S
 //! ```
 //!
-//! with f = 23, but 13 for `wgmma` of 8-bit floats, whose accumulation Hopper makes in fewer bits. S is what the
-//! simulator gives for the absolute values of the inputs.
+//! with f = 23, but 13 for `wgmma` of 8-bit floats, whose accumulation Hopper makes in fewer bits.
+//! S is what the simulator gives for the absolute values of the inputs.
 
 use super::rng::Rng;
 use half::{bf16, f16};
@@ -396,8 +398,8 @@ fn lies(rows: u32, elem: Elem) -> Vec<Lie> {
     all
 }
 
-/// Every atom of `mma.sync`; of `wgmma` every kind, from shared memory and from registers, in several widths, layouts
-/// and signs.
+/// Every atom of `mma.sync`; of `wgmma` every kind, from shared memory and from registers, in
+/// several widths, layouts and signs.
 pub fn forms(seed: u64) -> Vec<Form> {
     let mut rng = Rng::new(seed);
     let mut all: Vec<Form> = MmaAtom::ALL.iter().map(|&atom| Form::Mma(atom)).collect();

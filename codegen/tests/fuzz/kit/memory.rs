@@ -28,7 +28,8 @@ impl Gen<'_> {
         drawn
     }
 
-    /// A load, store or atomic operation on memory of this thread's own; atomics are looked at afterwards.
+    /// A load, store or atomic operation on memory of this thread's own; atomics are looked at
+    /// afterwards.
     pub fn own_memory(&mut self) {
         let mnemonic = self.rng.pick(&["ld", "st", "st", "atom", "atom.cas", "red", "atom", "input"]);
         if mnemonic == "input" {

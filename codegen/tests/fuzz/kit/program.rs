@@ -1,8 +1,9 @@
 //! The program being made: values that may be used, places in memory, what is observed.
 //!
-//! A program is a block of 64 threads. It reads its own input, works in memory of its own and writes what it computed to
-//! its own slots. It is well defined by construction: no races, nothing unset, in bounds, whole warps where they are
-//! asked for. Values that the IR leaves open never reach a slot: see [`Gen::settle`].
+//! A program is a block of 64 threads. It reads its own input, works in memory of its own and
+//! writes what it computed to its own slots. It is well defined by construction: no races, nothing
+//! unset, in bounds, whole warps where they are asked for. Values that the IR leaves open never
+//! reach a slot: see [`Gen::settle`].
 
 use super::rng::Rng;
 use std::collections::BTreeMap;
@@ -54,7 +55,8 @@ pub struct Slot {
     /// The instruction, with its types and attributes.
     pub label: String,
     pub ty: Ty,
-    /// Of a result within a bound of error: its row, and how many slots before it hold the operands.
+    /// Of a result within a bound of error: its row, and how many slots before it hold the
+    /// operands.
     pub approx: Option<(&'static str, u32)>,
 }
 
@@ -366,7 +368,8 @@ impl<'r> Gen<'r> {
         self.exact.iter().filter(|(_, other)| *other == ty).map(|(value, _)| *value).collect()
     }
 
-    /// An operand of the type: mostly a late value, else one of the same width made to fit, or a constant.
+    /// An operand of the type: mostly a late value, else one of the same width made to fit, or a
+    /// constant.
     pub fn operand(&mut self, ty: Ty) -> Operand {
         let known = self.known(ty);
         if !known.is_empty() && self.rng.percent(85) {

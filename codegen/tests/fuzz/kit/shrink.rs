@@ -4,8 +4,8 @@ use super::batch::Batch;
 use std::ops::ControlFlow;
 use tilewright_codegen::ir::{Kernel, Op, StmtId};
 
-/// Leaves out statements for as long as `differs` holds of what remains, or until it breaks: what is smallest then is
-/// given. What the verifier refuses is not tried.
+/// Leaves out statements for as long as `differs` holds of what remains, or until it breaks: what
+/// is smallest then is given. What the verifier refuses is not tried.
 pub fn shrink(mut batch: Batch, differs: &mut dyn FnMut(&Batch) -> ControlFlow<(), bool>) -> Batch {
     // Breaks when the caller's time is up; `batch` is what there is by then.
     let _ = smallest(&mut batch, differs);

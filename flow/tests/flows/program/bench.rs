@@ -1,4 +1,5 @@
-//! One attention layer of a world as programs: prompts in chunks, decode steps, on the reference machine.
+//! One attention layer of a world as programs: prompts in chunks, decode steps, on the reference
+//! machine.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -53,8 +54,8 @@ pub struct Cut {
     pub first_request: i32,
 }
 
-/// What a step left of a request: for each kv head the selected blocks and the index of the last token; the attention's output
-/// `[heads, head_dim]`.
+/// What a step left of a request: for each kv head the selected blocks and the index of the last
+/// token; the attention's output `[heads, head_dim]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stepped {
     pub blocks: Vec<Vec<u32>>,

@@ -1,5 +1,5 @@
-//! Within the budget of a flow attention is dense attention, to the bit: of steps that choose nothing, and of rows that choose
-//! everything beside others that do not.
+//! Within the budget of a flow attention is dense attention, to the bit: of steps that choose
+//! nothing, and of rows that choose everything beside others that do not.
 
 use tilewright_codegen::target::Target;
 use tilewright_flow::algorithms;
@@ -31,7 +31,8 @@ fn dense(both: &Both, cut: Cut) -> DeviceMachine {
     machine
 }
 
-/// Steps at these positions of all rows; of the first `equal` rows the logits have the bits of dense attention.
+/// Steps at these positions of all rows; of the first `equal` rows the logits have the bits of
+/// dense attention.
 fn check(flow: &str, phase: Phase, cut: Cut, steps: &[Vec<i32>], equal: usize) {
     let mut both = Both::new(traced(flow), phase, cut);
     let mut dense = dense(&both, cut);
@@ -51,8 +52,8 @@ fn check(flow: &str, phase: Phase, cut: Cut, steps: &[Vec<i32>], equal: usize) {
     }
 }
 
-/// Every algorithm whose blocks are attended to on a device; a program of a prompt, of which steps within the budget are, attends to
-/// everything by the same tasks whatever the flow.
+/// Every algorithm whose blocks are attended to on a device; a program of a prompt, of which steps
+/// within the budget are, attends to everything by the same tasks whatever the flow.
 #[test]
 fn a_covering_budget_gives_the_bits_of_dense_attention() {
     let cut = Cut { rows: 1, head_dim: 32, context: 128, budget: (8, 0.0, 0, 1), seed: 22, ..CUT };
@@ -65,8 +66,8 @@ fn a_covering_budget_gives_the_bits_of_dense_attention() {
     }
 }
 
-/// Around the ends of blocks, pages and splits; with heads whose tokens are streamed in stages of several blocks, of one, and not at
-/// all; rows that are covered beside one that is not.
+/// Around the ends of blocks, pages and splits; with heads whose tokens are streamed in stages of
+/// several blocks, of one, and not at all; rows that are covered beside one that is not.
 #[test]
 fn rows_that_a_budget_covers_have_the_bits_of_dense_attention() {
     let positions = [0, 14, 15, 16, 31, 32, 63, 64, 95, 96, 100, 127, 128, 175];

@@ -1,5 +1,5 @@
-//! Flows on a simulated device: scores and fields beside those of the reference machine, selections that are exact for the scores
-//! that were found, logits.
+//! Flows on a simulated device: scores and fields beside those of the reference machine, selections
+//! that are exact for the scores that were found, logits.
 
 use std::error::Error;
 
@@ -272,7 +272,8 @@ impl Both {
     }
 }
 
-/// By layer what device and reference machine found: blocks and last tokens of each, scores of both.
+/// By layer what device and reference machine found: blocks and last tokens of each, scores of
+/// both.
 struct Found {
     layers: Vec<OfLayer>,
 }
@@ -329,8 +330,8 @@ fn flows_choose_on_a_device_what_their_scores_say() {
     }
 }
 
-/// Every flow whose blocks attention on a device takes: of a multiple of 16 tokens. Three steps of one sequence, so that states
-/// are gone on with.
+/// Every flow whose blocks attention on a device takes: of a multiple of 16 tokens. Three steps of
+/// one sequence, so that states are gone on with.
 #[test]
 fn every_algorithm_agrees_with_the_reference() {
     for (seed, algorithm) in algorithms::ALL.iter().filter(|algorithm| algorithm.name != "h2o-tokens").enumerate() {
@@ -423,7 +424,8 @@ fn codes_of_a_field_are_clamped_and_scored() {
     both.check(&[82]);
 }
 
-/// Few different scores, so that most are equal; NaN of both signs, both zeros, infinities, the smallest numbers.
+/// Few different scores, so that most are equal; NaN of both signs, both zeros, infinities, the
+/// smallest numbers.
 #[test]
 fn a_selection_is_exact_for_any_scores() {
     for (case, budget) in [(1, 0.0, 0, 1), (6, 0.0, 1, 1), (15, 0.0, 2, 2)].into_iter().enumerate() {

@@ -51,8 +51,8 @@ impl Flow for Learned {
     }
 }
 
-/// Ranks below, at and beyond a warp's lanes; queries in one lane and in several; scores as products, whose blocks come through the ring, and
-/// not.
+/// Ranks below, at and beyond a warp's lanes; queries in one lane and in several; scores as
+/// products, whose blocks come through the ring, and not.
 #[test]
 fn learned_queries_agree_with_the_reference() {
     let cases = [

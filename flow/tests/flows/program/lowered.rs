@@ -1,4 +1,5 @@
-//! Lowered programs with a flow: valid for every algorithm, read again as they were written, and wrong without any of their waits.
+//! Lowered programs with a flow: valid for every algorithm, read again as they were written, and
+//! wrong without any of their waits.
 
 use tilewright_codegen::target::Target;
 use tilewright_flow::memory::Budget;
@@ -63,8 +64,8 @@ fn every_algorithm_lowers_to_valid_programs_of_both_phases() {
     }
 }
 
-/// A flow whose blocks are scored one by one has as many tasks as cover the SMs; one that looks at all of them has one for each row
-/// and head, one with a state one for each head.
+/// A flow whose blocks are scored one by one has as many tasks as cover the SMs; one that looks at
+/// all of them has one for each row and head, one with a state one for each head.
 #[test]
 fn scores_are_split_where_blocks_are_scored_one_by_one() {
     let scores = |name: &str| {

@@ -1,4 +1,5 @@
-//! Flows as ops of programs: the reference machine selects and attends as the interpreter does, for any flow and any batch.
+//! Flows as ops of programs: the reference machine selects and attends as the interpreter does, for
+//! any flow and any batch.
 
 mod bench;
 mod covered;
@@ -66,7 +67,8 @@ fn apart(found: &[f32], expected: &[f32]) -> f32 {
         .fold(0.0, |most, x| if x > most || x.is_nan() { x } else { most })
 }
 
-/// The programs of a world leave what the interpreter does: the same selections, the same attention but for rounding.
+/// The programs of a world leave what the interpreter does: the same selections, the same attention
+/// but for rounding.
 fn agrees(world: &World, traced: &Traced, rng: &mut Rng, cut: &Cut) -> Result<(), TestCaseError> {
     let bound = bind(rng, traced, &world.model);
     let interpreter = Interpreter::new(&bound).expect("factors");
@@ -175,7 +177,8 @@ fn play(layer: &mut Layer<'_>, world: &World, shared: &[usize]) -> Vec<Vec<Stepp
     (0..world.steps).map(|step| layer.step(step, &lengths(step))).collect()
 }
 
-/// The second request begins with the pages of the first: their fields are there, and the states are its own.
+/// The second request begins with the pages of the first: their fields are there, and the states
+/// are its own.
 #[test]
 fn requests_that_share_pages_share_their_fields_and_no_state() {
     for name in ["quest", "centered", "value-energy", "running-average", "moba"] {

@@ -1,4 +1,5 @@
-//! What the assembler makes of kernels with flows, for models that they are meant for: nothing warns and nothing spills.
+//! What the assembler makes of kernels with flows, for models that they are meant for: nothing
+//! warns and nothing spills.
 
 use std::path::Path;
 

@@ -1,11 +1,13 @@
-//! Flows on a simulated device in other shapes: heads, groups, blocks, shares of a sequence, splits of the scores.
+//! Flows on a simulated device in other shapes: heads, groups, blocks, shares of a sequence, splits
+//! of the scores.
 
 use tilewright_flow::program::Phase;
 use tilewright_flow::trace;
 
 use super::device::{Both, CUT, Cut, Given, traced};
 
-/// Rows of 64 and 128 dimensions are dealt to several lanes, and lie swizzled in the pools; larger blocks, shares of a sequence.
+/// Rows of 64 and 128 dimensions are dealt to several lanes, and lie swizzled in the pools; larger
+/// blocks, shares of a sequence.
 #[test]
 fn flows_of_other_shapes_agree_with_the_reference() {
     let cuts = [
@@ -26,7 +28,8 @@ fn flows_of_other_shapes_agree_with_the_reference() {
     }
 }
 
-/// Fields that come through the ring: stages of several pages, of more than are looked up together, and of a part of a page.
+/// Fields that come through the ring: stages of several pages, of more than are looked up together,
+/// and of a part of a page.
 #[test]
 fn fields_that_are_streamed_agree_with_the_reference() {
     let cuts = [
@@ -40,7 +43,8 @@ fn fields_that_are_streamed_agree_with_the_reference() {
         let mut both = Both::new(traced(name), Phase::Decode, cut);
         assert_eq!(both.device.plan().opcodes.iter().filter(|opcode| opcode.fills()).count(), 1, "{name}");
         let last = cut.context as i32 - 1;
-        // Of the longest rows scores are stored in several turns. Pages lie anywhere, then one after the other.
+        // Of the longest rows scores are stored in several turns. Pages lie anywhere, then one
+        // after the other.
         for positions in [[last, last - 16], [170, -1], [last - 40, 60]] {
             both.check(&positions[..cut.rows]);
             both.table.sort_unstable();
@@ -48,7 +52,8 @@ fn fields_that_are_streamed_agree_with_the_reference() {
     }
 }
 
-/// Scores in several splits of a row, of which the last have fewer candidates or none; more in a split than its threads, or not.
+/// Scores in several splits of a row, of which the last have fewer candidates or none; more in a
+/// split than its threads, or not.
 #[test]
 fn selections_of_split_scores_agree_with_the_reference() {
     for (name, seed) in [("block-sparse", 71), ("quest", 72)] {
@@ -62,7 +67,8 @@ fn selections_of_split_scores_agree_with_the_reference() {
     }
 }
 
-/// More candidates than there is room for where many are equal, in several splits and in one; more than threads keep.
+/// More candidates than there is room for where many are equal, in several splits and in one; more
+/// than threads keep.
 #[test]
 fn selections_of_long_rows_are_exact_for_any_scores() {
     for (context, sms) in [(8000, 8), (8000, 3), (67_200, 3)] {
@@ -75,7 +81,8 @@ fn selections_of_long_rows_are_exact_for_any_scores() {
     }
 }
 
-/// Groups of more query heads than an atom has columns for, as sums of products of one field, of two and after a mask.
+/// Groups of more query heads than an atom has columns for, as sums of products of one field, of
+/// two and after a mask.
 #[test]
 fn groups_of_more_than_four_heads_agree_with_the_reference() {
     let cuts = [

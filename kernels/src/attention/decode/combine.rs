@@ -1,4 +1,5 @@
-//! The merges: of a block's warps in shared memory (`WarpParts`), of the blocks of a head by the block that is done last.
+//! The merges: of a block's warps in shared memory (`WarpParts`), of the blocks of a head by the
+//! block that is done last.
 //!
 //! A part is a partial result of each query head.
 
@@ -12,14 +13,16 @@ use crate::attention::softmax::Softmax;
 /// Parts that are looked at together: their loads are in flight at once.
 const TOGETHER: u32 = 8;
 
-/// The parts of `warps` warps of `[depth, group]` query heads in the memory given, if its bytes are enough.
+/// The parts of `warps` warps of `[depth, group]` query heads in the memory given, if its bytes are
+/// enough.
 pub(super) fn warp_parts<'k>(
     k: &'k Builder,
     warps: u32,
     [depth, group]: [u32; 2],
     (free, bytes): (Ptr<'k, Shared, f32>, u32),
 ) -> WarpParts<'k> {
-    // Eight rows of the MMA a warp, and eight floats more than columns, so that lines begin in other banks.
+    // Eight rows of the MMA a warp, and eight floats more than columns, so that lines begin in
+    // other banks.
     let parts =
         WarpParts { k, memory: free, warps, heads: group, lines: group.div_ceil(8) * 8, dim: depth, pitch: depth + 8 };
     let memory = if parts.bytes() <= bytes { free } else { k.shared_aligned("parts", parts.bytes() / 4, 16) };
@@ -85,8 +88,9 @@ impl<'k> Splits<'k> {
         warps.k.when(column.eq(0), || self.stats.at(line * 2).store_vec([part.max, part.sum]));
     }
 
-    /// The block whose arrival is the last sees all parts: each block's stores come before its barrier, that before
-    /// the release of its first thread, and the last arrival acquires them all.
+    /// The block whose arrival is the last sees all parts: each block's stores come before its
+    /// barrier, that before the release of its first thread, and the last arrival acquires them
+    /// all.
     fn merge_if_last(&self, k: &'k Builder, warps: &WarpParts<'k>) {
         let last = k.shared::<u32>("last", 1);
         k.barrier();

@@ -1,4 +1,5 @@
-//! Blocks that stay: each goes through shares of heads, and issues the keys and values of the next before it is done with one.
+//! Blocks that stay: each goes through shares of heads, and issues the keys and values of the next
+//! before it is done with one.
 
 use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val, Var};
@@ -101,7 +102,8 @@ impl<'k, 'a> Cursor<'k, 'a> {
     }
 }
 
-/// The item that a block computes: of the first one all but its queries is known before the launch before this one has ended.
+/// The item that a block computes: of the first one all but its queries is known before the launch
+/// before this one has ended.
 struct Current<'k, 'a> {
     k: &'k Builder,
     items: &'a Items<'k, 'a>,

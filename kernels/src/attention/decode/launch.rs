@@ -21,8 +21,8 @@ pub enum Layout {
     Paged {
         /// Tokens in a page.
         page_tokens: u32,
-        /// Whether rows are in the order of [`swizzled`](crate::kv::swizzled), as those of the megakernel's pools are; then pages are
-        /// whole groups of eight tokens.
+        /// Whether rows are in the order of [`swizzled`](crate::kv::swizzled), as those of the
+        /// megakernel's pools are; then pages are whole groups of eight tokens.
         swizzled: bool,
     },
 }
@@ -30,15 +30,16 @@ pub enum Layout {
 /// A decode kernel: everything that it is specialised for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Decode {
-    /// Columns of a head, one of [`DEPTHS`](Decode::DEPTHS); others are refused, [`AttentionError::Depth`].
+    /// Columns of a head, one of [`DEPTHS`](Decode::DEPTHS); others are refused,
+    /// [`AttentionError::Depth`].
     pub depth: u32,
-    /// Query heads that share a key/value head, 1 to [`MOST_GROUP`](Decode::MOST_GROUP); others are refused,
-    /// [`AttentionError::Group`].
+    /// Query heads that share a key/value head, 1 to [`MOST_GROUP`](Decode::MOST_GROUP); others are
+    /// refused, [`AttentionError::Group`].
     pub group: u32,
     /// Where tokens lie.
     pub layout: Layout,
-    /// Most tokens of a warp's tile, 16 or 32: 32 are half as many and twice as large copies, in twice the shared memory. See
-    /// [`tokens`](Decode::tokens).
+    /// Most tokens of a warp's tile, 16 or 32: 32 are half as many and twice as large copies, in
+    /// twice the shared memory. See [`tokens`](Decode::tokens).
     pub tile: u32,
 }
 
@@ -65,7 +66,8 @@ impl Decode {
     /// Query heads of a key/value head that the kernel takes at most: the rows of `m16n8k16`.
     pub const MOST_GROUP: u32 = 16;
 
-    /// Tokens of a warp's tile: rows of a tensor map's boxes. Of heads wider than 128 columns registers hold 16.
+    /// Tokens of a warp's tile: rows of a tensor map's boxes. Of heads wider than 128 columns
+    /// registers hold 16.
     ///
     /// ```
     /// use tilewright_kernels::attention::decode::{Decode, Layout};
@@ -94,10 +96,13 @@ impl Decode {
         self.recorded::<F>(arch, false)
     }
 
-    /// Records the kernel with persistent blocks: each takes every n-th share of the heads, for n blocks, and issues the keys and
-    /// values of the next share before it has finished one. The grid is any number of blocks; after [`DecodeArgs`] come `splits`, `kv_heads` and
-    /// `sequences`, and nothing is stored of a sequence without tokens. Tokens, tables, and keys and values of all tokens but a sequence's last
-    /// tile are read before the launch before this one has ended: they are those of earlier steps, which ended before the graph of this step began.
+    /// Records the kernel with persistent blocks: each takes every n-th share of the heads, for n
+    /// blocks, and issues the keys and values of the next share before it has finished one. The
+    /// grid is any number of blocks; after [`DecodeArgs`] come `splits`, `kv_heads` and
+    /// `sequences`, and nothing is stored of a sequence without tokens. Tokens, tables, and keys
+    /// and values of all tokens but a sequence's last tile are read before the launch before this
+    /// one has ended: they are those of earlier steps, which ended before the graph of this step
+    /// began.
     ///
     /// # Panics
     /// Of families whose registers take turns.

@@ -7,12 +7,14 @@
 //! | rows | the query heads that share a key/value head, 1 to 16: the M of `m16n8k16` |
 //! | end | the warps' results are merged in shared memory, the blocks' by the block that is done last |
 //!
-//! Bytes decide: every key and value is read once. At 32 tokens of head dim 128 a tile of K and of V is 8 KiB each; four
-//! warps with rings of two have 128 KiB of shared memory, one block to a multiprocessor.
+//! Bytes decide: every key and value is read once. At 32 tokens of head dim 128 a tile of K and of
+//! V is 8 KiB each; four warps with rings of two have 128 KiB of shared memory, one block to a
+//! multiprocessor.
 //!
 //! Blocks that stay take many such shares in turn ([`Decode::record_staying`]).
 //!
-//! [`device`] is the kernel's body on a block, [`combine`] the two merges, [`launch`] the standalone kernel.
+//! [`device`] is the kernel's body on a block, [`combine`] the two merges, [`launch`] the
+//! standalone kernel.
 
 pub mod combine;
 pub mod device;

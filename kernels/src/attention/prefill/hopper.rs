@@ -1,8 +1,9 @@
 //! One block on sm_90a: warp 0 of the first warpgroup fetches, the others multiply.
 //!
-//! A warpgroup has 64 rows. While its softmax runs, the matrix unit works for another one: ping-pong named barriers pass the order
-//! to issue from warpgroup to warpgroup. Within a warpgroup the scores of the next tile are multiplied together with the
-//! weights of this one. Tiles come last first, so that masks come first.
+//! A warpgroup has 64 rows. While its softmax runs, the matrix unit works for another one:
+//! ping-pong named barriers pass the order to issue from warpgroup to warpgroup. Within a warpgroup
+//! the scores of the next tile are multiplied together with the weights of this one. Tiles come
+//! last first, so that masks come first.
 
 use half::bf16;
 use tilewright_codegen::build::{
@@ -231,7 +232,8 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
         self.k.wgmma_commit();
     }
 
-    /// Scores become the A operands of the next product, in registers that the softmax leaves alone.
+    /// Scores become the A operands of the next product, in registers that the softmax leaves
+    /// alone.
     fn pack(&self) {
         for step in 0..BN / 16 {
             let weights: Weights<'k> = a_fragment(self.k, self.scores, step, 2);

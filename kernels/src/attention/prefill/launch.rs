@@ -31,8 +31,8 @@ pub enum Kv {
     Paged {
         /// Tokens in a page.
         page_tokens: u32,
-        /// Whether rows are in the order of [`swizzled`](crate::kv::swizzled), as those of the megakernel's pools are; then
-        /// pages are whole groups of eight tokens.
+        /// Whether rows are in the order of [`swizzled`](crate::kv::swizzled), as those of the
+        /// megakernel's pools are; then pages are whole groups of eight tokens.
         swizzled: bool,
     },
 }
@@ -55,7 +55,8 @@ pub enum Kv {
 /// Grid: (tiles · heads, sequences).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prefill {
-    /// Columns of a head, one of [`DEPTHS`](Prefill::DEPTHS); others are refused, [`AttentionError::Depth`].
+    /// Columns of a head, one of [`DEPTHS`](Prefill::DEPTHS); others are refused,
+    /// [`AttentionError::Depth`].
     pub depth: u32,
     /// Query heads that share a key/value head.
     pub group: u32,
@@ -161,8 +162,9 @@ impl Prefill {
         self.record_tuned(self.tuning())
     }
 
-    /// Records the kernel for sm_90a with another tuning. Tiles have 64 keys for depths of 192 and 256, 128 or 176 for a depth
-    /// of 128, and 128 for other depths; others are refused, [`AttentionError::Keys`].
+    /// Records the kernel for sm_90a with another tuning. Tiles have 64 keys for depths of 192 and
+    /// 256, 128 or 176 for a depth of 128, and 128 for other depths; others are refused,
+    /// [`AttentionError::Keys`].
     pub fn record_tuned(&self, tuning: Tuning) -> Kernel {
         let Tuning { keys, rescaling, ping_pong } = tuning;
         let threads = 128 + 2 * self.hopper_rows();

@@ -7,8 +7,9 @@
 //! | [`schedule`] | which block computes which rows, longest first; which tiles a row of blocks sees |
 //! | [`launch`] | the standalone kernels |
 //!
-//! Query token `i` of a sequence of `n` queries and `t` tokens sees token `j` if `j ≤ i + t − n`, where causal: the last
-//! query sees all. A tile that no query of a block sees is never loaded; a tile that all see is not masked.
+//! Query token `i` of a sequence of `n` queries and `t` tokens sees token `j` if `j ≤ i + t − n`,
+//! where causal: the last query sees all. A tile that no query of a block sees is never loaded; a
+//! tile that all see is not masked.
 
 pub mod hopper;
 pub mod launch;

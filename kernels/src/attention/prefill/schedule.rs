@@ -20,8 +20,8 @@ pub struct Rows<'k> {
 
 /// The tile of queries and the head of a block, of `tiles × heads` blocks.
 ///
-/// Heads come in groups whose keys and values share L2. In a group the last rows come first: where causal,
-/// they take longest, and short ones fill the end.
+/// Heads come in groups whose keys and values share L2. In a group the last rows come first: where
+/// causal, they take longest, and short ones fill the end.
 pub fn order<'k>(
     block: Val<'k, u32>,
     tiles: Val<'k, u32>,
@@ -56,7 +56,8 @@ impl<'k> Rows<'k> {
         if causal { self.reach(row + 1) } else { self.tokens }
     }
 
-    /// Scores of tokens that a row does not see become −∞. `row` is that of register 0, `token` the first column's.
+    /// Scores of tokens that a row does not see become −∞. `row` is that of register 0, `token` the
+    /// first column's.
     pub fn mask(
         &self,
         k: &'k Builder,

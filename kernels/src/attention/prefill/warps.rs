@@ -1,4 +1,5 @@
-//! One block on sm_80 and later: four warps of 16 rows multiply by `mma.sync`; keys and values travel as they like.
+//! One block on sm_80 and later: four warps of 16 rows multiply by `mma.sync`; keys and values
+//! travel as they like.
 
 use half::bf16;
 use tilewright_codegen::build::{Bf16x2, Builder, Global, Ptr, RegArray, Val};

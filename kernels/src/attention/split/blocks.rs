@@ -39,8 +39,8 @@ impl<'k> Pass<'k> {
         self.team.k.moving().for_step(first, end, step, |at| self.block(bring(at), state));
     }
 
-    /// Takes in all tokens of the split: from the pages those that are not streamed, and the others, which come first where the newest token
-    /// is waited for.
+    /// Takes in all tokens of the split: from the pages those that are not streamed, and the
+    /// others, which come first where the newest token is waited for.
     pub fn all(self, scratch: Scratch<'k>, ring: &dyn Stages<'k>) -> Running<'k> {
         let k = self.team.k;
         let paged = self.streamed.map_or(self.begin, |(_, [_, end])| end);
@@ -89,8 +89,9 @@ impl<'k> Pass<'k> {
         running
     }
 
-    /// Takes in the chosen blocks of the split, in the order in which [`all`](Pass::all) takes in those of a row that it sees
-    /// whole. A warp's next block is on its way as soon as the scores of one are computed, and so is the place of the following one.
+    /// Takes in the chosen blocks of the split, in the order in which [`all`](Pass::all) takes in
+    /// those of a row that it sees whole. A warp's next block is on its way as soon as the scores
+    /// of one are computed, and so is the place of the following one.
     pub fn chosen(self, scratch: Scratch<'k>, selected: Selected<'k>) -> Running<'k> {
         let (k, running) = (self.team.k, self.running());
         let turns = selected.turns(self.team, self.work.keys, self.row, [self.begin, self.end]);
@@ -157,7 +158,8 @@ impl<'k> Pass<'k> {
         TokenRow::of_block(first, self.lanes(), token)
     }
 
-    /// Loads the block that begins with a token from the pages. Tokens beyond the last repeat it; their weights will be zero.
+    /// Loads the block that begins with a token from the pages. Tokens beyond the last repeat it;
+    /// their weights will be zero.
     fn load_pages(self, start: Val<'k, u32>, last: Val<'k, u32>, to: &TokenBlock<'k>) {
         // Both pools have a token at the same place, and pages are whole blocks.
         let first = self.work.keys.token(self.work.kv_head, self.row, start);

@@ -1,12 +1,14 @@
-//! Attention of one kv head's queries over a split of the tokens: from the ring what the step before left, straight from the
-//! pages what this step writes.
+//! Attention of one kv head's queries over a split of the tokens: from the ring what the step
+//! before left, straight from the pages what this step writes.
 //!
-//! A warp takes blocks of 16 tokens and keeps its own running maximum; the warps' results are merged at the end.
-//! Scores are `q·kᵀ` with queries as the A operand (rows 0 to 7: heads, rows 8 to 15: what their type rounds off them) and keys as
-//! B, a run of a token for each lane: sixteen bytes, or eight of short rows of codes. The output is taken transposed, `vᵀ·pᵀ`:
-//! scores leave the first MMA in the registers in which the second wants p as its B operand, and v needs no more than its tokens
-//! paired by byte permutations. Nothing of K or V is moved in shared memory. Codes become f16 in registers (`lanes`); the scale of
-//! keys is part of the queries' factor, that of values is multiplied into the merged result.
+//! A warp takes blocks of 16 tokens and keeps its own running maximum; the warps' results are
+//! merged at the end. Scores are `q·kᵀ` with queries as the A operand (rows 0 to 7: heads, rows 8
+//! to 15: what their type rounds off them) and keys as B, a run of a token for each lane: sixteen
+//! bytes, or eight of short rows of codes. The output is taken transposed, `vᵀ·pᵀ`: scores leave
+//! the first MMA in the registers in which the second wants p as its B operand, and v needs no more
+//! than its tokens paired by byte permutations. Nothing of K or V is moved in shared memory. Codes
+//! become f16 in registers (`lanes`); the scale of keys is part of the queries' factor, that of
+//! values is multiplied into the merged result.
 
 use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 
@@ -49,9 +51,11 @@ pub struct Attention<'k> {
     pub stats: Ptr<'k, Global, f32>,
     /// Which tokens come through the ring, if any do: for groups of eight heads at most.
     pub streamed: Option<Streamed<'k>>,
-    /// How the tokens were chosen, where they are not all tokens of a row; none of them is streamed.
+    /// How the tokens were chosen, where they are not all tokens of a row; none of them is
+    /// streamed.
     pub selected: Option<Selected<'k>>,
-    /// The newest token's keys and values as packets, which `q` is too then: of a program of one row of pools of bf16, whose tokens are not chosen.
+    /// The newest token's keys and values as packets, which `q` is too then: of a program of one
+    /// row of pools of bf16, whose tokens are not chosen.
     pub newest: Option<Newest<'k>>,
     /// Where they are merged.
     pub merged: Merged<'k>,
@@ -90,7 +94,8 @@ impl Heads {
         WarpParts { k: team.k, memory, warps: team.warps, heads, lines: heads, dim, pitch: self.pitch() }
     }
 
-    /// Whether one pass over the tokens serves all heads of a group: what passes through the ring is there once.
+    /// Whether one pass over the tokens serves all heads of a group: what passes through the ring
+    /// is there once.
     pub fn is_one_pass(self) -> bool {
         self.group() <= TOGETHER
     }
@@ -101,10 +106,11 @@ impl Heads {
     }
 }
 
-/// Computes the split of every row, and merges the splits of those that it arrives last at. `ring` has the stages of the tokens
-/// that are streamed, row by row.
+/// Computes the split of every row, and merges the splits of those that it arrives last at. `ring`
+/// has the stages of the tokens that are streamed, row by row.
 ///
-/// Thread 0 calls `counted` once all splits of the task are counted: what is still to come are stores of merged results.
+/// Thread 0 calls `counted` once all splits of the task are counted: what is still to come are
+/// stores of merged results.
 pub fn attention<'k>(
     team: ConsumerWarps<'k>,
     scratch: Scratch<'k>,
@@ -147,8 +153,8 @@ pub(super) struct Pass<'k> {
     pub streamed: Option<(Streamed<'k>, [Val<'k, u32>; 2])>,
 }
 
-/// What a warp carries from block to block: of the head `lane / 4` the maximum (of scores times log2 e) and this lane's
-/// part of the sum; of the heads `2·(lane mod 4)` and the next the output.
+/// What a warp carries from block to block: of the head `lane / 4` the maximum (of scores times
+/// log2 e) and this lane's part of the sum; of the heads `2·(lane mod 4)` and the next the output.
 pub(super) struct Running<'k> {
     most: tilewright_codegen::build::Var<'k, f32>,
     sum: tilewright_codegen::build::Var<'k, f32>,
@@ -161,7 +167,8 @@ impl<'k> Pass<'k> {
         Lanes::of(self.work.keys)
     }
 
-    /// Takes in the tokens and stores what they come to. The next pass meets over its queries before the warps' results lie where these do.
+    /// Takes in the tokens and stores what they come to. The next pass meets over its queries
+    /// before the warps' results lie where these do.
     fn run(self, scratch: Scratch<'k>, ring: &dyn Stages<'k>) {
         let running = match self.work.selected {
             None => self.all(scratch, ring),
@@ -173,7 +180,8 @@ impl<'k> Pass<'k> {
         self.merge(&parts);
     }
 
-    /// Zeros as an idle row's result, by the first split, after it has polled the packets of the current token as other rows do.
+    /// Zeros as an idle row's result, by the first split, after it has polled the packets of the
+    /// current token as other rows do.
     fn idle(self, scratch: Scratch<'k>) {
         let Pass { team, work, .. } = self;
         team.k.when(work.split.eq(0), || {
@@ -199,8 +207,8 @@ impl<'k> Pass<'k> {
         });
     }
 
-    /// The state of a warp before its first block. The maximum starts at the least finite number: a row whose scores are all
-    /// −∞ then gets weights of `2^(−∞ − MIN)` = 0 instead of NaN.
+    /// The state of a warp before its first block. The maximum starts at the least finite number: a
+    /// row whose scores are all −∞ then gets weights of `2^(−∞ − MIN)` = 0 instead of NaN.
     pub fn running(self) -> Running<'k> {
         let k = self.team.k;
         Running {

@@ -1,16 +1,20 @@
-//! The merge of attention's splits: by the last-arriving block, as in stream-K, or by the first, which looks for the packets of the others.
+//! The merge of attention's splits: by the last-arriving block, as in stream-K, or by the first,
+//! which looks for the packets of the others.
 //!
-//! A split that has all tokens of its row stores the row's result at once. Of several, each stores what it found, counts
-//! itself at its row and kv head, and the one that finds all others counted merges them: a reader of attention's result
-//! loads one vector. With `M = max m_s` and `w_s = exp(m_s − M)` it is `x = Σ w_s·acc_s / Σ w_s·l_s`, and 0 for an idle
-//! row, which the first split stores.
+//! A split that has all tokens of its row stores the row's result at once. Of several, each stores
+//! what it found, counts itself at its row and kv head, and the one that finds all others counted
+//! merges them: a reader of attention's result loads one vector. With `M = max m_s` and
+//! `w_s = exp(m_s − M)` it is `x = Σ w_s·acc_s / Σ w_s·l_s`, and 0 for an idle row, which the first
+//! split stores.
 //!
-//! Where what they store are packets, the first split waits for those of the others: nothing is counted, released or met for. That wants every
-//! split of a step on a block that has no other before it ([`Parts::Packets`]).
+//! Where what they store are packets, the first split waits for those of the others: nothing is
+//! counted, released or met for. That wants every split of a step on a block that has no other
+//! before it ([`Parts::Packets`]).
 //!
-//! Arrivals only grow, by the least power of two that is not less than the number of splits for every merge: the last split that
-//! has tokens counts for those that have none, which do not count themselves. So it makes no difference where a count begins, if
-//! all begin at a multiple, and none is zeroed.
+//! Arrivals only grow, by the least power of two that is not less than the number of splits for
+//! every merge: the last split that has tokens counts for those that have none, which do not count
+//! themselves. So it makes no difference where a count begins, if all begin at a multiple, and none
+//! is zeroed.
 
 use std::ops::Range;
 
@@ -35,14 +39,17 @@ pub struct Merged<'k> {
 /// How the splits of a row and kv head signal that they are complete.
 #[derive(Clone, Copy)]
 pub enum Parts<'k> {
-    /// Arrivals, u32 `[rows, kv_heads, ARRIVAL]`, of which the first of each is used; zeros before the first launch.
+    /// Arrivals, u32 `[rows, kv_heads, ARRIVAL]`, of which the first of each is used; zeros before
+    /// the first launch.
     Counted(Ptr<'k, Global, u32>),
-    /// Packets of f32, `[rows, heads, splits, dim + 2]`: `m`, `l` and the unnormalised sums of each. The first split's block waits for the others, so
-    /// none of these may follow it, nor another that waits, on a block.
+    /// Packets of f32, `[rows, heads, splits, dim + 2]`: `m`, `l` and the unnormalised sums of
+    /// each. The first split's block waits for the others, so none of these may follow it, nor
+    /// another that waits, on a block.
     Packets(Array<'k>),
 }
 
-/// Splits whose loads are in flight together; of packets half as many, which are looked at until all are there.
+/// Splits whose loads are in flight together; of packets half as many, which are looked at until
+/// all are there.
 const TOGETHER: u32 = 16;
 
 /// A split's part of a row.
@@ -78,8 +85,8 @@ fn partial<'k>([max, sum]: [Val<'k, f32>; 2], acc: [Val<'k, f32>; 2]) -> Partial
 }
 
 impl Float {
-    /// The type in which attention hands its result to a product of `rows` rows: of few rows without loss, of more in half
-    /// the bytes, since every block reads all of them.
+    /// The type in which attention hands its result to a product of `rows` rows: of few rows
+    /// without loss, of more in half the bytes, since every block reads all of them.
     ///
     /// ```
     /// use tilewright_kernels::tile::Float;
@@ -119,8 +126,9 @@ impl<'k> Attention<'k> {
         Part { begin, end, single: tokens.le(share), is_last: end.eq(tokens), share, tokens }
     }
 
-    /// Merges the splits of rows that have several: those of which it is the last, after a barrier of the team that all partial results are stored
-    /// before; or all, by the first, once their packets are there.
+    /// Merges the splits of rows that have several: those of which it is the last, after a barrier
+    /// of the team that all partial results are stored before; or all, by the first, once their
+    /// packets are there.
     pub(super) fn arrive(self, team: ConsumerWarps<'k>, scratch: Scratch<'k>, counted: impl FnOnce()) {
         match self.merged.parts {
             Parts::Counted(arrivals) => {
@@ -139,7 +147,8 @@ impl<'k> Attention<'k> {
         }
     }
 
-    /// Counts the split where it is one of several, and merges those of rows that it is the last of.
+    /// Counts the split where it is one of several, and merges those of rows that it is the last
+    /// of.
     fn count(
         self,
         team: ConsumerWarps<'k>,
@@ -166,7 +175,8 @@ impl<'k> Attention<'k> {
         self.merge(team, |row| complete.at(row).load().ne(0));
     }
 
-    /// Merges the splits of rows, counted from the task's first, that are `complete`, two elements for each thread.
+    /// Merges the splits of rows, counted from the task's first, that are `complete`, two elements
+    /// for each thread.
     fn merge(self, team: ConsumerWarps<'k>, complete: impl Fn(Val<'k, u32>) -> Val<'k, bool>) {
         let pairs = self.heads.group() * self.heads.dim / 2;
         team.each(self.rows * pairs, |item| {
@@ -180,8 +190,8 @@ impl<'k> Attention<'k> {
         (head * self.heads.splits + split) * (self.heads.dim + 2)
     }
 
-    /// How partial results are loaded and stored: where the result is packets, nothing is released between the merge and those
-    /// that write over them.
+    /// How partial results are loaded and stored: where the result is packets, nothing is released
+    /// between the merge and those that write over them.
     fn partials(self) -> (Load<'k>, Store<'k>) {
         if self.merged.out.is_packets() { Access::Relaxed.how() } else { Access::Weak.how() }
     }
@@ -228,7 +238,8 @@ impl<'k> Attention<'k> {
         loaded.iter().map(partial).collect()
     }
 
-    /// Two elements of some splits of a head of a row, polled until their packets have arrived. Splits without tokens poll the first split's packets and are left out.
+    /// Two elements of some splits of a head of a row, polled until their packets have arrived.
+    /// Splits without tokens poll the first split's packets and are left out.
     fn arrived(
         self,
         packets: Array<'k>,
@@ -256,8 +267,8 @@ impl<'k> Attention<'k> {
         self.merged.out.store2(place, self.heads.heads * self.heads.dim, pair);
     }
 
-    /// Stores two elements of a split's sums and, with a head's first, its `m` and `l`: as the row's result where it is the
-    /// single split.
+    /// Stores two elements of a split's sums and, with a head's first, its `m` and `l`: as the
+    /// row's result where it is the single split.
     pub(super) fn store_pair(
         self,
         single: Val<'k, bool>,

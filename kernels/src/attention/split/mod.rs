@@ -1,5 +1,5 @@
-//! Attention of a decode step as tasks: a kv head's queries over one split of each row's tokens, in pages, merged by the
-//! split that arrives last.
+//! Attention of a decode step as tasks: a kv head's queries over one split of each row's tokens, in
+//! pages, merged by the split that arrives last.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! The queries as operands, and where they are packets the newest token's keys and values beside them.
+//! The queries as operands, and where they are packets the newest token's keys and values beside
+//! them.
 
 use tilewright_codegen::build::{Ptr, RegArray, Shared, Val};
 
@@ -11,28 +12,32 @@ use crate::tile::Array;
 /// Of each run of dimensions the queries' words, and what their type rounds off them.
 pub(super) type Queries<'k> = Vec<[Vec<Val<'k, u32>>; 2]>;
 
-/// What a warp that takes in the newest token has of it, as [`TokenBlock`] has that of a block: the words of a run of a token.
+/// What a warp that takes in the newest token has of it, as [`TokenBlock`] has that of a block: the
+/// words of a run of a token.
 pub(super) struct NewestToken<'k> {
     keys: Vec<[Val<'k, u32>; 4]>,
     values: Vec<[Val<'k, u32>; 4]>,
 }
 
 impl Heads {
-    /// Words from a head's queries to the next: heads that would lie in the same banks are half of them apart.
+    /// Words from a head's queries to the next: heads that would lie in the same banks are half of
+    /// them apart.
     fn query_pitch(self) -> u32 {
         let half = self.dim / 2;
         if half.is_multiple_of(32) { half + 16 } else { half }
     }
 
-    /// Bytes of shared memory for the queries of a pass as words of operands, and what is rounded off them: where sums would lie.
+    /// Bytes of shared memory for the queries of a pass as words of operands, and what is rounded
+    /// off them: where sums would lie.
     pub fn query_bytes(self) -> u32 {
         2 * self.group().min(TOGETHER) * self.query_pitch() * 4
     }
 }
 
 impl<'k> Pass<'k> {
-    /// The queries as A operands, times the scales and log2 e. The team brings them to shared memory, two dimensions a thread: every lane
-    /// has those of a head, so that each warp would load all of them.
+    /// The queries as A operands, times the scales and log2 e. The team brings them to shared
+    /// memory, two dimensions a thread: every lane has those of a head, so that each warp would
+    /// load all of them.
     pub fn queries(self, scratch: Scratch<'k>) -> Queries<'k> {
         let (team, heads, lanes) = (self.team, self.work.heads, self.lanes());
         let half = heads.dim / 2;
@@ -77,8 +82,8 @@ impl<'k> Pass<'k> {
         (0..each / 2).map(|i| words.get(i)).collect()
     }
 
-    /// Asks for the newest token's keys and values, all in flight together, and waits for them after `meanwhile` if this warp takes the token in
-    /// (`mine`).
+    /// Asks for the newest token's keys and values, all in flight together, and waits for them
+    /// after `meanwhile` if this warp takes the token in (`mine`).
     pub fn arriving(self, newest: Newest<'k>, mine: Val<'k, bool>, meanwhile: impl FnOnce()) -> NewestToken<'k> {
         let (k, heads, run) = (self.team.k, self.work.heads, self.lanes().run);
         let (row, column) = (k.lane() / 4 * run, k.lane() % 4 * run);

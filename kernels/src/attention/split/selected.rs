@@ -1,7 +1,8 @@
 //! Tokens that were chosen: how they are split, and which warp takes which blocks of them.
 //!
-//! Where a selection is everything that a row has, in the order of the sequence, tokens are split and dealt as those of a row
-//! that sees all of them: sums have the same terms in the same order, and results the same bits.
+//! Where a selection is everything that a row has, in the order of the sequence, tokens are split
+//! and dealt as those of a row that sees all of them: sums have the same terms in the same order,
+//! and results the same bits.
 
 use tilewright_codegen::build::Val;
 
@@ -9,7 +10,8 @@ use super::Shares;
 use crate::kv::{BLOCK, Cells, PagedPool, SplitPages};
 use crate::warps::ConsumerWarps;
 
-/// The selection of tokens by a sparse flow: the pools' pages are the chosen blocks, and a row's position its last token among theirs.
+/// The selection of tokens by a sparse flow: the pools' pages are the chosen blocks, and a row's
+/// position its last token among theirs.
 #[derive(Clone, Copy)]
 pub struct Selected<'k> {
     /// Position of each row's token in its sequence.
@@ -22,7 +24,8 @@ pub struct Selected<'k> {
     pub streams: Option<u32>,
 }
 
-/// The blocks of 16 tokens that a warp takes, one after the other: newest tokens first, then those that could be streamed.
+/// The blocks of 16 tokens that a warp takes, one after the other: newest tokens first, then those
+/// that could be streamed.
 #[derive(Clone, Copy)]
 pub(super) struct Turns<'k> {
     /// How many.

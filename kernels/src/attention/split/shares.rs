@@ -1,4 +1,5 @@
-//! How the tokens of a row are split: by pages, the same number for every split but the last that has any.
+//! How the tokens of a row are split: by pages, the same number for every split but the last that
+//! has any.
 
 use tilewright_codegen::build::Val;
 
@@ -16,8 +17,8 @@ pub struct Shares<'k> {
 }
 
 impl<'k> Shares<'k> {
-    /// The shares of a row whose token has that position, over `splits` splits of `of_split` pages; negative: the
-    /// row is idle.
+    /// The shares of a row whose token has that position, over `splits` splits of `of_split` pages;
+    /// negative: the row is idle.
     pub fn of(position: Val<'k, i32>, page_tokens: u32, splits: u32, of_split: SplitPages) -> Shares<'k> {
         let SplitPages { fewest, single } = of_split;
         let tokens = (position + 1).max(0).cast::<u32>();
@@ -32,8 +33,8 @@ impl<'k> Shares<'k> {
         Shares::of(pool.position.load(row), pool.page_tokens, splits, pool.split_pages)
     }
 
-    /// Begin and end of the tokens of a split, for pages of `page_tokens`. A split without tokens ends where it
-    /// begins or before.
+    /// Begin and end of the tokens of a split, for pages of `page_tokens`. A split without tokens
+    /// ends where it begins or before.
     pub fn tokens_of(self, split: Val<'k, u32>, page_tokens: u32) -> [Val<'k, u32>; 2] {
         let share = self.each * page_tokens;
         let begin = split * share;

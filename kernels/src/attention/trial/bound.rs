@@ -1,7 +1,7 @@
 //! The definition in f64, and by how much a kernel's result may be off.
 //!
-//! With `S = scale·max Σ|q·k|`, for `n` tokens of `d` columns in bf16, sums in f32, `u = 2⁻²³` (twice the rounding of f32:
-//! tensor cores cut off), relative to `size = Σ w·|v| / Σ w`:
+//! With `S = scale·max Σ|q·k|`, for `n` tokens of `d` columns in bf16, sums in f32, `u = 2⁻²³`
+//! (twice the rounding of f32: tensor cores cut off), relative to `size = Σ w·|v| / Σ w`:
 //!
 //! | where | how much |
 //! |---|---|
@@ -82,7 +82,8 @@ mod tests {
 
     use super::*;
 
-    /// A kernel that overlooks one token of any of these numbers, or reads one too many, is outside the bound.
+    /// A kernel that overlooks one token of any of these numbers, or reads one too many, is outside
+    /// the bound.
     #[test]
     fn one_token_more_or_less_is_found() {
         for (depth, tokens) in [(64u32, 2usize), (96, 17), (128, 64), (64, 130), (128, 200)] {

@@ -107,7 +107,8 @@ impl Cache {
         pool
     }
 
-    /// Keys of −∞ where [`fill`](Cache::fill) gave numbers: no query of positive numbers sees any of them.
+    /// Keys of −∞ where [`fill`](Cache::fill) gave numbers: no query of positive numbers sees any
+    /// of them.
     pub(super) fn blank(&self, pool: &mut [bf16]) {
         pool.iter_mut().filter(|key| !key.is_nan()).for_each(|key| *key = bf16::NEG_INFINITY);
     }

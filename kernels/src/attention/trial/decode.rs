@@ -51,7 +51,8 @@ impl DecodeCase {
         let (depth, group) = (one_of(made, Decode::DEPTHS), made.between(1..=16));
         let decode = Decode { depth, group, layout, tile: one_of(made, tiles) };
         let sequences = draw.between(1..=3);
-        // The parts of sixteen rows are apart from the rings where blocks stay: then large tiles have no room.
+        // The parts of sixteen rows are apart from the rings where blocks stay: then large tiles
+        // have no room.
         let may_stay = way.staying.is_some() && (decode.tile == 16 || group <= 8);
         let staying = (may_stay && made.between(0..=1) == 1).then(|| draw.between(1..=7));
         let tokens = (0..sequences).map(|_| match draw.between(0..=4) {

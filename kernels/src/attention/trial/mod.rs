@@ -1,4 +1,5 @@
-//! Trials of the attention kernels: problems at random, the oracle in f64, how far a result may be off.
+//! Trials of the attention kernels: problems at random, the oracle in f64, how far a result may be
+//! off.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -72,7 +73,8 @@ fn one_of<T: Copy>(draw: &mut Draw, all: &[T]) -> T {
     all[draw.between(0..=all.len() as u32 - 1) as usize]
 }
 
-/// Tokens of a page: any number, or for tensor maps, whose boxes are whole groups of eight rows, a multiple of eight.
+/// Tokens of a page: any number, or for tensor maps, whose boxes are whole groups of eight rows, a
+/// multiple of eight.
 fn page_tokens(draw: &mut Draw, tensor_map: bool) -> u32 {
     if tensor_map { 8 * one_of(draw, &[1, 2, 3, 4, 8, 11, 32]) } else { one_of(draw, &[1, 2, 5, 7, 16, 24, 64, 100]) }
 }
@@ -127,8 +129,9 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
     kernels.into_iter().map(|kernel| Box::new(kernel) as Box<dyn Shipped>).collect()
 }
 
-/// Two sources of a seed: what the kernel is made for comes of the first, everything else of the second. Of each 4096 seeds 64
-/// kernels are made, since compiling one takes a device longer than many launches.
+/// Two sources of a seed: what the kernel is made for comes of the first, everything else of the
+/// second. Of each 4096 seeds 64 kernels are made, since compiling one takes a device longer than
+/// many launches.
 fn drawn<T>(seed: u64, case: impl FnOnce([&mut Draw; 2]) -> T) -> T {
     const SEEDS: u64 = 4096;
     const KERNELS: u64 = 64;

@@ -68,7 +68,8 @@ impl PrefillCase {
         let same = extent(draw);
         let sequences = (0..draw.between(1..=2)).map(|_| {
             let queries = if prefill.queries == QueryLayout::Ragged { extent(draw) } else { same };
-            // As often as not all tokens are asked for; sometimes there are fewer than queries, or none.
+            // As often as not all tokens are asked for; sometimes there are fewer than queries, or
+            // none.
             let tokens = match draw.between(0..=5) {
                 0..=2 => queries,
                 3 => queries + extent(draw),

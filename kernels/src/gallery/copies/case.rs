@@ -30,7 +30,8 @@ pub enum Fill {
     ThreadAsync,
 }
 
-/// One side in global memory: a tensor of three modes, permuted, sliced to a matrix, split, and cut into tiles.
+/// One side in global memory: a tensor of three modes, permuted, sliced to a matrix, split, and cut
+/// into tiles.
 #[derive(Clone, Debug)]
 pub struct Side {
     /// How its layout is known.
@@ -41,7 +42,8 @@ pub struct Side {
     pub strides: [u32; 3],
     /// Elements before the tensor begins.
     pub offset: u32,
-    /// Which extents, strides and indices are known while recording: a bit for each of the [numbers](Side::numbers).
+    /// Which extents, strides and indices are known while recording: a bit for each of the
+    /// [numbers](Side::numbers).
     pub known: u32,
     /// What is promised of it: [`Modes::vectors`](crate::tile::Modes::vectors).
     pub promise: u32,
@@ -75,7 +77,8 @@ pub struct Case {
 }
 
 impl Case {
-    /// Draws a case for tiles of this shape, elements of a size in bytes, and types whose views have a number of tiles.
+    /// Draws a case for tiles of this shape, elements of a size in bytes, and types whose views
+    /// have a number of tiles.
     pub fn draw(draw: &mut Draw, tile: [u32; 2], bytes: u32, most: [u32; 2]) -> Case {
         let tiles = most.map(|most| draw.between(1..=most));
         let fills = [Fill::Block, Fill::BlockAsync, Fill::Warp, Fill::Thread, Fill::ThreadAsync];
@@ -139,7 +142,8 @@ impl Side {
         Side { promise: if draw.between(0..=3) == 0 { 1 } else { most }, ..side }
     }
 
-    /// Strides in an order of memory that repeat no element, and what lies before: multiples of `whole` where they can be.
+    /// Strides in an order of memory that repeat no element, and what lies before: multiples of
+    /// `whole` where they can be.
     fn strides(draw: &mut Draw, extents: [u32; 3], whole: u32, kind: Kind) -> ([u32; 3], u32) {
         let mut order = [0, 1, 2];
         (1..3).rev().for_each(|i| order.swap(i, draw.between(0..=i as u32) as usize));
@@ -153,13 +157,15 @@ impl Side {
         (strides, offset)
     }
 
-    /// The most elements that the promise may be: the offset, the strides and the contiguous extent are multiples.
+    /// The most elements that the promise may be: the offset, the strides and the contiguous extent
+    /// are multiples.
     fn widest(&self) -> u32 {
         let of = |mode: usize| if self.strides[mode] == 1 { self.extents[mode] } else { self.strides[mode] };
         1 << (self.offset | of(0) | of(1) | of(2) | 16).trailing_zeros()
     }
 
-    /// Extents, strides, the place of the slice and the part of the split: what the kernel is told where it is not known.
+    /// Extents, strides, the place of the slice and the part of the split: what the kernel is told
+    /// where it is not known.
     pub fn numbers(&self) -> [u32; 8] {
         let ([a, b, c], [d, e, f]) = (self.extents, self.strides);
         [a, b, c, d, e, f, self.slice.1, self.split.2]

@@ -1,4 +1,5 @@
-//! A side on the host: for each coordinate of a view the element of memory, listed. It knows no algebra of layouts.
+//! A side on the host: for each coordinate of a view the element of memory, listed. It knows no
+//! algebra of layouts.
 
 use super::{Kind, Side};
 use tilewright_layout::Layout;

@@ -17,8 +17,9 @@ use sides::GlobalSide;
 use tilewright_codegen::build::Scalar;
 use tilewright_layout::typed::{RowMajor, StaticLayout, Storage};
 
-/// Types and layouts of a copy: elements `T`; tiles of `M`×`N` in shared memory by the layout `L`; sides whose layout is a
-/// type lie in memory as `P`, of which the view is the transpose; a thread's own part is `R`×`C`.
+/// Types and layouts of a copy: elements `T`; tiles of `M`×`N` in shared memory by the layout `L`;
+/// sides whose layout is a type lie in memory as `P`, of which the view is the transpose; a
+/// thread's own part is `R`×`C`.
 pub struct Copies<T, L, P, const M: usize, const N: usize, const R: usize, const C: usize>(
     core::marker::PhantomData<(T, L, P)>,
 );
@@ -28,8 +29,9 @@ impl<T: Scalar, L: StaticLayout, P: StaticLayout, const M: usize, const N: usize
 where
     RowMajor<R, C>: Storage,
 {
-    /// A tile of the view of `x` to the same tile of the view of `y`, by way of shared memory and registers: a tile a block.
-    /// What x has not is zero at y; what is not of y's view stays. Parameters: the numbers of x's side, those of y's, `x`, `y`.
+    /// A tile of the view of `x` to the same tile of the view of `y`, by way of shared memory and
+    /// registers: a tile a block. What x has not is zero at y; what is not of y's view stays.
+    /// Parameters: the numbers of x's side, those of y's, `x`, `y`.
     pub fn record(k: &Builder, case: &Case) {
         let (from, to) = (case.from.told(k, "x"), case.to.told(k, "y"));
         let (x, y) = (k.global::<T>("x"), k.global::<T>("y"));

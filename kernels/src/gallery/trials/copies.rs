@@ -50,7 +50,8 @@ macro_rules! forms {
     };
 }
 
-/// Elements; the tile in shared memory; memory of a typed side, of six tiles, transposed; the tile's extents; a thread's part.
+/// Elements; the tile in shared memory; memory of a typed side, of six tiles, transposed; the
+/// tile's extents; a thread's part.
 const FORMS: [Form; 7] = forms! {
     u32, RowMajor<16, 32>, RowMajor<96, 32>, 16 32, 4 4;
     u32, RowMajor<8, 16>, ColMajor<48, 16>, 8 16, 2 4;
@@ -115,7 +116,8 @@ where
     Ok(trial)
 }
 
-/// The kernel that is shown: rows of both sides contiguous, told and edged; asynchronous, and on through registers.
+/// The kernel that is shown: rows of both sides contiguous, told and edged; asynchronous, and on
+/// through registers.
 pub(super) fn record_copies(arch: Arch) -> Kernel {
     (FORMS[0].record)(arch, SHOWN)
 }

@@ -1,4 +1,5 @@
-//! The gallery on trial: random extents, strides and layouts against plain loops; what lies between is left alone.
+//! The gallery on trial: random extents, strides and layouts against plain loops; what lies between
+//! is left alone.
 
 mod channels_first;
 mod column_sums;

@@ -23,8 +23,8 @@ pub(super) fn draw_rows(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
         row.iter().map(|x| x / length).collect()
     };
     let y: Vec<f64> = x.chunks(WIDTH).flat_map(unit).collect();
-    // A square, 15 additions of a thread and 5 of a warp; their root halves them. A root, a reciprocal and a product more,
-    // the first two of which are off by two units at most.
+    // A square, 15 additions of a thread and 5 of a warp; their root halves them. A root, a
+    // reciprocal and a product more, the first two of which are off by two units at most.
     let bound = Bound { absolute: 0.0, relative: (21.0 / 2.0 + 7.0) * UNIT };
     let mut trial = Trial::new(verify(record_rows(arch))?, rows / 4).note(format!("{rows} rows"));
     let input = stored::input(&mut trial, "x", Float::F32, &x);

@@ -1,4 +1,5 @@
-//! The largest result of every vector and tile, in place of the results: what is left of logits of which only the likeliest is asked for.
+//! The largest result of every vector and tile, in place of the results: what is left of logits of
+//! which only the likeliest is asked for.
 
 use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 
@@ -17,7 +18,8 @@ pub(super) struct Bests<'k> {
 }
 
 impl<'k> Bests<'k> {
-    /// Stores the best of each vector of staged sums, of the vectors from `first` on; a warp for each.
+    /// Stores the best of each vector of staged sums, of the vectors from `first` on; a warp for
+    /// each.
     pub fn store<const RUN: usize>(
         self,
         team: ConsumerWarps<'k>,
@@ -39,7 +41,8 @@ impl<'k> Bests<'k> {
     fn of_lane<const RUN: usize>(self, plan: &Plan, sums: Ptr<'k, Shared, f32>, from: Val<'k, u32>) -> Val<'k, u64> {
         let (k, runs) = (from.builder(), plan.rows() / RUN as u32);
         let mine = k.lane() * RUN as u32;
-        // Rows of a lane ascend: the first of equals stays. All that are no number count as −∞, of which the first has the lowest number.
+        // Rows of a lane ascend: the first of equals stays. All that are no number count as −∞, of
+        // which the first has the lowest number.
         let (value, number) = (k.var(f32::NEG_INFINITY), k.var(from + mine));
         for start in (0..runs).step_by(32) {
             let row = mine + start * RUN as u32;

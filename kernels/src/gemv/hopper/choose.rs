@@ -1,24 +1,30 @@
 //! Which tiles for which shape: an estimate of each setting, and the least of them.
 //!
 //! # The arithmetic
-//! With N columns (the batch in eights) and tiles of R rows of weights, C blocks that share activations and S shares of k:
+//! With N columns (the batch in eights) and tiles of R rows of weights, C blocks that share
+//! activations and S shares of k:
 //!
 //! * Memory brings each weight once: `2·n·k` bytes at 4.6 TB/s (H200).
-//! * L2 gives the multiprocessors the weights, and to every group of C tiles the activations: `2·n·k·(1 + N/(R·C))` bytes at
-//!   11 TB/s together (6144 × 4096 in tiles of 48 rows and 64 vectors took 117 MB in 12 µs). So memory is the bound where `N/(R·C)` is below 1.4;
-//!   a fiftieth of L2's time is added nevertheless.
-//! * To one multiprocessor come 35.5 bytes of weights a nanosecond at most, whatever else it takes in (28672 × 4096 on 112, 6144 × 4096 on 96
-//!   multiprocessors). So tiles have as many strips as make about as many blocks as there are multiprocessors.
-//! * A multiprocessor takes in `1 + N/R` bytes for each byte of weights, 80 bytes a nanosecond at most, and no more than its
-//!   rings hold in 1.5 µs.
-//! * Shares of k make enough blocks of few rows. Blocks exchange their sums inside a cluster: `4·R·N·(S − 1)/S` bytes at 25
-//!   bytes a nanosecond, and 1 µs of staging and waiting. Through L2 and a second launch it would be `8·S·n·N` bytes and 2 µs more.
-//!   Where the ring is empty after a block's one tile, sums are staged in its memory.
-//! * `wgmma` of N columns takes N/2 cycles. A warpgroup loads a stage's weights, multiplies and frees it before it begins the
-//!   next: 400 cycles beside the products. Several warpgroups take turns.
+//! * L2 gives the multiprocessors the weights, and to every group of C tiles the activations:
+//!   `2·n·k·(1 + N/(R·C))` bytes at 11 TB/s together (6144 × 4096 in tiles of 48 rows and 64
+//!   vectors took 117 MB in 12 µs). So memory is the bound where `N/(R·C)` is below 1.4; a fiftieth
+//!   of L2's time is added nevertheless.
+//! * To one multiprocessor come 35.5 bytes of weights a nanosecond at most, whatever else it takes
+//!   in (28672 × 4096 on 112, 6144 × 4096 on 96 multiprocessors). So tiles have as many strips as
+//!   make about as many blocks as there are multiprocessors.
+//! * A multiprocessor takes in `1 + N/R` bytes for each byte of weights, 80 bytes a nanosecond at
+//!   most, and no more than its rings hold in 1.5 µs.
+//! * Shares of k make enough blocks of few rows. Blocks exchange their sums inside a cluster:
+//!   `4·R·N·(S − 1)/S` bytes at 25 bytes a nanosecond, and 1 µs of staging and waiting. Through L2
+//!   and a second launch it would be `8·S·n·N` bytes and 2 µs more. Where the ring is empty after a
+//!   block's one tile, sums are staged in its memory.
+//! * `wgmma` of N columns takes N/2 cycles. A warpgroup loads a stage's weights, multiplies and
+//!   frees it before it begins the next: 400 cycles beside the products. Several warpgroups take
+//!   turns.
 //!
-//! For 64 vectors on 132 multiprocessors (R × k of a stage and how many stages of weights, C, S; bytes through L2 over those of weights;
-//! microseconds by memory and by the estimate, without what a launch costs):
+//! For 64 vectors on 132 multiprocessors (R × k of a stage and how many stages of weights, C, S;
+//! bytes through L2 over those of weights; microseconds by memory and by the estimate, without what
+//! a launch costs):
 //!
 //! | n × k | tile, stages | C | S | blocks | L2 | memory | estimate |
 //! |---|---|---|---|---|---|---|---|
@@ -63,9 +69,10 @@ const LARGE: u32 = 24;
 /// Microseconds that each doubling of a cluster costs where it gains nothing.
 const CLUSTER: f64 = 0.1;
 
-/// Most and fewest stages on their way to a block. As many as there are keep an H200 no busier, and what a warpgroup issues then waits for
-/// them: at 64 vectors 3 of 16 KB gain 4 % of 4096 × 4096 and 5 % of 2048 × 8192 and lose nothing on five other shapes; 2 lose 9 % of 4096 × 14336.
-/// Of stages of 28 KB 4 and 5 lose 0.8 % of a whole step of Llama-3.1-8B, and 2 lose nothing.
+/// Most and fewest stages on their way to a block. As many as there are keep an H200 no busier, and
+/// what a warpgroup issues then waits for them: at 64 vectors 3 of 16 KB gain 4 % of 4096 × 4096
+/// and 5 % of 2048 × 8192 and lose nothing on five other shapes; 2 lose 9 % of 4096 × 14336. Of
+/// stages of 28 KB 4 and 5 lose 0.8 % of a whole step of Llama-3.1-8B, and 2 lose nothing.
 const IN_FLIGHT: [u32; 2] = [3, 2];
 /// Bytes on their way to a block that keep memory busy: of larger stages fewer are.
 const BYTES_IN_FLIGHT: u32 = 48 << 10;
@@ -83,7 +90,8 @@ pub(super) const LEAST: Tuning = Tuning {
     per_sm: 1,
 };
 
-/// Estimates the microseconds of a plan on a number of multiprocessors; infinite where blocks that meet are not resident together.
+/// Estimates the microseconds of a plan on a number of multiprocessors; infinite where blocks that
+/// meet are not resident together.
 ///
 /// ```
 /// use tilewright_kernels::gemv::{Strip, hopper};
@@ -112,7 +120,8 @@ pub fn predict(plan: &Plan, multiprocessors: u32) -> f64 {
     let steps = f64::from(plan.stage_k() / 16) * columns / 2.0;
     let multiplied = f64::from(plan.stage_bytes()) * CYCLES / (steps * f64::from(warpgroups)).max(CHAIN + steps);
     let alone = (INGRESS.min(held / LATENCY) / taken_in).min(multiplied).min(WEIGHTS);
-    // Groups of tiles go through the multiprocessors round by round, the last round with fewer blocks.
+    // Groups of tiles go through the multiprocessors round by round, the last round with fewer
+    // blocks.
     let group = weights / f64::from(groups);
     let round = |groups: u32| f64::from(groups) * group / together.min(alone * f64::from(groups * cluster));
     let stream = f64::from(groups / resident) * round(resident)
@@ -124,8 +133,9 @@ pub fn predict(plan: &Plan, multiprocessors: u32) -> f64 {
     stream * (1.0 + fewer) + of_l2 + exchange + CLUSTER * f64::from(cluster).log2()
 }
 
-/// The settings for a batch and rows, their number or what else they are, packed as `strip` says, on a number of multiprocessors, with clusters of as many blocks at
-/// most: 8 everywhere, fewer where a device has not got as many clusters of them as its multiprocessors would make.
+/// The settings for a batch and rows, their number or what else they are, packed as `strip` says,
+/// on a number of multiprocessors, with clusters of as many blocks at most: 8 everywhere, fewer
+/// where a device has not got as many clusters of them as its multiprocessors would make.
 ///
 /// ```
 /// use tilewright_kernels::gemv::{Strip, hopper};
@@ -176,8 +186,9 @@ pub fn choose_for(
                     }
                     let Ok(plan) = Plan::new(batch, rows, strip, tuning) else { continue };
                     let time = predict(&plan, multiprocessors);
-                    // What the last round leaves idle is little of many small tiles, and large ones ask L2 for less. An odd number of strips has a
-                    // warp that multiplies rows of another: where there are several rounds that is worth a fuller last one.
+                    // What the last round leaves idle is little of many small tiles, and large ones
+                    // ask L2 for less. An odd number of strips has a warp that multiplies rows of
+                    // another: where there are several rounds that is worth a fuller last one.
                     let goes = match plan.groups() * plan.tuning.cluster() > multiprocessors {
                         true => strips >= LARGE || strips % 8 == 0,
                         false => strips % 2 == 0,

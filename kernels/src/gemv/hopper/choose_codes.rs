@@ -1,16 +1,21 @@
-//! Which tiles for weights of codes: these are bound by tensor cores, and by the instructions that widen them, sooner than by memory.
+//! Which tiles for weights of codes: these are bound by tensor cores, and by the instructions that
+//! widen them, sooner than by memory.
 //!
 //! With N columns of a tile, W warpgroups, and 64 of k, which are four steps of 16:
 //!
 //! * `wgmma` takes N/2 cycles a step; warpgroups take turns.
-//! * Shared memory gives 128 bytes a cycle: each warpgroup reads N columns of activations (N cycles) and its codes (64, since a quad's lanes read what
-//!   all of them need), and both come in (N and 16·W).
-//! * A step's operand is four pairs of codes for each thread. A warp of each warpgroup shares a scheduler, so W of them wait for each other there.
-//! * A warpgroup widens a stage of activations' operand while the one before is multiplied. Where it has no registers for that it widens, waits, multiplies,
-//!   and then begins the next. Barriers and loads are a chain beside, whatever k a stage has.
+//! * Shared memory gives 128 bytes a cycle: each warpgroup reads N columns of activations (N
+//!   cycles) and its codes (64, since a quad's lanes read what all of them need), and both come in
+//!   (N and 16·W).
+//! * A step's operand is four pairs of codes for each thread. A warp of each warpgroup shares a
+//!   scheduler, so W of them wait for each other there.
+//! * A warpgroup widens a stage of activations' operand while the one before is multiplied. Where
+//!   it has no registers for that it widens, waits, multiplies, and then begins the next. Barriers
+//!   and loads are a chain beside, whatever k a stage has.
 //! * A tile's sums are staged by 32 columns at a time, and stored.
 //!
-//! Measured on an H200, codes of 4 bits with scales of bf16, µs (tile, k of a stage of activations):
+//! Measured on an H200, codes of 4 bits with scales of bf16, µs (tile, k of a stage of
+//! activations):
 //!
 //! | vectors × n × k | tile, k | | others |
 //! |---|---|---|---|
@@ -25,9 +30,11 @@ use super::choose::{CYCLES, EXCHANGE, INGRESS, LEAST, MEET, MEMORY};
 use super::{Plan, Tuning};
 use crate::gemv::Strip;
 
-/// Instructions of a warp that make the operand of a step: of codes of 4 bits with scales of bf16, and of others.
+/// Instructions of a warp that make the operand of a step: of codes of 4 bits with scales of bf16,
+/// and of others.
 const WIDEN: [f64; 2] = [28.0, 44.0];
-/// Cycles of a stage beside its instructions and products: barriers, loads and, where products are waited for, their end.
+/// Cycles of a stage beside its instructions and products: barriers, loads and, where products are
+/// waited for, their end.
 const CHAIN: [f64; 2] = [300.0, 400.0];
 /// Cycles of 32 columns of a tile's sums, from the first that is staged to the last that is stored.
 const STORE: f64 = 450.0;
@@ -40,7 +47,8 @@ const BUSY: f64 = 1.2;
 /// How much longer three warpgroups take than all this says.
 const THREE: f64 = 1.1;
 
-/// Estimates the microseconds of a plan on a number of multiprocessors; infinite where blocks that meet are not resident together.
+/// Estimates the microseconds of a plan on a number of multiprocessors; infinite where blocks that
+/// meet are not resident together.
 pub(super) fn predict_codes(plan: &Plan, multiprocessors: u32) -> f64 {
     let Tuning { warpgroups, splits, multicast, .. } = plan.tuning;
     let (groups, resident) = (plan.all_groups(), multiprocessors / plan.tuning.cluster());

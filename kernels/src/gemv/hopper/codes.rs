@@ -1,11 +1,13 @@
 //! Weights of codes: what a stage has of them, and how they become the A operand.
 //!
-//! A stage has some tiles of each strip, followed by the factors of their groups: a row of 16 bytes of every strip for each eight
-//! numbers of two bytes, scales before zeros. The copy engine brings both out of the packed stages that the decode machine streams.
+//! A stage has some tiles of each strip, followed by the factors of their groups: a row of 16 bytes
+//! of every strip for each eight numbers of two bytes, scales before zeros. The copy engine brings
+//! both out of the packed stages that the decode machine streams.
 //!
-//! `wgmma` wants k in its own order, and a lane's 16 bytes of a tile are eight neighbours in k a step ([`Codes`]). What a lane needs of a step
-//! are two neighbours of each of its quad's four: so it reads the words of all four, and shifts its two to where they are widened. A number is `(code − zero) · scale`, rounded once to
-//! bf16: the bits that [`Widen`](crate::quant::Widen) has.
+//! `wgmma` wants k in its own order, and a lane's 16 bytes of a tile are eight neighbours in k a
+//! step ([`Codes`]). What a lane needs of a step are two neighbours of each of its quad's four: so
+//! it reads the words of all four, and shifts its two to where they are widened. A number is
+//! `(code − zero) · scale`, rounded once to bf16: the bits that [`Widen`](crate::quant::Widen) has.
 
 use half::bf16;
 use tilewright_codegen::build::{Bf16x2, Builder, Param, Ptr, Shared, TensorMap, Val};
@@ -28,7 +30,8 @@ const ROW: u32 = 16;
 const ALIGNED: u32 = 128;
 /// Words of a lane of a tile, and lanes of a row.
 const WORDS: u32 = 4;
-/// The swizzle of lines of 128 bytes, of words: the rows of a strip, of which two are in a line, lie in all banks.
+/// The swizzle of lines of 128 bytes, of words: the rows of a strip, of which two are in a line,
+/// lie in all banks.
 const LINES: Swizzle = match Swizzle::new(3, 2, 3) {
     Ok(swizzle) => swizzle,
     Err(_) => panic!("the swizzle of 128 bytes"),
@@ -148,7 +151,8 @@ impl CodeStage {
         }
     }
 
-    /// Words of codes, (row of the tile, word of its lane and lane): of k a step is a word of 4 bits, two of 8.
+    /// Words of codes, (row of the tile, word of its lane and lane): of k a step is a word of 4
+    /// bits, two of 8.
     fn words(self) -> Swizzled {
         let rows = modes(&[leaf(Strip::ROWS, WORDS * WORDS), leaf(self.strips, self.tiles * (BYTES / 4))]);
         let words = modes(&[leaf(WORDS, 1), leaf(WORDS, WORDS), leaf(self.tiles, BYTES / 4)]);
@@ -232,7 +236,8 @@ impl<'k> CodeLane<'k> {
         operands
     }
 
-    /// The words with this lane's two codes, of each lane of its quad those of a number of steps of a tile.
+    /// The words with this lane's two codes, of each lane of its quad those of a number of steps of
+    /// a tile.
     #[track_caller]
     fn words(&self, half: u32, step: u32, count: u32) -> [Vec<Val<'k, u32>>; 4] {
         let (of_tile, each) = (self.of.depth / DEPTH, WORDS * DEPTH / self.of.depth);
@@ -309,7 +314,8 @@ impl<'k> CodeLane<'k> {
             Code::U8 | Code::I8 => {
                 let first = (self.quad % 2).get(k);
                 let number = |bytes: u32| word.prmt(BYTE.to_bits(), first + bytes).bits::<f32>();
-                // A byte of the word below 2²³'s upper three: bytes of the even places, then of the odd.
+                // A byte of the word below 2²³'s upper three: bytes of the even places, then of the
+                // odd.
                 [0x7540u32, 0x7542].map(number).map(less)
             }
             Code::E4m3 => {

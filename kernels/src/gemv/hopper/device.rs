@@ -21,7 +21,8 @@ use crate::warps::ConsumerWarps;
 /// What a stage of either ring holds.
 type Stage = (StageTile<bf16, Swizzled>,);
 
-/// A block's part of the product: one tile of a group of tiles that share activations, and one share of k.
+/// A block's part of the product: one tile of a group of tiles that share activations, and one
+/// share of k.
 #[derive(Clone, Copy)]
 pub(super) struct Block<'a, 'k> {
     k: &'k Builder,
@@ -101,7 +102,8 @@ impl<'a, 'k> Block<'a, 'k> {
         [self.split, self.split + 1].map(|split| split * chunks / splits)
     }
 
-    /// The ring of weights, whose first stages one thread issues before the block meets: that of `fetch_weights`.
+    /// The ring of weights, whose first stages one thread issues before the block meets: that of
+    /// `fetch_weights`.
     pub(super) fn weights(self, thread: u32, maps: WeightMaps<'k>) -> Unready<Ring<'k, Weights, Stage, ByBulk>> {
         let plan = self.plan;
         Ring::begun::<Weights>(self.k, (plan.stage(),), plan.ring(), [thread, plan.begun()], |stage, to| {
@@ -162,7 +164,8 @@ impl<'a, 'k> Block<'a, 'k> {
         });
     }
 
-    /// Multiplies, by the warpgroups, and stores results: of blocks that share k each those of some rows, after an exchange of sums.
+    /// Multiplies, by the warpgroups, and stores results: of blocks that share k each those of some
+    /// rows, after an exchange of sums.
     pub(super) fn multiply(
         self,
         inputs: &mut Inputs<'k>,
@@ -190,8 +193,8 @@ impl<'a, 'k> Block<'a, 'k> {
         let group = Index::below(k.warp() / 4, plan.tuning.warpgroups);
         let thread = Index::below(k.tid() % 128, 128);
         let sums = Accumulator::<f32>::unset(k, warpgroup_atom::<bf16>(plan.columns()).1, 1, 1);
-        // A warp without rows of its own multiplies the tile's last ones again, and keeps nothing of it; a warp with eight also those
-        // above, which it does not keep.
+        // A warp without rows of its own multiplies the tile's last ones again, and keeps nothing
+        // of it; a warp with eight also those above, which it does not keep.
         let (warps, last) = (plan.rows() / 16, plan.strips() - 2);
         let (from, row) = match plan.has_rows_for_all() {
             true => (thread, group * 64),
@@ -203,11 +206,13 @@ impl<'a, 'k> Block<'a, 'k> {
         }
         let staged = plan.staged() as usize;
         self.each_tile(|tile| {
-            // Operands of heads, and of the few rows that are a block's of an exchange, come while the first stages do.
+            // Operands of heads, and of the few rows that are a block's of an exchange, come while
+            // the first stages do.
             let is_early = exchange.is_some() || results.asks_by_vector();
             let ask = |first: u32| is_early.then(|| Runs::<RUN>::of(self, tile, first, results).ask(team)).flatten();
             let asked: Vec<_> = (0..plan.columns()).step_by(staged).map(ask).collect();
-            // One stage; the group of the stage before may be in flight where its weights have registers of their own.
+            // One stage; the group of the stage before may be in flight where its weights have
+            // registers of their own.
             let step = |inputs: &mut Inputs<'k>, keep: Val<'k, bool>, in_flight: bool| {
                 let weights = inputs.weights.wait();
                 let (w,) = weights.tiles();
@@ -265,7 +270,8 @@ impl<'a, 'k> Block<'a, 'k> {
         });
     }
 
-    /// A stage of codes: its weights become the operand of one stage of activations after the other, while the one before is multiplied.
+    /// A stage of codes: its weights become the operand of one stage of activations after the
+    /// other, while the one before is multiplied.
     fn multiply_codes(
         self,
         inputs: &mut Inputs<'k>,
@@ -285,8 +291,8 @@ impl<'a, 'k> Block<'a, 'k> {
         }
     }
 
-    /// Multiplies an operand with the next stage of activations; `begun` is called after the products have begun. Their group, or else none, may be in flight
-    /// behind it.
+    /// Multiplies an operand with the next stage of activations; `begun` is called after the
+    /// products have begun. Their group, or else none, may be in flight behind it.
     fn meet_vectors(
         inputs: &mut Inputs<'k>,
         a: &[Vec<Operand<'k>>],
@@ -314,8 +320,9 @@ impl<'a, 'k> Block<'a, 'k> {
         }
     }
 
-    /// Stages sums of columns from `first` on, column after column, those of each block that finishes some apart; without those of each warp's
-    /// first `above` rows, which begin `above` rows above the warp's own.
+    /// Stages sums of columns from `first` on, column after column, those of each block that
+    /// finishes some apart; without those of each warp's first `above` rows, which begin `above`
+    /// rows above the warp's own.
     fn stage(
         self,
         sums: Accumulator<'k, f32>,

@@ -1,7 +1,8 @@
 //! Sums on their way to the block of a cluster that finishes them, where blocks share k.
 //!
-//! Each block finishes some rows, of which it needs the sums of all shares of k. A block stages its sums by who finishes them, and the
-//! copy engine brings every other block its part, onto an mbarrier there: no barrier of the cluster is needed, and no thread reads another block's memory.
+//! Each block finishes some rows, of which it needs the sums of all shares of k. A block stages its
+//! sums by who finishes them, and the copy engine brings every other block its part, onto an
+//! mbarrier there: no barrier of the cluster is needed, and no thread reads another block's memory.
 
 use tilewright_codegen::build::{Builder, Mbarrier, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::{ClusterArriveOrder, ProxyFence};
@@ -33,22 +34,25 @@ impl<'k> Exchange<'k> {
         Exchange { inbox, arrived, meets: plan.tuning.multicast == 1 }
     }
 
-    /// Behind that barrier: every warp comes here once, those that multiply, of whom one has made the mbarrier, with a release.
+    /// Behind that barrier: every warp comes here once, those that multiply, of whom one has made
+    /// the mbarrier, with a release.
     pub fn arrive(self, k: &Builder, order: ClusterArriveOrder) {
         if self.meets {
             k.cluster_arrive(order);
         }
     }
 
-    /// Waits until those of all blocks are: long since so when sums are there. Every warp comes here once.
+    /// Waits until those of all blocks are: long since so when sums are there. Every warp comes
+    /// here once.
     pub fn meet(self, k: &Builder) {
         if self.meets {
             k.cluster_wait();
         }
     }
 
-    /// Sends what the team has staged to the blocks that finish it, and waits for what others send. Gives the sums of this block's rows, one share of k
-    /// after the other: a result does not depend on who was first.
+    /// Sends what the team has staged to the blocks that finish it, and waits for what others send.
+    /// Gives the sums of this block's rows, one share of k after the other: a result does not
+    /// depend on who was first.
     pub fn swap(
         self,
         block: Block<'_, 'k>,

@@ -1,5 +1,6 @@
-//! What becomes of sums: the end of the norm before, bias, gates, residual, the beginning of the norm that comes next
-//! ([`halves`](crate::norm)); heads are rotated and appended; of logits whose largest alone is asked for a tile's best is stored.
+//! What becomes of sums: the end of the norm before, bias, gates, residual, the beginning of the
+//! norm that comes next ([`halves`](crate::norm)); heads are rotated and appended; of logits whose
+//! largest alone is asked for a tile's best is stored.
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 
@@ -33,7 +34,8 @@ pub struct Finish {
     pub scaled: bool,
     /// The results are the residual stream, f32, and begin a norm whose weight has this type.
     pub normed: Option<Float>,
-    /// Heads of [`Rows::Groups`]: queries and keys are rotated, keys and values appended to their pages.
+    /// Heads of [`Rows::Groups`]: queries and keys are rotated, keys and values appended to their
+    /// pages.
     pub heads: Option<HeadPages>,
     /// The results are not stored. Of every vector and tile the largest is, with its number
     /// ([`best_rows`](crate::sample::best_rows)): y is u64 `[batch, tiles]`.
@@ -59,7 +61,8 @@ impl Finish {
     /// Fails where a plan's threads do not meet as this wants it.
     ///
     /// # Errors
-    /// Results that begin a norm and are no whole number of slots in every block; heads of rows that are none.
+    /// Results that begin a norm and are no whole number of slots in every block; heads of rows
+    /// that are none.
     pub fn check(&self, plan: &Plan) -> Result<(), PlanError> {
         let setting = |what, found, wanted| Err(PlanError::Setting { what, found, wanted });
         let (n, rows) = (plan.results.results(), plan.rows() / plan.tuning.splits);
@@ -183,7 +186,8 @@ impl<'k> Results<'k> {
         Results { y, bias, residual, scaled, normed, heads, bests }
     }
 
-    /// Prepares what is one number for each vector, by the warps that multiply, while weights and activations are on their way.
+    /// Prepares what is one number for each vector, by the warps that multiply, while weights and
+    /// activations are on their way.
     pub(super) fn prepare(&self, team: ConsumerWarps<'k>) {
         if self.scaled.is_none() && self.heads.is_none() {
             return;
@@ -239,8 +243,8 @@ impl<'k> Results<'k> {
         self.heads.is_some()
     }
 
-    /// Finishes a run of sums, and stores it: results of `vector` from the packed row `row` on. `others` are the sums of what gates
-    /// gate, or of what pairs are rotated with.
+    /// Finishes a run of sums, and stores it: results of `vector` from the packed row `row` on.
+    /// `others` are the sums of what gates gate, or of what pairs are rotated with.
     pub(super) fn store<const RUN: usize>(
         &self,
         plan: &Plan,
@@ -282,7 +286,8 @@ impl<'k> Results<'k> {
         self.bests
     }
 
-    /// From a run of packed rows to the one that is finished with it: what gates gate, or the second of pairs.
+    /// From a run of packed rows to the one that is finished with it: what gates gate, or the
+    /// second of pairs.
     pub(super) fn others(&self, results: Rows) -> Option<u32> {
         match results {
             Rows::Gated(_) => Some(Strip::ROWS),

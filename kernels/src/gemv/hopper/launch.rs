@@ -14,9 +14,9 @@ use tilewright_codegen::ir::{Arch, Kernel};
 
 /// `y[m, n] = Σ_k x[m, k] · w[n, k] (+ bias[n]) (+ residual[m, n])` by `wgmma`.
 ///
-/// Parameters: tensor maps of w as [`pack`](crate::gemv::pack) orders it, of codes a second one for their factors, and of
-/// x\[batch, [`Plan::x_pitch`]\], y\[batch, n\],
-/// then bias\[n\] and residual\[batch, n\] where the epilogue has them. What [`Finish`] names beside these follows:
+/// Parameters: tensor maps of w as [`pack`](crate::gemv::pack) orders it, of codes a second one for
+/// their factors, and of x\[batch, [`Plan::x_pitch`]\], y\[batch, n\], then bias\[n\] and
+/// residual\[batch, n\] where the epilogue has them. What [`Finish`] names beside these follows:
 ///
 /// | where | parameters |
 /// |---|---|
@@ -25,9 +25,10 @@ use tilewright_codegen::ir::{Arch, Kernel};
 /// | the largest is kept | none; y is u64 `[batch, tiles]`, keys as [`best_rows`](crate::sample::best_rows) reads them |
 /// | heads are appended | `turns` (cosines and sines, f32 `[positions, dim / 2, 2]`), `position` (i32), `page_table` (i32 `[batch, width]`), `width`, `pages` of a pool, keys, values; each with its scale behind it where pools have codes. y are the queries |
 ///
-/// Weights are fetched, and positions and page tables read, before the grids before this one
-/// have ended; nothing else is touched until then. Of [`Rows`] that are not in order y has as many columns as there are results, the bias
-/// as many numbers as there are rows. [`step`] gives the grid and the maps.
+/// Weights are fetched, and positions and page tables read, before the grids before this one have
+/// ended; nothing else is touched until then. Of [`Rows`] that are not in order y has as many
+/// columns as there are results, the bias as many numbers as there are rows. [`step`] gives the
+/// grid and the maps.
 pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
     let finish = finish.into();
     let (tuning, warps) = (plan.tuning, plan.tuning.warpgroups * 4);
@@ -104,16 +105,18 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
             }
         }
         if tuning.cluster() > 1 {
-            // No block exits while another may still send to it, wait for it, or receive what it staged: an arriving block has all that
-            // is sent to it, and nothing that was stored is waited for.
+            // No block exits while another may still send to it, wait for it, or receive what it
+            // staged: an arriving block has all that is sent to it, and nothing that was stored is
+            // waited for.
             k.cluster_arrive(ClusterArriveOrder::Relaxed);
             k.cluster_wait();
         }
     })
 }
 
-/// The launch of the kernel on a number of multiprocessors: weights are [`Buffer::A`], activations [`Buffer::B`], results
-/// [`Buffer::C`]. Arguments end before those that [`gemv`] has beside bias and residual.
+/// The launch of the kernel on a number of multiprocessors: weights are [`Buffer::A`], activations
+/// [`Buffer::B`], results [`Buffer::C`]. Arguments end before those that [`gemv`] has beside bias
+/// and residual.
 ///
 /// ```
 /// use tilewright_codegen::ir::Arch;

@@ -17,13 +17,15 @@
 //! | `oracle` | what must come out of a trial |
 //! | `trial` | shapes with inputs and what must come out: [`Case`] |
 //!
-//! Weights are the A operand in registers, activations the B operand in shared memory. The packed weights are those of
-//! every other product ([`Strip`](super::Strip)). A tile of it is eight rows of 64 bytes, so that `ldmatrix` gives the operand
-//! in k's own order, and activations need no other order either. A tensor map brings lines of 128 bytes of
-//! many strips, and swizzles them, so that no bank is met twice: what lies in shared memory is the packed layout after a swizzle.
+//! Weights are the A operand in registers, activations the B operand in shared memory. The packed
+//! weights are those of every other product ([`Strip`](super::Strip)). A tile of it is eight rows
+//! of 64 bytes, so that `ldmatrix` gives the operand in k's own order, and activations need no
+//! other order either. A tensor map brings lines of 128 bytes of many strips, and swizzles them, so
+//! that no bank is met twice: what lies in shared memory is the packed layout after a swizzle.
 //!
-//! The blocks of a cluster lie along the rows, and bring each other activations by multicast, or along k, and send each
-//! other sums, which are added in the order of their ranks: results do not depend on who was first.
+//! The blocks of a cluster lie along the rows, and bring each other activations by multicast, or
+//! along k, and send each other sums, which are added in the order of their ranks: results do not
+//! depend on who was first.
 
 mod best;
 mod choose;
@@ -51,6 +53,7 @@ pub use trial::Case;
 pub(super) use trial::shipped;
 pub use tuning::Tuning;
 
-/// The least batch that goes this way on sm_90a. Up to 16 the other kernel streams at the speed of the memory with
-/// one `mma.sync` for each 16 vectors; from 17 on it needs two, and activations from shared memory for each.
+/// The least batch that goes this way on sm_90a. Up to 16 the other kernel streams at the speed of
+/// the memory with one `mma.sync` for each 16 vectors; from 17 on it needs two, and activations
+/// from shared memory for each.
 pub const LEAST_BATCH: u32 = 17;

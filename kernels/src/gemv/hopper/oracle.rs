@@ -38,7 +38,8 @@ impl Given {
     pub fn draw(draw: &mut Draw, plan: &Plan, finish: Finish) -> Given {
         let (batch, k, results) = (plan.batch, plan.strip.k(), plan.results.results());
         let n = if matches!(plan.results, Rows::Gated(_)) { 2 * results } else { results };
-        // Sums of small whole numbers are exact, and many are equal: which is the largest is certain.
+        // Sums of small whole numbers are exact, and many are equal: which is the largest is
+        // certain.
         let number: fn(f64) -> bf16 = if finish.best { |x| bf16::from_f64((2.0 * x).round()) } else { bf16::from_f64 };
         let mut floats = |count: u32| draw.floats::<bf16>(count as usize, number);
         let (mut w, x, bias, residual) = (floats(n * k), floats(batch * k), floats(n), floats(batch * results));
@@ -171,7 +172,8 @@ pub(super) fn expected(plan: &Plan, finish: Finish, given: &Given) -> Found {
             gates.iter().zip(others).map(|(gate, other)| gate / (1.0 + (-gate).exp()) * other).collect::<Vec<f64>>()
         };
         y = y.chunks(n).flat_map(gated).collect();
-        // The slope of silu is at most 1.1; exponential and quotient are off by a few strips of 2⁻²².
+        // The slope of silu is at most 1.1; exponential and quotient are off by a few strips of
+        // 2⁻²².
         error = 2.2 * error * (most + error) + 2f64.powi(-20) * (most * most + 1.0);
     }
     if finish.epilogue.residual {

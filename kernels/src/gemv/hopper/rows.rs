@@ -1,8 +1,9 @@
 //! Which results the rows of packed weights make.
 //!
-//! A model's packed weights have them in the order in which the megakernel's tasks take them: gates and what they gate take turns,
-//! and a kv head's queries, keys and values lie together, as pairs that are rotated ([`qkv`](crate::gemv::linear::qkv)).
-//! Four consecutive rows from a multiple of four on always make four consecutive results.
+//! A model's packed weights have them in the order in which the megakernel's tasks take them: gates
+//! and what they gate take turns, and a kv head's queries, keys and values lie together, as pairs
+//! that are rotated ([`qkv`](crate::gemv::linear::qkv)). Four consecutive rows from a multiple of
+//! four on always make four consecutive results.
 
 use tilewright_codegen::build::Val;
 
@@ -13,10 +14,11 @@ use crate::gemv::Strip;
 pub enum Rows {
     /// A number of rows, each a result.
     InOrder(u32),
-    /// Strips of gates, each before the strip that it gates: the number of results `silu(gate) · up`.
+    /// Strips of gates, each before the strip that it gates: the number of results
+    /// `silu(gate) · up`.
     Gated(u32),
-    /// The projections of one group after the other, as [`qkv`](crate::gemv::linear::qkv) has their strips. Results are all
-    /// query heads, then keys, then values.
+    /// The projections of one group after the other, as [`qkv`](crate::gemv::linear::qkv) has their
+    /// strips. Results are all query heads, then keys, then values.
     Groups {
         /// Query heads of a group.
         group: u32,
@@ -66,8 +68,8 @@ impl Rows {
         }
     }
 
-    /// The row of the matrices below each other that a packed row is: gates lie above what they gate, queries above keys above values.
-    /// None: there is no such row.
+    /// The row of the matrices below each other that a packed row is: gates lie above what they
+    /// gate, queries above keys above values. None: there is no such row.
     ///
     /// ```
     /// use tilewright_kernels::gemv::hopper::Rows;
@@ -97,7 +99,8 @@ impl Rows {
         }
     }
 
-    /// The result that a packed row makes, the first of a run; of gates and what they gate the gates' rows are counted.
+    /// The result that a packed row makes, the first of a run; of gates and what they gate the
+    /// gates' rows are counted.
     pub(super) fn result(self, row: Val<'_, u32>) -> Val<'_, u32> {
         match self {
             Rows::InOrder(_) => row,

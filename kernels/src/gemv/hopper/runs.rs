@@ -1,7 +1,8 @@
-//! How a block's threads find staged sums and finish them: a run of consecutive results at a time. Where k is shared, each share's lie apart.
+//! How a block's threads find staged sums and finish them: a run of consecutive results at a time.
+//! Where k is shared, each share's lie apart.
 //!
-//! Results may lie where what is added to them lay, so no load passes a store of another run. Therefore a thread loads what several runs
-//! are made of before it stores the first.
+//! Results may lie where what is added to them lay, so no load passes a store of another run.
+//! Therefore a thread loads what several runs are made of before it stores the first.
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
@@ -48,12 +49,14 @@ impl<'k> Run<'k> {
 }
 
 impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
-    /// The runs of a tile's columns from `first` on: of all its rows, or of the block's share of them.
+    /// The runs of a tile's columns from `first` on: of all its rows, or of the block's share of
+    /// them.
     pub fn of(block: Block<'a, 'k>, tile: Place<'k>, first: u32, results: Results<'k>) -> Self {
         Runs { block, tile, first, results }
     }
 
-    /// Operands of this thread's runs, in the order of its rounds; none where there are too many, or rows that there are not.
+    /// Operands of this thread's runs, in the order of its rounds; none where there are too many,
+    /// or rows that there are not.
     pub fn ask(self, team: ConsumerWarps<'k>) -> Option<Vec<Operands<'k, RUN>>> {
         let rounds = self.count().div_ceil(team.threads());
         let fits = self.results.asked(RUN as u32) * rounds <= NUMBERS && rounds <= ROUNDS && self.is_whole();
@@ -98,13 +101,15 @@ impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
         run.alone(|| if self.is_whole() { finish() } else { row.builder().when(is_row(), finish) });
     }
 
-    /// Whether there are all rows: the last tile may have some that there are not, and so may the last strip of gates.
+    /// Whether there are all rows: the last tile may have some that there are not, and so may the
+    /// last strip of gates.
     fn is_whole(self) -> bool {
         let (plan, gated) = (self.block.plan, matches!(self.block.plan.results, Rows::Gated(_)));
         plan.is_whole() && plan.results.results().is_multiple_of(if gated { Strip::ROWS } else { 1 })
     }
 
-    /// Where two runs are finished together, from the first to the second: of gates and what they gate every second strip.
+    /// Where two runs are finished together, from the first to the second: of gates and what they
+    /// gate every second strip.
     fn others(self) -> Option<u32> {
         self.results.others(self.block.plan.results)
     }

@@ -1,7 +1,8 @@
 //! Every tile of the kernel by level of memory, and the sizes that follow from a shape.
 //!
-//! A block computes a *tile*: [`Plan::rows`] rows of weights times all vectors, or a part of them, over its share of k. It goes through
-//! k in *chunks*, a stage of weights and one of activations; where activations are many, a stage of weights meets several.
+//! A block computes a *tile*: [`Plan::rows`] rows of weights times all vectors, or a part of them,
+//! over its share of k. It goes through k in *chunks*, a stage of weights and one of activations;
+//! where activations are many, a stage of weights meets several.
 
 use half::bf16;
 use tilewright_codegen::build::{Builder, Ptr, Shared};
@@ -24,14 +25,16 @@ pub(super) enum Weights {}
 #[derive(Debug)]
 pub(super) enum Vectors {}
 
-/// Shared memory of a multiprocessor on sm_90, bytes, and what each block takes of it beside its own.
+/// Shared memory of a multiprocessor on sm_90, bytes, and what each block takes of it beside its
+/// own.
 const SHARED: u32 = 228 << 10;
 const RESERVED: u32 = 1 << 10;
 /// What alignment, mbarriers and numbers of vectors add.
 const SLACK: u32 = 4 << 10;
 /// Registers of a multiprocessor.
 const REGISTERS: u32 = 1 << 16;
-/// What a thread needs beside its sums and its weights of a stage, and a register more for each eight columns.
+/// What a thread needs beside its sums and its weights of a stage, and a register more for each
+/// eight columns.
 const ADDRESSES: u32 = 40;
 /// Registers for addresses where weights are codes.
 const ADDRESSES_OF_CODES: u32 = 24;
@@ -43,8 +46,8 @@ const LINE_BYTES: u32 = 128;
 const MOST_BLOCKS: u32 = 8;
 /// Rows that a warpgroup's instruction multiplies.
 const GROUP_ROWS: u32 = 64;
-/// Stages of activations where there are more of weights: they come from L2, a microsecond after they are issued, and a warpgroup that
-/// loads ahead holds two.
+/// Stages of activations where there are more of weights: they come from L2, a microsecond after
+/// they are issued, and a warpgroup that loads ahead holds two.
 const X_STAGES: u32 = 5;
 /// Columns of sums that a tile stages at a time, where it is not exchanged with other blocks.
 const STAGED: u32 = 32;
@@ -67,8 +70,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The sizes for a batch and rows of weights, their number or what else they are, that are packed as `strip` says. How many warps share a strip's tiles makes
-    /// no difference here.
+    /// The sizes for a batch and rows of weights, their number or what else they are, that are
+    /// packed as `strip` says. How many warps share a strip's tiles makes no difference here.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -189,7 +192,8 @@ impl Plan {
         (REGISTERS / self.plain_threads() / self.tuning.per_sm / 8 * 8).min(255)
     }
 
-    /// Registers that the warpgroup which fetches goes down to, and that those which multiply go up to, where else these have too few.
+    /// Registers that the warpgroup which fetches goes down to, and that those which multiply go up
+    /// to, where else these have too few.
     pub(super) fn dealt(&self) -> Option<[u32; 2]> {
         let few = self.strip.codes().is_some() && self.needs(2) > self.equal_registers();
         self.dealing().filter(|_| few)
@@ -204,8 +208,8 @@ impl Plan {
         }
     }
 
-    /// Registers of a thread whose warpgroup holds the weights of a number of stages: of codes the operands that meet as many stages of
-    /// activations, and the words that one is made of.
+    /// Registers of a thread whose warpgroup holds the weights of a number of stages: of codes the
+    /// operands that meet as many stages of activations, and the words that one is made of.
     fn needs(&self, stages: u32) -> u32 {
         let held = match self.strip.codes() {
             None => stages * 8 * self.tuning.stage_tiles + ADDRESSES,
@@ -218,8 +222,9 @@ impl Plan {
         self.columns() / 2 + (stages + 1) * (x_k / 4) + ADDRESSES_OF_CODES + self.columns() / 8
     }
 
-    /// Whether a warpgroup loads a stage's weights while it multiplies the stage before: one or two that take turns would else leave the
-    /// tensor cores idle for longer than they are busy. Stages then come in pairs.
+    /// Whether a warpgroup loads a stage's weights while it multiplies the stage before: one or two
+    /// that take turns would else leave the tensor cores idle for longer than they are busy. Stages
+    /// then come in pairs.
     pub(super) fn overlaps(&self) -> bool {
         match self.strip.codes() {
             Some(_) => self.x_parts().is_multiple_of(2) && self.needs(2) <= self.registers(),
@@ -251,7 +256,8 @@ impl Plan {
         self.batch.div_ceil(self.of_tile())
     }
 
-    /// Columns of the instruction: the vectors of a tile in eights, as many for each of the blocks that share activations.
+    /// Columns of the instruction: the vectors of a tile in eights, as many for each of the blocks
+    /// that share activations.
     pub fn columns(&self) -> u32 {
         self.of_tile().next_multiple_of(8 * self.tuning.multicast)
     }
@@ -301,7 +307,8 @@ impl Plan {
         self.tuning.stage_tiles * self.strip.depth()
     }
 
-    /// k of a stage of activations. Codes are few bytes, so their stages meet several, as large as a warpgroup has registers for the operands of two.
+    /// k of a stage of activations. Codes are few bytes, so their stages meet several, as large as
+    /// a warpgroup has registers for the operands of two.
     pub(super) fn x_stage_k(&self) -> u32 {
         match self.strip.codes() {
             None => self.stage_k(),
@@ -341,8 +348,8 @@ impl Plan {
         vectors * LINE_BYTES
     }
 
-    /// A stage of weights, (row, k) to element: as they are packed, lines swizzled so that `ldmatrix` meets no bank twice. One of codes is so much
-    /// memory ([`CodeStage`]).
+    /// A stage of weights, (row, k) to element: as they are packed, lines swizzled so that
+    /// `ldmatrix` meets no bank twice. One of codes is so much memory ([`CodeStage`]).
     pub(super) fn stage(&self) -> StageTile<bf16, Swizzled> {
         const LINES: Swizzle = match Swizzle::new(3, 3, 3) {
             Ok(swizzle) => swizzle,
@@ -394,7 +401,8 @@ impl Plan {
         Shape::stages(self.x_stages()).consumers(Consumers::Warpgroups(warpgroups)).cluster(multicast).groups(splits)
     }
 
-    /// Columns of sums that are staged at a time: all where blocks exchange them, or where the rings leave room.
+    /// Columns of sums that are staged at a time: all where blocks exchange them, or where the
+    /// rings leave room.
     pub(super) fn staged(&self) -> u32 {
         let all = self.columns();
         let other = SLACK + self.x_stages() * self.x_stage_bytes() + self.bytes_of_sums(all);
@@ -441,8 +449,8 @@ impl Plan {
         columns * self.sums_pitch() * self.tuning.splits * 4
     }
 
-    /// Threads of a block: those that multiply, a warp that fetches weights and one that fetches activations; where registers are dealt, a
-    /// warpgroup of which two warps fetch.
+    /// Threads of a block: those that multiply, a warp that fetches weights and one that fetches
+    /// activations; where registers are dealt, a warpgroup of which two warps fetch.
     pub fn threads(&self) -> u32 {
         if self.dealt().is_some() { self.tuning.warpgroups * 128 + 128 } else { self.plain_threads() }
     }
@@ -451,8 +459,8 @@ impl Plan {
         self.tuning.warpgroups * 128 + 64
     }
 
-    /// Blocks of a launch on a number of multiprocessors: one a multiprocessor, which stays for many tiles; where k is shared, one
-    /// for each share of each tile.
+    /// Blocks of a launch on a number of multiprocessors: one a multiprocessor, which stays for
+    /// many tiles; where k is shared, one for each share of each tile.
     pub fn blocks(&self, multiprocessors: u32) -> u32 {
         let cluster = self.tuning.cluster();
         let clusters = match self.tuning.splits {
@@ -462,7 +470,8 @@ impl Plan {
         clusters * cluster
     }
 
-    /// Lines of a strip that its map has: of bf16 those of its tiles, of codes those of factors too.
+    /// Lines of a strip that its map has: of bf16 those of its tiles, of codes those of factors
+    /// too.
     fn map_lines(&self) -> u32 {
         match self.strip.codes() {
             Some(_) => self.strip.bytes() / LINE_BYTES,

@@ -14,17 +14,18 @@ pub enum AOperand {
     Shared,
     /// Each warp loads the columns that it multiplies into registers ([`AOperand::registers`]).
     Registers,
-    /// Each warp loads the columns of some stages, which divide the strip's, into registers, and multiplies them with these stages of all
-    /// strips; then the next. The sums of a phase wait.
+    /// Each warp loads the columns of some stages, which divide the strip's, into registers, and
+    /// multiplies them with these stages of all strips; then the next. The sums of a phase wait.
     Phases {
         /// Stages of a strip.
         stages: u32,
-        /// Strips of the ring whose sums wait in shared memory, as many as a tile has at most; 0: those of logits wait where these will be.
+        /// Strips of the ring whose sums wait in shared memory, as many as a tile has at most; 0:
+        /// those of logits wait where these will be.
         waiting: u32,
     },
-    /// Each warp loads the columns of a stage into registers when it comes to that stage, and multiplies them with that stage
-    /// of every strip of a group; again for every group. Weights come in the order of [`Order`]. It takes rows of any
-    /// length.
+    /// Each warp loads the columns of a stage into registers when it comes to that stage, and
+    /// multiplies them with that stage of every strip of a group; again for every group. Weights
+    /// come in the order of [`Order`]. It takes rows of any length.
     Reloaded {
         /// Strips of the ring of a group.
         group: u32,
@@ -32,7 +33,8 @@ pub enum AOperand {
 }
 
 impl AOperand {
-    /// Bytes of shared memory beside the sums: activations that are copied, factors of codes that meet reloaded ones, products of zeros.
+    /// Bytes of shared memory beside the sums: activations that are copied, factors of codes that
+    /// meet reloaded ones, products of zeros.
     pub fn operand_bytes(self, strip: Strip, packing: Packing) -> u32 {
         let (packing, all) = (packing.meeting(strip), strip.stages() * strip.stage_tiles());
         match self {
@@ -57,8 +59,8 @@ impl AOperand {
         }
     }
 
-    /// The most stages of a strip whose columns fit a number of registers of a lane, of those that divide the strip into phases. `None`: not one
-    /// stage fits, or rows end inside a step.
+    /// The most stages of a strip whose columns fit a number of registers of a lane, of those that
+    /// divide the strip into phases. `None`: not one stage fits, or rows end inside a step.
     ///
     /// ```
     /// use tilewright_kernels::{gemv::Strip, gemv::linear::{Packing, AOperand}, tile::Float};
@@ -88,8 +90,8 @@ impl AOperand {
     }
 }
 
-/// The order in which the stages of strips come where activations are reloaded: group by group; of each group the first stage
-/// of every strip, then the second.
+/// The order in which the stages of strips come where activations are reloaded: group by group; of
+/// each group the first stage of every strip, then the second.
 #[derive(Clone, Copy)]
 pub struct Order<'k> {
     /// Stages of a strip.

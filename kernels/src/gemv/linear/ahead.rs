@@ -1,7 +1,8 @@
-//! Stages of codes ahead of their products: a lane's words of the next stage come from shared memory while those of this one are multiplied.
+//! Stages of codes ahead of their products: a lane's words of the next stage come from shared
+//! memory while those of this one are multiplied.
 //!
-//! A stage is waited for, read and released by all warps at the same time. Were it read where it is multiplied, the pipe that takes codes out of
-//! words would stand still meanwhile.
+//! A stage is waited for, read and released by all warps at the same time. Were it read where it is
+//! multiplied, the pipe that takes codes out of words would stand still meanwhile.
 
 use core::cell::RefCell;
 
@@ -60,13 +61,15 @@ impl<'k> Words<'k> {
 }
 
 impl<'k> Ahead<'_, 'k> {
-    /// Whether a strip's words come ahead: its codes have 4 bits, it has `most` stages at most, and a warp more than two tiles of one.
+    /// Whether a strip's words come ahead: its codes have 4 bits, it has `most` stages at most, and
+    /// a warp more than two tiles of one.
     pub fn is_for(strip: Strip, most: u32) -> bool {
         let four_bits = strip.codes().is_some_and(|codes| codes.code.bits() == 4);
         four_bits && strip.stages() <= most && strip.per_warp() > 2
     }
 
-    /// The products of strips, which are the next of the ring, into the slots `first..last` of the sums.
+    /// The products of strips, which are the next of the ring, into the slots `first..last` of the
+    /// sums.
     pub fn products(self, [first, last]: [Val<'k, u32>; 2]) {
         let k = self.team.k;
         k.when(first.lt(last), || {
@@ -88,7 +91,8 @@ impl<'k> Ahead<'_, 'k> {
         loaded.into_inner()
     }
 
-    /// The products of a strip whose first stage is in `words`; `more`: whether there are further strips.
+    /// The products of a strip whose first stage is in `words`; `more`: whether there are further
+    /// strips.
     fn strip(self, words: &Words<'k>, slot: Val<'k, u32>, more: bool) {
         let Ahead { team, strip, codes, operands, sums, .. } = self;
         let chains = Chains::new(team.k, 1, chains(strip));

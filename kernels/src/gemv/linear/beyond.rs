@@ -1,7 +1,8 @@
 //! What is said where activations are beyond what an f16 holds.
 //!
-//! Activations of 5 to 16 rows meet codes as f16, and all meet codes of `e4m3` so ([`Packing::meeting`](super::Packing::meeting)). One that is larger than any f16, or no
-//! number, would be an infinity, and every sum of its row with it: who makes it an f16 reports it.
+//! Activations of 5 to 16 rows meet codes as f16, and all meet codes of `e4m3` so
+//! ([`Packing::meeting`](super::Packing::meeting)). One that is larger than any f16, or no number,
+//! would be an infinity, and every sum of its row with it: who makes it an f16 reports it.
 
 use tilewright_codegen::build::{Builder, F16x2, Global, Ptr, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOrder, Scope};
@@ -47,7 +48,8 @@ impl<'k> Beyond<'k> {
     }
 }
 
-/// Whether some words of f16 have an infinity or what is no number: zero times each is added up, which costs the pipe of integers nothing.
+/// Whether some words of f16 have an infinity or what is no number: zero times each is added up,
+/// which costs the pipe of integers nothing.
 #[derive(Clone, Copy)]
 pub(super) struct Infinite<'k>(Var<'k, u32>);
 
@@ -71,7 +73,8 @@ impl<'k> Infinite<'k> {
     }
 }
 
-/// The bits of a number without its sign: larger where the number is, and largest of those that are none.
+/// The bits of a number without its sign: larger where the number is, and largest of those that are
+/// none.
 #[track_caller]
 pub(super) fn size<'k>(x: Val<'k, f32>) -> Val<'k, u32> {
     x.bits::<u32>() & 0x7fff_ffffu32

@@ -1,4 +1,5 @@
-//! A tile of a linear layer: strips of eight output features, streamed, with the epilogue that follows.
+//! A tile of a linear layer: strips of eight output features, streamed, with the epilogue that
+//! follows.
 
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
@@ -77,7 +78,8 @@ pub enum Output<'k> {
         bests: TileBests<'k>,
         /// Which tile this is.
         tile: Val<'k, u32>,
-        /// What is added to features for their indexes, where the layer has a part of the vocabulary.
+        /// What is added to features for their indexes, where the layer has a part of the
+        /// vocabulary.
         shard: Option<Val<'k, u32>>,
     },
 }
@@ -97,12 +99,13 @@ pub struct Scratch<'k> {
     pub sums_bytes: u32,
     /// The largest logit of each row and its index, u64 `[16]`.
     pub best: Ptr<'k, Shared, u64>,
-    /// Most registers of a lane to which copied activations come before bf16 weights are multiplied: then a tile of weights is all that a
-    /// product reads of shared memory.
+    /// Most registers of a lane to which copied activations come before bf16 weights are
+    /// multiplied: then a tile of weights is all that a product reads of shared memory.
     pub copied_registers: u32,
     /// Most rows whose codes are multiplied two strips at a time, where they can be.
     pub paired_rows: u32,
-    /// Most stages of a strip of 4-bit codes of which the words of one come into registers under the products of the one before.
+    /// Most stages of a strip of 4-bit codes of which the words of one come into registers under
+    /// the products of the one before.
     pub words_ahead: u32,
     /// Where it is said that activations are beyond what an f16 holds, if it is.
     pub beyond: Option<Beyond<'k>>,
@@ -110,7 +113,8 @@ pub struct Scratch<'k> {
     pub loaded: Option<Ptr<'k, Shared, u64>>,
 }
 
-/// Computes a tile. `announce` comes when all that the tile reads of other tiles is there, before its last results are stored.
+/// Computes a tile. `announce` comes when all that the tile reads of other tiles is there, before
+/// its last results are stored.
 pub fn linear<'k>(
     team: ConsumerWarps<'k>,
     scratch: Scratch<'k>,
@@ -257,14 +261,16 @@ impl<'k> Linear<'k> {
         Prepared { n, strip, inside, stored, bias, other, weight, place, before }
     }
 
-    /// The products of an output with its strip of the ring of that number: those of the columns so far.
+    /// The products of an output with its strip of the ring of that number: those of the columns so
+    /// far.
     fn sum(self, sums: Sums<'k>, cell: &Cell<'k>, prepared: &Prepared<'k>, of: u32) -> Val<'k, f32> {
         let place = if of > 0 { cell.place + of * self.rows * Strip::ROWS } else { cell.place };
         let sum = sums.total(place);
         prepared.before.get(of as usize).map_or(sum, |before| sum + before.get())
     }
 
-    /// An output, as it is stored; after a phase that is not the last its sums wait, those of logits where these are stored.
+    /// An output, as it is stored; after a phase that is not the last its sums wait, those of
+    /// logits where these are stored.
     fn finish(
         self,
         team: ConsumerWarps<'k>,

@@ -1,8 +1,8 @@
-//! Stages of weights in registers: what a team that waits for its activations has taken out of the ring, so that the ring
-//! has room for what follows.
+//! Stages of weights in registers: what a team that waits for its activations has taken out of the
+//! ring, so that the ring has room for what follows.
 //!
-//! Stages are taken before it is known what will be done with them, so a stage of codes is taken by numbers that its task
-//! brings ([`HeldForm`]): of each tile one word of scales and one of zeros.
+//! Stages are taken before it is known what will be done with them, so a stage of codes is taken by
+//! numbers that its task brings ([`HeldForm`]): of each tile one word of scales and one of zeros.
 
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
@@ -12,7 +12,8 @@ use crate::gemv::{Codes, Factors, Side, Strip};
 use crate::tile::Index;
 use crate::warps::ConsumerWarps;
 
-/// The data that is prefetched into registers beside the tiles of a stage of codes, as a task's record has it; 0 for bf16.
+/// The data that is prefetched into registers beside the tiles of a stage of codes, as a task's
+/// record has it; 0 for bf16.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeldForm(pub u32);
 
@@ -24,8 +25,8 @@ impl HeldForm {
     /// Bits of a form.
     pub const BITS: u32 = 8;
 
-    /// The form of a strip's stages; `None` where they cannot be held: where a tile has several groups, scales are of f32, or
-    /// tiles of a group are no power of two.
+    /// The form of a strip's stages; `None` where they cannot be held: where a tile has several
+    /// groups, scales are of f32, or tiles of a group are no power of two.
     ///
     /// ```
     /// use tilewright_kernels::gemv::{Codes, Strip, linear::HeldForm};
@@ -57,7 +58,8 @@ impl HeldForm {
     }
 }
 
-/// A stage of the ring in the registers of the team: of each tile that a warp multiplies, a lane's 16 bytes.
+/// A stage of the ring in the registers of the team: of each tile that a warp multiplies, a lane's
+/// 16 bytes.
 pub struct HeldStage<'k> {
     team: ConsumerWarps<'k>,
     widest: Strip,
@@ -67,7 +69,8 @@ pub struct HeldStage<'k> {
 }
 
 impl<'k> HeldStage<'k> {
-    /// Registers, set to zero, for a stage of at most `stage_bytes` bytes of tiles, of any of these forms.
+    /// Registers, set to zero, for a stage of at most `stage_bytes` bytes of tiles, of any of these
+    /// forms.
     pub fn new(team: ConsumerWarps<'k>, stage_bytes: u32, forms: HeldForm) -> HeldStage<'k> {
         let widest = Strip::of_one_stage(team.warps, stage_bytes);
         let tile = |_| std::array::from_fn(|_| team.k.var(0u32));
@@ -76,8 +79,8 @@ impl<'k> HeldStage<'k> {
         HeldStage { team, widest, tiles, factors: [HeldForm::SCALES, HeldForm::ZEROS].map(word) }
     }
 
-    /// Takes the ring's next stage, which has `bytes` bytes in the form `form`, and releases it; by whole warps. Where no
-    /// stages of codes are held the form is not looked at.
+    /// Takes the ring's next stage, which has `bytes` bytes in the form `form`, and releases it; by
+    /// whole warps. Where no stages of codes are held the form is not looked at.
     pub fn take(&self, ring: &dyn Weights<'k>, bytes: Val<'k, u32>, form: Val<'k, u32>) {
         let (k, round) = (self.team.k, self.widest.stage_bytes() / self.widest.per_warp().max(1));
         ring.stage(&|stage| {

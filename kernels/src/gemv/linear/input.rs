@@ -12,7 +12,8 @@ use crate::warps::{ConsumerWarps, Item, sum_of_warps};
 pub enum Input<'k> {
     /// `[rows, k]`.
     Plain(Array<'k>),
-    /// The RMS norm of `x`. The product is taken with `x · weight`; its rows are scaled when the sums are read.
+    /// The RMS norm of `x`. The product is taken with `x · weight`; its rows are scaled when the
+    /// sums are read.
     RmsNorm {
         /// `[rows, k]`.
         x: Array<'k>,
@@ -23,7 +24,8 @@ pub enum Input<'k> {
     },
     /// Either of them, multiplied in the order of codes that have one of their own.
     Ordered(Ordered<'k>),
-    /// Either of the first two, where the operand's terms are there, of a norm those of `x · weight`.
+    /// Either of the first two, where the operand's terms are there, of a norm those of
+    /// `x · weight`.
     Scaled {
         /// The terms, and the sums of squares of a norm.
         x: Scaled<'k>,
@@ -32,7 +34,8 @@ pub enum Input<'k> {
     },
 }
 
-/// Sums of squares of the rows, `[rows, warps]`; where the writers of activations left them, a row's factor in place of its first.
+/// Sums of squares of the rows, `[rows, warps]`; where the writers of activations left them, a
+/// row's factor in place of its first.
 pub(super) type Squares<'k> = Ptr<'k, Shared, f32>;
 
 impl<'k> Input<'k> {
@@ -56,7 +59,8 @@ impl<'k> Input<'k> {
         }
     }
 
-    /// Brings rows `first..` into the operand, which lie `pitch` elements apart. Of a normalised input gives a thread's sum of squares of each.
+    /// Brings rows `first..` into the operand, which lie `pitch` elements apart. Of a normalised
+    /// input gives a thread's sum of squares of each.
     pub(super) fn fill(
         self,
         team: ConsumerWarps<'k>,
@@ -90,9 +94,9 @@ impl<'k> Input<'k> {
         squares
     }
 
-    /// Copies `width` elements of a row from `start` on into a row of the operand, `N` a thread: eight bytes, which as packets are sixteen, so
-    /// that a warp's load takes each sector of 32 bytes once. Of a normalised input gives
-    /// the sum of the thread's squares.
+    /// Copies `width` elements of a row from `start` on into a row of the operand, `N` a thread:
+    /// eight bytes, which as packets are sixteen, so that a warp's load takes each sector of 32
+    /// bytes once. Of a normalised input gives the sum of the thread's squares.
     fn copy<const N: usize>(
         self,
         team: ConsumerWarps<'k>,
@@ -149,8 +153,8 @@ pub(super) fn one_over_root(squares: Val<f32>, k: u32, eps: f32) -> Val<f32> {
 /// Elements of a thread whose loads are in flight together.
 const TOGETHER: u32 = 32;
 
-/// Deals the runs of `run` elements of a row of `width` to the team, some rounds at a time. An item that does not exist stands for
-/// the last that does: it may be loaded, and is not stored.
+/// Deals the runs of `run` elements of a row of `width` to the team, some rounds at a time. An item
+/// that does not exist stands for the last that does: it may be loaded, and is not stored.
 fn rounds<'k>(team: ConsumerWarps<'k>, (width, run): (u32, u32), work: impl Fn(&[Item<'k>])) {
     let items: Vec<Item> = team.items(width / run).into_iter().map(|item| item.clamped(width / run)).collect();
     items.chunks((TOGETHER / run) as usize).for_each(work);

@@ -61,7 +61,8 @@ impl<'k> Operand<'k> {
         self.packing.parts()
     }
 
-    /// Stores eight elements of a part of a row, from a column that is a multiple of eight, as they are multiplied.
+    /// Stores eight elements of a part of a row, from a column that is a multiple of eight, as they
+    /// are multiplied.
     #[track_caller]
     pub(super) fn store8(self, part: u32, row: u32, column: Val<'k, u32>, words: [Val<'k, u32>; 4]) {
         self.row(part, row).at(column).cast::<u32>().store_vec(words);
@@ -72,7 +73,8 @@ impl<'k> Operand<'k> {
         self.at.at((part * self.rows() + row) * pitch(self.strip))
     }
 
-    /// Stores `N` elements of a row, 2 or 4, from a column that is a multiple of `N`; as codes want them.
+    /// Stores `N` elements of a row, 2 or 4, from a column that is a multiple of `N`; as codes want
+    /// them.
     #[track_caller]
     pub(super) fn store_run<const N: usize>(self, row: u32, column: Val<'k, u32>, x: [Val<'k, f32>; N]) {
         let [even, odd] = lift(self.strip, self.packing);
@@ -138,7 +140,8 @@ impl<'k> Operand<'k> {
         }
     }
 
-    /// Where this lane reads the columns of two steps at a time, for codes as the A operand: lanes 0 to 15 of the first step.
+    /// Where this lane reads the columns of two steps at a time, for codes as the A operand: lanes
+    /// 0 to 15 of the first step.
     pub(super) fn two_steps(self, team: ConsumerWarps<'k>) -> Ptr<'k, Shared, u32> {
         let (lane, columns) = (team.k.lane(), self.packing.parts() * self.packing.rows());
         let column = (lane / 4 % 4).min(columns - 1);
@@ -181,7 +184,8 @@ pub(super) fn of_two_steps<'k>(from: Ptr<'k, Shared, u32>, step: Val<'k, u32>) -
     vec![Fragment { low: from.at(step * (DEPTH / 2)).load_vec(), high: None }]
 }
 
-/// What the even and the odd pairs of a lane's eight elements are multiplied with for the codes of a strip, if it has codes.
+/// What the even and the odd pairs of a lane's eight elements are multiplied with for the codes of
+/// a strip, if it has codes.
 pub(super) fn lift(strip: Strip, packing: Packing) -> [Option<f32>; 2] {
     match strip.codes() {
         Some(codes) => convert::lift(codes.code, packing.terms()).map(Some),
@@ -189,8 +193,8 @@ pub(super) fn lift(strip: Strip, packing: Packing) -> [Option<f32>; 2] {
     }
 }
 
-/// Elements from a row to the next: an odd number of tiles' k, half of the banks each, so that neighbouring rows lie in different banks when a warp
-/// reads them.
+/// Elements from a row to the next: an odd number of tiles' k, half of the banks each, so that
+/// neighbouring rows lie in different banks when a warp reads them.
 fn pitch(strip: Strip) -> u32 {
     ((strip.padded_k() / DEPTH) | 1) * DEPTH
 }

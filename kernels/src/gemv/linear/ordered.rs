@@ -1,8 +1,9 @@
-//! Activations in the order in which codes lie, where that is not the order of the columns: weights with an act-order, and weights whose
-//! groups are halves of a step ([`codes`](crate::gemv::Codes)).
+//! Activations in the order in which codes lie, where that is not the order of the columns: weights
+//! with an act-order, and weights whose groups are halves of a step
+//! ([`codes`](crate::gemv::Codes)).
 //!
-//! A permutation changes no sum as long as both operands share it. Codes lie as their checkpoint has them, so activations are
-//! brought in the same order, by a table of indexes of k:
+//! A permutation changes no sum as long as both operands share it. Codes lie as their checkpoint
+//! has them, so activations are brought in the same order, by a table of indexes of k:
 //!
 //! | who brings them | index i of the table | how |
 //! |---|---|---|
@@ -18,7 +19,8 @@ use super::{AOperand, Input};
 use crate::gemv::{DEPTH, Strip};
 use crate::tile::{Access, Array, Float};
 
-/// The column of every place of a strip's rows, where codes have this act-order; `None`: places are columns.
+/// The column of every place of a strip's rows, where codes have this act-order; `None`: places are
+/// columns.
 ///
 /// ```
 /// use tilewright_kernels::gemv::{Codes, Strip, linear::columns};
@@ -102,7 +104,8 @@ pub struct Ordered<'k> {
     pub x: Array<'k>,
     /// The table, `[k]`, aligned to 16 bytes: as [`Reordering::of`] the operand wants it.
     pub indexes: Ptr<'k, Global, u32>,
-    /// Of a norm: its weights, f32 `[k]`, in the order of the table; and what is added to the mean square.
+    /// Of a norm: its weights, f32 `[k]`, in the order of the table; and what is added to the mean
+    /// square.
     pub norm: Option<(Array<'k>, f32)>,
 }
 
@@ -129,10 +132,12 @@ impl<'k> Ordered<'k> {
         self.norm.map(|(weight, _)| weight.accessed(Access::Relaxed))
     }
 
-    /// The elements of a row, which begins at `start`, at four consecutive places from each of some on, multiples of four.
+    /// The elements of a row, which begins at `start`, at four consecutive places from each of some
+    /// on, multiples of four.
     #[track_caller]
     pub(super) fn gather(self, start: Val<'k, u32>, places: &[Val<'k, u32>]) -> Vec<[Val<'k, f32>; 4]> {
-        // Relaxed, so that the assembler does not keep what eight rows have loaded for the next eight: registers have no room for an order.
+        // Relaxed, so that the assembler does not keep what eight rows have loaded for the next
+        // eight: registers have no room for an order.
         let once = Load::WEAK.order(LdOrder::Relaxed(Scope::Cta));
         let columns: Vec<[Val<u32>; 4]> =
             places.iter().map(|&place| self.indexes.at(place).load_as::<4>(once)).collect();
@@ -150,7 +155,8 @@ impl<'k> Input<'k> {
         }
     }
 
-    /// The weights of a norm that are multiplied while activations are brought, and what is added to its mean square.
+    /// The weights of a norm that are multiplied while activations are brought, and what is added
+    /// to its mean square.
     pub(super) fn norm(self) -> Option<(Array<'k>, f32)> {
         match self {
             Input::RmsNorm { weight, eps, .. } => Some((weight, eps)),

@@ -1,7 +1,8 @@
 //! How the rows of a batch lie in the sixteen rows of the A operand of `m16n8k16`.
 //!
-//! Elements of f32 come in two parts, `x = high + low`: bf16, and what that rounds off as bf16. So products are as exact as
-//! the weights. Batches stream their weights once whatever their rows; MMAs are far from what takes the time.
+//! Elements of f32 come in two parts, `x = high + low`: bf16, and what that rounds off as bf16. So
+//! products are as exact as the weights. Batches stream their weights once whatever their rows;
+//! MMAs are far from what takes the time.
 //!
 //! | rows | the MMA's rows 0 to 3, 4 to 7 | 8 to 15 | MMAs of 16 columns |
 //! |---|---|---|---|
@@ -9,9 +10,11 @@
 //! | 5 to 8 | high | low | 1 |
 //! | 9 to 16 | high of rows 0 to 7, then low | the same of rows 8 to 15 | 2 |
 //!
-//! Elements of bf16 have no low part. Codes, whose stage of 16 KB meets up to four times the activations that one of bf16 does, meet 5 to 16
-//! rows of f32 as one f16: half of what every SM reads, and half of the registers. Codes of `e4m3` become f16 with a third of the instructions
-//! that bf16 takes, so they meet nothing else: up to 4 rows of f32 as two f16, elements of bf16 as one.
+//! Elements of bf16 have no low part. Codes, whose stage of 16 KB meets up to four times the
+//! activations that one of bf16 does, meet 5 to 16 rows of f32 as one f16: half of what every SM
+//! reads, and half of the registers. Codes of `e4m3` become f16 with a third of the instructions
+//! that bf16 takes, so they meet nothing else: up to 4 rows of f32 as two f16, elements of bf16 as
+//! one.
 
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
@@ -61,7 +64,8 @@ impl Packing {
         Packing { rows, parts: if float == Float::Bf16 { 1 } else { 2 }, terms: Terms::Bf16 }
     }
 
-    /// The packing that the weights of a strip take: 5 to 16 rows in two parts meet codes as one f16, and all meet `e4m3` as f16.
+    /// The packing that the weights of a strip take: 5 to 16 rows in two parts meet codes as one
+    /// f16, and all meet `e4m3` as f16.
     #[must_use]
     pub fn meeting(self, strip: Strip) -> Packing {
         let Some(codes) = strip.codes() else { return self };
@@ -119,9 +123,9 @@ impl Packing {
         }
     }
 
-    /// The rows whose sums this lane has of its feature, where codes are the A operand: row, which lane of four has it, sum. The columns
-    /// of a step are the rows' high parts, then their low parts; lanes 0 and 1 of four have them of the first step, the
-    /// others of the second.
+    /// The rows whose sums this lane has of its feature, where codes are the A operand: row, which
+    /// lane of four has it, sum. The columns of a step are the rows' high parts, then their low
+    /// parts; lanes 0 and 1 of four have them of the first step, the others of the second.
     pub(super) fn rows_of_columns<'k>(
         self,
         k: &'k Builder,
@@ -140,8 +144,8 @@ impl Packing {
         }
     }
 
-    /// The rows where the columns of a step are two strips' features, of the first two or the last two sums of a lane: `(row,
-    /// sum)`, in lanes where the row is one of the batch.
+    /// The rows where the columns of a step are two strips' features, of the first two or the last
+    /// two sums of a lane: `(row, sum)`, in lanes where the row is one of the batch.
     pub(super) fn rows_of_two<'k>(self, k: &'k Builder, sums: [Val<'k, f32>; 2]) -> [(Val<'k, u32>, Val<'k, f32>); 2] {
         let first = k.lane() % 4 * 2;
         let folded = self.quads() == Quads::Folded;
@@ -149,8 +153,8 @@ impl Packing {
         [(first, sums[0]), (first + 1, sums[1])]
     }
 
-    /// The sums of this lane's two features in its row of the MMA's rows 0 to 7 and, where these are other rows of the
-    /// batch, 8 to 15.
+    /// The sums of this lane's two features in its row of the MMA's rows 0 to 7 and, where these
+    /// are other rows of the batch, 8 to 15.
     pub(super) fn totals<'k>(self, [a, b, c, d]: [Val<'k, f32>; 4]) -> ([Val<'k, f32>; 2], Option<[Val<'k, f32>; 2]>) {
         match self.quads() {
             _ if self.rows > 8 => ([a, b], Some([c, d])),
@@ -167,15 +171,16 @@ impl Half {
         self.base
     }
 
-    /// This lane's row of the batch. Rows of the MMA that stand for none repeat one that does, and are ignored.
+    /// This lane's row of the batch. Rows of the MMA that stand for none repeat one that does, and
+    /// are ignored.
     pub fn row<'k>(self, team: ConsumerWarps<'k>) -> Val<'k, u32> {
         let group = team.k.lane() / 4;
         let row = if self.packing.quads() == Quads::Folded { group % 4 } else { group + self.base };
         row.min(self.packing.rows - 1)
     }
 
-    /// Stores one number of each row of the half, to `[rows, warps]`: the sum of what each row's four lanes have, and what is there
-    /// where `behind` holds.
+    /// Stores one number of each row of the half, to `[rows, warps]`: the sum of what each row's
+    /// four lanes have, and what is there where `behind` holds.
     pub fn add_up<'k>(
         self,
         team: ConsumerWarps<'k>,

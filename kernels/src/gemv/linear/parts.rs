@@ -6,7 +6,8 @@ use super::ScaledOutput;
 use crate::tile::Array;
 use crate::warps::ConsumerWarps;
 
-/// A tile of a sum of parts: `out[r, c] = residual[r, c] + ((parts[0][r, c] + parts[1][r, c]) + ..)`, rows of `width`
+/// A tile of a sum of parts:
+/// `out[r, c] = residual[r, c] + ((parts[0][r, c] + parts[1][r, c]) + ..)`, rows of `width`
 /// elements.
 #[derive(Clone)]
 pub struct PartSums<'k> {
@@ -16,7 +17,8 @@ pub struct PartSums<'k> {
     pub residual: Option<Array<'k>>,
     /// The sum.
     pub out: Array<'k>,
-    /// Where it is stored as the readers of its norm multiply it, too: then columns are multiples of eight.
+    /// Where it is stored as the readers of its norm multiply it, too: then columns are multiples
+    /// of eight.
     pub scaled: Option<ScaledOutput<'k>>,
     /// Rows of the tile.
     pub rows: u32,
@@ -32,7 +34,8 @@ pub struct PartSums<'k> {
 const OF_ROW: u32 = 8;
 
 impl<'k> PartSums<'k> {
-    /// Computes the tile: eight lanes take a row, four elements each; all loads of a lane are in flight together.
+    /// Computes the tile: eight lanes take a row, four elements each; all loads of a lane are in
+    /// flight together.
     pub fn add_up(&self, team: ConsumerWarps<'k>) {
         let (k, [first, end]) = (team.k, self.columns);
         let together = team.threads() / OF_ROW;

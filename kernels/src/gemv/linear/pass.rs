@@ -1,4 +1,5 @@
-//! The passage of a tile's strips through the team: activations, products group by group, the outputs of each group.
+//! The passage of a tile's strips through the team: activations, products group by group, the
+//! outputs of each group.
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
@@ -16,8 +17,8 @@ use crate::warps::{ConsumerWarps, Item, store_warp_sum};
 /// Most fragments of two steps that a lane keeps, 4 registers each.
 const KEPT: u32 = 16;
 
-/// When a tile says that its results are about to come: where their readers look for the results themselves, packets, they need not
-/// hear of them any later.
+/// When a tile says that its results are about to come: where their readers look for the results
+/// themselves, packets, they need not hear of them any later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Early {
     /// Behind the products of its last group, before the warps' sums are added up.
@@ -72,7 +73,8 @@ pub(super) struct Pass<'k> {
     pub streams: u32,
     /// Where the A operand lives.
     pub a_operand: AOperand,
-    /// Whether sums may lie where activations would, were they not in registers: where an output needs little until its sum is there.
+    /// Whether sums may lie where activations would, were they not in registers: where an output
+    /// needs little until its sum is there.
     pub spreads: bool,
     /// Whether a phase came before, which left sums of squares; `None`: there are no phases.
     pub behind: Option<Val<'k, bool>>,
@@ -81,9 +83,11 @@ pub(super) struct Pass<'k> {
 }
 
 impl<'k> Pass<'k> {
-    /// Fills the operand, multiplies `strips` strips in groups, and lets `finish` have the outputs of each group.
+    /// Fills the operand, multiplies `strips` strips in groups, and lets `finish` have the outputs
+    /// of each group.
     ///
-    /// `prepare` comes for each output before the product, and before activations that are copied: what it loads arrives meanwhile.
+    /// `prepare` comes for each output before the product, and before activations that are copied:
+    /// what it loads arrives meanwhile.
     pub fn run<P>(
         self,
         weights: &dyn Weights<'k>,
@@ -120,7 +124,8 @@ impl<'k> Pass<'k> {
                 }
             };
             let announce_products = || announce(Early::Products);
-            // What outputs need is asked for before activations that are copied: these are waited for in any case.
+            // What outputs need is asked for before activations that are copied: these are waited
+            // for in any case.
             let mut copied = None;
             let (x, starts) = match &brought {
                 Some(brought) => {
@@ -186,7 +191,8 @@ impl<'k> Pass<'k> {
 type Fragments<'f, 'k> = &'f dyn Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>;
 
 impl<'k> Pass<'k> {
-    /// The products of a group of `strips` strips, before which the task had `before`; its first stages may be held.
+    /// The products of a group of `strips` strips, before which the task had `before`; its first
+    /// stages may be held.
     fn products(
         self,
         (weights, held): (&dyn Weights<'k>, &[HeldStage<'k>]),
@@ -247,7 +253,8 @@ impl<'k> Pass<'k> {
         }
     }
 
-    /// Copies the activations to shared memory, for all groups. `there` comes as soon as all of them are there.
+    /// Copies the activations to shared memory, for all groups. `there` comes as soon as all of
+    /// them are there.
     fn copy(self, input: Input<'k>, first_row: Val<'k, u32>, there: &dyn Fn()) {
         let Pass { team, scratch, strip, .. } = self;
         let x = Operand::new(scratch.operand, (strip, self.packing(input)), scratch.beyond);

@@ -1,5 +1,5 @@
-//! Phases: rows of activations that are longer than registers hold meet the weights some columns at a time ([`AOperand::Phases`]). Of each
-//! phase the sums of all strips wait for those of the next.
+//! Phases: rows of activations that are longer than registers hold meet the weights some columns at
+//! a time ([`AOperand::Phases`]). Of each phase the sums of all strips wait for those of the next.
 
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
@@ -7,7 +7,8 @@ use super::pass::{Cell, Pass};
 use super::{AOperand, Input};
 use crate::gemv::Strip;
 
-/// The order in which the stages of strips come by phases ([`AOperand::Phases`]): of every strip its first stages, then the next.
+/// The order in which the stages of strips come by phases ([`AOperand::Phases`]): of every strip
+/// its first stages, then the next.
 #[derive(Clone, Copy)]
 pub struct Phases<'k> {
     /// Stages of a strip.
@@ -48,7 +49,8 @@ impl<'k> Phase<'k> {
     }
 }
 
-/// The sums of a tile's strips in shared memory, f32 `[strips, rows, 8]`. A thread alone stores and loads those of its outputs.
+/// The sums of a tile's strips in shared memory, f32 `[strips, rows, 8]`. A thread alone stores and
+/// loads those of its outputs.
 #[derive(Clone, Copy)]
 pub(super) struct Waiting<'k> {
     at: Ptr<'k, Shared, f32>,

@@ -1,8 +1,8 @@
 //! The projections of one kv head's group: q and k rotated, k and v appended to their pages.
 //!
-//! With `half = dim / 2` and `u = ceil(half / 4)`, the group has `u` strips for each of its query heads, `u` for k and
-//! `u` for v. Strip j of a query or key head has the features `4j ..+4` and, for what they are rotated with,
-//! `half + 4j ..+4`; strip j of v has `8j ..+8`.
+//! With `half = dim / 2` and `u = ceil(half / 4)`, the group has `u` strips for each of its query
+//! heads, `u` for k and `u` for v. Strip j of a query or key head has the features `4j ..+4` and,
+//! for what they are rotated with, `half + 4j ..+4`; strip j of v has `8j ..+8`.
 
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
@@ -67,7 +67,8 @@ pub enum Keys<'k> {
     Raw(Array<'k>),
 }
 
-/// Computes a tile. `announce` comes when all that the tile reads of other tiles is there, before its last results are stored.
+/// Computes a tile. `announce` comes when all that the tile reads of other tiles is there, before
+/// its last results are stored.
 pub fn qkv<'k>(
     team: ConsumerWarps<'k>,
     scratch: Scratch<'k>,
@@ -116,11 +117,13 @@ struct Prepared<'k> {
     is_q: Val<'k, bool>,
     is_v: Val<'k, bool>,
     bias: Option<Var<'k, f32>>,
-    /// Its place among the queries or in a pool, in elements; [`NOWHERE`] where there is no such output, and in the pools of an idle row.
+    /// Its place among the queries or in a pool, in elements; [`NOWHERE`] where there is no such
+    /// output, and in the pools of an idle row.
     to: Var<'k, u32>,
     /// The cosine, and the sine with the sign that this element's partner takes.
     turn: Option<[Var<'k, f32>; 2]>,
-    /// Its place among the newest keys or values, and whether there is such an output, of an idle row too: who looks for packets finds them.
+    /// Its place among the newest keys or values, and whether there is such an output, of an idle
+    /// row too: who looks for packets finds them.
     newest: Option<(Val<'k, u32>, Val<'k, bool>)>,
 }
 

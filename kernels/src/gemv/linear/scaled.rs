@@ -1,9 +1,11 @@
-//! Activations as their readers multiply them: in the terms of the MMA's operand, in the order of fragments. Of a residual stream
-//! that is `x · weight` of its readers' norm, and beside it the sums of squares of eight columns each.
+//! Activations as their readers multiply them: in the terms of the MMA's operand, in the order of
+//! fragments. Of a residual stream that is `x · weight` of its readers' norm, and beside it the
+//! sums of squares of eight columns each.
 //!
-//! Every SM reads all activations of a level, so what their writers do once, 132 readers do not: multiply with the norm's weight,
-//! round, split in two parts, bring a warp's words together. Who writes a column writes its term; a row's factor, one over the root of
-//! its mean square, is multiplied into the sums of products afterwards.
+//! Every SM reads all activations of a level, so what their writers do once, 132 readers do not:
+//! multiply with the norm's weight, round, split in two parts, bring a warp's words together. Who
+//! writes a column writes its term; a row's factor, one over the root of its mean square, is
+//! multiplied into the sums of products afterwards.
 
 use tilewright_codegen::build::{Global, Ptr, Val, Var};
 
@@ -22,9 +24,10 @@ const ROWS: u32 = 8;
 /// Elements of a block: eight rows of the 32 columns of a step.
 const BLOCK: u32 = ROWS * DEPTH;
 
-/// The storage format of split activations: 16 bits each, `[k / 32, parts, rows / 8, 8, 32]`. In pairs of rows: row r and row r + 8
-/// take turns, two columns each, so that 16 bytes are four words of the MMA's A operand as it takes them: of each part
-/// `[2, 8, 4, 2, 2, 2]`, halves of a lane's eight columns, rows, lanes, pairs of columns, r and r + 8, columns.
+/// The storage format of split activations: 16 bits each, `[k / 32, parts, rows / 8, 8, 32]`. In
+/// pairs of rows: row r and row r + 8 take turns, two columns each, so that 16 bytes are four words
+/// of the MMA's A operand as it takes them: of each part `[2, 8, 4, 2, 2, 2]`, halves of a lane's
+/// eight columns, rows, lanes, pairs of columns, r and r + 8, columns.
 ///
 /// ```
 /// use tilewright_kernels::{gemv::Strip, gemv::linear::{Packing, ScaledForm}, tile::Float};
@@ -49,16 +52,19 @@ pub struct ScaledForm {
     code: Option<Code>,
     /// Whether rows are stored in pairs.
     pairs: bool,
-    /// Whether columns lie as codes do that have an act-order, at places that a table has ([`Reordering::Scattered`](super::Reordering)).
+    /// Whether columns lie as codes do that have an act-order, at places that a table has
+    /// ([`Reordering::Scattered`](super::Reordering)).
     ordered: bool,
-    /// Whether a step's columns lie as codes of groups of half a step do ([`columns`](super::columns)).
+    /// Whether a step's columns lie as codes of groups of half a step do
+    /// ([`columns`](super::columns)).
     halves: bool,
     rows: u32,
     k: u32,
 }
 
 impl ScaledForm {
-    /// The form that a strip's products take, for a normalised stream of `rows` rows. `None` where rows are no whole steps of 32.
+    /// The form that a strip's products take, for a normalised stream of `rows` rows. `None` where
+    /// rows are no whole steps of 32.
     pub fn of(strip: Strip, packing: Packing, rows: u32) -> Option<ScaledForm> {
         let exact = if packing.parts() == 1 { Float::Bf16 } else { Float::F32 };
         let (packing, code) = (packing.meeting(strip), strip.codes().map(|codes| codes.code));
@@ -74,8 +80,8 @@ impl ScaledForm {
         ScaledForm { norm: false, ..self }
     }
 
-    /// Stores pairs of rows, for 9 to 16 rows that are multiplied together with weights of bf16, held in registers: others stay as
-    /// they are.
+    /// Stores pairs of rows, for 9 to 16 rows that are multiplied together with weights of bf16,
+    /// held in registers: others stay as they are.
     #[must_use]
     pub fn in_pairs(self, packing: Packing) -> ScaledForm {
         let all = packing.rows() == self.rows && self.groups() == 2;
@@ -149,7 +155,8 @@ pub struct Scaled<'k> {
 pub(super) type Loaded<'k> = Vec<(Val<'k, u32>, Vec<[Val<'k, f32>; 4]>)>;
 
 impl<'k> Scaled<'k> {
-    /// The activations from a column on, a multiple of 32; sums of squares stay those of whole rows.
+    /// The activations from a column on, a multiple of 32; sums of squares stay those of whole
+    /// rows.
     #[track_caller]
     pub fn from(self, column: Val<'k, u32>) -> Scaled<'k> {
         Scaled { terms: self.terms.from(self.step(column)), ..self }
@@ -169,8 +176,9 @@ impl<'k> Scaled<'k> {
         line + (block + row / ROWS) * BLOCK + column % DEPTH
     }
 
-    /// Eight terms of a row from each of some columns on, multiples of eight, as words of two; all in flight together. In pairs of rows: of
-    /// the first of a pair, columns multiples of four, four terms of each of its rows.
+    /// Eight terms of a row from each of some columns on, multiples of eight, as words of two; all
+    /// in flight together. In pairs of rows: of the first of a pair, columns multiples of four,
+    /// four terms of each of its rows.
     pub(super) fn eights(
         self,
         part: Val<'k, u32>,
@@ -198,7 +206,8 @@ impl<'k> Scaled<'k> {
         (0..rows).step_by(team.warps as usize).map(load).collect()
     }
 
-    /// Adds them up; the first number of each row of `[rows, warps]` is the row's factor, one over the root of its mean square.
+    /// Adds them up; the first number of each row of `[rows, warps]` is the row's factor, one over
+    /// the root of its mean square.
     fn store_factors(self, team: ConsumerWarps<'k>, (rows, eps): (u32, f32), loaded: Loaded<'k>, to: Squares<'k>) {
         for (row, fours) in loaded {
             let mine = fours.iter().flatten().fold(team.k.lit(0.0f32), |sum, &square| sum + square);
@@ -214,7 +223,8 @@ impl<'k> Scaled<'k> {
     }
 }
 
-/// The place of a column where a step's halves are groups: the inverse of [`columns`](super::columns).
+/// The place of a column where a step's halves are groups: the inverse of
+/// [`columns`](super::columns).
 fn place_of(column: Val<u32>) -> Val<u32> {
     let within = column % DEPTH;
     column - within + within % (DEPTH / 2) / 4 * 8 + within / (DEPTH / 2) * 4 + within % 4
@@ -281,8 +291,9 @@ impl<'k> ScaledOutput<'k> {
         })
     }
 
-    /// Stores an element of a row, `x`, times the norm's weight, at its place where that was asked for; by whole warps, whose lanes have neighbouring
-    /// columns: eight of a row from a multiple of eight on. `inside`: whether there is such an element; `x` is zero where there is none.
+    /// Stores an element of a row, `x`, times the norm's weight, at its place where that was asked
+    /// for; by whole warps, whose lanes have neighbouring columns: eight of a row from a multiple
+    /// of eight on. `inside`: whether there is such an element; `x` is zero where there is none.
     pub(super) fn store_of_eight(
         self,
         [row, column]: [Val<'k, u32>; 2],
@@ -306,8 +317,9 @@ impl<'k> ScaledOutput<'k> {
         }
     }
 
-    /// Stores four elements of a row, which `bring` gives, times their weights; by whole warps, whose lanes have neighbouring fours from a
-    /// multiple of eight on. `inside`: whether there are such elements; nothing is brought where there are none.
+    /// Stores four elements of a row, which `bring` gives, times their weights; by whole warps,
+    /// whose lanes have neighbouring fours from a multiple of eight on. `inside`: whether there are
+    /// such elements; nothing is brought where there are none.
     pub(crate) fn store_of_four(
         self,
         [row, column]: [Val<'k, u32>; 2],
@@ -372,8 +384,8 @@ impl<'k> ActivationOutput<'k> {
 }
 
 impl<'k> Pass<'k> {
-    /// Asks for the sums of squares that lie beside activations. Where there are phases it is done by [`Pass::store_squares`],
-    /// in the first.
+    /// Asks for the sums of squares that lie beside activations. Where there are phases it is done
+    /// by [`Pass::store_squares`], in the first.
     pub(super) fn load_squares(self, input: Input<'k>, first_row: Val<'k, u32>) -> Option<Loaded<'k>> {
         match (input, self.behind) {
             (Input::Scaled { x, eps: Some(_) }, None) => Some(x.load_squares(self.team, self.rows, first_row)),

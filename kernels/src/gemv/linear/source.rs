@@ -1,9 +1,10 @@
-//! Activations on their way to the registers of the lanes that multiply them, straight from where they lie.
+//! Activations on their way to the registers of the lanes that multiply them, straight from where
+//! they lie.
 //!
-//! No copy in shared memory: the ring can use that memory, and no warp waits for the slowest. What a lane needs of a tile
-//! are eight consecutive elements of a row, `8·(lane mod 4) ..+8` of a run of 32. Where they take more than 16 bytes, pairs
-//! of lanes load them four by four, so that each load of a warp takes whole sectors of 32 bytes, and exchange what they
-//! packed.
+//! No copy in shared memory: the ring can use that memory, and no warp waits for the slowest. What
+//! a lane needs of a tile are eight consecutive elements of a row, `8·(lane mod 4) ..+8` of a run
+//! of 32. Where they take more than 16 bytes, pairs of lanes load them four by four, so that each
+//! load of a warp takes whole sectors of 32 bytes, and exchange what they packed.
 
 use tilewright_codegen::build::{Bf16x2, Val, Var};
 
@@ -18,8 +19,8 @@ use crate::gemv::{DEPTH, Strip, Terms};
 use crate::tile::Array;
 use crate::warps::ConsumerWarps;
 
-/// Loads of four elements that are in flight together; fewer where registers hold the weights of a group of strips, or a row of 4096 of each of
-/// 16 vectors.
+/// Loads of four elements that are in flight together; fewer where registers hold the weights of a
+/// group of strips, or a row of 4096 of each of 16 vectors.
 const TOGETHER: [usize; 2] = [16, 8];
 /// Elements in flight together where each is loaded by itself, for more than eight rows.
 const TOGETHER_EACH: usize = 4;
@@ -42,7 +43,8 @@ pub(super) struct Source<'k> {
     most: Option<Var<'k, u32>>,
 }
 
-/// Four elements of a row from a column on; `inside`: whether there are any, where that is not known.
+/// Four elements of a row from a column on; `inside`: whether there are any, where that is not
+/// known.
 #[derive(Clone, Copy)]
 struct Four<'k> {
     column: Val<'k, u32>,
@@ -72,7 +74,8 @@ impl<'k> Source<'k> {
         (0..strip.per_warp()).map(tile).flat_map(steps).collect()
     }
 
-    /// This lane's words of each tile that begins at one of these columns. Of a normalised input the squares are added up.
+    /// This lane's words of each tile that begins at one of these columns. Of a normalised input
+    /// the squares are added up.
     pub fn fragments(&self, columns: &[Val<'k, u32>]) -> Vec<Vec<Fragment<'k>>> {
         let halves: Vec<Vec<Vec<[Val<u32>; 4]>>> =
             self.halves.iter().map(|&(half, squares)| self.quads(half, squares, columns)).collect();
@@ -89,7 +92,8 @@ impl<'k> Source<'k> {
         self.halves.iter().for_each(|(_, squares)| squares.set(0.0f32));
     }
 
-    /// Stores the warp's sums of squares of a normalised input; after a phase, added to what it stored before.
+    /// Stores the warp's sums of squares of a normalised input; after a phase, added to what it
+    /// stored before.
     pub fn store_squares(&self, to: Squares<'k>, behind: Option<Val<'k, bool>>) {
         if self.input.norm().is_some() {
             self.halves.iter().for_each(|(half, squares)| half.add_up(self.team, squares.get(), to, behind));
@@ -141,7 +145,8 @@ impl<'k> Source<'k> {
         x.iter().zip(weights).map(times).collect()
     }
 
-    /// This lane's eight elements of each tile, words of the operand as they are; zeros beyond the row.
+    /// This lane's eight elements of each tile, words of the operand as they are; zeros beyond the
+    /// row.
     fn by_eights(&self, x: Array<'k>, start: Val<'k, u32>, columns: &[Val<'k, u32>]) -> Vec<[Val<'k, u32>; 4]> {
         let (mine, end) = (self.team.k.lane() % 4 * 8, self.strip.k());
         let inside = |&column: &Val<'k, u32>| (!self.is_whole()).then(|| (column + mine).lt(end));

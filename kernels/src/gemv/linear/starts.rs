@@ -1,8 +1,10 @@
-//! What the sums of codes begin with: the product of the activations with the zeros of their groups.
+//! What the sums of codes begin with: the product of the activations with the zeros of their
+//! groups.
 //!
-//! `Σ (c − z)·x = Σ c·x − z·Σ x`. The second sum is of the activations alone, so each warp makes it once for the tiles that it
-//! multiplies, by the same instruction with a constant in place of the codes: it stands in the registers where the sums of
-//! codes will be. Where zeros are a group's own, the constant is 1.
+//! `Σ (c − z)·x = Σ c·x − z·Σ x`. The second sum is of the activations alone, so each warp makes it
+//! once for the tiles that it multiplies, by the same instruction with a constant in place of the
+//! codes: it stands in the registers where the sums of codes will be. Where zeros are a group's
+//! own, the constant is 1.
 
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
@@ -20,8 +22,8 @@ const WORDS: u32 = 16;
 /// Tiles whose products of zeros are on their way together.
 const STARTS: u32 = 4;
 
-/// Products of zeros, f32 `[tiles, parts, 16]`. Of weights as the A operand lanes 0 to 3 bring four each (of two strips two each), as
-/// the B operand lanes 4·l two each: others have the same.
+/// Products of zeros, f32 `[tiles, parts, 16]`. Of weights as the A operand lanes 0 to 3 bring four
+/// each (of two strips two each), as the B operand lanes 4·l two each: others have the same.
 #[derive(Clone, Copy)]
 pub(super) struct Starts<'k> {
     at: Ptr<'k, Shared, f32>,
@@ -35,7 +37,8 @@ pub(super) struct Starts<'k> {
 pub(super) enum Brought<'k> {
     /// In shared memory.
     Shared(Starts<'k>),
-    /// In registers, part by part of this warp's tiles: of weights as the A operand every lane has its own where they are made.
+    /// In registers, part by part of this warp's tiles: of weights as the A operand every lane has
+    /// its own where they are made.
     Kept(Vec<[Val<'k, f32>; 4]>),
 }
 
@@ -43,7 +46,8 @@ pub(super) enum Brought<'k> {
 const KEPT: usize = 8;
 
 impl<'k> Brought<'k> {
-    /// The zero-point accumulators of a part of this warp's tile `number`, which is tile `tile` of the strip, in the registers of an accumulator.
+    /// The zero-point accumulators of a part of this warp's tile `number`, which is tile `tile` of
+    /// the strip, in the registers of an accumulator.
     pub fn load(&self, (number, parts): (u32, u32), tile: Val<'k, u32>, part: u32, atom: u32) -> [Val<'k, f32>; 4] {
         match self {
             Brought::Shared(starts) => starts.load(tile, part, atom),
@@ -65,8 +69,8 @@ impl<'k> Starts<'k> {
         Some(Starts { at: at.cast(), strip, codes, side, terms })
     }
 
-    /// The products of some tiles of this warp, part by part: of their steps' fragments, as instructions take them. All are on
-    /// their way together.
+    /// The products of some tiles of this warp, part by part: of their steps' fragments, as
+    /// instructions take them. All are on their way together.
     fn products(self, k: &'k Builder, tiles: &[(Val<'k, u32>, Vec<Vec<Fragment<'k>>>)]) -> Vec<Vec<Chains<'k>>> {
         let Starts { strip, codes, side, terms, .. } = self;
         let number = if codes.zeros { 1 } else { codes.code.middle() as u32 };
@@ -95,8 +99,8 @@ impl<'k> Starts<'k> {
         tiles.iter().map(of_tile).collect()
     }
 
-    /// Makes those of some tiles of this warp, by all of its lanes. The products of all tiles are on their way before the first is
-    /// stored.
+    /// Makes those of some tiles of this warp, by all of its lanes. The products of all tiles are
+    /// on their way before the first is stored.
     pub fn make(self, team: ConsumerWarps<'k>, tiles: &[(Val<'k, u32>, Vec<Vec<Fragment<'k>>>)]) {
         let (k, side) = (team.k, self.side);
         let places = |tile: Val<'k, u32>| move |part: u32| self.part(tile, part);
@@ -127,7 +131,8 @@ impl<'k> Starts<'k> {
         }
     }
 
-    /// The zero-point accumulators of a part of a tile that this warp computed, in the registers of an accumulator.
+    /// The zero-point accumulators of a part of a tile that this warp computed, in the registers of
+    /// an accumulator.
     pub fn load(self, tile: Val<'k, u32>, part: u32, atom: u32) -> [Val<'k, f32>; 4] {
         let (at, lane) = (self.part(tile, part), tile.builder().lane());
         match self.side {
@@ -153,7 +158,8 @@ impl<'k> Starts<'k> {
 }
 
 impl<'k> Pass<'k> {
-    /// What sums of codes begin with: of activations that have been brought it is made here, by each warp for its own tiles.
+    /// What sums of codes begin with: of activations that have been brought it is made here, by
+    /// each warp for its own tiles.
     pub(super) fn starts(self, x: &Activations<'k>, packing: Packing) -> Option<Brought<'k>> {
         let (Pass { team, scratch, strip, a_operand, .. }, k) = (self, self.team.k);
         strip.codes()?;
@@ -202,9 +208,9 @@ impl<'k> Pass<'k> {
 /// Most stages of a strip that wait in registers for those of the next: of eight rows, and of more.
 const MOST_STAGES: [u32; 2] = [2, 1];
 
-/// Which operand codes are: A, where activations are in shared memory and the parts of all rows are four columns at most; two strips
-/// together, where activations are in registers, eight columns or two times eight, and strips have few stages. B where an instruction has a group
-/// of its own.
+/// Which operand codes are: A, where activations are in shared memory and the parts of all rows are
+/// four columns at most; two strips together, where activations are in registers, eight columns or
+/// two times eight, and strips have few stages. B where an instruction has a group of its own.
 pub(super) fn side(strip: Strip, packing: Packing, a_operand: AOperand) -> Side {
     let (columns, most) = (packing.rows() * packing.parts(), MOST_STAGES[usize::from(packing.rows() > 8)]);
     match (strip.codes(), a_operand) {

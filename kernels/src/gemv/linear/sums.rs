@@ -36,7 +36,8 @@ pub(super) struct Operands<'a, 'k> {
     pub side: Side,
     /// The type in which codes meet activations.
     pub terms: Terms,
-    /// The fragments of a step, or of it and the next where instructions take two: its number, and the place among those of a warp.
+    /// The fragments of a step, or of it and the next where instructions take two: its number, and
+    /// the place among those of a warp.
     pub fragments: &'a dyn Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>,
     /// What sums of codes begin with.
     pub starts: Option<&'a Brought<'k>>,
@@ -45,7 +46,8 @@ pub(super) struct Operands<'a, 'k> {
 /// Reads several stages that have arrived together.
 pub type Read<'r, 'k> = &'r dyn Fn(&[Ptr<'k, Shared, u32>]);
 
-/// A source of weights, stage by stage: a reader of the ring. While a stage is read, the next one may be waited for, no more.
+/// A source of weights, stage by stage: a reader of the ring. While a stage is read, the next one
+/// may be waited for, no more.
 pub trait Weights<'k>: Stages<'k> {
     /// Waits for the next stage, lets a warp read it, and releases it.
     fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
@@ -71,7 +73,8 @@ pub trait Weights<'k>: Stages<'k> {
         stages.into_iter().for_each(AnyStage::release);
     }
 
-    /// The task's first stages, so far as they have been taken out of the ring already: where its activations are copied.
+    /// The task's first stages, so far as they have been taken out of the ring already: where its
+    /// activations are copied.
     fn held(&self) -> &[HeldStage<'k>] {
         &[]
     }
@@ -106,7 +109,8 @@ pub(super) fn chains(strip: Strip) -> u32 {
     if strip.codes().is_some() { 1 } else { CHAINS }
 }
 
-/// Sums in shared memory, f32 `[warps, strips, rows, 8]`: each warp's share of each output of a group of strips.
+/// Sums in shared memory, f32 `[warps, strips, rows, 8]`: each warp's share of each output of a
+/// group of strips.
 #[derive(Clone, Copy)]
 pub struct Sums<'k> {
     at: Ptr<'k, Shared, f32>,
@@ -116,7 +120,8 @@ pub struct Sums<'k> {
 }
 
 impl<'k> Sums<'k> {
-    /// Sums of the products of those rows, for as many strips as fit into `bytes` bytes, 1 at least and 64 at most, an even number where it is more than 1.
+    /// Sums of the products of those rows, for as many strips as fit into `bytes` bytes, 1 at least
+    /// and 64 at most, an even number where it is more than 1.
     pub fn new(at: Ptr<'k, Shared, f32>, bytes: u32, packing: Packing, warps: u32) -> Sums<'k> {
         let strips = (bytes / Sums::bytes(packing.rows(), warps)).clamp(1, 64);
         // Strips may come in pairs.
@@ -162,8 +167,8 @@ impl<'k> Sums<'k> {
         }
     }
 
-    /// Stores this lane's part of the products of a strip and, where `second` says so, the next, with codes as the A operand: of eight rows
-    /// from `first` on.
+    /// Stores this lane's part of the products of a strip and, where `second` says so, the next,
+    /// with codes as the A operand: of eight rows from `first` on.
     fn store_pair(
         self,
         team: ConsumerWarps<'k>,
@@ -203,8 +208,9 @@ impl<'k> Sums<'k> {
 }
 
 impl<'k> Pass<'k> {
-    /// The sums of a group of strips. Activations in registers leave their shared memory to them, up to four outputs of a thread: the
-    /// ring is not read while outputs are finished, so few large groups are better than many small ones.
+    /// The sums of a group of strips. Activations in registers leave their shared memory to them,
+    /// up to four outputs of a thread: the ring is not read while outputs are finished, so few
+    /// large groups are better than many small ones.
     pub(super) fn sums(self, packing: Packing) -> Sums<'k> {
         let Pass { team, scratch, strip, rows, a_operand, reserved, .. } = self;
         let each = Sums::bytes(rows, team.warps);
@@ -226,8 +232,9 @@ impl<'k> Pass<'k> {
     }
 }
 
-/// The next strip of the ring times the operand, into slot `slot` of the sums. `fragments` gives those of a tile: its
-/// number, and its place among those of this warp. The strip's first stages may be held in registers.
+/// The next strip of the ring times the operand, into slot `slot` of the sums. `fragments` gives
+/// those of a tile: its number, and its place among those of this warp. The strip's first stages
+/// may be held in registers.
 pub(super) fn product<'k>(
     team: ConsumerWarps<'k>,
     strip: Strip,
@@ -246,11 +253,13 @@ pub(super) fn product<'k>(
     store(team, strip, operands, (sums, slot), chains);
 }
 
-/// Parts of tiles of codes of a warp that are under way together, where strips are of a single stage.
+/// Parts of tiles of codes of a warp that are under way together, where strips are of a single
+/// stage.
 const PARTS: u32 = 8;
 
-/// Whether two strips of a task may come as one stage, one after the other: codes of a single stage each, which are read two or four at a time
-/// ([`Weights::several`]), from the task's first on; of an odd number the last comes alone.
+/// Whether two strips of a task may come as one stage, one after the other: codes of a single stage
+/// each, which are read two or four at a time ([`Weights::several`]), from the task's first on; of
+/// an odd number the last comes alone.
 ///
 /// ```
 /// use tilewright_kernels::gemv::{Codes, Strip, linear::{AOperand, Packing, in_pairs}};
@@ -271,14 +280,16 @@ pub fn in_pairs(strip: Strip, packing: Packing, a_operand: AOperand) -> bool {
     both && strip.stages() == 1
 }
 
-/// How many strips are multiplied together, most first: of a single stage, and no more stages than there may be.
+/// How many strips are multiplied together, most first: of a single stage, and no more stages than
+/// there may be.
 pub(super) fn turns(strip: Strip, stages: u32) -> impl Iterator<Item = u32> {
     let most = if strip.stages() == 1 { (PARTS / (strip.per_warp() * strip.parts(Side::A))).min(stages) } else { 1 };
     [4, 2, 1].into_iter().filter(move |&strips| strips <= most.max(1))
 }
 
-/// The next `count` strips of the ring, of a single stage each, times the operand, into slot `slot` of the sums and the following ones: all
-/// are under way together. The sums are those that [`product`] makes.
+/// The next `count` strips of the ring, of a single stage each, times the operand, into slot `slot`
+/// of the sums and the following ones: all are under way together. The sums are those that
+/// [`product`] makes.
 pub(super) fn several<'k>(
     team: ConsumerWarps<'k>,
     strip: Strip,
@@ -366,9 +377,9 @@ pub(super) fn pairs<'k>(
     team.k.when(last.lt(strips), || pair(team, strip, weights, operands, (sums, last), false));
 }
 
-/// The next strip of the ring and, where `second` says so, the following one, times the operand, into slot `slot` of the sums and the
-/// next. Single stages are released together; of several those of the first strip wait in registers. A strip's sums are the same
-/// whether there is another.
+/// The next strip of the ring and, where `second` says so, the following one, times the operand,
+/// into slot `slot` of the sums and the next. Single stages are released together; of several those
+/// of the first strip wait in registers. A strip's sums are the same whether there is another.
 fn pair<'k>(
     team: ConsumerWarps<'k>,
     strip: Strip,
@@ -423,8 +434,8 @@ fn pair<'k>(
     }
 }
 
-/// The next `strips` strips of the ring, `group` at most, which come in the order of a group, times activations that are loaded
-/// stage by stage. `room` is shared memory of [`wide::room`].
+/// The next `strips` strips of the ring, `group` at most, which come in the order of a group, times
+/// activations that are loaded stage by stage. `room` is shared memory of [`wide::room`].
 pub(super) fn products<'k>(
     source: &Source<'k>,
     weights: &dyn Weights<'k>,

@@ -1,7 +1,8 @@
-//! Stages of codes with more activations than registers hold: 16 KB of 4 bits have four times the k of bf16.
+//! Stages of codes with more activations than registers hold: 16 KB of 4 bits have four times the k
+//! of bf16.
 //!
-//! The stages of a group of strips are taken into registers, their factors into shared memory; then activations come by
-//! rounds of tiles, and meet every strip of the group before the next come.
+//! The stages of a group of strips are taken into registers, their factors into shared memory; then
+//! activations come by rounds of tiles, and meet every strip of the group before the next come.
 
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
@@ -30,7 +31,8 @@ fn factor_bytes(strip: Strip) -> u32 {
     strip.stage_bytes() - strip.scales_at()
 }
 
-/// Adds the products of the next `strips` strips of the ring, `group` at most, which come in the order of a group, to their sums.
+/// Adds the products of the next `strips` strips of the ring, `group` at most, which come in the
+/// order of a group, to their sums.
 pub(super) fn products<'k>(
     source: &Source<'k>,
     codes: Codes,

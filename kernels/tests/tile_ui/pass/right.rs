@@ -1,4 +1,5 @@
-//! The calls of the failing cases, correct. Running this case makes the others be built, and constants be evaluated.
+//! The calls of the failing cases, correct. Running this case makes the others be built, and
+//! constants be evaluated.
 use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_kernels::tile::*;

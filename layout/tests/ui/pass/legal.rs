@@ -1,4 +1,5 @@
-//! Legal programs. A case that must build makes the others build too, so errors inside generics are seen.
+//! Legal programs. A case that must build makes the others build too, so errors inside generics are
+//! seen.
 use tilewright_layout::layout;
 use tilewright_layout::typed::{ArrayTensor, RowMajor, StaticLayout, Swizzle, Swizzled, TiledBy, contract};
 

@@ -93,7 +93,8 @@ impl GraphPlanner<'_> {
         self.heads.get(&buffer).copied().ok_or(missing)
     }
 
-    /// The extents of a pool: kv heads, pages, tokens of a page, dimensions. Fewer than 2³² elements.
+    /// The extents of a pool: kv heads, pages, tokens of a page, dimensions. Fewer than 2³²
+    /// elements.
     pub(crate) fn pool(&self, pool: BufferId) -> Result<[u32; 4], Unsupported> {
         self.pool_type(pool)?;
         let extents = self.extents(pool)?;

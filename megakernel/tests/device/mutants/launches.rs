@@ -73,7 +73,8 @@ impl Launch {
     }
 }
 
-/// What a launch leaves: tokens, and the bits of the last logits; or the kind of its report, or, of the machine itself, the text.
+/// What a launch leaves: tokens, and the bits of the last logits; or the kind of its report, or, of
+/// the machine itself, the text.
 type Outcome = Result<(Vec<u32>, Vec<u32>), String>;
 
 fn report(error: &LaunchError) -> String {
@@ -229,8 +230,9 @@ impl fmt::Debug for Recording {
     }
 }
 
-/// How the host looks at a launch: it sets the first of the status words for an abort, acquires the eighth, which counts steps, and
-/// then reads the tokens of that number of steps, from the seventeenth on.
+/// How the host looks at a launch: it sets the first of the status words for an abort, acquires the
+/// eighth, which counts steps, and then reads the tokens of that number of steps, from the
+/// seventeenth on.
 fn host(rows: u64, abort: &Arc<AtomicU32>) -> HostOrder {
     let opens = move |steps| 4 * 16..4 * (16 + steps * rows);
     let abort = Arc::clone(abort);

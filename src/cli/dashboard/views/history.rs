@@ -9,7 +9,8 @@ use crate::cli::Failure;
 use crate::cli::report::{suite_rank, suite_title};
 use crate::results::{Entry, Figures};
 
-/// Suites whose histories are drawn; the detail of a row lists the same measurement of other runs for every suite.
+/// Suites whose histories are drawn; the detail of a row lists the same measurement of other runs
+/// for every suite.
 const SUITES: [&str; 7] = ["decode", "prefill", "attention", "gemv", "gemm", "gemm e4m3", "gemm s8"];
 
 /// Builds that a chart shows at most, the newest ones.

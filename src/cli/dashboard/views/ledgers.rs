@@ -1,4 +1,5 @@
-//! Ledgers: tests that ran many times: planted bugs, random programs, trials against oracles, tests on a device.
+//! Ledgers: tests that ran many times: planted bugs, random programs, trials against oracles, tests
+//! on a device.
 
 use maud::{Markup, html};
 

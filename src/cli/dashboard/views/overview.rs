@@ -1,5 +1,5 @@
-//! Overview: how fast, compared with what. Decode and prefill of the newest device workload by workload, its kernels by
-//! group, and every comparison as a table.
+//! Overview: how fast, compared with what. Decode and prefill of the newest device workload by
+//! workload, its kernels by group, and every comparison as a table.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Roofline: operations per second over operations per byte, below the measured ceilings of the device.
+//! Roofline: operations per second over operations per byte, below the measured ceilings of the
+//! device.
 
 use maud::{Markup, html};
 

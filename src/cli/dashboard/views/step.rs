@@ -1,4 +1,5 @@
-//! The decode step by level: the time of each phase, the bytes that a level reads, and the time beyond reading them.
+//! The decode step by level: the time of each phase, the bytes that a level reads, and the time
+//! beyond reading them.
 
 use maud::{Markup, html};
 use tilewright_megakernel::model::ModelSpec;

@@ -40,7 +40,8 @@ fn flat_length(list: &Json) -> usize {
     list.as_array().map_or(1, |items| items.iter().map(flat_length).sum())
 }
 
-/// A copy between views of other extents: element by element, first mode fastest, lanes before vectors.
+/// A copy between views of other extents: element by element, first mode fastest, lanes before
+/// vectors.
 fn copy_vectors(case: &Case<'_>) -> Outcome {
     let (from, to) = (plain(case.layout("src")?), plain(case.layout("dst")?));
     let source = memory(case, &from)?;

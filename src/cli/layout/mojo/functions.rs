@@ -111,8 +111,8 @@ fn compact(case: &Case<'_>, build: fn(&IntTuple) -> Result<Layout, LayoutError>)
     json(build(&case.tuple("shape")?)?)
 }
 
-/// That library divides by the shape of a tile alone, its strides ignored: here, by extents. A nested extent of an integer
-/// mode is a compact tile.
+/// That library divides by the shape of a tile alone, its strides ignored: here, by extents. A
+/// nested extent of an integer mode is a compact tile.
 fn extents_of(shape: &IntTuple, tile: &IntTuple) -> Result<Tiler, LayoutError> {
     if tile.is_int() {
         return Ok(Tiler::extent(tile.product()?));

@@ -31,7 +31,8 @@ pub(super) fn counterpart(case: &Case<'_>) -> Option<Outcome> {
     Some(over_tensor(case, call, rest, circular.is_some()))
 }
 
-/// A tile that moves through memory by a stride, up to a bound: the tiles side by side are one more mode of the layout.
+/// A tile that moves through memory by a stride, up to a bound: the tiles side by side are one more
+/// mode of the layout.
 fn over_memory(case: &Case<'_>, rest: &str, circular: bool) -> Outcome {
     let (tile, bound) = (case.layout("layout")?, case.int("bound")?);
     let stride = if case.has("stride") { case.int("stride")? } else { tile.size() };
@@ -77,7 +78,8 @@ fn over_tensor(case: &Case<'_>, call: &str, rest: &str, circular: bool) -> Outco
     report(case, &Walk { strip, axis, extent, first, circular }, rest)
 }
 
-/// What a case asks: the tiles in turn, or one tile after a number of steps and what is known of it.
+/// What a case asks: the tiles in turn, or one tile after a number of steps and what is known of
+/// it.
 fn report(case: &Case<'_>, walk: &Walk<'_>, rest: &str) -> Outcome {
     let (steps, wanted) = rest.split_once(": ").unwrap_or(("", rest));
     if wanted == "successive tiles" || wanted.ends_with(" tiles") {

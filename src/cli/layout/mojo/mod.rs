@@ -1,7 +1,7 @@
 //! The cases of Mojo's layout tests that share a convention with this algebra.
 //!
-//! A case names a function of that library; the files beside this one say what each is called here. What has no counterpart,
-//! or another meaning, is skipped, for a [`Reason`].
+//! A case names a function of that library; the files beside this one say what each is called here.
+//! What has no counterpart, or another meaning, is skipped, for a [`Reason`].
 
 mod case;
 mod copies;
@@ -54,7 +54,8 @@ fn found(case: &Case<'_>) -> Outcome {
     Err(Obstacle::Differs(Reason::NoCounterpart))
 }
 
-/// Whether a shape, stride or tuple has -1 in it. Next to the values of run time, a static layout may.
+/// Whether a shape, stride or tuple has -1 in it. Next to the values of run time, a static layout
+/// may.
 fn unknown(json: &Json) -> bool {
     match json {
         Json::Array(items) => items.iter().any(unknown),
@@ -74,7 +75,8 @@ fn contains(json: &Json, value: i64) -> bool {
     }
 }
 
-/// Equality of that library: a tuple of one is its element. A stride over one element means nothing and is not compared.
+/// Equality of that library: a tuple of one is its element. A stride over one element means nothing
+/// and is not compared.
 fn same(found: &Json, expected: &Json) -> bool {
     match (found, expected) {
         (Json::Object(_), Json::Object(_)) if found.get("stride").is_some() && expected.get("stride").is_some() => {

@@ -1,6 +1,7 @@
 //! Why a case of Mojo's is not compared.
 
-/// Why a case of Mojo's is not compared: a difference of convention, or something outside of this algebra.
+/// Why a case of Mojo's is not compared: a difference of convention, or something outside of this
+/// algebra.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// A number that is not known.

@@ -23,7 +23,8 @@ pub(super) fn plain(layout: Layout) -> Swizzled {
     Swizzled::new(Swizzle::IDENTITY, 0, layout)
 }
 
-/// The memory of a tensor: the offsets themselves, or, for the fill `arange`, the row-major number of the element at each.
+/// The memory of a tensor: the offsets themselves, or, for the fill `arange`, the row-major number
+/// of the element at each.
 pub(super) fn memory(case: &Case<'_>, layout: &Swizzled) -> Result<Vec<i64>, Obstacle> {
     let mut memory = offsets(layout)?;
     if case.args["fill"].as_str() == Some("arange") {

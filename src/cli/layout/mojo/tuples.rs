@@ -1,4 +1,5 @@
-//! Mojo's cases of tuples, of layouts as functions of coordinates, of texts, and of shared-memory layouts.
+//! Mojo's cases of tuples, of layouts as functions of coordinates, of texts, and of shared-memory
+//! layouts.
 
 use serde_json::{Value as Json, json};
 use tilewright_layout::ops::Order;
@@ -221,8 +222,9 @@ fn reshaped(from: &Layout, order: &Layout) -> Outcome {
     Ok(Value::from(reshaped.layout().layout()).to_json())
 }
 
-/// The canonical K-major tile of shared memory. That library has the layout and its swizzle apart: the swizzle of the tile
-/// must be the one that it uses, and the layout is compared. A type without a counterpart is skipped.
+/// The canonical K-major tile of shared memory. That library has the layout and its swizzle apart:
+/// the swizzle of the tile must be the one that it uses, and the layout is compared. A type without
+/// a counterpart is skipped.
 fn k_major(case: &Case<'_>) -> Option<Outcome> {
     let bits = match case.args["dtype"].as_str()? {
         "bfloat16" | "float16" => 16,
@@ -268,7 +270,8 @@ fn spaced(text: &impl ToString) -> String {
     text.to_string().replace(',', ", ")
 }
 
-/// The reads that bank conflicts cost when threads, warp by warp, read the vectors of a tensor in turns.
+/// The reads that bank conflicts cost when threads, warp by warp, read the vectors of a tensor in
+/// turns.
 fn excess(case: &Case<'_>) -> Outcome {
     let (data, threads) = (case.layout("data_layout")?, case.layout("thread_layout")?);
     let (vector, bytes) = (case.tuple("vec")?, case.int("type_bytes")?);

@@ -1,7 +1,9 @@
-//! Mojo's cases of tensor views: a chain of calls, such as `tile[4,4](i,j).distribute[row_major(2,2)](tid)`, through
+//! Mojo's cases of tensor views: a chain of calls, such as
+//! `tile[4,4](i,j).distribute[row_major(2,2)](tid)`, through
 //! [`TensorView`](tilewright_layout::view::TensorView).
 //!
-//! That library's vectors are elements with a layout of their own; here their lanes are the first modes of the view.
+//! That library's vectors are elements with a layout of their own; here their lanes are the first
+//! modes of the view.
 
 use serde_json::{Value as Json, json};
 use tilewright_layout::view::ViewError;
@@ -113,7 +115,8 @@ fn source(case: &Case<'_>) -> Result<(Swizzled, usize), Obstacle> {
     if !case.has("element_layout") {
         return Ok((Swizzled::new(swizzle, 0, layout), 0));
     }
-    // Nested modes are divided among nested threads integer by integer: flat, both are what they are here.
+    // Nested modes are divided among nested threads integer by integer: flat, both are what they
+    // are here.
     let vectors = layout.flatten().prepend(&case.layout("element_layout")?)?;
     Ok((Swizzled::new(swizzle, 0, vectors), 1))
 }

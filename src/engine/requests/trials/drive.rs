@@ -123,7 +123,8 @@ impl Asked {
 #[derive(Clone, Debug)]
 pub enum Action {
     Submit(Asked),
-    /// The request that was taken as that one goes on: its prompt, its tokens so far, then those of this prompt.
+    /// The request that was taken as that one goes on: its prompt, its tokens so far, then those of
+    /// this prompt.
     Follow(usize, Asked),
     /// Of the requests that were taken, the one of this number, modulo how many there are.
     Cancel(usize),

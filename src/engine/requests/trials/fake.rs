@@ -1,5 +1,6 @@
-//! Machines whose tokens are a hash of what a sequence's pages hold, so that wrong pages give wrong tokens. With a flow, what a row
-//! leaves depends on its phase, on the summaries of the blocks before it and on its request's state.
+//! Machines whose tokens are a hash of what a sequence's pages hold, so that wrong pages give wrong
+//! tokens. With a flow, what a row leaves depends on its phase, on the summaries of the blocks
+//! before it and on its request's state.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,12 +43,13 @@ pub type Plan = Arc<Mutex<Option<Fault>>>;
 /// A token, and a digest of all tokens up to it.
 type Slot = (u32, u64);
 
-/// What tokens depend on: all tokens before (`None`); or, by the pair, the last tokens and how often a number of tokens fits
-/// into all, so that a text repeats itself for a while.
+/// What tokens depend on: all tokens before (`None`); or, by the pair, the last tokens and how
+/// often a number of tokens fits into all, so that a text repeats itself for a while.
 pub type Memory = Option<(usize, usize)>;
 
-/// How a flow chooses: what a row after `covered` tokens and after its prompt leaves in its page is mixed with the summaries of all
-/// whole blocks before its own, and with a state that counts such rows.
+/// How a flow chooses: what a row after `covered` tokens and after its prompt leaves in its page is
+/// mixed with the summaries of all whole blocks before its own, and with a state that counts such
+/// rows.
 #[derive(Clone, Copy, Debug)]
 pub struct FakeFlow {
     pub covered: usize,
@@ -56,7 +58,8 @@ pub struct FakeFlow {
 }
 
 impl FakeFlow {
-    /// The digest of a chosen row's token: `digests` are those of the tokens before, `chosen` the number of chosen rows before.
+    /// The digest of a chosen row's token: `digests` are those of the tokens before, `chosen` the
+    /// number of chosen rows before.
     fn digest(self, digests: &[u64], token: u32, chosen: u64) -> u64 {
         let plain = digest(digests.last().copied().unwrap_or(0), token);
         let blocks = digests[..digests.len() / self.block_tokens * self.block_tokens].chunks(self.block_tokens);
@@ -86,7 +89,8 @@ fn digests(tokens: &[u32], prompt: usize, flow: Option<FakeFlow>) -> Vec<u64> {
     found
 }
 
-/// What a text goes on by where a flow chooses what is seen of it: the token after it depends on its last digest.
+/// What a text goes on by where a flow chooses what is seen of it: the token after it depends on
+/// its last digest.
 pub fn seen(tokens: &[u32], prompt: usize, flow: Option<FakeFlow>) -> u64 {
     match flow {
         Some(_) => digests(tokens, prompt, flow).last().copied().unwrap_or(0),
@@ -159,7 +163,8 @@ impl Fake {
         .collect()
     }
 
-    /// The rules of a device: no row writes where another writes, or into a page that another sequence reads.
+    /// The rules of a device: no row writes where another writes, or into a page that another
+    /// sequence reads.
     fn check(&self, rows: &[Row], steps: usize) {
         let mut slots = HashMap::new();
         for row in rows {
@@ -212,7 +217,8 @@ impl Fake {
         (row.pages[first / self.page_tokens] * self.page_tokens + first % self.page_tokens) / flow.block_tokens
     }
 
-    /// What a row leaves that the flow chose for: as [`FakeFlow::digest`], from summaries and states as they lie.
+    /// What a row leaves that the flow chose for: as [`FakeFlow::digest`], from summaries and
+    /// states as they lie.
     fn chosen(&mut self, row: &Row, flow: FakeFlow) -> u64 {
         let before = if row.position == 0 { 0 } else { self.slot(row, row.position - 1).1 };
         let blocks = 0..row.position / flow.block_tokens;
@@ -269,7 +275,8 @@ impl Fake {
         Some(if let Fault::Abort(_) = fault { EngineError::Aborted } else { EngineError::NoGpu })
     }
 
-    /// A step, and the logits of rows that are wanted; of these the host looks for some that are not numbers.
+    /// A step, and the logits of rows that are wanted; of these the host looks for some that are
+    /// not numbers.
     fn logits(
         &mut self,
         width: usize,

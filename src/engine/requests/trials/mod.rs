@@ -1,5 +1,5 @@
-//! What must hold of batched requests, whatever comes and whatever fails: no page is lost, no token is lost or given twice,
-//! and each sequence's tokens are those that it gets alone.
+//! What must hold of batched requests, whatever comes and whatever fails: no page is lost, no token
+//! is lost or given twice, and each sequence's tokens are those that it gets alone.
 
 mod drive;
 mod fake;
@@ -47,7 +47,8 @@ fn configs() -> impl Strategy<Value = Config> {
     )
 }
 
-/// Tokens that are covered, which divisor of a page a block has, whether there are states, whether the phases are told apart.
+/// Tokens that are covered, which divisor of a page a block has, whether there are states, whether
+/// the phases are told apart.
 fn flows() -> impl Strategy<Value = (usize, usize, bool, bool)> {
     (prop_oneof![Just(0), 0usize..30], 0usize..3, prop::bool::ANY, prop::bool::ANY)
 }
@@ -135,7 +136,8 @@ fn a_page_table_with_two_pages_exchanged_is_found_out() {
     drive.finish();
 }
 
-/// What a flow chooses for each request is what it chooses for it alone: from the summaries of its own blocks, and from its own state.
+/// What a flow chooses for each request is what it chooses for it alone: from the summaries of its
+/// own blocks, and from its own state.
 fn flow(states: bool) -> Config {
     let flow = FakeFlow { covered: 4, block_tokens: 2, states };
     Config { pages: 8, seats: 2, rows: 8, positions: 24, flow: Some((flow, true)), ..Config::ample() }
@@ -164,7 +166,8 @@ fn a_prompt_that_writes_no_summaries_is_found_out() {
     drive.finish();
 }
 
-/// Two requests of 20 tokens each at the end, in pages for 32, then as many again in the same slots and pages.
+/// Two requests of 20 tokens each at the end, in pages for 32, then as many again in the same slots
+/// and pages.
 #[test]
 fn who_is_computed_again_and_who_comes_later_finds_no_state_of_before() {
     for (states, launches) in [(false, false), (true, false), (true, true)] {
@@ -178,7 +181,8 @@ fn who_is_computed_again_and_who_comes_later_finds_no_state_of_before() {
     }
 }
 
-/// A page of a prompt is shared; one with tokens that a flow chose for is not, as a prompt of the same tokens attends to all of them.
+/// A page of a prompt is shared; one with tokens that a flow chose for is not, as a prompt of the
+/// same tokens attends to all of them.
 #[test]
 fn pages_are_shared_as_far_as_they_depend_on_tokens_alone() {
     let config = Config { pages: 64, ..flow(true) };
@@ -204,7 +208,8 @@ fn prompts_and_rows_that_are_chosen_for_take_turns() {
         rows.push(drive.batcher.statistics().rows);
     }
     let rows: Vec<u64> = rows.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    // It takes its seat in a step of the other; then eight of its eleven rows, a row of the other, and the other three.
+    // It takes its seat in a step of the other; then eight of its eleven rows, a row of the other,
+    // and the other three.
     assert_eq!(rows, [1, 8, 1, 3]);
     drive.finish();
 }
@@ -267,7 +272,8 @@ fn a_chunk_beside_decoding_rows_is_as_long_as_the_bound_allows() {
             before = now;
         }
         match pace {
-            // Each width is tried twice, as the first time of a width does not count; 64 rows are too many.
+            // Each width is tried twice, as the first time of a width does not count; 64 rows are
+            // too many.
             Some(_) => assert_eq!(rows, [2, 2, 4, 4, 8, 8, 16, 16, 32, 32, 64, 64, 21], "launches: {launches}"),
             None => assert_eq!(rows, [128, 128, 7], "a prompt comes in as fast as it can"),
         }
