@@ -8,7 +8,7 @@
 //! (`stage flight sums held registers group least` for short), `splits page` (numbers),
 //! `activation` (`f32`, `bf16`), `deal` (`order`, `strips`, `stages`), `packets`, `stream`,
 //! `pages`, `take`, `times` (0 or 1; `times` prints where the time of each level goes). What ships
-//! is timed, and compared with its peers, by `tilewright bench --suite decode`.
+//! is timed, and compared with its peers, by `tilewright bench decode`.
 
 use std::error::Error;
 use std::time::Instant;
