@@ -8,7 +8,7 @@
 //! | [`engine`] | prompts in, tokens out |
 //! | [`results`] | what was measured: rows, calls, their files and their noise |
 //! | [`shipped`] | every kernel of this build, by name |
-//! | `testing` | strategies, laws and oracles for the property tests of others; behind the feature `testing` |
+//! | `testing` | strategies, laws and oracles for property tests of other crates; requires the feature `testing` |
 //! | [`tuning`] | settings of kernels: the search for the fastest, and what was found |
 //!
 //! The libraries under it are re-exported, so that one dependency is enough:

@@ -1,4 +1,4 @@
-//! Every kernel that this build ships, by name: the lists of the libraries, one behind the other.
+//! Every kernel that this build ships, by name: the lists of the libraries, one after the other.
 
 use thiserror::Error;
 use tilewright_codegen::gallery;

@@ -1,5 +1,5 @@
-//! What a property test of a layout or a kernel draws from, and what it compares with; behind the
-//! feature `testing`.
+//! What a property test of a layout or a kernel draws from and compares with. Requires the feature
+//! `testing`.
 //!
 //! | module | what it holds |
 //! |---|---|

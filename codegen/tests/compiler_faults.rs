@@ -151,8 +151,8 @@ fn lop3_knows_an_operand_by_its_copies() {
     assert!(lines.contains(&format!("mov.b32 {stored}, {};", register(loads[0])).as_str()), "{text}");
 }
 
-/// The loop that an atomic operation on shared memory becomes, first in another loop: `ptxas` took
-/// the lanes behind it for complete, and a `ballot` there had only some.
+/// The loop that an atomic operation on shared memory becomes, first in another loop: `ptxas`
+/// assumed that all lanes had reconverged after it, and a following `ballot` saw only some.
 #[test]
 fn an_atomic_that_is_a_loop_is_never_first_in_another() {
     let text = |body: &dyn Fn(&Builder)| emit(|k| k.for_(0, 5, |_| body(k)));

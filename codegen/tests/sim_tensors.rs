@@ -59,8 +59,8 @@ impl Edge {
             strides.push(pitch);
             pitch *= dim;
         }
-        // From wholly before the tensor to wholly behind it; 16 bytes are the step of the first
-        // axis.
+        // From wholly before the tensor to wholly past its end; 16 bytes are the step of the
+        // first axis.
         let mut at: Vec<i32> = tile
             .iter()
             .zip(&dims)
@@ -85,7 +85,7 @@ impl Edge {
     }
 
     /// Where elements of the box lie in shared memory, and in the tensor where they are in it; both
-    /// in elements. Stores write 16 bytes at once, and so behind the end of a row.
+    /// in elements. Stores write 16 bytes at once, and so past the end of a row.
     fn places(&self, store: bool) -> Vec<(usize, Option<usize>)> {
         let TensorShape { dtype, dims, strides, tile, swizzle, .. } = &self.shape;
         let bytes = dtype.bytes();

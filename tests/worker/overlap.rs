@@ -45,7 +45,7 @@ fn a_prompts_chunks_are_sent_before_the_first_comes_back() {
         let held: Vec<(u64, bool)> = (0..4).map(|_| next_step(&link)).collect();
         assert_eq!(held, [(0, false), (1, false), (2, false), (3, false)]);
         held.into_iter().for_each(|(step, _)| say(Head::Logits { session: 0, step }, vec![]));
-        // The prompt's last, and one token behind it.
+        // The prompt's last step, and one token after it.
         for (expected, token) in [(4, 7), (5, 9)] {
             assert_eq!(next_step(&link), (expected, true));
             say(Head::Logits { session: 0, step: expected }, choosing(token));

@@ -332,7 +332,7 @@ pub enum DeviceError {
     Range {
         /// First element.
         start: usize,
-        /// Behind the last element.
+        /// One past the last element.
         end: usize,
         /// Elements of the buffer.
         len: usize,

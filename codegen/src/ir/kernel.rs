@@ -310,8 +310,8 @@ impl Kernel {
     }
 }
 
-/// The author's line behind a line of a library: that of the innermost statement around it that
-/// stands in another file.
+/// The author's line for a line of a library: that of the innermost enclosing statement in another
+/// file.
 pub(crate) fn caller(around: &[Src], src: Src) -> Option<Src> {
     around.iter().rev().copied().find(|outer| outer.file() != src.file())
 }

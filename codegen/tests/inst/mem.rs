@@ -118,7 +118,7 @@ fn copy<T: Scalar, const N: usize>(k: &Builder, name: &str) {
     y.at(i).store_vec(x.at(i).load_vec::<N>());
 }
 
-/// In loops, with a vote behind: what an operation is made of may part lanes.
+/// In loops, followed by a vote: the instructions of an operation may make lanes diverge.
 fn atom_shared(k: &Builder) {
     let (s, t) = (k.shared::<f32>("s", 32).at(k.tid()), k.shared::<u64>("t", 32).at(k.tid()));
     s.store(1.0);

@@ -335,8 +335,8 @@ enum Reads {
     Matrix,
 }
 
-/// A stage that one thread fills twice by bulk copies, and a warp reads twice and gives back behind
-/// a proxy fence or without.
+/// A stage that one thread fills twice by bulk copies. A warp reads it twice and releases it, with
+/// or without a proxy fence before the release.
 fn given_back(io: &Io<'_>, wrong: bool, reads: Reads) {
     let k = io.k;
     let tile: Ptr<'_, Shared, f32> = k.shared_aligned("tile", 128, 128);

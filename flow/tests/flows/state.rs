@@ -14,7 +14,7 @@ use crate::world::{Rng, World, bind};
 const ONE: [Dim; 2] = [Dim::ONE, Dim::ONE];
 const MODEL: ModelShape = ModelShape { kv_heads: 1, group: 1, head_dim: 2, block_tokens: 2 };
 
-/// A flow whose state counts the steps that scored a block, and two more that lag behind it.
+/// A flow whose state counts the steps that scored a block, and two more whose counts lag.
 fn history() -> impl Flow {
     Sketch {
         states: vec![(ONE, 0.0), (ONE, -1.0), (ONE, -2.0)],

@@ -134,7 +134,7 @@ impl World {
     }
 }
 
-/// What the steps of a world left behind.
+/// The results of a world's steps.
 pub struct Played<T> {
     pub requests: Vec<Request<T>>,
     pub outcomes: Vec<Vec<tilewright_flow::run::RowOutcome<T>>>,

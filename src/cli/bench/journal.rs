@@ -97,7 +97,7 @@ impl RowFile {
 }
 
 impl Drop for RowFile {
-    /// A call without rows leaves no file behind that was not there before.
+    /// Removes a file that this call made and wrote no rows to.
     fn drop(&mut self) {
         if self.is_new && !self.has_call {
             let _ = fs::remove_file(&self.path);

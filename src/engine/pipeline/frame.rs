@@ -5,7 +5,7 @@
 //! | 4 | `TWpl` |
 //! | 2, 2 | version of the protocol; 0 |
 //! | 4 | bytes of the head, a text of JSON: at most [`MOST_HEAD`] |
-//! | 4 | words behind it, four bytes each: at most [`MOST_WORDS`] |
+//! | 4 | words after the head, four bytes each: at most [`MOST_WORDS`] |
 //! | 8 | XXH3 of all other bytes of the frame |
 //!
 //! All numbers are little-endian. Memory for a body is taken as the body arrives, not by the length
@@ -38,7 +38,7 @@ struct Header {
     check: [u8; 8],
 }
 
-/// A head and the words behind it.
+/// A head and the words that follow it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
     /// JSON.

@@ -238,12 +238,12 @@ pub struct Seat {
     pub(super) rank: usize,
     pub(super) layers: Span,
     pub(super) driver: Arc<dyn Transport>,
-    /// The rank before it, where that is not the driver.
+    /// The previous rank, unless that is the driver.
     pub(super) before: Option<Arc<dyn Transport>>,
-    /// The rank behind it, where that is not the driver.
+    /// The next rank, unless that is the driver.
     pub(super) behind: Option<Arc<dyn Transport>>,
     pub(super) patience: Duration,
-    /// Numbers of the ways from the device before, and to the one behind.
+    /// Numbers of the ways from the previous rank's device, and to the next rank's.
     pub(super) ways: Vec<Vec<u8>>,
 }
 
@@ -335,7 +335,7 @@ struct Neighbours {
 }
 
 impl Neighbours {
-    /// Calls the one behind, and waits for the one before.
+    /// Calls the next rank, and waits for the previous one.
     fn meet(&self, next: Option<SocketAddr>, here: &TcpListener, waits: bool) -> Result<(Way, Way), PipelineError> {
         let deadline = Instant::now() + self.patience;
         let behind = next.map(|next| self.call(next)).transpose()?;

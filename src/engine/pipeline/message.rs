@@ -22,7 +22,7 @@ use super::rows::Rows;
 pub struct Message {
     /// What it is.
     pub head: Head,
-    /// The numbers behind it.
+    /// The words that follow the head.
     pub words: Vec<u32>,
 }
 
@@ -45,14 +45,14 @@ pub enum Head {
     Welcome {
         /// Its layers.
         layers: Span,
-        /// The rank behind it, if there is one.
+        /// The next rank's address, if there is one.
         next: Option<SocketAddr>,
         /// What neighbours of this world know.
         token: u64,
         /// Milliseconds for which a rank may say nothing.
         patience: u64,
-        /// Numbers of the ways from device to device: from the rank before, and to the one behind,
-        /// if there is one. None where rows are words.
+        /// Numbers of the ways from device to device: from the previous rank, and to the next one
+        /// if there is one. Empty where rows are words.
         ways: Vec<Vec<u8>>,
     },
     /// The driver to a worker: it does not take part.
@@ -60,7 +60,7 @@ pub enum Head {
         /// Why.
         why: String,
     },
-    /// A worker to the one behind it.
+    /// A worker to the next worker.
     Neighbour {
         /// Its rank.
         rank: usize,
@@ -86,7 +86,7 @@ pub enum Head {
         rows: usize,
         /// Rows whose logits are wanted.
         asked: Vec<usize>,
-        /// How the rows come: behind the cells, or from device to device.
+        /// How the rows come: as words after the step inputs, or from device to device.
         by: Rows,
     },
     /// The last rank to the driver: a step is done; words: the logits of the rows that were asked

@@ -90,7 +90,7 @@ impl Piped {
                     return Ok(words);
                 }
                 Ok((step, _)) => {
-                    let found = format!("step {step}, behind step {}", self.known);
+                    let found = format!("step {step} after step {}", self.known);
                     return Err(self.last(MessageError::Turn { found }));
                 }
                 Err(RecvTimeoutError::Timeout) => {}

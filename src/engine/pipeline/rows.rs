@@ -116,7 +116,7 @@ impl RowLinks {
         for Way { id, end, rank } in ways {
             let (sender, opened) = channel();
             let device = device.clone();
-            // NCCL waits for ever for who does not come: then the thread is left behind.
+            // NCCL waits for ever for a rank that does not come; the thread is then abandoned.
             let open = move || sender.send(DeviceLink::open(&device, &id, end));
             Builder::new().name("rows".to_owned()).spawn(open).map_err(PipelineError::Thread)?;
             coming.push((rank, opened));
@@ -167,7 +167,7 @@ impl RowLinks {
 }
 
 impl RowLink {
-    /// Sends rows behind a message: `tell` sends that. Returns when the rows may be written again.
+    /// Sends a message by `tell`, then the rows. Returns when the rows may be written again.
     ///
     /// # Errors
     /// If the way was given up, the work is aborted, or the message or the rows cannot be sent.

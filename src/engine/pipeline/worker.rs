@@ -1,5 +1,5 @@
-//! A worker's life: steps come from the rank before it, go on to the one behind it, and the last
-//! rank answers the driver.
+//! The loop of a worker: it receives steps from the previous rank and passes them to the next; the
+//! last rank answers the driver.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use super::transport::{LinkError, Transport};
 use super::world::{hear, pulse, pulse_of};
 use crate::engine::{Engine, EngineError};
 
-/// Messages that wait while a step runs; who sends more waits. More than the driver lets be on
-/// their way: behind them comes who is lost.
+/// Messages that can wait while a step runs; the sender of another one blocks. It is more than the
+/// driver keeps in flight, so that the report of a lost rank still fits.
 const WAITING: usize = 4 * MOST_RANKS;
 /// Most sessions at a time.
 const MOST_SESSIONS: usize = 16;
@@ -111,7 +111,7 @@ impl Seat {
     }
 }
 
-/// Whether nothing is computed any more behind what a rank said.
+/// Whether nothing is computed after this message of a rank.
 fn is_end((rank, what): &Heard) -> bool {
     match what {
         Ok(message) => *rank == 0 && matches!(message.head, Head::Failed { .. } | Head::Bye),
@@ -140,7 +140,7 @@ struct Stage<'s> {
     seat: &'s Seat,
     engine: &'s Engine,
     sessions: HashMap<u64, StageMachines>,
-    /// Ways from the device before, and to the one behind.
+    /// Ways from the previous rank's device, and to the next rank's.
     rows: Vec<RowLink>,
 }
 
@@ -247,8 +247,7 @@ impl Stage<'_> {
 }
 
 impl Seat {
-    /// Sends a message to the rank behind; behind the last there is the driver, who wants logits
-    /// alone.
+    /// Sends a message to the next rank. The last rank sends to the driver, and logits only.
     fn hand_on(&self, message: &Message) -> Result<(), EngineError> {
         let Seat { rank, driver, behind, .. } = self;
         let sent = match (behind, &message.head) {

@@ -170,7 +170,7 @@ impl World {
         }
     }
 
-    /// Sends a message to the rank behind the driver.
+    /// Sends a message to the rank after the driver.
     pub(super) fn send(&self, message: &Message) -> Result<(), Arc<PipelineError>> {
         self.check()?;
         let Some(link) = self.links.first() else { return Ok(()) };

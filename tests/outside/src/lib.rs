@@ -4,7 +4,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `norm` | `h = x + residual`, `out = rms_norm(h) · weight`, a block a row |
-//! | `gemm` | `c = a · bᵀ`, `bf16`, tensor cores behind a ring of `cp.async` |
+//! | `gemm` | `c = a · bᵀ`, `bf16`, tensor cores fed by a ring of `cp.async` |
 //! | `attention` | one query over the keys and values of a head, a warp a head |
 //!
 //! `tests/` holds them against the library's oracles on shapes drawn from its strategies, and
