@@ -57,6 +57,7 @@
 //! | [`device`] | memory, kernels and streams on GPUs and simulators |
 //! | [`trial`] | a kernel with inputs and expected outputs, run on any device |
 //! | [`assemble`] | registers and spills that `ptxas` reports, for tests |
+//! | [`frozen`] | hashes of texts that a refactoring keeps, for tests |
 //! | [`gallery`] | small kernels that show one technique each |
 //! | [`target`] | properties of GPUs: multiprocessors, memories, bandwidth |
 #![deny(unsafe_code)]
@@ -67,6 +68,8 @@ pub mod assemble;
 #[warn(clippy::wildcard_enum_match_arm)]
 pub mod build;
 pub mod device;
+#[forbid(unsafe_code)]
+pub mod frozen;
 #[forbid(unsafe_code)]
 pub mod gallery;
 #[forbid(unsafe_code)]

@@ -30,6 +30,7 @@ mod report;
 mod table;
 
 pub use report::{Assembled, Resources};
+pub(crate) use table::write_whole;
 pub use table::{Row, Table, TableError};
 
 use crate::ir::Arch;
