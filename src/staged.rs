@@ -1,15 +1,15 @@
 //! Output that appears whole or not at all: staged beside its place, flushed to the disk, then
 //! renamed.
 //!
-//! A staged file is named `.tilewright-XXXXXX.tmp` and locked (`flock`) while its process
-//! lives. A killed process leaves it unlocked; the next process that stages something in the same
-//! folder removes it.
+//! A staged file or folder is named `.tilewright-XXXXXX.tmp` and locked (`flock`) while its process
+//! lives. A killed process leaves it unlocked; the next process that stages something beside it
+//! removes it.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::Path;
 
-use tempfile::{Builder, NamedTempFile};
+use tempfile::{Builder, NamedTempFile, TempDir};
 
 const PREFIX: &str = ".tilewright-";
 const SUFFIX: &str = ".tmp";
@@ -51,6 +51,58 @@ pub(crate) fn publish(file: NamedTempFile, target: &Path) -> io::Result<()> {
     sync_folder(folder_of(target))
 }
 
+/// A folder that is not yet at its place; dropping it removes it.
+pub(crate) struct StagedFolder {
+    folder: TempDir,
+    /// Holds the lock; `None` where a folder cannot be locked.
+    _lock: Option<File>,
+}
+
+/// Creates a folder in `parent`, with the mode that the umask leaves.
+///
+/// # Errors
+/// If `parent` does not exist or is not writable.
+pub(crate) fn folder(parent: &Path) -> io::Result<StagedFolder> {
+    sweep(parent);
+    for _ in 0..ATTEMPTS {
+        let mut builder = builder();
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
+        let folder = builder.tempdir_in(parent)?;
+        match File::open(folder.path()) {
+            Ok(lock) if claim(&lock, folder.path()) => return Ok(StagedFolder { folder, _lock: Some(lock) }),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // Windows opens no folders as files: nothing is swept there.
+            Err(_) => return Ok(StagedFolder { folder, _lock: None }),
+        }
+    }
+    Err(io::ErrorKind::ResourceBusy.into())
+}
+
+impl StagedFolder {
+    /// Where the folder is until it is published.
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Flushes the folder's files and the folder to the disk and moves it to its place, where there
+    /// is nothing or an empty folder.
+    ///
+    /// # Errors
+    /// Those of the file system; the staged folder is removed then.
+    pub(crate) fn publish(self, target: &Path) -> io::Result<()> {
+        for entry in fs::read_dir(self.path())? {
+            File::open(entry?.path())?.sync_all()?;
+        }
+        sync_folder(self.path())?;
+        fs::rename(self.path(), target)?;
+        // Nothing is at the old path any more that could be removed.
+        let _ = self.folder.keep();
+        sync_folder(folder_of(target))
+    }
+}
+
 fn builder() -> Builder<'static, 'static> {
     let mut builder = Builder::new();
     builder.prefix(PREFIX).suffix(SUFFIX);
@@ -81,18 +133,21 @@ fn is_staged(path: &Path) -> bool {
 }
 
 fn remove_if_abandoned(path: &Path) -> io::Result<()> {
-    if !fs::symlink_metadata(path)?.file_type().is_file() {
+    let kind = fs::symlink_metadata(path)?.file_type();
+    // A link, a FIFO or a device is not ours.
+    if !kind.is_file() && !kind.is_dir() {
         return Ok(());
     }
     let file = File::open(path)?;
     match file.try_lock() {
+        Ok(()) if kind.is_dir() => fs::remove_dir_all(path),
         Ok(()) => fs::remove_file(path),
         Err(_) => Ok(()),
     }
 }
 
 /// Flushes a folder's entries. Some file systems flush them by themselves and refuse.
-fn sync_folder(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     match File::open(path).and_then(|folder| folder.sync_all()) {
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
         // Windows opens no folders as files.
@@ -127,5 +182,47 @@ mod tests {
         publish(new, &folder.path().join("out")).expect("moves");
         drop(alive);
         assert_eq!(names(folder.path()), [".tmpOther", "out"]);
+    }
+
+    #[test]
+    fn an_abandoned_folder_is_swept_and_that_of_a_living_process_is_not() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let alive = super::folder(parent.path()).expect("stages");
+        fs::write(alive.path().join("config.json"), "{}").expect("writes");
+        let dead = parent.path().join(".tilewright-dead.tmp");
+        fs::create_dir(&dead).expect("makes");
+        fs::write(dead.join("model.safetensors"), "half").expect("writes");
+        // Files and folders sweep each other.
+        drop(file(parent.path()).expect("stages"));
+        assert!(!dead.exists() && alive.path().exists());
+        let staged = alive.path().to_owned();
+        let out = parent.path().join("out");
+        alive.publish(&out).expect("moves");
+        assert_eq!((names(parent.path()), names(&out)), (vec!["out".into()], vec!["config.json".into()]));
+        assert!(!staged.exists());
+    }
+
+    #[test]
+    fn a_folder_that_is_not_published_is_absent() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let out = parent.path().join("out");
+        fs::create_dir(&out).expect("makes");
+        fs::write(out.join("theirs"), "").expect("writes");
+        let staged = super::folder(parent.path()).expect("stages");
+        fs::write(staged.path().join("ours"), "").expect("writes");
+        staged.publish(&out).expect_err("a folder with files is in its place");
+        drop(super::folder(parent.path()).expect("stages"));
+        assert_eq!((names(parent.path()), names(&out)), (vec!["out".into()], vec!["theirs".into()]));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_only_has_the_name_of_a_staged_file_is_left_alone() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let precious = parent.path().join("precious");
+        fs::write(&precious, "mine").expect("writes");
+        std::os::unix::fs::symlink(&precious, parent.path().join(".tilewright-link.tmp")).expect("links");
+        drop(file(parent.path()).expect("stages"));
+        assert_eq!(names(parent.path()), [".tilewright-link.tmp", "precious"]);
     }
 }

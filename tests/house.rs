@@ -51,6 +51,33 @@ fn every_source_file_opens_with_its_front_page() {
     assert!(bare.is_empty(), "these files do not start with `//!`: {bare:#?}");
 }
 
+/// An output is whole or absent, durable, and swept after SIGKILL because one module stages all.
+#[test]
+fn output_is_written_by_the_staging_modules_only() {
+    let creates = ["File::create", "OpenOptions::new", "fs::write(", "fs::rename(", "fs::copy(", ".persist("];
+    let allowed = [
+        "src/staged.rs",
+        "src/cli/output.rs",
+        // Rows are appended, so that a search that ends early is continued; a cut line is removed.
+        "src/cli/bench/journal.rs",
+        // These fill a staged folder.
+        "src/checkpoint/quantize/mod.rs",
+        "src/checkpoint/quantize/write.rs",
+    ];
+    let own = files("rs").into_iter().filter(|path| path.starts_with(root().join("src")));
+    let writes = |path: &PathBuf| {
+        let text = read(path);
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        creates.iter().any(|call| code.contains(call))
+    };
+    let is_test = |path: &PathBuf| path.file_stem().is_some_and(|stem| stem == "tests");
+    let mut found: Vec<String> = own.filter(|path| writes(path) && !is_test(path)).map(|path| name(&path)).collect();
+    found.sort();
+    let mut expected = allowed.map(str::to_owned);
+    expected.sort();
+    assert_eq!(found, expected, "outputs go through `cli::output::Output` or `staged`");
+}
+
 #[test]
 fn no_drawer_names() {
     let drawers = ["utils", "util", "common", "base", "misc", "helpers"];

@@ -214,6 +214,41 @@ fn an_interrupt_ends_a_simulated_launch_within_a_second_of_work() {
     }
 }
 
+/// A quantised checkpoint is a folder: SIGKILL leaves it staged and never at its place, and the next
+/// output beside it, of whatever kind, removes it.
+#[test]
+fn a_killed_quantisation_leaves_no_folder_at_its_place_and_is_swept() {
+    let folder = folder();
+    let out = folder.path().join("quantised");
+    let quantize = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
+        command.args(["quantize", "--scheme", "w4a16", "--out"]).arg(&out).arg("--model").arg(tiny(""));
+        command
+    };
+    let names = || {
+        let entries = fs::read_dir(folder.path()).expect("lists").map(|entry| entry.expect("an entry").file_name());
+        let mut names: Vec<String> = entries.map(|name| name.to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    };
+    let mut killed = quantize().spawn().expect("starts");
+    while names().is_empty() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    killed.kill().expect("SIGKILL");
+    killed.wait().expect("ends");
+    let left = names();
+    assert!(left.len() == 1 && left[0].starts_with(".tilewright-"), "{left:?}");
+    assert!(show(&folder.path().join("a.svg")).status().expect("runs").success());
+    assert_eq!(names(), ["a.svg"]);
+    assert!(quantize().status().expect("runs").success());
+    assert_eq!(names(), ["a.svg", "quantised"]);
+    let mode = fs::metadata(&out).expect("a folder").permissions().mode();
+    let plain = folder.path().join("plain");
+    fs::create_dir(&plain).expect("makes");
+    assert_eq!(mode, fs::metadata(&plain).expect("a folder").permissions().mode(), "as the umask leaves it");
+}
+
 /// SIGKILL leaves what was staged; the next output into the folder removes it.
 #[test]
 fn what_a_killed_process_left_is_swept_at_the_next_start() {

@@ -15,7 +15,7 @@ mod loaded;
 mod recipe;
 mod write;
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -27,6 +27,7 @@ use tilewright_layout::DType;
 
 use super::error::CheckpointError;
 use super::{Checkpoint, Progress, files, json};
+use crate::staged;
 use recipe::Recipe;
 pub use recipe::Scheme;
 
@@ -121,11 +122,8 @@ pub fn quantize(
         let path = path.to_owned();
         move |source| QuantizeError::Write { path, source }
     };
-    let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    remove_abandoned(parent);
-    let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent).map_err(failed(parent))?;
-    let lock = folder.path().join(LOCK);
-    let held = File::create(&lock).and_then(|file| file.lock().map(|()| file)).map_err(failed(&lock))?;
+    let parent = staged::folder_of(out);
+    let folder = staged::folder(parent).map_err(failed(parent))?;
     let weights = folder.path().join("model.safetensors");
     let bytes = write::weights(&checkpoint, &recipe, &weights, progress)?;
     let config = folder.path().join("config.json");
@@ -140,39 +138,9 @@ pub fn quantize(
     // What was written is read once before it becomes visible.
     let written = Checkpoint::open(folder.path(), &mut |_| ())?;
     let modules = written.quantized_modules().len();
-    set_permissions(folder.path()).map_err(failed(out))?;
     drop(written);
-    sync(folder.path()).map_err(failed(folder.path()))?;
-    fs::remove_file(&lock).map_err(failed(&lock))?;
-    fs::rename(folder.path(), out).map_err(failed(out))?;
-    drop(held);
-    File::open(parent).and_then(|parent| parent.sync_all()).map_err(failed(parent))?;
+    folder.publish(out).map_err(failed(out))?;
     Ok(QuantizeReport { modules, bytes, smaller: recipe.smaller() })
-}
-
-/// How folders that are not yet whole are named, and the file in them that their writer holds a
-/// lock on.
-const PREFIX: &str = ".quantize-";
-const LOCK: &str = ".lock";
-
-/// Removes folders whose writers were killed: their locks are free.
-fn remove_abandoned(parent: &Path) {
-    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
-        let lock = is_ours.then(|| File::open(entry.path().join(LOCK)).ok()).flatten();
-        if lock.is_some_and(|lock| lock.try_lock().is_ok()) {
-            // A folder that cannot be removed does not matter to the new one.
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
-}
-
-/// Makes every file of a folder, and the folder, durable before it is renamed.
-fn sync(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        File::open(entry?.path())?.sync_all()?;
-    }
-    File::open(folder)?.sync_all()
 }
 
 /// The configuration with `quantization_config`.
@@ -183,16 +151,4 @@ fn config_text(path: &Path, recipe: &Recipe) -> Result<String, QuantizeError> {
         map.insert("quantization_config".to_owned(), recipe.config());
     }
     Ok(format!("{config:#}\n"))
-}
-
-/// Temporary folders are private; an output is as readable as any other new folder.
-#[cfg(unix)]
-fn set_permissions(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
-}
-
-#[cfg(not(unix))]
-fn set_permissions(_: &Path) -> io::Result<()> {
-    Ok(())
 }

@@ -57,7 +57,7 @@ pub(super) fn weights(
             told(done)?;
         }
     }
-    out.into_inner().map_err(|error| failed(error.into_error()))?.sync_all().map_err(failed)?;
+    out.flush().map_err(failed)?;
     Ok([total, planned.iter().map(|tensor| tensor.bytes as u64).sum()])
 }
 
