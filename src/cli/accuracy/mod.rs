@@ -37,6 +37,7 @@ use super::bench::this_call;
 use super::device::GpuArgs;
 use super::input::{self, InputError};
 use super::output::Output;
+use super::progress::ItemBar;
 use super::subject::{Cells, SEED, Source, relative};
 use crate::engine::{self, Device, KvType, Opened};
 use crate::results::{OURS, Row, write_call, write_row};
@@ -164,7 +165,10 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
     let mut shared = (DeviceWeights::on(devices.clone(), weights.clone()), PeerWeights::new(&devices, &weights));
     let (mut findings, mut right) = (Vec::new(), true);
     writeln!(io::stdout(), "{:5} {:28} {:>9} {:>9} {:>9}", "batch", "positions", "worst", "bf16 peer", "f32 peer")?;
-    for (at, case) in cases(args).iter().enumerate() {
+    let cases = cases(args);
+    let bar = ItemBar::new("comparing", cases.len());
+    bar.show(0, cases.len());
+    for (at, case) in cases.iter().enumerate() {
         let base = case.options();
         let base = match args.kv {
             KvType::Bf16 => base,
@@ -182,7 +186,8 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
         let (mut machine, mut graph) = match machines(case, &of_rows, (target.sms, options), &mut shared)? {
             Err(LoadError::Unsupported(why)) => {
                 right = false;
-                writeln!(io::stdout(), "{:5} refused: {why}", case.positions.len())?;
+                bar.suspend(|| writeln!(io::stdout(), "{:5} refused: {why}", case.positions.len()))?;
+                bar.advance();
                 continue;
             }
             machines => machines?,
@@ -240,9 +245,11 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
             peer_f32: errors(&logits("f32")?),
             reference_s,
         };
-        right &= finding.print(&mut io::stdout())?;
+        right &= bar.suspend(|| finding.print(&mut io::stdout()))?;
         findings.push(finding);
+        bar.advance();
     }
+    drop(bar);
     if let Some(output) = output {
         let ordinal = if let Device::Cuda { ordinal } = place { Some(ordinal) } else { None };
         output.write(|file| {

@@ -152,6 +152,9 @@ fn in_order(batcher: &mut Batcher, arrivals: &[Arrival]) -> Result<(usize, Vec<f
     Ok((tokens, Vec::new()))
 }
 
+/// Rows of [`run`]: requests as they come, and the two ways to run them in order.
+pub(super) const ROWS: usize = 3;
+
 /// Measures continuous batching and batches in order.
 pub(super) fn run(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal) -> Result<(), Failure> {
     let all = draw_arrivals(args.requests, args.rate, spec.vocab);
@@ -163,7 +166,7 @@ pub(super) fn run(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &
     let ours = watched(bare, &mut batcher, &all, as_they_come)?;
     let after = batcher.statistics();
     drop(batcher);
-    ours.tell("as they come")?;
+    journal.suspend(|| ours.tell("as they come"))?;
     let mut first = ours.first.clone();
     first.sort_by(f64::total_cmp);
     let part = |part: f64| first.get((first.len() as f64 * part) as usize).copied().unwrap_or(0.0) * 1e3;
@@ -184,7 +187,7 @@ pub(super) fn run(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &
         let mut batcher = bare.batcher(chunk, &few)?;
         in_order(&mut batcher, &some[..some.len().min(EIGHT)])?;
         let found = watched(bare, &mut batcher, some, in_order)?;
-        found.tell(name)?;
+        journal.suspend(|| found.tell(name))?;
         let ratio = [("ratio", ours.speed() / found.speed())];
         let mut kept = row((bare, spec), &shape(some.len()), name, found.seconds, &ratio);
         kept.values.extend(found.values());

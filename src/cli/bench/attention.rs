@@ -49,6 +49,14 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The number of rows that [`run`] keeps or skips.
+pub(super) fn rows_of(bench: &Bench) -> usize {
+    let decode = DECODE.map(|(batch, tokens)| Decoding { bench, batch, tokens }.shape());
+    let prefill = PREFILL.into_iter();
+    let prefill = prefill.flat_map(|(depth, tokens)| [false, true].map(|causal| prefill_shape(depth, tokens, causal)));
+    bench.count_wanted(decode) + bench.count_wanted(prefill)
+}
+
 /// Numbers from −1 to 1 with a period of 1,000,003.
 fn numbers(count: usize, seed: u64) -> Result<Vec<bf16>, BenchError> {
     let period = count.min(1_000_003);

@@ -56,6 +56,12 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The number of rows that [`run`] keeps or skips.
+pub(super) fn rows_of(bench: &Bench) -> usize {
+    let of = |(_, codes): (&str, Codes)| SHAPES.map(|extents| shape(extents, codes.code.bits() as u64));
+    bench.count_wanted(FORMS.into_iter().flat_map(of))
+}
+
 /// A shape of `--shape`.
 pub(super) fn parse_shape(text: &str) -> Result<[u32; 3], BenchError> {
     Extents::parse(text)?.of(["m", "n", "k"], |[m, n, k]| [m * k, n * k, m * n])

@@ -116,6 +116,19 @@ pub(super) enum DecodeError {
 const SHAPES: [(&str, u16, usize); 4] =
     [("llama-3.2-1b", 1, 200), ("llama-3.2-1b", 1, 4096), ("llama-3.2-1b", 8, 1024), ("llama-3.1-8b", 1, 1024)];
 
+/// One row for launches that feed tokens back, one for launches of one token.
+const ROWS_OF_A_SHAPE: usize = 2;
+
+/// The number of rows that [`run_all`] keeps or skips.
+pub fn rows_of_all() -> usize {
+    SHAPES.len() * ROWS_OF_A_SHAPE
+}
+
+/// The number of rows that [`run`] keeps or skips.
+pub fn rows_of(subject: &SubjectArgs, args: &DecodeArgs) -> usize {
+    if subject.rows() > many::FEW { args.launch_settings.len().max(1) } else { ROWS_OF_A_SHAPE }
+}
+
 /// Runs the suite on the shapes of known models, with random weights.
 pub fn run_all(device: Device, journal: &Journal) -> Result<(), Failure> {
     for (model, batch, context) in SHAPES {
@@ -137,8 +150,7 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     }
     let forms = subject.forms()?.name().map_or(String::new(), |forms| format!(", {forms}"));
     let flow = subject.flow()?.map_or(String::new(), |flow| format!(", flow {}", flow.traced().name));
-    // One row for launches that feed tokens back, one for launches of one token.
-    if journal.skips("decode", &shape, 2) {
+    if journal.skips("decode", &shape, ROWS_OF_A_SHAPE) {
         return Ok(());
     }
     let mut subject = subject.open(device, Ok)?;

@@ -37,6 +37,9 @@ const CHECKED: u32 = 2000;
 /// Rows, columns and contraction of products with 8-bit operands.
 const SHAPES_OF_8_BITS: [[u32; 3]; 2] = [[8192, 8192, 8192], [4096, 4096, 4096]];
 
+/// Names of the suites of 8-bit operands, which have the same shapes.
+const SUITES_OF_8_BITS: [&str; 3] = ["gemm e4m3", "gemm e4m3 fast", "gemm s8"];
+
 /// Largest relative error of a `bf16` result; its rounding alone is 2⁻⁸ at most, 2⁻¹⁰ or so on
 /// average.
 const LIMIT: f64 = 4e-3;
@@ -80,9 +83,22 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
     let problem = |[m, n, k]: [u32; 3]| Problem::new(m, n, k);
     let scaled = |extents| problem(extents).epilogue(Epilogue { scaled: true, ..Epilogue::default() });
     rows::<bf16>(bench, "gemm", &SHAPES.map(problem))?;
-    rows::<E4M3>(bench, "gemm e4m3", &SHAPES_OF_8_BITS.map(scaled))?;
-    rows::<E4M3>(bench, "gemm e4m3 fast", &SHAPES_OF_8_BITS.map(scaled).map(Problem::fast))?;
-    rows::<i8>(bench, "gemm s8", &SHAPES_OF_8_BITS.map(scaled))
+    let [e4m3, fast, s8] = SUITES_OF_8_BITS;
+    rows::<E4M3>(bench, e4m3, &SHAPES_OF_8_BITS.map(scaled))?;
+    rows::<E4M3>(bench, fast, &SHAPES_OF_8_BITS.map(scaled).map(Problem::fast))?;
+    rows::<i8>(bench, s8, &SHAPES_OF_8_BITS.map(scaled))
+}
+
+/// The number of rows that [`run`] keeps or skips.
+pub(super) fn rows_of(bench: &Bench) -> usize {
+    let wide = bench.count_wanted(SHAPES.map(|[m, n, k]| of_bits::<bf16>(&Problem::new(m, n, k))));
+    let narrow = SHAPES_OF_8_BITS.map(|[m, n, k]| of_bits::<E4M3>(&Problem::new(m, n, k)));
+    wide + SUITES_OF_8_BITS.len() * bench.count_wanted(narrow)
+}
+
+/// A shape and the bits of its operands, which `--only` may name.
+fn of_bits<F: Drawn>(problem: &Problem) -> Vec<(&'static str, u64)> {
+    shape(problem).into_iter().chain([("bits", F::BITS as u64)]).collect()
 }
 
 /// The rows of a type of operands.

@@ -84,6 +84,11 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The number of rows that [`run`] keeps or skips.
+pub(super) fn rows_of(bench: &Bench) -> usize {
+    bench.count_wanted(SHAPES.into_iter().flat_map(|shape| BATCHES.map(|batch| row_shape(batch, shape))))
+}
+
 /// A shape of `--shape`.
 pub(super) fn parse_shape(text: &str) -> Result<[u32; 3], BenchError> {
     Extents::parse(text)?.of(["batch", "n", "k"], |[batch, n, k]| [n * k, batch * n, batch * k])

@@ -13,7 +13,9 @@ use thiserror::Error;
 use super::telemetry::Telemetry;
 use crate::cli::Failure;
 use crate::cli::paint::{self, Level, Word};
+use crate::cli::progress::ItemBar;
 use crate::results::{Call, OURS, Results, Row, read_results, write_call, write_row};
+use crate::staged;
 
 /// The rows of a call.
 pub struct Journal {
@@ -29,6 +31,10 @@ pub struct Journal {
     left_out: Cell<usize>,
     /// Whether each shape is announced on standard error.
     told: bool,
+    /// Rows of this call that are measured or skipped, and all that its suites have.
+    done: Cell<usize>,
+    expected: Cell<usize>,
+    bar: ItemBar,
 }
 
 /// Why a file of rows cannot be continued.
@@ -91,8 +97,12 @@ impl RowFile {
         }
         write_row(&mut lines, row)?;
         self.file.write_all(&lines)?;
+        self.file.sync_data()?;
+        if self.is_new && !self.has_call {
+            staged::sync_folder(staged::folder_of(&self.path))?;
+        }
         self.has_call = true;
-        self.file.sync_data()
+        Ok(())
     }
 }
 
@@ -110,8 +120,19 @@ impl Journal {
     pub fn new(device: String, ordinal: Option<u32>, commit: Option<String>) -> Journal {
         let telemetry = Telemetry::of(&device, ordinal);
         let call = call_of(device, &telemetry, commit);
-        let (rows, before) = (RefCell::default(), Vec::new());
-        Journal { call, telemetry, rows, before, file: None, until: None, left_out: Cell::new(0), told: false }
+        Journal {
+            call,
+            telemetry,
+            rows: RefCell::default(),
+            before: Vec::new(),
+            file: None,
+            until: None,
+            left_out: Cell::new(0),
+            told: false,
+            done: Cell::new(0),
+            expected: Cell::new(0),
+            bar: ItemBar::new("measuring", 0),
+        }
     }
 
     /// Sets whether each shape and each row is announced on standard error. With --quiet none is.
@@ -136,16 +157,48 @@ impl Journal {
         Journal { until: budget.map(|budget| Instant::now() + budget), ..self }
     }
 
+    /// Expects `rows` more rows: the progress bar counts them as they are measured or skipped.
+    pub fn expect(&self, rows: usize) {
+        self.expected.set(self.expected.get() + rows);
+    }
+
+    /// Rows that are measured or skipped, and rows that are expected.
+    pub fn progress(&self) -> (usize, usize) {
+        (self.done.get(), self.expected.get())
+    }
+
+    /// Counts rows that are measured or skipped.
+    fn advance(&self, rows: usize) {
+        self.done.set(self.done.get() + rows);
+        let (done, expected) = self.progress();
+        if expected > 0 {
+            self.bar.show(done.min(expected), expected);
+        }
+    }
+
+    /// Hides the progress bar while `print` writes to the terminal.
+    pub fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
+        self.bar.suspend(print)
+    }
+
+    /// Removes the progress bar.
+    pub fn finish(&self) {
+        self.bar.clear();
+    }
+
     /// Whether to skip a shape: the file has `rows` of our rows of it, or the time is over.
     pub fn skips(&self, suite: &str, shape: &[(&str, u64)], rows: usize) -> bool {
         if self.before.iter().filter(|row| is_of(row, suite, shape)).count() >= rows {
+            self.advance(rows);
             return true;
         }
         let over = self.until.is_some_and(|until| Instant::now() >= until);
         self.left_out.set(self.left_out.get() + usize::from(over));
-        if self.told && !over {
+        if over {
+            self.advance(rows);
+        } else if self.told {
             let shape: Vec<String> = shape.iter().map(|(name, extent)| format!("{name}={extent}")).collect();
-            let _ = writeln!(io::stderr(), "to measure: {suite} {}", shape.join(" "));
+            let _ = self.suspend(|| writeln!(io::stderr(), "to measure: {suite} {}", shape.join(" ")));
         }
         over
     }
@@ -167,8 +220,10 @@ impl Journal {
         }
         if self.told {
             let us = row.median_us.map_or(String::new(), |us| format!(": {us:.2} us"));
-            let _ = writeln!(io::stderr(), "measured: {} {} {}{us}", row.suite, row.shape_line(), row.variant);
+            let line = format!("measured: {} {} {}{us}", row.suite, row.shape_line(), row.variant);
+            let _ = self.suspend(|| writeln!(io::stderr(), "{line}"));
         }
+        self.advance(1);
         self.rows.borrow_mut().push(row);
         Ok(())
     }
@@ -271,5 +326,28 @@ mod tests {
         let journal = journal("aaa").within(Some(Duration::ZERO));
         assert!(journal.skips("gemv", &[("n", 8)], 1) && journal.skips("gemv", &[("n", 16)], 1));
         assert_eq!(journal.left_out(), 2);
+    }
+
+    /// A call that ends by itself ends at 100 %: every expected row is measured, was measured
+    /// before, or is left out.
+    #[test]
+    fn measured_skipped_and_left_out_rows_count_as_progress() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("rows.jsonl");
+        journal("aaa").resume(&path).expect("opens").keep(row(8)).expect("writes");
+        let journal = journal("aaa").resume(&path).expect("opens");
+        journal.expect(3);
+        journal.expect(1);
+        assert_eq!(journal.progress(), (0, 4));
+        assert!(journal.skips("gemv", &[("n", 8)], 1));
+        assert_eq!(journal.progress(), (1, 4), "the file had it");
+        assert!(!journal.skips("gemv", &[("n", 16)], 2));
+        assert_eq!(journal.progress(), (1, 4), "a shape that begins is not done");
+        journal.keep(row(16)).expect("writes");
+        journal.keep(row(16)).expect("writes");
+        assert_eq!(journal.progress(), (3, 4));
+        let journal = journal.within(Some(Duration::ZERO));
+        assert!(journal.skips("gemv", &[("n", 32)], 1));
+        assert_eq!(journal.progress(), (4, 4), "there was no time for it");
     }
 }

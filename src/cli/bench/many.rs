@@ -123,7 +123,7 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
         let row = Row { bytes, variant: format!("graph, launches of {tokens}, median of {LAUNCHES}{chosen}"), ..row };
         journal.keep(if error.is_some() { finding::check(row, LIMIT)? } else { Row { error: None, ..row } })?;
         if args.graph.launches {
-            launches::table(&mut machine, &cells(context - tokens / 2, rows), 0)?;
+            journal.suspend(|| launches::table(&mut machine, &cells(context - tokens / 2, rows), 0))?;
         }
     }
     Ok(())

@@ -21,8 +21,8 @@
 //! | `tune` | `tilewright tune`: the fastest settings of a suite's kernels |
 //!
 //! Rows are those of [`crate::results`]. To add a suite of kernels: a file with a function
-//! `fn(&Bench) -> Result<(), Failure>` that keeps a row for each shape that begins, a variant of
-//! [`BenchCommand`], and a peer's script in `benches/peers/` that prints rows with the same suite
+//! `fn(&Bench) -> Result<(), Failure>` that keeps a row for each shape that begins, the number of
+//! its rows for the progress bar, a variant of [`BenchCommand`], and a peer's script in `benches/peers/` that prints rows with the same suite
 //! and shapes.
 
 mod arrivals;
@@ -332,6 +332,25 @@ fn journal_of(name: Name, device: &OpenDevice, commit: Option<String>) -> Journa
     journal
 }
 
+/// A suite of kernels.
+struct KernelSuite {
+    /// The number of rows that it keeps or skips.
+    rows: fn(&Bench) -> usize,
+    run: fn(&Bench) -> Result<(), Failure>,
+}
+
+const GEMM: KernelSuite = KernelSuite { rows: gemm::rows_of, run: gemm::run };
+const GEMV: KernelSuite = KernelSuite { rows: gemv::rows_of, run: gemv::run };
+const CODES: KernelSuite = KernelSuite { rows: codes::rows_of, run: codes::run };
+const ATTENTION: KernelSuite = KernelSuite { rows: attention::rows_of, run: attention::run };
+
+/// Runs one suite of kernels.
+fn run_kernels(args: &KernelBench, device: Device, journal: &Rc<Journal>, suite: &KernelSuite) -> Result<(), Failure> {
+    let bench = args.open(device, journal)?;
+    journal.expect((suite.rows)(&bench));
+    (suite.run)(&bench)
+}
+
 /// Runs the subcommand.
 pub fn run(command: &BenchCommand) -> Result<ExitCode, Failure> {
     let args = command.run_args();
@@ -345,28 +364,40 @@ pub fn run(command: &BenchCommand) -> Result<ExitCode, Failure> {
     let journal = Rc::new(args.journal(device)?);
     let mut failed = None;
     match command {
-        BenchCommand::Decode(args) => decode::run(&args.subject, device, &args.decode, &journal)?,
-        BenchCommand::Prefill(args) => prefill::run((&args.source, args.kv), device, &args.prefill, &journal)?,
+        BenchCommand::Decode(args) => {
+            journal.expect(decode::rows_of(&args.subject, &args.decode));
+            decode::run(&args.subject, device, &args.decode, &journal)?;
+        }
+        BenchCommand::Prefill(args) => {
+            let subject = prefill::PrefillSubject { source: &args.source, kv: args.kv, device };
+            prefill::run(&subject, &args.prefill, &journal)?;
+        }
         BenchCommand::Requests(args) => {
             let flow = args.flow.settings(&args.source.spec()?)?;
             requests::run(&args.source, flow, device, &args.requests, &journal)?;
         }
         BenchCommand::Speculate(args) => speculate::run(&args.source, device, &journal)?,
-        BenchCommand::Gemm(args) => gemm::run(&args.open(device, &journal)?)?,
-        BenchCommand::Gemv(args) => gemv::run(&args.open(device, &journal)?)?,
-        BenchCommand::Codes(args) => codes::run(&args.open(device, &journal)?)?,
-        BenchCommand::Attention(args) => attention::run(&args.open(device, &journal)?)?,
+        BenchCommand::Gemm(args) => run_kernels(args, device, &journal, &GEMM)?,
+        BenchCommand::Gemv(args) => run_kernels(args, device, &journal, &GEMV)?,
+        BenchCommand::Codes(args) => run_kernels(args, device, &journal, &CODES)?,
+        BenchCommand::Attention(args) => run_kernels(args, device, &journal, &ATTENTION)?,
         BenchCommand::All(args) => {
-            let suites = [gemm::run, gemv::run, attention::run];
-            let kernels = suites.into_iter().map(|suite| args.open(device, &journal).and_then(|bench| suite(&bench)));
+            let suites = [&GEMM, &GEMV, &ATTENTION];
+            let counts = suites.map(|suite| suite.rows);
+            let bench = args.open(device, &journal)?;
+            journal.expect(counts.iter().map(|rows| rows(&bench)).sum::<usize>() + decode::rows_of_all());
+            drop(bench);
+            let kernels =
+                suites.into_iter().map(|suite| args.open(device, &journal).and_then(|bench| (suite.run)(&bench)));
             // A suite that fails does not keep the others from running.
             for found in kernels.chain(std::iter::once_with(|| decode::run_all(device, &journal))) {
                 if let Err(failure) = found {
-                    failed = Some(failure.report());
+                    failed = Some(journal.suspend(|| failure.report()));
                 }
             }
         }
     }
+    journal.finish();
     let found = journal.rows();
     table(&mut io::stdout().lock(), &found, &peers)?;
     if found.is_empty() && journal.left_out() == 0 && command.is_restricted() && failed.is_none() {

@@ -5,6 +5,7 @@
 //! the next token, which the decode machine computes on the same pages. The reference is a prompt
 //! that the decode machine prefilled alone.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -91,13 +92,19 @@ struct Prompts {
     form: Option<(String, usize)>,
 }
 
+/// What the suite runs, and where.
+pub struct PrefillSubject<'a> {
+    /// The model.
+    pub source: &'a Source,
+    /// The type that keys and values are stored as.
+    pub kv: KvType,
+    /// The device or devices.
+    pub device: Device,
+}
+
 /// Runs the suite.
-pub fn run(
-    (source, kv): (&Source, KvType),
-    device: Device,
-    args: &PrefillArgs,
-    journal: &Journal,
-) -> Result<(), Failure> {
+pub fn run(subject: &PrefillSubject, args: &PrefillArgs, journal: &Journal) -> Result<(), Failure> {
+    let PrefillSubject { source, kv, device } = *subject;
     let (launches, exchange) = (args.graph.launches, args.graph.exchange());
     let spec = source.spec()?;
     let most = spec.max_positions;
@@ -114,12 +121,15 @@ pub fn run(
     let forms = source.forms()?;
     let form = forms.name().zip(forms.bits()).map(|(name, bits)| (name.to_owned(), bits));
     let bits = form.as_ref().map(|(_, bits)| *bits);
+    journal.expect(args.prompts.len());
     let wanted: Vec<usize> = args
         .prompts
         .iter()
         .copied()
         .filter(|&tokens| !journal.skips("prefill", &shape(&spec, tokens, count, bits), 1))
         .collect();
+    // One row of a prompt was counted by its shape.
+    journal.expect(wanted.iter().map(|&tokens| timed_chunks(&chunks, tokens, args.every_chunk).count() - 1).sum());
     let Some(&longest) = wanted.iter().max() else { return Ok(()) };
     let Opened { device, devices, target, options, .. } = engine::open(device)?;
     let (spec, weights) = source.open()?;
@@ -178,17 +188,23 @@ pub fn run(
         KvType::Bf16 => LIMIT,
     };
     for tokens in wanted {
-        let widest = chunks.iter().rposition(|&chunk| chunk <= tokens).unwrap_or(0);
-        for at in if args.every_chunk { 0..=widest } else { widest..=widest } {
+        for at in timed_chunks(&chunks, tokens, args.every_chunk) {
             prompts.at = at;
             let row = prompts.time(tokens, error)?;
             journal.keep(if checked > 0 { finding::check(row, limit)? } else { Row { error: None, ..row } })?;
             if launches {
-                prompts.table(tokens)?;
+                journal.suspend(|| prompts.table(tokens))?;
             }
         }
     }
     Ok(())
+}
+
+/// The chunks that a prompt is timed with, by their index among the sorted ones: the widest that it
+/// fills, and every narrower one if `every` asks for them.
+fn timed_chunks(chunks: &[usize], tokens: usize, every: bool) -> RangeInclusive<usize> {
+    let widest = chunks.iter().rposition(|&chunk| chunk <= tokens).unwrap_or(0);
+    if every { 0..=widest } else { widest..=widest }
 }
 
 /// The shape of a row. Rows of bf16 weights on one device have the peers' shape; others add the

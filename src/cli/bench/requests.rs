@@ -88,6 +88,9 @@ pub fn run(
 ) -> Result<(), Failure> {
     let (spec, weights) = source.open()?;
     let bare = Bare::new(device, spec.clone(), weights, flow)?;
+    let arrivals = if args.requests > 0 { arrivals::ROWS } else { 0 };
+    let others = [args.beside > 0, args.together > 0, args.soak > 0.0].map(usize::from);
+    journal.expect(arrivals + others.iter().sum::<usize>());
     if args.requests > 0 {
         arrivals::run(&bare, &spec, args, journal)?;
     }

@@ -100,6 +100,7 @@ pub fn run(source: &Source, device: Device, journal: &Journal) -> Result<(), Fai
     let (spec, weights) = source.open()?;
     let shape = [("batch", 1), ("hidden", spec.hidden), ("layers", spec.layers)];
     let shape: Vec<(&str, u64)> = shape.into_iter().map(|(name, extent)| (name, extent as u64)).collect();
+    journal.expect(2 * workloads.len());
     if journal.skips("speculate", &shape, 2 * workloads.len()) {
         return Ok(());
     }
@@ -138,7 +139,8 @@ pub fn run(source: &Source, device: Device, journal: &Journal) -> Result<(), Fai
             journal.keep(Row { median_us, best_us, values, ..row })?;
         }
         if let [without, with] = alone[..] {
-            writeln!(io::stdout(), "{}: {:.3} times as fast with proposals", work.name, without / with)?;
+            let line = format!("{}: {:.3} times as fast with proposals", work.name, without / with);
+            journal.suspend(|| writeln!(io::stdout(), "{line}"))?;
         }
     }
     Ok(())

@@ -56,6 +56,11 @@ impl Bench {
         self.wants(shape) && !self.journal.skips(suite, shape, 1)
     }
 
+    /// The number of the shapes that `--only` admits.
+    pub fn count_wanted<S: AsRef<[(&'static str, u64)]>>(&self, shapes: impl IntoIterator<Item = S>) -> usize {
+        shapes.into_iter().filter(|shape| self.wants(shape.as_ref())).count()
+    }
+
     /// Keeps a row.
     pub fn keep(&self, row: Row) -> Result<(), Failure> {
         Ok(self.journal.keep(row)?)

@@ -5,6 +5,7 @@
 //! settings. At the end the best and the shipped configuration are measured in turns, and one more
 //! row, with the verdict [`KEPT`], has the winner.
 
+use std::cell::Cell;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,6 +21,7 @@ use super::{
 };
 use crate::cli::device::GpuArgs;
 use crate::cli::paint::{self, Word};
+use crate::cli::progress::{SearchBar, SearchProgress};
 use crate::cli::subject::SubjectArgs;
 use crate::cli::{Failure, number};
 use crate::results::{Row, Summary, difference_is_significant};
@@ -234,12 +236,27 @@ pub fn run(command: &TuneCommand) -> Result<ExitCode, Failure> {
     let until = Instant::now() + args.budget;
     let count = kernels.len() as u32;
     let mut lines = Vec::new();
+    let bar = SearchBar::new("tuning", kernels.len());
+    let mut measured = 0;
     for (index, prepare) in (0..).zip(kernels) {
         // Time that a shape leaves over is for the following ones.
         let share = until.saturating_duration_since(Instant::now()) / (count - index);
-        let tuner = Tuner { args, journal: &journal, kernel: prepare()?, until: Instant::now() + share };
+        let kernel = prepare()?;
+        let tuner = Tuner {
+            args,
+            journal: &journal,
+            kernel,
+            since: Instant::now(),
+            share,
+            bar: &bar,
+            index: index as usize,
+            measured_before: measured,
+            tried: Cell::new(0),
+        };
         lines.extend(tuner.run()?);
+        measured += tuner.tried.get();
     }
+    drop(bar);
     if !lines.is_empty() {
         table(&mut io::stdout().lock(), &lines)?;
     }
@@ -251,7 +268,16 @@ struct Tuner<'t> {
     args: &'t SearchArgs,
     journal: &'t Journal,
     kernel: Box<dyn Tunable + 't>,
-    until: Instant,
+    since: Instant,
+    /// The time that the search may take.
+    share: Duration,
+    bar: &'t SearchBar,
+    /// The shape's index among those of the call.
+    index: usize,
+    /// Configurations that were measured for the shapes before.
+    measured_before: usize,
+    /// Configurations that were measured for this shape.
+    tried: Cell<usize>,
 }
 
 /// The result for a shape.
@@ -268,7 +294,7 @@ struct Line {
 const TURNS: usize = 3;
 
 impl Tuner<'_> {
-    fn run(self) -> Result<Option<Line>, Failure> {
+    fn run(&self) -> Result<Option<Line>, Failure> {
         let (kernel, space) = (&self.kernel, self.kernel.space());
         let is_kept = |row: &Row| row.verdict.as_deref() == Some(KEPT);
         if let Some(row) = self.journal.before(kernel.suite(), &kernel.shape(), is_kept)
@@ -276,20 +302,28 @@ impl Tuner<'_> {
             && self.args.trials.is_empty()
         {
             let line = format!("{} {} is tuned already; --again searches again", row.suite, row.shape_line());
-            paint::line(Word::Note, &line);
+            self.bar.suspend(|| paint::line(Word::Note, &line));
             return Ok(None);
         }
         let shipped = space.at(space.shipped());
-        let measure = |settings: &Settings| match self.measure(settings) {
-            // If the shipped configuration fails there is nothing to compare with.
-            Err(failure) if *settings != shipped => {
-                failure.report();
-                Ok(None)
+        let configurations = match self.args.trials.len() {
+            0 => space.len(),
+            trials => trials + 1,
+        };
+        let measure = |settings: &Settings| {
+            let found = self.measure(settings);
+            self.advance(configurations);
+            match found {
+                // If the shipped configuration fails there is nothing to compare with.
+                Err(failure) if *settings != shipped => {
+                    self.bar.suspend(|| failure.report());
+                    Ok(None)
+                }
+                found => found.map(Some),
             }
-            found => found.map(Some),
         };
         let found = if self.args.trials.is_empty() {
-            let over = || Instant::now() >= self.until;
+            let over = || self.since.elapsed() >= self.share;
             search(&space, |settings| kernel.predict(settings), self.args.seed, over, measure)?
                 .map(|found| (found.best, found.tried))
         } else {
@@ -307,6 +341,16 @@ impl Tuner<'_> {
         self.decide(&shipped, best, tried).map(Some)
     }
 
+    /// Counts a configuration that was measured.
+    fn advance(&self, configurations: usize) {
+        self.tried.set(self.tried.get() + 1);
+        // Trials that are named are measured whatever the time.
+        let budget = if self.args.trials.is_empty() { self.share } else { Duration::MAX };
+        let progress =
+            SearchProgress { tried: self.tried.get(), configurations, elapsed: self.since.elapsed(), budget };
+        self.bar.show(self.index, self.measured_before + self.tried.get(), &progress);
+    }
+
     /// Microseconds of a configuration: measured before, or now.
     fn measure(&self, settings: &Settings) -> Result<f64, Failure> {
         let variant = settings.to_string();
@@ -316,7 +360,7 @@ impl Tuner<'_> {
         }
         let row = Row { variant, ..self.kernel.measure(settings)? };
         let us = row.median_us.unwrap_or(f64::INFINITY);
-        self.journal.keep(row)?;
+        self.bar.suspend(|| self.journal.keep(row))?;
         Ok(us)
     }
 
@@ -339,7 +383,7 @@ impl Tuner<'_> {
         let (shape, settings) = (new.shape_line(), if kept { best } else { shipped.clone() });
         let line = Line { shape, shipped: summary(&old)?, best: summary(&new)?, settings, tried, kept };
         let row = if kept { new } else { old };
-        self.journal.keep(Row { verdict: Some(KEPT.to_owned()), ..row })?;
+        self.bar.suspend(|| self.journal.keep(Row { verdict: Some(KEPT.to_owned()), ..row }))?;
         Ok(line)
     }
 }
