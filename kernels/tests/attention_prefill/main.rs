@@ -57,19 +57,44 @@ fn causal_and_not() {
     }
 }
 
-#[test]
-fn every_depth() {
-    for depth in [32, 80, 96, 112, 128, 192, 256] {
-        let case = case(Prefill { depth, ..PREFILL }, &[(70, 150)], 2);
-        holds(&case, PrefillKernel::Hopper, 1);
-        if depth < 256 {
-            holds(&case, PrefillKernel::Warps(KvTransport::of::<CpAsync<2>>()), 1);
-        }
-        if depth % 32 != 0 {
-            holds(&case, PrefillKernel::Warps(KvTransport::of::<Staged<1, false>>()), 1);
-            holds(&case, PrefillKernel::Warps(KvTransport::of::<Tma<2>>()), 1);
+/// Heads of one depth and group: queries by head and ragged, keys dense, ragged and in pages,
+/// causal and not, by every kernel that has the shared memory.
+fn cases_of(depth: u32, group: u32) -> Vec<PrefillCase> {
+    let mut cases = Vec::new();
+    let warps = [KvTransport::of::<CpAsync<2>>(), KvTransport::of::<Tma<2>>(), KvTransport::of::<Staged<1, false>>()];
+    // Registers that take turns store tiles of 256 columns beyond the shared memory of sm_80.
+    let warps = warps.into_iter().take(if depth == 256 { 2 } else { 3 }).map(PrefillKernel::Warps);
+    for way in warps.chain([PrefillKernel::Hopper]) {
+        let paged = |page_tokens, swizzled| Kv::Paged { page_tokens, swizzled };
+        for kv in [Kv::HeadMajor, Kv::Ragged, paged(8, false), paged(16, true)] {
+            for (queries, causal) in [(QueryLayout::HeadMajor, true), (QueryLayout::Ragged, false)] {
+                let prefill = Prefill { depth, group, causal, queries, kv };
+                cases.push(PrefillCase { way, ..case(prefill, &[(70, 150)], u64::from(depth)) });
+            }
         }
     }
+    cases
+}
+
+/// Every depth alone. One case of each kernel; `TILEWRIGHT_LONG` in the environment: all of them,
+/// with groups of 1, 4 and 16.
+#[test]
+fn every_depth_alone() {
+    let long = std::env::var_os("TILEWRIGHT_LONG").is_some();
+    let groups: &[u32] = if long { &[1, 4, 16] } else { &[1] };
+    let mut ran = 0;
+    for (at, &depth) in Prefill::DEPTHS.iter().enumerate() {
+        for &group in groups {
+            let cases = cases_of(depth, group);
+            // Eight cases of each kernel, of which another each time.
+            let step = if long { 1 } else { 8 };
+            for case in cases.iter().skip(at % step).step_by(step) {
+                holds(case, case.way, 1);
+                ran += 1;
+            }
+        }
+    }
+    assert!(ran >= 3 * Prefill::DEPTHS.len(), "{ran} cases");
 }
 
 /// Heads that the kernels are not made for: refused with the list of those that they are made for.

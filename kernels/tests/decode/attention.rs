@@ -7,6 +7,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::mutate::Equivalent;
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
+use tilewright_kernels::attention::prefill::Prefill;
 use tilewright_kernels::attention::split::{Attention, Heads, Merged, Parts, Shares, attention};
 use tilewright_kernels::gemv::linear::{ActivationOutput, Sums};
 use tilewright_kernels::kv::{Cells, PagedPool, PoolArray, PoolType, SplitPages, Streamed, TokenStage};
@@ -96,6 +97,9 @@ impl<'k> ring::Stages<'k> for Stages<'k> {
 /// The generation of a packets result: a number in both types.
 const GENERATION: u32 = 0x3f80_0000;
 
+/// Types of keys and values.
+const POOLS: [PoolType; 2] = [PoolType::Float(Float::Bf16), PoolType::E4m3];
+
 impl Case {
     fn draw(draw: &mut Draw) -> Case {
         let (kv_heads, group) = (draw.between(1..=2), draw.between(1..=16));
@@ -106,6 +110,12 @@ impl Case {
             dim,
             splits: [draw.between(1..=4), draw.between(1..=20)][draw.between(0..=1) as usize],
         };
+        Case::of(heads, None, draw)
+    }
+
+    /// A problem of these heads; the pool's type is drawn where it is not given.
+    fn of(heads: Heads, pool: Option<PoolType>, draw: &mut Draw) -> Case {
+        let Heads { kv_heads, dim, .. } = heads;
         let (rows, most) = (draw.between(1..=3), [1, 40, 150][draw.between(0..=2) as usize]);
         // One in four rows is idle, some are at their first token.
         let position: Vec<i32> =
@@ -113,7 +123,8 @@ impl Case {
         let page_tokens = 16 * draw.between(1..=4);
         let paged = Paged::draw(draw, rows, most, [kv_heads, page_tokens, dim]);
         let bytes = [4096, 8192, 16384, 0][draw.between(0..=3) as usize];
-        let pool = [PoolType::Float(Float::Bf16), PoolType::E4m3][draw.between(0..=1) as usize];
+        let drawn = POOLS[draw.between(0..=1) as usize];
+        let pool = pool.unwrap_or(drawn);
         let scales = [0, 1].map(|_| [1.0, 0.75, 0.3][draw.between(0..=2) as usize]);
         let stage = TokenStage::new(pool, dim, page_tokens, bytes).filter(|_| heads.is_one_pass());
         let immutable_prefix = position.iter().map(|&p| draw.between(0..=p.max(0) as u32 / 16) as i32 * 16).collect();
@@ -294,6 +305,28 @@ fn random_heads_and_pages() {
         let mut draw = Draw::new(seed);
         let case = Case::draw(&mut draw);
         right(&case.trial(&mut draw), seed);
+    }
+}
+
+/// Every depth that the standalone kernels take and groups to the most that a model has, with keys
+/// and values of either type: passes of eight heads have no largest group. One type of each;
+/// `TILEWRIGHT_LONG` in the environment: both, of ten problems.
+#[test]
+fn every_depth_and_group_alone() {
+    let long = std::env::var_os("TILEWRIGHT_LONG").is_some();
+    for (at, &dim) in Prefill::DEPTHS.iter().enumerate() {
+        for (turn, group) in [1, 4, 16, 17, 64].into_iter().enumerate() {
+            let one = POOLS[(at + turn) % 2];
+            let (pools, seeds) = if long { (POOLS.to_vec(), 0..10) } else { (vec![one], 0..1) };
+            for pool in pools {
+                for seed in seeds.clone() {
+                    let heads = Heads { heads: group, kv_heads: 1, dim, splits: 2 };
+                    let mut draw = Draw::new(seed + 100 * turn as u64);
+                    let case = Case::of(heads, Some(pool), &mut draw);
+                    right(&case.trial(&mut draw), seed);
+                }
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::recorded;
 use half::bf16;
 use tilewright_codegen::build::{Builder, block, record};
-use tilewright_codegen::ir::{Arch, Kernel};
+use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::{self, Arg, Launch, Memory, Outcome};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::mma::{AtomLayout, MmaSync, SharedOperand, TiledMma, Wgmma, copy_local_to_local};
@@ -233,29 +233,43 @@ fn a_grid_of_fewer_threads_than_the_block_is_refused() {
     });
 }
 
-/// Faults inside the library's functions are at the author's line, once.
+/// Faults inside the library's functions are at the author's line, which the report names once,
+/// and nothing of the library's source is named.
 #[test]
-fn a_fault_inside_multiply_names_the_authors_line() {
-    let run = |kernel: Kernel| {
-        let verified = verify(kernel).unwrap_or_else(|errors| panic!("{errors}"));
+fn a_fault_inside_multiply_store_d_and_wait_group_names_the_authors_line() {
+    let run = |name: &str, arch: Arch, threads: u32, body: &dyn Fn(&Builder)| {
+        let verified = verify(record(name, arch, block(threads), body)).unwrap_or_else(|errors| panic!("{errors}"));
         let mut memory = Memory::new();
         let d = memory.upload("d", &[0f32; 1]);
-        match sim::run(&verified, &Launch::new([1, 1, 1], vec![Arg::Ptr(d)]), &mut memory, 1).expect("it launches") {
+        let fault = match sim::run(&verified, &Launch::new([1, 1, 1], vec![Arg::Ptr(d)]), &mut memory, 1)
+            .expect("it launches")
+        {
             Outcome::Fault(fault) => fault,
-            Outcome::Finished(_) => panic!("a fault"),
-        }
+            Outcome::Finished(_) => panic!("{name}: a fault"),
+        };
+        let report = fault.to_string();
+        assert!(fault.at.src.file().ends_with("refusals.rs"), "{report}");
+        assert_eq!(report.matches("refusals.rs").count(), 1, "{report}");
+        assert!(!report.contains("src/"), "{report}");
     };
     // Tiles in shared memory that no thread has written.
-    let fault = run(record("multiply", Arch::Sm80, block(32), |k| {
+    run("multiply", Arch::Sm80, 32, &|k| {
         let (a, b) = (LayoutTensor::shared(k, "a"), LayoutTensor::shared(k, "b"));
         k.global::<f32>("d");
         TiledMma::<MmaSync<bf16>, Narrow, Narrow>::new(k).multiply(a, b);
-    }));
-    assert!(fault.at.src.file().ends_with("refusals.rs"), "{fault}");
+    });
     // A result larger than its buffer.
-    let fault = run(record("store_d", Arch::Sm80, block(32), |k| {
+    run("store_d", Arch::Sm80, 32, &|k| {
         let d = LayoutTensor::new(k.global::<f32>("d"), RowMajor::<16, 16>::default());
         TiledMma::<MmaSync<bf16>, Narrow, Narrow>::new(k).store_d(d);
-    }));
-    assert!(fault.at.src.file().ends_with("refusals.rs"), "{fault}");
+    });
+    // Tiles that no thread has written again: a warpgroup's product reads them while it is waited
+    // for.
+    run("wait_group", Arch::Sm90a, 128, &|k| {
+        let (a, b) = (LayoutTensor::shared(k, "a"), LayoutTensor::shared(k, "b"));
+        k.global::<f32>("d");
+        let product = TiledMma::<Wgmma<bf16>, Tile, Tile>::new(k);
+        product.issue(a, b, false);
+        product.wait_group(0);
+    });
 }

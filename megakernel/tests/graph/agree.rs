@@ -65,6 +65,16 @@ fn norms_of_heads_and_biases_agree_with_the_reference() {
     agrees(&normed(tiny(64)), Arch::Sm90a, 40, &[32, 5], 3);
 }
 
+/// A launch takes any number of query heads of a key/value head: rows of their own go to the decode
+/// kernel up to 16, and to the prefill kernel beyond.
+#[test]
+fn groups_of_17_and_more_query_heads_agree_with_the_reference() {
+    for (group, arch) in [(16, Arch::Sm80), (17, Arch::Sm90a)] {
+        let spec = ModelSpec { heads: group, kv_heads: 1, layers: 1, ..tiny(64) };
+        agrees(&spec, arch, 5, &[4, 1], 6);
+    }
+}
+
 #[test]
 fn other_architectures_agree_with_the_reference() {
     agrees(&ModelSpec { layers: 1, ..tiny(64) }, Arch::Sm80, 40, &[32], 4);

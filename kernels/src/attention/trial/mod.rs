@@ -49,6 +49,11 @@ impl KvTransport {
         KvTransport { staying: Some(Decode::record_staying::<F>), ..KvTransport::of::<F>() }
     }
 
+    /// Whether the decode kernel may have persistent blocks.
+    pub const fn can_stay(&self) -> bool {
+        self.staying.is_some()
+    }
+
     /// Those that take pointers.
     pub const POINTERS: [KvTransport; 6] = [
         KvTransport::of::<CpAsync<2>>(),
