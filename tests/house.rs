@@ -20,7 +20,9 @@ fn files(extension: &str) -> Vec<PathBuf> {
         }
     }
     let mut found = Vec::new();
-    for room in ["src", "layout", "codegen", "kernels", "megakernel", "flow", "tests", "examples", "benches", "docs"] {
+    for room in
+        ["src", "layout", "codegen", "kernels", "graph", "megakernel", "flow", "tests", "examples", "benches", "docs"]
+    {
         let folder = root().join(room);
         if folder.is_dir() {
             walk(&folder, extension, &mut found);
@@ -90,7 +92,8 @@ fn no_drawer_names() {
 fn every_dependency_has_a_reason() {
     let page = read(&root().join("docs/dependencies.md"));
     let mut missing = Vec::new();
-    let rooms = ["layout", "codegen", "kernels", "megakernel", "flow"].map(|room| format!("{room}/Cargo.toml"));
+    let rooms =
+        ["layout", "codegen", "kernels", "graph", "megakernel", "flow"].map(|room| format!("{room}/Cargo.toml"));
     for manifest in rooms.iter().map(String::as_str).chain(["Cargo.toml"]) {
         let text = read(&root().join(manifest));
         let mut in_dependencies = false;

@@ -1,0 +1,123 @@
+//! What can be wrong with a graph.
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// A rule that an op or a declaration breaks.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// A value that is not there yet.
+    #[error("operand `{operand}` is {value}, which no earlier op defines; ops read results of ops before them")]
+    Undefined {
+        /// The operand.
+        operand: &'static str,
+        /// The value.
+        value: String,
+    },
+    /// A weight or table that the graph does not declare.
+    #[error("{role} is {index}, which is not declared; the graph declares {count}")]
+    Undeclared {
+        /// What the op uses it as.
+        role: &'static str,
+        /// The index.
+        index: String,
+        /// How many there are.
+        count: usize,
+    },
+    /// An operand that does not fit another operand or a weight.
+    #[error("operand `{operand}` is {found}, which does not fit {other} {expected}: {rule}")]
+    Mismatch {
+        /// The operand.
+        operand: &'static str,
+        /// Its type.
+        found: String,
+        /// The other operand, or the weight and its name.
+        other: String,
+        /// Its shape.
+        expected: String,
+        /// What must hold.
+        rule: &'static str,
+    },
+    /// An operand that the op cannot take.
+    #[error("operand `{operand}` is {found}; {rule}")]
+    Operand {
+        /// The operand.
+        operand: &'static str,
+        /// Its type.
+        found: String,
+        /// What must hold.
+        rule: &'static str,
+    },
+    /// An attribute or a field of a declaration out of range.
+    #[error("`{attribute}` is {value}; it must be {rule}")]
+    Attribute {
+        /// The attribute.
+        attribute: &'static str,
+        /// Its value.
+        value: String,
+        /// What it must be.
+        rule: &'static str,
+    },
+    /// Results of other types than the op gives.
+    #[error("the results are stated as {found}, but the op gives {expected}")]
+    Results {
+        /// What the graph states.
+        found: String,
+        /// What the op gives.
+        expected: String,
+    },
+    /// Two ops that append to one cache.
+    #[error("cache {cache} has two ops that append to it; give each its own cache")]
+    Appended {
+        /// The cache.
+        cache: String,
+    },
+    /// An output of a group that the group does not define.
+    #[error("output {value} is not a result of the group; a group's outputs are results of its own ops")]
+    Foreign {
+        /// The value.
+        value: String,
+    },
+    /// A value of a fused group that is read outside of it.
+    #[error("operand `{operand}` is {value}, which is inside of a fused group; list it among the group's outputs")]
+    Inside {
+        /// The operand.
+        operand: &'static str,
+        /// The value.
+        value: String,
+    },
+}
+
+/// A problem with its place.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{at}: {problem}")]
+pub struct GraphError {
+    /// The op or declaration, as the text form has it.
+    pub at: String,
+    /// What is wrong.
+    #[source]
+    pub problem: Problem,
+}
+
+/// Everything that is wrong with a graph.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub struct GraphErrors {
+    /// The graph's name.
+    pub graph: String,
+    /// The problems, in the order of the ops.
+    pub errors: Vec<GraphError>,
+}
+
+impl GraphErrors {
+    /// Most problems that a check reports.
+    pub const LIMIT: usize = 16;
+}
+
+impl fmt::Display for GraphErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let errors: Vec<String> = self.errors.iter().map(GraphError::to_string).collect();
+        write!(f, "graph `{}` is not valid: {}", self.graph.escape_debug(), errors.join("; "))
+    }
+}

@@ -1,0 +1,338 @@
+//! Values, weights, nodes, and the checked graph of them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::axis::{Axis, Type};
+use crate::error::GraphErrors;
+use crate::op::Op;
+
+/// Declares an index that prints as the text form has it.
+macro_rules! index {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// The index into a list.
+            pub const fn index(self) -> usize {
+                self.0 as usize
+            }
+
+            /// The index with that place in a list; lists of a graph have less than 2^32 entries.
+            pub(crate) fn at(place: usize) -> $name {
+                $name(u32::try_from(place).unwrap_or(u32::MAX))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}{}", $prefix, self.0)
+            }
+        }
+    };
+}
+
+index!(
+    /// A value: the ops' results, counted from the first op on.
+    ///
+    /// ```
+    /// assert_eq!(tilewright_graph::graph::ValueId(7).to_string(), "v7");
+    /// ```
+    ValueId,
+    "v"
+);
+index!(
+    /// A weight that the graph declares.
+    ///
+    /// ```
+    /// assert_eq!(tilewright_graph::graph::WeightId(7).to_string(), "w7");
+    /// ```
+    WeightId,
+    "w"
+);
+index!(
+    /// A table of rotary frequencies that the graph declares.
+    ///
+    /// ```
+    /// assert_eq!(tilewright_graph::graph::RopeId(0).to_string(), "rope0");
+    /// ```
+    RopeId,
+    "rope"
+);
+index!(
+    /// A cache of keys and values.
+    ///
+    /// ```
+    /// assert_eq!(tilewright_graph::graph::CacheId(2).to_string(), "kv2");
+    /// ```
+    CacheId,
+    "kv"
+);
+
+/// A weight: a tensor of the checkpoint, a part of one, or one tensor for each expert.
+///
+/// ```
+/// use tilewright_graph::graph::Weight;
+/// let q = Weight { rows: Some([0, 64]), ..Weight::new("qkv_proj.weight", [128, 64]) };
+/// assert_eq!(q.dims(), [64, 64]);
+/// let up = Weight { experts: Some(8), ..Weight::new("experts.{expert}.up.weight", [96, 64]) };
+/// assert_eq!(up.dims(), [8, 96, 64]);
+/// assert_eq!(up.names()[7], "experts.7.up.weight");
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Weight {
+    /// The tensor's name; `{expert}` in it stands for the number of the expert.
+    pub tensor: String,
+    /// The tensor's shape in the checkpoint, outermost first.
+    pub shape: Vec<u64>,
+    /// The part of the first axis, from the first index to the one after the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<[u64; 2]>,
+    /// How many tensors there are, one for each expert; they form a new first axis.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experts: Option<u64>,
+    /// A number that is added to each element.
+    #[serde(default)]
+    pub offset: f32,
+}
+
+/// What stands for the expert's number in a tensor's name.
+pub(crate) const EXPERT: &str = "{expert}";
+
+impl Weight {
+    /// A whole tensor.
+    pub fn new(tensor: impl Into<String>, shape: impl Into<Vec<u64>>) -> Weight {
+        Weight { tensor: tensor.into(), shape: shape.into(), rows: None, experts: None, offset: 0.0 }
+    }
+
+    /// The shape that ops see.
+    pub fn dims(&self) -> Vec<u64> {
+        let mut dims: Vec<u64> = self.experts.into_iter().collect();
+        dims.extend(&self.shape);
+        if let (Some([start, end]), Some(first)) = (self.rows, dims.get_mut(usize::from(self.experts.is_some()))) {
+            *first = end.saturating_sub(start);
+        }
+        dims
+    }
+
+    /// The names of the tensors.
+    pub fn names(&self) -> Vec<String> {
+        match self.experts {
+            None => vec![self.tensor.clone()],
+            Some(count) => (0..count).map(|expert| self.tensor.replace(EXPERT, &expert.to_string())).collect(),
+        }
+    }
+}
+
+/// Rotary frequencies.
+///
+/// ```
+/// use tilewright_graph::graph::RopeTable;
+/// let table = RopeTable { frequencies: vec![1.0, 0.01], scale: 1.0 };
+/// assert_eq!(table.rotated(), 4);
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RopeTable {
+    /// Radians per position of each pair.
+    pub frequencies: Vec<f32>,
+    /// A factor on sine and cosine.
+    pub scale: f32,
+}
+
+impl RopeTable {
+    /// How many dimensions rotate.
+    pub const fn rotated(&self) -> usize {
+        self.frequencies.len().saturating_mul(2)
+    }
+}
+
+/// An op or a group of ops, with the types of the values it defines.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Node {
+    /// The ops.
+    pub body: Body,
+    /// The types of their results, in order.
+    pub results: Vec<Type>,
+}
+
+/// What a node runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Body {
+    /// One op.
+    Single(Op),
+    /// Ops that one kernel runs.
+    Fused(Fused),
+}
+
+impl Body {
+    /// The ops in order.
+    ///
+    /// ```
+    /// use tilewright_graph::graph::{Body, ValueId};
+    /// use tilewright_graph::op::Op;
+    /// let body = Body::Single(Op::SoftCap { x: ValueId(0), cap: 30.0 });
+    /// assert_eq!(body.ops().count(), 1);
+    /// ```
+    pub fn ops(&self) -> impl Iterator<Item = &Op> {
+        let lists: [&[Op]; 3] = match self {
+            Body::Single(op) => [std::slice::from_ref(op), &[], &[]],
+            Body::Fused(fused) => [&fused.prologue, &fused.core, &fused.epilogue],
+        };
+        lists.into_iter().flatten()
+    }
+}
+
+/// Ops that one kernel runs: what prepares its operands, its products, what follows on their
+/// results.
+///
+/// Values of a group that are not among its outputs exist inside of the kernel only: no op outside
+/// reads them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fused {
+    /// Ops on the operands.
+    pub prologue: Vec<Op>,
+    /// The products.
+    pub core: Vec<Op>,
+    /// Ops on the products' results.
+    pub epilogue: Vec<Op>,
+    /// The results that ops outside of the group may read.
+    pub outputs: Vec<ValueId>,
+}
+
+/// What a graph consists of, before the check.
+///
+/// ```
+/// use tilewright_graph::graph::{Graph, Parts};
+/// let empty = Parts::default();
+/// assert_eq!(Graph::check(empty)?.parts().nodes.len(), 0);
+/// # Ok::<(), tilewright_graph::GraphErrors>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parts {
+    /// A name for people.
+    pub name: String,
+    /// The weights.
+    pub weights: Vec<Weight>,
+    /// The tables of rotary frequencies.
+    pub ropes: Vec<RopeTable>,
+    /// The ops in the order in which they run.
+    pub nodes: Vec<Node>,
+    /// What the graph computes.
+    pub outputs: Vec<ValueId>,
+}
+
+/// A valid graph.
+///
+/// [`Graph::check`] makes one. JSON is the same text as that of [`Parts`], and reading it runs the
+/// check.
+///
+/// ```
+/// use tilewright_graph::Graph;
+/// let error = serde_json::from_str::<Graph>(
+///     r#"{"name": "g", "weights": [], "ropes": [], "nodes": [], "outputs": [3]}"#,
+/// ).unwrap_err();
+/// assert!(error.to_string().starts_with("graph `g` is not valid: outputs: operand `output` is v3, which no earlier op"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Parts", into = "Parts")]
+pub struct Graph(Parts);
+
+/// An op of a graph with its place.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'g> {
+    /// The op.
+    pub op: &'g Op,
+    /// Its first result; others follow.
+    pub first: ValueId,
+    /// The types of its results.
+    pub results: &'g [Type],
+    /// The node that runs it.
+    pub node: usize,
+}
+
+impl Graph {
+    /// Checks parts and makes the graph of them.
+    ///
+    /// Every rule of a graph is checked here: indexes are in range, ops read values that earlier ops
+    /// define, types are what [the ops](Op) give, attributes are finite and in range, sizes fit
+    /// 48 bits, each cache has one op that appends to it, and values inside of a [`Fused`] group stay
+    /// there.
+    ///
+    /// # Errors
+    /// The first [`GraphErrors::LIMIT`] things that are wrong.
+    pub fn check(parts: Parts) -> Result<Graph, GraphErrors> {
+        let errors = crate::check::check(&parts);
+        if errors.is_empty() { Ok(Graph(parts)) } else { Err(GraphErrors { graph: parts.name, errors }) }
+    }
+
+    /// What the graph consists of.
+    pub fn parts(&self) -> &Parts {
+        &self.0
+    }
+
+    /// The ops in the order in which they run, those in groups too.
+    pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
+        steps(&self.0)
+    }
+
+    /// The types of all values.
+    pub fn types(&self) -> Vec<&Type> {
+        self.0.nodes.iter().flat_map(|node| &node.results).collect()
+    }
+
+    /// The extent of an axis where it first appears in a value.
+    ///
+    /// ```
+    /// use tilewright_graph::{axis::Axis, models};
+    /// let config = serde_json::json!({
+    ///     "model_type": "llama", "vocab_size": 32, "hidden_size": 8, "intermediate_size": 16,
+    ///     "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
+    /// });
+    /// assert_eq!(models::graph(&config)?.extent(&Axis::HeadDim), Some(4));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn extent(&self, axis: &Axis) -> Option<u64> {
+        let types = self.0.nodes.iter().flat_map(|node| &node.results);
+        types.flat_map(|kind| &kind.shape.0).find(|dim| dim.axis == *axis)?.size()
+    }
+}
+
+/// The ops of parts whose nodes have as many results as their ops define.
+pub(crate) fn steps(parts: &Parts) -> impl Iterator<Item = Step<'_>> {
+    let mut first = 0;
+    parts.nodes.iter().enumerate().flat_map(move |(place, node)| {
+        let mut within = 0;
+        let base = first;
+        first += node.results.len();
+        node.body.ops().map(move |op| {
+            let start = within.min(node.results.len());
+            within += op.results();
+            let results = &node.results[start..within.min(node.results.len())];
+            Step { op, first: ValueId::at(base + start), results, node: place }
+        })
+    })
+}
+
+impl TryFrom<Parts> for Graph {
+    type Error = GraphErrors;
+
+    fn try_from(parts: Parts) -> Result<Graph, GraphErrors> {
+        Graph::check(parts)
+    }
+}
+
+impl From<Graph> for Parts {
+    fn from(graph: Graph) -> Parts {
+        graph.0
+    }
+}

@@ -1,0 +1,336 @@
+//! Types of an op's results, from those of its operands and weights.
+
+use crate::axis::{Axis, DType, Dim, Extent, Shape, Type};
+use crate::error::Problem;
+use crate::graph::{Parts, RopeTable, ValueId, Weight, WeightId};
+use crate::op::{ActivationKind, Op};
+
+/// Largest product of extents: its bytes in f64 stay below 2^51.
+pub(crate) const MOST_ELEMENTS: u64 = 1 << 48;
+
+/// What an op's types depend on.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'g> {
+    pub parts: &'g Parts,
+    /// Types of the values that earlier ops define.
+    pub types: &'g [Type],
+}
+
+/// The types of an op's results.
+pub(crate) fn infer(op: &Op, cx: Context<'_>) -> Result<Vec<Type>, Problem> {
+    attributes(op)?;
+    Ok(match op {
+        Op::Input { .. } => vec![Type::ids([Dim::symbol(Axis::Rows)])],
+        Op::Embed { ids, table, .. } => vec![cx.embed(*ids, *table)?],
+        Op::Norm { x, weight, bias, over, .. } => vec![cx.norm(*x, [*weight, *bias], over)?],
+        Op::Linear { x, weight, bias, out } => {
+            let x = cx.real("x", *x)?;
+            vec![cx.product(x, &[], (*weight, *bias), out)?]
+        }
+        Op::Rope { x, at, table, .. } => vec![cx.rope(*x, *at, *table)?],
+        Op::CacheAppend { k, v, .. } => cx.append(*k, *v)?,
+        Op::Attention { .. } => vec![cx.attention(op)?],
+        Op::Activation { x, gate, .. } => {
+            let x = cx.real("x", *x)?;
+            if let Some(gate) = gate {
+                let gate = cx.real("gate", *gate)?;
+                fits("gate", gate, ("`x`", x), gate == x, "a gate has the shape of what it multiplies")?;
+            }
+            vec![x.clone()]
+        }
+        Op::Binary { a, b, .. } => {
+            let (a, b) = (cx.real("a", *a)?, cx.real("b", *b)?);
+            let rule = "its axes are those of `a`, or the first of them";
+            fits("b", b, ("`a`", a), a.shape.0.starts_with(&b.shape.0), rule)?;
+            vec![a.clone()]
+        }
+        Op::Scale { x, .. } | Op::SoftCap { x, .. } => vec![cx.real("x", *x)?.clone()],
+        Op::Route { logits, k, .. } => cx.route(*logits, *k)?,
+        Op::ExpertLinear { x, experts, ids, bias, out } => vec![cx.expert(*x, *ids, (*experts, *bias), out)?],
+        Op::WeightedSum { x, weights } => vec![cx.weighted_sum(*x, *weights)?],
+        Op::Logits { x, table } => {
+            let kind = cx.rows("x", *x)?;
+            let vocab = cx.weight("table", *table)?.dims().first().copied().unwrap_or(0);
+            vec![cx.product(kind, &[], (*table, None), &[Dim::known(Axis::Vocab, vocab)])?]
+        }
+        Op::Choose { logits } => {
+            let kind = cx.rows("logits", *logits)?;
+            let rule = "it has the axes rows and vocab, whose extent fits 32 bits";
+            match kind.shape.0.as_slice() {
+                [rows, vocab] if vocab.size().is_some_and(|size| size <= u64::from(u32::MAX)) => {
+                    vec![Type::ids([rows.clone()])]
+                }
+                _ => return Err(operand("logits", kind, rule)),
+            }
+        }
+    })
+}
+
+fn operand(operand: &'static str, found: &Type, rule: &'static str) -> Problem {
+    Problem::Operand { operand, found: found.to_string(), rule }
+}
+
+fn mismatch(operand: &'static str, found: &Type, other: (&str, String), rule: &'static str) -> Problem {
+    let (other, expected) = (other.0.to_owned(), other.1);
+    Problem::Mismatch { operand, found: found.to_string(), other, expected, rule }
+}
+
+fn fits(
+    name: &'static str,
+    found: &Type,
+    other: (&str, &Type),
+    holds: bool,
+    rule: &'static str,
+) -> Result<(), Problem> {
+    if holds { Ok(()) } else { Err(mismatch(name, found, (other.0, other.1.to_string()), rule)) }
+}
+
+/// Holds numbers of an op against what they may be.
+fn attributes(op: &Op) -> Result<(), Problem> {
+    let check = |attribute, value: f32, holds: bool, rule| {
+        if holds { Ok(()) } else { Err(Problem::Attribute { attribute, value: value.to_string(), rule }) }
+    };
+    let finite = |attribute, value: f32| check(attribute, value, value.is_finite(), "a finite number");
+    let above = |attribute, value: f32| {
+        let holds = value.is_finite() && value > 0.0;
+        check(attribute, value, holds, "a finite number greater than 0")
+    };
+    match op {
+        Op::Embed { scale, .. } => finite("scale", *scale),
+        Op::Scale { by, .. } => finite("by", *by),
+        Op::SoftCap { cap, .. } => above("cap", *cap),
+        Op::Norm { eps, .. } => above("eps", *eps),
+        Op::Attention { scale, soft_cap, window, .. } => {
+            finite("scale", *scale)?;
+            soft_cap.map_or(Ok(()), |cap| above("soft_cap", cap))?;
+            let rule = "at least 1 position, or absent";
+            check("window", 0.0, *window != Some(0), rule)
+        }
+        Op::Activation { kind: ActivationKind::ClampedSwiglu { alpha, limit }, gate, .. } => {
+            finite("alpha", *alpha)?;
+            above("limit", *limit)?;
+            let (attribute, value, rule) = ("gate", "absent".to_owned(), "given for clamped_swiglu");
+            gate.map_or(Err(Problem::Attribute { attribute, value, rule }), |_| Ok(()))
+        }
+        Op::Input { .. } | Op::Linear { .. } | Op::Rope { .. } | Op::CacheAppend { .. } => Ok(()),
+        Op::Activation { .. } | Op::Binary { .. } | Op::Route { .. } | Op::ExpertLinear { .. } => Ok(()),
+        Op::WeightedSum { .. } | Op::Logits { .. } | Op::Choose { .. } => Ok(()),
+    }
+}
+
+impl<'g> Context<'g> {
+    fn value(self, operand: &'static str, id: ValueId) -> Result<&'g Type, Problem> {
+        self.types.get(id.index()).ok_or_else(|| Problem::Undefined { operand, value: id.to_string() })
+    }
+
+    fn real(self, name: &'static str, id: ValueId) -> Result<&'g Type, Problem> {
+        let found = self.value(name, id)?;
+        if found.dtype == DType::F32 { Ok(found) } else { Err(operand(name, found, "it must be of real numbers")) }
+    }
+
+    /// A value of real numbers whose first axis is `rows`.
+    fn rows(self, name: &'static str, id: ValueId) -> Result<&'g Type, Problem> {
+        let found = self.real(name, id)?;
+        let is_rows = found.shape.0.first().is_some_and(|dim| dim.axis == Axis::Rows);
+        if is_rows { Ok(found) } else { Err(operand(name, found, "its first axis must be rows")) }
+    }
+
+    /// Ids with one number for each row of `x`.
+    fn row_ids(self, name: &'static str, id: ValueId, x: (&str, &Type)) -> Result<(), Problem> {
+        let found = self.value(name, id)?;
+        let is_ids = found.dtype == DType::U32 && found.shape.0.len() == 1;
+        let holds = is_ids && found.shape.0.first() == x.1.shape.0.first();
+        fits(name, found, x, holds, "it must have one id for each row")
+    }
+
+    fn weight(self, role: &'static str, id: WeightId) -> Result<&'g Weight, Problem> {
+        let weights = &self.parts.weights;
+        weights.get(id.index()).ok_or_else(|| Problem::Undeclared { role, index: id.to_string(), count: weights.len() })
+    }
+
+    /// A weight whose shape follows from an operand.
+    fn fitting(
+        self,
+        role: &'static str,
+        id: WeightId,
+        x: (&'static str, &Type),
+        expected: &[Option<u64>],
+        rule: &'static str,
+    ) -> Result<(), Problem> {
+        let weight = self.weight(role, id)?;
+        let dims = weight.dims();
+        let same = |(dim, expected): (&u64, &Option<u64>)| *expected == Some(*dim);
+        if dims.len() == expected.len() && dims.iter().zip(expected).all(same) {
+            return Ok(());
+        }
+        let other = format!("{role} `{}`", weight.tensor.escape_debug());
+        Err(mismatch(x.0, x.1, (&other, format!("{dims:?}")), rule))
+    }
+
+    fn embed(self, ids: ValueId, table: WeightId) -> Result<Type, Problem> {
+        let found = self.value("ids", ids)?;
+        let dims = self.weight("table", table)?.dims();
+        match (found.shape.0.as_slice(), found.dtype, dims.as_slice()) {
+            ([rows], DType::U32, [_, hidden]) => Ok(Type::real([rows.clone(), Dim::known(Axis::Hidden, *hidden)])),
+            _ => Err(mismatch("ids", found, ("table", format!("{dims:?}")), "ids have one axis, a table has two")),
+        }
+    }
+
+    fn norm(self, x: ValueId, weights: [Option<WeightId>; 2], over: &[Axis]) -> Result<Type, Problem> {
+        let kind = self.real("x", x)?;
+        let dims = &kind.shape.0;
+        let start = dims.len().saturating_sub(over.len());
+        if over.is_empty() || start == 0 || !dims[start..].iter().map(|dim| &dim.axis).eq(over) {
+            return Err(operand(
+                "x",
+                kind,
+                "the normalised axes must be its last ones, and others must be before them",
+            ));
+        }
+        let size = sized(("x", kind), &dims[start..])?;
+        let rule = "the weight must have one element for each of the normalised axes";
+        for (role, weight) in ["weight", "bias"].into_iter().zip(weights) {
+            weight.map_or(Ok(()), |weight| self.fitting(role, weight, ("x", kind), &[Some(size)], rule))?;
+        }
+        Ok(kind.clone())
+    }
+
+    /// The product of `x` with a weight whose leading axes are `leading`.
+    fn product(
+        self,
+        x: &Type,
+        leading: &[u64],
+        (weight, bias): (WeightId, Option<WeightId>),
+        out: &[Dim],
+    ) -> Result<Type, Problem> {
+        let dims = &x.shape.0;
+        let kept = x.shape.kept();
+        let invalid = |dim: &Dim| dim.axis.is_kept() || dim.axis == Axis::Positions || dim.size().is_none();
+        let produced = Shape::elements(out).filter(|size| (1..=MOST_ELEMENTS).contains(size));
+        let Some(produced) = produced.filter(|_| !out.is_empty() && !out.iter().any(invalid)) else {
+            let rule = "axes of known extents, none of them rows, positions or chosen";
+            let (attribute, value) = ("out", Shape(out.to_vec()).to_string());
+            return Err(Problem::Attribute { attribute, value, rule });
+        };
+        if kept == 0 || kept == dims.len() {
+            return Err(operand("x", x, "it must have rows and an axis that the product contracts"));
+        }
+        let contracted = sized(("x", x), &dims[kept..])?;
+        let mut expected: Vec<Option<u64>> = leading.iter().map(|size| Some(*size)).collect();
+        expected.push(Some(produced));
+        if let Some(bias) = bias {
+            self.fitting("bias", bias, ("x", x), &expected, "a bias has one element for each output")?;
+        }
+        expected.push(Some(contracted));
+        let rule = "a weight is outputs by contracted elements of `x`";
+        self.fitting("weight", weight, ("x", x), &expected, rule)?;
+        Ok(Type::real(dims[..kept].iter().chain(out).cloned()))
+    }
+
+    fn rope(self, x: ValueId, at: ValueId, table: crate::graph::RopeId) -> Result<Type, Problem> {
+        let kind = self.rows("x", x)?;
+        self.row_ids("at", at, ("`x`", kind))?;
+        let ropes = &self.parts.ropes;
+        let (index, count) = (table.to_string(), ropes.len());
+        let table: &RopeTable = ropes.get(table.index()).ok_or(Problem::Undeclared { role: "table", index, count })?;
+        let last = kind.shape.0.last().filter(|_| kind.shape.0.len() > 1).and_then(Dim::size).unwrap_or(0);
+        if last < table.rotated() as u64 {
+            let expected = format!("that rotates {} dimensions", table.rotated());
+            return Err(mismatch("x", kind, ("table", expected), "the last axis must have as many dimensions"));
+        }
+        Ok(kind.clone())
+    }
+
+    fn append(self, k: ValueId, v: ValueId) -> Result<Vec<Type>, Problem> {
+        let (keys, values) = (self.rows("k", k)?, self.rows("v", v)?);
+        let rule = "it has the axes rows, heads, dimensions, the last two of known extents";
+        for (name, kind) in [("k", keys), ("v", values)] {
+            let [_, heads, dims] = kind.shape.0.as_slice() else { return Err(operand(name, kind, rule)) };
+            if heads.size().is_none() || dims.size().is_none() {
+                return Err(operand(name, kind, rule));
+            }
+        }
+        let same = keys.shape.0[..2] == values.shape.0[..2];
+        fits("v", values, ("`k`", keys), same, "keys and values have equal rows and heads")?;
+        let all = |kind: &Type| {
+            let rest = kind.shape.0[1..].iter().cloned();
+            Type::real(std::iter::once(Dim::symbol(Axis::Positions)).chain(rest))
+        };
+        Ok(vec![all(keys), all(values)])
+    }
+
+    fn attention(self, op: &Op) -> Result<Type, Problem> {
+        let Op::Attention { q, k, v, at, sinks, .. } = op else { return Ok(Type::real([])) };
+        let (queries, keys, values) = (self.rows("q", *q)?, self.real("k", *k)?, self.real("v", *v)?);
+        self.row_ids("at", *at, ("`q`", queries))?;
+        let rule = "it has the axes positions, heads, dimensions, the last two of known extents";
+        let cached = |name, kind: &Type| match kind.shape.0.as_slice() {
+            [Dim { axis: Axis::Positions, extent: Extent::Symbol(_) }, heads, dims] => {
+                heads.size().zip(dims.size()).ok_or_else(|| operand(name, kind, rule))
+            }
+            _ => Err(operand(name, kind, rule)),
+        };
+        let ((groups, key_dims), _) = (cached("k", keys)?, cached("v", values)?);
+        let same = keys.shape.0[..2] == values.shape.0[..2];
+        fits("v", values, ("`k`", keys), same, "keys and values have equal positions and heads")?;
+        let rule = "queries have the dimensions of keys, and a multiple of their heads";
+        let [rows, heads, dims] = queries.shape.0.as_slice() else {
+            return Err(mismatch("q", queries, ("`k`", keys.to_string()), rule));
+        };
+        let shared = heads.size().is_some_and(|heads| heads > 0 && groups > 0 && heads.is_multiple_of(groups));
+        fits("q", queries, ("`k`", keys), shared && dims.size() == Some(key_dims), rule)?;
+        if let Some(sinks) = sinks {
+            self.fitting("sinks", *sinks, ("q", queries), &[heads.size()], "a sink is one score for each head")?;
+        }
+        Ok(Type::real([rows.clone(), heads.clone(), values.shape.0[2].clone()]))
+    }
+
+    fn route(self, logits: ValueId, k: u32) -> Result<Vec<Type>, Problem> {
+        let kind = self.rows("logits", logits)?;
+        let rule = "it has the axes rows and experts, and at least as many experts as are chosen";
+        match kind.shape.0.as_slice() {
+            [rows, Dim { axis: Axis::Experts, extent: Extent::Known(experts) }]
+                if (1..=*experts).contains(&k.into()) =>
+            {
+                let chosen = [rows.clone(), Dim::known(Axis::Chosen, k.into())];
+                Ok(vec![Type::ids(chosen.clone()), Type::real(chosen)])
+            }
+            _ => Err(operand("logits", kind, rule)),
+        }
+    }
+
+    fn expert(
+        self,
+        x: ValueId,
+        ids: ValueId,
+        weights: (WeightId, Option<WeightId>),
+        out: &[Dim],
+    ) -> Result<Type, Problem> {
+        let kind = self.rows("x", x)?;
+        let chosen = self.value("ids", ids)?;
+        let is_chosen = chosen.dtype == DType::U32
+            && matches!(chosen.shape.0.as_slice(), [_, Dim { axis: Axis::Chosen, extent: Extent::Known(_) }]);
+        let rule = "ids have the axes rows and chosen, and `x` has equal ones where it has them";
+        let kept = kind.shape.kept();
+        let holds = is_chosen && kept <= 2 && chosen.shape.0[..kept.min(2)] == kind.shape.0[..kept];
+        fits("ids", chosen, ("`x`", kind), holds, rule)?;
+        let experts = self.weight("experts", weights.0)?.dims().first().copied().unwrap_or(0);
+        let product = self.product(kind, &[experts], weights, out)?;
+        Ok(Type::real(chosen.shape.0.iter().cloned().chain(product.shape.0.into_iter().skip(kept))))
+    }
+
+    fn weighted_sum(self, x: ValueId, weights: ValueId) -> Result<Type, Problem> {
+        let (kind, weights) = (self.rows("x", x)?, self.rows("weights", weights)?);
+        let is_chosen = weights.shape.0.len() == 2 && weights.shape.0[1].axis == Axis::Chosen;
+        let holds = is_chosen && kind.shape.0.len() > 2 && kind.shape.0.starts_with(&weights.shape.0);
+        fits("weights", weights, ("`x`", kind), holds, "weights are rows by chosen, the first axes of `x`")?;
+        let (rows, rest) = (kind.shape.0[0].clone(), kind.shape.0[2..].iter().cloned());
+        Ok(Type::real(std::iter::once(rows).chain(rest)))
+    }
+}
+
+/// The product of known extents.
+fn sized((name, kind): (&'static str, &Type), dims: &[Dim]) -> Result<u64, Problem> {
+    let size = Shape::elements(dims).filter(|size| (1..=MOST_ELEMENTS).contains(size));
+    size.ok_or_else(|| operand(name, kind, "the product of these extents must be known, and 1 to 2^48"))
+}

@@ -1,0 +1,230 @@
+//! The interpreter in f64: what a graph computes, op by op.
+//!
+//! It is written for clarity: each op is a loop over rows, weights are f64, and caches are dense.
+//! Each row is computed alone and in one order of summation, so that a sequence gives bitwise equal
+//! results in any split into steps.
+
+mod attend;
+mod elementwise;
+mod products;
+mod route;
+mod weights;
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use crate::axis::{Dim, Extent, Type};
+use crate::graph::{CacheId, Graph, Step, ValueId};
+use crate::op::{InputKind, Op};
+
+pub use weights::{Stored, WeightError, Weights};
+
+/// Numbers along axes, outermost first. Ids are whole numbers.
+///
+/// ```
+/// use tilewright_graph::interpret::Tensor;
+/// let tensor = Tensor { shape: vec![2, 3], data: vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0] };
+/// assert_eq!(tensor.row(1), [3.0, 4.0, 5.0]);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    /// Extents.
+    pub shape: Vec<usize>,
+    /// The elements; the last axis is contiguous.
+    pub data: Vec<f64>,
+}
+
+impl Tensor {
+    /// How many elements an index of the first axis has.
+    fn width(&self) -> usize {
+        self.shape[1.min(self.shape.len())..].iter().product()
+    }
+
+    /// The elements of an index of the first axis.
+    pub fn row(&self, row: usize) -> &[f64] {
+        let width = self.width();
+        &self.data[row * width..(row + 1) * width]
+    }
+
+    /// The elements along the first axis.
+    fn rows(&self) -> impl Iterator<Item = &[f64]> {
+        self.data.chunks_exact(self.width().max(1))
+    }
+}
+
+/// Why a graph cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// A weight is not there or is not what the graph declares.
+    #[error(transparent)]
+    Weight(#[from] WeightError),
+    /// An id that a table does not have.
+    #[error("{op}: id {id} is out of range; the weight `{weight}` has {count} entries")]
+    Id {
+        /// The op.
+        op: &'static str,
+        /// The id.
+        id: u64,
+        /// The table.
+        weight: String,
+        /// Its entries.
+        count: usize,
+    },
+    /// A step without tokens.
+    #[error("a step has no tokens; give at least 1")]
+    Empty,
+}
+
+/// Caches of one sequence.
+///
+/// ```
+/// use tilewright_graph::interpret::Sequence;
+/// assert_eq!(Sequence::default().len(), 0);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sequence {
+    len: usize,
+    /// Keys and values of each cache.
+    caches: BTreeMap<CacheId, [Vec<f64>; 2]>,
+}
+
+impl Sequence {
+    /// How many tokens the sequence has so far.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the sequence has no tokens yet.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// Runs a graph.
+///
+/// ```
+/// use tilewright_graph::build::{Builder, Sizes};
+/// use tilewright_graph::interpret::{Interpreter, Sequence, Stored};
+///
+/// let sizes = Sizes { hidden: 2, heads: 1, kv_heads: 1, head_dim: 2, inner: 2, vocab: 3 };
+/// let builder = Builder::new("table", sizes, 1e-6);
+/// let b = builder.root();
+/// let x = b.embed(builder.tokens(), "embed").scale(10.0);
+/// let graph = builder.finish(&[x])?;
+///
+/// let table = Stored { shape: vec![3, 2], data: vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0] };
+/// let weights = |name: &str| (name == "embed.weight").then(|| table.clone());
+/// let outputs = Interpreter::new(&graph, &weights)?.run(&mut Sequence::default(), &[2, 0])?;
+/// assert_eq!(outputs[0].data, [40.0, 50.0, 0.0, 10.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Interpreter<'g> {
+    graph: &'g Graph,
+    /// The weights as ops see them.
+    weights: Vec<Tensor>,
+    /// For each value the place of the last op that reads it.
+    last_use: Vec<usize>,
+}
+
+impl<'g> Interpreter<'g> {
+    /// Reads the weights of a graph.
+    ///
+    /// # Errors
+    /// A weight is missing or of another shape than the graph declares.
+    pub fn new(graph: &'g Graph, weights: &dyn Weights) -> Result<Interpreter<'g>, RunError> {
+        let declared = graph.parts().weights.iter();
+        let weights = declared.map(|weight| weights::read(weight, weights)).collect::<Result<_, _>>()?;
+        let mut last_use = vec![0; graph.types().len()];
+        for (place, step) in graph.steps().enumerate() {
+            step.op.operands().iter().for_each(|(_, id)| last_use[id.index()] = place);
+        }
+        graph.parts().outputs.iter().for_each(|id| last_use[id.index()] = usize::MAX);
+        Ok(Interpreter { graph, weights, last_use })
+    }
+
+    /// Feeds tokens to a sequence and gives the graph's outputs.
+    ///
+    /// # Errors
+    /// There are no tokens, or an id is out of range. The sequence is unchanged then.
+    pub fn run(&self, sequence: &mut Sequence, tokens: &[u32]) -> Result<Vec<Tensor>, RunError> {
+        if tokens.is_empty() {
+            return Err(RunError::Empty);
+        }
+        let mut after = sequence.clone();
+        let mut run = Run { interpreter: self, tokens, sequence: &mut after, values: Vec::new() };
+        for (place, step) in self.graph.steps().enumerate() {
+            let results = run.step(&step)?;
+            run.values.extend(results.into_iter().map(Some));
+            for (_, id) in step.op.operands() {
+                if self.last_use[id.index()] <= place {
+                    run.values[id.index()] = None;
+                }
+            }
+        }
+        let outputs = self.graph.parts().outputs.iter().map(|id| run.value(*id).clone()).collect();
+        after.len += tokens.len();
+        *sequence = after;
+        Ok(outputs)
+    }
+}
+
+/// One step.
+struct Run<'r> {
+    interpreter: &'r Interpreter<'r>,
+    tokens: &'r [u32],
+    sequence: &'r mut Sequence,
+    /// The values so far, but for those that no later op reads.
+    values: Vec<Option<Tensor>>,
+}
+
+/// What an operand is whose op did not run; a checked graph has none.
+static NOTHING: Tensor = Tensor { shape: Vec::new(), data: Vec::new() };
+
+impl Run<'_> {
+    fn value(&self, id: ValueId) -> &Tensor {
+        self.values.get(id.index()).and_then(Option::as_ref).unwrap_or(&NOTHING)
+    }
+
+    fn weight(&self, id: crate::graph::WeightId) -> &Tensor {
+        &self.interpreter.weights[id.index()]
+    }
+
+    /// Extents of a result in this step.
+    fn shape(&self, kind: &Type) -> Vec<usize> {
+        let extent = |dim: &Dim| match &dim.extent {
+            Extent::Known(size) => usize::try_from(*size).unwrap_or(usize::MAX),
+            Extent::Symbol(symbol) if symbol == "rows" => self.tokens.len(),
+            Extent::Symbol(_) => self.sequence.len + self.tokens.len(),
+        };
+        kind.shape.0.iter().map(extent).collect()
+    }
+
+    fn step(&mut self, step: &Step<'_>) -> Result<Vec<Tensor>, RunError> {
+        let data = match step.op {
+            Op::Input { input: InputKind::Tokens } => self.tokens.iter().map(|&id| f64::from(id)).collect(),
+            Op::Input { input: InputKind::Positions } => {
+                (0..self.tokens.len()).map(|row| (self.sequence.len + row) as f64).collect()
+            }
+            Op::Embed { ids, table, scale } => self.embed(*ids, *table, *scale)?,
+            Op::Norm { .. } => self.norm(step),
+            Op::Linear { x, weight, bias, .. } => self.linear(*x, *weight, *bias),
+            Op::Logits { x, table } => self.linear(*x, *table, None),
+            Op::ExpertLinear { .. } => self.expert_linear(step.op)?,
+            Op::Rope { x, at, table, pairs } => self.rope((*x, *at), *table, *pairs),
+            Op::CacheAppend { k, v, cache } => return Ok(self.append(step, [*k, *v], *cache)),
+            Op::Attention { .. } => self.attention(step.op),
+            Op::Activation { x, gate, kind } => self.activation(*x, *gate, *kind),
+            Op::Binary { a, b, kind } => self.binary(*a, *b, *kind),
+            Op::Scale { x, by } => self.value(*x).data.iter().map(|x| x * f64::from(*by)).collect(),
+            Op::SoftCap { x, cap } => self.value(*x).data.iter().map(|x| elementwise::soft_cap(*x, *cap)).collect(),
+            Op::Route { logits, k, kind } => return Ok(self.route(step, *logits, *k, *kind)),
+            Op::WeightedSum { x, weights } => self.weighted_sum(*x, *weights),
+            Op::Choose { logits } => self.value(*logits).rows().map(|row| route::largest(row, 1)[0] as f64).collect(),
+        };
+        let shape = step.results.first().map(|kind| self.shape(kind)).unwrap_or_default();
+        Ok(vec![Tensor { shape, data }])
+    }
+}

@@ -1,0 +1,81 @@
+//! Where the interpreter's weights come from.
+
+use thiserror::Error;
+
+use super::Tensor;
+use crate::graph::Weight;
+
+/// A tensor as a checkpoint stores it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stored {
+    /// Extents, outermost first.
+    pub shape: Vec<usize>,
+    /// The elements; the last axis is contiguous.
+    pub data: Vec<f64>,
+}
+
+/// Gives tensors by name. Closures from a name to an optional tensor implement it.
+pub trait Weights {
+    /// The tensor with that name.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    fn tensor(&self, name: &str) -> Result<Stored, WeightError>;
+}
+
+impl<F: Fn(&str) -> Option<Stored>> Weights for F {
+    fn tensor(&self, name: &str) -> Result<Stored, WeightError> {
+        self(name).ok_or_else(|| WeightError::Missing { name: name.to_owned() })
+    }
+}
+
+/// Why a weight cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum WeightError {
+    /// There is no such tensor.
+    #[error("tensor `{name}` is missing; the graph needs it")]
+    Missing {
+        /// The tensor.
+        name: String,
+    },
+    /// The tensor cannot be read.
+    #[error("tensor `{name}` cannot be read: {reason}")]
+    Unreadable {
+        /// The tensor.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// The tensor has another shape than the graph declares.
+    #[error("tensor `{name}` has shape {found:?} with {elements} elements; the graph needs {expected:?}")]
+    Shape {
+        /// The tensor.
+        name: String,
+        /// Its shape.
+        found: Vec<usize>,
+        /// Its elements.
+        elements: usize,
+        /// The shape that the graph declares.
+        expected: Vec<u64>,
+    },
+}
+
+/// A declared weight as ops see it.
+pub(super) fn read(weight: &Weight, from: &dyn Weights) -> Result<Tensor, WeightError> {
+    let mut data = Vec::new();
+    for name in weight.names() {
+        let stored = from.tensor(&name)?;
+        let elements: u64 = weight.shape.iter().product();
+        if !stored.shape.iter().map(|extent| *extent as u64).eq(weight.shape.iter().copied())
+            || stored.data.len() as u64 != elements
+        {
+            let (found, elements, expected) = (stored.shape, stored.data.len(), weight.shape.clone());
+            return Err(WeightError::Shape { name, found, elements, expected });
+        }
+        let width = stored.data.len() / stored.shape[0];
+        let [start, end] = weight.rows.unwrap_or([0, weight.shape[0]]).map(|row| row as usize * width);
+        data.extend(stored.data[start..end].iter().map(|element| element + f64::from(weight.offset)));
+    }
+    Ok(Tensor { shape: weight.dims().iter().map(|extent| *extent as usize).collect(), data })
+}

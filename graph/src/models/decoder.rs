@@ -1,0 +1,155 @@
+//! Keys that every decoder has.
+
+use std::ops::RangeInclusive;
+
+use serde_json::Value;
+
+use super::fault::KeyFault;
+use super::keys::{Keys, Otherwise, RealBound};
+use super::rope;
+use crate::build::Sizes;
+use crate::graph::RopeTable;
+
+/// What every decoder has.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Decoder {
+    pub sizes: Sizes,
+    pub layers: usize,
+    pub eps: f32,
+    pub rope: RopeTable,
+    /// Whether logits come from the embedding table.
+    pub tied: bool,
+}
+
+/// Defaults that differ between families.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Defaults {
+    /// Heads of keys and values; `None`: as many as query heads.
+    pub kv_heads: Option<usize>,
+    /// Dimensions of a head; `None`: hidden size over heads.
+    pub head_dim: Option<usize>,
+    /// Whether the embeddings are tied.
+    pub tied: bool,
+}
+
+const SIZE: RangeInclusive<u32> = 1..=i32::MAX.unsigned_abs();
+const LAYERS: RangeInclusive<u32> = 1..=4096;
+const HEAD_DIM: RangeInclusive<u32> = 1..=65_536;
+
+impl Decoder {
+    pub fn read(keys: &mut Keys, defaults: Defaults) -> Decoder {
+        let hidden: usize = keys.integer("hidden_size", SIZE, Otherwise::REQUIRED);
+        let layers = keys.integer("num_hidden_layers", LAYERS, Otherwise::REQUIRED);
+        let heads: usize = keys.integer("num_attention_heads", SIZE, Otherwise::REQUIRED);
+        let absent = Some(defaults.kv_heads.unwrap_or(heads));
+        let kv_heads: usize = keys.integer("num_key_value_heads", SIZE, Otherwise { absent, null: Some(heads) });
+        let head_dim = head_dim(keys, defaults.head_dim, hidden, heads);
+        let inner: usize = keys.integer("intermediate_size", SIZE, Otherwise::REQUIRED);
+        let vocab: usize = keys.integer("vocab_size", SIZE, Otherwise::REQUIRED);
+        let positions: usize = keys.integer("max_position_embeddings", SIZE, Otherwise::REQUIRED);
+        let bound = RealBound::AtLeast(f64::from(f32::MIN_POSITIVE), 1.0);
+        let eps = keys.real("rms_norm_eps", bound, Otherwise { absent: Some(1e-6), null: None }) as f32;
+        let tied = keys.boolean("tie_word_embeddings", defaults.tied);
+        if keys.faults.is_empty() && !heads.is_multiple_of(kv_heads) {
+            let (key, divisor_key) = ("num_attention_heads", "num_key_value_heads");
+            keys.faults.push(KeyFault::Multiple { key, value: heads, divisor_key, divisor: kv_heads });
+        }
+        if keys.faults.is_empty() && !head_dim.is_multiple_of(2) {
+            keys.faults.push(KeyFault::OddHead { head_dim });
+        }
+        let rope = rope::read(keys, head_dim, positions);
+        let [hidden, heads, kv_heads, head_dim, inner, vocab] =
+            [hidden, heads, kv_heads, head_dim, inner, vocab].map(|size| size as u64);
+        Decoder { sizes: Sizes { hidden, heads, kv_heads, head_dim, inner, vocab }, layers, eps, rope, tied }
+    }
+
+    /// The module of the table that gives logits.
+    pub fn logits_module(&self) -> &'static str {
+        if self.tied { "model.embed_tokens" } else { "lm_head" }
+    }
+}
+
+fn head_dim(keys: &mut Keys, default: Option<usize>, hidden: usize, heads: usize) -> usize {
+    let null = if default.is_none() { Some(None) } else { None };
+    let stated: Option<usize> = keys.integer("head_dim", HEAD_DIM, Otherwise { absent: Some(default), null });
+    if let Some(head_dim) = stated {
+        return head_dim;
+    }
+    let head_dim = hidden / heads.max(1);
+    if keys.faults.is_empty() {
+        if !hidden.is_multiple_of(heads) {
+            let (key, divisor_key) = ("hidden_size", "num_attention_heads");
+            keys.faults.push(KeyFault::Multiple { key, value: hidden, divisor_key, divisor: heads });
+        } else if head_dim > *HEAD_DIM.end() as usize {
+            let (min, max) = (*HEAD_DIM.start(), *HEAD_DIM.end());
+            let key = "head_dim (hidden_size / num_attention_heads)".to_owned();
+            keys.faults.push(KeyFault::Range { key, value: head_dim.to_string(), min, max });
+        }
+    }
+    head_dim.clamp(1, *HEAD_DIM.end() as usize)
+}
+
+/// Takes `sliding_window`: `absent` positions where the key is absent, none where it is null.
+pub(super) fn window(keys: &mut Keys, absent: u32) -> Option<u32> {
+    let otherwise = Otherwise { absent: Some(Some(absent as usize)), null: Some(None) };
+    let window: Option<usize> = keys.integer("sliding_window", 1..=i32::MAX.unsigned_abs(), otherwise);
+    window.and_then(|window| u32::try_from(window).ok())
+}
+
+/// The window of each layer: by `layer_types`, or by `is_sliding` where the key is absent.
+pub(super) fn windows(
+    keys: &mut Keys,
+    layers: usize,
+    window: Option<u32>,
+    is_sliding: impl Fn(usize) -> bool,
+) -> Vec<Option<u32>> {
+    const KEY: &str = "layer_types";
+    let Some(value) = keys.take_value(KEY) else {
+        return (0..layers).map(|layer| window.filter(|_| is_sliding(layer))).collect();
+    };
+    let Some(kinds) = value.as_array() else {
+        keys.wrong_type(KEY, &value, "a list of names");
+        return Vec::new();
+    };
+    if kinds.len() != layers {
+        keys.faults.push(KeyFault::LayerList { key: KEY, entries: kinds.len(), layers });
+    }
+    let mut windows = Vec::with_capacity(kinds.len());
+    for kind in kinds {
+        match (kind.as_str(), window) {
+            (Some("full_attention"), _) => windows.push(None),
+            (Some("sliding_attention"), Some(window)) => windows.push(Some(window)),
+            (Some("sliding_attention"), None) => {
+                keys.unsupported(KEY, kind, "needs a sliding_window that is in force", "full_attention without one");
+                break;
+            }
+            _ => {
+                let meaning = "gives a layer another attention";
+                keys.unsupported(KEY, kind, meaning, "full_attention or sliding_attention");
+                break;
+            }
+        }
+    }
+    windows
+}
+
+/// Takes a number that may be null: the default where the key is absent.
+pub(super) fn optional(keys: &mut Keys, key: &str, absent: Option<f64>) -> Option<f32> {
+    const BOUND: RealBound = RealBound::Above(0.0, 1e6);
+    let value = if keys.get(key).is_none() { absent } else { keys.optional_real(key, BOUND) };
+    value.map(|value| value as f32)
+}
+
+/// Takes the name of an activation function, which must be one of `accepted`.
+pub(super) fn activation(keys: &mut Keys, key: &str, accepted: &[&str], text: &'static str) {
+    if let Some(value) = keys.take(key)
+        && !value.as_str().is_some_and(|name| accepted.contains(&name))
+    {
+        keys.unsupported(key, &value, "is another activation of the MLP", text);
+    }
+}
+
+/// Takes a key whose values change nothing for a family.
+pub(super) fn ignore(keys: &mut Keys, key: &str) {
+    let _: Option<Value> = keys.take(key);
+}

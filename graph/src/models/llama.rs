@@ -1,0 +1,96 @@
+//! Llama, Mistral, Qwen2 and Qwen3: one block, which differs in biases, windows, and norms of
+//! queries and keys.
+
+use super::Page;
+use super::decoder::{self, Decoder, Defaults};
+use super::keys::{Keys, Otherwise};
+use crate::build::{Block, Builder, Gated, Value};
+use crate::graph::RopeId;
+use crate::op::ActivationKind;
+
+/// A model of one of the families.
+pub(super) struct Llama {
+    decoder: Decoder,
+    qkv_bias: bool,
+    o_bias: bool,
+    mlp_bias: bool,
+    qk_norm: bool,
+    windows: Vec<Option<u32>>,
+}
+
+impl Page for Llama {
+    fn read(keys: &mut Keys, model_type: &str) -> Llama {
+        let (kv_heads, head_dim) = match model_type {
+            "mistral" => (Some(8), None),
+            "qwen2" => (Some(32), None),
+            "qwen3" => (Some(32), Some(128)),
+            _ => (None, None),
+        };
+        let decoder = Decoder::read(keys, Defaults { kv_heads, head_dim, tied: false });
+        decoder::activation(keys, "hidden_act", &["silu", "swish"], "\"silu\"");
+        let has_key = matches!(model_type, "llama" | "qwen3");
+        let o_bias = has_key && keys.boolean("attention_bias", false);
+        let mlp_bias = model_type == "llama" && keys.boolean("mlp_bias", false);
+        let windows = windows(keys, model_type, decoder.layers);
+        Llama {
+            decoder,
+            qkv_bias: o_bias || model_type == "qwen2",
+            o_bias,
+            mlp_bias,
+            qk_norm: model_type == "qwen3",
+            windows,
+        }
+    }
+
+    fn decoder(&self) -> &Decoder {
+        &self.decoder
+    }
+
+    fn build<'b>(&self, builder: &'b Builder) -> Value<'b> {
+        let rope = builder.rope_table(&self.decoder.rope);
+        let b = builder.root();
+        let mut x: Value<'b> = b.embed(builder.tokens(), "model.embed_tokens").into();
+        for layer in 0..self.decoder.layers {
+            x = self.block(&builder.within(format!("model.layers.{layer}.")), layer, x, rope);
+        }
+        b.logits(b.rms_norm(x, "model.norm"), self.decoder.logits_module())
+    }
+}
+
+impl Llama {
+    fn block<'b>(&self, b: &Block<'b>, layer: usize, x: Value<'b>, rope: RopeId) -> Value<'b> {
+        let h = b.rms_norm(x, "input_layernorm");
+        let [mut q, mut k, v] = b
+            .linear_split(h, ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"])
+            .map(|x| x.bias(self.qkv_bias));
+        if self.qk_norm {
+            (q, k) = (b.rms_norm(q, "self_attn.q_norm").into(), b.rms_norm(k, "self_attn.k_norm").into());
+        }
+        let [q, k] = b.rope(q, k, rope);
+        let a = b.attention(q, k, v).window(self.windows.get(layer).copied().flatten());
+        let x = b.add(x, b.linear(a, "self_attn.o_proj").bias(self.o_bias));
+        let h = b.rms_norm(x, "post_attention_layernorm");
+        let (gate, up, kind) = ("mlp.gate_proj", "mlp.up_proj", ActivationKind::Silu);
+        let m = b.gated(h, Gated { gate, up, bias: self.mlp_bias, kind });
+        b.add(x, b.linear(m, "mlp.down_proj").bias(self.mlp_bias))
+    }
+}
+
+/// The window of each layer. Mistral's is in force everywhere; Qwen's from a layer on, where a key
+/// turns it on.
+fn windows(keys: &mut Keys, model_type: &str, layers: usize) -> Vec<Option<u32>> {
+    match model_type {
+        "mistral" => {
+            let window = decoder::window(keys, 4096);
+            decoder::windows(keys, layers, window, |_| true)
+        }
+        "qwen2" | "qwen3" => {
+            let is_on = keys.boolean("use_sliding_window", false);
+            let window = decoder::window(keys, 4096).filter(|_| is_on);
+            let absent = Otherwise { absent: Some(28), null: None };
+            let from: usize = keys.integer("max_window_layers", 0..=u32::MAX, absent);
+            decoder::windows(keys, layers, window, |layer| layer >= from)
+        }
+        _ => decoder::windows(keys, layers, None, |_| false),
+    }
+}

@@ -1,0 +1,399 @@
+//! The ops of a graph with their attributes.
+//!
+//! An op's fields that are values are its operands, fields that are weights name what the graph
+//! declares. The two lists below, of operands and of weights, are what every rewrite and printer
+//! reads.
+
+use serde::{Deserialize, Serialize};
+
+use crate::axis::{Axis, Dim};
+use crate::graph::{CacheId, RopeId, ValueId, WeightId};
+
+/// One op.
+///
+/// ```
+/// use tilewright_graph::graph::ValueId;
+/// use tilewright_graph::op::Op;
+/// let op = Op::Scale { x: ValueId(3), by: 2.0 };
+/// assert_eq!(op.name(), "scale");
+/// assert_eq!(op.operands(), [("x", ValueId(3))]);
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Op {
+    /// What each step gives the graph.
+    Input {
+        /// Which of the inputs.
+        input: InputKind,
+    },
+    /// Rows of a table, times a factor: `[rows]` to `[rows, hidden]`.
+    Embed {
+        /// Token ids.
+        ids: ValueId,
+        /// `[vocab, hidden]`.
+        table: WeightId,
+        /// The factor.
+        scale: f32,
+    },
+    /// Normalisation over trailing axes.
+    Norm {
+        /// What is normalised.
+        x: ValueId,
+        /// A factor for each element of the normalised axes.
+        weight: Option<WeightId>,
+        /// A summand for each element of the normalised axes.
+        bias: Option<WeightId>,
+        /// The statistic.
+        kind: NormKind,
+        /// Added to the mean square or the variance.
+        eps: f32,
+        /// The normalised axes: the last ones of `x`, in order.
+        over: Vec<Axis>,
+    },
+    /// Product with a weight `[out, in]`: contracts every axis of `x` other than `rows` and
+    /// `chosen`.
+    Linear {
+        /// The activations.
+        x: ValueId,
+        /// `[product of out, product of the contracted axes]`.
+        weight: WeightId,
+        /// `[product of out]`.
+        bias: Option<WeightId>,
+        /// The axes that replace the contracted ones.
+        out: Vec<Dim>,
+    },
+    /// Rotary position embedding of the last axis.
+    Rope {
+        /// Queries or keys.
+        x: ValueId,
+        /// The position of each row.
+        at: ValueId,
+        /// Frequencies; the first `2 * frequencies` dimensions rotate.
+        table: RopeId,
+        /// Which dimensions form a pair.
+        pairs: RopePairs,
+    },
+    /// Appends the rows of a step to a cache and gives all positions so far: keys, then values.
+    CacheAppend {
+        /// `[rows, kv_heads, head_dim]`.
+        k: ValueId,
+        /// `[rows, kv_heads, head_dim]`, where the last extent may differ from that of `k`.
+        v: ValueId,
+        /// The cache; one op appends to it.
+        cache: CacheId,
+    },
+    /// Attention of each row to the positions of a cache.
+    Attention {
+        /// `[rows, heads, head_dim]`; `heads` is a multiple of the heads of `k`.
+        q: ValueId,
+        /// `[positions, kv_heads, head_dim]`.
+        k: ValueId,
+        /// `[positions, kv_heads, head_dim]`.
+        v: ValueId,
+        /// The position of each row.
+        at: ValueId,
+        /// The factor on scores.
+        scale: f32,
+        /// Scores become `cap * tanh(score / cap)`.
+        soft_cap: Option<f32>,
+        /// A row at position `p` attends to positions above `p - window`.
+        window: Option<u32>,
+        /// A score for each head that takes part in the softmax and has no value.
+        sinks: Option<WeightId>,
+        /// Whether a row attends to no position after its own.
+        causal: bool,
+    },
+    /// An activation function, elementwise: `f(x)`, or `f(gate) * x`.
+    Activation {
+        /// The operand; the product's other factor where there is a gate.
+        x: ValueId,
+        /// What goes through the function where it is given.
+        gate: Option<ValueId>,
+        /// The function.
+        kind: ActivationKind,
+    },
+    /// Two values, elementwise. `b` may lack trailing axes of `a`; it is repeated along them.
+    Binary {
+        /// The left operand.
+        a: ValueId,
+        /// The right operand.
+        b: ValueId,
+        /// The operation.
+        kind: BinaryKind,
+    },
+    /// `x` times a number.
+    Scale {
+        /// The operand.
+        x: ValueId,
+        /// The number.
+        by: f32,
+    },
+    /// `cap * tanh(x / cap)`.
+    SoftCap {
+        /// The operand.
+        x: ValueId,
+        /// The bound on the result's magnitude.
+        cap: f32,
+    },
+    /// Chooses experts for each row: their ids, then their weights, both `[rows, chosen]`.
+    Route {
+        /// `[rows, experts]`.
+        logits: ValueId,
+        /// Experts for each row.
+        k: u32,
+        /// How weights follow from logits.
+        kind: RouteKind,
+    },
+    /// [`Op::Linear`] with the weights of the chosen experts: `[rows, ..]` or `[rows, chosen, ..]` to
+    /// `[rows, chosen, out]`.
+    ExpertLinear {
+        /// The activations.
+        x: ValueId,
+        /// `[experts, product of out, product of the contracted axes]`.
+        experts: WeightId,
+        /// `[rows, chosen]`.
+        ids: ValueId,
+        /// `[experts, product of out]`.
+        bias: Option<WeightId>,
+        /// The axes that replace the contracted ones.
+        out: Vec<Dim>,
+    },
+    /// The sum over `chosen` with a weight for each: `[rows, chosen, ..]` to `[rows, ..]`.
+    WeightedSum {
+        /// The summands.
+        x: ValueId,
+        /// `[rows, chosen]`.
+        weights: ValueId,
+    },
+    /// Scores of the vocabulary: `[rows, ..]` to `[rows, vocab]`.
+    Logits {
+        /// The activations.
+        x: ValueId,
+        /// `[vocab, product of the contracted axes]`.
+        table: WeightId,
+    },
+    /// The index of the largest logit of each row; the least index on a tie.
+    Choose {
+        /// `[rows, vocab]`.
+        logits: ValueId,
+    },
+}
+
+/// What each step gives a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InputKind {
+    /// Token ids.
+    Tokens,
+    /// The position of each token in its sequence.
+    Positions,
+}
+
+/// The statistic of a normalisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum NormKind {
+    /// `x / sqrt(mean(x²) + eps)`, times the weight, or 1 more than it (Gemma).
+    Rms {
+        /// Whether 1 is added to the weight.
+        unit_offset: bool,
+    },
+    /// `(x - mean) / sqrt(variance + eps)`, times the weight.
+    Layer,
+}
+
+/// Which dimensions a rotation pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RopePairs {
+    /// `i` with `i + n`, where `2 n` dimensions rotate.
+    Halves,
+    /// `2 i` with `2 i + 1`.
+    Interleaved,
+}
+
+/// An activation function.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum ActivationKind {
+    /// `x * sigmoid(x)`.
+    Silu,
+    /// GELU by its approximation with tanh.
+    GeluTanh,
+    /// `max(x, 0)`.
+    Relu,
+    /// `1 / (1 + exp(-x))`.
+    Sigmoid,
+    /// `g * sigmoid(alpha * g) * (u + 1)`, where `g` is the gate, at most `limit`, and `u` is the
+    /// other factor, within `±limit` (gpt-oss). It needs a gate.
+    ClampedSwiglu {
+        /// The factor inside of the sigmoid.
+        alpha: f32,
+        /// The bound.
+        limit: f32,
+    },
+}
+
+/// An operation on two values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BinaryKind {
+    /// `a + b`.
+    Add,
+    /// `a - b`.
+    Sub,
+    /// `a * b`.
+    Mul,
+}
+
+/// How a router's weights follow from its logits. The least id wins a tie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum RouteKind {
+    /// The softmax over all experts, then the largest.
+    SoftmaxThenTopK {
+        /// Whether the chosen weights are divided by their sum.
+        renormalise: bool,
+    },
+    /// The largest logits, then the softmax over those.
+    TopKThenSoftmax,
+}
+
+/// Applies `$each(name, field)` to the operands of an op, by reference or mutable reference.
+macro_rules! each_operand {
+    ($op:expr, $each:expr) => {
+        match $op {
+            Op::Input { .. } => {}
+            Op::Embed { ids, .. } => $each("ids", ids),
+            Op::Norm { x, .. } | Op::Linear { x, .. } | Op::Scale { x, .. } | Op::SoftCap { x, .. } => $each("x", x),
+            Op::Logits { x, .. } => $each("x", x),
+            Op::Rope { x, at, .. } => {
+                $each("x", x);
+                $each("at", at);
+            }
+            Op::CacheAppend { k, v, .. } => {
+                $each("k", k);
+                $each("v", v);
+            }
+            Op::Attention { q, k, v, at, .. } => {
+                $each("q", q);
+                $each("k", k);
+                $each("v", v);
+                $each("at", at);
+            }
+            Op::Activation { x, gate, .. } => {
+                $each("x", x);
+                if let Some(gate) = gate {
+                    $each("gate", gate);
+                }
+            }
+            Op::Binary { a, b, .. } => {
+                $each("a", a);
+                $each("b", b);
+            }
+            Op::Route { logits, .. } | Op::Choose { logits } => $each("logits", logits),
+            Op::ExpertLinear { x, ids, .. } => {
+                $each("x", x);
+                $each("ids", ids);
+            }
+            Op::WeightedSum { x, weights } => {
+                $each("x", x);
+                $each("weights", weights);
+            }
+        }
+    };
+}
+
+/// Applies `$each(name, field)` to the weights of an op, by reference or mutable reference.
+macro_rules! each_weight {
+    ($op:expr, $each:expr) => {
+        match $op {
+            Op::Embed { table, .. } | Op::Logits { table, .. } => $each("table", table),
+            Op::Norm { weight, bias, .. } => {
+                if let Some(weight) = weight {
+                    $each("weight", weight);
+                }
+                if let Some(bias) = bias {
+                    $each("bias", bias);
+                }
+            }
+            Op::Linear { weight, bias, .. } | Op::ExpertLinear { experts: weight, bias, .. } => {
+                $each("weight", weight);
+                if let Some(bias) = bias {
+                    $each("bias", bias);
+                }
+            }
+            Op::Attention { sinks, .. } => {
+                if let Some(sinks) = sinks {
+                    $each("sinks", sinks);
+                }
+            }
+            Op::Input { .. } | Op::Rope { .. } | Op::CacheAppend { .. } | Op::Activation { .. } => {}
+            Op::Binary { .. } | Op::Scale { .. } | Op::SoftCap { .. } => {}
+            Op::Route { .. } | Op::WeightedSum { .. } | Op::Choose { .. } => {}
+        }
+    };
+}
+
+impl Op {
+    /// The name, as text and JSON have it.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Op::Input { .. } => "input",
+            Op::Embed { .. } => "embed",
+            Op::Norm { .. } => "norm",
+            Op::Linear { .. } => "linear",
+            Op::Rope { .. } => "rope",
+            Op::CacheAppend { .. } => "cache_append",
+            Op::Attention { .. } => "attention",
+            Op::Activation { .. } => "activation",
+            Op::Binary { .. } => "binary",
+            Op::Scale { .. } => "scale",
+            Op::SoftCap { .. } => "soft_cap",
+            Op::Route { .. } => "route",
+            Op::ExpertLinear { .. } => "expert_linear",
+            Op::WeightedSum { .. } => "weighted_sum",
+            Op::Logits { .. } => "logits",
+            Op::Choose { .. } => "choose",
+        }
+    }
+
+    /// How many values the op defines.
+    pub const fn results(&self) -> usize {
+        match self {
+            Op::CacheAppend { .. } | Op::Route { .. } => 2,
+            Op::Input { .. } | Op::Embed { .. } | Op::Norm { .. } | Op::Linear { .. } | Op::Rope { .. } => 1,
+            Op::Attention { .. } | Op::Activation { .. } | Op::Binary { .. } | Op::Scale { .. } => 1,
+            Op::SoftCap { .. } | Op::ExpertLinear { .. } | Op::WeightedSum { .. } => 1,
+            Op::Logits { .. } | Op::Choose { .. } => 1,
+        }
+    }
+
+    /// The operands with their names.
+    pub fn operands(&self) -> Vec<(&'static str, ValueId)> {
+        let mut found = Vec::new();
+        let mut each = |name, id: &ValueId| found.push((name, *id));
+        each_operand!(self, each);
+        found
+    }
+
+    /// Replaces each operand.
+    pub fn map_operands(&mut self, mut map: impl FnMut(ValueId) -> ValueId) {
+        let mut each = |_: &'static str, id: &mut ValueId| *id = map(*id);
+        each_operand!(self, each);
+    }
+
+    /// The weights with the names of their roles.
+    pub fn weights(&self) -> Vec<(&'static str, WeightId)> {
+        let mut found = Vec::new();
+        let mut each = |name, id: &WeightId| found.push((name, *id));
+        each_weight!(self, each);
+        found
+    }
+
+    /// Replaces each weight.
+    pub fn map_weights(&mut self, mut map: impl FnMut(WeightId) -> WeightId) {
+        let mut each = |_: &'static str, id: &mut WeightId| *id = map(*id);
+        each_weight!(self, each);
+    }
+}

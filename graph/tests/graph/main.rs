@@ -1,0 +1,5 @@
+//! The graph's tests: what the check refuses, and what the interpreter computes.
+
+mod check;
+mod checkpoint;
+mod families;
