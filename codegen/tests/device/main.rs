@@ -198,6 +198,51 @@ fn memory_is_freed_with_its_last_user() {
     assert_eq!(live(), 0);
 }
 
+/// The memory contract of docs/device.md for the memory that host and device share: whatever may
+/// still use it keeps it, in safe code, whichever handle is dropped first.
+#[test]
+fn host_memory_that_a_device_may_use_outlives_its_owner() {
+    let (device, record) = device();
+    let stream = device.stream().unwrap();
+    let live = || record.live_host.load(Ordering::Relaxed);
+    let kernel = load(&device, signature(&[("x", POINTER)])).unwrap();
+
+    // Mapped words: work, graphs and clones keep them; the last one frees them.
+    let words = device.mapped::<u32>(4).unwrap();
+    let clone = words.clone();
+    let work = kernel.work(1, &[(&words).into()]).unwrap();
+    drop(words);
+    assert_eq!((live(), clone.load(0)), (1, Ok(0)), "the clone keeps the words");
+    drop(clone);
+    assert_eq!(live(), 1, "work that is not submitted yet keeps the words");
+    let graph = device.graph(std::slice::from_ref(&work)).unwrap();
+    drop(work);
+    graph.launch(&stream).unwrap();
+    assert_eq!(live(), 1, "the graph keeps the words");
+    drop(graph);
+    assert_eq!(live(), 0);
+
+    // A device that reaches the words of another keeps them as well.
+    let (peer, _) = recorder::device();
+    let on_peer = load(&peer, signature(&[("x", POINTER)])).unwrap();
+    let words = device.mapped::<u64>(1).unwrap();
+    let work = on_peer.work(1, &[Arg::peer_mapped(&words)]).unwrap();
+    drop(words);
+    assert_eq!(live(), 1, "work of the peer keeps the words");
+    drop(work);
+    assert_eq!(live(), 0);
+
+    // Pinned memory: a queued copy owns it, and the memory comes back from the copy alone.
+    let pinned = device.pinned::<u32>(4).unwrap();
+    let buffer = device.buffer::<u32>(4).unwrap();
+    let pending = stream.upload_pinned(pinned, &buffer).unwrap();
+    assert_eq!(live(), 1, "the copy keeps the memory");
+    let pinned = pending.wait().unwrap();
+    assert_eq!((live(), pinned.len()), (1, 4));
+    drop(stream.download_pinned(&buffer, pinned).unwrap());
+    assert_eq!(live(), 0, "a dropped copy frees the memory");
+}
+
 #[test]
 fn parts_outside_a_buffer_and_parts_of_the_wrong_size_are_errors() {
     let (device, _) = device();

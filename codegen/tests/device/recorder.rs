@@ -23,6 +23,8 @@ pub struct Record {
     pub launches: Mutex<Vec<Launched>>,
     /// Pieces of device memory that are not freed.
     pub live: AtomicUsize,
+    /// Pieces of pinned and mapped memory that are not freed.
+    pub live_host: Arc<AtomicUsize>,
     next: AtomicU64,
 }
 
@@ -62,7 +64,23 @@ impl Drop for Memory {
     }
 }
 
-struct Pinned(Vec<u64>);
+/// Counts a piece of host memory while it lives.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn new(live: &Arc<AtomicUsize>) -> Counted {
+        live.fetch_add(1, Ordering::Relaxed);
+        Counted(Arc::clone(live))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+struct Pinned(Vec<u64>, #[expect(dead_code, reason = "counts while it lives")] Counted);
 
 impl PinnedBytes for Pinned {
     fn bytes(&self) -> &[u8] {
@@ -86,7 +104,7 @@ impl InFlight for Done {
     }
 }
 
-struct Mapped(Vec<AtomicU32>, Vec<AtomicU64>);
+struct Mapped(Vec<AtomicU32>, Vec<AtomicU64>, #[expect(dead_code, reason = "counts while it lives")] Counted);
 
 impl MappedWords for Mapped {
     fn address(&self) -> u64 {
@@ -124,7 +142,7 @@ impl Backend for Recorder {
     }
 
     fn alloc_pinned(&self, bytes: usize) -> Result<Box<dyn PinnedBytes>, DeviceError> {
-        Ok(Box::new(Pinned(vec![0; bytes.div_ceil(8)])))
+        Ok(Box::new(Pinned(vec![0; bytes.div_ceil(8)], Counted::new(&self.record.live_host))))
     }
 
     fn alloc_mapped(&self, words: usize, width: WordWidth) -> Result<Arc<dyn MappedWords>, DeviceError> {
@@ -132,6 +150,7 @@ impl Backend for Recorder {
         let mapped = Mapped(
             std::iter::repeat_with(AtomicU32::default).take(narrow).collect(),
             std::iter::repeat_with(AtomicU64::default).take(wide).collect(),
+            Counted::new(&self.record.live_host),
         );
         Ok(Arc::new(mapped))
     }
