@@ -36,7 +36,7 @@ const FIFO_TIMEOUT: Duration = Duration::from_secs(2);
 /// The text of a file, a pipe or a device. The limit holds while reading: no more than `limit`
 /// bytes are kept.
 pub(crate) fn read(path: &Path, limit: u64) -> Result<String, InputError> {
-    text(read_bytes(path, limit)?)
+    read_from(open(path)?, limit)
 }
 
 /// The bytes of a file, a pipe or a device.

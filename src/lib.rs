@@ -33,10 +33,6 @@
 //! # Ok::<(), tilewright::codegen::verify::VerifyErrors>(())
 //! ```
 #![deny(unsafe_code)]
-#![cfg_attr(
-    not(feature = "cli"),
-    allow(dead_code, unused_imports, reason = "the command line is the only caller of some private items")
-)]
 
 #[cfg(feature = "engine")]
 pub mod checkpoint;

@@ -9,7 +9,9 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::Path;
 
-use tempfile::{Builder, NamedTempFile, TempDir};
+#[cfg(any(feature = "cli", test))]
+use tempfile::NamedTempFile;
+use tempfile::{Builder, TempDir};
 
 const PREFIX: &str = ".tilewright-";
 const SUFFIX: &str = ".tmp";
@@ -26,6 +28,7 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
 ///
 /// # Errors
 /// If the folder does not exist or is not writable.
+#[cfg(any(feature = "cli", test))]
 pub(crate) fn file(folder: &Path) -> io::Result<NamedTempFile> {
     sweep(folder);
     for _ in 0..ATTEMPTS {
@@ -45,6 +48,7 @@ pub(crate) fn file(folder: &Path) -> io::Result<NamedTempFile> {
 ///
 /// # Errors
 /// Those of the file system; the file that was there stays.
+#[cfg(any(feature = "cli", test))]
 pub(crate) fn publish(file: NamedTempFile, target: &Path) -> io::Result<()> {
     file.as_file().sync_all()?;
     file.persist(target).map_err(|error| error.error)?;

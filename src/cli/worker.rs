@@ -56,7 +56,7 @@ pub fn run(args: &WorkerArgs) -> Result<ExitCode, Failure> {
     let patience = patience(args.patience)?;
     let form = Form { scheme: args.weights, max_context: None };
     let engine = load_as_needed(&args.model, args.device.get(), form)?.with_rows(args.rows_by)?;
-    let seat = Seat::join(&args.join, (args.rank, args.world), &engine.identity(), patience)?;
+    let seat = Seat::join(&args.join, args.rank, args.world, &engine.identity(), patience)?;
     let (layers, all) = (seat.layers(), engine.spec().layers);
     paint::line(Word::Note, &format!("rank {} has layers {} to {} of {all}", args.rank, layers.lo, layers.hi - 1));
     let interrupt = Interrupt::aborts(engine.abort_handle())?;

@@ -55,6 +55,14 @@ pub(super) struct ObservedShape {
     pub page_tokens: usize,
 }
 
+/// The number of a block in its sequence, from its number in the pool and the sequence's page table;
+/// `None` if no page of the table holds it. Entries without a block are negative.
+fn place_in_sequence(table: &[i32], block: i32, per_page: usize) -> Option<usize> {
+    let block = usize::try_from(block).ok()?;
+    let page = i32::try_from(block.checked_div(per_page)?).ok()?;
+    Some(table.iter().position(|&entry| entry == page)? * per_page + block % per_page)
+}
+
 impl SessionFlow {
     /// The flow's part of a lowering.
     pub fn lowered(&self, phase: Phase) -> Lowered<'_> {
@@ -71,7 +79,8 @@ impl SessionFlow {
     pub fn observe(
         &self,
         shape: ObservedShape,
-        (cells, requests): (&StepCells, &[u64]),
+        cells: &StepCells,
+        requests: &[u64],
         output: &dyn Fn(&str) -> Result<Vec<i32>, EngineError>,
     ) -> Result<(), EngineError> {
         let Some(observer) = &self.observer else { return Ok(()) };
@@ -89,12 +98,9 @@ impl SessionFlow {
                     continue;
                 };
                 let table = &cells.page_table[row * width..][..width];
-                let place = |&block: &i32| {
-                    let (page, block) = (block / per_page as i32, block as usize % per_page);
-                    Some(table.iter().position(|&entry| entry == page)? * per_page + block)
-                };
-                let blocks = blocks[at * most..][..last / block_tokens + 1].iter().filter_map(place).collect();
-                let request = requests.get(row).copied().unwrap_or(0);
+                let Some(&request) = requests.get(row) else { continue };
+                let chosen = blocks[at * most..][..last / block_tokens + 1].iter();
+                let blocks = chosen.filter_map(|&block| place_in_sequence(table, block, per_page)).collect();
                 observer(&Chosen { request, position, layer, kv_head, blocks });
             }
         }
@@ -150,5 +156,21 @@ impl Engine {
             slots: slots.max(1),
             observer: self.observer.clone(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::place_in_sequence;
+
+    #[test]
+    fn a_block_lies_where_the_page_table_has_its_page_and_an_empty_entry_nowhere() {
+        let table = [7, 2, 0];
+        assert_eq!(place_in_sequence(&table, 2 * 4 + 3, 4), Some(4 + 3));
+        assert_eq!(place_in_sequence(&table, 1, 4), Some(2 * 4 + 1));
+        assert_eq!(place_in_sequence(&table, 5 * 4, 4), None, "no page of this sequence");
+        // Rounded towards zero, -1 / 4 would be page 0.
+        assert_eq!(place_in_sequence(&table, -1, 4), None);
+        assert_eq!(place_in_sequence(&table, 3, 0), None);
     }
 }

@@ -162,7 +162,7 @@ impl Engine {
         }
         let context = Request::context(requests, max);
         let first = requests.first().map(|request| request.prompt_ids.len());
-        let mut session = Session::new(self, requests.len(), (context, !sampling.is_greedy()), first)?;
+        let mut session = Session::new(self, requests.len(), context, !sampling.is_greedy(), first)?;
         let mut active: Vec<Active> = requests.iter().map(Active::new).collect();
         let mut next = Vec::with_capacity(requests.len());
         for (at, request) in requests.iter().enumerate() {

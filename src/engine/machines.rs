@@ -16,13 +16,13 @@ use tilewright_megakernel::vm::device::{AbortHandle, Accepted, DeviceKv, DeviceO
 use tilewright_megakernel::vm::graph::AnyGraph;
 use tilewright_megakernel::vm::reference::{KvState, Machine, RequestSlot, StepCells, StepError};
 
-use super::behind::Behind;
 use super::by_graph::STREAMED;
+use super::deferred_summaries::DeferredSummaries;
 use super::error::EngineError;
 use super::flow::{ObservedShape, SessionFlow};
 use super::model::Model;
 use super::on_device::{OnDevice, PACKED_CHUNK};
-use super::pipeline::Piped;
+use super::pipeline::{Piped, PipedSetup};
 use super::place::{Gpu, Place};
 use super::session::Run;
 
@@ -213,7 +213,7 @@ pub(super) fn machines(
     let lowering = Lowering { model: model.clone(), options, widths, flow, phase: Phase::Decode, requests: Vec::new() };
     if let Some(world) = place.world() {
         let Lowering { model, options, widths, .. } = lowering;
-        return Box::new(Piped::new(world, place, model, (options, widths), &abort));
+        return Box::new(Piped::new(world, place, PipedSetup { model, options, widths }, &abort));
     }
     match **place {
         Place::Host { workers, .. } => {
@@ -229,7 +229,7 @@ pub(super) fn machines(
             abort,
             under_way: Vec::new(),
             feeds: false,
-            behind: Behind::default(),
+            deferred: DeferredSummaries::default(),
             has_graphs: true,
         }),
     }
@@ -266,7 +266,7 @@ impl Lowering {
         let Some(flow) = self.flow.as_ref().filter(|_| self.phase == Phase::Decode) else { return Ok(()) };
         let (spec, page_tokens) = (&self.model.spec, self.options.page_tokens);
         let shape = ObservedShape { layers: spec.layers, kv_heads: spec.kv_heads, page_tokens };
-        flow.observe(shape, (cells, &self.requests), output)
+        flow.observe(shape, cells, &self.requests, output)
     }
 
     /// The lowering options without a flow.

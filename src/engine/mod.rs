@@ -11,9 +11,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod behind;
+#[cfg(feature = "cli")]
+mod bare;
 mod by_graph;
 mod cells;
+mod deferred_summaries;
 mod device;
 mod error;
 mod flow;
@@ -47,23 +49,27 @@ pub use tilewright_megakernel::vm::graph::Exchange;
 use tilewright_megakernel::weights::WeightTensor;
 
 use crate::checkpoint::{Checkpoint, Tokenizer};
+#[cfg(feature = "cli")]
+pub(crate) use bare::Bare;
 pub use device::{Device, DeviceError};
 pub use error::EngineError;
 pub use flow::{Chosen, OnChosen};
 pub use flow_parameters::{FileError, ParametersError, flow_parameters_file, read_flow_parameters};
+#[cfg(feature = "cli")]
 pub(crate) use generate::prompt_bytes;
 pub use generate::{Answer, Completion, Finish, Request, Speed, StopCause};
 pub use kv::{KvType, NoKvType};
-pub(crate) use model::Bare;
 use model::Model;
 pub use pipeline::{Identity, Meeting, PipelineError, Rows, Seat};
 pub use place::{Abort, OnProgress};
+#[cfg(feature = "cli")]
 pub(crate) use place::{Opened, device_options, open};
 use place::{Place, Unloaded};
 pub use requests::{
     BatchOptions, Batcher, Event, Logprobs, Penalties, Server, ServerEvent, Statistics, Stream, Submission, Ticket,
     Token, WidthTimes,
 };
+#[cfg(feature = "cli")]
 pub(crate) use requests::{Gain, MOST_PROPOSED, Proposer};
 pub use sampling::Sampling;
 pub use session::{Row, Run, Session};

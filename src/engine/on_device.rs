@@ -14,8 +14,8 @@ use tilewright_megakernel::vm::device::{
 use tilewright_megakernel::vm::graph::AnyGraph;
 use tilewright_megakernel::vm::reference::{RequestSlot, StepCells};
 
-use super::behind::{Behind, ROWS_BEHIND};
 use super::by_graph::is_faster;
+use super::deferred_summaries::{DeferredSummaries, SUMMARY_ROWS};
 use super::error::EngineError;
 use super::flow::SessionFlow;
 use super::machines::{Asked, EachAccepted, EachRow, EachStep, Lowering, MOST_ROWS, Machines, Widths};
@@ -38,7 +38,7 @@ pub(super) struct OnDevice {
     /// Whether the next rows are a prompt's.
     pub(super) feeds: bool,
     /// What a flow keeps of blocks that graphs completed.
-    pub(super) behind: Behind,
+    pub(super) deferred: DeferredSummaries,
     /// Whether a graph computes the model, as far as is known.
     pub(super) has_graphs: bool,
 }
@@ -163,29 +163,29 @@ impl OnDevice {
         let keeps = |flow: &&SessionFlow| !flow.settings.traced().declared.fields.is_empty();
         let Some(flow) = self.lowering.flow.as_ref().filter(keeps) else { return Ok(()) };
         if self.graphs.contains_key(&width) {
-            self.behind.note((cells, steps), flow.settings.block_tokens(), self.lowering.options.page_tokens);
+            self.deferred.note(cells, steps, flow.settings.block_tokens(), self.lowering.options.page_tokens);
             return Ok(());
         }
         match self.lowering.phase {
-            Phase::Decode if !self.behind.is_empty() => self.summarise(),
+            Phase::Decode if !self.deferred.is_empty() => self.summarise(),
             Phase::Decode | Phase::Prompt => Ok(()),
         }
     }
 
     /// Summarises the blocks that graphs completed.
     fn summarise(&mut self) -> Result<(), EngineError> {
-        if !self.behind.is_made() {
+        if !self.deferred.is_made() {
             let gpu = self.gpu();
-            let Some((placed, options)) = self.lowering.summaries(gpu, ROWS_BEHIND)? else {
-                self.behind.clear();
+            let Some((placed, options)) = self.lowering.summaries(gpu, SUMMARY_ROWS)? else {
+                self.deferred.clear();
                 return Ok(());
             };
             let mut progress = |done, total| gpu.progress(done, total);
             let mut machine = gpu.weights().machine(placed, self.kv.as_ref(), options, &mut progress)?;
             machine.listen_to(&self.abort);
-            self.behind.machine = Some(machine);
+            self.deferred.machine = Some(machine);
         }
-        self.behind.run(self.lowering.options.pages_per_sequence())
+        self.deferred.run(self.lowering.options.pages_per_sequence())
     }
 
     /// Creates a graph of launches of that many rows.

@@ -188,7 +188,8 @@ impl Unloaded {
 /// A GPU or its simulation, what programs are placed for on it, how kernels are cut and how many
 /// steps a launch has.
 pub(crate) struct Opened {
-    /// The first.
+    /// The first, on which kernels are timed.
+    #[cfg(feature = "cli")]
     pub device: device::Device,
     /// All that share the model, the first among them.
     pub devices: Vec<device::Device>,
@@ -211,7 +212,15 @@ pub(crate) fn open(device: Device) -> Result<Opened, EngineError> {
     };
     let opened = devices.first().cloned().ok_or(EngineError::NoGpu)?;
     let target = target(opened.properties())?;
-    Ok(Opened { device: opened, devices, target, options: device_options(device), launch_steps, abort })
+    Ok(Opened {
+        #[cfg(feature = "cli")]
+        device: opened,
+        devices,
+        target,
+        options: device_options(device),
+        launch_steps,
+        abort,
+    })
 }
 
 /// How kernels for a device are cut, where nothing was tuned. Weights lie in their order: products

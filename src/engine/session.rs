@@ -85,7 +85,7 @@ impl Session {
     /// # Errors
     /// If the model has fewer positions, cannot be lowered, or does not fit the device.
     pub fn of(engine: &Engine, sequences: usize, context: usize) -> Result<Session, EngineError> {
-        Session::new(engine, sequences, (context, false), None)
+        Session::new(engine, sequences, context, false, None)
     }
 
     /// Creates a session whose device may sample; on the CPU, where the host samples, there is no
@@ -94,14 +94,15 @@ impl Session {
     /// # Errors
     /// As [`Session::of`].
     pub fn sampling(engine: &Engine, sequences: usize, context: usize) -> Result<Session, EngineError> {
-        Session::new(engine, sequences, (context, true), None)
+        Session::new(engine, sequences, context, true, None)
     }
 
     /// Creates a session that may sample, for a first prompt of `first` tokens if that is known.
     pub(super) fn new(
         engine: &Engine,
         sequences: usize,
-        (context, sampling): (usize, bool),
+        context: usize,
+        sampling: bool,
         prompt: Option<usize>,
     ) -> Result<Session, EngineError> {
         let base = engine.lowering(context, sampling);

@@ -2,10 +2,13 @@
 
 use tilewright_megakernel::vm::device::{Dealing, DeviceOptions};
 
-use crate::tuning::{Settings, SettingsError, Space};
+#[cfg(any(feature = "cli", test))]
+use crate::tuning::Space;
+use crate::tuning::{Settings, SettingsError};
 
 /// The settings of a machine of `rows` rows that a search may change, from those of `options`;
 /// `codes`: weights are quantised.
+#[cfg(any(feature = "cli", test))]
 pub(crate) fn space(mut options: DeviceOptions, rows: usize, codes: bool) -> Space {
     let shipped = Settings::default().with("dealing", options.dealing.name());
     let numbers = DeviceOptions::NUMBERS.iter();

@@ -23,6 +23,7 @@ mod statistics;
 
 pub use compare::{Comparison, Figures, Floor, Peaks, PeerKind, Runs, Workload, means};
 pub use entry::{Age, Entry, device_name, target_of};
+#[cfg(feature = "cli")]
 pub(crate) use read::read_results;
 pub use read::{Results, ResultsError, write_call, write_row};
 pub use row::{Call, OURS, OutOfRange, Remark, Row};

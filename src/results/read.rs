@@ -163,6 +163,7 @@ impl Results {
 }
 
 /// Reads a file of results, at most 256 MiB.
+#[cfg(feature = "cli")]
 pub(crate) fn read_results(path: &Path) -> Result<Vec<u8>, ResultsError> {
     input::read_bytes(path, LIMIT).map_err(|error| failed(path, error))
 }

@@ -50,7 +50,7 @@ fn serve(said: Vec<Message>) -> Result<(), EngineError> {
     let address = listener.local_addr().expect("an address").to_string();
     let worker = thread::spawn(move || {
         let engine = engine();
-        Seat::join(&address, (1, 2), &engine.identity(), PATIENCE)?.serve(&engine)
+        Seat::join(&address, 1, 2, &engine.identity(), PATIENCE)?.serve(&engine)
     });
     let link = Tcp::new(listener.accept().expect("the worker calls").0, PATIENCE).expect("a connection");
     assert!(matches!(link.receive().expect("a hello").head, Head::Hello { rank: 1, world: 2, .. }));

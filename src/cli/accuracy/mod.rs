@@ -132,6 +132,12 @@ struct Case {
 /// The machine that decodes and, of a step that it is too narrow for, a graph on its pools.
 type Machines = (DeviceMachine, Option<AnyGraph>);
 
+/// Weights on the devices: those of the decode machine and those of graphs.
+struct Resident {
+    decode: DeviceWeights,
+    graphs: PeerWeights,
+}
+
 /// How far each row of a step is from the reference, ‖found − expected‖ / ‖expected‖.
 struct Finding {
     hidden: usize,
@@ -162,7 +168,10 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
     let (spec, weights) = args.source.open()?;
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let name = device.properties().name.clone();
-    let mut shared = (DeviceWeights::on(devices.clone(), weights.clone()), PeerWeights::new(&devices, &weights));
+    let mut resident = Resident {
+        decode: DeviceWeights::on(devices.clone(), weights.clone()),
+        graphs: PeerWeights::new(&devices, &weights),
+    };
     let (mut findings, mut right) = (Vec::new(), true);
     writeln!(io::stdout(), "{:5} {:28} {:>9} {:>9} {:>9}", "batch", "positions", "worst", "bf16 peer", "f32 peer")?;
     let cases = cases(args);
@@ -183,7 +192,7 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
             let lowering = LowerOptions { rows, ..on_gpu.clone() }.splits_for_gpu(&spec, target.sms);
             program(Target { sms, ..target.clone() }, &lowering)
         };
-        let (mut machine, mut graph) = match machines(case, &of_rows, (target.sms, options), &mut shared)? {
+        let (mut machine, mut graph) = match machines(case, &of_rows, target.sms, options, &mut resident)? {
             Err(LoadError::Unsupported(why)) => {
                 right = false;
                 bar.suspend(|| writeln!(io::stdout(), "{:5} refused: {why}", case.positions.len()))?;
@@ -197,7 +206,8 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
         let mut kv = KvState::new(reference.program())?;
         case.each_history(&spec, &mut |name, pool| {
             kv.write(name, 0, &pool.to_f32_vec())?;
-            send_history(&spec, (name, pool), &kv, &mut machine, (several, args.kv))
+            let pool = Pool { name, values: pool, devices: several, stored_as: args.kv };
+            send_history(&spec, &pool, &kv, &mut machine)
         })?;
         let cells = case.cells(&spec);
         let found = match &mut graph {
@@ -264,32 +274,36 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
 fn machines(
     case: &Case,
     program: &dyn Fn(usize, usize) -> Result<Program, Failure>,
-    (sms, options): (usize, DeviceOptions),
-    (resident, graphs): &mut (DeviceWeights, PeerWeights),
+    sms: usize,
+    options: DeviceOptions,
+    resident: &mut Resident,
 ) -> Result<Result<Machines, LoadError>, Failure> {
     let (rows, wide) = (case.positions.len(), case.is_wide());
     let narrow = program(sms, if wide { 1 } else { rows })?.with_cut_sums(&options)?;
     let placed = schedule(narrow, TYPICAL_CONTEXT)?;
-    let decode = match resident.machine(placed, None, options, &mut |_, _| ()) {
+    let decode = match resident.decode.machine(placed, None, options, &mut |_, _| ()) {
         Ok(decode) if wide => decode,
         decode => return Ok(decode.map(|decode| (decode, None))),
     };
-    graphs.share(resident);
-    let graph = graphs.machine(Checked::new(program(1, rows)?)?, Some(decode.kv()), &mut |_, _| ());
+    resident.graphs.share(&resident.decode);
+    let graph = resident.graphs.machine(Checked::new(program(1, rows)?)?, Some(decode.kv()), &mut |_, _| ());
     Ok(graph.map(|graph| (decode, Some(graph))))
 }
 
 /// A callback for each pool, by name.
 type EachPool<'e> = &'e mut dyn FnMut(&str, &[bf16]) -> Result<(), Failure>;
 
+/// A pool of keys or values that devices share.
+struct Pool<'a> {
+    name: &'a str,
+    values: &'a [bf16],
+    devices: usize,
+    stored_as: KvType,
+}
+
 /// Sends a pool to all devices: its numbers, or the codes of the reference.
-fn send_history(
-    spec: &ModelSpec,
-    (name, pool): (&str, &[bf16]),
-    kv: &KvState,
-    machine: &mut DeviceMachine,
-    (devices, as_type): (usize, KvType),
-) -> Result<(), Failure> {
+fn send_history(spec: &ModelSpec, pool: &Pool, kv: &KvState, machine: &mut DeviceMachine) -> Result<(), Failure> {
+    let Pool { name, values, devices, stored_as } = *pool;
     let codes = kv.codes(name).unwrap_or_default();
     for device in 0..devices {
         // Each device has the heads that it needs; with fewer heads than devices, several have the
@@ -297,8 +311,8 @@ fn send_history(
         let (head, heads) = (device * spec.kv_heads / devices, (spec.kv_heads / devices).max(1));
         let part = |len: usize| head * (len / spec.kv_heads)..(head + heads) * (len / spec.kv_heads);
         let name = if devices > 1 { format!("{name}.dev{device}") } else { name.to_owned() };
-        match as_type {
-            KvType::Bf16 => machine.set_pool(&name, &pool[part(pool.len())])?,
+        match stored_as {
+            KvType::Bf16 => machine.set_pool(&name, &values[part(values.len())])?,
             KvType::Fp8 => machine.set_pool_codes(&name, &codes[part(codes.len())])?,
         }
     }

@@ -9,7 +9,7 @@ use tilewright_codegen::trial::Draw;
 use tilewright_megakernel::model::ModelSpec;
 
 use super::journal::Journal;
-use super::requests::{CONTEXT, EIGHT, RequestsArgs, drain, draw_request, options, row};
+use super::requests::{CONTEXT, EIGHT, Measured, RequestsArgs, drain, draw_request, options, row};
 use crate::cli::Failure;
 use crate::engine::{Bare, BatchOptions, Batcher, Event, Request, Submission, WidthTimes};
 
@@ -178,7 +178,9 @@ pub(super) fn run(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &
         ("first_token_ms", part(0.5)),
         ("first_token_p95_ms", part(0.95)),
     ];
-    let mut kept = row((bare, spec), &shape(all.len()), "as they come", ours.seconds, &values);
+    let measured =
+        Measured { shape: &shape(all.len()), variant: "as they come", seconds: ours.seconds, values: &values };
+    let mut kept = row(bare, spec, &measured);
     kept.values.extend(ours.values());
     journal.keep(kept)?;
     let some = if all.len() <= FEW { &all[..] } else { &all[..all.len().div_ceil(4)] };
@@ -189,7 +191,8 @@ pub(super) fn run(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &
         let found = watched(bare, &mut batcher, some, in_order)?;
         journal.suspend(|| found.tell(name))?;
         let ratio = [("ratio", ours.speed() / found.speed())];
-        let mut kept = row((bare, spec), &shape(some.len()), name, found.seconds, &ratio);
+        let measured = Measured { shape: &shape(some.len()), variant: name, seconds: found.seconds, values: &ratio };
+        let mut kept = row(bare, spec, &measured);
         kept.values.extend(found.values());
         journal.keep(kept)?;
     }

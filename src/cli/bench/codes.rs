@@ -50,7 +50,7 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
     for (suite, codes) in FORMS {
         let bits = codes.code.bits() as u64;
         for extents in SHAPES.into_iter().filter(|&extents| bench.begins(suite, &shape(extents, bits))) {
-            bench.keep_row_of(&Product::new(bench, (suite, codes), extents)?)?;
+            bench.keep_row_of(&Product::new(bench, suite, codes, extents)?)?;
         }
     }
     Ok(())
@@ -70,8 +70,10 @@ pub(super) fn parse_shape(text: &str) -> Result<[u32; 3], BenchError> {
 /// Kernels to tune: 4-bit codes for the given shapes, or for those of the suite.
 pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[[u32; 3]]) -> Vec<Prepare<'b>> {
     let all = if shapes.is_empty() { SHAPES.to_vec() } else { shapes.to_vec() };
-    let prepare =
-        |extents: [u32; 3]| -> Prepare<'b> { Box::new(move || Ok(Box::new(Product::new(bench, FORMS[0], extents)?))) };
+    let (suite, codes) = FORMS[0];
+    let prepare = |extents: [u32; 3]| -> Prepare<'b> {
+        Box::new(move || Ok(Box::new(Product::new(bench, suite, codes, extents)?)))
+    };
     all.into_iter().map(prepare).collect()
 }
 
@@ -92,7 +94,7 @@ struct Product<'b> {
 }
 
 impl<'b> Product<'b> {
-    fn new(bench: &'b Bench, (suite, codes): (&'static str, Codes), extents: [u32; 3]) -> Result<Product<'b>, Failure> {
+    fn new(bench: &'b Bench, suite: &'static str, codes: Codes, extents: [u32; 3]) -> Result<Product<'b>, Failure> {
         let [m, n, k] = extents;
         let strip = Strip::of_codes(k, PACKED.0, PACKED.1, codes)?;
         let mut draw = Draw::new(u64::from(n) << 32 | u64::from(k));

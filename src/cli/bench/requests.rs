@@ -145,13 +145,16 @@ pub(super) fn drain(batcher: &mut Batcher) -> Result<BTreeMap<Ticket, Vec<u32>>,
     Ok(all)
 }
 
-pub(super) fn row(
-    (bare, spec): (&Bare, &ModelSpec),
-    shape: &[(&str, usize)],
-    variant: &str,
-    seconds: f64,
-    values: &[(&str, f64)],
-) -> Row {
+/// What a row says.
+pub(super) struct Measured<'a> {
+    pub shape: &'a [(&'a str, usize)],
+    pub variant: &'a str,
+    pub seconds: f64,
+    pub values: &'a [(&'a str, f64)],
+}
+
+pub(super) fn row(bare: &Bare, spec: &ModelSpec, measured: &Measured) -> Row {
+    let Measured { shape, variant, seconds, values } = *measured;
     let of_model = [("hidden", spec.hidden), ("layers", spec.layers)];
     let shape: Vec<_> = shape.iter().chain(&of_model).map(|&(name, extent)| (name, extent as u64)).collect();
     let row = finding::row("requests", &shape, Times { samples: vec![seconds * 1e6] }, [0, 0], 0.0);
@@ -212,7 +215,7 @@ fn beside(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal)
     ];
     let shape = [("prompt", args.beside), ("running", EIGHT)];
     let name = args.step_ms.map_or("as fast as it can".to_owned(), |ms| format!("steps of {ms} ms"));
-    Ok(journal.keep(row((bare, spec), &shape, &name, with, &values))?)
+    Ok(journal.keep(row(bare, spec, &Measured { shape: &shape, variant: &name, seconds: with, values: &values }))?)
 }
 
 /// Tokens of each of the sequences that decode together.
@@ -252,7 +255,11 @@ fn together(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journa
     let ([prompts, step, steps], tokens) = (found, (EIGHT * args.together) as f64);
     let values = [("prompts_s", prompts), ("prompt_tokens_per_s", tokens / prompts), ("steps", steps)];
     let shape = [("prompt", args.together), ("running", EIGHT)];
-    Ok(journal.keep(row((bare, spec), &shape, "together", step, &values))?)
+    Ok(journal.keep(row(
+        bare,
+        spec,
+        &Measured { shape: &shape, variant: "together", seconds: step, values: &values },
+    ))?)
 }
 
 /// Times at which tokens of running requests arrive.
@@ -410,6 +417,7 @@ fn soak(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal) -
         ("run_alone", whole.len().div_ceil(every)),
     ];
     let values = values.map(|(name, count)| (name, count as f64));
-    let found = row((bare, spec), &[("seats", args.seats)], "soak", seconds, &values);
+    let shape = [("seats", args.seats)];
+    let found = row(bare, spec, &Measured { shape: &shape, variant: "soak", seconds, values: &values });
     Ok(journal.keep(Row { verdict: Some("right".into()), ..found })?)
 }

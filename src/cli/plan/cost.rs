@@ -46,6 +46,24 @@ pub enum KnownBy {
     DataSheet,
 }
 
+/// What a step computes, and on how many devices.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Rows of the batch.
+    pub rows: usize,
+    /// Devices that share the model.
+    pub devices: usize,
+    /// Tokens that each row holds.
+    pub context: usize,
+}
+
+/// How fast memory is read.
+struct Bandwidth {
+    /// Bytes a second.
+    rate: f64,
+    known_by: KnownBy,
+}
+
 /// A decode step: what a device reads, and how long that takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
@@ -74,9 +92,9 @@ pub struct Step {
 }
 
 impl Step {
-    /// A step of `rows` rows that each hold `position` tokens, on some devices.
-    pub fn of(spec: &ModelSpec, target: &Target, devices: usize, rows: usize, position: usize) -> Step {
-        Step::at_rate(spec, target, devices, (rows, position), rate(target))
+    /// A step of a model on a target.
+    pub fn of(spec: &ModelSpec, target: &Target, load: Load) -> Step {
+        Step::at_bandwidth(spec, target, load, bandwidth(target))
     }
 
     /// Replaces the bytes of weights that a step reads, of all devices together.
@@ -86,13 +104,8 @@ impl Step {
         Step { weights, reading: (weights + self.cache) as f64 / self.rate, ..self }
     }
 
-    fn at_rate(
-        spec: &ModelSpec,
-        target: &Target,
-        devices: usize,
-        (rows, position): (usize, usize),
-        (rate, known_by): (f64, KnownBy),
-    ) -> Step {
+    fn at_bandwidth(spec: &ModelSpec, target: &Target, load: Load, bandwidth: Bandwidth) -> Step {
+        let (Load { rows, devices, context }, Bandwidth { rate, known_by }) = (load, bandwidth);
         let elements = |shape: &[usize]| shape.iter().map(|&extent| extent as u64).product::<u64>();
         let all: u64 = spec.tensors().iter().map(|tensor| elements(&tensor.shape)).sum();
         // Of an embedding table that is not the output's, a step reads the rows that it looks up.
@@ -100,7 +113,7 @@ impl Step {
         // Norms, which every device has, are not worth counting.
         let weights = ELEMENT * (all - unread) / devices as u64;
         let kv_heads = spec.kv_heads.div_ceil(devices);
-        let cache = ELEMENT * elements(&[rows, position, spec.layers, 2, kv_heads, spec.head_dim]);
+        let cache = ELEMENT * elements(&[rows, context, spec.layers, 2, kv_heads, spec.head_dim]);
         let levels = elements(&[spec.layers, 5 + usize::from(spec.qk_norm)]) + 3;
         let inputs = 2 * spec.hidden + (spec.heads * spec.head_dim + spec.intermediate) / devices;
         // The embedding, and o and down of each layer.
@@ -134,10 +147,11 @@ impl Step {
 }
 
 /// Bytes a second that decode reads on a device, and how that is known.
-fn rate(target: &Target) -> (f64, KnownBy) {
-    let decoded = STREAMED.iter().find(|row| row.0 == target.name).map(|row| (row.1, KnownBy::DecodeRows));
-    let probed = target.read_bandwidth.map(|rate| (rate, KnownBy::Probe));
-    probed.or(decoded).unwrap_or((target.peak_bandwidth * PART_OF_SHEET, KnownBy::DataSheet))
+fn bandwidth(target: &Target) -> Bandwidth {
+    let of = |rate, known_by| Bandwidth { rate, known_by };
+    let decoded = STREAMED.iter().find(|row| row.0 == target.name).map(|row| of(row.1, KnownBy::DecodeRows));
+    let probed = target.read_bandwidth.map(|rate| of(rate, KnownBy::Probe));
+    probed.or(decoded).unwrap_or(of(target.peak_bandwidth * PART_OF_SHEET, KnownBy::DataSheet))
 }
 
 #[cfg(test)]
@@ -175,7 +189,7 @@ mod tests {
         let of = |name: &str| rows.iter().filter(|row| row.0.name == name).count();
         assert!(of("h100") >= 9 && of("h200") >= 4, "{} and {} rows", of("h100"), of("h200"));
         for (target, spec, batch, position, us) in &rows {
-            let planned = Step::of(spec, target, 1, *batch, *position).seconds() * 1e6;
+            let planned = Step::of(spec, target, Load { rows: *batch, devices: 1, context: *position }).seconds() * 1e6;
             let limit = if target.name == "h100" { 0.03 } else { 0.05 };
             let error = planned / us - 1.0;
             assert!(error.abs() < limit, "{} {} rows {batch}: {planned:.1} for {us:.1} µs", target.name, spec.hidden);
@@ -187,7 +201,10 @@ mod tests {
     fn the_data_sheet_and_the_h100_foretell_an_h200_within_a_tenth() {
         for (target, spec, batch, position, us) in measured().iter().filter(|row| row.0.name == "h200") {
             let rate = target.peak_bandwidth * PART_OF_SHEET;
-            let step = Step::at_rate(spec, target, 1, (*batch, *position), (rate, KnownBy::DataSheet));
+            let step = {
+                let load = Load { rows: *batch, devices: 1, context: *position };
+                Step::at_bandwidth(spec, target, load, Bandwidth { rate, known_by: KnownBy::DataSheet })
+            };
             let error = step.seconds() * 1e6 / us - 1.0;
             assert!(error.abs() < 0.10, "rows {batch} at {position}: {error:.3}");
         }
@@ -199,7 +216,8 @@ mod tests {
     fn two_devices_are_within_a_tenth_of_what_was_measured() {
         let target = Target::named("h200").expect("known");
         for (name, least, most) in [("llama-3.1-8b", 2.07, 2.10), ("llama-3.2-1b", 0.477, 0.498)] {
-            let step = Step::of(&ModelSpec::named(name).expect("known"), &target, 2, 1, 1024);
+            let load = Load { rows: 1, devices: 2, context: 1024 };
+            let step = Step::of(&ModelSpec::named(name).expect("known"), &target, load);
             let ms = step.seconds() * 1e3;
             assert!(ms > 0.9 * least && ms < 1.1 * most, "{name}: {ms:.3} ms for {least} to {most}");
         }
@@ -212,7 +230,7 @@ mod tests {
         // The frequencies of the rotation are no tensor; the bench counts the same to a part in ten
         // thousand.
         let counted = 2_474_905_728f64;
-        let step = Step::of(&spec, &target, 1, 1, 100);
+        let step = Step::of(&spec, &target, Load { rows: 1, devices: 1, context: 100 });
         assert!((step.bytes() as f64 / counted - 1.0).abs() < 1e-4, "{}", step.bytes());
         assert_eq!(step.levels, 83);
     }

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use cost::{KnownBy, Step};
+use cost::{KnownBy, Load, Step};
 use thiserror::Error;
 use tilewright_codegen::target::Target;
 use tilewright_kernels::gemv::linear::AOperand;
@@ -115,21 +115,17 @@ pub fn run(args: &PlanArgs) -> Result<ExitCode, Failure> {
     let forms = Forms::of(&spec, quantization, args.weights)?;
     let context = args.context.unwrap_or(spec.max_positions.min(4096));
     let (target, rows, devices) = (&args.target, usize::from(args.batch), usize::from(args.devices));
-    let served = served(&spec, &forms, target, (rows, devices), context)?;
-    let step = Step::of(&spec, target, devices, rows, context).with_weights(forms.bytes(&spec, rows));
-    print(&mut io::stdout().lock(), &spec, target, (rows, context), &step, &served)?;
+    let load = Load { rows, devices, context };
+    let served = served(&spec, &forms, target, load)?;
+    let step = Step::of(&spec, target, load).with_weights(forms.bytes(&spec, rows));
+    print(&mut io::stdout().lock(), &Planned { spec: &spec, target, load, step: &step, served: &served })?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Lowers and places the step as `bench` and `generate` do, and asks the planner of the device
 /// machine.
-fn served(
-    spec: &ModelSpec,
-    forms: &Forms,
-    target: &Target,
-    (rows, devices): (usize, usize),
-    context: usize,
-) -> Result<Served, Failure> {
+fn served(spec: &ModelSpec, forms: &Forms, target: &Target, load: Load) -> Result<Served, Failure> {
+    let Load { rows, devices, context } = load;
     let options =
         LowerOptions { devices, rows, kv: DType::BF16, activation: DType::BF16, ..LowerOptions::for_context(context) };
     let options = options.splits_for_gpu(spec, target.sms);
@@ -178,14 +174,17 @@ fn way(opcode: &Opcode) -> Option<String> {
     Some(format!("activations of k={} in {place}", strip.k()))
 }
 
-fn print(
-    to: &mut dyn Write,
-    spec: &ModelSpec,
-    target: &Target,
-    (rows, context): (usize, usize),
-    step: &Step,
-    served: &Served,
-) -> io::Result<()> {
+/// What is printed.
+struct Planned<'a> {
+    spec: &'a ModelSpec,
+    target: &'a Target,
+    load: Load,
+    step: &'a Step,
+    served: &'a Served,
+}
+
+fn print(to: &mut dyn Write, planned: &Planned) -> io::Result<()> {
+    let Planned { spec, target, load: Load { rows, context, .. }, step, served } = *planned;
     let (giga, milli) = (1e-9, 1e3);
     let devices = match step.devices {
         1 => String::new(),

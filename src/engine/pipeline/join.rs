@@ -94,7 +94,7 @@ impl Meeting {
     ) -> Result<World, PipelineError> {
         let stages = cut(spec, self.world)?;
         let mut joined: Vec<Option<Joined>> = (1..self.world).map(|_| None).collect();
-        match self.gather(model, (&stages, ways), &mut joined) {
+        match self.gather(model, &stages, ways, &mut joined) {
             Ok(()) => {}
             Err(error) => {
                 let report = Message::from(error.report());
@@ -117,13 +117,14 @@ impl Meeting {
     fn gather(
         &self,
         model: &Identity,
-        (stages, ways): (&[Span], &[Vec<u8>]),
+        stages: &[Span],
+        ways: &[Vec<u8>],
         joined: &mut [Option<Joined>],
     ) -> Result<(), PipelineError> {
         let (deadline, mut pulse) = (Instant::now() + self.patience, Instant::now());
         while joined.iter().any(Option::is_none) {
             match self.listener.accept() {
-                Ok((stream, from)) => self.hear(model, (stream, from), joined)?,
+                Ok((stream, from)) => self.hear(model, stream, from, joined)?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(LOOK),
                 Err(error) => return Err(PipelineError::Socket(error)),
             }
@@ -164,13 +165,14 @@ impl Meeting {
     fn hear(
         &self,
         model: &Identity,
-        (stream, from): (TcpStream, SocketAddr),
+        stream: TcpStream,
+        from: SocketAddr,
         joined: &mut [Option<Joined>],
     ) -> Result<(), PipelineError> {
         let Ok(link) = Tcp::new(stream, FIRST_WORDS.min(self.patience)) else { return Ok(()) };
         let (who, why) = match link.receive() {
             Ok(Message { head: Head::Hello { rank, world, model: found, port }, .. }) => {
-                match self.check(model, joined, (rank, world, &found)) {
+                match self.check(model, joined, rank, world, &found) {
                     Ok(()) => {
                         let link = link.with_patience(self.patience);
                         let link = link.map_err(|source| PipelineError::lost(rank, source))?;
@@ -194,7 +196,9 @@ impl Meeting {
         &self,
         model: &Identity,
         joined: &[Option<Joined>],
-        (rank, world, found): (usize, usize, &Identity),
+        rank: usize,
+        world: usize,
+        found: &Identity,
     ) -> Result<(), Refusal> {
         if world != self.world {
             return Err(Refusal::World { found: world, expected: self.world });
@@ -239,9 +243,9 @@ pub struct Seat {
     pub(super) layers: Span,
     pub(super) driver: Arc<dyn Transport>,
     /// The previous rank, unless that is the driver.
-    pub(super) before: Option<Arc<dyn Transport>>,
+    pub(super) previous: Option<Arc<dyn Transport>>,
     /// The next rank, unless that is the driver.
-    pub(super) behind: Option<Arc<dyn Transport>>,
+    pub(super) next: Option<Arc<dyn Transport>>,
     pub(super) patience: Duration,
     /// Numbers of the ways from the previous rank's device, and to the next rank's.
     pub(super) ways: Vec<Vec<u8>>,
@@ -255,7 +259,8 @@ impl Seat {
     /// refuses this rank.
     pub fn join(
         address: &str,
-        (rank, world): (usize, usize),
+        rank: usize,
+        world: usize,
         model: &Identity,
         patience: Duration,
     ) -> Result<Seat, PipelineError> {
@@ -293,7 +298,7 @@ impl Seat {
         }
         let driver = driver.with_patience(patience).map_err(|source| PipelineError::lost(0, source))?;
         let neighbours = Neighbours { rank, token, patience }.meet(next, &listener, rank > 1);
-        let (before, behind) = neighbours.map_err(|error| {
+        let (previous, next) = neighbours.map_err(|error| {
             // The driver may be what is lost. Until it has judged, neighbours find this rank where
             // they were told.
             let _ = driver.send(&error.report().into());
@@ -301,7 +306,7 @@ impl Seat {
             last_words(&driver, rank, error)
         })?;
         driver.send(&Head::Ready.into()).map_err(|source| last_words(&driver, rank, lost(source)))?;
-        Ok(Seat { rank, layers, driver: Arc::new(driver), before, behind, patience, ways })
+        Ok(Seat { rank, layers, driver: Arc::new(driver), previous, next, patience, ways })
     }
 
     /// Its layers of the model.
@@ -338,9 +343,9 @@ impl Neighbours {
     /// Calls the next rank, and waits for the previous one.
     fn meet(&self, next: Option<SocketAddr>, here: &TcpListener, waits: bool) -> Result<(Way, Way), PipelineError> {
         let deadline = Instant::now() + self.patience;
-        let behind = next.map(|next| self.call(next)).transpose()?;
-        let before = if waits { Some(self.wait(here, deadline)?) } else { None };
-        Ok((before, behind))
+        let next = next.map(|next| self.call(next)).transpose()?;
+        let previous = if waits { Some(self.wait(here, deadline)?) } else { None };
+        Ok((previous, next))
     }
 
     fn call(&self, next: SocketAddr) -> Result<Arc<dyn Transport>, PipelineError> {

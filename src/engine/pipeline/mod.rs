@@ -42,7 +42,7 @@ pub use frame::{Frame, FrameError, MOST_HEAD, MOST_WORDS, VERSION};
 pub use identity::{Identity, OtherModel};
 pub use join::{Meeting, Seat};
 pub use message::{Head, Message, MessageError, Shape, StepWords};
-pub(super) use piped::Piped;
+pub(super) use piped::{Piped, PipedSetup};
 pub use rows::{NoRows, Rows};
 pub use transport::{LinkError, Tcp, Transport};
 pub use world::World;

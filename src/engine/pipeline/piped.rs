@@ -42,15 +42,17 @@ pub(in crate::engine) struct Piped {
     known: u64,
 }
 
+/// The session that machines of a pipeline are made for.
+pub(in crate::engine) struct PipedSetup {
+    pub model: Model,
+    pub options: LowerOptions,
+    pub widths: Widths,
+}
+
 impl Piped {
-    /// Of a session with these options.
-    pub fn new(
-        world: &Arc<World>,
-        place: &Arc<Place>,
-        model: Model,
-        (options, widths): (LowerOptions, Widths),
-        abort: &AbortHandle,
-    ) -> Piped {
+    /// The machines of a session.
+    pub fn new(world: &Arc<World>, place: &Arc<Place>, setup: PipedSetup, abort: &AbortHandle) -> Piped {
+        let PipedSetup { model, options, widths } = setup;
         let (session, done) = world.session();
         let (begin, vocab) = (Some(Shape::of(&options)), model.spec.vocab);
         let own = LowerOptions { layers: Some(world.layers()), sampling: false, ..options };
@@ -152,7 +154,7 @@ impl Machines for Piped {
         let (session, step) = (self.session, self.sent);
         let head = |by| Head::Step { session, step, rows: width, asked: rows.to_vec(), by };
         let tell = |message: &Message| self.world.send(message).map_err(EngineError::OfPipeline);
-        let handed = output.hand_on(self.world.rows(), cells, head, (&self.abort, &tell));
+        let handed = output.hand_on(self.world.rows(), cells, head, &self.abort, &tell);
         handed.map_err(|error| self.told(error))?;
         self.sent += 1;
         let most = (AHEAD * self.world.ranks()) as u64;

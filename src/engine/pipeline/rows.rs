@@ -126,7 +126,7 @@ impl RowLinks {
             let link = loop {
                 match opened.recv_timeout(10 * SPIN) {
                     Ok(link) => break Arc::new(link.map_err(|source| PipelineError::Rows { source })?),
-                    Err(RecvTimeoutError::Timeout) => self.check(abort, (rank, patience), Some(deadline))?,
+                    Err(RecvTimeoutError::Timeout) => self.check(abort, rank, patience, Some(deadline))?,
                     Err(RecvTimeoutError::Disconnected) => return Err(PipelineError::GivenUp.into()),
                 }
             };
@@ -148,7 +148,8 @@ impl RowLinks {
     fn check(
         &self,
         abort: &AbortHandle,
-        (rank, patience): (usize, Duration),
+        rank: usize,
+        patience: Duration,
         deadline: Option<Instant>,
     ) -> Result<(), EngineError> {
         if self.is_given_up.load(Ordering::Acquire) {
@@ -216,7 +217,7 @@ impl RowLink {
         loop {
             let is_done = self.link.stream().done().inspect_err(|_| self.all.give_up())?;
             // What ends because it was given up is done, too.
-            self.all.check(abort, (self.rank, self.patience), deadline.filter(|_| !is_done))?;
+            self.all.check(abort, self.rank, self.patience, deadline.filter(|_| !is_done))?;
             match begun.elapsed() < SPIN {
                 _ if is_done => return Ok(()),
                 true => std::hint::spin_loop(),

@@ -76,7 +76,8 @@ impl Output<'_> {
         link: Option<&RowLink>,
         cells: &StepCells,
         head: impl FnOnce(Rows) -> Head,
-        (abort, tell): (&AbortHandle, Tell),
+        abort: &AbortHandle,
+        tell: Tell,
     ) -> Result<(), EngineError> {
         match (link, self) {
             (Some(link), Output::Graph(machine)) => {

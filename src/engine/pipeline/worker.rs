@@ -42,7 +42,7 @@ impl Seat {
         let links = Arc::<RowLinks>::default();
         let (sender, heard) = sync_channel(WAITING);
         let others: Vec<Arc<dyn Transport>> =
-            [Some(&self.driver), self.behind.as_ref()].into_iter().flatten().cloned().collect();
+            [Some(&self.driver), self.next.as_ref()].into_iter().flatten().cloned().collect();
         std::thread::scope(|scope| {
             let listen = |rank: usize, link: Arc<dyn Transport>, sender: SyncSender<Heard>| {
                 let links = &links;
@@ -56,8 +56,8 @@ impl Seat {
                     });
                 });
             };
-            if let Some(before) = &self.before {
-                listen(self.rank - 1, Arc::clone(before), sender.clone());
+            if let Some(previous) = &self.previous {
+                listen(self.rank - 1, Arc::clone(previous), sender.clone());
             }
             listen(0, Arc::clone(&self.driver), sender);
             scope.spawn(|| pulse(&others, pulse_of(self.patience), &|| is_over.load(Ordering::Relaxed)));
@@ -72,7 +72,7 @@ impl Seat {
             links.give_up();
             // Threads that still receive or send are to stop: their channel has no reader any more.
             drop(heard);
-            [Some(&self.driver), self.before.as_ref(), self.behind.as_ref()]
+            [Some(&self.driver), self.previous.as_ref(), self.next.as_ref()]
                 .into_iter()
                 .flatten()
                 .for_each(|link| link.close());
@@ -170,20 +170,21 @@ impl Stage<'_> {
             };
             let message = what.map_err(|source| PipelineError::Lost { rank: from, source })?;
             // What the ranks hand on comes from the one before, and all else from the driver.
-            let is_before = from + 1 == self.seat.rank;
+            let is_from_previous = from + 1 == self.seat.rank;
             match message.head {
-                Head::Begin { session, ref shape } if is_before => {
+                Head::Begin { session, ref shape } if is_from_previous => {
                     self.begin(session, shape)?;
                     self.seat.hand_on(&message)?;
                 }
-                Head::Step { session, step, rows, ref asked, by } if is_before => {
+                Head::Step { session, step, rows, ref asked, by } if is_from_previous => {
                     check_asked(asked, rows).map_err(|error| self.lost(from, error))?;
                     if by == Rows::Nccl && (self.rows.is_empty() || !is_wide(rows)) {
                         return Err(self.lost(from, message.out_of_turn()));
                     }
-                    self.step((session, step), (rows, asked, by), &message.words, from)?;
+                    let received = ReceivedStep { session, step, rows, asked, by };
+                    self.step(&received, &message.words, from)?;
                 }
-                Head::End { session } if is_before => {
+                Head::End { session } if is_from_previous => {
                     self.sessions.remove(&session);
                     self.seat.hand_on(&message)?;
                 }
@@ -220,38 +221,44 @@ impl Stage<'_> {
         Ok(())
     }
 
-    fn step(
-        &mut self,
-        (session, step): (u64, u64),
-        (rows, asked, by): (usize, &[usize], Rows),
-        words: &[u32],
-        from: usize,
-    ) -> Result<(), EngineError> {
+    fn step(&mut self, received: &ReceivedStep, words: &[u32], from: usize) -> Result<(), EngineError> {
+        let ReceivedStep { session, step, rows, asked, by } = *received;
         let Some(machines) = self.sessions.get_mut(&session) else {
             let found = format!("a step of session {session}, which has not begun");
             return Err(self.lost(from, MessageError::Turn { found }));
         };
         let [entries, hidden] = machines.sizes();
-        let before = self.rows.first().filter(|_| by == Rows::Nccl);
-        let sizes = [entries, if before.is_some() { 0 } else { hidden }];
+        let link = self.rows.first().filter(|_| by == Rows::Nccl);
+        let sizes = [entries, if link.is_some() { 0 } else { hidden }];
         let words = StepWords::of(words, rows, sizes).map_err(|error| PipelineError::lost(from, error))?;
         let cells = words.cells();
-        let output = machines.step(rows, &cells, before.map_or(Inlet::Words(words.hidden()), Inlet::Link))?;
-        if self.seat.behind.is_none() {
+        let output = machines.step(rows, &cells, link.map_or(Inlet::Words(words.hidden()), Inlet::Link))?;
+        if self.seat.next.is_none() {
             let message = Message { head: Head::Logits { session, step }, words: logits(output, asked)? };
             return self.seat.hand_on(&message);
         }
         let head = |by| Head::Step { session, step, rows, asked: asked.to_vec(), by };
-        output.hand_on(self.rows.get(1), &cells, head, (&self.engine.abort, &|message| self.seat.hand_on(message)))
+        output.hand_on(self.rows.get(1), &cells, head, &self.engine.abort, &|message| self.seat.hand_on(message))
     }
+}
+
+/// A step that the previous rank sent.
+struct ReceivedStep<'a> {
+    session: u64,
+    step: u64,
+    rows: usize,
+    /// Rows whose logits the driver asks for.
+    asked: &'a [usize],
+    /// How the rows come.
+    by: Rows,
 }
 
 impl Seat {
     /// Sends a message to the next rank. The last rank sends to the driver, and logits only.
     fn hand_on(&self, message: &Message) -> Result<(), EngineError> {
-        let Seat { rank, driver, behind, .. } = self;
-        let sent = match (behind, &message.head) {
-            (Some(behind), _) => behind.send(message).map_err(|source| PipelineError::lost(rank + 1, source)),
+        let Seat { rank, driver, next, .. } = self;
+        let sent = match (next, &message.head) {
+            (Some(next), _) => next.send(message).map_err(|source| PipelineError::lost(rank + 1, source)),
             (None, Head::Logits { .. }) => driver.send(message).map_err(|source| PipelineError::lost(0, source)),
             (None, _) => Ok(()),
         };

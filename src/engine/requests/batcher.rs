@@ -171,19 +171,31 @@ impl Engine {
         let base = self.lowering(options.context, options.sampling);
         let (ends, abort) = (self.ends(), self.abort_handle());
         let flow = self.session_flow(options.rows.clamp(1, MOST_SEATS));
-        batcher_of(self.place(), self.model(), (ends, self.prompt_chunk), &abort, (options, base, flow))
+        let setup = BatcherSetup { ends, chunk: self.prompt_chunk, options, base, flow };
+        batcher_of(self.place(), self.model(), &abort, setup)
     }
 }
 
-/// A batcher of a model on a place. Its sequences end at the tokens `ends`, prompts come in chunks
-/// of `chunk` rows if it is given, and its programs are lowered as `base` says but for their pages.
+/// What a batcher is made for.
+pub(crate) struct BatcherSetup<'a> {
+    /// Tokens that end a sequence.
+    pub ends: &'a [u32],
+    /// Rows of a prompt's chunks, if they are given.
+    pub chunk: Option<usize>,
+    pub options: &'a BatchOptions,
+    /// How programs are lowered, but for their pages.
+    pub base: LowerOptions,
+    pub flow: Option<SessionFlow>,
+}
+
+/// Makes a batcher of a model on a place.
 pub(crate) fn batcher_of(
     place: &Arc<Place>,
     model: &Model,
-    (ends, chunk): (&[u32], Option<usize>),
     abort: &AbortHandle,
-    (options, base, flow): (&BatchOptions, LowerOptions, Option<SessionFlow>),
+    setup: BatcherSetup,
 ) -> Result<Batcher, EngineError> {
+    let BatcherSetup { ends, chunk, options, base, flow } = setup;
     let on_host = matches!(**place, Place::Host { .. });
     if !on_host && options.rows > MOST_ROWS {
         place.check_rows(flow.is_some(), options.rows)?;

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     /// The gain after a text whose proposals always have that many right tokens.
-    fn behind(accepted: usize, tokens: usize) -> Gain {
+    fn after(accepted: usize, tokens: usize) -> Gain {
         let mut gain = Gain::default();
         for at in 0..tokens {
             // A proposal is right but for its last token.
@@ -95,14 +95,14 @@ mod tests {
 
     #[test]
     fn text_that_repeats_itself_is_soon_fed_by_several_rows() {
-        assert!(behind(7, 40).is_wide());
-        assert!(behind(2, 60).is_wide());
-        assert!(!behind(0, 500).is_wide());
+        assert!(after(7, 40).is_wide());
+        assert!(after(2, 60).is_wide());
+        assert!(!after(0, 500).is_wide());
     }
 
     #[test]
     fn rows_that_stop_paying_are_left_and_one_step_of_them_is_no_reason() {
-        let mut gain = behind(7, 40);
+        let mut gain = after(7, 40);
         gain.gave(1);
         assert!(gain.is_wide());
         (0..2 * WINDOW).for_each(|_| gain.gave(1));

@@ -41,9 +41,12 @@ mod times;
 #[cfg(test)]
 mod trials;
 
-pub(crate) use batcher::batcher_of;
 pub use batcher::{BatchOptions, Batcher};
+#[cfg(feature = "cli")]
+pub(crate) use batcher::{BatcherSetup, batcher_of};
+#[cfg(feature = "cli")]
 pub(crate) use gain::Gain;
+#[cfg(feature = "cli")]
 pub(crate) use proposer::{MOST_PROPOSED, Proposer};
 pub use server::{Server, ServerEvent, Stream};
 pub use submission::{Event, Logprobs, Penalties, Statistics, Submission, Ticket, Token};

@@ -6,7 +6,7 @@ use super::super::board::Board;
 use super::super::chart::{Chart, Line, Mark, WIDE, round_up};
 use super::{commit, link, microseconds, nothing};
 use crate::cli::Failure;
-use crate::cli::plan::cost::Step;
+use crate::cli::plan::cost::{Load, Step};
 use crate::results::{Entry, target_of};
 
 /// A measured row and its prediction.
@@ -61,8 +61,8 @@ fn planned<'r>(entry: &Entry<'r>) -> Option<Planned<'r>> {
     if rows > MOST_ROWS || context > MOST_TOKENS {
         return None;
     }
-    let planned =
-        Step::of(&spec, &target, 1, rows as usize, context.saturating_sub(TOKENS / 2) as usize).seconds() * 1e6;
+    let context = context.saturating_sub(TOKENS / 2) as usize;
+    let planned = Step::of(&spec, &target, Load { rows: rows as usize, devices: 1, context }).seconds() * 1e6;
     Some(Planned { entry: *entry, us: planned, ratio: planned / us })
 }
 

@@ -281,7 +281,8 @@ impl Fake {
         &mut self,
         width: usize,
         cells: &StepCells,
-        (wanted, by_host): (&[usize], &[usize]),
+        wanted: &[usize],
+        by_host: &[usize],
         each: EachRow,
     ) -> Result<(), EngineError> {
         assert_eq!(cells.positions.len(), width);
@@ -327,7 +328,7 @@ impl Machines for Fake {
     }
 
     fn step(&mut self, width: usize, cells: &StepCells, wanted: &[usize], each: EachRow) -> Result<(), EngineError> {
-        self.logits(width, cells, (wanted, wanted), each)
+        self.logits(width, cells, wanted, wanted, each)
     }
 
     fn choose(
@@ -345,7 +346,7 @@ impl Machines for Fake {
             let sampling = draw.sampling().expect("a sampling");
             tokens[row] = sample(logits, &sampling, draw.step, draw.row).expect("a token") as u32;
         };
-        self.logits(width, cells, (&wanted, asked.logits), &mut of_rows)?;
+        self.logits(width, cells, &wanted, asked.logits, &mut of_rows)?;
         Ok(asked.rows.iter().map(|&row| tokens[row]).collect())
     }
 
