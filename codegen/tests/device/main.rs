@@ -1,5 +1,5 @@
-//! The front of devices, over a back end that writes down what reaches it; the simulator behind it;
-//! a start without a GPU.
+//! The interface of devices: over a back end that records what reaches it, over the simulator, and
+//! at a start without a GPU.
 
 #[path = "../../examples/device_smoke/both/mod.rs"]
 mod both;
