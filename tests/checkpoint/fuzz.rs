@@ -1,28 +1,70 @@
 //! Damaged files of every kind: an error of one line or a checkpoint, never a panic, in bounded
 //! time.
 //!
-//! Each target mutates stored inputs (the corpus) by structure and by bytes. `TILEWRIGHT_LONG=1`
-//! runs fifty times as many cases.
+//! Each target mutates stored inputs by structure and by bytes. `TILEWRIGHT_LONG=1` runs fifty times
+//! as many cases.
+//!
+//! | input | corpus in `tests/data` |
+//! |---|---|
+//! | `config.json` | `corpus/config` |
+//! | headers of safetensors files | `corpus/safetensors`; the name says whether one is read |
+//! | `tokenizer.json` | `corpus/tokenizer` |
+//! | all files of a folder | made by `Folder::synthetic` |
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tilewright::checkpoint::{Config, ConfigError, Tokenizer};
 
-use crate::folder::{Folder, byte_fallback_tokenizer, byte_level_tokenizer};
+use crate::folder::Folder;
 
 fn cases(number: u32) -> ProptestConfig {
     ProptestConfig::with_cases(if std::env::var_os("TILEWRIGHT_LONG").is_some() { 50 * number } else { number })
 }
 
-/// Configurations of `tests/data/corpus/config`: each family, each kind of rotation and
-/// quantisation.
-fn configs() -> Vec<Value> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/corpus/config");
+/// The files of a folder of `tests/data/corpus`, by name.
+fn corpus(folder: &str) -> Vec<(String, Vec<u8>)> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/corpus").join(folder);
     let mut paths: Vec<_> = std::fs::read_dir(folder).expect("a corpus").map(|e| e.expect("an entry").path()).collect();
     paths.sort();
     assert!(paths.len() >= 8, "{paths:?}");
-    let read = |path| serde_json::from_slice(&std::fs::read(path).expect("a file")).expect("JSON");
-    paths.into_iter().map(read).collect()
+    let name = |path: &std::path::Path| path.file_name().expect("a name").to_string_lossy().into_owned();
+    paths.into_iter().map(|path| (name(&path), std::fs::read(path).expect("a file"))).collect()
+}
+
+/// The files of a corpus that are JSON.
+fn trees(folder: &str) -> Vec<Value> {
+    corpus(folder).iter().filter_map(|(_, bytes)| serde_json::from_slice(bytes).ok()).collect()
+}
+
+/// Configurations: each family, each kind of rotation and quantisation.
+fn configs() -> Vec<Value> {
+    trees("config")
+}
+
+/// Bytes of the tensors that the headers of the corpus describe.
+const DATA_BYTES: usize = 2640;
+
+/// Opens the synthetic checkpoint with another header of its weights; `length` is what the file says
+/// of the header's length.
+fn open_with_header(header: &[u8], length: u64) -> Result<(), String> {
+    let folder = Folder::synthetic();
+    let data = [0; DATA_BYTES];
+    folder.write("model.safetensors", [&length.to_le_bytes()[..], header, &data].concat());
+    folder.open().map(drop).map_err(|error| error.to_string())
+}
+
+#[test]
+fn stored_headers_of_weights_keep_their_verdicts() {
+    for (name, header) in corpus("safetensors") {
+        match open_with_header(&header, header.len() as u64) {
+            Ok(()) => assert!(name.starts_with("read-"), "{name} is read"),
+            Err(error) => {
+                assert!(name.starts_with("refused-"), "{name}: {error}");
+                // A list of faults has a line for each.
+                assert!(!error.is_empty() && error.lines().count() <= 4 && error.len() < 2000, "{name}: {error}");
+            }
+        }
+    }
 }
 
 /// Values that readers get wrong.
@@ -143,10 +185,43 @@ proptest! {
     #![proptest_config(cases(120))]
 
     #[test]
-    fn changed_tokenizers_are_read_or_refused(
-        fallback: bool, changes in prop::collection::vec(change(), 1..5), text in "(\\PC| |the){0,20}",
+    fn changed_headers_of_weights_are_read_or_refused(
+        which in 0usize..64, changes in prop::collection::vec(change(), 1..5), longer in -9i64..9,
     ) {
-        let tokenizer = if fallback { byte_fallback_tokenizer() } else { byte_level_tokenizer() };
+        let corpus = trees("safetensors");
+        let header = changed(corpus[which % corpus.len()].clone(), &changes).to_string();
+        // Half of the files say the length that the header has.
+        let length = (header.len() as u64).wrapping_add_signed(if longer < 0 { 0 } else { longer - 4 });
+        if let Err(error) = open_with_header(header.as_bytes(), length) {
+            one_line(&error)?;
+        }
+    }
+
+    #[test]
+    fn damaged_headers_of_weights_are_read_or_refused(which in 0usize..64, changes in bytes(), length in any::<u64>()) {
+        let corpus = corpus("safetensors");
+        let header = damaged(corpus[which % corpus.len()].1.clone(), &changes);
+        let length = if length % 4 == 0 { length } else { header.len() as u64 };
+        if let Err(error) = open_with_header(&header, length) {
+            one_line(&error)?;
+        }
+    }
+
+    #[test]
+    fn damaged_tokenizers_are_read_or_refused(which in 0usize..64, changes in bytes()) {
+        let corpus = corpus("tokenizer");
+        let text = damaged(corpus[which % corpus.len()].1.clone(), &changes);
+        if let Err(error) = Tokenizer::from_json(&text, 300) {
+            one_line(&error.to_string())?;
+        }
+    }
+
+    #[test]
+    fn changed_tokenizers_are_read_or_refused(
+        which in 0usize..64, changes in prop::collection::vec(change(), 1..5), text in "(\\PC| |the){0,20}",
+    ) {
+        let corpus = trees("tokenizer");
+        let tokenizer = corpus[which % corpus.len()].clone();
         match Tokenizer::from_json(changed(tokenizer, &changes).to_string().as_bytes(), 300) {
             Err(error) => one_line(&error.to_string())?,
             Ok(tokenizer) => match tokenizer.encode(&text) {
