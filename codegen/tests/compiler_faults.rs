@@ -4,7 +4,7 @@
 use half::f16;
 use tilewright_codegen::build::{Bf16x2, Builder, F16x2, Load, Val, block, record};
 use tilewright_codegen::ir::attr::{
-    AtomOp, AtomOrder, Clamp, Eviction, Fp8, LdCache, LdOrder, Prefetch, RedOrder, Round, Scope,
+    AtomOp, AtomOrder, Clamp, Eviction, Fp8, LdCache, LdOrder, Prefetch, RedOrder, Round, Scope, VoteMode,
 };
 use tilewright_codegen::ir::{Arch, BitsOp, ConvertOp, Inst, Op, Operand, StmtId, Ty, ValueId};
 use tilewright_codegen::ptx;
@@ -102,6 +102,35 @@ fn an_election_stays_where_it_is() {
     let at = lines.iter().position(|line| line.starts_with("elect.sync")).unwrap_or_else(|| panic!("{text}"));
     assert!(lines[at + 1].starts_with("vote.sync.ballot.b32"), "{text}");
     assert!(lines[at + 2].ends_with("%lanemask_eq;") && lines[at + 3].starts_with("setp.eq.u32"), "{text}");
+}
+
+/// Program 43695 of run 260707: a vote on a predicate that `ptxas` 13.0 knows was moved into the
+/// loop that reads its result. Lanes leave that loop one by one, and the vote waited for all.
+#[test]
+fn a_vote_on_a_known_predicate_is_made_of_ballots() {
+    for (mode, ballots, tests) in [
+        (VoteMode::Any, 1, ["setp.ne.u32", ""]),
+        (VoteMode::All, 1, ["not.pred", "setp.eq.u32"]),
+        (VoteMode::Uni, 2, ["or.pred", "setp.eq.u32"]),
+    ] {
+        let text = emit(|k| {
+            let x = k.global::<u32>("x");
+            let word = x.at(k.tid()).load();
+            let never = k.var(word.lt(word));
+            let vote = (never.get() & word.lt(9)).vote(mode, u32::MAX);
+            k.for_(0, word & 3, |i| k.when(vote, || x.at(i).store(1u32)));
+        });
+        let count = |part: &str| text.matches(part).count();
+        assert_eq!([count("vote.sync.ballot.b32"), count("vote.sync")], [ballots, ballots], "{text}");
+        let before_loop = text.split("$loop").next().unwrap_or_default();
+        assert!(tests.iter().all(|test| before_loop.contains(test)), "{text}");
+    }
+    let unknown = emit(|k| {
+        let x = k.global::<u32>("x");
+        let word = x.at(k.tid()).load();
+        x.store((word.lt(9) & word.gt(3)).any().select(1u32, 0u32));
+    });
+    assert!(unknown.contains("vote.sync.any.pred") && !unknown.contains("ballot"), "{unknown}");
 }
 
 /// The difference of a zero and the least signed half was taken for one of 16 bits.
@@ -266,6 +295,78 @@ fn a_square_of_a_pair_is_a_square_of_magnitudes() {
         x.at(3).store(a.fma(b, c).bits::<u32>());
     });
     assert!(product.contains("fma.rn.f16x2") && !product.contains("abs."), "{product}");
+}
+
+/// Program 7036 of run 260707: the square of a constant that reached its factors through two
+/// registers. `ptxas` looks through moves, packs and branches that agree.
+#[test]
+fn a_square_is_known_through_registers_and_packs() {
+    let squares: [fn(&Builder) -> [Val<'_, F16x2>; 2]; 5] = [
+        |k| {
+            let (first, second) = (k.var(k.lit(0x8000_27afu32)), k.var(k.lit(0u32)));
+            let a = first.get();
+            second.set(a);
+            [second.get().bits(), a.bits()]
+        },
+        |k| {
+            let half = k.global::<f16>("h").load();
+            let zero = k.lit(f16::NEG_ZERO);
+            [k.join(half, zero), k.join(half, zero)]
+        },
+        |k| {
+            let (half, zero) = (k.global::<f16>("h").load(), k.lit(f16::NEG_ZERO));
+            let pair: Val<'_, F16x2> = k.join(half, zero);
+            let (lo, hi) = pair.split();
+            [k.join(lo, hi), pair]
+        },
+        |k| {
+            let zero = k.var(k.lit(0u16));
+            zero.set(k.lit(0x8000u16));
+            [k.join(k.lit(f16::ONE), zero.get().bits::<f16>()), k.lit(0x8000_3c00u32).bits()]
+        },
+        |k| {
+            // Unwritten by the branch and by the loop.
+            let (pair, other) = (k.var(k.global::<u32>("x").load()), k.var(k.lit(0u32)));
+            let a = pair.get();
+            k.when(a.gt(9), || k.for_(0, 4, |i| other.set(i)));
+            [pair.get().bits(), a.bits()]
+        },
+    ];
+    let products: [fn(&Builder) -> [Val<'_, F16x2>; 2]; 3] = [
+        |k| {
+            let x = k.global::<u32>("x");
+            let pair = k.var(x.load());
+            let a = pair.get();
+            k.when(a.gt(9), || pair.set(x.at(1).load()));
+            [pair.get().bits(), a.bits()]
+        },
+        |k| {
+            let x = k.global::<u32>("x");
+            let pair = k.var(x.load());
+            let a = pair.get();
+            k.for_(0, 4, |i| pair.set(x.at(i).load()));
+            [pair.get().bits(), a.bits()]
+        },
+        |k| {
+            let (half, zero) = (k.global::<f16>("h").load(), k.lit(f16::NEG_ZERO));
+            [k.join(half, zero), k.join(zero, half)]
+        },
+    ];
+    let text = |factors: fn(&Builder) -> [Val<'_, F16x2>; 2]| {
+        emit(|k| {
+            let [a, b] = factors(k);
+            let y = k.global::<u32>("y");
+            y.at(1).store(a.fma(b, y.load().bits::<F16x2>()).bits::<u32>());
+        })
+    };
+    for (case, factors) in squares.into_iter().enumerate() {
+        let text = text(factors);
+        assert_eq!(text.matches("abs.f16x2").count(), 1, "{case}: {text}");
+    }
+    for (case, factors) in products.into_iter().enumerate() {
+        let text = text(factors);
+        assert!(text.contains("fma.rn.f16x2") && !text.contains("abs."), "{case}: {text}");
+    }
 }
 
 /// A 16-bit maximum with a constant, compared with that constant, became one instruction whose

@@ -237,7 +237,7 @@ macro_rules! singles {
                 Val::new(self.k, self.k.value(Ty::F32, |d| ArithOp::$Row { ty: Ty::F32, d, a: self.op }))
             })+
 
-            /// The quotient, within 2 ulp for divisors of usual size.
+            /// The quotient, within 2.5 ulp for divisors of magnitude 2⁻¹²⁶ to 2¹²⁶.
             #[track_caller]
             pub fn div_approx(self, other: impl Arg<'k, f32>) -> Val<'k, f32> {
                 let (a, b) = (self.op, other.val(self.k).op);

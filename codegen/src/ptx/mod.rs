@@ -14,6 +14,7 @@ mod arith;
 mod bits;
 mod control;
 mod convert;
+mod copies;
 mod copy;
 mod flow;
 mod mem;

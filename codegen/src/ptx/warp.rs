@@ -1,8 +1,8 @@
 //! Warp-wide instructions.
 
 use super::writer::{Writer, bits_type, type_name};
-use crate::ir::attr::{ReduxOp, ShflMode};
-use crate::ir::{Operand, Ty, WarpOp};
+use crate::ir::attr::{ReduxOp, ShflMode, VoteMode};
+use crate::ir::{Operand, Ty, ValueId, WarpOp};
 
 /// Writes an instruction of the family.
 pub(super) fn emit_warp(w: &mut Writer<'_>, op: &WarpOp) {
@@ -12,6 +12,7 @@ pub(super) fn emit_warp(w: &mut Writer<'_>, op: &WarpOp) {
             let (d, a, b, mask) = (w.def(*d), w.reg(*a), w.op(*b), w.op(*mask));
             w.line(format!("shfl.sync.{}.b32 {d}, {a}, {b}, {clamp}, {mask}", mode.name()));
         }
+        WarpOp::Vote { d, p, mask, mode } if w.source(*p).as_const().is_some() => vote(w, *d, *p, *mask, *mode),
         WarpOp::Vote { d, p, mask, mode } => {
             let (d, p, mask) = (w.def(*d), w.reg(*p), w.op(*mask));
             w.line(format!("vote.sync.{}.pred {d}, {p}, {mask}", mode.name()));
@@ -35,7 +36,7 @@ pub(super) fn emit_warp(w: &mut Writer<'_>, op: &WarpOp) {
         WarpOp::ActiveMask { d } => w.line(format!("activemask.b32 {}", w.def(*d))),
         WarpOp::Elect { p, mask } => {
             // `ptxas` moves it down to where the predicate is read, after loops that lanes leave
-            // one by one, and there each group of lanes elects (docs/sim.md has the case). A vote
+            // one by one, and there each group of lanes elects (docs/sim.md has the case). A ballot
             // stays where it is.
             let (p, mask) = (w.def(*p), w.op(*mask));
             let (here, chosen, own) = (w.temp(Ty::Pred), w.temp(Ty::U32), w.temp(Ty::U32));
@@ -47,6 +48,40 @@ pub(super) fn emit_warp(w: &mut Writer<'_>, op: &WarpOp) {
         WarpOp::SyncWarp { mask } => {
             let mask = w.op(*mask);
             w.line(format!("bar.warp.sync {mask}"));
+        }
+    }
+}
+
+/// Writes a vote on a constant predicate as ballots and comparisons.
+///
+/// `ptxas` 13.0 moves a vote on a predicate that it knows down to where the result is read, also
+/// into a loop that lanes leave one by one: there it waits for all lanes of the mask, and the
+/// kernel does not end (docs/notebook/2026-11-28-fuzz-h200.md has the case). A ballot stays where
+/// it is. Lanes that the mask names and the warp lacks vote neither way.
+fn vote(w: &mut Writer<'_>, d: ValueId, p: Operand, mask: Operand, mode: VoteMode) {
+    let (d, p, mask) = (w.def(d), w.reg(p), w.op(mask));
+    // Whether some lane votes as the register says.
+    let some = |w: &mut Writer<'_>, p: &str, test: &str, into: &str| {
+        let lanes = w.temp(Ty::U32);
+        w.line(format!("vote.sync.ballot.b32 {lanes}, {p}, {mask}"));
+        w.line(format!("setp.{test}.u32 {into}, {lanes}, 0"));
+    };
+    let against = |w: &mut Writer<'_>| {
+        let not = w.temp(Ty::Pred);
+        w.line(format!("not.pred {not}, {p}"));
+        not
+    };
+    match mode {
+        VoteMode::Any => some(w, &p, "ne", &d),
+        VoteMode::All => {
+            let not = against(w);
+            some(w, &not, "eq", &d);
+        }
+        VoteMode::Uni => {
+            let (not, all, none) = (against(w), w.temp(Ty::Pred), w.temp(Ty::Pred));
+            some(w, &not, "eq", &all);
+            some(w, &p, "eq", &none);
+            w.line(format!("or.pred {d}, {all}, {none}"));
         }
     }
 }

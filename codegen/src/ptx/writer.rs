@@ -1,8 +1,9 @@
 //! The writer: lines, names of registers, operands, and registers for what PTX does not take as an
 //! immediate.
 
+use super::copies::Copies;
 use super::read::Read;
-use crate::ir::{Addr, Const, ConvertOp, Inst, Kernel, Op, Operand, ParamId, Regs, Space, Ty, ValueId, ValueOp};
+use crate::ir::{Addr, Const, Inst, Kernel, Op, Operand, ParamId, Regs, Space, Ty, ValueId, ValueOp};
 use core::fmt::Write as _;
 use std::collections::HashMap;
 
@@ -14,8 +15,8 @@ pub(super) struct Writer<'a> {
     temps: [u32; 4],
     /// Pointers that are the start of a parameter.
     params: HashMap<ValueId, ParamId>,
-    /// What the bits of a value are a copy of.
-    copies: HashMap<ValueId, Operand>,
+    /// What the bits of values are copies of.
+    copies: Copies,
     /// The values that something reads.
     read: Read,
 }
@@ -70,27 +71,19 @@ pub(super) fn space_name(space: Space) -> &'static str {
 
 impl<'a> Writer<'a> {
     pub fn new(kernel: &'a Kernel) -> Writer<'a> {
-        let (mut params, mut copies) = (HashMap::new(), HashMap::new());
+        let mut params = HashMap::new();
         kernel.walk(&mut |stmt| {
             if let Op::Inst(Inst::Value(ValueOp::ParamPtr { d, param })) = &stmt.op {
                 params.insert(*d, *param);
-            } else if let Op::Inst(
-                Inst::Convert(ConvertOp::Bitcast { d, a, .. })
-                | Inst::Value(ValueOp::PtrBits { d, p: a, .. } | ValueOp::PtrFrom { d, bits: a, .. }),
-            ) = &stmt.op
-            {
-                copies.insert(*d, *a);
             }
         });
-        Writer { kernel, body: String::new(), temps: [0; 4], params, copies, read: Read::of(kernel) }
+        let (copies, read) = (Copies::of(kernel), Read::of(kernel));
+        Writer { kernel, body: String::new(), temps: [0; 4], params, copies, read }
     }
 
-    /// The first value with these bits, of which the operand is a copy.
-    pub fn source(&self, mut operand: Operand) -> Operand {
-        while let Some(&before) = operand.as_value().and_then(|value| self.copies.get(&value)) {
-            operand = before;
-        }
-        operand
+    /// The first value with these bits, of which the operand is a copy, or the constant.
+    pub fn source(&self, operand: Operand) -> Operand {
+        self.copies.source(operand)
     }
 
     /// Whether something reads one of these values.

@@ -1,0 +1,288 @@
+//! What values are copies of: through casts, registers, and packs of the same parts; and predicates
+//! that are constants in spite of their operands.
+//!
+//! Some faults of `ptxas` need two operands that it finds to be equal, or a predicate that it finds
+//! to be constant, and it looks through all of these. Equal results of equal computations are not
+//! found, nor comparisons that ranges decide.
+
+use crate::ir::attr::Cmp;
+use crate::ir::{
+    ArithOp, BitsOp, Block, Const, ConvertOp, Inst, Kernel, Op, Operand, Regs, Role, Ty, ValueId, ValueOp, VarId,
+};
+use half::{bf16, f16};
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+/// The source of every value of a kernel.
+#[derive(Default)]
+pub(super) struct Copies {
+    /// The first value with the bits of a value, or the constant.
+    sources: HashMap<ValueId, Operand>,
+    /// The first pack of parts.
+    packs: HashMap<Vec<Operand>, ValueId>,
+    /// The parts of a first pack.
+    parts: HashMap<ValueId, Vec<Operand>>,
+}
+
+/// The sources of what registers hold where a statement begins.
+type Held = HashMap<(VarId, u32), Operand>;
+
+impl Copies {
+    /// Follows every statement of a kernel.
+    pub fn of(kernel: &Kernel) -> Copies {
+        let mut copies = Copies::default();
+        copies.block(&kernel.body, &mut Held::new());
+        copies
+    }
+
+    /// The first value with the bits of an operand, or the constant, as an unsigned number.
+    pub fn source(&self, operand: Operand) -> Operand {
+        match operand {
+            Operand::Value(value) => self.sources.get(&value).copied().unwrap_or(operand),
+            Operand::Const(value) => Const::new(unsigned(value.ty.bits()), value.bits).into(),
+        }
+    }
+
+    fn block(&mut self, block: &Block, held: &mut Held) {
+        for stmt in block {
+            match &stmt.op {
+                Op::Inst(inst) => self.instruction(inst, held),
+                Op::If { then, otherwise, .. } => {
+                    let mut other = held.clone();
+                    self.block(then, held);
+                    self.block(otherwise, &mut other);
+                    held.retain(|register, source| other.get(register) == Some(source));
+                }
+                Op::For { body, .. } | Op::Loop { body } => {
+                    // What an iteration writes, the next one finds, and what follows the loop.
+                    forget_written(body, held);
+                    self.block(body, &mut held.clone());
+                }
+                Op::Break => {}
+            }
+        }
+    }
+
+    fn instruction(&mut self, inst: &Inst, held: &mut Held) {
+        match inst {
+            Inst::Convert(ConvertOp::Bitcast { d, a, .. })
+            | Inst::Value(ValueOp::PtrBits { d, p: a, .. } | ValueOp::PtrFrom { d, bits: a, .. }) => {
+                self.sources.insert(*d, self.source(*a));
+            }
+            Inst::Value(ValueOp::Get { d, r, .. }) => {
+                let source = *held.entry((r.var, r.start)).or_insert(Operand::Value(*d));
+                self.sources.insert(*d, source);
+            }
+            Inst::Value(ValueOp::Set { r, a, .. }) => {
+                held.insert((r.var, r.start), self.source(*a));
+            }
+            Inst::Convert(ConvertOp::Pack { ty, d, parts, .. }) => self.pack(*ty, *d, parts),
+            Inst::Convert(ConvertOp::Unpack { ty, parts, a, .. }) => self.unpack(*ty, parts, *a),
+            Inst::Arith(ArithOp::Setp { ty, d, a, b, cmp }) => {
+                self.predicate(*d, compared(*ty, [self.source(*a), self.source(*b)], *cmp));
+            }
+            Inst::Bits(BitsOp::And { ty: Ty::Pred, d, a, b }) => {
+                let parts = [self.constant(*a), self.constant(*b)];
+                self.predicate(*d, all(parts));
+            }
+            Inst::Bits(BitsOp::Or { ty: Ty::Pred, d, a, b }) => {
+                // Not both are false.
+                let parts = [self.constant(*a), self.constant(*b)].map(|part| part.map(|part| !part));
+                self.predicate(*d, all(parts).map(|neither| !neither));
+            }
+            Inst::Bits(BitsOp::Xor { ty: Ty::Pred, d, a, b }) => {
+                let differ = self.constant(*a).zip(self.constant(*b)).map(|(a, b)| a != b);
+                self.predicate(*d, if self.source(*a) == self.source(*b) { Some(false) } else { differ });
+            }
+            Inst::Bits(BitsOp::Not { ty: Ty::Pred, d, a }) => {
+                self.predicate(*d, self.constant(*a).map(|a| !a));
+            }
+            Inst::Arith(_)
+            | Inst::Bits(_)
+            | Inst::Convert(_)
+            | Inst::Value(_)
+            | Inst::Mem(_)
+            | Inst::Warp(_)
+            | Inst::Sync(_)
+            | Inst::Copy(_)
+            | Inst::Mma(_)
+            | Inst::Control(_) => forget(inst, held),
+        }
+    }
+
+    /// The value of a predicate that is a constant.
+    fn constant(&self, predicate: Operand) -> Option<bool> {
+        self.source(predicate).as_const().map(|value| value.bits != 0)
+    }
+
+    fn predicate(&mut self, d: ValueId, value: Option<bool>) {
+        self.sources.extend(value.map(|value| (d, Const::pred(value).into())));
+    }
+
+    fn pack(&mut self, ty: Ty, d: ValueId, parts: &[Operand]) {
+        let parts: Vec<Operand> = parts.iter().map(|&part| self.source(part)).collect();
+        let width = ty.bits() / parts.len().max(1) as u32;
+        let constants: Option<Vec<Const>> = parts.iter().map(|part| part.as_const()).collect();
+        let source = match constants {
+            Some(parts) => {
+                let bits = parts.iter().rev().fold(0, |above, part| above << width | part.bits);
+                Const::new(unsigned(ty.bits()), bits).into()
+            }
+            None => Operand::Value(*self.packs.entry(parts.clone()).or_insert(d)),
+        };
+        if source == Operand::Value(d) {
+            self.parts.insert(d, parts);
+        }
+        self.sources.insert(d, source);
+    }
+
+    /// `ty` is the type of a part.
+    fn unpack(&mut self, ty: Ty, parts: &[ValueId], a: Operand) {
+        let sources: Vec<Operand> = match self.source(a) {
+            Operand::Const(whole) => (0..parts.len() as u32)
+                .map(|i| Const::new(unsigned(ty.bits()), whole.bits >> (i * ty.bits())).into())
+                .collect(),
+            Operand::Value(whole) => match self.parts.get(&whole) {
+                Some(packed) if packed.len() == parts.len() => packed.clone(),
+                _ => return,
+            },
+        };
+        self.sources.extend(parts.iter().copied().zip(sources));
+    }
+}
+
+/// Whether all are true, if that is known.
+fn all(parts: [Option<bool>; 2]) -> Option<bool> {
+    match parts {
+        [Some(false), _] | [_, Some(false)] => Some(false),
+        [Some(true), Some(true)] => Some(true),
+        [None, _] | [_, None] => None,
+    }
+}
+
+/// The outcome of a comparison of sources, if it does not depend on a value.
+fn compared(ty: Ty, [a, b]: [Operand; 2], cmp: Cmp) -> Option<bool> {
+    match (a.as_const(), b.as_const()) {
+        (Some(a), Some(b)) => Some(holds(cmp, order(ty, a.bits, b.bits))),
+        _ if a != b => None,
+        // A value is equal to itself, or not a number.
+        _ if ty.is_float() => {
+            let same = holds(cmp, Some(Ordering::Equal));
+            (same == holds(cmp, None)).then_some(same)
+        }
+        _ => Some(holds(cmp, Some(Ordering::Equal))),
+    }
+}
+
+/// The order of two constants of a type; nothing where one is not a number.
+fn order(ty: Ty, a: u64, b: u64) -> Option<Ordering> {
+    let float: fn(u64) -> f64 = match ty {
+        Ty::F16 => |bits| f16::from_bits(bits as u16).to_f64(),
+        Ty::BF16 => |bits| bf16::from_bits(bits as u16).to_f64(),
+        Ty::F32 => |bits| f32::from_bits(bits as u32).into(),
+        Ty::F64 => f64::from_bits,
+        Ty::Pred
+        | Ty::U8
+        | Ty::S8
+        | Ty::U16
+        | Ty::S16
+        | Ty::U32
+        | Ty::S32
+        | Ty::U64
+        | Ty::S64
+        | Ty::F16x2
+        | Ty::BF16x2
+        | Ty::Ptr(_) => {
+            let [a, b] = [a, b].map(|bits| Const::new(ty, bits));
+            return Some(if ty.is_signed() { a.as_i64().cmp(&b.as_i64()) } else { a.bits.cmp(&b.bits) });
+        }
+    };
+    float(a).partial_cmp(&float(b))
+}
+
+/// Whether a comparison holds of operands in an order.
+fn holds(cmp: Cmp, order: Option<Ordering>) -> bool {
+    let Some(order) = order else {
+        return matches!(cmp, Cmp::Equ | Cmp::Neu | Cmp::Ltu | Cmp::Leu | Cmp::Gtu | Cmp::Geu | Cmp::Nan);
+    };
+    match cmp {
+        Cmp::Eq | Cmp::Equ => order.is_eq(),
+        Cmp::Ne | Cmp::Neu => order.is_ne(),
+        Cmp::Lt | Cmp::Ltu => order.is_lt(),
+        Cmp::Le | Cmp::Leu => order.is_le(),
+        Cmp::Gt | Cmp::Gtu => order.is_gt(),
+        Cmp::Ge | Cmp::Geu => order.is_ge(),
+        Cmp::Num => true,
+        Cmp::Nan => false,
+    }
+}
+
+/// The unsigned type of a width.
+fn unsigned(bits: u32) -> Ty {
+    match bits {
+        1 => Ty::Pred,
+        8 => Ty::U8,
+        16 => Ty::U16,
+        32 => Ty::U32,
+        _ => Ty::U64,
+    }
+}
+
+/// Forgets the registers that an instruction writes.
+fn forget(inst: &Inst, held: &mut Held) {
+    for (role, Regs { var, start, len }) in inst.regs() {
+        if role != Role::RegR {
+            for index in start..start + len {
+                held.remove(&(var, index));
+            }
+        }
+    }
+}
+
+/// Forgets the registers that a block writes.
+fn forget_written(block: &Block, held: &mut Held) {
+    for stmt in block {
+        match &stmt.op {
+            Op::Inst(inst) => forget(inst, held),
+            Op::If { then, otherwise, .. } => {
+                forget_written(then, held);
+                forget_written(otherwise, held);
+            }
+            Op::For { body, .. } | Op::Loop { body } => forget_written(body, held),
+            Op::Break => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comparisons_are_known_where_no_value_decides_them() {
+        let value = Operand::Value(ValueId(3));
+        let constant = |ty, bits| Operand::Const(Const::new(ty, bits));
+        assert_eq!(compared(Ty::U32, [value, value], Cmp::Lt), Some(false));
+        assert_eq!(compared(Ty::U32, [value, value], Cmp::Ge), Some(true));
+        assert_eq!(compared(Ty::F32, [value, value], Cmp::Gt), Some(false));
+        assert_eq!(compared(Ty::F32, [value, value], Cmp::Equ), Some(true));
+        assert_eq!(compared(Ty::F32, [value, value], Cmp::Ne), Some(false));
+        // It may be a NaN.
+        assert_eq!(compared(Ty::F32, [value, value], Cmp::Eq), None);
+        assert_eq!(compared(Ty::F32, [value, value], Cmp::Neu), None);
+        assert_eq!(compared(Ty::U32, [value, Operand::Value(ValueId(4))], Cmp::Lt), None);
+        let [minus_one, one] = [u64::MAX, 1].map(|bits| constant(Ty::U32, bits));
+        assert_eq!(compared(Ty::S32, [minus_one, one], Cmp::Lt), Some(true));
+        assert_eq!(compared(Ty::U32, [minus_one, one], Cmp::Lt), Some(false));
+        let [nan, half] = [0x7e00, 0x3800].map(|bits| constant(Ty::U16, bits));
+        assert_eq!(compared(Ty::F16, [nan, half], Cmp::Lt), Some(false));
+        assert_eq!(compared(Ty::F16, [half, nan], Cmp::Neu), Some(true));
+    }
+
+    #[test]
+    fn one_false_part_decides_a_conjunction() {
+        assert_eq!(all([None, Some(false)]), Some(false));
+        assert_eq!(all([Some(true), None]), None);
+        assert_eq!(all([Some(true), Some(true)]), Some(true));
+    }
+}
