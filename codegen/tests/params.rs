@@ -3,7 +3,7 @@
 use half::bf16;
 use tilewright_codegen::build::{Builder, Bulk, TensorMap, block, record};
 use tilewright_codegen::device::{Arg, Device, DeviceError, Kernel, TensorShape, sim};
-use tilewright_codegen::ir::Arch;
+use tilewright_codegen::ir::{Arch, Ty};
 use tilewright_codegen::kernel_params;
 use tilewright_codegen::params::Params;
 use tilewright_codegen::verify::verify;
@@ -87,6 +87,29 @@ fn a_buffer_of_other_elements_than_the_parameter_is_refused() {
     let [m, n, factor] = scalars();
     let args: [Arg<'_>; 5] = [m, n, factor, (&bytes).into(), (&out).into()];
     load(&device).launch(&stream, 1, &args).expect("bytes are anything");
+}
+
+#[test]
+fn a_parameter_takes_the_types_of_elements_that_it_lists() {
+    let kernel = verify(record("fill", Arch::Sm90a, block(32), |k| {
+        let [sums, rest] = [("sums", &[Ty::F32, Ty::S32][..]), ("rest", &[])].map(|(name, of)| k.global_of(name, of));
+        k.when(k.tid().eq(0), || {
+            sums.cast::<u32>().store(7u32);
+            rest.cast::<u32>().store(8u32);
+        });
+    }));
+    let device = sim::open(0);
+    let (stream, kernel) = (device.stream().unwrap(), device.load(&kernel.expect("it verifies")).unwrap());
+    let (floats, integers) = (stream.buffer(&[0.0f32]).unwrap(), stream.buffer(&[0i32]).unwrap());
+    let (words, doubles) = (stream.buffer(&[0u32]).unwrap(), stream.buffer(&[0.0f64]).unwrap());
+    for sums in [Arg::from(&floats), (&integers).into(), (&words).into()] {
+        // Anything passes where no type is listed.
+        kernel.launch(&stream, 1, &[sums, (&doubles).into()]).unwrap();
+    }
+    assert_eq!(stream.read(&integers).unwrap(), [7]);
+    assert_eq!(stream.read(&doubles).unwrap()[0].to_bits(), 8);
+    let error = kernel.launch(&stream, 1, &[(&doubles).into(), (&doubles).into()]).unwrap_err();
+    insta::assert_snapshot!(error, @"kernel `fill`: argument 0 (`sums`) is a buffer of f64, and the parameter points to f32 or s32; pass a buffer of f32 or s32, or the bytes (`Buffer::cast::<u8>`)");
 }
 
 #[test]

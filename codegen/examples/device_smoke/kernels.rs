@@ -15,7 +15,7 @@ fn signature(name: &str, arch: Arch, threads: u32, params: &[ParamKind]) -> Sign
         params: params
             .iter()
             .enumerate()
-            .map(|(i, &kind)| Param { name: format!("p{i}"), kind, element: None })
+            .map(|(i, &kind)| Param { name: format!("p{i}"), kind, elements: Vec::new() })
             .collect(),
         dynamic_shared: 0,
         early: false,

@@ -326,9 +326,9 @@ impl Builder {
     }
 
     /// A new parameter.
-    pub(super) fn add_param(&self, name: &str, kind: ParamKind, element: Option<Ty>) -> ParamId {
+    pub(super) fn add_param(&self, name: &str, kind: ParamKind, elements: &[Ty]) -> ParamId {
         let params = &mut self.state.borrow_mut().kernel.params;
-        params.push(Param { name: name.into(), kind, element });
+        params.push(Param { name: name.into(), kind, elements: elements.to_vec() });
         ParamId(params.len() as u32 - 1)
     }
 

@@ -11,7 +11,7 @@ impl Builder {
     /// A scalar parameter.
     #[track_caller]
     pub fn param<T: Scalar>(&self, name: &str) -> Val<'_, T> {
-        let param = self.add_param(name, ParamKind::Value(T::TY), None);
+        let param = self.add_param(name, ParamKind::Value(T::TY), &[]);
         Val::new(self, self.value(T::TY, |d| ValueOp::Param { ty: T::TY, d, param }))
     }
 
@@ -33,21 +33,40 @@ impl Builder {
     #[track_caller]
     pub fn global<T: Scalar>(&self, name: &str) -> Ptr<'_, Global, T> {
         let ty = Ty::Ptr(Space::Global);
-        let param = self.add_param(name, ParamKind::Value(ty), Some(T::TY));
+        let param = self.add_param(name, ParamKind::Value(ty), &[T::TY]);
+        Ptr::new(self, self.value(ty, |d| ValueOp::Param { ty, d, param }), 0)
+    }
+
+    /// A parameter that points to elements of one of several types in global memory, as bytes to
+    /// [`cast`](Ptr::cast). No types stand for an array of anything: of a parameter that is not
+    /// read, or one whose elements the kernel tells apart by itself.
+    ///
+    /// ```
+    /// use tilewright_codegen::{build::{block, record}, ir::{Arch, Ty}};
+    /// let kernel = record("fill", Arch::Sm80, block(32), |k| {
+    ///     // A launch passes a buffer of `f32` or of `i32`.
+    ///     k.global_of("sums", &[Ty::F32, Ty::S32]).cast::<u32>().at(k.tid()).store(0u32);
+    /// });
+    /// assert_eq!(kernel.params[0].to_string(), "`sums`, a pointer to f32 or s32 in global memory");
+    /// ```
+    #[track_caller]
+    pub fn global_of(&self, name: &str, elements: &[Ty]) -> Ptr<'_, Global, u8> {
+        let ty = Ty::Ptr(Space::Global);
+        let param = self.add_param(name, ParamKind::Value(ty), elements);
         Ptr::new(self, self.value(ty, |d| ValueOp::Param { ty, d, param }), 0)
     }
 
     /// A structure passed by value, as bytes to load from.
     #[track_caller]
     pub fn param_bytes(&self, name: &str, bytes: u32, align: u32) -> Ptr<'_, Param, u8> {
-        let param = self.add_param(name, ParamKind::Bytes { bytes, align }, None);
+        let param = self.add_param(name, ParamKind::Bytes { bytes, align }, &[]);
         Ptr::new(self, self.value(Ty::Ptr(Space::Param), |d| ValueOp::ParamPtr { d, param }), 0)
     }
 
     /// A tensor map passed by value.
     #[track_caller]
     pub fn tensor_map(&self, name: &str) -> Ptr<'_, Param, TensorMap> {
-        let param = self.add_param(name, ParamKind::TensorMap, None);
+        let param = self.add_param(name, ParamKind::TensorMap, &[]);
         Ptr::new(self, self.value(Ty::Ptr(Space::Param), |d| ValueOp::ParamPtr { d, param }), 0)
     }
 

@@ -133,14 +133,14 @@ pub(super) fn pack(device: &Device, signature: &Signature, args: &[Arg<'_>]) -> 
                 if let Some(of) = of {
                     device.same("pointer", of)?;
                 }
-                if let (Some(expected), Some(found)) = (param.element, *element)
-                    && !same_elements(expected, found)
+                if let Some(found) = *element
+                    && !takes(&param.elements, found)
                 {
                     return Err(DeviceError::ArgElement {
                         kernel: signature.name.clone(),
                         index,
                         name: param.name.clone(),
-                        expected,
+                        expected: param.elements.clone(),
                         found,
                     });
                 }
@@ -157,10 +157,10 @@ pub(super) fn pack(device: &Device, signature: &Signature, args: &[Arg<'_>]) -> 
     Ok(packed)
 }
 
-/// Whether a kernel's elements and a buffer's are the same. A pair of 16-bit floats is two of them,
-/// and an integer has a sign or none. Bytes are anything: a buffer of `u8` passes for every
-/// parameter, and a parameter of `u8` takes every buffer.
-pub(crate) fn same_elements(expected: Ty, found: Ty) -> bool {
+/// Whether a parameter of these elements takes a buffer. A pair of 16-bit floats is two of them, and
+/// an integer has a sign or none. Bytes are anything: a buffer of `u8` passes for every parameter,
+/// and a parameter of `u8` takes every buffer.
+pub(crate) fn takes(elements: &[Ty], found: Ty) -> bool {
     let plain = |ty: Ty| match ty {
         Ty::F16x2 => Ty::F16,
         Ty::BF16x2 => Ty::BF16,
@@ -170,7 +170,8 @@ pub(crate) fn same_elements(expected: Ty, found: Ty) -> bool {
         Ty::S64 => Ty::U64,
         other => other,
     };
-    expected == Ty::U8 || found == Ty::U8 || plain(expected) == plain(found)
+    let same = |&expected: &Ty| expected == Ty::U8 || found == Ty::U8 || plain(expected) == plain(found);
+    elements.is_empty() || elements.iter().any(same)
 }
 
 macro_rules! scalars {

@@ -1,6 +1,6 @@
 //! What can go wrong between a program and a device, with what to do about it.
 
-use crate::ir::{Arch, Ty};
+use crate::ir::{Arch, Ty, one_of};
 use thiserror::Error;
 
 /// Why a device refused or failed.
@@ -170,7 +170,8 @@ pub enum DeviceError {
     },
     /// A buffer of other elements than the kernel's parameter.
     #[error(
-        "kernel `{kernel}`: argument {index} (`{name}`) is a buffer of {found}, and the parameter points to {expected}; pass a buffer of {expected}, or the bytes (`Buffer::cast::<u8>`)"
+        "kernel `{kernel}`: argument {index} (`{name}`) is a buffer of {found}, and the parameter points to {0}; pass a buffer of {0}, or the bytes (`Buffer::cast::<u8>`)",
+        one_of(expected)
     )]
     ArgElement {
         /// Name of the kernel.
@@ -179,8 +180,8 @@ pub enum DeviceError {
         index: usize,
         /// Name of the parameter.
         name: String,
-        /// The kernel's elements.
-        expected: Ty,
+        /// The kernel's elements: one of these.
+        expected: Vec<Ty>,
         /// The buffer's elements.
         found: Ty,
     },

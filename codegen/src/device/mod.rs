@@ -52,7 +52,7 @@ mod source;
 mod stream;
 mod tensor_map;
 
-pub(crate) use args::same_elements;
+pub(crate) use args::takes;
 pub use args::{Arg, Memory};
 pub use backend::{Facts, Work};
 pub use buffer::Buffer;

@@ -213,7 +213,7 @@ mod tests {
         #[test]
         fn spans_are_those_of_the_kernel(kinds in proptest::collection::vec(kind(), 0..12)) {
             let params: Vec<Param> =
-                kinds.into_iter().enumerate().map(|(i, kind)| Param { name: format!("p{i}"), kind, element: None }).collect();
+                kinds.into_iter().enumerate().map(|(i, kind)| Param { name: format!("p{i}"), kind, elements: Vec::new() }).collect();
             let kernel = Kernel {
                 name: "k".into(),
                 arch: Arch::Sm80,

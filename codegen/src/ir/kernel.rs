@@ -73,21 +73,28 @@ pub struct Param {
     pub name: String,
     /// What is passed.
     pub kind: ParamKind,
-    /// The type of the elements that a pointer points to; `None` for other parameters and where it
-    /// is not known.
-    pub element: Option<Ty>,
+    /// The types of elements of which a pointer takes an array; empty for other parameters, and for
+    /// a pointer that takes an array of anything.
+    pub elements: Vec<Ty>,
+}
+
+/// Types as a person reads them: `f32 or s32`.
+pub(crate) fn one_of(types: &[Ty]) -> String {
+    types.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
 }
 
 impl fmt::Display for Param {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.kind, self.element) {
-            (ParamKind::Value(Ty::Ptr(space)), Some(element)) => {
-                write!(f, "`{}`, a pointer to {element} in {space} memory", self.name)
+        match self.kind {
+            ParamKind::Value(Ty::Ptr(space)) if self.elements.is_empty() => {
+                write!(f, "`{}`, a pointer to {space} memory", self.name)
             }
-            (ParamKind::Value(Ty::Ptr(space)), None) => write!(f, "`{}`, a pointer to {space} memory", self.name),
-            (ParamKind::Value(ty), _) => write!(f, "`{}`, a scalar of type {ty}", self.name),
-            (ParamKind::Bytes { bytes, .. }, _) => write!(f, "`{}`, a structure of {bytes} bytes", self.name),
-            (ParamKind::TensorMap, _) => write!(f, "`{}`, a tensor map", self.name),
+            ParamKind::Value(Ty::Ptr(space)) => {
+                write!(f, "`{}`, a pointer to {} in {space} memory", self.name, one_of(&self.elements))
+            }
+            ParamKind::Value(ty) => write!(f, "`{}`, a scalar of type {ty}", self.name),
+            ParamKind::Bytes { bytes, .. } => write!(f, "`{}`, a structure of {bytes} bytes", self.name),
+            ParamKind::TensorMap => write!(f, "`{}`, a tensor map", self.name),
         }
     }
 }

@@ -58,6 +58,7 @@ pub use inst::{
     Slot, Source, SyncOp, ValueOp, WarpOp, rows,
 };
 pub(crate) use kernel::caller;
+pub(crate) use kernel::one_of;
 pub use kernel::{Block, Kernel, Launch, Op, Param, ParamKind, Shared, SharedKind, Src, Stmt, Var};
 pub(crate) use known::{Knowledge, Known};
 pub use operand::{Addr, Const, Operand, Regs};

@@ -100,7 +100,7 @@ impl<T: Scalar> Field for T {
     type Passed<'a> = T;
 
     fn declare(name: &str) -> Param {
-        Param { name: name.into(), kind: ParamKind::Value(T::TY), element: None }
+        Param { name: name.into(), kind: ParamKind::Value(T::TY), elements: Vec::new() }
     }
 
     #[track_caller]
@@ -118,7 +118,7 @@ impl<T: Scalar + Pod> Field for [T] {
     type Passed<'a> = &'a Buffer<T>;
 
     fn declare(name: &str) -> Param {
-        Param { name: name.into(), kind: ParamKind::Value(Ty::Ptr(Space::Global)), element: Some(T::TY) }
+        Param { name: name.into(), kind: ParamKind::Value(Ty::Ptr(Space::Global)), elements: vec![T::TY] }
     }
 
     #[track_caller]
@@ -136,7 +136,7 @@ impl Field for Map {
     type Passed<'a> = &'a TensorMap;
 
     fn declare(name: &str) -> Param {
-        Param { name: name.into(), kind: ParamKind::TensorMap, element: None }
+        Param { name: name.into(), kind: ParamKind::TensorMap, elements: Vec::new() }
     }
 
     #[track_caller]

@@ -2,7 +2,7 @@
 
 use super::case::{BufferId, Memory, Pass, Trial};
 use super::expect::Compared;
-use crate::device::{Arg, Buffer, Device, DeviceError, Kernel, Stream, TensorMap, same_elements};
+use crate::device::{Arg, Buffer, Device, DeviceError, Kernel, Stream, TensorMap, takes};
 use std::fmt;
 use std::time::Duration;
 
@@ -80,9 +80,10 @@ impl Trial {
             }
             let param = first.and_then(|index| Some((index, kernel.params.get(index)?)));
             if let (Some((index, param)), Some(found)) = (param, memory.after.float)
-                && let Some(expected) = param.element.filter(|ty| ty.is_float() && !same_elements(*ty, found))
+                && param.elements.iter().all(|ty| ty.is_float())
+                && !takes(&param.elements, found)
             {
-                let (kernel, name) = (kernel.name.clone(), param.name.clone());
+                let (kernel, name, expected) = (kernel.name.clone(), param.name.clone(), param.elements.clone());
                 return Err(DeviceError::ArgElement { kernel, index, name, expected, found });
             }
         }

@@ -22,7 +22,7 @@ fn signature(kinds: &[(&str, ParamKind)]) -> Signature {
         name: "kernel".into(),
         arch: Arch::Sm90a,
         launch: Launch { threads: [128, 1, 1], cluster: [1, 1, 1], min_blocks: None, cooperative: false },
-        params: kinds.iter().map(|&(name, kind)| Param { name: name.into(), kind, element: None }).collect(),
+        params: kinds.iter().map(|&(name, kind)| Param { name: name.into(), kind, elements: Vec::new() }).collect(),
         dynamic_shared: 0,
         early: false,
     }
@@ -157,8 +157,11 @@ fn kernels_that_the_device_cannot_hold_are_refused() {
         spoil(|kernel, _| kernel.launch.threads = [1024, 2, 1]),
         spoil(|kernel, _| kernel.dynamic_shared = 232_449),
         spoil(|kernel, _| {
-            kernel.params =
-                vec![Param { name: "all".into(), kind: ParamKind::Bytes { bytes: 4097, align: 1 }, element: None }];
+            kernel.params = vec![Param {
+                name: "all".into(),
+                kind: ParamKind::Bytes { bytes: 4097, align: 1 },
+                elements: Vec::new(),
+            }];
         }),
         spoil(|kernel, device| (kernel.launch.cooperative, device.cooperative) = (true, false)),
     ]

@@ -1,6 +1,7 @@
 //! Adds up the shares of a split contraction, and finishes the sums.
 
 use super::finish::{Epilogue, Finish, Output};
+use super::store::SUMS;
 use crate::tile::{Index, LayoutTensor, Modes};
 use tilewright_codegen::build::{Builder, Number, Numeric, block};
 use tilewright_codegen::ir::Launch;
@@ -14,8 +15,7 @@ pub fn launch() -> Launch {
 /// those of the epilogue. The shares are added in their order, so that the result does not depend
 /// on who was first.
 pub fn reduce<S: Number + Numeric, D: Output>(k: &Builder, epilogue: Epilogue) {
-    // Of the sums' type, which the host need not know.
-    let (partials, c) = (k.global::<u8>("partials").cast::<S>(), k.global::<D>("c"));
+    let (partials, c) = (k.global_of("partials", &SUMS).cast::<S>(), k.global::<D>("c"));
     let [stride, m, n, splits] = ["c_stride", "m", "n", "splits"].map(|name| k.param::<u32>(name));
     let finish = Finish::<D>::parameters(k, epilogue, [m, n]);
     let width = if epilogue.gated { n * 2 } else { n };

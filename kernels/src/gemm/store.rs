@@ -5,10 +5,14 @@ use super::tiling::Tiles;
 use crate::mma::{Accumulator, OutputType, Pack, Pair, store_pairs};
 use crate::tile::{Index, LayoutTensor, Modes, Share, boxes};
 use tilewright_codegen::build::{Builder, Global, Param, Ptr, Scalar, Shared, TensorMap, Val};
+use tilewright_codegen::ir::Ty;
 use tilewright_codegen::ir::attr::ProxyFence;
 use tilewright_layout::Swizzled;
 use tilewright_layout::swizzle::TensorBoxes;
 use tilewright_layout::typed::StaticLayout;
+
+/// The types of partial sums. A host keeps memory of either type for both.
+pub(super) const SUMS: [Ty; 2] = [Ty::F32, Ty::S32];
 
 /// How the result is written to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -183,7 +187,7 @@ impl<'k, S: OutputType, D: Output> Results<'k, S, D> {
                 let base = k.global("c");
                 To::Elements { base, stride: k.param("c_stride") }
             }
-            (Store::Partials, _) => To::Partials(k.global::<u8>("partials").cast()),
+            (Store::Partials, _) => To::Partials(k.global_of("partials", &SUMS).cast()),
         };
         let finish = Finish::parameters(k, store.epilogue(), extents);
         Box::new(Results::<S, D> { k, finish, extents, to, tiles })

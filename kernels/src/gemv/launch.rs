@@ -6,7 +6,7 @@ use super::tiles::{Plan, Vectors, Weights};
 use crate::ring::{Ring, start};
 use half::bf16;
 use tilewright_codegen::build::{Builder, Val, block, record};
-use tilewright_codegen::ir::{Arch, Kernel};
+use tilewright_codegen::ir::{Arch, Kernel, Ty};
 
 /// The epilogue of a sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -31,10 +31,11 @@ pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Kernel {
     let name = format!("gemv_b{}_k{}", plan.batch, plan.strip.k());
     record(&name, arch, block(plan.threads()).min_blocks(1), |k| {
         let n = k.param::<u32>("n");
-        // Of `bf16`, or of `f32` where the epilogue is wide.
-        let (weights, x, y) = (k.global::<bf16>("w"), k.global::<bf16>("x"), k.global::<u8>("y"));
+        let of_result = [if epilogue.wide { Ty::F32 } else { Ty::BF16 }];
+        let (weights, x) = (k.global::<bf16>("w"), k.global::<bf16>("x"));
+        let y = k.global_of("y", &of_result);
         let bias = epilogue.bias.then(|| k.global::<bf16>("bias"));
-        let residual = epilogue.residual.then(|| k.global::<u8>("residual"));
+        let residual = epilogue.residual.then(|| k.global_of("residual", &of_result));
 
         let rings = (Ring::bulk::<Weights>(k, stage, plan.ring()), Ring::bulk::<Vectors>(k, x_stage, plan.x_ring()));
         let (weights_ring, vectors_ring) = start(k, rings);

@@ -7,7 +7,7 @@
 
 use half::bf16;
 use tilewright_codegen::build::{Bf16x2, Global, Ptr, Val, block, record};
-use tilewright_codegen::ir::{Arch, Kernel};
+use tilewright_codegen::ir::{Arch, Kernel, Ty};
 
 use super::{Code, QuantMatrix};
 
@@ -91,8 +91,9 @@ impl Widen {
     pub fn record(self, arch: Arch) -> Kernel {
         record("widen", arch, block(THREADS), |k| {
             let (codes, factors) = (k.global::<u32>("codes"), k.global::<f32>("factors"));
-            // Bytes to the host, which passes some other array where there is no order.
-            let (order, out) = (k.global::<u8>("order").cast::<u32>(), k.global::<bf16>("out"));
+            // Where there is no order, a launch passes some other array.
+            let of_order: &[Ty] = if self.ordered { &[Ty::U32] } else { &[] };
+            let (order, out) = (k.global_of("order", of_order).cast::<u32>(), k.global::<bf16>("out"));
             let [rows, first_row]: [Val<'_, u32>; 2] = [k.param("rows"), k.param("first_row")];
             let at = k.block_id() * THREADS + k.tid();
             let (row, run) = (at / self.runs(), at % self.runs());

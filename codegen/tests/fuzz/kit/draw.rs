@@ -60,7 +60,11 @@ fn template() -> Kernel {
             Ty::Ptr(Space::Param) => ParamKind::Bytes { bytes: 64, align: 16 },
             _ => ParamKind::Value(ty),
         };
-        kernel.params.push(Param { name: format!("{}_{}", ty.name(), kernel.params.len()), kind, element: None });
+        kernel.params.push(Param {
+            name: format!("{}_{}", ty.name(), kernel.params.len()),
+            kind,
+            elements: Vec::new(),
+        });
         match ty {
             Ty::Pred => {
                 let zero: Operand = Const::u32(0).into();

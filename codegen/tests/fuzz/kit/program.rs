@@ -120,8 +120,11 @@ fn shared(name: &str, offset: u32, bytes: u32, kind: SharedKind) -> Shared {
 impl<'r> Gen<'r> {
     /// An empty kernel with its beginning.
     pub fn new(rows: &'r [&'static Row]) -> Gen<'r> {
-        let pointer =
-            |name: &str| Param { name: name.into(), kind: ParamKind::Value(Ty::Ptr(Space::Global)), element: None };
+        let pointer = |name: &str| Param {
+            name: name.into(),
+            kind: ParamKind::Value(Ty::Ptr(Space::Global)),
+            elements: Vec::new(),
+        };
         let bytes = ParamKind::Bytes { bytes: PARAM_BYTES as u32, align: 16 };
         let kernel = Kernel {
             name: "fuzz".into(),
@@ -131,7 +134,7 @@ impl<'r> Gen<'r> {
                 pointer("input"),
                 pointer("output"),
                 pointer("scratch"),
-                Param { name: "bytes".into(), kind: bytes, element: None },
+                Param { name: "bytes".into(), kind: bytes, elements: Vec::new() },
             ],
             shared: vec![
                 shared("own", 0, 32 * THREADS, SharedKind::Data),
