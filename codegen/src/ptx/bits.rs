@@ -25,7 +25,10 @@ pub(super) fn emit_bits(w: &mut Writer<'_>, op: &BitsOp) {
         BitsOp::Brev { ty, d, a } => logic(w, "brev", *ty, *d, &[*a]),
         BitsOp::Bfind { ty, d, a } => typed(w, "bfind", type_name(*ty), *d, &[*a]),
         BitsOp::Bfe { ty, d, a, pos, len } => match whole_byte(*pos, *len).filter(|_| *ty == Ty::S32) {
-            Some(byte) => w.sign_extend_byte(*d, *a, byte),
+            Some(byte) => {
+                let a = w.reg(*a);
+                w.sign_extend_byte(*d, &a, byte);
+            }
             None => typed(w, "bfe", type_name(*ty), *d, &[*a, byte(*pos), byte(*len)]),
         },
         BitsOp::Bfi { ty, d, a, b, pos, len } => logic(w, "bfi", *ty, *d, &[*a, *b, byte(*pos), byte(*len)]),

@@ -27,11 +27,9 @@ pub(super) fn emit_convert(w: &mut Writer<'_>, op: &ConvertOp) {
             w.line(format!("cvt.u64.u32 {d}, {a}"));
         }
         ConvertOp::Cvt { ty: Ty::U32 | Ty::S32, from: Ty::S8, d, a, clamp: Clamp::No, .. } => {
-            // See `sign_extend_byte`: a shift up and down is not merged, either.
-            let (a, d, [wide, high]) = (w.reg(*a), w.def(*d), [w.temp(Ty::U32), w.temp(Ty::U32)]);
+            let (a, wide) = (w.reg(*a), w.temp(Ty::U32));
             w.line(format!("cvt.u32.u16 {wide}, {a}"));
-            w.line(format!("shl.b32 {high}, {wide}, 24"));
-            w.line(format!("shr.s32 {d}, {high}, 24"));
+            w.sign_extend_byte(*d, &wide, 0);
         }
         ConvertOp::Cvt { ty, from, d, a, clamp: Clamp::Sat, .. } => {
             let (d, a) = (w.def(*d), w.reg(*a));

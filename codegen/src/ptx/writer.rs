@@ -213,15 +213,19 @@ impl<'a> Writer<'a> {
         self.line(format!("cvt.{}.{} {d}, {result}", type_name(ty), type_name(wide)));
     }
 
-    /// Writes a byte of 32 bits, extended to 32 by its sign, into `d`, by a permutation of bytes.
+    /// Writes a byte of a register of 32 bits, extended to 32 by its sign, into `d`, by shifts.
     ///
     /// `ptxas` merges a `cvt` or `bfe` that extends a byte by its sign with a conversion of the
     /// result to a float as if the result were signed, also where it is converted as an unsigned
-    /// number.
-    pub fn sign_extend_byte(&mut self, d: ValueId, a: Operand, byte: u8) {
-        // A sign of the second operand: of the first it is not safe either (see `permute`).
-        let (a, d, byte) = (self.reg(a), self.def(d), 0x4 + u32::from(byte));
-        self.line(format!("prmt.b32 {d}, 0, {a}, {:#x}", (0x8 + byte) * 0x1110 + byte));
+    /// number. It does not merge shifts.
+    pub fn sign_extend_byte(&mut self, d: ValueId, a: &str, byte: u8) {
+        let mut high = a.to_owned();
+        if byte < 3 {
+            high = self.temp(Ty::U32);
+            self.line(format!("shl.b32 {high}, {a}, {}", 24 - 8 * byte));
+        }
+        let d = self.def(d);
+        self.line(format!("shr.s32 {d}, {high}, 24"));
     }
 
     /// An address in brackets.
