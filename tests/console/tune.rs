@@ -51,6 +51,37 @@ fn every_configuration_is_a_row_at_once_and_no_search_measures_it_again() {
     assert!(other.lines().filter(|line| line.starts_with("measured: ")).count() >= 2, "{other}");
 }
 
+/// On a terminal a search shows the percentage, the rate and the time left; not with --quiet, and
+/// not away from a terminal.
+#[test]
+fn a_search_shows_its_progress_on_a_terminal_only() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let args = |out: &str, more: &str| {
+        let out = folder.path().join(out);
+        format!(
+            "tune attention --device sim:3 --replays 1 --commit a --shape batch=1,tokens=64 --try stages=3 --out {} {more}",
+            out.display()
+        )
+    };
+    // `script` gives the program a terminal.
+    let on_terminal = |args: String| {
+        let line = format!("{} {args}", env!("CARGO_BIN_EXE_tilewright"));
+        let mut command = Command::new("script");
+        command.args(["-qec", &line, "/dev/null"]).env("CUDA_VISIBLE_DEVICES", "").env("TERM", "xterm");
+        let output = command.stdin(std::process::Stdio::null()).output().expect("`script` runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let shown = on_terminal(args("a.jsonl", ""));
+    assert!(shown.contains("tuning ") && shown.contains(" 50 %  1 configuration, "), "{shown}");
+    assert!(shown.contains("/s, ") && shown.contains(" left"), "{shown}");
+    let quiet = on_terminal(args("b.jsonl", "--quiet"));
+    assert!(!quiet.contains(" %") && quiet.contains("batch=1 depth=128 tokens=64"), "{quiet}");
+    let piped = crate::run(&args("c.jsonl", "").split_whitespace().collect::<Vec<_>>(), b"");
+    let piped = said(&piped);
+    assert!(!piped.contains(" %") && piped.lines().all(|line| line.starts_with("measured: ")), "{piped}");
+}
+
 #[test]
 fn what_was_kept_for_a_model_is_what_its_machines_are_made_with() {
     let folder = tempfile::tempdir().expect("a folder");
