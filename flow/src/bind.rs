@@ -92,7 +92,9 @@ impl Traced {
                 .get(&decl.name)
                 .ok_or_else(|| BindError::ParameterMissing { name: decl.name.clone(), elements })?;
             if given.len() != wanted {
-                let (name, found, heads) = (decl.name.clone(), given.len(), model.kv_heads);
+                let name = decl.name.clone();
+                let found = given.len();
+                let heads = model.kv_heads;
                 return Err(BindError::ParameterLength { name, found, wanted, heads, shape: *shape });
             }
             values.push(given.clone());

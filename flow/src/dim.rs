@@ -68,7 +68,8 @@ impl Dim {
     }
 
     const fn reduced(self) -> Dim {
-        let (mut a, mut b) = (self.times, self.over);
+        let mut a = self.times;
+        let mut b = self.over;
         while b != 0 {
             (a, b) = (b, a % b);
         }
@@ -202,7 +203,8 @@ impl Requirement {
     /// # Errors
     /// [`BindError::Requirement`], or as [`Dim::bind`].
     pub fn check(&self, model: &ModelShape) -> Result<(), BindError> {
-        let (left, right) = (self.left.bind(model)?, self.right.bind(model)?);
+        let left = self.left.bind(model)?;
+        let right = self.right.bind(model)?;
         let holds = match self.relation {
             Relation::Equal => left == right,
             Relation::Multiple => left.is_multiple_of(right),

@@ -165,7 +165,8 @@ pub fn trace<F: Flow + ?Sized>(flow: &F) -> Result<Traced, FlowErrors> {
         removed.extend(gone);
         graph
     };
-    let (cache, indexer) = (graph_of(&recorded.cache), graph_of(&recorded.indexer));
+    let cache = graph_of(&recorded.cache);
+    let indexer = graph_of(&recorded.indexer);
     let Recorded { declared, .. } = recorded;
     let fields = (0..declared.fields.len() as u32).map(FieldId);
     let states = (0..declared.states.len() as u32).map(StateId);

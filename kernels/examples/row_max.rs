@@ -17,7 +17,8 @@ use tilewright_kernels::tile::{LayoutTensor, Modes};
 /// One warp per row; columns beyond the edge are loaded as −∞.
 fn row_max(k: &Builder) {
     let [rows, columns] = ["rows", "columns"].map(|name| k.param::<u32>(name));
-    let (x, out) = (k.global::<f32>("x"), k.global::<f32>("out"));
+    let x = k.global::<f32>("x");
+    let out = k.global::<f32>("out");
     let x = LayoutTensor::new(x, Modes::row_major([rows.into(), columns.into()], columns));
     let most = k.var(f32::NEG_INFINITY);
     k.for_(0u32, (columns + 31) / 32, |tile| {
@@ -29,7 +30,8 @@ fn row_max(k: &Builder) {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let (rows, columns) = (4u32, 45u32);
+    let rows = 4u32;
+    let columns = 45u32;
     let x: Vec<f32> = (0..rows * columns).map(|i| -1.0 - (i * 29 % 97) as f32).collect();
     let largest: Vec<f32> =
         x.chunks(columns as usize).map(|row| row.iter().copied().fold(f32::NEG_INFINITY, f32::max)).collect();
@@ -38,7 +40,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{}", ptx::emit(&kernel));
 
     let mut trial = Trial::new(kernel, rows);
-    let (x, out) = (trial.input("x", &x), trial.output("out", Expected::exact(&largest)));
+    let x = trial.input("x", &x);
+    let out = trial.output("out", Expected::exact(&largest));
     let outcome = trial.pass(rows).pass(columns).pass(x).pass(out).run(&sim::open(0))?;
     println!("largest of each row: {largest:?}");
     println!("simulator: {}", if outcome.is_right() { "equal" } else { "different" });

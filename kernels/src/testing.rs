@@ -19,7 +19,8 @@ use proptest::prelude::*;
 /// Extents from 1 to `most`; half of them are a multiple of `tile`, or one beside it, where there
 /// is one.
 pub fn extent(tile: u32, most: u32) -> impl Strategy<Value = u32> {
-    let (tile, most) = (tile.max(1), most.max(1));
+    let tile = tile.max(1);
+    let most = most.max(1);
     let beside =
         (1..=most.div_ceil(tile), 0u32..3).prop_map(move |(tiles, plus)| (tiles * tile + plus).saturating_sub(1));
     prop_oneof![1..=most, beside.prop_map(move |extent| extent.clamp(1, most))]

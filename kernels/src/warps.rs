@@ -37,7 +37,8 @@ impl<'k> ConsumerWarps<'k> {
     /// Up to eight rounds are unrolled, so that their loads are in flight together.
     #[track_caller]
     pub fn each(self, count: u32, item: impl Fn(Val<'k, u32>)) {
-        let (threads, first) = (self.threads(), self.k.tid());
+        let threads = self.threads();
+        let first = self.k.tid();
         if count.div_ceil(threads) > 8 {
             self.k.for_step(first, count, threads, item);
             return;
@@ -53,7 +54,8 @@ impl<'k> ConsumerWarps<'k> {
     pub fn items(self, count: u32) -> Vec<Item<'k>> {
         let rounds = (0..count).step_by(self.threads() as usize);
         let item = |base: u32| {
-            let (at, first) = (self.k.tid() + base, self.k.warp() * 32 + base);
+            let at = self.k.tid() + base;
+            let first = self.k.warp() * 32 + base;
             let whole = (base + self.threads() > count).then(|| first.lt(count));
             Item { k: self.k, at, inside: at.lt(count), warp: whole }
         };
@@ -64,7 +66,8 @@ impl<'k> ConsumerWarps<'k> {
 /// Stores the sum over a warp's lanes at the warp's place of `sums`, f32 `[warps]`; by whole warps.
 #[track_caller]
 pub fn store_warp_sum<'k>(sums: Ptr<'k, Shared, f32>, mine: Val<'k, f32>) {
-    let (k, sum) = (mine.builder(), mine.warp_reduce(|a, b| a + b));
+    let k = mine.builder();
+    let sum = mine.warp_reduce(|a, b| a + b);
     k.when(k.lane().eq(0), || sums.at(k.warp()).store(sum));
 }
 

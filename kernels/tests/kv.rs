@@ -34,7 +34,8 @@ fn forms() -> impl Iterator<Item = (TileForm, u32)> {
 fn vectors_go_where_the_layout_has_them() {
     for (tile, threads) in forms().filter(|(tile, threads)| tile.elements().is_multiple_of(threads * VECTOR)) {
         let body = |k: &Builder| {
-            let (from, to) = (k.global::<bf16>("from"), k.global::<bf16>("to"));
+            let from = k.global::<bf16>("from");
+            let to = k.global::<bf16>("to");
             let memory = k.shared_aligned::<bf16>("tile", tile.elements(), tile.align());
             for index in 0..tile.shares(threads) {
                 let share = tile.share(k.tid(), threads, index);
@@ -50,7 +51,8 @@ fn vectors_go_where_the_layout_has_them() {
         let kernel = verify(record("moves", Arch::Sm80, block(threads), body)).expect("a legal kernel");
         let numbers: Vec<u16> = (0..tile.elements() as u16).collect();
         let mut memory = Memory::new();
-        let (from, to) = (memory.upload("from", &numbers), memory.alloc("to", numbers.len() * 2));
+        let from = memory.upload("from", &numbers);
+        let to = memory.alloc("to", numbers.len() * 2);
         let launch = Launch::new([1, 1, 1], vec![Arg::Ptr(from), Arg::Ptr(to)]);
         let outcome = sim::run(&kernel, &launch, &mut memory, 1).expect("launches");
         let counters = outcome.finished().expect("no fault");

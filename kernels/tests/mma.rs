@@ -91,8 +91,10 @@ fn operand<F: Number>(rows: usize, case: Case, seed: usize) -> (Vec<F::Stored>, 
 fn check<F: Number>(case: Case, kernel: Kernel, seed: u64) -> Counters {
     let verified = verify(kernel).unwrap_or_else(|errors| panic!("{errors}"));
     let mut memory = Memory::new();
-    let ((a, lda), (b, ldb)) = (operand::<F>(case.m, case, 0), operand::<F>(case.n, case, 3));
-    let (ap, bp) = (memory.upload_read_only("a", &a), memory.upload_read_only("b", &b));
+    let (a, lda) = operand::<F>(case.m, case, 0);
+    let (b, ldb) = operand::<F>(case.n, case, 3);
+    let ap = memory.upload_read_only("a", &a);
+    let bp = memory.upload_read_only("b", &b);
     let c = memory.alloc("c", case.m * case.n * 4);
     let numbers = [case.m, case.n, case.k, lda, ldb].map(|n| Arg::Scalar(Const::u32(n as u32)));
     let args = numbers.into_iter().chain([ap, bp, c].map(Arg::Ptr)).collect();
@@ -101,7 +103,8 @@ fn check<F: Number>(case: Case, kernel: Kernel, seed: u64) -> Counters {
         Outcome::Finished(counters) => {
             let found = memory.download::<u32>(c, case.m * case.n).expect("every element is written");
             for (i, bits) in found.into_iter().enumerate() {
-                let (row, column) = (i / case.n, i % case.n);
+                let row = i / case.n;
+                let column = i % case.n;
                 let sum: i64 = (0..case.k).map(|k| i64::from(value(row, k)) * i64::from(value(column + 3, k))).sum();
                 assert_eq!(F::sum(bits), sum as f64, "{case:?}, {}: ({row}, {column})", F::NAME);
             }
@@ -116,7 +119,8 @@ type Edged<'k, T> = LayoutTensor<'k, T, Modes<'k, 2>, Global>;
 /// The parameters of both kernels: the operands with their edges, and the product.
 fn parameters<'k, F: InputType>(k: &'k Builder, case: Case) -> ([Edged<'k, F::Stored>; 2], Edged<'k, F::Sum>) {
     let [m, n, depth, lda, ldb] = ["m", "n", "k", "lda", "ldb"].map(|name| k.param::<u32>(name));
-    let (a, b) = (k.global::<F::Stored>("a"), k.global::<F::Stored>("b"));
+    let a = k.global::<F::Stored>("a");
+    let b = k.global::<F::Stored>("b");
     let operand = |base: Ptr<'k, Global, F::Stored>, rows: Val<'k, u32>, stride| {
         let extents = [rows.into(), depth.into()];
         let modes = if case.k_major { Modes::row_major(extents, stride) } else { Modes::col_major(extents, stride) };
@@ -131,7 +135,8 @@ fn store<'k, X: Atom, L: StaticLayout, R: StaticLayout, T: AtomGrid>(
     product: TiledMma<'k, X, L, R, T>,
     c: Edged<'k, Sum<X>>,
 ) {
-    let (sums, [row, column]) = (product.sums(), product.corner());
+    let sums = product.sums();
+    let [row, column] = product.corner();
     for pair in sums.pairs(product.thread()) {
         for i in 0..2 {
             c.store([row + pair.row, column + pair.column + i], sums.get(pair.first + i));
@@ -268,7 +273,8 @@ proptest! {
     ) {
         let (run, [m, n], _, k_major) = RUNNERS[runner];
         let part = |extent: usize, share: f64| 1 + ((extent - 1) as f64 * share) as usize;
-        let (m, n) = (part(m, share.0), part(n, share.1));
+        let m = part(m, share.0);
+        let n = part(n, share.1);
         // Vectors lie inside as a whole.
         let whole = if k_major { k } else { m | n };
         let widest = (1u32 << whole.trailing_zeros()).min(16);

@@ -74,7 +74,8 @@ fn decode(c: &mut Criterion) {
         let (mut machine, mut kv) = machine(&spec, &weights, target, workers);
         group.bench_function(format!("step, program for {name}"), |b| b.iter(|| step(&mut machine, &mut kv)));
         // Turn by turn, so that both see the same neighbours.
-        let (mut sums, mut steps) = (Vec::new(), Vec::new());
+        let mut sums = Vec::new();
+        let mut steps = Vec::new();
         for _ in 0..10 {
             let start = Instant::now();
             black_box(plain_sum(&threads, black_box(&tensors)));
@@ -83,7 +84,8 @@ fn decode(c: &mut Criterion) {
             sums.push(between - start);
             steps.push(between.elapsed());
         }
-        let (sum, step) = (median(sums), median(steps));
+        let sum = median(sums);
+        let step = median(steps);
         let rate = |seconds| bytes as f64 / 1e9 / seconds;
         println!(
             "{name}, {workers} workers: step {:.1} GB/s, plain sum {:.1} GB/s: {:.0} %",

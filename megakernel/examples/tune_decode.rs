@@ -43,7 +43,9 @@ fn main() -> Result<(), Failure> {
         return Err("give MODEL ROWS CONTEXT POSITION STEPS, then settings".into());
     };
     let positions = positions.split(',').map(str::parse).collect::<Result<Vec<usize>, _>>()?;
-    let (rows, context, steps) = (rows.parse()?, context.parse()?, steps.parse()?);
+    let rows = rows.parse()?;
+    let context = context.parse()?;
+    let steps = steps.parse()?;
     let spec = ModelSpec::named(model).ok_or_else(|| format!("`{model}` is not a known model"))?;
     let weights = RandomWeights::new(&spec, DType::BF16, 7)?;
     let work = Work { spec, weights, device: cuda::open(0)?, rows, context, positions, steps };

@@ -33,7 +33,8 @@ fn balance_of_known_models() {
 
 #[test]
 fn the_step_reads_every_weight_and_every_cached_token_once() {
-    let (spec, context) = (ModelSpec::named("llama-3.2-1b").expect("known"), 1000);
+    let spec = ModelSpec::named("llama-3.2-1b").expect("known");
+    let context = 1000;
     let program = known("llama-3.2-1b", 1, 4096);
     let read: u64 = program.tasks.iter().map(|t| cost::bytes(&program, t, context).device).sum();
     let matrices: usize =
@@ -72,7 +73,8 @@ proptest! {
         let placed = schedule(fan(&sizes, sms), 1).expect("schedules");
         let load = |queue: &[TaskId]| queue.iter().filter(|t| t.index() < sizes.len()).map(|t| sizes[t.index()]).sum::<usize>();
         let longest = placed.queues().iter().map(|q| load(q)).max().unwrap_or(0);
-        let (total, dearest) = (sizes.iter().sum::<usize>(), *sizes.iter().max().expect("not empty"));
+        let total = sizes.iter().sum::<usize>();
+        let dearest = *sizes.iter().max().expect("not empty");
         prop_assert!(longest * sms <= total + dearest * sms);
     }
 
@@ -134,7 +136,8 @@ fn a_refused_program_is_one_line_with_task_region_and_count() {
     let mut spans = task.writes[0].spans().to_vec();
     spans[0].hi += 1000;
     task.writes[0] = Region::new(task.writes[0].buffer, &spans);
-    let (label, region) = (task.label.clone(), task.writes[0]);
+    let label = task.label.clone();
+    let region = task.writes[0];
     let error = schedule(program, 1).expect_err("a region outside its buffer");
     let line = error.to_string();
     assert!(line.starts_with("the program is not valid: task t"), "{line}");

@@ -112,7 +112,8 @@ fn random_weights_depend_on_name_and_seed_alone() {
     let again = RandomWeights::new(&spec(), DType::BF16, 1).unwrap();
     let other = RandomWeights::new(&spec(), DType::BF16, 2).unwrap();
     let bits = |weights: &RandomWeights, name: &str| weights.tensor(name).unwrap().bytes().as_ref().to_vec();
-    let (gate, up) = ("model.layers.0.mlp.gate_proj.weight", "model.layers.0.mlp.up_proj.weight");
+    let gate = "model.layers.0.mlp.gate_proj.weight";
+    let up = "model.layers.0.mlp.up_proj.weight";
     assert_eq!(bits(&one, gate), bits(&again, gate));
     assert_ne!(bits(&one, gate), bits(&other, gate));
     assert_ne!(bits(&one, gate), bits(&one, up));

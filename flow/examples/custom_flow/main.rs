@@ -57,7 +57,8 @@ fn spec() -> ModelSpec {
 
 /// The logits after the last of 60 tokens, fed one by one.
 fn logits(flow: Option<&FlowSettings>) -> Result<Vec<f32>, Box<dyn Error>> {
-    let (spec, target) = (spec(), Target::host(2));
+    let spec = spec();
+    let target = Target::host(2);
     let options = LowerOptions { page_tokens: 16, ..LowerOptions::for_context(CONTEXT) };
     let mut lowered = flow.map(|flow| Lowered::new(flow, Phase::Decode, 1));
     let indexer = lowered.as_mut().map(|lowered| lowered as &mut dyn Indexer);

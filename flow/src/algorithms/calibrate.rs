@@ -81,14 +81,16 @@ impl Algorithm {
     /// [`CalibrateError`]: a flow without parameters; activations that are not of the model, or no
     /// numbers.
     pub fn calibrate(&self, model: &ModelShape, seen: Seen<'_>) -> Result<Parameters, CalibrateError> {
-        let (flow, traced) = (self.name, self.trace()?);
+        let flow = self.name;
+        let traced = self.trace()?;
         let extents = traced.extents(model)?;
         let (Some(declared), Some(&[rows, dim])) = (traced.declared.parameters.first(), extents.parameters.first())
         else {
             return Err(CalibrateError::None { flow });
         };
         let of_token = model.kv_heads * model.head_dim;
-        let (queries, keys) = (seen.queries.len() / (of_token * model.group), seen.keys.len() / of_token);
+        let queries = seen.queries.len() / (of_token * model.group);
+        let keys = seen.keys.len() / of_token;
         let is_whole = seen.queries.len() == queries * of_token * model.group && seen.keys.len() == keys * of_token;
         if queries == 0 || queries != keys || !is_whole {
             return Err(CalibrateError::Tokens { flow, queries, keys });
@@ -213,8 +215,10 @@ mod tests {
 
     #[test]
     fn channels_are_those_that_queries_and_keys_are_large_in() {
-        let (tokens, large) = (9, [2usize, 5, 7, 11, 23]);
-        let (mut queries, mut keys) = (drawn(tokens * 4 * 24, 1), drawn(tokens * 2 * 24, 2));
+        let tokens = 9;
+        let large = [2usize, 5, 7, 11, 23];
+        let mut queries = drawn(tokens * 4 * 24, 1);
+        let mut keys = drawn(tokens * 2 * 24, 2);
         for row in queries.chunks_exact_mut(24) {
             large.iter().for_each(|&channel| row[channel] += 50.0);
         }

@@ -29,7 +29,8 @@ impl Flow for DoubleSparsity {
     }
 
     fn fields(&self, declare: &mut Declare) -> Fields {
-        let (channels, one) = (Dim::of(self.channels), Dim::ONE);
+        let channels = Dim::of(self.channels);
+        let one = Dim::ONE;
         Fields {
             channels: declare.parameter("channels", [channels, Dim::HEAD_DIM]),
             label: declare.field("label", [one, channels]),

@@ -40,7 +40,9 @@ impl Flow for Lserve {
     }
 
     fn forward_indexer<'t>(&self, step: Step<'t>, fields: &Envelope, (): ()) -> Done<'t> {
-        let (q, max, min) = (step.query(), step.field(fields.max), step.field(fields.min));
+        let q = step.query();
+        let max = step.field(fields.max);
+        let min = step.field(fields.min);
         let bound = q.kron(&[D0], max).maximum(q.kron(&[D0], min)).sum(D1);
         step.select(bound.max(D0))
     }

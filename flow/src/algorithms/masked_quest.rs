@@ -39,7 +39,9 @@ impl Flow for MaskedQuest {
     }
 
     fn forward_indexer<'t>(&self, step: Step<'t>, fields: &Envelope, (): ()) -> Done<'t> {
-        let (q, max, min) = (step.query(), step.field(fields.max), step.field(fields.min));
+        let q = step.query();
+        let max = step.field(fields.max);
+        let min = step.field(fields.min);
         let terms = (q * max).maximum(q * min);
         let kept = terms * terms.mask_slice(D1, 0, self.features, 0.0, 1.0);
         step.select(kept.sum(D1).max(D0))

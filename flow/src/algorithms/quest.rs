@@ -38,7 +38,9 @@ impl Flow for Quest {
     }
 
     fn forward_indexer<'t>(&self, step: Step<'t>, fields: &Envelope, (): ()) -> Done<'t> {
-        let (q, max, min) = (step.query(), step.field(fields.max), step.field(fields.min));
+        let q = step.query();
+        let max = step.field(fields.max);
+        let min = step.field(fields.min);
         let bound = (q * max).maximum(q * min).sum(D1);
         step.select(bound.max(D0))
     }

@@ -108,7 +108,8 @@ impl<T: Real> Pool<T> {
     /// That it was made for this flow and model.
     pub(crate) fn check(&self, bound: &Bound<'_>) -> Result<(), RunError> {
         let name = |flow: &str, model: ModelShape| format!("flow `{flow}` with {model}");
-        let (flow, model) = (&bound.traced.name, bound.extents.model);
+        let flow = &bound.traced.name;
+        let model = bound.extents.model;
         if self.shape.model == model && self.flow == *flow {
             return Ok(());
         }

@@ -49,7 +49,8 @@ impl RowTable {
         }
         let count = |number: usize| u32::try_from(number).map_err(|_| RunError::Blocks { blocks: number });
         let mut table = RowTable { dense: vec![0], sparse: vec![0], chunks: Vec::new() };
-        let (mut dense, mut sparse) = (0usize, 0usize);
+        let mut dense = 0usize;
+        let mut sparse = 0usize;
         for (row, &len) in blocks.iter().flat_map(|len| std::iter::repeat_n(len, kv_heads)).enumerate() {
             dense = dense.saturating_add(len);
             sparse = sparse.saturating_add(budget.selected(len));

@@ -25,7 +25,8 @@ impl Selected {
             Some(candidates) => {
                 let winners = top_k(scores, budget.chosen(all)).into_iter();
                 let winners = winners.map(|winner| winner + candidates.start as u32);
-                let (first, last) = (0..candidates.start as u32, candidates.end as u32..all as u32);
+                let first = 0..candidates.start as u32;
+                let last = candidates.end as u32..all as u32;
                 first.chain(winners).chain(last).collect()
             }
         };

@@ -131,7 +131,8 @@ impl Infer<'_> {
     }
 
     fn product(mut self, product: Product) -> Result<Shape, Problem> {
-        let (x, y) = (self.operand(0), self.operand(1));
+        let x = self.operand(0);
+        let y = self.operand(1);
         match product {
             Product::Gemv => {
                 let rule = "both must be one row, of as many elements; reduce D0 first, or use gemm";
@@ -160,7 +161,8 @@ impl Infer<'_> {
             }
             Product::Kron(axes) => {
                 let dims = [0, 1].map(|axis| {
-                    let (a, b) = (x.0[axis], y.0[axis]);
+                    let a = x.0[axis];
+                    let b = y.0[axis];
                     if axes[axis] { Some(a.times(b)) } else { self.broadcast(a, b) }
                 });
                 match dims {
@@ -189,7 +191,8 @@ impl Infer<'_> {
         if let RowOp::Conv1d(taps) = row {
             let inner = Shape(taps.inner().map(Dim::of));
             for axis in [Axis::D0, Axis::D1] {
-                let (d, w) = (x.0[axis.index()], inner.0[axis.index()]);
+                let d = x.0[axis.index()];
+                let w = inner.0[axis.index()];
                 if w != Dim::ONE && self.unify(d, w).is_none() {
                     return Err(self.mismatch("weights", inner, x, "inner extents must be those of x, or 1"));
                 }

@@ -14,7 +14,8 @@ impl Dot<'_> {
     fn node(&self, f: &mut fmt::Formatter<'_>, pass: &str, graph: &Graph, id: ValueId) -> fmt::Result {
         let node = graph.node(id);
         let text = if node.op.is_source() { self.0.traced.label(graph, id) } else { self.0.call(graph, id) };
-        let (text, kind) = (text.replace('\\', "\\\\").replace('"', "\\\""), self.0.kind(graph, id));
+        let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+        let kind = self.0.kind(graph, id);
         writeln!(f, "    {pass}_{id} [label=\"{text}\\n{kind}\", fillcolor=\"{}\"];", colour(node.format))
     }
 

@@ -39,7 +39,8 @@ impl<'f> View<'f> {
     /// ```
     pub fn new(traced: &'f Traced, extents: Extents, fusion: &Fusion) -> View<'f> {
         let plan = |pass| Plan::new(traced, &extents, pass, fusion);
-        let (cache, indexer) = (plan(Pass::Cache), plan(Pass::Indexer));
+        let cache = plan(Pass::Cache);
+        let indexer = plan(Pass::Indexer);
         View { traced, extents, cache, indexer }
     }
 

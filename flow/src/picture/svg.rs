@@ -125,9 +125,12 @@ impl Svg<'_> {
             let (Some((x0, y0)), Some((x1, y1))) = (boxes.at.get(&edge.before), boxes.at.get(&edge.after)) else {
                 continue;
             };
-            let (x0, y0, x1) = (x0 + WIDTH / 2, y0 + HEIGHT, x1 + WIDTH / 2);
+            let x0 = x0 + WIDTH / 2;
+            let y0 = y0 + HEIGHT;
+            let x1 = x1 + WIDTH / 2;
             let dashed = if edge.kind == EdgeKind::Data { "" } else { r#" stroke-dasharray="4 3""# };
-            let (below, above) = (y0 + GAP, y1.saturating_sub(GAP));
+            let below = y0 + GAP;
+            let above = y1.saturating_sub(GAP);
             writeln!(f, r#"<path class="edge" d="M{x0} {y0} C{x0} {below} {x1} {above} {x1} {y1}"{dashed}/>"#)?;
         }
         for (&id, (left, top)) in &boxes.at {
@@ -162,7 +165,8 @@ impl Svg<'_> {
         let edges =
             [("", "a value and its reader"), (r#" stroke-dasharray="4 3""#, "order: a state is saved after its load")];
         for (column, (dashed, text)) in edges.into_iter().enumerate() {
-            let (x, y) = (GAP + column * 2 * LEGEND_WIDTH, top + 30);
+            let x = GAP + column * 2 * LEGEND_WIDTH;
+            let y = top + 30;
             writeln!(f, r#"<path class="edge" d="M{x} {y} H{}"{dashed}/>"#, x + 30)?;
             writeln!(f, r#"<text x="{}" y="{}">{text}</text>"#, x + 38, y + 4)?;
         }

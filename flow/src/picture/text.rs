@@ -80,7 +80,8 @@ impl fmt::Display for Text<'_> {
             self.pass(f, name, graph, plan)?;
         }
         let bytes = view.indexer.bytes(self.rows, self.candidates);
-        let (rows, candidates) = (self.rows, self.candidates);
+        let rows = self.rows;
+        let candidates = self.candidates;
         writeln!(f, "a step of {rows} rows × {candidates} candidate blocks: {bytes} B")?;
         view.traced.notices().iter().try_for_each(|notice| writeln!(f, "note: {notice}"))
     }

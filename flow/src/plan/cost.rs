@@ -80,7 +80,8 @@ pub(super) fn cost(subject: &Subject<'_>, ops: &[ValueId]) -> Cost {
     let outputs: Vec<ValueId> = ops.iter().copied().filter(|id| is_read_outside(subject, ops, *id)).collect();
     let mut cost = Cost { registers: registers(subject, ops), ..Cost::default() };
     for &input in &inputs {
-        let (per_block, bytes) = (is_per_block(subject, input), bytes_of(subject, input));
+        let per_block = is_per_block(subject, input);
+        let bytes = bytes_of(subject, input);
         cost.shared += elements(subject, input) * WIDE * if per_block { STAGES } else { 1 };
         let read = if per_block { &mut cost.bytes.read_per_block } else { &mut cost.bytes.read_per_row };
         *read += bytes;

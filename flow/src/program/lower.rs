@@ -132,7 +132,8 @@ impl FlowSettings {
     /// # Errors
     /// What it asks for and the model or its pages lack.
     pub fn check(&self, spec: &ModelSpec, page_tokens: usize) -> Result<(), SettingsError> {
-        let (block_tokens, flow) = (self.block_tokens, || self.traced.name.clone());
+        let block_tokens = self.block_tokens;
+        let flow = || self.traced.name.clone();
         if block_tokens == 0 || !page_tokens.is_multiple_of(block_tokens) {
             return Err(SettingsError::Pages { page_tokens, block_tokens });
         }
@@ -216,7 +217,8 @@ impl<'f> Lowered<'f> {
 
     /// Scores and selection of a layer.
     fn choosing(&self, at: &mut LayerTasks<'_, '_>) -> Choosing {
-        let (rows, kv_heads) = (at.options().rows, at.spec().kv_heads);
+        let rows = at.options().rows;
+        let kv_heads = at.spec().kv_heads;
         let all = blocks_of_a_row(at, self.flow.block_tokens);
         let splits = if is_blockwise(&self.flow.traced) { splits(at, all) } else { 1 };
         let most = self.flow.budget.selected(all);
@@ -232,8 +234,10 @@ impl<'f> Lowered<'f> {
 
     /// The buffers of a layer's fields, parameters and states.
     fn kept(&self, at: &mut LayerTasks<'_, '_>, extents: &Extents) -> [Vec<BufferId>; 3] {
-        let (layer, declared) = (at.layer(), &self.flow.traced.declared);
-        let (kv_heads, page_tokens) = (at.spec().kv_heads, at.options().page_tokens);
+        let layer = at.layer();
+        let declared = &self.flow.traced.declared;
+        let kv_heads = at.spec().kv_heads;
+        let page_tokens = at.options().page_tokens;
         let pages = at.options().pool_pages();
         let mut fields = Vec::new();
         for (field, &shape) in declared.fields.iter().zip(&extents.fields) {
@@ -275,12 +279,17 @@ fn splits(at: &LayerTasks<'_, '_>, blocks: usize) -> usize {
 
 impl Indexer for Lowered<'_> {
     fn layer(&mut self, at: &mut LayerTasks<'_, '_>) -> Result<Selected, LowerError> {
-        let (flow, spec) = (self.flow, at.spec());
+        let flow = self.flow;
+        let spec = at.spec();
         flow.check(spec, at.options().page_tokens).map_err(|error| at.refuse(error))?;
         let extents = flow.traced.extents(&flow.model(spec)).map_err(|error| at.refuse(error))?;
         let [fields, parameters, states] = self.kept(at, &extents);
-        let ([k_pool, v_pool], rows, place) = (at.pools(), at.rows(), at.place());
-        let (name, block_tokens, budget) = (flow.traced.name.clone(), flow.block_tokens, flow.budget);
+        let [k_pool, v_pool] = at.pools();
+        let rows = at.rows();
+        let place = at.place();
+        let name = flow.traced.name.clone();
+        let block_tokens = flow.block_tokens;
+        let budget = flow.budget;
         let summarise = |at: &mut LayerTasks<'_, '_>, kv_head: usize, ready: Done| {
             if fields.is_empty() {
                 return Ok(());
@@ -305,7 +314,8 @@ impl Indexer for Lowered<'_> {
             ready.iter().enumerate().try_for_each(|(kv_head, &ready)| summarise(at, kv_head, ready))?;
             return Ok(Selected { ready, selection: None });
         }
-        let (slot, Choosing { scores, splits, blocks, last }) = (self.slot(at), self.choosing(at));
+        let slot = self.slot(at);
+        let Choosing { scores, splits, blocks, last } = self.choosing(at);
         // States of all requests are one pool, which one task of a key head writes.
         let parts: Vec<Span> = match states.is_empty() {
             true => rows.iter().map(Span::one).collect(),
@@ -335,7 +345,8 @@ impl Indexer for Lowered<'_> {
             let scored = at.level(&format!("flow.score.h{kv_head}"), of_split.map(score).collect(), &[*ready])?;
             let at_place = place.clone();
             let select = |row| {
-                let (at, rows) = (at_place.clone(), Span::one(row));
+                let at = at_place.clone();
+                let rows = Span::one(row);
                 Op::from(Select { block_tokens, budget, k_pool, at, kv_head, rows, scores, blocks, last })
             };
             let selects = rows.iter().map(select).collect();

@@ -108,7 +108,8 @@ impl Score {
     fn row(&self, on: &Context, subject: &Subject, bound: &Bound<'_>, row: usize) -> Result<(), TaskFault> {
         let [_, heads, dim] = on.shape(self.q)?;
         let [_, kv_heads, splits, share] = on.shape(self.scores)?;
-        let (pools, graph) = (subject.pools, &subject.traced.indexer);
+        let pools = subject.pools;
+        let graph = &subject.traced.indexer;
         let Some(position) = on.position(self.at.position, row)? else { return Ok(()) };
         let blocks = position / self.block_tokens + 1;
         let Some(candidates) = self.budget.candidates(blocks) else { return Ok(()) };
@@ -131,7 +132,8 @@ impl Score {
             fields.map(|(at, (&field, &shape))| gather(subject.reads_field(graph, at), field, elements(shape)));
         let fields = fields.collect::<Result<Vec<_>, TaskFault>>()?;
         let gathered = Pool::gathered(bound, range.len(), keys, values, fields);
-        let (group, mut states) = (heads / kv_heads.max(1), self.load(on, bound, row, &range)?);
+        let group = heads / kv_heads.max(1);
+        let mut states = self.load(on, bound, row, &range)?;
         let query = on.read(self.q, (row * heads + self.kv_head * group) * dim, group * dim)?;
         // Blocks are numbered as they were gathered; those of other splits are not looked at.
         let numbers: Vec<u32> = (0..blocks).map(|block| block.wrapping_sub(range.start) as u32).collect();
@@ -151,7 +153,8 @@ impl Score {
     /// The slot of a row, and the number of its request.
     fn slot(&self, on: &Context, row: usize) -> Result<Option<(usize, f32)>, TaskFault> {
         let Some(slot) = self.slot else { return Ok(None) };
-        let (index, request) = (on.read_i32(slot, row * SLOT_WORDS)?, on.read_i32(slot, row * SLOT_WORDS + 1)?);
+        let index = on.read_i32(slot, row * SLOT_WORDS)?;
+        let request = on.read_i32(slot, row * SLOT_WORDS + 1)?;
         let none = || TaskFault::Refused(format!("row {row} has no slot for the states of its request"));
         Ok(Some((usize::try_from(index).map_err(|_| none())?, request as f32)))
     }
@@ -167,7 +170,8 @@ impl Score {
         let Some((slot, request)) = self.slot(on, row)? else { return Ok(Vec::new()) };
         let declared = self.states.iter().zip(&bound.traced.declared.states).zip(&bound.extents.states);
         let of = |((&state, declared), &shape): ((&BufferId, &crate::declare::StateDecl), &[usize; 2])| {
-            let (count, [_, slots, blocks, _]) = (elements(shape), on.shape(state)?);
+            let count = elements(shape);
+            let [_, slots, blocks, _] = on.shape(state)?;
             let mut rows = vec![declared.reset as f32; range.end * count];
             for block in range.clone() {
                 let place = (self.kv_head * slots + slot) * blocks + block;
@@ -191,7 +195,8 @@ impl Score {
     ) -> Result<(), TaskFault> {
         let Some((slot, request)) = self.slot(on, row)? else { return Ok(()) };
         for ((&state, rows), &shape) in self.states.iter().zip(states).zip(&bound.extents.states) {
-            let (count, [_, slots, blocks, _]) = (elements(shape), on.shape(state)?);
+            let count = elements(shape);
+            let [_, slots, blocks, _] = on.shape(state)?;
             for block in range.clone() {
                 let place = (self.kv_head * slots + slot) * blocks + block;
                 let row = [&[request], &rows[0][block * count..][..count]].concat();

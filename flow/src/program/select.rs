@@ -53,7 +53,8 @@ impl TaskOp for Select {
         let [_, _, most] = ops.shape("blocks", self.blocks)?;
         ops.exactly("blocks", self.blocks, DType::I32, [count, kv_heads, most])?;
         ops.exactly("last", self.last, DType::I32, [kv_heads, count])?;
-        let (all, head) = (width * (page_tokens / self.block_tokens), Span::one(self.kv_head));
+        let all = width * (page_tokens / self.block_tokens);
+        let head = Span::one(self.kv_head);
         let needed = self.budget.selected(all);
         if most < needed || share < all.div_ceil(splits) {
             let problem =

@@ -81,12 +81,14 @@ impl TaskOp for Summarise {
                 }
                 let last = on.slot(&self.at, row, position, self.kv_head, on.pool_shape(self.k_pool)?)?;
                 let tokens = self.block_tokens * pools.head_dim;
-                let (first, block) = (last + pools.head_dim - tokens, last / tokens);
+                let first = last + pools.head_dim - tokens;
+                let block = last / tokens;
                 let of = |source, pool| match graph.reads(source) {
                     true => on.read(pool, first, tokens),
                     false => Ok(Vec::new()),
                 };
-                let (keys, values) = (of(Source::Keys, self.k_pool)?, of(Source::Values, self.v_pool)?);
+                let keys = of(Source::Keys, self.k_pool)?;
+                let values = of(Source::Values, self.v_pool)?;
                 let fields = bound.extents.fields.iter().map(|&shape| vec![f32::NAN; elements(shape)]).collect();
                 let mut gathered = Pool::gathered(bound, 1, keys, values, fields);
                 interpreter.summarise(&mut gathered, Complete { block: 0, head: 0 });

@@ -36,7 +36,8 @@ pub fn attend<T: Real>(
     };
     let largest = (0..blocks.len()).flat_map(&logits_of).fold(f64::NEG_INFINITY, f64::max);
     let dense: f64 = (0..blocks.len()).flat_map(&logits_of).map(|x| (x - largest).exp()).sum();
-    let (mut output, mut sum) = (vec![0.0; model.head_dim], 0.0);
+    let mut output = vec![0.0; model.head_dim];
+    let mut sum = 0.0;
     for &position in &selected.positions {
         for (token, x) in logits_of(position as usize).into_iter().enumerate() {
             let weight = (x - largest).exp();

@@ -82,7 +82,8 @@ impl<'f> Fused<'f> {
 
     /// An input of a group at a candidate: from memory, or from the buffer of another group.
     fn input<T: Real>(&self, row: &Row<'_, T>, buffers: &Buffers<T>, id: ValueId, candidate: usize) -> Lanes<T> {
-        let (extents, elements) = (self.extents(id), self.elements(id));
+        let extents = self.extents(id);
+        let elements = self.elements(id);
         let position = row.candidates.start + candidate;
         let Op::Source(source) = self.graph().node(id).op else {
             let rows = &buffers.values[&id];
@@ -132,7 +133,9 @@ impl<'f> Fused<'f> {
     /// The group's one op over all candidates; what it gives for each of them, or once.
     fn run_across<T: Real>(&self, row: &Row<'_, T>, buffers: &Buffers<T>, id: ValueId) -> Vec<T> {
         let node = self.graph().node(id);
-        let (x, extents, n) = (node.operands[0], self.extents(id), row.candidates.len());
+        let x = node.operands[0];
+        let extents = self.extents(id);
+        let n = row.candidates.len();
         let tiles: Vec<Lanes<T>> = (0..n).map(|candidate| self.input(row, buffers, x, candidate)).collect();
         let Op::Row(op) = &node.op else {
             return tiles.iter().map(|tile| tile.at(0, 0)).collect();
@@ -272,7 +275,8 @@ mod tests {
         }
         fn forward_cache(&self, _: &Block<'_>, (): &()) {}
         fn forward_indexer<'t>(&self, step: Step<'t>, (): &(), [count, before]: [State; 2]) -> Done<'t> {
-            let ((count, slot), (_, before)) = (step.load(count), step.load(before));
+            let (count, slot) = step.load(count);
+            let (_, before) = step.load(before);
             slot.save(count + 1.0);
             before.save(count);
             let score = step.positions();

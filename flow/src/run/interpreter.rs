@@ -54,7 +54,8 @@ impl<'f> Interpreter<'f> {
     /// # Errors
     /// [`BindError`] where a factor of an op has no value in the model.
     pub fn new(bound: &'f Bound<'f>) -> Result<Interpreter<'f>, BindError> {
-        let (cache, indexer) = (&bound.traced.cache, &bound.traced.indexer);
+        let cache = &bound.traced.cache;
+        let indexer = &bound.traced.indexer;
         Ok(Interpreter { bound, cache_scales: scales(cache, bound)?, indexer_scales: scales(indexer, bound)? })
     }
 
@@ -122,7 +123,8 @@ impl<T: Real> Machine<T> for Interpreter<'_> {
         let graph = &self.bound.traced.indexer;
         let mut values: Vec<Vec<Tile<T>>> = Vec::new();
         for (index, node) in graph.nodes().iter().enumerate() {
-            let (extents, scale) = (self.bound.extents.indexer[index], self.indexer_scales[index]);
+            let extents = self.bound.extents.indexer[index];
+            let scale = self.indexer_scales[index];
             let operands: Vec<&Vec<Tile<T>>> = node.operands.iter().map(|o| &values[o.index()]).collect();
             let value = match &node.op {
                 Op::Source(source) => self.source(*source, extents, &row),

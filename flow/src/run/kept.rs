@@ -31,15 +31,19 @@ pub struct Kept {
 /// [`RunError`]: slices of lengths that do not fit.
 pub fn kept(machine: &impl Machine<f64>, on: Activations<'_>, budget: &Budget) -> Result<Kept, RunError> {
     let model = machine.bound().extents.model;
-    let (token, query) = (model.kv_heads * model.head_dim, model.kv_heads * model.group * model.head_dim);
-    let (tokens, steps) = (on.keys.len() / token, on.queries.len() / query);
+    let token = model.kv_heads * model.head_dim;
+    let query = model.kv_heads * model.group * model.head_dim;
+    let tokens = on.keys.len() / token;
+    let steps = on.queries.len() / query;
     let pages: Vec<usize> = (0..tokens.div_ceil(model.block_tokens)).collect();
     let mut pool = Pool::new(machine.bound(), model.block_tokens, pages.len())?;
     let mut requests = [Request::new(&pool, &pages, 0)?];
     let first = tokens.saturating_sub(steps);
     let of = |all: &'_ [f64], from: usize, to: usize| all[from * token..to * token].to_vec();
     machine.append(&mut pool, &mut requests[0], &of(on.keys, 0, first), &of(on.values, 0, first))?;
-    let (mut mass, mut apart, mut whole) = (0.0, 0.0, 0.0);
+    let mut mass = 0.0;
+    let mut apart = 0.0;
+    let mut whole = 0.0;
     for step in 0..steps.min(tokens) {
         let at = first + step;
         machine.append(&mut pool, &mut requests[0], &of(on.keys, at, at + 1), &of(on.values, at, at + 1))?;
@@ -76,7 +80,9 @@ mod tests {
         let numbers = |n: usize, seed: usize| -> Vec<f64> {
             (0..n).map(|i| ((i * 29 + seed * 13) % 31) as f64 / 15.0 - 1.0).collect()
         };
-        let (keys, values, queries) = (numbers(40 * 4, 1), numbers(40 * 4, 2), numbers(3 * 8, 3));
+        let keys = numbers(40 * 4, 1);
+        let values = numbers(40 * 4, 2);
+        let queries = numbers(3 * 8, 3);
         let on = Activations { keys: &keys, values: &values, queries: &queries };
         let of =
             |top_k| kept(&machine, on, &Budget::new(top_k, 0.0, 1, 1).expect("a budget")).expect("lengths that fit");

@@ -5,7 +5,8 @@ use crate::op::{Product, Reduce};
 use crate::real::Real;
 
 pub(crate) fn product<T: Real>(op: Product, extents: [usize; 2], operands: &[&Lanes<T>], scale: f64) -> Lanes<T> {
-    let (x, y) = (operands[0], operands[1]);
+    let x = operands[0];
+    let y = operands[1];
     let inner = x.extents[1];
     match op {
         Product::Gemv => Lanes::from_fn(extents, |_, _| tree(Reduce::Sum, inner, |k| x.at(0, k) * y.at(0, k))),
@@ -16,12 +17,15 @@ pub(crate) fn product<T: Real>(op: Product, extents: [usize; 2], operands: &[&La
                 if axes[axis] { (index / n, index % n) } else { (index, index) }
             };
             Lanes::from_fn(extents, |i, j| {
-                let ((xi, yi), (xj, yj)) = (part(0, i), part(1, j));
+                let (xi, yi) = part(0, i);
+                let (xj, yj) = part(1, j);
                 x.at(xi, xj) * y.at(yi, yj)
             })
         }
         Product::LearnedQuery(_) => {
-            let (w_k, rank, [heads, dim]) = (operands[2], y.extents[1], x.extents);
+            let w_k = operands[2];
+            let rank = y.extents[1];
+            let [heads, dim] = x.extents;
             // W_qᵀ·q of each head first, as a device would keep it.
             let latent =
                 Lanes::from_fn([heads, rank], |h, r| tree(Reduce::Sum, dim, |i| y.at(h * dim + i, r) * x.at(h, i)));

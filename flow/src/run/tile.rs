@@ -64,7 +64,8 @@ pub(crate) fn reduction<T: Real>(op: Reduction, extents: [usize; 2], x: &Tile<T>
 }
 
 pub(crate) fn product<T: Real>(op: Product, extents: [usize; 2], operands: &[&Tile<T>], scale: f64) -> Tile<T> {
-    let (x, y) = (operands[0], operands[1]);
+    let x = operands[0];
+    let y = operands[1];
     let dot = |n: usize, terms: &dyn Fn(usize) -> T| reduce(Reduce::Sum, (0..n).map(terms));
     match op {
         Product::Gemv => Tile::from_fn(extents, |_, _| dot(x.extents[1], &|k| x.at(0, k) * y.at(0, k))),
@@ -75,7 +76,9 @@ pub(crate) fn product<T: Real>(op: Product, extents: [usize; 2], operands: &[&Ti
             x.at(xi, xj) * y.at(yi, yj)
         }),
         Product::LearnedQuery(_) => {
-            let (w_k, rank, [heads, dim]) = (operands[2], y.extents[1], x.extents);
+            let w_k = operands[2];
+            let rank = y.extents[1];
+            let [heads, dim] = x.extents;
             Tile::from_fn(extents, |_, j| {
                 let of_head = |h: usize| {
                     let latent = |r: usize| dot(dim, &|i| y.at(h * dim + i, r) * x.at(h, i));

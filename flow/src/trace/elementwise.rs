@@ -133,7 +133,8 @@ impl<'t, F: Known, P> Value<'t, F, P> {
     where
         F: Operand,
     {
-        let (inside, outside) = (Num(inside), Num(outside));
+        let inside = Num(inside);
+        let outside = Num(outside);
         let op = Elementwise::MaskSlice { axis, start, end, inside, outside };
         self.record(Op::Elementwise(op), &[], Location::caller())
     }

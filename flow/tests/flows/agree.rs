@@ -114,7 +114,8 @@ fn select(budget: &Budget, blocks: usize, scores: &[f64]) -> Vec<u32> {
     for _ in 0..budget.selected(blocks) - budget.first() - budget.last() {
         let mut best = 0;
         for at in 1..left.len() {
-            let (a, b) = (scores[left[at]], scores[left[best]]);
+            let a = scores[left[at]];
+            let b = scores[left[best]];
             if a > b || (b.is_nan() && !a.is_nan()) {
                 best = at;
             }
@@ -184,7 +185,8 @@ pub fn check<F: Flow>(flow: &F, seed: u64, world: &World) -> Judged {
 /// Every execution of a traced flow on a batch; the definitions read its graphs.
 pub fn check_traced(traced: &Traced, seed: u64, world: &World) -> Judged {
     let recording = |graph: &Graph| Recording { nodes: graph.nodes().to_vec(), requirements: vec![] };
-    let (cache, indexer) = (recording(&traced.cache), recording(&traced.indexer));
+    let cache = recording(&traced.cache);
+    let indexer = recording(&traced.indexer);
     check_recorded(&Recorded { declared: traced.declared.clone(), cache, indexer }, traced, seed, world)
 }
 
@@ -228,7 +230,9 @@ pub fn random_world(rng: &mut Rng, block_tokens: usize) -> World {
     let group = [1, 2, 3, 5, 6, 7][rng.below(6)];
     let head_dim = [2, 3, 4, 8][rng.below(4)];
     let model = ModelShape { kv_heads: 1 + rng.below(2), group, head_dim, block_tokens };
-    let (top_k, first, last) = (1 + rng.below(3), rng.below(3), 1 + rng.below(2));
+    let top_k = 1 + rng.below(3);
+    let first = rng.below(3);
+    let last = 1 + rng.below(2);
     let ratio = [0.0, 0.0, 0.5][rng.below(3)];
     let budget = Budget::new(top_k as u32, ratio, first as u32, last as u32).expect("a budget");
     let page_blocks = 1 + rng.below(3);

@@ -112,13 +112,15 @@ type Plant<'p> = dyn Fn(usize, usize, &[f64], &mut [f64]) + 'p;
 
 /// Fills a pool with random tokens; `plant` changes the key of a token of a head.
 fn haystack<'f>(machine: Interpreter<'f>, model: ModelShape, rng: &mut Rng, plant: &Plant<'_>) -> Haystack<'f> {
-    let (row, tokens) = (model.kv_heads * model.head_dim, BLOCKS * model.block_tokens);
+    let row = model.kv_heads * model.head_dim;
+    let tokens = BLOCKS * model.block_tokens;
     let query: Vec<f64> =
         (0..row * model.group).map(|i| if i % 3 == 0 { rng.normal() } else { 1.0 + rng.normal() }).collect();
     let mut keys: Vec<f64> = (0..tokens * row).map(|_| rng.normal()).collect();
     let values: Vec<f64> = (0..tokens * row).map(|_| rng.normal()).collect();
     for (index, key) in keys.chunks_exact_mut(model.head_dim).enumerate() {
-        let (token, head) = (index / model.kv_heads, index % model.kv_heads);
+        let token = index / model.kv_heads;
+        let head = index % model.kv_heads;
         let of_head = model.group * model.head_dim;
         plant(token / model.block_tokens, head, &query[head * of_head..][..of_head], key);
     }
@@ -185,7 +187,8 @@ fn dense(hay: &Haystack<'_>, model: ModelShape, head: usize, query: &[f64]) -> V
         let of_block = |block: &u32| all(&hay.pool, *block as usize).chunks_exact(model.head_dim).map(<[f64]>::to_vec);
         blocks.iter().flat_map(of_block).collect()
     };
-    let (keys, values) = (rows(Pool::keys), rows(Pool::values));
+    let keys = rows(Pool::keys);
+    let values = rows(Pool::values);
     let scale = 1.0 / (model.head_dim as f64).sqrt();
     let logit = |key: &Vec<f64>| scale * key.iter().zip(query).map(|(k, q)| k * q).sum::<f64>();
     let weights: Vec<f64> = keys.iter().map(|key| logit(key).exp()).collect();
@@ -214,7 +217,8 @@ fn a_budget_that_covers_the_sequence_is_dense_attention() {
                     let found = attend(&hay.pool, &hay.requests[0], head, query, &row.selected);
                     let wanted = dense(&hay, model, head, query);
                     let error = found.output.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-                    let (name, mass) = (algorithm.name, found.mass);
+                    let name = algorithm.name;
+                    let mass = found.mass;
                     assert_eq!(error < 1e-12, covers, "{name}, top {top_k}: {error}");
                     assert_eq!((mass - 1.0).abs() < 1e-12, covers, "{name}, top {top_k}: mass {mass}");
                     assert!(mass > 0.0);

@@ -41,9 +41,11 @@ fn b_formats_join_by_the_table() {
     let flow = Sketch {
         states: vec![(ONE, 0.0)],
         ..scores(|step: Step<'_>, _: &Handles, states: Vec<State>| {
-            let (batched, paged) = (step.query().mean(D0), step.keys().mean(D0));
+            let batched = step.query().mean(D0);
+            let paged = step.keys().mean(D0);
             let ragged = paged.abs();
-            let ([state], keys) = (<[State; 1]>::try_from(states).expect("one"), step.keys());
+            let [state] = <[State; 1]>::try_from(states).expect("one");
+            let keys = step.keys();
             let (loaded, slot) = step.load(state);
             let all = (batched * batched).gemv(batched * ragged) + (ragged * batched).gemv(ragged * ragged);
             let all = all + (batched * keys).sum(D1).max(D0) + (keys * batched).min(D0).sum(D1);
@@ -117,7 +119,8 @@ fn d_what_was_removed_is_said() {
     let flow = scores(|step: Step<'_>, _: &Handles, _: Vec<State>| {
         let forgotten = step.query().mean(D0).exp();
         let _ = forgotten.abs();
-        let (a, b) = (step.keys().sum(D1), step.keys().sum(D1));
+        let a = step.keys().sum(D1);
+        let b = step.keys().sum(D1);
         let score = (a + b).max(D0);
         step.select(score)
     });
@@ -149,7 +152,8 @@ macro_rules! one {
                     block.store(handles.fields[0], block.keys().mean(D0) + projected + part.mean(D0));
                 },
                 |$step: Step<'_>, $handles: &Handles, _: Vec<State>| {
-                    let ($q, $f) = ($step.query(), $step.field($handles.fields[0]));
+                    let $q = $step.query();
+                    let $f = $step.field($handles.fields[0]);
                     let score = $score;
                     $step.select(score)
                 },
@@ -175,11 +179,13 @@ fn cases() -> Vec<Case> {
         }),
         one!("abs ln exp", |step, q, f, handles| ((q * f).sum(D1).abs() + 0.1).ln().mean(D0).exp()),
         one!("maximum minimum mix", |step, q, f, handles| {
-            let (a, b) = (q.gemm(f).max(D1), f.sum(D1));
+            let a = q.gemm(f).max(D1);
+            let b = f.sum(D1);
             a.maximum(b).mix(0.5, a.minimum(b), -2.0)
         }),
         one!("where", |step, q, f, handles| {
-            let (a, b) = ((q * f).sum(D1), f.mean(D1));
+            let a = (q * f).sum(D1);
+            let b = f.mean(D1);
             let all = Comparison::ALL.map(|c| a.where_is(c, b) * 1e-30);
             all[1..].iter().fold(all[0], |a, b| a + *b).sum(D0)
         }),
@@ -259,9 +265,10 @@ fn f_padding_never_wins_a_maximum_or_minimum() {
             let budget = Budget::new(1, 0.0, 0, 1).expect("a budget");
             let mut world = World::new(&mut Rng::new(group as u64), model, 1, budget, &[12]);
             world.queries.iter_mut().flatten().for_each(|x| *x = sign * (x.abs() + 0.5));
-            let (fused, oracle) =
-                (Fused::new(&bound, &Fusion::default(), 2).expect("f"), Interpreter::new(&bound).expect("f"));
-            let (found, wanted) = (world.play::<f32>(&fused, 3).outcomes, world.play::<f64>(&oracle, 3).outcomes);
+            let fused = Fused::new(&bound, &Fusion::default(), 2).expect("f");
+            let oracle = Interpreter::new(&bound).expect("f");
+            let found = world.play::<f32>(&fused, 3).outcomes;
+            let wanted = world.play::<f64>(&oracle, 3).outcomes;
             for (found, wanted) in found.iter().flatten().zip(wanted.iter().flatten()) {
                 for (a, b) in found.scores.iter().zip(&wanted.scores) {
                     assert!((f64::from(*a) - b).abs() < 1e-5 && b * sign > 0.0, "group {group}: {a}, wanted {b}");
@@ -275,7 +282,8 @@ fn f_padding_never_wins_a_maximum_or_minimum() {
 #[test]
 fn g_the_row_table_is_its_closed_form() {
     let budget = Budget::new(3, 0.25, 1, 2).expect("a budget");
-    let (blocks, heads) = ([0usize, 1, 6, 7, 23, 40], 3);
+    let blocks = [0usize, 1, 6, 7, 23, 40];
+    let heads = 3;
     for chunk in [1, 4, 16, 17, 18, 64] {
         let table = RowTable::new(&blocks, heads, &budget, chunk).expect("a table");
         let rows: Vec<usize> = blocks.iter().flat_map(|b| [*b; 3]).collect();
@@ -325,7 +333,8 @@ fn g_first_and_last_blocks_have_their_places() {
 /// H: the exact order: score, then place; NaN last; and the key of 32 bits has the same order.
 #[test]
 fn h_top_k_is_exact_with_ties_and_nan() {
-    let (nan, inf) = (f32::NAN, f32::INFINITY);
+    let nan = f32::NAN;
+    let inf = f32::INFINITY;
     let scores = [nan, -1e30, 2.0, -inf, 2.0, inf, -0.0, 0.0, nan, -3.0, 1e-45];
     assert_eq!(top_k(&scores, 11), [5, 2, 4, 10, 6, 7, 9, 1, 3, 0, 8]);
     assert_eq!(top_k(&scores, 3), [5, 2, 4]);

@@ -52,7 +52,8 @@ fn random(seed: u64) -> RandomFlow {
 }
 
 fn check_graphs(seeds: std::ops::Range<u64>) {
-    let (mut dead, mut same) = (0, 0);
+    let mut dead = 0;
+    let mut same = 0;
     for seed in seeds.clone() {
         let recorded = record(&random(seed)).expect("a flow without errors");
         for pass in [&recorded.cache, &recorded.indexer] {
@@ -98,7 +99,8 @@ fn check_plan(graph: &Graph, plan: &Plan, fusion: &Fusion) {
 fn groups_hold_every_op_once_in_an_order_that_edges_allow() {
     let model = ModelShape { kv_heads: 2, group: 3, head_dim: 8, block_tokens: 4 };
     let tight = Fusion { registers: 200, shared: 400, ..Fusion::default() };
-    let (mut fused, mut apart) = (0, 0);
+    let mut fused = 0;
+    let mut apart = 0;
     for seed in 0..150 {
         let traced = trace(&random(seed)).expect("a flow without errors");
         let extents = traced.extents(&model).expect("a model that fits");

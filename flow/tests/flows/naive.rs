@@ -156,7 +156,8 @@ impl<'a> Naive<'a> {
         j: usize,
         operands: usize,
     ) -> Ball {
-        let ([heads, inner], [b0, b1]) = (self.extents(a), self.extents(b));
+        let [heads, inner] = self.extents(a);
+        let [b0, b1] = self.extents(b);
         let sum = |n: usize, term: &dyn Fn(usize) -> Ball| self.reduce(Reduce::Sum, (0..n).map(term).collect());
         match product {
             Product::Gemv => sum(inner, &|k| self.times(x(0, 0, k), x(1, 0, k))),

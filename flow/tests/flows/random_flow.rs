@@ -113,7 +113,8 @@ fn inner<'t, P: format::Phase>(dice: &Dice<'_>, values: &[Any<'t, P>]) -> Any<'t
             pair!(a, b, x y => x.where_is(comparison, y))
         }
         13..=15 => {
-            let (reduce, axis) = (Reduce::ALL[dice.below(5)], dice.axis());
+            let reduce = Reduce::ALL[dice.below(5)];
+            let axis = dice.axis();
             each!(a, x => x.reduce(reduce, axis))
         }
         16 if a.shape().0[1] == b.shape().0[1] && small(Shape([a.shape().0[0], b.shape().0[0]])) => gemm(a, b),
@@ -126,7 +127,9 @@ fn inner<'t, P: format::Phase>(dice: &Dice<'_>, values: &[Any<'t, P>]) -> Any<'t
             each!(a, x => x.reshape([Dim::ONE, d0.times(d1)]))
         }
         20 => {
-            let (axis, inside, outside) = (dice.axis(), dice.number(), dice.number());
+            let axis = dice.axis();
+            let inside = dice.number();
+            let outside = dice.number();
             each!(a, x => x.mask_slice(axis, 0, 1, inside, outside))
         }
         21 if a.shape().0[1] == b.shape().0[1] && small(Shape([a.shape().elements(), b.shape().0[0]])) => {

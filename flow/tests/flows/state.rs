@@ -75,7 +75,9 @@ fn i_two_states_change_places() {
         states: vec![(ONE, 3.0), (ONE, 4.0), (ONE, 0.0)],
         ..scores(|step: Step<'_>, _: &Handles, states: Vec<State>| {
             let [a, b, c] = <[State; 3]>::try_from(states).expect("three states");
-            let ((a, a_slot), (b, b_slot), (c, c_slot)) = (step.load(a), step.load(b), step.load(c));
+            let (a, a_slot) = step.load(a);
+            let (b, b_slot) = step.load(b);
+            let (c, c_slot) = step.load(c);
             a_slot.save(b);
             b_slot.save(a);
             c_slot.save(c + 1.0);
@@ -147,7 +149,8 @@ fn i_a_state_belongs_to_its_request_and_pages_stay_shared() {
     let mut second = Request::new(&pool, &[0, 1, 5], 8).expect("a request");
     machine.append(&mut pool, &mut second, &rng.units(4), &rng.units(4)).expect("tokens");
     assert_eq!(pool.field(0, 1), before, "a shared block is summarised once");
-    let (mut requests, queries) = ([first, second], rng.units(4));
+    let mut requests = [first, second];
+    let queries = rng.units(4);
     let shared = machine.step(&pool, &mut requests, &queries, &budget).expect("a step");
     machine.step(&pool, &mut requests[..1], &queries[..2], &budget).expect("a step");
     // The other request goes on as if it were alone.
@@ -189,7 +192,8 @@ fn k_a_block_is_summarised_when_its_last_token_comes() {
     let mut pool: Pool<f64> = Pool::new(&bound, 4, 4).expect("a pool");
     let mut request = Request::new(&pool, &[3, 1], 0).expect("a request");
     let mut append = |pool: &mut Pool<f64>, request: &mut Request<f64>, tokens: usize| {
-        let (keys, values) = (rng.units(tokens * 4), rng.units(tokens * 4));
+        let keys = rng.units(tokens * 4);
+        let values = rng.units(tokens * 4);
         machine.append(pool, request, &keys, &values).expect("tokens");
         machine.seen.take().iter().map(|c| (c.block, c.head)).collect::<Vec<_>>()
     };

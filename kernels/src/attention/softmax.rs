@@ -152,7 +152,8 @@ impl<'k> Softmax<'k> {
         let row = RowUpdate { scale: Some(self.scale), rescaling: self.rescaling, masked: true };
         let values: Vec<_> = mine.iter().map(|&at| scores.get(at)).collect();
         let over_lanes = |max| across_lanes(&self.fragment, max, |a, b| a.max(b));
-        let (max, sum) = (self.max.get(half), self.sum.get(half));
+        let max = self.max.get(half);
+        let sum = self.sum.get(half);
         let Updated { max, sum, factor, grown } = row.update([max, sum], &values, over_lanes, |i, weight| {
             scores.registers().set(mine[i], weight);
         });

@@ -70,8 +70,10 @@ pub(super) fn attend_by<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
     mask: &dyn Fn(Val<'k, u32>, Accumulator<'k, f32>),
     tiles: impl FnOnce(EachTile<'_, 'k, K::Config>, EachTile<'_, 'k, V::Config>),
 ) -> (Softmax<'k>, Accumulator<'k, f32>) {
-    let (tile, depth) = (K::Config::BTILE0, V::Config::BTILE1);
-    let (scores, acc) = (sums(k, tile), sums(k, depth));
+    let tile = K::Config::BTILE0;
+    let depth = V::Config::BTILE1;
+    let scores = sums(k, tile);
+    let acc = sums(k, depth);
     let softmax = Softmax::new(k, scores.fragment(), rows, scale, Rescaling::EveryTile);
     tiles(
         &|number, arrived| {

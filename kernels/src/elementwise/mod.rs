@@ -37,19 +37,22 @@ impl<'k> Run<'k> {
         arrays: [StoredRun<'k>; 3],
         of: impl Fn(Val<'k, f32>, Val<'k, f32>) -> Val<'k, f32>,
     ) {
-        let (k, mut left) = (team.k, self.first);
+        let k = team.k;
+        let mut left = self.first;
         if self.vector == 4 {
             let [a, b, out] = arrays.map(|array| array.whole_and_rest(0, 4)[0].vectorize::<0, 4>().inside());
             let fours = self.end / 4;
             k.for_step(self.first / 4 + k.tid(), fours, team.threads(), |at| {
-                let (a, b) = (a.load([at.into()]), b.load([at.into()]));
+                let a = a.load([at.into()]);
+                let b = b.load([at.into()]);
                 out.store([at.into()], std::array::from_fn(|i| of(a[i], b[i])));
             });
             left = fours * 4;
         }
         let [a, b, out] = arrays.map(|array| array.inside());
         k.for_step(left + k.tid(), self.end, team.threads(), |at| {
-            let ([a], [b]) = (a.load([at.into()]), b.load([at.into()]));
+            let [a] = a.load([at.into()]);
+            let [b] = b.load([at.into()]);
             out.store([at.into()], [of(a, b)]);
         });
     }

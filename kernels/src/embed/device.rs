@@ -75,7 +75,8 @@ pub fn embed<'k>(team: ConsumerWarps<'k>, embed: Embed<'k>) {
         let (active, id) = match embed.shard {
             None => (active, id),
             Some((first, count)) => {
-                let (own, active) = (id - first, active & (id - first).lt(count));
+                let own = id - first;
+                let active = active & (id - first).lt(count);
                 (active, active.select(own, 0u32))
             }
         };
@@ -126,7 +127,8 @@ impl<'k> EmbedTable<'k> {
                 Box::new(move |column| four(start, column))
             }
             EmbedTable::Strips { base, strip, deal } => {
-                let (number, row) = (id / Strip::ROWS, id % Strip::ROWS);
+                let number = id / Strip::ROWS;
+                let row = id % Strip::ROWS;
                 // The stage that has a column, and which column of the stage it is.
                 let stage = move |column: Val<'k, u32>| {
                     let columns = strip.stage_k();

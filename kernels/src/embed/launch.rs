@@ -42,8 +42,10 @@ pub struct EmbedShape {
 /// [`NormStart`].
 pub fn embed_rows(arch: Arch, shape: EmbedShape) -> Kernel {
     record("embed", arch, block(shape.warps * 32), |k| {
-        let (ids, position) = (k.global::<i32>("ids"), k.global::<i32>("position"));
-        let (table, out) = (k.global::<bf16>("table"), Array::new(k.global::<u8>("out"), shape.out));
+        let ids = k.global::<i32>("ids");
+        let position = k.global::<i32>("position");
+        let table = k.global::<bf16>("table");
+        let out = Array::new(k.global::<u8>("out"), shape.out);
         let shard = shape.shard.map(|count| (k.param::<u32>("first"), count));
         let norm = shape.norm.map(|float| {
             EmbedNorm::Start(NormStart {
@@ -54,7 +56,8 @@ pub fn embed_rows(arch: Arch, shape: EmbedShape) -> Kernel {
             })
         });
         early(k);
-        let (first_row, first) = (k.block_id(), k.lit(0u32));
+        let first_row = k.block_id();
+        let first = k.lit(0u32);
         let (table, columns) = match shape.table {
             TableOrder::Strips(strip) => (EmbedTable::Strips { base: table, strip, deal: Deal::IN_ORDER }, strip.k()),
             TableOrder::Rows(width) => (EmbedTable::Rows { base: table, width }, width),

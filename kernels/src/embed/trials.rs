@@ -36,11 +36,13 @@ fn strips(hidden: u32, warps: u32) -> TableOrder {
 
 fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
-    let (rows, vocab) = (draw.between(1..=5), draw.between(1..=40));
+    let rows = draw.between(1..=5);
+    let vocab = draw.between(1..=40);
     let most = [4, 100, 500][draw.between(0..=2) as usize];
     // Every third of whole warps, where a norm may begin.
     let hidden = if draw.between(0..=2) == 0 { 128 * draw.between(1..=4) } else { 4 * draw.between(1..=most) };
-    let (warps, out) = (draw.between(1..=8), stored::float(draw));
+    let warps = draw.between(1..=8);
+    let out = stored::float(draw);
     let order = if draw.between(0..=2) == 0 { TableOrder::Rows(hidden) } else { strips(hidden, warps) };
     let norm = (hidden.is_multiple_of(128) && draw.between(0..=1) == 0).then(|| stored::float(draw));
     // Every third table has a part of the vocabulary, from a drawn id on.
@@ -68,7 +70,8 @@ fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let weight = stored::numbers(draw, norm.unwrap_or(Float::F32), hidden, 2.0);
     let mut trial =
         Trial::new(verify(embed_rows(arch, shape))?, rows).note(format!("{rows} rows of {vocab}, {shape:?}"));
-    let (ids, position) = (trial.input("ids", &ids), trial.input("position", &position));
+    let ids = trial.input("ids", &ids);
+    let position = trial.input("position", &position);
     let table = trial.input("table", &placed);
     let out = stored::output(&mut trial, "out", shape.out, &out, Bound { absolute: 0.0, relative: 0.0 });
     trial = trial.pass(ids).pass(position).pass(table).pass(out);

@@ -64,11 +64,14 @@ pub fn meet(arch: Arch, devices: u32) -> Kernel {
 /// The barrier of [`meet`] as a device function of one warp: what its lanes wrote before is visible
 /// to the lanes of every device's warp after this and a barrier of that warp.
 pub fn meet_others<'k>(rank: Val<'k, u32>, words: &[Ptr<'k, Global, u32>]) {
-    let (k, devices) = (rank.builder(), words.len() as u32);
+    let k = rank.builder();
+    let devices = words.len() as u32;
     for (device, &mine) in (0u32..).zip(words) {
         k.when(rank.eq(device), || {
             let [left, gave_up, most] = [MEET_LEFT, MEET_GAVE_UP, MEET_POLLS].map(|word| mine.at(word));
-            let (number, waits, most) = (left.load() + 1, gave_up.load().eq(0), most.load());
+            let number = left.load() + 1;
+            let waits = gave_up.load().eq(0);
+            let most = most.load();
             // Lane 0 writes what all lanes have read.
             k.sync_warp();
             for (other, theirs) in (0u32..).zip(words).filter(|&(other, _)| other != device) {

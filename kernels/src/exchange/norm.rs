@@ -101,9 +101,11 @@ struct Rows<'k> {
 impl<'k> Rows<'k> {
     /// The block's row, by `N` elements at a time.
     fn run<const N: usize>(self) {
-        let (k, width) = (self.k, self.shape.width);
+        let k = self.k;
+        let width = self.shape.width;
         let team = ConsumerWarps::new(k, self.shape.warps());
-        let (row, sums) = (k.block_id() * width, k.shared("sums", team.warps));
+        let row = k.block_id() * width;
+        let sums = k.shared("sums", team.warps);
         let squares = k.var(0.0f32);
         let mut kept: Vec<[Var<'k, f32>; N]> = Vec::new();
         let items = team.items(width / N as u32);

@@ -27,7 +27,8 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
         name: "sum_parts",
         needs: Needs::Sm80,
         record: |arch| {
-            let (width, types) = (4096, [Float::Bf16; 2]);
+            let width = 4096;
+            let types = [Float::Bf16; 2];
             sum_parts(arch, PartsShape { parts: 2, copies: 2, width, strides: [width; 2], types, vector: 8 })
         },
         draw: parts_trial,
@@ -40,7 +41,8 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
 /// Rows of one to four parts, between which something else may lie.
 fn parts_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
-    let (parts, rows) = (draw.between(1..=4), draw.between(1..=4));
+    let parts = draw.between(1..=4);
+    let rows = draw.between(1..=4);
     let types = [stored::float(draw), stored::float(draw)];
     let most = 16 / types.map(Float::bytes).into_iter().max().unwrap_or(4);
     let vector = [1, most][draw.between(0..=1) as usize];
@@ -73,7 +75,9 @@ fn parts_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
 fn norm_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
     let most = [3, 200, 2000][draw.between(0..=2) as usize];
-    let (count, copies, rows) = (draw.between(1..=4), draw.between(1..=3), draw.between(1..=3));
+    let count = draw.between(1..=4);
+    let copies = draw.between(1..=3);
+    let rows = draw.between(1..=3);
     let width = [1, 8][draw.between(0..=1) as usize] * draw.between(1..=most);
     let [part, weight, out] = [0; 3].map(|_| stored::float(draw));
     let shape = SumNormShape {

@@ -18,7 +18,8 @@ layout! {
 pub fn channels_first<L: StaticLayout>(k: &Builder) {
     let [images, depth, height, width] = ["images", "depth", "height", "width"].map(|name| k.param::<u32>(name));
     let [image, channel, plane, row] = ["image", "channel", "plane", "row"].map(|name| k.param::<u32>(name).into());
-    let (pad, x) = (k.param::<u32>("p").cast::<i32>(), k.tensor_map("x"));
+    let pad = k.param::<u32>("p").cast::<i32>();
+    let x = k.tensor_map("x");
     let size: [u32; 5] = core::array::from_fn(|mode| L::LAYOUT.extent(mode) as u32);
     // How many channels there are is known here; the other extents, and four strides of five, are
     // known when it runs.
@@ -27,7 +28,8 @@ pub fn channels_first<L: StaticLayout>(k: &Builder) {
     let y = y.permute([0, 2, 3, 4, 1]);
 
     // The block's tile, by its number along each mode.
-    let (mut number, mut place) = (k.block_id(), [Index::ZERO; 5]);
+    let mut number = k.block_id();
+    let mut place = [Index::ZERO; 5];
     for mode in [3, 2, 1] {
         let tiles = (y.extents()[mode].get(k) + (size[mode] - 1)) / size[mode];
         place[mode] = Index::any(number % tiles);

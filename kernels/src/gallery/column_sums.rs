@@ -16,7 +16,8 @@ pub fn column_sums(k: &Builder) {
 
     let stages = LayoutTensor::<f32, RowMajor<{ 3 * ROWS }, 128>, _>::shared(k, "stages");
     let [empty, full] = [0, 1].map(|_| stages.tiles_around::<ROWS, 128>(k, Along::Rows, 0.into()));
-    let (all, next) = (ThreadGroup::block(k), strip.parts_along(0, ROWS as u32).start());
+    let all = ThreadGroup::block(k);
+    let next = strip.parts_along(0, ROWS as u32).start();
     let fetch = || {
         k.when(next.valid(), || all.copy_async(next.here(), empty.here()));
         k.cp_async_commit();

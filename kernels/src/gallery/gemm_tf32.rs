@@ -50,7 +50,8 @@ pub fn gemm_tf32(k: &Builder) {
         fetch();
         let [a, b] = sides.each_ref().map(|(_, _, full)| full.here());
         let load = |step| {
-            let (a, b) = (product.load_a(a, step), product.load_b(b, step));
+            let a = product.load_a(a, step);
+            let b = product.load_b(b, step);
             let a: Vec<_> = a.iter().map(|a| a.map(rounded)).collect();
             (a, b.iter().map(|b| b.map(rounded)).collect::<Vec<_>>())
         };

@@ -12,11 +12,14 @@ pub fn residual_norm(k: &Builder, eps: f32) {
         let modes = Modes::row_major([rows.into(), width.into()], stride).vectors(4);
         LayoutTensor::new(k.global::<f32>(name), modes).slice::<1>([Some(k.block_id().into()), None])
     };
-    let (x, r) = (row("x"), row("r"));
+    let x = row("x");
+    let r = row("r");
     let w = LayoutTensor::new(k.global::<f32>("w"), Modes::contiguous_run(width).vectors(4));
-    let (s, y) = (row("s"), row("y"));
+    let s = row("s");
+    let y = row("y");
 
-    let (thread, run) = ([Index::thread(k)], 4 * k.threads());
+    let thread = [Index::thread(k)];
+    let run = 4 * k.threads();
     let squares = k.var(0.0f32);
     x.parts_along(0, run).each(|x, at| {
         let (x, r) = (x.vectorize::<0, 4>().load(thread), r.range(0, at, run).vectorize::<0, 4>().load(thread));

@@ -15,9 +15,11 @@ pub fn split_sums(k: &Builder) {
     let [m, n, stride] = ["m", "n", "stride"].map(|name| k.param::<u32>(name));
     let x = LayoutTensor::new(k.global::<f32>("x"), Modes::row_major([m.into(), n.into()], stride));
     let y = LayoutTensor::new(k.global::<f32>("y"), Modes::contiguous_run(n));
-    let (split, first) = (Index::below(k.block_id() % SPLITS, SPLITS), Index::any(k.block_id() / SPLITS) * 128);
+    let split = Index::below(k.block_id() % SPLITS, SPLITS);
+    let first = Index::any(k.block_id() / SPLITS) * 128;
 
-    let (thread, sum) = (Index::thread(k), k.var(0.0f32));
+    let thread = Index::thread(k);
+    let sum = k.var(0.0f32);
     x.range(1, first, 128).parts_along(0, 8).from(split).every(SPLITS).each(|rows, _| {
         (0..8u32).for_each(|row| sum.set(sum.get() + rows.load([row.into(), thread])));
     });
@@ -39,7 +41,8 @@ pub type SumsTile = RowMajor<16, 32>;
 pub fn batch_sums(k: &Builder) {
     let [batch, m, n, matrix, row] = ["batch", "m", "n", "matrix", "row"].map(|name| k.param::<u32>(name).into());
     let x = Modes::new([batch, m, n], [matrix, row, 1.into()]).vectors(4);
-    let (x, y) = (LayoutTensor::new(k.global::<f32>("x"), x), k.tensor_map("y"));
+    let x = LayoutTensor::new(k.global::<f32>("x"), x);
+    let y = k.tensor_map("y");
     let [across, down, split] = [SpecialReg::CtaidX, SpecialReg::CtaidY, SpecialReg::CtaidZ].map(|at| k.special(at));
 
     // Four neighbours of a row a thread, in registers.

@@ -18,7 +18,8 @@ type Product<'k, B> = TiledMma<'k, MmaSync<bf16>, Tile, B, AtomLayout<4, 1>>;
 /// n).
 pub fn two_products(k: &Builder) {
     let [m, n] = ["m", "n"].map(|name| k.param::<u32>(name));
-    let (all, block) = (ThreadGroup::block(k), Index::any(k.block_id()));
+    let all = ThreadGroup::block(k);
+    let block = Index::any(k.block_id());
     let rows = |name, extent| {
         LayoutTensor::new(k.global::<bf16>(name), Modes::row_major([extent, 64.into()], 64u32).vectors(8))
     };

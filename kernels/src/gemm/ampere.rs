@@ -49,7 +49,8 @@ pub fn gemm<F: InputType, D: Output, T: Tiles>(k: &Builder, config: Config, stor
 
 /// The product, whatever becomes of the sums.
 fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: MakeSink<'_, 'k, F::Sum>) {
-    let (a, b) = (k.global::<F::Stored>("a"), k.global::<F::Stored>("b"));
+    let a = k.global::<F::Stored>("a");
+    let b = k.global::<F::Stored>("b");
     let [m, n, depth, a_stride, b_stride] = k.u32_params(["m", "n", "k", "a_stride", "b_stride"]);
     let [rows, columns, splits] = k.u32_params(["rows", "columns", "splits"]);
     let results = results([m, n]);
@@ -61,7 +62,8 @@ fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: 
         };
         LayoutTensor::new(base, modes.vectors(config.vectors[number]))
     };
-    let (a, b) = (operand(a, m, a_stride, 0), operand(b, n, b_stride, 1));
+    let a = operand(a, m, a_stride, 0);
+    let b = operand(b, n, b_stride, 1);
 
     let place = Raster { rows, columns, splits, group: config.group }.coord(k.block_id());
     let [row, column] = [place.row * T::M, place.column * T::N];

@@ -44,14 +44,16 @@ const fn efficiency(shape: Shape) -> f64 {
 
 /// Estimates the cycles of a shape on a number of multiprocessors.
 fn cycles<F: InputType>(problem: &Problem, shape: Shape, splits: u32, multiprocessors: u32) -> f64 {
-    let ([m, n], k, bytes) = (shape.tile(), F::Width::DEPTH, F::BITS as f64 / 8.0);
+    let [m, n] = shape.tile();
+    let k = F::Width::DEPTH;
+    let bytes = F::BITS as f64 / 8.0;
     let steps = problem.k.div_ceil(k).div_ceil(splits);
     let tiles = f64::from(problem.m.div_ceil(m) * splits) * f64::from(problem.b_rows().div_ceil(n));
     let waves = (tiles / f64::from(multiprocessors)).ceil();
     let multiply = waves * f64::from(steps) * f64::from(m * n * k) * bytes / 2.0 / (MULTIPLIES * efficiency(shape));
     let elements = |rows: u32, columns: u32| f64::from(rows) * f64::from(columns);
-    let (result, operands) =
-        (elements(problem.m, problem.b_rows()), elements(problem.m, problem.k) + elements(problem.b_rows(), problem.k));
+    let result = elements(problem.m, problem.b_rows());
+    let operands = elements(problem.m, problem.k) + elements(problem.b_rows(), problem.k);
     let busy = (tiles / f64::from(multiprocessors) / FETCHING).min(1.0);
     let bring = (bytes * operands + 2.0 * result) / (BYTES * f64::from(multiprocessors) * busy);
     let add_up = match splits {

@@ -99,9 +99,11 @@ impl<F: Drawn, D: Rounded> Data<F, D> {
             let gap = |i: usize| i % operand.stride as usize >= line;
             drawn.into_iter().enumerate().map(|(i, v)| (F::NEAREST)(if gap(i) { f64::NAN } else { v })).collect()
         };
-        let (a, b) = (fill(problem.a, problem.m, a), fill(problem.b, problem.b_rows(), b));
+        let a = fill(problem.a, problem.m, a);
+        let b = fill(problem.b, problem.b_rows(), b);
         let scales = [0; 2].map(|_| ((1.5 + 0.5 * draw.unit()) / F::RANGE) as f32);
-        let (bias, residual) = (draw.floats(problem.b_rows() as usize, D::ROUND), draw.floats(c, D::ROUND));
+        let bias = draw.floats(problem.b_rows() as usize, D::ROUND);
+        let residual = draw.floats(c, D::ROUND);
         Data { a, b, scales, bias, residual }
     }
 
@@ -146,7 +148,8 @@ impl<F: Drawn, D: Rounded> Data<F, D> {
     /// the error of both its sums (|silu'| is below 1.1, and the kernel's silu is off by 2⁻²⁰ of
     /// its value), and the rounding of the result, [`Rounded::UNIT`] of its size.
     pub fn finished(&self, problem: &Problem, sums: &[Near]) -> Vec<Near> {
-        let (columns, width) = (problem.n as usize, problem.b_rows() as usize);
+        let columns = problem.n as usize;
+        let width = problem.b_rows() as usize;
         let scale = if problem.epilogue.scaled { f64::from(self.scales[0] * self.scales[1]) } else { 1.0 };
         let linear = |row: usize, column: usize| {
             let bias = if problem.epilogue.bias { self.bias[column].value() } else { 0.0 };
@@ -155,7 +158,8 @@ impl<F: Drawn, D: Rounded> Data<F, D> {
         };
         (0..problem.m as usize * columns)
             .map(|i| {
-                let (row, column) = (i / columns, i % columns);
+                let row = i / columns;
+                let column = i % columns;
                 let (mut value, mut error) = linear(row, column);
                 if problem.epilogue.gated {
                     let (factor, factor_error) = linear(row, column + columns);

@@ -58,7 +58,8 @@ pub fn gemm<F: InputType, D: Output, T: Tiles>(k: &Builder, config: Config, stor
 
 /// The product, whatever becomes of the sums.
 fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: MakeSink<'_, 'k, F::Sum>) {
-    let (a_map, b_map) = (k.tensor_map("a"), k.tensor_map("b"));
+    let a_map = k.tensor_map("a");
+    let b_map = k.tensor_map("b");
     let [m, n, depth, rows, columns, splits] = k.u32_params(["m", "n", "k", "rows", "columns", "splits"]);
     let results = results([m, n]);
     let fetcher = k.tid().eq(128 * T::CONSUMERS);
@@ -66,7 +67,8 @@ fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: 
     let shape = Shape::stages(config.stages).consumers(Consumers::Warpgroups(T::CONSUMERS)).cluster(config.cluster);
     let (mut producer, consumer) = start(k, Ring::bulk::<Operands>(k, tiles, shape)).split();
 
-    let (rank, cluster) = (k.cluster_rank(), k.block_id() / config.cluster);
+    let rank = k.cluster_rank();
+    let cluster = k.block_id() / config.cluster;
     let raster = Raster { rows, columns, splits, group: config.group };
     let steps = (depth + (T::K - 1)) / T::K;
     let share = (steps + splits - 1) / splits;
@@ -119,7 +121,8 @@ fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: 
                 product.wait_group(0);
                 consumer.release_last();
             }
-            let ([row, column], [down, across]) = (corner(place), Index::values(k, product.corner()));
+            let [row, column] = corner(place);
+            let [down, across] = Index::values(k, product.corner());
             results.store(sums, product.thread(), [row + down, column + across], place.split);
         });
         results.drain();

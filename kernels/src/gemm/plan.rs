@@ -212,7 +212,8 @@ pub fn hopper_step<F: InputType<Stored: Element>, D: Output + Element>(
     if problem.epilogue.gated && problem.b.major != Major::K {
         return Err(Refusal::GatedOrder);
     }
-    let ([tile_m, tile_n], tile_k) = (shape.tile(), F::Width::DEPTH);
+    let [tile_m, tile_n] = shape.tile();
+    let tile_k = F::Width::DEPTH;
     shares(problem.k.div_ceil(tile_k), splits)?;
     let epilogue = problem.epilogue;
     let store = match splits {
@@ -224,7 +225,8 @@ pub fn hopper_step<F: InputType<Stored: Element>, D: Output + Element>(
         }
         _ => Store::Elements(epilogue),
     };
-    let (columns, staged) = (tile_n, shape.staged());
+    let columns = tile_n;
+    let staged = shape.staged();
     if epilogue.gated && store == Store::Tiles(epilogue) && !(columns / 2).is_multiple_of(staged) {
         return Err(Refusal::GatedShape { shape, staged, columns });
     }
@@ -324,7 +326,8 @@ pub fn warp_step<F: InputType<Stored: Element>, D: Output + Element>(
     if shape == WarpShape::M128N128 && problem.transposes_bytes::<F>() {
         return Err(Refusal::TransposedBytes { shape, input: F::NAME });
     }
-    let ([tile_m, tile_n], tile_k) = (shape.tile(), F::Width::DEPTH);
+    let [tile_m, tile_n] = shape.tile();
+    let tile_k = F::Width::DEPTH;
     shares(problem.k.div_ceil(tile_k), splits)?;
     let store = if splits > 1 || problem.epilogue.gated { Store::Partials } else { Store::Elements(problem.epilogue) };
     let n = problem.b_rows();
@@ -335,7 +338,8 @@ pub fn warp_step<F: InputType<Stored: Element>, D: Output + Element>(
     };
     let vectors = [vector(problem.a, problem.m, aligned[0]), vector(problem.b, n, aligned[1])];
     let config = ampere::Config { stages, group, majors: [problem.a.major, problem.b.major], vectors, two_level };
-    let (rows, columns) = (problem.m.div_ceil(tile_m), n.div_ceil(tile_n));
+    let rows = problem.m.div_ceil(tile_m);
+    let columns = n.div_ceil(tile_n);
     let mut arguments = vec![Argument::Pointer(Buffer::A), Argument::Pointer(Buffer::B)];
     let numbers = [problem.m, n, problem.k, problem.a.stride, problem.b.stride, rows, columns, splits];
     arguments.extend(numbers.map(Argument::Number));

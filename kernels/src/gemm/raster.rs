@@ -38,7 +38,8 @@ impl<'k> Raster<'k> {
     #[track_caller]
     pub fn coord(self, number: Val<'k, u32>) -> TileCoord<'k> {
         let plane = self.rows * self.columns;
-        let (split, number) = (number / plane, number % plane);
+        let split = number / plane;
+        let number = number % plane;
         let width = self.columns * self.group;
         let first = number / width * self.group;
         let height = (self.rows - first).min(self.group);
@@ -49,7 +50,8 @@ impl<'k> Raster<'k> {
     /// Calls `body` for the tiles of worker `first` of `workers`.
     #[track_caller]
     pub fn each(self, k: &'k Builder, first: Val<'k, u32>, workers: Val<'k, u32>, body: &mut dyn FnMut(TileCoord<'k>)) {
-        let (next, count) = (k.var(first), self.count());
+        let next = k.var(first);
+        let count = self.count();
         k.moving().while_(
             || next.get().lt(count),
             || {

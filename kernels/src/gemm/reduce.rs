@@ -15,7 +15,8 @@ pub fn launch() -> Launch {
 /// those of the epilogue. The shares are added in their order, so that the result does not depend
 /// on who was first.
 pub fn reduce<S: Number + Numeric, D: Output>(k: &Builder, epilogue: Epilogue) {
-    let (partials, c) = (k.global_of("partials", &SUMS).cast::<S>(), k.global::<D>("c"));
+    let partials = k.global_of("partials", &SUMS).cast::<S>();
+    let c = k.global::<D>("c");
     let [stride, m, n, splits] = ["c_stride", "m", "n", "splits"].map(|name| k.param::<u32>(name));
     let finish = Finish::<D>::parameters(k, epilogue, [m, n]);
     let width = if epilogue.gated { n * 2 } else { n };

@@ -143,7 +143,8 @@ impl<'k, S: OutputType, D: Output> Sink<'k, S> for Results<'k, S, D> {
 
     #[track_caller]
     fn store(&self, sums: Accumulator<'k, S>, thread: Index<'k>, corner: [Val<'k, u32>; 2], split: Val<'k, u32>) {
-        let (rows, columns) = (sums.extents()[0], self.columns());
+        let rows = sums.extents()[0];
+        let columns = self.columns();
         let pairs: Vec<_> = sums.pairs(thread).into_iter().filter(|pair| pair.column.constant() < columns).collect();
         match self.to {
             To::Tiles { map, staged, pack } => self.store_tiles(sums, corner, (map, staged), pack),
@@ -202,8 +203,10 @@ impl<'k, S: OutputType, D: Output> Results<'k, S, D> {
         (map, staged): (Ptr<'k, Param, TensorMap>, Ptr<'k, Shared, u16>),
         pack: Pack<'k>,
     ) {
-        let (k, ResultTiles { staged: width, buffers, .. }) = (self.k, self.tiles);
-        let (warpgroup, thread) = (k.warp() / 4, Index::below(k.tid() % 128, 128));
+        let k = self.k;
+        let ResultTiles { staged: width, buffers, .. } = self.tiles;
+        let warpgroup = k.warp() / 4;
+        let thread = Index::below(k.tid() % 128, 128);
         let sender = (k.tid() % 128).eq(0);
         let count = self.columns() / width;
         for number in 0..count {

@@ -63,8 +63,11 @@ impl ShippedGemm {
         loop {
             let problem = self.problem(draw);
             // Three stages fit wherever the kernel runs.
-            let (stages, group, most) = (draw.between(2..=3), draw.between(1..=3), draw.between(1..=4));
-            let (depth, two_level) = (F::Width::DEPTH, problem.two_level::<F>());
+            let stages = draw.between(2..=3);
+            let group = draw.between(1..=3);
+            let most = draw.between(1..=4);
+            let depth = F::Width::DEPTH;
+            let two_level = problem.two_level::<F>();
             let steps = problem.k.div_ceil(depth);
             let shares = (1..=most.min(steps)).rev().find(|n| (n - 1) * steps.div_ceil(*n) < steps).unwrap_or(1);
             let pick = |draw: &mut Draw, count: usize| draw.between(0..=count as u32 - 1) as usize;
@@ -101,7 +104,9 @@ impl ShippedGemm {
             1 => 16 * draw.between(1..=most / 16),
             _ => draw.between(1..=most),
         };
-        let (m, n, k) = (extent(300), extent(300), extent(320));
+        let m = extent(300);
+        let n = extent(300);
+        let k = extent(320);
         let mut flag = || draw.between(0..=1) == 1;
         let scaled = self.inputs != Inputs::Half && flag();
         let epilogue = Epilogue { scaled, bias: flag(), gated: flag() && self.kind != Kind::Warps, residual: flag() };

@@ -379,7 +379,9 @@ impl Strip {
         at: Ptr<'k, Shared, u8>,
         tile: Index<'k>,
     ) -> Vec<Factors<'k>> {
-        let (k, span, depth) = (at.builder(), self.span(), self.depth());
+        let k = at.builder();
+        let span = self.span();
+        let depth = self.depth();
         let runs = if self.is_halved() { 2 * self.steps() } else { self.steps() / self.run() };
         let bytes = Strip::ROWS * codes.scale.bytes();
         let first = if span >= depth { tile / (span / depth) } else { tile * runs };

@@ -41,7 +41,8 @@ impl Deal {
     /// ```
     pub fn new(strips: u32, pieces: u32, stages: u32, block: u32) -> Deal {
         let block = if stages.is_multiple_of(block.max(1)) { block.max(1) } else { 1 };
-        let (pieces, each) = (pieces.clamp(1, strips.max(1)), stages / block);
+        let pieces = pieces.clamp(1, strips.max(1));
+        let each = stages / block;
         Deal { block, pieces, longer: strips % pieces, rounds: (strips / pieces * each).max(1), more: each }
     }
 
@@ -65,7 +66,9 @@ impl Deal {
         if self.is_in_order() {
             return stage;
         }
-        let (at, within, long) = (stage / self.block, stage % self.block, self.rounds + self.more);
+        let at = stage / self.block;
+        let within = stage % self.block;
+        let long = self.rounds + self.more;
         let (piece, round) = match at.checked_sub(self.longer * long) {
             None => (at / long, at % long),
             Some(at) => (self.longer + at / self.rounds, at % self.rounds),
@@ -83,7 +86,8 @@ impl Deal {
         if self.is_in_order() {
             return place;
         }
-        let (at, within) = (place / self.block, place % self.block);
+        let at = place / self.block;
+        let within = place % self.block;
         let index = |layout: Layout, at: u32| layout.right_inverse().at(i64::from(at)) as u32;
         let (piece, round) = match at.checked_sub(self.rounds * self.pieces) {
             None => split(index(self.whole(), at), self.rounds),
@@ -109,8 +113,10 @@ impl Deal {
         if longer == 0 {
             return stage % rounds * pieces + stage / rounds;
         }
-        let (long, end) = (rounds + more, longer * (rounds + more));
-        let (is_long, behind) = (stage.lt(end), stage - end);
+        let long = rounds + more;
+        let end = longer * (rounds + more);
+        let is_long = stage.lt(end);
+        let behind = stage - end;
         let piece = is_long.select(stage / long, behind / rounds + longer);
         let round = is_long.select(stage % long, behind % rounds);
         round * pieces + piece - (round.max(rounds) - rounds) * (pieces - longer)
@@ -139,7 +145,8 @@ mod tests {
     proptest! {
         #[test]
         fn stages_have_a_place_each_and_the_device_finds_it(strips in 1u32..60, pieces in 1u32..20, stages in 1u32..5, whole: bool) {
-            let (all, block_of) = (strips * stages, if whole { stages } else { 1 });
+            let all = strips * stages;
+            let block_of = if whole { stages } else { 1 };
             let deal = Deal::new(strips, pieces, stages, block_of);
             let places: Vec<u32> = (0..all).map(|stage| deal.place(stage)).collect();
             let mut sorted = places.clone();

@@ -63,7 +63,8 @@ pub fn fetch_vectors<'k>(k: &'k Builder, plan: &Plan, ring: &mut Producer<'k, Ve
                 0 => k.lit(strip.stage_k()),
                 _ => (k.lit(plan.x_pitch()) - column).min(strip.stage_k()),
             };
-            let (from, bytes) = (task.x.at(column).cast::<u8>(), length * 2);
+            let from = task.x.at(column).cast::<u8>();
+            let bytes = length * 2;
             let rows = in_pieces(bytes * plan.batch, Bulk::default(), |to| {
                 let place = |m: Val<'k, u32>| to.at(m * (2 * plan.x_stage_pitch()));
                 k.for_(0, plan.batch, |m| place(m).bring(from.at(m.mul_wide(2 * plan.x_pitch())), bytes));
@@ -96,13 +97,16 @@ pub fn multiply<'k>(
     task: Task<'k>,
     epilogue: impl Fn([Val<'k, u32>; 2], Val<'k, f32>),
 ) {
-    let (strip, atoms, side) = (plan.strip, plan.atoms(), k.var(0u32));
+    let strip = plan.strip;
+    let atoms = plan.atoms();
+    let side = k.var(0u32);
     groups(k, plan, task, |start, strips| {
         let acc = Accumulator::warp::<bf16>(k, plan.group * atoms, 1);
         let sums = |u: u32| Chains::of(acc.rows_of_atoms(u * atoms, atoms), 1);
         k.moving().for_(0, strip.stages(), |s| {
             let vectors = inputs.vectors.wait();
-            let ((x,), tiles) = (vectors.tiles(), tiles(k, strip, s));
+            let (x,) = vectors.tiles();
+            let tiles = tiles(k, strip, s);
             let load = |tile: &WarpTile<'k>| fragments(k, plan, tile.tile, x);
             let kept: Vec<_> = tiles.iter().filter(|_| plan.x_in_registers()).map(load).collect();
             for u in 0..plan.group {
@@ -131,10 +135,12 @@ pub fn multiply<'k>(
 
 /// This warp's tiles of stage `s`: warps take one each, round after round.
 fn tiles<'k>(k: &'k Builder, strip: Strip, s: Val<'k, u32>) -> Vec<WarpTile<'k>> {
-    let (warps, stage_tiles) = (strip.warps(), strip.stage_tiles());
+    let warps = strip.warps();
+    let stage_tiles = strip.stage_tiles();
     let padded = strip.stages() * stage_tiles > strip.tiles();
     let of_round = |round: u32| {
-        let (tile, whole) = (WarpTile::number(k, strip, round), stage_tiles - round * warps >= warps);
+        let tile = WarpTile::number(k, strip, round);
+        let whole = stage_tiles - round * warps >= warps;
         if whole && !padded {
             return WarpTile { tile, exists: None };
         }
@@ -155,7 +161,8 @@ fn tiles<'k>(k: &'k Builder, strip: Strip, s: Val<'k, u32>) -> Vec<WarpTile<'k>>
 fn fragments<'k>(k: &'k Builder, plan: &Plan, tile: Index<'k>, x: View<'k, bf16, Layout>) -> Vec<Fragment<'k>> {
     const LANES: Layout = Octets::LAYOUT.right_inverse();
     let place = place(&LANES, Index::lane(k));
-    let (vector, inside) = (place % Strip::ROWS, place / Strip::ROWS * 8);
+    let vector = place % Strip::ROWS;
+    let inside = place / Strip::ROWS * 8;
     let eight = |first: u32| {
         let vector = vector + first;
         let whole = first + 8 <= plan.batch;
@@ -175,7 +182,8 @@ fn add_warps<'k>(
     side: Var<'k, u32>,
     each: impl Fn([Val<'k, u32>; 2], Val<'k, f32>),
 ) {
-    let (own, warps) = (plan.warp_sums(), plan.strip.warps());
+    let own = plan.warp_sums();
+    let warps = plan.strip.warps();
     let threads = warps * 32;
     let room = room.at(side.get() * (warps * own));
     // The accumulator's fragment: lane 4·m + n/2 holds rows n and n + 1 of vector m.

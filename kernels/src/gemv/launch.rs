@@ -27,12 +27,15 @@ pub struct Epilogue {
 /// Weights are fetched before the grids before this one have ended; nothing else is touched until
 /// then.
 pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Kernel {
-    let (stage, x_stage, warps) = ((plan.stage(),), (plan.x_stage(),), plan.strip.warps());
+    let stage = (plan.stage(),);
+    let x_stage = (plan.x_stage(),);
+    let warps = plan.strip.warps();
     let name = format!("gemv_b{}_k{}", plan.batch, plan.strip.k());
     record(&name, arch, block(plan.threads()).min_blocks(1), |k| {
         let n = k.param::<u32>("n");
         let of_result = [if epilogue.wide { Ty::F32 } else { Ty::BF16 }];
-        let (weights, x) = (k.global::<bf16>("w"), k.global::<bf16>("x"));
+        let weights = k.global::<bf16>("w");
+        let x = k.global::<bf16>("x");
         let y = k.global_of("y", &of_result);
         let bias = epilogue.bias.then(|| k.global::<bf16>("bias"));
         let residual = epilogue.residual.then(|| k.global_of("residual", &of_result));
@@ -42,7 +45,8 @@ pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Kernel {
         k.grid_launch();
         let (mut fill_weights, weights_full) = weights_ring.split();
         let (mut fill_vectors, vectors_full) = vectors_ring.split();
-        let (mut inputs, room) = (Inputs { weights: weights_full, vectors: vectors_full }, room(k, plan));
+        let mut inputs = Inputs { weights: weights_full, vectors: vectors_full };
+        let room = room(k, plan);
         let (first, count) = share(k, (n + (Strip::ROWS - 1)) / Strip::ROWS);
         let task = Task { weights, x, first, count };
         let store = |[m, row]: [Val<'_, u32>; 2], sum: Val<'_, f32>| {
@@ -83,6 +87,7 @@ pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Kernel {
 /// one strip at most.
 fn share<'k>(k: &'k Builder, strips: Val<'k, u32>) -> (Val<'k, u32>, Val<'k, u32>) {
     let bound = |block: Val<'k, u32>| block * strips / k.blocks();
-    let (first, end) = (bound(k.block_id()), bound(k.block_id() + 1));
+    let first = bound(k.block_id());
+    let end = bound(k.block_id() + 1);
     (first, end - first)
 }

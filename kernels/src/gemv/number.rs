@@ -17,7 +17,8 @@ impl Strip {
         stage: Ptr<'k, Global, u8>,
         [row, column]: [Val<'k, u32>; 2],
     ) -> Val<'k, f32> {
-        let (element, bits) = (self.element(row, column), codes.code.bits() as u32);
+        let element = self.element(row, column);
+        let bits = codes.code.bits() as u32;
         let of_word = 32 / bits;
         let word = stage.cast::<u32>().at(element / of_word).load();
         let code = (word >> (element % of_word * bits)) & ((1u32 << bits) - 1);
@@ -34,7 +35,8 @@ impl Strip {
             (false, false) => None,
         };
         let of_block = || {
-            let (blocks, block) = (self.blocks(), column / BLOCK);
+            let blocks = self.blocks();
+            let block = column / BLOCK;
             let [rows, blocks] = [0, 1].map(|mode| Layout::constant(blocks.mode(mode)));
             let at = (place(&rows, Index::below(row, Strip::ROWS)) + place(&blocks, block.into())).get(code.builder());
             minifloat(stage.at(at + self.tile_bytes()).load().cast(), [8, 3, 7])

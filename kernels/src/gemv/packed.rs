@@ -169,7 +169,8 @@ impl Strip {
         let least = rounds.div_ceil(most);
         let cost = |stages: &u32| 2 * rounds.div_ceil(*stages) * stages + stages;
         let stages = (least..=rounds.div_ceil(most.div_ceil(2)).max(least)).min_by_key(cost).unwrap_or(least);
-        let (stage_tiles, codes) = (rounds.div_ceil(stages) * warps, Some(codes));
+        let stage_tiles = rounds.div_ceil(stages) * warps;
+        let codes = Some(codes);
         Ok(Strip { k, warps, stages, stage_tiles, codes })
     }
 
@@ -207,7 +208,8 @@ impl Strip {
     /// Weights of a row that share their factors in a stage: what divides the group and the stage,
     /// in whole tiles where it is more than one.
     pub fn span(self) -> u32 {
-        let (stage, depth) = (self.stage_k(), self.depth());
+        let stage = self.stage_k();
+        let depth = self.depth();
         let span = match self.codes.and_then(|codes| codes.group) {
             Some(group) => common_divisor(group, stage),
             None => stage,

@@ -42,7 +42,8 @@ impl CodePacker {
     /// A packer of the rows of a strip; `None` where the strip has no codes.
     pub fn new(strip: Strip) -> Option<CodePacker> {
         let codes = strip.codes()?;
-        let (layout, bits) = (strip.stage_layout(), codes.code.bits());
+        let layout = strip.stage_layout();
+        let bits = codes.code.bits();
         let [rows, columns] = [0, 1].map(|mode| Layout::constant(layout.mode(mode)));
         let word = 32 / bits;
         // Where halves of a step are groups, a word has four of each.
@@ -86,7 +87,8 @@ impl CodePacker {
 
     fn codes(&self, stage: u32, (matrix, number): QuantRow, first: usize, memory: &mut [u8]) {
         let columns = self.strip.columns(stage);
-        let (row, bits) = (matrix.row(number), self.codes.code.bits());
+        let row = matrix.row(number);
+        let bits = self.codes.code.bits();
         let per_byte = 8 / bits;
         let flip = offset(matrix.code()) as u8;
         for (&(run, from), start) in self.runs.iter().zip(columns.clone().step_by(self.within.len())) {
@@ -101,8 +103,10 @@ impl CodePacker {
     }
 
     fn factors(&self, stage: u32, (matrix, number): QuantRow, row: usize, memory: &mut [u8]) {
-        let (columns, span) = (self.strip.columns(stage), self.strip.span() as usize);
-        let (scales, each) = (self.strip.scales_at() as usize, self.codes.scale.bytes() as usize);
+        let columns = self.strip.columns(stage);
+        let span = self.strip.span() as usize;
+        let scales = self.strip.scales_at() as usize;
+        let each = self.codes.scale.bytes() as usize;
         for (at, first) in columns.step_by(span).enumerate() {
             let group = first / matrix.group();
             let place = at * Strip::ROWS as usize + row;
@@ -122,7 +126,8 @@ impl CodePacker {
 
     /// The scales of a row's blocks.
     fn blocks(&self, stage: u32, (matrix, number): QuantRow, row: usize, memory: &mut [u8]) {
-        let (layout, columns) = (self.strip.blocks(), self.strip.columns(stage));
+        let layout = self.strip.blocks();
+        let columns = self.strip.columns(stage);
         let [rows, blocks] = [0, 1].map(|mode| Layout::constant(layout.mode(mode)));
         let first = self.strip.tile_bytes() as usize + rows.at(row as i64) as usize;
         for (at, column) in (0i64..).zip(columns.step_by(BLOCK as usize)) {
@@ -136,7 +141,8 @@ impl CodePacker {
     /// If the memory is not a stage's.
     pub fn unpack(&self, memory: &[u8]) -> [Vec<u8>; 8] {
         assert_eq!(memory.len() as u32, self.strip.stage_bytes(), "a stage's memory");
-        let (inverse, bits) = (self.strip.stage_layout().right_inverse(), self.codes.code.bits());
+        let inverse = self.strip.stage_layout().right_inverse();
+        let bits = self.codes.code.bits();
         let mut rows = [const { Vec::new() }; 8];
         rows.iter_mut().for_each(|row| row.resize(self.strip.stage_k() as usize, 0));
         for place in 0..8 * self.strip.stage_k() as usize {

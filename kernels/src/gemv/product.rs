@@ -30,7 +30,8 @@ impl<'k> Fragment<'k> {
     /// second in turn.
     pub(super) fn of_pairs(self) -> Fragment<'k> {
         let Some(behind) = self.high else { return self };
-        let (a, b) = (self.low, behind);
+        let a = self.low;
+        let b = behind;
         Fragment { low: [a[0], a[2], b[0], b[2]], high: Some([a[1], a[3], b[1], b[3]]) }
     }
 }
@@ -131,7 +132,8 @@ impl<'k> CodeTile<'k> {
     #[must_use]
     pub fn map(&self, word: &mut dyn FnMut(Val<'k, u32>) -> Val<'k, u32>) -> CodeTile<'k> {
         let mut of = |packed: &Packed<'k>| {
-            let (codes, blocks) = (packed.codes.map(&mut *word), packed.blocks.map(&mut *word));
+            let codes = packed.codes.map(&mut *word);
+            let blocks = packed.blocks.map(&mut *word);
             Packed { codes, blocks, ..*packed }
         };
         let packed = self.packed.iter().map(&mut of).collect();
@@ -217,8 +219,11 @@ pub fn multiply_codes<'k>(
     sums: Chains<'k>,
 ) {
     let Meeting { side, terms, .. } = *meeting;
-    let (meets, parts) = (strip.steps() / side.steps(), strip.parts(side));
-    let (mut tiles, atoms, halved) = ((0u32..).zip(tiles), sums.atoms, strip.is_halved());
+    let meets = strip.steps() / side.steps();
+    let parts = strip.parts(side);
+    let mut tiles = (0u32..).zip(tiles);
+    let atoms = sums.atoms;
+    let halved = strip.is_halved();
     loop {
         let tiles: Vec<_> = tiles.by_ref().take(if atoms == 1 && !halved { TOGETHER } else { 1 }).collect();
         if tiles.is_empty() {

@@ -66,7 +66,10 @@ impl Case {
         let plan = Plan::new(batch, k, Plan::strips(n, blocks), tuning).expect("a case has a plan");
         let kernel = verify(gemv(arch, &plan, epilogue))?;
         let mut floats = |count: u32| draw.floats::<bf16>(count as usize, bf16::from_f64);
-        let (w, x, bias, residual) = (floats(n * k), floats(batch * k), floats(n), floats(batch * n));
+        let w = floats(n * k);
+        let x = floats(batch * k);
+        let bias = floats(n);
+        let residual = floats(batch * n);
         let (values, bound) = expected(k, epilogue, &w, &x, &bias, &residual);
 
         let mut trial = Trial::new(kernel, blocks).note(format!("{self:?}"));
@@ -104,9 +107,13 @@ pub(super) fn expected(
     residual: &[bf16],
 ) -> (Vec<f64>, Bound) {
     let wide = |values: &[bf16]| values.iter().map(|v| v.to_f64()).collect::<Vec<_>>();
-    let (w, x, bias, residual) = (wide(w), wide(x), wide(bias), wide(residual));
+    let w = wide(w);
+    let x = wide(x);
+    let bias = wide(bias);
+    let residual = wide(residual);
     let sizes = |values: &[f64]| values.iter().map(|v| v.abs()).collect::<Vec<_>>();
-    let (mut values, mut most) = (Vec::new(), 0f64);
+    let mut values = Vec::new();
+    let mut most = 0f64;
     for x in x.chunks(k as usize) {
         values.extend(linear(x, &w, epilogue.bias.then_some(&bias[..])));
         most = linear(&sizes(x), &sizes(&w), None).into_iter().fold(most, f64::max);

@@ -81,7 +81,8 @@ fn chunks<'a, W: Element, const N: usize>(rows: &[&'a [W]; N], k: usize) -> ([&'
 fn block<W: Element, const R: usize, const N: usize>(x: [&[f32]; R], w: [&[W]; N]) -> [[f32; N]; R] {
     let mut sums = [[[_mm256_setzero_ps(); PARTS]; N]; R];
     let k = x[0].len();
-    let ((x, x_tails), (w, w_tails)) = (chunks(&x, k), chunks(&w, k));
+    let (x, x_tails) = chunks(&x, k);
+    let (w, w_tails) = chunks(&w, k);
     for at in 0..k / LANES {
         accumulate(&mut sums, &x, &w, at);
     }

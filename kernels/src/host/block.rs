@@ -44,8 +44,10 @@ pub(super) fn block<W: Element, const R: usize, const N: usize>(x: [&[f32]; R], 
     let mut sums = [[[0f32; LANES]; N]; R];
     let k = x[0].len();
     // One length for all rows, so that the bounds checks leave the loop.
-    let (x, w) = (x.map(|x| x[..k].as_chunks::<LANES>()), w.map(|w| w[..k].as_chunks::<LANES>()));
-    let (x_chunks, w_chunks) = (x.map(|x| &x.0[..k / LANES]), w.map(|w| &w.0[..k / LANES]));
+    let x = x.map(|x| x[..k].as_chunks::<LANES>());
+    let w = w.map(|w| w[..k].as_chunks::<LANES>());
+    let x_chunks = x.map(|x| &x.0[..k / LANES]);
+    let w_chunks = w.map(|w| &w.0[..k / LANES]);
     for at in 0..k / LANES {
         for n in 0..N {
             let wide = widened(&w_chunks[n][at]);
@@ -79,9 +81,14 @@ pub(super) fn block<W: Element, const R: usize, const N: usize>(x: [&[f32]; R], 
 /// slower.
 macro_rules! walk {
     ($block:ident, $x:expr, $k:expr, $w:expr, $out:expr) => {{
-        let (x, k, w, out) = ($x, $k, $w, $out);
-        let (rows, n) = (x.len() / k, w.len() / k);
-        let (even, pairs) = (rows - rows % 2, if rows > 2 { n / 2 } else { 0 });
+        let x = $x;
+        let k = $k;
+        let w = $w;
+        let out = $out;
+        let rows = x.len() / k;
+        let n = w.len() / k;
+        let even = rows - rows % 2;
+        let pairs = if rows > 2 { n / 2 } else { 0 };
         let x = |r: usize| &x[r * k..][..k];
         let w = |n: usize| &w[n * k..][..k];
         for at in (0..2 * pairs).step_by(2) {

@@ -65,7 +65,8 @@ mod tests {
     fn every_sixteen_bit_number_is_widened_exactly() {
         let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
         for bits in 0..=u16::MAX {
-            let (half, brain) = (f16::from_bits(bits), bf16::from_bits(bits));
+            let half = f16::from_bits(bits);
+            let brain = bf16::from_bits(bits);
             assert!(same(half.widen(), half.to_f32()), "f16 {bits:#x}");
             assert!(same(brain.widen(), brain.to_f32()), "bf16 {bits:#x}");
         }

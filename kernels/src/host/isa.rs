@@ -75,7 +75,8 @@ mod tests {
     }
 
     fn check<W: Element>(x: &[f32], k: usize, w: &[W]) -> Result<(), TestCaseError> {
-        let (rows, n) = (x.len() / k, w.len() / k);
+        let rows = x.len() / k;
+        let n = w.len() / k;
         let wide: Vec<f32> = w.iter().map(|w| w.widen()).collect();
         let mut reference = vec![f32::NAN; rows * n];
         Isa::Plain.tile(x, k, w, &mut reference);

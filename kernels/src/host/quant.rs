@@ -32,14 +32,17 @@ use crate::quant::{Code, QuantMatrix};
 /// # Panics
 /// If `x` is not whole rows of `k`, the features are not rows of `w`, or `out` has other extents.
 pub fn linear_quantized(x: &[f32], w: &QuantMatrix, features: Range<usize>, out: &mut [f32]) {
-    let (k, count) = (w.k(), features.len());
+    let k = w.k();
+    let count = features.len();
     assert!(x.len().is_multiple_of(k) && features.end <= w.n(), "rows of {k} elements, features of {}", w.n());
     assert_eq!(out.len(), (x.len() / k) * count, "one sum for each row of x and feature");
     let x: Cow<[f32]> = match w.order() {
         None => x.into(),
         Some(order) => x.chunks_exact(k).flat_map(|x| order.iter().map(|&column| x[column as usize])).collect(),
     };
-    let (isa, values, mut wide) = (Isa::best(), w.code().values(), vec![0f32; k]);
+    let isa = Isa::best();
+    let values = w.code().values();
+    let mut wide = vec![0f32; k];
     for (at, feature) in features.enumerate() {
         unpack(w, feature, &values, &mut wide);
         for (r, x) in x.chunks_exact(k).enumerate() {
@@ -155,7 +158,8 @@ mod tests {
     fn the_definition_in_f32_and_f64_agrees() {
         for (at, code) in Code::ALL.into_iter().enumerate() {
             let w = matrix(3, 37, 8, code, at % 2 == 0, true, at as u64);
-            let (narrow, wide) = (naive::dequantize::<f32>(&w), naive::dequantize::<f64>(&w));
+            let narrow = naive::dequantize::<f32>(&w);
+            let wide = naive::dequantize::<f64>(&w);
             for (narrow, wide) in narrow.iter().zip(&wide) {
                 assert_eq!(*narrow, *wide as f32, "one rounding, {code}");
             }

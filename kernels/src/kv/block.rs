@@ -45,9 +45,12 @@ impl<'k> TokenBlock<'k> {
 
     /// Loads the keys.
     pub(crate) fn load_keys<S: SpaceOf>(&self, keys: Ptr<'k, S, u32>, row: Rows<'_, 'k>) {
-        let (lanes, lane) = (self.lanes, keys.builder().lane());
-        let (group, column) = (lane / 4, lane % 4);
-        let (run, width) = (lanes.run, lanes.width());
+        let lanes = self.lanes;
+        let lane = keys.builder().lane();
+        let group = lane / 4;
+        let column = lane % 4;
+        let run = lanes.run;
+        let width = lanes.width();
         for (half, to) in [0u32, 8].into_iter().zip(&self.keys) {
             let key = row(group + half);
             to.iter().zip(0..).for_each(|(to, at)| self.words(to, (keys, key), width * at, width, column * run));
@@ -56,9 +59,12 @@ impl<'k> TokenBlock<'k> {
 
     /// Loads the values.
     pub(crate) fn load_values<S: SpaceOf>(&self, values: Ptr<'k, S, u32>, row: Rows<'_, 'k>) {
-        let (lanes, lane) = (self.lanes, values.builder().lane());
-        let (group, column) = (lane / 4, lane % 4);
-        let (run, height) = (lanes.run, lanes.height());
+        let lanes = self.lanes;
+        let lane = values.builder().lane();
+        let group = lane / 4;
+        let column = lane % 4;
+        let run = lanes.run;
+        let height = lanes.height();
         let tokens = [0u32, 1, 8, 9].map(|of| row(column * 2 + of));
         for (to, at) in self.values.iter().zip(0..) {
             to.iter().zip(tokens).for_each(|(to, token)| {

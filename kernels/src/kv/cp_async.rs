@@ -44,7 +44,8 @@ impl<const STAGES: u32> KvFamily for CpAsync<STAGES> {
         place: KvView<'k>,
         team: KvThreads,
     ) -> Self::Buffer<'k, C> {
-        let (fill, tile) = ((Fill::Groups { rings: STREAMS }, ByThreads), (TileForm::swizzled::<C>(), STAGES));
+        let fill = (Fill::Groups { rings: STREAMS }, ByThreads);
+        let tile = (TileForm::swizzled::<C>(), STAGES);
         let (tiles, ring) = Tiles::open(k, name, (place, team), tile, fill, &mut || ());
         CpAsyncBuffer { tiles, source, ring }
     }

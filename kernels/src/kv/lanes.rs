@@ -107,7 +107,8 @@ impl Lanes {
                 let selector = if pair.is_multiple_of(2) { 0x5140 } else { 0x7362 };
                 widen(tokens[at].get(pair / 2).prmt(tokens[at + 1].get(pair / 2), selector))
             };
-            let ([a, b], [c, d]) = (two(0), two(2));
+            let [a, b] = two(0);
+            let [c, d] = two(2);
             return [a, b, c, d];
         }
         let word = |at: usize| tokens[at].get(pair);

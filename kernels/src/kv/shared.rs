@@ -79,7 +79,8 @@ impl TileForm {
     /// assert_eq!(tile.layout().to_string(), "S<3,3,3> o 0 o (16,(64,2)):(64,(1,1024))");
     /// ```
     pub fn layout(self) -> Swizzled {
-        let (rows, width) = (i64::from(self.rows), i64::from(self.width()));
+        let rows = i64::from(self.rows);
+        let width = i64::from(self.width());
         let panels = i64::from(self.panel_count());
         let leaf = |extent, stride| Layout::constant(Layout::leaf(extent, stride));
         let columns = Layout::constant(Layout::tuple(&[leaf(width, 1), leaf(panels, rows * width)]));
@@ -118,7 +119,8 @@ impl TileForm {
                 base.at(row * VECTOR).at(vector * (self.rows * VECTOR)).at(constant)
             }
             Form::Swizzled => {
-                let (first, inside) = (vectors / panel, vectors % panel);
+                let first = vectors / panel;
+                let inside = vectors % panel;
                 let mix = match panel {
                     8 => row & 7,
                     4 => (row >> 1) & 3,
@@ -133,7 +135,8 @@ impl TileForm {
     /// The `index`-th vector that a thread of a team of `threads` moves: where it begins in the
     /// tile.
     pub fn share<'k>(self, thread: Val<'k, u32>, threads: u32, index: u32) -> Share<'k> {
-        let (in_row, in_panel) = (self.width() / VECTOR, self.rows * self.width() / VECTOR);
+        let in_row = self.width() / VECTOR;
+        let in_panel = self.rows * self.width() / VECTOR;
         let number = thread + threads * index;
         // Where a panel is whole rounds of the team, it is known while recording.
         let (panel, rest) = if in_panel.is_multiple_of(threads) {
@@ -145,7 +148,8 @@ impl TileForm {
             (Form::Interleaved, _) => {
                 // A warp takes 4 vectors of eight rows, or 2 of sixteen where rows have no whole
                 // fours: stores without conflicts, whole sectors.
-                let (lane, group) = (thread % 32, thread / 32);
+                let lane = thread % 32;
+                let group = thread / 32;
                 let across = if (self.columns / VECTOR).is_multiple_of(4) { 4 } else { 2 };
                 let down = 32 / across;
                 let groups_down = self.rows / down;
@@ -179,7 +183,8 @@ impl TileForm {
         if self.form == Form::Interleaved || share.vectors > 0 || constant || in_row == self.columns / VECTOR {
             return self.vector(base, [0, share.vectors], share.row, share.vector);
         }
-        let (panel, inside) = (share.vector / in_row, share.vector % in_row);
+        let panel = share.vector / in_row;
+        let inside = share.vector % in_row;
         self.vector(base.at(panel * (self.rows * self.width())), [0, 0], share.row, inside)
     }
 }
@@ -224,7 +229,9 @@ impl<'k> Fragments<'k> {
     /// read as they lie, and values transposed.
     pub fn load(&self, base: Ptr<'k, Shared, bf16>, k_mma: u32) {
         let lane = self.k.lane();
-        let (eight, upper, lower) = (lane % 8, lane / 16, lane / 8 % 2);
+        let eight = lane % 8;
+        let upper = lane / 16;
+        let lower = lane / 8 % 2;
         let tile = if self.transposed {
             (0..self.form.rows / 16)
                 .map(|pair| {

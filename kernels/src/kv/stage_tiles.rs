@@ -40,7 +40,8 @@ impl<'k> KvBuffer<'k> for StageTiles<'k, '_> {
     }
 
     fn load_from_shared(&self, arrived: &Arrived<'k, KeysAndValues>, block: Val<'k, u32>) {
-        let (there, zero) = (arrived.base().cast(), self.k.lit(0u32));
+        let there = arrived.base().cast();
+        let zero = self.k.lit(0u32);
         let row = |token: Val<'k, u32>| TokenRow::of_block(zero, self.lanes, token);
         let loaded = TokenBlock::new(self.k, self.lanes);
         loaded.load([self.stage.keys(there, block), self.stage.values(there, block)], &row);

@@ -53,7 +53,8 @@ impl<const NUM_STAGES: u32, const TOKEN_GEN: bool> KvFamily for Staged<NUM_STAGE
         team: KvThreads,
     ) -> Self::Buffer<'k, C> {
         const { assert!(NUM_STAGES >= 1, "a tile must have registers to come into") };
-        let (fill, tile) = ((Fill::Stores, ByThreads), (Self::form::<C>(), Self::STAGES));
+        let fill = (Fill::Stores, ByThreads);
+        let tile = (Self::form::<C>(), Self::STAGES);
         let (mut tiles, ring) = Tiles::open(k, name, (place, team), tile, fill, &mut || ());
         tiles.turns = [NUM_STAGES; 2];
         // Exactly what a thread carries, whatever the number of warps: ⌈btile0·btile1 /
@@ -94,7 +95,8 @@ impl<'k, C: KvBufferConfig> OwnRing<'k> for StagedBuffer<'k, C> {
     }
 
     fn copy_at(&self, _: &KvView<'k>, issued: Issued, _: Val<'k, u32>) -> Arrived<'k, C> {
-        let (set, form) = (self.sets[issued.stage as usize], self.tiles.form);
+        let set = self.sets[issued.stage as usize];
+        let form = self.tiles.form;
         let stored = self.ring.acquire().fill(|(to,)| {
             for (index, share) in self.tiles.shares() {
                 let words = core::array::from_fn(|word| set.get(4 * index + word as u32));

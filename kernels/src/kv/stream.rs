@@ -33,7 +33,8 @@ pub fn stream<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
     outputs: impl Fn(Val<'k, u32>, &Arrived<'k, V::Config>),
 ) {
     assert_eq!((keys.ahead(), keys.unroll()), (values.ahead(), values.unroll()), "keys and values travel in step");
-    let (ahead, unroll) = (keys.ahead(), keys.unroll());
+    let ahead = keys.ahead();
+    let unroll = keys.unroll();
     let mut waiting = VecDeque::new();
     for turn in 0..ahead {
         let tile = span.first + turn * span.step;

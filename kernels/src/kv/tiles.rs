@@ -71,7 +71,8 @@ impl<'k, C: KvBufferConfig> Tiles<'k, C> {
         let stages = stages.max(2);
         let shape = Shape::stages(stages).consumers(Consumers::Threads(team));
         let ring = Ring::of(k, name, (StageTile::new(form.layout()),), shape, fill, beside);
-        let ((memory,), fragments) = (ring.memory(), Fragments::new::<C>(k, form));
+        let (memory,) = ring.memory();
+        let fragments = Fragments::new::<C>(k, form);
         let (producer, consumer) = ring.split();
         let tiles = Tiles { k, place, team, form, turns: [stages - 1, 1], memory, fragments, config: PhantomData };
         (tiles, Ends { producer: producer.into(), consumer: consumer.into() })
@@ -79,7 +80,8 @@ impl<'k, C: KvBufferConfig> Tiles<'k, C> {
 
     /// The vectors that this thread moves, numbered.
     pub(super) fn shares(&self) -> impl Iterator<Item = (u32, Share<'k>)> {
-        let (form, threads) = (self.form, self.team.threads());
+        let form = self.form;
+        let threads = self.team.threads();
         let thread = move |k| self.team.thread(k);
         (0..form.shares(threads)).map(move |index| (index, form.share(thread(self.k), threads, index)))
     }

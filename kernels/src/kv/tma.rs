@@ -78,7 +78,8 @@ impl<const STAGES: u32> KvFamily for Tma<STAGES> {
         place: KvView<'k>,
         team: KvThreads,
     ) -> Self::Buffer<'k, C> {
-        let (fill, tile) = ((Fill::Engine, ByBulk), (TileForm::swizzled::<C>(), STAGES));
+        let fill = (Fill::Engine, ByBulk);
+        let tile = (TileForm::swizzled::<C>(), STAGES);
         let (tiles, ring) = Tiles::open(k, name, (place, team), tile, fill, &mut || map.prefetch_map());
         TmaBuffer { tiles, map, ring }
     }

@@ -48,19 +48,23 @@ impl WidenPages {
     /// ```
     pub fn record(self, arch: Arch) -> Kernel {
         record("widen_pages", arch, block(THREADS), |k| {
-            let (starts, tables) = (k.global::<u32>("token_starts"), k.global::<i32>("tables"));
-            let (codes, out) = (k.global::<u8>("codes"), k.global::<bf16>("out"));
+            let starts = k.global::<u32>("token_starts");
+            let tables = k.global::<i32>("tables");
+            let codes = k.global::<u8>("codes");
+            let out = k.global::<bf16>("out");
             let [width, pages]: [Val<'_, u32>; 2] = [k.param("width"), k.param("pages")];
             let scale: Val<'_, f32> = k.param("scale");
-            let (sequence, entry, head) =
-                (k.special(SpecialReg::CtaidY), k.block_id() / self.heads, k.block_id() % self.heads);
+            let sequence = k.special(SpecialReg::CtaidY);
+            let entry = k.block_id() / self.heads;
+            let head = k.block_id() % self.heads;
             let tokens = starts.at(sequence + 1).load() - starts.at(sequence).load();
             k.when((entry * self.page_tokens).lt(tokens), || {
                 let page = tables.at(sequence * width + entry).load().cast::<u32>();
                 let page = (head * pages + page) * self.page_tokens;
                 let runs = self.dim / RUN;
                 k.for_step(k.tid(), self.page_tokens * runs, THREADS, |run| {
-                    let (token, d) = (run / runs, run % runs * RUN);
+                    let token = run / runs;
+                    let d = run % runs * RUN;
                     let row =
                         |of: PoolType| TokenRow::new((page + token) * self.dim, [self.dim, of.run(self.dim)], token);
                     let from = codes.at(row(PoolType::E4m3).at(d)).cast::<u32>();

@@ -59,7 +59,8 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
     /// [`MmaError::Atoms`].
     #[track_caller]
     pub fn rows_of_atoms(self, first: u32, count: u32) -> Accumulator<'k, A> {
-        let (down, last) = (self.down, first + count);
+        let down = self.down;
+        let last = first + count;
         if last > down {
             self.regs.builder().refuse(&MmaError::Atoms { first, last, down });
         }
@@ -91,10 +92,12 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
     /// Whether an atom's values stand as the fragment `C` says; another is refused.
     #[track_caller]
     pub(super) fn is_of<C: StaticFragment>(self) -> bool {
-        let (found, wanted) = (self.fragment.layout, C::FRAGMENT.layout);
+        let found = self.fragment.layout;
+        let wanted = C::FRAGMENT.layout;
         let same = found == wanted && C::PACKED == 1;
         if !same {
-            let (wanted, found) = (wanted.to_string(), found.to_string());
+            let wanted = wanted.to_string();
+            let found = found.to_string();
             self.regs.builder().refuse(&MmaError::Fragment { wanted, found });
         }
         same
@@ -112,7 +115,8 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
 
     /// The registers of each row of the tile that a thread holds a part of, the rows from the top.
     pub fn rows(self) -> Vec<Vec<u32>> {
-        let (count, of_atom) = (self.fragment.values() as u32, rows(&self.fragment));
+        let count = self.fragment.values() as u32;
+        let of_atom = rows(&self.fragment);
         let row = |down: u32, values: &Vec<u32>| {
             let atoms = (0..self.across).map(|across| (down * self.across + across) * count);
             atoms.flat_map(|first| values.iter().map(move |value| first + value)).collect()
@@ -124,7 +128,8 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
     /// lane will do.
     #[track_caller]
     pub fn columns(self, thread: Index<'k>) -> Vec<Index<'k>> {
-        let (of_atom, width) = (columns(&self.fragment, thread), self.fragment.cols as u32);
+        let of_atom = columns(&self.fragment, thread);
+        let width = self.fragment.cols as u32;
         let atoms = (0..self.down * self.across).map(|atom| atom % self.across * width);
         atoms.flat_map(|first| of_atom.iter().map(move |&column| column + first)).collect()
     }
@@ -161,7 +166,8 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
         let [rows, columns] = [self.fragment.rows as u32, self.fragment.cols as u32];
         let mut pairs = Vec::new();
         for atom in 0..self.down * self.across {
-            let (down, across) = (atom / self.across, atom % self.across);
+            let down = atom / self.across;
+            let across = atom % self.across;
             for (value, &[r, c]) in registers.iter().enumerate().step_by(2) {
                 pairs.push(Pair {
                     row: row + r + down * rows,

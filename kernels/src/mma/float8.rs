@@ -13,7 +13,8 @@ pub enum E5M2 {}
 /// The bits of a number, without its sign, of the format whose mantissa has `mantissa` bits.
 fn magnitude(bits: u8, mantissa: u32) -> f64 {
     let bias = (1 << (6 - mantissa)) - 1;
-    let (exponent, fraction) = (i32::from(bits & 0x7f) >> mantissa, f64::from(bits & ((1 << mantissa) - 1)));
+    let exponent = i32::from(bits & 0x7f) >> mantissa;
+    let fraction = f64::from(bits & ((1 << mantissa) - 1));
     let whole = if exponent == 0 { 0.0 } else { f64::from(1u32 << mantissa) };
     (whole + fraction) * 2f64.powi(exponent.max(1) - bias - mantissa as i32)
 }
@@ -23,7 +24,8 @@ fn nearest(value: f64, largest: u8, of: fn(u8) -> f64) -> u8 {
     let sign = if value.is_sign_negative() { 0x80 } else { 0 };
     let above = (0..=largest).find(|&bits| of(bits) >= value.abs()).unwrap_or(largest);
     let below = above.saturating_sub(1);
-    let (up, down) = (of(above) - value.abs(), value.abs() - of(below));
+    let up = of(above) - value.abs();
+    let down = value.abs() - of(below);
     sign | if down < up || (down == up && below % 2 == 0) { below } else { above }
 }
 
@@ -73,7 +75,8 @@ mod tests {
     proptest! {
         #[test]
         fn the_nearest_is_no_further_than_any_other(value in -500f64..500.0) {
-            let (found, other) = (E4M3::value(E4M3::nearest(value)), E5M2::value(E5M2::nearest(value)));
+            let found = E4M3::value(E4M3::nearest(value));
+            let other = E5M2::value(E5M2::nearest(value));
             for bits in (0..=255u8).filter(|bits| E5M2::value(*bits).is_finite()) {
                 prop_assert!((found - value).abs() <= (E4M3::value(bits) - value).abs() || E4M3::value(bits).is_nan());
                 prop_assert!((other - value).abs() <= (E5M2::value(bits) - value).abs());

@@ -51,7 +51,8 @@ pub fn across_lanes<'k, T: Lane>(
     f: impl Fn(Val<'k, T>, Val<'k, T>) -> Val<'k, T>,
 ) -> Val<'k, T> {
     let threads = Layout::constant(fragment.axes().row.mode(0));
-    let (mut all, mut step) = (value, 1);
+    let mut all = value;
+    let mut step = 1;
     for (&extent, &stride) in threads.extents().iter().zip(threads.strides()) {
         let mut bit = step;
         while stride == 0 && bit < step * extent {
@@ -109,7 +110,8 @@ impl<'k, T: Scalar, L: StaticFragment> RegisterTensor<'k, T, L> {
     ) -> RegisterTensor<'k, V, L> {
         const { assert!(L::PACKED == 1, "rows of a fragment: a register holds several elements") };
         let rows = rows(&L::FRAGMENT);
-        let (held, given) = (rows.len(), of_row.len());
+        let held = rows.len();
+        let given = of_row.len();
         if held != given {
             let k = self.registers()[0].builder();
             k.refuse(&MmaError::Rows { given, held });

@@ -85,7 +85,8 @@ pub fn local_sources(
         for thread in 0..to.threads() {
             let (row, col) = to.element(thread, value);
             let at = holder.at(row + from.rows * ((column + col) % from.cols));
-            let (owner, found) = (at % from.threads(), at / from.threads());
+            let owner = at % from.threads();
+            let found = at / from.threads();
             let here = ((column + col) / from.cols, found);
             if owner != thread || source.is_some_and(|source| source != here) {
                 return Err(LocalCopyError::Threads { row, column: column + col, from: owner, to: thread });

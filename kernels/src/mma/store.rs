@@ -103,7 +103,8 @@ impl<'k, S: Number + Numeric> Accumulator<'k, S> {
 /// Whether a tile has the extents of what is written to it; another is refused.
 #[track_caller]
 pub(super) fn fits<'k>(tile: &impl CopyFrom<'k>, what: &'static str, extents: [u32; 2]) -> bool {
-    let (found, wanted) = (tile.shape(), extents.map(Some));
+    let found = tile.shape();
+    let wanted = extents.map(Some);
     if found != wanted {
         tile.recorder().refuse(&MmaError::Tile { found: by(&found), what, wanted: by(&wanted) });
     }

@@ -195,7 +195,8 @@ impl<X: Atom, A, B, G> Copy for TiledMma<'_, X, A, B, G> {}
 impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X, A, B, G> {
     /// M, N and K of the tiles. Everything that a type can get wrong is an error of this constant.
     pub const EXTENTS: [u32; 3] = {
-        let ([m, depth], [n, other]) = (extents::<A>(), extents::<B>());
+        let [m, depth] = extents::<A>();
+        let [n, other] = extents::<B>();
         assert!(depth == other, "tiled mma: the two operands' tiles have different extents of K");
         assert!(depth.is_multiple_of(X::Input::K), "tiled mma: K of the tiles is not a multiple of the instruction's");
         assert!(
@@ -280,7 +281,8 @@ impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X,
     #[track_caller]
     fn expect_number(k: &Builder, number: Index<'k>) {
         let (group, threads, block, [down, across]) = (X::GROUP, X::THREADS, k.threads(), [G::DOWN, G::ACROSS]);
-        let (count, first) = (down * across, number.constant());
+        let count = down * across;
+        let first = number.constant();
         let most = first.saturating_add(1).saturating_add(number.bits());
         if threads > block {
             k.refuse(&MmaError::Group { group, threads, block });

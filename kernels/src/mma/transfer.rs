@@ -34,7 +34,8 @@ fn runs<'k, T: Scalar, L: StaticFragment, E: Scalar, P: OffsetMap, S: SpaceOf>(
     if !fits(&tile, "the operand", [L::FRAGMENT.rows, L::FRAGMENT.cols].map(|extent| extent as u32)) {
         return None;
     }
-    let (packed, origin) = (L::PACKED as u32, tile.origin());
+    let packed = L::PACKED as u32;
+    let origin = tile.origin();
     let side_by_side = tile.layout().vector_along(1, E::TY.bits().into()) as u32;
     let width = side_by_side.min(1 << (origin.bits() | origin.constant()).trailing_zeros().min(8));
     if width < packed {
@@ -42,7 +43,8 @@ fn runs<'k, T: Scalar, L: StaticFragment, E: Scalar, P: OffsetMap, S: SpaceOf>(
         return None;
     }
     let ([row, column], registers) = places(&L::FRAGMENT, L::PACKED, thread);
-    let (mut runs, mut first) = (Vec::new(), 0);
+    let mut runs = Vec::new();
+    let mut first = 0;
     while let Some(&[r, c]) = registers.get(first) {
         let next = registers.get(first + 1) == Some(&[r, c + packed]);
         // The pair begins at an even number of registers, as its column does.

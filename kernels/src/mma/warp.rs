@@ -47,7 +47,8 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
     pub fn multiply(self, a: LayoutTensor<'k, F::Stored, A, Shared>, b: LayoutTensor<'k, F::Stored, B, Shared>) {
         self.k.on_behalf(Location::caller(), || {
             let [row, column] = self.corner();
-            let (a, b) = (a.sub_tile_at([row, 0.into()]), b.sub_tile_at([column, 0.into()]));
+            let a = a.sub_tile_at([row, 0.into()]);
+            let b = b.sub_tile_at([column, 0.into()]);
             for step in 0..Self::STEPS {
                 self.mma(&self.fragments_a(a, step), &self.fragments_b(b, step));
             }
@@ -107,7 +108,8 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
     #[track_caller]
     fn fragments_b(self, b: LayoutTensor<'k, F::Stored, B, Shared>, step: u32) -> FragmentsB<'k, F> {
         let source = Source::new::<F>(self.k, b, const { warp_fragment::<F>(Operand::B) }, 0.into());
-        let (count, column) = (self.sums.atoms()[1], F::K * step);
+        let count = self.sums.atoms()[1];
+        let column = F::K * step;
         let mut fragments = Vec::new();
         for j in (0..count).step_by(2) {
             let row = Index::from(8 * j);

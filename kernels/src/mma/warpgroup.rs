@@ -134,7 +134,8 @@ fn expect_aligned<'k, T: Scalar, L: OffsetMap>(k: &'k Builder, tensor: LayoutTen
             Offset::MultipleOf(_) => {}
         }
     }
-    let (low, beside) = (period - 1, start & (period - 1));
+    let low = period - 1;
+    let beside = start & (period - 1);
     if bits & low == 0 && beside != 0 {
         k.refuse(&MmaError::Beside { beside, period });
     }
@@ -168,7 +169,9 @@ impl<'k, S: Scalar> Accumulator<'k, S> {
         let operands = Operands { sign_a: Sign::Plus, sign_b: Sign::Plus, major_a: a.major, major_b: b.major };
         for step in 0..steps {
             for i in 0..self.atoms()[0] {
-                let (sums, a, b) = (self.atom(i, 0), a.at(64 * i, F::K * step), b.at(0, F::K * step));
+                let sums = self.atom(i, 0);
+                let a = a.at(64 * i, F::K * step);
+                let b = b.at(0, F::K * step);
                 if step == 0 {
                     sums.wgmma(atom, a, b, keep, operands);
                 } else {
@@ -240,7 +243,8 @@ impl<'k, S: Scalar> Accumulator<'k, S> {
                 return;
             }
             for (i, a) in (0..).zip(a) {
-                let (sums, b) = (self.atom(i, 0), b.at(0, F::K * step));
+                let sums = self.atom(i, 0);
+                let b = b.at(0, F::K * step);
                 if step == 0 {
                     sums.wgmma_rs(atom, a.registers(), b, keep, operands);
                 } else {
@@ -253,7 +257,8 @@ impl<'k, S: Scalar> Accumulator<'k, S> {
     /// The instruction whose accumulator this is; one of none is refused.
     #[track_caller]
     fn wgmma_atom<F: InputType>(self) -> Option<WgmmaAtom> {
-        let ([rows, columns], [_, across]) = ([self.fragment().rows, self.fragment().cols], self.atoms());
+        let [rows, columns] = [self.fragment().rows, self.fragment().cols];
+        let [_, across] = self.atoms();
         let atom = WgmmaAtom::new(columns as u32, F::WARPGROUP).filter(|_| rows == 64 && across == 1);
         if atom.is_none() {
             self.registers().builder().refuse(&MmaError::Sums { rows, columns, across });
@@ -275,7 +280,8 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
         self.k.on_behalf(Location::caller(), || {
             self.k.wgmma_fence();
             let [row, column] = self.corner();
-            let (a, b) = (SharedOperand::new(a).sub_tile_at(row), SharedOperand::new(b).sub_tile_at(column));
+            let a = SharedOperand::new(a).sub_tile_at(row);
+            let b = SharedOperand::new(b).sub_tile_at(column);
             self.sums.wgmma::<F>(a, b, Self::STEPS, keep);
             self.k.wgmma_commit();
         });

@@ -63,7 +63,8 @@ pub fn attention<T: Real>(q: &[T], keys: &[T], values: &[T], scale: T) -> Split<
 /// `l_s = 0`), `Σ w_s·acc_s / Σ w_s·l_s`; zeros where no split has tokens, or every score is −∞.
 pub fn combine<T: Real>(parts: &[Split<T>], head_dim: usize) -> Vec<T> {
     let base = base_of(parts.iter().map(|part| part.max));
-    let (mut sum, mut out) = (T::ZERO, vec![T::ZERO; head_dim]);
+    let mut sum = T::ZERO;
+    let mut out = vec![T::ZERO; head_dim];
     for part in parts.iter().filter(|part| part.sum != T::ZERO) {
         let weight = (part.max - base).exp();
         sum = sum + weight * part.sum;

@@ -42,7 +42,8 @@ mod tests {
 
     #[test]
     fn heads_are_normed_one_by_one() {
-        let (weight, eps) = ([2.0f32, 0.5], 1e-5);
+        let weight = [2.0f32, 0.5];
+        let eps = 1e-5;
         let y = head_norm(&[1.0, 2.0, -3.0, 4.0], &weight, eps);
         assert_eq!(y[..2], rms_norm(&[1.0, 2.0], &weight, eps));
         assert_eq!(y[2..], rms_norm(&[-3.0, 4.0], &weight, eps));

@@ -6,7 +6,8 @@ use crate::quant::QuantMatrix;
 /// `w[r, order[p]] = (code[r, p] − zero[r, p/g]) · scale[r, p/g]`, `[n, k]` in the order of
 /// columns.
 pub fn dequantize<T: Real>(matrix: &QuantMatrix) -> Vec<T> {
-    let (n, k) = (matrix.n(), matrix.k());
+    let n = matrix.n();
+    let k = matrix.k();
     let mut w = vec![T::ZERO; n * k];
     for row in 0..n {
         for place in 0..k {

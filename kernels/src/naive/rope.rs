@@ -19,7 +19,8 @@ pub fn rope<T: Real>(x: &[T], inv_freq: &[T], position: usize, scale: T) -> Vec<
     let mut y = vec![T::ZERO; 2 * half];
     for i in 0..half {
         let (sin, cos) = (T::from_f64(position as f64) * inv_freq[i]).sin_cos();
-        let (c, s) = (cos * scale, sin * scale);
+        let c = cos * scale;
+        let s = sin * scale;
         y[i] = x[i] * c - x[i + half] * s;
         y[i + half] = x[i + half] * c + x[i] * s;
     }
@@ -41,7 +42,9 @@ mod tests {
 
     #[test]
     fn the_product_of_two_turned_heads_depends_on_their_distance_alone() {
-        let (q, k, freq) = ([0.3f64, -1.2, 0.5, 2.0], [1.1f64, 0.4, -0.6, 0.9], [1.0, 0.01]);
+        let q = [0.3f64, -1.2, 0.5, 2.0];
+        let k = [1.1f64, 0.4, -0.6, 0.9];
+        let freq = [1.0, 0.01];
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
         let near = dot(&rope(&q, &freq, 7, 1.0), &rope(&k, &freq, 3, 1.0));
         let far = dot(&rope(&q, &freq, 1007, 1.0), &rope(&k, &freq, 1003, 1.0));

@@ -219,7 +219,8 @@ mod tests {
 
     #[test]
     fn the_frequencies_are_the_softmax() {
-        let (logits, temperature) = ([0.5f32, -1.0, 2.0, 1.5, -30.0], 0.7f32);
+        let logits = [0.5f32, -1.0, 2.0, 1.5, -30.0];
+        let temperature = 0.7f32;
         let sampling = Sampling::new(temperature, None, 1.0, 99).unwrap();
         let mut counts = [0u32; 5];
         let draws = 40_000;
@@ -229,7 +230,8 @@ mod tests {
         let expected = softmax(&logits.map(|x| f64::from(x) / f64::from(temperature)));
         for (count, p) in counts.into_iter().zip(expected) {
             // Five standard deviations of a binomial count.
-            let (n, count) = (draws as f64, f64::from(count));
+            let n = draws as f64;
+            let count = f64::from(count);
             assert!((count - n * p).abs() <= 5.0 * (n * p * (1.0 - p)).sqrt() + 1e-3, "{count} {}", n * p);
         }
     }

@@ -26,7 +26,8 @@ mod tests {
 
     #[test]
     fn sums_to_one_and_ignores_a_common_shift() {
-        let (a, b) = (softmax(&[1.0f64, 2.0, 3.0]), softmax(&[1001.0f64, 1002.0, 1003.0]));
+        let a = softmax(&[1.0f64, 2.0, 3.0]);
+        let b = softmax(&[1001.0f64, 1002.0, 1003.0]);
         assert!((a.iter().sum::<f64>() - 1.0).abs() < 1e-15);
         assert_eq!(a, b);
         assert!((a[1] / a[0] - 1f64.exp()).abs() < 1e-14);

@@ -49,7 +49,8 @@ pub fn rms_norm<'k>(team: ConsumerWarps<'k>, sums: Ptr<'k, Shared, f32>, row: Rm
     // Each thread reads the sums that it wrote.
     let [added, summed] = row.added.unwrap_or([row.x; 2]);
     let arrays = [row.x, row.weight, row.out, added, summed];
-    let (fours, rest) = (arrays.map(fours), arrays.map(|array| array.inside()));
+    let fours = arrays.map(fours);
+    let rest = arrays.map(|array| array.inside());
     let left = |item: &dyn Fn([Index<'k>; 1])| {
         team.each(row.width - by_fours * 4, |at| item([Index::any(at) + by_fours * 4]));
     };

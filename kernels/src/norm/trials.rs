@@ -29,7 +29,8 @@ fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
 /// A shape, its rows, and the size of its numbers.
 fn draw_shape(draw: &mut Draw) -> (NormShape, u32, f64) {
     let most = [5, 100, 3000][draw.between(0..=2) as usize];
-    let (rows, width) = (draw.between(1..=4), draw.between(1..=most));
+    let rows = draw.between(1..=4);
+    let width = draw.between(1..=most);
     let shape = NormShape {
         width,
         stride: if draw.between(0..=1) == 0 { width.next_multiple_of(4) } else { width + draw.between(0..=5) },

@@ -153,7 +153,8 @@ fn sign(x: f32) -> u8 {
 
 /// e4m3 as it is defined: `±2^(e−7) · (1 + m/8)`, and `±m · 2^−9` where e is 0.
 fn e4m3(bits: u8) -> f32 {
-    let (exponent, mantissa) = (i32::from(bits >> 3 & 15), f32::from(bits & 7));
+    let exponent = i32::from(bits >> 3 & 15);
+    let mantissa = f32::from(bits & 7);
     let magnitude = match (exponent, bits & 7) {
         (15, 7) => f32::NAN,
         (0, _) => mantissa * (-9f32).exp2(),
@@ -167,7 +168,8 @@ fn e4m3(bits: u8) -> f32 {
 /// the biases differ; a carry goes into the exponent by itself. Below that steps are all alike, and
 /// `x` times their inverse is exact.
 fn nearest_minifloat(x: f32, mantissa_bits: u32, bias: u32) -> u8 {
-    let (bits, dropped) = (x.to_bits(), 23 - mantissa_bits);
+    let bits = x.to_bits();
+    let dropped = 23 - mantissa_bits;
     let less = 127 - bias;
     if bits >> 23 <= less {
         return (x * f32::from_bits((127 + bias - 1 + mantissa_bits) << 23)).round_ties_even() as u8;

@@ -91,7 +91,9 @@ impl QuantMatrix {
     /// # Errors
     /// The first [`QuantError`] found.
     pub fn new(mut parts: QuantParts) -> Result<QuantMatrix, QuantError> {
-        let (n, k, group) = (parts.n, parts.k, parts.group);
+        let n = parts.n;
+        let k = parts.k;
+        let group = parts.group;
         if n == 0 || k == 0 || group == 0 || u32::try_from(k).is_err() {
             return Err(QuantError::Extents { n, k, group });
         }
@@ -274,7 +276,10 @@ fn row_bytes(parts: &QuantParts) -> usize {
 }
 
 fn check_codes(parts: &mut QuantParts) -> Result<(), QuantError> {
-    let (n, k, code, found) = (parts.n, parts.k, parts.code, parts.codes.len());
+    let n = parts.n;
+    let k = parts.k;
+    let code = parts.code;
+    let found = parts.codes.len();
     let bytes = row_bytes(parts);
     let expected = n.saturating_mul(bytes);
     if found != expected {
@@ -291,7 +296,9 @@ fn check_codes(parts: &mut QuantParts) -> Result<(), QuantError> {
 }
 
 fn check_scales(parts: &QuantParts) -> Result<(), QuantError> {
-    let (n, groups, found) = (parts.n, parts.k.div_ceil(parts.group), parts.scales.len());
+    let n = parts.n;
+    let groups = parts.k.div_ceil(parts.group);
+    let found = parts.scales.len();
     let expected = n.saturating_mul(groups);
     if found != expected {
         return Err(QuantError::Scales { n, groups, expected, found });
@@ -303,11 +310,14 @@ fn check_scales(parts: &QuantParts) -> Result<(), QuantError> {
 }
 
 fn check_zeros(parts: &QuantParts) -> Result<(), QuantError> {
-    let (n, groups, code) = (parts.n, parts.k.div_ceil(parts.group), parts.code);
+    let n = parts.n;
+    let groups = parts.k.div_ceil(parts.group);
+    let code = parts.code;
     let zeros = match &parts.zeros {
         Zeros::Same(zero) => std::slice::from_ref(zero),
         Zeros::Each(zeros) => {
-            let (expected, found) = (n.saturating_mul(groups), zeros.len());
+            let expected = n.saturating_mul(groups);
+            let found = zeros.len();
             if found != expected {
                 return Err(QuantError::Zeros { n, groups, expected, found });
             }
@@ -315,7 +325,8 @@ fn check_zeros(parts: &QuantParts) -> Result<(), QuantError> {
         }
     };
     let (low, high) = if code.is_integer() { code.range() } else { (0.0, 0.0) };
-    let (low, high) = (low as i16, high as i16);
+    let low = low as i16;
+    let high = high as i16;
     match zeros.iter().find(|zero| !(low..=high).contains(*zero)) {
         Some(&value) => Err(QuantError::Zero { value, code, low, high }),
         None => Ok(()),
@@ -324,7 +335,8 @@ fn check_zeros(parts: &QuantParts) -> Result<(), QuantError> {
 
 fn check_order(parts: &QuantParts) -> Result<(), QuantError> {
     let Some(order) = &parts.order else { return Ok(()) };
-    let (k, found) = (parts.k, order.len());
+    let k = parts.k;
+    let found = order.len();
     if found != k {
         return Err(QuantError::Order { expected: k, found });
     }

@@ -47,7 +47,9 @@ pub fn nearest(w: &[f32], n: usize, k: usize, rounding: &Rounding) -> Result<Qua
     if let Some(at) = w.iter().position(|w| !w.is_finite()) {
         return Err(QuantError::Weight { row: at / k, column: at % k, value: w[at] });
     }
-    let (mut codes, mut scales, mut row_codes) = (Vec::new(), Vec::new(), Vec::with_capacity(k));
+    let mut codes = Vec::new();
+    let mut scales = Vec::new();
+    let mut row_codes = Vec::with_capacity(k);
     for row in w.chunks_exact(k) {
         row_codes.clear();
         for part in row.chunks(group) {

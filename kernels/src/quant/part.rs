@@ -75,7 +75,8 @@ impl QuantMatrix {
     /// does not keep together.
     pub fn part(&self, rows: Range<usize>, columns: Range<usize>) -> Result<QuantMatrix, PartError> {
         let part = self.places_of_part(&rows, &columns)?;
-        let (n, k) = (rows.len(), columns.len());
+        let n = rows.len();
+        let k = columns.len();
         let row_bytes = k.div_ceil(8 / self.code().bits());
         let mut codes = Vec::with_capacity(n * row_bytes);
         rows.clone().for_each(|row| self.codes_of_part(row, &part.places, &mut codes));
@@ -114,7 +115,9 @@ impl QuantMatrix {
     }
 
     fn places_of_part(&self, rows: &Range<usize>, columns: &Range<usize>) -> Result<PartPlaces, PartError> {
-        let (n, k, group) = (self.n(), self.k(), self.group());
+        let n = self.n();
+        let k = self.k();
+        let group = self.group();
         if rows.is_empty() || columns.is_empty() || rows.end > n || columns.end > k {
             return Err(self.out_of_range(rows, columns));
         }
@@ -123,12 +126,14 @@ impl QuantMatrix {
             let groups = columns.clone().step_by(own).map(|first| first / group).collect();
             return Ok(PartPlaces { places: Places::Run(columns.clone()), group: own, groups });
         };
-        let (mut places, mut groups) = (Vec::with_capacity(columns.len()), Vec::new());
+        let mut places = Vec::with_capacity(columns.len());
+        let mut groups = Vec::new();
         for (number, of_group) in order.chunks(group).enumerate() {
             let before = places.len();
             let inside = of_group.iter().enumerate().filter(|(_, column)| columns.contains(&(**column as usize)));
             places.extend(inside.map(|(at, _)| number * group + at));
-            let (found, expected) = (places.len() - before, of_group.len());
+            let found = places.len() - before;
+            let expected = of_group.len();
             if found > 0 {
                 groups.push(number);
             }
@@ -211,8 +216,10 @@ mod tests {
             at in (0usize..6, 1usize..6, 0usize..150, 1usize..150),
         ) {
             let matrix = matrix([n, k, group], Code::ALL[which], each, None, seed);
-            let (row, column) = (at.0 % n, at.2 % k);
-            let (rows, columns) = (row..n.min(row + at.1), column..k.min(column + at.3));
+            let row = at.0 % n;
+            let column = at.2 % k;
+            let rows = row..n.min(row + at.1);
+            let columns = column..k.min(column + at.3);
             let part = matrix.part(rows.clone(), columns.clone()).expect("inside");
             prop_assert_eq!(naive::dequantize::<f64>(&part), sliced(&matrix, rows, columns.clone()));
             prop_assert_eq!(part.group(), group_of_part(matrix.group(), k, &columns));

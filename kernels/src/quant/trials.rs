@@ -22,7 +22,8 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
 fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
     let matrix = matrix(draw, Code::ALL[seed as usize % Code::ALL.len()]);
-    let (n, widen) = (matrix.n() as u32, Widen::of(&matrix));
+    let n = matrix.n() as u32;
+    let widen = Widen::of(&matrix);
     let mut trial = Trial::new(verify(widen.record(arch))?, widen.blocks(n)).note(format!("{n} rows, {widen:?}"));
     let codes = trial.input("codes", &widen.codes(&matrix));
     let factors = trial.input("factors", &widen.factors(&matrix));

@@ -90,13 +90,16 @@ impl Widen {
     /// looked at where places are columns), `out` (bf16), `rows`, `first_row`.
     pub fn record(self, arch: Arch) -> Kernel {
         record("widen", arch, block(THREADS), |k| {
-            let (codes, factors) = (k.global::<u32>("codes"), k.global::<f32>("factors"));
+            let codes = k.global::<u32>("codes");
+            let factors = k.global::<f32>("factors");
             // Where there is no order, a launch passes some other array.
             let of_order: &[Ty] = if self.ordered { &[Ty::U32] } else { &[] };
-            let (order, out) = (k.global_of("order", of_order).cast::<u32>(), k.global::<bf16>("out"));
+            let order = k.global_of("order", of_order).cast::<u32>();
+            let out = k.global::<bf16>("out");
             let [rows, first_row]: [Val<'_, u32>; 2] = [k.param("rows"), k.param("first_row")];
             let at = k.block_id() * THREADS + k.tid();
-            let (row, run) = (at / self.runs(), at % self.runs());
+            let row = at / self.runs();
+            let run = at % self.runs();
             k.when(row.lt(rows), || {
                 let from = codes.at(at.mul_wide(self.code.bits() as u32 / 4));
                 let words: Vec<Val<u32>> = match self.code.bits() {
@@ -131,7 +134,8 @@ impl Widen {
     /// What a code is worth: exact.
     fn value<'k>(self, words: &[Val<'k, u32>], place: u32) -> Val<'k, f32> {
         let per_word = 32 / self.code.bits() as u32;
-        let (word, shift) = (words[(place / per_word) as usize], place % per_word * self.code.bits() as u32);
+        let word = words[(place / per_word) as usize];
+        let shift = place % per_word * self.code.bits() as u32;
         let bits = || (word >> shift) & ((1 << self.code.bits()) - 1);
         let signed =
             || (word << (32 - self.code.bits() as u32 - shift)).bits::<i32>() >> (32 - self.code.bits() as u32);

@@ -26,7 +26,8 @@ impl<'k, B, O: Operands> Producer<'k, B, O, ByPieces> {
     /// ring has no cap of its own ([`Shape::in_flight`](super::Shape::in_flight)).
     #[track_caller]
     pub fn counted(self) -> Counted<'k, B, O> {
-        let (k, stages) = (self.parts.k, self.parts.shape.stages);
+        let k = self.parts.k;
+        let stages = self.parts.shape.stages;
         assert!(self.arriving.is_none(), "ring: a cap that is fixed, and one that changes; take one of them");
         Counted { arriving: Cursor::new(k, stages, 0, 0), in_flight: k.var(0u32), producer: self }
     }

@@ -51,7 +51,9 @@ pub struct Filled<'k, B, O: Operands, F> {
 impl<'k, B, O: Operands, F> Producer<'k, B, O, F> {
     #[track_caller]
     pub(super) fn new(parts: Parts<'k, B, O>, fill: F, begun: u32) -> Self {
-        let (k, stages, cap) = (parts.k, parts.shape.stages, parts.shape.in_flight);
+        let k = parts.k;
+        let stages = parts.shape.stages;
+        let cap = parts.shape.in_flight;
         // The phase before the first counts as complete: the first round finds every stage empty,
         // and the first stages wait for no arrival.
         let at =

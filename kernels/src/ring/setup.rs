@@ -270,7 +270,8 @@ fn barriers<'k>(
         Fill::Threads(threads) => threads,
         Fill::Groups { .. } | Fill::Stores => return (None, None),
     };
-    let (stages, arrivals) = (shape.stages, shape.consumers.arrivals());
+    let stages = shape.stages;
+    let arrivals = shape.consumers.arrivals();
     let full = k.mbarriers(&format!("{name}.full"), rings * stages).at(own * stages);
     let empty = arrivals.map(|_| k.mbarriers(&format!("{name}.empty"), stages));
     k.moving().when(team.thread(k).eq(shape.maker), || {

@@ -72,15 +72,18 @@ pub fn rope<'k>(team: ConsumerWarps<'k>, rope: Rope<'k>) {
     let k = team.k;
     let half = rope.pages.dim / 2;
     k.for_step(k.warp(), rope.rows * rope.count, team.warps, |item| {
-        let (row, head) = (rope.first_row + item / rope.count, rope.first_head + item % rope.count);
+        let row = rope.first_row + item / rope.count;
+        let head = rope.first_head + item % rope.count;
         let position = rope.pages.position.load(row);
-        let (active, token) = (position.ge(0), position.max(0).cast::<u32>());
+        let active = position.ge(0);
+        let token = position.max(0).cast::<u32>();
         let x = rope.x.from((row * rope.heads + head) * rope.pages.dim);
         let pairs = || (0..half).step_by(32).map(|start| k.lane() + start);
         let sum = k.var(0.0f32);
         for pair in pairs() {
             k.when(pair.lt(half), || {
-                let (a, b) = (x.load(pair), x.load(pair + half));
+                let a = x.load(pair);
+                let b = x.load(pair + half);
                 sum.set(b.fma(b, a.fma(a, sum.get())));
             });
         }
@@ -94,7 +97,8 @@ pub fn rope<'k>(team: ConsumerWarps<'k>, rope: Rope<'k>) {
                     (Some(norm), Some(scale)) => x.load(at) * scale * norm.weight.load(at),
                     _ => x.load(at),
                 };
-                let (a, b) = (element(pair), element(pair + half));
+                let a = element(pair);
+                let b = element(pair + half);
                 let rotated = [(pair, k.lit(false), a, b), (pair + half, k.lit(true), b, a)];
                 for (at, second, x, partner) in rotated {
                     let y = rope.rotation.map_or(x, |rotation| {

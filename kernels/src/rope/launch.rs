@@ -40,7 +40,8 @@ pub fn rope_rows(arch: Arch, shape: RopeShape) -> Kernel {
     record("rope", arch, block(shape.warps * 32), |k| {
         let [x, weight] = ["x", "weight"].map(|name| k.global::<u8>(name));
         let rotation = Rotation { table: k.global::<f32>("turns"), half: shape.dim / 2 };
-        let (position, table) = (k.global::<i32>("position"), k.global::<i32>("page_table"));
+        let position = k.global::<i32>("position");
+        let table = k.global::<i32>("page_table");
         let out = Array::new(k.global::<u8>("out"), shape.out);
         let [pages, page_tokens, table_width] = shape.pages.unwrap_or([1; 3]);
         let pages = PagedPool {

@@ -68,7 +68,8 @@ pub fn rope_runs(arch: Arch, shape: &HeadRuns) -> Kernel {
     record("rope_runs", arch, block(shape.warps * 32), |k| {
         let x = Array::new(k.global::<u8>("x"), shape.x);
         let rotation = Rotation { table: k.global::<f32>("turns"), half: shape.dim / 2 };
-        let (position, table) = (k.global::<i32>("position"), k.global::<i32>("page_table"));
+        let position = k.global::<i32>("position");
+        let table = k.global::<i32>("page_table");
         let [table_width, pages]: [Val<'_, u32>; 2] = [k.param("table_width"), k.param("pages")];
         early(k);
         for (number, run) in shape.runs.iter().enumerate() {

@@ -84,7 +84,8 @@ fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let x = stored::input(&mut trial, "x", shape.x, &x);
     let weight = stored::input(&mut trial, "weight", Float::F32, &weight);
     let turns = stored::input(&mut trial, "turns", Float::F32, &turns);
-    let (position, table) = (trial.input("position", &position), trial.input("page_table", &table));
+    let position = trial.input("position", &position);
+    let table = trial.input("page_table", &table);
     let out = stored::output(&mut trial, "out", shape.out, &out, bound);
     Ok(trial.pass(x).pass(weight).pass(turns).pass(position).pass(table).pass(out))
 }

@@ -38,13 +38,17 @@ pub struct FeedShape {
 /// `requests` where the shape has them.
 pub fn feed_rows(arch: Arch, shape: FeedShape) -> Kernel {
     record("feed", arch, block(shape.rows.div_ceil(32) * 32), |k| {
-        let (chosen, ends) = (k.global::<u32>("chosen"), k.global::<i32>("ends"));
-        let (token, position) = (k.global::<i32>("token"), k.global::<i32>("position"));
+        let chosen = k.global::<u32>("chosen");
+        let ends = k.global::<i32>("ends");
+        let token = k.global::<i32>("token");
+        let position = k.global::<i32>("position");
         let length = k.global::<u32>("length");
-        let (step, history) = (k.global::<u32>("step"), k.global::<u32>("history"));
+        let step = k.global::<u32>("step");
+        let history = k.global::<u32>("history");
         let requests = shape.requests.then(|| k.global::<u8>("requests"));
         early(k);
-        let (row, at) = (k.tid(), step.load());
+        let row = k.tid();
+        let at = step.load();
         let history = history.at((at % shape.lines).mul_wide(shape.rows));
         k.when(row.lt(shape.rows), || {
             let now = position.at(row).load();

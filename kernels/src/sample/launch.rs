@@ -46,7 +46,8 @@ impl Request {
     /// The request for a step of a row's sampling.
     pub fn new(sampling: &Sampling, step: u64, row: u32) -> Request {
         let top_k = sampling.top_k().map_or(u32::MAX, |k| u32::try_from(k).unwrap_or(u32::MAX));
-        let (temperature, top_p) = (sampling.temperature(), sampling.top_p());
+        let temperature = sampling.temperature();
+        let top_p = sampling.top_p();
         Request { seed: sampling.seed(), step, temperature, top_p, top_k, row }
     }
 
@@ -85,7 +86,8 @@ fn field<'k, T: Scalar>(at: Ptr<'k, Global, u8>, offset: usize) -> Val<'k, T> {
 /// `requests`, `tokens`. `warps` is 1 to 32.
 pub fn sample_rows(arch: Arch, warps: u32) -> Kernel {
     record("sample", arch, block(warps * 32), |k| {
-        let (team, scratch) = (ConsumerWarps::new(k, warps), Scratch::new(k.shared("scratch", Scratch::BYTES / 8)));
+        let team = ConsumerWarps::new(k, warps);
+        let scratch = Scratch::new(k.shared("scratch", Scratch::BYTES / 8));
         let logits = row(k);
         let request = k.global::<u8>("requests").at(k.block_id() * size_of::<Request>() as u32);
         let tokens = k.global::<u32>("tokens");
@@ -100,8 +102,8 @@ pub fn sample_rows(arch: Arch, warps: u32) -> Kernel {
 /// is 1 to 32.
 pub fn argmax_rows(arch: Arch, warps: u32) -> Kernel {
     record("argmax", arch, block(warps * 32), |k| {
-        let (team, scratch) =
-            (ConsumerWarps::new(k, warps), Scratch::new(k.shared("scratch", Scratch::ARGMAX_BYTES / 8)));
+        let team = ConsumerWarps::new(k, warps);
+        let scratch = Scratch::new(k.shared("scratch", Scratch::ARGMAX_BYTES / 8));
         let logits = row(k);
         let tokens = k.global::<u32>("tokens");
         let best = argmax(team, scratch, logits);
@@ -116,7 +118,8 @@ pub fn best_rows(arch: Arch) -> Kernel {
     record("best", arch, block(32), |k| {
         let count = k.param::<u32>("count");
         early(k);
-        let (keys, tokens) = (k.global::<u64>("keys").at(k.block_id().mul_wide(count)), k.global::<u32>("tokens"));
+        let keys = k.global::<u64>("keys").at(k.block_id().mul_wide(count));
+        let tokens = k.global::<u32>("tokens");
         let best = k.var(0u64);
         k.for_step(0, count, 32 * TOGETHER, |first: Val<'_, u32>| {
             // Behind the last the last again.
@@ -131,7 +134,8 @@ pub fn best_rows(arch: Arch) -> Kernel {
 
 /// The logits of the block's row.
 fn row(k: &Builder) -> Logits<'_> {
-    let (count, stride) = (k.param::<u32>("count"), k.param::<u32>("stride"));
+    let count = k.param::<u32>("count");
+    let stride = k.param::<u32>("stride");
     early(k);
     Logits { at: k.global::<f32>("logits").at(k.block_id().mul_wide(stride)), count }
 }

@@ -145,7 +145,8 @@ pub fn sample<'k>(
         let limits = Limits { top_k: choice.top_k, top_p: choice.top_p };
         let draw = Drawing { search: scratch.search(team), scratch, weigh, limits, choice };
         let by_count = limits.top_k.lt(row.count);
-        let (listed, total) = (k.var(NOWHERE), k.var(0u64));
+        let listed = k.var(NOWHERE);
+        let total = k.var(0u64);
         k.when(by_count | limits.top_p.lt(1.0), || {
             let extent = shortlist::gather(draw.search, scratch, row, weigh, limits);
             listed.set(extent.listed);

@@ -94,7 +94,8 @@ impl<'k> Search<'k> {
         let through = warp_scan(team, mine.get());
         k.when(k.tid().eq(0), || self.found.store_vec([k.lit(u64::from(NOWHERE)), k.lit(0)]));
         let warps = self.warps(self.runs, from_lane(team, through, k.lit(31)));
-        let (wanted, below) = (wanted(warps.total()), warps.below());
+        let wanted = wanted(warps.total());
+        let below = warps.below();
         let sum = k.var(below + (through - mine.get()));
         k.when(sum.get().lt(wanted) & wanted.le(below + through), || {
             k.for_(first, last, |at| self.pass(at, value(at), sum, wanted));
@@ -105,7 +106,8 @@ impl<'k> Search<'k> {
 
     /// One step of the run in which the sum is reached.
     fn pass(self, at: Val<'k, u32>, value: Val<'k, u64>, sum: Var<'k, u64>, wanted: Val<'k, u64>) {
-        let (k, next) = (self.team.k, sum.get() + value);
+        let k = self.team.k;
+        let next = sum.get() + value;
         k.when(sum.get().lt(wanted) & wanted.le(next), || {
             self.found.store(at.cast::<u64>());
             self.found.at(1).store(sum.get());

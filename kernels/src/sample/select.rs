@@ -30,8 +30,10 @@ pub(super) fn raise<'k, S: Source<'k>>(
     let (team, k) = (search.team, search.team.k);
     let kept = |token: Token<'k>| token.key.ge(cut.get());
     let upper = |token: Token<'k>| token.key.split().1;
-    let (prefix, shift) = (k.var(0u32), k.var((DIGITS - 1) * DIGIT));
-    let (remaining, here) = (k.var(0u64), k.var(0u64));
+    let prefix = k.var(0u32);
+    let shift = k.var((DIGITS - 1) * DIGIT);
+    let remaining = k.var(0u64);
+    let here = k.var(0u64);
     k.for_(0u32, DIGITS, |digit| {
         team.each(BINS, |bin| bins.at(bin).store(0u64));
         team.sync();

@@ -21,7 +21,8 @@ pub struct TileBests<'k> {
 impl<'k> TileBests<'k> {
     /// Stores a tile's best of a row, by one thread.
     pub(crate) fn store(self, row: Val<'k, u32>, tile: Val<'k, u32>, best: Val<'k, u64>) {
-        let ((value, index), at) = (unkey(best), row * self.tiles + tile);
+        let (value, index) = unkey(best);
+        let at = row * self.tiles + tile;
         self.value.at(at).store(value);
         self.index.at(at).store(index.cast::<i32>());
     }
@@ -35,7 +36,8 @@ impl<'k> TileBests<'k> {
             let tile = k.lane() + start;
             k.when(tile.lt(self.tiles), || {
                 let at = row * self.tiles + tile;
-                let (value, index) = (self.value.at(at).load(), self.index.at(at).load().cast::<u32>());
+                let value = self.value.at(at).load();
+                let index = self.index.at(at).load().cast::<u32>();
                 best.set(best.get().max(key(value, index)));
             });
         }

@@ -34,7 +34,8 @@ struct Rows {
 impl Rows {
     fn draw(draw: &mut Draw) -> Rows {
         let most = [8, 100, 1000, 5000][draw.between(0..=3) as usize];
-        let (rows, count) = (draw.between(1..=3), draw.between(1..=most));
+        let rows = draw.between(1..=3);
+        let count = draw.between(1..=most);
         let stride = count + draw.between(0..=3);
         let warps = [1, 4, 7, 16, 32][draw.between(0..=4) as usize];
         let width = [0.01, 3.0, 30.0][draw.between(0..=2) as usize];
@@ -74,18 +75,21 @@ fn argmax_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let best = |row| naive::argmax(rows.row(row)).map_or(u32::MAX, |token| token as u32);
     let best: Vec<u32> = (0..rows.rows).map(best).collect();
     let mut trial = Trial::new(verify(argmax_rows(arch, rows.warps))?, rows.rows).note(rows.note());
-    let (logits, tokens) = (trial.input("logits", &rows.logits), trial.output("tokens", Expected::exact(&best)));
+    let logits = trial.input("logits", &rows.logits);
+    let tokens = trial.output("tokens", Expected::exact(&best));
     Ok(trial.pass(rows.count).pass(rows.stride).pass(logits).pass(tokens))
 }
 
 fn best_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
-    let (rows, count) = (draw.between(1..=5), draw.between(1..=700));
+    let rows = draw.between(1..=5);
+    let count = draw.between(1..=700);
     let keys: Vec<u64> = (0..rows * count).map(|_| draw.bits() >> (16 * draw.between(0..=3))).collect();
     let best = |keys: &[u64]| !(keys.iter().max().copied().unwrap_or(0) as u32);
     let best: Vec<u32> = keys.chunks(count as usize).map(best).collect();
     let mut trial = Trial::new(verify(best_rows(arch))?, rows).note(format!("{rows} rows of {count}"));
-    let (keys, tokens) = (trial.input("keys", &keys), trial.output("tokens", Expected::exact(&best)));
+    let keys = trial.input("keys", &keys);
+    let tokens = trial.output("tokens", Expected::exact(&best));
     Ok(trial.pass(count).pass(keys).pass(tokens))
 }
 
@@ -106,9 +110,12 @@ fn sampling(draw: &mut Draw, count: u32) -> Sampling {
 fn sample_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
     let rows = Rows::draw(draw);
-    let (mut requests, mut chosen, mut ways) = (Vec::new(), Vec::new(), Vec::new());
+    let mut requests = Vec::new();
+    let mut chosen = Vec::new();
+    let mut ways = Vec::new();
     for row in 0..rows.rows {
-        let (sampling, step) = (sampling(draw, rows.count), draw.bits() >> draw.between(0..=63));
+        let sampling = sampling(draw, rows.count);
+        let step = draw.bits() >> draw.between(0..=63);
         let token = naive::sample(rows.row(row), &sampling, step, row);
         chosen.push(token.map_or(u32::MAX, |token| token as u32));
         requests.push(Request::new(&sampling, step, row));
@@ -124,7 +131,9 @@ fn sample_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
 
 fn feed_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
-    let (rows, ends, step) = (draw.between(1..=70), draw.between(0..=3), draw.between(0..=9));
+    let rows = draw.between(1..=70);
+    let ends = draw.between(0..=3);
+    let step = draw.between(0..=9);
     let shape = FeedShape { rows, ends, requests: draw.between(0..=1) == 1, lines: draw.between(1..=4) };
     let chosen: Vec<u32> = (0..rows).map(|_| draw.between(0..=4)).collect();
     let end_ids: Vec<i32> = (0..rows * ends).map(|_| draw.between(0..=5) as i32 - 1).collect();
@@ -150,7 +159,8 @@ fn feed_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let mut trial = Trial::new(verify(feed_rows(arch, shape))?, 1).note(format!("{shape:?}, step {step}"));
     // An array has an element.
     let end_ids = if end_ids.is_empty() { vec![0] } else { end_ids };
-    let (chosen, end_ids) = (trial.input("chosen", &chosen), trial.input("ends", &end_ids));
+    let chosen = trial.input("chosen", &chosen);
+    let end_ids = trial.input("ends", &end_ids);
     let tokens = trial.changed("token", &tokens, Expected::exact(&after.0));
     let positions = trial.changed("position", &positions, Expected::exact(&after.1));
     let lengths = trial.changed("length", &lengths, Expected::exact(&after.2));

@@ -55,7 +55,8 @@ pub(super) fn random_bits<'k>(
     step: Val<'k, u64>,
     row: Val<'k, u32>,
 ) -> Val<'k, u64> {
-    let ((step_low, step_high), mut key) = (step.split(), seed.split());
+    let (step_low, step_high) = step.split();
+    let mut key = seed.split();
     let mut counter = [step_low, step_high, row, k.lit(0u32)];
     for _ in 0..10 {
         let (a_low, a_high) = counter[0].mul_wide(0xD251_1F53u32).split();
@@ -81,14 +82,18 @@ mod tests {
     /// A trial of the weights of some logits.
     fn weights(logits: &[f32], max: f32, temperature: f32) -> Trial {
         let kernel = record("weights", Arch::Sm80, block(32), |k| {
-            let (max, temperature) = (k.param::<f32>("max"), k.param::<f32>("temperature"));
-            let (n, x, out) = (k.param::<u32>("n"), k.global::<f32>("x"), k.global::<u64>("out"));
+            let max = k.param::<f32>("max");
+            let temperature = k.param::<f32>("temperature");
+            let n = k.param::<u32>("n");
+            let x = k.global::<f32>("x");
+            let out = k.global::<u64>("out");
             let weigh = Weigh { max, temperature };
             k.for_step(k.tid(), n, 32, |at| out.at(at).store(weigh.weight(x.at(at).load())));
         });
         let expected: Vec<u64> = logits.iter().map(|&x| naive::weight(x, max, temperature)).collect();
         let mut trial = Trial::new(verify(kernel).unwrap(), 1);
-        let (x, out) = (trial.input("x", logits), trial.output("out", Expected::exact(&expected)));
+        let x = trial.input("x", logits);
+        let out = trial.output("out", Expected::exact(&expected));
         trial.pass(max).pass(temperature).pass(logits.len() as u32).pass(x).pass(out)
     }
 

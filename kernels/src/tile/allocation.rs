@@ -20,7 +20,8 @@ pub(super) fn check<S: SpaceOf, T: Scalar>(base: Ptr<'_, S, T>, map: &Swizzled) 
     if needed > of.left() {
         base.builder().refuse(&TileError::Larger { name: of.name.clone(), needed, left: of.left() });
     }
-    let (needed, found) = (hardware_period(map, T::TY.bytes()), of.alignment());
+    let needed = hardware_period(map, T::TY.bytes());
+    let found = of.alignment();
     if found < needed {
         base.builder().refuse(&TileError::Misaligned { name: of.name, found, needed });
     }

@@ -150,7 +150,8 @@ impl<'k> Array<'k> {
         self,
         indexes: &[Val<'k, u32>],
     ) -> impl FnOnce() -> Vec<[Val<'k, f32>; N]> + use<'k, N> {
-        let (words, how) = (N as u32 / self.per_word(), self.how().0);
+        let words = N as u32 / self.per_word();
+        let how = self.how().0;
         let loaded: Vec<Vec<Val<u32>>> = match self.access {
             Access::Packets(generation) => {
                 let firsts: Vec<_> = indexes.iter().map(|&index| self.packet(index)).collect();
@@ -173,7 +174,8 @@ impl<'k> Array<'k> {
     /// no 16 bits.
     #[track_caller]
     pub(crate) fn each(self, indexes: &[Val<'k, u32>]) -> Vec<Val<'k, f32>> {
-        let (of_word, how) = (self.per_word(), self.how().0);
+        let of_word = self.per_word();
+        let how = self.how().0;
         let words: Vec<Val<u32>> = match self.access {
             Access::Packets(generation) => {
                 let places: Vec<_> = indexes.iter().map(|&index| self.packet(index)).collect();
@@ -231,7 +233,8 @@ impl<'k> Array<'k> {
             return Vec::new();
         };
         let places: Vec<_> = from.iter().map(|(array, index)| array.packet(*index)).collect();
-        let (k, asked) = (needed.builder(), needed.builder().var(false));
+        let k = needed.builder();
+        let asked = needed.builder().var(false);
         let words = first.poll_until(generation, &places, 4, |here| {
             k.moving().when(!asked.get(), || {
                 asked.set(true);
@@ -269,7 +272,8 @@ impl<'k> Array<'k> {
         words: u32,
         until: impl FnOnce(&dyn Fn() -> Val<'k, bool>) -> Val<'k, bool>,
     ) -> Vec<Vec<Val<'k, u32>>> {
-        let (k, how) = (generation.builder(), self.how().0);
+        let k = generation.builder();
+        let how = self.how().0;
         let kept: Vec<RegArray<u32>> = firsts.iter().map(|_| k.regs_unset(words)).collect();
         k.moving().loop_(|| {
             let mut tags = Vec::new();
@@ -343,7 +347,8 @@ impl<'k> Array<'k> {
 
     /// A word's elements, packed.
     fn word(self, values: &[Val<'k, f32>]) -> Val<'k, u32> {
-        let (value, next) = (values[0], values[values.len() - 1]);
+        let value = values[0];
+        let next = values[values.len() - 1];
         match self.float {
             Float::F32 => value.bits(),
             Float::F16 => value.pair::<F16x2>(next).bits(),

@@ -15,7 +15,8 @@ pub(super) fn bounded<'k, S: SpaceOf, E>(
     indices: impl Iterator<Item = (usize, Index<'k>, u32)>,
     layout: &dyn Fn() -> String,
 ) -> Ptr<'k, S, E> {
-    let (k, src) = (base.builder(), Location::caller());
+    let k = base.builder();
+    let src = Location::caller();
     let mut next = base.bound();
     for (mode, at, extent) in indices {
         let Some(index) = at.value().map(|value| value.operand()) else { continue };

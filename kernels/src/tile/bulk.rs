@@ -38,8 +38,10 @@ pub fn box_extents<T: Scalar, L: StaticLayout>() -> Vec<u32> {
 
 /// A compile error where a tile is not one box of a tensor map.
 const fn one_box<T: Scalar, L: StaticLayout>() {
-    let (layout, rank) = (L::LAYOUT, L::LAYOUT.rank());
-    let (mut mode, mut dense) = (rank, 1);
+    let layout = L::LAYOUT;
+    let rank = L::LAYOUT.rank();
+    let mut mode = rank;
+    let mut dense = 1;
     let mut fits = rank >= 1 && rank <= 5 && layout.extents().len() == rank && L::SWIZZLE.bits() == 0;
     while mode > 0 {
         mode -= 1;
@@ -160,7 +162,8 @@ impl<'k, T: Scalar, L: OffsetMap> LayoutTensor<'k, T, L, Shared> {
         share: Share<'k>,
         copy: &dyn Fn(Ptr<'k, Shared, T>, [Val<'k, i32>; 2]),
     ) {
-        let (along, across) = (boxes.contiguous, 1 - boxes.contiguous);
+        let along = boxes.contiguous;
+        let across = 1 - boxes.contiguous;
         let lines = boxes.lines as u32 / share.parts;
         let first = share.part * lines;
         for number in 0..boxes.count as u32 {

@@ -106,7 +106,8 @@ impl<'k> ThreadGroup<'k> {
     /// Deals the vectors of a copy to the threads, a round of each after the other.
     #[track_caller]
     fn deal(self, k: &'k Builder, plan: &Plan, some: &dyn Fn(&[Vec<Index<'k>>])) {
-        let (total, whole) = (plan.vectors(), plan.vectors() / self.count);
+        let total = plan.vectors();
+        let whole = plan.vectors() / self.count;
         let number = |round: u32| self.thread + round * self.count;
         k.on_behalf(Location::caller(), || {
             plan.places(whole, &number).chunks(TOGETHER).for_each(some);

@@ -177,7 +177,8 @@ impl<'k> Index<'k> {
 pub fn place<'k>(mode: &Layout, coordinate: Index<'k>) -> Index<'k> {
     let flat = mode.coalesce();
     let last = flat.extents().len() - 1;
-    let (mut rest, mut offset) = (coordinate, Index::from(0));
+    let mut rest = coordinate;
+    let mut offset = Index::from(0);
     for (i, (&extent, &stride)) in flat.extents().iter().zip(flat.strides()).enumerate() {
         let digit = if i == last { rest } else { rest % extent as u32 };
         offset = offset + digit * stride as u32;

@@ -123,7 +123,8 @@ impl<'k, E: Element, L: StaticLayout, S: SpaceOf, const M: usize, const N: usize
     /// Records `body` for each tile and its number, from the first, once: a loop that counts tiles.
     #[track_caller]
     pub fn each(&self, body: impl Fn(LayoutTensor<'k, E, Within<L, M, N>, S>, Index<'k>)) {
-        let (k, round) = (self.tensor.builder(), self.round());
+        let k = self.tensor.builder();
+        let round = self.round();
         let item = |number: Val<'k, u32>| {
             let number = Index::below(number, round);
             body(self.tile(number), number);
@@ -242,7 +243,9 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> PartIter<'k, E, S, R> {
     #[track_caller]
     pub fn each(&self, body: impl Fn(LayoutTensor<'k, E, Modes<'k, R>, S>, Index<'k>)) {
         let k = self.tensor.builder();
-        let (start, end, step) = (self.first.get(k), self.end().get(k), self.extent * self.step);
+        let start = self.first.get(k);
+        let end = self.end().get(k);
+        let step = self.extent * self.step;
         k.for_step(start, end, step, |at| {
             let at = self.multiple(at);
             body(self.part(at), at);

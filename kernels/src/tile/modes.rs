@@ -63,7 +63,8 @@ impl<'k, const R: usize> Modes<'k, R> {
     /// The layout of these extents and strides.
     pub fn new(extents: [Index<'k>; R], strides: [Index<'k>; R]) -> Modes<'k, R> {
         let mode = |i: usize| {
-            let (extent, stride) = (extents[i], strides[i]);
+            let extent = extents[i];
+            let stride = strides[i];
             Mode { extent, stride, start: 0.into(), step: 1, bound: Some(extent) }
         };
         Modes { modes: core::array::from_fn(mode), whole: 1, guard: None }
@@ -314,7 +315,8 @@ impl<'k, const R: usize> TensorLayout<'k> for Modes<'k, R> {
         at: &[&[Index<'k>]],
     ) -> Vec<Ptr<'k, S, T>> {
         let starts: Vec<_> = self.modes.iter().map(|mode| (mode.start.variable(), mode.stride)).collect();
-        let (start, mut lines) = (displace(base, &starts), Vec::<(Vec<u32>, Ptr<'k, S, T>)>::new());
+        let start = displace(base, &starts);
+        let mut lines = Vec::<(Vec<u32>, Ptr<'k, S, T>)>::new();
         let mut place = |at: &&[Index<'k>]| {
             let steps = || {
                 self.modes.iter().zip(*at).map(|(mode, &at)| (mode.start.constant() + at.constant() * mode.step, mode))

@@ -96,7 +96,9 @@ impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
         let layout = self.layout().layout();
         let composed = || {
             if order.cosize() > layout.size() {
-                let (mode, index, extent) = (0, order.cosize() as u32 - 1, layout.size() as u32);
+                let mode = 0;
+                let index = order.cosize() as u32 - 1;
+                let extent = layout.size() as u32;
                 return Err(TileError::Beyond { mode, index, extent });
             }
             let composed = layout.composition(order)?;
@@ -139,7 +141,8 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
     pub fn clipped_tile(self, extents: [u32; R], tile: [Index<'k>; R]) -> Self {
         let mut modes = *self.map();
         for (mode, (size, tile)) in extents.into_iter().zip(tile).enumerate() {
-            let (index, whole) = (tile.constant(), self.extents()[mode].known().filter(|_| modes.divides(mode, size)));
+            let index = tile.constant();
+            let whole = self.extents()[mode].known().filter(|_| modes.divides(mode, size));
             if let Some(extent) =
                 whole.and_then(|whole| whole.checked_div(size)).filter(|&count| index >= count && index < 1 << 31)
             {
@@ -210,8 +213,10 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
             let modes = self.no_such(mode);
             return self.seen(self.base(), modes);
         }
-        let (k, whole) = (self.builder(), self.extents()[mode]);
-        let (parts, multiple) = (parts as u32, multiple as u32);
+        let k = self.builder();
+        let whole = self.extents()[mode];
+        let parts = parts as u32;
+        let multiple = multiple as u32;
         let size = match whole.known() {
             Some(extent) => extent.div_ceil(parts).next_multiple_of(multiple).into(),
             None => Index::any((whole.get(k) + (parts - 1)) / parts + (multiple - 1)) / multiple * multiple,
@@ -257,7 +262,8 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
     /// value.
     #[track_caller]
     pub fn distribute_by(self, threads: &Layout, thread: Index<'k>) -> Self {
-        let (k, mut modes) = (self.builder(), *self.map());
+        let k = self.builder();
+        let mut modes = *self.map();
         match (threads.left_inverse(), threads.rank() == R) {
             (Ok(inverse), true) => {
                 for (mode, at) in coordinate_of(threads, &inverse, thread).into_iter().enumerate() {
@@ -296,22 +302,26 @@ fn tile_by<'k>(layout: &Layout, tiler: &Tiler, tile: &[Index<'k>]) -> Result<(La
     if !layout.divides_evenly(tiler) {
         let within = layout.zipped_divide(tiler)?.mode(0)?;
         for mode in 0..layout.rank().min(within.rank()) {
-            let (tile, extent) = (within.extent(mode) as u32, layout.extent(mode) as u32);
+            let tile = within.extent(mode) as u32;
+            let extent = layout.extent(mode) as u32;
             if !extent.is_multiple_of(tile) {
                 return Err(TileError::Indivisible { mode, tile, extent });
             }
         }
-        let (value, divisor) = (layout.size(), within.size());
+        let value = layout.size();
+        let divisor = within.size();
         return Err(LayoutError::Indivisible { operation: "tile_by of a nested mode", value, divisor }.into());
     }
     let divided = layout.zipped_divide(tiler)?;
-    let (within, starts) = (divided.mode(0)?, divided.mode(1)?);
+    let within = divided.mode(0)?;
+    let starts = divided.mode(1)?;
     if starts.rank() != tile.len() {
         return Err(TileError::Rank { given: tile.len(), expected: starts.rank() });
     }
     let mut origin = Index::from(0);
     for (mode, &at) in tile.iter().enumerate() {
-        let (index, extent) = (at.constant(), starts.extent(mode) as u32);
+        let index = at.constant();
+        let extent = starts.extent(mode) as u32;
         if index >= extent && index < 1 << 31 {
             return Err(TileError::Beyond { mode, index, extent });
         }
@@ -331,7 +341,8 @@ fn distribute_by<'k>(layout: &Layout, threads: &Layout, thread: Index<'k>) -> Re
     }
     let extents = || (0..threads.rank()).map(|mode| threads.extent(mode));
     for (mode, count) in extents().enumerate() {
-        let (threads, extent) = (count as u32, layout.extent(mode) as u32);
+        let threads = count as u32;
+        let extent = layout.extent(mode) as u32;
         if !extent.is_multiple_of(threads) {
             return Err(TileError::Undealt { mode, threads, extent });
         }
@@ -347,13 +358,15 @@ fn split_evenly<'k>(layout: &Layout, split: Split, part: Index<'k>) -> Result<(L
     if mode >= layout.rank() {
         return Err(TileError::NoSuchMode { mode, rank: layout.rank() });
     }
-    let (whole, extent) = (layout.mode(mode)?, layout.extent(mode) as u32);
+    let whole = layout.mode(mode)?;
+    let extent = layout.extent(mode) as u32;
     let size = extent.div_ceil(parts.max(1) as u32).next_multiple_of(multiple.max(1) as u32);
     if !extent.is_multiple_of(size) {
         return Err(TileError::Indivisible { mode, tile: size, extent });
     }
     let divided = whole.zipped_divide(&Tiler::extent(size.into()))?;
-    let (within, starts) = (divided.mode(0)?, divided.mode(1)?);
+    let within = divided.mode(0)?;
+    let starts = divided.mode(1)?;
     if part.constant() >= extent / size {
         return Err(TileError::Beyond { mode, index: part.constant(), extent: extent / size });
     }
@@ -369,7 +382,8 @@ fn permutation(modes: &[usize], rank: usize) -> Result<(), TileError> {
             return Err(TileError::NoSuchMode { mode, rank });
         }
         if modes[..i].contains(&mode) {
-            let (argument, bound) = ("a mode that is named twice", "named once");
+            let argument = "a mode that is named twice";
+            let bound = "named once";
             let value = mode as i64;
             return Err(LayoutError::Argument { operation: "permute", argument, value, bound }.into());
         }
@@ -381,10 +395,12 @@ fn permutation(modes: &[usize], rank: usize) -> Result<(), TileError> {
 /// the weights of digits, so that none goes the detour by the place.
 #[track_caller]
 fn coordinate_of<'k>(threads: &Layout, inverse: &Layout, thread: Index<'k>) -> Vec<Index<'k>> {
-    let (size, modes) = (threads.size(), (0..threads.rank()).map(|mode| threads.mode(mode).unwrap_or(Layout::ONE)));
+    let size = threads.size();
+    let modes = (0..threads.rank()).map(|mode| threads.mode(mode).unwrap_or(Layout::ONE));
     if threads.cosize() == size {
         let along = |mode: Layout| {
-            let (mut at, mut weight) = (Index::from(0), 1);
+            let mut at = Index::from(0);
+            let mut weight = 1;
             for (&extent, &stride) in mode.extents().iter().zip(mode.strides()).filter(|(extent, _)| **extent > 1) {
                 let rest = thread / stride as u32;
                 at = at + if stride * extent < size { rest % extent as u32 } else { rest } * weight;
@@ -396,7 +412,8 @@ fn coordinate_of<'k>(threads: &Layout, inverse: &Layout, thread: Index<'k>) -> V
     }
     let mut rest = place(inverse, thread);
     let along = |mode: Layout| {
-        let (at, count) = (rest, mode.size() as u32);
+        let at = rest;
+        let count = mode.size() as u32;
         rest = rest / count;
         if rest.known() == Some(0) { at } else { at % count }
     };

@@ -132,7 +132,8 @@ impl<'k, T: Scalar, L: Registers> RegisterTensor<'k, T, L> {
 impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
     /// Proof that there is a register for every coordinate, and none for nothing.
     const COMPACT: () = {
-        let (size, reach) = (Lowered::<L>::SIZE, Lowered::<L>::REACH);
+        let size = Lowered::<L>::SIZE;
+        let reach = Lowered::<L>::REACH;
         assert!(
             size == reach && size == <L::Len as Unsigned>::USIZE,
             "register tensor: the layout leaves registers out; take a compact one"
@@ -164,7 +165,8 @@ impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
     fn below<const R: usize>(&self, coordinate: [usize; R], extents: &[usize]) -> [usize; R] {
         for (mode, (&index, &extent)) in coordinate.iter().zip(extents).enumerate() {
             if index >= extent {
-                let (index, extent) = (index as u32, extent as u32);
+                let index = index as u32;
+                let extent = extent as u32;
                 self.recorder().refuse(&TileError::Beyond { mode, index, extent });
                 return [0; R];
             }

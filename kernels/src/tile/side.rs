@@ -87,7 +87,8 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> CopyFrom<'k> for LayoutTen
 
     #[track_caller]
     fn read(&self, at: &[Index<'k>], _: usize, count: u32) -> Vec<Val<'k, E::Scalar>> {
-        let (place, lanes) = (self.locate(at), count * E::LANES);
+        let place = self.locate(at);
+        let lanes = count * E::LANES;
         let most = most_lanes(E::Scalar::TY.bits()).min(lanes);
         (0..lanes / most).flat_map(|i| load_lanes(place.at(i * most), most)).collect()
     }
@@ -109,7 +110,8 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> CopyFrom<'k> for LayoutTen
 impl<'k, E: Element, L: TensorLayout<'k>, S: Writable> CopyTo<'k> for LayoutTensor<'k, E, L, S> {
     #[track_caller]
     fn write(&self, at: &[Index<'k>], _: usize, lanes: &[Val<'k, E::Scalar>]) {
-        let (place, most) = (self.locate(at), most_lanes(E::Scalar::TY.bits()) as usize);
+        let place = self.locate(at);
+        let most = most_lanes(E::Scalar::TY.bits()) as usize;
         (0..).step_by(most).zip(lanes.chunks(most)).for_each(|(i, lanes)| store_lanes(place.at(i as u32), lanes));
     }
 

@@ -289,7 +289,8 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, E, L, S> 
     #[track_caller]
     pub fn load_or<const R: usize>(&self, coordinate: [Index<'k>; R], fill: impl Arg<'k, E::Scalar>) -> E::Value<'k> {
         self.check(&coordinate);
-        let (view, fill) = (self.within(&coordinate), fill.val(self.builder()));
+        let view = self.within(&coordinate);
+        let fill = fill.val(self.builder());
         self.builder().on_behalf(Location::caller(), || {
             let lanes = || load_lanes(view.locate(&coordinate), E::LANES);
             E::of_lanes(&self.mask(coordinate).or(fill, E::LANES, &lanes))
@@ -333,7 +334,8 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf, const R: usize> Places<'k,
     /// anything is there.
     #[track_caller]
     pub(crate) fn mask(&self, number: usize, mode: usize) -> Mask<'k> {
-        let (k, layout) = (self.view.builder(), &self.view.layout);
+        let k = self.view.builder();
+        let layout = &self.view.layout;
         let guard = if mode == 0 { layout.guard(k) } else { Mask::always(k) };
         guard.and(layout.before_end(k, mode, self.at[number][mode]))
     }
@@ -376,7 +378,8 @@ impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
     /// The element at a flat coordinate, the first mode fastest.
     #[track_caller]
     pub fn flat(&self, index: Index<'k>) -> Ptr<'k, S, E::Scalar> {
-        let (at, extent) = (index.constant(), self.layout.size() as u32);
+        let at = index.constant();
+        let extent = self.layout.size() as u32;
         if at >= extent && at < 1 << 31 {
             self.refuse(&TileError::Beyond { mode: 0, index: at, extent });
         }
@@ -394,7 +397,8 @@ impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
     /// count from.
     #[track_caller]
     pub fn unswizzled<const R: usize>(&self, coordinate: [Index<'k>; R]) -> Ptr<'k, S, E::Scalar> {
-        let (offset, base) = (self.place(coordinate), self.within(&coordinate).base.cast());
+        let offset = self.place(coordinate);
+        let base = self.within(&coordinate).base.cast();
         match offset.value() {
             Some(value) => base.at(value).at(offset.constant()),
             None => base.at(offset.constant()),

@@ -17,7 +17,8 @@ impl<'k, E: Element, L: StaticLayout, S: SpaceOf> LayoutTensor<'k, E, L, S> {
     pub fn tile<const M: usize, const N: usize>(self, tile: [Index<'k>; 2]) -> LayoutTensor<'k, E, Within<L, M, N>, S> {
         let starts = const { TilesOf::<L, M, N>::LAYOUT };
         for (mode, at) in tile.iter().enumerate() {
-            let (index, extent) = (at.constant(), starts.extent(mode) as u32);
+            let index = at.constant();
+            let extent = starts.extent(mode) as u32;
             if index >= extent && index < 1 << 31 {
                 self.refuse(&TileError::Beyond { mode, index, extent });
             }
@@ -90,7 +91,9 @@ impl<'k, T: Scalar, L: StaticLayout, S: SpaceOf> LayoutTensor<'k, T, L, S> {
     ) -> LayoutTensor<'k, Lanes<T, N>, VectorsOf<L, ALONG, N>, S> {
         const { whole_vectors::<L>(ALONG, N as i64, T::TY.bits()) };
         if self.origin().multiple() < N as u32 {
-            let (asked, layout, widest) = (N as u32, self.map().text(), self.origin().multiple());
+            let asked = N as u32;
+            let layout = self.map().text();
+            let widest = self.origin().multiple();
             self.refuse(&TileError::Vector { asked, mode: ALONG, layout, widest });
         }
         self.seen(self.base().cast(), VectorsOf::default())

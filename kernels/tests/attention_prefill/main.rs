@@ -15,7 +15,8 @@ const PREFILL: Prefill =
     Prefill { depth: 64, group: 1, causal: true, queries: QueryLayout::HeadMajor, kv: Kv::HeadMajor };
 
 fn case(prefill: Prefill, sequences: &[(u32, u32)], data: u64) -> PrefillCase {
-    let (way, sequences) = (PrefillKernel::Hopper, sequences.to_vec());
+    let way = PrefillKernel::Hopper;
+    let sequences = sequences.to_vec();
     PrefillCase { prefill, way, kv_heads: 1, sequences, sharpness: 1.0, blank: false, data }
 }
 

@@ -21,12 +21,15 @@ fn case(value: &[f32], tiles: u32, warps: u32) -> Trial {
         .map(|(value, index)| index[naive::argmax(value).expect("a tile")]);
     let best: Vec<i32> = best.collect();
     let kernel = record("tiles", Arch::Sm80, block(warps * 32), |k| {
-        let (value, index, out) = (k.global("value"), k.global("index"), k.global("out"));
+        let value = k.global("value");
+        let index = k.global("index");
+        let out = k.global("out");
         let bests = TileBests { value, index, tiles };
         argmax(ConsumerWarps::new(k, warps), Argmax { bests, out, rows, first_row: k.lit(0) });
     });
     let mut trial = Trial::new(verify(kernel).unwrap(), 1).note(format!("{rows} rows of {tiles}, {warps} warps"));
-    let (value, index) = (trial.input("value", value), trial.input("index", &index));
+    let value = trial.input("value", value);
+    let index = trial.input("index", &index);
     let out = trial.output("out", Expected::exact(&best));
     trial.pass(value).pass(index).pass(out)
 }
@@ -35,7 +38,9 @@ fn case(value: &[f32], tiles: u32, warps: u32) -> Trial {
 fn the_best_of_random_tiles() {
     for seed in 0..40 {
         let mut draw = Draw::new(seed);
-        let (rows, tiles, warps) = (draw.between(1..=16), draw.between(1..=150), draw.between(1..=8));
+        let rows = draw.between(1..=16);
+        let tiles = draw.between(1..=150);
+        let warps = draw.between(1..=8);
         let value = match draw.between(0..=1) {
             0 => draw.floats((rows * tiles) as usize, |v| v as f32),
             _ => draw.integers((rows * tiles) as usize, 2, |v| v as f32),

@@ -57,13 +57,15 @@ struct Stages<'k> {
 
 impl<'k> Stages<'k> {
     fn new(team: ConsumerWarps<'k>, work: Attention<'k>) -> Stages<'k> {
-        let (k, tokens) = (team.k, work.streamed.map_or(0, |streamed| streamed.stage.tokens()));
+        let k = team.k;
+        let tokens = work.streamed.map_or(0, |streamed| streamed.stage.tokens());
         let memory = k.shared_aligned("stage", (tokens * work.heads.dim).max(4), 16);
         Stages { team, work, streamed: work.streamed, memory, row: k.var(0u32), next: k.var(0u32) }
     }
 
     fn tokens(&self, streamed: Streamed<'k>) -> [Val<'k, u32>; 2] {
-        let (keys, row) = (self.work.keys, self.row.get());
+        let keys = self.work.keys;
+        let row = self.row.get();
         streamed
             .tokens(Shares::of_row(keys, row, self.work.heads.splits).tokens_of(self.work.split, keys.page_tokens), row)
     }
@@ -84,7 +86,8 @@ impl<'k> ring::Stages<'k> for Stages<'k> {
         for piece in 0..streamed.stage.pieces() {
             let piece = streamed.piece(self.work.keys, [self.work.kv_head, self.row.get()], at, piece);
             for (pool, to) in [(self.work.keys, piece.keys), (self.work.values, piece.values)] {
-                let (from, to) = (pool.bytes_from(piece.first).cast::<u32>(), self.memory.at(to / 4));
+                let from = pool.bytes_from(piece.first).cast::<u32>();
+                let to = self.memory.at(to / 4);
                 k.for_step(k.tid(), piece.bytes / 4, team.threads(), |at| to.at(at).store(from.at(at).load()));
             }
         }
@@ -102,7 +105,8 @@ const POOLS: [PoolType; 2] = [PoolType::Float(Float::Bf16), PoolType::E4m3];
 
 impl Case {
     fn draw(draw: &mut Draw) -> Case {
-        let (kv_heads, group) = (draw.between(1..=2), draw.between(1..=16));
+        let kv_heads = draw.between(1..=2);
+        let group = draw.between(1..=16);
         let dim = 8 * [draw.between(1..=4), draw.between(1..=32), 8, 16][draw.between(0..=3) as usize];
         let heads = Heads {
             heads: kv_heads * group,
@@ -116,7 +120,8 @@ impl Case {
     /// A problem of these heads; the pool's type is drawn where it is not given.
     fn of(heads: Heads, pool: Option<PoolType>, draw: &mut Draw) -> Case {
         let Heads { kv_heads, dim, .. } = heads;
-        let (rows, most) = (draw.between(1..=3), [1, 40, 150][draw.between(0..=2) as usize]);
+        let rows = draw.between(1..=3);
+        let most = [1, 40, 150][draw.between(0..=2) as usize];
         // One in four rows is idle, some are at their first token.
         let position: Vec<i32> =
             (0..rows).map(|_| if draw.between(0..=3) == 0 { -1 } else { draw.between(0..=most - 1) as i32 }).collect();
@@ -128,16 +133,21 @@ impl Case {
         let scales = [0, 1].map(|_| [1.0, 0.75, 0.3][draw.between(0..=2) as usize]);
         let stage = TokenStage::new(pool, dim, page_tokens, bytes).filter(|_| heads.is_one_pass());
         let immutable_prefix = position.iter().map(|&p| draw.between(0..=p.max(0) as u32 / 16) as i32 * 16).collect();
-        let (warps, q, packets) = (draw.between(1..=5), stored::float(draw), draw.between(0..=1) == 0);
-        let (out, least) = ([Float::F32, Float::Bf16][draw.between(0..=1) as usize], draw.between(1..=2));
+        let warps = draw.between(1..=5);
+        let q = stored::float(draw);
+        let packets = draw.between(0..=1) == 0;
+        let out = [Float::F32, Float::Bf16][draw.between(0..=1) as usize];
+        let least = draw.between(1..=2);
         let least = SplitPages { fewest: least, single: draw.between(0..=4) };
         let meets = draw.between(0..=2) == 0;
         Case { heads, warps, q, out, pool, scales, packets, meets, paged, least, position, stage, immutable_prefix }
     }
 
     fn record(&self, k: &Builder) {
-        let (q, [keys, values]) = (k.global::<u8>("q"), ["keys", "values"].map(|name| k.global::<u8>(name)));
-        let (position, table) = (k.global::<i32>("position"), k.global::<i32>("table"));
+        let q = k.global::<u8>("q");
+        let [keys, values] = ["keys", "values"].map(|name| k.global::<u8>(name));
+        let position = k.global::<i32>("position");
+        let table = k.global::<i32>("table");
         let pages = |pool, scale: f32| {
             let pool = match self.pool {
                 PoolType::Float(float) => Array::new(pool, float).into(),
@@ -145,8 +155,8 @@ impl Case {
             };
             PagedPool { split_pages: self.least, ..self.paged.pages(k, pool, position, table) }
         };
-        let (team, immutable_prefix) =
-            (ConsumerWarps::new(k, self.warps), Cells::Global(k.global::<i32>("immutable_prefix")));
+        let team = ConsumerWarps::new(k, self.warps);
+        let immutable_prefix = Cells::Global(k.global::<i32>("immutable_prefix"));
         let work = Attention {
             heads: self.heads,
             rows: self.position.len() as u32,
@@ -207,8 +217,10 @@ impl Case {
     fn oracle(&self, q: &[f64], keys: &[f64], values: &[f64]) -> Vec<f64> {
         let Heads { heads, kv_heads, dim, .. } = self.heads;
         let of = |(at, q): (usize, &[f64])| {
-            let (row, head) = (at / heads as usize, at % heads as usize);
-            let (kv_head, table) = (head / (heads / kv_heads) as usize, self.paged.row(row));
+            let row = at / heads as usize;
+            let head = at % heads as usize;
+            let kv_head = head / (heads / kv_heads) as usize;
+            let table = self.paged.row(row);
             let gather = |pool: &[f64]| -> Vec<f64> {
                 let token = |t| &pool[self.paged.shape.offset(kv_head, &table, t)..][..dim as usize];
                 (0..(self.position[row] + 1).max(0) as usize).flat_map(token).copied().collect()
@@ -281,11 +293,11 @@ impl Case {
         let (value_numbers, values) = self.numbers(&mut trial, "values", &pools[1], self.scales[1]);
         let result = self.oracle(&numbers, &key_numbers, &value_numbers);
         let position = trial.input("position", &self.position);
-        let (table, immutable_prefix) =
-            (trial.input("table", &self.paged.table), trial.input("immutable_prefix", &self.immutable_prefix));
+        let table = trial.input("table", &self.paged.table);
+        let immutable_prefix = trial.input("immutable_prefix", &self.immutable_prefix);
         let parts = rows * (heads * splits) as usize;
-        let (acc, stats) =
-            (trial.scratch::<f32>("acc", parts * dim as usize), trial.scratch::<f32>("stats", parts * 2));
+        let acc = trial.scratch::<f32>("acc", parts * dim as usize);
+        let stats = trial.scratch::<f32>("stats", parts * 2);
         let out = stored::output(&mut trial, "out", self.out, &self.stored(&result), bound);
         let [before, after] = self.arrivals(draw);
         let words = Merged::packet_bytes(parts as u32, dim) as usize / 4;

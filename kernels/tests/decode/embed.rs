@@ -44,7 +44,8 @@ fn trial(draw: &mut Draw) -> Trial {
     let arch = [Arch::Sm80, Arch::Sm90a][draw.between(0..=1) as usize];
     let kernel = verify(embed_rows(arch, shape)).unwrap_or_else(|error| panic!("{error}"));
     let mut trial = Trial::new(kernel, rows).note(format!("{rows} rows of {vocab}, {shape:?}"));
-    let (ids, position) = (trial.input("ids", &ids), trial.input("position", &position));
+    let ids = trial.input("ids", &ids);
+    let position = trial.input("position", &position);
     let table = trial.input("table", &pack_codes(strip, &matrix, &rows_of_strips));
     let out = stored::output(&mut trial, "out", shape.out, &out, Bound { absolute: 0.0, relative: 0.0 });
     [ids, position, table, out].into_iter().fold(trial, Trial::pass)

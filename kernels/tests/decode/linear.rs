@@ -159,12 +159,14 @@ impl Case {
     }
 
     fn record(self, k: &Builder) {
-        let (team, strip) = (ConsumerWarps::new(k, self.warps), self.strip());
+        let team = ConsumerWarps::new(k, self.warps);
+        let strip = self.strip();
         let streams = self.streams();
         let weights = k.global::<u32>("weights").at(k.block_id() * (self.tile * streams * strip.bytes() / 4));
         let [x, weight] = ["x", "weight"].map(|name| k.global::<u8>(name));
         let [bias, up_bias, residual, out] = ["bias", "up_bias", "residual", "out"].map(|name| k.global::<u8>(name));
-        let (value, index) = (k.global::<f32>("value"), k.global::<i32>("index"));
+        let value = k.global::<f32>("value");
+        let index = k.global::<i32>("index");
         let x = Array::new(x, self.x);
         let f32s = |at| Array::new(at, Float::F32);
         let indexes = k.global::<u32>("indexes");
@@ -174,7 +176,8 @@ impl Case {
             From::Plain => Input::Plain(x),
             From::RmsNorm => Input::RmsNorm { x, weight: f32s(weight), eps: EPS },
         };
-        let (out, width) = (Array::new(out, self.out), self.n);
+        let out = Array::new(out, self.out);
+        let width = self.n;
         let output = match self.to {
             To::Store => Output::Store { out: out.into(), width },
             To::Add => Output::Add { residual: f32s(residual), out, width, scaled: None },
@@ -253,7 +256,8 @@ fn permutation(draw: &mut Draw, count: u32) -> Vec<u32> {
 /// A product with a bias, and the largest sum of its terms' sizes.
 fn product(rows: &[Vec<f64>], weight: &[f64], bias: Option<&[f64]>) -> (Vec<f64>, f64) {
     let sizes = |values: &[f64]| values.iter().map(|v| v.abs()).collect::<Vec<f64>>();
-    let (size_of_weight, size_of_bias) = (sizes(weight), bias.map(sizes));
+    let size_of_weight = sizes(weight);
+    let size_of_bias = bias.map(sizes);
     let of = |row: &Vec<f64>| naive::linear(&sizes(row), &size_of_weight, size_of_bias.as_deref());
     let largest = rows.iter().flat_map(of).fold(0.0, f64::max);
     (rows.iter().flat_map(|row| naive::linear(row, weight, bias)).collect(), largest)
@@ -333,7 +337,8 @@ fn best(trial: &mut Trial, case: Case, y: &[f64]) -> (BufferId, BufferId) {
     if case.to != To::Logits {
         return (trial.scratch::<f32>("value", 1), trial.scratch::<i32>("index", 1));
     }
-    let (mut values, mut indexes) = (Vec::new(), Vec::new());
+    let mut values = Vec::new();
+    let mut indexes = Vec::new();
     for row in y.chunks(case.n as usize) {
         for (tile, y) in row.chunks(8 * case.tile as usize).enumerate() {
             let y: Vec<f32> = y.iter().map(|&y| y as f32).collect();
@@ -433,7 +438,8 @@ fn columns_come_out(
             ["weight", "bias", "up_bias", "residual"].map(|name| trial.scratch::<f32>(name, 1));
         let none = Bound { absolute: 0.0, relative: 0.0 };
         let out = stored::output(&mut trial, "out", Float::F32, &y, none);
-        let (value, index) = (trial.scratch::<f32>("value", 1), trial.scratch::<i32>("index", 1));
+        let value = trial.scratch::<f32>("value", 1);
+        let index = trial.scratch::<i32>("index", 1);
         let indexes = trial.input("indexes", &[0u32]);
         let given = [weights, x, weight, bias, up_bias, residual, out, value, index, indexes];
         right(&given.into_iter().fold(trial, Trial::pass), columns[0] as u64);

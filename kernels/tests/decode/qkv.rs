@@ -47,7 +47,9 @@ const STAGE: u32 = 1024;
 
 impl Case {
     fn draw(draw: &mut Draw) -> Case {
-        let (kv_heads, group, dim) = (draw.between(1..=2), draw.between(1..=4), 2 * draw.between(1..=20));
+        let kv_heads = draw.between(1..=2);
+        let group = draw.between(1..=4);
+        let dim = 2 * draw.between(1..=20);
         // Rows of whole lines are swizzled.
         let dim = if draw.between(0..=4) == 0 { 64 } else { dim };
         let rows = draw.between(1..=16);
@@ -98,10 +100,13 @@ impl Case {
 
     /// Rows of the weight `[q; k; v]` that each strip of a kv head's group has.
     fn order(&self, kv_head: u32) -> Vec<[Option<usize>; 8]> {
-        let (Case { heads, kv_heads, dim, .. }, (of_head, all)) = (self, self.strips());
-        let (group, half) = (heads / kv_heads, dim / 2);
+        let Case { heads, kv_heads, dim, .. } = self;
+        let (of_head, all) = self.strips();
+        let group = heads / kv_heads;
+        let half = dim / 2;
         let row = |strip: u32, feature: u32| {
-            let (slot, within) = (strip / of_head, strip % of_head);
+            let slot = strip / of_head;
+            let within = strip % of_head;
             if slot > group {
                 let at = within * 8 + feature;
                 return (at < *dim).then_some((heads + kv_heads + kv_head) * dim + at);
@@ -115,14 +120,18 @@ impl Case {
     }
 
     fn record(&self, k: &Builder) {
-        let (team, strip, tiles) = (ConsumerWarps::new(k, self.warps), self.strip(), self.tiles());
-        let (kv_head, first) = (k.block_id() / tiles, k.block_id() % tiles * self.tile);
+        let team = ConsumerWarps::new(k, self.warps);
+        let strip = self.strip();
+        let tiles = self.tiles();
+        let kv_head = k.block_id() / tiles;
+        let first = k.block_id() % tiles * self.tile;
         let bytes = strip.bytes() / 4;
         let weights = k.global::<u32>("weights").at((kv_head * self.strips().1 + first) * bytes);
         let [x, weight] = ["x", "weight"].map(|name| k.global::<u8>(name));
         let bias = ["q_bias", "k_bias", "v_bias"].map(|name| Array::new(k.global::<u8>(name), Float::F32));
         let rotation = Rotation { table: k.global("turns"), half: self.dim / 2 };
-        let (position, table) = (k.global("position"), k.global("table"));
+        let position = k.global("position");
+        let table = k.global("table");
         let [q, keys, values] = ["q", "keys", "values"].map(|name| k.global::<u8>(name));
         let pages = |pool| self.paged.pages(k, Array::new(pool, self.pool), position, table);
         let x = Array::new(x, self.x);
@@ -168,7 +177,8 @@ struct Out {
 }
 
 fn oracle(case: &Case, x: &[f64], norm: &[f64], weight: &[f64], bias: &[f64], frequencies: &[f64]) -> Out {
-    let (queries, keys) = ((case.heads * case.dim) as usize, (case.kv_heads * case.dim) as usize);
+    let queries = (case.heads * case.dim) as usize;
+    let keys = (case.kv_heads * case.dim) as usize;
     let pool = vec![f64::NAN; case.paged.shape.elements()];
     let mut out = Out { q: vec![], keys: if case.rotated { pool.clone() } else { vec![] }, values: pool, error: 0.0 };
     let operand = 2f64.powi(-16);
@@ -187,7 +197,8 @@ fn oracle(case: &Case, x: &[f64], norm: &[f64], weight: &[f64], bias: &[f64], fr
             if case.rotated { heads.chunks(case.dim as usize).flat_map(head).collect() } else { heads.to_vec() }
         };
         out.q.extend(turn(&y[..queries]));
-        let (table, key) = (case.paged.row(row), turn(&y[queries..queries + keys]));
+        let table = case.paged.row(row);
+        let key = turn(&y[queries..queries + keys]);
         if case.rotated {
             naive::append(&mut out.keys, case.paged.shape, &key, &table, at);
         } else {
@@ -218,7 +229,8 @@ fn trial(case: &Case, draw: &mut Draw) -> Trial {
     let mut trial = Trial::new(kernel, case.kv_heads * case.tiles()).note(format!("{case:?}"));
     let weights = trial.input("weights", &pack(case.strip(), &brain, &order));
     let x = stored::input(&mut trial, "x", case.x, &x);
-    let (queries, keys) = ((case.heads * case.dim) as usize, (case.kv_heads * case.dim) as usize);
+    let queries = (case.heads * case.dim) as usize;
+    let keys = (case.kv_heads * case.dim) as usize;
     let parts = [
         ("weight", norm.as_slice()),
         ("q_bias", &bias[..queries]),

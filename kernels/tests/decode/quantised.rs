@@ -22,9 +22,11 @@ fn packed(code: Code, k: usize, codes: &[u8]) -> Vec<u8> {
 
 /// A random matrix of a form. `whole`: its scales are 1.
 pub fn quantised(draw: &mut Draw, [n, k]: [usize; 2], form: Codes, whole: bool) -> QuantMatrix {
-    let (code, group) = (form.code, form.group.map_or(k, |group| group as usize));
+    let code = form.code;
+    let group = form.group.map_or(k, |group| group as usize);
     let group = if form.blocks { 16 } else { group };
-    let (known, groups) = (known(code), n * k.div_ceil(group));
+    let known = known(code);
+    let groups = n * k.div_ceil(group);
     let codes: Vec<u8> = (0..n * k).map(|_| known[draw.between(0..=known.len() as u32 - 1) as usize]).collect();
     // Products of strip size, whatever the code's range.
     let most = f64::from(code.range().1 - f32::from(code.middle()));
@@ -61,16 +63,20 @@ pub fn every_code(form: Codes, [n, k]: [usize; 2]) -> QuantMatrix {
         true => Zeros::Each((0..n * groups).map(|at| zero(at / groups)).collect()),
         false => Zeros::Same(code.middle()),
     };
-    let (codes, scales) = (packed(code, k, &codes), vec![1.0 + f32::EPSILON * 8192.0; n * groups]);
+    let codes = packed(code, k, &codes);
+    let scales = vec![1.0 + f32::EPSILON * 8192.0; n * groups];
     QuantMatrix::new(QuantParts { n, k, code, group, codes, scales, zeros, order: None }).expect("sound")
 }
 
 /// Every `e2m1` with every `e4m3` as the scale of a block: row r has code r, block b the scale of
 /// bits b, from 0 on again after the last number.
 pub fn every_block(k: usize) -> QuantMatrix {
-    let (code, group, tensor) = (Code::E2m1, 16, 0.8125);
+    let code = Code::E2m1;
+    let group = 16;
+    let tensor = 0.8125;
     let codes: Vec<u8> = (0..16 * k).map(|at| (at / k) as u8).collect();
-    let (codes, blocks) = (packed(code, k, &codes), k.div_ceil(group));
+    let codes = packed(code, k, &codes);
+    let blocks = k.div_ceil(group);
     let scales = (0..16 * blocks).map(|at| Code::E4m3.value((at % blocks % 127) as u8) * tensor).collect();
     let parts = QuantParts { n: 16, k, code, group, codes, scales, zeros: Zeros::Same(0), order: None };
     QuantMatrix::new(parts).expect("sound").with_tensor_scale(tensor)

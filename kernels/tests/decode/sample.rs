@@ -24,13 +24,19 @@ fn request(draw: &mut Draw, row: u32) -> Request {
 }
 
 fn case(draw: &mut Draw) -> Trial {
-    let (rows, vocab, warps) = (draw.between(1..=5), draw.between(1..=600), [1, 2, 4, 8][draw.between(0..=3) as usize]);
+    let rows = draw.between(1..=5);
+    let vocab = draw.between(1..=600);
+    let warps = [1, 2, 4, 8][draw.between(0..=3) as usize];
     let tiles = vocab.div_ceil(TILE as u32);
     let logits = match draw.between(0..=1) {
         0 => draw.floats((rows * vocab) as usize, |v| v as f32 * 4.0),
         _ => draw.integers((rows * vocab) as usize, 3, |v| v as f32),
     };
-    let (mut value, mut index, mut chosen, mut requests, mut positions) = (vec![], vec![], vec![], vec![], vec![]);
+    let mut value = vec![];
+    let mut index = vec![];
+    let mut chosen = vec![];
+    let mut requests = vec![];
+    let mut positions = vec![];
     for (row, logits) in logits.chunks(vocab as usize).enumerate() {
         for (tile, part) in logits.chunks(TILE).enumerate() {
             let best = naive::argmax(part).expect("a tile");
@@ -45,16 +51,21 @@ fn case(draw: &mut Draw) -> Trial {
     }
     let kernel = record("choices", Arch::Sm80, block(warps * 32), |k| {
         let scratch = Scratch::new(k.shared("scratch", Scratch::BYTES / 8));
-        let (logits, value, index) = (k.global("logits"), k.global("value"), k.global("index"));
-        let (position, requests, out) = (k.global("position"), k.global("requests"), k.global("out"));
+        let logits = k.global("logits");
+        let value = k.global("value");
+        let index = k.global("index");
+        let position = k.global("position");
+        let requests = k.global("requests");
+        let out = k.global("out");
         let first_row = k.lit(0);
         let bests = TileBests { value, index, tiles };
         let rows = Sample { logits, vocab, bests, position, requests, out, rows, first_row };
         sample(ConsumerWarps::new(k, warps), scratch, rows);
     });
     let mut trial = Trial::new(verify(kernel).unwrap(), 1).note(format!("{rows} rows of {vocab}, {warps} warps"));
-    let (logits, value, index) =
-        (trial.input("logits", &logits), trial.input("value", &value), trial.input("index", &index));
+    let logits = trial.input("logits", &logits);
+    let value = trial.input("value", &value);
+    let index = trial.input("index", &index);
     let position = trial.input("position", &positions);
     let requests = trial.input::<u32>("requests", bytemuck::cast_slice(&requests));
     let out = trial.output("out", Expected::exact(&chosen));

@@ -39,7 +39,9 @@ impl<'k> Supply<'k> {
         most: u32,
         a_operand: AOperand,
     ) -> Supply<'k> {
-        let (k, words, whole) = (team.k, strip.stage_bytes() / 4, most * strip.bytes() <= HELD);
+        let k = team.k;
+        let words = strip.stage_bytes() / 4;
+        let whole = most * strip.bytes() <= HELD;
         let memory = k.shared("stages", if whole { most * strip.bytes() / 4 } else { 2 * words });
         if whole {
             k.for_step(k.tid(), strips * (strip.bytes() / 4), team.threads(), |at| {
@@ -116,7 +118,8 @@ pub fn reading(a_operand: AOperand) -> &'static [&'static str] {
 /// The team's shared memory for a number of rows of the operand's bytes, with sums for `strips`
 /// strips.
 pub fn scratch(team: ConsumerWarps<'_>, operand_bytes: u32, rows: u32, strips: u32) -> Scratch<'_> {
-    let (k, sums_bytes) = (team.k, strips * Sums::bytes(rows, team.warps));
+    let k = team.k;
+    let sums_bytes = strips * Sums::bytes(rows, team.warps);
     let operand_bytes = operand_bytes.next_multiple_of(16);
     let operand = k.shared_aligned("operand", (operand_bytes + sums_bytes) / 2, 128);
     Scratch {

@@ -29,7 +29,8 @@ fn orders() -> impl Iterator<Item = [Major; 2]> {
 #[test]
 fn no_shape_of_hopper_has_bank_conflicts() {
     for &shape in Shape::ALL {
-        let ([m, n], k) = (shape.tile(), 64);
+        let [m, n] = shape.tile();
+        let k = 64;
         for [a, b] in orders() {
             let problem = Problem::new(m, n, 2 * k).orders(a, b);
             let config = Config { stages: 2, cluster: 1, along: Along::Rows, group: 1, two_level: false };
@@ -43,7 +44,8 @@ fn no_shape_of_hopper_has_bank_conflicts() {
 #[test]
 fn no_shape_over_warps_has_bank_conflicts_and_its_loads_are_whole_sectors() {
     for &shape in WarpShape::ALL {
-        let ([m, n], k) = (shape.tile(), 64);
+        let [m, n] = shape.tile();
+        let k = 64;
         for [a, b] in orders() {
             let problem = Problem::new(m, n, 2 * k).orders(a, b);
             let choice = WarpChoice {

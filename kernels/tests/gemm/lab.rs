@@ -20,8 +20,11 @@ pub fn run<F: Drawn, D: Rounded>(
     data: &Data<F, D>,
 ) -> Result<Vec<D>, DeviceError> {
     let stream = device.stream()?;
-    let (a, b, bias) = (stream.buffer(&data.a)?, stream.buffer(&data.b)?, stream.buffer(&data.bias)?);
-    let (residual, scales) = (stream.buffer(&data.residual)?, stream.buffer(&data.scales)?);
+    let a = stream.buffer(&data.a)?;
+    let b = stream.buffer(&data.b)?;
+    let bias = stream.buffer(&data.bias)?;
+    let residual = stream.buffer(&data.residual)?;
+    let scales = stream.buffer(&data.scales)?;
     let scales = [scales.slice(0..1)?, scales.slice(1..2)?];
     let c: Buffer<D> = stream.buffer(&vec![D::ROUND(f64::NAN); problem.sizes()[2]])?;
     let partials: Buffer<f32> = stream.buffer(&vec![f32::NAN; 16 * (problem.m * problem.b_rows()) as usize])?;
@@ -83,7 +86,8 @@ pub fn check<F: Drawn, D: Rounded>(problem: &Problem, steps: Vec<Step>, seed: u6
 
 /// Whether the result is right.
 pub fn compare<F: Drawn, D: Rounded>(problem: &Problem, data: &Data<F, D>, found: &[D]) -> Result<(), String> {
-    let (columns, stride) = (problem.n as usize, problem.c_stride as usize);
+    let columns = problem.n as usize;
+    let stride = problem.c_stride as usize;
     if let Some(exactly) = data.exactly(problem) {
         let differ = |i: &usize| exactly[*i] != found[i / columns * stride + i % columns];
         if let Some(i) = (0..exactly.len()).find(differ) {
@@ -91,7 +95,8 @@ pub fn compare<F: Drawn, D: Rounded>(problem: &Problem, data: &Data<F, D>, found
         }
     }
     for (i, (value, bound)) in data.expected(problem).into_iter().enumerate() {
-        let (row, column) = (i / columns, i % columns);
+        let row = i / columns;
+        let column = i % columns;
         let it = found[row * stride + column].value();
         if (it - value).abs() > bound || it.is_nan() {
             return Err(format!("({row}, {column}) is {it}, not {value} within {bound}"));

@@ -74,7 +74,8 @@ fn hopper<F: Drawn, D: Rounded>(problem: &Problem, (shape, config, most): (Shape
 }
 
 fn warps<F: Drawn, D: Rounded>(problem: &Problem, (shape, stages, most): (WarpShape, u32, u32), seed: u64) {
-    let (splits, two_level) = (splits(problem, F::Width::DEPTH, most), problem.two_level::<F>());
+    let splits = splits(problem, F::Width::DEPTH, most);
+    let two_level = problem.two_level::<F>();
     let choice = WarpChoice { shape, stages, group: 2, splits, arch: Arch::Sm89, aligned: [8, 8], two_level };
     let step = match warp_step::<F, D>(problem, choice) {
         Err(Refusal::TransposedBytes { .. }) => {

@@ -41,7 +41,8 @@ fn every_shape_assembles_without_spills_or_warnings() {
         let step = hopper_step::<i8, bf16>(&scaled, Choice { shape, config, splits: 1 }, 132).unwrap();
         table.add_as(format!("{shape:?}, s8, scaled"), &verify(step.kernel).unwrap()).unwrap();
     }
-    let (shape, arch) = (WarpShape::M128N128, Arch::Sm80);
+    let shape = WarpShape::M128N128;
+    let arch = Arch::Sm80;
     let choice = WarpChoice { shape, stages: 3, group: 8, splits: 1, arch, aligned: [8, 8], two_level: false };
     let step = warp_step::<bf16, bf16>(&problem, choice).unwrap();
     table.add_as("M128N128 over warps", &verify(step.kernel).unwrap()).unwrap();

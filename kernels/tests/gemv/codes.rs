@@ -34,7 +34,8 @@ fn blocks(draw: &mut Draw, [n, k]: [usize; 2]) -> QuantMatrix {
     let tensor = draw.unit().abs() as f32 + 0.1;
     let codes = (0..n * k.div_ceil(2)).map(|_| draw.between(0..=0xff) as u8).collect();
     let scales = (0..n * k.div_ceil(16)).map(|_| Code::E4m3.value(draw.between(0..=0x7e) as u8) * tensor).collect();
-    let (code, zeros) = (Code::E2m1, Zeros::Same(0));
+    let code = Code::E2m1;
+    let zeros = Zeros::Same(0);
     let parts = QuantParts { n, k, code, group: 16, codes, scales, zeros, order: None };
     QuantMatrix::new(parts).expect("sound").with_tensor_scale(tensor)
 }
@@ -44,7 +45,8 @@ fn blocks(draw: &mut Draw, [n, k]: [usize; 2]) -> QuantMatrix {
 fn decoded(strip: Strip, codes: Codes, memory: &[u8], row: usize, k: usize) -> f64 {
     let bits = codes.code.bits();
     let depth = if bits == 4 { 128 } else { 64 };
-    let (tile, within) = (k / depth, k % depth);
+    let tile = k / depth;
+    let within = k % depth;
     let step = within / 32;
     let (quarter, element) = match codes.group {
         // Four of the first half of the step, then four of the second.
@@ -104,7 +106,8 @@ proptest! {
         k in 1usize..900, warps in 1u32..5, most in 1u32..4, which in 0usize..6, group in 0usize..7, zeros: bool,
         scale in 0usize..3, missing in 0usize..9, seed: u64,
     ) {
-        let (code, scale) = (CODES[which], [Float::F32, Float::F16, Float::Bf16][scale]);
+        let code = CODES[which];
+        let scale = [Float::F32, Float::F16, Float::Bf16][scale];
         let group = [k, 32, 64, 96, 128, 16, 48][group];
         // Halves of a step are groups in whole steps.
         let k = if group % 32 > 0 && group < k { k.next_multiple_of(32) } else { k };
@@ -124,7 +127,8 @@ proptest! {
             let first = (stage * strip.stage_k()) as usize;
             for row in 0..8 {
                 for at in 0..strip.stage_k() as usize {
-                    let (value, inside) = (decoded(strip, codes, &memory, row, at), first + at < k && row != missing);
+                    let value = decoded(strip, codes, &memory, row, at);
+                    let inside = first + at < k && row != missing;
                     let wanted = if inside { expected[row * k + first + at] } else { 0.0 };
                     prop_assert_eq!(if inside { value } else { value * 0.0 }, wanted, "row {}, k {}", row, first + at);
                     let flip = match code { Code::I4 => 8, Code::I8 => 128, _ => 0 };

@@ -33,7 +33,8 @@ proptest! {
             let inverse = layout.right_inverse();
             for (place, &value) in packed.iter().enumerate() {
                 let number = inverse.at(place as i64);
-                let (row, column) = (number % layout.extent(0), number / layout.extent(0));
+                let row = number % layout.extent(0);
+                let column = number / layout.extent(0);
                 let inside = row < i64::from(n) && column < i64::from(k);
                 let expected = if inside { w[(row * i64::from(k) + column) as usize] } else { bf16::ZERO };
                 prop_assert_eq!(value, expected);
@@ -49,7 +50,8 @@ proptest! {
         strip.packer().pack(&core::array::from_fn(|at| (at != missing).then_some(&row[..])), &mut packed);
         let layout = strip.layout(1);
         for at in 0..8 * strip.padded_k() as usize {
-            let (row_at, column) = (at % 8, at / 8);
+            let row_at = at % 8;
+            let column = at / 8;
             let expected = if row_at == missing || column >= k as usize { bf16::ZERO } else { row[column] };
             prop_assert_eq!(packed[layout.at(at as i64) as usize], expected);
         }

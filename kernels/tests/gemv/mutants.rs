@@ -33,13 +33,15 @@ fn whole(count: u32, seed: u32) -> Vec<f32> {
 fn survey(batch: u32, n: u32, k: u32, tuning: Tuning) -> Result<Survey, SimError> {
     let plan = Plan::new(batch, k, Plan::strips(n, 2), tuning).expect("a plan");
     let kernel = gemv(Arch::Sm90a, &plan, Epilogue { wide: true, ..Epilogue::default() });
-    let (w, x) = (whole(n * k, 1), whole(batch * k, 2));
+    let w = whole(n * k, 1);
+    let x = whole(batch * k, 2);
     let expected: Vec<f32> = x.chunks(k as usize).flat_map(|x| linear(x, &w, None)).collect();
     let brain = |values: &[f32]| values.iter().map(|&v| bf16::from_f32(v)).collect::<Vec<_>>();
     let laid = pack(&brain(&w), plan.strip);
     let judge = under_seeds(0..6, |kernel, seed| {
         let mut memory = Memory::new();
-        let (w, x) = (memory.upload("w", &laid), memory.upload("x", &brain(&x)));
+        let w = memory.upload("w", &laid);
+        let x = memory.upload("x", &brain(&x));
         let y = memory.alloc("y", expected.len() * 4);
         let args = vec![Arg::Scalar(Const::u32(n)), Arg::Ptr(w), Arg::Ptr(x), Arg::Ptr(y)];
         let outcome = sim::run(kernel, &Launch::new([2, 1, 1], args), &mut memory, seed)?;
@@ -82,7 +84,9 @@ fn mutants_of_the_product_by_wgmma_are_found_out() {
     };
     // One cluster, which stays for three groups of tiles; sums are staged twice for each. A tile's
     // stages all fit, so that a warp may be a tile ahead.
-    let (multiprocessors, packed_tiles, finish) = (2, 1, Epilogue { bias: true, ..Epilogue::default() }.into());
+    let multiprocessors = 2;
+    let packed_tiles = 1;
+    let finish = Epilogue { bias: true, ..Epilogue::default() }.into();
     let case = hopper::Case {
         batch: 40,
         rows: 520.into(),
@@ -109,7 +113,9 @@ fn mutants_of_shares_of_k_are_found_out() {
         vectors: 0,
         per_sm: 1,
     };
-    let (multiprocessors, packed_tiles, finish) = (4, 1, hopper::Finish::default());
+    let multiprocessors = 4;
+    let packed_tiles = 1;
+    let finish = hopper::Finish::default();
     let case = hopper::Case {
         batch: 20,
         rows: 128.into(),
@@ -139,7 +145,9 @@ fn mutants_of_codes_by_wgmma_are_found_out() {
         per_sm: 1,
     };
     let codes = Some(Codes { code: Code::U4, group: Some(128), zeros: true, scale: Float::Bf16, blocks: false });
-    let (multiprocessors, packed_tiles, finish) = (2, 1, hopper::Finish::default());
+    let multiprocessors = 2;
+    let packed_tiles = 1;
+    let finish = hopper::Finish::default();
     let case =
         hopper::Case { batch: 24, rows: 200.into(), k: 512, multiprocessors, packed_tiles, codes, tuning, finish };
     survey_of(case, &LEDGER[..1]);

@@ -17,7 +17,8 @@ use tilewright_layout::typed::{KMajor, OperandTile, RowMajor, StaticLayout};
 
 /// Where a local copy is possible, every thread's sources hold the elements that it wants.
 fn follows(from: &Atom, to: &Atom, column: i64) -> Result<(), LocalCopyError> {
-    let (c, a) = (fragment(from, Operand::C), fragment(to, Operand::A));
+    let c = fragment(from, Operand::C);
+    let a = fragment(to, Operand::A);
     let sources = local_sources(&c, &a, column)?;
     assert_eq!(sources.len() as i64, a.values());
     for thread in 0..a.threads() {

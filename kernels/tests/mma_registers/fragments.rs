@@ -71,7 +71,8 @@ fn warps<F: Bits, A: StaticLayout, B: StaticLayout, G: AtomGrid>() {
         let product = TiledMma::<MmaSync<F>, A, B, G>::new(k);
         let mut number = 0;
         for step in 0..steps {
-            let (a, b) = (product.load_a(a, step), product.load_b(b, step));
+            let a = product.load_a(a, step);
+            let b = product.load_b(b, step);
             let all = a.iter().flat_map(|a| a.registers()).chain(b.iter().flat_map(|b| b.registers()));
             for &register in all {
                 out.at(k.tid() * words + number).store(register);
@@ -84,8 +85,10 @@ fn warps<F: Bits, A: StaticLayout, B: StaticLayout, G: AtomGrid>() {
         [image::<_, A>(F::of(0), F::element), image::<_, B>(F::of(0), |row, column| F::element(row + 3, column))];
     let found = run(kernel, &images, &vec![u32::MAX; (threads * words) as usize], &[]);
     for thread in 0..threads as usize {
-        let (warp, lane) = (thread / 32, thread % 32);
-        let (down, across) = (warp % G::DOWN as usize, warp / G::DOWN as usize);
+        let warp = thread / 32;
+        let lane = thread % 32;
+        let down = warp % G::DOWN as usize;
+        let across = warp / G::DOWN as usize;
         let mut expected = Vec::new();
         for step in 0..steps as usize {
             let column = step * F::K as usize;
@@ -158,16 +161,19 @@ fn number(row: i64, column: i64) -> f32 {
 
 /// Sums and largest elements of the rows of a fragment: every thread has those of its rows.
 fn rows_of<C: StaticFragment>() {
-    let (threads, values) = (C::FRAGMENT.threads() as u32, C::FRAGMENT.values() as u32);
+    let threads = C::FRAGMENT.threads() as u32;
+    let values = C::FRAGMENT.values() as u32;
     let rows = RegisterTensor::<f32, C>::places(0.into())
         .iter()
         .map(|[row, _]| row.constant())
         .collect::<std::collections::BTreeSet<_>>();
     let count = 2 * rows.len() as u32;
     let kernel = recorded(Arch::Sm80, threads, |k| {
-        let (from, out) = (k.global::<f32>("in"), k.global::<f32>("out"));
+        let from = k.global::<f32>("in");
+        let out = k.global::<f32>("out");
         let tensor = RegisterTensor::<f32, C>::from_registers(|value| from.at(k.tid() * values + value as u32).load());
-        let (sums, most) = (tensor.reduce_across(|a, b| a + b), tensor.reduce_across(|a, b| a.max(b)));
+        let sums = tensor.reduce_across(|a, b| a + b);
+        let most = tensor.reduce_across(|a, b| a.max(b));
         let less = tensor.zip_rows(&most, |value, most| value - most);
         assert_eq!(less.registers().len(), values as usize);
         (0..).zip(sums.into_iter().chain(most)).for_each(|(i, value)| out.at(k.tid() * count + i).store(value));
@@ -198,11 +204,13 @@ fn rows_of_fragments_are_reduced_across_their_lanes() {
 /// Reductions across a warpgroup's tile of several atoms.
 #[test]
 fn rows_of_accumulators_are_reduced_across_atoms_and_lanes() {
-    let (down, columns) = (2, 40);
+    let down = 2;
+    let columns = 40;
     let fragment = warpgroup_atom::<bf16>(columns).1;
     let count = 2 * down;
     let kernel = recorded(Arch::Sm90a, 128, |k| {
-        let (from, out) = (k.global::<f32>("in"), k.global::<f32>("out"));
+        let from = k.global::<f32>("in");
+        let out = k.global::<f32>("out");
         let thread = Index::thread(k);
         let sums = Accumulator::<f32>::unset(k, fragment, down, 1);
         for pair in sums.pairs(thread) {
@@ -238,7 +246,8 @@ where
     Q: StaticLayout,
 {
     let kernel = recorded(Arch::Sm80, L::FRAGMENT.threads() as u32, |k| {
-        let (from, to) = (k.global::<E>("in"), k.global::<E>("out"));
+        let from = k.global::<E>("in");
+        let to = k.global::<E>("out");
         let corner = [Index::from(1), Index::from(1)];
         let from = LayoutTensor::new(from, P::default()).tile::<M, N>(corner);
         let to = LayoutTensor::new(to, Q::default()).tile::<M, N>(corner);

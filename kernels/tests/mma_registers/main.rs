@@ -50,7 +50,8 @@ fn image<T: Copy, L: StaticLayout>(zero: T, element: impl Fn(usize, usize) -> T)
 /// A tile in shared memory that the block fills from the buffer `name`, an image of it.
 fn filled<'k, T: Scalar, L: StaticLayout>(k: &'k Builder, name: &str) -> LayoutTensor<'k, T, L, Shared> {
     let len = Lowered::<L>::REACH as u32;
-    let (from, to) = (k.global::<T>(name), k.shared_aligned::<T>(name, len, 1024));
+    let from = k.global::<T>(name);
+    let to = k.shared_aligned::<T>(name, len, 1024);
     k.for_step(k.tid(), len, k.threads(), |i| to.at(i).store(from.at(i).load()));
     LayoutTensor::new(to, L::default())
 }

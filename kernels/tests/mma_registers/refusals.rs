@@ -166,11 +166,13 @@ fn parts_of_sums_that_there_are_not_are_refused() {
         _ = Product::new(k).load_b(LayoutTensor::shared(k, "b"), 4)
     });
     refused(32, "1 fragments of A: the sums have 8 atoms along it; give one for each", |k| {
-        let (a, b) = (LayoutTensor::shared(k, "a"), LayoutTensor::shared(k, "b"));
+        let a = LayoutTensor::shared(k, "a");
+        let b = LayoutTensor::shared(k, "b");
         Product::new(k).mma(&Product::new(k).load_a(a, 0)[..1], &Product::new(k).load_b(b, 0));
     });
     refused(32, "1 fragments of B: the sums have 2 atoms along it; give one for each", |k| {
-        let (a, b) = (LayoutTensor::shared(k, "a"), LayoutTensor::shared(k, "b"));
+        let a = LayoutTensor::shared(k, "a");
+        let b = LayoutTensor::shared(k, "b");
         Product::new(k).mma(&Product::new(k).load_a(a, 0), &Product::new(k).load_b(b, 0)[..1]);
     });
     refused(128, "1 fragments of A: the sums have 2 atoms along it; give one for each", |k| {
@@ -254,7 +256,8 @@ fn a_fault_inside_multiply_store_d_and_wait_group_names_the_authors_line() {
     };
     // Tiles in shared memory that no thread has written.
     run("multiply", Arch::Sm80, 32, &|k| {
-        let (a, b) = (LayoutTensor::shared(k, "a"), LayoutTensor::shared(k, "b"));
+        let a = LayoutTensor::shared(k, "a");
+        let b = LayoutTensor::shared(k, "b");
         k.global::<f32>("d");
         TiledMma::<MmaSync<bf16>, Narrow, Narrow>::new(k).multiply(a, b);
     });
@@ -266,7 +269,8 @@ fn a_fault_inside_multiply_store_d_and_wait_group_names_the_authors_line() {
     // Tiles that no thread has written again: a warpgroup's product reads them while it is waited
     // for.
     run("wait_group", Arch::Sm90a, 128, &|k| {
-        let (a, b) = (LayoutTensor::shared(k, "a"), LayoutTensor::shared(k, "b"));
+        let a = LayoutTensor::shared(k, "a");
+        let b = LayoutTensor::shared(k, "b");
         k.global::<f32>("d");
         let product = TiledMma::<Wgmma<bf16>, Tile, Tile>::new(k);
         product.issue(a, b, false);

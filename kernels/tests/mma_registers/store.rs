@@ -219,7 +219,8 @@ fn edged(whole: u32) -> String {
 #[test]
 fn a_tile_at_the_edge_asks_for_each_row_and_column_once() {
     let count = |text: &str, what: &str| text.matches(what).count();
-    let (pairs, single) = (edged(2), edged(1));
+    let pairs = edged(2);
+    let single = edged(1);
     assert_eq!((count(&pairs, "st.global.u32"), count(&single, "st.global")), (4, 8), "{pairs}{single}");
     assert_eq!((count(&pairs, "setp.lt.u32"), count(&single, "setp.lt.u32")), (4, 6), "{pairs}{single}");
 }

@@ -25,10 +25,12 @@ where
     Contiguous<M>: Storage,
     Contiguous<N>: Storage,
 {
-    let (reach, size) = (Lowered::<P>::REACH as u32, (M * N) as u32);
+    let reach = Lowered::<P>::REACH as u32;
+    let size = (M * N) as u32;
     let out_len = reach + (M + N) as u32;
     recorded(Arch::Sm80, THREADS, |k| {
-        let (from, out) = (k.global::<f32>("in"), k.global::<f32>("out"));
+        let from = k.global::<f32>("in");
+        let out = k.global::<f32>("out");
         let mine = out.at(k.tid() * out_len);
         let tile = RegisterTensor::<f32, L>::load_from(LayoutTensor::new(from.at(k.tid() * reach), P::default()));
         assert_eq!(tile.registers().len(), size as usize);
@@ -105,7 +107,8 @@ fn accesses(kernel: Kernel) -> Vec<(String, usize)> {
 /// A copy of one tile to another.
 fn copied<L: Storage, P: StaticLayout, Q: StaticLayout>(first: u32) -> Vec<(String, usize)> {
     accesses(recorded(Arch::Sm80, THREADS, |k| {
-        let (from, to) = (k.global::<half::bf16>("in"), k.global::<half::bf16>("out"));
+        let from = k.global::<half::bf16>("in");
+        let to = k.global::<half::bf16>("out");
         let origin = [Index::from(0), Index::from(first)];
         let from = LayoutTensor::new(from, P::default()).sub_tile_at(origin);
         RegisterTensor::<_, L>::load_from(from).store_to(LayoutTensor::new(to, Q::default()));

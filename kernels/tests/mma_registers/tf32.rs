@@ -61,7 +61,8 @@ proptest! {
 
     #[test]
     fn the_low_bits_of_an_operand_are_cut_off_or_rounded(seed in 0u32..1 << 20) {
-        let (cut, rounded) = (product(seed, false), product(seed, true));
+        let cut = product(seed, false);
+        let rounded = product(seed, true);
         prop_assert!(near(seed, &cut, Tf32::truncated) && near(seed, &rounded, Tf32::nearest));
         // The bound tells them apart, and from a product of whole f32.
         prop_assert!(!near(seed, &cut, Tf32::nearest) && !near(seed, &rounded, Tf32::truncated));

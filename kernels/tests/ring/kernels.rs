@@ -238,7 +238,8 @@ fn delayed(k: &Builder) {
     let shape = Shape::stages(3).consumers(Consumers::Warps(4));
     let (mut producer, consumer) = start(k, Ring::bulk::<Rows>(k, (line(),), shape)).split();
     let consume = || {
-        let (sum, at) = (k.var(0.0f32), [Index::thread(k)]);
+        let sum = k.var(0.0f32);
+        let at = [Index::thread(k)];
         let mut consumer = consumer.deferred();
         let before = k.var(0u32);
         k.moving().for_(0, rows, |number| {
@@ -320,7 +321,8 @@ fn multicast(k: &Builder) {
         out.at(k.tid()).store(sum);
     };
     let produce = || {
-        let (half, both) = (k.cluster_rank() * (ROW / 2), k.lit(0b11u16));
+        let half = k.cluster_rank() * (ROW / 2);
+        let both = k.lit(0b11u16);
         k.moving().for_(0, rows, |row| {
             let source = by(|to: tilewright_kernels::ring::View<'_, f32, _>, bar| {
                 let how = Bulk::default().multicast(both);

@@ -18,7 +18,8 @@ pub fn run(case: &Case, kernel: &Verified, count: usize, seed: u64) -> Result<(O
     let x: Vec<Vec<Vec<f32>>> = (0..groups).map(|block| rows(count, block)).collect();
     let flat: Vec<f32> = x.iter().flatten().flatten().copied().chain([0.0; 4]).collect();
     let mut memory = Memory::new();
-    let (input, out) = (memory.upload("x", &flat), memory.alloc("out", (case.blocks * ROW) as usize * 4));
+    let input = memory.upload("x", &flat);
+    let out = memory.alloc("out", (case.blocks * ROW) as usize * 4);
     let args = vec![Arg::Scalar(Const::u32(count as u32)), Arg::Ptr(input), Arg::Ptr(out)];
     let outcome = sim::run(kernel, &Launch::new([case.blocks, 1, 1], args), &mut memory, seed)?;
     if outcome.fault().is_some() {
@@ -27,7 +28,8 @@ pub fn run(case: &Case, kernel: &Verified, count: usize, seed: u64) -> Result<(O
     let found = memory.download::<f32>(out, (case.blocks * ROW) as usize).map_err(|error| error.to_string());
     let right = found.and_then(|found| {
         let wrong = found.iter().enumerate().find_map(|(i, &found)| {
-            let (block, c) = (i / ROW as usize / case.shared_by as usize, i % ROW as usize);
+            let block = i / ROW as usize / case.shared_by as usize;
+            let c = i % ROW as usize;
             let expected = (case.oracle)(&x[block], c);
             (found != expected).then(|| format!("element {i} is {found}, not {expected}"))
         });

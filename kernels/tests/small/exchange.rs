@@ -151,7 +151,9 @@ fn recorded(devices: u32, planted: Planted) -> Kernel {
         let all = |name: &str| -> Vec<Ptr<Global, u32>> {
             (0..devices).map(|at| k.global::<u32>(&format!("{name}{at}"))).collect()
         };
-        let (words, numbers, found) = (all("words"), all("numbers"), all("found"));
+        let words = all("words");
+        let numbers = all("numbers");
+        let found = all("found");
         let of_this = |of: &[Ptr<'_, Global, u32>], what: &dyn Fn(Ptr<'_, Global, u32>)| {
             (0u32..).zip(of).for_each(|(at, &of)| k.when(rank.eq(at), || what(of)));
         };

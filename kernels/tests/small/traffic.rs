@@ -47,7 +47,9 @@ fn elementwise_kernels_touch_every_sector_once() {
 
 #[test]
 fn a_norm_reads_its_row_twice_and_its_weight_once() {
-    let (x, weight, out) = (Float::F32, Float::F32, Float::F32);
+    let x = Float::F32;
+    let weight = Float::F32;
+    let out = Float::F32;
     let shape = NormShape { width: N, stride: N, x, weight, out, eps: 1e-5, warps: 8 };
     let counters = counters(rms_norm_rows(Arch::Sm80, shape), 1, &[], &[N, N, N]);
     assert_eq!((counters.sectors(), counters.conflicts()), (sectors(4 * N), 0));

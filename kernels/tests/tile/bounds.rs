@@ -20,7 +20,8 @@ struct Given<'k> {
 /// Runs a kernel of one warp; the fault that it makes.
 fn fault(n: u32, body: impl Fn(Given<'_>)) -> Option<sim::Fault> {
     let kernel = record("strayed", Arch::Sm80, block(32), |k| {
-        let (n, x) = (k.param("n"), k.global("x"));
+        let n = k.param("n");
+        let x = k.global("x");
         body(Given { k, n, x });
     });
     let verified = verify(kernel).unwrap_or_else(|errors| panic!("{errors}"));
@@ -135,7 +136,8 @@ fn guarded_accesses_are_not_reported() {
 fn bounds_emit_nothing() {
     let text = |bounded: bool| {
         let kernel = record("same", Arch::Sm90a, block(32), |k| {
-            let (n, x) = (k.param::<u32>("n"), k.global::<f32>("x"));
+            let n = k.param::<u32>("n");
+            let x = k.global::<f32>("x");
             let tensor = LayoutTensor::new(x, Contiguous::<64>::default());
             let place = if bounded { tensor.at([n.into()]) } else { x.at(n) };
             k.when(n.lt(64), || place.store(1.0f32));
@@ -151,7 +153,8 @@ fn bounds_emit_nothing() {
 fn a_masked_load_into_a_maximum_wants_a_fill() {
     let largest = |fill: Option<f32>| {
         record("largest", Arch::Sm80, block(32), |k| {
-            let (n, x) = (k.param::<u32>("n"), k.global::<f32>("x"));
+            let n = k.param::<u32>("n");
+            let x = k.global::<f32>("x");
             let tile = LayoutTensor::new(x, Modes::contiguous_run(n)).clipped_tile([32], [0.into()]);
             let mine = match fill {
                 Some(fill) => tile.load_or([k.lane().into()], fill),

@@ -145,8 +145,10 @@ fn through<T: Number, L: StaticLayout>(case: Case) -> Result<(), TestCaseError> 
             let of = |i: usize| if case.known { Index::from(known[i]) } else { Index::any(values[i]) };
             [of(0), of(1), of(2)]
         };
-        let (a, b) = (told(from, ["am", "an", "as"]), told(to, ["bm", "bn", "bs"]));
-        let (x, y) = (k.global::<T>("x"), k.global::<T>("y"));
+        let a = told(from, ["am", "an", "as"]);
+        let b = told(to, ["bm", "bn", "bs"]);
+        let x = k.global::<T>("x");
+        let y = k.global::<T>("y");
         let staged = LayoutTensor::<T, L, _>::shared(k, "staged");
         let place = tile.map(|at| Index::any(zero) + at);
         let tiler = Tiler::by_mode(&shape.map(|e| Tiler::extent(e.into()))).unwrap();
@@ -230,7 +232,8 @@ fn three_modes_are_copied() {
     let numbers: Vec<u32> = (0..500).collect();
     let kernel = record("cubes", Arch::Sm80, block(64), |k| {
         let rows = k.param::<u32>("rows");
-        let (x, y) = (k.global::<u32>("x"), k.global::<u32>("y"));
+        let x = k.global::<u32>("x");
+        let y = k.global::<u32>("y");
         let strides = [100.into(), 20.into(), 1.into()];
         let x = LayoutTensor::new(x, Modes::new([4.into(), rows.into(), 20.into()], strides).vectors(4));
         let cube = LayoutTensor::new(k.shared::<u32>("cube", 4 * 4 * 8), Layout::parse("(4,4,8):(32,8,1)").unwrap());
@@ -243,7 +246,9 @@ fn three_modes_are_copied() {
     });
     let found = run(kernel, &[5], &[&numbers], 128);
     for (at, &word) in found.iter().enumerate() {
-        let (i, j, l) = (at % 4, at / 4 % 4, at / 16);
+        let i = at % 4;
+        let j = at / 4 % 4;
+        let l = at / 16;
         // Of the second four rows there is one.
         let expected = if j < 1 { i * 100 + (4 + j) * 20 + 8 + l } else { 0 };
         assert_eq!(word as usize, expected, "({i},{j},{l})");
@@ -256,7 +261,8 @@ fn registers_are_a_side_like_the_others() {
     let numbers: Vec<u32> = (0..600).collect();
     let kernel = record("registers", Arch::Sm80, block(32), |k| {
         let rows = k.param::<u32>("rows");
-        let (x, y) = (k.global::<u32>("x"), k.global::<u32>("y"));
+        let x = k.global::<u32>("x");
+        let y = k.global::<u32>("y");
         let x = LayoutTensor::new(x, Modes::row_major([rows.into(), 64.into()], 64u32).vectors(4));
         // Four rows of eight columns a thread: eight threads across, four down.
         let place = [Index::lane(k) / 8, Index::lane(k) % 8];
@@ -273,7 +279,8 @@ fn registers_are_a_side_like_the_others() {
     assert_eq!(wide(&kernel), 8, "two vectors a row");
     let found = run(kernel, &[6], &[&numbers[..384]], 512);
     for (at, &word) in found.iter().enumerate() {
-        let (row, column) = (at % 8, at / 8);
+        let row = at % 8;
+        let column = at / 8;
         let expected = match row {
             0..6 => numbers[row * 64 + column] + 1,
             6 => 1,

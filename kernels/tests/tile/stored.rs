@@ -47,7 +47,8 @@ proptest! {
             let run = || if told { Modes::contiguous_run(n) } else { Modes::contiguous_run(MOST) };
             let x = StoredTensor::new(k.global("x"), from, run());
             let y = StoredTensor::new(k.global("y"), to, Modes::contiguous_run(n));
-            let ([fours, _], [to_fours, to_rest]) = (x.whole_and_rest(0, 4), y.whole_and_rest(0, 4));
+            let [fours, _] = x.whole_and_rest(0, 4);
+            let [to_fours, to_rest] = y.whole_and_rest(0, 4);
             let at = [k.tid().into()];
             to_fours.vectorize::<0, 4>().store(at, fours.vectorize::<0, 4>().load(at).map(|x| x * 0.5));
             // What is left of the target: the source may know of more.
@@ -79,7 +80,8 @@ proptest! {
             k.when(k.tid().lt(5), || fours.vectorize::<0, 4>().store(at, [0, 1, 2, 3].map(|i| k.tid() * 4 + i)));
             k.when(k.tid().lt(4), || rest.store(at, k.lit(99u32)));
         });
-        let (first, end) = (20 * tile, n.min(20 * tile + 20));
+        let first = 20 * tile;
+        let end = n.min(20 * tile + 20);
         let mut expected = vec![POISON; 90];
         for at in first..end.max(first) {
             expected[at as usize] = if at < end & !3 { at - first } else { 99 };

@@ -22,7 +22,8 @@ fn stores(kernel: &Kernel, lanes: usize) -> usize {
 /// Thread t writes `1000·t + 10·j + lane` to vector j of its part of the vectors; host views say
 /// where the vectors are.
 fn vectors_agree<L: StaticLayout, const ALONG: usize, Threads: StaticLayout>() {
-    let (reach, threads) = (Lowered::<L>::REACH, Lowered::<Threads>::SIZE as u32);
+    let reach = Lowered::<L>::REACH;
+    let threads = Lowered::<Threads>::SIZE as u32;
     let kernel = record("vectors", Arch::Sm80, block(threads), |k: &Builder| {
         let tensor = LayoutTensor::new(k.global::<u32>("out"), L::default());
         let mine = tensor.vectorize::<ALONG, 4>().distribute::<Threads>(Index::thread(k));
@@ -90,7 +91,8 @@ fn vectors_of_told_extents_are_masked_whole() {
     assert_eq!(stores(&kernel, 4), 1);
     let found = run(kernel, &[5, 28], &[], 28 * 8);
     for (at, &word) in found.iter().enumerate() {
-        let (row, column) = (at / 28, at % 28);
+        let row = at / 28;
+        let column = at % 28;
         let inside = row < 5 && (16..24).contains(&column);
         let thread = row * 4 + column.wrapping_sub(16) / 4;
         assert_eq!(word, if inside { (thread * 10 + column % 4) as u32 } else { POISON }, "({row},{column})");

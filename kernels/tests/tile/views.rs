@@ -42,7 +42,8 @@ fn modes() -> impl Strategy<Value = Vec<(u32, u32)>> {
     proptest::collection::vec(mode, 1..=3).prop_map(|modes| {
         let mut order: Vec<usize> = (0..modes.len()).collect();
         order.sort_by_key(|&i| modes[i].2);
-        let (mut next, mut strides) = (1, vec![0; modes.len()]);
+        let mut next = 1;
+        let mut strides = vec![0; modes.len()];
         for i in order {
             strides[i] = next;
             next *= modes[i].0 + modes[i].1;
@@ -320,7 +321,9 @@ fn a_slice_of_three_modes_keeps_the_edge_of_what_was_sliced() {
     });
     let found = run(kernel, &[3, 6, 3], &[], 400);
     for (at, &word) in found.iter().enumerate() {
-        let (slice, row, column) = (at / 100, at / 10 % 10, at % 10);
+        let slice = at / 100;
+        let row = at / 10 % 10;
+        let column = at % 10;
         let written = slice == 1 && (4..6).contains(&row) && column < 3;
         let expected = if written { 1000 + (row - 4) * 4 + column } else { POISON as usize };
         assert_eq!(word as usize, expected, "{at}");

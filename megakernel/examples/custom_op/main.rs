@@ -83,7 +83,8 @@ fn program(spec: &ModelSpec, sms: usize) -> Result<Program, Box<dyn Error>> {
 
 fn run(name: &str) -> Result<(), Box<dyn Error>> {
     ops::register::<SoftCap>()?;
-    let (spec, device) = (spec(), device::open(name)?);
+    let spec = spec();
+    let device = device::open(name)?;
     let placed = schedule(program(&spec, 3)?, 64)?;
     let weights = RandomWeights::new(&spec, DType::BF16, 7)?;
     let cells = StepCells { tokens: &[7], positions: &[0], page_table: &[0, 1, 2, 3] };
@@ -91,7 +92,8 @@ fn run(name: &str) -> Result<(), Box<dyn Error>> {
     let mut reference = Machine::new(placed.clone(), &weights, 1)?;
     let mut kv = KvState::new(reference.program())?;
     let output = reference.step(&mut kv, &cells)?;
-    let (logits, expected) = (output.f32(LOGITS)?, output.f32(CAPPED)?);
+    let logits = output.f32(LOGITS)?;
+    let expected = output.f32(CAPPED)?;
 
     let options = DeviceOptions { warps: 4, stage_bytes: 2048, stages: 4, ..DeviceOptions::default() };
     let mut machine = DeviceMachine::load(placed, &weights, &device, options, &mut |_, _| ())?;

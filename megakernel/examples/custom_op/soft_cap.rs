@@ -77,7 +77,8 @@ impl DeviceOp for SoftCap {
             x: plan.float("x", self.x)?,
             out: plan.float("out", self.out)?,
         };
-        let (first_row, first) = (self.rows.lo as u32, self.cols.lo as u32);
+        let first_row = self.rows.lo as u32;
+        let first = self.cols.lo as u32;
         let fields = Fields { first_row, first, x: plan.operand(self.x)?, out: plan.operand(self.out)? };
         Ok(Planned::new(function, fields))
     }
@@ -109,7 +110,8 @@ impl DeviceFunction for Capped {
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
         let x = Array::new(call.state(offset_of!(Fields, x)), self.x);
         let out = Array::new(call.state(offset_of!(Fields, out)), self.out);
-        let (first_row, first) = (call.value(offset_of!(Fields, first_row)), call.value(offset_of!(Fields, first)));
+        let first_row = call.value(offset_of!(Fields, first_row));
+        let first = call.value(offset_of!(Fields, first));
         call.team().each(self.rows * self.columns, |item| {
             let at = (first_row + item / self.columns) * self.width + first + item % self.columns;
             // tanh z = 1 - 2 / (exp 2z + 1)

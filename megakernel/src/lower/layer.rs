@@ -71,7 +71,8 @@ pub(super) fn sum(
     let all = Done::joined(&sent);
     e.each_device(|e, _| {
         let Some((parts, residual, out)) = of(e) else { return Ok(sent[e.device]) };
-        let (parts, rows) = (parts.clone(), e.rows());
+        let parts = parts.clone();
+        let rows = e.rows();
         let tile = |cols| Op::from(Reduce { parts: parts.clone(), residual, out, rows, cols });
         let ops = tiling::features(e.spec.hidden, e.sms()).into_iter().map(tile).collect();
         e.level(name, ops, &all)
@@ -151,7 +152,8 @@ fn index(e: &mut Emitter, layer: usize, heads: Vec<Done>) -> Result<Selected, Lo
     let selected = indexer.layer(&mut LayerTasks::new(e, layer, &heads));
     e.indexer = Some(indexer);
     let selected = selected?;
-    let (found, expected) = (selected.ready.len(), heads.len());
+    let found = selected.ready.len();
+    let expected = heads.len();
     if found == expected { Ok(selected) } else { Err(LowerError::Heads { found, expected }) }
 }
 
@@ -195,7 +197,8 @@ fn gate_up(e: &mut Emitter, layer: usize, ready: Done) -> Result<Done, LowerErro
     let input = e.norm_input(e.state().middle, &format!("{prefix}.post_attention_layernorm.weight"));
     let up = e.weights().projection(&format!("{prefix}.mlp.up_proj"));
     let output = LinearOutput::SiluMul { up: up.weight, up_bias: up.bias, out: e.state().mlp };
-    let (name, gate) = (format!("layers.{layer}.gate_up"), format!("{prefix}.mlp.gate_proj"));
+    let name = format!("layers.{layer}.gate_up");
+    let gate = format!("{prefix}.mlp.gate_proj");
     linear(e, (&name, None), input, (&gate, e.spec.intermediate), output, ready)
 }
 
@@ -227,7 +230,8 @@ fn linear(
 ) -> Result<Done, LowerError> {
     let layer = e.weights().projection(projection);
     let tile = |cols| {
-        let (input, output) = (input.clone(), output.clone());
+        let input = input.clone();
+        let output = output.clone();
         Op::from(Linear { input, weight: layer.weight, bias: layer.bias, rows: e.rows(), cols, output })
     };
     let ops = tiling::features(features, e.sms()).into_iter().map(tile).collect();

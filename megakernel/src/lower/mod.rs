@@ -191,15 +191,19 @@ fn embed(e: &mut Emitter, ids: BufferId) -> Result<Vec<Done>, LowerError> {
 
 /// The output projection and the choice of the next token, which is the first device's.
 fn choose(e: &mut Emitter, ready: &[Option<Done>], [logits, next_token]: [BufferId; 2]) -> Result<(), LowerError> {
-    let (rows, devices) = (e.options.rows, e.devices());
+    let rows = e.options.rows;
+    let devices = e.devices();
     let tiles = tiling::features(e.spec.vocab, e.sms());
-    let (mut first, shape) = (state::On { program: &mut e.program, device: 0 }, [rows, devices * tiles.len()]);
+    let mut first = state::On { program: &mut e.program, device: 0 };
+    let shape = [rows, devices * tiles.len()];
     let best_value = first.add("best.value", BufferKind::Activation, DType::F32, &shape);
     let best_index = first.add("best.index", BufferKind::Activation, DType::I32, &shape);
     let table = if e.spec.tied_embeddings { "model.embed_tokens.weight" } else { "lm_head.weight" };
     let ready = e.each_device(|e, device| {
         let input = e.norm_input(e.state().residual, "model.norm.weight");
-        let (weight, out, shard) = (e.weights().get(table), logits, table_shard(e));
+        let weight = e.weights().get(table);
+        let out = logits;
+        let shard = table_shard(e);
         let tile = |(tile, &cols): (usize, &Span)| {
             let tile = device * tiles.len() + tile;
             let output = LinearOutput::Logits { out, shard, best_value, best_index, tile };
@@ -209,7 +213,9 @@ fn choose(e: &mut Emitter, ready: &[Option<Done>], [logits, next_token]: [Buffer
         e.level("logits", ops, ready[device].as_slice())
     })?;
     e.device = 0;
-    let (value, index, out) = (best_value, best_index, next_token);
+    let value = best_value;
+    let index = best_index;
+    let out = next_token;
     let Some(request) = e.host.request else {
         return e.last("argmax", Op::from(Argmax { value, index, out, rows: Span::all(rows) }), &ready);
     };

@@ -72,7 +72,8 @@ impl Program {
     /// How the sums of a level are cut; `None`: they are not.
     fn cut_of(&mut self, level: &[Task], options: &DeviceOptions) -> Option<Cut> {
         let (op, x) = summed(level.first()?)?;
-        let (weight, input) = (self.buffers.get(op.weight.index())?, self.buffers.get(x.index())?);
+        let weight = self.buffers.get(op.weight.index())?;
+        let input = self.buffers.get(x.index())?;
         let &[n, k] = weight.shape.as_slice() else { return None };
         let float = float_of(input.dtype)?;
         let rows = op.rows.len() as u32;
@@ -80,12 +81,14 @@ impl Program {
         if options.part_registers == 0 || rows < options.held_rows || op.bias.is_some() || !whole {
             return None;
         }
-        let (warps, bytes) = (options.warps, options.stage_bytes);
+        let warps = options.warps;
+        let bytes = options.stage_bytes;
         let strip = match weight.quantised.map(|form| form.codes()).transpose().ok()? {
             None => Strip::new(k as u32, warps, bytes),
             Some(codes) => Strip::of_codes(k as u32, warps, bytes, codes),
         };
-        let (strip, packing) = (strip.ok()?, Packing::of(rows, float));
+        let strip = strip.ok()?;
+        let packing = Packing::of(rows, float);
         // Places of a part may have columns of another, which its readers do not wait for.
         if strip.is_halved() || weight.quantised.is_some_and(|form| form.ordered) {
             return None;
@@ -123,7 +126,8 @@ impl Program {
         let counter = self.add_counter(format!("{name}.parts"));
         let features = level.iter().filter_map(|task| summed(task)).map(|(op, _)| op.cols.hi).max().unwrap_or(0);
         let all: u32 = cut.parts.iter().map(|&(stages, _)| stages).sum();
-        let (mut end, mut number) = (0, 0);
+        let mut end = 0;
+        let mut number = 0;
         for (&(stages, along), &out) in cut.parts.iter().zip(&cut.buffers) {
             let before = end;
             end += stages;
@@ -139,7 +143,11 @@ impl Program {
             let Some((Linear { output: LinearOutput::Add { residual, out }, rows, cols, .. }, _)) = summed(task) else {
                 continue;
             };
-            let (parts, residual, out, rows, cols) = (cut.buffers.clone(), Some(*residual), *out, *rows, *cols);
+            let parts = cut.buffers.clone();
+            let residual = Some(*residual);
+            let out = *out;
+            let rows = *rows;
+            let cols = *cols;
             let sum = Reduce { parts, residual, out, rows, cols };
             let waits = vec![Wait { counter, threshold: number }];
             self.add_like(task, format!("{name}.sum[{at}]"), sum, waits, task.signals.clone())?;

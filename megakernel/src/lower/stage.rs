@@ -101,7 +101,8 @@ mod tests {
                 let stage = Stage::of(&spec, Some(Span::new(lo, hi))).expect("layers of the model");
                 stage.tensors(&spec).map(|tensor| tensor.name).collect::<Vec<_>>()
             };
-            let (mut found, mut expected) = ([read(0, cut), read(cut, layers)].concat(), read(0, layers));
+            let mut found = [read(0, cut), read(cut, layers)].concat();
+            let mut expected = read(0, layers);
             if tied {
                 expected.push("model.embed_tokens.weight".to_owned());
             }

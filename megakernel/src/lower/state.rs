@@ -90,7 +90,8 @@ pub(super) fn add(
     options: &LowerOptions,
     (splits, stage): (usize, Stage),
 ) -> (HostBuffers, Vec<StateBuffers>) {
-    let (rows, devices) = (options.rows, program.devices);
+    let rows = options.rows;
+    let devices = program.devices;
     let inlet = match stage.embeds() {
         true => Inlet::Tokens(program.add_buffer(TOKEN, BufferKind::Cell, DType::I32, &[rows])),
         false => Inlet::Hidden(program.add_buffer(HIDDEN_IN, BufferKind::Input, DType::F32, &[rows, spec.hidden])),
@@ -127,8 +128,11 @@ fn activations(
     splits: usize,
     device: usize,
 ) -> StateBuffers {
-    let (rows, devices) = (options.rows, program.devices);
-    let (heads, kv_heads, dim) = (share.heads, share.kv_heads, share.head_dim);
+    let rows = options.rows;
+    let devices = program.devices;
+    let heads = share.heads;
+    let kv_heads = share.kv_heads;
+    let dim = share.head_dim;
     let mut on = On { program, device };
     let mut scratch = |name: &str, dtype, shape: &[usize]| on.of_device(name, BufferKind::Activation, dtype, shape);
     let residual = scratch("residual", DType::F32, &[rows, share.hidden]);

@@ -11,7 +11,8 @@ pub const STRIP: usize = 8;
 /// `strips` dealt to `tasks` tasks: consecutive, sizes differing by at most one, larger first.
 pub(crate) fn deal(strips: usize, tasks: usize) -> Vec<Span> {
     let tasks = tasks.clamp(1, strips.max(1));
-    let (share, extra) = (strips / tasks, strips % tasks);
+    let share = strips / tasks;
+    let extra = strips % tasks;
     let mut at = 0;
     (0..tasks)
         .map(|task| {

@@ -128,7 +128,8 @@ impl DeviceFunction for BestOfTiles {
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
         let [value, index] = [offset_of!(Fields, value), offset_of!(Fields, index)].map(|field| call.state(field));
         let bests = tiles::TileBests { value: value.cast(), index: index.cast(), tiles: self.tiles };
-        let (rows, first_row) = (self.rows, call.value(offset_of!(Fields, first_row)));
+        let rows = self.rows;
+        let first_row = call.value(offset_of!(Fields, first_row));
         let out = call.state(offset_of!(Fields, out)).cast();
         tiles::argmax(call.team(), tiles::Argmax { bests, out, rows, first_row });
     }

@@ -119,7 +119,8 @@ fn binary(
 
 fn each(on: &Context, a: &Region, b: &Region, out: &Region, f: fn(&[f32], &[f32]) -> Vec<f32>) -> Done {
     for ((at_a, at_b), at) in on.runs(a)?.into_iter().zip(on.runs(b)?).zip(on.runs(out)?) {
-        let (a, b) = (on.read(a.buffer, at_a.0, at_a.1)?, on.read(b.buffer, at_b.0, at_b.1)?);
+        let a = on.read(a.buffer, at_a.0, at_a.1)?;
+        let b = on.read(b.buffer, at_b.0, at_b.1)?;
         on.write(out.buffer, at.0, &f(&a, &b))?;
     }
     Ok(())

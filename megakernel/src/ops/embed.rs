@@ -160,12 +160,14 @@ impl DeviceOp for Embed {
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
-        let (columns, hidden) = (self.cols.len() as u32, plan.extent(self.table, 0)?);
+        let columns = self.cols.len() as u32;
+        let hidden = plan.extent(self.table, 0)?;
         multiple("the columns of an embedding task", columns | self.cols.lo as u32, 4, "a multiple of 4")?;
         let strip = plan.table(hidden, self.table)?;
         let features = plan.extent(self.table, 1)? as usize;
         let stream = plan.stream(Rows::Matrix(self.table), strip, features);
-        let (weights, deal) = (plan.start(stream), plan.deal(stream));
+        let weights = plan.start(stream);
+        let deal = plan.deal(stream);
         let (to, out) = plan.destinations("out", self.sent.iter().copied().chain([self.out]))?;
         let scaled = plan.scaled_output()?;
         let (scaled, operands) = (scaled.map(|(code, _)| code), scaled.map(|(_, operands)| operands));

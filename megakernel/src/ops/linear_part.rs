@@ -59,7 +59,8 @@ impl TaskOp for LinearPart {
     }
 
     fn oracle(&self, on: &Context) -> Done {
-        let ([n, k], width) = (on.shape(self.weight)?, self.cols.len());
+        let [n, k] = on.shape(self.weight)?;
+        let width = self.cols.len();
         for row in self.rows.iter() {
             let x = on.read(self.x, row * k + self.along.lo, self.along.len())?;
             let mut y = vec![0.0; width];
@@ -93,7 +94,8 @@ impl DeviceOp for LinearPart {
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
-        let (k, features) = (plan.extent(self.weight, 0)?, plan.extent(self.weight, 1)?);
+        let k = plan.extent(self.weight, 0)?;
+        let features = plan.extent(self.weight, 1)?;
         let strip = plan.strip(k, &[self.weight])?;
         multiple("the first feature of a tile", self.cols.lo as u32, Strip::ROWS, "a multiple of 8")?;
         let [first, end] = stages(strip, self.along)?;
@@ -116,7 +118,8 @@ impl DeviceOp for LinearPart {
                 ("registers of a part's activations", "what shared memory or `held_registers` holds");
             return Err(Unsupported::Number { what, found: found as usize, expected });
         }
-        let (first_strip, strips) = (self.cols.lo / 8, self.cols.len().div_ceil(8));
+        let first_strip = self.cols.lo / 8;
+        let strips = self.cols.len().div_ceil(8);
         let fields = Fields {
             first_row: self.rows.lo as u32,
             first: self.cols.lo as u32,
@@ -138,7 +141,8 @@ impl DeviceOp for LinearPart {
 
 /// The stages of a strip that have some of its columns.
 fn stages(strip: Strip, along: Span) -> Result<[u32; 2], Unsupported> {
-    let (each, expected) = (strip.stage_k(), "where a stage of its weights begins");
+    let each = strip.stage_k();
+    let expected = "where a stage of its weights begins";
     multiple("the first column of a part", along.lo as u32, each, expected)?;
     if along.hi as u32 != strip.k() {
         multiple("where the columns of a part end", along.hi as u32, each, expected)?;

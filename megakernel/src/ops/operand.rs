@@ -175,7 +175,8 @@ impl<'a> Operands<'a> {
     /// What is wrong with the operand.
     pub fn region(&self, operand: &'static str, region: &Region) -> Check<&'a Buffer> {
         let buffer = self.get(operand, region.buffer)?;
-        let (found, expected) = (region.spans().len(), buffer.shape.len());
+        let found = region.spans().len();
+        let expected = buffer.shape.len();
         if found != expected || expected > MAX_RANK {
             return Err(OperandError::Rank { operand, buffer: region.buffer, found, expected });
         }
@@ -247,6 +248,7 @@ pub fn multiple(name: &'static str, found: usize, of: usize) -> Check {
 /// # Errors
 /// If it is not so.
 pub fn same_extents(operand: &'static str, a: &Region, other: &'static str, b: &Region) -> Check {
-    let (found, expected) = (a.extents(), b.extents());
+    let found = a.extents();
+    let expected = b.extents();
     if found == expected { Ok(()) } else { Err(OperandError::Shapes { operand, found, other, expected }) }
 }

@@ -47,7 +47,8 @@ impl TaskOp for Reduce {
         interval("rows", self.rows, rows)?;
         interval("cols", self.cols, columns)?;
         if self.parts.is_empty() {
-            let (found, expected) = (vec![0], vec![rows, columns]);
+            let found = vec![0];
+            let expected = vec![rows, columns];
             return Err(OperandError::Shapes { operand: "parts", found, other: "out", expected });
         }
         for &part in &self.parts {
@@ -124,16 +125,19 @@ impl DeviceOp for Reduce {
             plan.plain_float("a sum of parts", buffer)?;
             plan.storage("a sum of parts", buffer)
         };
-        let (residual, out) = (self.residual.map(stored).transpose()?, stored(self.out)?);
+        let residual = self.residual.map(stored).transpose()?;
+        let out = stored(self.out)?;
         let storages = self.parts.iter().map(|&part| stored(part)).collect::<Result<Vec<_>, _>>()?;
         let part = storages.first().copied().filter(|first| storages.iter().all(|other| other == first));
         let part = part.ok_or(Unsupported::Sent)?;
         let parts = self.parts.iter().map(|&part| plan.operand(part)).collect::<Result<Vec<_>, _>>()?;
         // One after the other, as the lowering adds them: a record has the first alone.
-        let (first, step) = (parts[0], parts.get(1).map_or(0, |second| second.wrapping_sub(parts[0])));
+        let first = parts[0];
+        let step = parts.get(1).map_or(0, |second| second.wrapping_sub(parts[0]));
         let count = parts.len() as u32;
         if (0u32..).zip(&parts).any(|(number, &part)| part != first.wrapping_add(number.wrapping_mul(step))) {
-            let (what, expected) = ("parts of a sum whose buffers lie apart", "of equal distance from one to the next");
+            let what = "parts of a sum whose buffers lie apart";
+            let expected = "of equal distance from one to the next";
             return Err(Unsupported::Number { what, found: parts.len(), expected });
         }
         let scaled = plan.scaled_output()?;

@@ -46,7 +46,8 @@ pub enum RegisterError {
 /// # Errors
 /// If the name belongs to another op, or is none.
 pub fn register<T: TaskOp + DeserializeOwned>() -> Result<(), RegisterError> {
-    let (name, id) = (T::name(), TypeId::of::<T>());
+    let name = T::name();
+    let id = TypeId::of::<T>();
     if name.is_empty() || !name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_')) {
         return Err(RegisterError::Name { name });
     }

@@ -58,7 +58,8 @@ impl TaskOp for RmsNorm {
 /// The RMS norms of some rows of `x: [rows, hidden]`.
 pub(super) fn normed_rows(on: &Context, x: BufferId, weight: BufferId, eps: f32, rows: Span) -> Done<Vec<f32>> {
     let [_, hidden] = on.shape(x)?;
-    let (x, weight) = (on.read(x, rows.lo * hidden, rows.len() * hidden)?, on.read(weight, 0, hidden)?);
+    let x = on.read(x, rows.lo * hidden, rows.len() * hidden)?;
+    let weight = on.read(weight, 0, hidden)?;
     let mut out = vec![0.0; x.len()];
     for (x, out) in x.chunks_exact(hidden).zip(out.chunks_exact_mut(hidden)) {
         host::rms_norm(x, &weight, eps, out);

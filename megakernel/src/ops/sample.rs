@@ -130,9 +130,11 @@ impl DeviceOp for Sample {
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
-        let (tiles, vocab) = (plan.extent(self.value, 0)?, plan.extent(self.logits, 0)?);
+        let tiles = plan.extent(self.value, 0)?;
+        let vocab = plan.extent(self.logits, 0)?;
         if vocab > MOST_VOCAB {
-            let (what, found) = ("the vocabulary of a choice at random", vocab as usize);
+            let what = "the vocabulary of a choice at random";
+            let found = vocab as usize;
             return Err(Unsupported::Number { what, found, expected: "2^18 at most" });
         }
         let function = Draw { rows: rows_of(self.rows)?, tiles, vocab };

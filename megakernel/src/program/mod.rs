@@ -111,7 +111,9 @@ impl Program {
 
     /// An empty program for a device.
     pub fn new(name: impl Into<String>, target: Target) -> Program {
-        let (buffers, counters, tasks) = (Vec::new(), Vec::new(), Vec::new());
+        let buffers = Vec::new();
+        let counters = Vec::new();
+        let tasks = Vec::new();
         Program { name: name.into(), target, devices: 1, buffers, counters, tasks, queues: None }
     }
 
@@ -129,7 +131,8 @@ impl Program {
         shape: &[usize],
     ) -> BufferId {
         let id = BufferId::from(self.buffers.len());
-        let (name, shape) = (name.into(), shape.to_vec());
+        let name = name.into();
+        let shape = shape.to_vec();
         self.buffers.push(Buffer {
             id,
             name,

@@ -38,7 +38,8 @@ impl Quantised {
         let group = (matrix.groups() > 1).then_some(matrix.group());
         let scale = [DType::BF16, DType::F16].into_iter().find(|&dtype| float_of(dtype) == Some(matrix.scale_float()));
         let scale = if matrix.blocks().is_some() { DType::F8E4M3 } else { scale.unwrap_or(DType::F32) };
-        let (zeros, ordered) = (matrix.has_zeros(), matrix.order().is_some());
+        let zeros = matrix.has_zeros();
+        let ordered = matrix.order().is_some();
         Quantised { code: matrix.code(), group, zeros, scale, ordered }
     }
 

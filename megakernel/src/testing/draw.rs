@@ -61,7 +61,8 @@ pub fn computation(rng: &mut Rng, careless: usize) -> Program {
 
 impl Draft {
     fn new(mut rng: Rng, careless: usize) -> Draft {
-        let (rows, cols) = (rng.within(1, 2), 2 * rng.within(1, 3));
+        let rows = rng.within(1, 2);
+        let cols = 2 * rng.within(1, 3);
         let mut p = Program::new("small", Target::host(1));
         let floats = [DType::F32, DType::BF16, DType::F16];
         let input = p.add_buffer("input", BufferKind::Input, DType::BF16, &[rows, cols]);
@@ -201,7 +202,8 @@ impl Draft {
     }
 
     fn linear(&mut self, target: Region) -> Option<Op> {
-        let (rows, cols) = (target.spans()[0], target.spans()[1]);
+        let rows = target.spans()[0];
+        let cols = target.spans()[1];
         let x = self.row_source(rows)?;
         let input = if self.rng.chance(50) {
             LinearInput::Plain { x }
@@ -218,7 +220,9 @@ impl Draft {
             }
             3 => LinearOutput::SiluMul { up: self.weight, up_bias: None, out },
             _ => {
-                let (best_value, best_index, tile) = (self.value, self.index, self.rng.below(2));
+                let best_value = self.value;
+                let best_index = self.index;
+                let tile = self.rng.below(2);
                 LinearOutput::Logits { out, shard: None, best_value, best_index, tile }
             }
         };
@@ -231,11 +235,14 @@ impl Draft {
         let rows = self.span(self.rows);
         let tiles = |buffer| Region::new(buffer, &[rows, Span::all(2)]);
         let defined = self.is_defined(&tiles(self.value)) && self.is_defined(&tiles(self.index));
-        let (value, index, out) = (self.value, self.index, self.chosen);
+        let value = self.value;
+        let index = self.index;
+        let out = self.chosen;
         let op = if self.rng.chance(50) {
             Op::from(Argmax { value, index, out, rows })
         } else {
-            let (position, request) = (self.position, self.request);
+            let position = self.position;
+            let request = self.request;
             Op::from(Sample { logits: value, value, index, position, request, out, rows })
         };
         (defined || self.rng.chance(self.careless)).then_some(op)

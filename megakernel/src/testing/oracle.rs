@@ -285,7 +285,8 @@ impl<'p> Explorer<'p> {
         let mut next = state.clone();
         next.started |= 1 << task;
         for (at, cell) in self.cells.iter().enumerate() {
-            let (reads, writes) = (!cell.reads[task].is_empty(), cell.writes[task]);
+            let reads = !cell.reads[task].is_empty();
+            let writes = cell.writes[task];
             let busy = (0..self.program.tasks.len()).filter(|&t| running >> t & 1 == 1).any(|t| {
                 (writes.is_some() && !cell.reads[t].is_empty())
                     || ((reads || writes.is_some()) && cell.writes[t].is_some())

@@ -19,7 +19,8 @@ struct Shard {
 /// A computation of two or three devices, of one layer or two, of at most 12 tasks.
 pub fn computation(rng: &mut Rng) -> Program {
     let devices = rng.within(2, 3);
-    let (rows, cols) = (rng.within(1, 2), 2 * rng.within(1, 2));
+    let rows = rng.within(1, 2);
+    let cols = 2 * rng.within(1, 2);
     let layers = if devices == 2 { rng.within(1, 2) } else { 1 };
     let mut p = Program::new("sharded", Target::host(1));
     p.devices = devices;
@@ -49,7 +50,8 @@ pub fn computation(rng: &mut Rng) -> Program {
             }
         }
         for (device, shard) in shards.iter().enumerate() {
-            let (parts, residual) = (shard.parts.clone(), rng.chance(70).then(|| x(shard)));
+            let parts = shard.parts.clone();
+            let residual = rng.chance(70).then(|| x(shard));
             push(&mut p, device, Reduce { parts, residual, out: shard.x, rows: every, cols: Span::all(cols) });
         }
     }

@@ -79,7 +79,8 @@ fn operand(op: &Op, error: OperandError) -> Kind {
 /// A footprint whose length is not bounded by its operands' number: one that is longer than what is
 /// declared is refused before it is computed.
 fn undeclared_writes(operands: &Operands, task: &Task) -> Option<Kind> {
-    let (needed, declared) = (task.op.least_writes(operands), task.writes.len());
+    let needed = task.op.least_writes(operands);
+    let declared = task.writes.len();
     let op = task.op.name();
     (needed > CHEAP_WRITES.max(declared)).then_some(Kind::WritesUndeclared { op, declared, needed })
 }

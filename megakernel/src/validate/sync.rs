@@ -40,7 +40,8 @@ pub(super) fn warn(program: &Program, report: &mut Report) {
     let mut waited = vec![false; program.counters.len()];
     for (index, task) in program.tasks.iter().enumerate() {
         for wait in &task.waits {
-            let (counter, threshold) = (wait.counter, wait.threshold);
+            let counter = wait.counter;
+            let threshold = wait.threshold;
             waited[counter.index()] = true;
             let producers = producers[counter.index()];
             if threshold < producers {
@@ -110,7 +111,8 @@ fn thresholds_are_positive(_: &Context, task: &Task) -> Vec<Kind> {
 /// satisfied, whatever runs.
 fn thresholds_are_in_reach(context: &Context, task: &Task) -> Vec<Kind> {
     let unreachable = |wait: &crate::program::Wait| {
-        let (counter, threshold) = (wait.counter, wait.threshold);
+        let counter = wait.counter;
+        let threshold = wait.threshold;
         let producers = *context.producers.get(counter.index())?;
         let own = u32::from(task.signals.contains(&counter));
         if threshold > 0 && producers == 0 {

@@ -121,13 +121,16 @@ fn arena_is_allowed(buffer: &Buffer) -> Option<Kind> {
 }
 
 fn arena_is_in_reach(buffer: &Buffer) -> Option<Kind> {
-    let (offset, bytes, limit) = (buffer.arena?, buffer.bytes()?, MAX_BYTES as u64);
+    let offset = buffer.arena?;
+    let bytes = buffer.bytes()?;
+    let limit = MAX_BYTES as u64;
     let end = offset.checked_add(bytes as u64);
     end.is_none_or(|end| end > limit).then_some(Kind::ArenaEnd { offset, bytes, limit })
 }
 
 fn arena_is_aligned(buffer: &Buffer) -> Option<Kind> {
-    let (offset, align) = (buffer.arena?, buffer.dtype.bytes());
+    let offset = buffer.arena?;
+    let align = buffer.dtype.bytes();
     (!offset.is_multiple_of(align as u64)).then_some(Kind::ArenaAlign { offset, align })
 }
 

@@ -89,7 +89,8 @@ impl RandomCodes {
         seed: u64,
         form: impl Fn(&str) -> Option<Quantised>,
     ) -> Result<RandomCodes, WeightError> {
-        let (mut tensors, mut codes) = (HashMap::new(), HashMap::new());
+        let mut tensors = HashMap::new();
+        let mut codes = HashMap::new();
         for tensor in spec.tensors() {
             if let Some(form) = form(&tensor.name) {
                 let matrix = random_codes(&tensor, seed, form)?;

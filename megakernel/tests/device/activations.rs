@@ -16,14 +16,17 @@ use super::lab::{Cells, PAGES, device, machine, options, relative, tiny, weights
 /// A program whose MLP activations are bf16.
 fn narrow(spec: &ModelSpec, rows: usize, sms: usize) -> Placed {
     let target = Target { sms, ..Target::named("h100").unwrap() };
-    let (kv, activation, pages) = (DType::BF16, DType::BF16, Some(PAGES * 16));
+    let kv = DType::BF16;
+    let activation = DType::BF16;
+    let pages = Some(PAGES * 16);
     let options = LowerOptions { rows, kv, activation, pages, page_tokens: 16, ..LowerOptions::for_context(64) };
     schedule(lower(spec, &|_| DType::BF16, target, &options).unwrap(), 64).unwrap()
 }
 
 /// Three steps against the reference machine.
 fn agree(spec: &ModelSpec, rows: usize, options: DeviceOptions, most: f64) {
-    let (program, weights) = (narrow(spec, rows, 3), weights(spec));
+    let program = narrow(spec, rows, 3);
+    let weights = weights(spec);
     let mut reference = Machine::new(program.clone(), &weights, 1).unwrap();
     let mut kv = KvState::new(reference.program()).unwrap();
     let mut machine = DeviceMachine::load(program, &weights, &device(11, 3), options, &mut |_, _| ()).unwrap();
@@ -83,7 +86,8 @@ fn streamed_activations_agree_with_the_reference() {
 #[test]
 fn activations_by_phases_agree_with_the_reference() {
     for (rows, hidden, held_registers) in [(3, 256, 4), (9, 512, 16), (16, 512, 32)] {
-        let (spec, options) = (ModelSpec { hidden, ..tiny() }, DeviceOptions { held_registers, ..options() });
+        let spec = ModelSpec { hidden, ..tiny() };
+        let options = DeviceOptions { held_registers, ..options() };
         let plan = Plan::new(&narrow(&spec, rows, 3), options).unwrap();
         let linear = plan.opcodes.iter().filter_map(|opcode| opcode.get::<LinearTile>().map(|linear| linear.tile));
         let qkv = plan.opcodes.iter().filter_map(|opcode| opcode.get::<QkvTile>().map(|qkv| qkv.tile));

@@ -27,11 +27,13 @@ fn agree(spec: &ModelSpec, rows: usize, sms: usize, seed: u64, steps: usize) {
         let output = reference.step(&mut kv, &cells.view()).unwrap();
         let active = cells.positions.iter().filter(|&&position| position >= 0).count();
         for row in 0..active {
-            let (found, expected) = (device.f32_row(LOGITS, row).unwrap(), output.f32_row(LOGITS, row).unwrap());
+            let found = device.f32_row(LOGITS, row).unwrap();
+            let expected = output.f32_row(LOGITS, row).unwrap();
             let error = relative(&found, &expected);
             assert!(error < if rows <= 4 { 1e-3 } else { 1e-2 }, "seed {seed}, step {step}, row {row}: {error}");
         }
-        let (found, expected) = (device.i32(NEXT_TOKEN).unwrap(), output.i32(NEXT_TOKEN).unwrap());
+        let found = device.i32(NEXT_TOKEN).unwrap();
+        let expected = output.i32(NEXT_TOKEN).unwrap();
         assert_eq!(found[..active], expected[..active], "seed {seed}, step {step}");
     }
 }
@@ -70,7 +72,8 @@ fn norms_of_heads_and_biases_agree_with_the_reference() {
 
 /// Tokens by single steps, fed back by the host.
 fn by_steps(machine: &mut DeviceMachine, rows: usize, steps: usize) -> Vec<u32> {
-    let (mut cells, mut tokens) = (Cells::at(rows, 0), Vec::new());
+    let mut cells = Cells::at(rows, 0);
+    let mut tokens = Vec::new();
     for _ in 0..steps {
         machine.step(&cells.view()).unwrap();
         cells.tokens = machine.i32(NEXT_TOKEN).unwrap();

@@ -81,7 +81,8 @@ impl Both {
         self.device.step(&cells).unwrap_or_else(|error| panic!("{positions:?}: {}", chain(&error)));
         let output = self.reference.step(&mut self.kv, &cells).unwrap();
         for row in (0..self.rows).filter(|&row| positions[row] >= 0) {
-            let (found, expected) = (self.device.f32_row(LOGITS, row).unwrap(), output.f32_row(LOGITS, row).unwrap());
+            let found = self.device.f32_row(LOGITS, row).unwrap();
+            let expected = output.f32_row(LOGITS, row).unwrap();
             let error = relative(&found, &expected);
             assert!(error < most, "{positions:?}, row {row}: {error}");
         }

@@ -23,7 +23,8 @@ fn requests(rows: usize, step: u64) -> Vec<Request> {
 
 /// Tokens by single steps, each checked against the oracle on the logits of its step.
 fn by_steps(machine: &mut DeviceMachine, cells: &mut Cells, steps: usize) -> Vec<u32> {
-    let (rows, mut tokens) = (cells.tokens.len(), Vec::new());
+    let rows = cells.tokens.len();
+    let mut tokens = Vec::new();
     for step in 0..steps {
         let asked = requests(rows, step as u64);
         machine.set_requests(&asked).unwrap();
@@ -48,7 +49,8 @@ fn by_steps(machine: &mut DeviceMachine, cells: &mut Cells, steps: usize) -> Vec
 fn by_reference(spec: &ModelSpec, rows: usize, sms: usize, steps: usize) -> Vec<u32> {
     let mut machine = Machine::new(sampling(spec, rows, sms), &weights(spec), 1).unwrap();
     let mut kv = KvState::new(machine.program()).unwrap();
-    let (mut cells, mut tokens) = (Cells::at(rows, 0), Vec::new());
+    let mut cells = Cells::at(rows, 0);
+    let mut tokens = Vec::new();
     for step in 0..steps {
         machine.set_requests(&requests(rows, step as u64)).unwrap();
         cells.tokens = machine.step(&mut kv, &cells.view()).unwrap().i32(NEXT_TOKEN).unwrap();

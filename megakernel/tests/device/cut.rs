@@ -81,7 +81,8 @@ fn sums_are_cut_where_activations_have_no_room() {
 
 /// The bits of the logits of three steps.
 fn bits(sms: usize, options: DeviceOptions) -> Vec<u32> {
-    let (spec, target) = (wide(), Target { sms, ..Target::named("h100").unwrap() });
+    let spec = wide();
+    let target = Target { sms, ..Target::named("h100").unwrap() };
     let lowering = LowerOptions { rows: 5, kv: DType::BF16, page_tokens: 16, ..LowerOptions::for_context(64) };
     let lowering = LowerOptions { activation: DType::BF16, splits: Some(1), pages: Some(64), ..lowering };
     let placed = cut(lower(&spec, &|_| DType::BF16, target, &lowering).unwrap(), &options);

@@ -40,11 +40,13 @@ fn programs_of_any_rows_find_the_same_dealt_image() {
     let run = |options| {
         let mut shared = DeviceWeights::new(device(3, 3), Arc::new(weights(&spec)));
         let mut wide = shared.machine(placed(&spec, 4, 3), None, options, &mut |_, _| ()).unwrap();
-        let (kv, bytes) = (wide.kv().clone(), shared.bytes());
+        let kv = wide.kv().clone();
+        let bytes = shared.bytes();
         let mut narrow = shared.machine(placed(&spec, 1, 3), Some(&kv), options, &mut |_, _| ()).unwrap();
         assert_eq!(shared.bytes(), bytes);
         let page_table: Vec<i32> = (0..4).flat_map(|_| 4..4 + PAGES as i32).collect();
-        let (tokens, positions) = ([11, 3, 77, 150], [0, 1, 2, 3]);
+        let tokens = [11, 3, 77, 150];
+        let positions = [0, 1, 2, 3];
         wide.step(&StepCells { tokens: &tokens, positions: &positions, page_table: &page_table }).unwrap();
         narrow.step(&StepCells { tokens: &[42], positions: &[4], page_table: &page_table[..PAGES] }).unwrap();
         narrow.f32_row(LOGITS, 0).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>()

@@ -115,7 +115,8 @@ fn many_steps_of_a_launch_go_on_together_and_end_together() {
 
 #[test]
 fn tokens_are_drawn_as_on_one_device() {
-    let (spec, rows) = (tiny(), 2);
+    let spec = tiny();
+    let rows = 2;
     let requests: Vec<Request> = (0..rows as u64)
         .map(|row| Request {
             temperature: 0.9,

@@ -60,7 +60,8 @@ fn rows_end_at_their_tokens_and_the_launch_with_the_last_of_them() {
 /// are those of a batch in which it was idle from then on.
 #[test]
 fn a_row_that_has_ended_is_idle() {
-    let (mut one, mut two) = (machine(&least(), 2, 3, 0, options()), machine(&least(), 2, 3, 70, options()));
+    let mut one = machine(&least(), 2, 3, 0, options());
+    let mut two = machine(&least(), 2, 3, 70, options());
     let whole = until(&mut one, 2, 3, &[]);
     let end = [whole[0][1]];
     let seen = until(&mut one, 2, 3, &[&[], &end]);

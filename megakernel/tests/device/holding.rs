@@ -52,7 +52,8 @@ fn launches_that_fail_end_with_stages_held_and_the_next_runs() {
         let run = |machine: &mut DeviceMachine| machine.run(&Cells::at(2, 0).view(), 3);
         let right = run(&mut machine).unwrap();
         let first = |what: fn(&Op) -> bool| machine.program().tasks.iter().find(|task| what(&task.op)).unwrap().id;
-        let (qkv, linear) = (first(|op| op.is::<Qkv>()), first(|op| op.is::<Linear>()));
+        let qkv = first(|op| op.is::<Qkv>());
+        let linear = first(|op| op.is::<Linear>());
         for fault in [
             DeviceFault::Silent { task: qkv },
             DeviceFault::Opcode { task: linear, opcode: 77 },

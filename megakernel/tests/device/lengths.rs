@@ -60,8 +60,8 @@ fn known_models_have_one_kernel_for_each_width() {
     for (target, model, rows) in
         [("h100", "llama-3.2-1b", 1), ("h100", "llama-3.1-8b", 16), ("a100", "llama-3.2-1b", 8)]
     {
-        let (spec, target) =
-            (ModelSpec::named(model).expect("it is known"), Target::named(target).expect("it is known"));
+        let spec = ModelSpec::named(model).expect("it is known");
+        let target = Target::named(target).expect("it is known");
         let [short, long] = [8, 10_000].map(|context| plan(&spec, &target, (rows, false), context, 0));
         assert_eq!(short.lengths, Lengths { pages: rows as u32, table_width: 1 });
         assert!(text(&short) == text(&long), "{model}, {rows} rows");

@@ -82,7 +82,8 @@ impl Subject {
 
     /// The devices, one of which is lost in the first launch.
     fn devices(&self, seed: u64, loss: Option<Loss>) -> Vec<Device> {
-        let (sms, rows) = (self.placed.target.sms as u32, self.rows as u64);
+        let sms = self.placed.target.sms as u32;
+        let rows = self.rows as u64;
         // The status words: the host asks for the end in the first, acquires the eighth, which
         // counts steps, and then reads tokens.
         let host = |after| {
@@ -96,7 +97,8 @@ impl Subject {
     }
 
     fn machine_on(&self, devices: &[Device]) -> DeviceMachine {
-        let (placed, weights) = (self.placed.clone(), weights(&self.spec));
+        let placed = self.placed.clone();
+        let weights = weights(&self.spec);
         DeviceMachine::load_on(placed, &weights, devices, self.options, &mut |_, _| ()).unwrap()
     }
 
@@ -281,7 +283,8 @@ fn who_looks_for_packets_of_a_lost_device_hears_the_host() {
 /// that outlasts the launch leaves the loss to be named.
 #[test]
 fn a_device_lost_late_in_a_slow_launch_is_named_115() {
-    let (seed, loss) = (115, Loss { device: 1, step: 1_992_828 });
+    let seed = 115;
+    let loss = Loss { device: 1, step: 1_992_828 };
     let mut subject = Subject::new(wide_enough(), 1, 4, options());
     let came = subject.lose(seed, loss);
     subject.options.polls = 1 << 8;

@@ -162,7 +162,8 @@ fn splits_of_different_places_are_refused() {
         let shape = |program: &Program, id: BufferId| program.buffers[id.index()].shape.clone();
         let first = program.tasks.iter_mut().find(|task| task.op.is::<Attention>()).expect("it attends");
         let Some(op) = first.op.get::<Attention>() else { unreachable!("it was looked for") };
-        let (id, old) = (first.id, op.at.position);
+        let id = first.id;
+        let old = op.at.position;
         let new = program.add_buffer("elsewhere", BufferKind::Cell, DType::I32, &shape(program, old));
         let task = &mut program.tasks[id.index()];
         task.reads.iter_mut().filter(|region| region.buffer == old).for_each(|region| region.buffer = new);

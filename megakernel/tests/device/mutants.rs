@@ -86,7 +86,8 @@ fn options() -> DeviceOptions {
 /// those who look for packets at once are in surveys of their own.
 fn least_one() -> Recording {
     let program = splitting(&least(), ROWS, SMS, SPLITS);
-    let (chooses, embed) = (task(&program, chooses), task(&program, |op| op.is::<Embed>()));
+    let chooses = task(&program, chooses);
+    let embed = task(&program, |op| op.is::<Embed>());
     let opcode = Launch::fault(DeviceFault::Opcode { task: chooses, opcode: 99 });
     let silent = Launch::fault(DeviceFault::Silent { task: embed });
     let corrupt = Launch::fault(DeviceFault::Corrupt { block: 1, word: 3 });
@@ -119,7 +120,8 @@ fn early() -> Recording {
     let chooses = task(&program, chooses);
     // In more than one order, as block 0 may see the other's report before it waits.
     let opcode = Launch::fault(DeviceFault::Opcode { task: chooses, opcode: 99 });
-    let (at_once, later) = (Launch::WELL.aborted(0), Launch::WELL.aborted(1));
+    let at_once = Launch::WELL.aborted(0);
+    let later = Launch::WELL.aborted(1);
     let launches = vec![Launch::WELL, later, at_once, later, opcode, opcode, opcode, opcode];
     Recording::new("early", (&spec, program), DeviceOptions { at_once: 0, ..counted() }, launches)
 }
@@ -232,7 +234,8 @@ fn survivors(recording: &Recording, of: impl Fn(&Mutant) -> bool) -> String {
     let itself = verified(recording.kernel().clone()).expect("it verifies");
     assert_eq!(recording.finds_out(&itself), None);
     let all: Vec<Mutant> = mutants(recording.kernel()).into_iter().filter(of).collect();
-    let (next, left) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let next = AtomicUsize::new(0);
+    let left = Mutex::new(Vec::new());
     let judge = || {
         while let Some(mutant) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
             if verified(mutant.kernel.clone()).is_some_and(|kernel| recording.finds_out(&kernel).is_none()) {
@@ -259,8 +262,8 @@ fn survivors(recording: &Recording, of: impl Fn(&Mutant) -> bool) -> String {
 #[test]
 fn mutants_of_sections_are_found_out() {
     let spec = ModelSpec { layers: 7, ..least() };
-    let (program, options) =
-        (splitting(&spec, 1, SMS, 1), DeviceOptions { table_bytes: 0, polls: 1 << 14, ..options() });
+    let program = splitting(&spec, 1, SMS, 1);
+    let options = DeviceOptions { table_bytes: 0, polls: 1 << 14, ..options() };
     // A block that stops at the task that begins a section has asked for the next.
     let begins = program.queues()[1][16];
     let launches = vec![Launch::WELL, Launch::WELL, Launch::fault(DeviceFault::Opcode { task: begins, opcode: 99 })];

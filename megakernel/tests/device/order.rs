@@ -245,7 +245,9 @@ fn operand(op: &mut Op, choice: usize) -> Option<&mut BufferId> {
 fn programs_with_moved_writers_that_load_have_no_race() {
     let is_long = std::env::var_os("TILEWRIGHT_LONG").is_some();
     let (first, count) = if is_long { (1000, 3_000) } else { (0, 8) };
-    let (mut valid, mut loaded, mut ordered) = (0, 0, 0);
+    let mut valid = 0;
+    let mut loaded = 0;
+    let mut ordered = 0;
     for seed in first..first + count {
         let Some(placed) = mutant(&mut Rng::new(seed)) else { continue };
         valid += 1;

@@ -32,14 +32,15 @@ fn line(opcode: &Opcode) -> Option<String> {
 
 #[test]
 fn every_batch_of_known_models_is_planned() {
-    let (target, mut table) = (Target::named("h100").unwrap(), String::new());
+    let target = Target::named("h100").unwrap();
+    let mut table = String::new();
     for model in ["llama-3.2-1b", "llama-3.1-8b"] {
         let spec = ModelSpec::named(model).unwrap();
         for rows in [1, 2, 4, 8, 16] {
             let options = LowerOptions { rows, kv: DType::BF16, ..LowerOptions::for_context(4096) };
             let options = LowerOptions { activation: DType::BF16, ..options }.splits_for_gpu(&spec, target.sms);
-            let (program, ships) =
-                (lower(&spec, &|_| DType::BF16, target.clone(), &options).unwrap(), DeviceOptions::default());
+            let program = lower(&spec, &|_| DType::BF16, target.clone(), &options).unwrap();
+            let ships = DeviceOptions::default();
             let placed = schedule(program.with_cut_sums(&ships).unwrap(), 4096).unwrap();
             let plan = Plan::new(&placed, ships).unwrap();
             let mut lines: Vec<String> = plan.opcodes.iter().filter_map(line).collect();

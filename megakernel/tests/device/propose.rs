@@ -37,7 +37,8 @@ fn feed(machine: &mut DeviceMachine, tokens: &[u32], pages: &[i32]) {
 
 /// Cells of a step whose first row alone is fed.
 fn single(rows: usize, token: u32, position: usize, pages: &[i32]) -> Cells {
-    let (mut tokens, mut positions) = (vec![0; rows], vec![-1; rows]);
+    let mut tokens = vec![0; rows];
+    let mut positions = vec![-1; rows];
     (tokens[0], positions[0]) = (token as i32, position as i32);
     Cells { tokens, positions, page_table: pages.repeat(rows) }
 }
@@ -133,7 +134,8 @@ fn a_text_that_goes_round_comes_in_few_steps() {
     assert_eq!(tokens(&gave).len(), 50);
     assert!(gave.len() < 40, "{} steps for 50 tokens", gave.len());
     // A launch after another begins where that one ended, with other proposals.
-    let (first, mut rest) = (tokens(&gave), Vec::new());
+    let first = tokens(&gave);
+    let mut rest = Vec::new();
     let so_far = [&[3], &first[..20]].concat();
     let again = Text { tokens: &so_far, left: 30, proposed: 2, ..GREEDY };
     let each = &mut |step: &Accepted| {

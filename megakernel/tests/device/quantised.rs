@@ -71,7 +71,8 @@ fn wider() -> ModelSpec {
 /// Adds a zero point for each group.
 fn zeros(matrix: QuantMatrix) -> QuantMatrix {
     let mut parts = matrix.parts().clone();
-    let (low, high) = (parts.code.range().0 as usize, parts.code.range().1 as usize);
+    let low = parts.code.range().0 as usize;
+    let high = parts.code.range().1 as usize;
     // Near the middle, so that activations keep their size.
     let middle = parts.code.middle() as usize;
     let zero = |at: usize| (middle + at % 5).clamp(low + 2, high) as i16 - 2;
@@ -269,7 +270,8 @@ fn activations_that_no_f16_holds_are_an_error() {
         let loud = Loud(codes(&spec, code, Some(32)));
         let mut machine = DeviceMachine::load(program, &loud, &device, options, &mut |_, _| ()).unwrap();
         let pages: Vec<i32> = (0..(rows * CONTEXT / 16) as i32).collect();
-        let (tokens, positions) = (vec![3; rows], vec![0; rows]);
+        let tokens = vec![3; rows];
+        let positions = vec![0; rows];
         let mut step = || machine.step(&StepCells { tokens: &tokens, positions: &positions, page_table: &pages });
         for _ in 0..2 {
             match step() {

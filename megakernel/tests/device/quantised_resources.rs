@@ -75,7 +75,8 @@ fn kernels_of_quantised_models_assemble_to_what_the_page_says() {
         ("llama-3.1-8b", "h100", 1, "u4 by 96, cut to 32 by 4 devices", uneven),
         ("llama-3.1-8b", "h100", 1, "e4m3 by rows, 4 devices", fp8),
     ] {
-        let (spec, target) = (ModelSpec::named(model).unwrap(), Target::named(target).unwrap());
+        let spec = ModelSpec::named(model).unwrap();
+        let target = Target::named(target).unwrap();
         let devices = [2, 4].into_iter().find(|n| note.ends_with(&format!("{n} devices"))).unwrap_or(1);
         let lowering = LowerOptions { rows, devices, kv: DType::BF16, ..LowerOptions::for_context(4096) };
         let lowering = LowerOptions { activation: DType::BF16, ..lowering }.splits_for_gpu(&spec, target.sms);

@@ -85,7 +85,11 @@ fn a_lost_device_and_a_refused_launch_say_what_to_do() {
         text.starts_with("the device failed: the device was lost") && text.ends_with("restart the program"),
         "{text}"
     );
-    let (kernel, needed, resident, per_sm, sms) = ("megakernel".into(), 132, 114, 1, 114);
+    let kernel = "megakernel".into();
+    let needed = 132;
+    let resident = 114;
+    let per_sm = 1;
+    let sms = 114;
     let text = chain(&LaunchError::from(DeviceError::Occupancy { kernel, needed, resident, per_sm, sms }));
     assert!(text.contains("launch fewer blocks"), "{text}");
     let text = chain(&LoadError::from(DeviceError::OutOfMemory { asked: 96 << 30, free: 80 << 30 }));

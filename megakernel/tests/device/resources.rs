@@ -45,14 +45,16 @@ fn kernels_of_known_models_assemble_to_what_the_page_says() {
         ("llama-3.1-70b", 8, ", 4 devices", ships),
         ("llama-3.1-70b", 16, ", 4 devices", ships),
     ] {
-        let (spec, sampling) = (ModelSpec::named(model).unwrap(), note.contains("random"));
+        let spec = ModelSpec::named(model).unwrap();
+        let sampling = note.contains("random");
         let devices = [2, 4].into_iter().find(|n| note == format!(", {n} devices")).unwrap_or(1);
         let lowering = LowerOptions { rows, sampling, devices, kv: DType::BF16, ..LowerOptions::for_context(4096) };
         let lowering = LowerOptions { activation: DType::BF16, ..lowering }.splits_for_gpu(&spec, target.sms);
         let program = lower(&spec, &|_| DType::BF16, target.clone(), &lowering).unwrap();
         let placed = schedule(program.with_cut_sums(&options).unwrap(), 4096).unwrap();
         let plan = Plan::new(&placed, options).unwrap();
-        let (name, kernel) = (format!("{model}, rows {rows}{note}"), verify(record(&plan)).unwrap());
+        let name = format!("{model}, rows {rows}{note}");
+        let kernel = verify(record(&plan)).unwrap();
         // Rows of 8192 are held in 128 registers, and a word or two is stored and loaded around
         // what a block does between two tasks.
         let added = match (model, rows) {

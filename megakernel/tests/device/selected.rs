@@ -150,7 +150,8 @@ struct SelectEnds {
 
 impl Indexer for SelectEnds {
     fn layer(&mut self, at: &mut LayerTasks<'_, '_>) -> Result<Selected, LowerError> {
-        let (rows, heads) = (at.options().rows, at.spec().kv_heads);
+        let rows = at.options().rows;
+        let heads = at.spec().kv_heads;
         // Of each layer its own: packets between layers order nothing but themselves.
         let [blocks, last] =
             [("blocks", vec![rows, heads, PAGES]), ("last", vec![heads, rows])].map(|(name, shape)| {
@@ -206,7 +207,8 @@ fn attention_over_selected_blocks_agrees_with_the_reference() {
             device.step(&cells.view()).unwrap_or_else(|error| panic!("seed {seed}, step {step}: {}", chain(&error)));
             let output = reference.step(&mut kv, &cells.view()).expect("a step");
             for row in 0..cells.positions.iter().filter(|&&position| position >= 0).count() {
-                let (found, expected) = (device.f32_row(LOGITS, row), output.f32_row(LOGITS, row));
+                let found = device.f32_row(LOGITS, row);
+                let expected = output.f32_row(LOGITS, row);
                 let error = relative(&found.expect("logits"), &expected.expect("logits"));
                 assert!(error < 1e-3, "seed {seed}, step {step}, row {row}: {error}");
             }

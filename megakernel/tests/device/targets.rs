@@ -88,7 +88,8 @@ fn every_target_computes_the_same_bits() {
 
 /// The plan of a known model for a GPU.
 fn plan(target: &str, model: &str, rows: usize) -> Plan {
-    let (spec, target) = (ModelSpec::named(model).unwrap(), Target::named(target).unwrap());
+    let spec = ModelSpec::named(model).unwrap();
+    let target = Target::named(target).unwrap();
     let lowering = LowerOptions { rows, kv: DType::BF16, ..LowerOptions::for_context(4096) };
     let lowering = LowerOptions { activation: DType::BF16, ..lowering }.splits_for_gpu(&spec, target.sms);
     let placed = schedule(lower(&spec, &|_| DType::BF16, target, &lowering).unwrap(), 4096).unwrap();
@@ -98,8 +99,10 @@ fn plan(target: &str, model: &str, rows: usize) -> Plan {
 #[test]
 fn the_ring_is_as_long_as_the_targets_shared_memory() {
     for target in TARGETS {
-        let (plan, most) = (plan(target, "llama-3.2-1b", 1), DeviceOptions::default().stages);
-        let (bytes, limit) = (record(&plan).shared_bytes(), *Limit::SharedPerBlock.range(plan.arch).end());
+        let plan = plan(target, "llama-3.2-1b", 1);
+        let most = DeviceOptions::default().stages;
+        let bytes = record(&plan).shared_bytes();
+        let limit = *Limit::SharedPerBlock.range(plan.arch).end();
         assert!(bytes <= limit, "{target}: {bytes} of {limit}");
         let DeviceOptions { stages, stage_bytes, .. } = plan.options;
         assert!(stages == most || bytes + stage_bytes + 4096 > limit, "{target}: room for more than {stages} stages");
@@ -112,7 +115,8 @@ fn kernels_of_every_target_assemble_to_what_the_page_says() {
     let mut table = Table::new("The megakernel on other GPUs", &ptxas);
     for target in &TARGETS[1..] {
         for (model, rows) in [("llama-3.1-8b", 1), ("llama-3.2-1b", 1), ("llama-3.2-1b", 8), ("llama-3.2-1b", 16)] {
-            let (name, plan) = (format!("{target}, {model}, rows {rows}"), plan(target, model, rows));
+            let name = format!("{target}, {model}, rows {rows}");
+            let plan = plan(target, model, rows);
             table.add_as(name, &verify(record(&plan)).unwrap()).unwrap_or_else(|error| panic!("{error}"));
         }
     }

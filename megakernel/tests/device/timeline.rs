@@ -67,7 +67,8 @@ fn a_kernel_without_a_timeline_has_no_trace_of_it() {
         let kernel = verify(record(machine.plan())).unwrap();
         tilewright_codegen::ptx::emit(&kernel)
     };
-    let (with, without) = (text(true), text(false));
+    let with = text(true);
+    let without = text(false);
     assert!(with.contains("globaltimer"));
     assert!(!without.contains("globaltimer") && !without.contains("trace"));
 }

@@ -23,7 +23,8 @@ const PAGES_OF: [[i32; PAGES]; 2] = [[5, 17, 2, 9, 23, 0, 11, 14], [1, 3, 20, 4,
 
 /// A prompt in chunks of these sizes.
 fn feed(machine: &mut GraphMachine, tokens: &[i32], chunks: &[usize]) -> Vec<Vec<f32>> {
-    let (mut first, mut all) = (0, Vec::new());
+    let mut first = 0;
+    let mut all = Vec::new();
     for &chunk in chunks.iter().cycle() {
         let end = tokens.len().min(first + chunk);
         let mut rows = Rows::default();
@@ -99,7 +100,8 @@ proptest! {
 #[test]
 fn packed_weights_of_a_decode_machine_agree_with_the_reference() {
     let shares = GraphTuning::SHARES;
-    let (small, staying) = (GraphTuning { tile: 16, stages: 3, ..shares }, GraphTuning { staying: 2, ..shares });
+    let small = GraphTuning { tile: 16, stages: 3, ..shares };
+    let staying = GraphTuning { staying: 2, ..shares };
     let specs = [
         (tiny(64), 10, small),
         (normed(tiny(32)), 11, shares),
@@ -230,7 +232,8 @@ fn machines_share_matrices_and_kernels() {
     let spec = ModelSpec { layers: 1, ..tiny(32) };
     let mut shared = weights(&spec, Arch::Sm90a, 1);
     let first = machine(&mut shared, &spec, 32);
-    let (bytes, kernels) = (shared.bytes(), shared.kernels().compilations().len());
+    let bytes = shared.bytes();
+    let kernels = shared.kernels().compilations().len();
     let matrices: usize = 64 * (136 + 10 * 32 + 192 + 192 + 96);
     assert_eq!(bytes, matrices as u64 * 2);
     let checked = Checked::new(program(&spec, 32, 3)).unwrap();

@@ -97,7 +97,8 @@ fn rows_that_attend_together_have_the_bits_of_a_prompt() {
         rows.add(&tokens, 0, &PAGES_OF[0]);
         step(&mut machine, &rows)
     };
-    let (mut first, mut found) = (0, Vec::new());
+    let mut first = 0;
+    let mut found = Vec::new();
     for count in [17, 1, 1, 4] {
         let mut rows = Rows::default();
         rows.add(&tokens[first..first + count], first, &PAGES_OF[1]);
@@ -192,7 +193,8 @@ fn steps_that_feed_themselves_are_those_that_the_host_feeds() {
     for (head_dim, sampling, steps) in [(64, true, 2 * MOST_QUEUED + 1), (32, true, 4), (64, false, 4)] {
         let spec = ModelSpec { layers: 1, heads: 2, kv_heads: 1, intermediate: 32, ..tiny(head_dim) };
         let (mut machine, start) = decoding(&spec, sampling);
-        let (mut rows, mut draws) = (start.clone(), if sampling { draws() } else { Vec::new() });
+        let mut rows = start.clone();
+        let mut draws = if sampling { draws() } else { Vec::new() };
         let mut expected = Vec::new();
         for _ in 0..steps {
             let chosen = machine.choose(&rows.view(), &[0, 1, 2], &draws).unwrap();

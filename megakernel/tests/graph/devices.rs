@@ -135,12 +135,16 @@ fn chunked(machine: &mut AnyGraph, prompt: &[i32], chunk: usize) -> Vec<Vec<f32>
 #[test]
 fn random_models_have_the_logits_of_one_device() {
     let models = if std::env::var_os("TILEWRIGHT_LONG").is_some() { 100 } else { 5 };
-    let (mut rng, mut most, mut beyond) = (Rng::new(1119), [0f64; 2], 0);
+    let mut rng = Rng::new(1119);
+    let mut most = [0f64; 2];
+    let mut beyond = 0;
     for at in 0..models {
         let count = [2, 3, 4, 8, 1][at % 5];
         let spec = drawn(&mut rng, count);
         let rows = [17, 24, 32, 64, 80][rng.below(5)];
-        let (tokens, chunk, seed) = (rng.within(18, 50), rng.within(9, rows), rng.below(1000) as u64);
+        let tokens = rng.within(18, 50);
+        let chunk = rng.within(9, rows);
+        let seed = rng.below(1000) as u64;
         let prompt = prompt(tokens, seed as i32);
         let exchange = [Exchange::OneShot, Exchange::TwoShot, Exchange::Nccl][at / 5 % 3];
         let on = |count: usize| {
@@ -150,7 +154,8 @@ fn random_models_have_the_logits_of_one_device() {
             peers.set_exchange(exchange);
             peers.machine(checked, None, &mut |_, _| ()).unwrap()
         };
-        let (found, alone) = (chunked(&mut on(count), &prompt, chunk), chunked(&mut on(1), &prompt, chunk));
+        let found = chunked(&mut on(count), &prompt, chunk);
+        let alone = chunked(&mut on(1), &prompt, chunk);
         let mut all = Rows::default();
         all.add(&prompt, 0, &PAGES_OF[0]);
         let reference = Reference::new(&spec, tokens).step(&all);
@@ -203,7 +208,8 @@ fn tokens_are_chosen_as_on_one_device() {
             let weights: Arc<dyn Weights + Send + Sync> = Arc::new(random(&spec));
             PeerWeights::new(&devices(seed, count), &weights).machine(checked, None, &mut |_, _| ()).unwrap()
         };
-        let (right, found) = (run(&mut machine(1)), run(&mut machine(2)));
+        let right = run(&mut machine(1));
+        let found = run(&mut machine(2));
         assert_eq!((right.len(), &found), (6, &right));
     }
 }

@@ -24,7 +24,8 @@ fn sums_by_nccl_take_the_place_of_meetings() {
     let names = |plan: &GraphPlan| -> Vec<String> {
         plan.launches.iter().map(|launch| plan.kernels[launch.kernel].name.clone()).collect()
     };
-    let (own, nccl) = (of(Exchange::Own), of(Exchange::Nccl));
+    let own = of(Exchange::Own);
+    let nccl = of(Exchange::Nccl);
     let kinds = |names: &[String]| -> Vec<String> {
         let kind = |name: &String| name.split_once("_bf16").map_or(name.as_str(), |(kind, _)| kind).to_owned();
         names.iter().map(kind).map(|name| if name.starts_with("prefill") { "prefill".into() } else { name }).collect()
@@ -32,7 +33,8 @@ fn sums_by_nccl_take_the_place_of_meetings() {
     insta::assert_snapshot!(kinds(&names(&own)).join(" "), @"embed meet sum_parts meet rms_norm gemm rope_runs prefill gemm meet sum_rms_norm gemm gemm meet sum_rms_norm");
     insta::assert_snapshot!(kinds(&names(&nccl)).join(" "), @"embed rms_norm gemm rope_runs prefill gemm add_rms_norm gemm gemm add_rms_norm");
     assert_eq!(own.all_reduces, []);
-    let (width, rows) = (64, 17);
+    let width = 64;
+    let rows = 17;
     let sum = |before, (float, to)| AllReduce { before, from: Scratch::Part, to, elements: rows * width, float };
     let before: Vec<usize> = nccl.all_reduces.iter().map(|sum| sum.before).collect();
     let [embedding, o, down] = before[..] else { panic!("{before:?}") };
@@ -56,7 +58,8 @@ fn logits_by_every_exchange_are_those_of_the_reference() {
     for (seed, (spec, count, tokens)) in (0..).zip(cases) {
         let mut rows = Rows::default();
         rows.add(&prompt(tokens.min(60), seed), 0, &PAGES_OF[0]);
-        let (on, reference) = (devices(seed as u64, count), Reference::new(&spec, tokens).step(&rows));
+        let on = devices(seed as u64, count);
+        let reference = Reference::new(&spec, tokens).step(&rows);
         let errors = [Exchange::OneShot, Exchange::TwoShot, Exchange::Nccl].map(|exchange| {
             let found = step(&mut peers_by(exchange, &on, &spec, tokens, true), &rows);
             worst(&found, &reference)
@@ -140,8 +143,8 @@ fn gpus_add_up_by_nccl() {
     let mut rows = Rows::default();
     rows.add(&prompt(60, 3), 0, &PAGES_OF[0]);
     let reference = Reference::new(&spec, 60).step(&rows);
-    let (mut own, mut nccl) =
-        (peers_by(Exchange::Own, &on, &spec, 60, true), peers_by(Exchange::Nccl, &on, &spec, 60, true));
+    let mut own = peers_by(Exchange::Own, &on, &spec, 60, true);
+    let mut nccl = peers_by(Exchange::Nccl, &on, &spec, 60, true);
     for _ in 0..3 {
         let errors = [&mut own, &mut nccl].map(|machine| worst(&step(machine, &rows), &reference));
         println!("{} devices, own and NCCL: {errors:.4?}", on.len());

@@ -93,7 +93,8 @@ fn expected(spec: &ModelSpec, prompt: &[i32], pages: &[i32]) -> Vec<Vec<f32>> {
 }
 
 fn agrees(tokens: usize, chunks: &[usize], seed: u64) {
-    let (spec, prompt) = (spec(), prompt(tokens, seed as i32));
+    let spec = spec();
+    let prompt = prompt(tokens, seed as i32);
     let mut pages: Vec<i32> = (0..tokens.div_ceil(PAGE) as i32).collect();
     Rng::new(seed).shuffle(&mut pages);
     let rows = chunks.iter().copied().max().unwrap().max(17);
@@ -101,7 +102,8 @@ fn agrees(tokens: usize, chunks: &[usize], seed: u64) {
     let checked = Checked::new(program(&spec, rows, pages.len())).unwrap();
     let mut machine = weights.machine(checked, None, &mut |_, _| ()).unwrap();
     let expected = expected(&spec, &prompt, &pages);
-    let (mut at, mut worst) = (0, 0.0f64);
+    let mut at = 0;
+    let mut worst = 0.0f64;
     for (first, end) in cuts(tokens, chunks) {
         let chunk = Chunk::new(&prompt, (first, end), &pages, rows);
         let active: Vec<usize> = (0..end - first).collect();

@@ -38,7 +38,8 @@ fn on(seed: u64, count: usize, loss: Option<(u64, Loss)>) -> Vec<Device> {
 
 /// The bits of the logits of a step.
 fn step(machine: &mut GraphPeers) -> Result<Vec<u32>, LaunchError> {
-    let (rows, mut all) = (rows(), Vec::new());
+    let rows = rows();
+    let mut all = Vec::new();
     let each = &mut |_: usize, logits: &[f32]| all.extend(logits.iter().map(|x| x.to_bits()));
     machine.step(&rows.view(), &rows.active(), each)?;
     Ok(all)
@@ -131,7 +132,8 @@ fn a_peer_s_memory_is_touched_between_meetings_alone() {
 fn a_device_that_is_lost_at_any_launch_is_named() {
     let mut rng = Rng::new(7);
     for count in [2, 4] {
-        let (mut met, mut alone) = (0, 0);
+        let mut met = 0;
+        let mut alone = 0;
         for trial in 0..60 {
             let launch = trial % 20;
             // Launches of one device lose that one, whichever it is; of those side by side any.

@@ -105,7 +105,8 @@ fn launches_of_known_models() {
             let plan = plan(model, rows);
             let bytes: u64 = plan.scratch.iter().map(|(_, bytes)| bytes).sum();
             let logits = plan.logits.as_ref().expect("a model has logits");
-            let (launches, kernels) = (plan.launches.len(), plan.kernels.len());
+            let launches = plan.launches.len();
+            let kernels = plan.kernels.len();
             let products = [logits.of_row.len(), logits.of_all.len()];
             println!(
                 "{model}, {rows} rows: {launches} launches of {kernels} kernels, {bytes} bytes; logits {products:?}"

@@ -35,7 +35,8 @@ fn step([first, last]: &mut [GraphMachine; 2], rows: &Rows) -> Vec<Vec<f32>> {
     let rows = rows.clone().idle(ROWS);
     first.step(&rows.view(), &[], &mut |_, _| ()).unwrap();
     last.set_input(HIDDEN_IN, &first.f32(HIDDEN_OUT).unwrap()).unwrap();
-    let (cells, mut all) = (StepCells { tokens: &[], ..rows.view() }, Vec::new());
+    let cells = StepCells { tokens: &[], ..rows.view() };
+    let mut all = Vec::new();
     last.step(&cells, &rows.active(), &mut |_, logits| all.push(logits.to_vec())).unwrap();
     all
 }
@@ -65,7 +66,8 @@ fn agrees(spec: &ModelSpec, (arch, is_packed): (Arch, bool), chunks: &[usize], s
         assert_eq!(weights.bytes() == 0, is_packed, "the weights lie where they were packed");
         machine
     });
-    let (mut first, mut found) = (0, Vec::new());
+    let mut first = 0;
+    let mut found = Vec::new();
     for &chunk in chunks {
         let end = tokens.len().min(first + chunk);
         let mut rows = Rows::default();
@@ -90,7 +92,8 @@ fn a_prompt_by_stages_agrees_with_the_reference() {
 fn what_does_not_fit_a_stage_is_refused() {
     let spec = tiny(32);
     for layers in [Span::new(0, 1), Span::new(1, 2)] {
-        let (checked, tuning) = (Checked::new(stage(&spec, 2, layers)).unwrap(), (None, &[][..]));
+        let checked = Checked::new(stage(&spec, 2, layers)).unwrap();
+        let tuning = (None, &[][..]);
         let plan = GraphPlan::of_device(&checked, 0, (Arch::Sm90a, 4), None, tuning);
         let error = plan.expect_err("two devices").to_string();
         assert!(error.contains("a stage of a pipeline that several devices share"), "{error}");

@@ -96,7 +96,8 @@ pub fn compare(class: &str, program: &Program, rows: &mut BTreeMap<String, Row>,
 /// Prints what was seen, by class.
 pub fn print(rows: &BTreeMap<String, Row>, seed: u64) {
     let count = |f: fn(&Row) -> usize| rows.values().map(f).sum::<usize>();
-    let (accepted, rejected) = (count(|r| r.accepted), count(|r| r.rejected));
+    let accepted = count(|r| r.accepted);
+    let rejected = count(|r| r.rejected);
     println!(
         "seed {seed}: {} programs, {accepted} accepted, {rejected} rejected, no disagreement",
         accepted + rejected

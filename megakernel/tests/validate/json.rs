@@ -64,7 +64,8 @@ fn stored_programs_keep_their_verdicts() {
 fn damaged_program_files_are_refused_or_reported_and_never_panic() {
     let seed = std::env::var("TILEWRIGHT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
     let times = if std::env::var_os("TILEWRIGHT_LONG").is_some() { LONG } else { 1 };
-    let (trees_of, bytes_of) = (TREES * times, BYTES * times);
+    let trees_of = TREES * times;
+    let bytes_of = BYTES * times;
     let mut rng = Rng::new(seed);
     let layered = Shape { layers: 1, ..Shape::small(3) };
     let mut seeds = vec![layered.program(true, true), layered.program(false, false), crate::twins::valid()];
@@ -72,7 +73,8 @@ fn damaged_program_files_are_refused_or_reported_and_never_panic() {
     let generated = seeds.iter().map(|program| program.to_json().unwrap());
     let texts: Vec<String> = generated.chain(corpus().into_iter().map(|(_, text)| text)).collect();
     let trees: Vec<Value> = texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
-    let (mut parsed, mut accepted) = (0, 0);
+    let mut parsed = 0;
+    let mut accepted = 0;
     let mut read = |text: &str| {
         if let Ok(program) = Program::from_json(text) {
             let report = validate(&program);
@@ -153,7 +155,8 @@ fn change(value: &mut Value, rng: &mut Rng) {
             *number = if rng.chance(75) { small[rng.below(small.len())].into() } else { huge[rng.below(5)].clone() };
         }
         Value::Array(items) => {
-            let (a, b) = (rng.below(items.len()), rng.below(items.len()));
+            let a = rng.below(items.len());
+            let b = rng.below(items.len());
             match rng.below(4) {
                 0 => drop(items.remove(a)),
                 1 => items.push(items[a].clone()),

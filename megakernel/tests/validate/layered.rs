@@ -115,7 +115,8 @@ struct Builder {
 impl Builder {
     fn new(shape: Shape) -> Builder {
         let mut p = Program::new("layered", Target { sms: shape.sms, ..Target::named("h100").expect("a preset") });
-        let (rows, act) = (shape.rows, BufferKind::Activation);
+        let rows = shape.rows;
+        let act = BufferKind::Activation;
         let position = p.add_buffer("position", BufferKind::Cell, DType::I32, &[rows]);
         let page_table = p.add_buffer("page_table", BufferKind::Cell, DType::I32, &[rows, 8]);
         let q = p.add_buffer("q", act, DType::BF16, &[rows, shape.heads, shape.head_dim]);
@@ -160,7 +161,8 @@ impl Builder {
         let Shape { vocab, hidden, rows, .. } = self.shape;
         let table = self.weight("embed", DType::BF16, &[vocab, hidden]);
         let ids = self.program.add_buffer("ids", BufferKind::Cell, DType::I32, &[rows]);
-        let (out, position) = (self.x[0], self.place.position);
+        let out = self.x[0];
+        let position = self.place.position;
         let op = |cols| {
             Op::from(Embed { ids, position, table, out, rows: Span::all(rows), cols, shard: None, sent: vec![] })
         };
@@ -189,7 +191,8 @@ impl Builder {
     }
 
     fn linear(&mut self, name: &str, input: LinearInput, weight: BufferId, output: LinearOutput) {
-        let (n, rows) = (self.program.buffers[weight.index()].shape[0], Span::all(self.shape.rows));
+        let n = self.program.buffers[weight.index()].shape[0];
+        let rows = Span::all(self.shape.rows);
         let op =
             |cols| Op::from(Linear { input: input.clone(), weight, bias: None, rows, cols, output: output.clone() });
         let ops = self.tiles(n, 8).into_iter().map(op).collect();
@@ -204,11 +207,14 @@ impl Builder {
             weight: self.weight(&name(what), DType::BF16, &[count * head_dim, hidden]),
             bias: None,
         };
-        let (wq, wk, wv) = (projection("q", heads), projection("k", kv_heads), projection("v", kv_heads));
+        let wq = projection("q", heads);
+        let wk = projection("k", kv_heads);
+        let wv = projection("v", kv_heads);
         let mut pool = |what: &str| {
             self.program.add_buffer(name(what), BufferKind::KvPool, DType::BF16, &[kv_heads, 64, 16, head_dim])
         };
-        let (k_pool, v_pool) = (pool("k_pool"), pool("v_pool"));
+        let k_pool = pool("k_pool");
+        let v_pool = pool("v_pool");
         let rows = Span::all(rows);
         let strips = GroupShape { group: heads / kv_heads, head_dim }.strips();
         let per_head = (sms / kv_heads).clamp(1, strips);
@@ -233,7 +239,10 @@ impl Builder {
         self.level(&name("qkv"), ops);
         let tiles = (0..kv_heads).flat_map(|kv_head| (0..splits).map(move |split| (kv_head, split)));
         let ops = tiles.map(|(kv_head, split)| {
-            let (q, at, acc, stats) = (self.q, self.place.clone(), self.acc, self.stats);
+            let q = self.q;
+            let at = self.place.clone();
+            let acc = self.acc;
+            let stats = self.stats;
             Op::from(Attention {
                 q,
                 k_pool,
@@ -265,7 +274,8 @@ impl Builder {
         let input = LinearInput::RmsNorm { x, weight: norm, eps: 1e-5 };
         let op = |(tile, cols)| {
             let output = LinearOutput::Logits { out: logits, shard: None, best_value: value, best_index: index, tile };
-            let (input, rows) = (input.clone(), Span::all(rows));
+            let input = input.clone();
+            let rows = Span::all(rows);
             Op::from(Linear { input, weight, bias: None, rows, cols, output })
         };
         let ops = tiles.into_iter().enumerate().map(op).collect();

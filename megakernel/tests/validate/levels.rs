@@ -76,8 +76,8 @@ fn turned_waits_deadlock() {
         let base = Shape::small(4).program(placed, false);
         for _ in 0..40 {
             let mut p = base.clone();
-            let (early, late) =
-                (rng.below(p.tasks.len() / 2), p.tasks.len() / 2 + 1 + rng.below(p.tasks.len() / 2 - 1));
+            let early = rng.below(p.tasks.len() / 2);
+            let late = p.tasks.len() / 2 + 1 + rng.below(p.tasks.len() / 2 - 1);
             if p.tasks[early].signals == p.tasks[late].signals {
                 continue;
             }
@@ -98,7 +98,8 @@ fn queues_may_take_over_what_waits_said_and_are_then_needed() {
     p.counters.clear();
     assert_valid(&p);
     let order: Vec<TaskId> = p.queues.clone().unwrap().remove(0);
-    let (mut needed, touched) = (0, Touched::of(&p));
+    let mut needed = 0;
+    let touched = Touched::of(&p);
     for pair in 0..order.len() - 1 {
         let mut swapped = p.clone();
         swapped.queues.as_mut().unwrap()[0].swap(pair, pair + 1);

@@ -26,7 +26,8 @@ fn copies(buffers: &[(&str, BufferKind, &[usize], Option<u64>)], copies: Vec<(Re
 
 #[test]
 fn boxes_of_few_tasks_that_cut_each_other_into_many_pieces_are_refused_in_time() {
-    let (extent, mut rng) = (1000, Rng::new(3));
+    let extent = 1000;
+    let mut rng = Rng::new(3);
     let [x, h, y] = [0, 1, 2].map(tilewright_megakernel::program::BufferId);
     let mut list = Vec::new();
     // Boxes are compared by where they begin in the first dimension: the one that covers all reads
@@ -55,7 +56,8 @@ fn boxes_of_few_tasks_that_cut_each_other_into_many_pieces_are_refused_in_time()
 
 #[test]
 fn visits_of_shared_bytes_are_bounded() {
-    let (rows, [x, a, b]) = (1 << 20, [0, 1, 2].map(tilewright_megakernel::program::BufferId));
+    let rows = 1 << 20;
+    let [x, a, b] = [0, 1, 2].map(tilewright_megakernel::program::BufferId);
     let column = |buffer, at| Region::new(buffer, &[Span::all(rows), Span::one(at)]);
     let list = (0..600).map(|at| (column(x, at % 2), column(if at < 300 { a } else { b }, at % 2))).collect();
     let shape = [rows, 2];

@@ -208,8 +208,10 @@ enum Change {
 impl Change {
     /// Changes a span; now and then beyond the extent.
     fn apply(self, span: &mut Span, extent: usize, rng: &mut Rng) -> Option<()> {
-        let (first, beyond) = (rng.chance(50), rng.chance(5));
-        let (can_rise, Span { lo, hi }) = (span.hi < extent || beyond, *span);
+        let first = rng.chance(50);
+        let beyond = rng.chance(5);
+        let can_rise = span.hi < extent || beyond;
+        let Span { lo, hi } = *span;
         *span = match self {
             Change::Shrink if span.len() < 2 => return None,
             Change::Shrink if first => Span::new(lo + 1, hi),
@@ -392,7 +394,8 @@ fn self_wait(p: &mut Program, rng: &mut Rng) -> Option<()> {
 }
 
 fn cross_wait(p: &mut Program, rng: &mut Rng) -> Option<()> {
-    let (from, to) = (rng.below(p.tasks.len()), rng.below(p.tasks.len()));
+    let from = rng.below(p.tasks.len());
+    let to = rng.below(p.tasks.len());
     let counter = if rng.chance(70) || p.counters.is_empty() {
         let counter = p.add_counter("extra");
         p.tasks[from].signals.push(counter);
@@ -429,8 +432,10 @@ fn merge_counters(p: &mut Program, rng: &mut Rng) -> Option<()> {
     if p.counters.len() < 2 {
         return None;
     }
-    let (kept, gone) = (rng.below(p.counters.len()), rng.below(p.counters.len()));
-    let (kept, gone) = (CounterId::from(kept), CounterId::from(gone));
+    let kept = rng.below(p.counters.len());
+    let gone = rng.below(p.counters.len());
+    let kept = CounterId::from(kept);
+    let gone = CounterId::from(gone);
     let join = rng.chance(50);
     for task in &mut p.tasks {
         task.signals.iter_mut().filter(|c| **c == gone).for_each(|c| *c = kept);
@@ -447,8 +452,10 @@ fn merge_counters(p: &mut Program, rng: &mut Rng) -> Option<()> {
 }
 
 fn swap_ops(p: &mut Program, rng: &mut Rng) -> Option<()> {
-    let (a, b) = (rng.below(p.tasks.len()), rng.below(p.tasks.len()));
-    let (op_a, op_b) = (p.tasks[a].op.clone(), p.tasks[b].op.clone());
+    let a = rng.below(p.tasks.len());
+    let b = rng.below(p.tasks.len());
+    let op_a = p.tasks[a].op.clone();
+    let op_b = p.tasks[b].op.clone();
     replace(p, a, op_b)?;
     replace(p, b, op_a)?;
     (a != b).then_some(())

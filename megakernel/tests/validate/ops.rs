@@ -152,7 +152,9 @@ fn a_footprint_longer_than_what_is_declared_is_not_computed() {
             weight: buffer(name, BufferKind::Weight, DType::BF16, shape),
             bias: None,
         };
-        let (wq, wk, wv) = (weight("wq", &[2 * heads, 8]), weight("wk", &[2, 8]), weight("wv", &[2, 8]));
+        let wq = weight("wq", &[2 * heads, 8]);
+        let wk = weight("wk", &[2, 8]);
+        let wv = weight("wv", &[2, 8]);
         let inv_freq = weight("inv_freq", &[1]).weight;
         p.buffers[inv_freq.index()].dtype = DType::F32;
         let k_pool = p.add_buffer("k", BufferKind::KvPool, DType::BF16, &pool);

@@ -18,7 +18,8 @@ fn h1_queue_order_and_waits_together_deadlock() {
     assert_snapshot!(only("Deadlock", swapped), @r#"program: deadlock, 3 tasks never run: t0 `left` is queued on sm0 behind t2, t2 `sum` waits on c0 for t0; break the cycle"#);
     let mut p = buffers();
     let part = |at: usize| copy(cols(X, at, at + 1), cols(H, at, at + 1));
-    let (bc, da) = (p.add_counter("b to c"), p.add_counter("d to a"));
+    let bc = p.add_counter("b to c");
+    let da = p.add_counter("d to a");
     p.add_task("a", part(0), vec![wait(da.0, 1)], vec![]).unwrap();
     p.add_task("b", part(1), vec![], vec![bc]).unwrap();
     p.add_task("c", part(2), vec![wait(bc.0, 1)], vec![]).unwrap();
@@ -241,7 +242,8 @@ fn regions_too_fine_to_compare_in_the_arena_are_refused() {
         p.buffers[id.index()].arena = Some(offset);
         id
     };
-    let (a, b) = (tall(&mut p, "a", 1 << 10), tall(&mut p, "b", 1 << 12));
+    let a = tall(&mut p, "a", 1 << 10);
+    let b = tall(&mut p, "b", 1 << 12);
     let column = |buffer: BufferId, at| Region::new(buffer, &[Span::all(1 << 22), Span::one(at)]);
     let source = p.add_buffer("source", BufferKind::Input, DType::F32, &[1 << 22, 4]);
     p.add_task("a", copy(column(source, 0), column(a, 0)), vec![], vec![]).unwrap();
@@ -283,7 +285,8 @@ fn irregular_tiles_are_checked_by_pairs() {
     unordered.queues = None;
     assert!(validate(&unordered).has("ReadAfterWrite"));
     let mut gap = p.clone();
-    let (src, dst) = (band(source, 0, 9_601, side), band(work, 0, 9_601, side));
+    let src = band(source, 0, 9_601, side);
+    let dst = band(work, 0, 9_601, side);
     set_op(&mut gap, 2_400, copy(src, dst));
     assert!(validate(&gap).has("UnwrittenRead"));
     let last = p.tasks.len() - 1;
@@ -295,7 +298,8 @@ fn irregular_tiles_are_checked_by_pairs() {
 /// is asked from lanes.
 #[test]
 fn programs_too_wide_for_clocks_are_checked_all_the_same() {
-    let (writers, readers) = (20_000, 2_000);
+    let writers = 20_000;
+    let readers = 2_000;
     let mut p = Program::new("wide", Target::host(1));
     let source = p.add_buffer("source", BufferKind::Input, DType::F32, &[1, writers]);
     let work = p.add_buffer("work", BufferKind::Activation, DType::F32, &[1, writers]);

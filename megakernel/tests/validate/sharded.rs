@@ -38,7 +38,8 @@ fn the_validator_agrees_with_the_oracle_on_every_sharded_program() {
     let long = std::env::var_os("TILEWRIGHT_LONG").is_some();
     let total = if long { LONG } else { SHORT };
     let seed = std::env::var("TILEWRIGHT_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(20_261_124u64);
-    let (mut rng, mut rows) = (Rng::new(seed), BTreeMap::new());
+    let mut rng = Rng::new(seed);
+    let mut rows = BTreeMap::new();
     let each = total / (CLASSES.len() + 3 * OF_DEVICES.len() + 1);
     for _ in 0..each {
         let program = sharded(&mut rng);
@@ -47,7 +48,8 @@ fn the_validator_agrees_with_the_oracle_on_every_sharded_program() {
     }
     let all = CLASSES.iter().map(|class| (class, each)).chain(OF_DEVICES.iter().map(|class| (class, 3 * each)));
     for (&(name, mutation), count) in all {
-        let (mut left, mut tries) = (count, 0);
+        let mut left = count;
+        let mut tries = 0;
         while left > 0 && tries < 100 * count {
             let mut program = sharded(&mut rng);
             tries += 1;

@@ -31,7 +31,8 @@ pub fn add(a: Region, b: Region, out: Region) -> Op {
 }
 
 pub fn linear(lo: usize, hi: usize) -> Op {
-    let (input, output) = (LinearInput::Plain { x: X }, LinearOutput::Store { out: H, sent: vec![] });
+    let input = LinearInput::Plain { x: X };
+    let output = LinearOutput::Store { out: H, sent: vec![] };
     Op::from(Linear { input, weight: W, bias: None, rows: Span::all(1), cols: Span::new(lo, hi), output })
 }
 

@@ -66,10 +66,12 @@ fn run_with(weights: &dyn Weights, spec: &ModelSpec, [devices, sms, workers]: [u
     let mut kv = KvState::new(&placed).unwrap();
     kv.poison();
     let mut machine = Machine::new(placed, weights, workers).unwrap();
-    let (mut logits, mut chosen) = (Vec::new(), Vec::new());
+    let mut logits = Vec::new();
+    let mut chosen = Vec::new();
     for at in 0..STEPS {
         machine.poison();
-        let (tokens, positions) = (TOKENS[at % TOKENS.len()], [at as i32; ROWS]);
+        let tokens = TOKENS[at % TOKENS.len()];
+        let positions = [at as i32; ROWS];
         let cells = StepCells { tokens: &tokens, positions: &positions, page_table: &[0, 1, 2, 3] };
         let output = machine.step(&mut kv, &cells).unwrap_or_else(|error| panic!("{error}"));
         logits.extend(output.f32(LOGITS).unwrap());

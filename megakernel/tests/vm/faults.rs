@@ -35,7 +35,8 @@ fn step(machine: &mut Machine, kv: &mut KvState) -> Option<StepError> {
 fn every_lost_signal_is_a_deadlock_that_names_the_stuck_tasks() {
     for workers in [1, 2, 3, 5, 8] {
         let mut lab = chain(9);
-        let (mut machine, mut kv) = (lab.machine(workers), lab.kv());
+        let mut machine = lab.machine(workers);
+        let mut kv = lab.kv();
         for task in 0..9 {
             let counter = lab.program.tasks[task].signals[0];
             machine.inject(Fault::LoseSignal { task: TaskId::from(task), counter });
@@ -55,7 +56,8 @@ fn every_lost_signal_is_a_deadlock_that_names_the_stuck_tasks() {
 #[test]
 fn the_text_of_a_deadlock_says_who_waits_for_what() {
     let mut lab = chain(1);
-    let (mut machine, mut kv) = (lab.machine(2), lab.kv());
+    let mut machine = lab.machine(2);
+    let mut kv = lab.kv();
     let counter = lab.program.tasks[0].signals[0];
     machine.inject(Fault::LoseSignal { task: TaskId(0), counter });
     let text = step(&mut machine, &mut kv).unwrap().to_string();
@@ -67,7 +69,8 @@ fn the_text_of_a_deadlock_says_who_waits_for_what() {
 /// drawn one makes one up.
 #[test]
 fn a_row_whose_logits_are_all_infinite_is_refused() {
-    let (lowest, highest) = (f32::NEG_INFINITY, f32::INFINITY);
+    let lowest = f32::NEG_INFINITY;
+    let highest = f32::INFINITY;
     for (values, found) in [
         ([lowest, lowest], lowest),
         ([f32::NAN, lowest], lowest),
@@ -80,7 +83,8 @@ fn a_row_whose_logits_are_all_infinite_is_refused() {
         let index = lab.input_i32_of("index", &[1, 2], &[0, 7]);
         let out = lab.output("next", DType::I32, &[1]);
         lab.task(Op::from(Argmax { value, index, out, rows: Span::all(1) }));
-        let (mut machine, mut kv) = (lab.machine(1), lab.kv());
+        let mut machine = lab.machine(1);
+        let mut kv = lab.kv();
         match step(&mut machine, &mut kv) {
             Some(StepError::Task { source: TaskFault::NoChoice { row: 0, found: seen }, .. }) => {
                 assert_eq!(seen, found)
@@ -93,7 +97,8 @@ fn a_row_whose_logits_are_all_infinite_is_refused() {
 #[test]
 fn the_last_signal_may_be_lost() {
     let mut lab = chain(2);
-    let (mut machine, mut kv) = (lab.machine(2), lab.kv());
+    let mut machine = lab.machine(2);
+    let mut kv = lab.kv();
     machine.inject(Fault::LoseSignal { task: TaskId(2), counter: lab.program.tasks[2].signals[0] });
     assert!(step(&mut machine, &mut kv).is_none());
 }
@@ -102,7 +107,8 @@ fn the_last_signal_may_be_lost() {
 fn a_task_that_fails_or_panics_stops_all_workers() {
     for workers in [1, 2, 4, 7] {
         let mut lab = chain(6);
-        let (mut machine, mut kv) = (lab.machine(workers), lab.kv());
+        let mut machine = lab.machine(workers);
+        let mut kv = lab.kv();
         machine.inject(Fault::FailTask { task: TaskId(3) });
         match step(&mut machine, &mut kv) {
             Some(StepError::Task { task: TaskId(3), label, source: TaskFault::Injected, .. }) => {

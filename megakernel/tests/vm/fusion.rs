@@ -60,7 +60,9 @@ proptest! {
     /// Combine input against combine and then linear.
     #[test]
     fn linear_is_combine_and_product(rows in 1usize..4, heads in 1usize..4, splits in 1usize..5, dim in 1usize..20, seed: u64) {
-        let (mut lab, n, all) = (Lab::new(seed), 9, Span::all(rows));
+        let mut lab = Lab::new(seed);
+        let n = 9;
+        let all = Span::all(rows);
         let layer = |input, weight, out| {
             let output = LinearOutput::Store { out, sent: vec![] };
             Op::from(Linear { input, weight, bias: None, rows: all, cols: Span::all(n), output })
@@ -97,7 +99,8 @@ proptest! {
         seed: u64,
     ) {
         let case = QkvCase { kv_heads, group, dim, positions, types, biased, normed, seed };
-        let (fused, plain) = (case.fused(), case.plain());
+        let fused = case.fused();
+        let plain = case.plain();
         prop_assert_eq!(fused.bits("q"), plain.bits("q"));
         for pool in ["k", "v"] {
             prop_assert_eq!(fused.kv.read(pool), plain.kv.read(pool));
@@ -139,7 +142,9 @@ impl QkvCase {
     }
 
     fn lab(&self) -> QkvLab {
-        let (mut lab, dim, k) = (Lab::new(self.seed), self.dim, Self::WIDTH);
+        let mut lab = Lab::new(self.seed);
+        let dim = self.dim;
+        let k = Self::WIDTH;
         let (x, _) = lab.input("x", self.types[0], &[self.positions.len(), k]);
         let (weight, _) = lab.weight("norm", DType::F32, &[k]);
         let input = LinearInput::RmsNorm { x, weight, eps: 1e-5 };
@@ -159,7 +164,8 @@ impl QkvCase {
 
     fn fused(&self) -> Ran {
         let QkvLab { mut lab, input, parts: [wq, wk, wv], norm, rope, pools: [k_pool, v_pool], at } = self.lab();
-        let (rows, dim) = (self.rows(), self.dim);
+        let rows = self.rows();
+        let dim = self.dim;
         let out = lab.output("q", DType::F32, &[rows.len(), self.heads(), dim]);
         let (q, k, raw) = if self.normed {
             let q = lab.activation("q.raw", DType::F32, &[rows.len(), self.heads(), dim]);
@@ -172,15 +178,21 @@ impl QkvCase {
         let mut ops = Vec::new();
         for kv_head in 0..self.kv_heads {
             for strips in lab.tiles(strips, 4) {
-                let (input, wq, wk, wv, k, at) =
-                    (input.clone(), wq.clone(), wk.clone(), wv.clone(), k.clone(), at.clone());
+                let input = input.clone();
+                let wq = wq.clone();
+                let wk = wk.clone();
+                let wv = wv.clone();
+                let k = k.clone();
+                let at = at.clone();
                 ops.push(Op::from(Qkv { input, wq, wk, wv, kv_head, strips, rows, q, k, v_pool, at }));
             }
         }
         lab.tasks(ops);
         if let Some((q, k)) = raw {
             let finish = |x, heads, output| {
-                let (norm, rope, at) = (Some(norm.clone()), rope.clone(), at.clone());
+                let norm = Some(norm.clone());
+                let rope = rope.clone();
+                let at = at.clone();
                 Op::from(Rope { x, norm, rope, heads: Span::all(heads), rows, at, output })
             };
             let queries = finish(q, self.heads(), HeadOutput::Store { out });
@@ -196,7 +208,9 @@ impl QkvCase {
         for ((name, heads), part) in counts.into_iter().zip(parts) {
             let n = heads * self.dim;
             let output = LinearOutput::Store { out: lab.output(name, DType::F32, &[rows.len(), n]), sent: vec![] };
-            let (input, weight, bias) = (input.clone(), part.weight, part.bias);
+            let input = input.clone();
+            let weight = part.weight;
+            let bias = part.bias;
             lab.task(Op::from(Linear { input, weight, bias, rows, cols: Span::all(n), output }));
         }
         // No op here reads the cells.
@@ -208,7 +222,9 @@ impl QkvCase {
         let [q, k, v] =
             counts.map(|(name, heads)| lab.input_of(name, DType::F32, &[rows.len(), heads, self.dim], &flat[name]));
         let finish = |x, heads, output| {
-            let (norm, rope, at) = (self.normed.then(|| norm.clone()), rope.clone(), at.clone());
+            let norm = self.normed.then(|| norm.clone());
+            let rope = rope.clone();
+            let at = at.clone();
             Op::from(Rope { x, norm, rope, heads: Span::all(heads), rows, at, output })
         };
         lab.task(finish(q, self.heads(), HeadOutput::Store { out }));

@@ -200,7 +200,8 @@ impl Lab {
 
     /// Adds a task after all others.
     pub fn task(&mut self, op: Op) -> TaskId {
-        let (waits, done) = (self.waits(), self.program.add_counter("done"));
+        let waits = self.waits();
+        let done = self.program.add_counter("done");
         let label = format!("{}[{}]", op.name(), self.program.tasks.len());
         self.last = Some(done);
         self.program.add_task(label, op, waits, vec![done]).unwrap()
@@ -208,7 +209,8 @@ impl Lab {
 
     /// Adds tasks after all others, in no order among themselves.
     pub fn tasks(&mut self, ops: Vec<Op>) {
-        let (waits, done) = (self.waits(), self.program.add_counter("done"));
+        let waits = self.waits();
+        let done = self.program.add_counter("done");
         let mut labels = 0..;
         for op in ops {
             let label = format!("{}.{}", op.name(), labels.next().unwrap());
@@ -260,7 +262,8 @@ impl Lab {
             let pool = self.program.buffers[id.index()].clone();
             let dst = filler.buffer(&pool.name, BufferKind::KvPool, pool.dtype, &pool.shape);
             let src = filler.input_of(&format!("{}.before", pool.name), pool.dtype, &pool.shape, &values);
-            let (src, dst) = (Region::whole(src, &pool.shape), Region::whole(dst, &pool.shape));
+            let src = Region::whole(src, &pool.shape);
+            let dst = Region::whole(dst, &pool.shape);
             filler.task(Op::from(tilewright_megakernel::program::Copy { src, dst }));
         }
         filler.machine(1).step(&mut kv, &StepCells::default()).unwrap();
@@ -268,10 +271,12 @@ impl Lab {
     }
 
     pub fn try_run(&mut self, workers: usize) -> Result<Ran, StepError> {
-        let (mut machine, mut kv) = (self.machine(workers), self.kv());
+        let mut machine = self.machine(workers);
+        let mut kv = self.kv();
         let cells = StepCells { tokens: &self.tokens, positions: &self.positions, page_table: &self.page_table };
         let output = machine.step(&mut kv, &cells)?;
-        let (mut floats, mut ints) = (HashMap::new(), HashMap::new());
+        let mut floats = HashMap::new();
+        let mut ints = HashMap::new();
         for buffer in self.program.buffers.iter().filter(|b| b.kind == BufferKind::Output) {
             if buffer.dtype == DType::I32 {
                 ints.insert(buffer.name.clone(), output.i32(&buffer.name).unwrap());

@@ -79,7 +79,8 @@ fn feed(feeding: &Feeding) -> Vec<(Vec<u32>, i32)> {
     let shape = |rows| program(&spec, rows, feeding.sms, feeding.kv, feeding.splits);
     let mut kv = KvState::new(&shape(1)).unwrap();
     kv.poison();
-    let (mut at, mut out) = (0, Vec::new());
+    let mut at = 0;
+    let mut out = Vec::new();
     for &rows in feeding.chunks.iter().cycle() {
         if at == TOKENS.len() {
             break;
@@ -153,7 +154,8 @@ fn three_sequences_in_a_batch_are_three_single_runs() {
     let alone: Vec<Vec<Vec<f32>>> = sequences
         .iter()
         .map(|tokens| {
-            let (mut machine, mut kv) = (machine(single.clone(), &weights, 1, 0), KvState::new(&single).unwrap());
+            let mut machine = machine(single.clone(), &weights, 1, 0);
+            let mut kv = KvState::new(&single).unwrap();
             let step = |(at, &token): (usize, &i32)| {
                 let cells = StepCells { tokens: &[token], positions: &[at as i32], page_table: &tables[0] };
                 machine.step(&mut kv, &cells).unwrap().f32(LOGITS).unwrap()
@@ -162,12 +164,14 @@ fn three_sequences_in_a_batch_are_three_single_runs() {
         })
         .collect();
     let batch = program(&spec, 3, 4, DType::F32, 2);
-    let (mut machine, mut kv) = (machine(batch.clone(), &weights, 2, 3), KvState::new(&batch).unwrap());
+    let mut machine = machine(batch.clone(), &weights, 2, 3);
+    let mut kv = KvState::new(&batch).unwrap();
     for at in 0..20 {
         // A sequence that has ended leaves its row idle.
         let row = |s: &[i32]| s.get(at).map_or((-1, -1), |&token| (token, at as i32));
         let rows = sequences.map(row);
-        let (tokens, positions) = (rows.map(|r| r.0), rows.map(|r| r.1));
+        let tokens = rows.map(|r| r.0);
+        let positions = rows.map(|r| r.1);
         let cells = StepCells { tokens: &tokens, positions: &positions, page_table: tables.as_flattened() };
         let output = machine.step(&mut kv, &cells).unwrap();
         for (row, alone) in alone.iter().enumerate() {

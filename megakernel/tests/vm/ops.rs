@@ -38,7 +38,8 @@ proptest! {
     #[test]
     fn copy(extents in prop::collection::vec(1usize..6, 1..=4), from in floats(), to in floats(), seed: u64) {
         let mut lab = Lab::new(seed);
-        let ((src_shape, src_box), (dst_shape, dst_box)) = (boxed(&mut lab, &extents), boxed(&mut lab, &extents));
+        let (src_shape, src_box) = boxed(&mut lab, &extents);
+        let (dst_shape, dst_box) = boxed(&mut lab, &extents);
         let (src, values) = lab.input("src", from, &src_shape);
         let (before, around) = lab.input("before", to, &dst_shape);
         let out = lab.output("out", to, &dst_shape);
@@ -59,7 +60,8 @@ proptest! {
         let shapes = [(); 2].map(|()| boxed(&mut lab, &extents));
         let (a, a_values) = lab.input("a", types[0], &shapes[0].0);
         let (b, b_values) = lab.input("b", types[1], &shapes[1].0);
-        let (a, b) = (Region::new(a, &shapes[0].1), Region::new(b, &shapes[1].1));
+        let a = Region::new(a, &shapes[0].1);
+        let b = Region::new(b, &shapes[1].1);
         let [sum, product, twice] = ["sum", "product", "twice"].map(|name| {
             let id = lab.output(name, types[2], &extents);
             Region::whole(id, &extents)
@@ -69,7 +71,8 @@ proptest! {
         lab.task(Op::from(Add { a, b, out: twice }));
         lab.task(Op::from(Add { a: twice, b, out: twice }));
         let ran = lab.run();
-        let (a, b) = (part(&a_values, &shapes[0].0, &shapes[0].1), part(&b_values, &shapes[1].0, &shapes[1].1));
+        let a = part(&a_values, &shapes[0].0, &shapes[0].1);
+        let b = part(&b_values, &shapes[1].0, &shapes[1].1);
         let stored = |values: Vec<f32>| values.into_iter().map(|x| naive::convert(x, types[2])).collect::<Vec<_>>();
         let once = stored(naive::add(&a, &b));
         prop_assert_eq!(&ran.floats["sum"], &once);
@@ -104,7 +107,8 @@ proptest! {
         let out = lab.output("out", types[1], &[rows, hidden]);
         lab.positions = (0..rows).map(|_| lab.random.below(3) as i32 - 1).collect();
         lab.tokens = (0..rows).map(|_| lab.random.below(vocab) as i32).collect();
-        let (row_tiles, col_tiles) = (lab.tiles(rows, 3), lab.tiles(hidden, 3));
+        let row_tiles = lab.tiles(rows, 3);
+        let col_tiles = lab.tiles(hidden, 3);
         let each = |rows: Span| col_tiles.iter().map(move |&cols| Op::from(Embed { ids, position, table, out, rows, cols, shard: None, sent: vec![] }));
         lab.tasks(row_tiles.into_iter().flat_map(each).collect());
         let expected: Vec<f32> = (0..rows)
@@ -198,7 +202,8 @@ proptest! {
         n in 1usize..40,
         seed: u64,
     ) {
-        let (mut lab, count) = (Lab::new(seed), rows.len());
+        let mut lab = Lab::new(seed);
+        let count = rows.len();
         let values: Vec<f32> = (0..count * n).map(|_| lab.random.below(12) as f32 / 2.0).collect();
         let logits = lab.input_of("logits", DType::F32, &[count, n], &values);
         let tiles = lab.tiles(n, 6);
@@ -241,7 +246,9 @@ proptest! {
         normed: bool,
         seed: u64,
     ) {
-        let (mut lab, dim, rows) = (Lab::new(seed), 2 * half, positions.len());
+        let mut lab = Lab::new(seed);
+        let dim = 2 * half;
+        let rows = positions.len();
         let shape = PoolShape { kv_heads: heads, pages: 13, page_tokens: 16, head_dim: dim };
         let (x, values) = lab.input("x", types[0], &[rows, heads, dim]);
         let (weight, scale) = lab.weight("norm", DType::F32, &[dim]);
@@ -335,7 +342,9 @@ proptest! {
         types in [floats(), floats()],
         seed: u64,
     ) {
-        let (mut lab, rows, heads) = (Lab::new(seed), positions.len(), kv_heads * group);
+        let mut lab = Lab::new(seed);
+        let rows = positions.len();
+        let heads = kv_heads * group;
         let pages = rows * (90 / page_tokens + 1);
         let shape = PoolShape { kv_heads, pages, page_tokens, head_dim: dim };
         let (q, q_values) = lab.input("q", types[0], &[rows, heads, dim]);
@@ -360,7 +369,8 @@ proptest! {
                     let vector = |t: usize| wide(&pool[shape.offset(head / group, &table, t)..][..dim]);
                     (0..(position + 1) as usize).flat_map(vector).collect()
                 };
-                let (keys, values) = (gather(&keys), gather(&values));
+                let keys = gather(&keys);
+                let values = gather(&values);
                 let scores: Vec<f64> = keys
                     .chunks(dim)
                     .map(|k| f64::from(scale) * q.iter().zip(k).map(|(q, k)| q * k).sum::<f64>())

@@ -103,7 +103,8 @@ fn the_host_reads_outputs_and_sets_inputs_only() {
     let (x, values) = lab.input("x", DType::F32, &[2, 3]);
     let out = lab.output("out", DType::F32, &[2, 3]);
     lab.task(Op::from(Copy { src: Region::whole(x, &[2, 3]), dst: Region::whole(out, &[2, 3]) }));
-    let (mut machine, mut kv) = (lab.machine(1), lab.kv());
+    let mut machine = lab.machine(1);
+    let mut kv = lab.kv();
     let length = AccessError::Length { name: "x".into(), expected: 6, found: 1 };
     assert_eq!(machine.set_input("x", &[1.0]), Err(length));
     assert!(matches!(machine.set_input("out", &values), Err(AccessError::Kind { .. })));
@@ -122,7 +123,10 @@ fn a_cell_holds_one_thing() {
         let mut lab = Lab::new(1);
         let (table, _) = lab.weight("table", DType::F32, &[5, 3]);
         let mut cell = |name: &str, rows: usize| lab.buffer(name, BufferKind::Cell, DType::I32, &[rows]);
-        let (ids, position, more, more_position) = (cell("a", 2), cell("b", 2), cell("c", 1), cell("d", 1));
+        let ids = cell("a", 2);
+        let position = cell("b", 2);
+        let more = cell("c", 1);
+        let more_position = cell("d", 1);
         let position = if same { ids } else { position };
         for (at, (ids, position, rows)) in [(ids, position, 2), (more, more_position, 1)].into_iter().enumerate() {
             let out = lab.output(&format!("out{at}"), DType::F32, &[rows, 3]);

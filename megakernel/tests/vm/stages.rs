@@ -55,7 +55,8 @@ fn run(spec: &ModelSpec, ends: &[usize], run: &Run, wire: impl Fn(&mut Vec<f32>)
     let weights = RandomWeights::new(spec, DType::BF16, 5).unwrap();
     let layers: Vec<Span> = ends.iter().scan(0, |lo, &hi| Some(Span::new(std::mem::replace(lo, hi), hi))).collect();
     let mut pools: Vec<Option<KvState>> = layers.iter().map(|_| None).collect();
-    let (mut given, mut at) = (Vec::new(), 0);
+    let mut given = Vec::new();
+    let mut at = 0;
     for &[rows, live] in &run.steps {
         let positions: Vec<i32> = (0..rows).map(|row| if row < live { (at + row) as i32 } else { -1 }).collect();
         let tokens: Vec<i32> = (0..rows).map(|row| ((at + row) * 37 % spec.vocab) as i32).collect();
@@ -122,7 +123,8 @@ proptest! {
         [sms, more_sms] in [1usize..5, 1usize..5],
         workers in 1usize..4,
     ) {
-        let (spec, ends) = (spec(family, borders.len() + 1), ends(&borders));
+        let spec = spec(family, borders.len() + 1);
+        let ends = ends(&borders);
         let how = Run { steps, devices, sms, workers };
         let whole = run(&spec, &[spec.layers], &how, |_| ());
         let found = run(&spec, &ends, &Run { sms: more_sms, ..how }, |_| ());

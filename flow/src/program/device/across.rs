@@ -66,10 +66,13 @@ impl<'k> Pass<'k, '_, '_> {
         finish: impl Fn(Val<'k, f32>) -> Val<'k, f32>,
     ) -> Vec<Row<'k>> {
         let Pass { id, of_row, of } = self;
-        let (k, recipe, team) = (of_row.call.builder(), of_row.recipe, of_row.call.team());
+        let k = of_row.call.builder();
+        let recipe = of_row.recipe;
+        let team = of_row.call.team();
         let operand = recipe.graph().node(id).operands[0];
         let [d0, d1] = recipe.extents(operand);
-        let (held, spread) = (recipe.spread.held(d1), recipe.spread);
+        let held = recipe.spread.held(d1);
+        let spread = recipe.spread;
         // A mean and a norm are sums until the end.
         let (joined, identity) = match reduce {
             Reduce::Sum | Reduce::Mean | Reduce::L2Norm => (Reduce::Sum, 0.0f32),

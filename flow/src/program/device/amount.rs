@@ -17,7 +17,8 @@ pub(super) struct Amount {
 
 impl Amount {
     pub fn new(budget: &Budget) -> Amount {
-        let (first, last) = (budget.first() as u32, budget.last() as u32);
+        let first = budget.first() as u32;
+        let last = budget.last() as u32;
         Amount { first, last, top_k: budget.top_k() as u32, ratio: budget.ratio() }
     }
 

@@ -84,8 +84,10 @@ impl Kept {
         recipe: &Recipe,
         named: &Named<'_>,
     ) -> Result<(Kept, [u32; MOST]), Unsupported> {
-        let (graph, block_tokens) = (recipe.graph(), subject.pools.block_tokens as u32);
-        let (mut buffers, mut places) = (Vec::new(), Vec::new());
+        let graph = recipe.graph();
+        let block_tokens = subject.pools.block_tokens as u32;
+        let mut buffers = Vec::new();
+        let mut places = Vec::new();
         let mut keep = |plan: &Planner, source, form, extents, buffer| {
             buffers.push((source, form, extents));
             places.push(plan.operand(buffer)?);
@@ -99,7 +101,8 @@ impl Kept {
             }
         }
         for (at, &buffer) in named.fields.iter().enumerate() {
-            let (source, extents) = (Source::Field(FieldId(at as u32)), subject.extents.fields[at]);
+            let source = Source::Field(FieldId(at as u32));
+            let extents = subject.extents.fields[at];
             if graph.reads(source) || recipe.stores(at) {
                 let pools = plan.pools(buffer, named.at)?;
                 keep(plan, source, Form::Pool(pools), extents, buffer)?;
@@ -112,7 +115,8 @@ impl Kept {
             }
         }
         for (at, &buffer) in named.states.iter().enumerate() {
-            let (source, reset) = (Source::Load(StateId(at as u32)), subject.traced.declared.states[at].reset as f32);
+            let source = Source::Load(StateId(at as u32));
+            let reset = subject.traced.declared.states[at].reset as f32;
             let pools = KvPools { of: PoolType::Float(Float::F32), ..cells };
             let form = Form::State { pools, slots: plan.extent(buffer, 2)?, blocks: plan.extent(buffer, 1)?, reset };
             keep(plan, source, form, subject.extents.states[at], buffer)?;
@@ -204,7 +208,9 @@ impl<'k> OfRow<'k, '_, '_> {
     /// A row `at` of `[_, d1]` elements from a place on, where `index` finds the first of eight
     /// elements.
     fn row(&self, d1: usize, at: u32, load: &dyn Fn(Val<'k, u32>, bool) -> Vec<Val<'k, f32>>) -> Row<'k> {
-        let (k, spread, first) = (self.call.builder(), self.spread(), at * d1 as u32);
+        let k = self.call.builder();
+        let spread = self.spread();
+        let first = at * d1 as u32;
         match spread.deals(d1) {
             true => {
                 let eights = 0..spread.held(d1) / VECTOR;
@@ -290,7 +296,8 @@ impl<'k> Sources<'k> for OfRow<'k, '_, '_> {
     }
 
     fn query(&self, row: Val<'k, u32>) -> Option<Row<'k>> {
-        let ((queries, begin), dim) = (self.queries?, self.spread().dim);
+        let (queries, begin) = self.queries?;
+        let dim = self.spread().dim;
         Some(self.array(queries, begin + row * dim, dim as usize, 0))
     }
 
@@ -307,7 +314,8 @@ impl<'k, 'p, 'r> OfRow<'k, 'p, 'r> {
 
     /// Where a block lies in the pools, among the blocks of all key heads.
     pub fn place(&self, block: Val<'k, u32>) -> Val<'k, u32> {
-        let (cells, per_page) = (self.kept.cells(self.call), self.kept.per_page());
+        let cells = self.kept.cells(self.call);
+        let per_page = self.kept.per_page();
         let page = cells.table.page(self.row, block / per_page);
         (self.kv_head * cells.pages + page) * per_page + block % per_page
     }
@@ -339,7 +347,8 @@ impl<'k> OfBlock<'k, '_, '_> {
     /// Stores a row of a field of the block; by the lanes of one group.
     pub fn store(&self, field: FieldId, at: u32, row: &Row<'k>) {
         let Some((at_field, Form::Pool(pools), [_, d1])) = self.of.kept.find(Source::Field(field)) else { return };
-        let (k, pool) = (self.of.call.builder(), self.of.call.pages([at_field, offset_of!(Fields, one)], pools));
+        let k = self.of.call.builder();
+        let pool = self.of.call.pages([at_field, offset_of!(Fields, one)], pools);
         let begin = self.place(0) * pools.dim;
         let spread = self.of.spread();
         let store = |element: Val<'k, u32>, x: Val<'k, f32>| {
@@ -359,7 +368,9 @@ impl<'k> OfBlock<'k, '_, '_> {
     pub fn save(&self, state: StateId, rows: &[Row<'k>]) {
         let source = Source::Load(state);
         let (Some(of), Some((.., [_, d1]))) = (self.of.state(source), self.of.kept.find(source)) else { return };
-        let (k, spread, begin) = (self.of.call.builder(), self.of.spread(), (of.begin + self.block) * of.width);
+        let k = self.of.call.builder();
+        let spread = self.of.spread();
+        let begin = (of.begin + self.block) * of.width;
         let is_first = self.of.lane.eq(0);
         k.when(is_first, || of.array.store(begin, of.request));
         for (at, row) in rows.iter().enumerate() {
@@ -406,7 +417,8 @@ impl<'k> Sources<'k> for OfBlock<'k, '_, '_> {
 
     fn fetch(&self, source: Source, at: At, runs: Range<u32>) -> Option<Vec<Words<'k>>> {
         let Some((field, Form::Pool(pools), [_, d1])) = self.of.kept.find(source) else { return None };
-        let (pool, spread) = (self.of.call.pages([field, offset_of!(Fields, one)], pools), self.of.spread());
+        let pool = self.of.call.pages([field, offset_of!(Fields, one)], pools);
+        let spread = self.of.spread();
         if !matches!(source, Source::Field(_)) || pools.of != PoolType::Float(Float::Bf16) || !spread.deals(d1) {
             return None;
         }

@@ -29,13 +29,15 @@ struct Extents {
 impl Extents {
     fn of(recipe: &Recipe, id: ValueId) -> Extents {
         let operands = &recipe.graph().node(id).operands;
-        let ([heads, dim], [_, rank]) = (recipe.extents(operands[0]), recipe.extents(operands[1]));
+        let [heads, dim] = recipe.extents(operands[0]);
+        let [_, rank] = recipe.extents(operands[1]);
         Extents { heads: heads as u32, dim: dim as u32, rank: rank as u32 }
     }
 
     /// Where what is kept begins, in elements: queries, `W_qᵀ·q`, the result; and where it ends.
     fn places(self) -> [u32; 4] {
-        let (queries, latent) = (self.heads * self.dim, self.heads * self.rank);
+        let queries = self.heads * self.dim;
+        let latent = self.heads * self.rank;
         [0, queries, queries + latent, queries + latent + self.dim]
     }
 }
@@ -50,8 +52,11 @@ pub(super) fn shared_bytes(recipe: &Recipe) -> u32 {
 /// A query made of those of the group's heads, of which each lane has its part. All threads of the
 /// team take part.
 pub(super) fn query<'k>(of_row: &OfRow<'k, '_, '_>, id: ValueId, queries: &[Row<'k>]) -> Row<'k> {
-    let (call, recipe) = (of_row.call, of_row.recipe);
-    let (k, team, of) = (call.builder(), call.team(), Extents::of(recipe, id));
+    let call = of_row.call;
+    let recipe = of_row.recipe;
+    let k = call.builder();
+    let team = call.team();
+    let of = Extents::of(recipe, id);
     let weights = |which: usize| match recipe.graph().node(recipe.graph().node(id).operands[which]).op {
         Op::Source(source @ Source::Parameter(_)) => of_row.parameter(source),
         // Types let nothing else be weights.
@@ -85,10 +90,13 @@ type OfHead<'k> = (Array<'k>, Val<'k, u32>);
 impl Extents {
     /// `W_qᵀ·q` of each head.
     fn latent<'k>(self, threads: u32, [queries, to]: [Ptr<'k, Shared, f32>; 2], (weights, begin): OfHead<'k>) {
-        let (k, Extents { heads, dim, rank }) = (begin.builder(), self);
+        let k = begin.builder();
+        let Extents { heads, dim, rank } = self;
         let together = (1..=TOGETHER.min(dim)).rev().find(|&n| dim.is_multiple_of(n)).unwrap_or(1);
         k.for_step(k.tid(), heads * rank, threads, |at| {
-            let (first, column, sum) = (at / rank * dim, at % rank, k.var(0.0f32));
+            let first = at / rank * dim;
+            let column = at % rank;
+            let sum = k.var(0.0f32);
             k.for_step(0u32, dim, together, |e| {
                 let row = first + e;
                 let weights: Vec<_> = (0..together).map(|i| weights.load(begin + (row + i) * rank + column)).collect();
@@ -101,7 +109,8 @@ impl Extents {
 
     /// `scale·Σ_h W_k[h]·latent[h]`.
     fn result<'k>(self, warps: u32, [latent, to]: [Ptr<'k, Shared, f32>; 2], (weights, begin): OfHead<'k>, scale: f32) {
-        let (k, Extents { heads, dim, rank }) = (begin.builder(), self);
+        let k = begin.builder();
+        let Extents { heads, dim, rank } = self;
         let terms = heads * rank;
         let together = terms.div_ceil(WARP).min(TOGETHER);
         k.for_step(k.warp(), dim, warps, |e| {
@@ -109,7 +118,8 @@ impl Extents {
             k.for_step(0u32, terms, WARP * together, |from| {
                 let term = |i: u32| {
                     let at = from + k.lane() + i * WARP;
-                    let (is_there, at) = (at.lt(terms), at.min(terms - 1));
+                    let is_there = at.lt(terms);
+                    let at = at.min(terms - 1);
                     let weight = weights.load(begin + (at / rank * dim + e) * rank + at % rank);
                     (is_there.select(weight, 0.0f32), at)
                 };

@@ -85,7 +85,8 @@ impl Finder<'_> {
             return of(self.terms(x)?, self.extents(x)[0], false, is_mean);
         }
         if let Op::Product(Product::Gemm | Product::Gemv) = node.op {
-            let (weights, field) = (self.weights(node.operands[0])?, self.field(node.operands[1])?);
+            let weights = self.weights(node.operands[0])?;
+            let field = self.field(node.operands[1])?;
             let terms =
                 Terms { fields: vec![field], weights, masks: vec![], terms: vec![(Factor::Plain, Part::Whole)] };
             return of(terms, self.extents(weights)[0], true, false);
@@ -151,7 +152,8 @@ impl Finder<'_> {
             }
             Binary::Add(..) | Binary::Where(_) => return None,
         };
-        let ((weights, first), (same, second)) = (self.product(x)?, self.product(y)?);
+        let (weights, first) = self.product(x)?;
+        let (same, second) = self.product(y)?;
         let terms = vec![(Factor::Larger, larger), (Factor::Smaller, smaller)];
         (weights == same).then(|| Terms { fields: vec![first, second], weights, masks: vec![], terms })
     }

@@ -77,7 +77,8 @@ type Operand<'k> = Vec<Val<'k, u32>>;
 /// The operands that the weights of a row are.
 pub(super) fn weights<'k>(k: &'k Builder, linear: &Linear, values: &mut Values<'k, '_>) -> Weights<'k> {
     let column = k.lane() / LANES;
-    let (which, is_rest) = (column / 2, (column % 2).eq(1));
+    let which = column / 2;
+    let is_rest = (column % 2).eq(1);
     // By atom the row of this lane's column; columns beyond the last weight are unused.
     let atoms: Vec<Row<'k>> = (0..linear.count)
         .step_by(WEIGHTS as usize)
@@ -176,7 +177,8 @@ pub(super) fn sums<'k>(
     rounds: usize,
     operands: &Operands<'_, 'k>,
 ) -> Vec<Row<'k>> {
-    let (tiles, eights) = (rounds / ROUNDS, spread.held(spread.dim as usize) / VECTOR);
+    let tiles = rounds / ROUNDS;
+    let eights = spread.held(spread.dim as usize) / VECTOR;
     let new = || std::array::from_fn::<_, CHAINS, _>(|_| Accumulator::warp::<bf16>(k, 1, atoms(linear)));
     let all: Vec<[Accumulator<'k, f32>; CHAINS]> = (0..tiles).map(|_| new()).collect();
     let multiply = |run: u32, blocks: &Blocks<'k>| {
@@ -220,7 +222,8 @@ pub(super) fn sums<'k>(
     }
     let group = k.lane() / LANES * LANES;
     let of_round = |round: usize| -> Row<'k> {
-        let (tile, half) = (round / ROUNDS, (round % ROUNDS) as u32);
+        let tile = round / ROUNDS;
+        let half = (round % ROUNDS) as u32;
         // A weight's two columns lie beside each other.
         let of_atom = |atom: u32| {
             let register = 4 * atom + 2 * half;

@@ -164,7 +164,8 @@ impl Recipe {
     pub fn refusal(&self) -> Option<String> {
         self.graph().ids().find_map(|id| {
             let why = self.refuses(id)?;
-            let (flow, op) = (&self.traced.name, self.graph().node(id).op.name());
+            let flow = &self.traced.name;
+            let op = self.graph().node(id).op.name();
             Some(format!("op `{op}` of flow `{flow}` {why}"))
         })
     }
@@ -178,7 +179,8 @@ impl Recipe {
     fn refuses(&self, id: ValueId) -> Option<String> {
         /// Most elements of a value that each lane holds.
         const MOST: u32 = 1024;
-        let (node, dim) = (self.graph().node(id), self.spread.dim);
+        let node = self.graph().node(id);
+        let dim = self.spread.dim;
         let dealt = |which: usize| self.deals(node.operands[which]);
         let mut operands = (0..node.operands.len()).map(dealt);
         let moves = || Some(format!("moves elements of rows of {dim}, which lie in several lanes"));

@@ -49,7 +49,8 @@ impl DeviceOp for Score {
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
-        let (heads, dim) = (plan.extent(self.q, 1)?, plan.extent(self.q, 0)?);
+        let heads = plan.extent(self.q, 1)?;
+        let dim = plan.extent(self.q, 0)?;
         let pools = pools_of(plan, self.k_pool, self.block_tokens)?;
         let group = heads as usize / pools.kv_heads.max(1);
         let subject = subject_of(&self.flow, pools, group)?;
@@ -78,7 +79,9 @@ impl DeviceOp for Score {
             kept: words,
         };
         let heads = Heads { heads, kv_heads: pools.kv_heads as u32, dim, splits: 1 };
-        let (rows, amount, has_slot) = (rows_of(self.rows)?, Amount::new(&self.budget), self.slot.is_some());
+        let rows = rows_of(self.rows)?;
+        let amount = Amount::new(&self.budget);
+        let has_slot = self.slot.is_some();
         // Fields that the step writes before are read from their pools.
         let is_immutable = self.fields.iter().all(|&field| plan.is_immutable(field));
         Ok(Planned::new(Scores { rows, heads, amount, recipe, kept, has_slot, is_immutable, staged: None }, fields))
@@ -132,7 +135,8 @@ impl DeviceFunction for Scores {
     fn fill<'k>(&self, feed: RingFeed<'k, '_>) {
         let Some(stage) = &self.staged else { return };
         let value = |field: usize| feed.value(field);
-        let (first_row, kv_head) = (value(offset_of!(Fields, first_row)), value(offset_of!(Fields, kv_head)));
+        let first_row = value(offset_of!(Fields, first_row));
+        let kv_head = value(offset_of!(Fields, kv_head));
         let k = feed.builder();
         k.for_(0u32, self.rows, |at| {
             k.break_if(feed.stopped());
@@ -143,7 +147,8 @@ impl DeviceFunction for Scores {
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, ring: &dyn Weights<'k>) {
-        let (k, first_row) = (call.builder(), call.value(offset_of!(Fields, first_row)));
+        let k = call.builder();
+        let first_row = call.value(offset_of!(Fields, first_row));
         k.for_(0u32, self.rows, |at| {
             let row = first_row + at;
             let position = self.kept.cells(call).position.load(row);
@@ -177,8 +182,11 @@ impl Scores {
 
     /// Scores the candidates of a row.
     fn score<'k>(&self, call: Call<'k, '_>, row: Val<'k, u32>, of: Candidates<'k>, ring: &dyn Weights<'k>) {
-        let (k, spread, Heads { heads, kv_heads, dim, .. }) = (call.builder(), self.recipe.spread, self.heads);
-        let (kv_head, group) = (call.value(offset_of!(Fields, kv_head)), heads / kv_heads);
+        let k = call.builder();
+        let spread = self.recipe.spread;
+        let Heads { heads, kv_heads, dim, .. } = self.heads;
+        let kv_head = call.value(offset_of!(Fields, kv_head));
+        let group = heads / kv_heads;
         let q = call.array(offset_of!(Fields, q), Float::F32);
         let slot = self.has_slot.then(|| {
             let slot = call.state(offset_of!(Fields, slot)).cast::<i32>().at(row * 2);
@@ -214,12 +222,14 @@ impl Scores {
         };
         match (&self.staged, begun) {
             (Some(stage), _) => {
-                let (team, kept) = (call.team(), call.scratch().operand.cast::<f32>());
+                let team = call.team();
+                let kept = call.scratch().operand.cast::<f32>();
                 let keep: Each<'k, '_, '_, '_> = &|values, block, at, is_there| {
                     self.finish((values, block), lane, is_there, &|score| kept.at(at).store(score));
                 };
                 stage.each(of_row, of, (&values, ring), keep, &|first, [begin, end]| {
-                    let (to, from) = (scores.at(begin - of.origin), kept.at(begin - first));
+                    let to = scores.at(begin - of.origin);
+                    let from = kept.at(begin - first);
                     k.for_step(k.tid(), end - begin, team.threads(), |at| to.at(at).store(from.at(at).load()));
                 });
             }
@@ -240,7 +250,8 @@ impl Scores {
         is_there: Val<'k, bool>,
         store: &dyn Fn(Val<'k, f32>),
     ) {
-        let (k, mut saves) = (lane.builder(), Vec::new());
+        let k = lane.builder();
+        let mut saves = Vec::new();
         for id in self.recipe.graph().effects() {
             match self.recipe.graph().node(id).op {
                 Op::Effect(Effect::Select) => {
@@ -340,7 +351,8 @@ impl<'k, 'p, 'r> Begun<'k, 'p, 'r> {
 
 /// Looks the first candidates up, and loads them if they are computed by products and loaded ahead.
 fn begin<'k, 'p, 'r>(of_row: OfRow<'k, 'p, 'r>, of: Candidates<'k>, multiplies: bool) -> Begun<'k, 'p, 'r> {
-    let (k, recipe) = (of_row.call.builder(), of_row.recipe);
+    let k = of_row.call.builder();
+    let recipe = of_row.recipe;
     let together = match recipe.linear() {
         [] => {
             let numbers: u32 = recipe.of_block(&|_| false).into_iter().map(|id| recipe.held(id)).sum();
@@ -362,11 +374,14 @@ fn begin<'k, 'p, 'r>(of_row: OfRow<'k, 'p, 'r>, of: Candidates<'k>, multiplies: 
 
 /// Shows all candidates.
 fn go_on<'k, 'p, 'r>(begun: Begun<'k, 'p, 'r>, values: &Values<'k, 'r>, then: Each<'k, 'p, 'r, '_>) {
-    let (k, numbers, step) = (begun.of_row.call.builder(), begun.numbers(), begun.step());
+    let k = begun.of_row.call.builder();
+    let numbers = begun.numbers();
+    let step = begun.step();
     let [here, ahead] = &begun.places;
     let on_their_way = begun.on_their_way.as_ref();
     k.for_step(begun.first(), begun.of.count, step, |base| {
-        let (places, later) = (here.get(), ahead.get());
+        let places = here.get();
+        let later = ahead.get();
         here.set(later);
         ahead.set(begun.look_up(base + 2 * step));
         let blocks = begun.blocks(base, places);

@@ -60,7 +60,8 @@ pub(super) struct Scores<'k> {
 impl<'k> Scores<'k> {
     /// The scores of `count` candidates, as far as threads keep them.
     pub fn new(team: ConsumerWarps<'k>, count: Val<'k, u32>, of: Shares<'k>) -> Scores<'k> {
-        let (k, Shares { splits, share, .. }) = (count.builder(), of);
+        let k = count.builder();
+        let Shares { splits, share, .. } = of;
         let threads = (team.threads() / splits).max(1);
         let width = (count + (splits - 1)) / splits;
         let scores = Scores {
@@ -113,11 +114,13 @@ impl<'k> Scores<'k> {
 
     /// Shows each thread its candidates: their keys, their places, whether they exist.
     fn each(self, show: impl Fn(Val<'k, u32>, Val<'k, u32>, Val<'k, bool>)) {
-        let (k, show) = (self.k, &show);
+        let k = self.k;
+        let show = &show;
         k.if_else(
             self.is_kept,
             || {
-                let (mine, begin) = (self.of_split(self.split), self.split * self.width);
+                let mine = self.of_split(self.split);
+                let begin = self.split * self.width;
                 self.runs(|run| {
                     run.for_each(|of| {
                         let at = self.first + of * self.threads;
@@ -162,7 +165,8 @@ impl<'k> Search<'k> {
         turn: Val<'k, u32>,
         conditions: impl Fn(Val<'k, u32>, Val<'k, u32>) -> [Val<'k, bool>; 3],
     ) -> [Val<'k, u32>; 3] {
-        let (k, warps) = (self.k, self.team.warps);
+        let k = self.k;
+        let warps = self.team.warps;
         let mine = [(); 3].map(|()| k.var(0u32));
         self.scores.each(|order, at, is_there| {
             for (count, holds) in mine.iter().zip(conditions(order, at)) {
@@ -190,10 +194,12 @@ impl<'k> Search<'k> {
     /// share of the goal have a candidate that reaches it. Of scores in no special order few more
     /// than `goal` do.
     pub fn best_of_warps(self, goal: Val<'k, u32>) -> Val<'k, u32> {
-        let (k, warps) = (self.k, self.team.warps);
+        let k = self.k;
+        let warps = self.team.warps;
         let best = k.var(0u32);
         self.scores.each(|order, _, _| best.set(best.get().max(order)));
-        let (share, cut) = ((goal + (warps - 1)) / warps, k.var(0u32));
+        let share = (goal + (warps - 1)) / warps;
+        let cut = k.var(0u32);
         // The best of those that are left; equal ones leave together, so none is left after 32
         // turns.
         k.for_(0u32, share.min(33), |_| {
@@ -217,7 +223,9 @@ impl<'k> Search<'k> {
         key: impl Fn(Val<'k, u32>, Val<'k, u32>) -> Val<'k, u32>,
     ) -> (Val<'k, u32>, Val<'k, u32>) {
         let (k, enough) = (self.k, enough.val(self.k));
-        let (cut, found, turn) = (k.var(0u32), k.var(u32::MAX), k.var(0u32));
+        let cut = k.var(0u32);
+        let found = k.var(u32::MAX);
+        let turn = k.var(0u32);
         k.for_(0u32, 32 / DIGIT, |digit| {
             let shift = k.lit(32 - DIGIT) - digit * DIGIT;
             let cuts = [1u32, 2, 3].map(|value| cut.get() | (k.lit(value) << shift));
@@ -287,8 +295,9 @@ impl<'k> List<'k> {
         let slot = k.var(begin.get().shfl_idx(31u32) + up_to - mine.get());
         scores.each(|order, at, is_there| {
             // As many as there is room for, whatever was found; one store without a branch.
-            let (to, key, is_listed) =
-                (self.keys.at(slot.get()), k.join::<u64>(!at, order), reaches(order, at, is_there));
+            let to = self.keys.at(slot.get());
+            let key = k.join::<u64>(!at, order);
+            let is_listed = reaches(order, at, is_there);
             k.when(is_listed & slot.get().lt(self.room), || to.store(key));
             slot.set(slot.get() + is_listed.select(1u32, 0u32));
         });
@@ -305,7 +314,8 @@ impl<'k> List<'k> {
     ) {
         let k = self.k;
         let all = self.count.load().min(self.room);
-        let (share, number) = (k.tid() % SHARES, k.tid() / SHARES);
+        let share = k.tid() % SHARES;
+        let number = k.tid() / SHARES;
         // Lanes count together, so that all of a warp are there.
         k.for_step(0u32, all, self.team.threads() / SHARES, |base| {
             let mine = base + number;

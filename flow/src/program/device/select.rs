@@ -65,7 +65,8 @@ impl DeviceOp for Select {
 impl Select {
     /// Whether a row may have more blocks than it attends to.
     fn can_choose(&self, plan: &Planner) -> Result<bool, Unsupported> {
-        let (splits, share) = (plan.extent(self.scores, 1)?, plan.extent(self.scores, 0)?);
+        let splits = plan.extent(self.scores, 1)?;
+        let share = plan.extent(self.scores, 0)?;
         Ok(self.budget.candidates((splits * share) as usize).is_some())
     }
 }
@@ -111,7 +112,8 @@ impl DeviceFunction for Winners {
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
-        let (k, first_row) = (call.builder(), call.value(offset_of!(Fields, first_row)));
+        let k = call.builder();
+        let first_row = call.value(offset_of!(Fields, first_row));
         k.for_(0u32, self.rows, |at| self.row(call, first_row + at));
     }
 }
@@ -119,7 +121,9 @@ impl DeviceFunction for Winners {
 impl Winners {
     fn row<'k>(&self, call: Call<'k, '_>, row: Val<'k, u32>) {
         let Winners { kv_heads, batch, block_tokens, most, amount, .. } = *self;
-        let (k, team, kv_head) = (call.builder(), call.team(), call.value(offset_of!(Fields, kv_head)));
+        let k = call.builder();
+        let team = call.team();
+        let kv_head = call.value(offset_of!(Fields, kv_head));
         let [blocks, last] =
             [offset_of!(Fields, blocks), offset_of!(Fields, last)].map(|field| call.state(field).cast::<i32>());
         let chosen = blocks.at((row * kv_heads + kv_head) * most);
@@ -140,7 +144,8 @@ impl Winners {
                     all.eq(selected),
                     || of.store(k.lit(0u32), k.lit(0u32), all),
                     || {
-                        let (fixed, goal) = (of.fixed(amount, all, selected), selected - (amount.first + amount.last));
+                        let fixed = of.fixed(amount, all, selected);
+                        let goal = selected - (amount.first + amount.last);
                         self.choose(of, amount.candidates(all), goal);
                         fixed.store(of);
                     },
@@ -160,7 +165,9 @@ impl Winners {
     /// A cut is found that all winners reach, and few others: keys that reach it are listed, and
     /// each finds its place by counting the better ones.
     fn choose<'k>(&self, of: Row<'k, '_>, count: Val<'k, u32>, goal: Val<'k, u32>) {
-        let (k, team, room) = (of.call.builder(), of.call.team(), self.room());
+        let k = of.call.builder();
+        let team = of.call.team();
+        let room = self.room();
         let meeting: Ptr<'k, Shared, u32> = of.call.scratch().operand.cast();
         let list = List {
             k,
@@ -188,7 +195,8 @@ impl Winners {
         k.when(found.lt(goal) | found.gt(room), || {
             // Everybody has seen the count.
             team.sync();
-            let (cut, place) = (k.var(0u32), k.var(0u32));
+            let cut = k.var(0u32);
+            let place = k.var(0u32);
             let (lower, reach) = search.descend(goal, room, |order, _| order);
             cut.set(lower);
             // Among many candidates of one score, those that come first.
@@ -225,7 +233,8 @@ impl<'k> Row<'k, '_> {
 
     /// Stores `count` consecutive blocks.
     fn store(self, at: Val<'k, u32>, block: Val<'k, u32>, count: Val<'k, u32>) {
-        let (k, team) = (self.call.builder(), self.call.team());
+        let k = self.call.builder();
+        let team = self.call.team();
         k.for_step(k.tid(), count, team.threads(), |i| {
             self.chosen.at(at + i).store(self.place(block + i).cast::<i32>());
         });
@@ -235,8 +244,10 @@ impl<'k> Row<'k, '_> {
     /// none of them look up one of each line of the page table: it is near when the winners are
     /// looked up.
     fn fixed(self, amount: Amount, all: Val<'k, u32>, selected: Val<'k, u32>) -> Fixed<'k> {
-        let (k, Amount { first, last, .. }) = (self.call.builder(), amount);
-        let (at, is_first) = (k.tid(), k.tid().lt(first));
+        let k = self.call.builder();
+        let Amount { first, last, .. } = amount;
+        let at = k.tid();
+        let is_first = k.tid().lt(first);
         let of_line = (at * (PAGES_OF_LINE * self.per_page)).min(all - 1);
         let block = is_first.select(at, at.lt(first + last).select(all - last + (at - first), of_line));
         let to = is_first.select(at, selected - last + (at - first));
@@ -258,7 +269,8 @@ struct Fixed<'k> {
 
 impl<'k> Fixed<'k> {
     fn store(self, of: Row<'k, '_>) {
-        let (k, threads) = (of.call.builder(), of.call.team().threads());
+        let k = of.call.builder();
+        let threads = of.call.team().threads();
         k.when(k.tid().lt(self.count), || of.chosen.at(self.to).store(self.place.cast::<i32>()));
         if self.count > threads {
             // More than there are threads.

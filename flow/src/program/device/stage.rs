@@ -50,7 +50,8 @@ struct Run<'k> {
 impl<'k> Run<'k> {
     /// The first block of a stage, and those of its blocks that are candidates.
     fn stage(self, at: Val<'k, u32>) -> (Val<'k, u32>, [Val<'k, u32>; 2]) {
-        let (first, [begin, end]) = (self.origin + at * self.blocks, self.candidates);
+        let first = self.origin + at * self.blocks;
+        let [begin, end] = self.candidates;
         (first, [first.max(begin), (first + self.blocks).min(end)])
     }
 }
@@ -97,7 +98,8 @@ impl BlockStage {
     }
 
     fn run<'k>(&self, of: Candidates<'k>) -> Run<'k> {
-        let (piece, end) = (self.piece(), of.origin + of.count);
+        let piece = self.piece();
+        let end = of.origin + of.count;
         let origin = of.origin / piece * piece;
         // None where there are no candidates.
         let stages = of.count.min(1) * ((end - origin + (self.blocks - 1)) / self.blocks);
@@ -109,7 +111,10 @@ impl BlockStage {
     /// Few pages are looked up a stage ahead. Where they lie one after the other, each field is one
     /// copy, of a whole stage or not: one thread's instructions for it are few.
     pub fn fill<'k>(&self, feed: RingFeed<'k, '_>, place: [Val<'k, u32>; 2], of: Candidates<'k>) {
-        let (k, run, pools, [row, kv_head]) = (feed.builder(), self.run(of), self.pools(feed), place);
+        let k = feed.builder();
+        let run = self.run(of);
+        let pools = self.pools(feed);
+        let [row, kv_head] = place;
         let Some(&(any, _)) = pools.first() else { return };
         let count = self.blocks / self.piece();
         let ahead: Vec<Var<'k, i32>> = (0..count).take_while(|_| count <= TOGETHER).map(|_| k.var(0i32)).collect();
@@ -154,7 +159,8 @@ impl BlockStage {
         place: Val<'k, u32>,
         [before, count]: [Val<'k, u32>; 2],
     ) {
-        let (from, bytes) = ((place + before) * self.dim, count * self.row_bytes());
+        let from = (place + before) * self.dim;
+        let bytes = count * self.row_bytes();
         feed.stage(bytes * pools.len() as u32, |to| {
             let to = to.at(before * self.row_bytes());
             pools.iter().for_each(|(pool, plane)| to.at(*plane).bring(pool.bytes_from(from), bytes));
@@ -170,11 +176,14 @@ impl BlockStage {
 
     /// Fills a stage with blocks that all are candidates.
     fn fill_all<'k>(&self, feed: RingFeed<'k, '_>, [row, kv_head]: [Val<'k, u32>; 2], first: Val<'k, u32>) {
-        let (k, pools, row_bytes) = (feed.builder(), self.pools(feed), self.row_bytes());
+        let k = feed.builder();
+        let pools = self.pools(feed);
+        let row_bytes = self.row_bytes();
         let (piece, pieces) = (self.piece(), self.blocks / self.piece());
         let Some(&(any, _)) = pools.first() else { return };
         // Of several pages none is cut, and the whole part of one may begin within it.
-        let (page, skipped) = (first / self.per_page, if pieces > 1 { k.lit(0u32) } else { first % self.per_page });
+        let page = first / self.per_page;
+        let skipped = if pieces > 1 { k.lit(0u32) } else { first % self.per_page };
         let look_up = |from: u32| {
             let pages = from..(from + TOGETHER).min(pieces);
             let place = |at: u32| (kv_head * any.pages + any.table.page(row, page + at)) * self.per_page + skipped;
@@ -210,7 +219,9 @@ impl BlockStage {
         first: Val<'k, u32>,
         [begin, end]: [Val<'k, u32>; 2],
     ) {
-        let (k, pools, row_bytes) = (feed.builder(), self.pools(feed), self.row_bytes());
+        let k = feed.builder();
+        let pools = self.pools(feed);
+        let row_bytes = self.row_bytes();
         let piece = self.piece();
         feed.stage((end - begin) * (row_bytes * pools.len() as u32), |to| {
             k.for_step(begin / piece * piece, end, piece, |block| {
@@ -248,8 +259,13 @@ impl BlockStage {
         then: Each<'k, 'p, 'r, '_>,
         flush: &dyn Fn(Val<'k, u32>, [Val<'k, u32>; 2]),
     ) {
-        let (k, team, spread, run) = (of_row.call.builder(), of_row.call.team(), of_row.recipe.spread, self.run(of));
-        let (warps, of_tile, kept) = (team.warps, spread.groups() * ROUNDS as u32, self.kept_stages());
+        let k = of_row.call.builder();
+        let team = of_row.call.team();
+        let spread = of_row.recipe.spread;
+        let run = self.run(of);
+        let warps = team.warps;
+        let of_tile = spread.groups() * ROUNDS as u32;
+        let kept = self.kept_stages();
         let group = k.lane() / spread.lanes;
         k.for_step(0u32, run.stages, kept, |from| {
             let (origin, _) = run.stage(from);

@@ -38,7 +38,8 @@ impl DeviceOp for Summarise {
             states: &[],
         };
         let (kept, words) = Kept::new(plan, cells, &subject, &recipe, &named)?;
-        let (first_row, kv_head) = (self.rows.lo as u32, self.kv_head as u32);
+        let first_row = self.rows.lo as u32;
+        let kv_head = self.kv_head as u32;
         let fields = Fields { first_row, kv_head, one: 1f32.to_bits(), kept: words, ..Fields::default() };
         Ok(Planned::new(Summaries { rows: rows_of(self.rows)?, recipe, kept }, fields))
     }
@@ -58,8 +59,11 @@ impl DeviceFunction for Summaries {
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
-        let (k, spread, block_tokens) = (call.builder(), self.recipe.spread, self.kept.block_tokens());
-        let (first_row, kv_head) = (call.value(offset_of!(Fields, first_row)), call.value(offset_of!(Fields, kv_head)));
+        let k = call.builder();
+        let spread = self.recipe.spread;
+        let block_tokens = self.kept.block_tokens();
+        let first_row = call.value(offset_of!(Fields, first_row));
+        let kv_head = call.value(offset_of!(Fields, kv_head));
         let lane = k.lane() % spread.lanes;
         k.for_step(k.warp(), self.rows, call.team().warps, |at| {
             let row = first_row + at;

@@ -87,7 +87,8 @@ pub(super) struct Values<'k, 'r> {
 
 impl<'k, 'r> Values<'k, 'r> {
     pub fn new(k: &'k Builder, recipe: &'r Recipe, lane: Val<'k, u32>, sources: &'r dyn Sources<'k>) -> Self {
-        let (known, fetched) = (HashMap::new(), HashMap::new());
+        let known = HashMap::new();
+        let fetched = HashMap::new();
         Values { k, recipe, lane, sources, known, fetched, gathered: HashMap::new(), weights: HashMap::new() }
     }
 
@@ -97,7 +98,9 @@ impl<'k, 'r> Values<'k, 'r> {
         'r: 's,
     {
         let Values { k, recipe, lane, .. } = *self;
-        let (known, gathered, weights) = (self.known.clone(), self.gathered.clone(), self.weights.clone());
+        let known = self.known.clone();
+        let gathered = self.gathered.clone();
+        let weights = self.weights.clone();
         Values { k, recipe, lane, sources, known, fetched: HashMap::new(), gathered, weights }
     }
 
@@ -171,7 +174,8 @@ impl<'k, 'r> Values<'k, 'r> {
     /// rounds. Where they are on their way, `next` are the blocks of the next round.
     pub fn multiply(blocks: &mut [Self], ahead: Option<&Ahead<'k>>, next: Fetch<'_, 'k>) {
         let [first, ..] = &*blocks else { return };
-        let (k, recipe) = (first.k, first.recipe);
+        let k = first.k;
+        let recipe = first.recipe;
         for linear in recipe.linear() {
             let Some(weights) = blocks[0].weights.get(&linear.id).cloned() else { continue };
             let fetch = |round: usize, field: ValueId, runs: Range<u32>| blocks[round].words(field, runs);
@@ -325,7 +329,8 @@ impl<'k, 'r> Values<'k, 'r> {
                 all.unwrap_or_default().into_iter().map(|x| finish(reduce, count, x)).collect()
             }
             Axis::D1 => {
-                let (row, dealt) = (self.row(x, at), self.recipe.deals(x));
+                let row = self.row(x, at);
+                let dealt = self.recipe.deals(x);
                 let runs = if dealt { row.len() } else { count as usize };
                 let of_run = |run: &[Val<'k, f32>]| {
                     let terms = run.iter().map(|&x| squared(reduce, x));

@@ -121,7 +121,8 @@ impl<'w> Layer<'w> {
             machine.poison();
             machine
         };
-        let (prompt, decode) = (machine(prompt), machine(decode));
+        let prompt = machine(prompt);
+        let decode = machine(decode);
         let mut kv = KvState::new(decode.program()).expect("memory");
         kv.poison();
         Layer { world, cut, prompt, decode, kv, width, most }
@@ -129,8 +130,10 @@ impl<'w> Layer<'w> {
 
     /// The step of `rows` rows of a prompt, or of one token of each request.
     fn program(world: &World, bound: &Bound<'_>, cut: &Cut, width: usize, prompt: Option<usize>) -> Program {
-        let (model, traced) = (world.model, bound.traced);
-        let (kv_heads, dim) = (model.kv_heads, model.head_dim);
+        let model = world.model;
+        let traced = bound.traced;
+        let kv_heads = model.kv_heads;
+        let dim = model.head_dim;
         let rows = prompt.unwrap_or(world.tokens.len() + usize::from(cut.idle));
         let mut chain = Chain { program: Program::new("layer", Target::host(2)), last: None };
         let position = chain.buffer("position", BufferKind::Cell, DType::I32, &[rows]);
@@ -158,7 +161,8 @@ impl<'w> Layer<'w> {
             chain.program.buffers[id.index()].source = Some(Source::Values(values));
             parameters.push(id);
         }
-        let (flow, block_tokens) = (traced.name.clone(), model.block_tokens);
+        let flow = traced.name.clone();
+        let block_tokens = model.block_tokens;
         for kv_head in (0..kv_heads).filter(|_| !fields.is_empty()) {
             chain.task(Summarise {
                 flow: flow.clone(),
@@ -183,10 +187,13 @@ impl<'w> Layer<'w> {
 
     /// Scores, selection and attention of a decode step.
     fn choose(world: &World, bound: &Bound<'_>, cut: &Cut, chain: &mut Chain, kept: &Kept) {
-        let (model, traced, budget) = (world.model, bound.traced, world.budget);
+        let model = world.model;
+        let traced = bound.traced;
+        let budget = world.budget;
         let (kv_heads, dim, heads) = (model.kv_heads, model.head_dim, model.kv_heads * model.group);
         let Kept { at, k_pool, v_pool, fields, parameters, flow, blocks, rows } = kept.clone();
-        let (all, block_tokens) = (Span::all(rows), model.block_tokens);
+        let all = Span::all(rows);
+        let block_tokens = model.block_tokens;
         let mut states = Vec::new();
         for (state, [d0, d1]) in traced.declared.states.iter().zip(&bound.extents.states) {
             let slots = cut.slots.iter().max().map_or(1, |most| most + 1);
@@ -196,7 +203,8 @@ impl<'w> Layer<'w> {
         let slot =
             (!states.is_empty()).then(|| chain.buffer("slot", BufferKind::Cell, DType::I32, &[rows, SLOT_WORDS]));
         let q = chain.buffer("q", BufferKind::Input, DType::F32, &[rows, heads, dim]);
-        let (splits, most) = (cut.score_splits, budget.selected(blocks));
+        let splits = cut.score_splits;
+        let most = budget.selected(blocks);
         let scores = chain.buffer(
             "scores",
             BufferKind::Activation,
@@ -228,13 +236,16 @@ impl<'w> Layer<'w> {
                     scores,
                 });
             }
-            let (at, rows) = (at.clone(), all);
+            let at = at.clone();
+            let rows = all;
             chain.task(Select { block_tokens, budget, k_pool, at, kv_head, rows, scores, blocks: selected, last });
         }
         let selection = Some(Selection { blocks: selected, last, block_tokens });
         let scale = (dim as f32).powf(-0.5);
         for (kv_head, split) in (0..kv_heads).flat_map(|head| (0..cut.splits).map(move |split| (head, split))) {
-            let (at, selection, rows) = (at.clone(), selection.clone(), all);
+            let at = at.clone();
+            let selection = selection.clone();
+            let rows = all;
             chain.task(Attention { q, k_pool, v_pool, at, kv_head, rows, split, scale, acc, stats, selection });
         }
         chain.task(Combine { acc, stats, out, rows: all, heads: Span::all(heads) });
@@ -247,7 +258,8 @@ impl<'w> Layer<'w> {
 
     /// Feeds tokens of a request in chunks.
     pub fn feed(&mut self, request: usize, tokens: std::ops::Range<usize>) {
-        let (row, chunk) = (self.world.row(), self.cut.chunk);
+        let row = self.world.row();
+        let chunk = self.cut.chunk;
         let mut begin = tokens.start;
         while begin < tokens.end {
             let count = chunk.min(tokens.end - begin);
@@ -275,18 +287,21 @@ impl<'w> Layer<'w> {
     /// A decode step: the token at `lengths[request]` of each request.
     pub fn step(&mut self, step: usize, lengths: &[usize]) -> Vec<Stepped> {
         let (world, model) = (self.world, self.world.model);
-        let (row, idle) = (world.row(), usize::from(self.cut.idle));
+        let row = world.row();
+        let idle = usize::from(self.cut.idle);
         let requests = world.tokens.len();
         let mut positions = vec![-1; idle];
         let mut page_table = vec![-1; idle * self.width];
         let mut slots = vec![RequestSlot::NONE; idle];
-        let (mut keys, mut values) = (vec![f32::NAN; idle * row], vec![f32::NAN; idle * row]);
+        let mut keys = vec![f32::NAN; idle * row];
+        let mut values = vec![f32::NAN; idle * row];
         let mut queries = vec![f32::NAN; idle * row * model.group];
         queries.extend(convert::<f32>(&world.queries[step]));
         for (request, &length) in lengths.iter().enumerate() {
             positions.push(length as i32);
             page_table.extend(self.table(request));
-            let (index, number) = (self.cut.slots[request] as i32, self.cut.first_request + request as i32);
+            let index = self.cut.slots[request] as i32;
+            let number = self.cut.first_request + request as i32;
             slots.push(RequestSlot { index, request: number });
             let token = length * row..(length + 1) * row;
             keys.extend(convert::<f32>(&world.keys[request][token.clone()]));
@@ -300,8 +315,10 @@ impl<'w> Layer<'w> {
         }
         let cells = StepCells { tokens: &[], positions: &positions, page_table: &page_table };
         let output = self.decode.step(&mut self.kv, &cells).expect("a step");
-        let (blocks, last) = (output.i32("blocks").expect("an output"), output.i32("last").expect("an output"));
-        let (out, heads) = (output.f32("out").expect("an output"), model.kv_heads);
+        let blocks = output.i32("blocks").expect("an output");
+        let last = output.i32("last").expect("an output");
+        let out = output.f32("out").expect("an output");
+        let heads = model.kv_heads;
         let rows = idle + requests;
         assert!((0..heads * idle).all(|head| last[head * rows] == -1));
         let of = |request: usize| {

@@ -209,7 +209,8 @@ impl Both {
         self.device.step(&cells).unwrap_or_else(|error| panic!("{:?} at {positions:?}: {}", self.cut, chain(&error)));
         let output = self.reference.step(&mut self.kv, &cells).expect("a step");
         for row in (0..rows).filter(|&row| positions[row] >= 0) {
-            let (found, expected) = (self.device.f32_row(LOGITS, row), output.f32_row(LOGITS, row));
+            let found = self.device.f32_row(LOGITS, row);
+            let expected = output.f32_row(LOGITS, row);
             let error = relative(&found.expect("logits"), &expected.expect("logits"));
             // More rows than four are multiplied as bf16.
             let limit = if rows > 4 { 1e-2 } else { 2e-3 };
@@ -221,12 +222,14 @@ impl Both {
     /// Runs a step and compares scores, and selections with the scores that were found.
     pub(super) fn check(&mut self, positions: &[i32]) {
         let found = self.step(positions);
-        let (cut, budget) = (self.cut, self.budget);
+        let cut = self.cut;
+        let budget = self.budget;
         let width = self.table.len() / cut.rows;
         let per_page = cut.page_tokens / cut.block_tokens;
         for (layer, ([blocks, last], [_, expected_last], scores)) in found.layers.into_iter().enumerate() {
             assert_eq!(last, expected_last, "{cut:?} {positions:?}");
-            let (most, room) = (blocks.len() / (2 * cut.rows), scores[0].len() / (2 * cut.rows));
+            let most = blocks.len() / (2 * cut.rows);
+            let room = scores[0].len() / (2 * cut.rows);
             let splits = self.splits(layer);
             for (row, head) in (0..cut.rows).flat_map(|row| [(row, 0), (row, 1)]) {
                 let Ok(position) = usize::try_from(positions[row]) else { continue };
@@ -236,7 +239,8 @@ impl Both {
                 let at = row * 2 + head;
                 let mut expected: Vec<usize> = (0..all).collect();
                 if let Some(candidates) = budget.candidates(all) {
-                    let (n, share) = (candidates.len(), room / splits);
+                    let n = candidates.len();
+                    let share = room / splits;
                     let each = n.div_ceil(splits);
                     let of = |scores: &[f32]| -> Vec<f32> {
                         (0..n).map(|i| scores[at * room + i / each * share + i % each]).collect()
@@ -309,7 +313,8 @@ pub(super) fn traced(name: &str) -> Traced {
 /// Positions around the ends of blocks and pages, the budget, the context.
 fn edges(cut: Cut) -> Vec<i32> {
     let (top_k, _, first, last) = cut.budget;
-    let (block, page) = (cut.block_tokens as i32, cut.page_tokens as i32);
+    let block = cut.block_tokens as i32;
+    let page = cut.page_tokens as i32;
     let fixed = (top_k + first + last) as i32 * block;
     let mut edges = vec![0, block - 1, page - 1, page, fixed - 1, fixed, fixed + block - 1, fixed + block];
     edges.extend([cut.context as i32 / 2 + 5, cut.context as i32 - 1]);

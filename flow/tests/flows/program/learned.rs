@@ -44,7 +44,8 @@ impl Flow for Learned {
         block.store(fields.mean, block.keys().mean(D0));
     }
     fn forward_indexer<'t>(&self, step: Step<'t>, fields: &Fields, (): ()) -> Done<'t> {
-        let (w_q, w_k) = (step.parameter(fields.w_q), step.parameter(fields.w_k));
+        let w_q = step.parameter(fields.w_q);
+        let w_k = step.parameter(fields.w_k);
         let query = step.query().learned_query(w_q, w_k, Scale::inverse_root(Dim::HEAD_DIM));
         let mean = step.field(fields.mean).load();
         step.select(if self.products { query.gemv(mean) } else { (query + mean).abs().sum(D1) * -1.0 })

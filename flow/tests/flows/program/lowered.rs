@@ -42,7 +42,8 @@ fn settings(traced: Traced, block_tokens: usize) -> FlowSettings {
 }
 
 fn lowered(flow: &FlowSettings, phase: Phase, spec: &ModelSpec, context: usize) -> Program {
-    let (target, mut indexer) = (Target::host(13), Lowered::new(flow, phase, 3));
+    let target = Target::host(13);
+    let mut indexer = Lowered::new(flow, phase, 3);
     let options = LowerOptions { rows: 2, page_tokens: 16, ..LowerOptions::for_context(context) };
     lower_indexed(spec, &|_| DType::F32, target, &options, Some(&mut indexer)).expect("a model that fits")
 }

@@ -39,7 +39,8 @@ fn expected(world: &World, machine: &Interpreter<'_>) -> Vec<Vec<Stepped>> {
             let last_tokens = (request.tokens() - 1) % model.block_tokens + 1;
             // A program numbers the blocks of each key head by themselves.
             let own = |&block: &u32| {
-                let (page, place) = (block as usize / per_page / model.kv_heads, block as usize % per_page);
+                let page = block as usize / per_page / model.kv_heads;
+                let place = block as usize % per_page;
                 (page * per_page + place) as u32
             };
             let heads = (0..model.kv_heads * model.group).flat_map(|head| {
@@ -100,7 +101,8 @@ fn draw(rng: &mut Rng, model: ModelShape, traced: &Traced, requests: usize) -> (
     let ratio = [0.0, 0.0, 0.3, 0.6][rng.below(4)];
     let budget = Budget::new(1 + rng.below(4) as u32, ratio, rng.below(3) as u32, 1 + rng.below(2) as u32);
     let budget = budget.expect("a budget");
-    let (page_blocks, chunk) = (1 + rng.below(3), 1 + rng.below(6));
+    let page_blocks = 1 + rng.below(3);
+    let chunk = 1 + rng.below(6);
     let edges: Vec<usize> = edges(
         &Budget::new(3, 0.0, 1, 1).expect("a budget"),
         model.block_tokens,
@@ -114,7 +116,9 @@ fn draw(rng: &mut Rng, model: ModelShape, traced: &Traced, requests: usize) -> (
     let mut slots: Vec<usize> = (0..requests + 1).collect();
     rng.shuffle(&mut slots);
     let score_splits = if is_blockwise(traced) { 1 + rng.below(4) } else { 1 };
-    let (splits, idle, first_request) = (1 + rng.below(3), rng.below(2) == 1, 1 + rng.below(9) as i32);
+    let splits = 1 + rng.below(3);
+    let idle = rng.below(2) == 1;
+    let first_request = 1 + rng.below(9) as i32;
     (world, Cut { score_splits, splits, chunk, slots, idle, first_request })
 }
 
@@ -135,7 +139,8 @@ proptest! {
         if traced.extents(&model).is_err() {
             return Ok(());
         }
-        let (traced, mut rng) = (renamed(traced), Rng::new(seed));
+        let traced = renamed(traced);
+        let mut rng = Rng::new(seed);
         let (world, cut) = draw(&mut rng, model, &traced, requests);
         agrees(&world, &traced, &mut rng, &cut)?;
     }
@@ -182,11 +187,13 @@ fn play(layer: &mut Layer<'_>, world: &World, shared: &[usize]) -> Vec<Vec<Stepp
 #[test]
 fn requests_that_share_pages_share_their_fields_and_no_state() {
     for name in ["quest", "centered", "value-energy", "running-average", "moba"] {
-        let (traced, mut rng) = (of_algorithm(name), Rng::new(77));
+        let traced = of_algorithm(name);
+        let mut rng = Rng::new(77);
         let model = ModelShape { kv_heads: 2, group: 2, head_dim: 8, block_tokens: 2 };
         let budget = Budget::new(2, 0.0, 1, 1).expect("a budget");
         let mut apart = World::new(&mut rng, model, 2, budget, &[19, 23]);
-        let (pages, row) = (3, apart.row());
+        let pages = 3;
+        let row = apart.row();
         let tokens = pages * apart.page_tokens;
         for all in [&mut apart.keys, &mut apart.values] {
             let prefix = all[0][..tokens * row].to_vec();
@@ -209,7 +216,8 @@ fn requests_that_share_pages_share_their_fields_and_no_state() {
 /// A slot that another request had carries nothing over, and one that stays with its request does.
 #[test]
 fn a_slot_that_is_given_to_another_request_is_reset() {
-    let (traced, mut rng) = (of_algorithm("running-average"), Rng::new(5));
+    let traced = of_algorithm("running-average");
+    let mut rng = Rng::new(5);
     let model = ModelShape { kv_heads: 1, group: 1, head_dim: 8, block_tokens: 2 };
     let budget = Budget::new(2, 0.0, 0, 1).expect("a budget");
     let world = World::new(&mut rng, model, 1, budget, &[31]);

@@ -26,7 +26,8 @@ fn kernels_with_flows_assemble_to_what_the_page_says() {
         ("llama-3.1-8b", 1, "gqa-block-sparse"),
         ("llama-3.1-8b", 8, "quest"),
     ] {
-        let (spec, budget) = (ModelSpec::named(model).expect("a model"), Budget::new(64, 0.0, 1, 1).expect("a budget"));
+        let spec = ModelSpec::named(model).expect("a model");
+        let budget = Budget::new(64, 0.0, 1, 1).expect("a budget");
         let traced = algorithms::named(flow).expect("a flow").trace().expect("a flow without errors");
         let settings = FlowSettings::new(traced, 16, budget).expect("a flow");
         let mut indexer = Lowered::new(&settings, Phase::Decode, rows);

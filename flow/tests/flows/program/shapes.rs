@@ -19,7 +19,8 @@ fn flows_of_other_shapes_agree_with_the_reference() {
     ];
     for (name, cut) in cuts {
         let mut both = Both::new(traced(name), Phase::Decode, cut);
-        let (context, block) = (cut.context as i32, cut.block_tokens as i32);
+        let context = cut.context as i32;
+        let block = cut.block_tokens as i32;
         for position in [context / 2 + block - 1, context - block - 1] {
             let positions: Vec<i32> = (0..cut.rows as i32).map(|row| position - 17 * row).collect();
             both.check(&positions);

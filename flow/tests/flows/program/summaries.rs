@@ -73,7 +73,8 @@ fn summaries_alone_are_those_of_a_prompts_steps() {
         let mut steps = weights.machine(placed, None, options, &mut |_, _| ()).expect("a machine");
         // Three pages and a half: the last block is not complete.
         for first in (0..PAGE * 3 + 8).step_by(8) {
-            let (tokens, positions) = ([3, 1, 4, 1, 5, 9, 2, 6], [0, 1, 2, 3, 4, 5, 6, 7].map(|at| first as i32 + at));
+            let tokens = [3, 1, 4, 1, 5, 9, 2, 6];
+            let positions = [0, 1, 2, 3, 4, 5, 6, 7].map(|at| first as i32 + at);
             let tables = TABLE.repeat(8);
             steps.step(&StepCells { tokens: &tokens, positions: &positions, page_table: &tables }).expect("a step");
         }

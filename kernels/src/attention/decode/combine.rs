@@ -114,7 +114,9 @@ impl<'k> Splits<'k> {
         row: Val<'k, u32>,
         column: Val<'k, u32>,
     ) -> Partial<'k, 4> {
-        let (max, sum, acc) = (k.var(f32::NEG_INFINITY), k.var(0.0f32), k.regs(4, 0.0f32));
+        let max = k.var(f32::NEG_INFINITY);
+        let sum = k.var(0.0f32);
+        let acc = k.regs(4, 0.0f32);
         let whole = || Partial { max: max.get(), sum: sum.get(), acc: [0, 1, 2, 3].map(|i| acc.get(i)) };
         k.for_step(0, self.count, TOGETHER, |first: Val<'k, u32>| {
             let mut parts = vec![whole()];
@@ -143,8 +145,10 @@ impl<'k> Splits<'k> {
 
 /// Each four columns of each query head, dealt to the threads.
 fn each_vector<'k>(warps: &WarpParts<'k>, each: impl Fn(Val<'k, u32>, Val<'k, u32>)) {
-    let (k, in_row) = (warps.k, warps.dim / 4);
-    let (all, threads) = (warps.heads * in_row, warps.k.threads());
+    let k = warps.k;
+    let in_row = warps.dim / 4;
+    let all = warps.heads * in_row;
+    let threads = warps.k.threads();
     for first in (0..all).step_by(threads as usize) {
         let number = k.tid() + first;
         let inside = if first + threads <= all { k.lit(true) } else { number.lt(all) };

@@ -42,7 +42,8 @@ impl<'k> Items<'k, '_> {
 
     /// The tiles of this warp of an item.
     fn at(&self, k: &'k Builder, number: Val<'k, u32>, [step, tile]: [u32; 2]) -> Item<'k> {
-        let (split, line) = (number % self.splits, number / self.splits);
+        let split = number % self.splits;
+        let line = number / self.splits;
         let place = (self.place)(line / self.heads, line % self.heads);
         Item { split, line, place, span: share(k, place.tokens, [split, self.splits], [step, tile]) }
     }
@@ -119,7 +120,8 @@ struct Current<'k, 'a> {
 impl<'k, 'a> Current<'k, 'a> {
     fn new(k: &'k Builder, items: &'a Items<'k, 'a>, shape: [u32; 2]) -> Current<'k, 'a> {
         let [split, sequence, head, tokens, first, end] = [0u32; 6].map(|zero| k.var(zero));
-        let (number, span) = (k.var(k.block_id()), [first, end]);
+        let number = k.var(k.block_id());
+        let span = [first, end];
         let current = Current { k, items, shape, number, split, sequence, head, tokens, span };
         current.enter();
         current
@@ -142,7 +144,8 @@ impl<'k, 'a> Current<'k, 'a> {
     }
 
     fn item(&self) -> Item<'k> {
-        let (sequence, head) = (self.sequence.get(), self.head.get());
+        let sequence = self.sequence.get();
+        let head = self.head.get();
         let [first, end] = self.span.map(|var| var.get());
         Item {
             split: self.split.get(),
@@ -165,7 +168,8 @@ pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
     items: &Items<'k, '_>,
     (group, scale): (u32, Val<'k, f32>),
 ) {
-    let (team, shape) = (KvThreads::Warps(warps(D)), [warps(D), TILE]);
+    let team = KvThreads::Warps(warps(D));
+    let shape = [warps(D), TILE];
     let none = (items.place)(k.lit(0u32), k.lit(0u32));
     let keys = F::open::<KConfig<TILE, D, TILE>>(k, "keys", inputs[0], none, team);
     let values = F::open::<VConfig<TILE, TILE, TILE, D>>(k, "values", inputs[1], none, team);

@@ -116,7 +116,8 @@ impl Decode {
             Layout::Paged { page_tokens, swizzled: false } => format!("pages{page_tokens}"),
             Layout::Paged { page_tokens, swizzled: true } => format!("pool{page_tokens}"),
         };
-        let (tokens, suffix) = (self.tokens(), if stays { "_staying" } else { "" });
+        let tokens = self.tokens();
+        let suffix = if stays { "_staying" } else { "" };
         let name = format!("decode_d{}_g{}_t{tokens}_{layout}_{}{suffix}", self.depth, self.group, F::name());
         record(&name, arch, block(warps(self.depth) * 32), |k| match self.depth {
             _ if !(1..=Self::MOST_GROUP).contains(&self.group) => {
@@ -136,16 +137,20 @@ impl Decode {
     fn body<'k, F: KvFamily, const D: u32>(&self, k: &'k Builder, stays: bool) {
         let q = k.global::<bf16>("q");
         let inputs = [F::input(k, "keys"), F::input(k, "values")];
-        let (tokens, table) = (k.global::<u32>("tokens"), k.global::<u32>("table"));
-        let (table_width, plane_stride) = (k.param::<u32>("table_width"), k.param::<u32>("plane_stride"));
+        let tokens = k.global::<u32>("tokens");
+        let table = k.global::<u32>("table");
+        let table_width = k.param::<u32>("table_width");
+        let plane_stride = k.param::<u32>("plane_stride");
         let scale = k.param::<f32>("scale");
         if stays {
             begin_early(k)
         } else {
             early(k)
         }
-        let (acc, stats) = (k.global::<f32>("acc"), k.global::<f32>("stats"));
-        let (done, out) = (k.global::<u32>("done"), k.global::<bf16>("out"));
+        let acc = k.global::<f32>("acc");
+        let stats = k.global::<f32>("stats");
+        let done = k.global::<u32>("done");
+        let out = k.global::<bf16>("out");
         let counts = stays.then(|| k.u32_params(["splits", "kv_heads", "sequences"]));
 
         let by_grid = || [SpecialReg::NctaidX, SpecialReg::NctaidY].map(|axis| k.special(axis));
@@ -187,7 +192,9 @@ impl Decode {
             };
         }
         let line = sequence * heads + head;
-        let (place, splits, query) = (place(sequence, head), meet(line), query(line));
+        let place = place(sequence, head);
+        let splits = meet(line);
+        let query = query(line);
         let task = Task { query, inputs, place, split, scale, group: self.group, splits };
         match self.tokens() {
             32 => attend::<F, D, 32>(k, &task),

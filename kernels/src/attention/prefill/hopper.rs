@@ -86,7 +86,8 @@ impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> Shape<D,
             k.when(k.tid().eq(0), || {
                 k.when(tiles.gt(0), || Self::fetch_queries(k, task, queries, queries_full));
                 k.for_(0, tiles, |turn: Val<'k, u32>| {
-                    let (tile, wanted) = (tiles - 1 - turn, k.lit(true));
+                    let tile = tiles - 1 - turn;
+                    let wanted = k.lit(true);
                     let _: [Issued; 2] = [keys.load_from_dram(tile, wanted), values.load_from_dram(tile, wanted)];
                 });
             });
@@ -220,7 +221,8 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
 
     /// `scores = Q·Kᵀ`, a group of its own.
     fn multiply_scores(&self, key: &Arrived<'k, KConfig<BN, D, BN>>) {
-        let (a, b) = (operand(self.query, Self::QUERY.layout()), operand(key.base(), Self::KEYS.layout()));
+        let a = operand(self.query, Self::QUERY.layout());
+        let b = operand(key.base(), Self::KEYS.layout());
         self.scores.wgmma::<bf16>(a, b, D / 16, false);
         self.k.wgmma_commit();
     }
@@ -269,7 +271,8 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
         let row = warp * 16 + lane / 8 % 2 * 8 + lane % 8;
         for pair in 0..D / 16 {
             let words = core::array::from_fn(|i| {
-                let (half, at) = (i % 2, 4 * (2 * pair + i as u32 / 2) + 2 * (i as u32 % 2));
+                let half = i % 2;
+                let at = 4 * (2 * pair + i as u32 / 2) + 2 * (i as u32 % 2);
                 let [a, b] = [self.acc.get(at), self.acc.get(at + 1)].map(|value| value * inverse[half]);
                 a.pair::<Bf16x2>(b).bits::<u32>()
             });
@@ -282,7 +285,8 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
         let in_row = D / VECTOR;
         for index in 0..16 * in_row / 32 {
             let number = lane + 32 * index;
-            let (row, vector) = (warp * 16 + number / in_row, number % in_row);
+            let row = warp * 16 + number / in_row;
+            let vector = number % in_row;
             let query = self.group * ROWS + row;
             k.when((rows.first + query).lt(rows.queries), || {
                 let words = Self::read(mine, row, vector).cast::<u32>().load_vec::<4>();

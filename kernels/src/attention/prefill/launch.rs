@@ -179,7 +179,8 @@ impl Prefill {
                 let Common { place, rows, scale, corner, strides } = common;
                 let out = at(params.out, corner, strides);
                 let [row, plane] = corner.map(Val::cast::<i32>);
-                let (out_stride, causal) = (strides[0], self.causal);
+                let out_stride = strides[0];
+                let causal = self.causal;
                 let corner = [row, plane];
                 let task = hopper::Task {
                     queries,
@@ -222,7 +223,8 @@ impl Prefill {
             self.each_block(k, &params, warps::BLOCK_ROWS, |common| {
                 let Common { place, rows, scale, corner, strides } = common;
                 let [query, out] = [at(q, corner, strides), at(params.out, corner, strides)];
-                let (stride, causal) = (strides[0], self.causal);
+                let stride = strides[0];
+                let causal = self.causal;
                 let task = warps::Task { query, out, stride, inputs, place, rows, scale, causal };
                 match self.depth {
                     32 => warps::attend::<F, 32>(k, &task),
@@ -268,9 +270,12 @@ impl Prefill {
             let first: Val<'k, u32> = starts.at(sequence).load();
             (first, starts.at(sequence).at(1).load() - first)
         };
-        let ((query_start, queries), (token_start, tokens)) = (span(params.query_starts), span(params.token_starts));
-        let (kv_head, kv_heads) = (head / self.group, params.heads / self.group);
-        let (depth, zero) = (k.lit(self.depth), k.lit(0u32));
+        let (query_start, queries) = span(params.query_starts);
+        let (token_start, tokens) = span(params.token_starts);
+        let kv_head = head / self.group;
+        let kv_heads = params.heads / self.group;
+        let depth = k.lit(self.depth);
+        let zero = k.lit(0u32);
         let dense = KvView {
             plane: kv_head,
             plane_stride: params.plane_stride,

@@ -29,9 +29,11 @@ pub fn order<'k>(
     sharing: Val<'k, u32>,
 ) -> [Val<'k, u32>; 2] {
     let whole = sharing * tiles;
-    let (number, rest) = (block / whole, block % whole);
+    let number = block / whole;
+    let rest = block % whole;
     let width = sharing.min(heads - number * sharing);
-    let (tile, head) = (rest / width, rest % width);
+    let tile = rest / width;
+    let head = rest % width;
     [tiles - 1 - tile, number * sharing + head]
 }
 

@@ -68,7 +68,8 @@ fn store<'k, const D: u32>(
     acc: RegArray<'k, f32>,
 ) {
     for half in 0..2 {
-        let (row, inverse) = (mine + 8 * half, softmax.inverse(half));
+        let row = mine + 8 * half;
+        let inverse = softmax.inverse(half);
         k.when((task.rows.first + row).lt(task.rows.queries), || {
             let to = task.out.at(row.mul_wide(task.stride)).at(k.lane() % 4 * 2);
             for n in 0..D / 8 {

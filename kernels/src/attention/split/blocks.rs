@@ -50,7 +50,8 @@ impl<'k> Pass<'k> {
         let has_newest = |block: Val<'k, u32>| self.is_last & (block + 1).eq(blocks);
         let last = |block: Val<'k, u32>| self.end - paged - block * BLOCK - 1;
         let bring = |block: Val<'k, u32>, loaded: &TokenBlock<'k>| {
-            let (start, last) = (paged + block * BLOCK, last(block));
+            let start = paged + block * BLOCK;
+            let last = last(block);
             if self.work.newest.is_none() {
                 return self.load_pages(start, last, loaded);
             }
@@ -60,7 +61,8 @@ impl<'k> Pass<'k> {
         // On its way while the queries come.
         let loaded = self.unloaded();
         k.when(first.lt(blocks), || bring(first, &loaded));
-        let (queries, running) = (self.queries(scratch), self.running());
+        let queries = self.queries(scratch);
+        let running = self.running();
         let from_pages = |newest: Option<NewestToken<'k>>| {
             let span = Span { first, end: blocks, step: self.team.warps };
             self.blocks(span, (&queries, &running), |block| {
@@ -93,7 +95,8 @@ impl<'k> Pass<'k> {
     /// those of a row that it sees whole. A warp's next block is on its way as soon as the scores
     /// of one are computed, and so is the place of the following one.
     pub fn chosen(self, scratch: Scratch<'k>, selected: Selected<'k>) -> Running<'k> {
-        let (k, running) = (self.team.k, self.running());
+        let k = self.team.k;
+        let running = self.running();
         let turns = selected.turns(self.team, self.work.keys, self.row, [self.begin, self.end]);
         let place = |turn: Val<'k, u32>| {
             self.work.keys.token(self.work.kv_head, self.row, turns.start(turn.min(turns.count - 1)))
@@ -101,7 +104,9 @@ impl<'k> Pass<'k> {
         let last = |turn: Val<'k, u32>| self.end - turns.start(turn) - 1;
         let [keys, values] = [self.work.keys, self.work.values].map(|pages| pages.pool.words(k.lit(0)));
         // Values come to other registers than those that are computed with.
-        let (loaded, coming, ahead) = (self.unloaded(), self.unloaded(), k.var(0u32));
+        let loaded = self.unloaded();
+        let coming = self.unloaded();
+        let ahead = k.var(0u32);
         let bring = |turn: Val<'k, u32>, at: Val<'k, u32>| {
             let last = last(turn);
             let row = |token: Val<'k, u32>| self.token(at, token.min(last));
@@ -113,14 +118,16 @@ impl<'k> Pass<'k> {
             bring(k.lit(0), place(k.lit(0)));
         });
         let queries = self.queries(scratch);
-        let (span, bring) = (Span { first: k.lit(0u32), end: turns.count, step: 1 }, &bring);
+        let span = Span { first: k.lit(0u32), end: turns.count, step: 1 };
+        let bring = &bring;
         let arrive = &|| {
             for (to, from) in loaded.values.iter().flatten().zip(coming.values.iter().flatten()) {
                 (0..self.lanes().words()).for_each(|word| to.set(word, from.get(word)));
             }
         };
         self.blocks(span, (&queries, &running), |turn| {
-            let (next, at) = (turn + 1, ahead.get());
+            let next = turn + 1;
+            let at = ahead.get();
             ahead.set(place(turn + 2));
             let then = move || {
                 arrive();
@@ -133,7 +140,9 @@ impl<'k> Pass<'k> {
 
     /// The blocks that come through the ring.
     fn stages(self, ring: &dyn Stages<'k>, streamed: Streamed<'k>, tokens: [Val<'k, u32>; 2], state: State<'_, 'k>) {
-        let (k, stage, warps) = (self.team.k, streamed.stage, self.team.warps);
+        let k = self.team.k;
+        let stage = streamed.stage;
+        let warps = self.team.warps;
         let tiles = StageTiles::new(k, ring, stage, self.work.keys);
         k.for_(0u32, streamed.stages(tokens), |at| {
             let blocks = streamed.count(tokens, at) / BLOCK;

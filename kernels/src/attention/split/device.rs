@@ -198,7 +198,8 @@ impl<'k> Pass<'k> {
     fn merge(self, parts: &WarpParts<'k>) {
         let dim = parts.dim;
         self.team.each(self.count * dim / 2, |pair| {
-            let (head, d) = (pair / (dim / 2), pair % (dim / 2) * 2);
+            let head = pair / (dim / 2);
+            let d = pair % (dim / 2) * 2;
             let mut whole = parts.merged(head, d);
             if let Some(scale) = self.scale_of(self.work.values) {
                 whole.acc = whole.acc.map(|sum| sum * scale);
@@ -248,7 +249,8 @@ impl<'k> Pass<'k> {
         running.most.set(updated.max);
         running.sum.set(updated.sum);
 
-        let ((p0, rest0), (p1, rest1)) = (lanes.narrow(p[0], p[1]), lanes.narrow(p[2], p[3]));
+        let (p0, rest0) = lanes.narrow(p[0], p[1]);
+        let (p1, rest1) = lanes.narrow(p[2], p[3]);
         let rest = lanes.multiplies_rest().then(|| [rest0, rest1].map(|[a, b]| lanes.narrow(a, b).0));
         let factors = [0u32, 4].map(|next| updated.factor.shfl_idx(column * 8 + next));
         for (values, out) in values.iter().zip(running.out.chunks(lanes.run as usize / 2)) {
@@ -265,8 +267,11 @@ impl<'k> Pass<'k> {
 impl<'k> Running<'k> {
     /// Stores this warp's part of a pass.
     fn store(&self, pass: Pass<'k>, parts: &WarpParts<'k>) {
-        let (k, run, height) = (parts.k, pass.lanes().run, pass.lanes().height());
-        let (group, column) = (k.lane() / 4, k.lane() % 4);
+        let k = parts.k;
+        let run = pass.lanes().run;
+        let height = pass.lanes().height();
+        let group = k.lane() / 4;
+        let column = k.lane() % 4;
         let sum = [1u32, 2].into_iter().fold(self.sum.get(), |sum, bits| sum + sum.shfl_bfly(bits));
         k.when(column.eq(0) & group.lt(parts.heads), || {
             parts.store_stats(parts.line(k.warp(), group), [self.most.get(), sum]);

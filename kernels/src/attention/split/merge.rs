@@ -121,7 +121,8 @@ impl<'k> Attention<'k> {
             None => Shares::of_row(pages, row, self.heads.splits),
             Some(selected) => selected.shares(pages, row, self.heads.splits),
         };
-        let (share, tokens) = (shares.each * pages.page_tokens, shares.tokens);
+        let share = shares.each * pages.page_tokens;
+        let tokens = shares.tokens;
         let [begin, end] = shares.tokens_of(self.split, pages.page_tokens);
         Part { begin, end, single: tokens.le(share), is_last: end.eq(tokens), share, tokens }
     }
@@ -160,7 +161,8 @@ impl<'k> Attention<'k> {
         let all = self.heads.splits.next_power_of_two();
         let complete = scratch.best.cast::<u32>();
         k.when(k.tid().lt(self.rows), || {
-            let (row, last) = (self.first_row + k.tid(), k.var(0u32));
+            let row = self.first_row + k.tid();
+            let last = k.var(0u32);
             let part = self.part(row);
             k.when(part.begin.lt(part.end) & !part.single, || {
                 let count = part.is_last.select(k.lit(all) - self.split, 1u32);
@@ -200,8 +202,10 @@ impl<'k> Attention<'k> {
     fn merge_pair(self, row: Val<'k, u32>, element: Val<'k, u32>) {
         let Heads { dim, splits, .. } = self.heads;
         let head_of_row = self.kv_head * self.heads.group() + element / dim;
-        let (head, d) = (row * self.heads.heads + head_of_row, element % dim);
-        let (part, mut whole) = (self.part(row), Vec::new());
+        let head = row * self.heads.heads + head_of_row;
+        let d = element % dim;
+        let part = self.part(row);
+        let mut whole = Vec::new();
         let together = if let Parts::Packets(_) = self.merged.parts { TOGETHER / 2 } else { TOGETHER };
         for first in (0..splits).step_by(together as usize) {
             let some = first..splits.min(first + together);
@@ -217,8 +221,10 @@ impl<'k> Attention<'k> {
     /// Two elements of some splits of a head of a row, all in flight together, as these are stored.
     fn stored(self, part: Part<'k>, [head, d]: [Val<'k, u32>; 2], some: Range<u32>) -> Vec<Partial<'k, 2>> {
         let Heads { dim, splits, .. } = self.heads;
-        let (k, how) = (head.builder(), self.partials().0);
-        let (stats, acc) = (self.stats.at(head * (splits * 2)), self.acc.at(head * (splits * dim) + d));
+        let k = head.builder();
+        let how = self.partials().0;
+        let stats = self.stats.at(head * (splits * 2));
+        let acc = self.acc.at(head * (splits * dim) + d);
         let load = |split: u32| {
             let loaded = k.regs(4, 0.0f32);
             loaded.set(0, f32::NEG_INFINITY);
@@ -276,7 +282,8 @@ impl<'k> Attention<'k> {
         d: Val<'k, u32>,
         whole: Partial<'k, 2>,
     ) {
-        let (k, dim) = (row.builder(), self.heads.dim);
+        let k = row.builder();
+        let dim = self.heads.dim;
         let head = row * self.heads.heads + head_of_row;
         let result = || self.store_merged([row, head_of_row * dim + d], whole.normalised());
         if let Parts::Packets(parts) = self.merged.parts {
@@ -287,7 +294,8 @@ impl<'k> Attention<'k> {
             });
         }
         k.if_else(single, result, || {
-            let (place, (_, how)) = (head * self.heads.splits + self.split, self.partials());
+            let place = head * self.heads.splits + self.split;
+            let (_, how) = self.partials();
             self.acc.at(place * dim + d).store_as(whole.acc, how);
             k.when(d.eq(0), || self.stats.at(place * 2).store_as([whole.max * std::f32::consts::LN_2, whole.sum], how));
         });
@@ -295,7 +303,8 @@ impl<'k> Attention<'k> {
 
     /// Zeros as an idle row's result.
     pub(super) fn store_idle(self, team: ConsumerWarps<'k>, row: Val<'k, u32>, first: Val<'k, u32>, heads: u32) {
-        let (zero, dim) = (team.k.lit(0.0f32), self.heads.dim);
+        let zero = team.k.lit(0.0f32);
+        let dim = self.heads.dim;
         team.each(heads * dim / 2, |pair| self.store_merged([row, first * dim + pair * 2], [zero; 2]));
     }
 }

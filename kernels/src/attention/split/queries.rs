@@ -39,7 +39,9 @@ impl<'k> Pass<'k> {
     /// memory, two dimensions a thread: every lane has those of a head, so that each warp would
     /// load all of them.
     pub fn queries(self, scratch: Scratch<'k>) -> Queries<'k> {
-        let (team, heads, lanes) = (self.team, self.work.heads, self.lanes());
+        let team = self.team;
+        let heads = self.work.heads;
+        let lanes = self.lanes();
         let half = heads.dim / 2;
         let [high, low] = [0, self.count].map(|before| scratch.sums.cast::<u32>().at(before * heads.query_pitch()));
         let q = self.work.q.from((self.row * heads.heads + self.first) * heads.dim);
@@ -71,7 +73,8 @@ impl<'k> Pass<'k> {
 
     /// This lane's words of a run of its head's dimensions.
     fn query_words(self, head: Ptr<'k, Shared, u32>, run: u32) -> Vec<Val<'k, u32>> {
-        let (k, each) = (self.team.k, self.lanes().run);
+        let k = self.team.k;
+        let each = self.lanes().run;
         let words = k.regs(each / 2, 0u32);
         self.lanes().guarded(self.lanes().width() * run, self.lanes().width(), k.lane() % 4 * each, |at| {
             for first in (0..each / 2).step_by(4) {
@@ -85,8 +88,11 @@ impl<'k> Pass<'k> {
     /// Asks for the newest token's keys and values, all in flight together, and waits for them
     /// after `meanwhile` if this warp takes the token in (`mine`).
     pub fn arriving(self, newest: Newest<'k>, mine: Val<'k, bool>, meanwhile: impl FnOnce()) -> NewestToken<'k> {
-        let (k, heads, run) = (self.team.k, self.work.heads, self.lanes().run);
-        let (row, column) = (k.lane() / 4 * run, k.lane() % 4 * run);
+        let k = self.team.k;
+        let heads = self.work.heads;
+        let run = self.lanes().run;
+        let row = k.lane() / 4 * run;
+        let column = k.lane() % 4 * run;
         let token = (self.row * heads.kv_heads + self.work.kv_head) * heads.dim;
         let [keys, values] = [newest.keys, newest.values].map(|array| array.from(token));
         // A run beyond the last dimension is read in place of another, and ignored.
@@ -104,7 +110,8 @@ impl<'k> NewestToken<'k> {
     /// Puts it into a block, of which it is token `number`.
     pub fn put(&self, pass: Pass<'k>, number: Val<'k, u32>, to: &TokenBlock<'k>) {
         let k = pass.team.k;
-        let (row, column) = (k.lane() / 4, k.lane() % 4);
+        let row = k.lane() / 4;
+        let column = k.lane() % 4;
         let words = |to: &RegArray<'k, u32>, from: &[Val<'k, u32>; 4]| {
             (0u32..).zip(from).for_each(|(i, word)| to.set(i, *word));
         };

@@ -56,14 +56,16 @@ impl<'k> Selected<'k> {
         row: Val<'k, u32>,
         [begin, end]: [Val<'k, u32>; 2],
     ) -> Turns<'k> {
-        let (warp, warps) = (team.k.warp(), team.warps);
+        let warp = team.k.warp();
+        let warps = team.warps;
         // As `immutable_prefix` has it of rows that share no page which one of them writes.
         let prefix = |rows: u32| (pool.position.load(row) - (rows as i32 - 1)).max(0).cast::<u32>() & !(BLOCK - 1);
         let newest = self.streams.map_or(begin, |rows| end.min(prefix(rows)).max(begin));
         let of_warp =
             |tokens: Val<'k, u32>, first: Val<'k, u32>| ((tokens + (BLOCK - 1)) / BLOCK + (warps - 1) - first) / warps;
         let from_the_last = (warps - 1) - warp;
-        let (count, others) = (of_warp(end - newest, from_the_last), of_warp(newest - begin, warp));
+        let count = of_warp(end - newest, from_the_last);
+        let others = of_warp(newest - begin, warp);
         Turns {
             count: count + others,
             newest: [count, newest + from_the_last * BLOCK],

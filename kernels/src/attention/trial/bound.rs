@@ -65,7 +65,8 @@ impl Attended {
         let size = of(&head.sizes).into_iter().fold(0.0, f64::max);
         // Σ|q·k| is at most the product of the lengths.
         let scores = scale * length(q) * head.longest;
-        let (n, d) = (seen as f64, depth as f64);
+        let n = seen as f64;
+        let d = depth as f64;
         let relative = ROUND + 2.0 * (scores * (d + 4.0 + n) + n + 32.0) * 2f64.powi(-23);
         self.absolute = self.absolute.max(relative * size * (1.0 + ROUND));
     }
@@ -89,14 +90,17 @@ mod tests {
         for (depth, tokens) in [(64u32, 2usize), (96, 17), (128, 64), (64, 130), (128, 200)] {
             let mut draw = Draw::new(tokens as u64);
             let mut numbers = |count: usize| -> Vec<f64> { (0..count).map(|_| draw.unit()).collect() };
-            let (d, scale) = (depth as usize, 1.0 / f64::from(depth).sqrt());
-            let (q, head) = (numbers(d), Head::new(depth, [numbers(tokens * d), numbers(tokens * d)]));
+            let d = depth as usize;
+            let scale = 1.0 / f64::from(depth).sqrt();
+            let q = numbers(d);
+            let head = Head::new(depth, [numbers(tokens * d), numbers(tokens * d)]);
             let result = |seen| {
                 let mut result = Attended::new(d);
                 result.attend(0, &q, &head, seen, scale);
                 result
             };
-            let (exact, wrong) = (result(tokens), result(tokens - 1));
+            let exact = result(tokens);
+            let wrong = result(tokens - 1);
             for (of, other) in [(&exact, &wrong), (&wrong, &exact)] {
                 let bound = Bound { absolute: of.absolute, relative: ROUND };
                 let outside = of.values.iter().zip(&other.values).filter(|&(e, v)| (v - e).abs() > bound.at(*e));

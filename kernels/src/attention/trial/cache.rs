@@ -36,7 +36,8 @@ pub(super) fn starts(counts: impl IntoIterator<Item = u32>) -> Vec<u32> {
 impl Cache {
     /// A cache for `tokens[i]` tokens of sequence i.
     pub(super) fn new(draw: &mut Draw, kv: Kv, [depth, heads]: [u32; 2], tokens: &[u32]) -> Cache {
-        let (most, count) = (tokens.iter().copied().max().unwrap_or(0), tokens.len() as u32);
+        let most = tokens.iter().copied().max().unwrap_or(0);
+        let count = tokens.len() as u32;
         let spare = draw.between(1..=9);
         let (width, table, planes, rows) = match kv {
             Kv::HeadMajor => (1, vec![NOWHERE; tokens.len()], count * heads, most + spare),

@@ -48,7 +48,8 @@ impl DecodeCase {
             }
             false => Layout::Dense,
         };
-        let (depth, group) = (one_of(made, Decode::DEPTHS), made.between(1..=16));
+        let depth = one_of(made, Decode::DEPTHS);
+        let group = made.between(1..=16);
         let decode = Decode { depth, group, layout, tile: one_of(made, tiles) };
         let sequences = draw.between(1..=3);
         // The parts of sixteen rows are apart from the rings where blocks stay: then large tiles
@@ -113,10 +114,11 @@ impl DecodeCase {
         let q_at = trial.input("q", &q);
         let names = ["keys", "values"];
         let at = [0, 1].map(|which: usize| trial.input(names[which], &cache.stored(&pools[which])));
-        let (tokens, table) = (trial.input("tokens", &self.tokens), trial.input("table", &cache.table));
+        let tokens = trial.input("tokens", &self.tokens);
+        let table = trial.input("table", &cache.table);
         let parts = queries * self.splits as usize;
-        let (acc, stats) =
-            (trial.scratch::<f32>("acc", parts * depth as usize), trial.scratch::<f32>("stats", parts * 2));
+        let acc = trial.scratch::<f32>("acc", parts * depth as usize);
+        let stats = trial.scratch::<f32>("stats", parts * 2);
         let zeros = vec![0u32; lines];
         let done = trial.changed("done", &zeros, Expected::exact(&zeros));
         let out = trial.output("out", self.result(&cache, &q, &pools, scale));

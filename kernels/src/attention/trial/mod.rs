@@ -40,7 +40,8 @@ pub struct KvTransport {
 impl KvTransport {
     /// The transport of a family.
     pub const fn of<F: KvFamily>() -> KvTransport {
-        let (decode, prefill) = (Decode::record::<F>, Prefill::record::<F>);
+        let decode = Decode::record::<F>;
+        let prefill = Prefill::record::<F>;
         KvTransport { tensor_map: F::TENSOR_MAP, decode, staying: None, prefill }
     }
 

@@ -79,7 +79,8 @@ impl PrefillCase {
         });
         let sequences = sequences.collect();
         let kv_heads = if prefill.group > 2 { 1 } else { draw.between(1..=2) };
-        let (sharpness, blank) = (one_of(draw, &[1.0, 1.0, 4.0]), draw.between(0..=15) == 0);
+        let sharpness = one_of(draw, &[1.0, 1.0, 4.0]);
+        let blank = draw.between(0..=15) == 0;
         PrefillCase { prefill, way, kv_heads, sequences, sharpness, blank, data: draw.bits() }
     }
 
@@ -168,11 +169,13 @@ struct Queries {
 
 impl Queries {
     fn of(case: &PrefillCase) -> Queries {
-        let (depth, heads) = (case.prefill.depth, case.kv_heads * case.prefill.group);
+        let depth = case.prefill.depth;
+        let heads = case.kv_heads * case.prefill.group;
         let counts = case.sequences.iter().map(|s| s.0);
         match case.prefill.queries {
             QueryLayout::HeadMajor => {
-                let (rows, sequences) = (case.sequences[0].0, case.sequences.len() as u32);
+                let rows = case.sequences[0].0;
+                let sequences = case.sequences.len() as u32;
                 let first = (0..sequences).map(|sequence| [0, sequence * heads]).collect();
                 Queries { depth, heads, rows, planes: sequences * heads, strides: [depth, rows * depth], first }
             }

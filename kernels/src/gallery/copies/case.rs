@@ -108,14 +108,16 @@ impl Side {
             _ => draw.between(extent - tile + 1..=extent).next_multiple_of(whole).min(extent),
         };
         let matrix = [0, 1].map(|i| {
-            let (full, parts) = (tile[i] * tiles[i], if i == split.0 { split.1 } else { 1 });
+            let full = tile[i] * tiles[i];
+            let parts = if i == split.0 { split.1 } else { 1 };
             match kind {
                 Kind::Told if whole > 1 => told(draw, full, tile[i]) * parts,
                 Kind::Told => told(draw, full, tile[i]) * parts - draw.between(0..=parts - 1),
                 Kind::Typed | Kind::Value => full * parts,
             }
         });
-        let (mode, others) = (draw.between(0..=2) as usize, draw.between(1..=3));
+        let mode = draw.between(0..=2) as usize;
+        let others = draw.between(1..=3);
         let mut view = matrix.to_vec();
         view.insert(mode, others);
         // A slice beyond the edge has nothing.
@@ -147,7 +149,8 @@ impl Side {
     fn strides(draw: &mut Draw, extents: [u32; 3], whole: u32, kind: Kind) -> ([u32; 3], u32) {
         let mut order = [0, 1, 2];
         (1..3).rev().for_each(|i| order.swap(i, draw.between(0..=i as u32) as usize));
-        let (mut next, mut strides) = (1u32, [0; 3]);
+        let mut next = 1u32;
+        let mut strides = [0; 3];
         for mode in order {
             strides[mode] = next;
             next = (next * extents[mode] + draw.between(0..=2)).next_multiple_of(whole);
@@ -167,7 +170,8 @@ impl Side {
     /// Extents, strides, the place of the slice and the part of the split: what the kernel is told
     /// where it is not known.
     pub fn numbers(&self) -> [u32; 8] {
-        let ([a, b, c], [d, e, f]) = (self.extents, self.strides);
+        let [a, b, c] = self.extents;
+        let [d, e, f] = self.strides;
         [a, b, c, d, e, f, self.slice.1, self.split.2]
     }
 

@@ -33,8 +33,10 @@ where
     /// registers: a tile a block. What x has not is zero at y; what is not of y's view stays.
     /// Parameters: the numbers of x's side, those of y's, `x`, `y`.
     pub fn record(k: &Builder, case: &Case) {
-        let (from, to) = (case.from.told(k, "x"), case.to.told(k, "y"));
-        let (x, y) = (k.global::<T>("x"), k.global::<T>("y"));
+        let from = case.from.told(k, "x");
+        let to = case.to.told(k, "y");
+        let x = k.global::<T>("x");
+        let y = k.global::<T>("y");
         let place = case.place(k);
         let staged = LayoutTensor::<T, L, _>::shared(k, "staged");
         match case.from.kind {
@@ -55,7 +57,8 @@ where
 
     #[track_caller]
     fn fill<'k, V: GlobalSide<'k, T>>(k: &'k Builder, case: &Case, from: V, staged: LayoutTensor<'k, T, L, Shared>) {
-        let (all, warp) = (ThreadGroup::block(k), ThreadGroup::warp(k));
+        let all = ThreadGroup::block(k);
+        let warp = ThreadGroup::warp(k);
         let dealt = || (from.dealt(Self::OWNERS, k), sides::dealt(staged, Self::OWNERS, k));
         let owner = k.tid().lt((Self::OWNERS[0] * Self::OWNERS[1]) as u32);
         match case.fill {

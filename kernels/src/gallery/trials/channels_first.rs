@@ -28,7 +28,8 @@ fn recorded<L: StaticLayout>(arch: Arch) -> Kernel {
 fn on_trial<L: StaticLayout>(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
     let size: [u32; 5] = core::array::from_fn(|mode| L::LAYOUT.extent(mode) as u32);
-    let (images, pad) = (draw.between(1..=2), draw.between(0..=3));
+    let images = draw.between(1..=2);
+    let pad = draw.between(0..=3);
     // Voxels of x along depth, height, width; its strides from the innermost out, multiples of 16
     // bytes.
     let inner = [0, 1, 2].map(|_| draw.between(1..=9));

@@ -16,7 +16,8 @@ pub(super) fn record_sums(arch: Arch) -> Kernel {
 pub(super) fn draw_sums(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
     let most = [8, 70][draw.between(0..=1) as usize];
-    let (m, n) = (draw.between(0..=60), 4 * draw.between(1..=most));
+    let m = draw.between(0..=60);
+    let n = 4 * draw.between(1..=most);
     let stride = n + 4 * draw.between(0..=2);
     // Small integers: sums are exact, in any order.
     let x: Vec<f64> = (0..m.max(1) * stride).map(|_| f64::from(draw.between(0..=16)) - 8.0).collect();

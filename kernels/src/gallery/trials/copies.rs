@@ -87,7 +87,8 @@ where
         let reach = if side.kind == Kind::Typed { P::LAYOUT.cosize() as u32 } else { side.reach() };
         (0..side.offset + reach + draw.between(0..=9)).map(|_| T::of(draw.bits())).collect()
     };
-    let (x, y) = (memory(&case.from), memory(&case.to));
+    let x = memory(&case.from);
+    let y = memory(&case.to);
     let mut after = y.clone();
     for place in (0..case.tiles[0]).flat_map(|i| (0..case.tiles[1]).map(move |j| [i, j])) {
         let [from, to] = [&case.from, &case.to].map(|side| side.tile(&P::LAYOUT, [M as u32, N as u32], place));

@@ -28,13 +28,16 @@ pub(super) fn draw_gemm(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
         };
         (stride, values)
     };
-    let ((a_row, a), (b_row, b)) = (operand(m), operand(n));
+    let (a_row, a) = operand(m);
+    let (b_row, b) = operand(n);
     let d_row = n + draw.between(0..=3);
     // What the instruction multiplies; its sums keep f32's bits.
     let read = |value: f64| f64::from(Tf32::nearest(value as f32));
-    let (mut d, mut largest) = (vec![f64::NAN; (m * d_row) as usize], 0.0f64);
+    let mut d = vec![f64::NAN; (m * d_row) as usize];
+    let mut largest = 0.0f64;
     for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
-        let (a, b) = (&a[(i * a_row) as usize..], &b[(j * b_row) as usize..]);
+        let a = &a[(i * a_row) as usize..];
+        let b = &b[(j * b_row) as usize..];
         let terms = || (0..depth as usize).map(|x| read(a[x]) * read(b[x]));
         d[(i * d_row + j) as usize] = terms().sum();
         largest = largest.max(terms().map(f64::abs).sum());

@@ -26,14 +26,17 @@ pub(super) fn draw_norm(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
     let threads = 32 * draw.between(1..=8);
     let most = [3, 60, 600][draw.between(0..=2) as usize];
-    let (rows, width) = (draw.between(1..=4), 4 * draw.between(1..=most));
+    let rows = draw.between(1..=4);
+    let width = 4 * draw.between(1..=most);
     let stride = width + 4 * draw.between(0..=2);
     let numbers = |draw: &mut Draw, count| stored::numbers(draw, Float::F32, count, 2.0);
-    let (x, r) = (numbers(draw, rows * stride), numbers(draw, rows * stride));
+    let x = numbers(draw, rows * stride);
+    let r = numbers(draw, rows * stride);
     let w = numbers(draw, width);
     let rounded = |(x, r): (&f64, &f64)| stored::rounded(x + r, Float::F32);
     let s: Vec<f64> = x.iter().zip(&r).map(rounded).collect();
-    let (mut sums, mut norms) = (Vec::new(), Vec::new());
+    let mut sums = Vec::new();
+    let mut norms = Vec::new();
     for row in s.chunks(stride as usize) {
         let row = &row[..width as usize];
         let gap = vec![f64::NAN; (stride - width) as usize];

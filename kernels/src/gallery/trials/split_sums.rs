@@ -21,7 +21,8 @@ pub(super) fn record_columns(arch: Arch) -> Kernel {
 pub(super) fn draw_columns(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
     let most = [3, 70][draw.between(0..=1) as usize];
-    let (m, n) = (draw.between(0..=90), 4 * draw.between(1..=most));
+    let m = draw.between(0..=90);
+    let n = 4 * draw.between(1..=most);
     let stride = n + 4 * draw.between(0..=2);
     let x = integers(draw, m.max(1) * stride);
     // Some elements more than there are columns.
@@ -33,7 +34,8 @@ pub(super) fn draw_columns(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors>
     }
     let blocks = n.div_ceil(128) * SPLITS;
     let mut trial = Trial::new(verify(record_columns(arch))?, blocks).note(format!("{m}×{n}"));
-    let (x, y) = (trial.input("x", &x), trial.changed("y", &before, Expected::exact(&after)));
+    let x = trial.input("x", &x);
+    let y = trial.changed("y", &before, Expected::exact(&after));
     Ok(trial.pass(m).pass(n).pass(stride).pass(x).pass(y))
 }
 
@@ -43,7 +45,9 @@ pub(super) fn record_batch(arch: Arch) -> Kernel {
 
 pub(super) fn draw_batch(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
-    let (batch, m, n) = (draw.between(1..=9), draw.between(1..=40), 4 * draw.between(1..=20));
+    let batch = draw.between(1..=9);
+    let m = draw.between(1..=40);
+    let n = 4 * draw.between(1..=20);
     let row = n + 4 * draw.between(0..=2);
     let matrix = row * m + 4 * draw.between(0..=2);
     let x = integers(draw, matrix * batch);
@@ -56,7 +60,8 @@ pub(super) fn draw_batch(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     }
     let grid = [n.div_ceil(32), m.div_ceil(16), SPLITS];
     let mut trial = Trial::new(verify(record_batch(arch))?, grid).note(format!("{batch} of {m}×{n}"));
-    let (x, y) = (trial.input("x", &x), trial.changed("y", &before, Expected::exact(&after)));
+    let x = trial.input("x", &x);
+    let y = trial.changed("y", &before, Expected::exact(&after));
     let shape = TensorShape {
         strides: vec![u64::from(y_row) * 4],
         tile: box_extents::<f32, SumsTile>(),

@@ -20,7 +20,8 @@ pub(super) fn draw_transpose(arch: Arch, seed: u64) -> Result<Trial, VerifyError
     let [x_stride, y_stride] = [n, m].map(|line| line + draw.between(0..=3));
     let x = stored::numbers(draw, Float::F32, m * x_stride, 1.0);
     let at = |at: u32| {
-        let (row, column) = (at / y_stride, at % y_stride);
+        let row = at / y_stride;
+        let column = at % y_stride;
         if column < m { x[(column * x_stride + row) as usize] } else { f64::NAN }
     };
     let y: Vec<f64> = (0..n * y_stride).map(at).collect();

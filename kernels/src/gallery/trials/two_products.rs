@@ -17,10 +17,13 @@ pub(super) fn record_products(arch: Arch) -> Kernel {
 
 pub(super) fn draw_products(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
-    let (m, n) = (draw.between(1..=100), draw.between(1..=128));
+    let m = draw.between(1..=100);
+    let n = draw.between(1..=128);
     // Sums of 64 products of −1, 0 and 1 are numbers of bf16.
     let mut numbers = |rows: u32, most| draw.integers(rows as usize * DEPTH, most, bf16::from_f64);
-    let (a, b, c) = (numbers(m, 1), numbers(DEPTH as u32, 1), numbers(n, 8));
+    let a = numbers(m, 1);
+    let b = numbers(DEPTH as u32, 1);
+    let c = numbers(n, 8);
     let dot = |a: &[f32], b: &[bf16]| -> f32 { a.iter().zip(b).map(|(a, b)| a * b.to_f32()).sum() };
     let row = |a: &[bf16]| -> Vec<f32> {
         let a: Vec<f32> = a.iter().map(|a| a.to_f32()).collect();
@@ -29,7 +32,9 @@ pub(super) fn draw_products(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors
     };
     let d: Vec<f32> = a.chunks(DEPTH).flat_map(row).collect();
     let mut trial = Trial::new(verify(record_products(arch))?, m.div_ceil(64)).note(format!("{m}×{n}"));
-    let (a, b, c) = (trial.input("a", &a), trial.input("b", &b), trial.input("c", &c));
+    let a = trial.input("a", &a);
+    let b = trial.input("b", &b);
+    let c = trial.input("c", &c);
     let d = trial.output("d", Expected::exact(&d));
     Ok(trial.pass(m).pass(n).pass(a).pass(b).pass(c).pass(d))
 }

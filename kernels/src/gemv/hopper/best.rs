@@ -39,11 +39,13 @@ impl<'k> Bests<'k> {
 
     /// The best of this lane's rows of a tile that begins with row `from`; 0 where there are none.
     fn of_lane<const RUN: usize>(self, plan: &Plan, sums: Ptr<'k, Shared, f32>, from: Val<'k, u32>) -> Val<'k, u64> {
-        let (k, runs) = (from.builder(), plan.rows() / RUN as u32);
+        let k = from.builder();
+        let runs = plan.rows() / RUN as u32;
         let mine = k.lane() * RUN as u32;
         // Rows of a lane ascend: the first of equals stays. All that are no number count as −∞, of
         // which the first has the lowest number.
-        let (value, number) = (k.var(f32::NEG_INFINITY), k.var(from + mine));
+        let value = k.var(f32::NEG_INFINITY);
+        let number = k.var(from + mine);
         for start in (0..runs).step_by(32) {
             let row = mine + start * RUN as u32;
             let is_row = || row.lt(plan.rows()) & (from + row).lt(plan.n);

@@ -107,7 +107,8 @@ pub fn predict(plan: &Plan, multiprocessors: u32) -> f64 {
         return predict_codes(plan, multiprocessors);
     }
     let Tuning { warpgroups, stages, multicast, splits, .. } = plan.tuning;
-    let (cluster, groups) = (plan.tuning.cluster(), plan.groups());
+    let cluster = plan.tuning.cluster();
+    let groups = plan.groups();
     let resident = multiprocessors / cluster;
     if resident == 0 || (splits > 1 && groups > resident) {
         return f64::INFINITY;

@@ -51,7 +51,8 @@ const THREE: f64 = 1.1;
 /// meet are not resident together.
 pub(super) fn predict_codes(plan: &Plan, multiprocessors: u32) -> f64 {
     let Tuning { warpgroups, splits, multicast, .. } = plan.tuning;
-    let (groups, resident) = (plan.all_groups(), multiprocessors / plan.tuning.cluster());
+    let groups = plan.all_groups();
+    let resident = multiprocessors / plan.tuning.cluster();
     if resident == 0 || (splits > 1 && groups > resident) {
         return f64::INFINITY;
     }

@@ -60,8 +60,10 @@ pub(super) struct CodeStage {
 impl CodeStage {
     /// The stage of a plan; `None` for bf16 weights.
     pub fn of(plan: &Plan) -> Option<CodeStage> {
-        let (strip, tuning) = (plan.strip, plan.tuning);
-        let (strips, tiles) = (tuning.strips, tuning.stage_tiles);
+        let strip = plan.strip;
+        let tuning = plan.tuning;
+        let strips = tuning.strips;
+        let tiles = tuning.stage_tiles;
         strip.codes().map(|codes| CodeStage { codes, strips, tiles, depth: strip.depth(), span: strip.span() })
     }
 
@@ -114,7 +116,8 @@ impl CodeStage {
 
     /// Factors as boxes of the copy engine: 16 bytes, row of the strip, strip.
     pub fn factors_map(self, plan: &Plan) -> TensorShape {
-        let (strip, eight) = (plan.strip, ROW / 2);
+        let strip = plan.strip;
+        let eight = ROW / 2;
         TensorShape {
             dtype: DType::BF16,
             dims: [eight, strip.bytes() / ROW, plan.n.div_ceil(Strip::ROWS)].map(u64::from).to_vec(),
@@ -134,8 +137,10 @@ impl CodeStage {
         packed: Strip,
         [strip, chunk]: [Val<'k, u32>; 2],
     ) {
-        let (tile, of_stage) = (chunk * self.tiles, packed.stage_tiles());
-        let (stage, tile) = (tile / of_stage, tile % of_stage);
+        let tile = chunk * self.tiles;
+        let of_stage = packed.stage_tiles();
+        let stage = tile / of_stage;
+        let tile = tile % of_stage;
         let from = |bytes: Val<'k, u32>, unit: u32| (stage * (packed.stage_bytes() / unit) + bytes / unit).cast();
         let zero = strip.builder().lit(0);
         to.bring_box(codes, &[zero, from(tile * BYTES, ALIGNED), strip.cast()]);
@@ -161,7 +166,8 @@ impl CodeStage {
 
     /// Numbers of a size in bytes, by (row of the tile, group).
     fn numbers(self, bytes: u32) -> Layout {
-        let (of_row, pitch) = (ROW / bytes, self.row_bytes() / bytes);
+        let of_row = ROW / bytes;
+        let pitch = self.row_bytes() / bytes;
         let within = modes(&[leaf(of_row, 1), leaf(Strip::ROWS / of_row, pitch)]);
         let rows = modes(&[within, leaf(self.strips, of_row)]);
         modes(&[rows, leaf(self.spans(), pitch * (Strip::ROWS / of_row))])
@@ -225,7 +231,8 @@ impl<'k> CodeLane<'k> {
                 known = Some((group, factors));
                 for instruction in 0..2 {
                     let register = |register: usize| {
-                        let (half, octet) = (register % 2, 2 * instruction + register / 2);
+                        let half = register % 2;
+                        let octet = 2 * instruction + register / 2;
                         self.widened(words[half][octet][at as usize], factors[half])
                     };
                     operands.push(vec![Operand::from_registers(register)]);
@@ -240,7 +247,8 @@ impl<'k> CodeLane<'k> {
     /// a tile.
     #[track_caller]
     fn words(&self, half: u32, step: u32, count: u32) -> [Vec<Val<'k, u32>>; 4] {
-        let (of_tile, each) = (self.of.depth / DEPTH, WORDS * DEPTH / self.of.depth);
+        let of_tile = self.of.depth / DEPTH;
+        let each = WORDS * DEPTH / self.of.depth;
         let words = LayoutTensor::new(self.stage.cast::<u32>(), self.of.words());
         core::array::from_fn(|octet| {
             let first = step / of_tile * (WORDS * WORDS) + octet as u32 * WORDS + step % of_tile * each;
@@ -258,7 +266,8 @@ impl<'k> CodeLane<'k> {
     /// The factors of this lane's row of a half.
     #[track_caller]
     fn factor(&self, half: u32, group: u32) -> Factor<'k> {
-        let (k, CodeStage { codes, .. }) = (self.k(), self.of);
+        let k = self.k();
+        let CodeStage { codes, .. } = self.of;
         let at = [self.row + 8 * half, group.into()];
         let factors = self.stage.at(self.of.factors_at());
         let twice = |number: Val<'k, u16>| number.cast::<u32>().prmt(0u32, 0x1010u32).bits::<Bf16x2>();
@@ -297,7 +306,8 @@ impl<'k> CodeLane<'k> {
     /// This lane's two codes of a word as two numbers of bf16.
     #[track_caller]
     fn widened(&self, word: Val<'k, u32>, factor: Factor<'k>) -> Val<'k, u32> {
-        let (k, code) = (self.k(), self.of.codes.code);
+        let k = self.k();
+        let code = self.of.codes.code;
         let nibbles = || word >> (self.quad * 4).get(k);
         let less = |x: Val<'k, f32>| factor.minus.map_or(x, |minus| x - minus.bits::<f32>());
         let halves = |both: Val<'k, u32>| [both << 16u32, both & 0xffff_0000u32].map(|half| half.bits::<f32>());

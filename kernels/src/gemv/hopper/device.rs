@@ -80,7 +80,8 @@ impl<'a, 'k> Block<'a, 'k> {
 
     /// The tiles of this block, one after the other. Where k is shared there is one.
     fn each_tile(self, body: impl FnOnce(Place<'k>)) {
-        let (k, plan) = (self.k, self.plan);
+        let k = self.k;
+        let plan = self.plan;
         let cluster = plan.tuning.cluster();
         if plan.tuning.splits > 1 {
             return body(self.place(self.first_group()));
@@ -98,7 +99,8 @@ impl<'a, 'k> Block<'a, 'k> {
 
     /// The chunks of this block's share of k.
     fn chunks(self) -> [Val<'k, u32>; 2] {
-        let (chunks, splits) = (self.plan.chunks(), self.plan.tuning.splits);
+        let chunks = self.plan.chunks();
+        let splits = self.plan.tuning.splits;
         [self.split, self.split + 1].map(|split| split * chunks / splits)
     }
 
@@ -113,7 +115,8 @@ impl<'a, 'k> Block<'a, 'k> {
 
     /// Fetches the following weights, by that thread.
     pub(super) fn fetch_weights(self, ring: &mut Producer<'k, Weights, Stage, ByBulk>, maps: WeightMaps<'k>) {
-        let (k, [begin, end]) = (self.k, self.chunks());
+        let k = self.k;
+        let [begin, end] = self.chunks();
         let next = k.var(begin + self.plan.begun());
         self.each_tile(|tile| {
             k.moving()
@@ -128,7 +131,8 @@ impl<'a, 'k> Block<'a, 'k> {
         WeightMaps { weights: map, factors }: WeightMaps<'k>,
         [tile, chunk]: [Val<'k, u32>; 2],
     ) -> Filled<'k, Weights, Stage, ByBulk> {
-        let (k, plan) = (self.k, self.plan);
+        let k = self.k;
+        let plan = self.plan;
         // What several tiles of vectors read is read again.
         let first = Bulk::default().policy(k.policy(Eviction::First));
         let how = if plan.vector_tiles() > 1 { Bulk::default() } else { first };
@@ -143,8 +147,10 @@ impl<'a, 'k> Block<'a, 'k> {
 
     /// Fetches activations, by one thread: its share of the vectors, for all blocks of its group.
     pub(super) fn fetch_vectors(self, ring: &mut Producer<'k, Vectors, Stage, ByBulk>, map: Ptr<'k, Param, TensorMap>) {
-        let (k, plan) = (self.k, self.plan);
-        let (multicast, parts) = (plan.tuning.multicast, plan.x_parts());
+        let k = self.k;
+        let plan = self.plan;
+        let multicast = plan.tuning.multicast;
+        let parts = plan.x_parts();
         let [begin, end] = self.chunks().map(|chunk| if parts > 1 { chunk * parts } else { chunk });
         let everyone = (k.lit((1u32 << multicast) - 1) << (self.split * multicast)).cast::<u16>();
         let how = if multicast > 1 { Bulk::default().multicast(everyone) } else { Bulk::default() };
@@ -188,14 +194,17 @@ impl<'a, 'k> Block<'a, 'k> {
         exchange: Option<Exchange<'k>>,
         results: Results<'k>,
     ) {
-        let (k, plan, [begin, end]) = (self.k, self.plan, self.chunks());
+        let k = self.k;
+        let plan = self.plan;
+        let [begin, end] = self.chunks();
         let team = ConsumerWarps::new(k, plan.tuning.warpgroups * 4);
         let group = Index::below(k.warp() / 4, plan.tuning.warpgroups);
         let thread = Index::below(k.tid() % 128, 128);
         let sums = Accumulator::<f32>::unset(k, warpgroup_atom::<bf16>(plan.columns()).1, 1, 1);
         // A warp without rows of its own multiplies the tile's last ones again, and keeps nothing
         // of it; a warp with eight also those above, which it does not keep.
-        let (warps, last) = (plan.rows() / 16, plan.strips() - 2);
+        let warps = plan.rows() / 16;
+        let last = plan.strips() - 2;
         let (from, row) = match plan.has_rows_for_all() {
             true => (thread, group * 64),
             false => (Index::below(k.lane(), 32), Index::below((k.warp() * 2).min(last), last + 1) * 8),
@@ -279,10 +288,12 @@ impl<'a, 'k> Block<'a, 'k> {
         (sums, keep): (Accumulator<'k, f32>, Val<'k, bool>),
         [thread, row]: [Index<'k>; 2],
     ) {
-        let (k, plan) = (self.k, self.plan);
+        let k = self.k;
+        let plan = self.plan;
         let mut weights = Some(inputs.weights.wait());
         let lane = weights.as_ref().map(|weights| CodeLane::new(codes, weights.tiles().0.base().cast(), [thread, row]));
-        let (steps, parts) = (plan.x_stage_k() / DEPTH, plan.x_parts());
+        let steps = plan.x_stage_k() / DEPTH;
+        let parts = plan.x_parts();
         for part in 0..parts {
             let a = lane.map_or(Vec::new(), |lane| lane.operands(part * steps, steps));
             let keep = if part == 0 { keep } else { k.lit(true) };

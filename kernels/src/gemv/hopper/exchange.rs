@@ -59,8 +59,11 @@ impl<'k> Exchange<'k> {
         team: ConsumerWarps<'k>,
         staged: Ptr<'k, Shared, f32>,
     ) -> Vec<Ptr<'k, Shared, f32>> {
-        let (k, plan, own) = (team.k, block.plan, block.split);
-        let (splits, part) = (plan.tuning.splits, plan.part());
+        let k = team.k;
+        let plan = block.plan;
+        let own = block.split;
+        let splits = plan.tuning.splits;
+        let part = plan.part();
         // What lies between columns travels too.
         let between = |column: Val<'k, u32>| staged.at(column * plan.sums_pitch() + plan.sums_pitch() - PAD);
         team.each(splits * plan.staged(), |column| between(column).store_vec([k.lit(0.0f32); PAD as usize]));

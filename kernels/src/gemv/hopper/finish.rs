@@ -65,7 +65,8 @@ impl Finish {
     /// that are none.
     pub fn check(&self, plan: &Plan) -> Result<(), PlanError> {
         let setting = |what, found, wanted| Err(PlanError::Setting { what, found, wanted });
-        let (n, rows) = (plan.results.results(), plan.rows() / plan.tuning.splits);
+        let n = plan.results.results();
+        let rows = plan.rows() / plan.tuning.splits;
         if plan.vector_tiles() > 1 && (self.scaled || self.normed.is_some() || self.heads.is_some() || self.best) {
             let wanted = "1 where a norm begins or ends, heads are appended or the largest is kept";
             return setting("the number of tiles of the vectors", plan.vector_tiles(), wanted);
@@ -158,9 +159,11 @@ impl<'k> Results<'k> {
         let bias = epilogue.bias.then(|| array("bias", Float::Bf16));
         let residual = epilogue.residual.then(|| array("residual", float));
         let scaled = scaled.then(|| {
-            let (width, rows) = (plan.strip.k(), plan.batch);
+            let width = plan.strip.k();
+            let rows = plan.batch;
             let parts = NormEnd::parts((plan.tuning.warpgroups * 128).min(ROOM), width, rows);
-            let (squares, eps) = (k.global("squares"), k.param("eps"));
+            let squares = k.global("squares");
+            let eps = k.param("eps");
             NormEnd { squares, eps, width, rows, parts, factors: k.shared("factors", parts * rows) }
         });
         let normed = normed.map(|float| NormStart {
@@ -170,8 +173,11 @@ impl<'k> Results<'k> {
             rows: k.lit(plan.batch),
         });
         let heads = heads.map(|HeadPages { page_tokens, pool }| {
-            let (turns, position, table) = (k.global("turns"), k.global("position"), k.global("page_table"));
-            let (table_width, pages) = (k.param("table_width"), k.param("pages"));
+            let turns = k.global("turns");
+            let position = k.global("position");
+            let table = k.global("page_table");
+            let table_width = k.param("table_width");
+            let pages = k.param("pages");
             let pools = ["key", "value"].map(|name| match pool {
                 PoolType::Float(float) => array(&format!("{name}s"), float).into(),
                 PoolType::E4m3 => {
@@ -317,11 +323,15 @@ impl<'k> Pair<'k> {
             // Refused: these are no heads.
             Rows::InOrder(_) | Rows::Gated(_) => (1, 1, Strip::ROWS),
         };
-        let (per_head, half) = (dim / Strip::ROWS, dim / 2);
+        let per_head = dim / Strip::ROWS;
+        let half = dim / 2;
         let strip = row / Strip::ROWS;
-        let (kv_head, strip) = (strip / (per_head * (group + 2)), strip % (per_head * (group + 2)));
-        let (slot, at) = (strip / per_head, strip % per_head);
-        let (is_query, is_value) = (slot.lt(group), slot.gt(group));
+        let kv_head = strip / (per_head * (group + 2));
+        let strip = strip % (per_head * (group + 2));
+        let slot = strip / per_head;
+        let at = strip % per_head;
+        let is_query = slot.lt(group);
+        let is_value = slot.gt(group);
         let head = is_query.select(kv_head * group + slot, kv_head);
         let first = is_value.select(at * Strip::ROWS, at * RUN);
         let dims = [first, first + is_value.select(row.builder().lit(RUN), half)];
@@ -368,10 +378,12 @@ impl<'k> Heads<'k> {
         let Rows::Groups { group, kv_heads, dim } = rows else { return };
         let k = vector.builder();
         let position = self.room.at(vector).load();
-        let (active, token) = (position.ge(0), position.max(0).cast::<u32>());
+        let active = position.ge(0);
+        let token = position.max(0).cast::<u32>();
         let rotated = |x: &[Val<'k, f32>; RUN], partner: &[Val<'k, f32>; RUN], second: bool| {
             core::array::from_fn::<_, RUN, _>(|i| {
-                let (cos, sin) = (turns[2 * i], turns[2 * i + 1]);
+                let cos = turns[2 * i];
+                let sin = turns[2 * i + 1];
                 let rotated = if second { x[i] * cos + partner[i] * sin } else { x[i] * cos - partner[i] * sin };
                 at.is_value.select(x[i], rotated)
             })

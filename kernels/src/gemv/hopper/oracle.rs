@@ -36,13 +36,18 @@ pub(super) struct Given {
 
 impl Given {
     pub fn draw(draw: &mut Draw, plan: &Plan, finish: Finish) -> Given {
-        let (batch, k, results) = (plan.batch, plan.strip.k(), plan.results.results());
+        let batch = plan.batch;
+        let k = plan.strip.k();
+        let results = plan.results.results();
         let n = if matches!(plan.results, Rows::Gated(_)) { 2 * results } else { results };
         // Sums of small whole numbers are exact, and many are equal: which is the largest is
         // certain.
         let number: fn(f64) -> bf16 = if finish.best { |x| bf16::from_f64((2.0 * x).round()) } else { bf16::from_f64 };
         let mut floats = |count: u32| draw.floats::<bf16>(count as usize, number);
-        let (mut w, x, bias, residual) = (floats(n * k), floats(batch * k), floats(n), floats(batch * results));
+        let mut w = floats(n * k);
+        let x = floats(batch * k);
+        let bias = floats(n);
+        let residual = floats(batch * results);
         let matrix = plan.strip.codes().map(|codes| matrix(draw, codes, [n, k], finish.best));
         if let Some(matrix) = &matrix {
             w = naive::dequantize::<f32>(matrix).into_iter().map(bf16::from_f32).collect();
@@ -86,7 +91,8 @@ impl Given {
 
 /// A matrix of codes, numbers from -1 to 1, or such that sums are exact.
 fn matrix(draw: &mut Draw, codes: Codes, [n, k]: [u32; 2], exact: bool) -> QuantMatrix {
-    let (code, group) = (codes.code, codes.group.unwrap_or(k).min(k));
+    let code = codes.code;
+    let group = codes.group.unwrap_or(k).min(k);
     let number = |byte: u8| if code == Code::E4m3 && byte & 0x7f == 0x7f { byte ^ 1 } else { byte };
     let bytes = n * k.div_ceil(8 / code.bits() as u32);
     let groups = n * k.div_ceil(group);
@@ -142,7 +148,8 @@ fn bests(plan: &Plan, y: &[f64]) -> Vec<u64> {
 }
 
 pub(super) fn expected(plan: &Plan, finish: Finish, given: &Given) -> Found {
-    let (k, results) = (plan.strip.k(), plan.results.results() as usize);
+    let k = plan.strip.k();
+    let results = plan.results.results() as usize;
     let wide = Epilogue { wide: true, ..Epilogue::default() };
     let (mut sums, bound) = trial::expected(k, wide, &given.w, &given.x, &[], &[]);
     let largest = |values: &[f64]| values.iter().fold(0f64, |most, value| most.max(value.abs()));
@@ -187,7 +194,8 @@ pub(super) fn expected(plan: &Plan, finish: Finish, given: &Given) -> Found {
         error = 2.0 * error + 16.0 * largest(&y) * UNIT;
     }
     let absolute = |absolute: f64| Bound { absolute, relative: 0.0 };
-    let (mut normed, mut squares) = ((Vec::new(), absolute(0.0)), (Vec::new(), absolute(0.0)));
+    let mut normed = (Vec::new(), absolute(0.0));
+    let mut squares = (Vec::new(), absolute(0.0));
     if finish.normed.is_some() {
         let product = |(y, weight): (&f64, &f64)| y * weight;
         let most = (largest(&y), largest(&given.norm_weight));
@@ -195,7 +203,8 @@ pub(super) fn expected(plan: &Plan, finish: Finish, given: &Given) -> Found {
         normed = (y.chunks(results).flat_map(of).collect(), absolute(error * most.1 + 2.0 * most.0 * most.1 * UNIT));
         let slots = results / SLOT as usize;
         let sum = |at: usize| {
-            let (slot, vector) = (at / plan.batch as usize, at % plan.batch as usize);
+            let slot = at / plan.batch as usize;
+            let vector = at % plan.batch as usize;
             y[vector * results + slot * SLOT as usize..][..SLOT as usize].iter().map(|y| y * y).sum::<f64>()
         };
         let sums: Vec<f64> = (0..slots * plan.batch as usize).map(sum).collect();
@@ -213,7 +222,8 @@ fn heads(plan: &Plan, finish: Finish, given: &Given, y: &[f64]) -> (Vec<f64>, [V
     };
     let [group, kv_heads, head_dim] = [group, kv_heads, dim].map(|extent| extent as usize);
     let shape = PoolShape { kv_heads, pages: given.pages as usize, page_tokens: pages.page_tokens as usize, head_dim };
-    let (mut queries, mut pools) = (Vec::new(), [(); 2].map(|()| vec![f64::NAN; shape.elements()]));
+    let mut queries = Vec::new();
+    let mut pools = [(); 2].map(|()| vec![f64::NAN; shape.elements()]);
     for (vector, heads) in y.chunks((group + 2) * kv_heads * head_dim).enumerate() {
         let at = usize::try_from(given.positions[vector]).ok();
         let rotated = |heads: &[f64]| match at {

@@ -81,7 +81,8 @@ impl Rows {
     /// assert_eq!(found, [0, 4, 16, 20, 32, 36, 8, 12, 24, 28, 40, 44]);
     /// ```
     pub fn weight(self, row: u32) -> Option<u32> {
-        let (strip, within) = (row / Strip::ROWS, row % Strip::ROWS);
+        let strip = row / Strip::ROWS;
+        let within = row % Strip::ROWS;
         match self {
             Rows::InOrder(rows) => Some(row).filter(|&row| row < rows),
             Rows::Gated(results) => {
@@ -89,9 +90,12 @@ impl Rows {
                 (at < results).then_some(at + strip % 2 * results)
             }
             Rows::Groups { group, kv_heads, dim } => {
-                let (per_head, half) = (dim / Strip::ROWS, dim / 2);
-                let (kv_head, strip) = (strip / (per_head * (group + 2)), strip % (per_head * (group + 2)));
-                let (slot, at) = (strip / per_head, strip % per_head);
+                let per_head = dim / Strip::ROWS;
+                let half = dim / 2;
+                let kv_head = strip / (per_head * (group + 2));
+                let strip = strip % (per_head * (group + 2));
+                let slot = strip / per_head;
+                let at = strip % per_head;
                 let head = if slot < group { kv_head * group + slot } else { slot * kv_heads + kv_head };
                 let at = if slot > group { at * Strip::ROWS + within } else { at * 4 + within % 4 + within / 4 * half };
                 (kv_head < kv_heads).then_some(head * dim + at)
@@ -106,10 +110,14 @@ impl Rows {
             Rows::InOrder(_) => row,
             Rows::Gated(_) => row / (2 * Strip::ROWS) * Strip::ROWS + row % Strip::ROWS,
             Rows::Groups { group, kv_heads, dim } => {
-                let (per_head, half) = (dim / Strip::ROWS, dim / 2);
-                let (strip, within) = (row / Strip::ROWS, row % Strip::ROWS);
-                let (kv_head, strip) = (strip / (per_head * (group + 2)), strip % (per_head * (group + 2)));
-                let (slot, at) = (strip / per_head, strip % per_head);
+                let per_head = dim / Strip::ROWS;
+                let half = dim / 2;
+                let strip = row / Strip::ROWS;
+                let within = row % Strip::ROWS;
+                let kv_head = strip / (per_head * (group + 2));
+                let strip = strip % (per_head * (group + 2));
+                let slot = strip / per_head;
+                let at = strip % per_head;
                 let head = slot.lt(group).select(kv_head * group + slot, slot * kv_heads + kv_head);
                 let pair = at * 4 + within % 4 + within / 4 * half;
                 head * dim + slot.gt(group).select(at * Strip::ROWS + within, pair)

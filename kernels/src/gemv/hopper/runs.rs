@@ -71,7 +71,8 @@ impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
         shares: &[Ptr<'k, Shared, f32>],
         asked: Option<Vec<Operands<'k, RUN>>>,
     ) {
-        let (plan, count) = (self.block.plan, self.count());
+        let plan = self.block.plan;
+        let count = self.count();
         if !self.is_whole() || count.div_ceil(team.threads()) > ROUNDS {
             return team.each(count, |item| self.alone(shares, self.run(item)));
         }
@@ -92,7 +93,8 @@ impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
 
     /// Finishes one, if there are such rows.
     fn alone(self, shares: &[Ptr<'k, Shared, f32>], run: Run<'k>) {
-        let (plan, [_, row]) = (self.block.plan, run.is);
+        let plan = self.block.plan;
+        let [_, row] = run.is;
         let finish = || self.results.store(plan, run.is, self.sums(shares, run), &self.results.ask(plan, run.is));
         let is_row = || match plan.results {
             Rows::Gated(results) => plan.results.result(row).lt(results),
@@ -130,13 +132,17 @@ impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
     }
 
     fn run(self, item: Val<'k, u32>) -> Run<'k> {
-        let (plan, runs) = (self.block.plan, self.of_column());
-        let (column, run) = (item / runs, item % runs);
+        let plan = self.block.plan;
+        let runs = self.of_column();
+        let column = item / runs;
+        let run = item % runs;
         let apart = self.others().map(|distance| distance / RUN as u32);
         let run = apart.map_or(run, |apart| run + run / apart * apart);
         let row = run * RUN as u32;
         let first = self.tile.rows * plan.rows() + self.block.split * self.rows();
-        let (at, row, vector) = (column * plan.sums_pitch() + row, first + row, column + self.first);
+        let at = column * plan.sums_pitch() + row;
+        let row = first + row;
+        let vector = column + self.first;
         let Some(behind) = self.tile.vector else { return Run { at, is: [vector, row], exists: None } };
         let vector = vector + behind;
         match plan.batch.is_multiple_of(plan.of_tile()) {

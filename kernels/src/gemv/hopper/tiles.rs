@@ -87,7 +87,8 @@ impl Plan {
         if let Rows::Groups { dim, .. } = results
             && !dim.is_multiple_of(Strip::ROWS)
         {
-            let (what, wanted) = ("the number of dimensions of a head", "a multiple of 8");
+            let what = "the number of dimensions of a head";
+            let wanted = "a multiple of 8";
             return Err(PlanError::Setting { what, found: dim, wanted });
         }
         let plan = Plan { batch, n, results, strip, tuning };
@@ -236,8 +237,11 @@ impl Plan {
     }
 
     fn check_registers(&self) -> Result<(), PlanError> {
-        let (batch, stage_tiles, threads) = (self.batch, self.tuning.stage_tiles, self.threads());
-        let (limit, needed) = (self.registers(), self.needs(1));
+        let batch = self.batch;
+        let stage_tiles = self.tuning.stage_tiles;
+        let threads = self.threads();
+        let limit = self.registers();
+        let needed = self.needs(1);
         if needed > limit { Err(PlanError::Registers { needed, batch, stage_tiles, threads, limit }) } else { Ok(()) }
     }
 

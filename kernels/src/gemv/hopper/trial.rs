@@ -78,7 +78,8 @@ impl Case {
                 }
                 _ => Rows::InOrder(n),
             };
-            let (multiprocessors, packed_tiles) = (draw.between(1..=8), draw.between(1..=9));
+            let multiprocessors = draw.between(1..=8);
+            let packed_tiles = draw.between(1..=9);
             let heads = (matches!(rows, Rows::Groups { .. }) && flag(draw)).then(|| {
                 let float = [Float::Bf16, Float::F16, Float::F32][draw.between(0..=2) as usize];
                 HeadPages { page_tokens: 8 * draw.between(1..=3), pool: PoolType::Float(float) }

@@ -36,7 +36,8 @@ impl AOperand {
     /// Bytes of shared memory beside the sums: activations that are copied, factors of codes that
     /// meet reloaded ones, products of zeros.
     pub fn operand_bytes(self, strip: Strip, packing: Packing) -> u32 {
-        let (packing, all) = (packing.meeting(strip), strip.stages() * strip.stage_tiles());
+        let packing = packing.meeting(strip);
+        let all = strip.stages() * strip.stage_tiles();
         match self {
             AOperand::Shared => self.starts_at(strip, packing) + Starts::bytes(strip, side(strip, packing, self), all),
             AOperand::Registers => Starts::bytes(strip, Side::B, all),
@@ -110,7 +111,8 @@ impl<'k> Order<'k> {
         let start = place / each * each;
         // Strips of this group: the last may have fewer.
         let strips = (self.all - start).min(each) / self.stages;
-        let (stage, strip) = ((place - start) / strips, (place - start) % strips);
+        let stage = (place - start) / strips;
+        let strip = (place - start) % strips;
         start + strip * self.stages + stage
     }
 }

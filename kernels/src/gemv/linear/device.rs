@@ -122,7 +122,8 @@ pub fn linear<'k>(
     tile: Linear<'k>,
     announce: Option<Announce<'_>>,
 ) {
-    let (k, rows) = (team.k, tile.rows);
+    let k = team.k;
+    let rows = tile.rows;
     let strips = (tile.end - tile.first + (Strip::ROWS - 1)) / Strip::ROWS;
     if let Output::Logits { .. } = tile.output {
         k.when(k.tid().lt(rows), || scratch.best.at(k.tid()).store(0u64));
@@ -157,7 +158,8 @@ impl<'k> Linear<'k> {
         (input, strips): (Input<'k>, Val<'k, u32>),
         (phase, announce): (Option<Phase<'k>>, Option<Announce<'_>>),
     ) {
-        let (tile, Pass { team, scratch, .. }) = (self, pass);
+        let tile = self;
+        let Pass { team, scratch, .. } = pass;
         let k = team.k;
         let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| tile.prepare(team, cell, base + cell.strip, phase);
         // An output of a thread is of the same row in every group; its others may be, too.
@@ -176,7 +178,8 @@ impl<'k> Linear<'k> {
                     phase.map_or_else(keep, |phase| k.when(phase.last, keep));
                 }
             });
-            let (row, result) = (tile.first_row + cell.row, result.get());
+            let row = tile.first_row + cell.row;
+            let result = result.get();
             if let Some((out, width)) = tile.output.rows() {
                 let at = row * width + tile.output.index(n);
                 if out.together() == 2 {
@@ -187,14 +190,16 @@ impl<'k> Linear<'k> {
                 }
             }
             if let Some(terms) = tile.output.terms() {
-                let (weight, place) = (prepared.weight.map(Var::get), prepared.place.map(Var::get));
+                let weight = prepared.weight.map(Var::get);
+                let place = prepared.place.map(Var::get);
                 terms.store_of_eight([row, n], result, (weight, place), stored);
             }
         });
         for (first, best) in (0u32..).step_by(team.threads() as usize).zip(bests) {
             let at = k.tid() + first;
             // Eight lanes have the features of one strip and row.
-            let (row, best) = (at / Strip::ROWS % tile.rows, largest(best.get(), Strip::ROWS));
+            let row = at / Strip::ROWS % tile.rows;
+            let best = largest(best.get(), Strip::ROWS);
             k.when((at % Strip::ROWS).eq(0), || {
                 scratch.best.at(row).red(AtomOp::Max, best, RedOrder::Relaxed(Scope::Cta));
             });

@@ -41,7 +41,8 @@ impl HeldForm {
     /// ```
     pub fn of(strip: Strip) -> Option<HeldForm> {
         let Some(codes) = strip.codes() else { return Some(HeldForm(0)) };
-        let (span, depth) = (strip.span(), strip.depth());
+        let span = strip.span();
+        let depth = strip.depth();
         let shift = match span / depth {
             _ if span == strip.stage_k() => 31,
             tiles if tiles.is_power_of_two() => tiles.trailing_zeros(),
@@ -82,7 +83,8 @@ impl<'k> HeldStage<'k> {
     /// Takes the ring's next stage, which has `bytes` bytes in the form `form`, and releases it; by
     /// whole warps. Where no stages of codes are held the form is not looked at.
     pub fn take(&self, ring: &dyn Weights<'k>, bytes: Val<'k, u32>, form: Val<'k, u32>) {
-        let (k, round) = (self.team.k, self.widest.stage_bytes() / self.widest.per_warp().max(1));
+        let k = self.team.k;
+        let round = self.widest.stage_bytes() / self.widest.per_warp().max(1);
         ring.stage(&|stage| {
             // Factors are fewer bytes than a round of tiles.
             let tiles = if self.factors[0].is_some() { bytes / round * round } else { bytes };
@@ -104,7 +106,9 @@ impl<'k> HeldStage<'k> {
         tiles: Val<'k, u32>,
         form: Val<'k, u32>,
     ) {
-        let (k, shift, row) = (self.team.k, form >> HeldForm::SHIFT, Strip::ROWS * 2);
+        let k = self.team.k;
+        let shift = form >> HeldForm::SHIFT;
+        let row = Strip::ROWS * 2;
         let factors = stage.at(tiles);
         let group = || (tile.get(k) >> shift) * row;
         if let [Some(scales), _] = &self.factors {

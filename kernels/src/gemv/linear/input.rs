@@ -68,7 +68,8 @@ impl<'k> Input<'k> {
         first: Val<'k, u32>,
         to: Operand<'k>,
     ) -> Vec<Val<'k, f32>> {
-        let (width, mut squares) = (strip.k(), Vec::new());
+        let width = strip.k();
+        let mut squares = Vec::new();
         for row in 0..to.rows() {
             let start = (first + row) * pitch;
             match self {
@@ -81,7 +82,8 @@ impl<'k> Input<'k> {
                 Input::Scaled { x, .. } => {
                     debug_assert!(!x.form.has_pairs(), "pairs of rows come to registers");
                     for part in 0..to.parts() {
-                        let (row_at, part_at) = (first + row, team.k.lit(part));
+                        let row_at = first + row;
+                        let part_at = team.k.lit(part);
                         team.each(width / 8, |at| {
                             let [words] = x.eights(part_at, row_at, &[at * 8])[..] else { return };
                             to.store8(part, row, at * 8, words);

@@ -103,7 +103,8 @@ impl<'k> Operand<'k> {
     /// Stores `N` elements of a row, 2 or 4, each at a place of its own; as codes want them.
     #[track_caller]
     pub(super) fn store_each<const N: usize>(self, row: u32, places: [Val<'k, u32>; N], x: [Val<'k, f32>; N]) {
-        let (lift, terms) = (lift(self.strip, self.packing), self.packing.terms());
+        let lift = lift(self.strip, self.packing);
+        let terms = self.packing.terms();
         let lifted = |i: usize| match lift {
             [Some(even), Some(odd)] if even != odd => {
                 x[i] * (places[i] % 4).lt(2).select(x[i].builder().lit(even), odd)
@@ -143,7 +144,8 @@ impl<'k> Operand<'k> {
     /// Where this lane reads the columns of two steps at a time, for codes as the A operand: lanes
     /// 0 to 15 of the first step.
     pub(super) fn two_steps(self, team: ConsumerWarps<'k>) -> Ptr<'k, Shared, u32> {
-        let (lane, columns) = (team.k.lane(), self.packing.parts() * self.packing.rows());
+        let lane = team.k.lane();
+        let columns = self.packing.parts() * self.packing.rows();
         let column = (lane / 4 % 4).min(columns - 1);
         let column = if columns == 2 { lane / 4 % 2 } else { column };
         self.at.at(column * pitch(self.strip) + lane / 16 * DEPTH + lane % 4 * 8).cast()
@@ -151,7 +153,8 @@ impl<'k> Operand<'k> {
 
     /// Where this lane reads.
     pub(super) fn lane(self, team: ConsumerWarps<'k>) -> Lane<'k> {
-        let (packing, column) = (self.packing, team.k.lane() % 4 * 8);
+        let packing = self.packing;
+        let column = team.k.lane() % 4 * 8;
         let quads = packing.halves().into_iter().flat_map(|half| {
             let row = half.row(team);
             let of_part = |part: Val<'k, u32>| {

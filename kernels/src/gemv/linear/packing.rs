@@ -188,7 +188,8 @@ impl Half {
         to: Ptr<'k, Shared, f32>,
         behind: Option<Val<'k, bool>>,
     ) {
-        let (k, sum) = (team.k, [1u32, 2].into_iter().fold(sum, |sum, bits| sum + sum.shfl_bfly(bits)));
+        let k = team.k;
+        let sum = [1u32, 2].into_iter().fold(sum, |sum, bits| sum + sum.shfl_bfly(bits));
         let row = k.lane() / 4 + self.base;
         let mine = (k.lane() % 4).eq(0) & row.lt(self.packing.rows);
         let place = to.at(k.warp()).at(row * team.warps);

@@ -37,9 +37,11 @@ impl<'k> PartSums<'k> {
     /// Computes the tile: eight lanes take a row, four elements each; all loads of a lane are in
     /// flight together.
     pub fn add_up(&self, team: ConsumerWarps<'k>) {
-        let (k, [first, end]) = (team.k, self.columns);
+        let k = team.k;
+        let [first, end] = self.columns;
         let together = team.threads() / OF_ROW;
-        let (mine, lane) = (k.tid() / OF_ROW, k.tid() % OF_ROW * 4);
+        let mine = k.tid() / OF_ROW;
+        let lane = k.tid() % OF_ROW * 4;
         for base in (0..self.rows).step_by(together as usize) {
             let row = mine + base;
             let Some(scaled) = self.scaled else {
@@ -52,7 +54,8 @@ impl<'k> PartSums<'k> {
             };
             // Whole warps: lanes add up their squares.
             k.for_step(first, end, OF_ROW * 4, |start| {
-                let (column, row_at) = (start + lane, self.first_row + row);
+                let column = start + lane;
+                let row_at = self.first_row + row;
                 let inside = row.lt(self.rows) & column.lt(end);
                 scaled.store_of_four([row_at, column], inside, || self.store(row_at, column));
             });

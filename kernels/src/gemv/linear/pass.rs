@@ -97,7 +97,8 @@ impl<'k> Pass<'k> {
         finish: impl Fn(Sums<'k>, &Cell<'k>, &P),
     ) {
         let Pass { team, scratch, rows, streams, a_operand, .. } = self;
-        let (k, packing) = (team.k, self.packing(input));
+        let k = team.k;
+        let packing = self.packing(input);
         let with_starts = |x: Activations<'k>| {
             let starts = self.starts(&x, packing);
             (x, starts)
@@ -109,7 +110,9 @@ impl<'k> Pass<'k> {
             let here = (strips - base).min(group);
             let cell = |(number, item): (usize, Item<'k>)| {
                 let at = item.at;
-                let (feature, row, strip) = (at % Strip::ROWS, at / Strip::ROWS % rows, at / (Strip::ROWS * rows));
+                let feature = at % Strip::ROWS;
+                let row = at / Strip::ROWS % rows;
+                let strip = at / (Strip::ROWS * rows);
                 let inside = item.inside & strip.lt(here);
                 let place = (strip * streams * rows + row) * Strip::ROWS + feature;
                 let cell = Cell { number, strip, row, feature, inside, place };
@@ -140,7 +143,9 @@ impl<'k> Pass<'k> {
                 }
             };
             let each = |fragments: Fragments<'_, 'k>| {
-                let (side, terms, starts) = (self.side(packing), packing.terms(), starts.as_ref());
+                let side = self.side(packing);
+                let terms = packing.terms();
+                let starts = starts.as_ref();
                 let operands = Operands { side, terms, fragments, starts };
                 self.products((weights, weights.held()), operands, sums, [base * streams, here * streams]);
             };
@@ -234,7 +239,8 @@ impl<'k> Pass<'k> {
     /// Activations that are read two steps at a time: few are kept in registers.
     fn two_steps(self, from: Ptr<'k, Shared, u32>) -> Activations<'k> {
         let Pass { team, strip, .. } = self;
-        let (tiles, steps) = (strip.stages() * strip.per_warp(), strip.steps());
+        let tiles = strip.stages() * strip.per_warp();
+        let steps = strip.steps();
         if tiles * steps / 2 > KEPT {
             return Activations::TwoSteps(from);
         }
@@ -276,7 +282,8 @@ impl<'k> Pass<'k> {
         match self.side(packing) {
             Side::A => self.two_steps(x.two_steps(team)),
             Side::B | Side::Half | Side::Pair => {
-                let (lane, tiles) = (x.lane(team), strip.stages() * strip.per_warp());
+                let lane = x.lane(team);
+                let tiles = strip.stages() * strip.per_warp();
                 let registers = AOperand::registers(strip, packing);
                 if strip.codes().is_some() || registers > scratch.copied_registers {
                     return Activations::Shared(lane);

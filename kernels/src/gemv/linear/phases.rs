@@ -23,7 +23,8 @@ impl<'k> Phases<'k> {
     /// Which stage comes at a place, where strip after strip lies stage after stage.
     #[track_caller]
     pub fn stage(self, place: Val<'k, u32>) -> Val<'k, u32> {
-        let (phase, rest) = (place / self.of_phase, place % self.of_phase);
+        let phase = place / self.of_phase;
+        let rest = place % self.of_phase;
         rest / self.each * self.stages + phase * self.each + rest % self.each
     }
 }
@@ -75,11 +76,14 @@ impl<'k> Pass<'k> {
     pub fn each_phase(self, input: Input<'k>, go: impl Fn(Pass<'k>, Input<'k>, Option<Phase<'k>>)) {
         let AOperand::Phases { stages, waiting } = self.a_operand else { return go(self, input, None) };
         let Pass { team, scratch, strip, rows, .. } = self;
-        let (k, phases, part) = (team.k, strip.stages() / stages, strip.part(0, stages));
+        let k = team.k;
+        let phases = strip.stages() / stages;
+        let part = strip.part(0, stages);
         // Behind what the activations of a phase have there.
         let taken = AOperand::Registers.operand_bytes(part, self.packing(input)).next_multiple_of(8);
         let room = Waiting { at: scratch.operand.at(taken / 2).cast(), each: rows * Strip::ROWS };
-        let (reserved, waiting) = (Waiting::bytes(rows, waiting), (waiting > 0).then_some(room));
+        let reserved = Waiting::bytes(rows, waiting);
+        let waiting = (waiting > 0).then_some(room);
         k.for_(0u32, phases, |number| {
             let phase = Phase { first: number.eq(0), last: number.eq(phases - 1), waiting };
             let pass =

@@ -138,11 +138,15 @@ impl<'k> Qkv<'k> {
         base: Val<'k, u32>,
         phase: Option<Phase<'k>>,
     ) -> Prepared<'k> {
-        let (k, strip) = (team.k, self.first + base + cell.strip);
-        let (group, half) = (self.heads / self.kv_heads, self.dim / 2);
+        let k = team.k;
+        let strip = self.first + base + cell.strip;
+        let group = self.heads / self.kv_heads;
+        let half = self.dim / 2;
         let per_head = half.div_ceil(4);
-        let (slot, within) = (strip / per_head, strip % per_head);
-        let (is_q, is_v) = (slot.lt(group), slot.gt(group));
+        let slot = strip / per_head;
+        let within = strip % per_head;
+        let is_q = slot.lt(group);
+        let is_v = slot.gt(group);
         let pair = within * 4 + cell.feature % 4;
         let second = cell.feature.ge(4);
         let dim = is_v.select(within * Strip::ROWS + cell.feature, second.select(pair + half, pair));
@@ -198,7 +202,8 @@ impl<'k> Qkv<'k> {
         cell: &Cell<'k>,
         prepared: &Prepared<'k>,
     ) {
-        let (k, to) = (team.k, prepared.to.get());
+        let k = team.k;
+        let to = prepared.to.get();
         let exists = to.ne(NOWHERE);
         let y = k.var(0.0f32);
         k.when(exists, || {

@@ -67,9 +67,12 @@ impl ScaledForm {
     /// rows are no whole steps of 32.
     pub fn of(strip: Strip, packing: Packing, rows: u32) -> Option<ScaledForm> {
         let exact = if packing.parts() == 1 { Float::Bf16 } else { Float::F32 };
-        let (packing, code) = (packing.meeting(strip), strip.codes().map(|codes| codes.code));
-        let (terms, parts) = (packing.terms(), packing.parts());
-        let (halves, k) = (strip.is_halved(), strip.k());
+        let packing = packing.meeting(strip);
+        let code = strip.codes().map(|codes| codes.code);
+        let terms = packing.terms();
+        let parts = packing.parts();
+        let halves = strip.is_halved();
+        let k = strip.k();
         let form = ScaledForm { terms, parts, exact, norm: true, code, pairs: false, ordered: false, halves, rows, k };
         strip.k().is_multiple_of(DEPTH).then_some(form)
     }
@@ -168,7 +171,8 @@ impl<'k> Scaled<'k> {
     }
 
     fn place(self, part: Val<'k, u32>, row: Val<'k, u32>, column: Val<'k, u32>) -> Val<'k, u32> {
-        let (block, line) = (part * self.form.groups(), self.step(column) + row % ROWS * DEPTH);
+        let block = part * self.form.groups();
+        let line = self.step(column) + row % ROWS * DEPTH;
         if self.form.pairs {
             let [eight, quad, word] = [column % DEPTH / 8 * 8, column % 8 / 4, column % 4 / 2];
             return line + (block + quad) * BLOCK + eight + word * 4 + row / ROWS * 2 + column % 2;
@@ -218,7 +222,8 @@ impl<'k> Scaled<'k> {
 
     /// What an element is multiplied by where it meets codes at a place; nothing where it is not.
     fn lift(self, place: Val<'k, u32>) -> Option<Val<'k, f32>> {
-        let (k, [even, odd]) = (place.builder(), convert::lift(self.form.code?, self.form.terms));
+        let k = place.builder();
+        let [even, odd] = convert::lift(self.form.code?, self.form.terms);
         Some(if even == odd { k.lit(even) } else { (place % 4).lt(2).select(k.lit(even), odd) })
     }
 }
@@ -251,7 +256,8 @@ impl<'k> ScaledOutput<'k> {
             let places: [Val<u32>; 2] = places.at(column).load_vec();
             return places.into_iter().zip(scaled).for_each(|(place, x)| self.store_at([row, place], x));
         }
-        let (k, ScaledForm { terms, parts, .. }) = (row.builder(), to.form);
+        let k = row.builder();
+        let ScaledForm { terms, parts, .. } = to.form;
         // Two terms that lie together have one factor.
         let lift = to.lift(column);
         let [a, b] = scaled.map(|x| lift.map_or(x, |lift| x * lift));
@@ -333,7 +339,8 @@ impl<'k> ScaledOutput<'k> {
             let weights = weight.iter().zip(weights.into_iter().flatten());
             x.iter().zip(bring()).chain(weights).for_each(|(to, value)| to.set(value));
         });
-        let (x, weight) = (x.map(Var::get), weight.map(Var::get));
+        let x = x.map(Var::get);
+        let weight = weight.map(Var::get);
         let square = self.to.squares.map(|to| {
             let four = x.iter().fold(k.lit(0.0f32), |sum, &x| x.fma(x, sum));
             (to, four + four.shfl_bfly(1))

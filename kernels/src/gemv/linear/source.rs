@@ -148,7 +148,8 @@ impl<'k> Source<'k> {
     /// This lane's eight elements of each tile, words of the operand as they are; zeros beyond the
     /// row.
     fn by_eights(&self, x: Array<'k>, start: Val<'k, u32>, columns: &[Val<'k, u32>]) -> Vec<[Val<'k, u32>; 4]> {
-        let (mine, end) = (self.team.k.lane() % 4 * 8, self.strip.k());
+        let mine = self.team.k.lane() % 4 * 8;
+        let end = self.strip.k();
         let inside = |&column: &Val<'k, u32>| (!self.is_whole()).then(|| (column + mine).lt(end));
         let place = |&column: &Val<'k, u32>| {
             let column = column + mine;
@@ -257,12 +258,14 @@ impl<'k> Source<'k> {
         }
         let terms = self.packing.terms();
         let both = [terms.narrow(a, b), terms.narrow(c, d)];
-        let (high, low) = (both.map(|(word, _)| word), || both.map(|(_, [x, y])| terms.narrow(x, y).0));
+        let high = both.map(|(word, _)| word);
+        let low = || both.map(|(_, [x, y])| terms.narrow(x, y).0);
         match self.packing.quads() {
             Quads::High => vec![high],
             Quads::Both => vec![high, low()],
             Quads::Folded => {
-                let (is_low, low) = (self.team.k.lane().ge(16), low());
+                let is_low = self.team.k.lane().ge(16);
+                let low = low();
                 vec![[0, 1].map(|i| is_low.select(low[i], high[i]))]
             }
         }

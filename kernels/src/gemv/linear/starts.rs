@@ -102,7 +102,8 @@ impl<'k> Starts<'k> {
     /// Makes those of some tiles of this warp, by all of its lanes. The products of all tiles are
     /// on their way before the first is stored.
     pub fn make(self, team: ConsumerWarps<'k>, tiles: &[(Val<'k, u32>, Vec<Vec<Fragment<'k>>>)]) {
-        let (k, side) = (team.k, self.side);
+        let k = team.k;
+        let side = self.side;
         let places = |tile: Val<'k, u32>| move |part: u32| self.part(tile, part);
         let of_tile = |((tile, _), sums): (&(Val<'k, u32>, Vec<_>), Vec<Chains<'k>>)| {
             (0u32..).map(places(*tile)).zip(sums).collect::<Vec<_>>()
@@ -134,7 +135,8 @@ impl<'k> Starts<'k> {
     /// The zero-point accumulators of a part of a tile that this warp computed, in the registers of
     /// an accumulator.
     pub fn load(self, tile: Val<'k, u32>, part: u32, atom: u32) -> [Val<'k, f32>; 4] {
-        let (at, lane) = (self.part(tile, part), tile.builder().lane());
+        let at = self.part(tile, part);
+        let lane = tile.builder().lane();
         match self.side {
             Side::A => at.at(lane % 4 * 4).load_vec(),
             Side::Pair => {
@@ -146,7 +148,8 @@ impl<'k> Starts<'k> {
                 [first, first, second, second]
             }
             Side::Half => {
-                let (sum, none) = (at.at(lane / 4 * 2).load(), tile.builder().lit(0.0f32));
+                let sum = at.at(lane / 4 * 2).load();
+                let none = tile.builder().lit(0.0f32);
                 [sum, sum, none, none]
             }
         }
@@ -165,7 +168,8 @@ impl<'k> Pass<'k> {
         strip.codes()?;
         let at = scratch.operand.cast::<u8>().at(a_operand.starts_at(strip, packing));
         let starts = Starts::new(at, strip, (self.side(packing), packing.terms()))?;
-        let (all, steps) = (strip.stages() * strip.per_warp(), strip.steps());
+        let all = strip.stages() * strip.per_warp();
+        let steps = strip.steps();
         let of_tile = |number: Val<'k, u32>, fragments: &dyn Fn(Val<'k, u32>) -> Vec<Vec<Fragment<'k>>>| {
             let tile = strip.tile(k.warp(), number);
             (tile, fragments(tile * steps))
@@ -212,7 +216,8 @@ const MOST_STAGES: [u32; 2] = [2, 1];
 /// four columns at most; two strips together, where activations are in registers, eight columns or
 /// two times eight, and strips have few stages. B where an instruction has a group of its own.
 pub(super) fn side(strip: Strip, packing: Packing, a_operand: AOperand) -> Side {
-    let (columns, most) = (packing.rows() * packing.parts(), MOST_STAGES[usize::from(packing.rows() > 8)]);
+    let columns = packing.rows() * packing.parts();
+    let most = MOST_STAGES[usize::from(packing.rows() > 8)];
     match (strip.codes(), a_operand) {
         (None, _) => Side::B,
         (Some(_), _) if strip.is_halved() => Side::B,

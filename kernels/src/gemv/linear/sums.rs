@@ -160,7 +160,8 @@ impl<'k> Sums<'k> {
 
     /// Stores this lane's part of a strip's products with codes as the A operand.
     fn store_features(self, team: ConsumerWarps<'k>, slot: Val<'k, u32>, products: [Val<'k, f32>; 4]) {
-        let (k, rows) = (team.k, self.packing.rows());
+        let k = team.k;
+        let rows = self.packing.rows();
         let strip = self.at.at((k.warp() * self.strips + slot) * (rows * Strip::ROWS) + k.lane() / 4);
         for (row, lane, value) in self.packing.rows_of_columns(k, products) {
             k.when((k.lane() % 4).eq(lane), || strip.at(row * Strip::ROWS).store(value));
@@ -176,7 +177,8 @@ impl<'k> Sums<'k> {
         products: [Val<'k, f32>; 4],
         second: bool,
     ) {
-        let (k, rows) = (team.k, self.packing.rows());
+        let k = team.k;
+        let rows = self.packing.rows();
         let strip = self.at.at((k.warp() * self.strips + slot) * (rows * Strip::ROWS) + k.lane() / 4);
         let [a, b, c, d] = products;
         for (next, sums) in [[a, b], [c, d]].into_iter().enumerate().take(1 + usize::from(second)) {
@@ -197,7 +199,9 @@ impl<'k> Sums<'k> {
         put: impl Fn(Ptr<'k, Shared, f32>, [Val<'k, f32>; 2]),
     ) {
         let k = team.k;
-        let (rows, group, feature) = (self.packing.rows(), k.lane() / 4, k.lane() % 4 * 2);
+        let rows = self.packing.rows();
+        let group = k.lane() / 4;
+        let feature = k.lane() % 4 * 2;
         let strip = self.at.at((k.warp() * self.strips + slot) * (rows * Strip::ROWS) + feature);
         let (first, second) = self.packing.totals(products);
         k.when(group.lt(rows), || put(strip.at(group * 8), first));
@@ -346,7 +350,8 @@ impl<'k> Operands<'_, 'k> {
         stage: u32,
         multiply: impl FnOnce(Meeting<'_, 'k>),
     ) {
-        let (side, before) = (self.side, stage * strip.per_warp());
+        let side = self.side;
+        let before = stage * strip.per_warp();
         let first = strip.tile(team.k.warp(), team.k.lit(before));
         let of_step = |number: u32| match strip.steps() {
             1 => (self.fragments)(first + number * team.warps, before + number),
@@ -388,7 +393,9 @@ fn pair<'k>(
     (sums, slot): (Sums<'k>, Val<'k, u32>),
     second: bool,
 ) {
-    let (k, side, terms) = (team.k, operands.side, operands.terms);
+    let k = team.k;
+    let side = operands.side;
+    let terms = operands.terms;
     let Some(codes) = strip.codes() else { return };
     let load = |stage| code_tiles(k, (strip, codes), side, stage);
     let eights = sums.packing.halves().len() as u32;
@@ -444,7 +451,9 @@ pub(super) fn products<'k>(
     (room, starts): (Ptr<'k, Shared, u8>, Option<Starts<'k>>),
 ) {
     let Source { team, strip, packing, .. } = *source;
-    let (k, side, terms) = (team.k, side(strip, packing, AOperand::Reloaded { group: 0 }), packing.terms());
+    let k = team.k;
+    let side = side(strip, packing, AOperand::Reloaded { group: 0 });
+    let terms = packing.terms();
     // A lane alone reads and writes its part of the sums until the team meets.
     k.for_(0u32, strips, |slot| {
         sums.place(team, slot, [k.lit(0.0f32); 4], |at, zeros| at.store_vec(zeros));

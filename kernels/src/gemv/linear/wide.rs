@@ -41,7 +41,9 @@ pub(super) fn products<'k>(
     (room, starts): (Ptr<'k, Shared, u8>, Option<Starts<'k>>),
 ) {
     let Source { team, strip, packing, .. } = *source;
-    let (k, side, terms) = (team.k, side(strip, packing, AOperand::Reloaded { group }), packing.terms());
+    let k = team.k;
+    let side = side(strip, packing, AOperand::Reloaded { group });
+    let terms = packing.terms();
     let each = |of: &dyn Fn(u32)| (0..group).for_each(|slot| k.when(strips.gt(slot), || of(slot)));
     let factors = |slot: u32| room.at(slot * factor_bytes(strip));
     k.for_(0u32, strip.stages(), |stage| {
@@ -57,7 +59,8 @@ pub(super) fn products<'k>(
                     let loaded = loaded.codes().into_iter().chain(loaded.blocks());
                     words.iter().zip(loaded).for_each(|(word, loaded)| word.set(loaded));
                 }
-                let (from, to) = (from.at(strip.scales_at() / 4), factors(slot).cast::<u32>());
+                let from = from.at(strip.scales_at() / 4);
+                let to = factors(slot).cast::<u32>();
                 team.each(factor_bytes(strip) / 4, |at| to.at(at).store(from.at(at).load()));
             });
         });

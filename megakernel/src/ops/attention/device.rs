@@ -42,7 +42,8 @@ impl DeviceOp for Attention {
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
-        let (heads, kv_heads) = (plan.extent(self.q, 1)?, plan.extent(self.k_pool, 3)?);
+        let heads = plan.extent(self.q, 1)?;
+        let kv_heads = plan.extent(self.k_pool, 3)?;
         let heads = Heads { heads, kv_heads, dim: plan.extent(self.q, 0)?, splits: plan.extent(self.acc, 1)? };
         multiple("the dimensions of a head", heads.dim, 8, "a multiple of 8")?;
         let pools = plan.pools(self.k_pool, &self.at)?;
@@ -57,7 +58,9 @@ impl DeviceOp for Attention {
         let newest = plan.newest();
         let period = newest.map_or(0, |(_, period)| period);
         let q = Storage { float: plan.plain_float("q", self.q)?, period };
-        let (rows, scale, out) = (rows_of(self.rows)?, self.scale, plan.merge(self.acc)?);
+        let rows = rows_of(self.rows)?;
+        let scale = self.scale;
+        let out = plan.merge(self.acc)?;
         let selected = self.selection.as_ref().map(|selection| SelectedBlocks::new(plan, selection)).transpose()?;
         let [merged, arrivals] = plan.merged(self.acc)?;
         let scaled = plan.scaled_output()?;
@@ -89,7 +92,9 @@ impl DeviceOp for Attention {
                 Ok(Planned::new(function, SelectedFields { fields, blocks, last }))
             }
             (PoolType::E4m3, Some(_)) => {
-                let (what, buffer, found) = ("the key pool of selected blocks", self.k_pool, DType::F8E4M3);
+                let what = "the key pool of selected blocks";
+                let buffer = self.k_pool;
+                let found = DType::F8E4M3;
                 Err(Unsupported::DType { what, buffer, found, expected: "bf16" })
             }
             (PoolType::E4m3, None) => {
@@ -171,13 +176,15 @@ impl SelectedBlocks {
     fn new(plan: &Planner, selection: &Selection) -> Result<SelectedBlocks, Unsupported> {
         let block_tokens = selection.block_tokens as u32;
         multiple("the tokens of a selected block", block_tokens, 16, "a multiple of 16")?;
-        let (rows, most) = (plan.extent(selection.blocks, 2)?, plan.extent(selection.blocks, 0)?);
+        let rows = plan.extent(selection.blocks, 2)?;
+        let most = plan.extent(selection.blocks, 0)?;
         Ok(SelectedBlocks { rows, most, block_tokens, split_blocks: plan.split_pages(block_tokens), streams: false })
     }
 
     /// The pool by blocks, those of a row in the place of its page table.
     fn of<'k>(self, call: Call<'k, '_>, pool: PagedPool<'k>, heads: Heads) -> PagedPool<'k> {
-        let (k, kv_head) = (call.builder(), call.value(offset_of!(Fields, kv_head)));
+        let k = call.builder();
+        let kv_head = call.value(offset_of!(Fields, kv_head));
         let [blocks, last] = [offset_of!(SelectedFields, blocks), offset_of!(SelectedFields, last)]
             .map(|field| call.state(field).cast());
         PagedPool {
@@ -280,7 +287,8 @@ impl DeviceFunction for SplitOfTokens {
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
         let SplitOfTokens { rows, heads, scale, q, pools, selected, streamed, out, terms, meets } = *self;
-        let (first_row, scales) = (call.value(offset_of!(Fields, first_row)), offset_of!(CodeFields, scales));
+        let first_row = call.value(offset_of!(Fields, first_row));
+        let scales = offset_of!(CodeFields, scales);
         let pages = |fields| {
             let pool = call.pages(fields, pools);
             selected.map_or(pool, |selected| selected.of(call, pool, heads))

@@ -25,12 +25,13 @@ impl LaunchOp for Attention {
     }
 
     fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
-        let ([rows, heads, depth], [kv_heads, pages, page_tokens, _]) =
-            (plan.extents(self.q)?, plan.pool(self.k_pool)?);
+        let [rows, heads, depth] = plan.extents(self.q)?;
+        let [kv_heads, pages, page_tokens, _] = plan.pool(self.k_pool)?;
         plan.pool(self.v_pool)?;
         let [_, width] = plan.extents(self.at.page_table)?;
         if !Prefill::DEPTHS.contains(&depth) {
-            let (what, found) = ("dimensions of a head", depth as usize);
+            let what = "dimensions of a head";
+            let found = depth as usize;
             return Err(Unsupported::Number { what, found, expected: "32, 64, 80, 96, 112, 128, 192 or 256" });
         }
         multiple("tokens of a page", page_tokens, 8, "a multiple of 8")?;
@@ -107,7 +108,8 @@ impl Attention {
         [rows, heads, depth]: [u32; 3],
         [kv_heads, pages, page_tokens]: [u32; 3],
     ) -> Result<(), Unsupported> {
-        let (arch, group) = (plan.arch, heads / kv_heads);
+        let arch = plan.arch;
+        let group = heads / kv_heads;
         let by_maps = arch == Arch::Sm90a;
         let tuning = plan.tuning.unwrap_or_else(|| GraphTuning::of([depth, group], rows));
         let GraphTuning { tile, stages, staying, splits, .. } = tuning;

@@ -66,7 +66,8 @@ impl TaskOp for Attention {
         ops.pool_of("v_pool", self.v_pool, pool)?;
         let dtype = ops.get("k_pool", self.k_pool)?.dtype;
         if ops.get("v_pool", self.v_pool)?.dtype != dtype {
-            let (buffer, expected) = (self.v_pool, "of the type of `k_pool`");
+            let buffer = self.v_pool;
+            let expected = "of the type of `k_pool`";
             return Err(OperandError::Aliased { operand: "v_pool", buffer, expected });
         }
         multiple("heads", heads, kv_heads)?;

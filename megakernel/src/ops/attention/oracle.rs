@@ -81,7 +81,9 @@ impl Partial {
     /// is taken once, against the largest score.
     fn attend(&mut self, op: &Attention, on: &Context, q: &[f32], pages: &[(usize, usize)], dim: usize) -> Done {
         let group = self.max.len();
-        let (mut scores, mut block, mut values) = (vec![Vec::new(); group], Vec::new(), Vec::new());
+        let mut scores = vec![Vec::new(); group];
+        let mut block = Vec::new();
+        let mut values = Vec::new();
         for &(offset, tokens) in pages {
             values.clear();
             on.read_onto(op.k_pool, offset, tokens * dim, &mut values)?;

@@ -81,7 +81,8 @@ impl DeviceOp for Linear {
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
-        let (k, features) = (plan.extent(self.weight, 0)?, plan.extent(self.weight, 1)?);
+        let k = plan.extent(self.weight, 0)?;
+        let features = plan.extent(self.weight, 1)?;
         let weights = match self.output {
             LinearOutput::SiluMul { up, .. } => vec![self.weight, up],
             LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Logits { .. } => vec![self.weight],
@@ -93,7 +94,8 @@ impl DeviceOp for Linear {
         let (rows_of_stream, output) = OutputCode::plan(self, plan)?;
         let turns = if matches!(rows_of_stream, Rows::Interleaved(..)) { 2 } else { 1 };
         let stream = plan.stream(rows_of_stream, strip, features as usize);
-        let (first, strips) = (self.cols.lo / 8 * turns, self.cols.len().div_ceil(8) * turns);
+        let first = self.cols.lo / 8 * turns;
+        let strips = self.cols.len().div_ceil(8) * turns;
         let out = self.output.out();
         let width = plan.extent(out, 0)?;
         let rows = rows_of(self.rows)?;
@@ -200,7 +202,8 @@ impl InputCode {
     /// The activations of a task, rows of `k` elements, whose record has their operands at
     /// `fields`.
     pub(in crate::ops) fn of<'k>(self, call: Call<'k, '_>, fields: usize, k: u32) -> linear::Input<'k> {
-        let (at, norm) = (fields + offset_of!(InputFields, x), fields + offset_of!(InputFields, norm));
+        let at = fields + offset_of!(InputFields, x);
+        let norm = fields + offset_of!(InputFields, norm);
         match self {
             InputCode::Plain { x } => linear::Input::Plain(call.stored(at, x, Generation::Input)),
             InputCode::RmsNorm { x, weight, eps } => linear::Input::RmsNorm {
@@ -363,7 +366,8 @@ impl OutputCode {
             LinearOutput::Store { out, .. } => (matrix, OutputCode::Store { out: plan.storage("out", out)? }),
             LinearOutput::Add { residual, out } => {
                 let scaled = plan.scaled_output()?.map(|(code, _)| code);
-                let (residual, out) = (plan.residual(residual)?, plan.storage("out", out)?);
+                let residual = plan.residual(residual)?;
+                let out = plan.storage("out", out)?;
                 (matrix, OutputCode::Add { residual, out, scaled })
             }
             LinearOutput::SiluMul { up, up_bias, out } => {
@@ -408,7 +412,8 @@ impl Linear {
             }
             LinearOutput::Logits { best_value, best_index, tile: index, shard, .. } => {
                 let [best_value, best_index] = [plan.operand(best_value)?, plan.operand(best_index)?];
-                let (index, first) = (index as u32, shard.map_or(0, |shard| shard.first as u32));
+                let index = index as u32;
+                let first = shard.map_or(0, |shard| shard.first as u32);
                 let fields = LogitsFields { tile, best_value, best_index, index, shard: first };
                 let bytes = if shard.is_some() { size_of_val(&fields) } else { offset_of!(LogitsFields, shard) };
                 Planned::new(function, fields).keeping(bytes)
@@ -419,7 +424,8 @@ impl Linear {
 
 impl LinearTile {
     fn output<'k>(&self, call: Call<'k, '_>) -> Output<'k> {
-        let (width, stored) = (self.width, |out| call.stored(offset_of!(TileFields, out), out, Generation::Output));
+        let width = self.width;
+        let stored = |out| call.stored(offset_of!(TileFields, out), out, Generation::Output);
         match self.output {
             OutputCode::Store { out } => Output::Store { out: stored(out).into(), width },
             OutputCode::Send { ref to, out } => {
@@ -478,7 +484,8 @@ impl DeviceFunction for LinearTile {
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
         let first_row = call.value(offset_of!(TileFields, first_row));
         let output = self.output(call);
-        let (first, end) = (call.value(offset_of!(TileFields, first)), call.value(offset_of!(TileFields, end)));
+        let first = call.value(offset_of!(TileFields, first));
+        let end = call.value(offset_of!(TileFields, end));
         let bias = self.bias.map(|bias| call.plain(offset_of!(TileFields, bias), bias));
         let TileCode { strip, rows, input, a_operand, .. } = self.tile;
         let input = input.of(call, offset_of!(TileFields, input), strip.k());

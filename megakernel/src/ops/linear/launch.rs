@@ -28,7 +28,9 @@ impl LaunchOp for Linear {
             LinearOutput::Store { .. } => Err(Unsupported::Launch { what: "a linear layer without an epilogue" }),
             LinearOutput::Add { residual, out } => plan.add_product(a, layer, [residual, out]),
             LinearOutput::SiluMul { up, up_bias, out } => {
-                let (layers, results, to) = (&[layer, (up, up_bias)][..], Rows::Gated(features), Scratch::Gated);
+                let layers = &[layer, (up, up_bias)][..];
+                let results = Rows::Gated(features);
+                let to = Scratch::Gated;
                 plan.product(&Product { a, layers, results, to })?;
                 plan.stands_for(out, Heads { scratch: Scratch::Gated, first: 0, of_row: 1 });
                 Ok(())

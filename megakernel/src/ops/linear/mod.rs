@@ -151,7 +151,8 @@ impl LinearInput {
                 ops.exactly("acc", acc, DType::F32, [count, heads, splits, head_dim])?;
                 ops.exactly("stats", stats, DType::F32, [count, heads, splits, 2])?;
                 if heads.checked_mul(head_dim) != Some(k) {
-                    let (found, expected) = (heads.saturating_mul(head_dim), k);
+                    let found = heads.saturating_mul(head_dim);
+                    let expected = k;
                     return Err(OperandError::Extent { operand: "acc", buffer: acc, dim: 3, found, expected });
                 }
                 let part =
@@ -191,7 +192,9 @@ impl TaskOp for Linear {
         };
         layer("weight", "bias", self.weight, self.bias)?;
         let tile = |buffer| Region::new(buffer, &[self.rows, self.cols]);
-        let (mut writes, mut updates, mut sending) = (vec![], vec![], vec![]);
+        let mut writes = vec![];
+        let mut updates = vec![];
+        let mut sending = vec![];
         let out = self.output.out();
         let mut result = tile(out);
         match self.output {

@@ -36,7 +36,8 @@ pub(in crate::ops) fn plan_a_operand(
     (rows, strip, input): (u32, Strip, InputCode),
     waits: Waits,
 ) -> AOperand {
-    let (packing, options) = (input.packing(rows), plan.options());
+    let packing = input.packing(rows);
+    let options = plan.options();
     // A ring of less than half of the memory does not last while the team waits.
     let most = plan.target().shared_bytes_per_block as u32;
     let room = Operand::bytes(strip, packing) <= most / 2;

@@ -59,7 +59,9 @@ impl DeviceOp for Qkv {
         let weights = [self.wq.weight, self.wk.weight, self.wv.weight];
         let strip = plan.strip(plan.extent(self.wq.weight, 0)?, &weights)?;
         let input = InputCode::plan(&self.input, plan, (&weights, strip))?;
-        let (heads, kv_heads, dim) = (plan.extent(self.q, 1)?, plan.extent(self.v_pool, 3)?, plan.extent(self.q, 0)?);
+        let heads = plan.extent(self.q, 1)?;
+        let kv_heads = plan.extent(self.v_pool, 3)?;
+        let dim = plan.extent(self.q, 0)?;
         let heads = Heads { heads, kv_heads, dim, splits: 1 };
         let biases = [&self.wq, &self.wk, &self.wv].map(|projection| projection.bias);
         let mut bias = [None; 3];
@@ -73,7 +75,8 @@ impl DeviceOp for Qkv {
         let pools = plan.pools(self.v_pool, &self.at)?;
         let q = plan.plain_float("q", self.q)?;
         let group = (heads.heads / kv_heads.max(1)) as usize;
-        let (kv_head, kv_heads) = (self.kv_head, kv_heads as usize);
+        let kv_head = self.kv_head;
+        let kv_heads = kv_heads as usize;
         let rows_of_stream = Rows::Group { weights, kv_head, kv_heads, group, dim: dim as usize };
         let stream = plan.stream(rows_of_stream, strip, 0);
         let rows = rows_of(self.rows)?;

@@ -17,7 +17,8 @@ impl LaunchOp for Qkv {
     fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
         let a = launched_activations(plan, &self.input)?;
         let layers = [&self.wq, &self.wk, &self.wv].map(|layer| (layer.weight, layer.bias));
-        let ([_, heads, dim], [kv_heads, ..]) = (plan.extents(self.q)?, plan.pool(self.v_pool)?);
+        let [_, heads, dim] = plan.extents(self.q)?;
+        let [kv_heads, ..] = plan.pool(self.v_pool)?;
         let results = Rows::Groups { group: heads / kv_heads.max(1), kv_heads, dim };
         let product = Product { a, layers: &layers, results, to: Scratch::Projected };
         if let KeyOutput::RopeAppend { rope, pool } = &self.k {

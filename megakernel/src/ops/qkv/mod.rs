@@ -121,7 +121,8 @@ impl Qkv {
                 rope.check(ops, head_dim)?;
                 ops.pool_of("k pool", *pool, [kv_heads, pages, page_tokens, head_dim])?;
                 if *pool == self.v_pool {
-                    let (buffer, expected) = (*pool, "another pool than v's");
+                    let buffer = *pool;
+                    let expected = "another pool than v's";
                     return Err(OperandError::Aliased { operand: "k pool", buffer, expected });
                 }
             }
@@ -155,7 +156,8 @@ impl TaskOp for Qkv {
         interval("strips", self.strips, group.strips())?;
         let (count, mut reads) = self.input.footprint(ops, self.rows, k)?;
         if count != rows {
-            let (operand, buffer) = ("input", self.q);
+            let operand = "input";
+            let buffer = self.q;
             return Err(OperandError::Extent { operand, buffer, dim: 0, found: count, expected: rows });
         }
         interval("rows", self.rows, rows)?;

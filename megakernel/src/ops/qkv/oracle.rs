@@ -60,7 +60,8 @@ impl Tile<'_> {
         values: &[f32],
         dims: &[Span],
     ) -> Done {
-        let (on, op) = (self.on, self.op);
+        let on = self.on;
+        let op = self.op;
         let rotated = match (&op.k, run.part, position) {
             (KeyOutput::RopeAppend { rope, .. }, Part::Query { .. } | Part::Key, Some(position)) => {
                 let inv_freq = on.read(rope.inv_freq, run.span.lo, run.span.len())?;

@@ -59,7 +59,8 @@ impl GroupShape {
     /// assert_eq!((runs[1].part, runs[1].span), (Part::Query { head: 5 }, Span::new(0, 8)));
     /// ```
     pub fn runs(self, kv_head: usize, strips: Span) -> Vec<Run> {
-        let (per_head, half) = (self.strips_per_head(), self.head_dim / 2);
+        let per_head = self.strips_per_head();
+        let half = self.head_dim / 2;
         let mut runs = Vec::new();
         let mut at = strips.lo;
         while at < strips.hi && per_head > 0 {

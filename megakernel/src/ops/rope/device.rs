@@ -123,8 +123,10 @@ impl DeviceFunction for RotatedHeads {
         };
         let norm =
             norm.map(|(weight, eps)| rope::HeadNorm { weight: call.plain(offset_of!(Fields, norm), weight), eps });
-        let (x, out) = (call.array(offset_of!(Fields, x), x), out.map(|out| call.array(offset_of!(Fields, out), out)));
-        let (rotation, first_head) = (Some(call.rotation(rotation)), call.value(offset_of!(Fields, first_head)));
+        let x = call.array(offset_of!(Fields, x), x);
+        let out = out.map(|out| call.array(offset_of!(Fields, out), out));
+        let rotation = Some(call.rotation(rotation));
+        let first_head = call.value(offset_of!(Fields, first_head));
         let out_heads = heads;
         let work = rope::Rope { x, norm, rotation, heads, out_heads, first_head, count, rows, first_row, pages, out };
         rope::rope(call.team(), work);

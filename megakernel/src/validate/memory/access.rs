@@ -57,7 +57,8 @@ impl<'p> Accesses<'p> {
 
     /// Whether a buffer can have findings.
     pub fn matters(&self, program: &Program, buffer: usize) -> bool {
-        let (accesses, data) = (&self.lists[buffer], &program.buffers[buffer]);
+        let accesses = &self.lists[buffer];
+        let data = &program.buffers[buffer];
         tables::is_sound(data) && (!accesses.is_empty() || data.kind == BufferKind::Output)
     }
 }

@@ -53,7 +53,8 @@ fn bytes(buffer: &Buffer) -> Option<Range<u64>> {
 pub(super) fn share(program: &Program, a: &Region, b: &Region) -> bool {
     let runs = |region| Runs::new(program, region);
     let (Some(a), Some(b)) = (runs(a), runs(b)) else { return false };
-    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+    let mut a = a.iter().peekable();
+    let mut b = b.iter().peekable();
     while let (Some(x), Some(y)) = (a.peek(), b.peek()) {
         if x.start < y.end && y.start < x.end {
             return true;
@@ -231,7 +232,8 @@ impl Runs {
         let buffer = program.buffers.get(region.buffer.index())?;
         let mut start = bytes(buffer)?.start;
         let mut stride = buffer.dtype.bytes() as u64;
-        let (mut run, mut outer) = (stride, Vec::new());
+        let mut run = stride;
+        let mut outer = Vec::new();
         let mut whole = true;
         for (span, &extent) in region.spans().iter().zip(&buffer.shape).rev() {
             start += span.lo as u64 * stride;

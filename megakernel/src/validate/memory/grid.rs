@@ -112,7 +112,8 @@ impl Walk<'_, '_> {
         if cell.writer != NONE {
             self.after_writer(Hazard::WriteAfterWrite, cell.writer, task);
         }
-        let (asked, turn) = (&mut self.asked, self.turn);
+        let asked = &mut self.asked;
+        let turn = self.turn;
         let mut readers = std::mem::take(&mut self.met);
         self.lists.visit(cell.readers, turn, |reader, _| {
             if std::mem::replace(&mut asked[reader as usize].1, turn) != turn {

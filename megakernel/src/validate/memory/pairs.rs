@@ -21,7 +21,8 @@ pub(super) fn walk(program: &Program, buffer: usize, accesses: &[Access], findin
         let end = accesses[at].region.spans()[dim].hi;
         let near = by_start[rank + 1..].iter().take_while(|&&other| accesses[other].region.spans()[dim].lo < end);
         for &other in near.filter(|&&other| accesses[at].region.overlaps(accesses[other].region)) {
-            let (first, second) = (at.min(other), at.max(other));
+            let first = at.min(other);
+            let second = at.max(other);
             ask(&accesses[first], &accesses[second], buffer as u32, findings);
             if accesses[first].how == How::Write && accesses[second].how == How::Read {
                 writers[second].push(first);
@@ -88,7 +89,8 @@ fn uncovered(region: Region, covers: &[&Region], steps: &mut usize) -> Result<Op
         let rank = rest.spans().len();
         middle[..rank].copy_from_slice(rest.spans());
         for dim in 0..rank {
-            let (whole, cover) = (middle[dim], covers[at].spans()[dim]);
+            let whole = middle[dim];
+            let cover = covers[at].spans()[dim];
             for side in [Span::new(whole.lo, cover.lo.max(whole.lo)), Span::new(cover.hi.min(whole.hi), whole.hi)] {
                 if !side.is_empty() {
                     let mut part = middle;
@@ -110,7 +112,9 @@ mod tests {
     #[test]
     fn uncovered_finds_the_corner_that_two_boxes_leave() {
         let r = |a, b, c, d| Region::new(BufferId(0), &[Span::new(a, b), Span::new(c, d)]);
-        let (left, right, low) = (r(0, 4, 0, 3), r(0, 2, 3, 8), r(2, 4, 2, 7));
+        let left = r(0, 4, 0, 3);
+        let right = r(0, 2, 3, 8);
+        let low = r(2, 4, 2, 7);
         let uncovered = |region, covers: &[&Region]| uncovered(region, covers, &mut 20);
         assert_eq!(uncovered(r(0, 4, 0, 8), &[&left, &right, &low]), Ok(Some(r(2, 4, 7, 8))));
         assert_eq!(uncovered(r(0, 4, 0, 7), &[&left, &right, &low]), Ok(None));

@@ -57,12 +57,14 @@ proptest! {
         let order = Order::new(&graph, &execution);
         let accesses = Accesses::new(&program, &order);
         let kinds = |walk: fn(&Program, usize, &[super::access::Access], &mut Findings)| {
-            let (mut findings, mut report) = (Findings::new(&program, &order), Report::default());
+            let mut findings = Findings::new(&program, &order);
+            let mut report = Report::default();
             walk(&program, 0, accesses.of(0), &mut findings);
             findings.report(&mut report);
             report.errors.iter().map(|e| e.kind.name()).collect::<BTreeSet<_>>()
         };
-        let (cells, all) = (kinds(grid::walk), kinds(pairs::walk));
+        let cells = kinds(grid::walk);
+        let all = kinds(pairs::walk);
         prop_assert_eq!(cells.is_empty(), all.is_empty(), "{:?} {:?}", cells, all);
         prop_assert!(cells.is_subset(&all), "{cells:?} {all:?}");
     }

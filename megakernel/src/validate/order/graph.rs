@@ -91,8 +91,10 @@ struct Places {
 impl Graph {
     /// The tables of a program; its queues too, if `queued` (they hold every task once).
     pub fn new(program: &Program, queued: bool) -> Graph {
-        let (tasks, counters) = (program.tasks.len(), program.counters.len());
-        let (mut waits, mut signals) = (Vec::new(), Vec::new());
+        let tasks = program.tasks.len();
+        let counters = program.counters.len();
+        let mut waits = Vec::new();
+        let mut signals = Vec::new();
         for (task, index) in program.tasks.iter().zip(0u32..) {
             for (at, wait) in task.waits.iter().enumerate() {
                 let same = || task.waits.iter().filter(|other| other.counter == wait.counter);
@@ -127,7 +129,8 @@ impl Graph {
             let producers = self.producers.row(counter).iter();
             producers.filter(|&&task| !has(&by.releases, task)).count() as u32
         };
-        let (mut waits, mut signals) = (Vec::new(), Vec::new());
+        let mut waits = Vec::new();
+        let mut signals = Vec::new();
         for task in 0..self.tasks as u32 {
             let own = self.waits.row(task).iter().filter(|_| has(&by.acquires, task));
             for wait in own {
@@ -140,7 +143,9 @@ impl Graph {
                 signals.extend(self.signals.row(task).iter().map(|&counter| (task, counter)));
             }
         }
-        let (previous, next, queue) = (self.previous.clone(), self.next.clone(), self.queue.clone());
+        let previous = self.previous.clone();
+        let next = self.next.clone();
+        let queue = self.queue.clone();
         Graph::of(self.counters, &Edges { waits, signals }, Places { previous, next, queue })
     }
 

@@ -140,7 +140,8 @@ impl<'g> Machine<'g> {
     /// Lanes in which a counter has reached a threshold.
     fn reached(&self, counter: u32, threshold: u32) -> Lanes {
         let bits = &self.bits[self.first_bit[counter as usize]..self.first_bit[counter as usize + 1]];
-        let (mut above, mut equal) = ([0; WORDS], [u64::MAX; WORDS]);
+        let mut above = [0; WORDS];
+        let mut equal = [u64::MAX; WORDS];
         for (place, bit) in bits.iter().enumerate().rev() {
             for word in 0..WORDS {
                 if threshold >> place & 1 == 1 {

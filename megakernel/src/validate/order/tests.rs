@@ -31,7 +31,8 @@ fn program(recipe: &Recipe, placed: bool, partial: bool) -> Program {
         for &(counter, fewer) in waits {
             let counter = CounterId(counter.into());
             let producers = |tasks: &[Task]| tasks.iter().filter(|t| t.signals.contains(&counter)).count() as u32;
-            let (before, all) = (producers(&p.tasks[..task]), producers(&p.tasks));
+            let before = producers(&p.tasks[..task]);
+            let all = producers(&p.tasks);
             if let Some(threshold) = before.checked_sub(fewer.into()).filter(|t| *t > 0 && (partial || *t == all)) {
                 p.tasks[task].waits.push(Wait { counter, threshold });
             }
@@ -119,7 +120,8 @@ fn chains_are_as_many_as_the_widest_level() {
     let region = Region::new(crate::program::BufferId(0), &[Span::all(1)]);
     let mut before: Option<(CounterId, u32)> = None;
     for level in 0..40u32 {
-        let (counter, width) = (p.add_counter(""), if level % 2 == 0 { 30 } else { 7 });
+        let counter = p.add_counter("");
+        let width = if level % 2 == 0 { 30 } else { 7 };
         for _ in 0..width {
             let waits = before.iter().map(|&(counter, threshold)| Wait { counter, threshold }).collect();
             p.add_task("t", Op::from(Copy { src: region, dst: region }), waits, vec![counter]).expect("a copy");

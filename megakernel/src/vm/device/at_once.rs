@@ -58,7 +58,8 @@ impl Known<'_> {
     /// Whether everything that a task writes are packets that another reads as its activations.
     fn brings(self, writer: &Task, reader: &Task) -> bool {
         let Some(op) = reader.op.device() else { return false };
-        let (input, partial) = (op.packets().input, op.partial().filter(|of| of.written.is_none()).map(|of| of.acc));
+        let input = op.packets().input;
+        let partial = op.partial().filter(|of| of.written.is_none()).map(|of| of.acc);
         let is_read = |write: &Region| {
             let of = self.merges.sums_of(write.buffer).unwrap_or(write.buffer);
             let is_input = [input, partial].contains(&Some(of)) && self.packets.period(of) > 0;

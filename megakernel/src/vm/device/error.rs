@@ -110,7 +110,8 @@ pub enum LaunchError {
 
 /// How many errors a kernel has, and the first; the whole text is the kernel's.
 fn first(errors: &VerifyErrors) -> String {
-    let (count, first) = (errors.errors.len(), errors.errors.first().map(|error| error.kind.to_string()));
+    let count = errors.errors.len();
+    let first = errors.errors.first().map(|error| error.kind.to_string());
     format!("{count} error{}: {}", if count == 1 { "" } else { "s, the first" }, first.unwrap_or_default())
 }
 

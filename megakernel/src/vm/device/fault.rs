@@ -53,7 +53,8 @@ pub enum DeviceFault {
 
 /// The directory and tables of a plan with a fault.
 fn faulty(placed: &Placed, plan: &Plan, fault: DeviceFault) -> Option<(Vec<BlockRecord>, Vec<u8>)> {
-    let (mut directory, mut tables) = (plan.directory.clone(), plan.tables.clone());
+    let mut directory = plan.directory.clone();
+    let mut tables = plan.tables.clone();
     let place = |task: TaskId| {
         let mut queues = placed.queues().iter().enumerate();
         queues.find_map(|(block, queue)| Some((block, queue.iter().position(|&id| id == task)?)))
@@ -62,7 +63,8 @@ fn faulty(placed: &Placed, plan: &Plan, fault: DeviceFault) -> Option<(Vec<Block
         let (block, index) = place(task)?;
         let size = plan.record_bytes as usize;
         let at = plan.record_place(&directory[block], index);
-        let (bytes, mut record) = (tables.get_mut(at..at + size)?, TaskRecord::default());
+        let bytes = tables.get_mut(at..at + size)?;
+        let mut record = TaskRecord::default();
         bytes_of_mut(&mut record)[..size].copy_from_slice(bytes);
         change(&mut record);
         bytes.copy_from_slice(&bytes_of(&record)[..size]);
@@ -113,7 +115,8 @@ impl DeviceMachine {
     /// # Errors
     /// If the device fails.
     pub fn mend(&mut self) -> Result<(), LaunchError> {
-        let (directory, tables) = (self.plan().directory.clone(), self.plan().tables.clone());
+        let directory = self.plan().directory.clone();
+        let tables = self.plan().tables.clone();
         self.set_tables(&directory, &tables)
     }
 }

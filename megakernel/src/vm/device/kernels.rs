@@ -78,7 +78,8 @@ impl DeviceKernels {
             return Ok(kernel.clone());
         }
         let verified = verified()?;
-        let (name, began) = (code.name.clone(), Instant::now());
+        let name = code.name.clone();
+        let began = Instant::now();
         let kernel = self.device.load(verified.borrow())?;
         *compiled = Some((kernel.clone(), Compilation { name, began, took: began.elapsed() }));
         Ok(kernel)

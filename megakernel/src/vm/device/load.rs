@@ -149,12 +149,14 @@ pub(in crate::vm) fn matrices(
     let largest = matrices.iter().flat_map(|parts| parts.iter()).map(|&part| elements(part)).max().unwrap_or(0);
     let len = PART.min(largest).max(1);
     let mut parts = Parts { device, len, sent: std::collections::VecDeque::new(), made: 0 };
-    let (mut sent, mut done) = (Vec::new(), 0);
+    let mut sent = Vec::new();
+    let mut done = 0;
     for stacked in matrices {
         let matrix = device.buffer::<bf16>(stacked.iter().map(|&part| elements(part)).sum())?;
         let mut at = 0;
         for &buffer in *stacked {
-            let (tensor, count) = (dense(buffer), elements(buffer));
+            let tensor = dense(buffer);
+            let count = elements(buffer);
             for first in (0..count).step_by(len) {
                 let last = count.min(first + len);
                 let place = matrix.slice(at + first..at + last)?;

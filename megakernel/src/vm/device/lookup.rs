@@ -93,9 +93,11 @@ impl Planner<'_> {
     /// # Errors
     /// If there is none that a device has.
     pub fn residual(&self, id: BufferId) -> Result<Storage, Unsupported> {
-        let (storage, buffer) = (self.storage("residual", id)?, self.buffer(id)?);
+        let storage = self.storage("residual", id)?;
+        let buffer = self.buffer(id)?;
         if storage.float != Float::F32 && storage.period == 0 && buffer.kind.is_writable() {
-            let (found, expected) = (buffer.dtype, "f32, since it cannot be packets");
+            let found = buffer.dtype;
+            let expected = "f32, since it cannot be packets";
             return Err(Unsupported::DType { what: "residual", buffer: id, found, expected });
         }
         Ok(storage)
@@ -276,7 +278,8 @@ impl Planner<'_> {
         if buffer.dtype != DType::F8E4M3 {
             return Ok(PoolType::Float(self.float("the pool", pool)?));
         }
-        let (what, found) = ("the pool", buffer.dtype);
+        let what = "the pool";
+        let found = buffer.dtype;
         match self.arch {
             Arch::Sm80 => Err(Unsupported::DType { what, buffer: pool, found, expected: "bf16, being of sm_80" }),
             Arch::Sm89 | Arch::Sm90a | Arch::Sm100a | Arch::Sm120 => Ok(PoolType::E4m3),
@@ -325,7 +328,9 @@ impl Planner<'_> {
         let start = match self.rotations.iter().find(same) {
             Some(table) => table.start,
             None => {
-                let (inv_freq, scale, start) = (rotation.inv_freq, rotation.scale, self.plain_bytes);
+                let inv_freq = rotation.inv_freq;
+                let scale = rotation.scale;
+                let start = self.plain_bytes;
                 self.rotations.push(RotationTable { inv_freq, scale, positions, half: half as usize, start });
                 self.plain_bytes = (start + positions as u64 * u64::from(half) * 8).next_multiple_of(ALIGN);
                 start
@@ -336,7 +341,8 @@ impl Planner<'_> {
 
     /// The stream of these rows, added where it is new; its number.
     pub fn stream(&mut self, rows: Rows, strip: Strip, features: usize) -> usize {
-        let (device, dealing) = (self.device, (self.options.dealing, self.placed.target.sms));
+        let device = self.device;
+        let dealing = (self.options.dealing, self.placed.target.sms);
         let last = self.streams.iter().rfind(|stream| stream.device == device);
         let start = last.map_or(0, |last| last.start + last.tiles());
         let streams = &mut self.streams;
@@ -415,7 +421,9 @@ impl Planner<'_> {
         let device = task.op.device().ok_or(Unsupported::Op { op: task.op.name() })?;
         let Planned { opcode, mut record, bytes, weights } = device.plan(self)?;
         self.record_bytes = self.record_bytes.max((offset_of!(TaskRecord, fields) + bytes) as u32);
-        let (early, holds, pairs) = (opcode.signals_early(), opcode.holds_stages(), opcode.takes_pairs().is_some());
+        let early = opcode.signals_early();
+        let holds = opcode.holds_stages();
+        let pairs = opcode.takes_pairs().is_some();
         record.opcode = number_of(&mut self.opcodes, opcode) as u32;
         if let Some(Stretch { stream, first, strips, taken }) = weights {
             let stream = &self.streams[stream];

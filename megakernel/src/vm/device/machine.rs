@@ -142,7 +142,8 @@ impl DeviceMachine {
         devices: &[Device],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<DeviceMachine, LoadError> {
-        let (found, wanted) = (devices.len(), placed.devices);
+        let found = devices.len();
+        let wanted = placed.devices;
         if found != wanted {
             return Err(LoadError::Devices { wanted, found });
         }
@@ -151,10 +152,11 @@ impl DeviceMachine {
         }
         let (cells, limits) = bind::cells(&placed)?;
         let total: u64 = (0..found).map(|number| plan.packed_of(number)).sum();
-        let (mut parts, mut before) = (Vec::with_capacity(found), 0);
+        let mut parts = Vec::with_capacity(found);
+        let mut before = 0;
         for (number, (device, kernels)) in devices.iter().zip(kernels).enumerate() {
-            let (prepacked, pools) =
-                (prepacked.and_then(|prepacked| prepacked.get(number)), kv.and_then(|kv| kv.of_device(number)));
+            let prepacked = prepacked.and_then(|prepacked| prepacked.get(number));
+            let pools = kv.and_then(|kv| kv.of_device(number));
             let given = Given { placed: &placed, plan: &plan, bound, kernels, prepacked, pools };
             parts.push(Part::new(device, number, given, &mut |sent| progress(before + sent, total))?);
             before += plan.packed_of(number);
@@ -309,9 +311,11 @@ impl DeviceMachine {
     pub fn set_input(&mut self, name: &str, values: &[f32]) -> Result<(), LaunchError> {
         let missing = || AccessError::Missing { name: name.to_owned() };
         let buffer = self.placed.buffer_named(name).ok_or_else(missing)?;
-        let (name, elements) = (name.to_owned(), buffer.elements().unwrap_or(0));
+        let name = name.to_owned();
+        let elements = buffer.elements().unwrap_or(0);
         if buffer.kind != BufferKind::Input {
-            let (found, action) = (buffer.kind, "sets input buffers only");
+            let found = buffer.kind;
+            let action = "sets input buffers only";
             return Err(AccessError::Kind { name, found, action }.into());
         }
         if buffer.dtype != DType::F32 {
@@ -439,8 +443,12 @@ impl DeviceMachine {
     /// What the kernel reported.
     fn failure(&self, code: u32) -> Result<LaunchError, DeviceError> {
         let word = |at: u32| self.status.load(at as usize);
-        let (block, task, what) = (word(status::BLOCK)?, word(status::TASK)?, word(status::WHAT)?);
-        let (wanted, seen, classes) = (word(status::WANTED)?, word(status::SEEN)?, self.plan.opcodes.len());
+        let block = word(status::BLOCK)?;
+        let task = word(status::TASK)?;
+        let what = word(status::WHAT)?;
+        let wanted = word(status::WANTED)?;
+        let seen = word(status::SEEN)?;
+        let classes = self.plan.opcodes.len();
         let id = TaskId::from(task as usize);
         let label = || self.placed.tasks.get(id.index()).map(|task| task.label.clone()).unwrap_or_default();
         Ok(match code {
@@ -543,7 +551,9 @@ impl DeviceMachine {
         let missing = || AccessError::Missing { name: name.to_owned() };
         let buffer = self.placed.buffer_named(name).ok_or_else(missing)?;
         if buffer.kind != BufferKind::Output {
-            let (name, found, action) = (name.to_owned(), buffer.kind, "reads output buffers only");
+            let name = name.to_owned();
+            let found = buffer.kind;
+            let action = "reads output buffers only";
             return Err(AccessError::Kind { name, found, action }.into());
         }
         if buffer.dtype != dtype {

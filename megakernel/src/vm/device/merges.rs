@@ -163,7 +163,8 @@ struct Row {
 impl State {
     fn new(placed: &Placed, op: Partial, of: Written) -> Option<State> {
         let buffer = |id: BufferId| placed.buffers.get(id.index());
-        let (acc, stats) = (buffer(op.acc)?, buffer(op.stats)?);
+        let acc = buffer(op.acc)?;
+        let stats = buffer(op.stats)?;
         let (&[rows, heads, splits, dim], &[kv_heads, _, page_tokens, _]) =
             (acc.shape.as_slice(), buffer(of.pool)?.shape.as_slice())
         else {

@@ -59,7 +59,8 @@ impl Newest {
         let buffer = |id: BufferId| placed.buffers.get(id.index());
         // By the pools: the generation, and how many queries are written.
         let mut layers: BTreeMap<[BufferId; 2], (u32, usize)> = BTreeMap::new();
-        let (mut tasks, mut queries) = (vec![0; placed.tasks.len()], None);
+        let mut tasks = vec![0; placed.tasks.len()];
+        let mut queries = None;
         for task in &placed.tasks {
             let token = task.op.device()?.newest();
             let mut regions = task.reads.iter().chain(&task.writes);
@@ -84,7 +85,8 @@ impl Newest {
         let others = placed.tasks.iter().filter(|task| tasks[task.id.index()] == 0);
         let mut regions = others.flat_map(|task| task.reads.iter().chain(&task.writes));
         let [first, ..] = *layers.keys().collect::<Vec<_>>() else { return None };
-        let (of_q, pool) = (buffer(q)?, buffer(first[0])?);
+        let of_q = buffer(q)?;
+        let pool = buffer(first[0])?;
         let &[1, _, dim @ ..=MOST_DIM] = of_q.shape.as_slice() else { return None };
         let all = of_q.elements()?;
         let whole = layers.values().all(|&(_, written)| written == all);

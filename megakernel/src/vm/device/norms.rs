@@ -57,7 +57,8 @@ impl Norms {
         for id in order(placed) {
             let task = &placed.tasks[id.index()];
             let Some(device) = task.op.device() else { continue };
-            let (read, written) = (device.reads_terms(), device.writes_terms());
+            let read = device.reads_terms();
+            let written = device.writes_terms();
             for region in &task.reads {
                 let stream = &mut streams[region.buffer.index()];
                 let generation = stream.state.read();
@@ -125,7 +126,8 @@ fn terms(plan: &Planner, read: &TermsRead, rows: u32) -> Option<NormTerms> {
     let packing = Packing::of(rows, exact);
     // Kernels of bf16 weights that reload activations with each stage have no registers left.
     let stages = read.along.map_or(strip.stages(), |along| (along.len() as u32).div_ceil(strip.stage_k()));
-    let (part, most) = (strip.part(0, stages), plan.options.held_registers);
+    let part = strip.part(0, stages);
+    let most = plan.options.held_registers;
     let held = AOperand::registers(part, packing) <= most || AOperand::phase(part, packing, most).is_some();
     let form = ScaledForm::of(strip, packing, all).filter(|_| held || plan.quantised)?;
     let form = if held && rows >= plan.options.held_rows { form.in_pairs(packing) } else { form };

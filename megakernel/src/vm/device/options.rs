@@ -198,7 +198,8 @@ impl DeviceOptions {
             return DeviceOptions { pages_ahead, ..self };
         }
         let warps = self.warps.min(4);
-        let (stage_bytes, step) = (self.stage_bytes.min(8192), 512 * warps.max(1));
+        let stage_bytes = self.stage_bytes.min(8192);
+        let step = 512 * warps.max(1);
         DeviceOptions {
             warps,
             stage_bytes: (stage_bytes / step * step).max(step),
@@ -306,7 +307,8 @@ mod tests {
             *changed.number_mut(name).expect("has a field") += 1;
             // The name is the field's: the text of the options has it.
             let text = |options: DeviceOptions| format!("{options:?}").replace(['{', '}', ','], " ");
-            let (before, after) = (text(options), text(changed));
+            let before = text(options);
+            let after = text(changed);
             let differ = before.split_whitespace().zip(after.split_whitespace()).position(|(a, b)| a != b);
             let field = differ.and_then(|at| after.split_whitespace().nth(at - 1));
             assert_eq!(field, Some(format!("{name}:").as_str()));

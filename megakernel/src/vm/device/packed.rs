@@ -44,7 +44,8 @@ impl Packed {
         for rows in rows {
             let rows = self.known(program, rows)?;
             let stream = self.streams.iter().find(|stream| stream.rows == rows && stream.deal.is_in_order())?;
-            let (len, end) = (stream.tiles() * TILE_BYTES / 2, stream.start + stream.tiles());
+            let len = stream.tiles() * TILE_BYTES / 2;
+            let end = stream.start + stream.tiles();
             found = Some(match found {
                 None => (PackedStrips { first: stream.start * TILE_BYTES / 2, len, strip: stream.strip }, end),
                 // A stream begins with a whole tile: after codes that end within one strips do not

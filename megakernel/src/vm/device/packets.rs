@@ -212,7 +212,8 @@ fn packets(task: &Task) -> Packets {
 /// One order of execution of a placed program: queues in order, waits honoured.
 pub(super) fn order(placed: &Placed) -> Vec<TaskId> {
     let queues = placed.queues();
-    let (mut at, mut counts) = (vec![0usize; queues.len()], vec![0u32; placed.counters.len()]);
+    let mut at = vec![0usize; queues.len()];
+    let mut counts = vec![0u32; placed.counters.len()];
     let mut order = Vec::with_capacity(placed.tasks.len());
     loop {
         let before = order.len();

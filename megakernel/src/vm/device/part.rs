@@ -62,7 +62,8 @@ impl Part {
         progress: &mut dyn FnMut(u64),
     ) -> Result<Part, LoadError> {
         let Given { placed, plan, bound, kernels, prepacked, pools } = given;
-        let (found, wanted) = (device.properties().sms as usize, placed.target.sms);
+        let found = device.properties().sms as usize;
+        let wanted = placed.target.sms;
         if found < wanted {
             return Err(LoadError::Sms { wanted, found });
         }

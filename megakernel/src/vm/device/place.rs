@@ -54,7 +54,9 @@ impl Places {
         let arena = program.buffers.iter().filter_map(|b| Some(b.arena? + bytes(b))).max().unwrap_or(0);
         let state = arena.next_multiple_of(ALIGN);
         let tables = cells(program).page_table;
-        let (offsets, merged, scaled) = (Vec::new(), Vec::new(), Vec::new());
+        let offsets = Vec::new();
+        let merged = Vec::new();
+        let scaled = Vec::new();
         let mut places = Places { offsets, merged, newest: [0; 3], scaled, plain: 0, state, pools: 0 };
         // Devices have pools of their own at the same places; of everything else, which is small,
         // each has room for all.

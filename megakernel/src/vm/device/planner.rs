@@ -204,14 +204,16 @@ impl<'p> Planner<'p> {
             [only] => Ok(self.places.offset(only)),
             _ => Err(NoFeedback::Cells { role: role.name(), found: list.len() }),
         };
-        let (token, position) = (one(Role::Token, &cells.token)?, one(Role::Position, &cells.position)?);
+        let token = one(Role::Token, &cells.token)?;
+        let position = one(Role::Position, &cells.position)?;
         let mut choices: Vec<Choice> = self.placed.tasks.iter().filter_map(|task| task.op.device()?.choice()).collect();
         choices.dedup();
         let [choice] = choices[..] else { return Err(NoFeedback::Choices { found: choices.len() }) };
         let found = self.placed.tasks.iter().filter_map(|task| task.op.ids()).filter(|(ids, _)| *ids == choice.index);
         let found = found.map(|(_, below)| below).max().ok_or(NoFeedback::Unbounded)?;
         let drawn = choice.logits.and_then(|logits| self.placed.buffers.get(logits.index())?.shape.last().copied());
-        let (tokens, rows) = (found.max(drawn.unwrap_or(0)), cells.vocab.unwrap_or(0));
+        let tokens = found.max(drawn.unwrap_or(0));
+        let rows = cells.vocab.unwrap_or(0);
         if tokens > rows {
             return Err(NoFeedback::Vocab { tokens, rows });
         }
@@ -225,7 +227,8 @@ impl<'p> Planner<'p> {
         let limit = self.placed.target.shared_bytes_per_block as u64;
         let cells = self.cells.map_or(0, |cells| 4 * cells.numbers());
         let fixed = u64::from(table_bytes + operand_bytes + options.sums_bytes + options.warps * 64 + cells + 896);
-        let (stage, rest) = (u64::from(slot_bytes), limit.saturating_sub(fixed));
+        let stage = u64::from(slot_bytes);
+        let rest = limit.saturating_sub(fixed);
         let stages = (rest / stage).min(options.stages.into());
         if stages < 2 {
             return Err(Unsupported::Shared { needed: fixed + 2 * stage, limit });

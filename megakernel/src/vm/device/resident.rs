@@ -88,7 +88,8 @@ impl DeviceWeights {
         }
         let bound = Bound::new(placed, &*self.weights)?;
         let total: u64 = (0..self.devices.len()).map(|number| plan.packed_of(number)).sum();
-        let (mut prepacked, mut before) = (Vec::new(), 0);
+        let mut prepacked = Vec::new();
+        let mut before = 0;
         for (number, device) in self.devices.iter().enumerate() {
             room(&plan, device, number, (true, false))?;
             let told = &mut |sent| progress(before + sent, total);
@@ -189,7 +190,8 @@ impl DeviceKv {
             return Err(KvError::DType { name: name(), expected: buffer.dtype, found: found.dtype }.into());
         }
         if found.shape != buffer.shape {
-            let (expected, found) = (buffer.shape.clone(), found.shape.clone());
+            let expected = buffer.shape.clone();
+            let found = found.shape.clone();
             return Err(KvError::Shape { name: name(), expected, found }.into());
         }
         let start = found.offset as usize;
@@ -213,7 +215,8 @@ impl DeviceKv {
         if pool.dtype != dtype {
             return Err(KvError::DType { name: name.to_owned(), expected: dtype, found: pool.dtype }.into());
         }
-        let (start, elements) = (pool.offset as usize, pool.shape.iter().product::<usize>());
+        let start = pool.offset as usize;
+        let elements = pool.shape.iter().product::<usize>();
         let rows = match *pool.shape {
             [.., page_tokens, dim] => [page_tokens, dim],
             _ => [1, elements],
@@ -235,7 +238,8 @@ impl DeviceKv {
             // Pools of one shape lie at one offset unless another pool differs, which is reported
             // where it is found.
             if found.shape != pool.shape || found.offset != pool.offset {
-                let (expected, found) = (pool.shape.clone(), found.shape.clone());
+                let expected = pool.shape.clone();
+                let found = found.shape.clone();
                 return Err(KvError::Shape { name: name(), expected, found });
             }
         }

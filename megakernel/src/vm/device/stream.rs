@@ -70,10 +70,11 @@ impl Rows {
 impl Stream {
     /// A stream whose stages are dealt as `dealing` says, its tasks being as many as `sms` SMs are.
     pub fn new(rows: Rows, strip: Strip, features: usize, start: u64, (dealing, sms): (Dealing, usize)) -> Stream {
-        let (together, of_group) =
-            (rows.interleaved(), if let Rows::Group { kv_heads, .. } = rows { kv_heads.max(1) } else { 1 });
+        let together = rows.interleaved();
+        let of_group = if let Rows::Group { kv_heads, .. } = rows { kv_heads.max(1) } else { 1 };
         let stream = Stream { rows, strip, features, device: 0, start, deal: Deal::IN_ORDER };
-        let (strips, stages) = ((stream.strips() / together) as u32, together as u32 * strip.stages());
+        let strips = (stream.strips() / together) as u32;
+        let stages = together as u32 * strip.stages();
         let dealt = |block| Deal::new(strips, (sms / of_group) as u32, stages, block);
         let deal = match dealing {
             Dealing::InOrder => Deal::IN_ORDER,
@@ -153,7 +154,8 @@ impl Stream {
         weight: impl Fn(BufferId) -> &'w Stored + Sync,
         memory: &mut [bf16],
     ) {
-        let (each, stages) = (self.strip.stage_bytes() as usize, self.strip.stages());
+        let each = self.strip.stage_bytes() as usize;
+        let stages = self.strip.stages();
         let memory: &mut [u8] = bytemuck::cast_slice_mut(memory);
         memory.par_chunks_mut(each).zip(places.lo..places.hi).for_each(|(memory, place)| {
             let stage = self.deal.stage(place as u32);
@@ -171,9 +173,12 @@ impl Stream {
             Stored::Dense(tensor) => tensor,
             Stored::Codes(_) => unreachable!("weights are bound in the form that the program says"),
         };
-        let (packer, each, stages) = (self.strip.packer(), self.strip.stage_bytes() as usize / 2, self.strip.stages());
+        let packer = self.strip.packer();
+        let each = self.strip.stage_bytes() as usize / 2;
+        let stages = self.strip.stages();
         memory.par_chunks_mut(each).zip(places.lo..places.hi).for_each(|(memory, place)| {
-            let (k, stage) = (self.strip.k() as usize, self.deal.stage(place as u32));
+            let k = self.strip.k() as usize;
+            let stage = self.deal.stage(place as u32);
             let columns = self.strip.columns(stage % stages);
             let of = |(buffer, row)| part_of_row(tensor(buffer), row * k + columns.start..row * k + columns.end);
             let rows = self.rows_of((stage / stages) as usize).map(|row| row.map(of));

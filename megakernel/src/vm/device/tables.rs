@@ -59,7 +59,8 @@ pub(super) fn tables(
         blocks = writer.blocks(SECTION_TASKS as usize);
         section_bytes = Some(longest(&blocks));
     }
-    let (mut directory, mut bytes) = (Vec::new(), Vec::new());
+    let mut directory = Vec::new();
+    let mut bytes = Vec::new();
     for (queue, sections) in placed.queues().iter().zip(blocks) {
         let start = bytes.len();
         for section in sections {
@@ -104,14 +105,18 @@ impl Writer<'_> {
 
     /// Records of tasks, their waits, their signals.
     fn section(&mut self, tasks: &[TaskId], device: usize) -> Vec<u8> {
-        let (mut section, mut wait_records, mut signals) = (Vec::new(), Vec::new(), Vec::<u32>::new());
-        let (placed, at_once) = (self.placed, self.at_once);
+        let mut section = Vec::new();
+        let mut wait_records = Vec::new();
+        let mut signals = Vec::<u32>::new();
+        let placed = self.placed;
+        let at_once = self.at_once;
         let waits = |id: TaskId| waits(&placed.tasks[id.index()], at_once);
         let all: usize = tasks.iter().map(|&id| waits(id).len()).sum();
         let waits_at = tasks.len() * self.record_bytes;
         let signals_at = waits_at + all * size_of::<WaitRecord>();
         for &id in tasks {
-            let (first, waits) = (signals.len(), waits(id));
+            let first = signals.len();
+            let waits = waits(id);
             let at = (waits_at + wait_records.len() * size_of::<WaitRecord>()) as u32 / 4;
             wait_records.extend(waits.iter().map(|wait| WaitRecord {
                 counter: wait.counter.index() as u32,

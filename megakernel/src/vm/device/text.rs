@@ -94,7 +94,8 @@ impl DeviceMachine {
         check_count(steps)?;
         self.plan().feedback?;
         let words = self.first().memory.text.clone().ok_or(LaunchError::NoProposals)?;
-        let (rows, lengths) = (self.plan().rows as usize, self.plan().lengths);
+        let rows = self.plan().rows as usize;
+        let lengths = self.plan().lengths;
         let width = lengths.table_width as usize;
         let (Some((&last, fed)), true) = (text.tokens.split_last(), text.pages.len() <= width && text.left > 0) else {
             return Err(LaunchError::Text {
@@ -107,7 +108,8 @@ impl DeviceMachine {
         let number = |token: u32| i32::try_from(token).unwrap_or(i32::MAX);
         let mut table = text.pages.to_vec();
         table.resize(width, -1);
-        let (mut tokens, mut positions) = (vec![0; rows], vec![-1; rows]);
+        let mut tokens = vec![0; rows];
+        let mut positions = vec![-1; rows];
         (tokens[0], positions[0]) = (number(last), i32::try_from(fed.len()).unwrap_or(i32::MAX));
         let cells = StepCells { tokens: &tokens, positions: &positions, page_table: &table.repeat(rows) };
         // As many tokens are fed as come, the last of which is not: whatever the steps, they are in

@@ -96,7 +96,9 @@ impl Watch<'_> {
 
     /// Waits for the end.
     pub fn run(&self, each: EachStep) -> Result<Ended, DeviceError> {
-        let (begun, mut moved, mut taken) = (Instant::now(), Instant::now(), 0);
+        let begun = Instant::now();
+        let mut moved = Instant::now();
+        let mut taken = 0;
         let mut enough = false;
         loop {
             let done = match self.done() {

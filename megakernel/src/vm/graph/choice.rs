@@ -83,7 +83,9 @@ impl GraphPlanner<'_> {
         ([rows, vocab], layer): ([u32; 2], (BufferId, Option<BufferId>)),
         sampled: bool,
     ) -> Result<Vec<Launch>, Unsupported> {
-        let (layers, results, to) = (&[layer][..], vocab.into(), LaunchMemory::Scratch(Scratch::WantedLogits));
+        let layers = &[layer][..];
+        let results = vocab.into();
+        let to = LaunchMemory::Scratch(Scratch::WantedLogits);
         let product = Multiply { rows, a, layers, results, to, wide: true, added: false };
         if self.program.devices == 1
             && !sampled
@@ -136,10 +138,12 @@ impl GraphPlanner<'_> {
             return Err(Unsupported::Launch { what: "a choice of tokens before their logits" });
         };
         if sampled && vocab * self.program.devices as u32 > MOST_TOKENS {
-            let (what, found) = ("tokens that are chosen among at random", vocab as usize);
+            let what = "tokens that are chosen among at random";
+            let found = vocab as usize;
             return Err(Unsupported::Number { what, found, expected: "at most 2^18" });
         }
-        let (arch, rows) = (self.arch, self.plan.rows.min(MOST_ALONE));
+        let arch = self.arch;
+        let rows = self.plan.rows.min(MOST_ALONE);
         let mut launches = vec![self.named([rows, width])];
         launches.extend(self.tokens_of(LaunchMemory::Scratch(Scratch::Wanted), ([rows, vocab], head), sampled)?);
         if self.program.devices > 1 {

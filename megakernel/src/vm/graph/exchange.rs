@@ -43,7 +43,8 @@ impl GraphPlanner<'_> {
         layer: (BufferId, Option<BufferId>),
         out: BufferId,
     ) -> Result<(), Unsupported> {
-        let (rows, [features, _]) = (self.plan.rows, self.extents(layer.0)?);
+        let rows = self.plan.rows;
+        let [features, _] = self.extents(layer.0)?;
         let to = match (self.in_one_shot([rows, features]), self.last_part) {
             // A peer may still read the part before: no meeting is after that.
             (true, Some(Scratch::Part)) => Scratch::OtherPart,
@@ -58,7 +59,8 @@ impl GraphPlanner<'_> {
     /// Each then reads (N − 1) · S bytes of its peers instead of reading and storing (N − 1) / N ·
     /// S each: of two devices as many.
     fn in_one_shot(&self, [rows, width]: [u32; 2]) -> bool {
-        let (devices, bytes) = (u64::from(self.devices()), u64::from(rows) * u64::from(width) * 2);
+        let devices = u64::from(self.devices());
+        let bytes = u64::from(rows) * u64::from(width) * 2;
         match self.exchange {
             Exchange::Own => bytes * (devices - 1) * (devices - 2) / devices <= MOST_MORE,
             Exchange::OneShot => true,
@@ -68,7 +70,8 @@ impl GraphPlanner<'_> {
 
     /// After this launch the devices have done all before.
     pub(super) fn meeting(&mut self) -> Launch {
-        let (arch, devices) = (self.arch, self.devices());
+        let arch = self.arch;
+        let devices = self.devices();
         self.scratch(Scratch::Meetings, u64::from(MEET_WORDS) * 4);
         let kernel = self.kernel("meet".into(), || meet(arch, devices));
         self.plan.meet = Some(kernel);
@@ -128,10 +131,12 @@ impl GraphPlanner<'_> {
 
     /// The embedding, of which one device has each row, becomes the residual stream on all: f32.
     fn sum_embedding(&mut self, [rows, width]: [u32; 2]) {
-        let (devices, float) = (self.devices(), Float::F32);
+        let devices = self.devices();
+        let float = Float::F32;
         self.scratch(Scratch::Residual, u64::from(rows) * u64::from(width) * u64::from(float.bytes()));
         let vector = vector(width, float);
-        let (types, strides) = ([float; 2], [width; 2]);
+        let types = [float; 2];
+        let strides = [width; 2];
         let shape = PartsShape { parts: devices, copies: devices, width, strides, types, vector };
         let [first, end] = share(rows, self.device, devices);
         self.meet();
@@ -154,7 +159,8 @@ impl GraphPlanner<'_> {
     ) -> Result<(), Unsupported> {
         let one_shot = self.in_one_shot([rows, width]);
         let (weight, float) = self.plain(norm.weight)?;
-        let (devices, types) = (self.devices(), [Float::Bf16; 2]);
+        let devices = self.devices();
+        let types = [Float::Bf16; 2];
         let copies = if one_shot { 1 } else { devices };
         let shape =
             SumNormShape { parts: devices, copies, width, part: types[0], weight: float, out: types[1], eps: norm.eps };
@@ -215,7 +221,8 @@ impl GraphPlanner<'_> {
     pub(super) fn all_logits(&mut self, rows: u32, part: u32) -> (LaunchMemory, Vec<Launch>) {
         let devices = self.devices();
         let vocab = part * devices;
-        let (types, strides) = ([Float::F32; 2], [part, vocab]);
+        let types = [Float::F32; 2];
+        let strides = [part, vocab];
         let shape = PartsShape { parts: 1, copies: 1, width: part, strides, types, vector: vector(part, Float::F32) };
         let all = self.scratch(Scratch::AllLogits, u64::from(rows) * u64::from(vocab) * 4);
         let of = |device: u32| {

@@ -157,7 +157,8 @@ impl GraphPlanner<'_> {
                     PoolType::Float(Float::Bf16)
                 }
             };
-            let (rotated, paged) = (part.rotation.is_some(), matches!(part.to, HeadsOut::Pool(_)));
+            let rotated = part.rotation.is_some();
+            let paged = matches!(part.to, HeadsOut::Pool(_));
             runs.push(HeadRun { first: part.from.first, heads: part.heads, norm, rotated, paged, out });
         }
         // Few rows are few blocks: each has more warps.

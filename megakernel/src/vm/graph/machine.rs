@@ -73,7 +73,10 @@ impl GraphMachine {
         (device, stream): (Device, Stream),
     ) -> Result<GraphMachine, LoadError> {
         let (cells, limits) = bind::cells(&program)?;
-        let (graphs, choice, logits, abort) = (BTreeMap::new(), None, [None, None], AbortHandle::default());
+        let graphs = BTreeMap::new();
+        let choice = None;
+        let logits = [None, None];
+        let abort = AbortHandle::default();
         stream.wait()?;
         Ok(GraphMachine {
             program,
@@ -300,7 +303,8 @@ impl GraphMachine {
     /// If the device fails.
     pub fn logits(&mut self, rows: &[usize], each: EachLogits) -> Result<(), LaunchError> {
         let (Some(plan), false) = (&self.plan.logits, rows.is_empty()) else { return Ok(()) };
-        let (vocab, all) = (plan.vocab as usize, rows.len() > 1);
+        let vocab = plan.vocab as usize;
+        let all = rows.len() > 1;
         let (launches, count) = if all { (&plan.of_all, self.plan.rows as usize) } else { (&plan.of_row, 1) };
         let logits = match &self.logits[usize::from(all)] {
             Some(logits) => logits.clone(),

@@ -57,7 +57,8 @@ impl GraphPeers {
 
     /// Fails where a device gave another up; after the end of all launches.
     pub(super) fn met(&self) -> Result<(), LaunchError> {
-        let (devices, patience) = (self.machines.len(), self.patience);
+        let devices = self.machines.len();
+        let patience = self.patience;
         for (waiting, machine) in self.machines.iter().enumerate() {
             let gave_up = || match words(machine)? {
                 Some(words) => Ok(machine.stream.read(&words)?[MEET_GAVE_UP as usize]),
@@ -76,7 +77,8 @@ impl GraphPeers {
     /// peers report, which waited for it; where none is lost, meetings begin anew, since devices
     /// may have come to other numbers of them.
     pub(super) fn judged(&self, error: LaunchError) -> LaunchError {
-        let (devices, begun) = (self.machines.len(), Instant::now());
+        let devices = self.machines.len();
+        let begun = Instant::now();
         // A device that waits at a barrier gives it up, and later barriers at once.
         let runs = || self.machines.iter().any(|machine| matches!(machine.stream.done(), Ok(false)));
         while runs() && begun.elapsed() < self.patience + GRACE.min(self.patience) {

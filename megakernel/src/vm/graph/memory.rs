@@ -84,8 +84,13 @@ impl Codes {
 impl GraphWeights {
     /// Weights that come to the device with the first machine.
     pub fn new(device: Device, weights: Arc<dyn Weights + Send + Sync>) -> GraphWeights {
-        let (matrices, codes, kernels) = (Vec::new(), Vec::new(), DeviceKernels::new(&device));
-        let (packed, tuning, products, exchange) = (None, None, Vec::new(), Exchange::default());
+        let matrices = Vec::new();
+        let codes = Vec::new();
+        let kernels = DeviceKernels::new(&device);
+        let packed = None;
+        let tuning = None;
+        let products = Vec::new();
+        let exchange = Exchange::default();
         GraphWeights { device, weights, matrices, codes, packed, kernels, tuning, products, exchange }
     }
 
@@ -374,14 +379,17 @@ impl GraphMemory {
         let rows = plan.rows as usize;
         let widths = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::Cell && buffer.shape.len() == 2);
         let tables = widths.map(|buffer| buffer.shape[1]).max().unwrap_or(1) * rows;
-        let (query_starts, token_starts) = (device.buffer(rows + 1)?, device.buffer(rows + 1)?);
+        let query_starts = device.buffer(rows + 1)?;
+        let token_starts = device.buffer(rows + 1)?;
         let tables = stream.buffer(&vec![0i32; tables])?;
         let choices = plan.choice.as_ref().map_or(1, |choice| choice.rows as usize);
         let lengths = stream.buffer(&vec![0u32; rows])?;
-        let (wanted, chosen) = (stream.buffer(&vec![-1i32; choices])?, device.buffer(choices)?);
+        let wanted = stream.buffer(&vec![-1i32; choices])?;
+        let chosen = device.buffer(choices)?;
         let requests = stream.buffer(&vec![Request::default(); choices])?;
         let ends = stream.buffer(&vec![-1i32; choices * MAX_ENDS])?;
-        let (steps, history) = (stream.buffer(&[0u32])?, device.mapped(choices * LINES)?);
+        let steps = stream.buffer(&[0u32])?;
+        let history = device.mapped(choices * LINES)?;
         Ok(GraphMemory {
             matrices,
             codes,

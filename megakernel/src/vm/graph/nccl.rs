@@ -137,7 +137,8 @@ impl GraphPeers {
 /// A device's launches, and its side of the sums among them.
 fn with_sums(nccl: &Collective, machine: &GraphMachine, counts: Counts) -> Result<Vec<Work>, DeviceError> {
     let plan = machine.plan();
-    let (mut work, mut first) = (Vec::new(), 0);
+    let mut work = Vec::new();
+    let mut first = 0;
     for sum in &plan.all_reduces {
         work.extend(machine.work(plan.launches.get(first..sum.before).unwrap_or_default(), counts, None)?);
         work.push(match sum.float {

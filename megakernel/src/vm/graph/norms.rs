@@ -180,7 +180,8 @@ impl GraphPlanner<'_> {
         }
         let (weight, float) = self.plain(weight)?;
         let residual = self.scratch(Scratch::Residual, u64::from(rows) * u64::from(width) * 4);
-        let (x_float, out_float) = (Float::F32, Float::Bf16);
+        let x_float = Float::F32;
+        let out_float = Float::Bf16;
         let shape = NormShape { width, stride: width, x: x_float, weight: float, out: out_float, eps, warps: WARPS };
         let arch = self.arch;
         let mut memory = vec![residual];

@@ -83,7 +83,8 @@ impl GraphWeights {
         kv: Option<&DeviceKv>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<GraphPeers, LoadError> {
-        let (wanted, found) = (program.devices, all.len());
+        let wanted = program.devices;
+        let found = all.len();
         let Some(first) = all.first().filter(|_| found == wanted && wanted > 1) else {
             return Err(LoadError::Devices { wanted, found });
         };
@@ -122,7 +123,9 @@ impl GraphPeers {
         let scratch: Vec<_> = machines.iter().map(|machine| machine.memory.scratch.clone()).collect();
         machines.iter_mut().for_each(|machine| machine.memory.peers.clone_from(&scratch));
         let patience = meetings::patience(&machines[0]);
-        let (graphs, sums, abort) = (BTreeMap::new(), Sums::of(&machines)?, AbortHandle::default());
+        let graphs = BTreeMap::new();
+        let sums = Sums::of(&machines)?;
+        let abort = AbortHandle::default();
         let peers = GraphPeers { machines, graphs, sums, abort, patience, fault: None };
         peers.begin_meetings()?;
         Ok(peers)

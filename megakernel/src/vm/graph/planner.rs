@@ -178,8 +178,10 @@ impl<'p> GraphPlanner<'p> {
     /// A table of rotations for that number of positions.
     pub(super) fn rotation(&mut self, rotation: &Rotation, positions: u32) -> Result<LaunchMemory, Unsupported> {
         let [half] = self.extents(rotation.inv_freq)?;
-        let (inv_freq, scale) = (rotation.inv_freq, rotation.scale);
-        let (positions, half) = (positions as usize, half as usize);
+        let inv_freq = rotation.inv_freq;
+        let scale = rotation.scale;
+        let positions = positions as usize;
+        let half = half as usize;
         let table = RotationTable { inv_freq, scale, positions, half, start: 0 };
         Ok(LaunchMemory::Rotation(number_of(&mut self.plan.rotations, table)))
     }

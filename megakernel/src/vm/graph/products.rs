@@ -68,7 +68,9 @@ impl<'a> Product<'a> {
             Activations::Scratch(scratch) => scratch,
             Activations::Norm(_) => Scratch::Normed,
         };
-        let (a, layers, results) = (LaunchMemory::Scratch(scratch), self.layers, self.results);
+        let a = LaunchMemory::Scratch(scratch);
+        let layers = self.layers;
+        let results = self.results;
         Multiply { rows, a, layers, results, to, wide: false, added: false }
     }
 }
@@ -127,8 +129,11 @@ impl GraphPlanner<'_> {
             Activations::Scratch(scratch) => scratch,
         };
         self.settle();
-        let (rows, [features, _]) = (self.plan.rows, self.extents(layer.0)?);
-        let (layers, results, to) = (&[layer][..], features.into(), LaunchMemory::Scratch(Scratch::Residual));
+        let rows = self.plan.rows;
+        let [features, _] = self.extents(layer.0)?;
+        let layers = &[layer][..];
+        let results = features.into();
+        let to = LaunchMemory::Scratch(Scratch::Residual);
         let product = Multiply { rows, a: LaunchMemory::Scratch(a), layers, results, to, wide: true, added: true };
         let Some(packed) = self.packed_of(&product) else {
             self.product(&Product { a: Activations::Scratch(a), layers, results, to: Scratch::Added })?;
@@ -146,11 +151,14 @@ impl GraphPlanner<'_> {
         let rows = self.plan.rows;
         let [vocab, k] = self.extents(layer.0)?;
         if !k.is_multiple_of(8) {
-            let (what, found) = ("columns of the residual stream", k as usize);
+            let what = "columns of the residual stream";
+            let found = k as usize;
             return Err(Unsupported::Number { what, found, expected: "a multiple of 8" });
         }
         let mut of = |rows, a| {
-            let (layers, results, to) = (&[layer][..], vocab.into(), LaunchMemory::Logits);
+            let layers = &[layer][..];
+            let results = vocab.into();
+            let to = LaunchMemory::Logits;
             self.multiply(&Multiply { rows, a, layers, results, to, wide: true, added: false })
         };
         let of_row = of(1, LaunchMemory::NormedRow)?;
@@ -301,7 +309,8 @@ impl GraphPlanner<'_> {
 
     /// A matrix whose parts are codes: each is written below the one before.
     fn widened(&mut self, parts: &[BufferId]) -> Result<(LaunchMemory, Vec<Launch>), Unsupported> {
-        let (mut first_row, mut launches) = (0u32, Vec::new());
+        let mut first_row = 0u32;
+        let mut launches = Vec::new();
         for &part in parts {
             let [rows, k] = self.extents(part)?;
             let Some(form) = self.buffer(part).quantised else { continue };

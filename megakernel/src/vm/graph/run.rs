@@ -93,7 +93,9 @@ impl GraphMachine {
         self.set_wanted(rows, draws, choices)?;
         self.stream.upload(&ends[..choices * MAX_ENDS], &self.memory.ends)?;
         self.stream.upload(&[0u32], &self.memory.steps)?;
-        let (mut done, mut goes_on, mut under_way) = (0, true, VecDeque::new());
+        let mut done = 0;
+        let mut goes_on = true;
+        let mut under_way = VecDeque::new();
         loop {
             while goes_on && under_way.len() < MOST_QUEUED.min(steps - done) {
                 self.listen()?;
@@ -163,7 +165,8 @@ pub(super) fn run_by_host(
     choose: Choose,
     each: EachTokens,
 ) -> Result<usize, LaunchError> {
-    let (mut tokens, mut positions) = (cells.tokens.to_vec(), cells.positions.to_vec());
+    let mut tokens = cells.tokens.to_vec();
+    let mut positions = cells.positions.to_vec();
     let mut left: Vec<(usize, Option<Request>)> =
         rows.iter().enumerate().map(|(at, &row)| (row, draws.get(at).copied())).collect();
     for step in 0..steps {

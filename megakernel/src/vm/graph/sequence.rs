@@ -35,7 +35,8 @@ impl Sequences {
         let alone: Vec<u32> = cells.positions[..first].iter().map(|&position| position as u32 + 1).collect();
         let mut all = Sequences { alone, query_starts: vec![first as u32], token_starts: vec![0], tables: Vec::new() };
         while first < rows {
-            let (position, mut end) = (cells.positions[first], first + 1);
+            let position = cells.positions[first];
+            let mut end = first + 1;
             let goes_on = |end: usize| match position {
                 0.. => cells.positions[end] == cells.positions[end - 1] + 1 && table(end) == table(first),
                 _ => cells.positions[end] < 0,
@@ -84,7 +85,8 @@ mod tests {
             (found.alone, found.query_starts, found.token_starts)
         };
         // Two rows that decode, then a prompt of three tokens, then a row that is after it.
-        let (positions, tables) = ([7, 0, 4, 5, 6, 2], [1, 2, 3, 3, 3, 4]);
+        let positions = [7, 0, 4, 5, 6, 2];
+        let tables = [1, 2, 3, 3, 3, 4];
         assert_eq!(of(&positions, &tables, 8), (vec![8, 1], vec![2, 5, 6], vec![0, 7, 10]));
         assert_eq!(of(&positions, &tables, 1), (vec![8], vec![1, 2, 5, 6], vec![0, 1, 8, 11]));
         assert_eq!(of(&[3, -1, -1], &[1, 9, 9], 8), (vec![4], vec![1], vec![0]));

@@ -63,7 +63,8 @@ impl GraphMachine {
     /// If there is no such input of that length, or the device fails.
     pub fn set_input(&mut self, name: &str, values: &[f32]) -> Result<(), LaunchError> {
         let stream = self.input(name)?;
-        let (expected, found) = (stream.len(), values.len());
+        let expected = stream.len();
+        let found = values.len();
         if expected != found {
             return Err(AccessError::Length { name: name.to_owned(), expected, found }.into());
         }

@@ -102,7 +102,8 @@ pub(in crate::vm) fn quantized(buffer: &Buffer, weights: &dyn Weights) -> Result
         None => (BoundCodes::all(matrix), whole.to_vec()),
         Some(index) => {
             let refused = || {
-                let (buffer, tensor) = (buffer.name.clone(), tensor.clone());
+                let buffer = buffer.name.clone();
+                let tensor = tensor.clone();
                 BindError::Part { buffer, tensor, index: index.clone(), found: whole.to_vec() }
             };
             let &[rows, columns] = index.as_slice() else { return Err(refused()) };
@@ -120,7 +121,9 @@ pub(in crate::vm) fn quantized(buffer: &Buffer, weights: &dyn Weights) -> Result
     if found == buffer.shape {
         return Ok(Some(codes));
     }
-    let (name, tensor, expected) = (buffer.name.clone(), tensor.clone(), buffer.shape.clone());
+    let name = buffer.name.clone();
+    let tensor = tensor.clone();
+    let expected = buffer.shape.clone();
     Err(BindError::Shape { buffer: name, tensor, expected, found })
 }
 
@@ -188,7 +191,9 @@ pub(in crate::vm) fn weight(buffer: &Buffer, weights: &dyn Weights) -> Result<We
         return Err(BindError::NoTensor { buffer, tensor });
     };
     if bound.dtype() != buffer.dtype {
-        let ((name, tensor), expected, found) = (names(), buffer.dtype, bound.dtype());
+        let (name, tensor) = names();
+        let expected = buffer.dtype;
+        let found = bound.dtype();
         return Err(BindError::DType { buffer: name, tensor, expected, found });
     }
     let bound = match part {
@@ -203,7 +208,9 @@ pub(in crate::vm) fn weight(buffer: &Buffer, weights: &dyn Weights) -> Result<We
         }
     };
     if bound.shape() != buffer.shape {
-        let ((name, tensor), expected, found) = (names(), buffer.shape.clone(), bound.shape().to_vec());
+        let (name, tensor) = names();
+        let expected = buffer.shape.clone();
+        let found = bound.shape().to_vec();
         return Err(BindError::Shape { buffer: name, tensor, expected, found });
     }
     if !matches!(bound.dtype(), DType::F32 | DType::F16 | DType::BF16) {

@@ -103,7 +103,8 @@ impl Limits {
     /// Checks which slot each row has: those there are, no two rows the same. A negative one is
     /// none, for an idle row.
     pub fn check_slots(&self, slots: &[RequestSlot]) -> Result<(), CellError> {
-        let (expected, found) = (self.rows_with_slots, slots.len());
+        let expected = self.rows_with_slots;
+        let found = slots.len();
         if found != expected {
             return Err(CellError::Length { cell: "slot", expected, found });
         }
@@ -122,7 +123,8 @@ impl Limits {
 
     /// Checks what rows ask for: a request for each of them, where the program reads any.
     pub fn check_requests(&self, requests: &[Request]) -> Result<(), CellError> {
-        let (expected, found) = (self.requests, requests.len());
+        let expected = self.requests;
+        let found = requests.len();
         if found != expected {
             return Err(CellError::Length { cell: "request", expected, found });
         }
@@ -189,9 +191,11 @@ impl StepCells<'_> {
                 (before, checked) = (table, 0);
                 entries.clear();
             }
-            let (first, last) = (position / page_tokens, last(position));
+            let first = position / page_tokens;
+            let last = last(position);
             let (Some(&page), Some(used)) = (table.get(first), table.get(..=last)) else {
-                let (capacity, ahead) = (table.len() * page_tokens, i32::try_from(steps).unwrap_or(i32::MAX));
+                let capacity = table.len() * page_tokens;
+                let ahead = i32::try_from(steps).unwrap_or(i32::MAX);
                 let position = self.positions[row].saturating_add(ahead.saturating_sub(1));
                 return Err(CellError::Position { row, position, capacity });
             };
@@ -335,7 +339,9 @@ mod tests {
     fn a_launch_is_right_where_its_steps_are_and_written_pages_are_one_sequences() {
         let pagings = vec![Paging { pages: 5, page_tokens: 2 }];
         let limits = Limits { page_table: 6, pagings, ..LIMITS() };
-        let (mut refused, mut accepted, mut seed) = (0, 0, 12345u32);
+        let mut refused = 0;
+        let mut accepted = 0;
+        let mut seed = 12345u32;
         let mut draw = |below: u32| {
             seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             (seed >> 16) % below

@@ -226,7 +226,8 @@ impl Context<'_> {
     /// If there are no such elements, or the task does not declare them.
     pub fn slot(&self, at: &RowCells, row: usize, position: usize, head: usize, pool: PoolShape) -> Done<usize> {
         let [_, width] = self.shape(at.page_table)?;
-        let (entry, token) = (position / pool.page_tokens.max(1), position % pool.page_tokens.max(1));
+        let entry = position / pool.page_tokens.max(1);
+        let token = position % pool.page_tokens.max(1);
         if entry >= width {
             return Err(TaskFault::Position { row, position });
         }
@@ -338,7 +339,9 @@ fn within(region: &Region, shape: &[usize], start: usize) -> usize {
     }
     // From the innermost dimension on: as long as the box has all of it, the run goes on along the
     // next.
-    let (mut rest, mut stride, mut reach) = (start, 1usize, None);
+    let mut rest = start;
+    let mut stride = 1usize;
+    let mut reach = None;
     for (span, &extent) in spans.iter().zip(shape).rev() {
         let index = rest % extent;
         rest /= extent;

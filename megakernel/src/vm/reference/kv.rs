@@ -54,7 +54,9 @@ impl KvState {
             let bytes = buffer.bytes().unwrap_or(usize::MAX);
             let words = memory::zeroed(bytes.div_ceil(4))
                 .ok_or_else(|| KvError::Memory { name: buffer.name.clone(), bytes })?;
-            let (dtype, shape, scale) = (buffer.dtype, buffer.shape.clone(), buffer.factor());
+            let dtype = buffer.dtype;
+            let shape = buffer.shape.clone();
+            let scale = buffer.factor();
             Ok((buffer.name.clone(), Pool { dtype, shape, scale, words }))
         };
         Ok(KvState { pools: buffers.map(pool).collect::<Result<_, _>>()? })
@@ -69,7 +71,8 @@ impl KvState {
     /// pool of that name.
     pub fn read(&self, name: &str) -> Option<Vec<f32>> {
         let pool = self.pools.get(name)?;
-        let (words, mut out) = (pool.words(), Vec::new());
+        let words = pool.words();
+        let mut out = Vec::new();
         words.read(0, words.len(), &mut out)?;
         Some(out)
     }
@@ -88,7 +91,8 @@ impl KvState {
     /// If there is no such pool, or it ends before.
     pub fn write(&mut self, name: &str, start: usize, values: &[f32]) -> Result<(), KvError> {
         let pool = self.pools.get(name).ok_or_else(|| KvError::Missing { name: name.to_owned() })?;
-        let (end, len) = (start.saturating_add(values.len()), pool.shape.iter().product());
+        let end = start.saturating_add(values.len());
+        let len = pool.shape.iter().product();
         pool.words().write(start, values).ok_or_else(|| KvError::Range { name: name.to_owned(), end, len })
     }
 
@@ -105,7 +109,8 @@ impl KvState {
             return Err(KvError::DType { name: name(), expected: buffer.dtype, found: pool.dtype });
         }
         if pool.shape != buffer.shape {
-            let (expected, found) = (buffer.shape.clone(), pool.shape.clone());
+            let expected = buffer.shape.clone();
+            let found = pool.shape.clone();
             return Err(KvError::Shape { name: name(), expected, found });
         }
         if pool.scale.to_bits() != buffer.factor().to_bits() {

@@ -110,7 +110,8 @@ impl Machine {
         let name = |index| format!("sm-worker-{index}");
         let threads = ThreadPoolBuilder::new().num_threads(workers).thread_name(name).build();
         let threads = threads.map_err(|source| BindError::Threads { workers, source })?;
-        let (faults, operands) = (Vec::new(), None);
+        let faults = Vec::new();
+        let operands = None;
         let machine = Machine { placed, slots, memory, counters, cells, limits, threads, faults, operands };
         let slots: Vec<RequestSlot> =
             RequestSlot::of_rows(machine.limits.rows_with_slots, machine.limits.slots).collect();
@@ -144,7 +145,8 @@ impl Machine {
             }
         }
         self.counters.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
-        let (program, queues) = (self.placed.program(), self.placed.queues());
+        let program = self.placed.program();
+        let queues = self.placed.queues();
         let on = Context {
             program,
             slots: &self.slots,

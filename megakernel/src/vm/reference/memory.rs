@@ -172,7 +172,8 @@ fn nearest(value: f32) -> u8 {
 
 /// Stores some bits of a word while other tasks may be storing its other bits.
 fn set_part(word: &AtomicU32, width: u32, part: usize, bits: u32) {
-    let (shift, mask) = (width * part as u32, (1u32 << width) - 1);
+    let shift = width * part as u32;
+    let mask = (1u32 << width) - 1;
     // The closure never refuses, so neither does the update.
     let _ = word.fetch_update(Relaxed, Relaxed, |old| Some(old & !(mask << shift) | bits << shift));
 }

@@ -160,7 +160,8 @@ impl<'a> Walk<'a> {
     fn look(&self, worker: usize) -> Look {
         let mut result = Look::Finished;
         for sm in (worker..self.queues.len()).step_by(self.idle.len()) {
-            let (queue, head) = (&self.queues[sm], &self.heads[sm]);
+            let queue = &self.queues[sm];
+            let head = &self.heads[sm];
             // Only this worker moves the head.
             let mut at = head.load(Ordering::Relaxed);
             while let Some(task) = queue.get(at).and_then(|id| self.on.program.tasks.get(id.index())) {

@@ -115,8 +115,11 @@ impl Recording {
         options: DeviceOptions,
         launches: Vec<Launch>,
     ) -> Recording {
-        let (kernel, unknown) = (record(&Plan::new(&program, options).unwrap()), || Err(String::new()));
-        let (well, ended, idle) = (unknown(), unknown(), unknown());
+        let kernel = record(&Plan::new(&program, options).unwrap());
+        let unknown = || Err(String::new());
+        let well = unknown();
+        let ended = unknown();
+        let idle = unknown();
         let weights = weights(spec);
         let mut new =
             Recording { name, program, weights, options, kernel, launches, ends: Vec::new(), well, ended, idle };
@@ -154,14 +157,16 @@ impl Recording {
         let simulated =
             Options { sms: self.program.target.sms as u32, host: Some(host(rows, &abort)), ..Options::default() };
         let devices = sim::peers(&simulated, self.program.devices as u32);
-        let (program, options) = (self.program.clone(), self.options);
+        let program = self.program.clone();
+        let options = self.options;
         let machine = DeviceMachine::load_on(program, &self.weights, &devices, options, &mut |_, _| ()).unwrap();
         Subject { machine, abort }
     }
 
     fn run(&self, subject: &mut Subject, launch: Launch) -> Outcome {
         let Subject { machine, abort } = subject;
-        let (mut cells, mut tokens) = (Cells::at(machine.plan().rows as usize, 0), Vec::new());
+        let mut cells = Cells::at(machine.plan().rows as usize, 0);
+        let mut tokens = Vec::new();
         if let Some(last) = cells.positions.last_mut() {
             *last = LAST;
         }

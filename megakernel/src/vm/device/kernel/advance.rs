@@ -27,7 +27,9 @@ pub(in crate::vm::device) enum Feeds {
 
 /// Ends a step.
 pub(super) fn advance<'k>(context: KernelContext<'k, '_>, step: Val<'k, u32>) {
-    let (k, team, sync) = (context.k, context.team, context.sync);
+    let k = context.k;
+    let team = context.team;
+    let sync = context.sync;
     k.when(sync.is_first(), || {
         let leader = k.tid().eq(0);
         // The host's word is across the bus: one look in a few steps costs nothing that shows.
@@ -69,7 +71,8 @@ fn feed<'k>(context: KernelContext<'k, '_>, cells: Feedback, step: Val<'k, u32>,
     let states: Vec<_> =
         context.memory.peers.map_or_else(|| vec![context.memory.state], |peers| peers.states().collect());
     let all = |offset: u64| states.iter().map(move |state| state.at(offset as u32).cast::<i32>().at(row));
-    let (token, position) = (at(cells.next_token).load(), at(cells.position).load());
+    let token = at(cells.next_token).load();
+    let position = at(cells.position).load();
     let active = position.ge(0);
     let goes_on = active & !ends(context.ends.at(row * MAX_ENDS as u32), token);
     k.when(goes_on, || {

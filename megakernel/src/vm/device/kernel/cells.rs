@@ -68,18 +68,21 @@ impl<'k> StepCells<'k> {
     /// Brings the cells of a step to shared memory; by the team, which has met.
     pub fn fetch(self, team: ConsumerWarps<'k>, step: Val<'k, u32>) {
         if let Some((plan, kept)) = self.kept {
-            let (positions, tables) = (self.global(plan.position), self.global(plan.table));
+            let positions = self.global(plan.position);
+            let tables = self.global(plan.table);
             team.each(plan.rows, |row| kept.at(row).store(positions.at(row).load()));
             // Entry by entry: rows have the same number of them.
             let near = self.width.min(plan.near());
             self.k.for_step(self.k.tid(), near * plan.rows, team.threads(), |at| {
-                let (row, entry) = (at % plan.rows, at / plan.rows);
+                let row = at % plan.rows;
+                let entry = at / plan.rows;
                 kept.at(plan.rows).at(row * plan.near() + entry).store(tables.at(row * self.width + entry).load());
             });
         }
         team.sync();
         if let (Some((plan, kept)), Some([there, _])) = (self.kept, self.turns) {
-            let (position, table) = (Cells::Shared(kept), self.table(plan.table));
+            let position = Cells::Shared(kept);
+            let table = self.table(plan.table);
             let to = prefix_cells(plan, kept);
             team.each(plan.rows, |row| {
                 to.at(row).store(immutable_prefix(position, table, plan.page_tokens, row, plan.rows));

@@ -11,7 +11,9 @@ use super::{KernelContext, advance, dispatch};
 /// reads it between that barrier and the next, so that all of it stops at the same task. A step in
 /// which packets were left is not finished.
 pub(super) fn consume<'k>(context: KernelContext<'k, '_>, reader: Reader<'k>) {
-    let (k, team, sync) = (context.k, context.team, context.sync);
+    let k = context.k;
+    let team = context.team;
+    let sync = context.sync;
     let tasks = context.table.tasks();
     let leader = k.tid().eq(0);
     let over = k.var(false);

@@ -92,7 +92,8 @@ impl<'k> Call<'k, '_> {
     /// Where it is said that this task's activations are beyond what an f16 holds.
     fn beyond(self) -> Beyond<'k> {
         let word = |at: u32| self.context.sync.status(at);
-        let (code, place) = (word(status::CODE), word(status::TASK));
+        let code = word(status::CODE);
+        let place = word(status::TASK);
         Beyond { code, says: status::BEYOND, place, task: self.task.task() }
     }
 
@@ -180,7 +181,8 @@ impl<'k> Call<'k, '_> {
     /// Where terms are stored; the third field has the weight of a norm, or the table of an
     /// act-order.
     pub fn scaled_output(self, field: usize, code: ScaledCode) -> ScaledOutput<'k> {
-        let (form, third) = (code.form, field + 2 * size_of::<u32>());
+        let form = code.form;
+        let third = field + 2 * size_of::<u32>();
         let (places, weight) = if form.is_ordered() {
             let (places, weight) = self.order(third, form.k());
             (Some(places), code.weight.map(|_| weight))

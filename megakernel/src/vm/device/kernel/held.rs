@@ -22,7 +22,8 @@ impl<'r, 'k> Held<'r, 'k> {
     /// The launch cannot end early here: thread 0 checks for that later, when these stages have
     /// arrived.
     pub fn take(context: KernelContext<'k, '_>, ring: &'r Reader<'k>, task: TaskView<'k>) -> Held<'r, 'k> {
-        let (k, stage_bytes) = (context.k, context.plan.options.stage_bytes);
+        let k = context.k;
+        let stage_bytes = context.plan.options.stage_bytes;
         let forms = context.plan.held_forms().unwrap_or_default();
         let stages: Vec<_> =
             (0..context.plan.held_stages()).map(|_| HeldStage::new(context.team, stage_bytes, forms)).collect();

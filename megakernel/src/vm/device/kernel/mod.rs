@@ -111,14 +111,20 @@ fn body(k: &Builder, plan: &Plan) {
     let [prepacked, plain, state, pools, tables] =
         ["prepacked", "plain", "state", "pools", "tables"].map(|name| k.global::<u8>(name));
     let directory = k.global::<u32>("directory");
-    let (counters, status) = (k.global::<u32>("counters"), k.global::<u32>("status"));
-    let (epoch, steps, advance) = (k.param::<u32>("epoch"), k.param::<u32>("steps"), k.param::<u32>("advance"));
-    let (pages, table_width) = (k.param::<u32>("pages"), k.param::<u32>("table_width"));
+    let counters = k.global::<u32>("counters");
+    let status = k.global::<u32>("status");
+    let epoch = k.param::<u32>("epoch");
+    let steps = k.param::<u32>("steps");
+    let advance = k.param::<u32>("advance");
+    let pages = k.param::<u32>("pages");
+    let table_width = k.param::<u32>("table_width");
     let ends = k.global::<i32>("ends");
     let text = options.propose.then(|| k.global::<i32>("text"));
-    let (ring, progress) = (ring::ring(k, plan), Progress::new(k, plan));
+    let ring = ring::ring(k, plan);
+    let progress = Progress::new(k, plan);
     let table = Table::new(k, plan, directory, tables);
-    let (operand_bytes, sums_bytes) = (plan.operand_bytes, options.sums_bytes);
+    let operand_bytes = plan.operand_bytes;
+    let sums_bytes = options.sums_bytes;
     let operand = k.shared_aligned::<bf16>("operand", (operand_bytes + sums_bytes) / 2, 128);
     let scratch = Scratch {
         operand,

@@ -27,7 +27,8 @@ pub(super) fn prefetch_pages<'k>(context: KernelContext<'k, '_>, task: TaskView<
 
 /// Asks for a row's pages of both pools.
 fn pages<'k>(context: KernelContext<'k, '_>, task: TaskView<'k>, row: Val<'k, u32>, of: &TokenStream) {
-    let (k, pools) = (context.k, of.pools);
+    let k = context.k;
+    let pools = of.pools;
     let (position, table) = context.cells.of_step(pools);
     let shares = Shares::of(position.load(row), pools.page_tokens, of.splits, pools.split_pages);
     let begin = task.value(of.fields.split) * shares.each;

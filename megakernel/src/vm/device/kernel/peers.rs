@@ -21,7 +21,8 @@ impl<'k> Peers<'k> {
         let names = |what: &'static str| (0..plan.devices).map(move |device| format!("{what}_dev{device}"));
         (plan.devices > 1).then(|| {
             let rank = k.param::<u32>("rank");
-            let (mut counters, mut states) = (names("counters"), names("state"));
+            let mut counters = names("counters");
+            let mut states = names("state");
             Peers {
                 rank,
                 counters: std::array::from_fn(|_| counters.next().map(|name| k.global::<u32>(&name))),

@@ -76,8 +76,10 @@ pub(super) struct Feed<'k, 'p> {
 
 impl<'k> Feed<'k, '_> {
     fn weights(&self, turn: Turn<'k>) {
-        let (k, task) = (self.context.k, turn.task);
-        let (bytes, weights) = (task.stage_bytes(), self.context.memory.prepacked.at(task.weights().mul_wide(512u32)));
+        let k = self.context.k;
+        let task = turn.task;
+        let bytes = task.stage_bytes();
+        let weights = self.context.memory.prepacked.at(task.weights().mul_wide(512u32));
         let from = |stage: Val<'k, u32>| weights.at(self.place(task, stage).mul_wide(bytes));
         let one = |stage: Val<'k, u32>| {
             let from = from(stage);
@@ -87,7 +89,8 @@ impl<'k> Feed<'k, '_> {
         if !self.context.plan.has_pairs() {
             return k.for_(0u32, task.stages(), one);
         }
-        let (pairs, all) = ((task.group() & u32::from(PAIRS)).ne(0), task.stages());
+        let pairs = (task.group() & u32::from(PAIRS)).ne(0);
+        let all = task.stages();
         let both = pairs.select(all / 2 * 2, 0u32);
         k.for_step(0u32, both, 2u32, |stage| {
             let [first, next] = [from(stage), from(stage + 1)];
@@ -103,7 +106,8 @@ impl<'k> Feed<'k, '_> {
     /// Where the stage lies that comes at a place of a task's, counted in stages from the start of
     /// the stream.
     fn place(&self, task: TaskView<'k>, place: Val<'k, u32>) -> Val<'k, u32> {
-        let (k, deals) = (self.context.k, &self.context.plan.deals);
+        let k = self.context.k;
+        let deals = &self.context.plan.deals;
         let stage = task.first() + ordered(task, place, self.context.plan);
         let at = k.var(stage);
         for (number, deal) in deals.iter().enumerate().filter(|(_, deal)| !deal.is_in_order()) {
@@ -125,7 +129,9 @@ impl<'k> Feed<'k, '_> {
     /// Fills the next stage for a task, when there is room; or finds out that the team does not go
     /// on.
     pub fn stage(&self, turn: Turn<'k>, bytes: Val<'k, u32>, copies: impl FnOnce(Pieces<'k>)) {
-        let (k, producer, trace) = (self.context.k, &self.producer, self.context.trace);
+        let k = self.context.k;
+        let producer = &self.producer;
+        let trace = self.context.trace;
         producer.wait_below(self.context.progress.most(turn.number, bytes));
         let since = trace.map(|trace| k.var(trace.now()));
         self.watch.into_iter().for_each(Watch::begins);
@@ -148,7 +154,8 @@ impl<'k> Feed<'k, '_> {
 
 /// Which stage comes at a place of a task's, counted from its first.
 fn ordered<'k>(task: TaskView<'k>, place: Val<'k, u32>, plan: &Plan) -> Val<'k, u32> {
-    let (k, at) = (place.builder(), place.builder().var(place));
+    let k = place.builder();
+    let at = place.builder().var(place);
     let group = if plan.has_pairs() { task.group() & !u32::from(PAIRS) } else { task.group() };
     let in_groups = || {
         let order = Order { stages: task.strip_stages(), group, all: task.stages() };
@@ -156,7 +163,8 @@ fn ordered<'k>(task: TaskView<'k>, place: Val<'k, u32>, plan: &Plan) -> Val<'k, 
     };
     let [part, phases] = [PART, PHASES].map(u32::from);
     let in_parts = || {
-        let (stages, each) = (task.strip_stages(), group & (phases - 1));
+        let stages = task.strip_stages();
+        let each = group & (phases - 1);
         // A part is one phase of all strips that the task takes.
         let of_phase = group.ge(part).select(task.stages(), task.stages() / stages * each);
         at.set(Phases { stages, each, of_phase }.stage(place));

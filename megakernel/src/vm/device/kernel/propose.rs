@@ -90,10 +90,13 @@ impl<'k> Proposals<'k> {
     /// chose, and that is not the end.
     fn judge(self, context: KernelContext<'k, '_>, step: Val<'k, u32>) {
         let k = context.k;
-        let (len, left) = (self.number(LEN).load(), self.number(LEFT).load());
+        let len = self.number(LEN).load();
+        let left = self.number(LEFT).load();
         let script = self.number(SCRIPT).load();
         let shown = context.sync.status(status::TOKENS).at(step * context.plan.rows);
-        let (mut counts, mut ended, mut accepted) = (k.lit(true), k.lit(false), k.lit(0i32));
+        let mut counts = k.lit(true);
+        let mut ended = k.lit(false);
+        let mut accepted = k.lit(0i32);
         let mut before = k.lit(0i32);
         for row in 0..context.plan.rows {
             let [own, token, position] = [0, ROWS, 2 * ROWS].map(|array| self.found.at(array + row).load());
@@ -121,7 +124,8 @@ impl<'k> Proposals<'k> {
     /// Looks the last tokens up: each warp leaves the longest run that came before, of these the
     /// latest.
     fn look_up(self, context: KernelContext<'k, '_>) {
-        let (k, text) = (context.k, self.text());
+        let k = context.k;
+        let text = self.text();
         let len = self.number(LEN).load().cast::<u32>();
         // No token is negative: what lies before the text is like none of it.
         let token = |at: Val<'k, u32>, back: u32| {
@@ -136,7 +140,8 @@ impl<'k> Proposals<'k> {
             for (end, at) in ends.into_iter().zip(0u32..) {
                 let at = first + at;
                 k.when(end.eq(last[0]) & at.lt(len - 1), || {
-                    let (mut same, mut run) = (k.lit(true), k.lit(1u32));
+                    let mut same = k.lit(true);
+                    let mut run = k.lit(1u32);
                     for (back, last) in (0u32..).zip(&last).skip(1) {
                         let earlier = token(at, back);
                         same = same & earlier.eq(*last) & earlier.ge(0);
@@ -160,7 +165,8 @@ impl<'k> Proposals<'k> {
             let warps = (0..context.team.warps).map(|warp| self.best.at(warp).load());
             let best = warps.reduce(|a, b| a.max(b)).unwrap_or_else(|| k.lit(0));
             let [len, left, most] = [LEN, LEFT, MOST].map(|at| self.number(at).load().cast::<u32>());
-            let (last, found) = (len - 1, best.ne(0));
+            let last = len - 1;
+            let found = best.ne(0);
             let from = best & ((1 << PLACE_BITS) - 1);
             let round = (last - from).max(1);
             let proposed = found & row.ge(1) & row.le(most) & row.lt(left);

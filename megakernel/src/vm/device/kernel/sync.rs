@@ -262,7 +262,8 @@ impl<'k> Sync<'k> {
     /// Adds to the counter of a signal, which may be another device's.
     fn count(self, signal: Val<'k, u32>, add: &dyn Fn(Ptr<'k, Global, u32>, Scope)) {
         let Some(peers) = self.peers else { return add(self.counters.at(signal * PITCH), Scope::Gpu) };
-        let (k, counter) = (self.k, signal % SIGNAL_COUNTERS);
+        let k = self.k;
+        let counter = signal % SIGNAL_COUNTERS;
         let device = (signal % SIGNAL_ACROSS) / SIGNAL_COUNTERS;
         debug_assert_eq!(SIGNAL_COUNTERS, 1 << SIGNAL_DEVICE);
         k.if_else(

@@ -35,7 +35,8 @@ macro_rules! field {
 
 impl<'k> Table<'k> {
     pub fn new(k: &'k Builder, plan: &Plan, directory: Ptr<'k, Global, u32>, tables: Ptr<'k, Global, u8>) -> Table<'k> {
-        let (bytes, record) = (plan.table_bytes, plan.record_bytes);
+        let bytes = plan.table_bytes;
+        let record = plan.record_bytes;
         let at = k.shared_aligned::<u32>("table", bytes.max(16) / 4, 16);
         let block = directory.at(k.block_id() * (size_of::<BlockRecord>() as u32 / 4));
         let sections = plan.section_bytes.map(|bytes| Sections::new(k, bytes, at, tables));
@@ -72,7 +73,8 @@ impl<'k> Table<'k> {
     pub fn add_up(self, k: &'k Builder) {
         let all =
             |most: Option<u32>, (first, step): (Val<'k, u32>, u32), load: &dyn Fn(Val<'k, u32>) -> Val<'k, u32>| {
-                let (sum, bytes) = (k.var(0u32), field!(self.block, BlockRecord.bytes));
+                let sum = k.var(0u32);
+                let bytes = field!(self.block, BlockRecord.bytes);
                 let words = most.map_or(bytes, |most| bytes.min(most)) / 4;
                 k.for_step(first, words, step, |word| sum.set(sum.get() + load(word)));
                 sum.get().warp_reduce(|a, b| a + b)

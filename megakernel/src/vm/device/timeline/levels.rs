@@ -62,7 +62,8 @@ impl LevelTable {
             }
             let times = timeline.levels.iter().filter(|level| **level == kind).count();
             let [wait, load, compute, publish, full] = sums.map(|sum| micro(sum) / f64::from(count.max(1)));
-            let (tasks, length) = (count as usize / times.max(1), micro(lengths[kind]) / times.max(1) as f64);
+            let tasks = count as usize / times.max(1);
+            let length = micro(lengths[kind]) / times.max(1) as f64;
             LevelTimes { name: name.clone(), times, tasks, wait, load, compute, publish, full, length }
         };
         let levels = timeline.kinds.iter().enumerate().map(row).collect();

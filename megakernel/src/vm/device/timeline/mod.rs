@@ -62,7 +62,9 @@ impl Timeline {
     /// Joins times with their program. Tasks that the program does not have are left out.
     pub fn new(placed: &Placed, times: &[TaskTimes]) -> Timeline {
         let levels = Levels::of(placed, &vec![0; placed.tasks.len()]).tasks;
-        let (mut kinds, mut kind_of, mut level_of) = (Vec::<String>::new(), Vec::new(), vec![0; placed.tasks.len()]);
+        let mut kinds = Vec::<String>::new();
+        let mut kind_of = Vec::new();
+        let mut level_of = vec![0; placed.tasks.len()];
         for (level, tasks) in levels.iter().enumerate() {
             tasks.iter().for_each(|task| level_of[task.index()] = level);
             let label = tasks.first().map_or("", |task| placed.tasks[task.index()].label.as_str());

@@ -27,7 +27,8 @@ const STYLE: &str = "text{fill:#1b1f24}.title{font-size:18px;font-weight:600}.pa
 impl Timeline {
     /// Draws the timeline as an SVG picture.
     pub fn svg(&self) -> String {
-        let (start, length) = (self.start(), self.length().max(1) as f64);
+        let start = self.start();
+        let length = self.length().max(1) as f64;
         let height = TOP + self.blocks as f64 * ROW + 2.5 * LINE;
         let x = |moment: u64| LEFT + moment.saturating_sub(start) as f64 / length * WIDTH;
         let mut svg = String::new();
@@ -50,7 +51,8 @@ impl Timeline {
             let _ = write!(svg, "<g fill=\"{colour}\"><title>{}</title>", escaped(&entry.label));
             let mut moment = entry.times.begun;
             for ((_, strength), length) in PHASES.into_iter().zip(entry.times.phases()) {
-                let (left, right) = (x(moment), x(moment + length));
+                let left = x(moment);
+                let right = x(moment + length);
                 moment += length;
                 if length > 0 {
                     let _ = write!(
@@ -70,7 +72,8 @@ impl Timeline {
     /// Two lines: what a colour is, and what its strength is.
     fn legend(&self, svg: &mut String) {
         let mut key = |at: usize, line: f64, fill: &str, name: &str| {
-            let (left, y) = (LEFT + 130.0 * at as f64, LINE * line + 6.0);
+            let left = LEFT + 130.0 * at as f64;
+            let y = LINE * line + 6.0;
             let _ = writeln!(
                 svg,
                 "<rect x=\"{left:.0}\" y=\"{y:.0}\" width=\"14\" height=\"14\" {fill}/>\
@@ -96,7 +99,8 @@ impl Timeline {
             let _ = writeln!(svg, "<text x=\"{:.0}\" y=\"{y:.1}\" text-anchor=\"end\">{block}</text>", LEFT - 8.0);
         }
         for tenth in 0..=10 {
-            let (at, time) = (LEFT + f64::from(tenth) / 10.0 * WIDTH, length / 1e4 * f64::from(tenth));
+            let at = LEFT + f64::from(tenth) / 10.0 * WIDTH;
+            let time = length / 1e4 * f64::from(tenth);
             let _ = writeln!(
                 svg,
                 "<path class=\"line\" d=\"M{at:.1} {TOP} V{bottom:.1}\"/>\
