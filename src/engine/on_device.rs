@@ -382,7 +382,7 @@ impl Machines for OnDevice {
         // The caller checks for the end tokens that a launch has no room for.
         let ends = &run.ends[..run.ends.len().min(MAX_ENDS)];
         if let Some(machine) = self.graphs.get_mut(&width) {
-            return Ok(machine.run_until(cells, run.steps, (run.draws, &vec![ends; width]), each)?);
+            return Ok(machine.run_until(cells, run.steps, run.draws, &vec![ends; width], each)?);
         }
         let machine = made(&mut self.machines, (self.lowering.phase, width));
         let mut draws = run.draws.to_vec();

@@ -6,7 +6,7 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
 use super::softmax::{Rescaling, Softmax, a_fragment};
-use crate::kv::{Arrived, KvBuffer, KvBufferConfig, OwnRing, Span, stream};
+use crate::kv::{Arrived, KvBuffer, KvBufferConfig, KvRings, OwnRing, Span, stream};
 use crate::mma::{Accumulator, InputType};
 use crate::tile::RegisterTensor;
 
@@ -44,18 +44,29 @@ pub(super) fn query_fragments<'k>(
     (0..depth / 16).map(|step| RegisterTensor::from_registers(|i| words.get(4 * step + i as u32))).collect()
 }
 
-/// The attention of a warp's queries, of which `rows` rows a lane are looked at, over the tiles of
-/// a span: online softmax and sums that are not normalised. `mask` makes −∞ of the scores of a tile
+/// Queries of a warp.
+#[derive(Clone, Copy)]
+pub(super) struct WarpQueries<'q, 'k> {
+    /// As A operands, one for each step of the depth.
+    pub fragments: &'q [WarpA<'k>],
+    /// Rows of a lane that have queries.
+    pub rows: u32,
+    /// `scale·log₂e`.
+    pub scale: Val<'k, f32>,
+}
+
+/// The attention of a warp's queries over the tiles of a span: online softmax and sums that are not
+/// normalised. `mask` makes −∞ of the scores of a tile
 /// that a query does not see.
 pub(super) fn attend<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
     k: &'k Builder,
-    (keys, values): (&K, &V),
+    rings: KvRings<'_, K, V>,
     span: Span<'k>,
-    (query, rows, scale): (&[WarpA<'k>], u32, Val<'k, f32>),
+    queries: WarpQueries<'_, 'k>,
     mask: &dyn Fn(Val<'k, u32>, Accumulator<'k, f32>),
 ) -> (Softmax<'k>, Accumulator<'k, f32>) {
-    attend_by(k, (keys, values), (query, rows, scale), mask, |scores, outputs| {
-        stream(k, (keys, values), span, scores, outputs);
+    attend_by(k, rings, queries, mask, |scores, outputs| {
+        stream(k, rings, span, scores, outputs);
     })
 }
 
@@ -65,11 +76,13 @@ pub(super) type EachTile<'e, 'k, C> = &'e dyn Fn(Val<'k, u32>, &Arrived<'k, C>);
 /// Computes the attention of a warp's queries over the tiles that `tiles` visits.
 pub(super) fn attend_by<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
     k: &'k Builder,
-    (keys, values): (&K, &V),
-    (query, rows, scale): (&[WarpA<'k>], u32, Val<'k, f32>),
+    rings: KvRings<'_, K, V>,
+    queries: WarpQueries<'_, 'k>,
     mask: &dyn Fn(Val<'k, u32>, Accumulator<'k, f32>),
     tiles: impl FnOnce(EachTile<'_, 'k, K::Config>, EachTile<'_, 'k, V::Config>),
 ) -> (Softmax<'k>, Accumulator<'k, f32>) {
+    let KvRings { keys, values } = rings;
+    let WarpQueries { fragments, rows, scale } = queries;
     let tile = K::Config::BTILE0;
     let depth = V::Config::BTILE1;
     let scores = sums(k, tile);
@@ -78,7 +91,7 @@ pub(super) fn attend_by<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
     tiles(
         &|number, arrived| {
             scores.clear(k);
-            for (step, query) in (0..).zip(query) {
+            for (step, query) in (0..).zip(fragments) {
                 keys.load_from_shared(arrived, step);
                 scores.mma::<bf16>(from_ref(query), &b_fragments(&keys.get_mma_tile()));
             }

@@ -67,16 +67,16 @@ pub fn sum_parts(arch: Arch, shape: PartsShape) -> Kernel {
         ConsumerWarps::new(k, WARPS).each(shape.width / shape.vector, |at| {
             let [from, to] = [from, to].map(|row| row + at * shape.vector);
             match shape.vector {
-                8 => run::<8>(&parts, from, (out, to)),
-                4 => run::<4>(&parts, from, (out, to)),
-                _ => run::<1>(&parts, from, (out, to)),
+                8 => run::<8>(&parts, from, out, to),
+                4 => run::<4>(&parts, from, out, to),
+                _ => run::<1>(&parts, from, out, to),
             }
         });
     })
 }
 
 /// Sums of `N` consecutive elements.
-fn run<'k, const N: usize>(parts: &[Array<'k>], from: Val<'k, u32>, (out, to): (Copies<'k>, Val<'k, u32>)) {
+fn run<'k, const N: usize>(parts: &[Array<'k>], from: Val<'k, u32>, out: Copies<'k>, to: Val<'k, u32>) {
     let loaded: Vec<[Val<'k, f32>; N]> = parts.iter().map(|part| part.load_run(from)).collect();
     let sum = |i: usize| loaded.iter().skip(1).fold(loaded[0][i], |sum, part| sum + part[i]);
     out.store_run(to, std::array::from_fn::<_, N, _>(sum));

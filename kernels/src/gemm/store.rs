@@ -147,7 +147,7 @@ impl<'k, S: OutputType, D: Output> Sink<'k, S> for Results<'k, S, D> {
         let columns = self.columns();
         let pairs: Vec<_> = sums.pairs(thread).into_iter().filter(|pair| pair.column.constant() < columns).collect();
         match self.to {
-            To::Tiles { map, staged, pack } => self.store_tiles(sums, corner, (map, staged), pack),
+            To::Tiles { map, staged, pack } => self.store_tiles(sums, corner, map, staged, pack),
             To::Elements { base, stride } => {
                 let c = LayoutTensor::new(base, Modes::row_major(self.extents.map(Index::any), stride));
                 store_pairs(&part(c, corner, [rows, columns]), &pairs, |pair, i| self.value(sums, pair, i, corner));
@@ -200,7 +200,8 @@ impl<'k, S: OutputType, D: Output> Results<'k, S, D> {
         &self,
         sums: Accumulator<'k, S>,
         corner: [Val<'k, u32>; 2],
-        (map, staged): (Ptr<'k, Param, TensorMap>, Ptr<'k, Shared, u16>),
+        map: Ptr<'k, Param, TensorMap>,
+        staged: Ptr<'k, Shared, u16>,
         pack: Pack<'k>,
     ) {
         let k = self.k;

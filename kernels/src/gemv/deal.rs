@@ -116,9 +116,9 @@ impl Deal {
         let long = rounds + more;
         let end = longer * (rounds + more);
         let is_long = stage.lt(end);
-        let behind = stage - end;
-        let piece = is_long.select(stage / long, behind / rounds + longer);
-        let round = is_long.select(stage % long, behind % rounds);
+        let past_long = stage - end;
+        let piece = is_long.select(stage / long, past_long / rounds + longer);
+        let round = is_long.select(stage % long, past_long % rounds);
         round * pieces + piece - (round.max(rounds) - rounds) * (pieces - longer)
     }
 }

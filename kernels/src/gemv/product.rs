@@ -29,9 +29,9 @@ impl<'k> Fragment<'k> {
     /// The fragment whose quads are words as an instruction takes them: of the first vector and the
     /// second in turn.
     pub(super) fn of_pairs(self) -> Fragment<'k> {
-        let Some(behind) = self.high else { return self };
+        let Some(high) = self.high else { return self };
         let a = self.low;
-        let b = behind;
+        let b = high;
         Fragment { low: [a[0], a[2], b[0], b[2]], high: Some([a[1], a[3], b[1], b[3]]) }
     }
 }
@@ -67,7 +67,7 @@ impl<'k> WarpTile<'k> {
 
     /// Loads this lane's weights of the tile with their factors.
     #[track_caller]
-    pub fn load_codes(self, (strip, codes): (Strip, Codes), side: Side, stage: Ptr<'k, Shared, u8>) -> CodeTile<'k> {
+    pub fn load_codes(self, strip: Strip, codes: Codes, side: Side, stage: Ptr<'k, Shared, u8>) -> CodeTile<'k> {
         let factors = strip.factors(codes, side, stage.at(strip.scales_at()), self.tile);
         CodeTile::new(self.load(strip, stage.cast()), factors)
     }
@@ -360,7 +360,7 @@ impl<'k> Chains<'k> {
     /// The accumulators after a number of the warp's tiles: the order does not depend on the
     /// stages.
     #[must_use]
-    pub fn behind(self, tiles: u32) -> Chains<'k> {
+    pub fn after_tiles(self, tiles: u32) -> Chains<'k> {
         Chains { first: 2 * tiles, ..self }
     }
 

@@ -121,7 +121,7 @@ mod tests {
     fn matrix(n: usize, k: usize, group: usize, code: Code, each: bool, ordered: bool, seed: u64) -> QuantMatrix {
         let draw = &mut Draw::new(seed);
         let order = ordered.then(|| shuffled(draw, k));
-        drawn(draw, [n, k, group], (code, each), order)
+        drawn(draw, [n, k, group], code, each, order)
     }
 
     proptest! {

@@ -73,7 +73,7 @@ pub use pool::{Cells, PageTable, PagedPool, SplitPages};
 pub use shared::{Form, Fragments, MmaTile, Share, TileForm, VECTOR};
 pub use stage_tiles::{KeysAndValues, StageTiles};
 pub use staged::{Staged, StagedBuffer};
-pub use stream::{Span, stream, stream_issuing};
+pub use stream::{IssuedAhead, KvRings, Span, stream, stream_issuing};
 pub use tiles::Tiles;
 pub use tma::{Tma, TmaBuffer};
 pub(crate) use token_row::TokenRow;

@@ -11,10 +11,38 @@ use super::{Arrived, Issued, KvBuffer, KvView, OwnRing};
 pub struct Span<'k> {
     /// The first tile.
     pub first: Val<'k, u32>,
-    /// Behind the last tile.
+    /// One past the last tile.
     pub end: Val<'k, u32>,
     /// From tile to tile.
     pub step: u32,
+}
+
+/// The rings of keys and of values that a warp multiplies with.
+pub struct KvRings<'r, K, V> {
+    /// Keys.
+    pub keys: &'r K,
+    /// Values.
+    pub values: &'r V,
+}
+
+impl<K, V> Clone for KvRings<'_, K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V> Copy for KvRings<'_, K, V> {}
+
+/// A place whose tiles were issued before, and how the next tiles are issued.
+pub struct IssuedAhead<'i, 'k> {
+    /// Tiles of the place.
+    pub span: Span<'k>,
+    /// Where they lie.
+    pub place: KvView<'k>,
+    /// Issues the next tile of keys, wherever that is.
+    pub issue_keys: &'i dyn Fn(),
+    /// Issues the next tile of values.
+    pub issue_values: &'i dyn Fn(),
 }
 
 /// Goes through the tiles of keys and values in turn: `scores(tile, keys)`, then
@@ -27,11 +55,12 @@ pub struct Span<'k> {
 /// While recording, if a turn of the loop does not end with the tokens that it began with.
 pub fn stream<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
     k: &'k Builder,
-    (keys, values): (&K, &V),
+    rings: KvRings<'_, K, V>,
     span: Span<'k>,
     scores: impl Fn(Val<'k, u32>, &Arrived<'k, K::Config>),
     outputs: impl Fn(Val<'k, u32>, &Arrived<'k, V::Config>),
 ) {
+    let KvRings { keys, values } = rings;
     assert_eq!((keys.ahead(), keys.unroll()), (values.ahead(), values.unroll()), "keys and values travel in step");
     let ahead = keys.ahead();
     let unroll = keys.unroll();
@@ -66,19 +95,20 @@ pub fn stream<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
     drop(waiting);
 }
 
-/// Visits the tiles of one of several places, which were issued in order: `issue` issues the next
-/// tile of keys, and of values, wherever that is, once each a turn.
+/// Visits the tiles of one of several places, which were issued in order: each turn issues
+/// the next tile of keys and of values once.
 ///
 /// # Panics
 /// While recording, where registers take turns.
 pub fn stream_issuing<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
     k: &'k Builder,
-    (keys, values): (&K, &V),
-    (span, place): (Span<'k>, &KvView<'k>),
-    [issue_keys, issue_values]: [&dyn Fn(); 2],
+    rings: KvRings<'_, K, V>,
+    ahead: &IssuedAhead<'_, 'k>,
     scores: impl Fn(Val<'k, u32>, &Arrived<'k, K::Config>),
     outputs: impl Fn(Val<'k, u32>, &Arrived<'k, V::Config>),
 ) {
+    let KvRings { keys, values } = rings;
+    let IssuedAhead { span, place, issue_keys, issue_values } = ahead;
     assert_eq!((keys.unroll(), values.unroll()), (1, 1), "registers that take turns begin each place anew");
     k.for_step(span.first, span.end, span.step, |tile: Val<'k, u32>| {
         let arrived = keys.copy_at(place, Issued::by_another(), tile);

@@ -225,7 +225,7 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
         tile: LayoutTensor<'k, T, L, Shared>,
         value: impl Fn(Pair<'k>) -> Val<'k, u32>,
     ) {
-        self.stage_at(thread, columns, (tile, [0.into(), 0.into()]), value);
+        self.stage_at(thread, columns, tile, [0.into(), 0.into()], value);
     }
 
     /// As [`stage`](Accumulator::stage), where the columns begin at a corner of the tile.
@@ -234,7 +234,8 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
         self,
         thread: Index<'k>,
         columns: core::ops::Range<u32>,
-        (tile, [top, left]): (LayoutTensor<'k, T, L, Shared>, [Index<'k>; 2]),
+        tile: LayoutTensor<'k, T, L, Shared>,
+        [top, left]: [Index<'k>; 2],
         value: impl Fn(Pair<'k>) -> Val<'k, u32>,
     ) {
         let rows = self.fragment.rows as u32;

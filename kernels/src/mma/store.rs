@@ -86,7 +86,7 @@ impl<'k, S: Number + Numeric> Accumulator<'k, S> {
         let rows = tile.widest(1) >= 8 && columns.is_multiple_of(16) && Needs::Sm90.met_by(tile.builder().arch());
         match (OutputSpace::shared(tile.clone()), T::pack()) {
             (Some(tile), Some(pack)) if rows && !tile.may_end() => {
-                self.stage_at(thread, 0..columns, (tile, [down, across]), |pair| {
+                self.stage_at(thread, 0..columns, tile, [down, across], |pair| {
                     let [a, b] = [0, 1].map(|i| self.get(pair.first + i).cast::<f32>());
                     pack(a, b)
                 });

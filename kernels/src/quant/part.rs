@@ -199,7 +199,7 @@ mod tests {
     use tilewright_codegen::trial::Draw;
 
     fn matrix(extents: [usize; 3], code: Code, each: bool, order: Option<Vec<u32>>, seed: u64) -> QuantMatrix {
-        drawn(&mut Draw::new(seed), extents, (code, each), order)
+        drawn(&mut Draw::new(seed), extents, code, each, order)
     }
 
     /// The columns of a matrix's numbers.

@@ -46,7 +46,7 @@ fn matrix(draw: &mut Draw, code: Code) -> QuantMatrix {
     let [each, ordered] = [(); 2].map(|()| draw.between(0..=1) == 1);
     let extents = [n, k, group].map(|extent| extent as usize);
     let order = ordered.then(|| shuffled(draw, extents[1]));
-    drawn(draw, extents, (code, each && code.is_integer()), order)
+    drawn(draw, extents, code, each && code.is_integer(), order)
 }
 
 /// A matrix `[n, k]` in groups, of random codes and scales: with a random zero for each group, or
@@ -54,7 +54,8 @@ fn matrix(draw: &mut Draw, code: Code) -> QuantMatrix {
 pub(crate) fn drawn(
     draw: &mut Draw,
     [n, k, group]: [usize; 3],
-    (code, each): (Code, bool),
+    code: Code,
+    each: bool,
     order: Option<Vec<u32>>,
 ) -> QuantMatrix {
     let groups = n * k.div_ceil(group);

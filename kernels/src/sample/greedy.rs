@@ -13,7 +13,7 @@ pub(super) fn likeliest<'k>(search: Search<'k>, row: Row<'k>) -> Val<'k, u32> {
     let most = k.var(f32::NEG_INFINITY);
     let first = k.var(0u32);
     // A thread meets its tokens by rising number, and a comparison with a NaN is false.
-    visit(row, [k.lit(0), row.count], (k.tid(), team.threads()), |token| {
+    visit(row, [k.lit(0), row.count], k.tid(), team.threads(), |token| {
         let better = token.logit.gt(most.get());
         most.set(better.select(token.logit, most.get()));
         first.set(better.select(token.at, first.get()));

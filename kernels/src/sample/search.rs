@@ -129,7 +129,7 @@ impl<'k> Search<'k> {
         let begin = (k.warp() * stretch).min(source.count());
         let end = (begin + stretch).min(source.count());
         let mine = k.var(0u64);
-        visit(source, [begin, end], (k.lane(), 32), |token| mine.set(mine.get() + value(token)));
+        visit(source, [begin, end], k.lane(), 32, |token| mine.set(mine.get() + value(token)));
         let warps = self.warps(self.sums, from_lane(team, warp_scan(team, mine.get()), k.lit(31)));
         let wanted = wanted(warps.total());
         let here = (warps.before.lt(wanted) & wanted.le(warps.through)).ballot();

@@ -37,7 +37,7 @@ pub(super) fn raise<'k, S: Source<'k>>(
     k.for_(0u32, DIGITS, |digit| {
         team.each(BINS, |bin| bins.at(bin).store(0u64));
         team.sync();
-        visit(source, [k.lit(0), source.count()], (k.tid(), team.threads()), |token| {
+        visit(source, [k.lit(0), source.count()], k.tid(), team.threads(), |token| {
             let shares = (upper(token) >> (shift.get() + DIGIT)).eq(prefix.get());
             k.when(kept(token) & shares, || {
                 let bin = (upper(token) >> shift.get()) & (BINS - 1);

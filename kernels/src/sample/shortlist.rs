@@ -70,7 +70,7 @@ pub(super) fn gather<'k>(
     team.sync();
     let by_count = limits.top_k.lt(row.count);
     let mine = k.var(0u64);
-    visit(row, [k.lit(0), row.count], (k.tid(), team.threads()), |token| {
+    visit(row, [k.lit(0), row.count], k.tid(), team.threads(), |token| {
         let bin = bins.of(token.logit);
         k.when(bin.lt(BINS), || {
             bins.counts.at(bin).red(AtomOp::Add, 1u32, RedOrder::Relaxed(Scope::Cta));
@@ -103,7 +103,7 @@ fn write<'k>(
     let begin = (k.warp() * stretch).min(row.count);
     let end = (begin + stretch).min(row.count);
     let mine = k.var(0u64);
-    visit(row, [begin, end], (k.lane(), 32), |token| {
+    visit(row, [begin, end], k.lane(), 32, |token| {
         k.when(passes(token.logit), || mine.set(mine.get() + 1));
     });
     let (before, all) = search.stretches(mine.get());

@@ -85,7 +85,8 @@ pub(super) fn token<'k>(source: impl Source<'k>, at: Val<'k, u32>) -> Token<'k> 
 pub(super) fn visit<'k>(
     source: impl Source<'k>,
     [begin, end]: [Val<'k, u32>; 2],
-    (lane, step): (Val<'k, u32>, u32),
+    lane: Val<'k, u32>,
+    step: u32,
     look: impl Fn(Token<'k>),
 ) {
     let k = lane.builder();

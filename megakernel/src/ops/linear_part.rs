@@ -110,7 +110,7 @@ impl DeviceOp for LinearPart {
         let stream = plan.stream(Rows::Matrix(self.weight), strip, features as usize);
         let rows = rows_of(self.rows)?;
         let out = plan.storage("out", self.out)?;
-        let a_operand = plan_a_operand(plan, (rows, part, input), Waits::Nowhere);
+        let a_operand = plan_a_operand(plan, rows, part, input, Waits::Nowhere);
         let tile = TileCode::new(plan, part, rows, input, a_operand).of_part(plan);
         if let Taken::Groups(_) = tile.taken() {
             let found = AOperand::registers(part, Packing::of(rows, plan.float("x", self.x)?));

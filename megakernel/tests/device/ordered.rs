@@ -72,7 +72,7 @@ fn placed(spec: &ModelSpec, rows: usize, activation: DType, weights: &dyn Weight
 }
 
 /// Steps at growing positions agree with the reference machine.
-fn agrees(spec: &ModelSpec, (rows, activation): (usize, DType), weights: &dyn Weights, options: DeviceOptions) {
+fn agrees(spec: &ModelSpec, rows: usize, activation: DType, weights: &dyn Weights, options: DeviceOptions) {
     let mut draw = Draw::new(rows as u64);
     let mut both = Both::of(placed(spec, rows, activation, weights), weights, &mut draw, options);
     for position in [0, 17] {
@@ -101,10 +101,10 @@ fn activations_come_in_the_order_of_codes() {
         (16, DType::BF16, Code::E4m3, streamed),
     ] {
         let spec = wider();
-        agrees(&spec, (rows, activation), &shuffled(&spec, code, Some(32), &together), options);
+        agrees(&spec, rows, activation, &shuffled(&spec, code, Some(32), &together), options);
         // Groups of half a step have an order of their own, in which the other is.
         if rows % 2 == 0 {
-            agrees(&spec, (rows, activation), &shuffled(&spec, Code::E2m1, Some(16), &together), options);
+            agrees(&spec, rows, activation, &shuffled(&spec, Code::E2m1, Some(16), &together), options);
         }
     }
 }
@@ -138,7 +138,7 @@ fn every_stream_has_its_own_order() {
     for which in ["0.self_attn.o_proj", "1.mlp.down_proj"] {
         for rows in [1, 5] {
             let seed = |name: &str| together(name).filter(|_| name.contains(which));
-            agrees(&spec, (rows, DType::F32), &shuffled(&spec, Code::I4, Some(64), &seed), options());
+            agrees(&spec, rows, DType::F32, &shuffled(&spec, Code::I4, Some(64), &seed), options());
         }
     }
 }
@@ -157,7 +157,7 @@ proptest! {
         let seed = |name: &str| together(name).map(|stream| stream ^ seed);
         let weights = shuffled(&spec, code, Some(32 * group), &seed);
         let options = DeviceOptions { held_registers: if held { 128 } else { 0 }, ..options() };
-        agrees(&spec, (rows, DType::F32), &weights, options);
+        agrees(&spec, rows, DType::F32, &weights, options);
     }
 }
 

@@ -184,7 +184,7 @@ fn the_logits_of_the_last_row_are_those_of_all_rows() {
 
 /// A prompt by one machine, tokens by the other, on the same pools, whichever of them made these.
 #[test]
-fn decoding_goes_on_behind_a_prompt() {
+fn decoding_goes_on_after_a_prompt() {
     for (head_dim, seed) in [(64, 8), (32, 9)] {
         let spec = tiny(head_dim);
         let prompt = prompt(40, 5);

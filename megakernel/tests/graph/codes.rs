@@ -35,7 +35,7 @@ fn form(code: Code, group: Option<usize>) -> Quantised {
 }
 
 /// Logits of a prompt in chunks of `rows` rows, by products that read packed codes.
-fn agrees_packed(spec: &ModelSpec, (code, group): (Code, Option<usize>), chunk: usize) {
+fn agrees_packed(spec: &ModelSpec, code: Code, group: Option<usize>, chunk: usize) {
     agree(spec, form(code, group), chunk, true);
 }
 
@@ -87,10 +87,10 @@ fn prompts_of_quantised_weights_agree_with_the_reference() {
 #[test]
 fn products_read_packed_codes() {
     let spec = |head_dim| ModelSpec { layers: 1, ..tiny(head_dim) };
-    agrees_packed(&tiny(64), (Code::I4, Some(32)), 32);
-    agrees_packed(&spec(64), (Code::E4m3, None), 64);
-    agrees_packed(&normed(spec(32)), (Code::U8, Some(32)), 80);
-    agrees_packed(&spec(64), (Code::E2m1, Some(32)), 40);
+    agrees_packed(&tiny(64), Code::I4, Some(32), 32);
+    agrees_packed(&spec(64), Code::E4m3, None, 64);
+    agrees_packed(&normed(spec(32)), Code::U8, Some(32), 80);
+    agrees_packed(&spec(64), Code::E2m1, Some(32), 40);
 }
 
 /// Devices widen their parts. A prompt of which steps have more rows than the decode machine, the

@@ -37,10 +37,10 @@ fn steps() -> [Rows; 4] {
 }
 
 fn agrees(spec: &ModelSpec, arch: Arch, sms: u32) {
-    agrees_as(spec, (arch, sms), None);
+    agrees_as(spec, arch, sms, None);
 }
 
-fn agrees_as(spec: &ModelSpec, (arch, sms): (Arch, u32), tuning: Option<GraphTuning>) {
+fn agrees_as(spec: &ModelSpec, arch: Arch, sms: u32, tuning: Option<GraphTuning>) {
     let device = Simulator::new(Options { arch, seed: 3, sms, ..Options::default() }).device();
     let mut weights = GraphWeights::new(device, Arc::new(random(spec)));
     weights.tune(tuning);
@@ -58,7 +58,7 @@ fn decoding_rows_beside_a_chunk_agree_with_the_reference() {
     let spec = ModelSpec { layers: 1, ..tiny(64) };
     agrees(&spec, Arch::Sm90a, 4);
     // Blocks that do not stay.
-    agrees_as(&spec, (Arch::Sm90a, 4), Some(GraphTuning::SHARES));
+    agrees_as(&spec, Arch::Sm90a, 4, Some(GraphTuning::SHARES));
     // More blocks than shares.
     agrees(&spec, Arch::Sm90a, 132);
     agrees(&spec, Arch::Sm80, 48);
@@ -177,7 +177,7 @@ fn the_device_chooses_what_the_host_would() {
 fn run(machine: &mut GraphMachine, rows: &Rows, steps: usize, ends: &[u32], seen: usize) -> Vec<Vec<u32>> {
     let draws = if machine.plan().choice.as_ref().unwrap().sampled { draws() } else { Vec::new() };
     let mut all = Vec::new();
-    let done = machine.run_until(&rows.view(), steps, (&draws, &[ends; 32]), &mut |tokens| {
+    let done = machine.run_until(&rows.view(), steps, &draws, &[ends; 32], &mut |tokens| {
         all.push(tokens[..3].to_vec());
         assert!(tokens[3..].iter().all(|&token| token == NO_TOKEN));
         if all.len() >= seen { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -232,9 +232,9 @@ fn what_the_device_cannot_choose_is_refused() {
     assert!(error.contains("32"), "{error}");
     let error = machine.choose(&rows.view(), &[0], &draws()[..1]).unwrap_err().to_string();
     assert!(error.contains("request"), "{error}");
-    let error = machine.run_until(&rows.view(), 0, (&[], &[]), &mut |_| ControlFlow::Continue(())).unwrap_err();
+    let error = machine.run_until(&rows.view(), 0, &[], &[], &mut |_| ControlFlow::Continue(())).unwrap_err();
     assert!(error.to_string().contains("1 to"), "{error}");
     // The third row has no page for its 129th token.
-    let error = machine.run_until(&rows.view(), 99, (&[], &[]), &mut |_| ControlFlow::Continue(())).unwrap_err();
+    let error = machine.run_until(&rows.view(), 99, &[], &[], &mut |_| ControlFlow::Continue(())).unwrap_err();
     assert!(error.to_string().contains("position"), "{error}");
 }

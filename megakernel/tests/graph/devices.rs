@@ -200,7 +200,7 @@ fn tokens_are_chosen_as_on_one_device() {
                 seen.extend_from_slice(&tokens[..2]);
                 ControlFlow::Continue(())
             };
-            assert_eq!(machine.run_until(&rows.view(), 3, (&draws, &[]), &mut each).unwrap(), 3);
+            assert_eq!(machine.run_until(&rows.view(), 3, &draws, &[], &mut each).unwrap(), 3);
             seen
         };
         let machine = |count: usize| {
@@ -216,7 +216,7 @@ fn tokens_are_chosen_as_on_one_device() {
 
 /// A prompt by graphs, the next token by the decode machine of the same devices, on the same pools.
 #[test]
-fn decoding_goes_on_behind_a_prompt_on_two_devices() {
+fn decoding_goes_on_after_a_prompt_on_two_devices() {
     let spec = ModelSpec { layers: 1, ..small(64) };
     let on = devices(3, 2);
     let mut graphs = peers(&on, &spec, 32, false);

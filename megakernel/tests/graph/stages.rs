@@ -53,7 +53,7 @@ fn packed(spec: &ModelSpec, weights: &GraphWeights, layers: Span) -> DeviceWeigh
     packed
 }
 
-fn agrees(spec: &ModelSpec, (arch, is_packed): (Arch, bool), chunks: &[usize], seed: u64) {
+fn agrees(spec: &ModelSpec, arch: Arch, is_packed: bool, chunks: &[usize], seed: u64) {
     let tokens = prompt(40, seed as i32);
     let cut = spec.layers / 2;
     let mut machines = [Span::new(0, cut), Span::new(cut, spec.layers)].map(|layers| {
@@ -83,9 +83,9 @@ fn agrees(spec: &ModelSpec, (arch, is_packed): (Arch, bool), chunks: &[usize], s
 
 #[test]
 fn a_prompt_by_stages_agrees_with_the_reference() {
-    agrees(&tiny(32), (Arch::Sm90a, false), &[32, 7, 1], 0);
-    agrees(&tiny(64), (Arch::Sm90a, true), &[32, 7, 1], 2);
-    agrees(&ModelSpec { layers: 2, ..normed(tiny(32)) }, (Arch::Sm80, false), &[20, 20], 1);
+    agrees(&tiny(32), Arch::Sm90a, false, &[32, 7, 1], 0);
+    agrees(&tiny(64), Arch::Sm90a, true, &[32, 7, 1], 2);
+    agrees(&ModelSpec { layers: 2, ..normed(tiny(32)) }, Arch::Sm80, false, &[20, 20], 1);
 }
 
 #[test]

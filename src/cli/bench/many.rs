@@ -185,7 +185,7 @@ fn tuning(settings: &Settings) -> Result<(Option<GraphTuning>, Vec<ProductTuning
 /// Runs steps that feed tokens back. Returns the last tokens of all rows.
 fn generate(machine: &mut AnyGraph, cells: &Cells, steps: usize) -> Result<Vec<u32>, Failure> {
     let mut last = Vec::new();
-    machine.run_until(&cells.view(), steps, (&[], &[]), &mut |tokens| {
+    machine.run_until(&cells.view(), steps, &[], &[], &mut |tokens| {
         last = tokens.to_vec();
         ControlFlow::Continue(())
     })?;

@@ -19,7 +19,8 @@ pub(super) fn warp_parts<'k>(
     k: &'k Builder,
     warps: u32,
     [depth, group]: [u32; 2],
-    (free, bytes): (Ptr<'k, Shared, f32>, u32),
+    free: Ptr<'k, Shared, f32>,
+    bytes: u32,
 ) -> WarpParts<'k> {
     // Eight rows of the MMA a warp, and eight floats more than columns, so that lines begin in
     // other banks.

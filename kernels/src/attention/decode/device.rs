@@ -4,8 +4,8 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
 use super::combine::{Splits, warp_parts};
-use crate::attention::warp::{WarpA, attend as attend_tiles, query_fragments};
-use crate::kv::{KConfig, KvFamily, KvThreads, KvView, OwnRing, Span, VConfig};
+use crate::attention::warp::{WarpA, WarpQueries, attend as attend_tiles, query_fragments};
+use crate::kv::{KConfig, KvFamily, KvRings, KvThreads, KvView, OwnRing, Span, VConfig};
 use crate::mma::Accumulator;
 use crate::tile::Index;
 
@@ -42,11 +42,12 @@ pub fn attend<'k, F: KvFamily, const D: u32, const TILE: u32>(k: &'k Builder, ta
 
     let tokens = task.place.tokens;
     let (query, rows) = queries(k, task.query, [D, task.group]);
+    let queries = WarpQueries { fragments: &query, rows, scale: task.scale };
     let span = share(k, tokens, [task.split, task.splits.count], [warps(D), TILE]);
-    let mask = behind(k, tokens, TILE);
-    let (softmax, acc) = attend_tiles(k, (&keys, &values), span, (&query, rows, task.scale), &mask);
+    let mask = mask_past_end(k, tokens, TILE);
+    let (softmax, acc) = attend_tiles(k, KvRings { keys: &keys, values: &values }, span, queries, &mask);
     let room = warps(D) * F::tile_bytes::<KConfig<TILE, D, TILE>>();
-    let warps = warp_parts(k, warps(D), [D, task.group], (keys.memory().cast(), room));
+    let warps = warp_parts(k, warps(D), [D, task.group], keys.memory().cast(), room);
     task.splits.finish(k, &warps, softmax, acc.registers(), task.split);
 }
 
@@ -63,7 +64,7 @@ pub(super) fn queries<'k>(
 }
 
 /// Masks the scores beyond the last token with −∞.
-pub(super) fn behind<'k>(
+pub(super) fn mask_past_end<'k>(
     k: &'k Builder,
     tokens: Val<'k, u32>,
     tile: u32,

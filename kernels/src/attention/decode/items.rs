@@ -5,10 +5,12 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val, Var};
 
 use super::combine::{Splits, warp_parts};
-use super::device::{behind, queries, share, warps};
-use crate::attention::warp::attend_by;
+use super::device::{mask_past_end, queries, share, warps};
+use crate::attention::warp::{WarpQueries, attend_by};
 use crate::early::wait_for_launches;
-use crate::kv::{Issued, KConfig, KvFamily, KvThreads, KvView, OwnRing, Span, VConfig, stream_issuing};
+use crate::kv::{
+    Issued, IssuedAhead, KConfig, KvFamily, KvRings, KvThreads, KvView, OwnRing, Span, VConfig, stream_issuing,
+};
 
 /// The work of a persistent launch: shares of heads of sequences, numbered, shares first.
 pub struct Items<'k, 'a> {
@@ -166,7 +168,8 @@ pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
     k: &'k Builder,
     inputs: [F::Input<'k>; 2],
     items: &Items<'k, '_>,
-    (group, scale): (u32, Val<'k, f32>),
+    group: u32,
+    scale: Val<'k, f32>,
 ) {
     let team = KvThreads::Warps(warps(D));
     let shape = [warps(D), TILE];
@@ -175,7 +178,7 @@ pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
     let values = F::open::<VConfig<TILE, TILE, TILE, D>>(k, "values", inputs[1], none, team);
     F::begin(k);
     // The rings are full of what comes next when an item's warps merge.
-    let parts = warp_parts(k, warps(D), [D, group], (keys.memory().cast(), 0));
+    let parts = warp_parts(k, warps(D), [D, group], keys.memory().cast(), 0);
     let cursor = Cursor::new(k, items, shape);
     let issue_keys = || {
         let (place, tile, is_one) = cursor.next();
@@ -201,10 +204,12 @@ pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
             let Item { split, line, place, span } = current.item();
             k.when(place.tokens.gt(0), || {
                 let (query, rows) = queries(k, (items.query)(line), [D, group]);
-                let tiles = (&keys, &values);
-                let mask = behind(k, place.tokens, TILE);
-                let (softmax, acc) = attend_by(k, tiles, (&query, rows, scale), &mask, |scores, outputs| {
-                    stream_issuing(k, tiles, (span, &place), [&issue_keys, &issue_values], scores, outputs);
+                let queries = WarpQueries { fragments: &query, rows, scale };
+                let rings = KvRings { keys: &keys, values: &values };
+                let mask = mask_past_end(k, place.tokens, TILE);
+                let (softmax, acc) = attend_by(k, rings, queries, &mask, |scores, outputs| {
+                    let ahead = IssuedAhead { span, place, issue_keys: &issue_keys, issue_values: &issue_values };
+                    stream_issuing(k, rings, &ahead, scores, outputs);
                 });
                 (items.meet)(line).finish(k, &parts, softmax, acc.registers(), split);
             });

@@ -187,8 +187,8 @@ impl Decode {
         if let Some([splits, heads, sequences]) = counts {
             let items = Items { splits, heads, sequences, place: &place, query: &query, meet: &meet };
             return match self.tokens() {
-                32 => attend_items::<F, D, 32>(k, inputs, &items, (self.group, scale)),
-                _ => attend_items::<F, D, 16>(k, inputs, &items, (self.group, scale)),
+                32 => attend_items::<F, D, 32>(k, inputs, &items, self.group, scale),
+                _ => attend_items::<F, D, 16>(k, inputs, &items, self.group, scale),
             };
         }
         let line = sequence * heads + head;

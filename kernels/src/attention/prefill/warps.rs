@@ -6,8 +6,8 @@ use tilewright_codegen::build::{Bf16x2, Builder, Global, Ptr, RegArray, Val};
 
 use super::schedule::Rows;
 use crate::attention::softmax::Softmax;
-use crate::attention::warp::{attend as attend_tiles, query_fragments};
-use crate::kv::{KConfig, KvFamily, KvThreads, KvView, Span, VConfig};
+use crate::attention::warp::{WarpQueries, attend as attend_tiles, query_fragments};
+use crate::kv::{KConfig, KvFamily, KvRings, KvThreads, KvView, Span, VConfig};
 
 /// Warps of a block.
 pub const WARPS: u32 = 4;
@@ -49,9 +49,10 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
     let exists = |half: u32| (rows.first + (mine + 8 * half)).lt(rows.queries);
     let at = |half: u32, column| task.query.at((mine + 8 * half).mul_wide(task.stride)).at(column);
     let query = query_fragments(k, [D, 2], &exists, &at);
+    let queries = WarpQueries { fragments: &query, rows: 2, scale: task.scale };
     let end = (rows.end(BLOCK_ROWS, task.causal) + (TILE - 1)) / TILE;
     let span = Span { first: k.lit(0u32), end, step: 1 };
-    let (softmax, acc) = attend_tiles(k, (&keys, &values), span, (&query, 2, task.scale), &|tile, scores| {
+    let (softmax, acc) = attend_tiles(k, KvRings { keys: &keys, values: &values }, span, queries, &|tile, scores| {
         let common = rows.common(rows.first + k.warp() * 16, task.causal);
         k.when(((tile + 1) * TILE).gt(common), || {
             rows.mask(k, scores, rows.first + mine, tile * TILE, task.causal);

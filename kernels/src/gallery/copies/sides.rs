@@ -100,7 +100,8 @@ impl Side {
         &self,
         memory: Ptr<'k, Global, T>,
         told: &[Index<'k>; 8],
-        (place, tile): ([Index<'k>; 2], [usize; 2]),
+        place: [Index<'k>; 2],
+        tile: [usize; 2],
     ) -> LayoutTensor<'k, T, Modes<'k, 2>, Global> {
         let stride = |mode: usize| if self.strides[mode] == 1 { 1.into() } else { told[3 + mode] };
         let whole = Modes::new([told[0], told[1], told[2]], [0, 1, 2].map(stride)).vectors(self.promise);

@@ -231,7 +231,7 @@ impl<'a, 'k> Block<'a, 'k> {
             };
             if let Some(codes) = CodeStage::of(plan) {
                 k.moving().for_(begin, end, |chunk| {
-                    self.multiply_codes(inputs, codes, (sums, chunk.ne(begin)), [from, row]);
+                    self.multiply_codes(inputs, codes, sums, chunk.ne(begin), [from, row]);
                 });
             } else if plan.overlaps() {
                 k.moving().for_step(begin, end, 2, |chunk| {
@@ -285,7 +285,8 @@ impl<'a, 'k> Block<'a, 'k> {
         self,
         inputs: &mut Inputs<'k>,
         codes: CodeStage,
-        (sums, keep): (Accumulator<'k, f32>, Val<'k, bool>),
+        sums: Accumulator<'k, f32>,
+        keep: Val<'k, bool>,
         [thread, row]: [Index<'k>; 2],
     ) {
         let k = self.k;
@@ -303,7 +304,7 @@ impl<'a, 'k> Block<'a, 'k> {
     }
 
     /// Multiplies an operand with the next stage of activations; `begun` is called after the
-    /// products have begun. Their group, or else none, may be in flight behind it.
+    /// products have begun. Their group may be in flight when this returns, or else none.
     fn meet_vectors(
         inputs: &mut Inputs<'k>,
         a: &[Vec<Operand<'k>>],

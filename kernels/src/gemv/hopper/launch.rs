@@ -23,7 +23,7 @@ use tilewright_codegen::ir::{Arch, Kernel};
 /// | sums are scaled | `squares` (f32 `[k / 32, batch]`), `eps` |
 /// | results begin a norm | its weight, `x ⊙ g` (bf16 `[batch, n]`), `squares` (f32 `[n / 32, batch]`) |
 /// | the largest is kept | none; y is u64 `[batch, tiles]`, keys as [`best_rows`](crate::sample::best_rows) reads them |
-/// | heads are appended | `turns` (cosines and sines, f32 `[positions, dim / 2, 2]`), `position` (i32), `page_table` (i32 `[batch, width]`), `width`, `pages` of a pool, keys, values; each with its scale behind it where pools have codes. y are the queries |
+/// | heads are appended | `turns` (cosines and sines, f32 `[positions, dim / 2, 2]`), `position` (i32), `page_table` (i32 `[batch, width]`), `width`, `pages` of a pool, keys, values; each with its scale after it where pools have codes. y are the queries |
 ///
 /// Weights are fetched, and positions and page tables read, before the grids before this one have
 /// ended; nothing else is touched until then. Of [`Rows`] that are not in order y has as many

@@ -143,8 +143,8 @@ impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
         let at = column * plan.sums_pitch() + row;
         let row = first + row;
         let vector = column + self.first;
-        let Some(behind) = self.tile.vector else { return Run { at, is: [vector, row], exists: None } };
-        let vector = vector + behind;
+        let Some(in_tile) = self.tile.vector else { return Run { at, is: [vector, row], exists: None } };
+        let vector = vector + in_tile;
         match plan.batch.is_multiple_of(plan.of_tile()) {
             true => Run { at, is: [vector, row], exists: None },
             false => Run { at, is: [vector.min(plan.batch - 1), row], exists: Some(vector.lt(plan.batch)) },

@@ -137,7 +137,7 @@ pub fn linear<'k>(
         streams: tile.output.streams(),
         a_operand: tile.a_operand,
         spreads: true,
-        behind: None,
+        accumulates_squares: None,
         reserved: 0,
     };
     pass.each_phase(tile.input, |pass, input, phase| {
@@ -192,7 +192,7 @@ impl<'k> Linear<'k> {
             if let Some(terms) = tile.output.terms() {
                 let weight = prepared.weight.map(Var::get);
                 let place = prepared.place.map(Var::get);
-                terms.store_of_eight([row, n], result, (weight, place), stored);
+                terms.store_of_eight([row, n], result, weight, place, stored);
             }
         });
         for (first, best) in (0u32..).step_by(team.threads() as usize).zip(bests) {

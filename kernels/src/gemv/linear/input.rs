@@ -64,7 +64,8 @@ impl<'k> Input<'k> {
     pub(super) fn fill(
         self,
         team: ConsumerWarps<'k>,
-        (strip, pitch): (Strip, u32),
+        strip: Strip,
+        pitch: u32,
         first: Val<'k, u32>,
         to: Operand<'k>,
     ) -> Vec<Val<'k, f32>> {
@@ -107,7 +108,7 @@ impl<'k> Input<'k> {
     ) -> Option<Val<'k, f32>> {
         let norm = self.norm().map(|(weight, _)| (weight, team.k.var(0.0f32)));
         let run = N as u32;
-        rounds(team, (width, run), |items| {
+        rounds(team, width, run, |items| {
             let columns: Vec<_> = items.iter().map(|item| item.at * run).collect();
             let weights = norm.map(|(weight, _)| weight.asked::<N>(&columns));
             let places = self.ordered().map(|ordered| ordered.runs::<N>(&columns));
@@ -157,7 +158,7 @@ const TOGETHER: u32 = 32;
 
 /// Deals the runs of `run` elements of a row of `width` to the team, some rounds at a time. An item
 /// that does not exist stands for the last that does: it may be loaded, and is not stored.
-fn rounds<'k>(team: ConsumerWarps<'k>, (width, run): (u32, u32), work: impl Fn(&[Item<'k>])) {
+fn rounds<'k>(team: ConsumerWarps<'k>, width: u32, run: u32, work: impl Fn(&[Item<'k>])) {
     let items: Vec<Item> = team.items(width / run).into_iter().map(|item| item.clamped(width / run)).collect();
     items.chunks((TOGETHER / run) as usize).for_each(work);
 }

@@ -180,22 +180,22 @@ impl Half {
     }
 
     /// Stores one number of each row of the half, to `[rows, warps]`: the sum of what each row's
-    /// four lanes have, and what is there where `behind` holds.
+    /// four lanes have, and what is there where `accumulates` holds.
     pub fn add_up<'k>(
         self,
         team: ConsumerWarps<'k>,
         sum: Val<'k, f32>,
         to: Ptr<'k, Shared, f32>,
-        behind: Option<Val<'k, bool>>,
+        accumulates: Option<Val<'k, bool>>,
     ) {
         let k = team.k;
         let sum = [1u32, 2].into_iter().fold(sum, |sum, bits| sum + sum.shfl_bfly(bits));
         let row = k.lane() / 4 + self.base;
         let mine = (k.lane() % 4).eq(0) & row.lt(self.packing.rows);
         let place = to.at(k.warp()).at(row * team.warps);
-        k.when(mine, || match behind {
+        k.when(mine, || match accumulates {
             None => place.store(sum),
-            Some(behind) => k.if_else(behind, || place.store(place.load() + sum), || place.store(sum)),
+            Some(accumulates) => k.if_else(accumulates, || place.store(place.load() + sum), || place.store(sum)),
         });
     }
 }

@@ -77,7 +77,7 @@ pub(super) struct Pass<'k> {
     /// needs little until its sum is there.
     pub spreads: bool,
     /// Whether a phase came before, which left sums of squares; `None`: there are no phases.
-    pub behind: Option<Val<'k, bool>>,
+    pub accumulates_squares: Option<Val<'k, bool>>,
     /// Bytes after the activations that other sums have.
     pub reserved: u32,
 }
@@ -147,7 +147,7 @@ impl<'k> Pass<'k> {
                 let terms = packing.terms();
                 let starts = starts.as_ref();
                 let operands = Operands { side, terms, fragments, starts };
-                self.products((weights, weights.held()), operands, sums, [base * streams, here * streams]);
+                self.products(weights, weights.held(), operands, sums, [base * streams, here * streams]);
             };
             match x {
                 Activations::Shared(lane) => each(&|tile, _| lane.tile(tile)),
@@ -200,7 +200,8 @@ impl<'k> Pass<'k> {
     /// stages may be held.
     fn products(
         self,
-        (weights, held): (&dyn Weights<'k>, &[HeldStage<'k>]),
+        weights: &dyn Weights<'k>,
+        held: &[HeldStage<'k>],
         operands: Operands<'_, 'k>,
         sums: Sums<'k>,
         [before, strips]: [Val<'k, u32>; 2],
@@ -265,7 +266,7 @@ impl<'k> Pass<'k> {
         let Pass { team, scratch, strip, .. } = self;
         let x = Operand::new(scratch.operand, (strip, self.packing(input)), scratch.beyond);
         let factors = self.load_squares(input, first_row);
-        let squares = input.fill(team, (strip, self.pitch), first_row, x);
+        let squares = input.fill(team, strip, self.pitch, first_row, x);
         x.look();
         team.sync();
         there();
@@ -309,7 +310,7 @@ impl<'k> Pass<'k> {
         } else {
             let stages = (0..strip.stages()).map(|stage| team.k.lit(stage));
             let held = source.fragments(&stages.flat_map(|stage| source.columns(stage)).collect::<Vec<_>>());
-            source.store_squares(scratch.squares, self.behind);
+            source.store_squares(scratch.squares, self.accumulates_squares);
             source.look(scratch.beyond);
             Activations::Registers(held)
         };

@@ -86,8 +86,13 @@ impl<'k> Pass<'k> {
         let waiting = (waiting > 0).then_some(room);
         k.for_(0u32, phases, |number| {
             let phase = Phase { first: number.eq(0), last: number.eq(phases - 1), waiting };
-            let pass =
-                Pass { strip: part, a_operand: AOperand::Registers, behind: Some(number.gt(0)), reserved, ..self };
+            let pass = Pass {
+                strip: part,
+                a_operand: AOperand::Registers,
+                accumulates_squares: Some(number.gt(0)),
+                reserved,
+                ..self
+            };
             go(pass, input.from(number * part.k()), Some(phase));
             // The sums are read.
             team.sync();

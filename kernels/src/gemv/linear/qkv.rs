@@ -85,7 +85,7 @@ pub fn qkv<'k>(
         streams: 1,
         a_operand: tile.a_operand,
         spreads: false,
-        behind: None,
+        accumulates_squares: None,
         reserved: 0,
     };
     pass.each_phase(tile.input, |pass, input, phase| {

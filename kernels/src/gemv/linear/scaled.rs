@@ -212,7 +212,7 @@ impl<'k> Scaled<'k> {
 
     /// Adds them up; the first number of each row of `[rows, warps]` is the row's factor, one over
     /// the root of its mean square.
-    fn store_factors(self, team: ConsumerWarps<'k>, (rows, eps): (u32, f32), loaded: Loaded<'k>, to: Squares<'k>) {
+    fn store_factors(self, team: ConsumerWarps<'k>, rows: u32, eps: f32, loaded: Loaded<'k>, to: Squares<'k>) {
         for (row, fours) in loaded {
             let mine = fours.iter().flatten().fold(team.k.lit(0.0f32), |sum, &square| sum + square);
             let factor = one_over_root(mine.warp_reduce(|a, b| a + b), self.form.k, eps);
@@ -304,7 +304,8 @@ impl<'k> ScaledOutput<'k> {
         self,
         [row, column]: [Val<'k, u32>; 2],
         x: Val<'k, f32>,
-        (weight, place): (Option<Val<'k, f32>>, Option<Val<'k, u32>>),
+        weight: Option<Val<'k, f32>>,
+        place: Option<Val<'k, u32>>,
         inside: Val<'k, bool>,
     ) {
         let k = x.builder();
@@ -394,7 +395,7 @@ impl<'k> Pass<'k> {
     /// Asks for the sums of squares that lie beside activations. Where there are phases it is done
     /// by [`Pass::store_squares`], in the first.
     pub(super) fn load_squares(self, input: Input<'k>, first_row: Val<'k, u32>) -> Option<Loaded<'k>> {
-        match (input, self.behind) {
+        match (input, self.accumulates_squares) {
             (Input::Scaled { x, eps: Some(_) }, None) => Some(x.load_squares(self.team, self.rows, first_row)),
             (Input::Scaled { .. } | Input::Plain(_) | Input::RmsNorm { .. } | Input::Ordered(_), _) => None,
         }
@@ -404,10 +405,10 @@ impl<'k> Pass<'k> {
     pub(super) fn store_squares(self, input: Input<'k>, first_row: Val<'k, u32>, loaded: Option<Loaded<'k>>) {
         let Pass { team, scratch, rows, .. } = self;
         let Input::Scaled { x, eps: Some(eps) } = input else { return };
-        let store = |loaded| x.store_factors(team, (rows, eps), loaded, scratch.squares);
-        match (loaded, self.behind) {
+        let store = |loaded| x.store_factors(team, rows, eps, loaded, scratch.squares);
+        match (loaded, self.accumulates_squares) {
             (Some(loaded), _) => store(loaded),
-            (None, Some(behind)) => team.k.when(!behind, || store(x.load_squares(team, rows, first_row))),
+            (None, Some(accumulates)) => team.k.when(!accumulates, || store(x.load_squares(team, rows, first_row))),
             (None, None) => {}
         }
     }

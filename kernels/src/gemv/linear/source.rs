@@ -94,9 +94,9 @@ impl<'k> Source<'k> {
 
     /// Stores the warp's sums of squares of a normalised input; after a phase, added to what it
     /// stored before.
-    pub fn store_squares(&self, to: Squares<'k>, behind: Option<Val<'k, bool>>) {
+    pub fn store_squares(&self, to: Squares<'k>, accumulates: Option<Val<'k, bool>>) {
         if self.input.norm().is_some() {
-            self.halves.iter().for_each(|(half, squares)| half.add_up(self.team, squares.get(), to, behind));
+            self.halves.iter().for_each(|(half, squares)| half.add_up(self.team, squares.get(), to, accumulates));
         }
     }
 

@@ -48,7 +48,7 @@ const KEPT: usize = 8;
 impl<'k> Brought<'k> {
     /// The zero-point accumulators of a part of this warp's tile `number`, which is tile `tile` of
     /// the strip, in the registers of an accumulator.
-    pub fn load(&self, (number, parts): (u32, u32), tile: Val<'k, u32>, part: u32, atom: u32) -> [Val<'k, f32>; 4] {
+    pub fn load(&self, number: u32, parts: u32, tile: Val<'k, u32>, part: u32, atom: u32) -> [Val<'k, f32>; 4] {
         match self {
             Brought::Shared(starts) => starts.load(tile, part, atom),
             Brought::Kept(all) => all[(number * parts + part) as usize],

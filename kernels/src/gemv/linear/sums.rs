@@ -251,7 +251,7 @@ pub(super) fn product<'k>(
     for stage in 0..strip.stages() {
         let from = held.get(stage as usize).map_or(Stage::Next(weights), Stage::Held);
         operands.meet(team, strip, stage, |meeting| {
-            from.multiply(team, strip, meeting, chains.behind(stage * strip.per_warp()))
+            from.multiply(team, strip, meeting, chains.after_tiles(stage * strip.per_warp()))
         });
     }
     store(team, strip, operands, (sums, slot), chains);
@@ -323,7 +323,7 @@ pub(super) fn code_tiles<'k>(
     side: Side,
     stage: Ptr<'k, Shared, u32>,
 ) -> impl Iterator<Item = CodeTile<'k>> {
-    WarpTile::of_whole_rounds(k, strip).map(move |tile| tile.load_codes((strip, codes), side, stage.cast()))
+    WarpTile::of_whole_rounds(k, strip).map(move |tile| tile.load_codes(strip, codes, side, stage.cast()))
 }
 
 /// Stores a strip's products, which are in `chains`, into a slot of the sums.
@@ -363,7 +363,7 @@ impl<'k> Operands<'_, 'k> {
         };
         let parts = strip.parts(side);
         let starts = |round: u32, part: u32, _: u32| {
-            self.starts.map(|starts| starts.load((before + round, parts), first + round * team.warps, part, 0))
+            self.starts.map(|starts| starts.load(before + round, parts, first + round * team.warps, part, 0))
         };
         multiply(Meeting { side, terms: self.terms, fragments: &of_step, starts: &starts });
     }
@@ -405,7 +405,7 @@ fn pair<'k>(
         let tile = |round: u32| strip.tile(k.warp(), k.lit(before + round));
         let of_step = |step: u32| (operands.fragments)(tile(step / strip.steps()), before * strip.steps() + step);
         let starts = |round: u32, part: u32, atom: u32| {
-            operands.starts.map(|starts| starts.load((before + round, strip.parts(side)), tile(round), part, atom))
+            operands.starts.map(|starts| starts.load(before + round, strip.parts(side), tile(round), part, atom))
         };
         multiply_codes(
             k,

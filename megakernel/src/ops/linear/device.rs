@@ -105,7 +105,7 @@ impl DeviceOp for Linear {
                 Waits::InShared(strips as u32)
             }
         };
-        let a_operand = plan_a_operand(plan, (rows, strip, input), waits);
+        let a_operand = plan_a_operand(plan, rows, strip, input, waits);
         let tile = TileCode::new(plan, strip, rows, input, a_operand);
         let common = TileFields {
             first_row: self.rows.lo as u32,
@@ -213,7 +213,7 @@ impl InputCode {
             },
             InputCode::Ordered { x, eps } => {
                 let x = call.stored(at, x, Generation::Input);
-                linear::Input::Ordered(call.ordered(norm, x, (k, eps)))
+                linear::Input::Ordered(call.ordered(norm, x, k, eps))
             }
             InputCode::Scaled { form, eps } => linear::Input::Scaled { x: call.scaled(at, form), eps },
         }
@@ -247,7 +247,7 @@ impl InputFields {
             LinearInput::Combine { acc, .. } => plan.merged(acc)?[0],
         };
         let norm = match plan.is_ordered(weights, strip)? {
-            true => plan.order((weights, strip), input.norm_weight(), Reordering::of(a_operand))?,
+            true => plan.order(weights, strip, input.norm_weight(), Reordering::of(a_operand))?,
             false => plan.operand_of(input.norm_weight())?,
         };
         Ok(InputFields { x, norm })

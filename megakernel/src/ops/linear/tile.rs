@@ -33,7 +33,9 @@ const PAIRED_ROWS: u32 = 4;
 /// there comes by phases, and what has no phases is reloaded with each stage.
 pub(in crate::ops) fn plan_a_operand(
     plan: &Planner,
-    (rows, strip, input): (u32, Strip, InputCode),
+    rows: u32,
+    strip: Strip,
+    input: InputCode,
     waits: Waits,
 ) -> AOperand {
     let packing = input.packing(rows);
@@ -46,7 +48,7 @@ pub(in crate::ops) fn plan_a_operand(
         (false, true) => AOperand::Shared,
         // Gathered one by one, activations leave no registers for those of a phase.
         (true, _) if matches!(input, InputCode::Ordered { .. }) => reloaded(plan),
-        (true, _) => by_phases(plan, (strip, packing), waits).unwrap_or_else(|| reloaded(plan)),
+        (true, _) => by_phases(plan, strip, packing, waits).unwrap_or_else(|| reloaded(plan)),
         (false, false) => reloaded(plan),
     }
 }
@@ -63,7 +65,7 @@ pub(in crate::ops) enum Waits {
 }
 
 /// By as many columns of all strips at a time as registers hold, where that is whole stages.
-fn by_phases(plan: &Planner, (strip, packing): (Strip, Packing), waits: Waits) -> Option<AOperand> {
+fn by_phases(plan: &Planner, strip: Strip, packing: Packing, waits: Waits) -> Option<AOperand> {
     let waiting = match waits {
         Waits::Nowhere => return None,
         Waits::InLogits => 0,
@@ -109,7 +111,7 @@ impl TileCode {
     ) -> TileCode {
         // A strip of four stages with as many registers of activations spilled (8B, 4 rows).
         let most = plan.options().hold_beside / if strip.stages() > 2 { 2 } else { 1 };
-        let beside = TileCode::fits_beside((strip, rows), input, a_operand, most);
+        let beside = TileCode::fits_beside(strip, rows, input, a_operand, most);
         let fits =
             2 * strip.tile_bytes() <= plan.options().stage_bytes && rows <= PAIRED_ROWS.min(plan.options().paired_rows);
         let pairs = fits && in_pairs(strip, input.packing(rows), a_operand);
@@ -120,12 +122,12 @@ impl TileCode {
     /// stages.
     pub(in crate::ops) fn of_part(self, plan: &Planner) -> TileCode {
         let TileCode { strip, rows, input, a_operand, .. } = self;
-        let beside = TileCode::fits_beside((strip, rows), input, a_operand, plan.options().hold_beside);
+        let beside = TileCode::fits_beside(strip, rows, input, a_operand, plan.options().hold_beside);
         TileCode { beside, pairs: false, ..self }
     }
 
     /// Whether stages fit beside activations that take at most this number of registers.
-    fn fits_beside((strip, rows): (Strip, u32), input: InputCode, a_operand: AOperand, most: u32) -> bool {
+    fn fits_beside(strip: Strip, rows: u32, input: InputCode, a_operand: AOperand, most: u32) -> bool {
         let registers = AOperand::registers(strip, input.packing(rows));
         a_operand == AOperand::Registers && rows <= BESIDE_ROWS && registers <= most && strip.codes().is_none()
     }

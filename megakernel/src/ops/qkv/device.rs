@@ -80,7 +80,7 @@ impl DeviceOp for Qkv {
         let rows_of_stream = Rows::Group { weights, kv_head, kv_heads, group, dim: dim as usize };
         let stream = plan.stream(rows_of_stream, strip, 0);
         let rows = rows_of(self.rows)?;
-        let a_operand = plan_a_operand(plan, (rows, strip, input), Waits::InShared(self.strips.len() as u32));
+        let a_operand = plan_a_operand(plan, rows, strip, input, Waits::InShared(self.strips.len() as u32));
         let tile = TileCode::new(plan, strip, rows, input, a_operand);
         let newest = plan.newest();
         let period = newest.map_or(0, |(_, period)| period);

@@ -409,7 +409,7 @@ impl Planner<'_> {
             None => self.operand_of(weight)?,
             Some(weights) => {
                 let strip = self.strip(form.k(), &weights)?;
-                self.order((&weights, strip), weight, Reordering::Scattered)?
+                self.order(&weights, strip, weight, Reordering::Scattered)?
             }
         };
         Ok(Some((ScaledCode { form, weight: float }, [terms, squares, third])))

@@ -102,7 +102,8 @@ impl Planner<'_> {
     /// If there is none that a device has.
     pub fn order(
         &mut self,
-        (weights, strip): (&[BufferId], Strip),
+        weights: &[BufferId],
+        strip: Strip,
         norm: Option<BufferId>,
         reordering: Reordering,
     ) -> Result<u32, Unsupported> {

@@ -68,7 +68,7 @@ impl Part {
             return Err(LoadError::Sms { wanted, found });
         }
         plan.orders.iter().try_for_each(|table| table.check(placed, bound))?;
-        room(plan, device, number, (prepacked.is_none(), pools.is_none()))?;
+        room(plan, device, number, prepacked.is_none(), pools.is_none())?;
         let stream = device.stream()?;
         // The driver compiles while the weights are on their way.
         let (kernel, prepacked) = std::thread::scope(|scope| {
@@ -166,12 +166,7 @@ impl DeviceKv {
 }
 
 /// Fails where a device has too little free memory, before anything is sent to it.
-pub(super) fn room(
-    plan: &Plan,
-    device: &Device,
-    number: usize,
-    (prepacked, pools): (bool, bool),
-) -> Result<(), LoadError> {
+pub(super) fn room(plan: &Plan, device: &Device, number: usize, prepacked: bool, pools: bool) -> Result<(), LoadError> {
     let weights = plan.plain_bytes + if prepacked { plan.packed_of(number) } else { 0 };
     let pools = if pools { plan.places.pools } else { 0 };
     let counters = u64::from(plan.counters + OWN_COUNTERS) * u64::from(PITCH) * 4;

@@ -123,7 +123,7 @@ impl<'p> Planner<'p> {
         if let Some(conflict) = self.unordered(&records, &at_once).into_iter().next() {
             return Err(Unsupported::Unordered { conflict: conflict.to_string() });
         }
-        let laid_out = tables(self.placed, &mut records, (self.record_bytes, self.options.table_bytes), &at_once)?;
+        let laid_out = tables(self.placed, &mut records, self.record_bytes, self.options.table_bytes, &at_once)?;
         let table_bytes = laid_out.shared_bytes();
         let Tables { directory, bytes: tables, section_bytes } = laid_out;
         self.cells = self.common_cells();

@@ -91,7 +91,7 @@ impl DeviceWeights {
         let mut prepacked = Vec::new();
         let mut before = 0;
         for (number, device) in self.devices.iter().enumerate() {
-            room(&plan, device, number, (true, false))?;
+            room(&plan, device, number, true, false)?;
             let told = &mut |sent| progress(before + sent, total);
             prepacked.push(load::packed(device, &device.stream()?, (&plan, number), &bound, told)?);
             before += plan.packed_of(number);

@@ -44,7 +44,8 @@ impl Tables {
 pub(super) fn tables(
     placed: &Placed,
     records: &mut [TaskRecord],
-    (record_bytes, most): (u32, u32),
+    record_bytes: u32,
+    most: u32,
     at_once: &[bool],
 ) -> Result<Tables, Unsupported> {
     let mut periods = vec![0u32; placed.counters.len()];

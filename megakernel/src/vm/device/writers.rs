@@ -38,11 +38,11 @@ impl Writers {
             let writer = &program.tasks[writer.index()];
             let of_buffer = || reader.reads.iter().filter(|read| read.buffer == buffer);
             let overlaps = writer.writes.iter().any(|write| of_buffer().any(|read| read.overlaps(write)));
-            let is_behind = writer.waits.iter().any(|wait| {
+            let waits_for_reader = writer.waits.iter().any(|wait| {
                 let all = self.signals.get(wait.counter.index());
                 reader.signals.contains(&wait.counter) && all.is_some_and(|&all| wait.threshold >= all)
             });
-            !overlaps || is_behind
+            !overlaps || waits_for_reader
         };
         self.of.get(&buffer).is_none_or(|writers| writers.iter().all(waits))
     }

@@ -218,9 +218,10 @@ impl AnyGraph {
         &mut self,
         cells: &StepCells,
         steps: usize,
-        how: (&[Request], &[&[u32]]),
+        draws: &[Request],
+        ends: &[&[u32]],
         each: &mut dyn FnMut(&[u32]) -> ControlFlow<()>,
     ) -> Result<usize, LaunchError> {
-        either!(self, machine => machine.run_until(cells, steps, how, each))
+        either!(self, machine => machine.run_until(cells, steps, draws, ends, each))
     }
 }

@@ -80,7 +80,8 @@ impl GraphPlanner<'_> {
     fn tokens_of(
         &mut self,
         a: LaunchMemory,
-        ([rows, vocab], layer): ([u32; 2], (BufferId, Option<BufferId>)),
+        [rows, vocab]: [u32; 2],
+        layer: (BufferId, Option<BufferId>),
         sampled: bool,
     ) -> Result<Vec<Launch>, Unsupported> {
         let layers = &[layer][..];
@@ -145,12 +146,12 @@ impl GraphPlanner<'_> {
         let arch = self.arch;
         let rows = self.plan.rows.min(MOST_ALONE);
         let mut launches = vec![self.named([rows, width])];
-        launches.extend(self.tokens_of(LaunchMemory::Scratch(Scratch::Wanted), ([rows, vocab], head), sampled)?);
+        launches.extend(self.tokens_of(LaunchMemory::Scratch(Scratch::Wanted), [rows, vocab], head, sampled)?);
         if self.program.devices > 1 {
             let choice = self.choose_together(launches, [rows, vocab], sampled)?;
             return self.set_choice(choice);
         }
-        let mut fed = self.tokens_of(LaunchMemory::Scratch(Scratch::Normed), ([rows, vocab], head), sampled)?;
+        let mut fed = self.tokens_of(LaunchMemory::Scratch(Scratch::Normed), [rows, vocab], head, sampled)?;
         let shape = FeedShape { rows, ends: MAX_ENDS as u32, requests: sampled, lines: LINES as u32 };
         let kernel = self.kernel(format!("{shape:?}"), || feed_rows(arch, shape));
         let cells = [LaunchMemory::Chosen, LaunchMemory::Ends, LaunchMemory::Tokens, LaunchMemory::Positions];

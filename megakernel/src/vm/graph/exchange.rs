@@ -108,17 +108,17 @@ impl GraphPlanner<'_> {
         self.heads.remove(&own);
         let Some(residual) = residual else {
             match by_nccl {
-                true => self.all_reduce(shape, (Float::F32, Scratch::Residual)),
+                true => self.all_reduce(shape, Float::F32, Scratch::Residual),
                 false => self.sum_embedding(shape),
             }
             self.residual(out, shape);
             return Ok(());
         };
         if by_nccl {
-            self.all_reduce(shape, (Float::Bf16, Scratch::Added));
+            self.all_reduce(shape, Float::Bf16, Scratch::Added);
             return self.add(residual, out);
         }
-        self.add_parts(residual, (out, part))
+        self.add_parts(residual, out, part)
     }
 
     /// Where a part lies.
@@ -202,7 +202,7 @@ impl GraphPlanner<'_> {
     }
 
     /// The parts of all devices are added up by NCCL, and the sum is on all.
-    fn all_reduce(&mut self, [rows, width]: [u32; 2], (float, to): (Float, Scratch)) {
+    fn all_reduce(&mut self, [rows, width]: [u32; 2], float: Float, to: Scratch) {
         let elements = u64::from(rows) * u64::from(width);
         self.scratch(to, elements * u64::from(float.bytes()));
         let before = self.plan.launches.len();

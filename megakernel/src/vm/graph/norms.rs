@@ -76,11 +76,7 @@ impl GraphPlanner<'_> {
 
     /// The parts of all devices are added to `residual`, which makes `out`: by the norm that comes
     /// next.
-    pub(super) fn add_parts(
-        &mut self,
-        residual: BufferId,
-        (out, part): (BufferId, Scratch),
-    ) -> Result<(), Unsupported> {
+    pub(super) fn add_parts(&mut self, residual: BufferId, out: BufferId, part: Scratch) -> Result<(), Unsupported> {
         self.pend(residual, Pending::Parts { residual, out, part })
     }
 

@@ -274,11 +274,11 @@ impl GraphPeers {
     /// As [`GraphPeers::submit`].
     pub fn times(&mut self, cells: &StepCells) -> Result<Vec<(String, Duration)>, LaunchError> {
         self.submit(cells)?;
-        self.times_behind(cells).map_err(|error| self.judged(error))
+        self.times_after_step(cells).map_err(|error| self.judged(error))
     }
 
     /// Times launches after a submitted step, which keeps the devices busy while they are queued.
-    fn times_behind(&mut self, cells: &StepCells) -> Result<Vec<(String, Duration)>, LaunchError> {
+    fn times_after_step(&mut self, cells: &StepCells) -> Result<Vec<(String, Duration)>, LaunchError> {
         if self.machines[0].is_simulated() || self.sums.is_some() {
             return Ok(Vec::new());
         }
@@ -312,7 +312,8 @@ impl GraphPeers {
         &mut self,
         cells: &StepCells,
         steps: usize,
-        (draws, ends): (&[Request], &[&[u32]]),
+        draws: &[Request],
+        ends: &[&[u32]],
         each: &mut dyn FnMut(&[u32]) -> ControlFlow<()>,
     ) -> Result<usize, LaunchError> {
         check_count(steps)?;

@@ -105,7 +105,7 @@ impl GraphPlan {
         multiprocessors: u32,
         packed: Option<&Packed>,
     ) -> Result<GraphPlan, Unsupported> {
-        GraphPlan::tuned(program, (arch, multiprocessors), packed, (None, &[]))
+        GraphPlan::tuned(program, arch, multiprocessors, packed, (None, &[]))
     }
 
     /// Numbers of the kernels that a prompt's step and a row's logits are launched with.
@@ -121,7 +121,8 @@ impl GraphPlan {
     /// As [`GraphPlan::new`].
     pub fn tuned(
         program: &Checked,
-        (arch, multiprocessors): (Arch, u32),
+        arch: Arch,
+        multiprocessors: u32,
         packed: Option<&Packed>,
         tuning: (Option<GraphTuning>, &[ProductTuning]),
     ) -> Result<GraphPlan, Unsupported> {

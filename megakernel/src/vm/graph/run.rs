@@ -55,7 +55,8 @@ impl GraphMachine {
         &mut self,
         cells: &StepCells,
         steps: usize,
-        (draws, ends): (&[Request], &[&[u32]]),
+        draws: &[Request],
+        ends: &[&[u32]],
         each: EachTokens,
     ) -> Result<usize, LaunchError> {
         check_count(steps)?;

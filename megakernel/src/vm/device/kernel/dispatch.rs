@@ -195,7 +195,7 @@ impl<'k> Call<'k, '_> {
 
     /// Activations, rows of `k` elements, in the order of the table that a field has; of a norm of
     /// an `eps` its weights lie after.
-    pub fn ordered(self, field: usize, x: Array<'k>, (k, eps): (u32, Option<f32>)) -> Ordered<'k> {
+    pub fn ordered(self, field: usize, x: Array<'k>, k: u32, eps: Option<f32>) -> Ordered<'k> {
         let (indexes, weight) = self.order(field, k);
         Ordered { x, indexes, norm: eps.map(|eps| (weight, eps)) }
     }

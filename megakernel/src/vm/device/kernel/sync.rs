@@ -180,7 +180,8 @@ impl<'k> Sync<'k> {
     /// other devices signal it, where that is not known.
     fn reach(
         self,
-        (counter, across): (Ptr<'k, Global, u32>, Option<Val<'k, bool>>),
+        counter: Ptr<'k, Global, u32>,
+        across: Option<Val<'k, bool>>,
         wanted: Val<'k, u32>,
         task: Val<'k, u32>,
         what: Val<'k, u32>,
@@ -240,7 +241,7 @@ impl<'k> Sync<'k> {
         k.for_(0u32, task.wait_count(), |at| {
             let ([counter, threshold, period], across) = task.wait(at, self.peers.is_some());
             let wanted = (self.epoch + step) * period + threshold;
-            self.reach((self.counters.at(counter * PITCH), across), wanted, task.task(), counter);
+            self.reach(self.counters.at(counter * PITCH), across, wanted, task.task(), counter);
         });
     }
 
@@ -294,7 +295,7 @@ impl<'k> Sync<'k> {
     /// Waits until a step may begin; by one thread.
     pub fn begin(self, step: Val<'k, u32>) {
         let none = self.k.lit(u32::MAX);
-        self.reach((self.begun(), None), self.epoch + step, none, none);
+        self.reach(self.begun(), None, self.epoch + step, none, none);
     }
 
     /// Says that this block finished a step; by one thread, after a barrier of the team.
@@ -310,7 +311,7 @@ impl<'k> Sync<'k> {
             1 => self.k.blocks(),
             devices => self.k.lit(devices * self.blocks),
         };
-        self.reach((self.finished(), None), (self.epoch + step + 1) * blocks, none, none);
+        self.reach(self.finished(), None, (self.epoch + step + 1) * blocks, none, none);
     }
 
     /// Lets the next step begin; by one thread.
