@@ -7,8 +7,9 @@ use serde_json::Value;
 use super::config::read_eos;
 use super::error::Faults;
 use super::fault::{ConfigError, ConfigFault};
-use super::json::{self, quote};
-use super::keys::Keys;
+use super::json;
+use tilewright_graph::models::keys::Keys;
+use tilewright_graph::models::quote;
 
 /// What a `generation_config.json` wants of every choice of a token, greedy or not. Each has the
 /// meaning that it has in transformers.

@@ -11,7 +11,8 @@ use std::ops::Range;
 use serde_json::{Map, Value};
 use tilewright_layout::DType;
 
-use super::json::{self, quote};
+use super::json;
+use tilewright_graph::models::quote;
 
 /// One tensor of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

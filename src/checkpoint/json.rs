@@ -11,16 +11,6 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     serde_json::from_slice::<Strict>(bytes).map(|strict| strict.0)
 }
 
-/// How a value is quoted in an error: its JSON text, shortened.
-pub(super) fn quote(value: &Value) -> String {
-    const LIMIT: usize = 60;
-    let text = value.to_string();
-    match text.char_indices().nth(LIMIT) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text,
-    }
-}
-
 struct Strict(Value);
 
 impl<'de> Deserialize<'de> for Strict {

@@ -13,7 +13,8 @@ use super::error::{CheckpointError, Faults};
 use super::files;
 use super::header::{self, Entry};
 use super::hint::Hint;
-use super::json::{self, quote};
+use super::json;
+use tilewright_graph::models::quote;
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";

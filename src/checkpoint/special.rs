@@ -15,7 +15,8 @@ use super::chat::{ChatTemplate, Templates};
 use super::error::{CheckpointError, Faults};
 use super::fault::ConfigFault;
 use super::files;
-use super::json::{self, quote};
+use super::json;
+use tilewright_graph::models::quote;
 
 const CONFIG: &str = "tokenizer_config.json";
 const MAP: &str = "special_tokens_map.json";

@@ -6,16 +6,22 @@ use serde_json::Value;
 
 use super::fault::KeyFault;
 use super::keys::{Keys, Otherwise, RealBound};
-use super::rope;
+use super::rope::{self, Positions};
 use crate::build::Sizes;
 use crate::graph::RopeTable;
 
 /// What every decoder has.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Decoder {
+pub struct Decoder {
+    /// Extents of the axes.
     pub sizes: Sizes,
+    /// Number of blocks.
     pub layers: usize,
+    /// Positions of the longest sequence: those of the training, or of the cap.
+    pub max_positions: usize,
+    /// Added to the mean square by every norm.
     pub eps: f32,
+    /// Rotary frequencies.
     pub rope: RopeTable,
     /// Whether logits come from the embedding table.
     pub tied: bool,
@@ -37,7 +43,8 @@ const LAYERS: RangeInclusive<u32> = 1..=4096;
 const HEAD_DIM: RangeInclusive<u32> = 1..=65_536;
 
 impl Decoder {
-    pub fn read(keys: &mut Keys, defaults: Defaults) -> Decoder {
+    /// Takes the keys that every decoder has; `max_context` caps the positions.
+    pub(super) fn read(keys: &mut Keys, defaults: Defaults, max_context: Option<usize>) -> Decoder {
         let hidden: usize = keys.integer("hidden_size", SIZE, Otherwise::REQUIRED);
         let layers = keys.integer("num_hidden_layers", LAYERS, Otherwise::REQUIRED);
         let heads: usize = keys.integer("num_attention_heads", SIZE, Otherwise::REQUIRED);
@@ -46,7 +53,9 @@ impl Decoder {
         let head_dim = head_dim(keys, defaults.head_dim, hidden, heads);
         let inner: usize = keys.integer("intermediate_size", SIZE, Otherwise::REQUIRED);
         let vocab: usize = keys.integer("vocab_size", SIZE, Otherwise::REQUIRED);
-        let positions: usize = keys.integer("max_position_embeddings", SIZE, Otherwise::REQUIRED);
+        // The rotation's rules are about the positions that the model was trained for.
+        let trained: usize = keys.integer("max_position_embeddings", SIZE, Otherwise::REQUIRED);
+        let max_positions = max_context.map_or(trained, |most| trained.min(most.max(1)));
         let bound = RealBound::AtLeast(f64::from(f32::MIN_POSITIVE), 1.0);
         let eps = keys.real("rms_norm_eps", bound, Otherwise { absent: Some(1e-6), null: None }) as f32;
         let tied = keys.boolean("tie_word_embeddings", defaults.tied);
@@ -57,14 +66,21 @@ impl Decoder {
         if keys.faults.is_empty() && !head_dim.is_multiple_of(2) {
             keys.faults.push(KeyFault::OddHead { head_dim });
         }
-        let rope = rope::read(keys, head_dim, positions);
+        let rope = rope::read(keys, head_dim, Positions { trained, max: max_positions });
         let [hidden, heads, kv_heads, head_dim, inner, vocab] =
             [hidden, heads, kv_heads, head_dim, inner, vocab].map(|size| size as u64);
-        Decoder { sizes: Sizes { hidden, heads, kv_heads, head_dim, inner, vocab }, layers, eps, rope, tied }
+        Decoder {
+            sizes: Sizes { hidden, heads, kv_heads, head_dim, inner, vocab },
+            layers,
+            max_positions,
+            eps,
+            rope,
+            tied,
+        }
     }
 
     /// The module of the table that gives logits.
-    pub fn logits_module(&self) -> &'static str {
+    pub(super) fn logits_module(&self) -> &'static str {
         if self.tied { "model.embed_tokens" } else { "lm_head" }
     }
 }
@@ -138,6 +154,97 @@ pub(super) fn optional(keys: &mut Keys, key: &str, absent: Option<f64>) -> Optio
     const BOUND: RealBound = RealBound::Above(0.0, 1e6);
     let value = if keys.get(key).is_none() { absent } else { keys.optional_real(key, BOUND) };
     value.map(|value| value as f32)
+}
+
+/// How a family states a sliding window.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Window {
+    /// The family has none.
+    None,
+    /// `sliding_window` is in force on every layer; this many positions where the key is absent.
+    Always(u32),
+    /// `sliding_window` is in force from layer `max_window_layers` on where `use_sliding_window` is
+    /// true.
+    Switched { positions: u32, from_layer: u32 },
+}
+
+/// Refuses a sliding window that some sequence within `max_positions` would notice.
+pub(super) fn refuse_windows(keys: &mut Keys, stated_as: Window, layers: usize, max_positions: usize) {
+    let mut all_full = false;
+    let window = keys.get("sliding_window").and_then(Value::as_u64);
+    let is_wide = window.is_some_and(|window| window >= max_positions as u64);
+    let is_full = |kind: &Value| kind == "full_attention" || (is_wide && kind == "sliding_attention");
+    if let Some(value) = keys.take_value("layer_types") {
+        match value.as_array() {
+            None => keys.wrong_type("layer_types", &value, "a list of names"),
+            Some(types) if !types.iter().all(is_full) => {
+                keys.unsupported("layer_types", &value, "gives layers another attention", "full_attention throughout");
+            }
+            Some(types) if types.len() != layers => {
+                let (key, entries) = ("layer_types", types.len());
+                keys.faults.push(KeyFault::LayerList { key, entries, layers });
+            }
+            Some(_) => all_full = true,
+        }
+    }
+    let stated = |keys: &mut Keys, absent: u32| -> Option<usize> {
+        keys.integer(
+            "sliding_window",
+            0..=u32::MAX,
+            Otherwise { absent: Some(Some(absent as usize)), null: Some(None) },
+        )
+    };
+    const ACCEPTED: &str = "null, or a window of max_position_embeddings";
+    match stated_as {
+        // What is left of these keys is held against the list of known keys.
+        Window::None => {}
+        Window::Always(absent) => {
+            let silent = if keys.has("sliding_window") { "" } else { " (its default, for the key is absent)" };
+            if let Some(window) = stated(keys, absent).filter(|&window| window < max_positions) {
+                let meaning =
+                    format!("limits attention to {window} of {max_positions} positions{silent}{}", cap(window));
+                keys.unsupported("sliding_window", &window.into(), &meaning, ACCEPTED);
+            }
+        }
+        Window::Switched { positions, from_layer } => {
+            let on = keys.boolean("use_sliding_window", false);
+            let window = stated(keys, positions);
+            let absent = Otherwise { absent: Some(from_layer as usize), null: None };
+            let from_layer = keys.integer("max_window_layers", 0..=u32::MAX, absent);
+            if let Some(window) = window.filter(|&window| window < max_positions)
+                && on
+                && from_layer < layers
+                && !all_full
+            {
+                let meaning = format!(
+                    "limits attention to {window} of {max_positions} positions from layer {from_layer} on{}",
+                    cap(window)
+                );
+                keys.unsupported("use_sliding_window", &true.into(), &meaning, "false");
+            }
+        }
+    }
+}
+
+/// The advice to cap a context.
+fn cap(window: usize) -> String {
+    format!(" (--max-context {window} runs it within the window)")
+}
+
+/// Refuses dual chunk attention (Qwen2.5-1M) that some sequence within `max_positions` would
+/// notice. Within the first chunk it is full attention.
+pub(super) fn refuse_chunks(keys: &mut Keys, max_positions: usize) {
+    const KEY: &str = "dual_chunk_attention_config";
+    let Some(value) = keys.take_value(KEY) else { return };
+    let size = |key: &str| value.get(key).and_then(Value::as_u64).and_then(|size| usize::try_from(size).ok());
+    let Some(first) = size("chunk_size").zip(size("local_size")).and_then(|(chunk, local)| chunk.checked_sub(local))
+    else {
+        return keys.wrong_type(KEY, &value, "an object with chunk_size and a smaller local_size");
+    };
+    if first < max_positions {
+        let meaning = format!("attends by chunks of {first} of {max_positions} positions{}", cap(first));
+        keys.unsupported(KEY, &value, &meaning, "null, or a first chunk of max_position_embeddings");
+    }
 }
 
 /// Takes the name of an activation function, which must be one of `accepted`.

@@ -6,7 +6,11 @@ use super::keys::RealBound;
 use crate::error::GraphErrors;
 
 /// How a value is quoted in an error: its JSON text, shortened.
-pub(crate) fn quote(value: &Value) -> String {
+///
+/// ```
+/// assert_eq!(tilewright_graph::models::quote(&serde_json::json!([1, "a"])), r#"[1,"a"]"#);
+/// ```
+pub fn quote(value: &Value) -> String {
     const LIMIT: usize = 60;
     let text = value.to_string();
     match text.char_indices().nth(LIMIT) {
@@ -27,7 +31,7 @@ pub enum ModelError {
     Graph(#[from] GraphErrors),
 }
 
-/// One thing in a `config.json` that is wrong or not supported.
+/// One thing in a `config.json` or `generation_config.json` that is wrong or not supported.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyFault {
@@ -137,6 +141,19 @@ pub enum KeyFault {
         /// Its value.
         high: f64,
     },
+    /// A regular expression that gave up on a module's name.
+    #[error(
+        "pattern {pattern:?} takes more than {limit} steps back for module {module}, or there are too many patterns; write \
+         it without repetitions in repetitions, or name the modules"
+    )]
+    Pattern {
+        /// The expression.
+        pattern: String,
+        /// The module.
+        module: String,
+        /// Most steps back.
+        limit: usize,
+    },
     /// A number that must be a multiple of another.
     #[error("key {key} is {value}; it must be a multiple of {divisor_key}, which is {divisor}")]
     Multiple {
@@ -164,5 +181,13 @@ pub enum KeyFault {
         entries: usize,
         /// Layers of the model.
         layers: usize,
+    },
+    /// Weights beyond what an address can count.
+    #[error("model has {parameters} parameters; at most {limit} can be addressed")]
+    TooLarge {
+        /// Parameters of the model.
+        parameters: u128,
+        /// The most that can be.
+        limit: u128,
     },
 }

@@ -1,15 +1,15 @@
 //! Gemma 2: `1 + w` norms before and after each part, soft caps, a window on even layers, scaled
 //! embeddings.
 
-use super::Page;
 use super::decoder::{self, Decoder, Defaults};
 use super::keys::{Keys, Otherwise, RealBound};
+use super::{Accept, Page};
 use crate::build::{Block, Builder, Gated, Value};
 use crate::graph::RopeId;
 use crate::op::ActivationKind;
 
 /// A Gemma 2 model.
-pub(super) struct Gemma2 {
+struct Gemma2 {
     decoder: Decoder,
     bias: bool,
     attention_scale: f32,
@@ -18,9 +18,15 @@ pub(super) struct Gemma2 {
     windows: Vec<Option<u32>>,
 }
 
-impl Page for Gemma2 {
-    fn read(keys: &mut Keys, _: &str) -> Gemma2 {
-        let decoder = Decoder::read(keys, Defaults { kv_heads: Some(4), head_dim: Some(256), tied: true });
+/// Takes the family's keys.
+pub(super) fn read(keys: &mut Keys, _: &'static str, accept: &Accept) -> Box<dyn Page> {
+    Box::new(Gemma2::read(keys, accept))
+}
+
+impl Gemma2 {
+    fn read(keys: &mut Keys, accept: &Accept) -> Gemma2 {
+        let defaults = Defaults { kv_heads: Some(4), head_dim: Some(256), tied: true };
+        let decoder = Decoder::read(keys, defaults, accept.max_context);
         decoder::activation(keys, "hidden_activation", &["gelu_pytorch_tanh"], "\"gelu_pytorch_tanh\"");
         // The class reads hidden_activation alone; files of the first release have both.
         decoder::ignore(keys, "hidden_act");
@@ -36,7 +42,9 @@ impl Page for Gemma2 {
             decoder,
         }
     }
+}
 
+impl Page for Gemma2 {
     fn decoder(&self) -> &Decoder {
         &self.decoder
     }

@@ -6,12 +6,11 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use super::fault::KeyFault;
-use super::fault::quote;
+use super::fault::{KeyFault, quote};
 
 /// What a key means where its value gives no number.
-#[derive(Clone, Copy)]
-pub(crate) struct Otherwise<T> {
+#[derive(Clone, Copy, Debug)]
+pub struct Otherwise<T> {
     /// The value where the key is absent; `None`: the key must be there.
     pub absent: Option<T>,
     /// The value where the key is null; `None`: null is of the wrong type.
@@ -54,9 +53,21 @@ impl fmt::Display for RealBound {
 ///
 /// A taker never fails: it notes the fault and returns some value in range, so that one reading
 /// finds every fault. The values mean something only where [`Keys::faults`] is empty.
-pub(crate) struct Keys {
+///
+/// ```
+/// use tilewright_graph::models::keys::{Keys, Otherwise};
+/// let map = serde_json::json!({ "hidden_size": 64, "clip_qkv": 8 });
+/// let mut keys = Keys::new("", map.as_object().cloned().unwrap_or_default());
+/// let hidden: usize = keys.integer("hidden_size", 1..=1024, Otherwise::REQUIRED);
+/// assert_eq!(hidden, 64);
+/// let faults = keys.finish(&[]);
+/// assert!(faults[0].to_string().starts_with("key clip_qkv (value 8) is not known"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Keys {
     prefix: String,
     map: Map<String, Value>,
+    /// What was found wrong so far.
     pub faults: Vec<KeyFault>,
 }
 
@@ -70,6 +81,11 @@ impl Keys {
     /// The key as faults name it.
     pub fn name(&self, key: &str) -> String {
         format!("{}{key}", self.prefix)
+    }
+
+    /// Whether a key is there and not yet taken.
+    pub fn has(&self, key: &str) -> bool {
+        self.map.contains_key(key)
     }
 
     /// The value of a key that is there and not yet taken.
@@ -97,6 +113,17 @@ impl Keys {
     pub fn unsupported(&mut self, key: &str, value: &Value, meaning: &str, accepted: &'static str) {
         let (key, value) = (self.name(key), quote(value));
         self.faults.push(KeyFault::Unsupported { key, value, meaning: meaning.to_owned(), accepted });
+    }
+
+    /// Notes two keys with one meaning that have different values. Texts may differ in case.
+    pub fn agree(&mut self, first: (&str, Option<&Value>), second: (&str, Option<&Value>)) {
+        let ((first_key, Some(first)), (second_key, Some(second))) = (first, second) else { return };
+        let same_text = first.as_str().zip(second.as_str()).is_some_and(|(a, b)| a.eq_ignore_ascii_case(b));
+        if first != second && !same_text {
+            let (first_key, second_key) = (self.name(first_key), self.name(second_key));
+            let (first, second) = (quote(first), quote(second));
+            self.faults.push(KeyFault::Disagree { first_key, first, second_key, second });
+        }
     }
 
     /// Takes a whole number in a range.
@@ -206,8 +233,8 @@ impl Keys {
 }
 
 /// A number that a taker read: `u32`, so that no product of two overflows.
-#[derive(Clone, Copy)]
-pub(crate) struct Int(u32);
+#[derive(Clone, Copy, Debug)]
+pub struct Int(u32);
 
 impl From<Int> for usize {
     fn from(int: Int) -> usize {
@@ -228,31 +255,42 @@ enum Taken<T> {
 
 /// A key that the reader of the configuration does not use: what it means, and which values change
 /// nothing here.
-#[derive(Clone, Copy)]
-pub(crate) struct KnownKey {
+#[derive(Clone, Copy, Debug)]
+pub struct KnownKey {
+    /// The key.
     pub key: &'static str,
+    /// What it does, as a verb phrase.
     pub meaning: &'static str,
+    /// The values that change nothing.
     pub inert: Inert,
 }
 
 /// Values of a key that change nothing.
-#[derive(Clone, Copy)]
-pub(crate) struct Inert {
+#[derive(Clone, Copy, Debug)]
+pub struct Inert {
+    /// The values, for an error.
     pub text: &'static str,
+    /// Whether a value is one of them.
     pub test: fn(&Value) -> bool,
 }
 
-pub(crate) const ANY: Inert = Inert { text: "any value", test: |_| true };
-pub(crate) const NULL: Inert = Inert { text: "null", test: Value::is_null };
-pub(crate) const FALSE: Inert = Inert { text: "false", test: |v| v.is_null() || *v == Value::Bool(false) };
-pub(crate) const ZERO: Inert = Inert { text: "0", test: |v| v.is_null() || v.as_f64() == Some(0.0) };
-pub(crate) const ONE: Inert = Inert { text: "1", test: |v| v.is_null() || v.as_f64() == Some(1.0) };
-pub(crate) const EMPTY: Inert = Inert {
+/// Every value.
+pub const ANY: Inert = Inert { text: "any value", test: |_| true };
+/// Null.
+pub const NULL: Inert = Inert { text: "null", test: Value::is_null };
+/// Null or false.
+pub const FALSE: Inert = Inert { text: "false", test: |v| v.is_null() || *v == Value::Bool(false) };
+/// Null or 0.
+pub const ZERO: Inert = Inert { text: "0", test: |v| v.is_null() || v.as_f64() == Some(0.0) };
+/// Null or 1.
+pub const ONE: Inert = Inert { text: "1", test: |v| v.is_null() || v.as_f64() == Some(1.0) };
+/// Null, an empty object or an empty list.
+pub const EMPTY: Inert = Inert {
     text: "nothing in it",
     test: |v| v.is_null() || v.as_object().is_some_and(Map::is_empty) || v.as_array().is_some_and(Vec::is_empty),
 };
 
 /// A row of a list of known keys.
-pub(crate) const fn known(key: &'static str, meaning: &'static str, inert: Inert) -> KnownKey {
+pub const fn known(key: &'static str, meaning: &'static str, inert: Inert) -> KnownKey {
     KnownKey { key, meaning, inert }
 }

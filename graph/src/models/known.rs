@@ -3,7 +3,7 @@
 use super::keys::{ANY, EMPTY, FALSE, Inert, KnownKey, NULL, ONE, ZERO, known};
 
 /// The keys of `config.json` that are known and not used. A key in neither place is an error.
-pub(crate) const KNOWN: &[KnownKey] = &[
+pub const KNOWN: &[KnownKey] = &[
     // Where the file comes from.
     known("_name_or_path", "where the model was loaded from", ANY),
     known("name_or_path", "where the model was loaded from", ANY),

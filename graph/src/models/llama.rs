@@ -1,37 +1,49 @@
 //! Llama, Mistral, Qwen2 and Qwen3: one block, which differs in biases, windows, and norms of
 //! queries and keys.
 
-use super::Page;
-use super::decoder::{self, Decoder, Defaults};
+use super::decoder::{self, Decoder, Defaults, Window};
 use super::keys::{Keys, Otherwise};
+use super::{Accept, Page};
 use crate::build::{Block, Builder, Gated, Value};
 use crate::graph::RopeId;
 use crate::op::ActivationKind;
 
 /// A model of one of the families.
-pub(super) struct Llama {
-    decoder: Decoder,
-    qkv_bias: bool,
-    o_bias: bool,
-    mlp_bias: bool,
-    qk_norm: bool,
-    windows: Vec<Option<u32>>,
+#[derive(Clone, Debug, PartialEq)]
+pub struct Llama {
+    /// Sizes and other keys that every decoder has.
+    pub decoder: Decoder,
+    /// Biases on q, k and v.
+    pub qkv_bias: bool,
+    /// A bias on the attention's output projection.
+    pub o_bias: bool,
+    /// Biases on gate, up and down.
+    pub mlp_bias: bool,
+    /// RMS norms over each head of q and k, before the rotation.
+    pub qk_norm: bool,
+    /// The window of each layer.
+    pub windows: Vec<Option<u32>>,
 }
 
-impl Page for Llama {
-    fn read(keys: &mut Keys, model_type: &str) -> Llama {
+/// Takes the keys of a family.
+pub(super) fn read(keys: &mut Keys, model_type: &'static str, accept: &Accept) -> Box<dyn Page> {
+    Box::new(Llama::read(keys, model_type, accept))
+}
+
+impl Llama {
+    fn read(keys: &mut Keys, model_type: &str, accept: &Accept) -> Llama {
         let (kv_heads, head_dim) = match model_type {
             "mistral" => (Some(8), None),
             "qwen2" => (Some(32), None),
             "qwen3" => (Some(32), Some(128)),
             _ => (None, None),
         };
-        let decoder = Decoder::read(keys, Defaults { kv_heads, head_dim, tied: false });
+        let decoder = Decoder::read(keys, Defaults { kv_heads, head_dim, tied: false }, accept.max_context);
         decoder::activation(keys, "hidden_act", &["silu", "swish"], "\"silu\"");
         let has_key = matches!(model_type, "llama" | "qwen3");
         let o_bias = has_key && keys.boolean("attention_bias", false);
         let mlp_bias = model_type == "llama" && keys.boolean("mlp_bias", false);
-        let windows = windows(keys, model_type, decoder.layers);
+        let windows = windows(keys, model_type, &decoder, accept);
         Llama {
             decoder,
             qkv_bias: o_bias || model_type == "qwen2",
@@ -40,6 +52,12 @@ impl Page for Llama {
             qk_norm: model_type == "qwen3",
             windows,
         }
+    }
+}
+
+impl Page for Llama {
+    fn as_llama(&self) -> Option<&Llama> {
+        Some(self)
     }
 
     fn decoder(&self) -> &Decoder {
@@ -78,19 +96,35 @@ impl Llama {
 
 /// The window of each layer. Mistral's is in force everywhere; Qwen's from a layer on, where a key
 /// turns it on.
-fn windows(keys: &mut Keys, model_type: &str, layers: usize) -> Vec<Option<u32>> {
-    match model_type {
-        "mistral" => {
-            let window = decoder::window(keys, 4096);
-            decoder::windows(keys, layers, window, |_| true)
+fn windows(keys: &mut Keys, model_type: &str, decoder: &Decoder, accept: &Accept) -> Vec<Option<u32>> {
+    let stated = match model_type {
+        "mistral" => Window::Always(4096),
+        "qwen2" | "qwen3" => Window::Switched { positions: 4096, from_layer: 28 },
+        _ => Window::None,
+    };
+    let (layers, max_positions) = (decoder.layers, decoder.max_positions);
+    if !accept.windows {
+        decoder::refuse_windows(keys, stated, layers, max_positions);
+        decoder::refuse_chunks(keys, max_positions);
+        return vec![None; layers];
+    }
+    // A window that covers the longest sequence is none.
+    let limits = |window: &u32| (*window as usize) < max_positions;
+    match stated {
+        Window::Always(absent) => {
+            let window = decoder::window(keys, absent);
+            decoder::windows(keys, layers, window, |_| true).into_iter().map(|w| w.filter(limits)).collect()
         }
-        "qwen2" | "qwen3" => {
+        Window::Switched { positions, from_layer } => {
             let is_on = keys.boolean("use_sliding_window", false);
-            let window = decoder::window(keys, 4096).filter(|_| is_on);
-            let absent = Otherwise { absent: Some(28), null: None };
+            let window = decoder::window(keys, positions).filter(|_| is_on);
+            let absent = Otherwise { absent: Some(from_layer as usize), null: None };
             let from: usize = keys.integer("max_window_layers", 0..=u32::MAX, absent);
             decoder::windows(keys, layers, window, |layer| layer >= from)
+                .into_iter()
+                .map(|window| window.filter(limits))
+                .collect()
         }
-        _ => decoder::windows(keys, layers, None, |_| false),
+        Window::None => decoder::windows(keys, layers, None, |_| false),
     }
 }

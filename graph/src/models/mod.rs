@@ -9,69 +9,164 @@
 mod decoder;
 mod fault;
 mod gemma2;
-mod keys;
+pub mod keys;
 mod known;
 mod llama;
 mod rope;
 
 use serde_json::Value;
 
-pub use fault::{KeyFault, ModelError};
+pub use decoder::Decoder;
+pub use fault::{KeyFault, ModelError, quote};
 pub use keys::RealBound;
+pub use known::KNOWN;
+pub use llama::Llama;
 
 use crate::build::{self, Builder};
+use crate::error::GraphErrors;
 use crate::graph::Graph;
-use decoder::Decoder;
-use fault::quote;
 use keys::Keys;
-use known::KNOWN;
 
 /// The families. Each row's page reads its keys and builds its graph.
 const FAMILIES: &[Family] = &[
-    Family::new::<llama::Llama>("llama", "LlamaForCausalLM"),
-    Family::new::<llama::Llama>("mistral", "MistralForCausalLM"),
-    Family::new::<llama::Llama>("qwen2", "Qwen2ForCausalLM"),
-    Family::new::<llama::Llama>("qwen3", "Qwen3ForCausalLM"),
-    Family::new::<gemma2::Gemma2>("gemma2", "Gemma2ForCausalLM"),
+    Family { eos_id: Some(2), ..Family::new("llama", "LlamaForCausalLM", llama::read) },
+    Family { eos_id: Some(2), ..Family::new("mistral", "MistralForCausalLM", llama::read) },
+    Family::new("qwen2", "Qwen2ForCausalLM", llama::read),
+    Family::new("qwen3", "Qwen3ForCausalLM", llama::read),
+    Family { eos_id: Some(1), ..Family::new("gemma2", "Gemma2ForCausalLM", gemma2::read) },
 ];
 
 /// A family's page.
-trait Page: Sized {
-    /// Takes the family's keys. Faults are noted in `keys`.
-    fn read(keys: &mut Keys, model_type: &str) -> Self;
-
+trait Page {
     /// Sizes and other keys that every decoder has.
     fn decoder(&self) -> &Decoder;
 
     /// Builds the graph up to its logits.
     fn build<'b>(&self, b: &'b Builder) -> build::Value<'b>;
+
+    /// The page as that of Llama's block.
+    fn as_llama(&self) -> Option<&Llama> {
+        None
+    }
 }
+
+/// Takes a family's keys. Faults are noted in the keys.
+type Read = fn(&mut Keys, &'static str, &Accept) -> Box<dyn Page>;
 
 /// A row of the list.
 struct Family {
     model_type: &'static str,
     architecture: &'static str,
-    graph: fn(&'static str, Keys) -> Result<Graph, ModelError>,
+    /// End of sequence where the key is absent.
+    eos_id: Option<u32>,
+    read: Read,
 }
 
 impl Family {
-    const fn new<P: Page>(model_type: &'static str, architecture: &'static str) -> Family {
-        Family { model_type, architecture, graph: of::<P> }
+    const fn new(model_type: &'static str, architecture: &'static str, read: Read) -> Family {
+        Family { model_type, architecture, eos_id: None, read }
     }
 }
 
-/// The graph of a page.
-fn of<P: Page>(model_type: &'static str, mut keys: Keys) -> Result<Graph, ModelError> {
-    let page = P::read(&mut keys, model_type);
-    let faults = keys.finish(KNOWN);
-    if !faults.is_empty() {
-        return Err(ModelError::Keys(faults));
+/// What a reader of configurations can use. What it cannot is a fault that names the key.
+#[derive(Clone, Copy, Debug)]
+pub struct Accept {
+    /// The families, as `model_type` has them; `None`: all.
+    pub families: Option<&'static [&'static str]>,
+    /// Whether attention may be limited to a window.
+    pub windows: bool,
+    /// Longest sequence that is needed; `None`: that of the training. A window that no such sequence
+    /// exceeds changes nothing.
+    pub max_context: Option<usize>,
+}
+
+impl Accept {
+    /// Everything that a graph can express.
+    pub const ALL: Accept = Accept { families: None, windows: true, max_context: None };
+
+    fn families(&self) -> impl Iterator<Item = &'static Family> {
+        let accepted = self.families;
+        FAMILIES.iter().filter(move |row| accepted.is_none_or(|names| names.contains(&row.model_type)))
     }
-    let decoder = page.decoder();
-    let builder = Builder::new(model_type, decoder.sizes, decoder.eps);
-    let logits = page.build(&builder);
-    let token = builder.root().choose(logits);
-    Ok(builder.finish(&[logits, token])?)
+}
+
+/// A configuration that was read.
+pub struct Model {
+    family: &'static Family,
+    page: Box<dyn Page>,
+}
+
+impl Model {
+    /// Takes the keys of a `config.json` that say what a model computes. Others are left: the caller
+    /// holds them against [`KNOWN`] by [`Keys::finish`]. The model means something only where no
+    /// fault is noted.
+    ///
+    /// ```
+    /// use tilewright_graph::models::{Accept, KNOWN, Model, keys::Keys};
+    /// let config = serde_json::json!({
+    ///     "model_type": "qwen3", "vocab_size": 32, "hidden_size": 8, "intermediate_size": 16,
+    ///     "num_hidden_layers": 1, "num_attention_heads": 32, "max_position_embeddings": 64, "eos_token_id": 7,
+    /// });
+    /// let mut keys = Keys::new("", config.as_object().cloned().unwrap_or_default());
+    /// let model = Model::read(&mut keys, &Accept::ALL).expect("a known family");
+    /// assert_eq!((model.model_type(), model.decoder().sizes.head_dim), ("qwen3", 128));
+    /// assert!(keys.finish(KNOWN).is_empty());
+    /// ```
+    ///
+    /// # Errors
+    /// The family is not known or not accepted: without it no other key has a meaning.
+    pub fn read(keys: &mut Keys, accept: &Accept) -> Result<Model, KeyFault> {
+        let value = keys.take("model_type").unwrap_or(Value::Null);
+        let Some(family) = accept.families().find(|family| value.as_str() == Some(family.model_type)) else {
+            let families = accept.families().map(|family| family.model_type).collect::<Vec<_>>().join(", ");
+            return Err(KeyFault::Family { value: quote(&value), families });
+        };
+        if let Some(value) = keys.take_value("architectures")
+            && value != serde_json::json!([family.architecture])
+        {
+            let (family, expected) = (family.model_type, family.architecture);
+            keys.faults.push(KeyFault::Architecture { value: quote(&value), family, expected });
+        }
+        Ok(Model { family, page: (family.read)(keys, family.model_type, accept) })
+    }
+
+    /// The family, as `model_type` has it.
+    pub fn model_type(&self) -> &'static str {
+        self.family.model_type
+    }
+
+    /// The token that ends a sequence where `eos_token_id` is absent.
+    pub fn eos_id(&self) -> Option<u32> {
+        self.family.eos_id
+    }
+
+    /// Sizes and other keys that every decoder has.
+    pub fn decoder(&self) -> &Decoder {
+        self.page.decoder()
+    }
+
+    /// The page, where the model has Llama's block.
+    pub fn as_llama(&self) -> Option<&Llama> {
+        self.page.as_llama()
+    }
+
+    /// The graph. The outputs are the logits of each row, and the token with the largest.
+    ///
+    /// # Errors
+    /// Sizes that do not fit each other.
+    pub fn graph(&self) -> Result<Graph, GraphErrors> {
+        let decoder = self.page.decoder();
+        let builder = Builder::new(self.family.model_type, decoder.sizes, decoder.eps);
+        let logits = self.page.build(&builder);
+        let token = builder.root().choose(logits);
+        builder.finish(&[logits, token])
+    }
+}
+
+impl std::fmt::Debug for Model {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Model").field("family", &self.model_type()).field("decoder", self.decoder()).finish()
+    }
 }
 
 /// The names of the families, as `model_type` has them.
@@ -104,21 +199,11 @@ pub fn families() -> impl Iterator<Item = &'static str> {
 /// # Errors
 /// Everything in the configuration that is wrong or not supported, or sizes without a graph.
 pub fn graph(config: &Value) -> Result<Graph, ModelError> {
-    let one = |fault| ModelError::Keys(vec![fault]);
     let Value::Object(map) = config else {
-        return Err(one(KeyFault::NotAnObject { value: quote(config) }));
+        return Err(ModelError::Keys(vec![KeyFault::NotAnObject { value: quote(config) }]));
     };
     let mut keys = Keys::new("", map.clone());
-    let value = keys.take("model_type").unwrap_or(Value::Null);
-    let Some(family) = FAMILIES.iter().find(|family| value.as_str() == Some(family.model_type)) else {
-        let families = families().collect::<Vec<_>>().join(", ");
-        return Err(one(KeyFault::Family { value: quote(&value), families }));
-    };
-    let (family, expected, graph) = (family.model_type, family.architecture, family.graph);
-    if let Some(value) = keys.take_value("architectures")
-        && value != serde_json::json!([expected])
-    {
-        keys.faults.push(KeyFault::Architecture { value: quote(&value), family, expected });
-    }
-    graph(family, keys)
+    let model = Model::read(&mut keys, &Accept::ALL).map_err(|fault| ModelError::Keys(vec![fault]))?;
+    let faults = keys.finish(KNOWN);
+    if faults.is_empty() { Ok(model.graph()?) } else { Err(ModelError::Keys(faults)) }
 }

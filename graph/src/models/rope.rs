@@ -38,12 +38,21 @@ const FACTOR: RealBound = RealBound::AtLeast(1.0, 1e6);
 const POSITIVE: RealBound = RealBound::Above(0.0, 1e6);
 const THETA: RealBound = RealBound::Above(1.0, 1e30);
 
+/// Lengths of sequences.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Positions {
+    /// What the configuration says.
+    pub trained: usize,
+    /// What sequences may have.
+    pub max: usize,
+}
+
 /// Where `config.json` is silent.
 const DEFAULT_THETA: f64 = 10_000.0;
 
 /// Takes the rotation's keys, in either spelling, and evaluates the rule for heads of `head_dim`
-/// dimensions of a model that was trained for `positions`.
-pub(super) fn read(keys: &mut Keys, head_dim: usize, positions: usize) -> RopeTable {
+/// dimensions.
+pub(super) fn read(keys: &mut Keys, head_dim: usize, positions: Positions) -> RopeTable {
     let outer_theta = keys.optional_real("rope_theta", THETA);
     let (old, new) = (keys.take_value("rope_scaling"), keys.take_value("rope_parameters"));
     if let (Some(old), Some(new)) = (&old, &new)
@@ -86,7 +95,7 @@ pub(super) fn read(keys: &mut Keys, head_dim: usize, positions: usize) -> RopeTa
 }
 
 /// Takes the rule's name and its parameters.
-fn read_scaling(keys: &mut Keys, positions: usize) -> Scaling {
+fn read_scaling(keys: &mut Keys, positions: Positions) -> Scaling {
     let (old, new) = (keys.take_value("type"), keys.take_value("rope_type"));
     if let (Some(old), Some(new)) = (&old, &new)
         && old != new
@@ -99,8 +108,8 @@ fn read_scaling(keys: &mut Keys, positions: usize) -> Scaling {
     match rule.as_str() {
         Some("default") => Scaling::Default,
         Some("linear") => Scaling::Linear { factor: keys.real("factor", FACTOR, Otherwise::REQUIRED) },
-        Some("llama3") => read_llama3(keys, positions),
-        Some("yarn") => Scaling::Yarn(read_yarn(keys, positions)),
+        Some("llama3") => read_llama3(keys, positions.trained),
+        Some("yarn") => Scaling::Yarn(read_yarn(keys, positions.trained)),
         Some("dynamic") => read_dynamic(keys, &rule, positions),
         _ => {
             keys.unsupported("rope_type", &rule, "scales the rotation by another rule", RULES);
@@ -121,12 +130,14 @@ fn read_original(keys: &mut Keys, max_positions: usize) -> f64 {
 
 /// The rule `dynamic` changes frequencies once a text is longer than the training's positions; up
 /// to there it is `default`.
-fn read_dynamic(keys: &mut Keys, rule: &Value, positions: usize) -> Scaling {
+fn read_dynamic(keys: &mut Keys, rule: &Value, positions: Positions) -> Scaling {
     keys.real("factor", FACTOR, Otherwise { absent: Some(1.0), null: Some(1.0) });
-    let original = read_original(keys, positions);
-    if keys.faults.is_empty() && original < positions as f64 {
-        let meaning =
-            format!("changes the rotation of texts longer than {original} positions, and the model has {positions}");
+    let original = read_original(keys, positions.trained);
+    if keys.faults.is_empty() && original < positions.max as f64 {
+        let meaning = format!(
+            "changes the rotation of texts longer than {original} positions, and the model has {} (--max-context {original} runs it within those)",
+            positions.max
+        );
         keys.unsupported("rope_type", rule, &meaning, RULES);
     }
     Scaling::Default

@@ -7,7 +7,7 @@ use super::fp8::read_block;
 use super::plan::{Presence, Scales, Stored};
 use super::scheme::{FLOAT8, INT8, MXFP4, MXFP8, NVFP4, PACK_U4, PACK_U8, Scheme};
 use crate::checkpoint::fault::ConfigFault;
-use crate::checkpoint::keys::{ANY, FALSE, Keys, KnownKey, known};
+use tilewright_graph::models::keys::{ANY, FALSE, Keys, KnownKey, known};
 
 /// Keys of `weights` that say how codes were found.
 pub(super) const KNOWN: &[KnownKey] = &[

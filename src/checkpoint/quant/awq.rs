@@ -6,7 +6,7 @@ use super::pattern::{Pattern, Work};
 use super::plan::{Module, Plan, Presence, Stored, take_bits, take_group, take_names};
 use super::scheme::AWQ_GEMM;
 use crate::checkpoint::fault::ConfigFault;
-use crate::checkpoint::keys::{ANY, EMPTY, FALSE, Inert, Keys, KnownKey, known};
+use tilewright_graph::models::keys::{ANY, EMPTY, FALSE, Inert, Keys, KnownKey, known};
 
 const AUTOAWQ: Inert =
     Inert { text: "\"autoawq\"", test: |value| value.is_null() || value.as_str() == Some("autoawq") };

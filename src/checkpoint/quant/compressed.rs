@@ -6,7 +6,7 @@ use super::args;
 use super::pattern::{Pattern, Rank, Work};
 use super::plan::{ACTIVATIONS, KV_CACHE, Module, Plan, Stored, take_names};
 use crate::checkpoint::fault::ConfigFault;
-use crate::checkpoint::keys::{ANY, EMPTY, Inert, Keys, KnownKey, known};
+use tilewright_graph::models::keys::{ANY, EMPTY, Inert, Keys, KnownKey, known};
 
 const COMPRESSED: Inert =
     Inert { text: "\"compressed\"", test: |value| value.is_null() || value.as_str() == Some("compressed") };

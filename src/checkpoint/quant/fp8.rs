@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::pattern::{Pattern, Work};
 use super::plan::{ACTIVATIONS, Module, Plan, Presence, Scales, Stored, take_names};
 use super::scheme::{FLOAT8, FP8_BLOCK, FP8_BLOCK_E8M0, Scheme};
-use crate::checkpoint::keys::{ANY, FALSE, Inert, Keys, KnownKey, known};
+use tilewright_graph::models::keys::{ANY, FALSE, Inert, Keys, KnownKey, known};
 
 const E4M3: Inert = Inert {
     text: "\"e4m3\"",

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::pattern::{Pattern, Work};
 use super::plan::{Module, Plan, Presence, Scales, Stored, take_bits, take_group};
 use super::scheme::{GPTQ_V1_U4, GPTQ_V1_U8, GPTQ_V2_U4, GPTQ_V2_U8};
-use crate::checkpoint::keys::{ANY, EMPTY, FALSE, Inert, Keys, KnownKey, NULL, known};
+use tilewright_graph::models::keys::{ANY, EMPTY, FALSE, Inert, Keys, KnownKey, NULL, known};
 
 const INT32: Inert = Inert { text: "\"int32\"", test: |value| value.is_null() || value.as_str() == Some("int32") };
 

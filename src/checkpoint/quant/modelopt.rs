@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::pattern::{Pattern, Work};
 use super::plan::{ACTIVATIONS, KV_CACHE, Module, Plan, Presence, Scales, Stored, take_names};
 use super::scheme::{FLOAT8, MODELOPT_NVFP4, MXFP8, Scheme};
-use crate::checkpoint::keys::{ANY, FALSE, Keys, KnownKey, NULL, known};
+use tilewright_graph::models::keys::{ANY, FALSE, Keys, KnownKey, NULL, known};
 
 pub(super) const KNOWN: &[KnownKey] = &[
     known("producer", "the program that wrote the file", ANY),

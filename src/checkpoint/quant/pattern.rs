@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use fancy_regex::{Regex, RegexBuilder};
 
 use crate::checkpoint::fault::ConfigFault;
-use crate::checkpoint::keys::Keys;
+use tilewright_graph::models::keys::Keys;
 
 /// Which modules are meant.
 #[derive(Debug)]

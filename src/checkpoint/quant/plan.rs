@@ -12,8 +12,9 @@ use super::{awq, compressed, fp8, gptq, modelopt};
 use crate::checkpoint::error::{CheckpointError, Faults};
 use crate::checkpoint::fault::ConfigFault;
 use crate::checkpoint::files;
-use crate::checkpoint::json::{self, quote};
-use crate::checkpoint::keys::{Keys, KnownKey};
+use crate::checkpoint::json;
+use tilewright_graph::models::keys::{Keys, KnownKey};
+use tilewright_graph::models::quote;
 
 /// Which modules of a checkpoint are quantised, and how each is stored.
 #[derive(Clone, Debug, Default, PartialEq)]
