@@ -312,6 +312,17 @@ impl<'b> Attended<'b> {
         })
     }
 
+    /// Adds a score without a value for each head, from a tensor with a full name.
+    pub fn sinks(self, tensor: &str) -> Attended<'b> {
+        let heads = self.0.kind().and_then(|kind| kind.shape.0.get(1).and_then(Dim::size)).unwrap_or(0);
+        let weight = self.0.builder.weight(Weight::new(tensor, [heads]));
+        self.set(|op| {
+            if let Op::Attention { sinks, .. } = op {
+                *sinks = Some(weight);
+            }
+        })
+    }
+
     fn set(self, change: impl FnOnce(&mut Op)) -> Attended<'b> {
         self.0.edit(change);
         self

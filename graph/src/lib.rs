@@ -38,7 +38,9 @@
 //! | [`build`] | the builder that family pages are written with | `graph` and what it imports |
 //! | [`models`] | a page per model family | `build` |
 //! | [`interpret`] | the interpreter in f64 | `graph` and what it imports |
+//! | [`picture`] | a graph as an image | `graph` and what it imports |
 //! | [`passes`] | rewrites that keep what a graph computes | `graph` and what it imports |
+//! | `testing` | random graphs and weights for property tests, with the feature `testing` | all |
 #![forbid(unsafe_code)]
 
 pub mod axis;
@@ -50,6 +52,10 @@ mod infer;
 pub mod interpret;
 pub mod models;
 pub mod op;
+pub mod passes;
+pub mod picture;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod text;
 
 pub use error::{GraphError, GraphErrors, Problem};

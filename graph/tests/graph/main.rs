@@ -3,3 +3,4 @@
 mod check;
 mod checkpoint;
 mod families;
+mod laws;

@@ -1,0 +1,77 @@
+//! Rewrites that keep what a graph computes.
+//!
+//! | pass | effect |
+//! |---|---|
+//! | [`unfuse`] | groups become single ops |
+//! | [`normalise`] | scales and unit offsets are folded, identities and dead code go |
+//! | [`fuse`] | a product, what prepares its operand and what follows on its results become a group |
+//!
+//! Each pass is exact: the interpreter gives bitwise equal results before and after.
+
+mod fuse;
+mod normalise;
+
+pub use fuse::fuse;
+pub use normalise::normalise;
+
+use crate::axis::Type;
+use crate::error::GraphErrors;
+use crate::graph::{Body, Graph, Node, Parts, ValueId};
+use crate::op::Op;
+
+/// A graph under construction that takes ops of another one.
+struct Rewritten {
+    parts: Parts,
+    values: usize,
+    /// For each value of the other graph, what stands for it here.
+    map: Vec<Option<ValueId>>,
+}
+
+impl Rewritten {
+    /// Declarations as in `parts`, and no ops.
+    fn new(parts: &Parts) -> Rewritten {
+        let values = parts.nodes.iter().map(|node| node.results.len()).sum();
+        let parts = Parts { nodes: Vec::new(), ..parts.clone() };
+        Rewritten { parts, values: 0, map: vec![None; values] }
+    }
+
+    /// What stands for a value of the other graph; itself, if nothing does.
+    fn of(&self, id: ValueId) -> ValueId {
+        self.map.get(id.index()).copied().flatten().unwrap_or(id)
+    }
+
+    /// Gives the results of an op their places, and reads its operands from here.
+    fn take(&mut self, op: &Op, first: ValueId, results: usize) -> Op {
+        let mut op = op.clone();
+        op.map_operands(|id| self.of(id));
+        for place in 0..results {
+            self.map[first.index() + place] = Some(ValueId::at(self.values));
+            self.values += 1;
+        }
+        op
+    }
+
+    fn push(&mut self, body: Body, results: Vec<Type>) {
+        self.parts.nodes.push(Node { body, results });
+    }
+
+    /// The graph with the other's outputs.
+    fn finish(mut self) -> Result<Graph, GraphErrors> {
+        let outputs = std::mem::take(&mut self.parts.outputs);
+        self.parts.outputs = outputs.into_iter().map(|id| self.of(id)).collect();
+        Graph::check(self.parts)
+    }
+}
+
+/// Makes each op of a group a node of its own.
+///
+/// # Errors
+/// None for a valid graph; the result is checked again.
+pub fn unfuse(graph: &Graph) -> Result<Graph, GraphErrors> {
+    let mut rewritten = Rewritten::new(graph.parts());
+    for step in graph.steps() {
+        let op = rewritten.take(step.op, step.first, step.results.len());
+        rewritten.push(Body::Single(op), step.results.to_vec());
+    }
+    rewritten.finish()
+}
