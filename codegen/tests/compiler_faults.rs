@@ -15,6 +15,9 @@ fn emit(body: impl Fn(&Builder)) -> String {
     ptx::emit(&verify(kernel).unwrap_or_else(|errors| panic!("{errors}")))
 }
 
+/// Two factors of a product.
+type Pair = fn(&Builder) -> [Val<'_, F16x2>; 2];
+
 /// What a kernel does with a value.
 type Uses<'a> = &'a dyn Fn(&Builder, Val<'_, u32>);
 
@@ -301,7 +304,7 @@ fn a_square_of_a_pair_is_a_square_of_magnitudes() {
 /// registers. `ptxas` looks through moves, packs and branches that agree.
 #[test]
 fn a_square_is_known_through_registers_and_packs() {
-    let squares: [fn(&Builder) -> [Val<'_, F16x2>; 2]; 5] = [
+    let squares: [Pair; 5] = [
         |k| {
             let (first, second) = (k.var(k.lit(0x8000_27afu32)), k.var(k.lit(0u32)));
             let a = first.get();
@@ -332,7 +335,7 @@ fn a_square_is_known_through_registers_and_packs() {
             [pair.get().bits(), a.bits()]
         },
     ];
-    let products: [fn(&Builder) -> [Val<'_, F16x2>; 2]; 3] = [
+    let products: [Pair; 3] = [
         |k| {
             let x = k.global::<u32>("x");
             let pair = k.var(x.load());

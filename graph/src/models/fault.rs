@@ -191,3 +191,14 @@ pub enum KeyFault {
         limit: u128,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_value_is_quoted_in_part() {
+        assert_eq!(quote(&Value::String("é".repeat(100))), format!("\"{}...", "é".repeat(59)));
+        assert_eq!(quote(&Value::Null), "null");
+    }
+}

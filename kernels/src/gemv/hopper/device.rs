@@ -258,7 +258,7 @@ impl<'a, 'k> Block<'a, 'k> {
                 } else {
                     k.when(k.warp().lt(warps), || stage(0));
                 }
-                if plan.rows() % 16 != 0 {
+                if !plan.rows().is_multiple_of(16) {
                     k.when(k.warp().eq(warps), || stage(8));
                 }
                 let runs = Runs::<RUN>::of(self, tile, first, results);
