@@ -32,7 +32,7 @@ const ROW: usize = HEIGHT + 2 * GAP;
 /// Where the first row begins: after the title and the legend.
 const TOP: usize = 100;
 /// Width of an entry of the legend.
-const LEGEND_WIDTH: usize = 170;
+const LEGEND_WIDTH: usize = 190;
 /// Letters of a line of a box.
 const LETTERS: usize = 39;
 
@@ -129,7 +129,10 @@ impl Svg<'_> {
                 }
                 let (x0, y0, x1, y1) = (left + WIDTH / 2, top + HEIGHT, right + WIDTH / 2, *bottom);
                 let (below, above) = (y0 + 2 * GAP, y1.saturating_sub(2 * GAP));
-                writeln!(f, r#"<path class="edge" d="M{x0} {y0} C{x0} {below} {x1} {above} {x1} {y1}"/>"#)?;
+                // An edge that skips rows passes beside their boxes.
+                let aside = if y1 > y0 + ROW { 5 * WIDTH / 4 } else { 0 };
+                let (first, second) = (x0.saturating_sub(aside), x1.saturating_sub(aside));
+                writeln!(f, r#"<path class="edge" d="M{x0} {y0} C{first} {below} {second} {above} {x1} {y1}"/>"#)?;
             }
         }
         Ok(())
@@ -141,19 +144,28 @@ impl Svg<'_> {
             let class = class(step.op);
             let line = OpText::new(parts, step).to_string();
             let weights = step.op.weights();
-            let weight = weights.first().and_then(|(_, id)| parts.weights.get(id.index()));
-            let module = weight.map_or("", |weight| weight.tensor.trim_end_matches(".weight"));
-            let name = format!("{} = {} {}", step.first, step.op.name(), module.rsplit('.').next().unwrap_or(""));
-            let mut kind = step.results.first().map(ToString::to_string).unwrap_or_default();
-            if let Body::Fused(_) = parts.nodes[step.node].body {
-                kind = format!("{kind} group {}", step.node);
-            }
+            let group = match parts.nodes[step.node].body {
+                Body::Fused(_) => format!(" (group {})", step.node),
+                Body::Single(_) => String::new(),
+            };
+            let call = match weights.first().and_then(|(_, id)| parts.weights.get(id.index())) {
+                Some(weight) => {
+                    let module = weight.tensor.trim_end_matches(".weight");
+                    format!("{} {}", step.op.name(), module.rsplit('.').next().unwrap_or(module))
+                }
+                None => {
+                    let words = line.rsplit(" = ").next().unwrap_or(&line);
+                    words.split('(').next().unwrap_or(words).to_owned()
+                }
+            };
+            let name = format!("{}{group} = {call}", step.first);
+            let kind = step.results.first().map(ToString::to_string).unwrap_or_default();
             writeln!(f, "<g><title>{}</title>", escaped(&line))?;
             writeln!(
                 f,
                 r#"<rect class="box {class}" x="{left}" y="{top}" width="{WIDTH}" height="{HEIGHT}" rx="4"/>"#
             )?;
-            for (text, below) in [(name.trim_end(), 16), (&kind, 32)] {
+            for (text, below) in [(&name, 16), (&kind, 32)] {
                 writeln!(f, r#"<text x="{}" y="{}">{}</text>"#, left + 8, top + below, escaped(&clipped(text)))?;
             }
             writeln!(f, "</g>")?;
