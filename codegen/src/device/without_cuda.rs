@@ -26,3 +26,19 @@ pub fn peers(_ordinals: impl IntoIterator<Item = u32>) -> Result<Vec<Device>, De
 pub fn count() -> Result<u32, DeviceError> {
     Err(DeviceError::NoCuda)
 }
+
+/// Returns [`DeviceError::NoCuda`].
+///
+/// # Errors
+/// Always.
+pub fn driver() -> Result<u32, DeviceError> {
+    Err(DeviceError::NoCuda)
+}
+
+/// Returns [`DeviceError::NoCuda`].
+///
+/// # Errors
+/// Always.
+pub fn nccl_version() -> Result<u32, DeviceError> {
+    Err(DeviceError::NoCuda)
+}
