@@ -127,7 +127,8 @@ impl SearchProgress {
 /// Steps of a search bar for each shape.
 const STEPS: u64 = 1000;
 
-/// A bar for searches: the percentage is of the time or of the configurations, whichever is further.
+/// A bar for searches: the percentage is of the time or of the configurations, whichever is
+/// further.
 pub struct SearchBar {
     bar: ProgressBar,
     shapes: u64,

@@ -11,7 +11,7 @@ use tilewright_kernels::kv::Tma;
 use tilewright_kernels::naive;
 use tilewright_layout::DType;
 
-use super::timing::{Bench, Times};
+use super::timing::{Bench, Only, Times};
 use super::tune::{Extents, Prepare, Tunable};
 use super::{BenchError, finding, room};
 use crate::cli::Failure;
@@ -50,11 +50,11 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
 }
 
 /// The number of rows that [`run`] keeps or skips.
-pub(super) fn rows_of(bench: &Bench) -> usize {
-    let decode = DECODE.map(|(batch, tokens)| Decoding { bench, batch, tokens }.shape());
+pub(super) fn rows_of(only: &Only) -> usize {
+    let decode = DECODE.map(|(batch, tokens)| decode_shape(batch, tokens));
     let prefill = PREFILL.into_iter();
     let prefill = prefill.flat_map(|(depth, tokens)| [false, true].map(|causal| prefill_shape(depth, tokens, causal)));
-    bench.count_wanted(decode) + bench.count_wanted(prefill)
+    only.count(decode) + only.count(prefill)
 }
 
 /// Numbers from −1 to 1 with a period of 1,000,003.
@@ -119,13 +119,17 @@ struct Decoding<'b> {
     tokens: u32,
 }
 
+fn decode_shape(batch: u32, tokens: u32) -> Vec<(&'static str, u64)> {
+    vec![("batch", batch.into()), ("tokens", tokens.into()), ("depth", DEPTH.into())]
+}
+
 impl Tunable for Decoding<'_> {
     fn suite(&self) -> &str {
         "attention"
     }
 
     fn shape(&self) -> Vec<(&'static str, u64)> {
-        vec![("batch", self.batch.into()), ("tokens", self.tokens.into()), ("depth", DEPTH.into())]
+        decode_shape(self.batch, self.tokens)
     }
 
     fn space(&self) -> Space {

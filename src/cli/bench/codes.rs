@@ -13,7 +13,7 @@ use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts, Zeros};
 use tilewright_kernels::tile::Float;
 
 use super::gemm::work_of;
-use super::timing::Bench;
+use super::timing::{Bench, Only};
 use super::tune::{Extents, Prepare, Tunable};
 use super::{BenchError, finding, room};
 use crate::cli::Failure;
@@ -57,9 +57,9 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
 }
 
 /// The number of rows that [`run`] keeps or skips.
-pub(super) fn rows_of(bench: &Bench) -> usize {
+pub(super) fn rows_of(only: &Only) -> usize {
     let of = |(_, codes): (&str, Codes)| SHAPES.map(|extents| shape(extents, codes.code.bits() as u64));
-    bench.count_wanted(FORMS.into_iter().flat_map(of))
+    only.count(FORMS.into_iter().flat_map(of))
 }
 
 /// A shape of `--shape`.

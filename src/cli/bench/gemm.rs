@@ -12,7 +12,7 @@ use tilewright_kernels::gemm::{
 use tilewright_kernels::mma::E4M3;
 use tilewright_layout::view::Along;
 
-use super::timing::Bench;
+use super::timing::{Bench, Only};
 use super::tune::{Extents, Prepare, Tunable};
 use super::{BenchError, finding, room};
 use crate::cli::Failure;
@@ -90,10 +90,10 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
 }
 
 /// The number of rows that [`run`] keeps or skips.
-pub(super) fn rows_of(bench: &Bench) -> usize {
-    let wide = bench.count_wanted(SHAPES.map(|[m, n, k]| of_bits::<bf16>(&Problem::new(m, n, k))));
+pub(super) fn rows_of(only: &Only) -> usize {
+    let wide = only.count(SHAPES.map(|[m, n, k]| of_bits::<bf16>(&Problem::new(m, n, k))));
     let narrow = SHAPES_OF_8_BITS.map(|[m, n, k]| of_bits::<E4M3>(&Problem::new(m, n, k)));
-    wide + SUITES_OF_8_BITS.len() * bench.count_wanted(narrow)
+    wide + SUITES_OF_8_BITS.len() * only.count(narrow)
 }
 
 /// A shape and the bits of its operands, which `--only` may name.

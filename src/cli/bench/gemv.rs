@@ -12,7 +12,7 @@ use tilewright_kernels::gemm;
 use tilewright_kernels::gemv::{Epilogue, Plan, Strip, Tuning, gemv, hopper};
 
 use super::gemm::work_of;
-use super::timing::Bench;
+use super::timing::{Bench, Only};
 use super::tune::{Extents, Prepare, Tunable};
 use super::{BenchError, finding};
 use crate::cli::Failure;
@@ -85,8 +85,8 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
 }
 
 /// The number of rows that [`run`] keeps or skips.
-pub(super) fn rows_of(bench: &Bench) -> usize {
-    bench.count_wanted(SHAPES.into_iter().flat_map(|shape| BATCHES.map(|batch| row_shape(batch, shape))))
+pub(super) fn rows_of(only: &Only) -> usize {
+    only.count(SHAPES.into_iter().flat_map(|shape| BATCHES.map(|batch| row_shape(batch, shape))))
 }
 
 /// A shape of `--shape`.

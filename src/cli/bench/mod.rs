@@ -22,8 +22,8 @@
 //!
 //! Rows are those of [`crate::results`]. To add a suite of kernels: a file with a function
 //! `fn(&Bench) -> Result<(), Failure>` that keeps a row for each shape that begins, the number of
-//! its rows for the progress bar, a variant of [`BenchCommand`], and a peer's script in `benches/peers/` that prints rows with the same suite
-//! and shapes.
+//! its rows for the progress bar, a variant of [`BenchCommand`], and a peer's script in
+//! `benches/peers/` that prints rows with the same suite and shapes.
 
 mod arrivals;
 mod attention;
@@ -54,7 +54,7 @@ use clap::{Args, Subcommand};
 use journal::Journal;
 use thiserror::Error;
 use tilewright_codegen::device::{Device as OpenDevice, Name};
-use timing::Bench;
+use timing::{Bench, Only};
 
 pub use decode::draw_history;
 pub use journal::this_call;
@@ -281,13 +281,24 @@ impl BenchCommand {
 }
 
 impl KernelBench {
+    /// The shapes that are timed.
+    fn only(&self) -> Only {
+        Only(self.only.clone())
+    }
+
     /// Opens the device for timing kernels.
     fn open(&self, device: Device, journal: &Rc<Journal>) -> Result<Bench, Failure> {
         let device = name_of(device)?.open()?;
         let stream = device.stream()?;
-        let (replays, only) = (self.replays, self.only.clone());
         let tuned = self.tuned.as_deref().map(Results::open).transpose()?.as_ref().map(Tuned::of).unwrap_or_default();
-        Ok(Bench { device, stream, tuned: tuned.or(Tuned::shipped()), replays, only, journal: Rc::clone(journal) })
+        Ok(Bench {
+            device,
+            stream,
+            tuned: tuned.or(Tuned::shipped()),
+            replays: self.replays,
+            only: self.only(),
+            journal: Rc::clone(journal),
+        })
     }
 }
 
@@ -335,7 +346,7 @@ fn journal_of(name: Name, device: &OpenDevice, commit: Option<String>) -> Journa
 /// A suite of kernels.
 struct KernelSuite {
     /// The number of rows that it keeps or skips.
-    rows: fn(&Bench) -> usize,
+    rows: fn(&Only) -> usize,
     run: fn(&Bench) -> Result<(), Failure>,
 }
 
@@ -346,9 +357,8 @@ const ATTENTION: KernelSuite = KernelSuite { rows: attention::rows_of, run: atte
 
 /// Runs one suite of kernels.
 fn run_kernels(args: &KernelBench, device: Device, journal: &Rc<Journal>, suite: &KernelSuite) -> Result<(), Failure> {
-    let bench = args.open(device, journal)?;
-    journal.expect((suite.rows)(&bench));
-    (suite.run)(&bench)
+    journal.expect((suite.rows)(&args.only()));
+    (suite.run)(&args.open(device, journal)?)
 }
 
 /// Runs the subcommand.
@@ -383,10 +393,8 @@ pub fn run(command: &BenchCommand) -> Result<ExitCode, Failure> {
         BenchCommand::Attention(args) => run_kernels(args, device, &journal, &ATTENTION)?,
         BenchCommand::All(args) => {
             let suites = [&GEMM, &GEMV, &ATTENTION];
-            let counts = suites.map(|suite| suite.rows);
-            let bench = args.open(device, &journal)?;
-            journal.expect(counts.iter().map(|rows| rows(&bench)).sum::<usize>() + decode::rows_of_all());
-            drop(bench);
+            let kernels = suites.iter().map(|suite| (suite.rows)(&args.only())).sum::<usize>();
+            journal.expect(kernels + decode::rows_of_all());
             let kernels =
                 suites.into_iter().map(|suite| args.open(device, &journal).and_then(|bench| (suite.run)(&bench)));
             // A suite that fails does not keep the others from running.

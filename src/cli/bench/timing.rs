@@ -37,28 +37,38 @@ pub struct Bench {
     pub tuned: Tuned,
     /// Replays that are timed.
     pub replays: usize,
-    /// Extents of `--only`.
-    pub only: Vec<(String, u64)>,
+    /// The shapes that are timed.
+    pub only: Only,
     /// Where the rows go.
     pub journal: Rc<Journal>,
 }
 
-impl Bench {
-    /// Whether `--only` admits a shape. Extents that the shape lacks are ignored.
-    pub fn wants(&self, shape: &[(&str, u64)]) -> bool {
+/// Extents of `--only`.
+pub(super) struct Only(pub Vec<(String, u64)>);
+
+impl Only {
+    /// Whether a shape is admitted. Extents that the shape lacks are ignored.
+    pub fn admits(&self, shape: &[(&str, u64)]) -> bool {
         let differs = |name: &str, extent: u64| shape.iter().any(|&(n, e)| n == name && e != extent);
-        !self.only.iter().any(|(name, extent)| differs(name, *extent))
+        !self.0.iter().any(|(name, extent)| differs(name, *extent))
+    }
+
+    /// The number of the shapes that are admitted.
+    pub fn count<S: AsRef<[(&'static str, u64)]>>(&self, shapes: impl IntoIterator<Item = S>) -> usize {
+        shapes.into_iter().filter(|shape| self.admits(shape.as_ref())).count()
+    }
+}
+
+impl Bench {
+    /// Whether `--only` admits a shape.
+    pub fn wants(&self, shape: &[(&str, u64)]) -> bool {
+        self.only.admits(shape)
     }
 
     /// Whether `--only` admits the whole shape of a row, it was not measured before, and there is
     /// time left.
     pub fn begins(&self, suite: &str, shape: &[(&str, u64)]) -> bool {
         self.wants(shape) && !self.journal.skips(suite, shape, 1)
-    }
-
-    /// The number of the shapes that `--only` admits.
-    pub fn count_wanted<S: AsRef<[(&'static str, u64)]>>(&self, shapes: impl IntoIterator<Item = S>) -> usize {
-        shapes.into_iter().filter(|shape| self.wants(shape.as_ref())).count()
     }
 
     /// Keeps a row.

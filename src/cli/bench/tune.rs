@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, Subcommand};
 
 use super::journal::Journal;
-use super::timing::Bench;
+use super::timing::{Bench, Only};
 use super::{
     BenchError, MOST_ELEMENTS, attention, codes, decode, gemm, gemv, journal_of, name_of, parse_extent, replays,
 };
@@ -224,7 +224,7 @@ pub fn run(command: &TuneCommand) -> Result<ExitCode, Failure> {
     }
     let journal = Rc::new(journal_of(name, &device, args.commit.clone()).told(true).resume(&out)?);
     let stream = device.stream()?;
-    let (only, tuned) = (Vec::new(), Tuned::default());
+    let (only, tuned) = (Only(Vec::new()), Tuned::default());
     let bench = Bench { device, stream, tuned, replays: args.replays, only, journal: Rc::clone(&journal) };
     let kernels = match command {
         TuneCommand::Gemm { shape, .. } => gemm::tunables(&bench, shape),
