@@ -21,6 +21,20 @@ pub enum Family {
 }
 
 impl Family {
+    /// Every family.
+    pub const ALL: [Family; 4] = [Family::Llama, Family::Mistral, Family::Qwen2, Family::Qwen3];
+
+    /// The family of a `model_type`.
+    ///
+    /// ```
+    /// use tilewright_megakernel::model::Family;
+    /// assert_eq!(Family::named("qwen3"), Some(Family::Qwen3));
+    /// assert_eq!(Family::named("gemma2"), None);
+    /// ```
+    pub fn named(model_type: &str) -> Option<Family> {
+        Family::ALL.into_iter().find(|family| family.model_type() == model_type)
+    }
+
     /// The name that `config.json` gives as `model_type`.
     pub const fn model_type(self) -> &'static str {
         match self {

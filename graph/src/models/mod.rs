@@ -71,22 +71,22 @@ impl Family {
 /// What a reader of configurations can use. What it cannot is a fault that names the key.
 #[derive(Clone, Copy, Debug)]
 pub struct Accept {
-    /// The families, as `model_type` has them; `None`: all.
-    pub families: Option<&'static [&'static str]>,
+    /// Whether a family is one of those, by its `model_type`.
+    pub family: fn(&str) -> bool,
     /// Whether attention may be limited to a window.
     pub windows: bool,
-    /// Longest sequence that is needed; `None`: that of the training. A window that no such sequence
-    /// exceeds changes nothing.
+    /// Longest sequence that is needed; `None`: that of the training. A window that no such
+    /// sequence exceeds changes nothing.
     pub max_context: Option<usize>,
 }
 
 impl Accept {
     /// Everything that a graph can express.
-    pub const ALL: Accept = Accept { families: None, windows: true, max_context: None };
+    pub const ALL: Accept = Accept { family: |_| true, windows: true, max_context: None };
 
     fn families(&self) -> impl Iterator<Item = &'static Family> {
-        let accepted = self.families;
-        FAMILIES.iter().filter(move |row| accepted.is_none_or(|names| names.contains(&row.model_type)))
+        let accepted = self.family;
+        FAMILIES.iter().filter(move |row| accepted(row.model_type))
     }
 }
 
@@ -97,9 +97,9 @@ pub struct Model {
 }
 
 impl Model {
-    /// Takes the keys of a `config.json` that say what a model computes. Others are left: the caller
-    /// holds them against [`KNOWN`] by [`Keys::finish`]. The model means something only where no
-    /// fault is noted.
+    /// Takes the keys of a `config.json` that say what a model computes. Others are left: the
+    /// caller holds them against [`KNOWN`] by [`Keys::finish`]. The model means something only
+    /// where no fault is noted.
     ///
     /// ```
     /// use tilewright_graph::models::{Accept, KNOWN, Model, keys::Keys};
