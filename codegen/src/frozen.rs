@@ -11,7 +11,8 @@
 //! # std::fs::write(&file, "answer 7a13e64ea14f9fb5\n")?;
 //! let mut frozen = Frozen::default();
 //! frozen.add("answer", "forty-two");
-//! let error = frozen.check(&file, true).unwrap_err().to_string(); // with TILEWRIGHT_BLESS=1 it writes the file
+//! // With TILEWRIGHT_BLESS=1 it writes the file.
+//! let error = frozen.check(&file, true).unwrap_err().to_string();
 //! assert!(error.contains("answer: changed"), "{error}");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -66,7 +67,7 @@ impl Frozen {
     /// If a text of that name was added before.
     pub fn add(&mut self, name: &str, text: &str) {
         assert!(!name.contains('\n'), "a name is one line");
-        let before = self.hashes.insert(name.to_owned(), fnv(text.as_bytes()));
+        let before = self.hashes.insert(name.to_owned(), fnv1a(text.bytes()));
         assert!(before.is_none(), "{name} is added twice");
         if let Some(folder) = std::env::var_os("TILEWRIGHT_FROZEN") {
             let file = Path::new(&folder).join(name.replace(['/', ' '], "_"));
@@ -76,8 +77,8 @@ impl Frozen {
 
     /// Compares with the file at a path; with `TILEWRIGHT_BLESS` set, writes it instead.
     ///
-    /// `whole`: whether all texts were added, so that those that only the file has are gone. Where a
-    /// sample was added, the file's other lines stay.
+    /// `whole`: whether all texts were added, so that those that only the file has are gone. Where
+    /// a sample was added, the file's other lines stay.
     ///
     /// # Errors
     /// [`FrozenError::Changed`] with the texts that differ; [`FrozenError::File`] and
@@ -122,9 +123,13 @@ fn parse(text: &str) -> Result<BTreeMap<String, u64>, usize> {
     (1..).zip(text.lines()).map(|(number, text)| line(text).ok_or(number)).collect()
 }
 
-/// FNV-1a of 64 bits (Fowler, Noll and Vo; draft-eastlake-fnv), the same on every machine.
-fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+/// The 64-bit hash FNV-1a (Fowler, Noll and Vo; draft-eastlake-fnv), the same on every machine.
+///
+/// ```
+/// assert_eq!(tilewright_codegen::frozen::fnv1a(*b"foobar"), 0x8594_4171_f739_67e8);
+/// ```
+pub fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]
@@ -133,8 +138,8 @@ mod tests {
 
     #[test]
     fn hashes_are_those_of_the_draft() {
-        assert_eq!(fnv(b""), 0xcbf2_9ce4_8422_2325);
-        assert_eq!(fnv(b"foobar"), 0x8594_4171_f739_67e8);
+        assert_eq!(fnv1a(*b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fnv1a(*b"foobar"), 0x8594_4171_f739_67e8);
     }
 
     #[test]
@@ -145,8 +150,11 @@ mod tests {
         frozen.add("kept", "a");
         frozen.add("changed by one", "b");
         frozen.add("new", "c");
-        std::fs::write(&file, format!("changed by one {:016x}\ngone 0000000000000000\nkept {:016x}\n", 1, fnv(b"a")))
-            .unwrap();
+        std::fs::write(
+            &file,
+            format!("changed by one {:016x}\ngone 0000000000000000\nkept {:016x}\n", 1, fnv1a(*b"a")),
+        )
+        .unwrap();
         let lines = |whole| match frozen.check(&file, whole) {
             Err(FrozenError::Changed { lines, .. }) => lines,
             other => panic!("{other:?}"),

@@ -93,15 +93,7 @@ fn quotient(ty: Ty, a: Operand, b: Operand) -> Option<(i64, i64)> {
 fn ordered(ty: Ty, a: Operand, b: Operand, cmp: Cmp) -> Option<bool> {
     let (a, b) = ints(a, b)?;
     let order = if ty == Ty::U64 { (a as u64).cmp(&(b as u64)) } else { a.cmp(&b) };
-    match cmp {
-        Cmp::Eq => Some(order.is_eq()),
-        Cmp::Ne => Some(order.is_ne()),
-        Cmp::Lt => Some(order.is_lt()),
-        Cmp::Le => Some(order.is_le()),
-        Cmp::Gt => Some(order.is_gt()),
-        Cmp::Ge => Some(order.is_ge()),
-        Cmp::Equ | Cmp::Neu | Cmp::Ltu | Cmp::Leu | Cmp::Gtu | Cmp::Geu | Cmp::Num | Cmp::Nan => None,
-    }
+    (!cmp.float_only()).then(|| cmp.holds(Some(order)))
 }
 
 fn bits(op: &BitsOp) -> Option<Operand> {

@@ -163,14 +163,14 @@ fn all(parts: [Option<bool>; 2]) -> Option<bool> {
 /// The outcome of a comparison of sources, if it does not depend on a value.
 fn compared(ty: Ty, [a, b]: [Operand; 2], cmp: Cmp) -> Option<bool> {
     match (a.as_const(), b.as_const()) {
-        (Some(a), Some(b)) => Some(holds(cmp, order(ty, a.bits, b.bits))),
+        (Some(a), Some(b)) => Some(cmp.holds(order(ty, a.bits, b.bits))),
         _ if a != b => None,
         // A value is equal to itself, or not a number.
         _ if ty.is_float() => {
-            let same = holds(cmp, Some(Ordering::Equal));
-            (same == holds(cmp, None)).then_some(same)
+            let same = cmp.holds(Some(Ordering::Equal));
+            (same == cmp.holds(None)).then_some(same)
         }
-        _ => Some(holds(cmp, Some(Ordering::Equal))),
+        _ => Some(cmp.holds(Some(Ordering::Equal))),
     }
 }
 
@@ -198,23 +198,6 @@ fn order(ty: Ty, a: u64, b: u64) -> Option<Ordering> {
         }
     };
     float(a).partial_cmp(&float(b))
-}
-
-/// Whether a comparison holds of operands in an order.
-fn holds(cmp: Cmp, order: Option<Ordering>) -> bool {
-    let Some(order) = order else {
-        return matches!(cmp, Cmp::Equ | Cmp::Neu | Cmp::Ltu | Cmp::Leu | Cmp::Gtu | Cmp::Geu | Cmp::Nan);
-    };
-    match cmp {
-        Cmp::Eq | Cmp::Equ => order.is_eq(),
-        Cmp::Ne | Cmp::Neu => order.is_ne(),
-        Cmp::Lt | Cmp::Ltu => order.is_lt(),
-        Cmp::Le | Cmp::Leu => order.is_le(),
-        Cmp::Gt | Cmp::Gtu => order.is_gt(),
-        Cmp::Ge | Cmp::Geu => order.is_ge(),
-        Cmp::Num => true,
-        Cmp::Nan => false,
-    }
 }
 
 /// The unsigned type of a width.

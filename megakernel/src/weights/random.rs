@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use half::{bf16, f16};
 use rayon::prelude::*;
+use tilewright_codegen::frozen::fnv1a;
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
@@ -157,7 +158,7 @@ impl Uniform {
                 T::round(self.centre + self.half_width * unit)
             })
             .collect();
-        let key = splitmix(fnv1a(name.as_bytes()) ^ splitmix(seed));
+        let key = splitmix(fnv1a(name.bytes()) ^ splitmix(seed));
         elements.par_chunks_mut(WORDS_PER_CHUNK * PER_WORD).enumerate().for_each(|(chunk, elements)| {
             for (word, elements) in elements.chunks_mut(PER_WORD).enumerate() {
                 let counter = (chunk * WORDS_PER_CHUNK + word) as u64;
@@ -184,9 +185,4 @@ pub(super) fn splitmix(state: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
-}
-
-/// The 64-bit hash FNV-1a.
-pub(super) fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use rayon::prelude::*;
+use tilewright_codegen::frozen::fnv1a;
 use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts, Zeros};
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
-use super::random::{GOLDEN, fnv1a, random_tensor, splitmix};
+use super::random::{GOLDEN, random_tensor, splitmix};
 use super::{WeightError, WeightTensor, Weights};
 use crate::model::{ModelSpec, TensorSpec};
 use crate::program::{Quantised, float_of};
@@ -135,7 +136,7 @@ fn symmetric(code: Code, drawn: u8) -> u8 {
 
 /// Numbers that a name and a seed stand for, one for each counter.
 fn numbers(name: &str, seed: u64) -> impl Fn(u64) -> u64 + Sync {
-    let key = splitmix(fnv1a(name.as_bytes()) ^ splitmix(seed));
+    let key = splitmix(fnv1a(name.bytes()) ^ splitmix(seed));
     move |counter| splitmix(key.wrapping_add(counter.wrapping_mul(GOLDEN)))
 }
 

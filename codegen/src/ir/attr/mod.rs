@@ -10,6 +10,7 @@ pub use number::{BarId, BarThreads, Lut, Pending, RegCount, Remark};
 pub use order::{AtomOrder, FenceOrder, LdOrder, RedOrder, StOrder};
 
 use super::Ty;
+use std::cmp::Ordering;
 
 /// A fixed choice of an instruction.
 pub trait Attr: Sized + Clone {
@@ -393,6 +394,27 @@ impl Cmp {
         match self {
             Cmp::Eq | Cmp::Ne | Cmp::Lt | Cmp::Le | Cmp::Gt | Cmp::Ge => false,
             Cmp::Equ | Cmp::Neu | Cmp::Ltu | Cmp::Leu | Cmp::Gtu | Cmp::Geu | Cmp::Num | Cmp::Nan => true,
+        }
+    }
+
+    /// Whether the comparison holds of operands in an order; `None`: one of them is not a number.
+    ///
+    /// ```
+    /// use std::cmp::Ordering;
+    /// use tilewright_codegen::ir::attr::Cmp;
+    /// assert!(Cmp::Le.holds(Some(Ordering::Equal)) && !Cmp::Le.holds(None) && Cmp::Leu.holds(None));
+    /// ```
+    pub fn holds(self, order: Option<Ordering>) -> bool {
+        let Some(order) = order else { return self.float_only() && self != Cmp::Num };
+        match self {
+            Cmp::Eq | Cmp::Equ => order.is_eq(),
+            Cmp::Ne | Cmp::Neu => order.is_ne(),
+            Cmp::Lt | Cmp::Ltu => order.is_lt(),
+            Cmp::Le | Cmp::Leu => order.is_le(),
+            Cmp::Gt | Cmp::Gtu => order.is_gt(),
+            Cmp::Ge | Cmp::Geu => order.is_ge(),
+            Cmp::Num => true,
+            Cmp::Nan => false,
         }
     }
 }

@@ -124,8 +124,8 @@ fn close(exact: f64, found: f64, bound: f64) -> f64 {
 }
 
 /// The hardware multiplies `a` by its reciprocal of `b`: an error of 1 ulp of the reciprocal is up
-/// to 2 ulp of the product, whose own rounding adds a half. The PTX manual says 2 ulp; an H200 gives
-/// 2.0519 at 0x7f7f0ba4 / 0x507f51ff.
+/// to 2 ulp of the product, whose own rounding adds a half. The PTX manual says 2 ulp; an H200
+/// gives 2.0519 at 0x7f7f0ba4 / 0x507f51ff.
 fn quotient(a: f64, b: f64, found: f32) -> f64 {
     let (exact, value) = (a / b, f64::from(found));
     if b.is_finite() && b.abs() > 2f64.powi(126) {

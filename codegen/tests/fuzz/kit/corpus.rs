@@ -10,6 +10,7 @@ use super::batch::{Batch, Plan};
 use super::flow::{drawn_rows, seed_of};
 use super::matrix::{Case, Class, Form, forms};
 use std::fmt::Write as _;
+use tilewright_codegen::frozen::fnv1a;
 use tilewright_codegen::ir::{Row, rows};
 
 /// What to do when a corpus is out of date.
@@ -23,18 +24,13 @@ const GROUP: usize = 25;
 /// Programs of many instructions.
 const MIXED: u64 = 250;
 
-/// FNV-1a.
-fn hash(bytes: impl IntoIterator<Item = u8>) -> u64 {
-    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
-}
-
 fn hash_words(words: &[u64]) -> u32 {
-    let sum = hash(words.iter().flat_map(|word| word.to_le_bytes()));
+    let sum = fnv1a(words.iter().flat_map(|word| word.to_le_bytes()));
     (sum ^ sum >> 32) as u32
 }
 
 fn hash_text(batch: &Batch) -> u64 {
-    hash(batch.kernel.kernel().to_string().bytes().chain(batch.input.iter().copied()))
+    fnv1a(batch.kernel.kernel().to_string().bytes().chain(batch.input.iter().copied()))
 }
 
 /// Programs for every row alone, and mixed ones.
@@ -168,11 +164,11 @@ fn multiply(number: usize) -> Result<(Case, bool), String> {
 
 fn hash_case(case: &Case) -> u64 {
     let inputs = [&case.a, &case.b, &case.c].into_iter().flatten().flat_map(|word| word.to_le_bytes());
-    hash(case.kernel.kernel().to_string().bytes().chain(inputs))
+    fnv1a(case.kernel.kernel().to_string().bytes().chain(inputs))
 }
 
 fn hash_halves(words: &[u32]) -> u32 {
-    let sum = hash(words.iter().flat_map(|word| word.to_le_bytes()));
+    let sum = fnv1a(words.iter().flat_map(|word| word.to_le_bytes()));
     (sum ^ sum >> 32) as u32
 }
 
