@@ -263,10 +263,10 @@ pub struct Step<'g> {
 impl Graph {
     /// Checks parts and makes the graph of them.
     ///
-    /// Every rule of a graph is checked here: indexes are in range, ops read values that earlier ops
-    /// define, types are what [the ops](Op) give, attributes are finite and in range, sizes fit
-    /// 48 bits, each cache has one op that appends to it, and values inside of a [`Fused`] group stay
-    /// there.
+    /// Every rule of a graph is checked here: indexes are in range, ops read values that earlier
+    /// ops define, types are what [the ops](Op) give, attributes are finite and in range, sizes fit
+    /// 48 bits, each cache has one op that appends to it, and values inside of a [`Fused`] group
+    /// stay there.
     ///
     /// # Errors
     /// The first [`GraphErrors::LIMIT`] things that are wrong.

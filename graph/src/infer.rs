@@ -187,7 +187,7 @@ impl<'g> Context<'g> {
                 "the normalised axes must be its last ones, and others must be before them",
             ));
         }
-        let size = sized(("x", kind), &dims[start..])?;
+        let size = sized("x", kind, &dims[start..])?;
         let rule = "the weight must have one element for each of the normalised axes";
         for (role, weight) in ["weight", "bias"].into_iter().zip(weights) {
             weight.map_or(Ok(()), |weight| self.fitting(role, weight, ("x", kind), &[Some(size)], rule))?;
@@ -215,7 +215,7 @@ impl<'g> Context<'g> {
         if kept == 0 || kept == dims.len() {
             return Err(operand("x", x, "it must have rows and an axis that the product contracts"));
         }
-        let contracted = sized(("x", x), &dims[kept..])?;
+        let contracted = sized("x", x, &dims[kept..])?;
         let mut expected: Vec<Option<u64>> = leading.iter().map(|size| Some(*size)).collect();
         expected.push(Some(produced));
         if let Some(bias) = bias {
@@ -330,7 +330,7 @@ impl<'g> Context<'g> {
 }
 
 /// The product of known extents.
-fn sized((name, kind): (&'static str, &Type), dims: &[Dim]) -> Result<u64, Problem> {
+fn sized(name: &'static str, kind: &Type, dims: &[Dim]) -> Result<u64, Problem> {
     let size = Shape::elements(dims).filter(|size| (1..=MOST_ELEMENTS).contains(size));
     size.ok_or_else(|| operand(name, kind, "the product of these extents must be known, and 1 to 2^48"))
 }

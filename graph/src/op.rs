@@ -144,8 +144,8 @@ pub enum Op {
         /// How weights follow from logits.
         kind: RouteKind,
     },
-    /// [`Op::Linear`] with the weights of the chosen experts: `[rows, ..]` or `[rows, chosen, ..]` to
-    /// `[rows, chosen, out]`.
+    /// [`Op::Linear`] with the weights of the chosen experts: `[rows, ..]` or `[rows, chosen, ..]`
+    /// to `[rows, chosen, out]`.
     ExpertLinear {
         /// The activations.
         x: ValueId,

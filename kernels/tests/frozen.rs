@@ -13,7 +13,8 @@ fn ptx_of_shipped_kernels_is_as_it_was() {
     let mut frozen = Frozen::default();
     for kernel in shipped() {
         for arch in Arch::ALL.into_iter().filter(|&arch| kernel.needs().met_by(arch)) {
-            // Sizes that a target has no room for do not verify; `shipped_assembles` says which may.
+            // Sizes that a target has no room for do not verify; `shipped_assembles` says which
+            // may.
             if let Ok(verified) = verify(kernel.record(arch)) {
                 frozen.add(&format!("{} {arch}", kernel.name()), &ptx::emit(&verified));
             }

@@ -74,8 +74,8 @@ proptest! {
         prop_assert_eq!(Vector::widest(&first, bits).width, widest(&first, &first, bits));
     }
 
-    /// Under swizzles the vector holds at every element, also from every aligned start on, and loses
-    /// only what a base splits.
+    /// Under swizzles the vector holds at every element, also from every aligned start on, and
+    /// loses only what a base splits.
     #[test]
     fn the_common_vector_holds_behind_both_swizzles(
         first in layouts(),

@@ -1,8 +1,8 @@
 //! Programs, persistent kernels and launch plans of known shapes: a refactoring keeps them.
 //!
-//! A case is a shape, a form of its weights, a number of rows and of devices. Programs are hashed as
-//! JSON, kernels as PTX, plans of launches as text. CI makes the cases of few layers; all of them are
-//! made by `TILEWRIGHT_LONG=1 cargo test -p tilewright-megakernel --test frozen`.
+//! A case is a shape, a form of its weights, a number of rows and of devices. Programs are hashed
+//! as JSON, kernels as PTX, plans of launches as text. CI makes the cases of few layers; all of
+//! them are made by `TILEWRIGHT_LONG=1 cargo test -p tilewright-megakernel --test frozen`.
 
 use std::path::Path;
 
@@ -119,7 +119,8 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Adds the program of one SM, the plan of its launches and their kernels, for the first device.
+    /// Adds the program of one SM, the plan of its launches and their kernels, for the first
+    /// device.
     fn add_launches(&self, frozen: &mut Frozen) -> Result<(), String> {
         let program = self.program(1)?;
         frozen.add(&format!("program, {}", self.name()), &program.to_json().map_err(|error| error.to_string())?);

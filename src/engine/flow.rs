@@ -55,8 +55,8 @@ pub(super) struct ObservedShape {
     pub page_tokens: usize,
 }
 
-/// The number of a block in its sequence, from its number in the pool and the sequence's page table;
-/// `None` if no page of the table holds it. Entries without a block are negative.
+/// The number of a block in its sequence, from its number in the pool and the sequence's page
+/// table; `None` if no page of the table holds it. Entries without a block are negative.
 fn place_in_sequence(table: &[i32], block: i32, per_page: usize) -> Option<usize> {
     let block = usize::try_from(block).ok()?;
     let page = i32::try_from(block.checked_div(per_page)?).ok()?;

@@ -159,7 +159,8 @@ fn a_long_conversation_is_within_the_bounds() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if std::env::var_os("TILEWRIGHT_LONG").is_some() { 20_000 } else { 400 }))]
 
-    /// Parts of the golden and the hostile templates, cut and joined anywhere: a text or one line, never a panic.
+    /// Parts of the golden and the hostile templates, cut and joined anywhere: a text or one line,
+    /// never a panic.
     #[test]
     fn mutated_templates_render_or_fail_on_one_line(
         cuts in prop::collection::vec((0usize..64, 0usize..4000, 0usize..200), 1..8),

@@ -1,8 +1,8 @@
 //! Damaged files of every kind: an error of one line or a checkpoint, never a panic, in bounded
 //! time.
 //!
-//! Each target mutates stored inputs by structure and by bytes. `TILEWRIGHT_LONG=1` runs fifty times
-//! as many cases.
+//! Each target mutates stored inputs by structure and by bytes. `TILEWRIGHT_LONG=1` runs fifty
+//! times as many cases.
 //!
 //! | input | corpus in `tests/data` |
 //! |---|---|
@@ -44,8 +44,8 @@ fn configs() -> Vec<Value> {
 /// Bytes of the tensors that the headers of the corpus describe.
 const DATA_BYTES: usize = 2640;
 
-/// Opens the synthetic checkpoint with another header of its weights; `length` is what the file says
-/// of the header's length.
+/// Opens the synthetic checkpoint with another header of its weights; `length` is what the file
+/// says of the header's length.
 fn open_with_header(header: &[u8], length: u64) -> Result<(), String> {
     let folder = Folder::synthetic();
     let data = [0; DATA_BYTES];

@@ -214,8 +214,8 @@ fn an_interrupt_ends_a_simulated_launch_within_a_second_of_work() {
     }
 }
 
-/// A quantised checkpoint is a folder: SIGKILL leaves it staged and never at its place, and the next
-/// output beside it, of whatever kind, removes it.
+/// A quantised checkpoint is a folder: SIGKILL leaves it staged and never at its place, and the
+/// next output beside it, of whatever kind, removes it.
 #[test]
 fn a_killed_quantisation_leaves_no_folder_at_its_place_and_is_swept() {
     let folder = folder();

@@ -157,9 +157,9 @@ pub(super) fn pack(device: &Device, signature: &Signature, args: &[Arg<'_>]) -> 
     Ok(packed)
 }
 
-/// Whether a parameter of these elements takes a buffer. A pair of 16-bit floats is two of them, and
-/// an integer has a sign or none. Bytes are anything: a buffer of `u8` passes for every parameter,
-/// and a parameter of `u8` takes every buffer.
+/// Whether a parameter of these elements takes a buffer. A pair of 16-bit floats is two of them,
+/// and an integer has a sign or none. Bytes are anything: a buffer of `u8` passes for every
+/// parameter, and a parameter of `u8` takes every buffer.
 pub(crate) fn takes(elements: &[Ty], found: Ty) -> bool {
     let plain = |ty: Ty| match ty {
         Ty::F16x2 => Ty::F16,

@@ -280,8 +280,8 @@ fn halves_with_m_or_n_contiguous() {
 proptest::proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(48))]
 
-    /// After any padding a product is right, or the tile is reported as misaligned to its swizzle: by
-    /// the verifier where the padding is known, else by the simulator.
+    /// After any padding a product is right, or the tile is reported as misaligned to its swizzle:
+    /// by the verifier where the padding is known, else by the simulator.
     #[test]
     fn a_tile_behind_padding_is_right_or_told(
         units in 0u32..24,

@@ -108,12 +108,10 @@ fn windows(keys: &mut Keys, model_type: &str, decoder: &Decoder, accept: &Accept
         decoder::refuse_chunks(keys, max_positions);
         return vec![None; layers];
     }
-    // A window that covers the longest sequence is none.
-    let limits = |window: &u32| (*window as usize) < max_positions;
-    match stated {
+    let windows = match stated {
         Window::Always(absent) => {
             let window = decoder::window(keys, absent);
-            decoder::windows(keys, layers, window, |_| true).into_iter().map(|w| w.filter(limits)).collect()
+            decoder::windows(keys, layers, window, |_| true)
         }
         Window::Switched { positions, from_layer } => {
             let is_on = keys.boolean("use_sliding_window", false);
@@ -121,10 +119,9 @@ fn windows(keys: &mut Keys, model_type: &str, decoder: &Decoder, accept: &Accept
             let absent = Otherwise { absent: Some(from_layer as usize), null: None };
             let from: usize = keys.integer("max_window_layers", 0..=u32::MAX, absent);
             decoder::windows(keys, layers, window, |layer| layer >= from)
-                .into_iter()
-                .map(|window| window.filter(limits))
-                .collect()
         }
         Window::None => decoder::windows(keys, layers, None, |_| false),
-    }
+    };
+    // A window that covers the longest sequence is none.
+    windows.into_iter().map(|window| window.filter(|&window| (window as usize) < max_positions)).collect()
 }

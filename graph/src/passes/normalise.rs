@@ -9,11 +9,13 @@ use crate::op::{NormKind, Op};
 
 /// Folds scales and unit offsets where that is exact, and removes identities and dead code.
 ///
-/// * `scale(scale(x))` and `scale(embed(..))` become one factor, if one factor of the two is a power
-///   of two and the product is exact in f32.
-/// * `attention(scale(q), ..)` takes the factor of `q` into its own, if that of `q` is a power of two.
+/// * `scale(scale(x))` and `scale(embed(..))` become one factor, if one factor of the two is a
+///   power of two and the product is exact in f32.
+/// * `attention(scale(q), ..)` takes the factor of `q` into its own, if that of `q` is a power of
+///   two.
 /// * The `1 + w` of a norm becomes the offset of its weight: one form of norm is left.
-/// * `scale` by 1 goes; so do ops that no output depends on, and weights and tables that no op reads.
+/// * `scale` by 1 goes; so do ops that no output depends on, and weights and tables that no op
+///   reads.
 ///
 /// Groups become single ops.
 ///

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tilewright_graph::models;
 
 /// Relative L2 distance that is accepted. The references were computed in float32, whose rounding,
-/// 6e-8 for each operation, adds up over some hundred sums to about 1e-6; the interpreter's own error
-/// is below 1e-12.
+/// 6e-8 for each operation, adds up over some hundred sums to about 1e-6; the interpreter's own
+/// error is below 1e-12.
 const BOUND: f64 = 1e-5;
 
 /// Folders of checkpoints with references.

@@ -102,8 +102,8 @@ fn packets_that_do_not_come_are_named_by_who_looks_for_them() {
             };
             let program = machine.program();
             let of = |id: TaskId| &program.tasks[id.index()];
-            // Its readers, and theirs, which look as long. A task of attention that merges the parts of
-            // all splits reads its own part too, and may be the first to give up.
+            // Its readers, and theirs, which look as long. A task of attention that merges the
+            // parts of all splits reads its own part too, and may be the first to give up.
             let own = found == task && of(task).label.contains(".attention[");
             assert!(found > task || own, "{} says so of {}", of(found).label, of(task).label);
             machine.mend().unwrap();

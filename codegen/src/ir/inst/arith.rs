@@ -34,9 +34,9 @@ family! {
         SqrtRn "sqrt.rn" <ty: Real> (d: W ty, a: R ty) Sm80 Pure;
         /// d = 1 / a, correctly rounded.
         RcpRn "rcp.rn" <ty: Real> (d: W ty, a: R ty) Sm80 Pure;
-        /// d ≈ a / b, as a times `rcp.approx` of b: within 2.5 ulp for 2⁻¹²⁶ ≤ |b| ≤ 2¹²⁶; beyond, 0
-        /// (|b| larger; a NaN if a is infinite). Subnormal operands and results become zero of their sign, but a subnormal
-        /// over a subnormal or zero may give an infinity for a NaN.
+        /// d ≈ a / b, as a times `rcp.approx` of b: within 2.5 ulp for 2⁻¹²⁶ ≤ |b| ≤ 2¹²⁶; beyond,
+        /// 0 (|b| larger; a NaN if a is infinite). Subnormal operands and results become zero of
+        /// their sign, but a subnormal over a subnormal or zero may give an infinity for a NaN.
         DivApprox "div.approx" <ty: Single> (d: W ty, a: R ty, b: R ty) Sm80 Pure Approx;
         /// d ≈ √a, relative error at most 2⁻²³; subnormals become zero.
         SqrtApprox "sqrt.approx" <ty: Single> (d: W ty, a: R ty) Sm80 Pure Approx;
