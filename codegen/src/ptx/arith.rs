@@ -13,9 +13,7 @@ pub(super) fn emit_arith(w: &mut Writer<'_>, op: &ArithOp) {
         ArithOp::MulHi { ty, d, a, b } => plain(w, "mul.hi", *ty, *d, &[*a, *b]),
         ArithOp::MulWide { ty, d, a, b } => plain(w, "mul.wide", *ty, *d, &[*a, *b]),
         ArithOp::Mad { ty, d, a, b, c } => plain(w, "mad.lo", *ty, *d, &[*a, *b, *c]),
-        ArithOp::Fma { ty: ty @ (Ty::F16x2 | Ty::BF16x2), d, a, b, c } if w.source(*a) == w.source(*b) => {
-            square_plus(w, *ty, *d, *a, *c);
-        }
+        ArithOp::Fma { ty: ty @ (Ty::F16x2 | Ty::BF16x2), d, a, b, c } => product_plus(w, *ty, *d, [*a, *b], *c),
         ArithOp::Fma { ty, d, a, b, c } => plain(w, "fma.rn", *ty, *d, &[*a, *b, *c]),
         ArithOp::Div { ty, d, a, b } => plain(w, "div", *ty, *d, &[*a, *b]),
         ArithOp::Rem { ty, d, a, b } => plain(w, "rem", *ty, *d, &[*a, *b]),
@@ -82,15 +80,31 @@ fn sum(w: &mut Writer<'_>, name: &str, ty: Ty, d: ValueId, a: Operand, b: Operan
     plain(w, &name, ty, d, &[a, b]);
 }
 
-/// Writes a·a + c for a pair of halves as |a|·|a| + c, which has the same bits.
+/// Writes a·b + c for a pair of halves.
 ///
-/// `ptxas` 13.0 drops the sign of one factor of a square whose half it knows to be −0, so that the
-/// product is −0.
-fn square_plus(w: &mut Writer<'_>, ty: Ty, d: ValueId, a: Operand, c: Operand) {
-    let (a, c, magnitude, name) = (w.op(a), w.op(c), w.temp(ty), type_name(ty));
-    w.line(format!("abs.{name} {magnitude}, {a}"));
+/// `ptxas` 13.0 drops the sign of one factor where it knows a half of both and one is −0. So a·a is
+/// written as |a|·|a|, and where a half of a factor may be the constant −0, a·b as |a| times b with
+/// the sign of a: no factor has a half of −0 then but by a computation. Both have the same bits as
+/// a·b.
+fn product_plus(w: &mut Writer<'_>, ty: Ty, d: ValueId, [a, b]: [Operand; 2], c: Operand) {
+    let name = type_name(ty);
+    let square = w.source(a) == w.source(b);
+    if !square && ![a, b].iter().any(|&factor| w.may_be_minus_zero(factor)) {
+        return plain(w, "fma.rn", ty, d, &[a, b, c]);
+    }
+    let (a, b, c, magnitude) = (w.op(a), w.op(b), w.op(c), w.temp(ty));
+    let factor = if square {
+        w.line(format!("abs.{name} {magnitude}, {a}"));
+        magnitude.clone()
+    } else {
+        let (sign, signed) = (w.temp(ty), w.temp(ty));
+        w.line(format!("and.b32 {sign}, {a}, 0x80008000"));
+        w.line(format!("xor.b32 {signed}, {b}, {sign}"));
+        w.line(format!("and.b32 {magnitude}, {a}, 0x7fff7fff"));
+        signed
+    };
     let d = w.def(d);
-    w.line(format!("fma.rn.{name} {d}, {magnitude}, {magnitude}, {c}"));
+    w.line(format!("fma.rn.{name} {d}, {magnitude}, {factor}, {c}"));
 }
 
 /// Writes a minimum or maximum, in 32 bits for integers of 16.

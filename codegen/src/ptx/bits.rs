@@ -93,16 +93,36 @@ fn and(w: &mut Writer<'_>, ty: Ty, d: ValueId, operands: [Operand; 2]) {
     }
 }
 
-/// Writes a permutation of bytes. A constant selector whose lowest byte is a sign of `a` has the
-/// operands exchanged.
+/// Writes a permutation of bytes. With a constant selector that `ptxas` may misread, the operands
+/// are exchanged, or bytes are selected first and replaced by their signs afterwards.
 ///
-/// Where only the lowest byte of the result is read, `ptxas` 13.0 puts the operand that it comes
-/// from in the place of `b`, and leaves a sign of `a` selected, which is zero there.
+/// Where only the lowest one, two or three bytes of the result are read and they hold signs of `a`
+/// but no byte of it, `ptxas` 13.0 takes `a` for unused and puts a zero in its place. All 65,536
+/// selectors were tried.
 fn permute(w: &mut Writer<'_>, d: ValueId, [a, b]: [Operand; 2], sel: Operand) {
-    match sel.as_const().filter(|sel| matches!(sel.bits & 0xf, 8..12)) {
-        Some(sel) => typed(w, "prmt", "b32", d, &[b, a, Const::u32((sel.bits as u32 ^ 0x4444) & 0xffff).into()]),
-        None => typed(w, "prmt", "b32", d, &[a, b, sel]),
+    let Some(selector) = w.source(sel).as_const().map(|sel| sel.bits as u32 & 0xffff) else {
+        return typed(w, "prmt", "b32", d, &[a, b, sel]);
+    };
+    let exchanged = selector ^ 0x4444;
+    if !first_operand_lost(selector) {
+        typed(w, "prmt", "b32", d, &[a, b, sel]);
+    } else if !first_operand_lost(exchanged) {
+        typed(w, "prmt", "b32", d, &[b, a, Const::u32(exchanged).into()]);
+    } else {
+        let (a, b, bytes) = (w.op(a), w.op(b), w.temp(Ty::U32));
+        w.line(format!("prmt.b32 {bytes}, {a}, {b}, {}", selector & 0x7777));
+        let (d, signs) = (w.def(d), selector & 0x8888);
+        w.line(format!("prmt.b32 {d}, {bytes}, {bytes}, {}", 0x7654 | signs));
     }
+}
+
+/// Whether some lowest bytes of a permutation hold signs of the first operand and no byte of it.
+fn first_operand_lost(selector: u32) -> bool {
+    let fields = [0, 4, 8].map(|at| selector >> at & 0xf);
+    (1..=fields.len()).any(|count| {
+        let read = &fields[..count];
+        read.iter().any(|field| (8..12).contains(field)) && read.iter().all(|field| *field >= 4)
+    })
 }
 
 /// The number of the byte that a field is, if it is one.

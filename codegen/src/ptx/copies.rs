@@ -4,6 +4,9 @@
 //! Some faults of `ptxas` need two operands that it finds to be equal, or a predicate that it finds
 //! to be constant, and it looks through all of these. Equal results of equal computations are not
 //! found, nor comparisons that ranges decide.
+//!
+//! Others need a constant that it knows. `ptxas` unrolls loops and follows branches, so that
+//! [`MinusZeros`] asks what a value *may* be.
 
 use crate::ir::attr::Cmp;
 use crate::ir::{
@@ -11,7 +14,7 @@ use crate::ir::{
 };
 use half::{bf16, f16};
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The source of every value of a kernel.
 #[derive(Default)]
@@ -208,6 +211,75 @@ fn unsigned(bits: u32) -> Ty {
         16 => Ty::U16,
         32 => Ty::U32,
         _ => Ty::U64,
+    }
+}
+
+/// Values with 16 bits that may be the constant 0x8000, a half of −0: by casts, registers, packs
+/// and choices, in any order of statements. Results of computations are not followed.
+#[derive(Default)]
+pub(super) struct MinusZeros {
+    values: HashSet<ValueId>,
+    registers: HashSet<(VarId, u32)>,
+}
+
+impl MinusZeros {
+    /// Follows the statements of a kernel until nothing is added: a loop reads what it writes
+    /// later.
+    pub fn of(kernel: &Kernel) -> MinusZeros {
+        let mut found = MinusZeros::default();
+        loop {
+            let before = found.values.len() + found.registers.len();
+            kernel.walk(&mut |stmt| {
+                if let Op::Inst(inst) = &stmt.op {
+                    found.instruction(inst);
+                }
+            });
+            if found.values.len() + found.registers.len() == before {
+                return found;
+            }
+        }
+    }
+
+    /// Whether 16 bits of an operand may be the constant 0x8000.
+    pub fn may_be(&self, operand: Operand) -> bool {
+        match operand {
+            Operand::Value(value) => self.values.contains(&value),
+            Operand::Const(value) => (0..value.ty.bits() / 16).any(|half| (value.bits >> (16 * half)) as u16 == 0x8000),
+        }
+    }
+
+    fn instruction(&mut self, inst: &Inst) {
+        match inst {
+            Inst::Convert(ConvertOp::Bitcast { d, a, .. })
+            | Inst::Value(ValueOp::PtrBits { d, p: a, .. } | ValueOp::PtrFrom { d, bits: a, .. }) => {
+                self.copy(&[*d], &[*a]);
+            }
+            Inst::Value(ValueOp::Get { d, r, .. }) if self.registers.contains(&(r.var, r.start)) => {
+                self.values.insert(*d);
+            }
+            Inst::Value(ValueOp::Set { r, a, .. }) if self.may_be(*a) => {
+                self.registers.insert((r.var, r.start));
+            }
+            Inst::Convert(ConvertOp::Pack { d, parts, .. }) => self.copy(&[*d], parts),
+            Inst::Convert(ConvertOp::Unpack { parts, a, .. }) => self.copy(parts, &[*a]),
+            Inst::Arith(ArithOp::Select { d, a, b, .. }) => self.copy(&[*d], &[*a, *b]),
+            Inst::Arith(_)
+            | Inst::Bits(_)
+            | Inst::Convert(_)
+            | Inst::Value(_)
+            | Inst::Mem(_)
+            | Inst::Warp(_)
+            | Inst::Sync(_)
+            | Inst::Copy(_)
+            | Inst::Mma(_)
+            | Inst::Control(_) => {}
+        }
+    }
+
+    fn copy(&mut self, to: &[ValueId], from: &[Operand]) {
+        if from.iter().any(|&operand| self.may_be(operand)) {
+            self.values.extend(to);
+        }
     }
 }
 

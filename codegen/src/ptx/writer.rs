@@ -1,7 +1,7 @@
 //! The writer: lines, names of registers, operands, and registers for what PTX does not take as an
 //! immediate.
 
-use super::copies::Copies;
+use super::copies::{Copies, MinusZeros};
 use super::read::Read;
 use crate::ir::{Addr, Const, Inst, Kernel, Op, Operand, ParamId, Regs, Space, Ty, ValueId, ValueOp};
 use core::fmt::Write as _;
@@ -17,6 +17,8 @@ pub(super) struct Writer<'a> {
     params: HashMap<ValueId, ParamId>,
     /// What the bits of values are copies of.
     copies: Copies,
+    /// Values with a half that may be the constant −0.
+    minus_zeros: MinusZeros,
     /// The values that something reads.
     read: Read,
 }
@@ -77,13 +79,25 @@ impl<'a> Writer<'a> {
                 params.insert(*d, *param);
             }
         });
-        let (copies, read) = (Copies::of(kernel), Read::of(kernel));
-        Writer { kernel, body: String::new(), temps: [0; 4], params, copies, read }
+        Writer {
+            kernel,
+            body: String::new(),
+            temps: [0; 4],
+            params,
+            copies: Copies::of(kernel),
+            minus_zeros: MinusZeros::of(kernel),
+            read: Read::of(kernel),
+        }
     }
 
     /// The first value with these bits, of which the operand is a copy, or the constant.
     pub fn source(&self, operand: Operand) -> Operand {
         self.copies.source(operand)
+    }
+
+    /// Whether a half of the operand may be the constant −0.
+    pub fn may_be_minus_zero(&self, operand: Operand) -> bool {
+        self.minus_zeros.may_be(operand)
     }
 
     /// Whether something reads one of these values.
