@@ -137,6 +137,53 @@ fn a_vote_on_a_known_predicate_is_made_of_ballots() {
     assert!(unknown.contains("vote.sync.any.pred") && !unknown.contains("ballot"), "{unknown}");
 }
 
+/// Program 98435 of run 260902: a vote that only a branch reads was moved into it, where the lanes
+/// that take the branch voted alone.
+#[test]
+fn a_vote_that_inner_blocks_alone_read_is_made_of_ballots() {
+    let inner: [Uses<'_>; 4] = [
+        &|k, x| {
+            let vote = x.lt(9).any();
+            k.when(x.gt(3), || k.when(vote, || k.global::<u32>("y").store(x)));
+        },
+        &|k, x| {
+            // A computation on the result moves with it.
+            let one = x.lt(9).any().select(1u32, 0u32);
+            k.for_(0, x, |_| k.global::<u32>("y").store(one));
+        },
+        &|k, x| {
+            let kept = k.var(x.gt(7));
+            kept.set(x.lt(9).any());
+            k.when(x.gt(3), || k.when(kept.get(), || k.global::<u32>("y").store(x)));
+        },
+        &|k, x| {
+            k.when(x.gt(1), || {
+                let vote = x.lt(9).any();
+                k.when(x.gt(3), || k.when(vote, || k.global::<u32>("y").store(x)));
+            });
+        },
+    ];
+    let own: [Uses<'_>; 4] = [
+        &|k, x| k.when(x.lt(9).any(), || k.global::<u32>("y").store(x)),
+        &|k, x| k.global::<u32>("y").store(x.lt(9).any().select(1u32, 0u32)),
+        &|k, x| k.for_(0, x.lt(9).any().select(4u32, 2u32), |_| k.global::<u32>("y").store(x)),
+        &|k, x| {
+            let (vote, y) = (x.lt(9).any(), k.global::<u32>("y"));
+            k.when(!vote, || y.store(x));
+            k.when(x.gt(3), || k.when(vote, || y.at(1).store(x)));
+        },
+    ];
+    let text = |use_it: Uses<'_>| emit(|k| use_it(k, k.global::<u32>("x").at(k.tid()).load()));
+    for (case, use_it) in inner.iter().enumerate() {
+        let text = text(use_it);
+        assert!(text.contains("vote.sync.ballot.b32") && !text.contains("vote.sync.any"), "{case}: {text}");
+    }
+    for (case, use_it) in own.iter().enumerate() {
+        let text = text(use_it);
+        assert!(text.contains("vote.sync.any.pred") && !text.contains("ballot"), "{case}: {text}");
+    }
+}
+
 /// The difference of a zero and the least signed half was taken for one of 16 bits.
 #[test]
 fn signed_halves_are_subtracted_as_unsigned_ones() {
@@ -378,7 +425,7 @@ fn a_square_is_known_through_registers_and_packs() {
 /// sign of one factor where the product of two halves that it knows has a factor of −0.
 #[test]
 fn factors_that_may_be_minus_zero_are_multiplied_as_magnitude_and_sign() {
-    let zeros: [Pair; 5] = [
+    let zeros: [Pair; 6] = [
         |k| [k.lit(0x3db0_004bu32).bits(), k.lit(0x8000_007fu32).bits()],
         |k| {
             let (first, second) = (k.var(k.lit(0x8000_27afu32)), k.var(k.lit(0u32)));
@@ -403,11 +450,16 @@ fn factors_that_may_be_minus_zero_are_multiplied_as_magnitude_and_sign() {
             });
             [k.lit(0xbc00_bc00u32).bits(), product.get().bits()]
         },
+        |k| {
+            // Program 81788 of run 260903: computed from constants.
+            let (low, high) = (k.var(k.lit(0u32)), k.var(k.lit(0x8000u32)));
+            [(low.get() | high.get() << 16u32).bits(), k.lit(0x3c00_3c00u32).bits()]
+        },
     ];
     let others: [Pair; 2] = [
         |k| [k.lit(0x3c00_3c00u32).bits(), k.lit(0xbc00_0000u32).bits()],
         |k| {
-            // A computation is not followed.
+            // A computation on values that are not constants is not followed.
             let x = k.global::<u32>("x");
             [(x.load() & 0x8000_8000u32).bits(), x.at(1).load().bits()]
         },

@@ -214,27 +214,43 @@ fn unsigned(bits: u32) -> Ty {
     }
 }
 
-/// Values with 16 bits that may be the constant 0x8000, a half of −0: by casts, registers, packs
-/// and choices, in any order of statements. Results of computations are not followed.
+/// Values with 16 bits that may be the constant 0x8000, a half of −0: by casts, registers, packs and
+/// choices, in any order of statements, or computed from nothing but constants.
 #[derive(Default)]
 pub(super) struct MinusZeros {
+    halves: Spread,
+    constants: Spread,
+}
+
+/// Values and registers with a property that copies keep.
+#[derive(Default)]
+struct Spread {
     values: HashSet<ValueId>,
     registers: HashSet<(VarId, u32)>,
 }
 
+impl Spread {
+    fn has(&self, operand: Operand) -> bool {
+        operand.as_value().is_some_and(|value| self.values.contains(&value))
+    }
+
+    fn len(&self) -> usize {
+        self.values.len() + self.registers.len()
+    }
+}
+
 impl MinusZeros {
-    /// Follows the statements of a kernel until nothing is added: a loop reads what it writes
-    /// later.
+    /// Follows the statements of a kernel until nothing is added: a loop reads what it writes later.
     pub fn of(kernel: &Kernel) -> MinusZeros {
         let mut found = MinusZeros::default();
         loop {
-            let before = found.values.len() + found.registers.len();
+            let before = [found.halves.len(), found.constants.len()];
             kernel.walk(&mut |stmt| {
                 if let Op::Inst(inst) = &stmt.op {
                     found.instruction(inst);
                 }
             });
-            if found.values.len() + found.registers.len() == before {
+            if [found.halves.len(), found.constants.len()] == before {
                 return found;
             }
         }
@@ -242,10 +258,14 @@ impl MinusZeros {
 
     /// Whether 16 bits of an operand may be the constant 0x8000.
     pub fn may_be(&self, operand: Operand) -> bool {
-        match operand {
-            Operand::Value(value) => self.values.contains(&value),
-            Operand::Const(value) => (0..value.ty.bits() / 16).any(|half| (value.bits >> (16 * half)) as u16 == 0x8000),
+        match operand.as_const() {
+            None => self.halves.has(operand),
+            Some(value) => (0..value.ty.bits() / 16).any(|half| (value.bits >> (16 * half)) as u16 == 0x8000),
         }
+    }
+
+    fn may_be_constant(&self, operand: Operand) -> bool {
+        operand.as_const().is_some() || self.constants.has(operand)
     }
 
     fn instruction(&mut self, inst: &Inst) {
@@ -254,19 +274,27 @@ impl MinusZeros {
             | Inst::Value(ValueOp::PtrBits { d, p: a, .. } | ValueOp::PtrFrom { d, bits: a, .. }) => {
                 self.copy(&[*d], &[*a]);
             }
-            Inst::Value(ValueOp::Get { d, r, .. }) if self.registers.contains(&(r.var, r.start)) => {
-                self.values.insert(*d);
+            Inst::Value(ValueOp::Get { d, r, .. }) => {
+                for spread in [&mut self.halves, &mut self.constants] {
+                    spread.values.extend(spread.registers.contains(&(r.var, r.start)).then_some(*d));
+                }
             }
-            Inst::Value(ValueOp::Set { r, a, .. }) if self.may_be(*a) => {
-                self.registers.insert((r.var, r.start));
+            Inst::Value(ValueOp::Set { r, a, .. }) => {
+                let (half, constant) = (self.may_be(*a), self.may_be_constant(*a));
+                self.halves.registers.extend(half.then_some((r.var, r.start)));
+                self.constants.registers.extend(constant.then_some((r.var, r.start)));
             }
             Inst::Convert(ConvertOp::Pack { d, parts, .. }) => self.copy(&[*d], parts),
             Inst::Convert(ConvertOp::Unpack { parts, a, .. }) => self.copy(parts, &[*a]),
             Inst::Arith(ArithOp::Select { d, a, b, .. }) => self.copy(&[*d], &[*a, *b]),
-            Inst::Arith(_)
-            | Inst::Bits(_)
-            | Inst::Convert(_)
-            | Inst::Value(_)
+            Inst::Arith(_) | Inst::Bits(_) | Inst::Convert(_) => {
+                if inst.uses().into_iter().all(|operand| self.may_be_constant(operand)) {
+                    let results = inst.defs();
+                    self.halves.values.extend(&results);
+                    self.constants.values.extend(&results);
+                }
+            }
+            Inst::Value(_)
             | Inst::Mem(_)
             | Inst::Warp(_)
             | Inst::Sync(_)
@@ -278,7 +306,10 @@ impl MinusZeros {
 
     fn copy(&mut self, to: &[ValueId], from: &[Operand]) {
         if from.iter().any(|&operand| self.may_be(operand)) {
-            self.values.extend(to);
+            self.halves.values.extend(to);
+        }
+        if from.iter().any(|&operand| self.may_be_constant(operand)) {
+            self.constants.values.extend(to);
         }
     }
 }

@@ -91,6 +91,53 @@ impl Read {
     }
 }
 
+/// Values that something needs in the block that makes them: an effect, or the way that lanes go.
+/// The assembler may move what makes others into the inner block that reads them.
+#[derive(Default)]
+pub(super) struct Anchored(HashSet<ValueId>);
+
+impl Anchored {
+    /// Those of a kernel.
+    pub fn of(kernel: &Kernel) -> Anchored {
+        let mut anchored = Anchored::default();
+        anchored.block(&kernel.body);
+        anchored
+    }
+
+    /// Whether a value is needed where it is made.
+    pub fn has(&self, value: ValueId) -> bool {
+        self.0.contains(&value)
+    }
+
+    /// Backwards over a block: what an anchored result is made of in the same block is anchored.
+    fn block(&mut self, block: &Block) {
+        // What statements of this block need, wherever it is made.
+        let mut here = HashSet::new();
+        for stmt in block.iter().rev() {
+            match &stmt.op {
+                Op::Inst(inst) => {
+                    let needed: Vec<ValueId> = inst.defs().into_iter().filter(|d| here.contains(d)).collect();
+                    if !vanishes(inst) || !needed.is_empty() {
+                        here.extend(inst.uses().into_iter().filter_map(Operand::as_value));
+                    }
+                    self.0.extend(needed);
+                }
+                Op::If { cond, then, otherwise } => {
+                    here.extend(cond.as_value());
+                    self.block(then);
+                    self.block(otherwise);
+                }
+                Op::For { start, end, body, .. } => {
+                    here.extend([start, end].into_iter().filter_map(|operand| operand.as_value()));
+                    self.block(body);
+                }
+                Op::Loop { body } => self.block(body),
+                Op::Break => {}
+            }
+        }
+    }
+}
+
 /// Whether a block may leave the loop that it stands in.
 fn has_break(block: &Block) -> bool {
     block.iter().any(|stmt| match &stmt.op {

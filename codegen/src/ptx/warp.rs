@@ -12,7 +12,9 @@ pub(super) fn emit_warp(w: &mut Writer<'_>, op: &WarpOp) {
             let (d, a, b, mask) = (w.def(*d), w.reg(*a), w.op(*b), w.op(*mask));
             w.line(format!("shfl.sync.{}.b32 {d}, {a}, {b}, {clamp}, {mask}", mode.name()));
         }
-        WarpOp::Vote { d, p, mask, mode } if w.source(*p).as_const().is_some() => vote(w, *d, *p, *mask, *mode),
+        WarpOp::Vote { d, p, mask, mode } if w.source(*p).as_const().is_some() || !w.is_anchored(*d) => {
+            vote(w, *d, *p, *mask, *mode);
+        }
         WarpOp::Vote { d, p, mask, mode } => {
             let (d, p, mask) = (w.def(*d), w.reg(*p), w.op(*mask));
             w.line(format!("vote.sync.{}.pred {d}, {p}, {mask}", mode.name()));
@@ -52,12 +54,14 @@ pub(super) fn emit_warp(w: &mut Writer<'_>, op: &WarpOp) {
     }
 }
 
-/// Writes a vote on a constant predicate as ballots and comparisons.
+/// Writes a vote as ballots and comparisons, if its predicate is a constant or only inner blocks read
+/// its result.
 ///
-/// `ptxas` 13.0 moves a vote on a predicate that it knows down to where the result is read, also
-/// into a loop that lanes leave one by one: there it waits for all lanes of the mask, and the
-/// kernel does not end (docs/notebook/2026-11-28-fuzz-h200.md has the case). A ballot stays where
-/// it is. Lanes that the mask names and the warp lacks vote neither way.
+/// `ptxas` 13.0 moves such a vote down to where the result is read: into a branch that some lanes
+/// take, where those alone vote, and into a loop that lanes leave one by one, where it waits for all
+/// lanes of the mask and the kernel does not end (docs/notebook/2026-11-28-fuzz-h200.md has the
+/// cases). A ballot stays where it is. Lanes that the mask names and the warp lacks vote neither
+/// way.
 fn vote(w: &mut Writer<'_>, d: ValueId, p: Operand, mask: Operand, mode: VoteMode) {
     let (d, p, mask) = (w.def(d), w.reg(p), w.op(mask));
     // Whether some lane votes as the register says.

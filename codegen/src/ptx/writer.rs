@@ -2,7 +2,7 @@
 //! immediate.
 
 use super::copies::{Copies, MinusZeros};
-use super::read::Read;
+use super::read::{Anchored, Read};
 use crate::ir::{Addr, Const, Inst, Kernel, Op, Operand, ParamId, Regs, Space, Ty, ValueId, ValueOp};
 use core::fmt::Write as _;
 use std::collections::HashMap;
@@ -21,6 +21,8 @@ pub(super) struct Writer<'a> {
     minus_zeros: MinusZeros,
     /// The values that something reads.
     read: Read,
+    /// What is needed where it is made.
+    anchored: Anchored,
 }
 
 /// Register classes: prefix and declared type.
@@ -87,6 +89,7 @@ impl<'a> Writer<'a> {
             copies: Copies::of(kernel),
             minus_zeros: MinusZeros::of(kernel),
             read: Read::of(kernel),
+            anchored: Anchored::of(kernel),
         }
     }
 
@@ -103,6 +106,11 @@ impl<'a> Writer<'a> {
     /// Whether something reads one of these values.
     pub fn is_read(&self, values: &[ValueId]) -> bool {
         self.read.any(values)
+    }
+
+    /// Whether something of its own block needs a value.
+    pub fn is_anchored(&self, value: ValueId) -> bool {
+        self.anchored.has(value)
     }
 
     /// Appends an instruction, without its semicolon.
