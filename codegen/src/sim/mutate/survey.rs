@@ -44,6 +44,47 @@ impl Equivalent {
     }
 }
 
+/// Which mutants of a kernel are judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Portion {
+    /// Every one.
+    All,
+    /// One of this number, chosen by a seed. An entry of the ledger may excuse fewer survivors then,
+    /// or none.
+    OneOf {
+        /// At least 1.
+        number: usize,
+        /// The same seed chooses the same mutants of the same kernel.
+        seed: u64,
+    },
+}
+
+impl Portion {
+    /// Whether the mutant at a place of the text is judged.
+    ///
+    /// ```
+    /// use tilewright_codegen::sim::mutate::Portion;
+    ///
+    /// let quarter = |seed| Portion::OneOf { number: 4, seed };
+    /// let of = |seed| (0..4000).filter(|&place| quarter(seed).takes(place)).count();
+    /// assert!((800..1200).contains(&of(1)));
+    /// // The seeds 0 to 3 together take every mutant once.
+    /// assert!((0..4000).all(|place| (0..4).filter(|&seed| quarter(seed).takes(place)).count() == 1));
+    /// assert!(Portion::All.takes(7));
+    /// ```
+    pub fn takes(self, place: usize) -> bool {
+        match self {
+            Portion::All => true,
+            Portion::OneOf { number, seed } => {
+                let number = number.max(1) as u64;
+                // Neighbours in the text are much alike: they are spread over the seeds.
+                let spread = (place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+                spread % number == seed % number
+            }
+        }
+    }
+}
+
 /// A mutant and what became of it.
 #[derive(Debug)]
 pub struct Judged {
@@ -90,7 +131,9 @@ pub struct Survey {
     /// What found out the kernel itself, without any change: anything makes the other verdicts
     /// worthless.
     pub itself: Option<String>,
-    /// Its mutants in the order of the text.
+    /// Which mutants were judged.
+    pub portion: Portion,
+    /// These mutants in the order of the text.
     pub rows: Vec<Judged>,
     /// The ledger.
     pub ledger: Vec<Equivalent>,
@@ -107,7 +150,7 @@ impl Survey {
         ledger: &[Equivalent],
         judge: impl Fn(&Arc<Verified>) -> Result<Option<String>, E> + Sync,
     ) -> Result<Survey, E> {
-        Survey::of_recordings(kernel, &[], ledger, |_, kernel| judge(kernel))
+        Survey::of_recordings(kernel, &[], Portion::All, ledger, |_, kernel| judge(kernel))
     }
 
     /// Surveys a kernel that is recorded for several shapes, of which some reach what others do
@@ -119,7 +162,7 @@ impl Survey {
     /// ```
     /// use tilewright_codegen::build::{block, record};
     /// use tilewright_codegen::ir::Arch;
-    /// use tilewright_codegen::sim::mutate::{Survey, under_seeds};
+    /// use tilewright_codegen::sim::mutate::{Portion, Survey, under_seeds};
     /// use tilewright_codegen::sim::{self, Arg, Launch, Memory, SimError};
     ///
     /// // Neighbours change places, for a number of rounds: one round needs no second barrier.
@@ -140,7 +183,7 @@ impl Survey {
     /// })(kernel);
     /// let alone = Survey::of(&turns(1), &[], |kernel| judge(0, kernel)).unwrap();
     /// assert!(alone.killed() < alone.rows.len());
-    /// Survey::of_recordings(&turns(1), &[turns(2)], &[], judge).unwrap().expect_no_holes();
+    /// Survey::of_recordings(&turns(1), &[turns(2)], Portion::All, &[], judge).unwrap().expect_no_holes();
     /// ```
     ///
     /// # Errors
@@ -148,6 +191,7 @@ impl Survey {
     pub fn of_recordings<E: Send>(
         kernel: &Kernel,
         others: &[Kernel],
+        portion: Portion,
         ledger: &[Equivalent],
         judge: impl Fn(usize, &Arc<Verified>) -> Result<Option<String>, E> + Sync,
     ) -> Result<Survey, E> {
@@ -161,7 +205,9 @@ impl Survey {
         }
         let plans = plans(kernel);
         let others: Vec<_> = others.iter().map(|other| Counterparts::new(&plans, other)).collect();
-        let found = in_parallel(plans.len(), |index| {
+        let taken: Vec<usize> = (0..plans.len()).filter(|&index| portion.takes(index)).collect();
+        let found = in_parallel(taken.len(), |job| {
+            let index = taken[job];
             let mut found = judge(0, &plans[index].kernel(kernel))?;
             for (number, other) in (1..).zip(&others) {
                 if found.is_none() {
@@ -171,13 +217,14 @@ impl Survey {
             Ok(found)
         });
         let found = found.into_iter().collect::<Result<Vec<_>, E>>()?;
-        let rows = plans.into_iter().zip(found).map(|(plan, found)| {
+        let judged = (0..).zip(plans).filter(|(index, _)| portion.takes(*index));
+        let rows = judged.zip(found).map(|((_, plan), found)| {
             let mutant = plan.mutant(kernel);
             let entry = || ledger.iter().position(|entry| entry.names(&mutant));
             let excuse = if found.is_some() { None } else { entry() };
             Judged { mutant, found, excuse }
         });
-        Ok(Survey { kernel: kernel.name.clone(), itself, rows: rows.collect(), ledger: ledger.to_vec() })
+        Ok(Survey { kernel: kernel.name.clone(), itself, portion, rows: rows.collect(), ledger: ledger.to_vec() })
     }
 
     /// Mutants that were found out.
@@ -187,14 +234,19 @@ impl Survey {
 
     /// What is wrong with the survey, a line each: a kernel that is found out without any change,
     /// survivors without an excuse, and entries of the ledger that excuse no survivor, or another
-    /// number of them.
+    /// number of them. Of a portion, an entry may excuse fewer.
     pub fn holes(&self) -> Vec<String> {
         let itself = self.itself.iter().map(|found| format!("{}: {found} without any change", self.kernel));
         let survivors = self.rows.iter().filter(|row| row.found.is_none() && row.excuse.is_none());
         let survivors = survivors.map(|row| format!("{} survives and is not in the ledger", self.line(&row.mutant)));
         let stale = self.ledger.iter().enumerate().filter_map(|(at, entry)| {
             let excused = self.rows.iter().filter(|row| row.excuse == Some(at)).count();
-            let right = entry.count.map_or(excused > 0, |count| excused == count);
+            let right = match (self.portion, entry.count) {
+                (Portion::All, Some(count)) => excused == count,
+                (Portion::All, None) => excused > 0,
+                (Portion::OneOf { .. }, Some(count)) => excused <= count,
+                (Portion::OneOf { .. }, None) => true,
+            };
             let Equivalent { file, inst, change, .. } = entry;
             (!right).then(|| format!("{} {file} {inst}, {change}: in the ledger, and {excused} survive", self.kernel))
         });
@@ -226,7 +278,11 @@ impl fmt::Display for Survey {
             writeln!(f, "{}: {}", self.line(mutant), found.clone().unwrap_or_else(survived))?;
         }
         let excused = self.rows.iter().filter(|row| row.excuse.is_some()).count();
-        write!(f, "{}: killed {} of {}, {excused} in the ledger", self.kernel, self.killed(), self.rows.len())
+        write!(f, "{}: killed {} of {}, {excused} in the ledger", self.kernel, self.killed(), self.rows.len())?;
+        match self.portion {
+            Portion::All => Ok(()),
+            Portion::OneOf { number, seed } => write!(f, ", one of {number} by seed {seed}"),
+        }
     }
 }
 
@@ -297,6 +353,23 @@ mod tests {
         let survey = survey(252, &[]);
         assert_eq!(survey.killed(), survey.rows.len());
         assert_eq!(survey.holes(), ["pair: out of bounds, seed 0 without any change"]);
+    }
+
+    #[test]
+    fn an_entry_may_excuse_fewer_of_a_portion() {
+        let removed = Equivalent::new("survey.rs", "bar.sync 0", "removed", "nothing comes after it");
+        let holes = |count: usize, portion: Portion| {
+            let mut survey = survey(256, &[removed.times(count)]);
+            survey.portion = portion;
+            survey.holes().into_iter().filter(|hole| hole.contains("removed")).count()
+        };
+        let portion = Portion::OneOf { number: 2, seed: 0 };
+        assert_eq!([holes(2, Portion::All), holes(2, portion), holes(0, portion)], [1, 0, 1]);
+        // All portions together judge every mutant once.
+        let places = |portion: Portion| (0..100).filter(move |&place| portion.takes(place));
+        let mut all: Vec<usize> = (0..3).flat_map(|seed| places(Portion::OneOf { number: 3, seed })).collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..100).collect::<Vec<_>>());
     }
 
     #[test]
