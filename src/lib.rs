@@ -18,6 +18,7 @@
 //! | [`layout`] | shapes, layouts, swizzles, fragments |
 //! | [`codegen`] | kernel IR, builder, PTX, simulator, devices |
 //! | [`kernels`] | tensors on the device, rings, matrix instructions, kernels, oracles |
+//! | [`graph`] | models as graphs of tensor ops: families, checks, an interpreter in f64 |
 //! | [`megakernel`] | programs, validator, scheduler, virtual machines |
 //! | [`flow`] | sparse-attention flows: traced, fused, interpreted |
 //!
@@ -57,6 +58,7 @@ pub use engine::{Device, Engine, Request, Sampling};
 
 pub use tilewright_codegen as codegen;
 pub use tilewright_flow as flow;
+pub use tilewright_graph as graph;
 pub use tilewright_kernels as kernels;
 pub use tilewright_layout as layout;
 pub use tilewright_megakernel as megakernel;

@@ -36,6 +36,12 @@ pub struct Config {
     pub quantization: Option<Plan>,
 }
 
+/// The value of the `config.json` of a checkpoint's folder.
+pub(crate) fn value_of_folder(dir: &Path) -> Result<Value, CheckpointError> {
+    let path = dir.join("config.json");
+    json::parse(&files::read(&path)?).map_err(|source| CheckpointError::Json { path, source })
+}
+
 impl Config {
     /// Reads a file.
     ///

@@ -23,6 +23,7 @@ mod flow;
 mod flow_choice;
 mod forms;
 mod generate;
+mod graph;
 mod interrupt;
 mod ir;
 pub mod layout;
@@ -129,6 +130,9 @@ enum Command {
     /// List, draw and measure sparse-attention flows
     #[command(subcommand, after_help = FLOW_EXAMPLES)]
     Flow(flow::FlowCommand),
+    /// Print and draw the graphs of models
+    #[command(subcommand, after_help = GRAPH_EXAMPLES)]
+    Graph(graph::GraphCommand),
     Doctor(doctor::DoctorArgs),
     Completions(shell::CompletionsArgs),
     Man(shell::ManArgs),
@@ -142,12 +146,16 @@ const FLOW_EXAMPLES: &str = "Examples:
   tilewright flow list
   tilewright flow show quest";
 
+const GRAPH_EXAMPLES: &str = "Examples:
+  tilewright graph show --model models/tiny-llama
+  tilewright graph show --model models/tiny-qwen3 --svg graph.svg";
+
 /// The groups of commands in the help, in order. Every command is in one.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Run a model", &["generate", "logits", "worker"]),
     ("Prepare a model", &["plan", "quantize", "compile", "validate"]),
     ("Measure", &["bench", "tune", "accuracy", "timeline", "dashboard", "report"]),
-    ("Kernels and layouts", &["ir", "ptx", "sim", "selftest", "layout", "flow"]),
+    ("Kernels and layouts", &["ir", "ptx", "sim", "selftest", "layout", "flow", "graph"]),
     ("This installation", &["doctor", "completions", "man", "help"]),
 ];
 
@@ -219,6 +227,7 @@ pub fn main() -> ExitCode {
         Command::Selftest(args) => selftest::run(&args),
         Command::Layout(command) => layout::run(&command),
         Command::Flow(command) => flow::run(&command),
+        Command::Graph(command) => graph::run(&command),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => shell::completions(&args, command()),
         Command::Man(args) => shell::man(&args, command()),
