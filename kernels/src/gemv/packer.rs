@@ -77,15 +77,15 @@ impl CodePacker {
         for (row, from) in rows.iter().enumerate() {
             let Some((matrix, number)) = from else { continue };
             assert_eq!(matrix.k() as u32, self.strip.k(), "a strip's row");
-            self.codes(stage, (matrix, *number), self.rows[row], memory);
-            self.factors(stage, (matrix, *number), row, memory);
+            self.codes(stage, matrix, *number, self.rows[row], memory);
+            self.factors(stage, matrix, *number, row, memory);
             if self.codes.blocks {
-                self.blocks(stage, (matrix, *number), row, memory);
+                self.blocks(stage, matrix, *number, row, memory);
             }
         }
     }
 
-    fn codes(&self, stage: u32, (matrix, number): QuantRow, first: usize, memory: &mut [u8]) {
+    fn codes(&self, stage: u32, matrix: &QuantMatrix, number: usize, first: usize, memory: &mut [u8]) {
         let columns = self.strip.columns(stage);
         let row = matrix.row(number);
         let bits = self.codes.code.bits();
@@ -102,7 +102,7 @@ impl CodePacker {
         }
     }
 
-    fn factors(&self, stage: u32, (matrix, number): QuantRow, row: usize, memory: &mut [u8]) {
+    fn factors(&self, stage: u32, matrix: &QuantMatrix, number: usize, row: usize, memory: &mut [u8]) {
         let columns = self.strip.columns(stage);
         let span = self.strip.span() as usize;
         let scales = self.strip.scales_at() as usize;
@@ -125,7 +125,7 @@ impl CodePacker {
     }
 
     /// The scales of a row's blocks.
-    fn blocks(&self, stage: u32, (matrix, number): QuantRow, row: usize, memory: &mut [u8]) {
+    fn blocks(&self, stage: u32, matrix: &QuantMatrix, number: usize, row: usize, memory: &mut [u8]) {
         let layout = self.strip.blocks();
         let columns = self.strip.columns(stage);
         let [rows, blocks] = [0, 1].map(|mode| Layout::constant(layout.mode(mode)));

@@ -213,7 +213,8 @@ pub struct Meeting<'a, 'k> {
 /// [`lowered`]'s factor.
 pub fn multiply_codes<'k>(
     k: &'k Builder,
-    (strip, codes): (Strip, Codes),
+    strip: Strip,
+    codes: Codes,
     tiles: impl Iterator<Item = CodeTile<'k>>,
     meeting: &Meeting<'_, 'k>,
     sums: Chains<'k>,
@@ -254,7 +255,7 @@ pub fn multiply_codes<'k>(
                     halved_instructions(k, terms, w, &fragments, [groups[first], groups[first + 1]]);
                     continue;
                 }
-                code_instructions(k, (side, terms), &w, &fragments, groups[(meet * parts / meets) as usize]);
+                code_instructions(k, side, terms, &w, &fragments, groups[(meet * parts / meets) as usize]);
             }
         }
         for ((_, tile), groups) in tiles.iter().zip(&groups) {
@@ -270,7 +271,8 @@ pub fn multiply_codes<'k>(
 /// where codes are the A operand.
 pub(super) fn code_instructions<'k>(
     k: &'k Builder,
-    (side, terms): (Side, Terms),
+    side: Side,
+    terms: Terms,
     w: &[[Val<'k, u32>; 4]],
     fragments: &[Fragment<'k>],
     sums: Chains<'k>,
@@ -324,7 +326,7 @@ fn one<'k>(terms: Terms, a: [Val<'k, u32>; 4], b: [Val<'k, u32>; 2], sums: Accum
 }
 
 /// Adds up `sums` of codes, divided by their power of two.
-pub fn lowered<'k>(strip: Strip, (side, terms): (Side, Terms), sums: Chains<'k>) -> [Val<'k, f32>; 4] {
+pub fn lowered<'k>(strip: Strip, side: Side, terms: Terms, sums: Chains<'k>) -> [Val<'k, f32>; 4] {
     let all: [Val<f32>; 4] = std::array::from_fn(|register| {
         let sum = sums.get(register as u32);
         strip.codes().map_or(sum, |codes| sum * convert::lower(sum.builder().arch(), codes.code, terms))

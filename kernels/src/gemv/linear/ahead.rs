@@ -8,20 +8,17 @@ use core::cell::RefCell;
 
 use tilewright_codegen::build::{Val, Var};
 
-use super::sums::{Operands, Sums, Weights, chains, code_tiles, store};
+use super::sums::{Products, chains, code_tiles};
 use crate::gemv::product::{Chains, CodeTile, multiply_codes};
 use crate::gemv::{Codes, Strip};
-use crate::warps::ConsumerWarps;
 
 /// Strips of codes, each times the same operand.
 #[derive(Clone, Copy)]
 pub(super) struct Ahead<'a, 'k> {
-    pub team: ConsumerWarps<'k>,
-    pub strip: Strip,
+    /// Products of the strips.
+    pub of: Products<'a, 'k>,
+    /// Form of the codes.
     pub codes: Codes,
-    pub weights: &'a dyn Weights<'k>,
-    pub operands: Operands<'a, 'k>,
-    pub sums: Sums<'k>,
 }
 
 /// A lane's words of the stages that come next.
@@ -71,7 +68,7 @@ impl<'k> Ahead<'_, 'k> {
     /// The products of strips, which are the next of the ring, into the slots `first..last` of the
     /// sums.
     pub fn products(self, [first, last]: [Val<'k, u32>; 2]) {
-        let k = self.team.k;
+        let k = self.of.team.k;
         k.when(first.lt(last), || {
             let words = Words::new(self.next(&|| ()));
             let last = last - 1;
@@ -83,8 +80,9 @@ impl<'k> Ahead<'_, 'k> {
     /// The tiles of the next stage, which come while something else is done.
     fn next(self, meanwhile: &dyn Fn()) -> Vec<CodeTile<'k>> {
         let loaded = RefCell::new(Vec::new());
-        self.weights.stage(&|stage| {
-            let tiles = code_tiles(self.team.k, (self.strip, self.codes), self.operands.side, stage);
+        let Products { team, strip, weights, operands, .. } = self.of;
+        weights.stage(&|stage| {
+            let tiles = code_tiles(team.k, strip, self.codes, operands.side, stage);
             *loaded.borrow_mut() = tiles.collect();
             meanwhile();
         });
@@ -94,13 +92,13 @@ impl<'k> Ahead<'_, 'k> {
     /// The products of a strip whose first stage is in `words`; `more`: whether there are further
     /// strips.
     fn strip(self, words: &Words<'k>, slot: Val<'k, u32>, more: bool) {
-        let Ahead { team, strip, codes, operands, sums, .. } = self;
+        let Products { team, strip, operands, .. } = self.of;
         let chains = Chains::new(team.k, 1, chains(strip));
         for stage in 0..strip.stages() {
             let tiles = words.get();
             let multiply = || {
                 operands.meet(team, strip, stage, |meeting| {
-                    multiply_codes(team.k, (strip, codes), tiles.iter().cloned(), &meeting, chains);
+                    multiply_codes(team.k, strip, self.codes, tiles.iter().cloned(), &meeting, chains);
                 });
             };
             if more || stage + 1 < strip.stages() {
@@ -109,6 +107,6 @@ impl<'k> Ahead<'_, 'k> {
                 multiply();
             }
         }
-        store(team, strip, operands, (sums, slot), chains);
+        self.of.store(slot, chains);
     }
 }

@@ -4,7 +4,7 @@
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
-use super::pass::{Announce, Cell, Pass};
+use super::pass::{Announce, Cell, Pass, PassWork};
 use super::phases::Phase;
 use super::{AOperand, ActivationOutput, Beyond, Input, ScaledOutput, Sums, Weights};
 use crate::gemv::Strip;
@@ -141,7 +141,9 @@ pub fn linear<'k>(
         reserved: 0,
     };
     pass.each_phase(tile.input, |pass, input, phase| {
-        Announce::in_last(announce, phase, &|announce| tile.tile(pass, weights, (input, strips), (phase, announce)));
+        Announce::in_last(announce, phase, &|announce| {
+            tile.tile(pass, PassWork { weights, input, first_row: tile.first_row, strips, announce }, phase);
+        });
     });
     if let Output::Logits { bests, tile: number, .. } = tile.output {
         team.sync();
@@ -151,13 +153,7 @@ pub fn linear<'k>(
 
 impl<'k> Linear<'k> {
     /// Computes the tile, or a phase of it.
-    fn tile(
-        self,
-        pass: Pass<'k>,
-        weights: &dyn Weights<'k>,
-        (input, strips): (Input<'k>, Val<'k, u32>),
-        (phase, announce): (Option<Phase<'k>>, Option<Announce<'_>>),
-    ) {
+    fn tile(self, pass: Pass<'k>, work: PassWork<'_, 'k>, phase: Option<Phase<'k>>) {
         let tile = self;
         let Pass { team, scratch, .. } = pass;
         let k = team.k;
@@ -165,14 +161,14 @@ impl<'k> Linear<'k> {
         // An output of a thread is of the same row in every group; its others may be, too.
         let bests: Vec<_> = match tile.output {
             Output::Logits { .. } if (team.threads() / Strip::ROWS).is_multiple_of(tile.rows) => vec![k.var(0u64)],
-            Output::Logits { .. } => (0..pass.outputs(input)).map(|_| k.var(0u64)).collect(),
+            Output::Logits { .. } => (0..pass.outputs(work.input)).map(|_| k.var(0u64)).collect(),
             Output::Store { .. } | Output::Add { .. } | Output::SiluMul { .. } => Vec::new(),
         };
-        pass.run(weights, (input, tile.first_row), (strips, announce), prepare, |sums, cell, prepared| {
+        pass.run(work, prepare, |sums, cell, prepared| {
             let Prepared { n, inside, stored, .. } = *prepared;
             let result = k.var(0.0f32);
             k.when(inside, || {
-                result.set(tile.finish(team, scratch, sums, (cell, prepared), phase));
+                result.set(tile.finish(team, scratch, CellSums { sums, cell, prepared }, phase));
                 if let Some(best) = bests.get(cell.number % bests.len().max(1)) {
                     let keep = || best.set(best.get().max(key(result.get(), tile.output.index(n))));
                     phase.map_or_else(keep, |phase| k.when(phase.last, keep));
@@ -228,6 +224,17 @@ struct Prepared<'k> {
     before: Vec<Var<'k, f32>>,
 }
 
+/// An output whose products are there.
+#[derive(Clone, Copy)]
+struct CellSums<'a, 'k> {
+    /// Sums of the output's group.
+    sums: Sums<'k>,
+    /// Place of the output in its group.
+    cell: &'a Cell<'k>,
+    /// Operands of its epilogue.
+    prepared: &'a Prepared<'k>,
+}
+
 impl<'k> Linear<'k> {
     /// Loads what an output of a strip of features needs beside the sums.
     fn prepare(
@@ -268,7 +275,7 @@ impl<'k> Linear<'k> {
 
     /// The products of an output with its strip of the ring of that number: those of the columns so
     /// far.
-    fn sum(self, sums: Sums<'k>, cell: &Cell<'k>, prepared: &Prepared<'k>, of: u32) -> Val<'k, f32> {
+    fn sum(self, CellSums { sums, cell, prepared }: CellSums<'_, 'k>, of: u32) -> Val<'k, f32> {
         let place = if of > 0 { cell.place + of * self.rows * Strip::ROWS } else { cell.place };
         let sum = sums.total(place);
         prepared.before.get(of as usize).map_or(sum, |before| sum + before.get())
@@ -280,15 +287,15 @@ impl<'k> Linear<'k> {
         self,
         team: ConsumerWarps<'k>,
         scratch: Scratch<'k>,
-        sums: Sums<'k>,
-        (cell, prepared): (&Cell<'k>, &Prepared<'k>),
+        output: CellSums<'_, 'k>,
         phase: Option<Phase<'k>>,
     ) -> Val<'k, f32> {
         let k = team.k;
+        let CellSums { cell, prepared, .. } = output;
         let scale = self.input.scale(team, self.strip, cell.row, scratch.squares);
         let scaled = |sum: Val<'k, f32>| scale.map_or(sum, |scale| sum * scale);
         let plus = |sum: Val<'k, f32>, other: Option<Var<'k, f32>>| other.map_or(sum, |other| sum + other.get());
-        let sum = |of: u32| self.sum(sums, cell, prepared, of);
+        let sum = |of: u32| self.sum(output, of);
         let first = sum(0);
         let done = || {
             let y = plus(scaled(first), prepared.bias);

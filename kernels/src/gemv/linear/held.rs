@@ -132,7 +132,7 @@ impl<'k> HeldStage<'k> {
     }
 
     /// The tiles of a strip of codes, with their factors.
-    pub(super) fn code_tiles(&self, (strip, codes): (Strip, Codes), side: Side) -> impl Iterator<Item = CodeTile<'k>> {
+    pub(super) fn code_tiles(&self, strip: Strip, codes: Codes, side: Side) -> impl Iterator<Item = CodeTile<'k>> {
         let word = move |which: usize, number: usize| self.factors[which].as_ref().map(|words| words[number].get());
         let factors = move |number: usize| {
             let zeros = word(1, number).filter(|_| codes.zeros);

@@ -75,9 +75,10 @@ impl<'k> Input<'k> {
             let start = (first + row) * pitch;
             match self {
                 Input::Plain(x) | Input::RmsNorm { x, .. } | Input::Ordered(Ordered { x, .. }) => {
+                    let copied = RowCopy { x, start, width, to, row };
                     squares.extend(match x.float() {
-                        Float::F32 => self.copy::<2>(team, (x, start, width), (to, row)),
-                        Float::F16 | Float::Bf16 => self.copy::<4>(team, (x, start, width), (to, row)),
+                        Float::F32 => self.copy::<2>(team, copied),
+                        Float::F16 | Float::Bf16 => self.copy::<4>(team, copied),
                     })
                 }
                 Input::Scaled { x, .. } => {
@@ -97,14 +98,13 @@ impl<'k> Input<'k> {
         squares
     }
 
-    /// Copies `width` elements of a row from `start` on into a row of the operand, `N` a thread:
-    /// eight bytes, which as packets are sixteen, so that a warp's load takes each sector of 32
-    /// bytes once. Of a normalised input gives the sum of the thread's squares.
+    /// Copies a row into the operand, `N` elements a thread: eight bytes, which as packets are
+    /// sixteen, so that a warp's load takes each sector of 32 bytes once. Of a normalised input
+    /// gives the sum of the thread's squares.
     fn copy<const N: usize>(
         self,
         team: ConsumerWarps<'k>,
-        (x, start, width): (Array<'k>, Val<'k, u32>, u32),
-        (to, row): (Operand<'k>, u32),
+        RowCopy { x, start, width, to, row }: RowCopy<'k>,
     ) -> Option<Val<'k, f32>> {
         let norm = self.norm().map(|(weight, _)| (weight, team.k.var(0.0f32)));
         let run = N as u32;
@@ -146,6 +146,21 @@ impl<'k> Input<'k> {
             Input::Scaled { eps: Some(_), .. } => Some(of_row.load()),
         }
     }
+}
+
+/// A row of activations on its way into the operand.
+#[derive(Clone, Copy)]
+struct RowCopy<'k> {
+    /// Array that has the row.
+    x: Array<'k>,
+    /// Element of the array where the row begins.
+    start: Val<'k, u32>,
+    /// Elements of the row.
+    width: u32,
+    /// Operand that receives the row.
+    to: Operand<'k>,
+    /// Number of the row in the operand.
+    row: u32,
 }
 
 /// One over the root of the mean square of `k` elements.

@@ -42,11 +42,7 @@ impl<'k> Operand<'k> {
     }
 
     /// The operand that begins there, aligned to 16 bytes.
-    pub fn new(
-        at: Ptr<'k, Shared, bf16>,
-        (strip, packing): (Strip, Packing),
-        beyond: Option<Beyond<'k>>,
-    ) -> Operand<'k> {
+    pub fn new(at: Ptr<'k, Shared, bf16>, strip: Strip, packing: Packing, beyond: Option<Beyond<'k>>) -> Operand<'k> {
         let beyond = beyond.filter(|_| packing.terms() != Terms::Bf16);
         Operand { at, strip, packing, beyond: beyond.map(|beyond| (beyond, Infinite::new(at.builder()))) }
     }

@@ -8,8 +8,8 @@ use super::operand::of_two_steps;
 use super::phases::Phase;
 use super::source::Source;
 use super::starts::{Brought, side};
-use super::sums::{Activations, Operands, pairs, product, products, several, turns};
-use super::{AOperand, HeldStage, Input, Operand, Packing, Scratch, Sums, Weights};
+use super::sums::{Activations, Operands, Products, Reloading, products, turns};
+use super::{AOperand, Input, Operand, Packing, Scratch, Sums, Weights};
 use crate::gemv::product::Fragment;
 use crate::gemv::{Side, Strip};
 use crate::warps::{ConsumerWarps, Item, store_warp_sum};
@@ -60,6 +60,21 @@ pub(super) struct Cell<'k> {
     pub place: Val<'k, u32>,
 }
 
+/// The weights and activations of a pass.
+#[derive(Clone, Copy)]
+pub(super) struct PassWork<'a, 'k> {
+    /// Source of the strips, stage by stage.
+    pub weights: &'a dyn Weights<'k>,
+    /// Activations.
+    pub input: Input<'k>,
+    /// First row of the activations.
+    pub first_row: Val<'k, u32>,
+    /// Strips of the output.
+    pub strips: Val<'k, u32>,
+    /// Action before the last results are stored.
+    pub announce: Option<Announce<'a>>,
+}
+
 /// The passage of a tile's strips through the team.
 #[derive(Clone, Copy)]
 pub(super) struct Pass<'k> {
@@ -83,16 +98,14 @@ pub(super) struct Pass<'k> {
 }
 
 impl<'k> Pass<'k> {
-    /// Fills the operand, multiplies `strips` strips in groups, and lets `finish` have the outputs
-    /// of each group.
+    /// Fills the operand, multiplies the strips in groups, and lets `finish` have the outputs of
+    /// each group.
     ///
     /// `prepare` comes for each output before the product, and before activations that are copied:
     /// what it loads arrives meanwhile.
     pub fn run<P>(
         self,
-        weights: &dyn Weights<'k>,
-        (input, first_row): (Input<'k>, Val<'k, u32>),
-        (strips, announce): (Val<'k, u32>, Option<Announce<'_>>),
+        PassWork { weights, input, first_row, strips, announce }: PassWork<'_, 'k>,
         prepare: impl Fn(Val<'k, u32>, &Cell<'k>) -> P,
         finish: impl Fn(Sums<'k>, &Cell<'k>, &P),
     ) {
@@ -147,7 +160,8 @@ impl<'k> Pass<'k> {
                 let terms = packing.terms();
                 let starts = starts.as_ref();
                 let operands = Operands { side, terms, fragments, starts };
-                self.products(weights, weights.held(), operands, sums, [base * streams, here * streams]);
+                let products = Products { team, strip: self.strip, weights, operands, sums };
+                self.products(products, [base * streams, here * streams]);
             };
             match x {
                 Activations::Shared(lane) => each(&|tile, _| lane.tile(tile)),
@@ -159,7 +173,9 @@ impl<'k> Pass<'k> {
                         Some(Brought::Shared(starts)) => Some(*starts),
                         Some(Brought::Kept(_)) | None => None,
                     };
-                    products(source, weights, sums, (group, here * streams), (scratch.operand.cast(), starts));
+                    let strips = here * streams;
+                    let room = scratch.operand.cast();
+                    products(Reloading { source, weights, sums, strips, room, starts }, group);
                     source.store_squares(scratch.squares, None);
                     source.look(scratch.beyond);
                 }
@@ -198,40 +214,32 @@ type Fragments<'f, 'k> = &'f dyn Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>;
 impl<'k> Pass<'k> {
     /// The products of a group of `strips` strips, before which the task had `before`; its first
     /// stages may be held.
-    fn products(
-        self,
-        weights: &dyn Weights<'k>,
-        held: &[HeldStage<'k>],
-        operands: Operands<'_, 'k>,
-        sums: Sums<'k>,
-        [before, strips]: [Val<'k, u32>; 2],
-    ) {
-        let (Pass { team, scratch, strip, .. }, k) = (self, self.team.k);
-        let held: Vec<_> = held.chunks(strip.stages() as usize).collect();
+    fn products(self, products: Products<'_, 'k>, [before, strips]: [Val<'k, u32>; 2]) {
+        let Products { team, strip, weights, operands, .. } = products;
+        let k = team.k;
+        let held: Vec<_> = weights.held().chunks(strip.stages() as usize).collect();
         for (number, held) in (0u32..).zip(&held) {
             let slot = k.lit(number) - before;
-            k.when(before.le(number) & slot.lt(strips), || {
-                product(team, strip, (weights, held), operands, sums, slot);
-            });
+            k.when(before.le(number) & slot.lt(strips), || products.strip(held, slot));
         }
         if operands.side == Side::Pair {
-            return pairs(team, strip, weights, operands, (sums, strips));
+            return products.pairs(strips);
         }
         let held = held.len() as u32;
         let next = if held == 0 { k.lit(0u32) } else { before.max(held) - before };
-        let one = |slot| product(team, strip, (weights, &[]), operands, sums, slot);
+        let one = |slot| products.strip(&[], slot);
         if operands.side != Side::A {
             return k.for_(next, strips, one);
         }
-        if let Some(codes) = strip.codes().filter(|_| Ahead::is_for(strip, scratch.words_ahead)) {
-            return Ahead { team, strip, codes, weights, operands, sums }.products([next, strips.max(next)]);
+        if let Some(codes) = strip.codes().filter(|_| Ahead::is_for(strip, self.scratch.words_ahead)) {
+            return Ahead { of: products, codes }.products([next, strips.max(next)]);
         }
         let first = k.var(next);
         for together in turns(strip, weights.most()) {
             let last = first.get() + (strips.max(first.get()) - first.get()) / together * together;
             k.for_step(first.get(), last, together, |slot| match together {
                 1 => one(slot),
-                _ => several(team, strip, weights, operands, (sums, slot), together),
+                _ => products.several(slot, together),
             });
             first.set(last);
         }
@@ -264,7 +272,7 @@ impl<'k> Pass<'k> {
     /// them are there.
     fn copy(self, input: Input<'k>, first_row: Val<'k, u32>, there: &dyn Fn()) {
         let Pass { team, scratch, strip, .. } = self;
-        let x = Operand::new(scratch.operand, (strip, self.packing(input)), scratch.beyond);
+        let x = Operand::new(scratch.operand, strip, self.packing(input), scratch.beyond);
         let factors = self.load_squares(input, first_row);
         let squares = input.fill(team, strip, self.pitch, first_row, x);
         x.look();
@@ -279,7 +287,7 @@ impl<'k> Pass<'k> {
     /// The activations that were copied.
     fn copied(self, packing: Packing) -> Activations<'k> {
         let Pass { team, scratch, strip, .. } = self;
-        let x = Operand::new(scratch.operand, (strip, packing), scratch.beyond);
+        let x = Operand::new(scratch.operand, strip, packing, scratch.beyond);
         match self.side(packing) {
             Side::A => self.two_steps(x.two_steps(team)),
             Side::B | Side::Half | Side::Pair => {
@@ -304,7 +312,7 @@ impl<'k> Pass<'k> {
             AOperand::Reloaded { .. } => true,
         };
         let factors = self.load_squares(input, first_row);
-        let source = Source::new(team, strip, self.packing(input), input, (first_row, self.pitch));
+        let source = Source::new(team, strip, self.packing(input), input, first_row, self.pitch);
         let brought = if reloads {
             Activations::Reloaded(Box::new(source))
         } else {

@@ -6,7 +6,7 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
-use super::pass::{Cell, Pass};
+use super::pass::{Cell, Pass, PassWork};
 use super::phases::Phase;
 use super::{AOperand, Announce, Input, Scratch, Weights};
 use crate::gemv::Strip;
@@ -91,7 +91,8 @@ pub fn qkv<'k>(
     pass.each_phase(tile.input, |pass, input, phase| {
         let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| tile.prepare(team, cell, base, phase);
         Announce::in_last(announce, phase, &|announce| {
-            pass.run(weights, (input, tile.first_row), (tile.strips, announce), prepare, |sums, cell, prepared| {
+            let work = PassWork { weights, input, first_row: tile.first_row, strips: tile.strips, announce };
+            pass.run(work, prepare, |sums, cell, prepared| {
                 let sum = || {
                     let sum = sums.total(cell.place);
                     prepared.before.map_or(sum, |before| sum + before.get())

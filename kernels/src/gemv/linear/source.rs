@@ -52,13 +52,14 @@ struct Four<'k> {
 }
 
 impl<'k> Source<'k> {
-    /// The rows of `packing` from `first` on.
+    /// The rows of `packing` from `first` on, which lie `pitch` elements apart.
     pub fn new(
         team: ConsumerWarps<'k>,
         strip: Strip,
         packing: Packing,
         input: Input<'k>,
-        (first, pitch): (Val<'k, u32>, u32),
+        first: Val<'k, u32>,
+        pitch: u32,
     ) -> Source<'k> {
         let halves = packing.halves().into_iter().map(|half| (half, team.k.var(0.0f32))).collect();
         let made = packing.terms() != Terms::Bf16 && !matches!(input, Input::Scaled { .. });

@@ -64,7 +64,7 @@ impl<'k> Starts<'k> {
     }
 
     /// The products that lie there; `None` where codes have no zeros.
-    pub fn new(at: Ptr<'k, Shared, u8>, strip: Strip, (side, terms): (Side, Terms)) -> Option<Starts<'k>> {
+    pub fn new(at: Ptr<'k, Shared, u8>, strip: Strip, side: Side, terms: Terms) -> Option<Starts<'k>> {
         let codes = strip.codes().filter(|codes| codes.code.is_integer())?;
         Some(Starts { at: at.cast(), strip, codes, side, terms })
     }
@@ -81,7 +81,7 @@ impl<'k> Starts<'k> {
         let product = |fragments: &[Vec<Fragment<'k>>]| {
             let two = side == Side::Pair && fragments.iter().flatten().any(|x| x.high.is_some());
             let sums = Chains::new(k, if two { 2 } else { 1 }, side.chains());
-            fragments.iter().for_each(|x| code_instructions(k, (side, terms), &w, x, sums));
+            fragments.iter().for_each(|x| code_instructions(k, side, terms, &w, x, sums));
             sums
         };
         let halves = |fragments: &Vec<Fragment<'k>>| {
@@ -167,7 +167,7 @@ impl<'k> Pass<'k> {
         let (Pass { team, scratch, strip, a_operand, .. }, k) = (self, self.team.k);
         strip.codes()?;
         let at = scratch.operand.cast::<u8>().at(a_operand.starts_at(strip, packing));
-        let starts = Starts::new(at, strip, (self.side(packing), packing.terms()))?;
+        let starts = Starts::new(at, strip, self.side(packing), packing.terms())?;
         let all = strip.stages() * strip.per_warp();
         let steps = strip.steps();
         let of_tile = |number: Val<'k, u32>, fragments: &dyn Fn(Val<'k, u32>) -> Vec<Vec<Fragment<'k>>>| {

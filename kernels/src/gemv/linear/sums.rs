@@ -236,25 +236,120 @@ impl<'k> Pass<'k> {
     }
 }
 
-/// The next strip of the ring times the operand, into slot `slot` of the sums. `fragments` gives
-/// those of a tile: its number, and its place among those of this warp. The strip's first stages
-/// may be held in registers.
-pub(super) fn product<'k>(
-    team: ConsumerWarps<'k>,
-    strip: Strip,
-    (weights, held): (&dyn Weights<'k>, &[HeldStage<'k>]),
-    operands: Operands<'_, 'k>,
-    sums: Sums<'k>,
-    slot: Val<'k, u32>,
-) {
-    let chains = Chains::new(team.k, 1, chains(strip));
-    for stage in 0..strip.stages() {
-        let from = held.get(stage as usize).map_or(Stage::Next(weights), Stage::Held);
-        operands.meet(team, strip, stage, |meeting| {
-            from.multiply(team, strip, meeting, chains.after_tiles(stage * strip.per_warp()))
-        });
+/// The products of a ring's strips with activations: what they are made of, and where they go.
+#[derive(Clone, Copy)]
+pub(super) struct Products<'a, 'k> {
+    /// Warps that multiply.
+    pub team: ConsumerWarps<'k>,
+    /// Shape of a strip.
+    pub strip: Strip,
+    /// Source of the strips, stage by stage.
+    pub weights: &'a dyn Weights<'k>,
+    /// Activations that strips are multiplied with.
+    pub operands: Operands<'a, 'k>,
+    /// Shared memory that receives the products.
+    pub sums: Sums<'k>,
+}
+
+impl<'k> Products<'_, 'k> {
+    /// Multiplies the next strip of the ring, into slot `slot` of the sums. The strip's first
+    /// stages may be held in registers.
+    pub fn strip(self, held: &[HeldStage<'k>], slot: Val<'k, u32>) {
+        let Products { team, strip, weights, operands, .. } = self;
+        let chains = Chains::new(team.k, 1, chains(strip));
+        for stage in 0..strip.stages() {
+            let from = held.get(stage as usize).map_or(Stage::Next(weights), Stage::Held);
+            operands.meet(team, strip, stage, |meeting| {
+                from.multiply(team, strip, meeting, chains.after_tiles(stage * strip.per_warp()))
+            });
+        }
+        self.store(slot, chains);
     }
-    store(team, strip, operands, (sums, slot), chains);
+
+    /// Multiplies the next `count` strips of the ring, of a single stage each, into slot `slot` of
+    /// the sums and the following ones: all are under way together. The sums are those that
+    /// [`Products::strip`] makes.
+    pub fn several(self, slot: Val<'k, u32>, count: u32) {
+        let Products { team, strip, weights, operands, .. } = self;
+        let Some(codes) = strip.codes() else { return };
+        let all: Vec<_> = (0..count).map(|next| (slot + next, Chains::new(team.k, 1, chains(strip)))).collect();
+        weights.several(count, &|stages| {
+            let tiles = |&stage| code_tiles(team.k, strip, codes, operands.side, stage).collect::<Vec<_>>();
+            let tiles: Vec<_> = stages.iter().map(tiles).collect();
+            for (tiles, &(_, chains)) in tiles.into_iter().zip(&all) {
+                operands.meet(team, strip, 0, |meeting| {
+                    multiply_codes(team.k, strip, codes, tiles.into_iter(), &meeting, chains);
+                });
+            }
+        });
+        all.into_iter().for_each(|(slot, chains)| self.store(slot, chains));
+    }
+
+    /// Stores a strip's products, which are in `chains`, into a slot of the sums.
+    pub fn store(self, slot: Val<'k, u32>, chains: Chains<'k>) {
+        let Products { team, strip, operands: Operands { side, terms, .. }, sums, .. } = self;
+        let products = lowered(strip, side, terms, chains);
+        match side {
+            Side::A => sums.store_features(team, slot, products),
+            Side::B | Side::Half | Side::Pair => sums.place(team, slot, products, |at, sums| at.store_vec(sums)),
+        }
+    }
+
+    /// Multiplies the next `strips` strips of the ring, two by two.
+    pub fn pairs(self, strips: Val<'k, u32>) {
+        let k = self.team.k;
+        let last = strips - strips % 2;
+        k.for_step(0u32, last, 2, |slot| self.pair(slot, true));
+        k.when(last.lt(strips), || self.pair(last, false));
+    }
+
+    /// Multiplies the next strip of the ring and, where `second` says so, the following one, into
+    /// slot `slot` of the sums and the next. Single stages are released together; of several those
+    /// of the first strip wait in registers. A strip's sums are the same whether there is another.
+    fn pair(self, slot: Val<'k, u32>, second: bool) {
+        let Products { team, strip, weights, operands, sums } = self;
+        let k = team.k;
+        let side = operands.side;
+        let terms = operands.terms;
+        let Some(codes) = strip.codes() else { return };
+        let load = |stage| code_tiles(k, strip, codes, side, stage);
+        let eights = sums.packing.halves().len() as u32;
+        let chains = Chains::new(k, eights, 1);
+        let multiply = |number: u32, tiles: &mut dyn Iterator<Item = CodeTile<'k>>| {
+            let before = number * strip.per_warp();
+            let tile = |round: u32| strip.tile(k.warp(), k.lit(before + round));
+            let of_step = |step: u32| (operands.fragments)(tile(step / strip.steps()), before * strip.steps() + step);
+            let starts = |round: u32, part: u32, atom: u32| {
+                operands.starts.map(|starts| starts.load(before + round, strip.parts(side), tile(round), part, atom))
+            };
+            let meeting = Meeting { side, terms, fragments: &of_step, starts: &starts };
+            multiply_codes(k, strip, codes, tiles, &meeting, chains);
+        };
+        let both = |(first, next): (CodeTile<'k>, CodeTile<'k>)| first.beside(&next);
+        let twice = |first: CodeTile<'k>| first.beside(&first);
+        if strip.stages() == 1 {
+            if second {
+                weights.several(2, &|stages| multiply(0, &mut load(stages[0]).zip(load(stages[1])).map(both)));
+            } else {
+                weights.stage(&|first| multiply(0, &mut load(first).map(twice)));
+            }
+        } else {
+            let held: Vec<RefCell<Vec<CodeTile>>> = (0..strip.stages()).map(|_| RefCell::default()).collect();
+            held.iter().for_each(|held| weights.stage(&|stage| held.borrow_mut().extend(load(stage))));
+            for (number, first) in (0u32..).zip(&held) {
+                let first = first.borrow();
+                let first = first.iter().cloned();
+                if second {
+                    weights.stage(&|next| multiply(number, &mut first.clone().zip(load(next)).map(both)));
+                } else {
+                    multiply(number, &mut first.map(twice));
+                }
+            }
+        }
+        for eight in 0..eights {
+            sums.store_pair(team, [slot, k.lit(eight * 8)], lowered(strip, side, terms, chains.atom(eight)), second);
+        }
+    }
 }
 
 /// Parts of tiles of codes of a warp that are under way together, where strips are of a single
@@ -291,54 +386,15 @@ pub(super) fn turns(strip: Strip, stages: u32) -> impl Iterator<Item = u32> {
     [4, 2, 1].into_iter().filter(move |&strips| strips <= most.max(1))
 }
 
-/// The next `count` strips of the ring, of a single stage each, times the operand, into slot `slot`
-/// of the sums and the following ones: all are under way together. The sums are those that
-/// [`product`] makes.
-pub(super) fn several<'k>(
-    team: ConsumerWarps<'k>,
-    strip: Strip,
-    weights: &dyn Weights<'k>,
-    operands: Operands<'_, 'k>,
-    (sums, slot): (Sums<'k>, Val<'k, u32>),
-    count: u32,
-) {
-    let Some(codes) = strip.codes() else { return };
-    let all: Vec<_> = (0..count).map(|next| (slot + next, Chains::new(team.k, 1, chains(strip)))).collect();
-    weights.several(count, &|stages| {
-        let tiles = |&stage| code_tiles(team.k, (strip, codes), operands.side, stage).collect::<Vec<_>>();
-        let tiles: Vec<_> = stages.iter().map(tiles).collect();
-        for (tiles, &(_, chains)) in tiles.into_iter().zip(&all) {
-            operands.meet(team, strip, 0, |meeting| {
-                multiply_codes(team.k, (strip, codes), tiles.into_iter(), &meeting, chains);
-            });
-        }
-    });
-    all.into_iter().for_each(|(slot, chains)| store(team, strip, operands, (sums, slot), chains));
-}
-
 /// This warp's tiles of codes of a stage, each loaded as it is come to.
 pub(super) fn code_tiles<'k>(
     k: &'k Builder,
-    (strip, codes): (Strip, Codes),
+    strip: Strip,
+    codes: Codes,
     side: Side,
     stage: Ptr<'k, Shared, u32>,
 ) -> impl Iterator<Item = CodeTile<'k>> {
     WarpTile::of_whole_rounds(k, strip).map(move |tile| tile.load_codes(strip, codes, side, stage.cast()))
-}
-
-/// Stores a strip's products, which are in `chains`, into a slot of the sums.
-pub(super) fn store<'k>(
-    team: ConsumerWarps<'k>,
-    strip: Strip,
-    Operands { side, terms, .. }: Operands<'_, 'k>,
-    (sums, slot): (Sums<'k>, Val<'k, u32>),
-    chains: Chains<'k>,
-) {
-    let products = lowered(strip, (side, terms), chains);
-    match side {
-        Side::A => sums.store_features(team, slot, products),
-        Side::B | Side::Half | Side::Pair => sums.place(team, slot, products, |at, sums| at.store_vec(sums)),
-    }
 }
 
 impl<'k> Operands<'_, 'k> {
@@ -369,87 +425,27 @@ impl<'k> Operands<'_, 'k> {
     }
 }
 
-/// The next `strips` strips of the ring times the operand, two by two.
-pub(super) fn pairs<'k>(
-    team: ConsumerWarps<'k>,
-    strip: Strip,
-    weights: &dyn Weights<'k>,
-    operands: Operands<'_, 'k>,
-    (sums, strips): (Sums<'k>, Val<'k, u32>),
-) {
-    let last = strips - strips % 2;
-    team.k.for_step(0u32, last, 2, |slot| pair(team, strip, weights, operands, (sums, slot), true));
-    team.k.when(last.lt(strips), || pair(team, strip, weights, operands, (sums, last), false));
+/// The products of a ring's strips, which come in the order of a group, with activations that are
+/// loaded stage by stage.
+#[derive(Clone, Copy)]
+pub(super) struct Reloading<'a, 'k> {
+    /// Source of the activations.
+    pub source: &'a Source<'k>,
+    /// Source of the strips, stage by stage.
+    pub weights: &'a dyn Weights<'k>,
+    /// Shared memory that receives the products.
+    pub sums: Sums<'k>,
+    /// Strips that are multiplied, a group at most.
+    pub strips: Val<'k, u32>,
+    /// Shared memory for the factors of a group's codes, of [`wide::room`].
+    pub room: Ptr<'k, Shared, u8>,
+    /// Zero-point accumulators of codes.
+    pub starts: Option<Starts<'k>>,
 }
 
-/// The next strip of the ring and, where `second` says so, the following one, times the operand,
-/// into slot `slot` of the sums and the next. Single stages are released together; of several those
-/// of the first strip wait in registers. A strip's sums are the same whether there is another.
-fn pair<'k>(
-    team: ConsumerWarps<'k>,
-    strip: Strip,
-    weights: &dyn Weights<'k>,
-    operands: Operands<'_, 'k>,
-    (sums, slot): (Sums<'k>, Val<'k, u32>),
-    second: bool,
-) {
-    let k = team.k;
-    let side = operands.side;
-    let terms = operands.terms;
-    let Some(codes) = strip.codes() else { return };
-    let load = |stage| code_tiles(k, (strip, codes), side, stage);
-    let eights = sums.packing.halves().len() as u32;
-    let chains = Chains::new(k, eights, 1);
-    let multiply = |number: u32, tiles: &mut dyn Iterator<Item = CodeTile<'k>>| {
-        let before = number * strip.per_warp();
-        let tile = |round: u32| strip.tile(k.warp(), k.lit(before + round));
-        let of_step = |step: u32| (operands.fragments)(tile(step / strip.steps()), before * strip.steps() + step);
-        let starts = |round: u32, part: u32, atom: u32| {
-            operands.starts.map(|starts| starts.load(before + round, strip.parts(side), tile(round), part, atom))
-        };
-        multiply_codes(
-            k,
-            (strip, codes),
-            tiles,
-            &Meeting { side, terms, fragments: &of_step, starts: &starts },
-            chains,
-        );
-    };
-    let both = |(first, next): (CodeTile<'k>, CodeTile<'k>)| first.beside(&next);
-    let twice = |first: CodeTile<'k>| first.beside(&first);
-    if strip.stages() == 1 {
-        if second {
-            weights.several(2, &|stages| multiply(0, &mut load(stages[0]).zip(load(stages[1])).map(both)));
-        } else {
-            weights.stage(&|first| multiply(0, &mut load(first).map(twice)));
-        }
-    } else {
-        let held: Vec<RefCell<Vec<CodeTile>>> = (0..strip.stages()).map(|_| RefCell::default()).collect();
-        held.iter().for_each(|held| weights.stage(&|stage| held.borrow_mut().extend(load(stage))));
-        for (number, first) in (0u32..).zip(&held) {
-            let first = first.borrow();
-            let first = first.iter().cloned();
-            if second {
-                weights.stage(&|next| multiply(number, &mut first.clone().zip(load(next)).map(both)));
-            } else {
-                multiply(number, &mut first.map(twice));
-            }
-        }
-    }
-    for eight in 0..eights {
-        sums.store_pair(team, [slot, k.lit(eight * 8)], lowered(strip, (side, terms), chains.atom(eight)), second);
-    }
-}
-
-/// The next `strips` strips of the ring, `group` at most, which come in the order of a group, times
-/// activations that are loaded stage by stage. `room` is shared memory of [`wide::room`].
-pub(super) fn products<'k>(
-    source: &Source<'k>,
-    weights: &dyn Weights<'k>,
-    sums: Sums<'k>,
-    (group, strips): (Option<u32>, Val<'k, u32>),
-    (room, starts): (Ptr<'k, Shared, u8>, Option<Starts<'k>>),
-) {
+/// Multiplies the next strips of the ring; `group`: how many a group has, where that is fixed.
+pub(super) fn products<'k>(work: Reloading<'_, 'k>, group: Option<u32>) {
+    let Reloading { source, weights, sums, strips, starts, .. } = work;
     let Source { team, strip, packing, .. } = *source;
     let k = team.k;
     let side = side(strip, packing, AOperand::Reloaded { group: 0 });
@@ -460,7 +456,7 @@ pub(super) fn products<'k>(
     });
     source.clear_squares();
     if let (Some(codes), true, Some(group)) = (strip.codes(), wide::is_wide(strip, packing), group) {
-        return wide::products(source, codes, weights, (sums, group, strips), (room, starts));
+        return wide::products(work, codes, group);
     }
     k.for_(0u32, strip.stages(), |stage| {
         let fragments = source.fragments(&source.columns(stage));
@@ -479,7 +475,7 @@ pub(super) fn products<'k>(
             let chains = Chains::new(k, 1, chains(strip));
             let meeting = Meeting { side, terms, fragments: &fragments, starts: &starts };
             Stage::Next(weights).multiply(team, strip, meeting, chains);
-            sums.add(team, slot, lowered(strip, (side, terms), chains));
+            sums.add(team, slot, lowered(strip, side, terms, chains));
         });
     });
 }
@@ -499,8 +495,8 @@ impl<'k> Stage<'_, 'k> {
         match self {
             Stage::Next(weights) => weights.stage(&|stage| {
                 if let Some(codes) = strip.codes() {
-                    let tiles = code_tiles(team.k, (strip, codes), side, stage);
-                    return multiply_codes(team.k, (strip, codes), tiles, &meeting, chains);
+                    let tiles = code_tiles(team.k, strip, codes, side, stage);
+                    return multiply_codes(team.k, strip, codes, tiles, &meeting, chains);
                 }
                 let tiles = WarpTile::of_whole_rounds(team.k, strip).map(|tile| tile.load(strip, stage.cast()));
                 multiply(team.k, tiles, meeting.fragments, chains);
@@ -508,8 +504,8 @@ impl<'k> Stage<'_, 'k> {
             Stage::Held(held) => match strip.codes() {
                 None => multiply(team.k, held.tiles(strip), meeting.fragments, chains),
                 Some(codes) => {
-                    let tiles = held.code_tiles((strip, codes), side);
-                    multiply_codes(team.k, (strip, codes), tiles, &meeting, chains);
+                    let tiles = held.code_tiles(strip, codes, side);
+                    multiply_codes(team.k, strip, codes, tiles, &meeting, chains);
                 }
             },
         }

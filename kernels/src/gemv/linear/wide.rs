@@ -4,13 +4,13 @@
 //! The stages of a group of strips are taken into registers, their factors into shared memory; then
 //! activations come by rounds of tiles, and meet every strip of the group before the next come.
 
-use tilewright_codegen::build::{Ptr, Shared, Val, Var};
+use tilewright_codegen::build::Var;
 
 use super::AOperand;
 use super::packing::Packing;
 use super::source::Source;
-use super::starts::{Starts, side};
-use super::sums::{Sums, Weights};
+use super::starts::side;
+use super::sums::Reloading;
 use crate::gemv::product::{Chains, CodeTile, Meeting, Packed, WarpTile, lowered, multiply_codes};
 use crate::gemv::{Codes, Strip};
 
@@ -31,15 +31,10 @@ fn factor_bytes(strip: Strip) -> u32 {
     strip.stage_bytes() - strip.scales_at()
 }
 
-/// Adds the products of the next `strips` strips of the ring, `group` at most, which come in the
-/// order of a group, to their sums.
-pub(super) fn products<'k>(
-    source: &Source<'k>,
-    codes: Codes,
-    weights: &dyn Weights<'k>,
-    (sums, group, strips): (Sums<'k>, u32, Val<'k, u32>),
-    (room, starts): (Ptr<'k, Shared, u8>, Option<Starts<'k>>),
-) {
+/// Adds the products of the next strips of the ring, which are codes, to their sums; a group has
+/// `group` strips.
+pub(super) fn products<'k>(work: Reloading<'_, 'k>, codes: Codes, group: u32) {
+    let Reloading { source, weights, sums, strips, room, starts } = work;
     let Source { team, strip, packing, .. } = *source;
     let k = team.k;
     let side = side(strip, packing, AOperand::Reloaded { group });
@@ -82,9 +77,9 @@ pub(super) fn products<'k>(
                 let packed = Packed::of([0, 1, 2, 3].map(|at| words[at])).with_blocks(words.get(4).copied());
                 let tile = CodeTile::new(packed, strip.factors(codes, side, factors(slot), tile.tile));
                 let meeting = Meeting { side, terms, fragments: &fragments, starts: &starts };
-                multiply_codes(k, (strip, codes), std::iter::once(tile), &meeting, chains[slot as usize]);
+                multiply_codes(k, strip, codes, std::iter::once(tile), &meeting, chains[slot as usize]);
             });
         }
-        each(&|slot| sums.add(team, k.lit(slot), lowered(strip, (side, terms), chains[slot as usize])));
+        each(&|slot| sums.add(team, k.lit(slot), lowered(strip, side, terms, chains[slot as usize])));
     });
 }
