@@ -227,7 +227,7 @@ impl<'a, 'k> Block<'a, 'k> {
                 let (w,) = weights.tiles();
                 let a = sums.load_a::<bf16, _>(from, w, row, plan.stage_k() / 16);
                 // The products have their weights in registers.
-                Self::meet_vectors(inputs, &a, (sums, keep), in_flight, || weights.release());
+                Self::meet_vectors(inputs, &a, sums, keep, in_flight, || weights.release());
             };
             if let Some(codes) = CodeStage::of(plan) {
                 k.moving().for_(begin, end, |chunk| {
@@ -252,7 +252,7 @@ impl<'a, 'k> Block<'a, 'k> {
                 team.sync();
             }
             for (first, asked) in (0..plan.columns()).step_by(staged).zip(asked) {
-                let stage = |above: u32| self.stage(sums, [group * 64, first.into()], (thread, above), room);
+                let stage = |above: u32| self.stage(sums, [group * 64, first.into()], thread, above, room);
                 if plan.has_rows_for_all() {
                     stage(0)
                 } else {
@@ -299,7 +299,7 @@ impl<'a, 'k> Block<'a, 'k> {
             let a = lane.map_or(Vec::new(), |lane| lane.operands(part * steps, steps));
             let keep = if part == 0 { keep } else { k.lit(true) };
             let begun = weights.take_if(|_| part + 1 == parts);
-            Self::meet_vectors(inputs, &a, (sums, keep), plan.overlaps(), || begun.into_iter().for_each(Full::release));
+            Self::meet_vectors(inputs, &a, sums, keep, plan.overlaps(), || begun.into_iter().for_each(Full::release));
         }
     }
 
@@ -308,7 +308,8 @@ impl<'a, 'k> Block<'a, 'k> {
     fn meet_vectors(
         inputs: &mut Inputs<'k>,
         a: &[Vec<Operand<'k>>],
-        (sums, keep): (Accumulator<'k, f32>, Val<'k, bool>),
+        sums: Accumulator<'k, f32>,
+        keep: Val<'k, bool>,
         in_flight: bool,
         begun: impl FnOnce(),
     ) {
@@ -339,7 +340,8 @@ impl<'a, 'k> Block<'a, 'k> {
         self,
         sums: Accumulator<'k, f32>,
         [row, first]: [Index<'k>; 2],
-        (thread, above): (Index<'k>, u32),
+        thread: Index<'k>,
+        above: u32,
         room: Ptr<'k, Shared, f32>,
     ) {
         let plan = self.plan;

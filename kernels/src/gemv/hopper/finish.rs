@@ -119,7 +119,13 @@ pub(super) struct Results<'k> {
 }
 
 /// Sums of a run, and those that it is finished with.
-pub(super) type Sums<'k, const RUN: usize> = ([Val<'k, f32>; RUN], Option<[Val<'k, f32>; RUN]>);
+#[derive(Clone, Copy)]
+pub(super) struct RunSums<'k, const RUN: usize> {
+    /// Sums of the run.
+    pub sums: [Val<'k, f32>; RUN],
+    /// Sums of what gates gate, or of what pairs are rotated with.
+    pub others: Option<[Val<'k, f32>; RUN]>,
+}
 
 /// What a run's sums are finished with: loaded before they are there.
 pub(super) struct Operands<'k, const RUN: usize> {
@@ -221,14 +227,10 @@ impl<'k> Results<'k> {
         };
         let of = |array: Option<Array<'k>>, at: Val<'k, u32>| array.map(|array| load(array, at));
         if let Some(heads) = self.heads {
-            let at = Pair::of(plan.results, row);
-            let biases = at.results.map(|at| of(self.bias, at));
-            return Operands {
-                biases,
-                residual: None,
-                weight: None,
-                turns: heads.turns::<RUN>(plan.results, vector, &at),
-            };
+            let pair = Pair::of(plan.results, row);
+            let biases = pair.results.map(|at| of(self.bias, at));
+            let run = PairRun { rows: plan.results, vector, pair: &pair };
+            return Operands { biases, residual: None, weight: None, turns: heads.turns::<RUN>(run) };
         }
         let first = plan.results.result(row);
         let others = self.others(plan.results).and_then(|_| of(self.bias, first + all));
@@ -250,12 +252,11 @@ impl<'k> Results<'k> {
     }
 
     /// Finishes a run of sums, and stores it: results of `vector` from the packed row `row` on.
-    /// `others` are the sums of what gates gate, or of what pairs are rotated with.
     pub(super) fn store<const RUN: usize>(
         &self,
         plan: &Plan,
         [vector, row]: [Val<'k, u32>; 2],
-        (sums, others): Sums<'k, RUN>,
+        RunSums { sums, others }: RunSums<'k, RUN>,
         operands: &Operands<'k, RUN>,
     ) {
         let all = plan.results.results();
@@ -268,8 +269,9 @@ impl<'k> Results<'k> {
         let mut sums = finished(sums, bias);
         let others = others.map(|others| finished(others, other_bias));
         if let (Some(heads), Some(others)) = (self.heads, others) {
-            let at = Pair::of(plan.results, row);
-            return heads.store(self.y, (plan.results, vector), &at, [sums, others], &operands.turns);
+            let pair = Pair::of(plan.results, row);
+            let run = PairRun { rows: plan.results, vector, pair: &pair };
+            return heads.store(self.y, run, [sums, others], &operands.turns);
         }
         if let Some(others) = others {
             sums = core::array::from_fn(|i| silu(sums[i]) * others[i]);
@@ -340,6 +342,17 @@ impl<'k> Pair<'k> {
     }
 }
 
+/// A run of a vector's heads.
+#[derive(Clone, Copy)]
+struct PairRun<'a, 'k> {
+    /// How rows are grouped into heads.
+    rows: Rows,
+    /// Number of the vector in the batch.
+    vector: Val<'k, u32>,
+    /// Pairs of the run.
+    pair: &'a Pair<'k>,
+}
+
 impl<'k> Heads<'k> {
     /// Positions, and where tokens lie.
     fn prepare(self, team: ConsumerWarps<'k>) {
@@ -358,7 +371,7 @@ impl<'k> Heads<'k> {
     }
 
     /// Cosines and sines of a run of pairs.
-    fn turns<const RUN: usize>(self, rows: Rows, vector: Val<'k, u32>, at: &Pair<'k>) -> Vec<Val<'k, f32>> {
+    fn turns<const RUN: usize>(self, PairRun { rows, vector, pair: at }: PairRun<'_, 'k>) -> Vec<Val<'k, f32>> {
         let Rows::Groups { dim, .. } = rows else { return Vec::new() };
         let token = self.room.at(vector).load().max(0).cast::<u32>();
         // Values have no pairs: those of dimension 0 are loaded, and not looked at.
@@ -370,8 +383,7 @@ impl<'k> Heads<'k> {
     fn store<const RUN: usize>(
         self,
         queries: Array<'k>,
-        (rows, vector): (Rows, Val<'k, u32>),
-        at: &Pair<'k>,
+        PairRun { rows, vector, pair: at }: PairRun<'_, 'k>,
         [a, b]: [[Val<'k, f32>; RUN]; 2],
         turns: &[Val<'k, f32>],
     ) {

@@ -8,7 +8,7 @@ use tilewright_codegen::build::{Ptr, Shared, Val};
 
 use super::Rows;
 use super::device::{Block, Place};
-use super::finish::{Operands, Results, Sums};
+use super::finish::{Operands, Results, RunSums};
 use crate::gemv::Strip;
 use crate::warps::ConsumerWarps;
 
@@ -151,7 +151,7 @@ impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
         }
     }
 
-    fn sums(self, shares: &[Ptr<'k, Shared, f32>], run: Run<'k>) -> Sums<'k, RUN> {
+    fn sums(self, shares: &[Ptr<'k, Shared, f32>], run: Run<'k>) -> RunSums<'k, RUN> {
         // Those of all shares of k are added in their order.
         let sums = |at: Val<'k, u32>| {
             let load = |share: &Ptr<'k, Shared, f32>| share.at(at).load_vec::<RUN>();
@@ -159,6 +159,6 @@ impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
                 |sum: [Val<'k, f32>; RUN], share: [Val<'k, f32>; RUN]| core::array::from_fn(|i| sum[i] + share[i]);
             shares[1..].iter().map(load).fold(load(&shares[0]), add)
         };
-        (sums(run.at), self.others().map(|distance| sums(run.at + distance)))
+        RunSums { sums: sums(run.at), others: self.others().map(|distance| sums(run.at + distance)) }
     }
 }
