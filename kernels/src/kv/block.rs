@@ -11,6 +11,21 @@ pub(crate) const BLOCK: u32 = 16;
 /// Where the tokens of a block lie.
 pub(crate) type Rows<'f, 'k> = &'f dyn Fn(Val<'k, u32>) -> TokenRow<'k>;
 
+/// A lane's run of a token's row, from dimension `start + offset` on.
+#[derive(Clone, Copy)]
+struct TokenRun<'k, S: SpaceOf> {
+    /// Words of the pool, or of the stage, that has the row.
+    pool: Ptr<'k, S, u32>,
+    /// Place of the row.
+    row: TokenRow<'k>,
+    /// First dimension that the lanes cover together.
+    start: u32,
+    /// Dimensions that the lanes cover together.
+    width: u32,
+    /// Dimensions from `start` to the lane's own.
+    offset: Val<'k, u32>,
+}
+
 /// A lane's keys and values of a block.
 #[derive(Clone)]
 pub struct TokenBlock<'k> {
@@ -53,7 +68,8 @@ impl<'k> TokenBlock<'k> {
         let width = lanes.width();
         for (half, to) in [0u32, 8].into_iter().zip(&self.keys) {
             let key = row(group + half);
-            to.iter().zip(0..).for_each(|(to, at)| self.words(to, (keys, key), width * at, width, column * run));
+            let of_run = |at| TokenRun { pool: keys, row: key, start: width * at, width, offset: column * run };
+            to.iter().zip(0..).for_each(|(to, at)| self.words(to, of_run(at)));
         }
     }
 
@@ -68,20 +84,17 @@ impl<'k> TokenBlock<'k> {
         let tokens = [0u32, 1, 8, 9].map(|of| row(column * 2 + of));
         for (to, at) in self.values.iter().zip(0..) {
             to.iter().zip(tokens).for_each(|(to, token)| {
-                self.words(to, (values, token), height * at, height, group * run);
+                let (pool, row) = (values, token);
+                self.words(to, TokenRun { pool, row, start: height * at, width: height, offset: group * run });
             });
         }
     }
 
-    /// A run of a token's row from dimension `start + offset` on; beyond the last dimension
-    /// nothing.
+    /// Loads a run of a token's row; beyond the last dimension nothing.
     fn words<S: SpaceOf>(
         &self,
         words: &RegArray<'k, u32>,
-        (pool, row): (Ptr<'k, S, u32>, TokenRow<'k>),
-        start: u32,
-        width: u32,
-        offset: Val<'k, u32>,
+        TokenRun { pool, row, start, width, offset }: TokenRun<'k, S>,
     ) {
         let lanes = self.lanes;
         lanes.guarded(start, width, offset, |at| {

@@ -4,9 +4,9 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 use tilewright_codegen::ir::attr::{CpBytes, CpCache};
 
-use super::tiles::Ends;
+use super::tiles::{Ends, TileRing};
 use super::{Arrived, Issued, KvBufferConfig, KvFamily, KvThreads, KvView, OwnRing, TileForm, Tiles};
-use crate::ring::{ByThreads, Fill};
+use crate::ring::{ByThreads, Fill, Filling};
 
 /// Rings of `STAGES` tiles, filled by `cp.async`. Two buffers that a loop uses in turn count each
 /// other's groups: [`stream`](super::stream()) is such a loop.
@@ -44,9 +44,9 @@ impl<const STAGES: u32> KvFamily for CpAsync<STAGES> {
         place: KvView<'k>,
         team: KvThreads,
     ) -> Self::Buffer<'k, C> {
-        let fill = (Fill::Groups { rings: STREAMS }, ByThreads);
-        let tile = (TileForm::swizzled::<C>(), STAGES);
-        let (tiles, ring) = Tiles::open(k, name, (place, team), tile, fill, &mut || ());
+        let filling = Filling { fill: Fill::Groups { rings: STREAMS }, by: ByThreads };
+        let opened = TileRing { place, team, form: TileForm::swizzled::<C>(), stages: STAGES, filling };
+        let (tiles, ring) = Tiles::open(k, name, opened, &mut || ());
         CpAsyncBuffer { tiles, source, ring }
     }
 }

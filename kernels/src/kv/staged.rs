@@ -5,9 +5,9 @@ use core::cell::Cell;
 use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, RegArray, Val};
 
-use super::tiles::Ends;
+use super::tiles::{Ends, TileRing};
 use super::{Arrived, Form, Issued, KvBufferConfig, KvFamily, KvThreads, KvView, OwnRing, TileForm, Tiles};
-use crate::ring::{ByThreads, Fill};
+use crate::ring::{ByThreads, Fill, Filling};
 
 /// Tiles that are loaded into registers and stored into shared memory when their turn comes.
 /// `TOKEN_GEN` (decode) keeps rows together in shared memory, as the tensor maps do; else a panel
@@ -53,9 +53,9 @@ impl<const NUM_STAGES: u32, const TOKEN_GEN: bool> KvFamily for Staged<NUM_STAGE
         team: KvThreads,
     ) -> Self::Buffer<'k, C> {
         const { assert!(NUM_STAGES >= 1, "a tile must have registers to come into") };
-        let fill = (Fill::Stores, ByThreads);
-        let tile = (Self::form::<C>(), Self::STAGES);
-        let (mut tiles, ring) = Tiles::open(k, name, (place, team), tile, fill, &mut || ());
+        let filling = Filling { fill: Fill::Stores, by: ByThreads };
+        let opened = TileRing { place, team, form: Self::form::<C>(), stages: Self::STAGES, filling };
+        let (mut tiles, ring) = Tiles::open(k, name, opened, &mut || ());
         tiles.turns = [NUM_STAGES; 2];
         // Exactly what a thread carries, whatever the number of warps: ⌈btile0·btile1 /
         // (threads·8)⌉ vectors.

@@ -9,7 +9,7 @@ use tilewright_codegen::build::{Builder, Ptr, Shared};
 use tilewright_layout::Swizzled;
 
 use super::{Arrived, Fragments, KvBufferConfig, KvThreads, KvView, Share, TileForm};
-use crate::ring::{Consumer, Consumers, Empty, Fill, Full, Producer, Ring, RingError, Shape, StageTile};
+use crate::ring::{Consumer, Consumers, Empty, Filling, Full, Producer, Ring, RingError, Shape, StageTile};
 
 /// What a stage holds.
 pub(super) type Stage = (StageTile<bf16, Swizzled>,);
@@ -55,14 +55,26 @@ pub struct Tiles<'k, C> {
     config: PhantomData<C>,
 }
 
+/// The ring of a buffer's tiles.
+pub(super) struct TileRing<'k, F> {
+    /// Place of the tiles in the pages.
+    pub place: KvView<'k>,
+    /// Threads that fetch and use the tiles.
+    pub team: KvThreads,
+    /// Form of a tile in a stage.
+    pub form: TileForm,
+    /// Stages of the ring, two at least.
+    pub stages: u32,
+    /// How stages are filled.
+    pub filling: Filling<F>,
+}
+
 impl<'k, C: KvBufferConfig> Tiles<'k, C> {
-    /// Opens tiles of a form in a ring of `stages` stages, and gives the ring's ends.
+    /// Opens tiles in a ring of that name, and gives the ring's ends.
     pub(super) fn open<F: Copy>(
         k: &'k Builder,
         name: &str,
-        (place, team): (KvView<'k>, KvThreads),
-        (form, stages): (TileForm, u32),
-        fill: (Fill, F),
+        TileRing { place, team, form, stages, filling }: TileRing<'k, F>,
         beside: &mut dyn FnMut(),
     ) -> (Tiles<'k, C>, Ends<'k, C, F>) {
         if stages < 2 {
@@ -70,7 +82,7 @@ impl<'k, C: KvBufferConfig> Tiles<'k, C> {
         }
         let stages = stages.max(2);
         let shape = Shape::stages(stages).consumers(Consumers::Threads(team));
-        let ring = Ring::of(k, name, (StageTile::new(form.layout()),), shape, fill, beside);
+        let ring = Ring::of(k, name, (StageTile::new(form.layout()),), shape, filling, beside);
         let (memory,) = ring.memory();
         let fragments = Fragments::new::<C>(k, form);
         let (producer, consumer) = ring.split();

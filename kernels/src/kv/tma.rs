@@ -7,9 +7,9 @@ use tilewright_codegen::ir::attr::{Eviction, ProxyFence};
 use tilewright_layout::DType;
 
 use super::place::gcd;
-use super::tiles::{Ends, Stage};
+use super::tiles::{Ends, Stage, TileRing};
 use super::{Arrived, Issued, KvBufferConfig, KvFamily, KvThreads, KvView, OwnRing, TileForm, Tiles};
-use crate::ring::{ByBulk, Empty, Fill, in_pieces};
+use crate::ring::{ByBulk, Empty, Fill, Filling, in_pieces};
 
 /// Rings of `STAGES` tiles, filled through a tensor map by the first thread of the team.
 pub struct Tma<const STAGES: u32>;
@@ -78,9 +78,9 @@ impl<const STAGES: u32> KvFamily for Tma<STAGES> {
         place: KvView<'k>,
         team: KvThreads,
     ) -> Self::Buffer<'k, C> {
-        let fill = (Fill::Engine, ByBulk);
-        let tile = (TileForm::swizzled::<C>(), STAGES);
-        let (tiles, ring) = Tiles::open(k, name, (place, team), tile, fill, &mut || map.prefetch_map());
+        let filling = Filling { fill: Fill::Engine, by: ByBulk };
+        let opened = TileRing { place, team, form: TileForm::swizzled::<C>(), stages: STAGES, filling };
+        let (tiles, ring) = Tiles::open(k, name, opened, &mut || map.prefetch_map());
         TmaBuffer { tiles, map, ring }
     }
 

@@ -2,7 +2,8 @@
 
 use super::consumer::Consumer;
 use super::producer::{ByBulk, ByPieces, ByThreads, Empty, Filled, Producer};
-use super::{Consumers, Fill, Operands, RingError, RingThreads, Shape};
+use super::threads::TeamRings;
+use super::{Consumers, Fill, Filling, Operands, RingError, RingThreads, Shape};
 use core::marker::PhantomData;
 use core::ops::Deref;
 use tilewright_codegen::build::{Builder, Mbarrier, Shared, Val};
@@ -159,7 +160,7 @@ impl<'k, O: Operands> Ring<'k, (), O, ()> {
     /// A ring that one thread fills by bulk copies and tensor maps.
     #[track_caller]
     pub fn bulk<B>(k: &'k Builder, operands: O, shape: Shape) -> Unready<Ring<'k, B, O, ByBulk>> {
-        Unready(Ring::of(k, &name::<B>(), operands, shape, (Fill::Engine, ByBulk), &mut || ()))
+        Unready(Ring::of(k, &name::<B>(), operands, shape, Filling { fill: Fill::Engine, by: ByBulk }, &mut || ()))
     }
 
     /// A ring that one thread of the block fills by bulk copies and tensor maps, and begins before
@@ -179,7 +180,7 @@ impl<'k, O: Operands> Ring<'k, (), O, ()> {
         }
         let stages = stages.min(shape.in_flight);
         let shape = Shape { maker: thread, ..shape };
-        let ring = Ring::of(k, &name::<B>(), operands, shape, (Fill::Engine, ByBulk), &mut || ());
+        let ring = Ring::of(k, &name::<B>(), operands, shape, Filling { fill: Fill::Engine, by: ByBulk }, &mut || ());
         k.when(k.tid().eq(thread), || {
             k.fence_mbarrier_init();
             for stage in 0..stages {
@@ -194,13 +195,14 @@ impl<'k, O: Operands> Ring<'k, (), O, ()> {
     #[track_caller]
     pub fn pieces<B>(k: &'k Builder, operands: O, shape: Shape) -> Unready<Ring<'k, B, O, ByPieces>> {
         let fill = if Needs::Sm90.met_by(k.arch()) { Fill::Engine } else { Fill::Threads(32) };
-        Unready(Ring::of(k, &name::<B>(), operands, shape, (fill, ByPieces), &mut || ()))
+        Unready(Ring::of(k, &name::<B>(), operands, shape, Filling { fill, by: ByPieces }, &mut || ()))
     }
 
     /// A ring that `threads` threads fill together by `cp.async`.
     #[track_caller]
     pub fn threads<B>(k: &'k Builder, operands: O, shape: Shape, threads: u32) -> Unready<Ring<'k, B, O, ByThreads>> {
-        Unready(Ring::of(k, &name::<B>(), operands, shape, (Fill::Threads(threads), ByThreads), &mut || ()))
+        let filling = Filling { fill: Fill::Threads(threads), by: ByThreads };
+        Unready(Ring::of(k, &name::<B>(), operands, shape, filling, &mut || ()))
     }
 }
 
@@ -220,7 +222,7 @@ impl<'k, B, O: Operands, F: Copy> Ring<'k, B, O, F> {
         name: &str,
         operands: O,
         shape: Shape,
-        (fill, by): (Fill, F),
+        Filling { fill, by }: Filling<F>,
         beside: &mut dyn FnMut(),
     ) -> Self {
         // Groups of copies are waited for while the next are on their way, and stores while the
@@ -235,10 +237,10 @@ impl<'k, B, O: Operands, F: Copy> Ring<'k, B, O, F> {
         }
         let stages = shape.stages;
         let team = shape.consumers.meet().unwrap_or(RingThreads::Block(0));
-        let (rings, own) = team.rings(k);
-        let memory = operands.allocate(k, name, rings * stages);
-        let bases = operands.of_team(memory, own, stages);
-        let (full, empty) = barriers(k, name, shape, (team, rings, own), fill, beside);
+        let rings = team.rings(k);
+        let memory = operands.allocate(k, name, rings.count * stages);
+        let bases = operands.of_team(memory, rings.own, stages);
+        let (full, empty) = barriers(k, name, shape, rings, fill, beside);
         let meeting = Meeting { k, full, empty, shape, fill };
         Ring { parts: Parts { meeting, operands, bases, brand: PhantomData }, memory, by, begun: 0 }
     }
@@ -261,7 +263,7 @@ fn barriers<'k>(
     k: &'k Builder,
     name: &str,
     shape: Shape,
-    (team, rings, own): (RingThreads, u32, Val<'k, u32>),
+    TeamRings { team, count: rings, own }: TeamRings<'k>,
     fill: Fill,
     beside: &mut dyn FnMut(),
 ) -> (Option<Mbarrier<'k, Shared>>, Option<Mbarrier<'k, Shared>>) {

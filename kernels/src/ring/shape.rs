@@ -20,6 +20,15 @@ pub(crate) enum Fill {
     Stores,
 }
 
+/// How the stages of a ring are filled.
+#[derive(Clone, Copy)]
+pub(crate) struct Filling<F> {
+    /// What fills a stage, known while a kernel is recorded.
+    pub fill: Fill,
+    /// Type of the ring's tokens, such as [`ByBulk`](super::ByBulk).
+    pub by: F,
+}
+
 /// The threads that read a stage, and how they report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consumers {

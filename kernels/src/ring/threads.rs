@@ -23,6 +23,17 @@ pub enum RingThreads {
     },
 }
 
+/// Rings of a block, one for each team.
+#[derive(Clone, Copy)]
+pub(super) struct TeamRings<'k> {
+    /// Threads of a team.
+    pub team: RingThreads,
+    /// Rings of the block.
+    pub count: u32,
+    /// Number of this thread's ring.
+    pub own: Val<'k, u32>,
+}
+
 impl RingThreads {
     /// Threads that read a ring.
     pub fn threads(self) -> u32 {
@@ -33,12 +44,13 @@ impl RingThreads {
         }
     }
 
-    /// Rings of the block, and the number of this thread's.
-    pub(super) fn rings(self, k: &Builder) -> (u32, Val<'_, u32>) {
-        match self {
+    /// Rings of the block.
+    pub(super) fn rings(self, k: &Builder) -> TeamRings<'_> {
+        let (count, own) = match self {
             RingThreads::Block(_) | RingThreads::Apart { .. } => (1, k.lit(0u32)),
             RingThreads::Warps(warps) => (warps, k.warp()),
-        }
+        };
+        TeamRings { team: self, count, own }
     }
 
     /// This thread among those of its ring.

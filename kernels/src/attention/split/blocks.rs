@@ -19,8 +19,14 @@ pub(super) struct Brought<'b, 'k> {
     pub then: Box<dyn FnOnce() + 'b>,
 }
 
-/// What a warp has of a pass: its queries, and what it carries from block to block.
-pub(super) type State<'s, 'k> = (&'s Queries<'k>, &'s Running<'k>);
+/// What a warp has of a pass.
+#[derive(Clone, Copy)]
+pub(super) struct WarpState<'s, 'k> {
+    /// Queries of the pass.
+    pub queries: &'s Queries<'k>,
+    /// Maximum, sum and output that the warp carries from block to block.
+    pub running: &'s Running<'k>,
+}
 
 impl<'b, 'k> Brought<'b, 'k> {
     fn new(block: &TokenBlock<'k>, last: Option<Val<'k, u32>>) -> Brought<'b, 'k> {
@@ -33,7 +39,7 @@ impl<'k> Pass<'k> {
     fn blocks<'b>(
         self,
         Span { first, end, step }: Span<'k>,
-        state: State<'_, 'k>,
+        state: WarpState<'_, 'k>,
         bring: impl FnOnce(Val<'k, u32>) -> Brought<'b, 'k>,
     ) {
         self.team.k.moving().for_step(first, end, step, |at| self.block(bring(at), state));
@@ -63,9 +69,10 @@ impl<'k> Pass<'k> {
         k.when(first.lt(blocks), || bring(first, &loaded));
         let queries = self.queries(scratch);
         let running = self.running();
+        let state = WarpState { queries: &queries, running: &running };
         let from_pages = |newest: Option<NewestToken<'k>>| {
             let span = Span { first, end: blocks, step: self.team.warps };
-            self.blocks(span, (&queries, &running), |block| {
+            self.blocks(span, state, |block| {
                 k.when(block.ne(first), || bring(block, &loaded));
                 if let Some(newest) = &newest {
                     k.when(has_newest(block), || newest.put(self, last(block), &loaded));
@@ -75,7 +82,7 @@ impl<'k> Pass<'k> {
         };
         let from_ring = || {
             if let Some((streamed, tokens)) = self.streamed {
-                self.stages(ring, streamed, tokens, (&queries, &running));
+                self.stages(ring, streamed, tokens, state);
             }
         };
         match self.work.newest {
@@ -125,7 +132,7 @@ impl<'k> Pass<'k> {
                 (0..self.lanes().words()).for_each(|word| to.set(word, from.get(word)));
             }
         };
-        self.blocks(span, (&queries, &running), |turn| {
+        self.blocks(span, WarpState { queries: &queries, running: &running }, |turn| {
             let next = turn + 1;
             let at = ahead.get();
             ahead.set(place(turn + 2));
@@ -139,7 +146,13 @@ impl<'k> Pass<'k> {
     }
 
     /// The blocks that come through the ring.
-    fn stages(self, ring: &dyn Stages<'k>, streamed: Streamed<'k>, tokens: [Val<'k, u32>; 2], state: State<'_, 'k>) {
+    fn stages(
+        self,
+        ring: &dyn Stages<'k>,
+        streamed: Streamed<'k>,
+        tokens: [Val<'k, u32>; 2],
+        state: WarpState<'_, 'k>,
+    ) {
         let k = self.team.k;
         let stage = streamed.stage;
         let warps = self.team.warps;

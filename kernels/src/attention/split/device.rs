@@ -12,7 +12,7 @@
 
 use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 
-use super::blocks::{Brought, State};
+use super::blocks::{Brought, WarpState};
 use super::merge::Part;
 use super::{Merged, Selected};
 use crate::attention::merge::WarpParts;
@@ -220,7 +220,11 @@ impl<'k> Pass<'k> {
     }
 
     /// Takes a block in.
-    pub(super) fn block(self, Brought { block, last, then }: Brought<'_, 'k>, (queries, running): State<'_, 'k>) {
+    pub(super) fn block(
+        self,
+        Brought { block, last, then }: Brought<'_, 'k>,
+        WarpState { queries, running }: WarpState<'_, 'k>,
+    ) {
         let (k, column, lanes) = (self.team.k, self.team.k.lane() % 4, self.lanes());
         let TokenBlock { keys, values, .. } = &block;
         let mut scores = Vec::new();

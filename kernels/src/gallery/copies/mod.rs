@@ -41,13 +41,13 @@ where
         let staged = LayoutTensor::<T, L, _>::shared(k, "staged");
         match case.from.kind {
             Kind::Typed => Self::fill(k, case, case.from.typed::<T, P, M, N>(x, place), staged),
-            Kind::Value => Self::fill(k, case, case.from.value(x, &from, (place, [M, N])), staged),
+            Kind::Value => Self::fill(k, case, case.from.value(x, &from, place, [M, N]), staged),
             Kind::Told => Self::fill(k, case, case.from.modes(x, &from, place, [M, N]), staged),
         }
         k.barrier();
         match case.to.kind {
             Kind::Typed => Self::empty(k, case, staged, case.to.typed::<T, P, M, N>(y, place)),
-            Kind::Value => Self::empty(k, case, staged, case.to.value(y, &to, (place, [M, N]))),
+            Kind::Value => Self::empty(k, case, staged, case.to.value(y, &to, place, [M, N])),
             Kind::Told => Self::empty(k, case, staged, case.to.modes(y, &to, place, [M, N])),
         }
     }

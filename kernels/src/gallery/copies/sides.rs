@@ -82,7 +82,8 @@ impl Side {
         &self,
         memory: Ptr<'k, Global, T>,
         told: &[Index<'k>; 8],
-        (place, tile): ([Index<'k>; 2], [usize; 2]),
+        place: [Index<'k>; 2],
+        tile: [usize; 2],
     ) -> LayoutTensor<'k, T, Swizzled, Global> {
         let whole = tuple(&[0, 1, 2].map(|mode| (self.extents[mode], self.strides[mode])));
         let view = LayoutTensor::new(memory, whole).permute(self.order).slice(self.sliced(told));
