@@ -365,17 +365,29 @@ fn random_layers_of_codes() {
 /// word, bit for bit; by codes as either operand of the instruction.
 #[test]
 fn every_code_is_exact() {
-    for (rows, a_operand, x) in [
+    for (rows, a_operand, float) in [
         (16, AOperand::Registers, Float::Bf16),
         (16, AOperand::Registers, Float::F32),
         (4, AOperand::Shared, Float::Bf16),
         (2, AOperand::Shared, Float::F32),
     ] {
-        [Arch::Sm80, Arch::Sm89].into_iter().for_each(|arch| every_code_comes_out(arch, rows, a_operand, x));
+        let one_hot = OneHotRows { rows, a_operand, float };
+        [Arch::Sm80, Arch::Sm89].into_iter().for_each(|arch| every_code_comes_out(arch, one_hot));
     }
 }
 
-fn every_code_comes_out(arch: Arch, rows: usize, a_operand: AOperand, float: Float) {
+/// Activations of which each row has a single 1.
+#[derive(Clone, Copy)]
+struct OneHotRows {
+    /// Rows of a product.
+    rows: usize,
+    /// Where the A operand lives.
+    a_operand: AOperand,
+    /// Type of the activations.
+    float: Float,
+}
+
+fn every_code_comes_out(arch: Arch, one_hot: OneHotRows) {
     for (code, zeros) in [
         (Code::U4, false),
         (Code::U4, true),
@@ -389,18 +401,18 @@ fn every_code_comes_out(arch: Arch, rows: usize, a_operand: AOperand, float: Flo
         let [n, k] = [code.count(), 512 / code.bits()];
         let codes = Codes { code, group: Some(k as u32), zeros, scale: Float::F32, blocks: false };
         let columns: Vec<usize> = (0..k).collect();
-        columns_come_out(arch, (rows, a_operand, float), codes, &every_code(codes, [n, k]), &columns);
+        columns_come_out(arch, one_hot, codes, &every_code(codes, [n, k]), &columns);
     }
     // Every code with every scale of a block, at another place of each.
     let codes = Codes::of_blocks();
     let columns: Vec<usize> = (0..127).map(|block| 16 * block + block % 16).collect();
-    columns_come_out(arch, (rows, a_operand, float), codes, &every_block(16 * 127), &columns);
+    columns_come_out(arch, one_hot, codes, &every_block(16 * 127), &columns);
 }
 
 /// Products with one-hot rows are these columns of the matrix, to the bit.
 fn columns_come_out(
     arch: Arch,
-    (rows, a_operand, float): (usize, AOperand, Float),
+    OneHotRows { rows, a_operand, float }: OneHotRows,
     codes: Codes,
     matrix: &QuantMatrix,
     columns: &[usize],

@@ -60,9 +60,11 @@ fn with_reduction<F: Drawn, D: Rounded>(problem: &Problem, step: Step, splits: u
     steps
 }
 
-fn hopper<F: Drawn, D: Rounded>(problem: &Problem, (shape, config, most): (Shape, Config, u32), seed: u64) {
-    let splits = splits(problem, F::Width::DEPTH, most);
-    let config = Config { two_level: problem.two_level::<F>(), ..config };
+/// A choice's product, of as many shares as there are steps for, up to those of the choice.
+fn hopper<F: Drawn, D: Rounded>(problem: &Problem, choice: Choice, seed: u64) {
+    let shape = choice.shape;
+    let splits = splits(problem, F::Width::DEPTH, choice.splits);
+    let config = Config { two_level: problem.two_level::<F>(), ..choice.config };
     match hopper_step::<F, D>(problem, Choice { shape, config, splits }, 3) {
         Ok(step) => check::<F, D>(problem, with_reduction::<F, D>(problem, step, splits), seed),
         Err(Refusal::GatedOrder) => assert!(problem.epilogue.gated && problem.b.major == Major::Mn),
@@ -73,10 +75,11 @@ fn hopper<F: Drawn, D: Rounded>(problem: &Problem, (shape, config, most): (Shape
     }
 }
 
-fn warps<F: Drawn, D: Rounded>(problem: &Problem, (shape, stages, most): (WarpShape, u32, u32), seed: u64) {
-    let splits = splits(problem, F::Width::DEPTH, most);
-    let two_level = problem.two_level::<F>();
-    let choice = WarpChoice { shape, stages, group: 2, splits, arch: Arch::Sm89, aligned: [8, 8], two_level };
+/// A choice's product over `mma.sync`, of as many shares as there are steps for, up to those of the
+/// choice.
+fn warps<F: Drawn, D: Rounded>(problem: &Problem, choice: WarpChoice, seed: u64) {
+    let splits = splits(problem, F::Width::DEPTH, choice.splits);
+    let choice = WarpChoice { splits, two_level: problem.two_level::<F>(), ..choice };
     let step = match warp_step::<F, D>(problem, choice) {
         Err(Refusal::TransposedBytes { .. }) => {
             assert!(problem.transposes_bytes::<F>());
@@ -88,20 +91,34 @@ fn warps<F: Drawn, D: Rounded>(problem: &Problem, (shape, stages, most): (WarpSh
     check::<F, D>(problem, with_reduction::<F, D>(problem, step, splits), seed);
 }
 
-fn config() -> impl Strategy<Value = (Shape, Config, u32)> {
+fn choice() -> impl Strategy<Value = Choice> {
     let along = prop::sample::select(vec![Along::Rows, Along::Columns]);
     (prop::sample::select(Shape::ALL), 1..3u32, along, 2..4u32, 1..4u32).prop_map(
-        |(shape, cluster, along, stages, most)| {
-            (shape, Config { stages, cluster, along, group: 2, two_level: false }, most)
+        |(shape, cluster, along, stages, splits)| Choice {
+            shape,
+            config: Config { stages, cluster, along, group: 2, two_level: false },
+            splits,
         },
     )
+}
+
+fn warp_choice() -> impl Strategy<Value = WarpChoice> {
+    (prop::sample::select(WarpShape::ALL), 2..4u32, 1..4u32).prop_map(|(shape, stages, splits)| WarpChoice {
+        shape,
+        stages,
+        group: 2,
+        splits,
+        arch: Arch::Sm89,
+        aligned: [8, 8],
+        two_level: false,
+    })
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn hopper_products_are_right(problem in problem(8), how in config(), seed: u64) {
+    fn hopper_products_are_right(problem in problem(8), how in choice(), seed: u64) {
         match seed % 3 {
             0 => hopper::<bf16, bf16>(&problem, how, seed),
             1 => hopper::<f16, f16>(&problem, how, seed),
@@ -110,7 +127,7 @@ proptest! {
     }
 
     #[test]
-    fn hopper_products_of_8_bits_are_right(problem in problem(16), how in config(), mn in 0..8u32, seed: u64) {
+    fn hopper_products_of_8_bits_are_right(problem in problem(16), how in choice(), mn in 0..8u32, seed: u64) {
         // Mostly in the order that the instruction has.
         let problem = if mn > 0 { problem.orders(Major::K, Major::K) } else { problem };
         let apart = |operand: Operand| Operand { stride: operand.stride.next_multiple_of(16), ..operand };
@@ -124,11 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn products_by_warps_are_right(
-        problem in problem(1),
-        how in (prop::sample::select(WarpShape::ALL), 2..4u32, 1..4u32),
-        seed: u64,
-    ) {
+    fn products_by_warps_are_right(problem in problem(1), how in warp_choice(), seed: u64) {
         match seed % 8 {
             0 | 1 => warps::<bf16, bf16>(&problem, how, seed),
             2 => warps::<f16, f16>(&problem, how, seed),
