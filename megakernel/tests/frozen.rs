@@ -19,7 +19,7 @@ use tilewright_megakernel::program::{Program, Quantised};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{DeviceOptions, Plan, record};
-use tilewright_megakernel::vm::graph::GraphPlan;
+use tilewright_megakernel::vm::graph::{GraphOptions, GraphPlan, GraphTarget};
 
 /// Rows of a step. Up to 16 have a persistent kernel, more have launches.
 const ROWS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -125,7 +125,8 @@ impl Case<'_> {
         let program = self.program(1)?;
         frozen.add(&format!("program, {}", self.name()), &program.to_json().map_err(|error| error.to_string())?);
         let checked = Checked::new(program).map_err(|error| error.to_string())?;
-        let mut plan = GraphPlan::of_device(&checked, 0, (Arch::Sm90a, 132), None, (None, &[]))
+        let target = GraphTarget { arch: Arch::Sm90a, multiprocessors: 132 };
+        let mut plan = GraphPlan::of_device(&checked, 0, target, None, GraphOptions::default())
             .map_err(|error| error.to_string())?;
         let kernels = std::mem::take(&mut plan.kernels);
         let mut text = format!("{plan:#?}\n");

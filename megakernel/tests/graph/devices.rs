@@ -15,14 +15,21 @@ use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::testing::Rng;
 use tilewright_megakernel::validate::Checked;
-use tilewright_megakernel::vm::device::{DeviceOptions, DeviceWeights, LoadError};
-use tilewright_megakernel::vm::graph::{AnyGraph, Exchange, GraphPeers, GraphWeights, PeerWeights};
+use tilewright_megakernel::vm::device::{DeviceOptions, DeviceWeights, LoadError, Unsupported};
+use tilewright_megakernel::vm::graph::{
+    AnyGraph, Exchange, GraphOptions, GraphPeers, GraphPlan, GraphWeights, PeerWeights,
+};
 use tilewright_megakernel::weights::Weights;
 
-use super::lab::{PAGE, PAGES, Reference, Rows, normed, prompt, random, relative, tiny, worst};
+use super::lab::{PAGE, PAGES, Reference, Rows, TARGET, normed, prompt, random, relative, tiny, worst};
 
 pub const BOUND: f64 = 2e-2;
 pub const PAGES_OF: [[i32; PAGES]; 2] = [[5, 17, 2, 9, 23, 0, 11, 14], [1, 3, 20, 4, 22, 6, 8, 7]];
+
+/// The launches of one of a program's devices, which add up parts by that exchange.
+pub fn exchanging(program: &Checked, device: usize, exchange: Exchange) -> Result<GraphPlan, Unsupported> {
+    GraphPlan::of_device(program, device, TARGET, None, GraphOptions { exchange, ..GraphOptions::default() })
+}
 
 pub fn program(spec: &ModelSpec, [rows, devices, sms]: [usize; 3], sampling: bool) -> Program {
     let target = Target { sms, ..Target::named("h100").unwrap() };

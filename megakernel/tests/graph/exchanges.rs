@@ -2,7 +2,6 @@
 //! without meetings, the logits, errors.
 
 use tilewright_codegen::device::{Collective, DeviceError, open_peers};
-use tilewright_codegen::ir::Arch;
 use tilewright_kernels::tile::Float;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::validate::Checked;
@@ -11,7 +10,7 @@ use tilewright_megakernel::vm::graph::{
     AllReduce, Exchange, GraphFault, GraphPlan, Launch, LaunchArg, LaunchMemory, Scratch,
 };
 
-use super::devices::{BOUND, PAGES_OF, devices, peers_by, program, small, step, wide};
+use super::devices::{BOUND, PAGES_OF, devices, exchanging, peers_by, program, small, step, wide};
 use super::lab::{Reference, Rows, prompt, worst};
 
 /// Launches of a layer and sums between them take the place of meetings; the choice of tokens still
@@ -20,7 +19,7 @@ use super::lab::{Reference, Rows, prompt, worst};
 fn sums_by_nccl_take_the_place_of_meetings() {
     let spec = ModelSpec { layers: 1, ..small(32) };
     let checked = Checked::new(program(&spec, [17, 2, 1], true)).unwrap();
-    let of = |exchange| GraphPlan::exchanging((&checked, 1, exchange), (Arch::Sm90a, 4), None, (None, &[])).unwrap();
+    let of = |exchange| exchanging(&checked, 1, exchange).unwrap();
     let names = |plan: &GraphPlan| -> Vec<String> {
         plan.launches.iter().map(|launch| plan.kernels[launch.kernel].name.clone()).collect()
     };
@@ -76,8 +75,7 @@ fn parts_of_one_shot_take_turns() {
     for (layers, shared) in [(1, 2), (2, 4)] {
         let spec = ModelSpec { layers, ..wide(32) };
         let checked = Checked::new(program(&spec, [33, shared, 1], false)).unwrap();
-        let plan =
-            GraphPlan::exchanging((&checked, 1, Exchange::OneShot), (Arch::Sm90a, 4), None, (None, &[])).unwrap();
+        let plan = exchanging(&checked, 1, Exchange::OneShot).unwrap();
         let name = |launch: &Launch| plan.kernels[launch.kernel].name.as_str();
         let read = |launch: &Launch| {
             launch.args.iter().find_map(|arg| match arg {
@@ -107,10 +105,7 @@ fn two_devices_and_few_rows_add_up_in_one_shot() {
     ] {
         let spec = ModelSpec { heads: 16, layers: 1, hidden: 128, ..wide(32) };
         let checked = Checked::new(program(&spec, [rows, devices, 1], false)).unwrap();
-        let of = |exchange| {
-            let plan = GraphPlan::exchanging((&checked, 0, exchange), (Arch::Sm90a, 4), None, (None, &[]));
-            plan.unwrap().launches
-        };
+        let of = |exchange| exchanging(&checked, 0, exchange).unwrap().launches;
         assert_eq!(of(Exchange::Own), of(exchange), "{rows} rows of {devices} devices");
         assert_ne!(of(Exchange::OneShot), of(Exchange::TwoShot));
     }

@@ -14,7 +14,7 @@ use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{Dealing, DeviceOptions, DeviceWeights};
-use tilewright_megakernel::vm::graph::{GraphMachine, GraphWeights};
+use tilewright_megakernel::vm::graph::{GraphMachine, GraphTarget, GraphWeights};
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
 use tilewright_megakernel::weights::{RandomWeights, Weights};
 
@@ -56,20 +56,20 @@ pub fn normed(spec: ModelSpec) -> ModelSpec {
 
 /// A program of `rows` rows for one SM, which has few tasks.
 pub fn program(spec: &ModelSpec, rows: usize, sms: usize) -> Program {
-    lowered(spec, rows, sms, (DType::BF16, false))
+    lowered(spec, rows, sms, DType::BF16, false)
 }
 
 /// A program that samples its tokens.
 pub fn sampled(spec: &ModelSpec, rows: usize) -> Program {
-    lowered(spec, rows, 1, (DType::BF16, true))
+    lowered(spec, rows, 1, DType::BF16, true)
 }
 
 /// A program with pools of a type.
 pub fn program_as(spec: &ModelSpec, rows: usize, sms: usize, kv: DType) -> Program {
-    lowered(spec, rows, sms, (kv, false))
+    lowered(spec, rows, sms, kv, false)
 }
 
-fn lowered(spec: &ModelSpec, rows: usize, sms: usize, (kv, sampling): (DType, bool)) -> Program {
+fn lowered(spec: &ModelSpec, rows: usize, sms: usize, kv: DType, sampling: bool) -> Program {
     let target = Target { sms, ..Target::named("h100").unwrap() };
     let options = LowerOptions {
         rows,
@@ -82,6 +82,9 @@ fn lowered(spec: &ModelSpec, rows: usize, sms: usize, (kv, sampling): (DType, bo
     };
     lower(spec, &|_| DType::BF16, target, &options).unwrap()
 }
+
+/// The device that is planned for: an H100 of four SMs.
+pub const TARGET: GraphTarget = GraphTarget { arch: Arch::Sm90a, multiprocessors: 4 };
 
 /// A simulated GPU.
 pub fn device(arch: Arch, seed: u64) -> Device {

@@ -5,17 +5,16 @@ use std::ops::Range;
 
 use tilewright_codegen::device::sim::{self, Options};
 use tilewright_codegen::device::{Device, DeviceError};
-use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::Loss;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::testing::Rng;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::LaunchError;
 use tilewright_megakernel::vm::graph::{
-    Exchange, GraphFault, GraphPeers, GraphPlan, Launch, LaunchArg, LaunchMemory, Scratch,
+    Exchange, GraphFault, GraphPeers, Launch, LaunchArg, LaunchMemory, Scratch,
 };
 
-use super::devices::{PAGES_OF, peers, peers_by, program, small, wide};
+use super::devices::{PAGES_OF, exchanging, peers, peers_by, program, small, wide};
 use super::lab::{Rows, prompt};
 
 const ROWS: usize = 17;
@@ -98,8 +97,7 @@ fn a_meeting_that_is_left_out_is_seen() {
 fn a_peer_s_memory_is_touched_between_meetings_alone() {
     let checked = Checked::new(program(&spec(4), [ROWS, 4, 1], true)).unwrap();
     for device in 0..4 {
-        let two_shots = (&checked, device, Exchange::TwoShot);
-        let plan = GraphPlan::exchanging(two_shots, (Arch::Sm90a, 4), None, (None, &[])).unwrap();
+        let plan = exchanging(&checked, device, Exchange::TwoShot).unwrap();
         let peers = |launch: &Launch| {
             let of_peer = |arg: &LaunchArg| match arg {
                 LaunchArg::Pointer(LaunchMemory::Of { device: of, .. }) => *of as usize != device,

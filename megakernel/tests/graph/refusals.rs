@@ -1,18 +1,17 @@
 //! Programs that no graph of launches computes.
 
-use tilewright_codegen::ir::Arch;
 use tilewright_layout::DType;
 use tilewright_megakernel::program::{BufferKind, Program, Wait};
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::graph::GraphPlan;
 
 use super::devices::{self, small};
-use super::lab::{program, tiny};
+use super::lab::{TARGET, program, tiny};
 
 /// A valid program is refused for this task and this reason, in one line.
 fn refused(program: Program, task: &str, why: &str) {
     let checked = Checked::new(program).unwrap_or_else(|rejected| panic!("{rejected}"));
-    let text = GraphPlan::new(&checked, Arch::Sm90a, 4).expect_err("is refused").to_string();
+    let text = GraphPlan::new(&checked, TARGET).expect_err("is refused").to_string();
     assert!(text.contains(task) && text.contains(why) && text.lines().count() == 1, "{text}");
 }
 
@@ -59,5 +58,5 @@ fn a_program_of_several_devices_is_none_of_one() {
     let two = devices::program(&small(32), [32, 2, 1], false);
     refused(two, "the program is for 2 devices", "this machine has one");
     let one = Checked::new(program(&tiny(32), 32, 1)).unwrap();
-    assert_eq!(GraphPlan::new(&one, Arch::Sm90a, 4).unwrap().meet, None);
+    assert_eq!(GraphPlan::new(&one, TARGET).unwrap().meet, None);
 }

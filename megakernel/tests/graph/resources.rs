@@ -14,8 +14,10 @@ use tilewright_megakernel::program::{Buffer, BufferKind, Program, Quantised};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{Dealing, DeviceOptions, Packed, Plan};
-use tilewright_megakernel::vm::graph::{GraphPlan, Scratch};
+use tilewright_megakernel::vm::graph::{GraphPlan, GraphTarget, Scratch};
 
+/// An H100.
+const H100: GraphTarget = GraphTarget { arch: Arch::Sm90a, multiprocessors: 132 };
 /// Widths of chunks.
 const WIDTHS: [usize; 3] = [32, 128, 512];
 
@@ -27,7 +29,7 @@ fn program(model: &str, rows: usize, sms: usize) -> Program {
 }
 
 fn plan(model: &str, rows: usize) -> GraphPlan {
-    GraphPlan::new(&Checked::new(program(model, rows, 1)).unwrap(), Arch::Sm90a, 132).unwrap()
+    GraphPlan::new(&Checked::new(program(model, rows, 1)).unwrap(), H100).unwrap()
 }
 
 /// The plan beside a decode machine whose weights lie in order.
@@ -35,7 +37,7 @@ fn beside(model: &str, rows: usize) -> GraphPlan {
     let decode = schedule(program(model, 1, 132), 1024).unwrap();
     let options = DeviceOptions { dealing: Dealing::InOrder, ..DeviceOptions::default() };
     let packed = Packed::new(&decode, &Plan::new(&decode, options).unwrap());
-    GraphPlan::beside(&Checked::new(program(model, rows, 1)).unwrap(), Arch::Sm90a, 132, Some(&packed)).unwrap()
+    GraphPlan::beside(&Checked::new(program(model, rows, 1)).unwrap(), H100, Some(&packed)).unwrap()
 }
 
 /// The plan with layers' weights as 4-bit codes, with or without zero points.
@@ -51,7 +53,7 @@ fn beside_codes(model: &str, rows: usize, zeros: bool) -> GraphPlan {
     let decode = schedule(stored(1, 132), 1024).unwrap();
     let options = DeviceOptions { dealing: Dealing::InOrder, ..DeviceOptions::default() };
     let packed = Packed::new(&decode, &Plan::new(&decode, options).unwrap());
-    GraphPlan::beside(&Checked::new(stored(rows, 1)).unwrap(), Arch::Sm90a, 132, Some(&packed)).unwrap()
+    GraphPlan::beside(&Checked::new(stored(rows, 1)).unwrap(), H100, Some(&packed)).unwrap()
 }
 
 /// Beside packed codes all products of any number of rows read these: nothing is widened, and codes
@@ -91,7 +93,7 @@ fn graphs_of_few_rows_have_no_weights_of_their_own() {
         let decode = schedule(program(model, 1, 132), 1024).unwrap();
         let packed = Packed::new(&decode, &Plan::new(&decode, DeviceOptions::default()).unwrap());
         let checked = Checked::new(program(model, 64, 1)).unwrap();
-        let dealt = GraphPlan::beside(&checked, Arch::Sm90a, 132, Some(&packed)).unwrap();
+        let dealt = GraphPlan::beside(&checked, H100, Some(&packed)).unwrap();
         assert_eq!(dealt.matrices, plan(model, 64).matrices);
     }
 }
@@ -128,7 +130,7 @@ fn launches_of_known_models() {
 fn shares_of_a_row_are_those_of_its_width() {
     let stats = |model: &str, rows: usize, multiprocessors: u32| {
         let checked = Checked::new(program(model, rows, 1)).unwrap();
-        let plan = GraphPlan::new(&checked, Arch::Sm90a, multiprocessors).unwrap();
+        let plan = GraphPlan::new(&checked, GraphTarget { multiprocessors, ..H100 }).unwrap();
         plan.scratch.into_iter().find_map(|(scratch, bytes)| (scratch == Scratch::SplitStats).then_some(bytes))
     };
     // Rows that may be alone, and shares of each.

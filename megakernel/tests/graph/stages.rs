@@ -12,10 +12,10 @@ use tilewright_megakernel::program::{Program, Span};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{Dealing, DeviceOptions, DeviceWeights};
-use tilewright_megakernel::vm::graph::{GraphMachine, GraphPlan, GraphWeights};
+use tilewright_megakernel::vm::graph::{GraphMachine, GraphOptions, GraphPlan, GraphWeights};
 use tilewright_megakernel::vm::reference::StepCells;
 
-use super::lab::{PAGE, PAGES, Reference, Rows, normed, prompt, random, tiny, weights, worst};
+use super::lab::{PAGE, PAGES, Reference, Rows, TARGET, normed, prompt, random, tiny, weights, worst};
 
 /// As that of graphs of whole models.
 const BOUND: f64 = 2e-2;
@@ -93,8 +93,7 @@ fn what_does_not_fit_a_stage_is_refused() {
     let spec = tiny(32);
     for layers in [Span::new(0, 1), Span::new(1, 2)] {
         let checked = Checked::new(stage(&spec, 2, layers)).unwrap();
-        let tuning = (None, &[][..]);
-        let plan = GraphPlan::of_device(&checked, 0, (Arch::Sm90a, 4), None, tuning);
+        let plan = GraphPlan::of_device(&checked, 0, TARGET, None, GraphOptions::default());
         let error = plan.expect_err("two devices").to_string();
         assert!(error.contains("a stage of a pipeline that several devices share"), "{error}");
     }

@@ -70,7 +70,8 @@ impl GraphMachine {
         plan: GraphPlan,
         kernels: LazyKernels,
         memory: GraphMemory,
-        (device, stream): (Device, Stream),
+        device: Device,
+        stream: Stream,
     ) -> Result<GraphMachine, LoadError> {
         let (cells, limits) = bind::cells(&program)?;
         let graphs = BTreeMap::new();

@@ -12,9 +12,9 @@ use tilewright_kernels::sample::Request;
 use super::kernels::LazyKernels;
 use super::launch::{LaunchMemory, Scratch};
 use super::machine::GraphMachine;
-use super::plan::GraphPlan;
+use super::plan::{GraphPlan, GraphTarget};
 use super::run::LINES;
-use super::tuning::{Exchange, GraphTuning, ProductTuning};
+use super::tuning::{Exchange, GraphOptions, GraphTuning, ProductTuning};
 use crate::program::{self, BufferId, BufferKind, Program};
 use crate::validate::Checked;
 use crate::vm::device::load::{self, Bound};
@@ -56,6 +56,17 @@ struct Codes {
     codes: Buffer<u8>,
     factors: Buffer<f32>,
     order: Option<Buffer<u32>>,
+}
+
+/// A plan, the program that it computes, and this program's weights.
+#[derive(Clone, Copy)]
+struct BoundPlan<'a> {
+    /// The launches.
+    plan: &'a GraphPlan,
+    /// The program that the launches compute.
+    program: &'a Program,
+    /// The weights of the program.
+    weights: &'a Bound,
 }
 
 /// The matrices of a plan: those of bf16 in its order, those of codes, and the packed weights.
@@ -113,9 +124,9 @@ impl GraphWeights {
         }
     }
 
-    /// What lies packed on the device, and where.
-    pub(super) fn packed(&self) -> (Option<&Packed>, Option<Buffer<bf16>>) {
-        self.packed.as_ref().map(|(packed, prepacked)| (packed, prepacked.clone())).unzip()
+    /// What lies packed on the device.
+    pub(super) fn packed(&self) -> Option<&Packed> {
+        self.packed.as_ref().map(|(packed, _)| packed)
     }
 
     /// Shares kernels with other machines, compiled or being compiled.
@@ -174,8 +185,9 @@ impl GraphWeights {
     ) -> Result<GraphPlan, Unsupported> {
         let properties = self.device.properties();
         let arch = properties.arch().ok_or_else(|| Unsupported::Target { target: properties.name.clone() })?;
-        let tuning = (self.tuning, &self.products[..]);
-        GraphPlan::exchanging((program, device, self.exchange), (arch, properties.sms), packed, tuning)
+        let target = GraphTarget { arch, multiprocessors: properties.sms };
+        let options = GraphOptions { attention: self.tuning, products: &self.products, exchange: self.exchange };
+        GraphPlan::of_device(program, device, target, packed, options)
     }
 
     pub(super) fn weights(&self) -> &dyn Weights {
@@ -196,10 +208,9 @@ impl GraphWeights {
         kv: Option<&DeviceKv>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<GraphMachine, LoadError> {
-        let (packed, prepacked) = self.packed();
-        let plan = self.plan(&program, packed)?;
+        let plan = self.plan(&program, self.packed())?;
         let bound = Bound::new(&program, &*self.weights)?;
-        self.machine_of(program, plan, (&bound, prepacked), kv, progress)
+        self.machine_of(program, plan, &bound, kv, progress)
     }
 
     /// A machine of a plan.
@@ -207,7 +218,7 @@ impl GraphWeights {
         &mut self,
         program: Checked,
         plan: GraphPlan,
-        (bound, prepacked): (&Bound, Option<Buffer<bf16>>),
+        bound: &Bound,
         kv: Option<&DeviceKv>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<GraphMachine, LoadError> {
@@ -217,9 +228,10 @@ impl GraphWeights {
         // when it is launched.
         let device = &self.device;
         let kernels = LazyKernels::new(&self.kernels, &plan.kernels)?;
+        let bound_plan = BoundPlan { plan: &plan, program: &program, weights: bound };
         let (compiled, matrices) = std::thread::scope(|scope| {
             let compiled = scope.spawn(|| kernels.compile(plan.of_prompts()));
-            let matrices = matrices(device, &stream, &mut self.matrices, (&plan, &program), bound, progress);
+            let matrices = matrices(device, &stream, &mut self.matrices, bound_plan, progress);
             (compiled.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), matrices)
         });
         compiled?;
@@ -229,9 +241,10 @@ impl GraphWeights {
                 self.codes.push((key, Codes::send(&stream, matrix)?));
             }
         }
-        let weights = Sent { matrices: matrices?, codes: self.codes_of(&plan, &program), prepacked };
-        let memory = GraphMemory::new(&self.device, &stream, (&plan, &program), (weights, bound), kv)?;
-        GraphMachine::new(program, plan, kernels, memory, (self.device.clone(), stream))
+        let prepacked = self.packed.as_ref().map(|(_, prepacked)| prepacked.clone());
+        let sent = Sent { matrices: matrices?, codes: self.codes_of(&plan, &program), prepacked };
+        let memory = GraphMemory::new(&self.device, &stream, bound_plan, sent, kv)?;
+        GraphMachine::new(program, plan, kernels, memory, self.device.clone(), stream)
     }
 
     /// The quantised matrices of a plan.
@@ -282,16 +295,16 @@ fn matrices(
     device: &Device,
     stream: &Stream,
     known: &mut Vec<(Vec<program::Buffer>, Buffer<bf16>)>,
-    (plan, program): (&GraphPlan, &Program),
-    bound: &Bound,
+    bound_plan: BoundPlan<'_>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Vec<Buffer<bf16>>, DeviceError> {
+    let BoundPlan { plan, program, weights } = bound_plan;
     let keys: Vec<_> = plan.matrices.iter().map(|parts| key_of(program, parts)).collect();
     let is_missing = |key: &Vec<program::Buffer>| !known.iter().any(|(known, _)| known == key);
     let missing: Vec<usize> = (0..keys.len()).filter(|&at| is_missing(&keys[at])).collect();
     let parts: Vec<&[BufferId]> = missing.iter().map(|&at| &plan.matrices[at][..]).collect();
     let total: usize = parts.iter().flat_map(|parts| parts.iter()).map(|&part| elements(program, part) * 2).sum();
-    let sent = load::matrices(device, stream, &parts, bound, &mut |done| progress(done, total as u64))?;
+    let sent = load::matrices(device, stream, &parts, weights, &mut |done| progress(done, total as u64))?;
     known.extend(missing.iter().map(|&at| keys[at].clone()).zip(sent));
     let find =
         |key: &Vec<program::Buffer>| known.iter().find(|(known, _)| known == key).map(|(_, matrix)| matrix.clone());
@@ -345,10 +358,12 @@ impl GraphMemory {
     fn new(
         device: &Device,
         stream: &Stream,
-        (plan, program): (&GraphPlan, &Program),
-        (Sent { matrices, codes, prepacked }, bound): (Sent, &Bound),
+        bound_plan: BoundPlan<'_>,
+        sent: Sent,
         kv: Option<&DeviceKv>,
     ) -> Result<GraphMemory, LoadError> {
+        let BoundPlan { plan, program, weights } = bound_plan;
+        let Sent { matrices, codes, prepacked } = sent;
         let kv = match kv {
             Some(kv) => kv.clone(),
             None => DeviceKv::allocate(program, &[(device, stream)])?,
@@ -363,7 +378,10 @@ impl GraphMemory {
         }
         let mut plain = HashMap::new();
         for &buffer in &plan.plain {
-            plain.insert(buffer, stream.buffer(bound.dense(buffer).map_or(&[][..], |tensor| tensor.bytes().as_ref()))?);
+            plain.insert(
+                buffer,
+                stream.buffer(weights.dense(buffer).map_or(&[][..], |tensor| tensor.bytes().as_ref()))?,
+            );
         }
         let mut scratch = HashMap::new();
         for &(which, bytes) in &plan.scratch {
@@ -373,8 +391,8 @@ impl GraphMemory {
             stream.fill(&buffer, 0)?;
             scratch.insert(which, buffer);
         }
-        let biases = plan.biases.iter().map(|parts| stream.buffer(&load::biases(parts, bound)));
-        let rotations = plan.rotations.iter().map(|table| stream.buffer(&load::rotation(table, bound)));
+        let biases = plan.biases.iter().map(|parts| stream.buffer(&load::biases(parts, weights)));
+        let rotations = plan.rotations.iter().map(|table| stream.buffer(&load::rotation(table, weights)));
         let (biases, rotations) = (biases.collect::<Result<_, _>>()?, rotations.collect::<Result<_, _>>()?);
         let rows = plan.rows as usize;
         let widths = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::Cell && buffer.shape.len() == 2);

@@ -12,7 +12,7 @@ use super::fault::GraphFault;
 use super::launch::Launch;
 use super::machine::{Counts, EachLogits, GraphMachine, between};
 use super::nccl::Sums;
-use super::run::run_by_host;
+use super::run::{FedSteps, run_by_host};
 use super::{GraphPlan, GraphWeights, meetings};
 use crate::validate::Checked;
 use crate::vm::device::load::Bound;
@@ -99,7 +99,7 @@ impl GraphWeights {
                 kv
             }
         };
-        let plan = |(device, weights): (usize, &GraphWeights)| weights.plan_of(&program, device, weights.packed().0);
+        let plan = |(device, weights): (usize, &GraphWeights)| weights.plan_of(&program, device, weights.packed());
         let plans = all.iter().enumerate().map(plan).collect::<Result<Vec<GraphPlan>, Unsupported>>()?;
         let parts = [Part::Step(Counts::NONE), Part::Choice];
         let held = |plan: &GraphPlan| parts.map(|part| part.of(plan).iter().filter(|l| plan.is_meeting(l)).count());
@@ -110,8 +110,7 @@ impl GraphWeights {
             return Err(Unsupported::Launch { what: "devices that do not add up as often as each other" }.into());
         }
         let of = |(weights, plan): (&mut GraphWeights, GraphPlan)| {
-            let (_, prepacked) = weights.packed();
-            weights.machine_of(program.clone(), plan, (&bound, prepacked), Some(&kv), progress)
+            weights.machine_of(program.clone(), plan, &bound, Some(&kv), progress)
         };
         let machines = all.iter_mut().zip(plans).map(of).collect::<Result<Vec<_>, LoadError>>()?;
         Ok(GraphPeers::new(machines)?)
@@ -322,7 +321,7 @@ impl GraphPeers {
         cells.check_steps(&self.machines[0].limits, steps)?;
         end_ids(ends, self.plan().rows as usize)?;
         let choose = &mut |cells: &StepCells, rows: &[usize], draws: &[Request]| self.choose(cells, rows, draws);
-        run_by_host(cells, steps, (&rows, draws, ends), choose, each)
+        run_by_host(FedSteps { cells, steps, rows: &rows, draws }, ends, choose, each)
     }
 
     /// A device's launches.

@@ -8,10 +8,19 @@ use super::Scratch;
 use super::launch::{AllReduce, Launch};
 use super::level::levels;
 use super::planner::GraphPlanner;
-use super::tuning::{Exchange, GraphTuning, ProductTuning};
+use super::tuning::GraphOptions;
 use crate::program::{BufferId, Program};
 use crate::validate::Checked;
 use crate::vm::device::{Packed, RotationTable, Unsupported, one_device};
+
+/// The device that launches are planned for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GraphTarget {
+    /// The architecture of the kernels.
+    pub arch: Arch,
+    /// The number of SMs.
+    pub multiprocessors: u32,
+}
 
 /// A program as launches: what a machine loads.
 ///
@@ -86,12 +95,12 @@ impl GraphPlan {
         self.meet == Some(launch.kernel)
     }
 
-    /// Plans a program for a device of that architecture and number of multiprocessors.
+    /// Plans a program for a device.
     ///
     /// # Errors
     /// Ops, types and shapes that no launch computes; tasks that no order of launches serves.
-    pub fn new(program: &Checked, arch: Arch, multiprocessors: u32) -> Result<GraphPlan, Unsupported> {
-        GraphPlan::beside(program, arch, multiprocessors, None)
+    pub fn new(program: &Checked, target: GraphTarget) -> Result<GraphPlan, Unsupported> {
+        GraphPlan::beside(program, target, None)
     }
 
     /// Plans a program beside machines that stream packed weights: products of up to 64 rows read
@@ -99,13 +108,8 @@ impl GraphPlan {
     ///
     /// # Errors
     /// As [`GraphPlan::new`].
-    pub fn beside(
-        program: &Checked,
-        arch: Arch,
-        multiprocessors: u32,
-        packed: Option<&Packed>,
-    ) -> Result<GraphPlan, Unsupported> {
-        GraphPlan::tuned(program, arch, multiprocessors, packed, (None, &[]))
+    pub fn beside(program: &Checked, target: GraphTarget, packed: Option<&Packed>) -> Result<GraphPlan, Unsupported> {
+        GraphPlan::tuned(program, target, packed, GraphOptions::default())
     }
 
     /// Numbers of the kernels that a prompt's step and a row's logits are launched with.
@@ -115,50 +119,37 @@ impl GraphPlan {
         layers.chain(logits).map(|launch| launch.kernel).collect()
     }
 
-    /// Plans with the given settings of attention and products.
+    /// Plans a program of one device with the given settings.
     ///
     /// # Errors
     /// As [`GraphPlan::new`].
     pub fn tuned(
         program: &Checked,
-        arch: Arch,
-        multiprocessors: u32,
+        target: GraphTarget,
         packed: Option<&Packed>,
-        tuning: (Option<GraphTuning>, &[ProductTuning]),
+        options: GraphOptions<'_>,
     ) -> Result<GraphPlan, Unsupported> {
         one_device(program)?;
-        GraphPlan::of_device(program, 0, (arch, multiprocessors), packed, tuning)
+        GraphPlan::of_device(program, 0, target, packed, options)
     }
 
-    /// The launches of one of a program's devices. Where there are several, parts of sums are
+    /// Plans the launches of one of a program's devices. Where there are several, parts of sums are
     /// exchanged where the devices [meet](GraphPlan::meet): each adds the parts to a share of the
     /// rows, reading those of its peers, and stores the norm of these on all.
+    /// [`GraphOptions::exchange`] sets another exchange.
     ///
     /// # Errors
     /// As [`GraphPlan::new`].
     pub fn of_device(
         program: &Checked,
         device: usize,
-        (arch, multiprocessors): (Arch, u32),
+        target: GraphTarget,
         packed: Option<&Packed>,
-        tuning: (Option<GraphTuning>, &[ProductTuning]),
-    ) -> Result<GraphPlan, Unsupported> {
-        GraphPlan::exchanging((program, device, Exchange::Own), (arch, multiprocessors), packed, tuning)
-    }
-
-    /// Sets how devices exchange partial sums.
-    ///
-    /// # Errors
-    /// As [`GraphPlan::new`].
-    pub fn exchanging(
-        (program, device, exchange): (&Checked, usize, Exchange),
-        (arch, multiprocessors): (Arch, u32),
-        packed: Option<&Packed>,
-        tuning: (Option<GraphTuning>, &[ProductTuning]),
+        options: GraphOptions<'_>,
     ) -> Result<GraphPlan, Unsupported> {
         let program: &Program = program;
         let levels = levels(program, device)?;
-        let mut planner = GraphPlanner::new((program, device, exchange), (arch, multiprocessors), packed, tuning)?;
+        let mut planner = GraphPlanner::new(program, device, target, packed, options)?;
         planner.enter()?;
         for level in &levels {
             let Some(row) = level.op.launches() else { continue };

@@ -10,8 +10,8 @@ use tilewright_kernels::tile::Float;
 use super::choice::MOST_ALONE;
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::norms::{NormOf, Pending};
-use super::plan::GraphPlan;
-use super::tuning::{Exchange, GraphTuning, ProductTuning};
+use super::plan::{GraphPlan, GraphTarget};
+use super::tuning::{Exchange, GraphOptions, GraphTuning, ProductTuning};
 use crate::ops::Rotation;
 use crate::program::{Buffer, BufferId, BufferKind, Program, float_of};
 use crate::vm::device::{Packed, RotationTable, Unsupported};
@@ -69,11 +69,14 @@ pub struct GraphPlanner<'p> {
 
 impl<'p> GraphPlanner<'p> {
     pub(super) fn new(
-        (program, device, exchange): (&'p Program, usize, Exchange),
-        (arch, multiprocessors): (Arch, u32),
+        program: &'p Program,
+        device: usize,
+        target: GraphTarget,
         packed: Option<&'p Packed>,
-        (tuning, products): (Option<GraphTuning>, &'p [ProductTuning]),
+        options: GraphOptions<'p>,
     ) -> Result<GraphPlanner<'p>, Unsupported> {
+        let GraphTarget { arch, multiprocessors } = target;
+        let GraphOptions { attention, products, exchange } = options;
         let plan = GraphPlan {
             rows: 0,
             kernels: Vec::new(),
@@ -107,7 +110,7 @@ impl<'p> GraphPlanner<'p> {
             kernels: HashMap::new(),
             steps: HashMap::new(),
             packed,
-            tuning,
+            tuning: attention,
             products,
             packed_steps: HashMap::new(),
         })

@@ -20,6 +20,19 @@ pub(super) const LINES: usize = MOST_QUEUED;
 /// A callback that receives the tokens of all rows, step by step.
 type EachTokens<'e> = &'e mut dyn FnMut(&[u32]) -> ControlFlow<()>;
 
+/// Steps that feed themselves: the token that a row chooses is its next one.
+#[derive(Clone, Copy)]
+pub(super) struct FedSteps<'a> {
+    /// The inputs of the first step.
+    pub cells: &'a StepCells<'a>,
+    /// The number of steps, unless all rows end before.
+    pub steps: usize,
+    /// The rows that are not idle.
+    pub rows: &'a [usize],
+    /// The sampling requests of these rows, or none: greedy choice.
+    pub draws: &'a [Request],
+}
+
 impl GraphMachine {
     /// Runs a step, and gives the next tokens of these rows, in their order, as the device chooses
     /// them: by `draws`, one for each of the rows, or greedily where there are none.
@@ -69,25 +82,21 @@ impl GraphMachine {
         if let Some((role, found)) = feeds.into_iter().find(|(_, cells)| cells.len() != 1) {
             return Err(NoFeedback::Cells { role, found: found.len() }.into());
         }
+        let fed = FedSteps { cells, steps, rows: &rows, draws };
         match sequences.count() == 0 && sequences.alone.len() == rows.len() && rows.len() <= choices {
-            true => self.run_queued(cells, steps, (&rows, draws, &ids), each),
+            true => self.run_queued(fed, &ids, each),
             false => {
                 let choose =
                     &mut |cells: &StepCells, rows: &[usize], draws: &[Request]| self.choose(cells, rows, draws);
-                run_by_host(cells, steps, (&rows, draws, ends), choose, each)
+                run_by_host(fed, ends, choose, each)
             }
         }
     }
 
     /// Every row is a sequence of its own: its token, position and length go on in the device's
     /// memory.
-    fn run_queued(
-        &mut self,
-        cells: &StepCells,
-        steps: usize,
-        (rows, draws, ends): (&[usize], &[Request], &[i32]),
-        each: EachTokens,
-    ) -> Result<usize, LaunchError> {
+    fn run_queued(&mut self, fed: FedSteps<'_>, ends: &[i32], each: EachTokens) -> Result<usize, LaunchError> {
+        let FedSteps { cells, steps, rows, draws } = fed;
         let choices = self.plan.choice.as_ref().map_or(1, |choice| choice.rows as usize);
         self.listen()?;
         let counts = self.set_cells(cells)?;
@@ -160,12 +169,12 @@ pub(super) type Choose<'c> = &'c mut dyn FnMut(&StepCells, &[usize], &[Request])
 /// Rows that belong together, heads that decode attention is not made for, or several devices: the
 /// host sets the cells of every step.
 pub(super) fn run_by_host(
-    cells: &StepCells,
-    steps: usize,
-    (rows, draws, ends): (&[usize], &[Request], &[&[u32]]),
+    fed: FedSteps<'_>,
+    ends: &[&[u32]],
     choose: Choose,
     each: EachTokens,
 ) -> Result<usize, LaunchError> {
+    let FedSteps { cells, steps, rows, draws } = fed;
     let mut tokens = cells.tokens.to_vec();
     let mut positions = cells.positions.to_vec();
     let mut left: Vec<(usize, Option<Request>)> =

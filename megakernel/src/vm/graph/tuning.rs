@@ -1,4 +1,4 @@
-//! How decode attention and products of a graph are cut, and by what devices add up their parts.
+//! The settings of a graph's attention, products and exchanges between devices.
 
 use std::str::FromStr;
 
@@ -83,6 +83,23 @@ impl GraphTuning {
             _ => GraphTuning { tile: 16, stages: 2, staying: 2, splits: 0 },
         }
     }
+}
+
+/// Settings of a plan's attention, products and exchanges. The default chooses each by shape.
+///
+/// ```
+/// use tilewright_megakernel::vm::graph::{Exchange, GraphOptions};
+/// let options = GraphOptions { exchange: Exchange::Nccl, ..GraphOptions::default() };
+/// assert!(options.attention.is_none() && options.products.is_empty());
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GraphOptions<'p> {
+    /// Settings of decode attention; by default those of [`GraphTuning::of`].
+    pub attention: Option<GraphTuning>,
+    /// Settings of products of packed weights, by the shape of these.
+    pub products: &'p [ProductTuning],
+    /// The all-reduce of devices that share a model.
+    pub exchange: Exchange,
 }
 
 /// Where a setting lies.
