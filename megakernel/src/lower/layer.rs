@@ -189,7 +189,9 @@ fn o(e: &mut Emitter, layer: usize, ready: Done, joint: Option<CounterId>) -> Re
     let input = LinearInput::Combine { acc: e.state().acc, stats: e.state().stats };
     let output = added(e, e.residual(layer), e.state().middle, |parts| &parts.middle);
     let projection = format!("model.layers.{layer}.self_attn.o_proj");
-    linear(e, (&format!("layers.{layer}.o"), joint), input, (&projection, e.spec.hidden), output, ready)
+    let features = e.spec.hidden;
+    let name = format!("layers.{layer}.o");
+    linear(e, LinearLevel { name: &name, joint, input, projection: &projection, features, output, ready })
 }
 
 fn gate_up(e: &mut Emitter, layer: usize, ready: Done) -> Result<Done, LowerError> {
@@ -199,14 +201,17 @@ fn gate_up(e: &mut Emitter, layer: usize, ready: Done) -> Result<Done, LowerErro
     let output = LinearOutput::SiluMul { up: up.weight, up_bias: up.bias, out: e.state().mlp };
     let name = format!("layers.{layer}.gate_up");
     let gate = format!("{prefix}.mlp.gate_proj");
-    linear(e, (&name, None), input, (&gate, e.spec.intermediate), output, ready)
+    let features = e.spec.intermediate;
+    linear(e, LinearLevel { name: &name, joint: None, input, projection: &gate, features, output, ready })
 }
 
 fn down(e: &mut Emitter, layer: usize, ready: Done, joint: Option<CounterId>) -> Result<Done, LowerError> {
     let input = LinearInput::Plain { x: e.state().mlp };
     let output = added(e, e.state().middle, e.stream(layer), |parts| &parts.residual);
     let projection = format!("model.layers.{layer}.mlp.down_proj");
-    linear(e, (&format!("layers.{layer}.down"), joint), input, (&projection, e.spec.hidden), output, ready)
+    let features = e.spec.hidden;
+    let name = format!("layers.{layer}.down");
+    linear(e, LinearLevel { name: &name, joint, input, projection: &projection, features, output, ready })
 }
 
 /// What becomes of a product that is added to the residual stream: the sum, or a part of it, sent
@@ -218,16 +223,27 @@ fn added(e: &Emitter, residual: BufferId, out: BufferId, parts: impl Fn(&Parts) 
     }
 }
 
-/// A level of one linear layer, by tiles of output features; signalled in the counter of all
-/// devices, if there is one.
-fn linear(
-    e: &mut Emitter,
-    (name, joint): (&str, Option<CounterId>),
+/// A level of one linear layer.
+struct LinearLevel<'n> {
+    /// The name of the level.
+    name: &'n str,
+    /// The counter that the tasks of all devices signal, where devices exchange the result.
+    joint: Option<CounterId>,
+    /// The activations that the layer reads.
     input: LinearInput,
-    (projection, features): (&str, usize),
+    /// The name of the weights in the checkpoint.
+    projection: &'n str,
+    /// The number of output features.
+    features: usize,
+    /// Where the features go.
     output: LinearOutput,
+    /// When the input is complete.
     ready: Done,
-) -> Result<Done, LowerError> {
+}
+
+/// Emits a level of one linear layer, by tiles of output features.
+fn linear(e: &mut Emitter, level: LinearLevel<'_>) -> Result<Done, LowerError> {
+    let LinearLevel { name, joint, input, projection, features, output, ready } = level;
     let layer = e.weights().projection(projection);
     let tile = |cols| {
         let input = input.clone();

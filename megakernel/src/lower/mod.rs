@@ -95,7 +95,7 @@ pub fn lower_indexed<'a>(
     let mut program = Program::new(name, target);
     program.devices = options.devices;
     let weights = WeightBuffers::add(&mut program, spec, &share, stage, dtype_of)?;
-    let (host, states) = state::add(&mut program, spec, &share, options, (splits, stage));
+    let (host, states) = state::add(&mut program, spec, &share, options, splits, stage);
     let shards = weights.into_iter().zip(states).collect();
     let mut e = Emitter {
         program,

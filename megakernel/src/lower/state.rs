@@ -88,7 +88,8 @@ pub(super) fn add(
     spec: &ModelSpec,
     share: &ModelSpec,
     options: &LowerOptions,
-    (splits, stage): (usize, Stage),
+    splits: usize,
+    stage: Stage,
 ) -> (HostBuffers, Vec<StateBuffers>) {
     let rows = options.rows;
     let devices = program.devices;

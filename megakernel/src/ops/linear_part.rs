@@ -106,7 +106,7 @@ impl DeviceOp for LinearPart {
             let problem = format!("rows of weight `{name}` are cut, and its codes lie in an order of their own");
             return Err(Unsupported::Refused { problem });
         }
-        let input = InputCode::plan(&activations, plan, (&[self.weight], strip))?;
+        let input = InputCode::plan(&activations, plan, &[self.weight], strip)?;
         let stream = plan.stream(Rows::Matrix(self.weight), strip, features as usize);
         let rows = rows_of(self.rows)?;
         let out = plan.storage("out", self.out)?;
@@ -125,7 +125,7 @@ impl DeviceOp for LinearPart {
             first: self.cols.lo as u32,
             end: self.cols.hi as u32,
             along: self.along.lo as u32,
-            input: InputFields::plan(&activations, plan, (&[self.weight], strip), a_operand)?,
+            input: InputFields::plan(&activations, plan, &[self.weight], strip, a_operand)?,
             out: plan.operand(self.out)?,
         };
         let early = plan.options().early().filter(|_| out.period > 0);

@@ -13,8 +13,18 @@ use tilewright_megakernel::vm::device::{DeviceOptions, Lengths, Plan, record};
 
 use super::lab::{normed, options, tiny};
 
+/// What a program decodes in a step.
+#[derive(Clone, Copy)]
+struct Step {
+    /// The number of sequences.
+    rows: usize,
+    /// Whether tokens are sampled.
+    sampling: bool,
+}
+
 /// The plan of a model for sequences of `context` tokens, with `spare` pages more than they need.
-fn plan(spec: &ModelSpec, target: &Target, (rows, sampling): (usize, bool), context: usize, spare: usize) -> Plan {
+fn plan(spec: &ModelSpec, target: &Target, step: Step, context: usize, spare: usize) -> Plan {
+    let Step { rows, sampling } = step;
     let base = LowerOptions { rows, sampling, kv: DType::BF16, ..LowerOptions::for_context(context) };
     let pages = Some(rows * base.pages_per_sequence() + spare);
     let lowering = LowerOptions { pages, ..base }.splits_for_gpu(spec, target.sms);
@@ -48,7 +58,7 @@ proptest! {
         spare in 0usize..5000,
     ) {
         let [a, b] = [(contexts[0], 0), (contexts[1], spare)]
-            .map(|(context, spare)| plan(&spec, &target, (rows, sampling), context, spare));
+            .map(|(context, spare)| plan(&spec, &target, Step { rows, sampling }, context, spare));
         prop_assert_eq!(a.lengths.table_width as usize, contexts[0].div_ceil(64));
         prop_assert_eq!(a.options.stages, b.options.stages);
         prop_assert!(text(&a) == text(&b), "contexts of {:?} tokens make different kernels", contexts);
@@ -62,7 +72,7 @@ fn known_models_have_one_kernel_for_each_width() {
     {
         let spec = ModelSpec::named(model).expect("it is known");
         let target = Target::named(target).expect("it is known");
-        let [short, long] = [8, 10_000].map(|context| plan(&spec, &target, (rows, false), context, 0));
+        let [short, long] = [8, 10_000].map(|context| plan(&spec, &target, Step { rows, sampling: false }, context, 0));
         assert_eq!(short.lengths, Lengths { pages: rows as u32, table_width: 1 });
         assert!(text(&short) == text(&long), "{model}, {rows} rows");
     }

@@ -100,7 +100,7 @@ fn least_one() -> Recording {
     // Rows that are idle from a step on, in more than one order.
     let ends = [Launch::WELL, Launch::ENDS, Launch::ENDS, Launch::ENDS];
     let launches = [&[Launch::WELL; 5], &[Launch::ENDS][..], &failing, &ends].concat();
-    Recording::new("least", (&least(), program), DeviceOptions { at_once: 0, ..counted() }, launches)
+    Recording::new("least", &least(), program, DeviceOptions { at_once: 0, ..counted() }, launches)
 }
 
 /// Options by which splits are released and counted. Those that are packets are in the survey of
@@ -123,7 +123,7 @@ fn early() -> Recording {
     let at_once = Launch::WELL.aborted(0);
     let later = Launch::WELL.aborted(1);
     let launches = vec![Launch::WELL, later, at_once, later, opcode, opcode, opcode, opcode];
-    Recording::new("early", (&spec, program), DeviceOptions { at_once: 0, ..counted() }, launches)
+    Recording::new("early", &spec, program, DeviceOptions { at_once: 0, ..counted() }, launches)
 }
 
 /// Two layers whose splits of attention are on blocks of their own, which have no part in the
@@ -142,7 +142,7 @@ fn wide(rows: usize, options: DeviceOptions, launches: fn(&Placed) -> Vec<Launch
     let program = (12..48).map(|sms| splitting(&spec, rows, sms, SPLITS)).find(apart);
     let program = program.expect("some number of blocks keeps them apart");
     let launches = launches(&program);
-    Recording::new("wide", (&spec, program), options, launches)
+    Recording::new("wide", &spec, program, options, launches)
 }
 
 /// The wide program of one row, whose tasks poll all packets, in a ring of two stages, full of
@@ -174,7 +174,7 @@ fn plain() -> Recording {
     let spec = ModelSpec { hidden: 64, intermediate: 64, ..least() };
     let program = splitting(&spec, ROWS, SMS, SPLITS);
     let options = DeviceOptions { packets: false, stream_tokens: false, ..counted() };
-    Recording::new("plain", (&spec, program), options, vec![Launch::WELL])
+    Recording::new("plain", &spec, program, options, vec![Launch::WELL])
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn two_devices(options: DeviceOptions) -> Recording {
     let silent = Launch::fault(DeviceFault::Silent { task: embed });
     let leaves = Launch::fault(DeviceFault::Leaves { device: 1, after: 3 });
     let launches = [&[Launch::WELL; 4][..], &[Launch::ENDS, silent, leaves], &[Launch::WELL; 2]].concat();
-    Recording::new("two devices", (&spec, program), options, launches)
+    Recording::new("two devices", &spec, program, options, launches)
 }
 
 /// Two devices where packets do not come although one has signalled them: others time out, or the
@@ -235,7 +235,7 @@ fn packets_missing() -> Recording {
     let [embed, o, down] = ["embed", "layers.0.o.", "layers.0.down."].map(of);
     let aborted = embed[0].aborted(0);
     let launches = [vec![Launch::WELL], embed, vec![Launch::WELL], o, down, vec![aborted, Launch::WELL]].concat();
-    Recording::new("packets missing", (&spec, program), options, launches)
+    Recording::new("packets missing", &spec, program, options, launches)
 }
 
 /// The mutants of some instructions that nothing finds out: file, instruction and change.
@@ -277,7 +277,7 @@ fn mutants_of_sections_are_found_out() {
     // A block that stops at the task that begins a section has asked for the next.
     let begins = program.queues()[1][16];
     let launches = vec![Launch::WELL, Launch::WELL, Launch::fault(DeviceFault::Opcode { task: begins, opcode: 99 })];
-    let recording = Recording::new("sections", (&spec, program), options, launches);
+    let recording = Recording::new("sections", &spec, program, options, launches);
     // Words before the block's first barrier; and that the producer has done with a section, which
     // stages of the ring order here, too.
     insta::assert_snapshot!(survivors(&recording, |mutant| mutant.src.file().ends_with("kernel/sections.rs")), @r"

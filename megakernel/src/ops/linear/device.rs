@@ -89,7 +89,7 @@ impl DeviceOp for Linear {
         };
         let strip = plan.strip(k, &weights)?;
         multiple("the first feature of a tile", self.cols.lo as u32, Strip::ROWS, "a multiple of 8")?;
-        let input = InputCode::plan(&self.input, plan, (&weights, strip))?;
+        let input = InputCode::plan(&self.input, plan, &weights, strip)?;
         let bias = self.bias.map(|bias| plan.float("bias", bias)).transpose()?;
         let (rows_of_stream, output) = OutputCode::plan(self, plan)?;
         let turns = if matches!(rows_of_stream, Rows::Interleaved(..)) { 2 } else { 1 };
@@ -111,7 +111,7 @@ impl DeviceOp for Linear {
             first_row: self.rows.lo as u32,
             first: self.cols.lo as u32,
             end: self.cols.hi as u32,
-            input: InputFields::plan(&self.input, plan, (&weights, strip), a_operand)?,
+            input: InputFields::plan(&self.input, plan, &weights, strip, a_operand)?,
             bias: plan.operand_of(self.bias)?,
             out: plan.operand(out)?,
         };
@@ -160,7 +160,8 @@ impl InputCode {
     pub(in crate::ops) fn plan(
         input: &LinearInput,
         plan: &Planner,
-        (weights, strip): (&[BufferId], Strip),
+        weights: &[BufferId],
+        strip: Strip,
     ) -> Result<InputCode, Unsupported> {
         if let Some((form, _)) = plan.scaled_input()? {
             let eps = if let LinearInput::RmsNorm { eps, .. } = *input { Some(eps) } else { None };
@@ -236,7 +237,8 @@ impl InputFields {
     pub(in crate::ops) fn plan(
         input: &LinearInput,
         plan: &mut Planner,
-        (weights, strip): (&[BufferId], Strip),
+        weights: &[BufferId],
+        strip: Strip,
         a_operand: AOperand,
     ) -> Result<InputFields, Unsupported> {
         if let Some((_, [x, norm])) = plan.scaled_input()? {

@@ -58,7 +58,7 @@ impl DeviceOp for Qkv {
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
         let weights = [self.wq.weight, self.wk.weight, self.wv.weight];
         let strip = plan.strip(plan.extent(self.wq.weight, 0)?, &weights)?;
-        let input = InputCode::plan(&self.input, plan, (&weights, strip))?;
+        let input = InputCode::plan(&self.input, plan, &weights, strip)?;
         let heads = plan.extent(self.q, 1)?;
         let kv_heads = plan.extent(self.v_pool, 3)?;
         let dim = plan.extent(self.q, 0)?;
@@ -90,7 +90,7 @@ impl DeviceOp for Qkv {
             first: self.strips.lo as u32,
             strips: self.strips.len() as u32,
             kv_head: self.kv_head as u32,
-            input: InputFields::plan(&self.input, plan, (&weights, strip), a_operand)?,
+            input: InputFields::plan(&self.input, plan, &weights, strip, a_operand)?,
             q: newest.map_or(plan.operand(self.q), |([q, ..], _)| Ok(q))?,
             k: plan.operand(k_out)?,
             v: plan.operand(self.v_pool)?,

@@ -142,19 +142,19 @@ impl Walk<'_, '_> {
         let defined = cell.written.contains(&buffer);
         cell.readers = self.lists.push(cell.readers, task, buffer, self.turn);
         if defined {
-            self.ask(Hazard::ReadAfterWrite, (cell.writer, task), (cell.through, buffer));
+            self.ask(Hazard::ReadAfterWrite, Query { earlier: cell.writer, later: task }, (cell.through, buffer));
         }
         defined
     }
 
     fn write(&mut self, task: u32, buffer: u32, cell: &mut Cell) {
         if cell.writer != NONE {
-            self.ask(Hazard::WriteAfterWrite, (cell.writer, task), (cell.through, buffer));
+            self.ask(Hazard::WriteAfterWrite, Query { earlier: cell.writer, later: task }, (cell.through, buffer));
         }
         let mut readers = std::mem::take(&mut self.met);
         self.lists.visit(cell.readers, self.turn, |reader, through| readers.push((reader, through)));
         for (reader, through) in readers.drain(..) {
-            self.ask(Hazard::WriteAfterRead, (reader, task), (through, buffer));
+            self.ask(Hazard::WriteAfterRead, Query { earlier: reader, later: task }, (through, buffer));
         }
         (self.met, cell.readers) = (readers, EMPTY);
         (cell.writer, cell.through) = (task, buffer);
@@ -163,13 +163,14 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn ask(&mut self, hazard: Hazard, (earlier, later): (u32, u32), buffers: (u32, u32)) {
+    fn ask(&mut self, hazard: Hazard, query: Query, buffers: (u32, u32)) {
+        let Query { earlier, later } = query;
         let asked = &mut self.asked[earlier as usize][usize::from(hazard == Hazard::WriteAfterRead)];
         if std::mem::replace(asked, (self.turn, buffers.0)) == (self.turn, buffers.0) {
             return;
         }
         if earlier != later {
-            self.findings.neighbours(Neighbours { hazard, query: Query { earlier, later }, buffers });
+            self.findings.neighbours(Neighbours { hazard, query, buffers });
         } else if buffers.0 != buffers.1 {
             self.findings.own_overlap(later, hazard, buffers);
         }

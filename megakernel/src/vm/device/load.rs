@@ -106,7 +106,8 @@ impl Parts<'_> {
 pub(super) fn packed(
     device: &Device,
     stream: &Stream,
-    (plan, number): (&Plan, usize),
+    plan: &Plan,
+    number: usize,
     weights: &Bound,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Buffer<bf16>, DeviceError> {

@@ -342,12 +342,13 @@ impl Planner<'_> {
     /// The stream of these rows, added where it is new; its number.
     pub fn stream(&mut self, rows: Rows, strip: Strip, features: usize) -> usize {
         let device = self.device;
-        let dealing = (self.options.dealing, self.placed.target.sms);
+        let dealing = self.options.dealing;
+        let sms = self.placed.target.sms;
         let last = self.streams.iter().rfind(|stream| stream.device == device);
         let start = last.map_or(0, |last| last.start + last.tiles());
         let streams = &mut self.streams;
         *self.by_rows.entry((device, rows.clone())).or_insert_with(|| {
-            streams.push(Stream { device, ..Stream::new(rows, strip, features, start, dealing) });
+            streams.push(Stream { device, ..Stream::new(rows, strip, features, start, dealing, sms) });
             streams.len() - 1
         })
     }

@@ -91,6 +91,21 @@ pub struct DeviceMachine {
     lost: bool,
 }
 
+/// What a machine is assembled from, besides its program and plan.
+#[derive(Clone, Copy)]
+pub(super) struct MachineResources<'a> {
+    /// The devices, as many as the program is for.
+    pub devices: &'a [Device],
+    /// The kernels of each device.
+    pub kernels: &'a [DeviceKernels],
+    /// The weights of the program.
+    pub bound: &'a Bound,
+    /// The packed weights of each device, where they are there already.
+    pub prepacked: Option<&'a [Buffer<bf16>]>,
+    /// The KV pools to share; `None` allocates new ones.
+    pub kv: Option<&'a DeviceKv>,
+}
+
 /// How long a step may take before the host ends the launch, unless it is told otherwise.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -129,19 +144,18 @@ impl DeviceMachine {
         let plan = Plan::new(&placed, options)?;
         let bound = Bound::new(&placed, weights)?;
         let kernels: Vec<DeviceKernels> = devices.iter().map(DeviceKernels::new).collect();
-        DeviceMachine::assemble(placed, plan, &bound, &kernels, (None, None), devices, progress)
+        let resources = MachineResources { devices, kernels: &kernels, bound: &bound, prepacked: None, kv: None };
+        DeviceMachine::assemble(placed, plan, resources, progress)
     }
 
     /// A machine of a plan; packed weights and pools are made where they are not given.
     pub(super) fn assemble(
         placed: Placed,
         plan: Plan,
-        bound: &Bound,
-        kernels: &[DeviceKernels],
-        (prepacked, kv): (Option<&[Buffer<bf16>]>, Option<&DeviceKv>),
-        devices: &[Device],
+        resources: MachineResources<'_>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<DeviceMachine, LoadError> {
+        let MachineResources { devices, kernels, bound, prepacked, kv } = resources;
         let found = devices.len();
         let wanted = placed.devices;
         if found != wanted {

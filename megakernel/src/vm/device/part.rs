@@ -75,7 +75,7 @@ impl Part {
             let kernel = scope.spawn(|| kernels.of(plan));
             let prepacked = match prepacked {
                 Some(prepacked) => Ok(prepacked.clone()),
-                None => load::packed(device, &stream, (plan, number), bound, progress),
+                None => load::packed(device, &stream, plan, number, bound, progress),
             };
             let kernel = kernel.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             (kernel, prepacked)

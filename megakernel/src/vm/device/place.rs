@@ -48,7 +48,9 @@ impl Places {
     pub fn new(
         program: &Program,
         packets: &PacketBuffers,
-        (merges, norms, newest): (&Merges, &Norms, &Newest),
+        merges: &Merges,
+        norms: &Norms,
+        newest: &Newest,
         plain: impl Fn(&Buffer) -> bool,
     ) -> Places {
         let arena = program.buffers.iter().filter_map(|b| Some(b.arena? + bytes(b))).max().unwrap_or(0);

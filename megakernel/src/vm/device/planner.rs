@@ -71,7 +71,7 @@ impl<'p> Planner<'p> {
         let merges = if options.merge_packets > 0 && all_packets { merges.met_by_packets(placed) } else { merges };
         let is_plain = |buffer: &Buffer| plain[buffer.id.index()];
         let newest = if is_all { Newest::of(placed, &options) } else { Newest::default() };
-        let places = Places::new(placed, &packets, (&merges, &Norms::default(), &newest), is_plain);
+        let places = Places::new(placed, &packets, &merges, &Norms::default(), &newest, is_plain);
         let plain_bytes = places.plain;
         let mut planner = Planner {
             placed,
@@ -101,7 +101,7 @@ impl<'p> Planner<'p> {
         if rows >= options.held_rows {
             planner.norms = Norms::of(&planner);
             planner.places =
-                Places::new(placed, &planner.packets, (&planner.merges, &planner.norms, &planner.newest), is_plain);
+                Places::new(placed, &planner.packets, &planner.merges, &planner.norms, &planner.newest, is_plain);
         }
         Ok(planner)
     }

@@ -10,6 +10,7 @@ use tilewright_codegen::device::{Buffer, Device, DeviceError, Stream as Queue};
 use tilewright_layout::DType;
 
 use super::load::{self, Bound};
+use super::machine::MachineResources;
 use super::part::room;
 use super::place::{ALIGN, bytes};
 use super::{DeviceKernels, DeviceMachine, DeviceOptions, LaunchError, LoadError, Packed, Places, Plan};
@@ -93,7 +94,7 @@ impl DeviceWeights {
         for (number, device) in self.devices.iter().enumerate() {
             room(&plan, device, number, true, false)?;
             let told = &mut |sent| progress(before + sent, total);
-            prepacked.push(load::packed(device, &device.stream()?, (&plan, number), &bound, told)?);
+            prepacked.push(load::packed(device, &device.stream()?, &plan, number, &bound, told)?);
             before += plan.packed_of(number);
         }
         self.prepacked.push((key, prepacked));
@@ -120,8 +121,9 @@ impl DeviceWeights {
         let prepacked = self.prepacked.iter().find(|(known, _)| *known == key).map(|(_, prepacked)| &prepacked[..]);
         let new = prepacked.is_none();
         let bound = Bound::new(&placed, &*self.weights)?;
-        let machine =
-            DeviceMachine::assemble(placed, plan, &bound, &self.kernels, (prepacked, kv), &self.devices, progress)?;
+        let resources =
+            MachineResources { devices: &self.devices, kernels: &self.kernels, bound: &bound, prepacked, kv };
+        let machine = DeviceMachine::assemble(placed, plan, resources, progress)?;
         if new {
             self.prepacked.push((key, machine.prepacked()));
         }

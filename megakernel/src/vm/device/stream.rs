@@ -69,7 +69,7 @@ impl Rows {
 
 impl Stream {
     /// A stream whose stages are dealt as `dealing` says, its tasks being as many as `sms` SMs are.
-    pub fn new(rows: Rows, strip: Strip, features: usize, start: u64, (dealing, sms): (Dealing, usize)) -> Stream {
+    pub fn new(rows: Rows, strip: Strip, features: usize, start: u64, dealing: Dealing, sms: usize) -> Stream {
         let together = rows.interleaved();
         let of_group = if let Rows::Group { kv_heads, .. } = rows { kv_heads.max(1) } else { 1 };
         let stream = Stream { rows, strip, features, device: 0, start, deal: Deal::IN_ORDER };

@@ -111,7 +111,8 @@ impl Recording {
     /// Of a program of a model.
     pub fn new(
         name: &'static str,
-        (spec, program): (&ModelSpec, Placed),
+        spec: &ModelSpec,
+        program: Placed,
         options: DeviceOptions,
         launches: Vec<Launch>,
     ) -> Recording {

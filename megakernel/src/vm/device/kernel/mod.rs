@@ -142,7 +142,7 @@ fn body(k: &Builder, plan: &Plan) {
     let proposals = text.map(|text| Proposals::new(text, scratch.sums, scratch.best));
     let trace = options.timeline.then(|| Trace::new(k, plan, scratch.loaded));
     let peers = Peers::new(k, plan);
-    let sync = Sync::new(k, plan, (counters, status, peers), epoch);
+    let sync = Sync::new(k, plan, counters, status, peers, epoch);
     let cells = StepCells::new(k, plan, state, table_width);
     let memory = Memory { prepacked, plain, state, pools, peers };
     let context = KernelContext {

@@ -55,7 +55,9 @@ impl<'k> Sync<'k> {
     pub fn new(
         k: &'k Builder,
         plan: &Plan,
-        (counters, status, peers): (Ptr<'k, Global, u32>, Ptr<'k, Global, u32>, Option<Peers<'k>>),
+        counters: Ptr<'k, Global, u32>,
+        status: Ptr<'k, Global, u32>,
+        peers: Option<Peers<'k>>,
         epoch: Val<'k, u32>,
     ) -> Sync<'k> {
         let stop = k.shared::<u32>("stop", 1);
