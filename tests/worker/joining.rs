@@ -24,7 +24,7 @@ fn failure(args: &[&str]) -> String {
 #[test]
 fn another_model_is_refused_on_both_sides() {
     let (driver, address) = waiting(2, "30");
-    let stranger = worker("tiny-qwen3", (1, 2), &address, "30").ended();
+    let stranger = worker("tiny-qwen3", 1, 2, &address, "30").ended();
     let error = stranger.error();
     assert!(
         error.starts_with("error: the driver refuses rank 1: its model is another one: config and tensors are "),
@@ -67,7 +67,7 @@ fn rows_from_device_to_device_are_refused_where_there_are_none() {
 #[test]
 fn other_weights_are_refused_and_those_who_wait_are_told() {
     let (driver, address) = waiting(3, "30");
-    let second = worker("tiny-llama", (2, 3), &address, "30");
+    let second = worker("tiny-llama", 2, 3, &address, "30");
     let dir = model("tiny-llama");
     let args = ["worker", "--model", dir.to_str().expect("UTF-8"), "--rank", "1", "--world", "3", "--join", &address];
     let quantised = Process::start(&[&args[..], &["--weights", "w4a16"]].concat()).ended();
@@ -81,21 +81,21 @@ fn other_weights_are_refused_and_those_who_wait_are_told() {
 #[test]
 fn a_rank_that_is_there_already_and_another_world_are_refused() {
     let (first, address) = waiting(3, "30");
-    let there = worker("tiny-llama", (1, 3), &address, "30");
-    let again = worker("tiny-llama", (1, 3), &address, "30");
+    let there = worker("tiny-llama", 1, 3, &address, "30");
+    let again = worker("tiny-llama", 1, 3, &address, "30");
     let ends = [there.ended(), again.ended()];
     assert!(ends.iter().any(|ended| ended.error().ends_with("refuses rank 1: two workers have this rank")), "{ends:?}");
     assert!(first.ended().error().ends_with("rank 1 cannot take part: two workers have this rank"));
     let (second, address) = waiting(3, "30");
     let told = "it was told of a world of 2 processes, the driver of 3";
-    assert!(worker("tiny-llama", (1, 2), &address, "30").ended().error().ends_with(told));
+    assert!(worker("tiny-llama", 1, 2, &address, "30").ended().error().ends_with(told));
     assert!(second.ended().error().ends_with(told));
 }
 
 #[test]
 fn who_does_not_come_is_named() {
     let (driver, address) = waiting(4, "0.5");
-    let second = worker("tiny-llama", (2, 4), &address, "30");
+    let second = worker("tiny-llama", 2, 4, &address, "30");
     let missing = "rank 1, rank 3 did not join within 0.5 s; start one worker for each rank";
     assert_eq!(driver.ended().error(), format!("error: {missing}"));
     assert!(second.ended().error().ends_with(missing));
@@ -106,7 +106,7 @@ fn a_worker_without_a_driver_says_where_it_looked() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = free.local_addr().expect("an address").to_string();
     drop(free);
-    let error = worker("tiny-llama", (1, 2), &address, "0.2").ended().error().to_owned();
+    let error = worker("tiny-llama", 1, 2, &address, "0.2").ended().error().to_owned();
     assert!(
         error.starts_with(&format!("error: the driver did not answer at {address} for 0.2 s; start rank 0")),
         "{error}"

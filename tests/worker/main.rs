@@ -94,11 +94,11 @@ fn driver_on(device: &str, args: &[&str], world: usize, patience: &str) -> (Proc
 }
 
 /// A worker of a model.
-fn worker(name: &str, seat: (usize, usize), address: &str, patience: &str) -> Process {
-    worker_on("cpu:1", name, seat, address, patience)
+fn worker(name: &str, rank: usize, world: usize, address: &str, patience: &str) -> Process {
+    worker_on("cpu:1", name, rank, world, address, patience)
 }
 
-fn worker_on(device: &str, name: &str, (rank, world): (usize, usize), address: &str, patience: &str) -> Process {
+fn worker_on(device: &str, name: &str, rank: usize, world: usize, address: &str, patience: &str) -> Process {
     let (dir, rank, world) = (model(name), rank.to_string(), world.to_string());
     let dir = dir.to_str().expect("UTF-8");
     let args = ["worker", "--model", dir, "--rank", &rank, "--world", &world, "--join", address];
@@ -108,7 +108,7 @@ fn worker_on(device: &str, name: &str, (rank, world): (usize, usize), address: &
 /// The workers of a world.
 fn workers(name: &str, world: usize, address: &str, patience: &str) -> Vec<Process> {
     // In any order: the last comes first.
-    let mut started: Vec<_> = (1..world).rev().map(|rank| worker(name, (rank, world), address, patience)).collect();
+    let mut started: Vec<_> = (1..world).rev().map(|rank| worker(name, rank, world, address, patience)).collect();
     started.reverse();
     started
 }

@@ -112,7 +112,7 @@ fn stages_on_simulated_gpus_give_the_reference_tokens() {
         let args =
             ["generate", "--model", dir.to_str().expect("UTF-8"), "--prompt", &case.prompt, "--max-new-tokens", "2"];
         let (driver, address) = driver_on(device, &[&args[..], &["--json"]].concat(), 2, "60");
-        let worker = worker_on(device, name, (1, 2), &address, "60");
+        let worker = worker_on(device, name, 1, 2, &address, "60");
         let ended = driver.ended();
         assert_eq!(ended.code, Some(0), "{ended:?}");
         let object: Value = serde_json::from_str(&ended.stdout).expect("one JSON object");
@@ -130,7 +130,7 @@ fn prompts_come_in_by_graphs_of_launches_on_simulated_gpus() {
     let (case, dir) = (&reference(name)[5], model(name));
     let args = ["generate", "--model", dir.to_str().expect("UTF-8"), "--prompt", &case.prompt, "--max-new-tokens", "2"];
     let (driver, address) = driver_on("sim:1", &[&args[..], &["--prompt-chunk", "32", "--json"]].concat(), 2, "60");
-    let worker = worker_on("sim:2", name, (1, 2), &address, "60");
+    let worker = worker_on("sim:2", name, 1, 2, &address, "60");
     let ended = driver.ended();
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let object: Value = serde_json::from_str(&ended.stdout).expect("one JSON object");

@@ -8,24 +8,37 @@ use super::*;
 use crate::checkpoint::Checkpoint;
 
 /// Logits of a step by the reference machine, on these weights.
-fn logits(case: &Case, spec: &ModelSpec, weights: &dyn Weights, (kv, operands): Numbers) -> Vec<f32> {
-    let options = LowerOptions { kv, ..case.options() };
+fn logits(case: &Case, spec: &ModelSpec, weights: &dyn Weights, numbers: Numbers) -> Vec<f32> {
+    let options = LowerOptions { kv: numbers.kv, ..case.options() };
     let program = lower(spec, &|_| DType::BF16, Target::host(2), &options).expect("a program");
     let placed = schedule(program, TYPICAL_CONTEXT).expect("a schedule");
     let mut machine = Machine::new(placed, weights, 2).expect("a machine");
-    machine.set_operands(operands);
+    machine.set_operands(numbers.operands);
     case.logits(spec, &mut machine).expect("logits")
 }
 
-/// The type of keys and values, and the rounding of operands.
-type Numbers = (DType, Option<fn(f32) -> f32>);
+/// The numbers that a step computes with.
+#[derive(Clone, Copy)]
+struct Numbers {
+    /// The type of keys and values.
+    kv: DType,
+    /// The rounding of operands.
+    operands: Option<fn(f32) -> f32>,
+}
 
-const EXACT: Numbers = (DType::F32, None);
-const ROUND: Numbers = (DType::BF16, Some(|x| bf16::from_f32(x).to_f32()));
-const TRUNCATE: Numbers = (DType::BF16, Some(|x| f32::from_bits(x.to_bits() & 0xffff_0000)));
+impl Numbers {
+    /// Keys and values in bf16, and operands of this rounding.
+    const fn rounded(operands: fn(f32) -> f32) -> Numbers {
+        Numbers { kv: DType::BF16, operands: Some(operands) }
+    }
+}
+
+const EXACT: Numbers = Numbers { kv: DType::F32, operands: None };
+const ROUND: Numbers = Numbers::rounded(|x| bf16::from_f32(x).to_f32());
+const TRUNCATE: Numbers = Numbers::rounded(|x| f32::from_bits(x.to_bits() & 0xffff_0000));
 
 /// Another rounding of the same size.
-const OTHER: Numbers = (DType::BF16, Some(|x| bf16::from_f32(x * 1.37).to_f32() / 1.37));
+const OTHER: Numbers = Numbers::rounded(|x| bf16::from_f32(x * 1.37).to_f32() / 1.37);
 
 /// The error of each row.
 fn errors(spec: &ModelSpec, found: &[f32], expected: &[f32]) -> Vec<f64> {

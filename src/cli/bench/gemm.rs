@@ -216,9 +216,11 @@ impl<F: Drawn> Tunable for Product<'_, F> {
         let mut work = Vec::new();
         for set in 0..sets {
             let [a, b] = parts(set, sizes);
-            let (a, b) = (numbers.device.slice(a)?, numbers.device.slice(b)?);
+            let a = numbers.device.slice(a)?;
+            let b = numbers.device.slice(b)?;
+            let buffers = ProductBuffers { a: &a, b: &b, c: &c, partials: &partials, scales: &scales };
             for (step, kernel) in steps.iter().zip(&kernels) {
-                work.push(launch(bench, kernel, step, (&a, &b, &c), [&partials, &scales])?);
+                work.push(launch(bench, kernel, step, buffers)?);
             }
         }
         bench.stream.poison(&c, 0xff)?;
@@ -240,14 +242,29 @@ impl<F: Drawn> Tunable for Product<'_, F> {
     }
 }
 
-/// Builds a launch on buffers: A, B and C, partial sums and scales.
+/// The buffers of a product.
+#[derive(Clone, Copy)]
+struct ProductBuffers<'b, E> {
+    /// The left operand.
+    a: &'b Buffer<E>,
+    /// The right operand.
+    b: &'b Buffer<E>,
+    /// The result.
+    c: &'b Buffer<bf16>,
+    /// The partial sums of split-K.
+    partials: &'b Buffer<f32>,
+    /// The scale of A, then that of B.
+    scales: &'b Buffer<f32>,
+}
+
+/// Builds a launch on the buffers of a product.
 fn launch<E: Element>(
     bench: &Bench,
     kernel: &Kernel,
     step: &Step,
-    (a, b, c): (&Buffer<E>, &Buffer<E>, &Buffer<bf16>),
-    [partials, scales]: [&Buffer<f32>; 2],
+    buffers: ProductBuffers<'_, E>,
 ) -> Result<Work, Failure> {
+    let ProductBuffers { a, b, c, partials, scales } = buffers;
     let scales = [scales.slice(0..1)?, scales.slice(1..2)?];
     let map = |of: gemm::Buffer, shape| match of {
         gemm::Buffer::A => bench.device.tensor_map(a, shape),

@@ -14,8 +14,8 @@ use super::join::Seat;
 use super::message::{Head, Message, MessageError, Shape, StepWords, check_asked};
 use super::rows::{RowLink, RowLinks, Rows, Way};
 use super::stage::{Inlet, Output, StageMachines, is_wide};
-use super::transport::{LinkError, Transport};
-use super::world::{hear, pulse, pulse_of};
+use super::transport::Transport;
+use super::world::{Heard, hear, pulse, pulse_of};
 use crate::engine::{Engine, EngineError};
 
 /// Messages that can wait while a step runs; the sender of another one blocks. It is more than the
@@ -27,9 +27,6 @@ const MOST_SESSIONS: usize = 16;
 const VERDICT: Duration = Duration::from_secs(2);
 /// How often a worker that waits asks whether it was interrupted.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// What a rank said, or how it was lost.
-type Heard = (usize, Result<Message, LinkError>);
 
 impl Seat {
     /// Computes this rank's layers on an engine's place until the driver says that the work is
@@ -96,13 +93,19 @@ impl Seat {
         loop {
             match heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 // The work is done: a neighbour heard it first.
-                Ok((0, Ok(Message { head: Head::Bye, .. }))) if is_neighbour => return Ok(()),
-                Ok((0, Ok(Message { head: Head::Failed { rank, why }, .. }))) if rank != self.rank => {
+                Ok(Heard { rank: 0, what: Ok(Message { head: Head::Bye, .. }) }) if is_neighbour => return Ok(()),
+                Ok(Heard { rank: 0, what: Ok(Message { head: Head::Failed { rank, why }, .. }) })
+                    if rank != self.rank =>
+                {
                     return Err(PipelineError::failed(rank, &why).into());
                 }
                 // A neighbour that is gone may have heard sooner that the driver is.
-                Ok((0, Err(source))) if is_neighbour => return Err(PipelineError::Lost { rank: 0, source }.into()),
-                Ok((0, Ok(Message { head: Head::Failed { .. } | Head::Bye, .. }) | Err(_))) => break,
+                Ok(Heard { rank: 0, what: Err(source) }) if is_neighbour => {
+                    return Err(PipelineError::Lost { rank: 0, source }.into());
+                }
+                Ok(Heard { rank: 0, what: Ok(Message { head: Head::Failed { .. } | Head::Bye, .. }) | Err(_) }) => {
+                    break;
+                }
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }
@@ -112,9 +115,9 @@ impl Seat {
 }
 
 /// Whether nothing is computed after this message of a rank.
-fn is_end((rank, what): &Heard) -> bool {
-    match what {
-        Ok(message) => *rank == 0 && matches!(message.head, Head::Failed { .. } | Head::Bye),
+fn is_end(heard: &Heard) -> bool {
+    match &heard.what {
+        Ok(message) => heard.rank == 0 && matches!(message.head, Head::Failed { .. } | Head::Bye),
         Err(_) => true,
     }
 }
@@ -124,11 +127,11 @@ fn given_up(error: EngineError, heard: &Receiver<Heard>) -> Result<(), EngineErr
     let deadline = Instant::now() + VERDICT;
     loop {
         match heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok((rank, Err(source))) => return Err(PipelineError::Lost { rank, source }.into()),
-            Ok((0, Ok(Message { head: Head::Failed { rank, why }, .. }))) => {
+            Ok(Heard { rank, what: Err(source) }) => return Err(PipelineError::Lost { rank, source }.into()),
+            Ok(Heard { rank: 0, what: Ok(Message { head: Head::Failed { rank, why }, .. }) }) => {
                 return Err(PipelineError::failed(rank, &why).into());
             }
-            Ok((0, Ok(Message { head: Head::Bye, .. }))) => return Ok(()),
+            Ok(Heard { rank: 0, what: Ok(Message { head: Head::Bye, .. }) }) => return Ok(()),
             Ok(_) => {}
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Err(error),
         }
@@ -160,7 +163,7 @@ impl Stage<'_> {
             if self.engine.abort.is_set() {
                 return Err(EngineError::Aborted);
             }
-            let (from, what) = match heard.recv_timeout(LOOK) {
+            let Heard { rank: from, what } = match heard.recv_timeout(LOOK) {
                 Ok(heard) => heard,
                 Err(RecvTimeoutError::Timeout) => continue,
                 // Each thread that hears tells how it ends before it does.

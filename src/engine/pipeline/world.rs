@@ -30,8 +30,13 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// A step that the last rank has done: its number, and the logits that were asked for.
 pub(super) type StepDone = (u64, Vec<u32>);
 
-/// What a rank said, or how it was lost.
-type Heard = (usize, Result<Message, LinkError>);
+/// What was received from a rank.
+pub(super) struct Heard {
+    /// The rank that sent it, or was lost.
+    pub rank: usize,
+    /// The message, or how the rank was lost.
+    pub what: Result<Message, LinkError>,
+}
 
 /// The workers that have joined.
 pub struct World {
@@ -213,10 +218,10 @@ impl Drop for World {
 /// Receives from a rank until it is gone or `tell` returns false.
 pub(super) fn hear(rank: usize, link: &dyn Transport, tell: impl Fn(Heard) -> bool) {
     loop {
-        let heard = link.receive();
-        let is_end = heard.is_err();
-        let is_pulse = heard.as_ref().is_ok_and(|message| message.head == Head::Alive);
-        if !is_pulse && (!tell((rank, heard)) || is_end) {
+        let what = link.receive();
+        let is_end = what.is_err();
+        let is_pulse = what.as_ref().is_ok_and(|message| message.head == Head::Alive);
+        if !is_pulse && (!tell(Heard { rank, what }) || is_end) {
             return;
         }
     }
@@ -225,7 +230,7 @@ pub(super) fn hear(rank: usize, link: &dyn Transport, tell: impl Fn(Heard) -> bo
 /// Hands out logits, and finds who is lost, until all ranks are gone.
 fn judge(heard: &Receiver<Heard>, links: &[Arc<dyn Transport>], shared: &Shared) {
     let mut is_judged = false;
-    while let Ok((from, what)) = heard.recv() {
+    while let Ok(Heard { rank: from, what }) = heard.recv() {
         if is_judged || shared.is_over.load(Ordering::Relaxed) {
             continue;
         }
@@ -273,7 +278,7 @@ fn best(first: PipelineError, heard: &Receiver<Heard>) -> PipelineError {
     let deadline = Instant::now() + GRACE;
     loop {
         match heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok((from, Ok(Message { head: Head::Failed { rank, why }, .. }))) if from == rank => {
+            Ok(Heard { rank: from, what: Ok(Message { head: Head::Failed { rank, why }, .. }) }) if from == rank => {
                 return PipelineError::failed(rank, &why);
             }
             Ok(_) => {}
