@@ -10,9 +10,7 @@ use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::testing::Rng;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::LaunchError;
-use tilewright_megakernel::vm::graph::{
-    Exchange, GraphFault, GraphPeers, Launch, LaunchArg, LaunchMemory, Scratch,
-};
+use tilewright_megakernel::vm::graph::{Exchange, GraphFault, GraphPeers, Launch, LaunchArg, LaunchMemory, Scratch};
 
 use super::devices::{PAGES_OF, exchanging, peers, peers_by, program, small, wide};
 use super::lab::{Rows, prompt};
