@@ -62,13 +62,14 @@ impl<L: StaticLayout> Lowered<L> {
     /// A coordinate of another rank does not compile.
     #[inline(always)]
     pub fn at<const R: usize>(coordinate: [usize; R]) -> usize {
-        Self::swizzle(Self::before_swizzle(coordinate))
+        const { rank_is::<L>(R) };
+        Self::swizzle(Self::sum(&coordinate))
     }
 
     /// The offset of a coordinate before the swizzle: what tile origins add up in.
     #[inline(always)]
     pub fn before_swizzle<const R: usize>(coordinate: [usize; R]) -> usize {
-        const { Self::accept_rank(R) };
+        const { rank_is::<L>(R) };
         Self::sum(&coordinate)
     }
 
@@ -126,6 +127,7 @@ impl<L: StaticLayout> Lowered<L> {
     }
 }
 
+/// A compile error where the layout has another number of modes.
 const fn rank_is<L: StaticLayout>(given: usize) {
     if given != L::LAYOUT.rank() {
         let message = Message::new().text("index of ").text(notation::<L>().as_str()).text(": ").number(given as i64);

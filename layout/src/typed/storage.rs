@@ -126,7 +126,8 @@ impl<T, L: Storage> ArrayTensor<T, L> {
     where
         T: Clone,
     {
-        ArrayTensor::from_offsets(|_| value.clone())
+        const { Self::CHECKED };
+        ArrayTensor { elements: GenericArray::generate(|_| value.clone()), layout: PhantomData }
     }
 
     /// A tensor whose element at offset `o` is `element(o)`.
@@ -183,7 +184,8 @@ impl<T: Clone, L: Storage> Clone for ArrayTensor<T, L> {
 
 impl<T: Default, L: Storage> Default for ArrayTensor<T, L> {
     fn default() -> Self {
-        ArrayTensor::from_offsets(|_| T::default())
+        const { Self::CHECKED };
+        ArrayTensor { elements: GenericArray::generate(|_| T::default()), layout: PhantomData }
     }
 }
 

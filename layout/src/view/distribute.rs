@@ -1,6 +1,7 @@
 //! A view divided among threads.
 
 use crate::typed::{Lowered, StaticLayout, checked, plain, static_layout};
+use crate::view::fixed::assert_layout;
 use crate::view::{Space, TensorView, ViewError};
 use crate::{Layout, LayoutError, Message, Tiler};
 
@@ -51,6 +52,7 @@ impl<'a, T, L: StaticLayout, S: Space> TensorView<'a, T, L, S> {
         &self,
         thread: usize,
     ) -> Result<TensorView<'a, T, FragmentOf<L, Threads>, S>, ViewError> {
+        const { assert_layout::<ThreadsOf<L, Threads>>() };
         let count = Lowered::<Threads>::SIZE;
         if thread >= count {
             return Err(ViewError::NoSuchThread { thread, count });

@@ -83,7 +83,7 @@ impl<'a, T, L: StaticLayout, S: Space> TensorView<'a, T, L, S> {
 }
 
 /// Evaluates a layout, so that a broken one does not compile.
-const fn assert_layout<L: StaticLayout>() {
+pub(super) const fn assert_layout<L: StaticLayout>() {
     let _ = L::LAYOUT;
 }
 

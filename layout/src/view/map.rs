@@ -2,13 +2,16 @@
 
 use crate::typed::{Lowered, StaticLayout, reach};
 use crate::view::ViewError;
-use crate::{Layout, LayoutError, Swizzle, Swizzled, layout::LIMIT};
+use crate::{Layout, LayoutError, Message, Swizzle, Swizzled, layout::LIMIT};
 
 /// A map from coordinates to offsets: a typed layout, or a layout as a value.
 ///
 /// Offsets come in two steps, so that a view of a part can add its origin in between: the layout,
 /// then the swizzle.
 pub trait OffsetMap: Copy {
+    /// The number of top-level modes, where the type alone gives it.
+    const RANK: Option<usize> = None;
+
     /// Number of top-level modes.
     fn rank(&self) -> usize;
 
@@ -55,7 +58,24 @@ pub trait OffsetMap: Copy {
     }
 }
 
+/// A compile error where the type of a layout gives it another number of modes than `given`.
+///
+/// The error shows the line that calls the function in which this is evaluated, so each public
+/// function has its own `const { assert_rank(..) }`.
+pub const fn assert_rank(rank: Option<usize>, given: usize) {
+    match rank {
+        Some(rank) if rank != given => {
+            let message = Message::new().text("coordinate of ").number(given as i64).text(" indices: the tensor has ");
+            let message = message.number(rank as i64).text(" modes; give one index per mode");
+            panic!("{}", message.as_str())
+        }
+        Some(_) | None => {}
+    }
+}
+
 impl<L: StaticLayout> OffsetMap for L {
+    const RANK: Option<usize> = Some(Lowered::<L>::RANK);
+
     #[inline]
     fn rank(&self) -> usize {
         Lowered::<L>::RANK

@@ -42,7 +42,7 @@ mod vector;
 
 pub use distribute::{FragmentOf, ThreadsOf};
 pub use error::ViewError;
-pub use map::OffsetMap;
+pub use map::{OffsetMap, assert_rank};
 pub use part::Split;
 pub use part_iter::PartIter;
 pub use space::{Global, Host, Register, Shared, Space};

@@ -6,7 +6,7 @@ use core::marker::PhantomData;
 
 use crate::Swizzled;
 use crate::typed::{Idx, Lowered, MatrixLayout, Mode, StaticLayout};
-use crate::view::{Host, OffsetMap, Space, ViewError};
+use crate::view::{Host, OffsetMap, Space, ViewError, assert_rank};
 
 /// A slice seen through a layout, standing for the memory space `S`.
 ///
@@ -132,6 +132,11 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
     /// # Errors
     /// [`ViewError::OutOfBounds`]; [`ViewError::Rank`] where the layout is a value.
     pub fn offset<const R: usize>(&self, coordinate: [usize; R]) -> Result<usize, ViewError> {
+        const { assert_rank(L::RANK, R) };
+        self.place(coordinate)
+    }
+
+    fn place<const R: usize>(&self, coordinate: [usize; R]) -> Result<usize, ViewError> {
         self.inside(coordinate)?;
         Ok(self.layout.permute(self.origin + self.layout.place(&coordinate)))
     }
@@ -141,11 +146,14 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
     /// # Errors
     /// As [`TensorView::offset`].
     pub fn get<const R: usize>(&self, coordinate: [usize; R]) -> Result<&'a T, ViewError> {
-        Ok(&self.elements[self.offset(coordinate)?])
+        const { assert_rank(L::RANK, R) };
+        Ok(&self.elements[self.place(coordinate)?])
     }
 
     fn inside<const R: usize>(&self, coordinate: [usize; R]) -> Result<(), ViewError> {
-        self.layout.accepts_rank::<R>()?;
+        if R != self.rank() {
+            return Err(ViewError::Rank { given: R, expected: self.rank() });
+        }
         for (mode, &index) in coordinate.iter().enumerate() {
             let extent = self.layout.extent(mode);
             if index >= extent {
@@ -202,7 +210,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, Cell<T>, L, S> {
     /// # Errors
     /// As [`TensorView::offset`].
     pub fn set<const R: usize>(&self, coordinate: [usize; R], value: T) -> Result<(), ViewError> {
-        self.get(coordinate)?.set(value);
+        const { assert_rank(L::RANK, R) };
+        self.elements[self.place(coordinate)?].set(value);
         Ok(())
     }
 
