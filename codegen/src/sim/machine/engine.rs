@@ -5,7 +5,7 @@
 //! with some seeds every operation completes as late as the program allows.
 
 use super::rng::Rng;
-use super::{Cur, Home, Machine, Trouble, Try};
+use super::{Cur, Home, Machine, Place, Trouble, Try};
 use crate::sim::memory::{Done, OpState};
 use crate::sim::step::{Reduction, TensorCopy};
 use core::cmp::Reverse;
@@ -35,19 +35,26 @@ pub(crate) struct Target {
     pub op: u32,
 }
 
+impl Target {
+    /// The first byte that is written.
+    pub(crate) fn place(&self) -> Place {
+        Place { home: Home::Shared(self.block), offset: self.offset }
+    }
+}
+
 /// What an operation does.
 #[derive(Debug)]
 pub(crate) enum Work {
     /// `cp.async`: some bytes from the source, zeros after them.
-    Copy { to: (Home, usize), from: (Home, usize), bytes: u32, filled: u32 },
+    Copy { to: Place, from: Place, bytes: u32, filled: u32 },
     /// Bytes to shared memory, counted on mbarriers.
-    ToShared { targets: Vec<Target>, from: (Home, usize), bytes: u32, reduction: Option<Reduction> },
+    ToShared { targets: Vec<Target>, from: Place, bytes: u32, reduction: Option<Reduction> },
     /// Bytes to global memory.
-    ToGlobal { to: (Home, usize), from: (Home, usize), bytes: u32, reduction: Option<Reduction> },
+    ToGlobal { to: Place, from: Place, bytes: u32, reduction: Option<Reduction> },
     /// A box to shared memory.
     LoadBox { targets: Vec<Target>, copy: Box<TensorCopy> },
     /// A box to global memory.
-    StoreBox { from: (Home, usize), copy: Box<TensorCopy> },
+    StoreBox { from: Place, copy: Box<TensorCopy> },
     /// An arrival once earlier copies of a thread are complete.
     Arrive { block: u32, mbarrier: u32, copies: Vec<u64>, ops: Vec<u32> },
     /// A `wgmma` of a warpgroup.
@@ -132,10 +139,10 @@ impl Flight {
         let here = |home: Home| home == Home::Shared(block);
         let any = |targets: &[Target]| targets.iter().any(|t| t.block == block || t.mbarrier.0 == block);
         match &self.work {
-            Work::Copy { to, .. } => here(to.0),
-            Work::ToShared { targets, from, .. } => any(targets) || here(from.0),
+            Work::Copy { to, .. } => here(to.home),
+            Work::ToShared { targets, from, .. } => any(targets) || here(from.home),
             Work::LoadBox { targets, .. } => any(targets),
-            Work::ToGlobal { from, .. } | Work::StoreBox { from, .. } => here(from.0) && self.data.is_none(),
+            Work::ToGlobal { from, .. } | Work::StoreBox { from, .. } => here(from.home) && self.data.is_none(),
             Work::Arrive { block: other, .. } => *other == block,
             Work::Multiply(multiply) => multiply.block == block,
         }
@@ -256,16 +263,17 @@ impl Machine<'_> {
     }
 
     /// Bytes that must have been written by somebody.
-    pub(crate) fn read_bytes(&self, (home, offset): (Home, usize), bytes: usize) -> Try<Vec<u8>> {
-        self.check_written(home, offset, bytes)?;
-        Ok(self.region(home).map_or_else(|| vec![0; bytes], |region| region.data[offset..offset + bytes].to_vec()))
+    pub(crate) fn read_bytes(&self, at: Place, bytes: usize) -> Try<Vec<u8>> {
+        self.check_written(at, bytes)?;
+        let region = self.region(at.home);
+        Ok(region.map_or_else(|| vec![0; bytes], |region| region.data[at.offset..at.offset + bytes].to_vec()))
     }
 
     /// Puts bytes into memory.
-    pub(crate) fn write_bytes(&mut self, (home, offset): (Home, usize), data: &[u8]) {
-        if let Some(region) = self.region_mut(home) {
-            region.data[offset..offset + data.len()].copy_from_slice(data);
-            region.written.set(offset, data.len());
+    pub(crate) fn write_bytes(&mut self, at: Place, data: &[u8]) {
+        if let Some(region) = self.region_mut(at.home) {
+            region.data[at.offset..at.offset + data.len()].copy_from_slice(data);
+            region.written.set(at.offset, data.len());
         }
     }
 
@@ -274,16 +282,16 @@ impl Machine<'_> {
         match &flight.work {
             &Work::Copy { to, from, bytes, filled } => {
                 let (mut data, filled) = ([0; 16], filled as usize);
-                self.check_written(from.0, from.1, filled)?;
-                if let Some(region) = self.region(from.0) {
-                    data[..filled].copy_from_slice(&region.data[from.1..from.1 + filled]);
+                self.check_written(from, filled)?;
+                if let Some(region) = self.region(from.home) {
+                    data[..filled].copy_from_slice(&region.data[from.offset..from.offset + filled]);
                 }
                 self.write_bytes(to, &data[..bytes as usize]);
                 self.copies_arrived()
             }
             Work::ToShared { targets, bytes, reduction, .. } => {
                 for target in targets {
-                    self.put((Home::Shared(target.block), target.offset), &data, *reduction)?;
+                    self.put(target.place(), &data, *reduction)?;
                 }
                 self.count_targets(targets, *bytes, flight.reads)
             }

@@ -1,6 +1,6 @@
 //! The host as one more reader: what it would know of the kernel's writes.
 
-use super::{Home, Machine, Trouble, Try};
+use super::{Home, Machine, Place, Trouble, Try};
 use crate::ir::attr::Scope;
 use crate::sim::fault::{FaultKind, HostWhy};
 use crate::sim::memory::{Access, Judge, Stamp};
@@ -34,9 +34,14 @@ impl Host {
     }
 
     /// Offsets from the parameter of bytes of a region; nothing where they are of another.
-    fn offsets(&self, home: Home, offset: usize, bytes: u32) -> Option<Range<u64>> {
-        let start = (offset as u64).checked_sub(self.base).filter(|_| home == self.home)?;
+    fn offsets(&self, at: Place, bytes: u32) -> Option<Range<u64>> {
+        let start = (at.offset as u64).checked_sub(self.base).filter(|_| at.home == self.home)?;
         Some(start..start + u64::from(bytes))
+    }
+
+    /// A word, by its offset from the parameter.
+    fn word(&self, offset: u64) -> Place {
+        Place { home: self.home, offset: (self.base + offset) as usize }
     }
 }
 
@@ -44,18 +49,18 @@ impl Machine<'_> {
     /// Looks whether the host may use bytes at the moment of this access.
     pub(super) fn meets_host(
         &self,
-        (home, offset): (Home, usize),
+        at: Place,
         bytes: u32,
         write: bool,
         strength: Option<Scope>,
     ) -> Result<(), HostWhy> {
         let Some(host) = &self.host else { return Ok(()) };
-        let Some(at) = host.offsets(home, offset, bytes) else { return Ok(()) };
+        let Some(used) = host.offsets(at, bytes) else { return Ok(()) };
         let mut words = host.order.atomic.iter().chain([&host.order.flag]);
-        if words.any(|word| at.contains(word)) {
+        if words.any(|word| used.contains(word)) {
             return if strength == Some(Scope::Sys) { Ok(()) } else { Err(HostWhy::NotAtomic) };
         }
-        let open = at.start < host.open.end && host.open.start < at.end;
+        let open = used.start < host.open.end && host.open.start < used.end;
         if write && open { Err(HostWhy::Open) } else { Ok(()) }
     }
 
@@ -65,13 +70,13 @@ impl Machine<'_> {
     pub(crate) fn host_sees(
         &mut self,
         lane: usize,
-        (home, offset): (Home, usize),
+        at: Place,
         bytes: u32,
         told: Option<&(Scope, View)>,
         modifies: bool,
     ) -> Try<()> {
         let Some(mut host) = self.host.take() else { return Ok(()) };
-        if !host.offsets(home, offset, bytes).is_some_and(|at| at.contains(&host.order.flag)) {
+        if !host.offsets(at, bytes).is_some_and(|used| used.contains(&host.order.flag)) {
             self.host = Some(host);
             return Ok(());
         }
@@ -81,12 +86,12 @@ impl Machine<'_> {
         if let Some((Scope::Sys, view)) = told {
             host.view.join(view);
         }
-        let region = self.region(home);
-        let value = region.map_or(0, |region| region.load(offset, bytes.min(WORD as u32) as usize));
+        let region = self.region(at.home);
+        let value = region.map_or(0, |region| region.load(at.offset, bytes.min(WORD as u32) as usize));
         host.open = (host.order.opens)(value);
         let result = self.host_reads(lane, &host);
         if let Some((word, value)) = host.order.answers.as_ref().and_then(|answers| answers(value)) {
-            self.host_stores((host.home, (host.base + word) as usize), value);
+            self.host_stores(host.word(word), value);
         }
         self.host = Some(host);
         result
@@ -96,7 +101,7 @@ impl Machine<'_> {
     pub(super) fn host_hears(&mut self) {
         let Some(host) = &self.host else { return };
         if let Some(OnLoss { word, value, .. }) = host.order.on_loss {
-            self.host_stores((host.home, (host.base + word) as usize), value);
+            self.host_stores(host.word(word), value);
         }
     }
 
@@ -106,10 +111,10 @@ impl Machine<'_> {
     }
 
     /// The host stores a word; outside the buffer there is none.
-    fn host_stores(&mut self, (home, offset): (Home, usize), value: u32) {
-        self.released.remove(&(home.key(), offset as u32));
-        let region = self.region_mut(home).filter(|region| offset + 4 <= region.data.len());
-        if region.is_some_and(|region| region.store(offset, 4, value.into())) {
+    fn host_stores(&mut self, at: Place, value: u32) {
+        self.released.remove(&at.key());
+        let region = self.region_mut(at.home).filter(|region| at.offset + 4 <= region.data.len());
+        if region.is_some_and(|region| region.store(at.offset, 4, value.into())) {
             self.changed();
         }
     }
@@ -131,7 +136,7 @@ impl Machine<'_> {
             return Ok(());
         }
         region.shadow.judge(&judge, &now, start, end - start).map_err(|conflict| {
-            let at = self.name_place(host.home, conflict.offset, self.program.cell[0]);
+            let at = self.name_place(Place { home: host.home, offset: conflict.offset }, self.program.cell[0]);
             let mut trouble = Trouble::lane(FaultKind::Host { at, why: HostWhy::NotReleased }, lane);
             trouble.other = Some((conflict.other, conflict.other_wrote));
             trouble

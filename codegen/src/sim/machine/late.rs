@@ -7,7 +7,7 @@
 //! a habit of the seed. So packets that carry their own arrival come in any order, and a reader
 //! that takes a relaxed counter for their arrival reads what was there before.
 
-use super::{Home, Machine};
+use super::{Home, Machine, Place};
 use crate::ir::attr::Scope;
 use crate::sim::order::{Released, View};
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ pub(crate) type Told = Option<(Scope, View)>;
 pub(crate) struct Late {
     /// The block that stored.
     pub block: u32,
-    pub to: (Home, usize),
+    pub to: Place,
     /// Bytes of an element, and the elements.
     pub bytes: usize,
     pub values: Vec<u64>,
@@ -59,7 +59,7 @@ impl Machine<'_> {
     }
 
     /// Sends a store on its way.
-    pub(crate) fn send_late(&mut self, block: u32, to: (Home, usize), bytes: usize, values: Vec<u64>, told: Told) {
+    pub(crate) fn send_late(&mut self, block: u32, to: Place, bytes: usize, values: Vec<u64>, told: Told) {
         let due = self.now + 1 + self.rng.below(self.on_the_way.span) as u64;
         self.on_the_way.first_due = self.on_the_way.first_due.min(due);
         self.on_the_way.stores.push_back(Late { block, to, bytes, values, told, due });
@@ -80,12 +80,12 @@ impl Machine<'_> {
     }
 
     /// Lets the stores of a block's device arrive that touch these bytes.
-    pub(crate) fn settle(&mut self, block: u32, (home, offset): (Home, usize), bytes: usize) {
+    pub(crate) fn settle(&mut self, block: u32, at: Place, bytes: usize) {
         if !self.on_the_way.stores.is_empty() {
             let device = self.geometry.device_of(block);
             self.let_arrive(|machine, late| {
-                let (at, len) = (late.to.1, late.bytes * late.values.len());
-                let meets = late.to.0 == home && at < offset + bytes && offset < at + len;
+                let (start, len) = (late.to.offset, late.bytes * late.values.len());
+                let meets = late.to.home == at.home && start < at.offset + bytes && at.offset < start + len;
                 meets && machine.geometry.device_of(late.block) == device
             });
         }
@@ -123,14 +123,14 @@ impl Machine<'_> {
         let (now, rest) = stores.into_iter().partition(|late| which(self, late));
         self.on_the_way.stores = rest;
         let now: VecDeque<Late> = now;
-        for Late { block, to: (home, offset), bytes, values, told, .. } in now {
-            self.carry((home, offset), block, &told);
+        for Late { block, to, bytes, values, told, .. } in now {
+            self.carry(to, block, &told);
             let mut changed = false;
-            if let Some(region) = self.region_mut(home) {
-                for (at, &value) in (offset..).step_by(bytes).zip(&values) {
+            if let Some(region) = self.region_mut(to.home) {
+                for (at, &value) in (to.offset..).step_by(bytes).zip(&values) {
                     changed |= region.store(at, bytes, value);
                 }
-                region.written.set(offset, bytes * values.len());
+                region.written.set(to.offset, bytes * values.len());
             }
             if changed {
                 self.changed();
@@ -139,8 +139,8 @@ impl Machine<'_> {
     }
 
     /// The value at a place carries what its store told, and nothing that the value before did.
-    pub(crate) fn carry(&mut self, (home, offset): (Home, usize), block: u32, told: &Told) {
-        let key = (home.key(), offset as u32);
+    pub(crate) fn carry(&mut self, at: Place, block: u32, told: &Told) {
+        let key = at.key();
         if let Some((scope, view)) = told {
             let mut carried = Released::default();
             carried.add(self.geometry, *scope, block, view);

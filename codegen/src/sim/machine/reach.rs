@@ -7,6 +7,7 @@ use crate::sim::fault::{Bytes, FaultKind};
 use crate::sim::memory::{Access, Conflict, Judge, Memory, OP, Region, Site, Stamp};
 use crate::sim::order::View;
 use crate::sim::program::SHARED_BASE;
+use core::ops::Range;
 
 /// Where parameters lie.
 pub(crate) const PARAM_BASE: u64 = 0x4000;
@@ -22,6 +23,22 @@ pub(crate) enum Home {
     Shared(u32),
     /// The parameters of a device's launch.
     Params(u32),
+}
+
+/// A byte of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    /// The region.
+    pub home: Home,
+    /// Bytes from its start.
+    pub offset: usize,
+}
+
+impl Place {
+    /// The key of a word in the table of released values.
+    pub(crate) fn key(self) -> (u32, u32) {
+        (self.home.key(), self.offset as u32)
+    }
 }
 
 impl Home {
@@ -58,29 +75,32 @@ enum Refused {
     Race(Conflict),
 }
 
-/// Judges an access to `bytes` bytes by the shadow of its region, and records it if asked to.
-/// Parameters, blocks that are gone and read-only memory have none.
-fn pass(
-    memory: &mut Memory,
-    blocks: &mut [Block],
-    judge: &Judge<'_>,
-    now: &Access<'_>,
-    (home, offset): (Home, usize),
-    (bytes, record): (usize, bool),
-) -> Result<(), Refused> {
-    let region = match home {
+/// The region whose shadow has what was accessed there. Parameters and blocks that are gone have
+/// none.
+fn shadowed<'m>(memory: &'m mut Memory, blocks: &'m mut [Block], home: Home) -> Option<&'m mut Region> {
+    match home {
         Home::Buffer(index) => Some(&mut memory.buffers[index as usize].region),
         Home::Shared(block) => blocks[block as usize].shared.as_mut(),
         Home::Params(_) => None,
-    };
-    let Some(region) = region else { return Ok(()) };
+    }
+}
+
+/// Judges an access to bytes of a region by its shadow, and records it if asked to. Read-only
+/// memory needs none: every read of it passes.
+fn pass(
+    region: &mut Region,
+    judge: &Judge<'_>,
+    now: &Access<'_>,
+    bytes: Range<usize>,
+    record: bool,
+) -> Result<(), Refused> {
     if region.read_only {
         return if now.write { Err(Refused::ReadOnly) } else { Ok(()) };
     }
     let judged = if record {
-        region.shadow.touch(judge, now, offset, bytes)
+        region.shadow.touch(judge, now, bytes.start, bytes.len())
     } else {
-        region.shadow.judge(judge, now, offset, bytes)
+        region.shadow.judge(judge, now, bytes.start, bytes.len())
     };
     judged.map_err(Refused::Race)
 }
@@ -92,11 +112,11 @@ pub(crate) fn cluster_address(rank: u32, address: u32) -> u32 {
 
 impl Machine<'_> {
     /// The region and offset of an address, all bytes inside; `block` is the block that asks.
-    pub(crate) fn locate(&self, space: Space, block: u32, address: u64, bytes: u32) -> Try<(Home, usize)> {
+    pub(crate) fn locate(&self, space: Space, block: u32, address: u64, bytes: u32) -> Try<Place> {
         let wrong = |kind| Err(Trouble::new(kind));
         match space {
             Space::Global => match self.memory.find(address, bytes as usize) {
-                Ok((index, offset)) => Ok((Home::Buffer(index as u32), offset)),
+                Ok((index, offset)) => Ok(Place { home: Home::Buffer(index as u32), offset }),
                 Err(_) => wrong(FaultKind::OutOfBounds(self.bytes(space, address, bytes))),
             },
             Space::Shared => self.locate_shared(space, block, address as u32, address, bytes),
@@ -113,12 +133,12 @@ impl Machine<'_> {
                 if offset.saturating_add(u64::from(bytes)) > self.params_of(block).data.len() as u64 {
                     return wrong(FaultKind::OutOfBounds(self.bytes(space, address, bytes)));
                 }
-                Ok((Home::Params(self.geometry.device_of(block)), offset as usize))
+                Ok(Place { home: Home::Params(self.geometry.device_of(block)), offset: offset as usize })
             }
         }
     }
 
-    fn locate_shared(&self, space: Space, block: u32, at: u32, address: u64, bytes: u32) -> Try<(Home, usize)> {
+    fn locate_shared(&self, space: Space, block: u32, at: u32, address: u64, bytes: u32) -> Try<Place> {
         let inside = self.program.shared_at(at).is_some_and(|(_, _)| {
             let last = at.saturating_add(bytes.saturating_sub(1));
             // An access may run over the seam of two allocations only if it begins and ends in
@@ -131,7 +151,7 @@ impl Machine<'_> {
         if self.blocks[block as usize].shared.is_none() {
             return Err(Trouble::new(FaultKind::BlockGone(self.bytes(space, address, bytes))));
         }
-        Ok((Home::Shared(block), (at - SHARED_BASE) as usize))
+        Ok(Place { home: Home::Shared(block), offset: (at - SHARED_BASE) as usize })
     }
 
     /// The parameters that a block sees.
@@ -156,7 +176,7 @@ impl Machine<'_> {
     }
 
     /// The address of a place in a region.
-    pub(crate) fn name_place(&self, home: Home, offset: usize, bytes: u32) -> Bytes {
+    pub(crate) fn name_place(&self, Place { home, offset }: Place, bytes: u32) -> Bytes {
         match home {
             Home::Buffer(index) => {
                 let buffer = &self.memory.buffers[index as usize];
@@ -193,7 +213,7 @@ impl Machine<'_> {
         &mut self,
         cur: Cur,
         lane: usize,
-        (home, offset): (Home, usize),
+        at: Place,
         bytes: u32,
         write: bool,
         strength: Option<Scope>,
@@ -201,34 +221,34 @@ impl Machine<'_> {
         if !self.checks {
             return Ok(());
         }
-        self.meets_host((home, offset), bytes, write, strength)
-            .map_err(|why| Trouble::lane(FaultKind::Host { at: self.name_place(home, offset, bytes), why }, lane))?;
+        self.meets_host(at, bytes, write, strength)
+            .map_err(|why| Trouble::lane(FaultKind::Host { at: self.name_place(at, bytes), why }, lane))?;
         let thread = self.thread(cur.warp, lane);
         let warp = &self.warps[cur.warp];
         let stamp = Stamp { who: thread + 1, time: warp.clock[lane], site: Site::new(cur.pc, strength) };
         let access = Access { stamp, thread, view: &warp.views[lane], write, proxy: None };
         let judge = Judge { geometry: self.geometry, ops: &self.ops };
-        pass(self.memory, &mut self.blocks, &judge, &access, (home, offset), (bytes as usize, true))
-            .map_err(|refused| self.refuse(refused, home, (offset, bytes), (write, false), lane))
+        let Some(region) = shadowed(self.memory, &mut self.blocks, at.home) else { return Ok(()) };
+        let passed = pass(region, &judge, &access, at.offset..at.offset + bytes as usize, true);
+        passed.map_err(|refused| self.refuse(refused, &access, at, bytes))
     }
 
     /// The words for an access that may not be.
-    fn refuse(
-        &self,
-        refused: Refused,
-        home: Home,
-        (offset, bytes): (usize, u32),
-        (wrote, asynchronous): (bool, bool),
-        lane: usize,
-    ) -> Box<Trouble> {
+    fn refuse(&self, refused: Refused, now: &Access<'_>, at: Place, bytes: u32) -> Box<Trouble> {
+        let lane = now.thread as usize % 32;
         match refused {
-            Refused::ReadOnly => Trouble::lane(FaultKind::ReadOnly(self.name_place(home, offset, bytes)), lane),
+            Refused::ReadOnly => Trouble::lane(FaultKind::ReadOnly(self.name_place(at, bytes)), lane),
             Refused::Race(conflict) => {
                 // Of a large range, the cell where it happened.
-                let cell = self.program.cell[home.side()];
-                let (offset, bytes) = if bytes > 16 { (conflict.offset, cell) } else { (offset, bytes) };
-                let at = self.name_place(home, offset, bytes);
-                let mut trouble = Trouble::lane(FaultKind::Race { at, wrote, asynchronous, why: conflict.why }, lane);
+                let at = if bytes > 16 {
+                    let cell = self.program.cell[at.home.side()];
+                    self.name_place(Place { offset: conflict.offset, ..at }, cell)
+                } else {
+                    self.name_place(at, bytes)
+                };
+                let asynchronous = now.stamp.who & OP != 0;
+                let kind = FaultKind::Race { at, wrote: now.write, asynchronous, why: conflict.why };
+                let mut trouble = Trouble::lane(kind, lane);
                 trouble.other = Some((conflict.other, conflict.other_wrote));
                 trouble
             }
@@ -236,45 +256,36 @@ impl Machine<'_> {
     }
 
     /// Judges an access of an asynchronous operation, and records it if asked to.
-    pub(crate) fn touch_op(
-        &mut self,
-        access: &OpAccess<'_>,
-        (home, offset): (Home, usize),
-        bytes: u32,
-        record: bool,
-    ) -> Try<()> {
+    pub(crate) fn touch_op(&mut self, access: &OpAccess<'_>, at: Place, bytes: u32, record: bool) -> Try<()> {
         if !self.checks {
             return Ok(());
         }
-        self.meets_host((home, offset), bytes, access.write, None).map_err(|why| {
-            Trouble::lane(
-                FaultKind::Host { at: self.name_place(home, offset, bytes), why },
-                access.thread as usize % 32,
-            )
+        self.meets_host(at, bytes, access.write, None).map_err(|why| {
+            Trouble::lane(FaultKind::Host { at: self.name_place(at, bytes), why }, access.thread as usize % 32)
         })?;
-        let stamp = Stamp { who: OP | access.op, time: 0, site: Site::new(access.pc, access.strength) };
         let now = Access {
-            stamp,
+            stamp: Stamp { who: OP | access.op, time: 0, site: Site::new(access.pc, access.strength) },
             thread: access.thread,
             view: access.view,
             write: access.write,
-            proxy: (!access.generic).then_some(home.side()),
+            proxy: (!access.generic).then_some(at.home.side()),
         };
         let judge = Judge { geometry: self.geometry, ops: &self.ops };
-        let lane = (access.thread % 32) as usize;
-        pass(self.memory, &mut self.blocks, &judge, &now, (home, offset), (bytes as usize, record))
-            .map_err(|refused| self.refuse(refused, home, (offset, bytes), (access.write, true), lane))
+        let Some(region) = shadowed(self.memory, &mut self.blocks, at.home) else { return Ok(()) };
+        let passed = pass(region, &judge, &now, at.offset..at.offset + bytes as usize, record);
+        passed.map_err(|refused| self.refuse(refused, &now, at, bytes))
     }
 
     /// Whether all these bytes were written by somebody.
-    pub(crate) fn check_written(&self, home: Home, offset: usize, bytes: usize) -> Try<()> {
+    pub(crate) fn check_written(&self, at: Place, bytes: usize) -> Try<()> {
         if !self.checks {
             return Ok(());
         }
-        let missing = self.region(home).and_then(|region| region.written.first_missing(offset, bytes));
-        match missing {
-            Some(at) => {
-                Err(Trouble::new(FaultKind::Uninitialised(self.name_place(home, at, (offset + bytes - at) as u32))))
+        let end = at.offset + bytes;
+        match self.region(at.home).and_then(|region| region.written.first_missing(at.offset, bytes)) {
+            Some(offset) => {
+                let missing = self.name_place(Place { offset, ..at }, (end - offset) as u32);
+                Err(Trouble::new(FaultKind::Uninitialised(missing)))
             }
             None => Ok(()),
         }

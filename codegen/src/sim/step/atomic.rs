@@ -2,7 +2,7 @@
 
 use crate::ir::attr::{AtomOp, AtomOrder, RedOrder, Round, Scope};
 use crate::ir::{Addr, MemOp, Operand, Space, Ty, ValueId};
-use crate::sim::machine::{Cur, Home, Machine, Next, Try, lanes};
+use crate::sim::machine::{Cur, Machine, Next, Place, Try, lanes};
 use crate::sim::number::{BF16, F16, Format, LANES, Row, decode, encode_f64};
 use crate::sim::order::View;
 
@@ -134,21 +134,21 @@ impl Machine<'_> {
         let mut out = [0; LANES];
         for lane in lanes(cur.mask) {
             let address = base[lane].wrapping_add(rmw.at.offset as u64) & mask;
-            let (home, offset) = self.reach(cur, lane, space, address, bytes)?;
-            self.touch(cur, lane, (home, offset), bytes, true, Some(scope))?;
+            let at = self.reach(cur, lane, space, address, bytes)?;
+            self.touch(cur, lane, at, bytes, true, Some(scope))?;
             let block = self.block_of(cur.warp);
             if releases {
                 self.settle_all(block)
             } else {
-                self.settle(block, (home, offset), bytes as usize)
+                self.settle(block, at, bytes as usize)
             }
-            self.check_written(home, offset, bytes as usize).map_err(|mut trouble| {
+            self.check_written(at, bytes as usize).map_err(|mut trouble| {
                 trouble.lane = Some(lane as u32);
                 trouble
             })?;
-            let old = self.region(home).map_or(0, |region| region.load(offset, bytes as usize));
+            let old = self.region(at.home).map_or(0, |region| region.load(at.offset, bytes as usize));
             let new = match rmw.change {
-                Change::Op(op, _) => apply(op, rmw.ty, old, first[lane], home.side() == 0),
+                Change::Op(op, _) => apply(op, rmw.ty, old, first[lane], at.home.side() == 0),
                 Change::Swap { .. } => {
                     if old == first[lane] {
                         second[lane]
@@ -158,13 +158,13 @@ impl Machine<'_> {
                 }
             };
             out[lane] = old;
-            let changed = self.region_mut(home).is_some_and(|region| region.store(offset, bytes as usize, new));
+            let changed = self.region_mut(at.home).is_some_and(|region| region.store(at.offset, bytes as usize, new));
             if changed {
                 self.changed();
             }
             if self.checks {
-                let told = self.order_atomic(cur, lane, (home, offset), scope, acquires, releases);
-                self.host_sees(lane, (home, offset), bytes, told.as_ref(), true)?;
+                let told = self.order_atomic(cur, lane, at, scope, acquires, releases);
+                self.host_sees(lane, at, bytes, told.as_ref(), true)?;
             }
         }
         if let Some(d) = rmw.result {
@@ -174,18 +174,18 @@ impl Machine<'_> {
     }
 
     /// Puts bytes into memory, or combines the elements that they are with those there.
-    pub(crate) fn put(&mut self, (home, offset): (Home, usize), data: &[u8], reduction: Option<Reduction>) -> Try<()> {
+    pub(crate) fn put(&mut self, at: Place, data: &[u8], reduction: Option<Reduction>) -> Try<()> {
         let Some(Reduction { op, ty }) = reduction else {
-            self.write_bytes((home, offset), data);
+            self.write_bytes(at, data);
             return Ok(());
         };
-        self.check_written(home, offset, data.len())?;
-        let (size, flush) = (ty.bytes() as usize, home.side() == 0);
-        let Some(region) = self.region_mut(home) else { return Ok(()) };
-        for (at, bytes) in (offset..).step_by(size).zip(data.chunks_exact(size)) {
+        self.check_written(at, data.len())?;
+        let (size, flush) = (ty.bytes() as usize, at.home.side() == 0);
+        let Some(region) = self.region_mut(at.home) else { return Ok(()) };
+        for (offset, bytes) in (at.offset..).step_by(size).zip(data.chunks_exact(size)) {
             let v = bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte));
-            let new = apply(op, ty, region.load(at, size), v, flush);
-            region.store(at, size, new);
+            let new = apply(op, ty, region.load(offset, size), v, flush);
+            region.store(offset, size, new);
         }
         Ok(())
     }
@@ -196,12 +196,12 @@ impl Machine<'_> {
         &mut self,
         cur: Cur,
         lane: usize,
-        (home, offset): (Home, usize),
+        at: Place,
         scope: Scope,
         acquires: bool,
         releases: bool,
     ) -> Option<(Scope, View)> {
-        let key = (home.key(), offset as u32);
+        let key = at.key();
         let block = self.warps[cur.warp].block;
         if let Some(released) = self.released.get(&key) {
             if acquires {

@@ -6,7 +6,7 @@ use crate::ir::attr::Scope;
 use crate::ir::{Addr, Operand, Space};
 use crate::sim::fault::FaultKind;
 use crate::sim::machine::reach::OpAccess;
-use crate::sim::machine::{Cur, Flight, Home, Machine, Next, Target, Ticket, Trouble, Try, Work, lanes};
+use crate::sim::machine::{Cur, Flight, Home, Machine, Next, Place, Target, Ticket, Trouble, Try, Work, lanes};
 use crate::sim::program::SHARED_BASE;
 
 /// Bulk copies move multiples of this many bytes between multiples of it.
@@ -48,7 +48,7 @@ impl Side {
 
 impl Machine<'_> {
     /// An address and a size that bulk copies accept, inside one allocation.
-    fn reach_bulk(&self, cur: Cur, lane: usize, (space, address): (Space, u64), bytes: u32) -> Try<(Home, usize)> {
+    fn reach_bulk(&self, cur: Cur, lane: usize, (space, address): (Space, u64), bytes: u32) -> Try<Place> {
         if !address.is_multiple_of(UNIT) {
             let at = self.bytes(space, address, bytes);
             return Err(Trouble::lane(FaultKind::Misaligned { at, align: UNIT as u32 }, lane));
@@ -91,7 +91,7 @@ impl Machine<'_> {
             let targets = self.targets(cur, lane, &load)?;
             for target in &targets {
                 let side = Side::writes(target.op, reduction);
-                self.touch_by(cur, lane, side, (Home::Shared(target.block), target.offset), size)?;
+                self.touch_by(cur, lane, side, target.place(), size)?;
             }
             let work = Work::ToShared { targets, from, bytes: size, reduction };
             self.fly(cur, lane, work, reads);
@@ -122,7 +122,7 @@ impl Machine<'_> {
     }
 
     /// Judges and records an access of the async proxy for a lane.
-    pub(super) fn touch_by(&mut self, cur: Cur, lane: usize, side: Side, at: (Home, usize), bytes: u32) -> Try<()> {
+    pub(super) fn touch_by(&mut self, cur: Cur, lane: usize, side: Side, at: Place, bytes: u32) -> Try<()> {
         let view = self.warps[cur.warp].views[lane].clone();
         let thread = self.thread(cur.warp, lane);
         let Side { op, write, strength } = side;
@@ -149,7 +149,7 @@ impl Machine<'_> {
             let at = self.bytes(space, address, load.bytes);
             return Err(Trouble::lane(FaultKind::Misaligned { at, align: load.align }, lane));
         }
-        let (home, offset) = self.reach_bulk(cur, lane, load.to, load.bytes)?;
+        let Place { home, offset } = self.reach_bulk(cur, lane, load.to, load.bytes)?;
         let bar = self.mbarrier_at(cur, lane, load.bar.0, load.bar.1)?;
         let Home::Shared(block) = home else {
             return Err(Trouble::lane(FaultKind::OutOfBounds(self.bytes(space, address, load.bytes)), lane));

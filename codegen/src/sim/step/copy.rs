@@ -5,10 +5,10 @@ use crate::ir::attr::{BulkDone, NoInc};
 use crate::ir::{Addr, CopyOp, Operand};
 use crate::sim::fault::FaultKind;
 use crate::sim::machine::reach::OpAccess;
-use crate::sim::machine::{Cur, Flight, Home, Machine, Next, Ticket, Trouble, Try, Work, lanes};
+use crate::sim::machine::{Cur, Flight, Home, Machine, Next, Place, Ticket, Trouble, Try, Work, lanes};
 
 /// The two ends of a copy.
-type Ends = ((Home, usize), (Home, usize));
+type Ends = (Place, Place);
 
 impl Machine<'_> {
     pub(crate) fn copy_op(&mut self, cur: Cur, op: &CopyOp) -> Try<Next> {
@@ -78,7 +78,7 @@ impl Machine<'_> {
             let to = self.reach(cur, lane, to_space, to[lane], bytes)?;
             // Nothing is read where nothing is asked for: the address may then lie anywhere.
             let from = if filled == 0 {
-                (Home::Params(0), 0)
+                Place { home: Home::Params(0), offset: 0 }
             } else {
                 self.reach_source(cur, lane, from_space, from[lane], bytes, filled)?
             };
@@ -96,7 +96,7 @@ impl Machine<'_> {
         address: u64,
         align: u32,
         bytes: u32,
-    ) -> Try<(Home, usize)> {
+    ) -> Try<Place> {
         if !address.is_multiple_of(u64::from(align)) {
             return Err(Trouble::lane(FaultKind::Misaligned { at: self.bytes(space, address, bytes), align }, lane));
         }

@@ -39,15 +39,15 @@ impl Machine<'_> {
         self.count_access(givers, space, &addresses, ROW);
         let mut rows = vec![[0; 8]; count];
         for (lane, &address) in addresses.iter().enumerate().take(8 * count) {
-            let (home, offset) = self.reach(cur, lane, space, address, ROW)?;
-            self.touch(cur, lane, (home, offset), ROW, write, None)?;
+            let at = self.reach(cur, lane, space, address, ROW)?;
+            self.touch(cur, lane, at, ROW, write, None)?;
             if !write {
-                self.check_written(home, offset, ROW as usize).map_err(|mut trouble| {
+                self.check_written(at, ROW as usize).map_err(|mut trouble| {
                     trouble.lane = Some(lane as u32);
                     trouble
                 })?;
             }
-            rows[lane / 8][lane % 8] = offset;
+            rows[lane / 8][lane % 8] = at.offset;
         }
         Ok(rows)
     }

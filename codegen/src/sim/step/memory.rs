@@ -4,7 +4,7 @@ use crate::ir::attr::{LdOrder, Scope, StOrder};
 use crate::ir::{MemOp, Space};
 use crate::sim::count::{sectors, wavefronts};
 use crate::sim::fault::FaultKind;
-use crate::sim::machine::{Cur, Home, Machine, Next, Trouble, Try, lanes};
+use crate::sim::machine::{Cur, Home, Machine, Next, Place, Trouble, Try, lanes};
 use crate::sim::number::{LANES, Row};
 use crate::sim::order::View;
 use crate::sim::program::{Load, Ref, Store};
@@ -30,7 +30,7 @@ impl Machine<'_> {
     }
 
     /// An address of a lane as a place in memory, aligned.
-    pub(crate) fn reach(&self, cur: Cur, lane: usize, space: Space, address: u64, bytes: u32) -> Try<(Home, usize)> {
+    pub(crate) fn reach(&self, cur: Cur, lane: usize, space: Space, address: u64, bytes: u32) -> Try<Place> {
         let at_lane = |mut trouble: Box<Trouble>| {
             trouble.lane = Some(lane as u32);
             trouble
@@ -69,41 +69,41 @@ impl Machine<'_> {
         let size = load.bytes * load.dests.len() as u32;
         self.count_access(cur, load.space, &addresses, size);
         for lane in lanes(cur.mask) {
-            let (home, offset) = self.reach(cur, lane, load.space, addresses[lane], size)?;
-            self.touch(cur, lane, (home, offset), size, false, strength(load.order))?;
-            self.settle(self.block_of(cur.warp), (home, offset), size as usize);
+            let at = self.reach(cur, lane, load.space, addresses[lane], size)?;
+            self.touch(cur, lane, at, size, false, strength(load.order))?;
+            self.settle(self.block_of(cur.warp), at, size as usize);
             if self.checks {
-                self.check_loaded(load, (home, offset), size as usize).map_err(|mut trouble| {
+                self.check_loaded(load, at, size as usize).map_err(|mut trouble| {
                     trouble.lane = Some(lane as u32);
                     trouble
                 })?;
             }
             let bytes = load.bytes as usize;
             for (i, &dest) in load.dests.iter().enumerate() {
-                let value = self.region(home).map_or(0, |region| region.load(offset + i * bytes, bytes));
+                let value = self.region(at.home).map_or(0, |region| region.load(at.offset + i * bytes, bytes));
                 self.warps[cur.warp].regs[dest as usize][lane] = value;
             }
             if self.checks && load.order != LdOrder::Weak {
-                self.hear(cur, lane, load.order, (home, offset));
+                self.hear(cur, lane, load.order, at);
             }
         }
         Ok(Next::Go)
     }
 
-    fn check_loaded(&self, load: &Load, (home, offset): (Home, usize), bytes: usize) -> Try<()> {
-        self.check_written(home, offset, bytes)?;
+    fn check_loaded(&self, load: &Load, at: Place, bytes: usize) -> Try<()> {
+        self.check_written(at, bytes)?;
         let written = load.read_only
-            && !matches!(home, Home::Params(_))
-            && self.region(home).is_some_and(|region| region.shadow.last_write(offset).is_some());
+            && !matches!(at.home, Home::Params(_))
+            && self.region(at.home).is_some_and(|region| region.shadow.last_write(at.offset).is_some());
         if written {
-            return Err(Trouble::new(FaultKind::ReadOnlyPath(self.name_place(home, offset, bytes as u32))));
+            return Err(Trouble::new(FaultKind::ReadOnlyPath(self.name_place(at, bytes as u32))));
         }
         Ok(())
     }
 
     /// What a lane learns by reading a value in an order.
-    fn hear(&mut self, cur: Cur, lane: usize, order: LdOrder, (home, offset): (Home, usize)) {
-        let Some(released) = self.released.get(&(home.key(), offset as u32)) else { return };
+    fn hear(&mut self, cur: Cur, lane: usize, order: LdOrder, at: Place) {
+        let Some(released) = self.released.get(&at.key()) else { return };
         match order {
             LdOrder::Weak => {}
             LdOrder::Acquire(scope) => {
@@ -129,32 +129,30 @@ impl Machine<'_> {
         };
         let mut changed = false;
         for lane in lanes(cur.mask) {
-            let (home, offset) = self.reach(cur, lane, store.space, addresses[lane], size)?;
-            self.touch(cur, lane, (home, offset), size, true, strength)?;
+            let at = self.reach(cur, lane, store.space, addresses[lane], size)?;
+            self.touch(cur, lane, at, size, true, strength)?;
             let block = self.block_of(cur.warp);
             match store.order {
                 StOrder::Release(_) => self.settle_all(block),
-                StOrder::Weak | StOrder::Volatile | StOrder::Relaxed(_) => {
-                    self.settle(block, (home, offset), size as usize)
-                }
+                StOrder::Weak | StOrder::Volatile | StOrder::Relaxed(_) => self.settle(block, at, size as usize),
             }
             let told = if self.checks { self.told(cur, lane, store.order) } else { None };
             let bytes = store.bytes as usize;
             let values: Vec<u64> = store.values.iter().map(|&value| self.read(cur.warp, value)[lane]).collect();
-            if store.order == StOrder::Relaxed(Scope::Sys) && self.is_late(home) {
-                self.send_late(block, (home, offset), bytes, values, told);
+            if store.order == StOrder::Relaxed(Scope::Sys) && self.is_late(at.home) {
+                self.send_late(block, at, bytes, values, told);
                 continue;
             }
             if self.checks {
-                self.carry((home, offset), block, &told);
+                self.carry(at, block, &told);
             }
-            if let Some(region) = self.region_mut(home) {
+            if let Some(region) = self.region_mut(at.home) {
                 for (i, &value) in values.iter().enumerate() {
-                    changed |= region.store(offset + i * bytes, bytes, value);
+                    changed |= region.store(at.offset + i * bytes, bytes, value);
                 }
-                region.written.set(offset, size as usize);
+                region.written.set(at.offset, size as usize);
             }
-            self.host_sees(lane, (home, offset), size, told.as_ref(), false)?;
+            self.host_sees(lane, at, size, told.as_ref(), false)?;
         }
         if changed {
             self.changed();

@@ -6,7 +6,7 @@ use super::tensor_map::{Lie, MAGIC, TensorMap};
 use crate::ir::attr::AtomOp;
 use crate::ir::{Addr, Operand, Space};
 use crate::sim::fault::FaultKind;
-use crate::sim::machine::{Cur, Home, Machine, Target, Trouble, Try, Work};
+use crate::sim::machine::{Cur, Home, Machine, Place, Target, Trouble, Try, Work};
 use crate::sim::number::signed;
 use crate::sim::program::SHARED_BASE;
 
@@ -41,8 +41,8 @@ fn place(lie: Lie, start: usize, byte: usize) -> usize {
 impl Machine<'_> {
     fn tensor_map(&self, cur: Cur, lane: usize, map: Addr) -> Try<TensorMap> {
         let (space, addresses) = self.lane_addresses(cur.warp, map);
-        let (home, offset) = self.locate(space, self.block_of(cur.warp), addresses[lane], 128)?;
-        let bytes = self.read_bytes((home, offset), 128)?;
+        let at = self.locate(space, self.block_of(cur.warp), addresses[lane], 128)?;
+        let bytes = self.read_bytes(at, 128)?;
         let found = u64::from(bytes[0]);
         let array: [u8; 128] = core::array::from_fn(|i| bytes[i]);
         TensorMap::decode(&array).ok_or_else(|| {
@@ -89,7 +89,7 @@ impl Machine<'_> {
         let targets = self.targets(cur, lane, &load)?;
         for target in &targets {
             let side = Side::writes(target.op, None);
-            self.touch_box(cur, lane, side, (Home::Shared(target.block), target.offset), &map)?;
+            self.touch_box(cur, lane, side, target.place(), &map)?;
         }
         let copy = Box::new(TensorCopy { map, at, reduction: None });
         self.fly(cur, lane, Work::LoadBox { targets, copy }, reads);
@@ -136,20 +136,13 @@ impl Machine<'_> {
 
     /// The box in shared memory. Where rows lie close it is a range, since the swizzle permutes
     /// bytes within rows.
-    fn touch_box(
-        &mut self,
-        cur: Cur,
-        lane: usize,
-        side: Side,
-        (home, offset): (Home, usize),
-        map: &TensorMap,
-    ) -> Try<()> {
+    fn touch_box(&mut self, cur: Cur, lane: usize, side: Side, at: Place, map: &TensorMap) -> Try<()> {
         let lie = map.lie();
         if lie.row == lie.pitch {
-            return self.touch_by(cur, lane, side, (home, offset), lie.bytes());
+            return self.touch_by(cur, lane, side, at, lie.bytes());
         }
         for unit in units(lie) {
-            self.touch_by(cur, lane, side, (home, place(lie, offset, unit)), UNIT as u32)?;
+            self.touch_by(cur, lane, side, Place { offset: place(lie, at.offset, unit), ..at }, UNIT as u32)?;
         }
         Ok(())
     }
@@ -169,12 +162,12 @@ impl Machine<'_> {
     pub(crate) fn read_box(&self, copy: &TensorCopy) -> Try<Vec<u8>> {
         let mut data = copy.map.blank();
         let mut result = Ok(());
-        copy.map.parts(&copy.at, false, |at, address, bytes| {
+        copy.map.parts(&copy.at, false, |to, address, bytes| {
             let len = bytes as usize;
-            let read = self.locate(Space::Global, 0, address, bytes).and_then(|(home, offset)| {
-                self.check_written(home, offset, len)?;
-                if let Some(region) = self.region(home) {
-                    data[at..at + len].copy_from_slice(&region.data[offset..offset + len]);
+            let read = self.locate(Space::Global, 0, address, bytes).and_then(|from| {
+                self.check_written(from, len)?;
+                if let Some(region) = self.region(from.home) {
+                    data[to..to + len].copy_from_slice(&region.data[from.offset..from.offset + len]);
                 }
                 Ok(())
             });
@@ -197,34 +190,36 @@ impl Machine<'_> {
     }
 
     /// The bytes of a box in shared memory, as they lie there.
-    pub(crate) fn read_rows(&self, copy: &TensorCopy, (home, from): (Home, usize)) -> Try<Vec<u8>> {
+    pub(crate) fn read_rows(&self, copy: &TensorCopy, from: Place) -> Try<Vec<u8>> {
         let lie = copy.map.lie();
         let bytes = lie.bytes() as usize;
         if lie.row == lie.pitch {
-            return self.read_bytes((home, from), bytes);
+            return self.read_bytes(from, bytes);
         }
         let mut data = vec![0; bytes];
         for unit in units(lie) {
-            let at = place(lie, from, unit);
-            data[at - from..at - from + UNIT].copy_from_slice(&self.read_bytes((home, at), UNIT)?);
+            let at = Place { offset: place(lie, from.offset, unit), ..from };
+            let start = at.offset - from.offset;
+            data[start..start + UNIT].copy_from_slice(&self.read_bytes(at, UNIT)?);
         }
         Ok(data)
     }
 
     /// Puts a box from shared memory, which lies swizzled, into the tensor, or combines its
     /// elements with it.
-    pub(crate) fn store_box(&mut self, copy: &TensorCopy, (_, from): (Home, usize), data: &[u8]) -> Try<()> {
+    pub(crate) fn store_box(&mut self, copy: &TensorCopy, from: Place, data: &[u8]) -> Try<()> {
         let lie = copy.map.lie();
         let mut result = Ok(());
         copy.map.parts(&copy.at, copy.reduction.is_none(), |at, address, bytes| {
             // Coordinates were checked at the issue.
-            let Ok((home, offset)) = self.locate(Space::Global, 0, address, bytes) else { return };
+            let Ok(to) = self.locate(Space::Global, 0, address, bytes) else { return };
             let (mut done, len) = (0, bytes as usize);
             while done < len && result.is_ok() {
                 // Up to the next unit: within one, bytes keep their order.
                 let count = (UNIT - (at + done) % UNIT).min(len - done);
-                let byte = place(lie, from, at + done) - from;
-                result = self.put((home, offset + done), &data[byte..byte + count], copy.reduction);
+                let byte = place(lie, from.offset, at + done) - from.offset;
+                let to = Place { offset: to.offset + done, ..to };
+                result = self.put(to, &data[byte..byte + count], copy.reduction);
                 done += count;
             }
         });
