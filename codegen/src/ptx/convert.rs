@@ -33,7 +33,7 @@ pub(super) fn emit_convert(w: &mut Writer<'_>, op: &ConvertOp) {
         }
         ConvertOp::Cvt { ty, from, d, a, clamp: Clamp::Sat, .. } => {
             let (d, a) = (w.def(*d), w.reg(*a));
-            saturate(w, (*ty, *from), &d, a);
+            saturate(w, *ty, *from, &d, a);
         }
         ConvertOp::Cvt { ty, from, d, a, round, .. }
             if ty.is_int() && ty.bits() <= 16 && from.is_float() && *from != Ty::F64 =>
@@ -44,7 +44,7 @@ pub(super) fn emit_convert(w: &mut Writer<'_>, op: &ConvertOp) {
             let (d, a, value) = (w.def(*d), w.reg(*a), w.temp(wide));
             let rounding = rounding(wide, *from, *round);
             w.line(format!("cvt{rounding}.{}.{} {value}, {a}", type_name(wide), type_name(*from)));
-            saturate(w, (*ty, wide), &d, value);
+            saturate(w, *ty, wide, &d, value);
         }
         ConvertOp::Cvt { ty, from, d, a, round, clamp: Clamp::No } => {
             let (d, a) = (w.def(*d), w.reg(*a));
@@ -94,7 +94,7 @@ pub(super) fn emit_convert(w: &mut Writer<'_>, op: &ConvertOp) {
 /// An integer clamped to the range of another type, by `min` and `max`: the driver's compiler was
 /// seen to merge a `cvt.sat` with the conversion from a float before it, which loses what that one
 /// does to NaNs and negative numbers.
-fn saturate(w: &mut Writer<'_>, (ty, from): (Ty, Ty), d: &str, a: String) {
+fn saturate(w: &mut Writer<'_>, ty: Ty, from: Ty, d: &str, a: String) {
     // In 32 bits at least: `ptxas` 13.0 merges 16-bit extremes with comparisons of their result
     // (see `extreme`).
     let work = match (from.bits() < 32, from.is_signed()) {

@@ -37,7 +37,7 @@ pub(super) fn emit_mem(w: &mut Writer<'_>, op: &MemOp) {
             let head = format!("atom.{}.{}.{}", order.text(), space_name(w.space(*at)), atomic(*op, *ty));
             let (space, d, at, v) = (w.space(*at), w.def(*d), w.addr(*at), w.op(*v));
             if leaves_early(space, *op, *ty) {
-                let got = swaps(w, &order.text(), (*op, *ty), &at, &v);
+                let got = swaps(w, &Swap { order: &order.text(), op: *op, ty: *ty, at: &at, v: &v });
                 return w.line(format!("mov.b64 {d}, {got}"));
             }
             atomic_line(w, is_loop(space, *op, *ty), &at, format!("{head} {d}, {at}, {v}"));
@@ -51,7 +51,7 @@ pub(super) fn emit_mem(w: &mut Writer<'_>, op: &MemOp) {
             let head = format!("red.{}.{}.{}", order.text(), space_name(w.space(*at)), atomic(*op, *ty));
             let (space, at, v) = (w.space(*at), w.addr(*at), w.op(*v));
             if leaves_early(space, *op, *ty) {
-                swaps(w, &order.text(), (*op, *ty), &at, &v);
+                swaps(w, &Swap { order: &order.text(), op: *op, ty: *ty, at: &at, v: &v });
                 return;
             }
             atomic_line(w, is_loop(space, *op, *ty), &at, format!("{head} {at}, {v}"));
@@ -97,9 +97,20 @@ fn leaves_early(space: Space, op: AtomOp, ty: Ty) -> bool {
     is_loop(space, op, ty) && matches!(op, AtomOp::Min | AtomOp::Max)
 }
 
+/// An atomic operation that is written as a loop of compare-and-swap.
+struct Swap<'a> {
+    order: &'a str,
+    op: AtomOp,
+    ty: Ty,
+    /// The address and the operand, as PTX writes them.
+    at: &'a str,
+    v: &'a str,
+}
+
 /// Writes the loop of compare-and-swap, whose only way out is a swap. The register has what was
 /// there before.
-fn swaps(w: &mut Writer<'_>, order: &str, (op, ty): (AtomOp, Ty), at: &str, v: &str) -> String {
+fn swaps(w: &mut Writer<'_>, swap: &Swap<'_>) -> String {
+    let &Swap { order, op, ty, at, v } = swap;
     let ([old, new, got], failed) = ([(); 3].map(|()| w.temp(ty)), w.temp(Ty::Pred));
     let head = format!("$swap_{}", &got[1..]);
     w.line(format!("ld.volatile.shared.b64 {got}, {at}"));

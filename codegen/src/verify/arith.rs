@@ -41,7 +41,9 @@ pub(super) fn verify_arith(faults: &mut Faults<'_>, stmt: &Stmt, op: &ArithOp) {
 /// Conversions are rounded where they must be and only there; parts make up the whole.
 pub(super) fn verify_convert(faults: &mut Faults<'_>, stmt: &Stmt, op: &ConvertOp) {
     match op {
-        ConvertOp::Cvt { ty, from, round, clamp, .. } => conversion(faults, stmt, (*ty, *from), *round, *clamp),
+        &ConvertOp::Cvt { ty, from, round, clamp, .. } => {
+            conversion(faults, stmt, &Conversion { ty, from, round, clamp })
+        }
         ConvertOp::RoundInt { round, .. } => {
             if *round == Round::Exact {
                 illegal(faults, stmt, "rounding to an integral value needs a direction: rn, rz, rm or rp");
@@ -80,7 +82,16 @@ fn contains(ty: Ty, from: Ty) -> bool {
     }
 }
 
-fn conversion(faults: &mut Faults<'_>, stmt: &Stmt, (ty, from): (Ty, Ty), round: Round, clamp: Clamp) {
+/// A conversion from one type to another.
+struct Conversion {
+    ty: Ty,
+    from: Ty,
+    round: Round,
+    clamp: Clamp,
+}
+
+fn conversion(faults: &mut Faults<'_>, stmt: &Stmt, conversion: &Conversion) {
+    let &Conversion { ty, from, round, clamp } = conversion;
     if matches!((ty, from), (Ty::F16, Ty::BF16) | (Ty::BF16, Ty::F16)) {
         illegal(faults, stmt, "f16 and bf16 do not convert to each other: convert through f32");
     }

@@ -52,7 +52,7 @@ fn block(faults: &mut Faults<'_>, stmts: &Block, scope: &mut Scope) {
                 block(faults, otherwise, scope);
             }
             Op::For { var, start, end, step, body } => {
-                counted(faults, stmt, (*var, [*start, *end, *step]), scope);
+                counted(faults, stmt, *var, [*start, *end, *step], scope);
                 let inner = scope.order.len();
                 write(faults, stmt, *var, scope);
                 scope.loops += 1;
@@ -73,7 +73,7 @@ fn block(faults: &mut Faults<'_>, stmts: &Block, scope: &mut Scope) {
 
 /// A counter is an integer of 32 or 64 bits, its bounds are of its type, its step a constant above
 /// zero.
-fn counted(faults: &mut Faults<'_>, stmt: &Stmt, (var, bounds): (ValueId, [Operand; 3]), scope: &mut Scope) {
+fn counted(faults: &mut Faults<'_>, stmt: &Stmt, var: ValueId, bounds: [Operand; 3], scope: &mut Scope) {
     let Some(&ty) = faults.kernel.values.get(var.index()) else { return };
     faults.require(TyClass::Wide.has(ty), stmt, || ErrorKind::IllegalType {
         found: ty,

@@ -287,7 +287,9 @@ proptest::proptest! {
         units in 0u32..24,
         far in proptest::bool::ANY,
         swizzle in proptest::sample::select(&SWIZZLES),
-        (registers, maps, mn) in (proptest::bool::ANY, proptest::bool::ANY, proptest::bool::ANY),
+        registers in proptest::bool::ANY,
+        maps in proptest::bool::ANY,
+        mn in proptest::bool::ANY,
     ) {
         // Tensor copies go to multiples of 128 bytes, swizzled rows begin at a multiple of their
         // span.

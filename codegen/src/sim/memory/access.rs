@@ -87,6 +87,16 @@ pub(crate) struct Access<'a> {
     pub proxy: Option<usize>,
 }
 
+/// An earlier access that belongs to a thread.
+struct ThreadAccess {
+    thread: Thread,
+    /// The thread's time.
+    time: u32,
+    /// Made by the generic proxy.
+    generic: bool,
+    wrote: bool,
+}
+
 /// Why two accesses are not ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
@@ -115,19 +125,14 @@ impl Judge<'_> {
         if earlier.who & OP != 0 {
             return self.after_op(earlier, wrote, now);
         }
-        let thread = earlier.who - 1;
-        self.after_thread(thread, earlier.time, (true, wrote), now)
+        let earlier = ThreadAccess { thread: earlier.who - 1, time: earlier.time, generic: true, wrote };
+        self.after_thread(earlier, now)
     }
 
     /// An access of the generic proxy and one of the async proxy are ordered by a fence alone, be
     /// the write the earlier or the later one.
-    fn after_thread(
-        &self,
-        thread: Thread,
-        time: u32,
-        (generic, wrote): (bool, bool),
-        now: &Access<'_>,
-    ) -> Result<(), Why> {
+    fn after_thread(&self, earlier: ThreadAccess, now: &Access<'_>) -> Result<(), Why> {
+        let ThreadAccess { thread, time, generic, wrote } = earlier;
         let seen = thread == now.thread || now.view.seen.knows_thread(self.geometry, thread, time);
         if !seen {
             return Err(Why::Unordered);
@@ -159,7 +164,9 @@ impl Judge<'_> {
                     Ok(())
                 }
             }
-            Done::Adopted(thread, time) => self.after_thread(thread, time, (op.generic, wrote), now),
+            Done::Adopted(thread, time) => {
+                self.after_thread(ThreadAccess { thread, time, generic: op.generic, wrote }, now)
+            }
         }
     }
 

@@ -43,7 +43,7 @@ fn integral(value: f64, round: Round) -> f64 {
     }
 }
 
-fn float_to_int(value: f64, (to, from): (Ty, Ty), round: Round) -> u64 {
+fn float_to_int(value: f64, to: Ty, from: Ty, round: Round) -> u64 {
     if value.is_nan() {
         return if to.bits() == 64 || from == Ty::F64 { 1 << (to.bits() - 1) } else { 0 };
     }
@@ -65,7 +65,7 @@ pub(crate) fn cvt(to: Ty, from: Ty, bits: u64, round: Round, clamp: Clamp) -> u6
             let value = if clamp == Clamp::Sat { value.clamp(least, most) } else { value };
             value as u64 & mask(to)
         }
-        (None, Some(_)) => float_to_int(to_f64(from, bits), (to, from), round),
+        (None, Some(_)) => float_to_int(to_f64(from, bits), to, from, round),
         (Some(format), None) => {
             let (negative, significand) = if from.is_signed() {
                 let value = signed(from, bits);

@@ -12,10 +12,29 @@ use crate::sim::program::SHARED_BASE;
 /// Bulk copies move multiples of this many bytes between multiples of it.
 const UNIT: u64 = 16;
 
+/// An address that a lane gives.
+#[derive(Clone, Copy)]
+pub(super) struct LaneAddress {
+    pub space: Space,
+    pub address: u64,
+}
+
+/// The operands of a bulk copy to shared memory.
+#[derive(Clone, Copy)]
+pub(super) struct BulkLoad {
+    pub dst: Addr,
+    pub src: Addr,
+    pub bytes: Operand,
+    pub bar: Addr,
+    /// The blocks of the cluster that receive a copy, one bit each.
+    pub multicast: Option<Operand>,
+    pub reduction: Option<Reduction>,
+}
+
 /// A copy to shared memory about to be issued by a lane.
 pub(super) struct Load {
-    pub to: (Space, u64),
-    pub bar: (Space, u64),
+    pub to: LaneAddress,
+    pub bar: LaneAddress,
     pub bytes: u32,
     pub multicast: Option<u64>,
     /// What the destination's address is a multiple of.
@@ -48,7 +67,8 @@ impl Side {
 
 impl Machine<'_> {
     /// An address and a size that bulk copies accept, inside one allocation.
-    fn reach_bulk(&self, cur: Cur, lane: usize, (space, address): (Space, u64), bytes: u32) -> Try<Place> {
+    fn reach_bulk(&self, cur: Cur, lane: usize, at: LaneAddress, bytes: u32) -> Try<Place> {
+        let LaneAddress { space, address } = at;
         if !address.is_multiple_of(UNIT) {
             let at = self.bytes(space, address, bytes);
             return Err(Trouble::lane(FaultKind::Misaligned { at, align: UNIT as u32 }, lane));
@@ -63,14 +83,8 @@ impl Machine<'_> {
         })
     }
 
-    pub(super) fn bulk_load(
-        &mut self,
-        cur: Cur,
-        (dst, src): (Addr, Addr),
-        bytes: Operand,
-        (bar, multicast): (Addr, Option<Operand>),
-        reduction: Option<Reduction>,
-    ) -> Try<Next> {
+    pub(super) fn bulk_load(&mut self, cur: Cur, copy: BulkLoad) -> Try<Next> {
+        let BulkLoad { dst, src, bytes, bar, multicast, reduction } = copy;
         let (to_space, to) = self.lane_addresses(cur.warp, dst);
         let (from_space, from) = self.lane_addresses(cur.warp, src);
         let (bar_space, bars) = self.lane_addresses(cur.warp, bar);
@@ -78,10 +92,10 @@ impl Machine<'_> {
         let masks = multicast.map(|operand| self.value(cur.warp, operand));
         for lane in lanes(cur.mask) {
             let size = bytes[lane] as u32;
-            let from = self.reach_bulk(cur, lane, (from_space, from[lane]), size)?;
+            let from = self.reach_bulk(cur, lane, LaneAddress { space: from_space, address: from[lane] }, size)?;
             let load = Load {
-                to: (to_space, to[lane]),
-                bar: (bar_space, bars[lane]),
+                to: LaneAddress { space: to_space, address: to[lane] },
+                bar: LaneAddress { space: bar_space, address: bars[lane] },
                 bytes: size,
                 multicast: masks.map(|row| row[lane]),
                 align: UNIT as u32,
@@ -102,7 +116,8 @@ impl Machine<'_> {
     pub(super) fn bulk_store(
         &mut self,
         cur: Cur,
-        (dst, src): (Addr, Addr),
+        dst: Addr,
+        src: Addr,
         bytes: Operand,
         reduction: Option<Reduction>,
     ) -> Try<Next> {
@@ -111,8 +126,8 @@ impl Machine<'_> {
         let bytes = self.value(cur.warp, bytes);
         for lane in lanes(cur.mask) {
             let size = bytes[lane] as u32;
-            let from = self.reach_bulk(cur, lane, (from_space, from[lane]), size)?;
-            let to = self.reach_bulk(cur, lane, (to_space, to[lane]), size)?;
+            let from = self.reach_bulk(cur, lane, LaneAddress { space: from_space, address: from[lane] }, size)?;
+            let to = self.reach_bulk(cur, lane, LaneAddress { space: to_space, address: to[lane] }, size)?;
             let (reads, writes) = (self.new_op(cur.warp, lane, false), self.new_op(cur.warp, lane, false));
             self.touch_by(cur, lane, Side::reads(reads), from, size)?;
             self.touch_by(cur, lane, Side::writes(writes, reduction), to, size)?;
@@ -144,13 +159,13 @@ impl Machine<'_> {
 
     /// The blocks that a copy goes to, each with its mbarrier.
     pub(super) fn targets(&mut self, cur: Cur, lane: usize, load: &Load) -> Try<Vec<Target>> {
-        let (space, address) = load.to;
+        let LaneAddress { space, address } = load.to;
         if !address.is_multiple_of(u64::from(load.align)) {
             let at = self.bytes(space, address, load.bytes);
             return Err(Trouble::lane(FaultKind::Misaligned { at, align: load.align }, lane));
         }
         let Place { home, offset } = self.reach_bulk(cur, lane, load.to, load.bytes)?;
-        let bar = self.mbarrier_at(cur, lane, load.bar.0, load.bar.1)?;
+        let bar = self.mbarrier_at(cur, lane, load.bar.space, load.bar.address)?;
         let Home::Shared(block) = home else {
             return Err(Trouble::lane(FaultKind::OutOfBounds(self.bytes(space, address, load.bytes)), lane));
         };

@@ -1,14 +1,24 @@
 //! `cp.async` and its groups; the rows of the family `copy`, by mechanism.
 
 use super::atomic::Reduction;
+use super::bulk::BulkLoad;
+use super::tensor::{TensorLoad, TensorStore};
 use crate::ir::attr::{BulkDone, NoInc};
 use crate::ir::{Addr, CopyOp, Operand};
 use crate::sim::fault::FaultKind;
 use crate::sim::machine::reach::OpAccess;
 use crate::sim::machine::{Cur, Flight, Home, Machine, Next, Place, Ticket, Trouble, Try, Work, lanes};
 
-/// The two ends of a copy.
-type Ends = (Place, Place);
+/// A `cp.async` of a lane.
+#[derive(Clone, Copy)]
+struct LaneCopy {
+    to: Place,
+    from: Place,
+    /// Bytes that are written.
+    bytes: u32,
+    /// Bytes that are read; the rest is zeros.
+    filled: u32,
+}
 
 impl Machine<'_> {
     pub(crate) fn copy_op(&mut self, cur: Cur, op: &CopyOp) -> Try<Next> {
@@ -29,32 +39,35 @@ impl Machine<'_> {
                 Ok(Next::Go)
             }
             CopyOp::BulkWait { pending, done } => self.wait_bulk(cur, pending.0, *done),
-            CopyOp::BulkG2S { dst, src, bytes, bar, multicast, .. } => {
-                self.bulk_load(cur, (*dst, *src), *bytes, (*bar, *multicast), None)
+            &CopyOp::BulkG2S { dst, src, bytes, bar, multicast, .. } => {
+                self.bulk_load(cur, BulkLoad { dst, src, bytes, bar, multicast, reduction: None })
             }
-            CopyOp::BulkS2C { dst, src, bytes, bar } => self.bulk_load(cur, (*dst, *src), *bytes, (*bar, None), None),
-            CopyOp::ReduceS2C { ty, dst, src, bytes, bar, op } => {
-                self.bulk_load(cur, (*dst, *src), *bytes, (*bar, None), Some(Reduction { op: *op, ty: *ty }))
+            &CopyOp::BulkS2C { dst, src, bytes, bar } => {
+                self.bulk_load(cur, BulkLoad { dst, src, bytes, bar, multicast: None, reduction: None })
             }
-            CopyOp::BulkS2G { dst, src, bytes, .. } => self.bulk_store(cur, (*dst, *src), *bytes, None),
+            &CopyOp::ReduceS2C { ty, dst, src, bytes, bar, op } => {
+                let reduction = Some(Reduction { op, ty });
+                self.bulk_load(cur, BulkLoad { dst, src, bytes, bar, multicast: None, reduction })
+            }
+            CopyOp::BulkS2G { dst, src, bytes, .. } => self.bulk_store(cur, *dst, *src, *bytes, None),
             CopyOp::ReduceS2G { ty, dst, src, bytes, op, .. } => {
-                self.bulk_store(cur, (*dst, *src), *bytes, Some(Reduction { op: *op, ty: *ty }))
+                self.bulk_store(cur, *dst, *src, *bytes, Some(Reduction { op: *op, ty: *ty }))
             }
-            CopyOp::TensorLoad { dst, map, at, bar, multicast, .. } => {
+            &CopyOp::TensorLoad { dst, map, ref at, bar, multicast, .. } => {
                 for lane in lanes(cur.mask) {
-                    self.tensor_load(cur, lane, (*dst, *bar), *map, at, *multicast)?;
+                    self.tensor_load(cur, lane, TensorLoad { dst, map, at, bar, multicast })?;
                 }
                 Ok(Next::Go)
             }
-            CopyOp::TensorStore { map, at, src, .. } => {
+            &CopyOp::TensorStore { map, ref at, src, .. } => {
                 for lane in lanes(cur.mask) {
-                    self.tensor_store(cur, lane, (*map, at), *src, None)?;
+                    self.tensor_store(cur, lane, TensorStore { map, at, src, op: None })?;
                 }
                 Ok(Next::Go)
             }
-            CopyOp::TensorReduce { map, at, src, op, .. } => {
+            &CopyOp::TensorReduce { map, ref at, src, op, .. } => {
                 for lane in lanes(cur.mask) {
-                    self.tensor_store(cur, lane, (*map, at), *src, Some(*op))?;
+                    self.tensor_store(cur, lane, TensorStore { map, at, src, op: Some(op) })?;
                 }
                 Ok(Next::Go)
             }
@@ -82,7 +95,7 @@ impl Machine<'_> {
             } else {
                 self.reach_source(cur, lane, from_space, from[lane], bytes, filled)?
             };
-            self.issue_copy(cur, lane, (to, from), bytes, filled)?;
+            self.issue_copy(cur, lane, LaneCopy { to, from, bytes, filled })?;
         }
         Ok(Next::Go)
     }
@@ -106,7 +119,8 @@ impl Machine<'_> {
         })
     }
 
-    fn issue_copy(&mut self, cur: Cur, lane: usize, (to, from): Ends, bytes: u32, filled: u32) -> Try<()> {
+    fn issue_copy(&mut self, cur: Cur, lane: usize, copy: LaneCopy) -> Try<()> {
+        let LaneCopy { to, from, bytes, filled } = copy;
         let reads = self.new_op(cur.warp, lane, true);
         let writes = self.new_op(cur.warp, lane, true);
         let thread = self.thread(cur.warp, lane);

@@ -17,7 +17,7 @@ impl Machine<'_> {
         match op {
             MmaOp::LdMatrix { d, at, trans, .. } => self.ldmatrix(cur, d, *at, *trans),
             MmaOp::StMatrix { at, v, trans, .. } => self.stmatrix(cur, *at, v, *trans),
-            MmaOp::MmaSync { acc, a, b, atom } => self.mma_sync(cur, *acc, (a, b), *atom),
+            MmaOp::MmaSync { acc, a, b, atom } => self.mma_sync(cur, *acc, a, b, *atom),
             MmaOp::WgmmaFence {} => {
                 self.warps[cur.warp].touched.fill(false);
                 Ok(Next::Go)
@@ -107,7 +107,7 @@ impl Machine<'_> {
         first..first + regs.len
     }
 
-    fn mma_sync(&mut self, cur: Cur, acc: Regs, (a, b): (&[Operand], &[Operand]), atom: MmaAtom) -> Try<Next> {
+    fn mma_sync(&mut self, cur: Cur, acc: Regs, a: &[Operand], b: &[Operand], atom: MmaAtom) -> Try<Next> {
         let vars = self.run_vars(acc);
         for var in vars.clone() {
             self.check_arrived(cur, var)?;

@@ -70,10 +70,17 @@ impl Descriptor {
     }
 }
 
+/// A matrix operand in shared memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SharedOperand {
+    pub descriptor: Descriptor,
+    pub major: Major,
+}
+
 /// Where the A operand is.
 #[derive(Debug)]
 pub(crate) enum Left {
-    Shared(Descriptor, Major),
+    Shared(SharedOperand),
     /// Per warp, its registers as they were at the issue.
     Registers(Vec<[[u64; LANES]; 4]>),
 }
@@ -88,25 +95,28 @@ pub(crate) struct Multiply {
     /// The first register row of the accumulator.
     pub row: usize,
     pub a: Left,
-    pub b: (Descriptor, Major),
+    pub b: SharedOperand,
     pub keep: bool,
     pub signs: (Sign, Sign),
 }
 
 impl Multiply {
     /// The 16-byte units of an operand of `count` rows: the first row, the first k, the address.
-    fn units(&self, (matrix, major): (Descriptor, Major), count: u32, size: u32) -> Vec<(u32, u32, u32)> {
+    fn units(&self, operand: SharedOperand, count: u32, size: u32) -> Vec<(u32, u32, u32)> {
+        let SharedOperand { descriptor, major } = operand;
         let (depth, unit) = (self.atom.kind().k(), 16 / size);
         let mut units = Vec::with_capacity((count * depth / unit) as usize);
         match major {
             Major::K => {
                 for i in 0..count {
-                    units.extend((0..depth / unit).map(|u| (i, u * unit, matrix.address(major, i, u * unit, size))));
+                    units
+                        .extend((0..depth / unit).map(|u| (i, u * unit, descriptor.address(major, i, u * unit, size))));
                 }
             }
             Major::Mn => {
                 for k in 0..depth {
-                    units.extend((0..count / unit).map(|u| (u * unit, k, matrix.address(major, u * unit, k, size))));
+                    units
+                        .extend((0..count / unit).map(|u| (u * unit, k, descriptor.address(major, u * unit, k, size))));
                 }
             }
         }
@@ -117,8 +127,8 @@ impl Multiply {
     pub(crate) fn addresses(&self) -> Vec<u32> {
         let (_, a, b) = self.atom.kind().elems();
         let mut all = self.units(self.b, self.atom.n(), b.bits() / 8);
-        if let Left::Shared(descriptor, major) = self.a {
-            all.extend(self.units((descriptor, major), 64, a.bits() / 8));
+        if let Left::Shared(operand) = self.a {
+            all.extend(self.units(operand, 64, a.bits() / 8));
         }
         let mut addresses: Vec<u32> = all.into_iter().map(|(_, _, address)| address).collect();
         addresses.sort_unstable();
@@ -132,8 +142,9 @@ impl Machine<'_> {
     fn operand_values(
         &self,
         work: &Multiply,
-        operand: (Descriptor, Major),
-        (elem, count): (Elem, u32),
+        operand: SharedOperand,
+        elem: Elem,
+        count: u32,
         place: impl Fn(u32, u32) -> usize,
     ) -> Try<Vec<f64>> {
         let mut values = vec![0.0; (count * work.atom.kind().k()) as usize];
@@ -144,7 +155,7 @@ impl Machine<'_> {
             self.check_written(at, 16)?;
             let unit: &[u8; 16] = &region.data[at.offset..].as_chunks().0[0];
             for (j, value) in (0..128 / elem.bits()).zip(worth_unit(elem, unit)) {
-                let at = if operand.1 == Major::K { place(i, k + j) } else { place(i + j, k) };
+                let at = if operand.major == Major::K { place(i, k + j) } else { place(i + j, k) };
                 values[at] = value;
             }
         }
@@ -157,9 +168,7 @@ impl Machine<'_> {
         let (k, n) = (work.atom.kind().k() as usize, work.atom.n() as usize);
         let row_of_a = |i: u32, x: u32| i as usize * k + x as usize;
         let mut a = match &work.a {
-            Left::Shared(descriptor, major) => {
-                self.operand_values(work, (*descriptor, *major), (elem_a, 64), row_of_a)?
-            }
+            Left::Shared(operand) => self.operand_values(work, *operand, elem_a, 64, row_of_a)?,
             Left::Registers(warps) => {
                 let mut a = vec![0.0; 64 * k];
                 for (warp, registers) in (0..).zip(warps) {
@@ -173,7 +182,7 @@ impl Machine<'_> {
                 a
             }
         };
-        let mut b = self.operand_values(work, work.b, (elem_b, work.atom.n()), |i, x| x as usize * n + i as usize)?;
+        let mut b = self.operand_values(work, work.b, elem_b, work.atom.n(), |i, x| x as usize * n + i as usize)?;
         negate(&mut a, work.signs.0);
         negate(&mut b, work.signs.1);
         let rows = work.row..work.row + work.atom.acc_registers() as usize;

@@ -1,7 +1,7 @@
 //! Copies of boxes of a tensor: from global to shared memory and back, swizzled on the way.
 
 use super::atomic::Reduction;
-use super::bulk::{Load, Side};
+use super::bulk::{LaneAddress, Load, Side};
 use super::tensor_map::{Lie, MAGIC, TensorMap};
 use crate::ir::attr::AtomOp;
 use crate::ir::{Addr, Operand, Space};
@@ -26,6 +26,27 @@ impl TensorCopy {
     pub(crate) fn bytes(&self) -> usize {
         self.map.box_bytes() as usize
     }
+}
+
+/// The operands of a copy of a box to shared memory.
+#[derive(Clone, Copy)]
+pub(super) struct TensorLoad<'a> {
+    pub dst: Addr,
+    pub map: Addr,
+    pub at: &'a [Operand],
+    pub bar: Addr,
+    /// The blocks of the cluster that receive the box, one bit each.
+    pub multicast: Option<Operand>,
+}
+
+/// The operands of a copy or a reduction of a box to global memory.
+#[derive(Clone, Copy)]
+pub(super) struct TensorStore<'a> {
+    pub map: Addr,
+    pub at: &'a [Operand],
+    pub src: Addr,
+    /// The reduction; without one the box overwrites the tensor's elements.
+    pub op: Option<AtomOp>,
 }
 
 /// The bytes of a box, in steps of what a swizzle leaves together.
@@ -68,22 +89,17 @@ impl Machine<'_> {
         Ok(at)
     }
 
-    pub(super) fn tensor_load(
-        &mut self,
-        cur: Cur,
-        lane: usize,
-        (dst, bar): (Addr, Addr),
-        map: Addr,
-        at: &[Operand],
-        multicast: Option<Operand>,
-    ) -> Try<()> {
+    pub(super) fn tensor_load(&mut self, cur: Cur, lane: usize, load: TensorLoad<'_>) -> Try<()> {
+        let TensorLoad { dst, map, at, bar, multicast } = load;
         let map = self.tensor_map(cur, lane, map)?;
         let at = self.coordinates(cur, lane, at, &map)?;
         let (to_space, to) = self.lane_addresses(cur.warp, dst);
         let (bar_space, bars) = self.lane_addresses(cur.warp, bar);
         let bytes = map.lie().bytes();
         let multicast = multicast.map(|operand| self.value(cur.warp, operand)[lane]);
-        let load = Load { to: (to_space, to[lane]), bar: (bar_space, bars[lane]), bytes, multicast, align: 128 };
+        let to = LaneAddress { space: to_space, address: to[lane] };
+        let bar = LaneAddress { space: bar_space, address: bars[lane] };
+        let load = Load { to, bar, bytes, multicast, align: 128 };
         let reads = self.new_op(cur.warp, lane, false);
         self.touch_runs(cur, lane, Side::reads(reads), &map, &at)?;
         let targets = self.targets(cur, lane, &load)?;
@@ -96,14 +112,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    pub(super) fn tensor_store(
-        &mut self,
-        cur: Cur,
-        lane: usize,
-        (map, at): (Addr, &[Operand]),
-        src: Addr,
-        op: Option<AtomOp>,
-    ) -> Try<()> {
+    pub(super) fn tensor_store(&mut self, cur: Cur, lane: usize, store: TensorStore<'_>) -> Try<()> {
+        let TensorStore { map, at, src, op } = store;
         let map = self.tensor_map(cur, lane, map)?;
         let reduction = op.map(|op| Reduction { op, ty: map.elem.ty() });
         if let Some(Reduction { op, ty }) = reduction

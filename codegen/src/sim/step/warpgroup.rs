@@ -1,6 +1,6 @@
 //! `wgmma`: four warps issue together, the tensor core works asynchronously.
 
-use super::multiply::{Descriptor, Left, Multiply};
+use super::multiply::{Descriptor, Left, Multiply, SharedOperand};
 use crate::ir::attr::{Major, Sign};
 use crate::ir::{MmaOp, Operand, Regs, Space, WgmmaAtom};
 use crate::sim::fault::FaultKind;
@@ -94,7 +94,10 @@ impl Machine<'_> {
             }
         }
         let left = match form.left {
-            Ok((a, major)) => Left::Shared(Descriptor::decode(self.value(cur.warp, a)[0]), major),
+            Ok((a, major)) => {
+                let descriptor = Descriptor::decode(self.value(cur.warp, a)[0]);
+                Left::Shared(SharedOperand { descriptor, major })
+            }
             Err(values) => Left::Registers(
                 (first..first + 4)
                     .map(|warp| {
@@ -110,7 +113,7 @@ impl Machine<'_> {
             atom: form.atom,
             row: (self.program.first_var + vars.start) as usize,
             a: left,
-            b: (Descriptor::decode(self.value(cur.warp, form.b)[0]), form.major_b),
+            b: SharedOperand { descriptor: Descriptor::decode(self.value(cur.warp, form.b)[0]), major: form.major_b },
             keep,
             signs: form.signs,
         };
@@ -153,10 +156,10 @@ impl Machine<'_> {
     /// Operands begin in the first row of their swizzle's pattern.
     fn check_pattern(&self, multiply: &Multiply) -> Try<()> {
         let a = match multiply.a {
-            Left::Shared(descriptor, _) => Some(descriptor),
+            Left::Shared(operand) => Some(operand),
             Left::Registers(_) => None,
         };
-        for operand in a.into_iter().chain([multiply.b.0]) {
+        for SharedOperand { descriptor: operand, .. } in a.into_iter().chain([multiply.b]) {
             let offset = operand.off_pattern();
             if offset != 0 && self.checks {
                 let at = self.bytes(Space::Shared, operand.start.into(), UNIT);

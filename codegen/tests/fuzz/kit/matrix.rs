@@ -114,7 +114,7 @@ fn format(elem: Elem) -> (u32, u32) {
 }
 
 /// A small integer in a float's format.
-fn whole(value: i64, (exponent, mantissa): (u32, u32)) -> u32 {
+fn whole(value: i64, exponent: u32, mantissa: u32) -> u32 {
     let sign = u32::from(value < 0) << (exponent + mantissa);
     let magnitude = value.unsigned_abs();
     if magnitude == 0 {
@@ -136,7 +136,7 @@ fn element(rng: &mut Rng, elem: Elem, class: Class, reach: i64) -> u32 {
     let sign = (rng.next() as u32 & 1) << (exponent + mantissa);
     let low = rng.next() as u32 & ((1 << mantissa) - 1);
     match class {
-        Class::Whole => whole(rng.below(2 * reach as usize + 1) as i64 - reach, (exponent, mantissa)),
+        Class::Whole => whole(rng.below(2 * reach as usize + 1) as i64 - reach, exponent, mantissa),
         Class::Special if rng.percent(4) => {
             let ones = ((1 << exponent) - 1) << mantissa;
             // e4m3 has no infinity: all ones is its NaN.
@@ -328,16 +328,16 @@ fn body<T: Scalar>(k: &Builder, form: Form) {
             let b: Vec<Val<'_, u32>> = (0..b_count).map(|i| b.at(place(b_count, i)).load()).collect();
             acc.mma(atom, &a, &b);
         }
-        Form::Wgmma { .. } => warpgroup(k, form, acc, (a, b)),
+        Form::Wgmma { .. } => warpgroup(k, form, acc, a, b),
     }
     for i in 0..count {
         d.at(place(i)).store(acc.get(i));
     }
 }
 
-type Inputs<'k> = (Ptr<'k, tilewright_codegen::build::Global, u32>, Ptr<'k, tilewright_codegen::build::Global, u32>);
+type Input<'k> = Ptr<'k, tilewright_codegen::build::Global, u32>;
 
-fn warpgroup<'k, T: Scalar>(k: &'k Builder, form: Form, acc: RegArray<'k, T>, (a, b): Inputs<'k>) {
+fn warpgroup<'k, T: Scalar>(k: &'k Builder, form: Form, acc: RegArray<'k, T>, a: Input<'k>, b: Input<'k>) {
     let Form::Wgmma { atom, a: left, b: lie, signs, scale } = form else { return };
     let (block, tid) = (k.block_id(), k.tid());
     let right = k.shared_aligned::<u32>("right", B_WORDS, 1024);
