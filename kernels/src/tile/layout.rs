@@ -1,16 +1,19 @@
 //! What a tensor on the device needs of its layout: known while recording, or in part while the
 //! kernel runs.
 
+use super::Mask;
 use super::index::{Index, place};
-use super::{Mask, TileError};
 use tilewright_codegen::build::{Builder, Ptr, Scalar, SpaceOf, Val};
-use tilewright_layout::view::{OffsetMap, ViewError};
+use tilewright_layout::view::OffsetMap;
 use tilewright_layout::{Swizzle, Swizzled};
 
 /// A layout of a tensor on the device: a typed layout, a [`Layout`](tilewright_layout::Layout) or
 /// [`Swizzled`] value, or [`Modes`](super::Modes), whose extents and strides may be known at run
 /// time.
 pub trait TensorLayout<'k>: Clone {
+    /// The number of modes, where the type alone gives it.
+    const RANK: Option<usize>;
+
     /// Number of modes.
     fn modes(&self) -> usize;
 
@@ -20,12 +23,6 @@ pub trait TensorLayout<'k>: Clone {
     /// The extent that an index into a mode must stay below at every access; nothing where a mask
     /// may keep the access away.
     fn bound_along(&self, mode: usize) -> Option<u32>;
-
-    /// Whether coordinates of `R` indices fit. What a type knows is a compile error.
-    ///
-    /// # Errors
-    /// [`TileError::Rank`].
-    fn accept<const R: usize>(&self) -> Result<(), TileError>;
 
     /// The offset of the first element of a view of what begins at `base`, which is checked against
     /// what is known of its allocation.
@@ -85,6 +82,8 @@ pub trait TensorLayout<'k>: Clone {
 }
 
 impl<'k, L: OffsetMap> TensorLayout<'k> for L {
+    const RANK: Option<usize> = <L as OffsetMap>::RANK;
+
     fn modes(&self) -> usize {
         self.rank()
     }
@@ -95,13 +94,6 @@ impl<'k, L: OffsetMap> TensorLayout<'k> for L {
 
     fn bound_along(&self, mode: usize) -> Option<u32> {
         Some(self.extent(mode) as u32)
-    }
-
-    fn accept<const R: usize>(&self) -> Result<(), TileError> {
-        match self.accepts_rank::<R>() {
-            Err(ViewError::Rank { given, expected }) => Err(TileError::Rank { given, expected }),
-            _ => Ok(()),
-        }
     }
 
     #[track_caller]

@@ -1,10 +1,9 @@
 //! Layouts whose extents and strides may be known while the kernel runs.
 
 use super::layout::TensorLayout;
-use super::{Index, Mask, TileError};
+use super::{Index, Mask};
 use tilewright_codegen::build::{Builder, Ptr, Scalar, SpaceOf, Val};
 use tilewright_codegen::ir::Ty;
-use tilewright_layout::Message;
 
 /// A layout of `R` modes, each with an extent and a stride that are constants or values of the
 /// kernel, in any mixture.
@@ -254,6 +253,8 @@ impl<'k> Modes<'k, 2> {
 }
 
 impl<'k, const R: usize> TensorLayout<'k> for Modes<'k, R> {
+    const RANK: Option<usize> = Some(R);
+
     fn modes(&self) -> usize {
         R
     }
@@ -264,11 +265,6 @@ impl<'k, const R: usize> TensorLayout<'k> for Modes<'k, R> {
 
     fn bound_along(&self, _: usize) -> Option<u32> {
         None
-    }
-
-    fn accept<const Q: usize>(&self) -> Result<(), TileError> {
-        const { rank_is(R, Q) };
-        Ok(())
     }
 
     fn begin<S: SpaceOf, T: Scalar>(&self, _: Ptr<'k, S, T>) -> Index<'k> {
@@ -353,14 +349,6 @@ impl<'k, const R: usize> TensorLayout<'k> for Modes<'k, R> {
             self.modes.iter().map(|mode| number(of(mode))).collect::<Vec<_>>().join(",")
         };
         format!("({}):({})", list(|mode| mode.extent), list(|mode| mode.stride))
-    }
-}
-
-const fn rank_is(expected: usize, given: usize) {
-    if expected != given {
-        let message = Message::new().text("coordinate of ").number(given as i64).text(" indices: the tensor has ");
-        let message = message.number(expected as i64).text(" modes; give one index per mode");
-        panic!("{}", message.as_str())
     }
 }
 

@@ -12,6 +12,7 @@ use generic_array::typenum::Unsigned;
 use tilewright_codegen::build::{Arg, Builder, Numeric, RegArray, Scalar, SpaceOf, Val, Writable};
 use tilewright_layout::fragment::Registers;
 use tilewright_layout::typed::{Contiguous, Lowered, MatrixLayout, RowMajor, StaticLayout, Storage, Within};
+use tilewright_layout::view::assert_rank;
 
 /// Values of one thread, seen through the layout `L`: what a [`LayoutTensor`] is to memory.
 ///
@@ -144,6 +145,7 @@ impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
     /// rank does not compile.
     pub fn from_fn<const R: usize>(mut element: impl FnMut([usize; R]) -> Val<'k, T>) -> Self {
         const { Self::COMPACT };
+        const { assert_rank(Some(Lowered::<L>::RANK), R) };
         let mut at_register = vec![[0; R]; Lowered::<L>::SIZE];
         for index in 0..Lowered::<L>::SIZE {
             let coordinate = coordinate_of::<L, R>(index);
@@ -157,6 +159,7 @@ impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
     #[track_caller]
     pub fn get<const R: usize>(&self, coordinate: [usize; R]) -> Val<'k, T> {
         const { Self::COMPACT };
+        const { assert_rank(Some(Lowered::<L>::RANK), R) };
         self.registers[Lowered::<L>::at(self.below(coordinate, &Lowered::<L>::EXTENTS))]
     }
 

@@ -4,6 +4,7 @@ use super::side::CopyTo;
 use super::{Index, Lanes, LayoutTensor, Modes, TensorLayout};
 use half::{bf16, f16};
 use tilewright_codegen::build::{Bf16x2, Builder, F16x2, Global, Ptr, SpaceOf, Val, Writable};
+use tilewright_layout::view::assert_rank;
 
 /// A floating-point type of storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -119,6 +120,7 @@ impl<'k, L: TensorLayout<'k>, S: SpaceOf, const N: usize> StoredTensor<'k, L, S,
     /// The vector at a coordinate, by one load; zeros where the mask says that there is none.
     #[track_caller]
     pub fn load<const R: usize>(&self, at: [Index<'k>; R]) -> [Val<'k, f32>; N] {
+        const { assert_rank(L::RANK, R) };
         match self {
             StoredTensor::F32(tensor) => tensor.load(at),
             StoredTensor::F16(tensor) => tensor.load(at).map(Val::cast),
@@ -132,6 +134,7 @@ impl<'k, L: TensorLayout<'k>, S: SpaceOf, const N: usize> StoredTensor<'k, L, S,
     where
         S: Writable,
     {
+        const { assert_rank(L::RANK, R) };
         let words = |pack: fn(Val<'k, f32>, Val<'k, f32>) -> Val<'k, u32>| -> Vec<Val<'k, u32>> {
             values.chunks_exact(2).map(|pair| pack(pair[0], pair[1])).collect()
         };

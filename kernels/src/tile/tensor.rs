@@ -9,7 +9,7 @@ use core::panic::Location;
 use tilewright_codegen::build::{Arg, Builder, Ptr, Scalar, Shared, SpaceOf, Writable};
 use tilewright_layout::Swizzled;
 use tilewright_layout::typed::{Lowered, StaticLayout};
-use tilewright_layout::view::OffsetMap;
+use tilewright_layout::view::{OffsetMap, assert_rank};
 
 /// A tensor in the memory of the device: elements `E` in the space `S`, seen through the layout
 /// `L`.
@@ -200,8 +200,9 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, E, L, S> 
     /// Refuses a coordinate that is known to be of no element.
     #[track_caller]
     fn check<const R: usize>(&self, coordinate: &[Index<'k>; R]) {
-        if let Err(error) = self.layout.accept::<R>() {
-            return self.refuse(&error);
+        let expected = self.layout.modes();
+        if R != expected {
+            return self.refuse(&TileError::Rank { given: R, expected });
         }
         for (mode, at) in coordinate.iter().enumerate() {
             let Some(extent) = self.layout.extent_along(mode).known() else { continue };
@@ -225,6 +226,7 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, E, L, S> 
     /// The element at a coordinate: of a vector, its first scalar.
     #[track_caller]
     pub fn at<const R: usize>(&self, coordinate: [Index<'k>; R]) -> Ptr<'k, S, E::Scalar> {
+        const { assert_rank(L::RANK, R) };
         self.check(&coordinate);
         self.within(&coordinate).locate(&coordinate)
     }
@@ -255,6 +257,7 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, E, L, S> 
     /// tile.
     #[track_caller]
     pub fn mask<const R: usize>(&self, coordinate: [Index<'k>; R]) -> Mask<'k> {
+        const { assert_rank(L::RANK, R) };
         self.layout.inside(self.builder(), &coordinate)
     }
 
@@ -265,6 +268,7 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, E, L, S> 
     /// it is recorded: take [`load_or`](LayoutTensor::load_or).
     #[track_caller]
     pub fn load<const R: usize>(&self, coordinate: [Index<'k>; R]) -> E::Value<'k> {
+        const { assert_rank(L::RANK, R) };
         self.check(&coordinate);
         let view = self.within(&coordinate);
         self.builder().on_behalf(Location::caller(), || {
@@ -288,6 +292,7 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, E, L, S> 
     /// ```
     #[track_caller]
     pub fn load_or<const R: usize>(&self, coordinate: [Index<'k>; R], fill: impl Arg<'k, E::Scalar>) -> E::Value<'k> {
+        const { assert_rank(L::RANK, R) };
         self.check(&coordinate);
         let view = self.within(&coordinate);
         let fill = fill.val(self.builder());
@@ -303,6 +308,7 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, E, L, S> 
     where
         S: Writable,
     {
+        const { assert_rank(L::RANK, R) };
         self.check(&coordinate);
         let view = self.within(&coordinate);
         self.builder().on_behalf(Location::caller(), || {

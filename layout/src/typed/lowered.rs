@@ -84,11 +84,6 @@ impl<L: StaticLayout> Lowered<L> {
         offset
     }
 
-    /// A compile error where the layout has another number of modes.
-    pub(crate) const fn accept_rank(given: usize) {
-        rank_is::<L>(given)
-    }
-
     /// The offset of flat coordinate `index`, first mode fastest, before the swizzle.
     #[inline(always)]
     pub fn flat(index: usize) -> usize {

@@ -27,14 +27,6 @@ pub trait OffsetMap: Copy {
     /// The layout as a value, with its swizzle.
     fn swizzled(&self) -> Swizzled;
 
-    /// Whether coordinates of `R` integers fit. A typed layout answers at compile time.
-    ///
-    /// # Errors
-    /// [`ViewError::Rank`].
-    fn accepts_rank<const R: usize>(&self) -> Result<(), ViewError> {
-        if R == self.rank() { Ok(()) } else { Err(ViewError::Rank { given: R, expected: self.rank() }) }
-    }
-
     /// Number of coordinates.
     fn size(&self) -> usize {
         (0..self.rank()).map(|mode| self.extent(mode)).product()
@@ -98,12 +90,6 @@ impl<L: StaticLayout> OffsetMap for L {
 
     fn swizzled(&self) -> Swizzled {
         Swizzled::new(L::SWIZZLE, 0, L::LAYOUT)
-    }
-
-    #[inline]
-    fn accepts_rank<const R: usize>(&self) -> Result<(), ViewError> {
-        const { Lowered::<L>::accept_rank(R) };
-        Ok(())
     }
 }
 

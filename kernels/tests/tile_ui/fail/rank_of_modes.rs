@@ -2,7 +2,6 @@
 use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_kernels::tile::*;
-use tilewright_layout::typed::*;
 
 fn main() {
     record("wrong", Arch::Sm80, block(32), |k| {
