@@ -108,6 +108,14 @@ pub struct Gated<'n> {
     pub kind: ActivationKind,
 }
 
+/// Products with the weights of all experts.
+#[derive(Clone, Copy)]
+struct Experts<'n> {
+    /// Their name, with `{expert}` for the number.
+    module: &'n str,
+    count: u64,
+}
+
 /// A mixture of experts with gated MLPs. In the experts' names, `{expert}` stands for the number.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixture<'n> {
@@ -479,20 +487,20 @@ impl<'b> Block<'b> {
         let Some([ids, weights]) = route.as_deref() else { return self.one(None) };
         let (ids, weights) = (*ids, *weights);
         let out = Dim::known(Axis::Inner, inner);
-        let [gate, up] =
-            [mixture.gate, mixture.up].map(|module| self.expert_linear(x, ids, (module, experts), out.clone()));
+        let [gate, up] = [mixture.gate, mixture.up]
+            .map(|module| self.expert_linear(x, ids, Experts { module, count: experts }, out.clone()));
         let active = self.activation(mixture.kind, up, Some(gate));
         let hidden = Dim::known(Axis::Hidden, self.builder.sizes.hidden);
-        let down = self.expert_linear(active, ids, (mixture.down, experts), hidden);
+        let down = self.expert_linear(active, ids, Experts { module: mixture.down, count: experts }, hidden);
         self.one(down.id.zip(weights.id).map(|(x, weights)| Op::WeightedSum { x, weights }))
     }
 
     /// The product of each row with the weights of its chosen experts.
-    fn expert_linear(&self, x: Value<'b>, ids: Value<'b>, (module, count): (&str, u64), out: Dim) -> Value<'b> {
+    fn expert_linear(&self, x: Value<'b>, ids: Value<'b>, experts: Experts<'_>, out: Dim) -> Value<'b> {
         let contracted = x.kind().and_then(|kind| Shape::elements(&kind.shape.0[kind.shape.kept()..]));
         let shape = [out.size().unwrap_or(0), contracted.unwrap_or(0)];
-        let weight = Weight::new(self.name(&format!("{module}.weight")), shape);
-        let experts = self.builder.weight(Weight { experts: Some(count), ..weight });
+        let weight = Weight::new(self.name(&format!("{}.weight", experts.module)), shape);
+        let experts = self.builder.weight(Weight { experts: Some(experts.count), ..weight });
         self.one(x.id.zip(ids.id).map(|(x, ids)| Op::ExpertLinear { x, experts, ids, bias: None, out: vec![out] }))
     }
 

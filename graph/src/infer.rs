@@ -16,6 +16,13 @@ pub(crate) struct Context<'g> {
     pub types: &'g [Type],
 }
 
+/// The weights of a product.
+#[derive(Clone, Copy)]
+struct ProductWeights {
+    weight: WeightId,
+    bias: Option<WeightId>,
+}
+
 /// The types of an op's results.
 pub(crate) fn infer(op: &Op, cx: Context<'_>) -> Result<Vec<Type>, Problem> {
     attributes(op)?;
@@ -25,7 +32,7 @@ pub(crate) fn infer(op: &Op, cx: Context<'_>) -> Result<Vec<Type>, Problem> {
         Op::Norm { x, weight, bias, over, .. } => vec![cx.norm(*x, [*weight, *bias], over)?],
         Op::Linear { x, weight, bias, out } => {
             let x = cx.real("x", *x)?;
-            vec![cx.product(x, &[], (*weight, *bias), out)?]
+            vec![cx.product(x, &[], ProductWeights { weight: *weight, bias: *bias }, out)?]
         }
         Op::Rope { x, at, table, .. } => vec![cx.rope(*x, *at, *table)?],
         Op::CacheAppend { k, v, .. } => cx.append(*k, *v)?,
@@ -46,12 +53,19 @@ pub(crate) fn infer(op: &Op, cx: Context<'_>) -> Result<Vec<Type>, Problem> {
         }
         Op::Scale { x, .. } | Op::SoftCap { x, .. } => vec![cx.real("x", *x)?.clone()],
         Op::Route { logits, k, .. } => cx.route(*logits, *k)?,
-        Op::ExpertLinear { x, experts, ids, bias, out } => vec![cx.expert(*x, *ids, (*experts, *bias), out)?],
+        Op::ExpertLinear { x, experts, ids, bias, out } => {
+            vec![cx.expert(*x, *ids, ProductWeights { weight: *experts, bias: *bias }, out)?]
+        }
         Op::WeightedSum { x, weights } => vec![cx.weighted_sum(*x, *weights)?],
         Op::Logits { x, table } => {
             let kind = cx.rows("x", *x)?;
             let vocab = cx.weight("table", *table)?.dims().first().copied().unwrap_or(0);
-            vec![cx.product(kind, &[], (*table, None), &[Dim::known(Axis::Vocab, vocab)])?]
+            vec![cx.product(
+                kind,
+                &[],
+                ProductWeights { weight: *table, bias: None },
+                &[Dim::known(Axis::Vocab, vocab)],
+            )?]
         }
         Op::Choose { logits } => {
             let kind = cx.rows("logits", *logits)?;
@@ -196,13 +210,8 @@ impl<'g> Context<'g> {
     }
 
     /// The product of `x` with a weight whose leading axes are `leading`.
-    fn product(
-        self,
-        x: &Type,
-        leading: &[u64],
-        (weight, bias): (WeightId, Option<WeightId>),
-        out: &[Dim],
-    ) -> Result<Type, Problem> {
+    fn product(self, x: &Type, leading: &[u64], weights: ProductWeights, out: &[Dim]) -> Result<Type, Problem> {
+        let ProductWeights { weight, bias } = weights;
         let dims = &x.shape.0;
         let kept = x.shape.kept();
         let invalid = |dim: &Dim| dim.axis.is_kept() || dim.axis == Axis::Positions || dim.size().is_none();
@@ -299,13 +308,7 @@ impl<'g> Context<'g> {
         }
     }
 
-    fn expert(
-        self,
-        x: ValueId,
-        ids: ValueId,
-        weights: (WeightId, Option<WeightId>),
-        out: &[Dim],
-    ) -> Result<Type, Problem> {
+    fn expert(self, x: ValueId, ids: ValueId, weights: ProductWeights, out: &[Dim]) -> Result<Type, Problem> {
         let kind = self.rows("x", x)?;
         let chosen = self.value("ids", ids)?;
         let is_chosen = chosen.dtype == DType::U32
@@ -314,7 +317,7 @@ impl<'g> Context<'g> {
         let kept = kind.shape.kept();
         let holds = is_chosen && kept <= 2 && chosen.shape.0[..kept.min(2)] == kind.shape.0[..kept];
         fits("ids", chosen, ("`x`", kind), holds, rule)?;
-        let experts = self.weight("experts", weights.0)?.dims().first().copied().unwrap_or(0);
+        let experts = self.weight("experts", weights.weight)?.dims().first().copied().unwrap_or(0);
         let product = self.product(kind, &[experts], weights, out)?;
         Ok(Type::real(chosen.shape.0.iter().cloned().chain(product.shape.0.into_iter().skip(kept))))
     }

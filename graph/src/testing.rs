@@ -101,7 +101,7 @@ impl<'b> Growth<'b> {
     }
 
     /// A value with the axes `rows` and `out`: one that there is, or a product of another.
-    fn shaped(&self, b: &Block<'b>, index: Index, (module, out): (&str, &[Dim])) -> Option<Value<'b>> {
+    fn shaped(&self, b: &Block<'b>, index: Index, module: &str, out: &[Dim]) -> Option<Value<'b>> {
         let found = self.pick(index, |kind| kind.shape.0.get(1..) == Some(out));
         found.or_else(|| Some(b.project(self.pick(index, |_| true)?, module, out).into()))
     }
@@ -132,11 +132,11 @@ impl<'b> Growth<'b> {
             7 => b.soft_cap(x, Some(draw.number.abs())),
             8 | 9 => self.attention(b, draw)?,
             10 => {
-                let x = self.shaped(b, first, ("to_hidden", &[self.hidden()]))?;
+                let x = self.shaped(b, first, "to_hidden", &[self.hidden()])?;
                 b.mixture(x, mixture(draw))
             }
             _ => {
-                let x = self.shaped(b, third, ("to_hidden", &[self.hidden()]))?;
+                let x = self.shaped(b, third, "to_hidden", &[self.hidden()])?;
                 let id = b.choose(b.logits(x, "logits"));
                 self.ids.push(id);
                 b.embed(*second.get(&self.ids), "embed").scale(draw.number)
@@ -177,9 +177,9 @@ impl<'b> Growth<'b> {
         let last = Dim::known(Axis::HeadDim, head_dim);
         let shared = [Dim::known(Axis::KvHeads, kv_heads), last.clone()];
         let [first, second, third] = draw.operands;
-        let mut q = self.shaped(b, first, ("q", &[Dim::known(Axis::Heads, heads), last]))?;
-        let mut k = self.shaped(b, second, ("k", &shared))?;
-        let v = self.shaped(b, third, ("v", &shared))?;
+        let mut q = self.shaped(b, first, "q", &[Dim::known(Axis::Heads, heads), last])?;
+        let mut k = self.shaped(b, second, "k", &shared)?;
+        let v = self.shaped(b, third, "v", &shared)?;
         if !draw.variant.is_multiple_of(3) {
             let pairs = if draw.has_bias { RopePairs::Halves } else { RopePairs::Interleaved };
             let rotated = 1 + usize::from(draw.variant) % (head_dim as usize / 2);

@@ -1,6 +1,7 @@
 //! The fields of calls and rows.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
@@ -156,8 +157,8 @@ const LONGEST: f64 = 1e15;
 const LARGEST: f64 = 1e30;
 
 /// Checks that a number of a field lies in a range.
-fn within(field: &str, value: f64, (least, most): (f64, f64), expected: &'static str) -> Result<(), OutOfRange> {
-    if (least..=most).contains(&value) {
+fn within(field: &str, value: f64, range: RangeInclusive<f64>, expected: &'static str) -> Result<(), OutOfRange> {
+    if range.contains(&value) {
         return Ok(());
     }
     Err(OutOfRange { field: field.to_owned(), value, expected })
@@ -177,7 +178,7 @@ impl Call {
             ("matrix_peak", self.matrix_peak),
         ];
         let mut known = fields.into_iter().filter_map(|(field, value)| Some((field, value?)));
-        known.try_for_each(|(field, value)| within(field, value, (0.0, LARGEST), QUANTITY))
+        known.try_for_each(|(field, value)| within(field, value, 0.0..=LARGEST, QUANTITY))
     }
 }
 
@@ -190,14 +191,14 @@ impl Row {
         let mut times = times.chain(self.best_us.map(|us| ("best_us", us)));
         times.try_for_each(|(field, value)| match value {
             0.0 => Ok(()),
-            value => within(field, value, (SHORTEST, LONGEST), TIME),
+            value => within(field, value, SHORTEST..=LONGEST, TIME),
         })?;
         let fields = [("error", self.error), ("watts", self.watts), ("joules", self.joules)];
         let mut known = fields.into_iter().filter_map(|(field, value)| Some((field, value?)));
-        known.try_for_each(|(field, value)| within(field, value, (0.0, LARGEST), QUANTITY))?;
+        known.try_for_each(|(field, value)| within(field, value, 0.0..=LARGEST, QUANTITY))?;
         self.values.iter().try_for_each(|(name, value)| {
             let field = format!("values.{name}");
-            within(&field, *value, (-LARGEST, LARGEST), "a number from -1e30 to 1e30")
+            within(&field, *value, -LARGEST..=LARGEST, "a number from -1e30 to 1e30")
         })
     }
 

@@ -53,7 +53,7 @@ impl Run<'_> {
         self.value(*x).data.chunks_exact(width).flat_map(row).collect()
     }
 
-    pub(super) fn rope(&self, (x, at): (ValueId, ValueId), table: RopeId, pairs: RopePairs) -> Vec<f64> {
+    pub(super) fn rope(&self, x: ValueId, at: ValueId, table: RopeId, pairs: RopePairs) -> Vec<f64> {
         let (x, at) = (self.value(x), self.value(at));
         let table = &self.interpreter.graph.parts().ropes[table.index()];
         let (half, last) = (table.frequencies.len(), x.shape.last().copied().unwrap_or(1));

@@ -213,7 +213,7 @@ impl Run<'_> {
             Op::Linear { x, weight, bias, .. } => self.linear(*x, *weight, *bias),
             Op::Logits { x, table } => self.linear(*x, *table, None),
             Op::ExpertLinear { .. } => self.expert_linear(step.op)?,
-            Op::Rope { x, at, table, pairs } => self.rope((*x, *at), *table, *pairs),
+            Op::Rope { x, at, table, pairs } => self.rope(*x, *at, *table, *pairs),
             Op::CacheAppend { k, v, cache } => return Ok(self.append(step, [*k, *v], *cache)),
             Op::Attention { .. } => self.attention(step.op),
             Op::Activation { x, gate, kind } => self.activation(*x, *gate, *kind),

@@ -61,7 +61,7 @@ impl TaskOp for Add {
     }
 
     fn footprint(&self, ops: &Operands) -> Check<Footprint> {
-        binary(ops, ("a", &self.a), ("b", &self.b), &self.out)
+        binary(ops, [Operand { name: "a", region: &self.a }, Operand { name: "b", region: &self.b }], &self.out)
     }
 
     fn oracle(&self, on: &Context) -> Done {
@@ -91,7 +91,7 @@ impl TaskOp for SiluMul {
     }
 
     fn footprint(&self, ops: &Operands) -> Check<Footprint> {
-        binary(ops, ("gate", &self.gate), ("up", &self.up), &self.out)
+        binary(ops, [Operand { name: "gate", region: &self.gate }, Operand { name: "up", region: &self.up }], &self.out)
     }
 
     fn oracle(&self, on: &Context) -> Done {
@@ -103,18 +103,22 @@ impl TaskOp for SiluMul {
     }
 }
 
-fn binary(
-    ops: &Operands,
-    (a_name, a): (&'static str, &Region),
-    (b_name, b): (&'static str, &Region),
-    out: &Region,
-) -> Check<Footprint> {
-    ops.float_region(a_name, a)?;
-    ops.float_region(b_name, b)?;
+/// An operand of an elementwise op.
+struct Operand<'r> {
+    name: &'static str,
+    region: &'r Region,
+}
+
+fn binary(ops: &Operands, read: [Operand<'_>; 2], out: &Region) -> Check<Footprint> {
+    for Operand { name, region } in &read {
+        ops.float_region(name, region)?;
+    }
     ops.float_region("out", out)?;
-    same_extents(a_name, a, "out", out)?;
-    same_extents(b_name, b, "out", out)?;
-    Ok(Footprint::new(vec![*a, *b], vec![*out]).updating([*a, *b]))
+    for Operand { name, region } in &read {
+        same_extents(name, region, "out", out)?;
+    }
+    let read = read.map(|operand| *operand.region);
+    Ok(Footprint::new(read.to_vec(), vec![*out]).updating(read))
 }
 
 fn each(on: &Context, a: &Region, b: &Region, out: &Region, f: fn(&[f32], &[f32]) -> Vec<f32>) -> Done {

@@ -3,6 +3,7 @@
 //!
 //! `TILEWRIGHT_LONG` in the environment: prompts of up to 9000 tokens instead of some hundred.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use tilewright_codegen::ir::Arch;
@@ -52,9 +53,9 @@ struct Chunk {
 }
 
 impl Chunk {
-    fn new(prompt: &[i32], (first, end): (usize, usize), pages: &[i32], rows: usize) -> Chunk {
-        let mut tokens = prompt[first..end].to_vec();
-        let mut positions: Vec<i32> = (first..end).map(|at| at as i32).collect();
+    fn new(prompt: &[i32], chunk: Range<usize>, pages: &[i32], rows: usize) -> Chunk {
+        let mut tokens = prompt[chunk.clone()].to_vec();
+        let mut positions: Vec<i32> = chunk.map(|at| at as i32).collect();
         tokens.resize(rows, 0);
         positions.resize(rows, -1);
         Chunk { tokens, positions, tables: pages.repeat(rows) }
@@ -86,7 +87,7 @@ fn expected(spec: &ModelSpec, prompt: &[i32], pages: &[i32]) -> Vec<Vec<f32>> {
     let mut kv = KvState::new(machine.program()).unwrap();
     let mut all = Vec::new();
     for (first, end) in cuts(prompt.len(), &[rows]) {
-        let output = machine.step(&mut kv, &Chunk::new(prompt, (first, end), pages, rows).view()).unwrap();
+        let output = machine.step(&mut kv, &Chunk::new(prompt, first..end, pages, rows).view()).unwrap();
         all.extend((0..end - first).map(|row| output.f32_row(LOGITS, row).unwrap()));
     }
     all
@@ -105,7 +106,7 @@ fn agrees(tokens: usize, chunks: &[usize], seed: u64) {
     let mut at = 0;
     let mut worst = 0.0f64;
     for (first, end) in cuts(tokens, chunks) {
-        let chunk = Chunk::new(&prompt, (first, end), &pages, rows);
+        let chunk = Chunk::new(&prompt, first..end, &pages, rows);
         let active: Vec<usize> = (0..end - first).collect();
         machine
             .step(&chunk.view(), &active, &mut |_, logits| {

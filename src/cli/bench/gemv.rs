@@ -44,7 +44,7 @@ struct Weights {
 
 impl Weights {
     /// Draws weights for the plan that pads most.
-    fn new(bench: &Bench, (n, k): (u32, u32)) -> Result<Weights, Failure> {
+    fn new(bench: &Bench, n: u32, k: u32) -> Result<Weights, Failure> {
         let plans = STAGE_TILES.map(|stage_tiles| Plan::new(1, k, 1, Tuning { stage_tiles, ..Tuning::h100(1) }));
         let rooms = plans.into_iter().map(|plan| Ok(plan?.strip.layout(n.div_ceil(Strip::ROWS)).cosize()));
         let rooms = rooms.collect::<Result<Vec<i64>, Failure>>()?;
@@ -70,13 +70,13 @@ impl Weights {
 
 /// Runs the suite.
 pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
-    for shape in SHAPES.into_iter().filter(|&(n, k)| bench.wants(&[("n", n.into()), ("k", k.into())])) {
-        let begins = |batch: &u32| bench.begins(SUITE, &row_shape(*batch, shape));
+    for (n, k) in SHAPES.into_iter().filter(|&(n, k)| bench.wants(&[("n", n.into()), ("k", k.into())])) {
+        let begins = |batch: &u32| bench.begins(SUITE, &row_shape(*batch, n, k));
         let batches: Vec<u32> = BATCHES.into_iter().filter(begins).collect();
         if batches.is_empty() {
             continue;
         }
-        let weights = Rc::new(Weights::new(bench, shape)?);
+        let weights = Rc::new(Weights::new(bench, n, k)?);
         for batch in batches {
             bench.keep_row_of(&Vectors::new(bench, Rc::clone(&weights), batch)?)?;
         }
@@ -86,7 +86,7 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
 
 /// The number of rows that [`run`] keeps or skips.
 pub(super) fn rows_of(only: &Only) -> usize {
-    only.count(SHAPES.into_iter().flat_map(|shape| BATCHES.map(|batch| row_shape(batch, shape))))
+    only.count(SHAPES.into_iter().flat_map(|(n, k)| BATCHES.map(|batch| row_shape(batch, n, k))))
 }
 
 /// A shape of `--shape`.
@@ -99,13 +99,13 @@ pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[[u32; 3]]) -> Vec<Prepare
     let all = SHAPES.into_iter().flat_map(|(n, k)| BATCHES.map(|batch| [batch, n, k]));
     let all = if shapes.is_empty() { all.collect() } else { shapes.to_vec() };
     let prepare = |[batch, n, k]: [u32; 3]| -> Prepare<'b> {
-        Box::new(move || Ok(Box::new(Vectors::new(bench, Rc::new(Weights::new(bench, (n, k))?), batch)?)))
+        Box::new(move || Ok(Box::new(Vectors::new(bench, Rc::new(Weights::new(bench, n, k)?), batch)?)))
     };
     all.into_iter().map(prepare).collect()
 }
 
 /// The shape of a row.
-fn row_shape(batch: u32, (n, k): (u32, u32)) -> [(&'static str, u64); 3] {
+fn row_shape(batch: u32, n: u32, k: u32) -> [(&'static str, u64); 3] {
     [("batch", batch.into()), ("k", k.into()), ("n", n.into())]
 }
 
@@ -223,7 +223,7 @@ impl Tunable for Vectors<'_> {
     }
 
     fn shape(&self) -> Vec<(&'static str, u64)> {
-        row_shape(self.batch, (self.weights.n, self.weights.k)).into()
+        row_shape(self.batch, self.weights.n, self.weights.k).into()
     }
 
     fn space(&self) -> Space {

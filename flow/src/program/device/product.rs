@@ -173,7 +173,9 @@ pub(super) enum Operands<'f, 'k> {
 /// lane of a block's group.
 pub(super) fn sums<'k>(
     k: &'k Builder,
-    (linear, weights, spread): (&Linear, &Weights<'k>, Spread),
+    linear: &Linear,
+    weights: &Weights<'k>,
+    spread: Spread,
     rounds: usize,
     operands: &Operands<'_, 'k>,
 ) -> Vec<Row<'k>> {

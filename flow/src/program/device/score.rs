@@ -218,16 +218,16 @@ impl Scores {
         let scores = call.state(offset_of!(Fields, scores)).cast::<f32>();
         let scores = scores.at(place * call.value(offset_of!(Fields, share)));
         let each: Each<'k, '_, '_, '_> = &|values, block, at, is_there| {
-            self.finish((values, block), lane, is_there, &|score| scores.at(at).store(score));
+            self.finish(values, block, lane, is_there, &|score| scores.at(at).store(score));
         };
         match (&self.staged, begun) {
             (Some(stage), _) => {
                 let team = call.team();
                 let kept = call.scratch().operand.cast::<f32>();
                 let keep: Each<'k, '_, '_, '_> = &|values, block, at, is_there| {
-                    self.finish((values, block), lane, is_there, &|score| kept.at(at).store(score));
+                    self.finish(values, block, lane, is_there, &|score| kept.at(at).store(score));
                 };
-                stage.each(of_row, of, (&values, ring), keep, &|first, [begin, end]| {
+                stage.each(of_row, of, &values, ring, keep, &|first, [begin, end]| {
                     let to = scores.at(begin - of.origin);
                     let from = kept.at(begin - first);
                     k.for_step(k.tid(), end - begin, team.threads(), |at| to.at(at).store(from.at(at).load()));
@@ -245,7 +245,8 @@ impl Scores {
     /// Stores the score of a candidate, if it is one, and saves its states.
     fn finish<'k>(
         &self,
-        (mut values, block): (Values<'k, '_>, OfBlock<'k, '_, '_>),
+        mut values: Values<'k, '_>,
+        block: OfBlock<'k, '_, '_>,
         lane: Val<'k, u32>,
         is_there: Val<'k, bool>,
         store: &dyn Fn(Val<'k, f32>),

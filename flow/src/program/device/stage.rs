@@ -255,7 +255,8 @@ impl BlockStage {
         &'r self,
         of_row: OfRow<'k, 'p, 'r>,
         of: Candidates<'k>,
-        (values, ring): (&Values<'k, 'r>, &dyn Weights<'k>),
+        values: &Values<'k, 'r>,
+        ring: &dyn Weights<'k>,
         then: Each<'k, 'p, 'r, '_>,
         flush: &dyn Fn(Val<'k, u32>, [Val<'k, u32>; 2]),
     ) {

@@ -183,7 +183,7 @@ impl<'k, 'r> Values<'k, 'r> {
                 Some(ahead) => Operands::Ahead(ahead, next),
                 None => Operands::Loaded(&fetch),
             };
-            let sums = product::sums(k, (linear, &weights, recipe.spread), blocks.len(), &operands);
+            let sums = product::sums(k, linear, &weights, recipe.spread, blocks.len(), &operands);
             for (block, sums) in blocks.iter_mut().zip(sums) {
                 block.know(linear, sums);
             }
