@@ -449,7 +449,7 @@ impl<'b> Block<'b> {
         };
         let cached = k.id.zip(v.id).map(|(k, v)| self.op(Op::CacheAppend { k, v, cache }));
         let Some([k, v]) = cached.as_deref() else { return Attended(self.one(None)) };
-        let scale = (self.builder.sizes.head_dim as f32).sqrt().recip();
+        let scale = (self.builder.sizes.head_dim as f64).powf(-0.5) as f32;
         Attended(self.one(q.id.zip(at.id).zip(k.id.zip(v.id)).map(|((q, at), (k, v))| Op::Attention {
             q,
             k,

@@ -7,6 +7,11 @@
 
 use std::fmt;
 
+use tilewright_graph::build::Sizes;
+use tilewright_graph::graph::RopeTable;
+use tilewright_graph::models::{Decoder, Llama};
+use tilewright_graph::{Graph, GraphErrors};
+
 /// A family of Llama-like models: one block structure, differing in biases and norms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
@@ -117,6 +122,40 @@ impl ModelSpec {
     /// 0 for a model without key/value heads, which [`lower`](crate::lower::lower) refuses.
     pub fn group(&self) -> usize {
         self.heads.checked_div(self.kv_heads).unwrap_or(0)
+    }
+
+    /// The graph of the model, op by op.
+    ///
+    /// ```
+    /// use tilewright_graph::axis::Axis;
+    /// use tilewright_megakernel::model::ModelSpec;
+    /// let graph = ModelSpec::named("llama-3.2-1b").unwrap().graph()?;
+    /// assert_eq!(graph.extent(&Axis::Vocab), Some(128_256));
+    /// # Ok::<(), tilewright_graph::GraphErrors>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Sizes that do not fit each other.
+    pub fn graph(&self) -> Result<Graph, GraphErrors> {
+        let [hidden, heads, kv_heads, head_dim, inner, vocab] =
+            [self.hidden, self.heads, self.kv_heads, self.head_dim, self.intermediate, self.vocab].map(|n| n as u64);
+        let rope = RopeTable { frequencies: self.rope.inv_freq.clone(), scale: self.rope.scale };
+        let page = Llama {
+            decoder: Decoder {
+                sizes: Sizes { hidden, heads, kv_heads, head_dim, inner, vocab },
+                layers: self.layers,
+                max_positions: self.max_positions,
+                eps: self.norm_eps,
+                rope,
+                tied: self.tied_embeddings,
+            },
+            qkv_bias: self.qkv_bias,
+            o_bias: self.o_bias,
+            mlp_bias: self.mlp_bias,
+            qk_norm: self.qk_norm,
+            windows: vec![None; self.layers],
+        };
+        page.graph(self.family.model_type())
     }
 
     /// Every tensor of the model: name and shape, in the order in which a decode step reads them.

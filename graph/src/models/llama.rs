@@ -5,7 +5,8 @@ use super::decoder::{self, Decoder, Defaults, Window};
 use super::keys::{Keys, Otherwise};
 use super::{Accept, Page};
 use crate::build::{Block, Builder, Gated, Value};
-use crate::graph::RopeId;
+use crate::error::GraphErrors;
+use crate::graph::{Graph, RopeId};
 use crate::op::ActivationKind;
 
 /// A model of one of the families.
@@ -76,6 +77,28 @@ impl Page for Llama {
 }
 
 impl Llama {
+    /// The graph of a model with these sizes, under a name for people. The outputs are the logits of
+    /// each row, and the token with the largest.
+    ///
+    /// ```
+    /// use tilewright_graph::models::{Accept, Model, keys::Keys};
+    /// let config = serde_json::json!({
+    ///     "model_type": "llama", "vocab_size": 32, "hidden_size": 8, "intermediate_size": 16,
+    ///     "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
+    /// });
+    /// let mut keys = Keys::new("", config.as_object().cloned().unwrap_or_default());
+    /// let model = Model::read(&mut keys, &Accept::ALL).expect("a known family");
+    /// let page = model.as_llama().expect("Llama's block");
+    /// assert_eq!(page.graph("llama")?, model.graph()?);
+    /// # Ok::<(), tilewright_graph::GraphErrors>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Sizes that do not fit each other.
+    pub fn graph(&self, name: &str) -> Result<Graph, GraphErrors> {
+        Page::graph(self, name)
+    }
+
     fn block<'b>(&self, b: &Block<'b>, layer: usize, x: Value<'b>, rope: RopeId) -> Value<'b> {
         let h = b.rms_norm(x, "input_layernorm");
         let [mut q, mut k, v] = b

@@ -48,6 +48,16 @@ trait Page {
     fn as_llama(&self) -> Option<&Llama> {
         None
     }
+
+    /// The graph, under a name for people. The outputs are the logits of each row, and the token
+    /// with the largest.
+    fn graph(&self, name: &str) -> Result<Graph, GraphErrors> {
+        let decoder = self.decoder();
+        let builder = Builder::new(name, decoder.sizes, decoder.eps);
+        let logits = self.build(&builder);
+        let token = builder.root().choose(logits);
+        builder.finish(&[logits, token])
+    }
 }
 
 /// Takes a family's keys. Faults are noted in the keys.
@@ -155,11 +165,7 @@ impl Model {
     /// # Errors
     /// Sizes that do not fit each other.
     pub fn graph(&self) -> Result<Graph, GraphErrors> {
-        let decoder = self.page.decoder();
-        let builder = Builder::new(self.family.model_type, decoder.sizes, decoder.eps);
-        let logits = self.page.build(&builder);
-        let token = builder.root().choose(logits);
-        builder.finish(&[logits, token])
+        self.page.graph(self.family.model_type)
     }
 }
 

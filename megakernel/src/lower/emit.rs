@@ -3,10 +3,10 @@
 use super::indexer::Indexer;
 use super::options::{LowerError, LowerOptions, MAX_TASKS};
 use super::stage::Stage;
-use super::state::{HostBuffers, Inlet, Outlet, Parts, StateBuffers};
+use super::state::{HostBuffers, Parts, StateBuffers};
 use super::weights::WeightBuffers;
 use crate::model::ModelSpec;
-use crate::program::{BufferId, CounterId, DeviceId, LinearInput, Op, Program, Span, Wait};
+use crate::program::{BufferId, CounterId, DeviceId, Op, Program, Span, Wait};
 
 /// When a level is complete: all of its tasks have signalled the counter.
 #[derive(Clone, Copy, Debug)]
@@ -77,28 +77,6 @@ impl Emitter<'_> {
         self.state().pools[layer - self.stage.layers().start]
     }
 
-    /// The residual stream that a layer begins with.
-    pub fn residual(&self, layer: usize) -> BufferId {
-        match self.host.inlet {
-            Inlet::Hidden(hidden) if self.stage.takes(layer) => hidden,
-            Inlet::Hidden(_) | Inlet::Tokens(_) => self.state().residual,
-        }
-    }
-
-    /// Where the residual stream goes that a layer ends with.
-    pub fn stream(&self, layer: usize) -> BufferId {
-        match self.host.outlet {
-            Outlet::Hidden(hidden) if self.stage.gives(layer) => hidden,
-            Outlet::Hidden(_) | Outlet::Choice { .. } => self.state().residual,
-        }
-    }
-
-    /// Whether the device has use for the residual stream that a layer ends with: the first gives
-    /// it to another stage.
-    pub fn keeps(&self, layer: usize) -> bool {
-        self.device == 0 || !self.stage.gives(layer)
-    }
-
     /// Where the parts of sums arrive on the device, if there are parts.
     pub fn parts(&self) -> Option<&Parts> {
         self.state().parts.as_ref()
@@ -126,11 +104,6 @@ impl Emitter<'_> {
     /// All rows of the batch.
     pub fn rows(&self) -> Span {
         Span::all(self.options.rows)
-    }
-
-    /// The RMS norm of `x` as the input of a linear layer.
-    pub fn norm_input(&self, x: BufferId, weight: &str) -> LinearInput {
-        LinearInput::RmsNorm { x, weight: self.weights().get(weight), eps: self.spec.norm_eps }
     }
 
     /// Adds one task per op; all wait for `ready` and signal one new counter.

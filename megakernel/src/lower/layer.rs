@@ -1,9 +1,9 @@
-//! One block of the model, level by level:
+//! The nodes of a fused graph, level by level:
 //!
 //! | level | tasks | waits for |
 //! |---|---|---|
 //! | qkv | norm + q, k, v of one kv head's group + rotation + append, by tiles | the residual stream |
-//! | (rope) | only with q/k norms: norm + rotation of one head | the group's qkv |
+//! | (rope) | only with norms of heads: norm + rotation of one head | the group's qkv |
 //! | (an indexer's) | only with an [`Indexer`](super::Indexer): its ops | as it says |
 //! | attention | one kv head × one split (× rows) | the kv head's qkv (rope) |
 //! | o | merge of the splits + output projection + residual, by tiles | all of attention |
@@ -16,42 +16,230 @@
 //! | level | tasks | waits for |
 //! |---|---|---|
 //! | o.sum, down.sum | the devices' parts + residual, by tiles of columns | all of o, of down, on all devices |
+//!
+//! Up to a node whose result devices exchange, one device's tasks come before the next one's.
+
+use std::collections::HashMap;
+
+use tilewright_graph::graph::ValueId;
 
 use super::emit::{Done, Emitter};
 use super::indexer::{LayerTasks, Selected};
+use super::nodes::{Heads, Node, Norm, Product};
 use super::options::LowerError;
-use super::state::Parts;
+use super::state::{Inlet, Outlet, Parts};
 use super::tiling;
 use crate::ops::Selection;
 use crate::program::{
     Attention, BufferId, CounterId, GroupShape, HeadNorm, HeadOutput, KeyOutput, Linear, LinearInput, LinearOutput, Op,
-    Qkv, Reduce, Rope, Rotation, Span,
+    Projection, Qkv, Reduce, Rope, Rotation, Span,
 };
 
-/// Emits block `layer`; `ready` says when each device's residual stream is complete, where it is
-/// not from the beginning. Gives the same for the next block.
-pub(super) fn block(e: &mut Emitter, layer: usize, ready: &[Option<Done>]) -> Result<Vec<Option<Done>>, LowerError> {
-    let joint = e.joint(&format!("layers.{layer}.o"));
+/// Where a value of the graph is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// The residual stream.
+    Stream(Stream),
+    /// The splits of attention, which are not merged yet.
+    Splits,
+    /// The activations of the MLP.
+    Inner,
+}
+
+/// A buffer of the residual stream. Each addition reads one and writes another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stream {
+    /// What another stage gave.
+    Input,
+    /// Before attention.
+    Residual,
+    /// Before the MLP.
+    Middle,
+    /// For another stage.
+    Output,
+}
+
+/// Values that have been lowered.
+struct Values {
+    places: HashMap<ValueId, Place>,
+    /// For each device, what completes a value: its level; for queries, those of each kv head.
+    /// Nothing for what is there from the beginning.
+    ready: Vec<HashMap<ValueId, Vec<Done>>>,
+}
+
+impl Values {
+    fn place(&self, value: ValueId) -> Result<Place, LowerError> {
+        self.places.get(&value).copied().ok_or(LowerError::Value { value: value.index() })
+    }
+
+    fn stream(&self, value: ValueId) -> Result<Stream, LowerError> {
+        match self.place(value)? {
+            Place::Stream(stream) => Ok(stream),
+            Place::Splits | Place::Inner => Err(LowerError::Value { value: value.index() }),
+        }
+    }
+
+    fn ready(&self, value: ValueId, device: usize) -> &[Done] {
+        self.ready[device].get(&value).map_or(&[], Vec::as_slice)
+    }
+
+    fn complete(&mut self, value: ValueId, device: usize, ready: Vec<Done>) {
+        self.ready[device].insert(value, ready);
+    }
+
+    fn complete_stream(&mut self, value: ValueId, stream: Stream, done: Vec<Done>) {
+        self.places.insert(value, Place::Stream(stream));
+        for (device, done) in done.into_iter().enumerate() {
+            self.complete(value, device, vec![done]);
+        }
+    }
+}
+
+/// Lowers the nodes of the emitter's stage.
+pub(super) fn lower(e: &mut Emitter, nodes: &[Node<'_>]) -> Result<(), LowerError> {
+    let mut values = Values { places: HashMap::new(), ready: vec![HashMap::new(); e.devices()] };
+    // Nodes since the last result that devices exchange.
+    let mut open = Vec::new();
+    let mut layer = 0;
+    for node in nodes {
+        if let Node::Heads(heads) = node {
+            layer = heads.cache;
+        }
+        let is_of_stage = match node {
+            Node::Embed { .. } => e.stage.embeds(),
+            Node::Choice { .. } => e.stage.chooses(),
+            Node::Heads(_) | Node::Attention { .. } | Node::Added { .. } | Node::Gated { .. } => {
+                e.stage.layers().contains(&layer)
+            }
+        };
+        if !is_of_stage {
+            continue;
+        }
+        match node {
+            Node::Embed { table, out } => {
+                let Inlet::Tokens(ids) = e.host.inlet else { continue };
+                let done = super::embed(e, ids, table)?;
+                values.complete_stream(*out, Stream::Residual, done);
+            }
+            Node::Choice { norm, table } => {
+                let Outlet::Choice { logits, next_token } = e.host.outlet else { continue };
+                let stream = values.stream(norm.x)?;
+                let ready: Vec<Vec<Done>> =
+                    (0..e.devices()).map(|device| values.ready(norm.x, device).to_vec()).collect();
+                let chosen = super::Chosen { norm, table, stream, logits, next_token };
+                super::choose(e, &ready, chosen)?;
+            }
+            Node::Added { x, product, residual, out } => {
+                let added = Added { layer, x: *x, product: *product, residual: *residual, out: *out };
+                exchanged(e, &mut values, &open, &added)?;
+                open.clear();
+            }
+            Node::Heads(heads) => {
+                // What a stage begins with that is not the first.
+                if e.stage.takes(layer) {
+                    values.places.insert(heads.norm.x, Place::Stream(Stream::Input));
+                }
+                open.push((layer, node));
+            }
+            Node::Attention { .. } | Node::Gated { .. } => open.push((layer, node)),
+        }
+    }
+    Ok(())
+}
+
+/// A product that is added to the residual stream, in a layer.
+struct Added<'g> {
+    layer: usize,
+    x: ValueId,
+    product: Product<'g>,
+    residual: ValueId,
+    out: ValueId,
+}
+
+impl Added<'_> {
+    fn name(&self) -> String {
+        format!("layers.{}.{}", self.layer, self.product.projection())
+    }
+}
+
+/// Nodes up to an addition, device by device, and the sum of the devices' parts.
+fn exchanged(
+    e: &mut Emitter,
+    values: &mut Values,
+    open: &[(usize, &Node<'_>)],
+    added: &Added<'_>,
+) -> Result<(), LowerError> {
+    let from = values.stream(added.residual)?;
+    let to = match from {
+        Stream::Middle if e.stage.gives(added.layer) => Stream::Output,
+        Stream::Middle => Stream::Residual,
+        Stream::Input | Stream::Residual | Stream::Output => Stream::Middle,
+    };
+    let name = added.name();
+    let joint = e.joint(&name);
     let done = e.each_device(|e, device| {
-        let heads = qkv(e, layer, ready[device])?;
-        let heads = if e.spec.qk_norm { rope(e, layer, &heads)? } else { heads };
-        let Selected { ready: heads, selection } = index(e, layer, heads)?;
-        let done = attention(e, layer, &heads, selection.as_ref())?;
-        o(e, layer, done, joint)
+        for (layer, node) in open {
+            match node {
+                Node::Heads(heads) => {
+                    let ready =
+                        qkv(e, heads, buffer(e, values.stream(heads.norm.x)?), values.ready(heads.norm.x, device))?;
+                    let ready = rope(e, heads, ready)?;
+                    values.complete(heads.q, device, ready);
+                }
+                Node::Attention { cache, q, scale, out } => {
+                    let heads = values.ready(*q, device).to_vec();
+                    let Selected { ready: heads, selection } = index(e, *cache, heads)?;
+                    let done = attention(e, *cache, *scale, &heads, selection.as_ref())?;
+                    values.places.insert(*out, Place::Splits);
+                    values.complete(*out, device, vec![done]);
+                }
+                Node::Gated { norm, gate, up, out } => {
+                    let x = buffer(e, values.stream(norm.x)?);
+                    let gated = Gated { layer: *layer, norm: *norm, gate: *gate, up: *up };
+                    let done = gate_up(e, &gated, x, values.ready(norm.x, device))?;
+                    values.places.insert(*out, Place::Inner);
+                    values.complete(*out, device, vec![done]);
+                }
+                Node::Embed { .. } | Node::Added { .. } | Node::Choice { .. } => {}
+            }
+        }
+        let input = match values.place(added.x)? {
+            Place::Splits => LinearInput::Combine { acc: e.state().acc, stats: e.state().stats },
+            Place::Inner => LinearInput::Plain { x: e.state().mlp },
+            Place::Stream(_) => return Err(LowerError::Value { value: added.x.index() }),
+        };
+        let output = match e.destinations(|parts| parts_of(parts, to)) {
+            None => LinearOutput::Add { residual: buffer(e, from), out: buffer(e, to) },
+            Some((out, sent)) => LinearOutput::Store { out, sent },
+        };
+        let (projection, features) = (e.weights().projection(&added.product), e.spec.hidden);
+        let ready = values.ready(added.x, device);
+        linear(e, LinearLevel { name: &name, joint, input, projection, features, output, ready })
     })?;
-    let name = format!("layers.{layer}.o.sum");
-    let done = sum(e, &name, done, |e| Some((&e.parts()?.middle, Some(e.residual(layer)), e.state().middle)))?;
-    let joint = e.joint(&format!("layers.{layer}.down"));
-    let done = e.each_device(|e, device| {
-        let done = gate_up(e, layer, done[device])?;
-        down(e, layer, done, joint)
+    let done = sum(e, &format!("{name}.sum"), done, |e| {
+        // The first device gives the stream to another stage.
+        let parts = e.parts().filter(|_| e.device == 0 || to != Stream::Output)?;
+        Some((parts_of(parts, to), Some(buffer(e, from)), buffer(e, to)))
     })?;
-    let name = format!("layers.{layer}.down.sum");
-    let done = sum(e, &name, done, |e| {
-        let parts = e.parts().filter(|_| e.keeps(layer))?;
-        Some((&parts.residual, Some(e.state().middle), e.stream(layer)))
-    })?;
-    Ok(done.into_iter().map(Some).collect())
+    values.complete_stream(added.out, to, done);
+    Ok(())
+}
+
+/// The buffer of the residual stream on the emitter's device.
+pub(super) fn buffer(e: &Emitter, stream: Stream) -> BufferId {
+    match (stream, e.host.inlet, e.host.outlet) {
+        (Stream::Input, Inlet::Hidden(hidden), _) | (Stream::Output, _, Outlet::Hidden(hidden)) => hidden,
+        (Stream::Middle, _, _) => e.state().middle,
+        (Stream::Residual | Stream::Input | Stream::Output, _, _) => e.state().residual,
+    }
+}
+
+/// Where the devices' parts of the residual stream arrive.
+fn parts_of(parts: &Parts, stream: Stream) -> &Vec<BufferId> {
+    match stream {
+        Stream::Middle => &parts.middle,
+        Stream::Input | Stream::Residual | Stream::Output => &parts.residual,
+    }
 }
 
 /// What a device sums: its parts, what they are added to, and where the sum goes.
@@ -84,11 +272,11 @@ fn rotation(e: &Emitter) -> Rotation {
 }
 
 /// Gives, for each kv head, when its group's q, k and v are complete.
-fn qkv(e: &mut Emitter, layer: usize, ready: Option<Done>) -> Result<Vec<Done>, LowerError> {
-    let prefix = format!("model.layers.{layer}");
-    let input = e.norm_input(e.residual(layer), &format!("{prefix}.input_layernorm.weight"));
+fn qkv(e: &mut Emitter, heads: &Heads<'_>, x: BufferId, ready: &[Done]) -> Result<Vec<Done>, LowerError> {
+    let layer = heads.cache;
+    let input = norm_input(e, &heads.norm, x);
     let [k_pool, v_pool] = e.pools(layer);
-    let [wq, wk, wv] = ["q", "k", "v"].map(|which| e.weights().projection(&format!("{prefix}.self_attn.{which}_proj")));
+    let [wq, wk, wv] = heads.products.map(|product| e.weights().projection(&product));
     let (q, k) = match e.state().raw {
         Some([q, k]) => (q, KeyOutput::Raw { out: k }),
         None => (e.state().q, KeyOutput::RopeAppend { rope: rotation(e), pool: k_pool }),
@@ -113,23 +301,23 @@ fn qkv(e: &mut Emitter, layer: usize, ready: Option<Done>) -> Result<Vec<Done>, 
             })
         });
         let ops = ops.collect();
-        done.push(e.level(&format!("layers.{layer}.qkv.h{kv_head}"), ops, ready.as_slice())?);
+        done.push(e.level(&format!("layers.{layer}.qkv.h{kv_head}"), ops, ready)?);
     }
     Ok(done)
 }
 
-fn rope(e: &mut Emitter, layer: usize, heads: &[Done]) -> Result<Vec<Done>, LowerError> {
-    let Some([q_raw, k_raw]) = e.state().raw else { return Ok(heads.to_vec()) };
-    let prefix = format!("model.layers.{layer}.self_attn");
+/// Norms and rotations of heads, where they are levels of their own.
+fn rope(e: &mut Emitter, heads: &Heads<'_>, ready: Vec<Done>) -> Result<Vec<Done>, LowerError> {
+    let (Some([q_raw, k_raw]), Some([q_norm, k_norm])) = (e.state().raw, heads.head_norms) else { return Ok(ready) };
+    let layer = heads.cache;
     let group = e.spec.group();
     let [k_pool, _] = e.pools(layer);
-    let mut done = Vec::with_capacity(heads.len());
-    for (kv_head, &ready) in heads.iter().enumerate() {
-        let head = |x, which: &str, head: usize, output| {
-            let weight = e.weights().get(&format!("{prefix}.{which}_norm.weight"));
+    let mut done = Vec::with_capacity(ready.len());
+    for (kv_head, ready) in ready.into_iter().enumerate() {
+        let head = |x, norm: super::nodes::HeadNorm<'_>, head: usize, output| {
             Op::from(Rope {
                 x,
-                norm: Some(HeadNorm { weight, eps: e.spec.norm_eps }),
+                norm: Some(HeadNorm { weight: e.weights().get(norm.weight), eps: norm.eps }),
                 rope: rotation(e),
                 heads: Span::one(head),
                 rows: e.rows(),
@@ -138,8 +326,8 @@ fn rope(e: &mut Emitter, layer: usize, heads: &[Done]) -> Result<Vec<Done>, Lowe
             })
         };
         let queries = (kv_head * group..(kv_head + 1) * group)
-            .map(|q| head(q_raw, "q", q, HeadOutput::Store { out: e.state().q }));
-        let key = head(k_raw, "k", kv_head, HeadOutput::Append { pool: k_pool });
+            .map(|q| head(q_raw, q_norm, q, HeadOutput::Store { out: e.state().q }));
+        let key = head(k_raw, k_norm, kv_head, HeadOutput::Append { pool: k_pool });
         let ops = queries.chain([key]).collect();
         done.push(e.level(&format!("layers.{layer}.rope.h{kv_head}"), ops, &[ready])?);
     }
@@ -157,9 +345,14 @@ fn index(e: &mut Emitter, layer: usize, heads: Vec<Done>) -> Result<Selected, Lo
     if found == expected { Ok(selected) } else { Err(LowerError::Heads { found, expected }) }
 }
 
-fn attention(e: &mut Emitter, layer: usize, heads: &[Done], selection: Option<&Selection>) -> Result<Done, LowerError> {
+fn attention(
+    e: &mut Emitter,
+    layer: usize,
+    scale: f32,
+    heads: &[Done],
+    selection: Option<&Selection>,
+) -> Result<Done, LowerError> {
     let [k_pool, v_pool] = e.pools(layer);
-    let scale = (e.spec.head_dim as f64).powf(-0.5) as f32;
     let blocks = tiling::deal(e.options.rows, e.sms().div_ceil(e.spec.kv_heads));
     let mut parts = Vec::new();
     for (kv_head, &ready) in heads.iter().enumerate() {
@@ -185,42 +378,27 @@ fn attention(e: &mut Emitter, layer: usize, heads: &[Done], selection: Option<&S
     e.level_of(&format!("layers.{layer}.attention"), parts)
 }
 
-fn o(e: &mut Emitter, layer: usize, ready: Done, joint: Option<CounterId>) -> Result<Done, LowerError> {
-    let input = LinearInput::Combine { acc: e.state().acc, stats: e.state().stats };
-    let output = added(e, e.residual(layer), e.state().middle, |parts| &parts.middle);
-    let projection = format!("model.layers.{layer}.self_attn.o_proj");
-    let features = e.spec.hidden;
-    let name = format!("layers.{layer}.o");
-    linear(e, LinearLevel { name: &name, joint, input, projection: &projection, features, output, ready })
+/// Gate and up of a layer.
+struct Gated<'g> {
+    layer: usize,
+    norm: Norm<'g>,
+    gate: Product<'g>,
+    up: Product<'g>,
 }
 
-fn gate_up(e: &mut Emitter, layer: usize, ready: Done) -> Result<Done, LowerError> {
-    let prefix = format!("model.layers.{layer}");
-    let input = e.norm_input(e.state().middle, &format!("{prefix}.post_attention_layernorm.weight"));
-    let up = e.weights().projection(&format!("{prefix}.mlp.up_proj"));
+fn gate_up(e: &mut Emitter, gated: &Gated<'_>, x: BufferId, ready: &[Done]) -> Result<Done, LowerError> {
+    let Gated { layer, norm, gate, up } = gated;
+    let input = norm_input(e, norm, x);
+    let name = format!("layers.{layer}.{}_{}", gate.projection(), up.projection());
+    let [projection, up] = [gate, up].map(|product| e.weights().projection(product));
     let output = LinearOutput::SiluMul { up: up.weight, up_bias: up.bias, out: e.state().mlp };
-    let name = format!("layers.{layer}.gate_up");
-    let gate = format!("{prefix}.mlp.gate_proj");
     let features = e.spec.intermediate;
-    linear(e, LinearLevel { name: &name, joint: None, input, projection: &gate, features, output, ready })
+    linear(e, LinearLevel { name: &name, joint: None, input, projection, features, output, ready })
 }
 
-fn down(e: &mut Emitter, layer: usize, ready: Done, joint: Option<CounterId>) -> Result<Done, LowerError> {
-    let input = LinearInput::Plain { x: e.state().mlp };
-    let output = added(e, e.state().middle, e.stream(layer), |parts| &parts.residual);
-    let projection = format!("model.layers.{layer}.mlp.down_proj");
-    let features = e.spec.hidden;
-    let name = format!("layers.{layer}.down");
-    linear(e, LinearLevel { name: &name, joint, input, projection: &projection, features, output, ready })
-}
-
-/// What becomes of a product that is added to the residual stream: the sum, or a part of it, sent
-/// to every device.
-fn added(e: &Emitter, residual: BufferId, out: BufferId, parts: impl Fn(&Parts) -> &Vec<BufferId>) -> LinearOutput {
-    match e.destinations(parts) {
-        None => LinearOutput::Add { residual, out },
-        Some((out, sent)) => LinearOutput::Store { out, sent },
-    }
+/// The RMS norm of `x` as the input of a linear layer.
+pub(super) fn norm_input(e: &Emitter, norm: &Norm<'_>, x: BufferId) -> LinearInput {
+    LinearInput::RmsNorm { x, weight: e.weights().get(norm.weight), eps: norm.eps }
 }
 
 /// A level of one linear layer.
@@ -231,25 +409,25 @@ struct LinearLevel<'n> {
     joint: Option<CounterId>,
     /// The activations that the layer reads.
     input: LinearInput,
-    /// The name of the weights in the checkpoint.
-    projection: &'n str,
+    /// The weights.
+    projection: Projection,
     /// The number of output features.
     features: usize,
     /// Where the features go.
     output: LinearOutput,
     /// When the input is complete.
-    ready: Done,
+    ready: &'n [Done],
 }
 
 /// Emits a level of one linear layer, by tiles of output features.
 fn linear(e: &mut Emitter, level: LinearLevel<'_>) -> Result<Done, LowerError> {
     let LinearLevel { name, joint, input, projection, features, output, ready } = level;
-    let layer = e.weights().projection(projection);
+    let Projection { weight, bias } = projection;
     let tile = |cols| {
         let input = input.clone();
         let output = output.clone();
-        Op::from(Linear { input, weight: layer.weight, bias: layer.bias, rows: e.rows(), cols, output })
+        Op::from(Linear { input, weight, bias, rows: e.rows(), cols, output })
     };
     let ops = tiling::features(features, e.sms()).into_iter().map(tile).collect();
-    e.level_in(joint, name, ops, &[ready])
+    e.level_in(joint, name, ops, ready)
 }

@@ -1,16 +1,21 @@
-//! Lowering: a model's architecture becomes the program of one decode step.
+//! Lowering: a model's fused graph becomes the program of one decode step.
+//!
+//! `nodes` says what each node of the graph is to the lowering, and `layer` makes levels of it.
+//! What no level runs is refused by the names of its ops.
 //!
 //! Every level covers all SMs with row tiles of equal bytes. A block has five levels (six with q/k
 //! norms), and attention is split over kv heads and tokens. Each task recomputes the norm of its
 //! input, which is cheaper than a level; `layer` has the table. Nothing per token is in the
 //! program. A range of layers ([`LowerOptions::layers`]) is a stage of a pipeline.
 //!
-//! May touch: [`crate::model`], [`crate::program`]; sums are cut by what a device's registers hold
-//! ([`crate::vm::device::DeviceOptions`]). Placement on SMs is [`crate::schedule`]'s.
+//! May touch: [`tilewright_graph`], [`crate::model`], [`crate::program`]; sums are cut by what a
+//! device's registers hold ([`crate::vm::device::DeviceOptions`]). Placement on SMs is
+//! [`crate::schedule`]'s.
 
 mod emit;
 mod indexer;
 mod layer;
+mod nodes;
 mod options;
 mod parts;
 mod share;
@@ -20,6 +25,7 @@ mod tiling;
 mod weights;
 
 use tilewright_codegen::target::Target;
+use tilewright_graph::passes::fuse;
 use tilewright_layout::DType;
 
 use crate::model::ModelSpec;
@@ -29,10 +35,10 @@ use crate::program::{
 pub use emit::Done;
 use emit::Emitter;
 pub use indexer::{Indexer, LayerTasks, Selected};
+use nodes::Norm;
 pub use options::{LowerError, LowerOptions, MAX_PAGES, MAX_ROWS, MAX_SPLITS, MAX_TASKS};
 use stage::Stage;
 pub use state::{HIDDEN_IN, HIDDEN_OUT, LOGITS, NEXT_TOKEN, PAGE_TABLE, POSITION, REQUEST, TOKEN};
-use state::{Inlet, Outlet};
 pub use tiling::STRIP;
 pub(crate) use tiling::deal;
 use weights::WeightBuffers;
@@ -108,17 +114,8 @@ pub fn lower_indexed<'a>(
         splits,
         indexer: indexer.map(|indexer| indexer as _),
     };
-    let mut ready = match e.host.inlet {
-        Inlet::Tokens(ids) => embed(&mut e, ids)?.into_iter().map(Some).collect(),
-        Inlet::Hidden(_) => vec![None; options.devices],
-    };
-    for layer in stage.layers() {
-        ready = layer::block(&mut e, layer, &ready)?;
-    }
-    match e.host.outlet {
-        Outlet::Choice { logits, next_token } => choose(&mut e, &ready, [logits, next_token])?,
-        Outlet::Hidden(_) => {}
-    }
+    let graph = fuse(&spec.graph()?)?;
+    layer::lower(&mut e, &nodes::read(&graph)?)?;
     Ok(e.program)
 }
 
@@ -166,11 +163,11 @@ fn table_shard(e: &Emitter) -> Option<TableShard> {
 }
 
 /// Gives, for each device, when the residual stream is complete.
-fn embed(e: &mut Emitter, ids: BufferId) -> Result<Vec<Done>, LowerError> {
+fn embed(e: &mut Emitter, ids: BufferId, table: &str) -> Result<Vec<Done>, LowerError> {
     let joint = e.joint("embed");
     let done = e.each_device(|e, _| {
         let (out, sent) = e.destinations(|parts| &parts.residual).unwrap_or((e.state().residual, vec![]));
-        let table = e.weights().get("model.embed_tokens.weight");
+        let table = e.weights().get(table);
         let part = |rows| {
             Op::from(Embed {
                 ids,
@@ -189,8 +186,20 @@ fn embed(e: &mut Emitter, ids: BufferId) -> Result<Vec<Done>, LowerError> {
     layer::sum(e, "embed.sum", done, |e| Some((&e.parts()?.residual, None, e.state().residual)))
 }
 
-/// The output projection and the choice of the next token, which is the first device's.
-fn choose(e: &mut Emitter, ready: &[Option<Done>], [logits, next_token]: [BufferId; 2]) -> Result<(), LowerError> {
+/// The output projection and the choice of the next token.
+struct Chosen<'c> {
+    norm: &'c Norm<'c>,
+    /// The tensor of the output projection.
+    table: &'c str,
+    /// Where the residual stream is.
+    stream: layer::Stream,
+    logits: BufferId,
+    next_token: BufferId,
+}
+
+/// Emits the output projection and the choice of the next token, which is the first device's.
+fn choose(e: &mut Emitter, ready: &[Vec<Done>], chosen: Chosen<'_>) -> Result<(), LowerError> {
+    let Chosen { norm, table, stream, logits, next_token } = chosen;
     let rows = e.options.rows;
     let devices = e.devices();
     let tiles = tiling::features(e.spec.vocab, e.sms());
@@ -198,9 +207,8 @@ fn choose(e: &mut Emitter, ready: &[Option<Done>], [logits, next_token]: [Buffer
     let shape = [rows, devices * tiles.len()];
     let best_value = first.add("best.value", BufferKind::Activation, DType::F32, &shape);
     let best_index = first.add("best.index", BufferKind::Activation, DType::I32, &shape);
-    let table = if e.spec.tied_embeddings { "model.embed_tokens.weight" } else { "lm_head.weight" };
     let ready = e.each_device(|e, device| {
-        let input = e.norm_input(e.state().residual, "model.norm.weight");
+        let input = layer::norm_input(e, norm, layer::buffer(e, stream));
         let weight = e.weights().get(table);
         let out = logits;
         let shard = table_shard(e);
@@ -210,7 +218,7 @@ fn choose(e: &mut Emitter, ready: &[Option<Done>], [logits, next_token]: [Buffer
             Op::from(Linear { input: input.clone(), weight, bias: None, rows: Span::all(rows), cols, output })
         };
         let ops = tiles.iter().enumerate().map(tile).collect();
-        e.level("logits", ops, ready[device].as_slice())
+        e.level("logits", ops, &ready[device])
     })?;
     e.device = 0;
     let value = best_value;

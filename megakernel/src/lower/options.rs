@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use thiserror::Error as ThisError;
+use tilewright_graph::GraphErrors;
 use tilewright_layout::DType;
 
 use crate::model::ModelSpec;
@@ -159,6 +160,12 @@ pub enum LowerError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
+    #[error("the model is not a graph")]
+    Graph(#[from] GraphErrors),
+    #[error("node {node} of the graph ({ops}) is nothing that tasks run")]
+    Node { node: usize, ops: String },
+    #[error("value v{value} of the graph is not where a later op reads it")]
+    Value { value: usize },
     #[error("task `{label}` does not fit its operands")]
     Task {
         label: String,

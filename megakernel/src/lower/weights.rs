@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use tilewright_layout::DType;
 
+use super::nodes::Product;
 use super::options::LowerError;
 use super::share::{Part, part};
 use super::stage::Stage;
@@ -76,8 +77,8 @@ impl WeightBuffers {
         self.by_name.get(name).copied()
     }
 
-    /// The weight and the optional bias of a linear layer.
-    pub fn projection(&self, prefix: &str) -> Projection {
-        Projection { weight: self.get(&format!("{prefix}.weight")), bias: self.find(&format!("{prefix}.bias")) }
+    /// The weight of a product, and its bias if the device adds it.
+    pub fn projection(&self, product: &Product<'_>) -> Projection {
+        Projection { weight: self.get(product.weight), bias: product.bias.and_then(|bias| self.find(bias)) }
     }
 }
