@@ -37,6 +37,7 @@ pub struct Config {
 }
 
 /// The value of the `config.json` of a checkpoint's folder.
+#[cfg(feature = "cli")]
 pub(crate) fn value_of_folder(dir: &Path) -> Result<Value, CheckpointError> {
     let path = dir.join("config.json");
     json::parse(&files::read(&path)?).map_err(|source| CheckpointError::Json { path, source })

@@ -44,6 +44,7 @@ use tilewright_megakernel::weights::{WeightTensor, Weights};
 pub use chat::{ChatError, ChatTemplate, ChatValue, Conversation, ConversationError, Message};
 pub use config::Config;
 #[cfg(feature = "cli")]
+#[cfg(feature = "cli")]
 pub(crate) use config::value_of_folder;
 pub use error::{CheckpointError, Faults};
 pub use fault::{ConfigError, ConfigFault};
