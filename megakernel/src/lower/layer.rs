@@ -37,9 +37,9 @@ use crate::program::{
 
 /// Where a value of the graph is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Location {
     /// The residual stream.
-    Stream(Stream),
+    Residual(ResidualBuffer),
     /// The splits of attention, which are not merged yet.
     Splits,
     /// The activations of the MLP.
@@ -48,34 +48,34 @@ enum Place {
 
 /// A buffer of the residual stream. Each addition reads one and writes another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stream {
+pub(super) enum ResidualBuffer {
     /// What another stage gave.
     Input,
     /// Before attention.
-    Residual,
+    BeforeAttention,
     /// Before the MLP.
-    Middle,
+    BeforeMlp,
     /// For another stage.
     Output,
 }
 
 /// Values that have been lowered.
 struct Values {
-    places: HashMap<ValueId, Place>,
+    locations: HashMap<ValueId, Location>,
     /// For each device, what completes a value: its level; for queries, those of each kv head.
     /// Nothing for what is there from the beginning.
     ready: Vec<HashMap<ValueId, Vec<Done>>>,
 }
 
 impl Values {
-    fn place(&self, value: ValueId) -> Result<Place, LowerError> {
-        self.places.get(&value).copied().ok_or(LowerError::Value { value: value.index() })
+    fn location(&self, value: ValueId) -> Result<Location, LowerError> {
+        self.locations.get(&value).copied().ok_or(LowerError::Value { value: value.index() })
     }
 
-    fn stream(&self, value: ValueId) -> Result<Stream, LowerError> {
-        match self.place(value)? {
-            Place::Stream(stream) => Ok(stream),
-            Place::Splits | Place::Inner => Err(LowerError::Value { value: value.index() }),
+    fn residual(&self, value: ValueId) -> Result<ResidualBuffer, LowerError> {
+        match self.location(value)? {
+            Location::Residual(residual) => Ok(residual),
+            Location::Splits | Location::Inner => Err(LowerError::Value { value: value.index() }),
         }
     }
 
@@ -87,8 +87,8 @@ impl Values {
         self.ready[device].insert(value, ready);
     }
 
-    fn complete_stream(&mut self, value: ValueId, stream: Stream, done: Vec<Done>) {
-        self.places.insert(value, Place::Stream(stream));
+    fn complete_residual(&mut self, value: ValueId, residual: ResidualBuffer, done: Vec<Done>) {
+        self.locations.insert(value, Location::Residual(residual));
         for (device, done) in done.into_iter().enumerate() {
             self.complete(value, device, vec![done]);
         }
@@ -97,7 +97,7 @@ impl Values {
 
 /// Lowers the nodes of the emitter's stage.
 pub(super) fn lower(e: &mut Emitter, nodes: &[Node<'_>]) -> Result<(), LowerError> {
-    let mut values = Values { places: HashMap::new(), ready: vec![HashMap::new(); e.devices()] };
+    let mut values = Values { locations: HashMap::new(), ready: vec![HashMap::new(); e.devices()] };
     // Nodes since the last result that devices exchange.
     let mut open = Vec::new();
     let mut layer = 0;
@@ -119,14 +119,14 @@ pub(super) fn lower(e: &mut Emitter, nodes: &[Node<'_>]) -> Result<(), LowerErro
             Node::Embed { table, out } => {
                 let Inlet::Tokens(ids) = e.host.inlet else { continue };
                 let done = super::embed(e, ids, table)?;
-                values.complete_stream(*out, Stream::Residual, done);
+                values.complete_residual(*out, ResidualBuffer::BeforeAttention, done);
             }
             Node::Choice { norm, table } => {
                 let Outlet::Choice { logits, next_token } = e.host.outlet else { continue };
-                let stream = values.stream(norm.x)?;
+                let residual = values.residual(norm.x)?;
                 let ready: Vec<Vec<Done>> =
                     (0..e.devices()).map(|device| values.ready(norm.x, device).to_vec()).collect();
-                let chosen = super::Chosen { norm, table, stream, logits, next_token };
+                let chosen = super::Chosen { norm, table, residual, logits, next_token };
                 super::choose(e, &ready, chosen)?;
             }
             Node::Added { x, product, residual, out } => {
@@ -137,7 +137,7 @@ pub(super) fn lower(e: &mut Emitter, nodes: &[Node<'_>]) -> Result<(), LowerErro
             Node::Heads(heads) => {
                 // What a stage begins with that is not the first.
                 if e.stage.takes(layer) {
-                    values.places.insert(heads.norm.x, Place::Stream(Stream::Input));
+                    values.locations.insert(heads.norm.x, Location::Residual(ResidualBuffer::Input));
                 }
                 open.push((layer, node));
             }
@@ -169,11 +169,11 @@ fn exchanged(
     open: &[(usize, &Node<'_>)],
     added: &Added<'_>,
 ) -> Result<(), LowerError> {
-    let from = values.stream(added.residual)?;
+    let from = values.residual(added.residual)?;
     let to = match from {
-        Stream::Middle if e.stage.gives(added.layer) => Stream::Output,
-        Stream::Middle => Stream::Residual,
-        Stream::Input | Stream::Residual | Stream::Output => Stream::Middle,
+        ResidualBuffer::BeforeMlp if e.stage.gives(added.layer) => ResidualBuffer::Output,
+        ResidualBuffer::BeforeMlp => ResidualBuffer::BeforeAttention,
+        ResidualBuffer::Input | ResidualBuffer::BeforeAttention | ResidualBuffer::Output => ResidualBuffer::BeforeMlp,
     };
     let name = added.name();
     let joint = e.joint(&name);
@@ -182,7 +182,7 @@ fn exchanged(
             match node {
                 Node::Heads(heads) => {
                     let ready =
-                        qkv(e, heads, buffer(e, values.stream(heads.norm.x)?), values.ready(heads.norm.x, device))?;
+                        qkv(e, heads, buffer(e, values.residual(heads.norm.x)?), values.ready(heads.norm.x, device))?;
                     let ready = rope(e, heads, ready)?;
                     values.complete(heads.q, device, ready);
                 }
@@ -190,23 +190,23 @@ fn exchanged(
                     let heads = values.ready(*q, device).to_vec();
                     let Selected { ready: heads, selection } = index(e, *cache, heads)?;
                     let done = attention(e, *cache, *scale, &heads, selection.as_ref())?;
-                    values.places.insert(*out, Place::Splits);
+                    values.locations.insert(*out, Location::Splits);
                     values.complete(*out, device, vec![done]);
                 }
                 Node::Gated { norm, gate, up, out } => {
-                    let x = buffer(e, values.stream(norm.x)?);
+                    let x = buffer(e, values.residual(norm.x)?);
                     let gated = Gated { layer: *layer, norm: *norm, gate: *gate, up: *up };
                     let done = gate_up(e, &gated, x, values.ready(norm.x, device))?;
-                    values.places.insert(*out, Place::Inner);
+                    values.locations.insert(*out, Location::Inner);
                     values.complete(*out, device, vec![done]);
                 }
                 Node::Embed { .. } | Node::Added { .. } | Node::Choice { .. } => {}
             }
         }
-        let input = match values.place(added.x)? {
-            Place::Splits => LinearInput::Combine { acc: e.state().acc, stats: e.state().stats },
-            Place::Inner => LinearInput::Plain { x: e.state().mlp },
-            Place::Stream(_) => return Err(LowerError::Value { value: added.x.index() }),
+        let input = match values.location(added.x)? {
+            Location::Splits => LinearInput::Combine { acc: e.state().acc, stats: e.state().stats },
+            Location::Inner => LinearInput::Plain { x: e.state().mlp },
+            Location::Residual(_) => return Err(LowerError::Value { value: added.x.index() }),
         };
         let output = match e.destinations(|parts| parts_of(parts, to)) {
             None => LinearOutput::Add { residual: buffer(e, from), out: buffer(e, to) },
@@ -218,27 +218,29 @@ fn exchanged(
     })?;
     let done = sum(e, &format!("{name}.sum"), done, |e| {
         // The first device gives the stream to another stage.
-        let parts = e.parts().filter(|_| e.device == 0 || to != Stream::Output)?;
+        let parts = e.parts().filter(|_| e.device == 0 || to != ResidualBuffer::Output)?;
         Some((parts_of(parts, to), Some(buffer(e, from)), buffer(e, to)))
     })?;
-    values.complete_stream(added.out, to, done);
+    values.complete_residual(added.out, to, done);
     Ok(())
 }
 
 /// The buffer of the residual stream on the emitter's device.
-pub(super) fn buffer(e: &Emitter, stream: Stream) -> BufferId {
-    match (stream, e.host.inlet, e.host.outlet) {
-        (Stream::Input, Inlet::Hidden(hidden), _) | (Stream::Output, _, Outlet::Hidden(hidden)) => hidden,
-        (Stream::Middle, _, _) => e.state().middle,
-        (Stream::Residual | Stream::Input | Stream::Output, _, _) => e.state().residual,
+pub(super) fn buffer(e: &Emitter, residual: ResidualBuffer) -> BufferId {
+    match (residual, e.host.inlet, e.host.outlet) {
+        (ResidualBuffer::Input, Inlet::Hidden(hidden), _) | (ResidualBuffer::Output, _, Outlet::Hidden(hidden)) => {
+            hidden
+        }
+        (ResidualBuffer::BeforeMlp, _, _) => e.state().middle,
+        (ResidualBuffer::BeforeAttention | ResidualBuffer::Input | ResidualBuffer::Output, _, _) => e.state().residual,
     }
 }
 
 /// Where the devices' parts of the residual stream arrive.
-fn parts_of(parts: &Parts, stream: Stream) -> &Vec<BufferId> {
-    match stream {
-        Stream::Middle => &parts.middle,
-        Stream::Input | Stream::Residual | Stream::Output => &parts.residual,
+fn parts_of(parts: &Parts, residual: ResidualBuffer) -> &Vec<BufferId> {
+    match residual {
+        ResidualBuffer::BeforeMlp => &parts.middle,
+        ResidualBuffer::Input | ResidualBuffer::BeforeAttention | ResidualBuffer::Output => &parts.residual,
     }
 }
 

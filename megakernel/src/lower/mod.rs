@@ -192,14 +192,14 @@ struct Chosen<'c> {
     /// The tensor of the output projection.
     table: &'c str,
     /// Where the residual stream is.
-    stream: layer::Stream,
+    residual: layer::ResidualBuffer,
     logits: BufferId,
     next_token: BufferId,
 }
 
 /// Emits the output projection and the choice of the next token, which is the first device's.
 fn choose(e: &mut Emitter, ready: &[Vec<Done>], chosen: Chosen<'_>) -> Result<(), LowerError> {
-    let Chosen { norm, table, stream, logits, next_token } = chosen;
+    let Chosen { norm, table, residual, logits, next_token } = chosen;
     let rows = e.options.rows;
     let devices = e.devices();
     let tiles = tiling::features(e.spec.vocab, e.sms());
@@ -208,7 +208,7 @@ fn choose(e: &mut Emitter, ready: &[Vec<Done>], chosen: Chosen<'_>) -> Result<()
     let best_value = first.add("best.value", BufferKind::Activation, DType::F32, &shape);
     let best_index = first.add("best.index", BufferKind::Activation, DType::I32, &shape);
     let ready = e.each_device(|e, device| {
-        let input = layer::norm_input(e, norm, layer::buffer(e, stream));
+        let input = layer::norm_input(e, norm, layer::buffer(e, residual));
         let weight = e.weights().get(table);
         let out = logits;
         let shard = table_shard(e);

@@ -5,7 +5,7 @@
 //! with some seeds every operation completes as late as the program allows.
 
 use super::rng::Rng;
-use super::{Cur, Home, Machine, Place, Trouble, Try};
+use super::{Address, Cur, Home, Machine, Trouble, Try};
 use crate::sim::memory::{Done, OpState};
 use crate::sim::step::{Reduction, TensorCopy};
 use core::cmp::Reverse;
@@ -37,8 +37,8 @@ pub(crate) struct Target {
 
 impl Target {
     /// The first byte that is written.
-    pub(crate) fn place(&self) -> Place {
-        Place { home: Home::Shared(self.block), offset: self.offset }
+    pub(crate) fn address(&self) -> Address {
+        Address { home: Home::Shared(self.block), offset: self.offset }
     }
 }
 
@@ -46,15 +46,15 @@ impl Target {
 #[derive(Debug)]
 pub(crate) enum Work {
     /// `cp.async`: some bytes from the source, zeros after them.
-    Copy { to: Place, from: Place, bytes: u32, filled: u32 },
+    Copy { to: Address, from: Address, bytes: u32, filled: u32 },
     /// Bytes to shared memory, counted on mbarriers.
-    ToShared { targets: Vec<Target>, from: Place, bytes: u32, reduction: Option<Reduction> },
+    ToShared { targets: Vec<Target>, from: Address, bytes: u32, reduction: Option<Reduction> },
     /// Bytes to global memory.
-    ToGlobal { to: Place, from: Place, bytes: u32, reduction: Option<Reduction> },
+    ToGlobal { to: Address, from: Address, bytes: u32, reduction: Option<Reduction> },
     /// A box to shared memory.
     LoadBox { targets: Vec<Target>, copy: Box<TensorCopy> },
     /// A box to global memory.
-    StoreBox { from: Place, copy: Box<TensorCopy> },
+    StoreBox { from: Address, copy: Box<TensorCopy> },
     /// An arrival once earlier copies of a thread are complete.
     Arrive { block: u32, mbarrier: u32, copies: Vec<u64>, ops: Vec<u32> },
     /// A `wgmma` of a warpgroup.
@@ -263,14 +263,14 @@ impl Machine<'_> {
     }
 
     /// Bytes that must have been written by somebody.
-    pub(crate) fn read_bytes(&self, at: Place, bytes: usize) -> Try<Vec<u8>> {
+    pub(crate) fn read_bytes(&self, at: Address, bytes: usize) -> Try<Vec<u8>> {
         self.check_written(at, bytes)?;
         let region = self.region(at.home);
         Ok(region.map_or_else(|| vec![0; bytes], |region| region.data[at.offset..at.offset + bytes].to_vec()))
     }
 
     /// Puts bytes into memory.
-    pub(crate) fn write_bytes(&mut self, at: Place, data: &[u8]) {
+    pub(crate) fn write_bytes(&mut self, at: Address, data: &[u8]) {
         if let Some(region) = self.region_mut(at.home) {
             region.data[at.offset..at.offset + data.len()].copy_from_slice(data);
             region.written.set(at.offset, data.len());
@@ -291,7 +291,7 @@ impl Machine<'_> {
             }
             Work::ToShared { targets, bytes, reduction, .. } => {
                 for target in targets {
-                    self.put(target.place(), &data, *reduction)?;
+                    self.put(target.address(), &data, *reduction)?;
                 }
                 self.count_targets(targets, *bytes, flight.reads)
             }

@@ -1,6 +1,6 @@
 //! The host as one more reader: what it would know of the kernel's writes.
 
-use super::{Home, Machine, Place, Trouble, Try};
+use super::{Address, Home, Machine, Trouble, Try};
 use crate::ir::attr::Scope;
 use crate::sim::fault::{FaultKind, HostWhy};
 use crate::sim::memory::{Access, Judge, Stamp};
@@ -34,14 +34,14 @@ impl Host {
     }
 
     /// Offsets from the parameter of bytes of a region; nothing where they are of another.
-    fn offsets(&self, at: Place, bytes: u32) -> Option<Range<u64>> {
+    fn offsets(&self, at: Address, bytes: u32) -> Option<Range<u64>> {
         let start = (at.offset as u64).checked_sub(self.base).filter(|_| at.home == self.home)?;
         Some(start..start + u64::from(bytes))
     }
 
     /// A word, by its offset from the parameter.
-    fn word(&self, offset: u64) -> Place {
-        Place { home: self.home, offset: (self.base + offset) as usize }
+    fn word(&self, offset: u64) -> Address {
+        Address { home: self.home, offset: (self.base + offset) as usize }
     }
 }
 
@@ -49,7 +49,7 @@ impl Machine<'_> {
     /// Looks whether the host may use bytes at the moment of this access.
     pub(super) fn meets_host(
         &self,
-        at: Place,
+        at: Address,
         bytes: u32,
         write: bool,
         strength: Option<Scope>,
@@ -70,7 +70,7 @@ impl Machine<'_> {
     pub(crate) fn host_sees(
         &mut self,
         lane: usize,
-        at: Place,
+        at: Address,
         bytes: u32,
         told: Option<&(Scope, View)>,
         modifies: bool,
@@ -111,7 +111,7 @@ impl Machine<'_> {
     }
 
     /// The host stores a word; outside the buffer there is none.
-    fn host_stores(&mut self, at: Place, value: u32) {
+    fn host_stores(&mut self, at: Address, value: u32) {
         self.released.remove(&at.key());
         let region = self.region_mut(at.home).filter(|region| at.offset + 4 <= region.data.len());
         if region.is_some_and(|region| region.store(at.offset, 4, value.into())) {
@@ -136,7 +136,7 @@ impl Machine<'_> {
             return Ok(());
         }
         region.shadow.judge(&judge, &now, start, end - start).map_err(|conflict| {
-            let at = self.name_place(Place { home: host.home, offset: conflict.offset }, self.program.cell[0]);
+            let at = self.name_address(Address { home: host.home, offset: conflict.offset }, self.program.cell[0]);
             let mut trouble = Trouble::lane(FaultKind::Host { at, why: HostWhy::NotReleased }, lane);
             trouble.other = Some((conflict.other, conflict.other_wrote));
             trouble

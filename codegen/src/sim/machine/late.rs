@@ -7,7 +7,7 @@
 //! a habit of the seed. So packets that carry their own arrival come in any order, and a reader
 //! that takes a relaxed counter for their arrival reads what was there before.
 
-use super::{Home, Machine, Place};
+use super::{Address, Home, Machine};
 use crate::ir::attr::Scope;
 use crate::sim::order::{Released, View};
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ pub(crate) type Told = Option<(Scope, View)>;
 pub(crate) struct Late {
     /// The block that stored.
     pub block: u32,
-    pub to: Place,
+    pub to: Address,
     /// Bytes of an element, and the elements.
     pub bytes: usize,
     pub values: Vec<u64>,
@@ -59,7 +59,7 @@ impl Machine<'_> {
     }
 
     /// Sends a store on its way.
-    pub(crate) fn send_late(&mut self, block: u32, to: Place, bytes: usize, values: Vec<u64>, told: Told) {
+    pub(crate) fn send_late(&mut self, block: u32, to: Address, bytes: usize, values: Vec<u64>, told: Told) {
         let due = self.now + 1 + self.rng.below(self.on_the_way.span) as u64;
         self.on_the_way.first_due = self.on_the_way.first_due.min(due);
         self.on_the_way.stores.push_back(Late { block, to, bytes, values, told, due });
@@ -80,7 +80,7 @@ impl Machine<'_> {
     }
 
     /// Lets the stores of a block's device arrive that touch these bytes.
-    pub(crate) fn settle(&mut self, block: u32, at: Place, bytes: usize) {
+    pub(crate) fn settle(&mut self, block: u32, at: Address, bytes: usize) {
         if !self.on_the_way.stores.is_empty() {
             let device = self.geometry.device_of(block);
             self.let_arrive(|machine, late| {
@@ -139,7 +139,7 @@ impl Machine<'_> {
     }
 
     /// The value at a place carries what its store told, and nothing that the value before did.
-    pub(crate) fn carry(&mut self, at: Place, block: u32, told: &Told) {
+    pub(crate) fn carry(&mut self, at: Address, block: u32, told: &Told) {
         let key = at.key();
         if let Some((scope, view)) = told {
             let mut carried = Released::default();

@@ -20,7 +20,7 @@ mod warp;
 
 pub(crate) use block::{Bar, Block, ClusterBar, Mbarrier};
 pub(crate) use engine::{Flight, Target, Work};
-pub(crate) use reach::{Home, Place};
+pub(crate) use reach::{Address, Home};
 pub(crate) use warp::{FULL, Mask, State, Ticket, Warp, lanes};
 
 use super::count::Counters;

@@ -27,14 +27,14 @@ pub(crate) enum Home {
 
 /// A byte of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
+pub(crate) struct Address {
     /// The region.
     pub home: Home,
     /// Bytes from its start.
     pub offset: usize,
 }
 
-impl Place {
+impl Address {
     /// The key of a word in the table of released values.
     pub(crate) fn key(self) -> (u32, u32) {
         (self.home.key(), self.offset as u32)
@@ -112,11 +112,11 @@ pub(crate) fn cluster_address(rank: u32, address: u32) -> u32 {
 
 impl Machine<'_> {
     /// The region and offset of an address, all bytes inside; `block` is the block that asks.
-    pub(crate) fn locate(&self, space: Space, block: u32, address: u64, bytes: u32) -> Try<Place> {
+    pub(crate) fn locate(&self, space: Space, block: u32, address: u64, bytes: u32) -> Try<Address> {
         let wrong = |kind| Err(Trouble::new(kind));
         match space {
             Space::Global => match self.memory.find(address, bytes as usize) {
-                Ok((index, offset)) => Ok(Place { home: Home::Buffer(index as u32), offset }),
+                Ok((index, offset)) => Ok(Address { home: Home::Buffer(index as u32), offset }),
                 Err(_) => wrong(FaultKind::OutOfBounds(self.bytes(space, address, bytes))),
             },
             Space::Shared => self.locate_shared(space, block, address as u32, address, bytes),
@@ -133,12 +133,12 @@ impl Machine<'_> {
                 if offset.saturating_add(u64::from(bytes)) > self.params_of(block).data.len() as u64 {
                     return wrong(FaultKind::OutOfBounds(self.bytes(space, address, bytes)));
                 }
-                Ok(Place { home: Home::Params(self.geometry.device_of(block)), offset: offset as usize })
+                Ok(Address { home: Home::Params(self.geometry.device_of(block)), offset: offset as usize })
             }
         }
     }
 
-    fn locate_shared(&self, space: Space, block: u32, at: u32, address: u64, bytes: u32) -> Try<Place> {
+    fn locate_shared(&self, space: Space, block: u32, at: u32, address: u64, bytes: u32) -> Try<Address> {
         let inside = self.program.shared_at(at).is_some_and(|(_, _)| {
             let last = at.saturating_add(bytes.saturating_sub(1));
             // An access may run over the seam of two allocations only if it begins and ends in
@@ -151,7 +151,7 @@ impl Machine<'_> {
         if self.blocks[block as usize].shared.is_none() {
             return Err(Trouble::new(FaultKind::BlockGone(self.bytes(space, address, bytes))));
         }
-        Ok(Place { home: Home::Shared(block), offset: (at - SHARED_BASE) as usize })
+        Ok(Address { home: Home::Shared(block), offset: (at - SHARED_BASE) as usize })
     }
 
     /// The parameters that a block sees.
@@ -176,7 +176,7 @@ impl Machine<'_> {
     }
 
     /// The address of a place in a region.
-    pub(crate) fn name_place(&self, Place { home, offset }: Place, bytes: u32) -> Bytes {
+    pub(crate) fn name_address(&self, Address { home, offset }: Address, bytes: u32) -> Bytes {
         match home {
             Home::Buffer(index) => {
                 let buffer = &self.memory.buffers[index as usize];
@@ -213,7 +213,7 @@ impl Machine<'_> {
         &mut self,
         cur: Cur,
         lane: usize,
-        at: Place,
+        at: Address,
         bytes: u32,
         write: bool,
         strength: Option<Scope>,
@@ -222,7 +222,7 @@ impl Machine<'_> {
             return Ok(());
         }
         self.meets_host(at, bytes, write, strength)
-            .map_err(|why| Trouble::lane(FaultKind::Host { at: self.name_place(at, bytes), why }, lane))?;
+            .map_err(|why| Trouble::lane(FaultKind::Host { at: self.name_address(at, bytes), why }, lane))?;
         let thread = self.thread(cur.warp, lane);
         let warp = &self.warps[cur.warp];
         let stamp = Stamp { who: thread + 1, time: warp.clock[lane], site: Site::new(cur.pc, strength) };
@@ -234,17 +234,17 @@ impl Machine<'_> {
     }
 
     /// The words for an access that may not be.
-    fn refuse(&self, refused: Refused, now: &Access<'_>, at: Place, bytes: u32) -> Box<Trouble> {
+    fn refuse(&self, refused: Refused, now: &Access<'_>, at: Address, bytes: u32) -> Box<Trouble> {
         let lane = now.thread as usize % 32;
         match refused {
-            Refused::ReadOnly => Trouble::lane(FaultKind::ReadOnly(self.name_place(at, bytes)), lane),
+            Refused::ReadOnly => Trouble::lane(FaultKind::ReadOnly(self.name_address(at, bytes)), lane),
             Refused::Race(conflict) => {
                 // Of a large range, the cell where it happened.
                 let at = if bytes > 16 {
                     let cell = self.program.cell[at.home.side()];
-                    self.name_place(Place { offset: conflict.offset, ..at }, cell)
+                    self.name_address(Address { offset: conflict.offset, ..at }, cell)
                 } else {
-                    self.name_place(at, bytes)
+                    self.name_address(at, bytes)
                 };
                 let asynchronous = now.stamp.who & OP != 0;
                 let kind = FaultKind::Race { at, wrote: now.write, asynchronous, why: conflict.why };
@@ -256,12 +256,12 @@ impl Machine<'_> {
     }
 
     /// Judges an access of an asynchronous operation, and records it if asked to.
-    pub(crate) fn touch_op(&mut self, access: &OpAccess<'_>, at: Place, bytes: u32, record: bool) -> Try<()> {
+    pub(crate) fn touch_op(&mut self, access: &OpAccess<'_>, at: Address, bytes: u32, record: bool) -> Try<()> {
         if !self.checks {
             return Ok(());
         }
         self.meets_host(at, bytes, access.write, None).map_err(|why| {
-            Trouble::lane(FaultKind::Host { at: self.name_place(at, bytes), why }, access.thread as usize % 32)
+            Trouble::lane(FaultKind::Host { at: self.name_address(at, bytes), why }, access.thread as usize % 32)
         })?;
         let now = Access {
             stamp: Stamp { who: OP | access.op, time: 0, site: Site::new(access.pc, access.strength) },
@@ -277,14 +277,14 @@ impl Machine<'_> {
     }
 
     /// Whether all these bytes were written by somebody.
-    pub(crate) fn check_written(&self, at: Place, bytes: usize) -> Try<()> {
+    pub(crate) fn check_written(&self, at: Address, bytes: usize) -> Try<()> {
         if !self.checks {
             return Ok(());
         }
         let end = at.offset + bytes;
         match self.region(at.home).and_then(|region| region.written.first_missing(at.offset, bytes)) {
             Some(offset) => {
-                let missing = self.name_place(Place { offset, ..at }, (end - offset) as u32);
+                let missing = self.name_address(Address { offset, ..at }, (end - offset) as u32);
                 Err(Trouble::new(FaultKind::Uninitialised(missing)))
             }
             None => Ok(()),

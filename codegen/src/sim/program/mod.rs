@@ -126,7 +126,7 @@ pub(crate) struct Site {
     pub class: Option<&'static str>,
 }
 
-/// Place and size of a shared allocation.
+/// Address and size of a shared allocation.
 #[derive(Clone, Debug)]
 pub(crate) struct Alloc {
     pub name: String,

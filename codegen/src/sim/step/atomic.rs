@@ -2,7 +2,7 @@
 
 use crate::ir::attr::{AtomOp, AtomOrder, RedOrder, Round, Scope};
 use crate::ir::{Addr, MemOp, Operand, Space, Ty, ValueId};
-use crate::sim::machine::{Cur, Machine, Next, Place, Try, lanes};
+use crate::sim::machine::{Address, Cur, Machine, Next, Try, lanes};
 use crate::sim::number::{BF16, F16, Format, LANES, Row, decode, encode_f64};
 use crate::sim::order::View;
 
@@ -174,7 +174,7 @@ impl Machine<'_> {
     }
 
     /// Puts bytes into memory, or combines the elements that they are with those there.
-    pub(crate) fn put(&mut self, at: Place, data: &[u8], reduction: Option<Reduction>) -> Try<()> {
+    pub(crate) fn put(&mut self, at: Address, data: &[u8], reduction: Option<Reduction>) -> Try<()> {
         let Some(Reduction { op, ty }) = reduction else {
             self.write_bytes(at, data);
             return Ok(());
@@ -196,7 +196,7 @@ impl Machine<'_> {
         &mut self,
         cur: Cur,
         lane: usize,
-        at: Place,
+        at: Address,
         scope: Scope,
         acquires: bool,
         releases: bool,

@@ -6,7 +6,7 @@ use crate::ir::attr::Scope;
 use crate::ir::{Addr, Operand, Space};
 use crate::sim::fault::FaultKind;
 use crate::sim::machine::reach::OpAccess;
-use crate::sim::machine::{Cur, Flight, Home, Machine, Next, Place, Target, Ticket, Trouble, Try, Work, lanes};
+use crate::sim::machine::{Address, Cur, Flight, Home, Machine, Next, Target, Ticket, Trouble, Try, Work, lanes};
 use crate::sim::program::SHARED_BASE;
 
 /// Bulk copies move multiples of this many bytes between multiples of it.
@@ -67,7 +67,7 @@ impl Side {
 
 impl Machine<'_> {
     /// An address and a size that bulk copies accept, inside one allocation.
-    fn reach_bulk(&self, cur: Cur, lane: usize, at: LaneAddress, bytes: u32) -> Try<Place> {
+    fn reach_bulk(&self, cur: Cur, lane: usize, at: LaneAddress, bytes: u32) -> Try<Address> {
         let LaneAddress { space, address } = at;
         if !address.is_multiple_of(UNIT) {
             let at = self.bytes(space, address, bytes);
@@ -105,7 +105,7 @@ impl Machine<'_> {
             let targets = self.targets(cur, lane, &load)?;
             for target in &targets {
                 let side = Side::writes(target.op, reduction);
-                self.touch_by(cur, lane, side, target.place(), size)?;
+                self.touch_by(cur, lane, side, target.address(), size)?;
             }
             let work = Work::ToShared { targets, from, bytes: size, reduction };
             self.fly(cur, lane, work, reads);
@@ -137,7 +137,7 @@ impl Machine<'_> {
     }
 
     /// Judges and records an access of the async proxy for a lane.
-    pub(super) fn touch_by(&mut self, cur: Cur, lane: usize, side: Side, at: Place, bytes: u32) -> Try<()> {
+    pub(super) fn touch_by(&mut self, cur: Cur, lane: usize, side: Side, at: Address, bytes: u32) -> Try<()> {
         let view = self.warps[cur.warp].views[lane].clone();
         let thread = self.thread(cur.warp, lane);
         let Side { op, write, strength } = side;
@@ -164,7 +164,7 @@ impl Machine<'_> {
             let at = self.bytes(space, address, load.bytes);
             return Err(Trouble::lane(FaultKind::Misaligned { at, align: load.align }, lane));
         }
-        let Place { home, offset } = self.reach_bulk(cur, lane, load.to, load.bytes)?;
+        let Address { home, offset } = self.reach_bulk(cur, lane, load.to, load.bytes)?;
         let bar = self.mbarrier_at(cur, lane, load.bar.space, load.bar.address)?;
         let Home::Shared(block) = home else {
             return Err(Trouble::lane(FaultKind::OutOfBounds(self.bytes(space, address, load.bytes)), lane));

@@ -7,13 +7,13 @@ use crate::ir::attr::{BulkDone, NoInc};
 use crate::ir::{Addr, CopyOp, Operand};
 use crate::sim::fault::FaultKind;
 use crate::sim::machine::reach::OpAccess;
-use crate::sim::machine::{Cur, Flight, Home, Machine, Next, Place, Ticket, Trouble, Try, Work, lanes};
+use crate::sim::machine::{Address, Cur, Flight, Home, Machine, Next, Ticket, Trouble, Try, Work, lanes};
 
 /// A `cp.async` of a lane.
 #[derive(Clone, Copy)]
 struct LaneCopy {
-    to: Place,
-    from: Place,
+    to: Address,
+    from: Address,
     /// Bytes that are written.
     bytes: u32,
     /// Bytes that are read; the rest is zeros.
@@ -91,7 +91,7 @@ impl Machine<'_> {
             let to = self.reach(cur, lane, to_space, to[lane], bytes)?;
             // Nothing is read where nothing is asked for: the address may then lie anywhere.
             let from = if filled == 0 {
-                Place { home: Home::Params(0), offset: 0 }
+                Address { home: Home::Params(0), offset: 0 }
             } else {
                 self.reach_source(cur, lane, from_space, from[lane], bytes, filled)?
             };
@@ -109,7 +109,7 @@ impl Machine<'_> {
         address: u64,
         align: u32,
         bytes: u32,
-    ) -> Try<Place> {
+    ) -> Try<Address> {
         if !address.is_multiple_of(u64::from(align)) {
             return Err(Trouble::lane(FaultKind::Misaligned { at: self.bytes(space, address, bytes), align }, lane));
         }

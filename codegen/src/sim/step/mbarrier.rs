@@ -4,7 +4,7 @@ use crate::ir::attr::BarScope;
 use crate::ir::{Addr, Operand, Space, SyncOp, Ty};
 use crate::sim::fault::{Bytes, FaultKind};
 use crate::sim::machine::{
-    Cur, FULL, Flight, Home, Machine, Mbarrier, Next, Place, State, Target, Trouble, Try, lanes,
+    Address, Cur, FULL, Flight, Home, Machine, Mbarrier, Next, State, Target, Trouble, Try, lanes,
 };
 use crate::sim::memory::{Access, Done, Judge, Site, Stamp};
 use crate::sim::number::LANES;
@@ -32,7 +32,7 @@ impl Machine<'_> {
 
     /// The mbarrier at an address.
     pub(crate) fn mbarrier_at(&self, cur: Cur, lane: usize, space: Space, address: u64) -> Try<At> {
-        let Place { home, offset } = self.reach(cur, lane, space, address, 8)?;
+        let Address { home, offset } = self.reach(cur, lane, space, address, 8)?;
         let none = || Trouble::lane(FaultKind::NoBarrier { barrier: self.bytes(space, address, 8) }, lane);
         let Home::Shared(block) = home else { return Err(none()) };
         let index = self.program.mbarrier_at(offset as u32 + SHARED_BASE).ok_or_else(none)?;

@@ -4,7 +4,7 @@ use crate::ir::attr::{LdOrder, Scope, StOrder};
 use crate::ir::{MemOp, Space};
 use crate::sim::count::{sectors, wavefronts};
 use crate::sim::fault::FaultKind;
-use crate::sim::machine::{Cur, Home, Machine, Next, Place, Trouble, Try, lanes};
+use crate::sim::machine::{Address, Cur, Home, Machine, Next, Trouble, Try, lanes};
 use crate::sim::number::{LANES, Row};
 use crate::sim::order::View;
 use crate::sim::program::{Load, Ref, Store};
@@ -30,7 +30,7 @@ impl Machine<'_> {
     }
 
     /// An address of a lane as a place in memory, aligned.
-    pub(crate) fn reach(&self, cur: Cur, lane: usize, space: Space, address: u64, bytes: u32) -> Try<Place> {
+    pub(crate) fn reach(&self, cur: Cur, lane: usize, space: Space, address: u64, bytes: u32) -> Try<Address> {
         let at_lane = |mut trouble: Box<Trouble>| {
             trouble.lane = Some(lane as u32);
             trouble
@@ -90,19 +90,19 @@ impl Machine<'_> {
         Ok(Next::Go)
     }
 
-    fn check_loaded(&self, load: &Load, at: Place, bytes: usize) -> Try<()> {
+    fn check_loaded(&self, load: &Load, at: Address, bytes: usize) -> Try<()> {
         self.check_written(at, bytes)?;
         let written = load.read_only
             && !matches!(at.home, Home::Params(_))
             && self.region(at.home).is_some_and(|region| region.shadow.last_write(at.offset).is_some());
         if written {
-            return Err(Trouble::new(FaultKind::ReadOnlyPath(self.name_place(at, bytes as u32))));
+            return Err(Trouble::new(FaultKind::ReadOnlyPath(self.name_address(at, bytes as u32))));
         }
         Ok(())
     }
 
     /// What a lane learns by reading a value in an order.
-    fn hear(&mut self, cur: Cur, lane: usize, order: LdOrder, at: Place) {
+    fn hear(&mut self, cur: Cur, lane: usize, order: LdOrder, at: Address) {
         let Some(released) = self.released.get(&at.key()) else { return };
         match order {
             LdOrder::Weak => {}

@@ -8,7 +8,7 @@
 use super::fragment::{multiply, place_a, read_accumulator, spread, worth_unit, write_accumulator};
 use crate::ir::attr::{Major, Sign};
 use crate::ir::{Elem, WgmmaAtom};
-use crate::sim::machine::{Home, Machine, Place, Try};
+use crate::sim::machine::{Address, Home, Machine, Try};
 use crate::sim::number::LANES;
 use crate::sim::program::SHARED_BASE;
 
@@ -151,7 +151,7 @@ impl Machine<'_> {
         let Some(region) = self.region(Home::Shared(work.block)) else { return Ok(values) };
         for (i, k, address) in work.units(operand, count, elem.bits() / 8) {
             // The units were found inside of allocations at the issue.
-            let at = Place { home: Home::Shared(work.block), offset: (address - SHARED_BASE) as usize };
+            let at = Address { home: Home::Shared(work.block), offset: (address - SHARED_BASE) as usize };
             self.check_written(at, 16)?;
             let unit: &[u8; 16] = &region.data[at.offset..].as_chunks().0[0];
             for (j, value) in (0..128 / elem.bits()).zip(worth_unit(elem, unit)) {

@@ -6,7 +6,7 @@ use super::tensor_map::{Lie, MAGIC, TensorMap};
 use crate::ir::attr::AtomOp;
 use crate::ir::{Addr, Operand, Space};
 use crate::sim::fault::FaultKind;
-use crate::sim::machine::{Cur, Home, Machine, Place, Target, Trouble, Try, Work};
+use crate::sim::machine::{Address, Cur, Home, Machine, Target, Trouble, Try, Work};
 use crate::sim::number::signed;
 use crate::sim::program::SHARED_BASE;
 
@@ -105,7 +105,7 @@ impl Machine<'_> {
         let targets = self.targets(cur, lane, &load)?;
         for target in &targets {
             let side = Side::writes(target.op, None);
-            self.touch_box(cur, lane, side, target.place(), &map)?;
+            self.touch_box(cur, lane, side, target.address(), &map)?;
         }
         let copy = Box::new(TensorCopy { map, at, reduction: None });
         self.fly(cur, lane, Work::LoadBox { targets, copy }, reads);
@@ -146,13 +146,13 @@ impl Machine<'_> {
 
     /// The box in shared memory. Where rows lie close it is a range, since the swizzle permutes
     /// bytes within rows.
-    fn touch_box(&mut self, cur: Cur, lane: usize, side: Side, at: Place, map: &TensorMap) -> Try<()> {
+    fn touch_box(&mut self, cur: Cur, lane: usize, side: Side, at: Address, map: &TensorMap) -> Try<()> {
         let lie = map.lie();
         if lie.row == lie.pitch {
             return self.touch_by(cur, lane, side, at, lie.bytes());
         }
         for unit in units(lie) {
-            self.touch_by(cur, lane, side, Place { offset: place(lie, at.offset, unit), ..at }, UNIT as u32)?;
+            self.touch_by(cur, lane, side, Address { offset: place(lie, at.offset, unit), ..at }, UNIT as u32)?;
         }
         Ok(())
     }
@@ -200,7 +200,7 @@ impl Machine<'_> {
     }
 
     /// The bytes of a box in shared memory, as they lie there.
-    pub(crate) fn read_rows(&self, copy: &TensorCopy, from: Place) -> Try<Vec<u8>> {
+    pub(crate) fn read_rows(&self, copy: &TensorCopy, from: Address) -> Try<Vec<u8>> {
         let lie = copy.map.lie();
         let bytes = lie.bytes() as usize;
         if lie.row == lie.pitch {
@@ -208,7 +208,7 @@ impl Machine<'_> {
         }
         let mut data = vec![0; bytes];
         for unit in units(lie) {
-            let at = Place { offset: place(lie, from.offset, unit), ..from };
+            let at = Address { offset: place(lie, from.offset, unit), ..from };
             let start = at.offset - from.offset;
             data[start..start + UNIT].copy_from_slice(&self.read_bytes(at, UNIT)?);
         }
@@ -217,7 +217,7 @@ impl Machine<'_> {
 
     /// Puts a box from shared memory, which lies swizzled, into the tensor, or combines its
     /// elements with it.
-    pub(crate) fn store_box(&mut self, copy: &TensorCopy, from: Place, data: &[u8]) -> Try<()> {
+    pub(crate) fn store_box(&mut self, copy: &TensorCopy, from: Address, data: &[u8]) -> Try<()> {
         let lie = copy.map.lie();
         let mut result = Ok(());
         copy.map.parts(&copy.at, copy.reduction.is_none(), |at, address, bytes| {
@@ -228,7 +228,7 @@ impl Machine<'_> {
                 // Up to the next unit: within one, bytes keep their order.
                 let count = (UNIT - (at + done) % UNIT).min(len - done);
                 let byte = place(lie, from.offset, at + done) - from.offset;
-                let to = Place { offset: to.offset + done, ..to };
+                let to = Address { offset: to.offset + done, ..to };
                 result = self.put(to, &data[byte..byte + count], copy.reduction);
                 done += count;
             }

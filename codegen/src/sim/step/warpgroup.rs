@@ -5,7 +5,7 @@ use crate::ir::attr::{Major, Sign};
 use crate::ir::{MmaOp, Operand, Regs, Space, WgmmaAtom};
 use crate::sim::fault::FaultKind;
 use crate::sim::machine::reach::OpAccess;
-use crate::sim::machine::{Cur, FULL, Flight, Home, Machine, Next, Place, State, Ticket, Trouble, Try, Work};
+use crate::sim::machine::{Address, Cur, FULL, Flight, Home, Machine, Next, State, Ticket, Trouble, Try, Work};
 use crate::sim::memory::Done;
 use crate::sim::order::{Agent, View};
 use crate::sim::program::SHARED_BASE;
@@ -188,7 +188,7 @@ impl Machine<'_> {
             let thread = self.thread(*warp, *lane);
             let access = OpAccess { op, thread, pc: cur.pc, view, write: false, generic: false, strength: None };
             for &(start, bytes) in &ranges {
-                let at = Place { home, offset: (start - SHARED_BASE) as usize };
+                let at = Address { home, offset: (start - SHARED_BASE) as usize };
                 self.touch_op(&access, at, bytes, i + 1 == views.len())?;
             }
         }
