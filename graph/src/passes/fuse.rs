@@ -147,17 +147,33 @@ impl<'g> Grouping<'g> {
     }
 
     fn may_join(&self, op: usize, group: usize) -> bool {
+        let first = self.first_to_depend(group);
         self.steps[op].op.operands().iter().all(|(_, id)| {
             let home = self.home[id.index()];
             match self.group_of(home) == Some(group) {
                 true => self.readers[id.index()].iter().all(|reader| *reader == op),
-                false => !self.depends(home, group),
+                false => home < first || !self.depends(home, group, first),
             }
         })
     }
 
-    /// Whether an op, with the whole group that it is in, needs a result of `group`.
-    fn depends(&self, op: usize, group: usize) -> bool {
+    /// The first op that may depend on a group: no op before it is in one group with a later op, so
+    /// that those before it depend on each other alone.
+    fn first_to_depend(&self, group: usize) -> usize {
+        let mut first = self.members[group].iter().copied().min().unwrap_or(0);
+        let begins_before = |members: &Vec<usize>, first: usize| {
+            let begin = members.iter().copied().min().filter(|begin| *begin < first)?;
+            members.iter().any(|member| *member >= first).then_some(begin)
+        };
+        while let Some(begin) = self.members.iter().filter_map(|members| begins_before(members, first)).min() {
+            first = begin;
+        }
+        first
+    }
+
+    /// Whether an op, with the whole group that it is in, needs a result of `group`. Ops before
+    /// `first` do not.
+    fn depends(&self, op: usize, group: usize, first: usize) -> bool {
         let (mut open, mut seen) = (vec![op], HashSet::from([op]));
         while let Some(op) = open.pop() {
             let of_op = self.group_of(op);
@@ -167,7 +183,7 @@ impl<'g> Grouping<'g> {
             let all = of_op.map_or(std::slice::from_ref(&op), |group| self.members[group].as_slice());
             for id in all.iter().flat_map(|member| self.steps[*member].op.operands()).map(|(_, id)| id) {
                 let home = self.home[id.index()];
-                if seen.insert(home) {
+                if home >= first && seen.insert(home) {
                     open.push(home);
                 }
             }
