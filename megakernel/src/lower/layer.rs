@@ -25,7 +25,7 @@ use tilewright_graph::graph::ValueId;
 
 use super::emit::{Done, Emitter};
 use super::indexer::{LayerTasks, Selected};
-use super::nodes::{Heads, Node, Norm, Product};
+use super::nodes::{Added, Gated, Heads, Node, Norm};
 use super::options::LowerError;
 use super::state::{Inlet, Outlet, Parts};
 use super::tiling;
@@ -98,23 +98,10 @@ impl Values {
 /// Lowers the nodes of the emitter's stage.
 pub(super) fn lower(e: &mut Emitter, nodes: &[Node<'_>]) -> Result<(), LowerError> {
     let mut values = Values { locations: HashMap::new(), ready: vec![HashMap::new(); e.devices()] };
-    // Nodes since the last result that devices exchange.
+    // Nodes of a layer since the last result that devices exchange.
     let mut open = Vec::new();
     let mut layer = 0;
     for node in nodes {
-        if let Node::Heads(heads) = node {
-            layer = heads.cache;
-        }
-        let is_of_stage = match node {
-            Node::Embed { .. } => e.stage.embeds(),
-            Node::Choice { .. } => e.stage.chooses(),
-            Node::Heads(_) | Node::Attention { .. } | Node::Added { .. } | Node::Gated { .. } => {
-                e.stage.layers().contains(&layer)
-            }
-        };
-        if !is_of_stage {
-            continue;
-        }
         match node {
             Node::Embed { table, out } => {
                 let Inlet::Tokens(ids) = e.host.inlet else { continue };
@@ -129,80 +116,44 @@ pub(super) fn lower(e: &mut Emitter, nodes: &[Node<'_>]) -> Result<(), LowerErro
                 let chosen = super::Chosen { norm, table, residual, logits, next_token };
                 super::choose(e, &ready, chosen)?;
             }
-            Node::Added { x, product, residual, out } => {
-                let added = Added { layer, x: *x, product: *product, residual: *residual, out: *out };
-                exchanged(e, &mut values, &open, &added)?;
-                open.clear();
-            }
             Node::Heads(heads) => {
+                layer = heads.cache;
                 // What a stage begins with that is not the first.
                 if e.stage.takes(layer) {
                     values.locations.insert(heads.norm.x, Location::Residual(ResidualBuffer::Input));
                 }
-                open.push((layer, node));
+                open.push(node);
             }
-            Node::Attention { .. } | Node::Gated { .. } => open.push((layer, node)),
+            Node::Attention { .. } | Node::Gated(_) => open.push(node),
+            Node::Added(added) => {
+                if e.stage.layers().contains(&layer) {
+                    exchanged(e, &mut values, layer, &open, added)?;
+                }
+                open.clear();
+            }
         }
     }
     Ok(())
 }
 
-/// A product that is added to the residual stream, in a layer.
-struct Added<'g> {
-    layer: usize,
-    x: ValueId,
-    product: Product<'g>,
-    residual: ValueId,
-    out: ValueId,
-}
-
-impl Added<'_> {
-    fn name(&self) -> String {
-        format!("layers.{}.{}", self.layer, self.product.projection())
-    }
-}
-
-/// Nodes up to an addition, device by device, and the sum of the devices' parts.
+/// Nodes of a layer up to an addition, device by device, and the sum of the devices' parts.
 fn exchanged(
     e: &mut Emitter,
     values: &mut Values,
-    open: &[(usize, &Node<'_>)],
+    layer: usize,
+    open: &[&Node<'_>],
     added: &Added<'_>,
 ) -> Result<(), LowerError> {
     let from = values.residual(added.residual)?;
     let to = match from {
-        ResidualBuffer::BeforeMlp if e.stage.gives(added.layer) => ResidualBuffer::Output,
+        ResidualBuffer::BeforeMlp if e.stage.gives(layer) => ResidualBuffer::Output,
         ResidualBuffer::BeforeMlp => ResidualBuffer::BeforeAttention,
         ResidualBuffer::Input | ResidualBuffer::BeforeAttention | ResidualBuffer::Output => ResidualBuffer::BeforeMlp,
     };
-    let name = added.name();
+    let name = format!("layers.{layer}.{}", added.product.projection());
     let joint = e.joint(&name);
     let done = e.each_device(|e, device| {
-        for (layer, node) in open {
-            match node {
-                Node::Heads(heads) => {
-                    let ready =
-                        qkv(e, heads, buffer(e, values.residual(heads.norm.x)?), values.ready(heads.norm.x, device))?;
-                    let ready = rope(e, heads, ready)?;
-                    values.complete(heads.q, device, ready);
-                }
-                Node::Attention { cache, q, scale, out } => {
-                    let heads = values.ready(*q, device).to_vec();
-                    let Selected { ready: heads, selection } = index(e, *cache, heads)?;
-                    let done = attention(e, *cache, *scale, &heads, selection.as_ref())?;
-                    values.locations.insert(*out, Location::Splits);
-                    values.complete(*out, device, vec![done]);
-                }
-                Node::Gated { norm, gate, up, out } => {
-                    let x = buffer(e, values.residual(norm.x)?);
-                    let gated = Gated { layer: *layer, norm: *norm, gate: *gate, up: *up };
-                    let done = gate_up(e, &gated, x, values.ready(norm.x, device))?;
-                    values.locations.insert(*out, Location::Inner);
-                    values.complete(*out, device, vec![done]);
-                }
-                Node::Embed { .. } | Node::Added { .. } | Node::Choice { .. } => {}
-            }
-        }
+        open.iter().try_for_each(|node| on_device(e, values, layer, node))?;
         let input = match values.location(added.x)? {
             Location::Splits => LinearInput::Combine { acc: e.state().acc, stats: e.state().stats },
             Location::Inner => LinearInput::Plain { x: e.state().mlp },
@@ -222,6 +173,34 @@ fn exchanged(
         Some((parts_of(parts, to), Some(buffer(e, from)), buffer(e, to)))
     })?;
     values.complete_residual(added.out, to, done);
+    Ok(())
+}
+
+/// Lowers a node whose result stays on the emitter's device.
+fn on_device(e: &mut Emitter, values: &mut Values, layer: usize, node: &Node<'_>) -> Result<(), LowerError> {
+    let device = e.device;
+    match node {
+        Node::Heads(heads) => {
+            let x = buffer(e, values.residual(heads.norm.x)?);
+            let ready = qkv(e, heads, x, values.ready(heads.norm.x, device))?;
+            let ready = rope(e, heads, ready)?;
+            values.complete(heads.q, device, ready);
+        }
+        Node::Attention { cache, q, scale, out } => {
+            let heads = values.ready(*q, device).to_vec();
+            let Selected { ready: heads, selection } = index(e, *cache, heads)?;
+            let done = attention(e, *cache, *scale, &heads, selection.as_ref())?;
+            values.locations.insert(*out, Location::Splits);
+            values.complete(*out, device, vec![done]);
+        }
+        Node::Gated(gated) => {
+            let x = buffer(e, values.residual(gated.norm.x)?);
+            let done = gate_up(e, layer, gated, x, values.ready(gated.norm.x, device))?;
+            values.locations.insert(gated.out, Location::Inner);
+            values.complete(gated.out, device, vec![done]);
+        }
+        Node::Embed { .. } | Node::Added(_) | Node::Choice { .. } => {}
+    }
     Ok(())
 }
 
@@ -380,16 +359,8 @@ fn attention(
     e.level_of(&format!("layers.{layer}.attention"), parts)
 }
 
-/// Gate and up of a layer.
-struct Gated<'g> {
-    layer: usize,
-    norm: Norm<'g>,
-    gate: Product<'g>,
-    up: Product<'g>,
-}
-
-fn gate_up(e: &mut Emitter, gated: &Gated<'_>, x: BufferId, ready: &[Done]) -> Result<Done, LowerError> {
-    let Gated { layer, norm, gate, up } = gated;
+fn gate_up(e: &mut Emitter, layer: usize, gated: &Gated<'_>, x: BufferId, ready: &[Done]) -> Result<Done, LowerError> {
+    let Gated { norm, gate, up, .. } = gated;
     let input = norm_input(e, norm, x);
     let name = format!("layers.{layer}.{}_{}", gate.projection(), up.projection());
     let [projection, up] = [gate, up].map(|product| e.weights().projection(product));

@@ -26,8 +26,8 @@ pub(super) enum Node<'g> {
     Embed { table: &'g str, out: ValueId },
     Heads(Heads<'g>),
     Attention { cache: usize, q: ValueId, scale: f32, out: ValueId },
-    Added { x: ValueId, product: Product<'g>, residual: ValueId, out: ValueId },
-    Gated { norm: Norm<'g>, gate: Product<'g>, up: Product<'g>, out: ValueId },
+    Added(Added<'g>),
+    Gated(Gated<'g>),
     Choice { norm: Norm<'g>, table: &'g str },
 }
 
@@ -42,6 +42,25 @@ pub(super) struct Heads<'g> {
     pub head_norms: Option<[HeadNorm<'g>; 2]>,
     /// The rotated queries.
     pub q: ValueId,
+}
+
+/// A product that is added to the residual stream.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Added<'g> {
+    pub x: ValueId,
+    pub product: Product<'g>,
+    /// What it is added to.
+    pub residual: ValueId,
+    pub out: ValueId,
+}
+
+/// Gate and up of an MLP.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Gated<'g> {
+    pub norm: Norm<'g>,
+    pub gate: Product<'g>,
+    pub up: Product<'g>,
+    pub out: ValueId,
 }
 
 /// An RMS norm over the residual stream.
@@ -142,13 +161,14 @@ impl<'g> Reader<'_, 'g> {
             ([gate, up], &Op::Activation { x, gate: Some(through), kind: ActivationKind::Silu }, Some(norm)) => {
                 let complete = self.steps.len() == 4 && (through, x) == (gate.first, up.first);
                 let [gate, up] = [self.product(gate)?, self.product(up)?];
-                complete.then_some(Node::Gated { norm, gate, up, out: after.first })
+                complete.then_some(Node::Gated(Gated { norm, gate, up, out: after.first }))
             }
             ([product], &Op::Binary { a, b, kind: BinaryKind::Add }, None) => {
                 let residual = if b == product.first { a } else { b };
                 let complete = self.steps.len() == 2 && [a, b].contains(&product.first) && a != b;
                 let Op::Linear { x, .. } = *product.op else { return None };
-                complete.then_some(Node::Added { x, product: self.product(product)?, residual, out: after.first })
+                let product = self.product(product)?;
+                complete.then_some(Node::Added(Added { x, product, residual, out: after.first }))
             }
             ([_, _, _], Op::CacheAppend { .. }, Some(norm)) => self.heads(norm),
             _ => None,
@@ -258,12 +278,12 @@ mod tests {
             let norms = heads.head_norms.map(|norms| norms.map(|norm| norm.weight));
             let expected = ["model.layers.1.self_attn.q_norm.weight", "model.layers.1.self_attn.k_norm.weight"];
             assert_eq!(norms, qk_norm.then_some(expected));
-            let (Node::Added { residual, out, .. }, Node::Gated { norm, up, out: inner, .. }, Node::Added { x, .. }) =
+            let (Node::Added(o), Node::Gated(Gated { norm, up, out: inner, .. }), Node::Added(down)) =
                 (&nodes[8], &nodes[9], &nodes[10])
             else {
                 panic!("{nodes:?}")
             };
-            assert_eq!((*residual, norm.x, *x), (heads.norm.x, *out, *inner));
+            assert_eq!((o.residual, norm.x, down.x), (heads.norm.x, o.out, *inner));
             assert_eq!((up.projection(), up.bias.is_some()), ("up", qk_norm));
         }
     }
