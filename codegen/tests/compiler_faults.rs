@@ -22,6 +22,15 @@ type Pair = fn(&Builder) -> [Val<'_, F16x2>; 2];
 /// What a kernel does with a value.
 type Uses<'a> = &'a dyn Fn(&Builder, Val<'_, u32>);
 
+/// The text of a product of two factors, to which a third number is added.
+fn product(factors: Pair) -> String {
+    emit(|k| {
+        let [a, b] = factors(k);
+        let y = k.global::<u32>("y");
+        y.at(1).store(a.fma(b, y.load().bits::<F16x2>()).bits::<u32>());
+    })
+}
+
 /// An acquiring load whose result is never read made `ptxas` drop the policy that other accesses
 /// name: their descriptor was whatever the register held, and the hardware ended the kernel with an
 /// illegal instruction.
@@ -403,19 +412,12 @@ fn a_square_is_known_through_registers_and_packs() {
             [k.join(half, zero), k.join(zero, half)]
         },
     ];
-    let text = |factors: fn(&Builder) -> [Val<'_, F16x2>; 2]| {
-        emit(|k| {
-            let [a, b] = factors(k);
-            let y = k.global::<u32>("y");
-            y.at(1).store(a.fma(b, y.load().bits::<F16x2>()).bits::<u32>());
-        })
-    };
     for (case, factors) in squares.into_iter().enumerate() {
-        let text = text(factors);
+        let text = product(factors);
         assert_eq!(text.matches("abs.f16x2").count(), 1, "{case}: {text}");
     }
     for (case, factors) in products.into_iter().enumerate() {
-        let text = text(factors);
+        let text = product(factors);
         assert!(text.contains("fma.rn.f16x2") && !text.contains("abs."), "{case}: {text}");
     }
 }
@@ -464,15 +466,8 @@ fn factors_that_may_be_minus_zero_are_multiplied_as_magnitude_and_sign() {
             [(x.load() & 0x8000_8000u32).bits(), x.at(1).load().bits()]
         },
     ];
-    let text = |factors: Pair| {
-        emit(|k| {
-            let [a, b] = factors(k);
-            let y = k.global::<u32>("y");
-            y.at(1).store(a.fma(b, y.load().bits::<F16x2>()).bits::<u32>());
-        })
-    };
     for (case, factors) in zeros.into_iter().enumerate() {
-        let text = text(factors);
+        let text = product(factors);
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
         let at = lines.iter().position(|line| line.contains("fma.rn.f16x2")).unwrap_or_else(|| panic!("{text}"));
         let before = ["and.b32", "xor.b32", "and.b32"];
@@ -480,7 +475,7 @@ fn factors_that_may_be_minus_zero_are_multiplied_as_magnitude_and_sign() {
         assert!(written.iter().zip(before).all(|(line, name)| line.starts_with(name)), "{case}: {text}");
     }
     for (case, factors) in others.into_iter().enumerate() {
-        let text = text(factors);
+        let text = product(factors);
         assert!(text.contains("fma.rn.f16x2") && !text.contains("xor."), "{case}: {text}");
     }
 }

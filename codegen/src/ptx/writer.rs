@@ -4,6 +4,7 @@
 use super::copies::{Copies, MinusZeros};
 use super::read::{Anchored, Read};
 use crate::ir::{Addr, Const, Inst, Kernel, Op, Operand, ParamId, Regs, Space, Ty, ValueId, ValueOp};
+use core::cell::OnceCell;
 use core::fmt::Write as _;
 use std::collections::HashMap;
 
@@ -17,12 +18,12 @@ pub(super) struct Writer<'a> {
     params: HashMap<ValueId, ParamId>,
     /// What the bits of values are copies of.
     copies: Copies,
-    /// Values with a half that may be the constant −0.
-    minus_zeros: MinusZeros,
+    /// Values with a half that may be the constant −0: products of pairs ask, which few kernels have.
+    minus_zeros: OnceCell<MinusZeros>,
     /// The values that something reads.
     read: Read,
-    /// What is needed where it is made.
-    anchored: Anchored,
+    /// What is needed where it is made: votes ask, which few kernels have.
+    anchored: OnceCell<Anchored>,
 }
 
 /// Register classes: prefix and declared type.
@@ -87,9 +88,9 @@ impl<'a> Writer<'a> {
             temps: [0; 4],
             params,
             copies: Copies::of(kernel),
-            minus_zeros: MinusZeros::of(kernel),
+            minus_zeros: OnceCell::new(),
             read: Read::of(kernel),
-            anchored: Anchored::of(kernel),
+            anchored: OnceCell::new(),
         }
     }
 
@@ -100,7 +101,7 @@ impl<'a> Writer<'a> {
 
     /// Whether a half of the operand may be the constant −0.
     pub fn may_be_minus_zero(&self, operand: Operand) -> bool {
-        self.minus_zeros.may_be(operand)
+        self.minus_zeros.get_or_init(|| MinusZeros::of(self.kernel)).may_be(operand)
     }
 
     /// Whether something reads one of these values.
@@ -110,7 +111,7 @@ impl<'a> Writer<'a> {
 
     /// Whether something of its own block needs a value.
     pub fn is_anchored(&self, value: ValueId) -> bool {
-        self.anchored.has(value)
+        self.anchored.get_or_init(|| Anchored::of(self.kernel)).has(value)
     }
 
     /// Appends an instruction, without its semicolon.

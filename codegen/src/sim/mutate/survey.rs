@@ -205,20 +205,19 @@ impl Survey {
         }
         let plans = plans(kernel);
         let others: Vec<_> = others.iter().map(|other| Counterparts::new(&plans, other)).collect();
-        let taken: Vec<usize> = (0..plans.len()).filter(|&index| portion.takes(index)).collect();
+        let taken: Vec<_> = plans.into_iter().enumerate().filter(|(index, _)| portion.takes(*index)).collect();
         let found = in_parallel(taken.len(), |job| {
-            let index = taken[job];
-            let mut found = judge(0, &plans[index].kernel(kernel))?;
+            let (index, plan) = &taken[job];
+            let mut found = judge(0, &plan.kernel(kernel))?;
             for (number, other) in (1..).zip(&others) {
                 if found.is_none() {
-                    found = other.found(index, |kernel| judge(number, kernel))?;
+                    found = other.found(*index, |kernel| judge(number, kernel))?;
                 }
             }
             Ok(found)
         });
         let found = found.into_iter().collect::<Result<Vec<_>, E>>()?;
-        let judged = (0..).zip(plans).filter(|(index, _)| portion.takes(*index));
-        let rows = judged.zip(found).map(|((_, plan), found)| {
+        let rows = taken.into_iter().zip(found).map(|((_, plan), found)| {
             let mutant = plan.mutant(kernel);
             let entry = || ledger.iter().position(|entry| entry.names(&mutant));
             let excuse = if found.is_some() { None } else { entry() };
