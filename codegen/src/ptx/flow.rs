@@ -33,10 +33,15 @@ fn emit_statement(w: &mut Writer<'_>, stmt: &Stmt, exit: Option<&str>) {
         Op::For { var, start, end, step, body } => {
             let ty = w.kernel.type_of((*var).into()).unwrap_or(Ty::U32);
             let (head, exit) = (format!("$loop_{id}"), format!("$end_{id}"));
+            let is_known = [*start, *end].iter().all(|bound| bound.as_value().is_none());
             let (var, start, end, step) = (w.def(*var), w.op(*start), w.op(*end), w.op(*step));
             let done = w.temp(Ty::Pred);
             w.line(format!("mov.{} {var}, {start}", type_name(ty)));
             w.label(&head);
+            if ty.bits() == 64 && !is_known {
+                // Where lanes leave such a loop one by one, `ptxas` 13.0 unrolls it wrongly.
+                w.line(".pragma \"nounroll\"");
+            }
             w.line(format!("setp.ge.{} {done}, {var}, {end}", type_name(ty)));
             w.line(format!("@{done} bra {exit}"));
             emit_block(w, body, Some(&exit));
