@@ -6,7 +6,7 @@
 use tilewright::codegen::target::Target;
 use tilewright::layout::DType;
 use tilewright::megakernel::lower::{LowerOptions, lower};
-use tilewright::megakernel::model::ModelSpec;
+use tilewright::megakernel::model::LlamaSpec;
 use tilewright::megakernel::schedule::{Balance, schedule};
 
 const CONTEXT: usize = 1024;
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let mut next = |default: &str| args.next().unwrap_or_else(|| default.into());
     let (model, target, rows) = (next("llama-3.2-1b"), next("h100"), next("1").parse()?);
-    let spec = ModelSpec::named(&model).ok_or_else(|| format!("`{model}` is not a known model; try llama-3.2-1b"))?;
+    let spec = LlamaSpec::named(&model).ok_or_else(|| format!("`{model}` is not a known model; try llama-3.2-1b"))?;
     let target = Target::named(&target).ok_or_else(|| format!("`{target}` is not a known GPU; try h100"))?;
 
     let options = LowerOptions { rows, ..LowerOptions::for_context(CONTEXT) };

@@ -17,7 +17,7 @@ use tilewright_codegen::device::{Device, cuda};
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::timeline::{LevelTable, Timeline};
 use tilewright_megakernel::vm::device::{Dealing, DeviceMachine, DeviceOptions};
@@ -28,7 +28,7 @@ type Failure = Box<dyn Error>;
 
 /// What is decoded.
 struct Work {
-    spec: ModelSpec,
+    spec: LlamaSpec,
     weights: RandomWeights,
     device: Device,
     rows: usize,
@@ -46,7 +46,7 @@ fn main() -> Result<(), Failure> {
     let rows = rows.parse()?;
     let context = context.parse()?;
     let steps = steps.parse()?;
-    let spec = ModelSpec::named(model).ok_or_else(|| format!("`{model}` is not a known model"))?;
+    let spec = LlamaSpec::named(model).ok_or_else(|| format!("`{model}` is not a known model"))?;
     let weights = RandomWeights::new(&spec, DType::BF16, 7)?;
     let work = Work { spec, weights, device: cuda::open(0)?, rows, context, positions, steps };
     for settings in &args[5..] {
@@ -116,7 +116,7 @@ impl Work {
         let target = Target { sms: self.device.properties().sms as usize, ..Target::named("h100").ok_or("no target")? };
         let base = LowerOptions { rows: self.rows, kv: DType::BF16, ..LowerOptions::for_context(self.context) };
         let (lowering, options) = options(settings, base)?;
-        let lowering = lowering.splits_for_gpu(&self.spec, target.sms);
+        let lowering = lowering.splits_for_gpu(self.spec.kv_heads, target.sms);
         let placed = schedule(lower(&self.spec, &|_| DType::BF16, target, &lowering)?, self.context)?;
         let mut machine = DeviceMachine::load(placed, &self.weights, &self.device, options, &mut |_, _| ())?;
 

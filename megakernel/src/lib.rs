@@ -19,12 +19,12 @@
 //! use tilewright_codegen::target::Target;
 //! use tilewright_layout::DType;
 //! use tilewright_megakernel::lower::{LowerOptions, NEXT_TOKEN, lower};
-//! use tilewright_megakernel::model::{ModelSpec, Rope};
+//! use tilewright_megakernel::model::{LlamaSpec, Rope};
 //! use tilewright_megakernel::schedule::schedule;
 //! use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
 //! use tilewright_megakernel::weights::RandomWeights;
 //!
-//! let spec = ModelSpec {
+//! let spec = LlamaSpec {
 //!     hidden: 32,
 //!     layers: 1,
 //!     heads: 2,
@@ -33,7 +33,7 @@
 //!     intermediate: 32,
 //!     vocab: 40,
 //!     rope: Rope { inv_freq: vec![1.0; 8], scale: 1.0 },
-//!     ..ModelSpec::named("llama-3.2-1b").unwrap()
+//!     ..LlamaSpec::named("llama-3.2-1b").unwrap()
 //! };
 //! let program = lower(&spec, &|_| DType::BF16, Target::host(2), &LowerOptions::for_context(64))?;
 //! let placed = schedule(program, 64)?;

@@ -1,15 +1,23 @@
-//! The architecture of a decoder-only model: everything the lowering needs to know, and nothing
-//! about files.
+//! The architecture of a decoder-only model: what the lowering needs to know, and nothing about
+//! files.
 //!
-//! A checkpoint reader produces a [`ModelSpec`]; [`ModelSpec::tensors`] is the closed list of the
-//! tensors that such a model has, by Hugging Face names. What is not in the list is not understood,
-//! and what is must be there.
+//! A [`ModelSpec`] is a graph and the sizes that the graph states. A checkpoint reader makes the
+//! graph of a family's page; [`LlamaSpec`] makes one of Llama's block from its sizes.
+//! [`ModelSpec::tensors`] is the closed list of the tensors that a model has, by Hugging Face names.
+//! What is not in the list is not understood, and what is must be there.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
 
-use tilewright_graph::build::Sizes;
+use thiserror::Error as ThisError;
+use tilewright_graph::axis::Axis;
+use tilewright_graph::build;
 use tilewright_graph::graph::RopeTable;
 use tilewright_graph::models::{Decoder, Llama};
+use tilewright_graph::op::Op;
 use tilewright_graph::{Graph, GraphErrors};
 
 /// A family of Llama-like models: one block structure, differing in biases and norms.
@@ -70,9 +78,9 @@ pub struct Rope {
     pub scale: f32,
 }
 
-/// The architecture of one model.
+/// A model of Llama's block by its sizes, for known shapes and tests.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ModelSpec {
+pub struct LlamaSpec {
     /// Which family of models it is.
     pub family: Family,
     /// Width of the residual stream.
@@ -107,6 +115,181 @@ pub struct ModelSpec {
     pub qk_norm: bool,
 }
 
+/// Extents of a model, as its graph states them.
+///
+/// ```
+/// use tilewright_megakernel::model::ModelSpec;
+/// let spec = ModelSpec::named("llama-3.2-1b").unwrap();
+/// assert_eq!((spec.heads, spec.group(), spec.tied_embeddings), (32, 4, true));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelSizes {
+    /// Width of the residual stream.
+    pub hidden: usize,
+    /// Number of blocks.
+    pub layers: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key/value heads; `heads` is a multiple of it.
+    pub kv_heads: usize,
+    /// Dimensions of one head.
+    pub head_dim: usize,
+    /// Width of the MLP.
+    pub intermediate: usize,
+    /// Rows of the embedding.
+    pub vocab: usize,
+    /// Positions the model was made for: the longest sequence.
+    pub max_positions: usize,
+    /// The output projection is the embedding table.
+    pub tied_embeddings: bool,
+    /// Each head of q and k is normalised before the rotation.
+    pub head_norms: bool,
+}
+
+impl ModelSizes {
+    /// Query heads that share one key/value head.
+    pub fn group(&self) -> usize {
+        self.heads.checked_div(self.kv_heads).unwrap_or(0)
+    }
+
+    fn of(graph: &Graph, max_positions: usize) -> Result<ModelSizes, SpecError> {
+        let extent = |axis: Axis| {
+            let found = graph.extent(&axis).unwrap_or(0);
+            let size = usize::try_from(found).ok().filter(|size| (1..=MAX_EXTENT).contains(size));
+            size.ok_or(SpecError::Extent { axis, found })
+        };
+        let mut embedding = None;
+        let mut logits = None;
+        let mut layers = 0;
+        let mut head_norms = false;
+        for step in graph.steps() {
+            match step.op {
+                Op::Embed { table, .. } => embedding = Some(*table),
+                Op::Logits { table, .. } => logits = Some(*table),
+                Op::CacheAppend { .. } => layers += 1,
+                Op::Norm { over, .. } if over.as_slice() == [Axis::HeadDim] => head_norms = true,
+                _ => {}
+            }
+        }
+        let tensor = |id: tilewright_graph::graph::WeightId| Some(&graph.parts().weights.get(id.index())?.tensor);
+        Ok(ModelSizes {
+            hidden: extent(Axis::Hidden)?,
+            layers,
+            heads: extent(Axis::Heads)?,
+            kv_heads: extent(Axis::KvHeads)?,
+            head_dim: extent(Axis::HeadDim)?,
+            intermediate: extent(Axis::Inner)?,
+            vocab: extent(Axis::Vocab)?,
+            max_positions,
+            tied_embeddings: embedding.and_then(tensor) == logits.and_then(tensor),
+            head_norms,
+        })
+    }
+}
+
+/// Most indexes of an axis.
+const MAX_EXTENT: usize = 1 << 28;
+
+/// A model: its graph, and the sizes that the graph states.
+///
+/// ```
+/// use tilewright_graph::models;
+/// use tilewright_megakernel::model::ModelSpec;
+/// let config = serde_json::json!({
+///     "model_type": "llama", "vocab_size": 32, "hidden_size": 8, "intermediate_size": 16,
+///     "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
+/// });
+/// let spec = ModelSpec::new(models::graph(&config)?, 64)?;
+/// assert_eq!((spec.name(), spec.head_dim), ("llama", 4));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelSpec {
+    sizes: ModelSizes,
+    graph: Arc<Graph>,
+}
+
+impl ModelSpec {
+    /// The model of a graph, made for sequences of at most `max_positions` tokens.
+    ///
+    /// # Errors
+    /// The graph lacks an axis that a decoder has.
+    pub fn new(graph: Graph, max_positions: usize) -> Result<ModelSpec, SpecError> {
+        Ok(ModelSpec { sizes: ModelSizes::of(&graph, max_positions)?, graph: Arc::new(graph) })
+    }
+
+    /// The name of the family.
+    pub fn name(&self) -> &str {
+        &self.graph.parts().name
+    }
+
+    /// The graph, op by op.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// Every tensor of the model: name and shape, in the order in which ops first read them.
+    pub fn tensors(&self) -> Vec<TensorSpec> {
+        let mut known = HashSet::new();
+        let mut list = Vec::new();
+        for weight in &self.graph.parts().weights {
+            let shape: Vec<usize> = weight.shape.iter().map(|&extent| extent as usize).collect();
+            for name in weight.names() {
+                if known.insert(name.clone()) {
+                    list.push(TensorSpec { name, shape: shape.clone() });
+                }
+            }
+        }
+        list
+    }
+}
+
+impl Deref for ModelSpec {
+    type Target = ModelSizes;
+
+    fn deref(&self) -> &ModelSizes {
+        &self.sizes
+    }
+}
+
+/// Why a graph is not that of a model.
+#[derive(Clone, Debug, PartialEq, Eq, ThisError)]
+#[allow(missing_docs, reason = "the message names every field")]
+pub enum SpecError {
+    #[error("the model has {found} of the axis `{axis}`; a decoder has from 1 to 2^28")]
+    Extent { axis: Axis, found: u64 },
+    #[error(transparent)]
+    Graph(#[from] GraphErrors),
+}
+
+/// What describes a model: its graph, or sizes of which a graph is made.
+pub trait Architecture {
+    /// The model.
+    ///
+    /// ```
+    /// use tilewright_megakernel::model::{Architecture, LlamaSpec};
+    /// let known = LlamaSpec::named("llama-3.2-1b").unwrap();
+    /// let uneven = LlamaSpec { kv_heads: 5, ..known };
+    /// assert!(uneven.model().unwrap_err().to_string().contains("kv_heads"));
+    /// ```
+    ///
+    /// # Errors
+    /// Sizes that do not fit each other.
+    fn model(&self) -> Result<Cow<'_, ModelSpec>, SpecError>;
+}
+
+impl Architecture for ModelSpec {
+    fn model(&self) -> Result<Cow<'_, ModelSpec>, SpecError> {
+        Ok(Cow::Borrowed(self))
+    }
+}
+
+impl Architecture for LlamaSpec {
+    fn model(&self) -> Result<Cow<'_, ModelSpec>, SpecError> {
+        Ok(Cow::Owned(ModelSpec::new(self.graph()?, self.max_positions)?))
+    }
+}
+
 /// One tensor that a model has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorSpec {
@@ -116,20 +299,13 @@ pub struct TensorSpec {
     pub shape: Vec<usize>,
 }
 
-impl ModelSpec {
-    /// Query heads that share one key/value head.
-    ///
-    /// 0 for a model without key/value heads, which [`lower`](crate::lower::lower) refuses.
-    pub fn group(&self) -> usize {
-        self.heads.checked_div(self.kv_heads).unwrap_or(0)
-    }
-
+impl LlamaSpec {
     /// The graph of the model, op by op.
     ///
     /// ```
     /// use tilewright_graph::axis::Axis;
-    /// use tilewright_megakernel::model::ModelSpec;
-    /// let graph = ModelSpec::named("llama-3.2-1b").unwrap().graph()?;
+    /// use tilewright_megakernel::model::LlamaSpec;
+    /// let graph = LlamaSpec::named("llama-3.2-1b").unwrap().graph()?;
     /// assert_eq!(graph.extent(&Axis::Vocab), Some(128_256));
     /// # Ok::<(), tilewright_graph::GraphErrors>(())
     /// ```
@@ -142,7 +318,7 @@ impl ModelSpec {
         let rope = RopeTable { frequencies: self.rope.inv_freq.clone(), scale: self.rope.scale };
         let page = Llama {
             decoder: Decoder {
-                sizes: Sizes { hidden, heads, kv_heads, head_dim, inner, vocab },
+                sizes: build::Sizes { hidden, heads, kv_heads, head_dim, inner, vocab },
                 layers: self.layers,
                 max_positions: self.max_positions,
                 eps: self.norm_eps,
@@ -157,42 +333,6 @@ impl ModelSpec {
         };
         page.graph(self.family.model_type())
     }
-
-    /// Every tensor of the model: name and shape, in the order in which a decode step reads them.
-    pub fn tensors(&self) -> Vec<TensorSpec> {
-        let mut list = Vec::new();
-        let mut add = |name: String, shape: &[usize]| list.push(TensorSpec { name, shape: shape.to_vec() });
-        // A shape that saturates is one that no checkpoint has.
-        let [q_rows, kv_rows] = [self.heads, self.kv_heads].map(|heads| heads.saturating_mul(self.head_dim));
-        add("model.embed_tokens.weight".into(), &[self.vocab, self.hidden]);
-        for layer in 0..self.layers {
-            let name = |suffix: &str| format!("model.layers.{layer}.{suffix}");
-            add(name("input_layernorm.weight"), &[self.hidden]);
-            let mut linear = |prefix: &str, rows: usize, cols: usize, bias: bool| {
-                add(name(&format!("{prefix}.weight")), &[rows, cols]);
-                if bias {
-                    add(name(&format!("{prefix}.bias")), &[rows]);
-                }
-            };
-            linear("self_attn.q_proj", q_rows, self.hidden, self.qkv_bias);
-            linear("self_attn.k_proj", kv_rows, self.hidden, self.qkv_bias);
-            linear("self_attn.v_proj", kv_rows, self.hidden, self.qkv_bias);
-            linear("self_attn.o_proj", self.hidden, q_rows, self.o_bias);
-            linear("mlp.gate_proj", self.intermediate, self.hidden, self.mlp_bias);
-            linear("mlp.up_proj", self.intermediate, self.hidden, self.mlp_bias);
-            linear("mlp.down_proj", self.hidden, self.intermediate, self.mlp_bias);
-            add(name("post_attention_layernorm.weight"), &[self.hidden]);
-            if self.qk_norm {
-                add(name("self_attn.q_norm.weight"), &[self.head_dim]);
-                add(name("self_attn.k_norm.weight"), &[self.head_dim]);
-            }
-        }
-        add("model.norm.weight".into(), &[self.hidden]);
-        if !self.tied_embeddings {
-            add("lm_head.weight".into(), &[self.vocab, self.hidden]);
-        }
-        list
-    }
 }
 
 /// Architectures of known models with their published sizes, for plans and benchmarks without a
@@ -204,19 +344,19 @@ const KNOWN: [(&str, [usize; 7], bool); 4] = [
     ("llama-3.1-70b", [8192, 80, 64, 8, 128, 28_672, 128_256], false),
 ];
 
-impl ModelSpec {
+impl LlamaSpec {
     /// A known Llama architecture by name. Its rotary table is unscaled with base 500,000; it is
     /// meant for shapes, not for weights, which bring their own configuration.
     ///
     /// ```
-    /// use tilewright_megakernel::model::ModelSpec;
-    /// assert_eq!(ModelSpec::named("llama-3.1-8b").unwrap().layers, 32);
+    /// use tilewright_megakernel::model::LlamaSpec;
+    /// assert_eq!(LlamaSpec::named("llama-3.1-8b").unwrap().layers, 32);
     /// ```
-    pub fn named(name: &str) -> Option<ModelSpec> {
+    pub fn named(name: &str) -> Option<LlamaSpec> {
         let &(_, sizes, tied_embeddings) = KNOWN.iter().find(|row| row.0 == name)?;
         let [hidden, layers, heads, kv_heads, head_dim, intermediate, vocab] = sizes;
         let frequency = |i: usize| 500_000f64.powf(-((2 * i) as f64) / head_dim as f64) as f32;
-        Some(ModelSpec {
+        Some(LlamaSpec {
             family: Family::Llama,
             hidden,
             layers,
@@ -236,8 +376,15 @@ impl ModelSpec {
         })
     }
 
-    /// The names that [`ModelSpec::named`] knows.
+    /// The names that [`LlamaSpec::named`] knows.
     pub fn names() -> impl Iterator<Item = &'static str> {
         KNOWN.iter().map(|row| row.0)
+    }
+}
+
+impl ModelSpec {
+    /// The model of [`LlamaSpec::named`].
+    pub fn named(name: &str) -> Option<ModelSpec> {
+        LlamaSpec::named(name)?.model().ok().map(Cow::into_owned)
     }
 }

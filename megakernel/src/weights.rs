@@ -22,6 +22,8 @@ pub(crate) use codes::BoundCodes;
 pub use random::{RandomWeights, Uniform, random_tensor};
 pub use random_codes::RandomCodes;
 
+use crate::model::SpecError;
+
 /// Something that holds the weights of a model.
 pub trait Weights {
     /// The tensor of that name, or `None` where there is no such tensor.
@@ -236,6 +238,9 @@ fn byte_len(dtype: DType, shape: &[usize]) -> Option<usize> {
 /// Why bytes are not a tensor, or why weights cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WeightError {
+    /// Sizes of a model that do not fit each other.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
     /// The bytes are not as many as the shape says.
     #[error("tensor of {dtype} with shape {shape:?} has {found} bytes, {expected} are needed")]
     Size {

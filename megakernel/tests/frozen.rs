@@ -14,7 +14,7 @@ use tilewright_codegen::verify::verify;
 use tilewright_kernels::quant::Code;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::{Architecture, LlamaSpec};
 use tilewright_megakernel::program::{Program, Quantised};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
@@ -31,17 +31,17 @@ const SAMPLE: usize = 9;
 /// A shape, and its name.
 struct Shape {
     name: &'static str,
-    spec: ModelSpec,
+    spec: LlamaSpec,
     /// Devices that its heads and columns can be dealt to.
     devices: &'static [usize],
 }
 
 /// The known shapes cut to two layers, whose tasks are those of every layer, and variants of one.
 fn shapes() -> Vec<Shape> {
-    let cut = |name: &str| ModelSpec { layers: 2, ..ModelSpec::named(name).expect("a known model") };
-    let biased = ModelSpec { qkv_bias: true, ..cut("llama-3.2-1b") };
-    let normed = ModelSpec { qk_norm: true, ..cut("llama-3.1-8b") };
-    let all_biased = ModelSpec { qkv_bias: true, o_bias: true, mlp_bias: true, ..cut("llama-3.2-1b") };
+    let cut = |name: &str| LlamaSpec { layers: 2, ..LlamaSpec::named(name).expect("a known model") };
+    let biased = LlamaSpec { qkv_bias: true, ..cut("llama-3.2-1b") };
+    let normed = LlamaSpec { qk_norm: true, ..cut("llama-3.1-8b") };
+    let all_biased = LlamaSpec { qkv_bias: true, o_bias: true, mlp_bias: true, ..cut("llama-3.2-1b") };
     vec![
         Shape { name: "1b", spec: cut("llama-3.2-1b"), devices: &[1, 2, 4] },
         Shape { name: "3b", spec: cut("llama-3.2-3b"), devices: &[1] },
@@ -69,9 +69,9 @@ fn forms() -> [(&'static str, Option<Quantised>); 7] {
 }
 
 /// The program with the linear layers of its decoder in a form.
-fn in_form(program: Program, spec: &ModelSpec, form: Option<Quantised>) -> Program {
+fn in_form(program: Program, spec: &LlamaSpec, form: Option<Quantised>) -> Program {
     let Some(form) = form else { return program };
-    let tensors = spec.tensors();
+    let tensors = spec.model().unwrap().tensors();
     let columns = |name: &str| tensors.iter().find(|tensor| tensor.name == name).and_then(|t| t.shape.last().copied());
     program.with_forms(&|name| Some((form, columns(name).filter(|_| name.ends_with("_proj.weight"))?)))
 }
@@ -102,7 +102,7 @@ impl Case<'_> {
             activation: DType::BF16,
             ..LowerOptions::for_context(4096)
         };
-        let options = options.splits_for_gpu(spec, sms);
+        let options = options.splits_for_gpu(spec.kv_heads, sms);
         let program = lower(spec, &|_| DType::BF16, target, &options).map_err(|error| error.to_string())?;
         Ok(in_form(program, spec, self.form.1))
     }

@@ -7,15 +7,15 @@ use proptest::prelude::*;
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerError, LowerOptions, lower};
-use tilewright_megakernel::model::{Family, ModelSpec, Rope};
+use tilewright_megakernel::model::{Architecture, Family, LlamaSpec, Rope};
 use tilewright_megakernel::program::{BufferKind, Embed, Operands, Program, Source};
 
 /// A small model of any shape the families allow.
-fn small_spec() -> impl Strategy<Value = ModelSpec> {
+fn small_spec() -> impl Strategy<Value = LlamaSpec> {
     let sizes = (1usize..4, 1usize..5, 1usize..8, 1usize..40, 1usize..80, 1usize..90);
     (sizes, 1usize..120, any::<[bool; 5]>()).prop_map(|((layers, kv_heads, group, half, hidden, mlp), vocab, flags)| {
         let [tied_embeddings, qkv_bias, o_bias, mlp_bias, qk_norm] = flags;
-        ModelSpec {
+        LlamaSpec {
             family: if qk_norm { Family::Qwen3 } else { Family::Llama },
             hidden,
             layers,
@@ -36,7 +36,7 @@ fn small_spec() -> impl Strategy<Value = ModelSpec> {
     })
 }
 
-fn lowered(spec: &ModelSpec, sms: usize, options: &LowerOptions) -> Program {
+fn lowered(spec: &LlamaSpec, sms: usize, options: &LowerOptions) -> Program {
     lower(spec, &|_| DType::BF16, Target::host(sms), options).expect("a consistent model lowers")
 }
 
@@ -47,7 +47,7 @@ proptest! {
     ) {
         let options = LowerOptions { rows, sampling, ..LowerOptions::for_context(100) };
         let program = lowered(&spec, sms, &options);
-        let expected: BTreeSet<String> = spec.tensors().into_iter().map(|t| t.name).collect();
+        let expected: BTreeSet<String> = spec.model().unwrap().tensors().into_iter().map(|t| t.name).collect();
         let weights = program.buffers.iter().filter(|b| b.kind == BufferKind::Weight);
         let found: BTreeSet<String> = weights
             .filter_map(|b| match &b.source {
@@ -105,7 +105,7 @@ proptest! {
 #[test]
 fn known_models_fill_an_h100_with_five_levels_a_layer() {
     for (name, layers) in [("llama-3.2-1b", 16), ("llama-3.1-8b", 32)] {
-        let spec = ModelSpec::named(name).expect("a known model");
+        let spec = LlamaSpec::named(name).expect("a known model");
         let target = Target::named("h100").expect("a known target");
         let program = lower(&spec, &|_| DType::BF16, target, &LowerOptions::for_context(4096)).expect("lowers");
         // Per layer: 8 heads x 16 tiles of qkv, 8 x 16 splits of attention, 132 tiles each of o,
@@ -117,7 +117,7 @@ fn known_models_fill_an_h100_with_five_levels_a_layer() {
 
 #[test]
 fn options_out_of_bounds_are_refused_by_name() {
-    let spec = ModelSpec::named("llama-3.2-1b").expect("a known model");
+    let spec = LlamaSpec::named("llama-3.2-1b").expect("a known model");
     let lower = |options: LowerOptions| {
         lower(&spec, &|_| DType::BF16, Target::host(2), &options).map(drop).expect_err("refused").to_string()
     };
@@ -131,14 +131,18 @@ fn options_out_of_bounds_are_refused_by_name() {
 
 #[test]
 fn inconsistent_models_and_weights_are_refused() {
-    let good = ModelSpec::named("llama-3.2-1b").expect("a known model");
-    let refuse = |spec: &ModelSpec, dtype| {
+    let good = LlamaSpec::named("llama-3.2-1b").expect("a known model");
+    let refuse = |spec: &LlamaSpec, dtype| {
         let options = LowerOptions::for_context(128);
         lower(spec, &|_| dtype, Target::host(2), &options).map(drop).expect_err("refused")
     };
-    insta::assert_snapshot!(refuse(&ModelSpec { kv_heads: 5, ..good.clone() }, DType::BF16), @"the model's `heads` is 32, it must be a multiple of its 5 kv heads");
-    insta::assert_snapshot!(refuse(&ModelSpec { head_dim: 63, ..good.clone() }, DType::BF16), @"the model's `head_dim` is 63, it must be even, since rotary pairs halve it");
-    insta::assert_snapshot!(refuse(&ModelSpec { layers: 0, ..good.clone() }, DType::BF16), @"the model's `layers` is 0, it must be from 1 to 2^28");
+    let uneven = refuse(&LlamaSpec { kv_heads: 5, ..good.clone() }, DType::BF16).to_string();
+    assert!(uneven.contains("which does not fit `k` f32[positions, kv_heads 5, head_dim 64]"), "{uneven}");
+    let odd = refuse(&LlamaSpec { head_dim: 63, ..good.clone() }, DType::BF16).to_string();
+    assert!(odd.contains("head_dim 63"), "{odd}");
+    let fewer = Rope { inv_freq: vec![1.0; 16], scale: 1.0 };
+    insta::assert_snapshot!(refuse(&LlamaSpec { rope: fewer, ..good.clone() }, DType::BF16), @"the model rotates 32 of the 64 dimensions of a head; tasks rotate all of them");
+    insta::assert_snapshot!(refuse(&LlamaSpec { layers: 0, ..good.clone() }, DType::BF16), @"the model has 0 of the axis `heads`; a decoder has from 1 to 2^28");
     insta::assert_snapshot!(refuse(&good, DType::I8), @"tensor `model.embed_tokens.weight` has dtype i8; weights may be f32, f16 or bf16");
     let mut no_sms = Target::host(1);
     no_sms.sms = 0;

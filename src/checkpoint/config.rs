@@ -6,9 +6,10 @@
 use std::path::Path;
 
 use serde_json::Value;
+use tilewright_graph::build::Sizes;
 use tilewright_graph::models::keys::Keys;
-use tilewright_graph::models::{Accept, KNOWN, Model, quote};
-use tilewright_megakernel::model::{Family, ModelSpec, Rope};
+use tilewright_graph::models::{Accept, Decoder, KNOWN, Model, quote};
+use tilewright_megakernel::model::{Family, ModelSpec, SpecError};
 
 use super::error::{CheckpointError, Faults};
 use super::fault::{ConfigError, ConfigFault};
@@ -113,51 +114,31 @@ fn interpret(value: Value, max_context: Option<usize>) -> Result<Config, Vec<Con
     };
     let mut keys = Keys::new("", map);
     let model = Model::read(&mut keys, &Accept { max_context, ..ACCEPT }).map_err(|fault| vec![fault])?;
-    let Some(spec) = spec(&model) else {
-        // A family with another block than Llama's, which no back end has yet.
-        let families = Family::ALL.map(Family::model_type).join(", ");
-        return Err(vec![ConfigFault::Family { value: model.model_type().into(), families }]);
-    };
+    let decoder = model.decoder();
+    // Sizes are below 2^31.
+    let vocab = decoder.sizes.vocab as usize;
     let eos_ids = match keys.take("eos_token_id") {
-        None => model.eos_id().into_iter().filter(|&id| (id as usize) < spec.vocab).collect(),
-        Some(value) => read_eos(&mut keys, &value, spec.vocab),
+        None => model.eos_id().into_iter().filter(|&id| (id as usize) < vocab).collect(),
+        Some(value) => read_eos(&mut keys, &value, vocab),
     };
     if keys.faults.is_empty() {
-        check(&spec, &mut keys.faults);
+        check(decoder, &mut keys.faults);
     }
+    let spec = if keys.faults.is_empty() { spec(&model, &mut keys.faults) } else { None };
     // The names of the modules are those of a sound model.
-    let quantization = if keys.faults.is_empty() { quant::read_key(&mut keys, &spec) } else { None };
+    let quantization = spec.as_ref().and_then(|spec| quant::read_key(&mut keys, spec));
     let faults = keys.finish(KNOWN);
-    if faults.is_empty() { Ok(Config { spec, eos_ids, quantization }) } else { Err(faults) }
+    match spec {
+        Some(spec) if faults.is_empty() => Ok(Config { spec, eos_ids, quantization }),
+        _ => Err(faults),
+    }
 }
 
-/// The architecture as the lowering takes it, of a model with Llama's block.
-fn spec(model: &Model) -> Option<ModelSpec> {
-    let (family, page) = (Family::named(model.model_type())?, model.as_llama()?);
-    let decoder = &page.decoder;
-    // Sizes are below 2^31.
-    let [hidden, heads, kv_heads, head_dim, intermediate, vocab] = {
-        let sizes = decoder.sizes;
-        [sizes.hidden, sizes.heads, sizes.kv_heads, sizes.head_dim, sizes.inner, sizes.vocab].map(|size| size as usize)
-    };
-    Some(ModelSpec {
-        family,
-        hidden,
-        layers: decoder.layers,
-        heads,
-        kv_heads,
-        head_dim,
-        intermediate,
-        vocab,
-        max_positions: decoder.max_positions,
-        norm_eps: decoder.eps,
-        rope: Rope { inv_freq: decoder.rope.frequencies.clone(), scale: decoder.rope.scale },
-        tied_embeddings: decoder.tied,
-        qkv_bias: page.qkv_bias,
-        o_bias: page.o_bias,
-        mlp_bias: page.mlp_bias,
-        qk_norm: page.qk_norm,
-    })
+/// The model of a configuration whose keys are sound.
+fn spec(model: &Model, faults: &mut Vec<ConfigFault>) -> Option<ModelSpec> {
+    let graph = model.graph().map_err(SpecError::from);
+    let spec = graph.and_then(|graph| ModelSpec::new(graph, model.decoder().max_positions));
+    spec.map_err(|error| faults.push(ConfigFault::Sizes { reason: error.to_string() })).ok()
 }
 
 /// The ids that end a sequence: a number, a list of numbers, or null for none.
@@ -186,15 +167,15 @@ pub(super) fn read_eos(keys: &mut Keys, value: &Value, vocab: usize) -> Vec<u32>
 }
 
 /// Holds the sizes against what a machine has room for.
-fn check(spec: &ModelSpec, faults: &mut Vec<ConfigFault>) {
+fn check(decoder: &Decoder, faults: &mut Vec<ConfigFault>) {
     // A step has tasks for each: a million of them fill gigabytes before a kernel is made.
-    let pools = (spec.layers as u64).saturating_mul(spec.kv_heads as u64);
+    let pools = (decoder.layers as u64).saturating_mul(decoder.sizes.kv_heads);
     if pools > u64::from(MAX_POOLS) {
         let key = "num_hidden_layers times num_key_value_heads".to_owned();
         faults.push(ConfigFault::Range { key, value: pools.to_string(), min: 1, max: MAX_POOLS });
     }
     // Four bytes for each parameter must fit the address space.
-    let (parameters, limit) = (parameters(spec), isize::MAX.unsigned_abs() as u128 / 4);
+    let (parameters, limit) = (parameters(decoder), isize::MAX.unsigned_abs() as u128 / 4);
     if parameters > limit {
         faults.push(ConfigFault::TooLarge { parameters, limit });
     }
@@ -202,9 +183,10 @@ fn check(spec: &ModelSpec, faults: &mut Vec<ConfigFault>) {
 
 /// Parameters of the weight matrices. No term passes 2^90: sizes are below 2^31, heads below 2^16
 /// dimensions, layers 2^12.
-fn parameters(spec: &ModelSpec) -> u128 {
-    let wide = |n: usize| n as u128;
-    let head_rows = 2 * (wide(spec.heads) + wide(spec.kv_heads)) * wide(spec.head_dim);
-    let layer = wide(spec.hidden) * (head_rows + 3 * wide(spec.intermediate));
-    wide(spec.layers) * layer + 2 * wide(spec.vocab) * wide(spec.hidden)
+fn parameters(decoder: &Decoder) -> u128 {
+    let Sizes { hidden, heads, kv_heads, head_dim, inner, vocab } = decoder.sizes;
+    let [hidden, heads, kv_heads, head_dim, inner, vocab] =
+        [hidden, heads, kv_heads, head_dim, inner, vocab].map(u128::from);
+    let layer = hidden * (2 * (heads + kv_heads) * head_dim + 3 * inner);
+    decoder.layers as u128 * layer + 2 * vocab * hidden
 }

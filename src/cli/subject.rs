@@ -197,7 +197,7 @@ impl SubjectArgs {
         let lowering =
             LowerOptions { rows, kv: self.kv.dtype(), activation: DType::BF16, ..LowerOptions::for_context(context) };
         let lowering = LowerOptions { devices: devices.len(), ..lowering };
-        let lowering = lowering.splits_for_gpu(&spec, target.sms);
+        let lowering = lowering.splits_for_gpu(spec.kv_heads, target.sms);
         let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
         let flow = self.flow()?;
         let mut indexer = flow.as_ref().map(|flow| Lowered::new(flow, phase_of(flow, context), rows));

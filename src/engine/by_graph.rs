@@ -1,7 +1,7 @@
 //! Steps of 9 to 16 rows on a device: whether a graph of launches is faster than the decode
 //! machine.
 
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::ModelSizes;
 
 use super::machines::MOST_ROWS;
 
@@ -21,7 +21,7 @@ const LAUNCHES: [usize; 2] = [5, 5];
 
 /// Whether a graph is predicted to run a step of that many rows of a bf16 model faster. Keys and
 /// values cost both the same.
-pub(super) fn is_faster(spec: &ModelSpec, rows: usize) -> bool {
+pub(super) fn is_faster(spec: &ModelSizes, rows: usize) -> bool {
     let layer =
         spec.hidden * (2 * spec.heads + 2 * spec.kv_heads) * spec.head_dim + 3 * spec.hidden * spec.intermediate;
     let gigabytes = (spec.layers * layer + spec.vocab * spec.hidden) as f64 * 2e-9;
@@ -31,6 +31,8 @@ pub(super) fn is_faster(spec: &ModelSpec, rows: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use tilewright_megakernel::model::ModelSpec;
+
     use super::*;
 
     fn faster(model: &str, rows: usize) -> bool {
@@ -52,9 +54,9 @@ mod tests {
     fn the_bytes_of_a_launch_decide() {
         let spec = ModelSpec::named("llama-3.1-8b").expect("a model");
         for layers in [1, 8, 80] {
-            assert!(is_faster(&ModelSpec { layers, ..spec.clone() }, 16));
+            assert!(is_faster(&ModelSizes { layers, ..*spec }, 16));
         }
-        let narrow = ModelSpec { hidden: 1024, intermediate: 2048, heads: 8, kv_heads: 2, vocab: 32_000, ..spec };
+        let narrow = ModelSizes { hidden: 1024, intermediate: 2048, heads: 8, kv_heads: 2, vocab: 32_000, ..*spec };
         assert!(!is_faster(&narrow, 16));
     }
 }

@@ -11,7 +11,7 @@ use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use thiserror::Error;
 use tilewright_flow::program::FlowSettings;
 use tilewright_flow::{BindError, ModelShape, Parameters};
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::{ModelSizes, ModelSpec};
 
 use crate::input;
 
@@ -52,8 +52,8 @@ fn tensor_name(layer: usize, parameter: &str) -> String {
 }
 
 /// Names and shapes of a flow's parameters in each layer of a model, `[key heads, d0, d1]`.
-fn declared(flow: &FlowSettings, spec: &ModelSpec) -> Result<Vec<(String, [usize; 3])>, BindError> {
-    let ModelSpec { kv_heads, head_dim, .. } = *spec;
+fn declared(flow: &FlowSettings, spec: &ModelSizes) -> Result<Vec<(String, [usize; 3])>, BindError> {
+    let ModelSizes { kv_heads, head_dim, .. } = *spec;
     let model = ModelShape { kv_heads, group: spec.group(), head_dim, block_tokens: flow.block_tokens() };
     let extents = flow.traced().extents(&model)?;
     let each = flow.traced().declared.parameters.iter().zip(extents.parameters);

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tilewright_kernels::naive::{self, sample};
 use tilewright_kernels::sample::Request as Draw;
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::ModelSizes;
 use tilewright_megakernel::vm::device::NO_TOKEN;
 
 use super::Engine;
@@ -284,8 +284,8 @@ pub(crate) fn prompt_bytes(positions: usize) -> u64 {
 }
 
 /// Refuses what is not a prompt of a model.
-pub(super) fn check_prompt(spec: &ModelSpec, ids: &[u32]) -> Result<(), EngineError> {
-    let (vocab, max) = (spec.vocab, spec.max_positions);
+pub(super) fn check_prompt(sizes: &ModelSizes, ids: &[u32]) -> Result<(), EngineError> {
+    let (vocab, max) = (sizes.vocab, sizes.max_positions);
     if ids.is_empty() {
         return Err(EngineError::EmptyPrompt);
     }

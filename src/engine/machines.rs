@@ -299,7 +299,7 @@ impl Lowering {
         let options = LowerOptions { rows, sampling, ..self.options.clone() };
         let options = match target.arch.as_str() {
             "host" => options,
-            _ => options.splits_for_gpu(&self.model.spec, target.sms),
+            _ => options.splits_for_gpu(self.model.spec.kv_heads, target.sms),
         };
         let Model { spec, weights, .. } = &self.model;
         let dtype_of = |name: &str| weights.tensor(name).map_or(DType::F32, |t| t.dtype());

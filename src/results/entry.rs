@@ -1,7 +1,7 @@
 //! A row of results together with its run, and the names that a reader sees.
 
 use tilewright_codegen::target::Target;
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::LlamaSpec;
 
 use super::{Call, Results, Row};
 
@@ -64,9 +64,9 @@ impl<'r> Entry<'r> {
     }
 
     /// The known model with the row's width and depth.
-    pub fn model(&self) -> Option<(&'static str, ModelSpec)> {
+    pub fn model(&self) -> Option<(&'static str, LlamaSpec)> {
         let (hidden, layers) = (self.extent("hidden")?, self.extent("layers")?);
-        let named = ModelSpec::names().filter_map(|name| Some((name, ModelSpec::named(name)?)));
+        let named = LlamaSpec::names().filter_map(|name| Some((name, LlamaSpec::named(name)?)));
         let mut same = named.filter(|(_, spec)| (spec.hidden as u64, spec.layers as u64) == (hidden, layers));
         same.next()
     }

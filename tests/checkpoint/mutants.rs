@@ -150,9 +150,9 @@ fn nth<'v>(value: &'v mut Value, n: &mut usize) -> Option<&'v mut Value> {
 fn assert_usable(checkpoint: &Checkpoint) {
     let spec = checkpoint.spec();
     assert!(spec.heads.is_multiple_of(spec.kv_heads) && spec.head_dim.is_multiple_of(2));
-    assert_eq!(spec.rope.inv_freq.len(), spec.head_dim / 2);
-    assert!(spec.rope.inv_freq.iter().all(|freq| freq.is_finite()) && spec.rope.scale.is_finite());
-    assert!(spec.norm_eps > 0.0 && spec.norm_eps.is_finite());
+    let rope = &spec.graph().parts().ropes[0];
+    assert_eq!(rope.rotated(), spec.head_dim);
+    assert!(rope.frequencies.iter().all(|freq| freq.is_finite()) && rope.scale.is_finite());
     let tensors = spec.tensors();
     assert_eq!(checkpoint.tensors().len() + checkpoint.quantized_modules().len(), tensors.len());
     for expected in tensors {

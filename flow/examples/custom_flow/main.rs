@@ -16,7 +16,7 @@ use tilewright_flow::program::{FlowSettings, Lowered, Phase};
 use tilewright_flow::trace;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{Indexer, LOGITS, LowerOptions, lower_indexed};
-use tilewright_megakernel::model::{Family, ModelSpec, Rope};
+use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
 use tilewright_megakernel::weights::RandomWeights;
@@ -34,8 +34,8 @@ fn main() {
 }
 
 /// Two layers, GQA of two.
-fn spec() -> ModelSpec {
-    ModelSpec {
+fn spec() -> LlamaSpec {
+    LlamaSpec {
         family: Family::Llama,
         hidden: 32,
         layers: 2,

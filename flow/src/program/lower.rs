@@ -5,7 +5,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{Done, Indexer, LayerTasks, LowerError, Selected};
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::ModelSizes;
 use tilewright_megakernel::ops::{self, Op, SLOT_WORDS, Selection};
 use tilewright_megakernel::program::{BufferId, BufferKind, Source, Span};
 
@@ -131,7 +131,7 @@ impl FlowSettings {
     ///
     /// # Errors
     /// What it asks for and the model or its pages lack.
-    pub fn check(&self, spec: &ModelSpec, page_tokens: usize) -> Result<(), SettingsError> {
+    pub fn check(&self, spec: &ModelSizes, page_tokens: usize) -> Result<(), SettingsError> {
         let block_tokens = self.block_tokens;
         let flow = || self.traced.name.clone();
         if block_tokens == 0 || !page_tokens.is_multiple_of(block_tokens) {
@@ -148,8 +148,8 @@ impl FlowSettings {
         self.parameters.iter().try_for_each(|layer| self.traced.bind(&model, layer).map(drop)).map_err(bind)
     }
 
-    fn model(&self, spec: &ModelSpec) -> ModelShape {
-        let ModelSpec { kv_heads, head_dim, .. } = *spec;
+    fn model(&self, spec: &ModelSizes) -> ModelShape {
+        let ModelSizes { kv_heads, head_dim, .. } = *spec;
         ModelShape { kv_heads, group: spec.group(), head_dim, block_tokens: self.block_tokens }
     }
 }

@@ -182,6 +182,12 @@ pub enum KeyFault {
         /// Layers of the model.
         layers: usize,
     },
+    /// Sizes of which no model can be made.
+    #[error("sizes are not those of a model that can run: {reason}")]
+    Sizes {
+        /// What is wrong with them.
+        reason: String,
+    },
     /// Weights beyond what an address can count.
     #[error("model has {parameters} parameters; at most {limit} can be addressed")]
     TooLarge {

@@ -13,7 +13,7 @@ use tilewright_codegen::device;
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
-use tilewright_megakernel::model::{Family, ModelSpec, Rope};
+use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
 use tilewright_megakernel::ops::{self, Argmax};
 use tilewright_megakernel::program::{BufferKind, Program, Span};
 use tilewright_megakernel::schedule::schedule;
@@ -43,8 +43,8 @@ fn main() {
 }
 
 /// One layer, GQA of two.
-fn spec() -> ModelSpec {
-    ModelSpec {
+fn spec() -> LlamaSpec {
+    LlamaSpec {
         family: Family::Llama,
         hidden: 32,
         layers: 1,
@@ -65,7 +65,7 @@ fn spec() -> ModelSpec {
 }
 
 /// The step of a model, and after its logits the caps, a tile of columns a task.
-fn program(spec: &ModelSpec, sms: usize) -> Result<Program, Box<dyn Error>> {
+fn program(spec: &LlamaSpec, sms: usize) -> Result<Program, Box<dyn Error>> {
     let target = Target { sms, ..Target::named("h100").ok_or("no such target")? };
     let options = LowerOptions { kv: DType::BF16, page_tokens: 16, ..LowerOptions::for_context(64) };
     let mut program = lower(spec, &|_| DType::BF16, target, &options)?;

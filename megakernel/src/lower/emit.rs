@@ -5,7 +5,7 @@ use super::options::{LowerError, LowerOptions, MAX_TASKS};
 use super::stage::Stage;
 use super::state::{HostBuffers, Parts, StateBuffers};
 use super::weights::WeightBuffers;
-use crate::model::ModelSpec;
+use crate::model::ModelSizes;
 use crate::program::{BufferId, CounterId, DeviceId, Op, Program, Span, Wait};
 
 /// When a level is complete: all of its tasks have signalled the counter.
@@ -37,8 +37,10 @@ impl Done {
 /// A program under construction.
 pub(super) struct Emitter<'a> {
     pub program: Program,
-    /// The model as each device sees it.
-    pub spec: &'a ModelSpec,
+    /// Extents of the model as each device sees it.
+    pub spec: &'a ModelSizes,
+    /// The factor on sines and cosines.
+    pub rope_scale: f32,
     pub options: &'a LowerOptions,
     /// Which layers it has.
     pub stage: Stage,

@@ -10,7 +10,7 @@ use tilewright_layout::DType;
 
 use super::emit::{Done, Emitter};
 use super::options::{LowerError, LowerOptions};
-use crate::model::ModelSpec;
+use crate::model::ModelSizes;
 use crate::ops::{Op, RowCells, Selection};
 use crate::program::{BufferId, BufferKind, Source, Span};
 
@@ -81,8 +81,8 @@ impl<'e, 'a> LayerTasks<'e, 'a> {
         self.layer
     }
 
-    /// The model.
-    pub fn spec(&self) -> &'a ModelSpec {
+    /// Extents of the model.
+    pub fn spec(&self) -> &'a ModelSizes {
         self.emitter.spec
     }
 

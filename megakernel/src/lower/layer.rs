@@ -249,7 +249,7 @@ pub(super) fn sum(
 }
 
 fn rotation(e: &Emitter) -> Rotation {
-    Rotation { inv_freq: e.weights().inv_freq, scale: e.spec.rope.scale }
+    Rotation { inv_freq: e.weights().inv_freq, scale: e.rope_scale }
 }
 
 /// Gives, for each kv head, when its group's q, k and v are complete.

@@ -25,10 +25,11 @@ mod tiling;
 mod weights;
 
 use tilewright_codegen::target::Target;
+use tilewright_graph::graph::RopeTable;
 use tilewright_graph::passes::fuse;
 use tilewright_layout::DType;
 
-use crate::model::ModelSpec;
+use crate::model::{Architecture, ModelSizes, ModelSpec};
 use crate::program::{
     Argmax, BufferId, BufferKind, Embed, Linear, LinearOutput, Op, Program, Sample, Span, TableShard,
 };
@@ -51,7 +52,8 @@ use weights::WeightBuffers;
 /// which a tensor is stored.
 ///
 /// # Errors
-/// If an option is out of bounds, the model is inconsistent or the target has no SMs.
+/// If an option is out of bounds, the sizes of the model do not fit each other, no task runs a node of its graph, or
+/// the target has no SMs.
 ///
 /// ```
 /// use tilewright_codegen::target::Target;
@@ -63,7 +65,7 @@ use weights::WeightBuffers;
 /// assert!(program.tasks.len() < 16 * 5 * 132 + 200);
 /// ```
 pub fn lower(
-    spec: &ModelSpec,
+    spec: &impl Architecture,
     dtype_of: &dyn Fn(&str) -> DType,
     target: Target,
     options: &LowerOptions,
@@ -77,14 +79,15 @@ pub fn lower(
 /// # Errors
 /// As [`lower`]; what the indexer refuses.
 pub fn lower_indexed<'a>(
-    spec: &'a ModelSpec,
+    spec: &impl Architecture,
     dtype_of: &dyn Fn(&str) -> DType,
     target: Target,
     options: &'a LowerOptions,
     indexer: Option<&'a mut dyn Indexer>,
 ) -> Result<Program, LowerError> {
+    let spec = &*spec.model()?;
     options.check(spec)?;
-    check_model(spec)?;
+    let rope = rope(spec)?;
     if target.sms == 0 {
         return Err(LowerError::NoSms { target: target.name });
     }
@@ -94,18 +97,19 @@ pub fn lower_indexed<'a>(
     let stage = Stage::of(spec, options.layers)?;
     let share = share::share(spec, options.devices)?;
     let splits = splits(&share, options, target.sms);
-    let mut name = format!("{}, {} row(s)", spec.family, options.rows);
+    let mut name = format!("{}, {} row(s)", spec.name(), options.rows);
     if let Some(layers) = options.layers.filter(|_| !stage.is_whole()) {
         name += &format!(", layers {layers}");
     }
     let mut program = Program::new(name, target);
     program.devices = options.devices;
-    let weights = WeightBuffers::add(&mut program, spec, &share, stage, dtype_of)?;
+    let weights = WeightBuffers::add(&mut program, spec, &share, rope, stage, dtype_of)?;
     let (host, states) = state::add(&mut program, spec, &share, options, splits, stage);
     let shards = weights.into_iter().zip(states).collect();
     let mut e = Emitter {
         program,
         spec: &share,
+        rope_scale: rope.scale,
         options,
         stage,
         host,
@@ -114,46 +118,29 @@ pub fn lower_indexed<'a>(
         splits,
         indexer: indexer.map(|indexer| indexer as _),
     };
-    let graph = fuse(&spec.graph()?)?;
+    let graph = fuse(spec.graph())?;
     layer::lower(&mut e, &nodes::read(&graph)?)?;
     Ok(e.program)
 }
 
 /// Splits that cover the SMs with one attention task each: no more than a sequence has pages.
-fn splits(spec: &ModelSpec, options: &LowerOptions, sms: usize) -> usize {
+fn splits(spec: &ModelSizes, options: &LowerOptions, sms: usize) -> usize {
     options.splits.unwrap_or_else(|| {
         let cover = sms / spec.kv_heads.saturating_mul(options.rows).max(1);
         cover.clamp(1, options.pages_per_sequence().clamp(1, MAX_SPLITS))
     })
 }
 
-fn check_model(spec: &ModelSpec) -> Result<(), LowerError> {
-    let model = |name, found, expected: &str| Err(LowerError::Model { name, found, expected: expected.into() });
-    let sizes = [
-        ("hidden", spec.hidden),
-        ("layers", spec.layers),
-        ("heads", spec.heads),
-        ("kv_heads", spec.kv_heads),
-        ("head_dim", spec.head_dim),
-        ("intermediate", spec.intermediate),
-        ("vocab", spec.vocab),
-    ];
-    for (name, found) in sizes {
-        if found == 0 || found > 1 << 28 {
-            return model(name, found, "from 1 to 2^28");
-        }
+/// The frequencies of the model's rotations, which turn all dimensions of a head.
+fn rope(spec: &ModelSpec) -> Result<&RopeTable, LowerError> {
+    let [rope] = spec.graph().parts().ropes.as_slice() else {
+        return Err(LowerError::Ropes { found: spec.graph().parts().ropes.len() });
+    };
+    if rope.rotated() == spec.head_dim {
+        Ok(rope)
+    } else {
+        Err(LowerError::Rotated { rotated: rope.rotated(), head_dim: spec.head_dim })
     }
-    if !spec.heads.is_multiple_of(spec.kv_heads) {
-        return model("heads", spec.heads, &format!("a multiple of its {} kv heads", spec.kv_heads));
-    }
-    if !spec.head_dim.is_multiple_of(2) {
-        return model("head_dim", spec.head_dim, "even, since rotary pairs halve it");
-    }
-    if spec.rope.inv_freq.len() != spec.head_dim / 2 {
-        let found = spec.rope.inv_freq.len();
-        return model("rope.inv_freq", found, &format!("{} entries, one per pair", spec.head_dim / 2));
-    }
-    Ok(())
 }
 
 /// The rows of the vocabulary that a device's tables have, where it has not all.

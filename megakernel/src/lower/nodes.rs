@@ -253,14 +253,14 @@ mod tests {
     use tilewright_graph::passes::fuse;
 
     use super::*;
-    use crate::model::ModelSpec;
+    use crate::model::LlamaSpec;
 
-    fn least(qk_norm: bool) -> ModelSpec {
-        let known = ModelSpec::named("llama-3.2-1b").expect("a known model");
-        ModelSpec { layers: 2, qk_norm, qkv_bias: !qk_norm, mlp_bias: qk_norm, ..known }
+    fn least(qk_norm: bool) -> LlamaSpec {
+        let known = LlamaSpec::named("llama-3.2-1b").expect("a known model");
+        LlamaSpec { layers: 2, qk_norm, qkv_bias: !qk_norm, mlp_bias: qk_norm, ..known }
     }
 
-    fn fused(spec: &ModelSpec) -> Graph {
+    fn fused(spec: &LlamaSpec) -> Graph {
         spec.graph().and_then(|graph| fuse(&graph)).expect("sizes that fit")
     }
 

@@ -6,7 +6,7 @@ use thiserror::Error as ThisError;
 use tilewright_graph::GraphErrors;
 use tilewright_layout::DType;
 
-use crate::model::ModelSpec;
+use crate::model::{ModelSizes, SpecError};
 use crate::program::{MAX_WAITS, OperandError, Span};
 
 /// Choices of a lowering.
@@ -61,19 +61,18 @@ impl LowerOptions {
         }
     }
 
-    /// Sets as many splits as pay on a GPU of `sms` SMs, where no number is asked for: enough to
+    /// Sets as many splits as pay for a model of `kv_heads` kv heads on a GPU of `sms` SMs, where no number is asked for: enough to
     /// cover them, and 16 at most, whose merge loads all results at once (seen on an H100 with the
     /// shape of Llama-3.2-1B, at positions from 1 to 4000: 16 cost what 8 do at short contexts, and
     /// less at long ones). The context makes no difference.
     ///
     /// ```
-    /// use tilewright_megakernel::{lower::LowerOptions, model::ModelSpec};
-    /// let spec = ModelSpec::named("llama-3.2-1b").unwrap();
-    /// let splits = |rows| LowerOptions { rows, ..LowerOptions::for_context(4096) }.splits_for_gpu(&spec, 132).splits;
+    /// use tilewright_megakernel::lower::LowerOptions;
+    /// let splits = |rows| LowerOptions { rows, ..LowerOptions::for_context(4096) }.splits_for_gpu(8, 132).splits;
     /// assert_eq!((splits(1), splits(4), splits(16)), (Some(16), Some(4), Some(1)));
     /// ```
-    pub fn splits_for_gpu(self, spec: &ModelSpec, sms: usize) -> LowerOptions {
-        let kv_heads = (spec.kv_heads / self.devices.max(1)).max(1);
+    pub fn splits_for_gpu(self, kv_heads: usize, sms: usize) -> LowerOptions {
+        let kv_heads = (kv_heads / self.devices.max(1)).max(1);
         let cover = sms / kv_heads.saturating_mul(self.rows).max(1);
         LowerOptions { splits: self.splits.or(Some(cover.clamp(1, GPU_SPLITS))), ..self }
     }
@@ -89,7 +88,7 @@ impl LowerOptions {
     }
 
     /// Checks every option against its bounds and the model.
-    pub(super) fn check(&self, spec: &ModelSpec) -> Result<(), LowerError> {
+    pub(super) fn check(&self, spec: &ModelSizes) -> Result<(), LowerError> {
         let bounds = [
             ("rows", self.rows, 1, MAX_ROWS),
             ("context", self.context, 1, spec.max_positions),
@@ -136,8 +135,10 @@ pub enum LowerError {
     OptionDType { name: &'static str, found: DType, expected: &'static str },
     #[error("target `{target}` has no SM to run on")]
     NoSms { target: String },
-    #[error("the model's `{name}` is {found}, it must be {expected}")]
-    Model { name: &'static str, found: usize, expected: String },
+    #[error("the model has {found} tables of rotary frequencies; tasks rotate by one")]
+    Ropes { found: usize },
+    #[error("the model rotates {rotated} of the {head_dim} dimensions of a head; tasks rotate all of them")]
+    Rotated { rotated: usize, head_dim: usize },
     #[error("an indexer adds its tasks on one device, and the program is for {devices}; lower it for one")]
     IndexedDevices { devices: usize },
     #[error(
@@ -160,6 +161,8 @@ pub enum LowerError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
+    #[error(transparent)]
+    Spec(#[from] SpecError),
     #[error("the model is not a graph")]
     Graph(#[from] GraphErrors),
     #[error("node {node} of the graph ({ops}) is nothing that tasks run")]

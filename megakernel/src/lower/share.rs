@@ -10,11 +10,11 @@
 //! | norms, rotations | all, each device its own |
 
 use super::options::LowerError;
-use crate::model::ModelSpec;
+use crate::model::ModelSizes;
 use crate::program::Span;
 
-/// The model as one device sees it: the extents of its parts.
-pub(super) fn share(spec: &ModelSpec, devices: usize) -> Result<ModelSpec, LowerError> {
+/// The extents of the model's parts on one device.
+pub(super) fn share(spec: &ModelSizes, devices: usize) -> Result<ModelSizes, LowerError> {
     let even = [("heads", spec.heads), ("intermediate", spec.intermediate), ("vocab", spec.vocab)];
     let uneven = even.into_iter().find(|(_, found)| !found.is_multiple_of(devices));
     let kv_heads = spec.kv_heads;
@@ -22,12 +22,12 @@ pub(super) fn share(spec: &ModelSpec, devices: usize) -> Result<ModelSpec, Lower
     if let Some((name, found)) = uneven.or((!heads_fit).then_some(("kv_heads", kv_heads))) {
         return Err(LowerError::Share { name, found, devices });
     }
-    Ok(ModelSpec {
+    Ok(ModelSizes {
         heads: spec.heads / devices,
         kv_heads: (kv_heads / devices).max(1),
         intermediate: spec.intermediate / devices,
         vocab: spec.vocab / devices,
-        ..spec.clone()
+        ..*spec
     })
 }
 
@@ -40,7 +40,7 @@ pub(super) enum Part {
 }
 
 /// The part of a tensor that `device` of `devices` has; `share` is the model as it sees it.
-pub(super) fn part(tensor: &str, spec: &ModelSpec, share: &ModelSpec, device: usize, devices: usize) -> Part {
+pub(super) fn part(tensor: &str, spec: &ModelSizes, share: &ModelSizes, device: usize, devices: usize) -> Part {
     let of = |dim, each: usize| Part::Of { dim, span: Span::new(device * each, (device + 1) * each) };
     let (module, kind) = tensor.rsplit_once('.').unwrap_or((tensor, ""));
     match module.rsplit_once('.').map_or(module, |(_, name)| name) {
@@ -62,6 +62,7 @@ pub(super) fn part(tensor: &str, spec: &ModelSpec, share: &ModelSpec, device: us
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ModelSpec;
 
     fn spec() -> ModelSpec {
         ModelSpec::named("llama-3.1-8b").expect("a known model")

@@ -11,7 +11,7 @@
 //! last.
 
 use super::options::LowerError;
-use crate::model::{ModelSpec, TensorSpec};
+use crate::model::{ModelSizes, ModelSpec, TensorSpec};
 use crate::program::Span;
 
 /// Some consecutive layers of a model.
@@ -24,7 +24,7 @@ pub(super) struct Stage {
 
 impl Stage {
     /// The stage of those layers; of all where none are named.
-    pub fn of(spec: &ModelSpec, layers: Option<Span>) -> Result<Stage, LowerError> {
+    pub fn of(spec: &ModelSizes, layers: Option<Span>) -> Result<Stage, LowerError> {
         let all = spec.layers;
         let layers = layers.unwrap_or(Span::all(all));
         if layers.is_empty() || layers.hi > all {
@@ -84,10 +84,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::model::{Architecture, LlamaSpec};
 
     fn spec(layers: usize, tied_embeddings: bool) -> ModelSpec {
-        let known = ModelSpec::named("llama-3.1-8b").expect("a known model");
-        ModelSpec { layers, tied_embeddings, ..known }
+        let known = LlamaSpec::named("llama-3.1-8b").expect("a known model");
+        LlamaSpec { layers, tied_embeddings, ..known }.model().expect("sizes that fit").into_owned()
     }
 
     proptest! {

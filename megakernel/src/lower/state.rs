@@ -4,7 +4,7 @@ use tilewright_layout::DType;
 
 use super::options::LowerOptions;
 use super::stage::Stage;
-use crate::model::ModelSpec;
+use crate::model::ModelSizes;
 use crate::program::{BufferId, BufferKind, DeviceId, Program, REQUEST_WORDS, RowCells};
 
 /// Name of the token cell, i32 `[rows]`.
@@ -85,8 +85,8 @@ pub(super) struct Parts {
 /// as a device sees it.
 pub(super) fn add(
     program: &mut Program,
-    spec: &ModelSpec,
-    share: &ModelSpec,
+    spec: &ModelSizes,
+    share: &ModelSizes,
     options: &LowerOptions,
     splits: usize,
     stage: Stage,
@@ -124,7 +124,7 @@ pub(super) fn add(
 /// The activations of a device, without its pools.
 fn activations(
     program: &mut Program,
-    share: &ModelSpec,
+    share: &ModelSizes,
     options: &LowerOptions,
     splits: usize,
     device: usize,
@@ -143,7 +143,7 @@ fn activations(
     };
     let parts = (devices > 1).then(|| Parts { residual: parts("residual"), middle: parts("residual.middle") });
     let q = scratch("q", DType::F32, &[rows, heads, dim]);
-    let raw = share.qk_norm.then(|| {
+    let raw = share.head_norms.then(|| {
         [scratch("q.raw", DType::F32, &[rows, heads, dim]), scratch("k.raw", DType::F32, &[rows, kv_heads, dim])]
     });
     let acc = scratch("attention.acc", DType::F32, &[rows, heads, splits, dim]);

@@ -3,13 +3,14 @@
 
 use std::collections::HashMap;
 
+use tilewright_graph::graph::RopeTable;
 use tilewright_layout::DType;
 
 use super::nodes::Product;
 use super::options::LowerError;
 use super::share::{Part, part};
 use super::stage::Stage;
-use crate::model::ModelSpec;
+use crate::model::{ModelSizes, ModelSpec};
 use crate::program::{BufferId, BufferKind, DeviceId, Program, Projection, Source, Span};
 
 /// Buffers of the model's tensors by name, as one device has them.
@@ -25,7 +26,8 @@ impl WeightBuffers {
     pub fn add(
         program: &mut Program,
         spec: &ModelSpec,
-        share: &ModelSpec,
+        share: &ModelSizes,
+        rope: &RopeTable,
         stage: Stage,
         dtype_of: &dyn Fn(&str) -> DType,
     ) -> Result<Vec<WeightBuffers>, LowerError> {
@@ -62,8 +64,8 @@ impl WeightBuffers {
                 by_name.insert(name.clone(), id);
             }
         }
-        let inv_freq = program.add_buffer("rope.inv_freq", BufferKind::Weight, DType::F32, &[spec.head_dim / 2]);
-        program.buffers[inv_freq.index()].source = Some(Source::Values(spec.rope.inv_freq.clone()));
+        let inv_freq = program.add_buffer("rope.inv_freq", BufferKind::Weight, DType::F32, &[rope.frequencies.len()]);
+        program.buffers[inv_freq.index()].source = Some(Source::Values(rope.frequencies.clone()));
         Ok(by_name.into_iter().map(|by_name| WeightBuffers { by_name, inv_freq }).collect())
     }
 

@@ -56,10 +56,10 @@ pub const TYPICAL_CONTEXT: usize = 1024;
 /// use tilewright_codegen::target::Target;
 /// use tilewright_layout::DType;
 /// use tilewright_megakernel::lower::{LowerOptions, lower};
-/// use tilewright_megakernel::model::ModelSpec;
+/// use tilewright_megakernel::model::LlamaSpec;
 /// use tilewright_megakernel::schedule::{Balance, schedule};
 ///
-/// let spec = ModelSpec { layers: 1, vocab: 1024, ..ModelSpec::named("llama-3.2-1b").unwrap() };
+/// let spec = LlamaSpec { layers: 1, vocab: 1024, ..LlamaSpec::named("llama-3.2-1b").unwrap() };
 /// let target = Target { sms: 8, ..Target::named("h100").unwrap() };
 /// let program = lower(&spec, &|_| DType::BF16, target, &LowerOptions::for_context(256))?;
 /// let tasks = program.tasks.len();

@@ -12,7 +12,7 @@ use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
 use super::{AlignedBytes, SharedBytes, WeightError, WeightTensor, Weights, byte_len};
-use crate::model::{ModelSpec, TensorSpec};
+use crate::model::{Architecture, TensorSpec};
 use crate::program::float_of;
 
 /// Distinct values that one tensor can take: few enough for the table of them to stay in L1.
@@ -33,9 +33,9 @@ const WORDS_PER_CHUNK: usize = 1 << 14;
 ///
 /// ```
 /// use tilewright_layout::DType;
-/// use tilewright_megakernel::model::{Family, ModelSpec, Rope};
+/// use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
 /// use tilewright_megakernel::weights::{RandomWeights, Weights};
-/// let spec = ModelSpec {
+/// let spec = LlamaSpec {
 ///     family: Family::Llama, hidden: 8, layers: 1, heads: 2, kv_heads: 1, head_dim: 4, intermediate: 16, vocab: 32,
 ///     max_positions: 64, norm_eps: 1e-5, rope: Rope { inv_freq: vec![1.0, 0.01], scale: 1.0 }, tied_embeddings: true,
 ///     qkv_bias: false, o_bias: false, mlp_bias: false, qk_norm: false,
@@ -51,14 +51,14 @@ pub struct RandomWeights {
 }
 
 impl RandomWeights {
-    /// Makes every tensor of [`ModelSpec::tensors`] in element type f32, f16 or bf16.
+    /// Makes every tensor of [`ModelSpec::tensors`](crate::model::ModelSpec::tensors) in element type f32, f16 or bf16.
     ///
     /// # Errors
     /// [`WeightError::RandomDtype`] for another element type, [`WeightError::Overflow`] for a shape
     /// beyond the address space.
-    pub fn new(spec: &ModelSpec, dtype: DType, seed: u64) -> Result<RandomWeights, WeightError> {
+    pub fn new(spec: &impl Architecture, dtype: DType, seed: u64) -> Result<RandomWeights, WeightError> {
         let tensor = |tensor: TensorSpec| Ok((tensor.name.clone(), random_tensor(&tensor, dtype, seed)?));
-        let tensors = spec.tensors().into_iter().map(tensor).collect::<Result<_, _>>()?;
+        let tensors = spec.model()?.tensors().into_iter().map(tensor).collect::<Result<_, WeightError>>()?;
         Ok(RandomWeights { tensors })
     }
 }

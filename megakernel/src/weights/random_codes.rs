@@ -13,7 +13,7 @@ use tilewright_layout::DType;
 
 use super::random::{GOLDEN, random_tensor, splitmix};
 use super::{WeightError, WeightTensor, Weights};
-use crate::model::{ModelSpec, TensorSpec};
+use crate::model::{Architecture, TensorSpec};
 use crate::program::{Quantised, float_of};
 
 /// Bytes of codes that one thread draws at a time.
@@ -31,9 +31,9 @@ const TILE_BYTES: usize = 1 << 16;
 /// ```
 /// use tilewright_kernels::quant::Code;
 /// use tilewright_layout::DType;
-/// use tilewright_megakernel::model::ModelSpec;
+/// use tilewright_megakernel::model::LlamaSpec;
 /// use tilewright_megakernel::weights::{RandomCodes, Weights};
-/// let spec = ModelSpec { layers: 1, vocab: 32, intermediate: 256, ..ModelSpec::named("llama-3.2-1b").expect("known") };
+/// let spec = LlamaSpec { layers: 1, vocab: 32, intermediate: 256, ..LlamaSpec::named("llama-3.2-1b").expect("known") };
 /// let weights = RandomCodes::new(&spec, DType::BF16, 7, Code::U4, Some(128))?;
 /// let down = weights.quantized("model.layers.0.mlp.down_proj.weight").expect("quantised");
 /// assert_eq!((down.k(), down.group(), down.has_zeros()), (256, 128, false));
@@ -47,14 +47,14 @@ pub struct RandomCodes {
 }
 
 impl RandomCodes {
-    /// Makes every tensor of [`ModelSpec::tensors`]: the decoder's linear layers as codes in groups
+    /// Makes every tensor of [`ModelSpec::tensors`](crate::model::ModelSpec::tensors): the decoder's linear layers as codes in groups
     /// of `group` columns (`None`: a row is one) with scales of bf16, the rest in element type f32,
     /// f16 or bf16.
     ///
     /// # Errors
     /// As [`RandomCodes::of_forms`].
     pub fn new(
-        spec: &ModelSpec,
+        spec: &impl Architecture,
         dtype: DType,
         seed: u64,
         code: Code,
@@ -64,16 +64,16 @@ impl RandomCodes {
         RandomCodes::of_forms(spec, dtype, seed, |name| name.ends_with("_proj.weight").then_some(form))
     }
 
-    /// Makes every tensor of [`ModelSpec::tensors`], those that have a form as codes of that form,
+    /// Makes every tensor of [`ModelSpec::tensors`](crate::model::ModelSpec::tensors), those that have a form as codes of that form,
     /// the rest in element type f32, f16 or bf16.
     ///
     /// ```
     /// use tilewright_kernels::quant::Code;
     /// use tilewright_layout::DType;
-    /// use tilewright_megakernel::model::ModelSpec;
+    /// use tilewright_megakernel::model::LlamaSpec;
     /// use tilewright_megakernel::program::Quantised;
     /// use tilewright_megakernel::weights::{RandomCodes, Weights};
-    /// let spec = ModelSpec { layers: 1, vocab: 32, intermediate: 256, ..ModelSpec::named("llama-3.2-1b").expect("known") };
+    /// let spec = LlamaSpec { layers: 1, vocab: 32, intermediate: 256, ..LlamaSpec::named("llama-3.2-1b").expect("known") };
     /// let form = Quantised { code: Code::U4, group: Some(64), zeros: true, scale: DType::F16, ordered: true };
     /// let weights = RandomCodes::of_forms(&spec, DType::BF16, 7, |name| name.ends_with("down_proj.weight").then_some(form))?;
     /// let down = weights.quantized("model.layers.0.mlp.down_proj.weight").expect("quantised");
@@ -85,14 +85,14 @@ impl RandomCodes {
     /// As [`RandomWeights::new`](super::RandomWeights::new); [`WeightError::Codes`] for extents
     /// that no matrix has, and zeros of minifloats.
     pub fn of_forms(
-        spec: &ModelSpec,
+        spec: &impl Architecture,
         dtype: DType,
         seed: u64,
         form: impl Fn(&str) -> Option<Quantised>,
     ) -> Result<RandomCodes, WeightError> {
         let mut tensors = HashMap::new();
         let mut codes = HashMap::new();
-        for tensor in spec.tensors() {
+        for tensor in spec.model()?.tensors() {
             if let Some(form) = form(&tensor.name) {
                 let matrix = random_codes(&tensor, seed, form)?;
                 codes.insert(tensor.name, Arc::new(matrix));
@@ -200,10 +200,11 @@ fn random_codes(tensor: &TensorSpec, seed: u64, form: Quantised) -> Result<Quant
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::LlamaSpec;
 
     #[test]
     fn a_matrix_has_the_form_that_is_asked_for() {
-        let spec = ModelSpec { layers: 2, vocab: 32, ..ModelSpec::named("llama-3.2-1b").expect("known") };
+        let spec = LlamaSpec { layers: 2, vocab: 32, ..LlamaSpec::named("llama-3.2-1b").expect("known") };
         for (at, code) in Code::ALL.into_iter().enumerate() {
             let scale = [DType::BF16, DType::F16, DType::F32][at % 3];
             let form = Quantised {

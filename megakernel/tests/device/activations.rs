@@ -4,7 +4,7 @@ use tilewright_codegen::target::Target;
 use tilewright_kernels::gemv::linear::AOperand;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::ops::{LinearTile, QkvTile};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
@@ -14,7 +14,7 @@ use tilewright_megakernel::vm::reference::{KvState, Machine};
 use super::lab::{Cells, PAGES, device, machine, options, relative, tiny, weights};
 
 /// A program whose MLP activations are bf16.
-fn narrow(spec: &ModelSpec, rows: usize, sms: usize) -> Placed {
+fn narrow(spec: &LlamaSpec, rows: usize, sms: usize) -> Placed {
     let target = Target { sms, ..Target::named("h100").unwrap() };
     let kv = DType::BF16;
     let activation = DType::BF16;
@@ -24,7 +24,7 @@ fn narrow(spec: &ModelSpec, rows: usize, sms: usize) -> Placed {
 }
 
 /// Three steps against the reference machine.
-fn agree(spec: &ModelSpec, rows: usize, options: DeviceOptions, most: f64) {
+fn agree(spec: &LlamaSpec, rows: usize, options: DeviceOptions, most: f64) {
     let program = narrow(spec, rows, 3);
     let weights = weights(spec);
     let mut reference = Machine::new(program.clone(), &weights, 1).unwrap();
@@ -64,7 +64,7 @@ fn activations_held_in_registers_agree_with_the_reference() {
 #[test]
 fn activations_in_whole_chunks_agree_with_the_reference() {
     // Rows of eight stages, held as they lie.
-    let wide = ModelSpec { intermediate: 8 * 4 * 32, ..tiny() };
+    let wide = LlamaSpec { intermediate: 8 * 4 * 32, ..tiny() };
     agree(&wide, 8, options(), 1e-2);
 }
 
@@ -76,7 +76,7 @@ fn streamed_activations_agree_with_the_reference() {
     }
     // Rows of nine stages, two of which end inside; more than registers hold of 9 rows, and of 5 in
     // two parts.
-    let wide = ModelSpec { intermediate: 17 * 4 * 32 - 4, ..tiny() };
+    let wide = LlamaSpec { intermediate: 17 * 4 * 32 - 4, ..tiny() };
     agree(&wide, 9, options(), 1e-2);
     agree(&wide, 2, DeviceOptions { packets: false, ..streamed }, 4e-3);
 }
@@ -86,7 +86,7 @@ fn streamed_activations_agree_with_the_reference() {
 #[test]
 fn activations_by_phases_agree_with_the_reference() {
     for (rows, hidden, held_registers) in [(3, 256, 4), (9, 512, 16), (16, 512, 32)] {
-        let spec = ModelSpec { hidden, ..tiny() };
+        let spec = LlamaSpec { hidden, ..tiny() };
         let options = DeviceOptions { held_registers, ..options() };
         let plan = Plan::new(&narrow(&spec, rows, 3), options).unwrap();
         let linear = plan.opcodes.iter().filter_map(|opcode| opcode.get::<LinearTile>().map(|linear| linear.tile));
@@ -151,7 +151,7 @@ fn groups_of_streamed_strips_change_no_bit() {
 /// in: copied, held, and with rows that end inside a stage.
 #[test]
 fn the_size_of_stages_changes_no_bit() {
-    let wide = ModelSpec { intermediate: 17 * 4 * 32 - 4, ..tiny() };
+    let wide = LlamaSpec { intermediate: 17 * 4 * 32 - 4, ..tiny() };
     for (spec, rows, steps) in [(&tiny(), 1, 18), (&wide, 2, 2), (&tiny(), 5, 2)] {
         let bits = |stage_bytes: u32| {
             let mut machine = machine(spec, rows, 3, 23, DeviceOptions { stage_bytes, ..options() });
@@ -168,7 +168,7 @@ fn the_size_of_stages_changes_no_bit() {
 /// Nothing that a step computes depends on which block comes first.
 #[test]
 fn the_order_of_blocks_changes_no_bit() {
-    let wide = ModelSpec { intermediate: 17 * 4 * 32 - 4, ..tiny() };
+    let wide = LlamaSpec { intermediate: 17 * 4 * 32 - 4, ..tiny() };
     for (spec, rows) in [(&tiny(), 1), (&tiny(), 5), (&wide, 16)] {
         let bits = |seed: u64| {
             let mut machine =

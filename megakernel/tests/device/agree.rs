@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::vm::device::DeviceMachine;
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 
@@ -12,7 +12,7 @@ use super::lab::{Cells, chain, least, machine, normed, options, placed, relative
 
 /// Steps of `rows` sequences, against the reference machine. Activations of f32 are multiplied as
 /// two bf16 each; of more than four rows attention hands on its result in bf16.
-fn agree(spec: &ModelSpec, rows: usize, sms: usize, seed: u64, steps: usize) {
+fn agree(spec: &LlamaSpec, rows: usize, sms: usize, seed: u64, steps: usize) {
     let program = placed(spec, rows, sms);
     let mut reference = Machine::new(program.clone(), &weights(spec), 1).unwrap();
     let mut kv = KvState::new(reference.program()).unwrap();
@@ -57,7 +57,7 @@ fn rows_of_different_sequences_agree_with_the_reference() {
 #[test]
 fn groups_of_17_and_more_query_heads_agree_with_the_reference() {
     for (group, rows) in [(17, 1), (20, 2), (33, 1)] {
-        let spec = ModelSpec { heads: group, kv_heads: 1, ..least() };
+        let spec = LlamaSpec { heads: group, kv_heads: 1, ..least() };
         agree(&spec, rows, 3, group as u64, 2);
     }
 }

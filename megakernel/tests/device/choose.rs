@@ -4,7 +4,7 @@
 use tilewright_kernels::naive::{self, Sampling};
 use tilewright_kernels::sample::Request;
 use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::vm::device::{DeviceMachine, LaunchError};
 use tilewright_megakernel::vm::reference::{CellError, KvState, Machine};
 
@@ -46,7 +46,7 @@ fn by_steps(machine: &mut DeviceMachine, cells: &mut Cells, steps: usize) -> Vec
 }
 
 /// Tokens by the reference machine.
-fn by_reference(spec: &ModelSpec, rows: usize, sms: usize, steps: usize) -> Vec<u32> {
+fn by_reference(spec: &LlamaSpec, rows: usize, sms: usize, steps: usize) -> Vec<u32> {
     let mut machine = Machine::new(sampling(spec, rows, sms), &weights(spec), 1).unwrap();
     let mut kv = KvState::new(machine.program()).unwrap();
     let mut cells = Cells::at(rows, 0);

@@ -7,7 +7,7 @@ use tilewright_codegen::trial::Draw;
 use tilewright_kernels::quant::Code;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::ops::PartTile;
 use tilewright_megakernel::program::{LinearPart, Program, Reduce};
 use tilewright_megakernel::schedule::schedule;
@@ -24,8 +24,8 @@ fn cutting(part_registers: u32) -> DeviceOptions {
 }
 
 /// Rows of down that end within a stage of 128.
-fn wide() -> ModelSpec {
-    ModelSpec { intermediate: 9 * 128 - 40, ..tiny() }
+fn wide() -> LlamaSpec {
+    LlamaSpec { intermediate: 9 * 128 - 40, ..tiny() }
 }
 
 fn cut(program: Program, options: &DeviceOptions) -> Placed {
@@ -58,7 +58,7 @@ fn cut_sums_agree_with_the_reference() {
 
 #[test]
 fn cut_sums_of_codes_agree_with_the_reference() {
-    let spec = ModelSpec { hidden: 160, intermediate: 1600, vocab: 120, ..tiny() };
+    let spec = LlamaSpec { hidden: 160, intermediate: 1600, vocab: 120, ..tiny() };
     for (rows, code, group) in [(4, Code::U4, Some(32)), (8, Code::E4m3, None), (16, Code::U4, Some(64))] {
         let options = DeviceOptions { held_registers: 48, part_registers: 16, ..options() };
         let weights = RandomCodes::new(&spec, DType::BF16, 7, code, group).unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::{Dealing, DeviceOptions, DeviceWeights, Plan, TaskRecord};
 use tilewright_megakernel::vm::reference::StepCells;
@@ -18,7 +18,7 @@ const WAYS: [Dealing; 3] = [Dealing::InOrder, Dealing::Strips, Dealing::Stages];
 fn no_bit_of_a_step_depends_on_where_stages_lie() {
     let streamed = DeviceOptions { held_rows: 1, held_registers: 0, streamed_strips: 4, ..options() };
     let small = DeviceOptions { stage_bytes: 2048, warps: 2, ..options() };
-    let untied = ModelSpec { tied_embeddings: false, ..tiny() };
+    let untied = LlamaSpec { tied_embeddings: false, ..tiny() };
     for (spec, rows, sms, options) in [
         (tiny(), 1, 3, options()),
         (tiny(), 2, 5, streamed),
@@ -58,10 +58,10 @@ fn programs_of_any_rows_find_the_same_dealt_image() {
 #[test]
 fn what_the_tasks_of_known_models_read_together_is_contiguous() {
     for (name, rows) in [("llama-3.2-1b", 1), ("llama-3.2-1b", 8), ("llama-3.1-8b", 1)] {
-        let spec = ModelSpec { layers: 1, ..ModelSpec::named(name).unwrap() };
+        let spec = LlamaSpec { layers: 1, ..LlamaSpec::named(name).unwrap() };
         let target = Target::named("h100").unwrap();
         let lowering = LowerOptions { rows, kv: DType::BF16, ..LowerOptions::for_context(1024) };
-        let lowering = lowering.splits_for_gpu(&spec, target.sms);
+        let lowering = lowering.splits_for_gpu(spec.kv_heads, target.sms);
         let placed = schedule(lower(&spec, &|_| DType::BF16, target, &lowering).unwrap(), 1024).unwrap();
         let plan = |dealing| Plan::new(&placed, DeviceOptions { dealing, ..DeviceOptions::default() }).unwrap();
         let (plan, in_order) = (plan(Dealing::Stages), plan(Dealing::InOrder));

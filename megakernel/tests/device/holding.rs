@@ -1,7 +1,7 @@
 //! A task's first stages in registers while the team waits, and copied activations: the same bits,
 //! and no launch hangs.
 
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::{Linear, Op, Qkv};
 use tilewright_megakernel::vm::device::{Dealing, DeviceFault, DeviceMachine, DeviceOptions, LaunchError};
 
@@ -11,7 +11,7 @@ use super::lab::{Cells, bits, chain, least, machine, normed, options, tiny};
 /// than are held.
 #[test]
 fn no_bit_of_a_step_depends_on_what_is_held() {
-    let wide = ModelSpec { intermediate: 288, ..tiny() };
+    let wide = LlamaSpec { intermediate: 288, ..tiny() };
     let small = DeviceOptions { warps: 2, stage_bytes: 2048, sums_bytes: 128, ..options() };
     let least_of = DeviceOptions { warps: 1, stage_bytes: 512, stages: 2, sums_bytes: 32, ..options() };
     for (spec, rows, sms, options) in [

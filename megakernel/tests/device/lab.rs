@@ -8,7 +8,7 @@ use tilewright_codegen::sim::Checks;
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
-use tilewright_megakernel::model::{Family, ModelSpec, Rope};
+use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{BlockRecord, DeviceMachine, DeviceOptions, Plan, TaskRecord};
@@ -19,8 +19,8 @@ use tilewright_megakernel::weights::RandomWeights;
 pub const PAGES: usize = 4;
 
 /// Two layers, GQA groups of three.
-pub fn tiny() -> ModelSpec {
-    ModelSpec {
+pub fn tiny() -> LlamaSpec {
+    LlamaSpec {
         family: Family::Llama,
         hidden: 64,
         layers: 2,
@@ -41,30 +41,30 @@ pub fn tiny() -> ModelSpec {
 }
 
 /// The least that has every level: one layer, two heads.
-pub fn least() -> ModelSpec {
-    ModelSpec { hidden: 32, layers: 1, heads: 2, kv_heads: 1, intermediate: 32, vocab: 40, ..tiny() }
+pub fn least() -> LlamaSpec {
+    LlamaSpec { hidden: 32, layers: 1, heads: 2, kv_heads: 1, intermediate: 32, vocab: 40, ..tiny() }
 }
 
 /// A model with norms of q and k and biases, whose rotation is a level of its own.
-pub fn normed(spec: ModelSpec) -> ModelSpec {
-    ModelSpec { family: Family::Qwen3, qk_norm: true, qkv_bias: true, ..spec }
+pub fn normed(spec: LlamaSpec) -> LlamaSpec {
+    LlamaSpec { family: Family::Qwen3, qk_norm: true, qkv_bias: true, ..spec }
 }
 
-pub fn placed(spec: &ModelSpec, rows: usize, sms: usize) -> Placed {
+pub fn placed(spec: &LlamaSpec, rows: usize, sms: usize) -> Placed {
     placed_as(spec, rows, sms, LowerOptions::for_context(64))
 }
 
 /// A placed program with `splits` splits of attention.
-pub fn splitting(spec: &ModelSpec, rows: usize, sms: usize, splits: usize) -> Placed {
+pub fn splitting(spec: &LlamaSpec, rows: usize, sms: usize, splits: usize) -> Placed {
     placed_as(spec, rows, sms, LowerOptions { splits: Some(splits), ..LowerOptions::for_context(64) })
 }
 
 /// A placed program that samples next tokens as requests say.
-pub fn sampling(spec: &ModelSpec, rows: usize, sms: usize) -> Placed {
+pub fn sampling(spec: &LlamaSpec, rows: usize, sms: usize) -> Placed {
     placed_as(spec, rows, sms, LowerOptions { sampling: true, ..LowerOptions::for_context(64) })
 }
 
-fn placed_as(spec: &ModelSpec, rows: usize, sms: usize, options: LowerOptions) -> Placed {
+fn placed_as(spec: &LlamaSpec, rows: usize, sms: usize, options: LowerOptions) -> Placed {
     let target = Target { sms, ..Target::named("h100").unwrap() };
     let pages = Some(PAGES * 16);
     let options = LowerOptions { rows, kv: DType::BF16, page_tokens: 16, pages, ..options };
@@ -92,15 +92,15 @@ pub fn device(seed: u64, sms: usize) -> Device {
     Simulator::new(Options { seed, sms: sms as u32, checks: Checks::On, ..Options::default() }).device()
 }
 
-pub fn weights(spec: &ModelSpec) -> RandomWeights {
+pub fn weights(spec: &LlamaSpec) -> RandomWeights {
     RandomWeights::new(spec, DType::BF16, 7).unwrap()
 }
 
-pub fn machine(spec: &ModelSpec, rows: usize, sms: usize, seed: u64, options: DeviceOptions) -> DeviceMachine {
+pub fn machine(spec: &LlamaSpec, rows: usize, sms: usize, seed: u64, options: DeviceOptions) -> DeviceMachine {
     load(placed(spec, rows, sms), spec, seed, options)
 }
 
-pub fn load(program: Placed, spec: &ModelSpec, seed: u64, options: DeviceOptions) -> DeviceMachine {
+pub fn load(program: Placed, spec: &LlamaSpec, seed: u64, options: DeviceOptions) -> DeviceMachine {
     let device = device(seed, program.target.sms);
     DeviceMachine::load(program, &weights(spec), &device, options, &mut |_, _| ()).unwrap()
 }

@@ -7,7 +7,7 @@ use tilewright_codegen::target::Target;
 use tilewright_codegen::verify::verify;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::schedule::{TYPICAL_CONTEXT, schedule};
 use tilewright_megakernel::vm::device::{DeviceOptions, Lengths, Plan, record};
 
@@ -23,11 +23,11 @@ struct Step {
 }
 
 /// The plan of a model for sequences of `context` tokens, with `spare` pages more than they need.
-fn plan(spec: &ModelSpec, target: &Target, step: Step, context: usize, spare: usize) -> Plan {
+fn plan(spec: &LlamaSpec, target: &Target, step: Step, context: usize, spare: usize) -> Plan {
     let Step { rows, sampling } = step;
     let base = LowerOptions { rows, sampling, kv: DType::BF16, ..LowerOptions::for_context(context) };
     let pages = Some(rows * base.pages_per_sequence() + spare);
-    let lowering = LowerOptions { pages, ..base }.splits_for_gpu(spec, target.sms);
+    let lowering = LowerOptions { pages, ..base }.splits_for_gpu(spec.kv_heads, target.sms);
     let program = lower(spec, &|_| DType::BF16, target.clone(), &lowering).expect("the model is lowered");
     let ships = if target.sms < 20 { options() } else { DeviceOptions::default() };
     Plan::new(&schedule(program, TYPICAL_CONTEXT).expect("it is placed"), ships).expect("a device runs it")
@@ -38,8 +38,8 @@ fn text(plan: &Plan) -> String {
 }
 
 /// Models that are quick to lower, for devices of few SMs.
-fn small() -> impl Strategy<Value = (ModelSpec, Target)> {
-    let long = ModelSpec { max_positions: 1 << 20, ..tiny() };
+fn small() -> impl Strategy<Value = (LlamaSpec, Target)> {
+    let long = LlamaSpec { max_positions: 1 << 20, ..tiny() };
     let models = prop::sample::select(vec![long.clone(), normed(long)]);
     let targets = prop::sample::select(vec![("a100", 3), ("h100", 3), ("h100", 19), ("rtx5090", 5)]);
     (models, targets)
@@ -70,7 +70,7 @@ fn known_models_have_one_kernel_for_each_width() {
     for (target, model, rows) in
         [("h100", "llama-3.2-1b", 1), ("h100", "llama-3.1-8b", 16), ("a100", "llama-3.2-1b", 8)]
     {
-        let spec = ModelSpec::named(model).expect("it is known");
+        let spec = LlamaSpec::named(model).expect("it is known");
         let target = Target::named(target).expect("it is known");
         let [short, long] = [8, 10_000].map(|context| plan(&spec, &target, Step { rows, sampling: false }, context, 0));
         assert_eq!(short.lengths, Lengths { pages: rows as u32, table_width: 1 });

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex};
 use tilewright_codegen::ir::Kernel;
 use tilewright_codegen::sim::mutate::{Equivalent, Mutant, Portion, Survey, mutants};
 use tilewright_codegen::verify::{Verified, verify};
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::{Argmax, Embed, Op, Sample, Task, TaskId};
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{DeviceFault, DeviceOptions, record};
@@ -113,7 +113,7 @@ fn counted() -> DeviceOptions {
 /// end of the step, while its producer runs ahead. The second split of attention has no tokens in
 /// the ring, and comes last in its block.
 fn early() -> Recording {
-    let spec = ModelSpec { hidden: 16, intermediate: 16, heads: 4, vocab: 16, ..least() };
+    let spec = LlamaSpec { hidden: 16, intermediate: 16, heads: 4, vocab: 16, ..least() };
     let program = splitting(&spec, 1, 12, SPLITS);
     let opcodes = program.queues()[0].iter().map(|task| program.tasks[task.index()].op.name());
     assert_eq!(opcodes.collect::<Vec<_>>(), ["embed", "qkv"]);
@@ -130,7 +130,7 @@ fn early() -> Recording {
 /// queries of the second: nothing but what the packets say orders what the layers read and write.
 /// Of the numbers of blocks the least that keeps them apart.
 fn wide(rows: usize, options: DeviceOptions, launches: fn(&Placed) -> Vec<Launch>) -> Recording {
-    let spec = ModelSpec { layers: 2, vocab: 16 * rows, ..least() };
+    let spec = LlamaSpec { layers: 2, vocab: 16 * rows, ..least() };
     let apart = |program: &Placed| {
         let has =
             |queue: &[TaskId], label: &str| queue.iter().any(|id| program.tasks[id.index()].label.starts_with(label));
@@ -171,7 +171,7 @@ fn looking(program: &Placed) -> Vec<Launch> {
 
 /// No packets, no tokens in the ring, and tasks of more strips than a group of sums has.
 fn plain() -> Recording {
-    let spec = ModelSpec { hidden: 64, intermediate: 64, ..least() };
+    let spec = LlamaSpec { hidden: 64, intermediate: 64, ..least() };
     let program = splitting(&spec, ROWS, SMS, SPLITS);
     let options = DeviceOptions { packets: false, stream_tokens: false, ..counted() };
     Recording::new("plain", &spec, program, options, vec![Launch::WELL])
@@ -212,7 +212,7 @@ fn mutants_of_the_megakernel_are_found_out() {
 /// A block that looks for packets of the other device times out only after more polls.
 fn two_devices(options: DeviceOptions) -> Recording {
     let options = DeviceOptions { polls: 1 << 12, ..options };
-    let spec = ModelSpec { hidden: 16, intermediate: 16, ..least() };
+    let spec = LlamaSpec { hidden: 16, intermediate: 16, ..least() };
     let program = shared(&spec, ROWS, 2, SMS, false);
     let embed = task(&program, |op| op.is::<Embed>());
     let silent = Launch::fault(DeviceFault::Silent { task: embed });
@@ -225,7 +225,7 @@ fn two_devices(options: DeviceOptions) -> Recording {
 /// host aborts.
 fn packets_missing() -> Recording {
     let options = DeviceOptions { polls: 1 << 10, ..options() };
-    let spec = ModelSpec { hidden: 16, intermediate: 16, ..least() };
+    let spec = LlamaSpec { hidden: 16, intermediate: 16, ..least() };
     let program = shared(&spec, ROWS, 2, SMS, false);
     let of = |label: &str| {
         let is = |task: &&Task| task.label.starts_with(label) && !task.label.contains("sum");
@@ -271,7 +271,7 @@ fn survivors(recording: &Recording, of: impl Fn(&Mutant) -> bool) -> String {
 /// other.
 #[test]
 fn mutants_of_sections_are_found_out() {
-    let spec = ModelSpec { layers: 7, ..least() };
+    let spec = LlamaSpec { layers: 7, ..least() };
     let program = splitting(&spec, 1, SMS, 1);
     let options = DeviceOptions { table_bytes: 0, polls: 1 << 14, ..options() };
     // A block that stops at the task that begins a section has asked for the next.

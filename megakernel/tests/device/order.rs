@@ -4,7 +4,7 @@
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::{
     Attention, BufferId, BufferKind, Footprint, KeyOutput, Linear, LinearInput, LinearOutput, Op, Operands, Program,
     Qkv, TaskId, Wait,
@@ -19,8 +19,8 @@ use super::devices::shared;
 use super::lab::{Cells, PAGES, bits, chain, device, least, normed, options, placed, tiny, weights};
 
 /// Two layers of the least model.
-fn spec() -> ModelSpec {
-    ModelSpec { layers: 2, heads: 4, kv_heads: 2, ..least() }
+fn spec() -> LlamaSpec {
+    LlamaSpec { layers: 2, heads: 4, kv_heads: 2, ..least() }
 }
 
 /// How a program is lowered.
@@ -99,7 +99,7 @@ fn a_pool_that_is_overwritten_later_in_the_step_is_ordered() {
 fn the_stored_program_whose_pool_is_overwritten_runs_without_a_race() {
     let program = Program::from_json(include_str!("../corpus/programs/pool-write-after-read.json")).unwrap();
     let placed = Placed::new(program).expect("the validator accepts it");
-    let weights = weights(&ModelSpec { intermediate: 48, ..spec() });
+    let weights = weights(&LlamaSpec { intermediate: 48, ..spec() });
     for seed in 0..4 {
         let device = device(seed, placed.target.sms);
         let mut machine = DeviceMachine::load(placed.clone(), &weights, &device, options(), &mut |_, _| ()).unwrap();

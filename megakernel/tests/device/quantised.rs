@@ -5,7 +5,7 @@ use tilewright_codegen::trial::Draw;
 use tilewright_kernels::quant::{Code, QuantMatrix, Zeros};
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::LOGITS;
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::Quantised;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
@@ -39,23 +39,23 @@ impl<F: Fn(&str, QuantMatrix) -> QuantMatrix> Weights for Changed<F> {
     }
 }
 
-pub fn codes(spec: &ModelSpec, code: Code, group: Option<usize>) -> RandomCodes {
+pub fn codes(spec: &LlamaSpec, code: Code, group: Option<usize>) -> RandomCodes {
     RandomCodes::new(spec, DType::BF16, 7, code, group).unwrap()
 }
 
 /// Codes of blocks with an `e4m3` each, as NVFP4 has them.
-pub fn blocks(spec: &ModelSpec) -> RandomCodes {
+pub fn blocks(spec: &LlamaSpec) -> RandomCodes {
     let scale = DType::F8E4M3;
     let form = Quantised { code: Code::E2m1, group: Some(16), zeros: false, scale, ordered: false };
     RandomCodes::of_forms(spec, DType::BF16, 7, |name| name.ends_with("_proj.weight").then_some(form)).unwrap()
 }
 
-fn placed(spec: &ModelSpec, rows: usize, weights: &dyn Weights) -> Placed {
+fn placed(spec: &LlamaSpec, rows: usize, weights: &dyn Weights) -> Placed {
     schedule(lowered(spec, rows, 1, 3).stored_as(weights), CONTEXT).unwrap()
 }
 
 /// Steps at growing positions agree with the reference machine.
-fn agrees(spec: &ModelSpec, rows: usize, weights: &dyn Weights, options: DeviceOptions) {
+fn agrees(spec: &LlamaSpec, rows: usize, weights: &dyn Weights, options: DeviceOptions) {
     let mut draw = Draw::new(rows as u64);
     let mut both = Both::of(placed(spec, rows, weights), weights, &mut draw, options);
     for position in [0, 17] {
@@ -64,8 +64,8 @@ fn agrees(spec: &ModelSpec, rows: usize, weights: &dyn Weights, options: DeviceO
 }
 
 /// A model whose rows take several stages, some of them padded.
-fn wider() -> ModelSpec {
-    ModelSpec { hidden: 160, intermediate: 416, vocab: 120, ..least() }
+fn wider() -> LlamaSpec {
+    LlamaSpec { hidden: 160, intermediate: 416, vocab: 120, ..least() }
 }
 
 /// Adds a zero point for each group.
@@ -159,7 +159,7 @@ fn blocks_of_codes_meet_every_way_of_activations() {
     for (rows, held_registers) in [(1, 128), (2, 128), (3, 128), (8, 128), (16, 128), (4, 0), (16, 0)] {
         agrees(&spec, rows, &blocks(&spec), DeviceOptions { held_registers, ..options() });
     }
-    let odd = ModelSpec { hidden: 88, ..wider() };
+    let odd = LlamaSpec { hidden: 88, ..wider() };
     agrees(&odd, 1, &blocks(&odd), options());
     let change = |name: &str, matrix: QuantMatrix| {
         let large = codes(&wider(), Code::E2m1, Some(32));
@@ -190,8 +190,8 @@ impl Weights for Tied {
 }
 
 /// As large as the table: a layer's matrix of random codes.
-fn tied(spec: &ModelSpec, code: Code, group: Option<usize>) -> Tied {
-    let shape = ModelSpec { intermediate: spec.vocab, ..spec.clone() };
+fn tied(spec: &LlamaSpec, code: Code, group: Option<usize>) -> Tied {
+    let shape = LlamaSpec { intermediate: spec.vocab, ..spec.clone() };
     let table = codes(&shape, code, group).quantized("model.layers.0.mlp.up_proj.weight").unwrap();
     Tied { codes: codes(spec, code, group), table }
 }
@@ -211,7 +211,7 @@ fn tables_of_codes_are_embedded_and_are_heads() {
         agrees(&spec, rows, &tied(&spec, code, group), options);
         agrees(&spec, rows, &tied(&spec, code, group), DeviceOptions { dealing: Dealing::InOrder, ..options });
     }
-    let shape = ModelSpec { intermediate: spec.vocab, ..spec.clone() };
+    let shape = LlamaSpec { intermediate: spec.vocab, ..spec.clone() };
     let table = blocks(&shape).quantized("model.layers.0.mlp.up_proj.weight").unwrap();
     agrees(&spec, 2, &Tied { codes: blocks(&spec), table }, options());
     let mut ordered = tied(&spec, Code::U4, Some(32));
@@ -226,7 +226,7 @@ fn tables_of_codes_are_embedded_and_are_heads() {
 /// Rows that end within a step cannot have groups of half a step.
 #[test]
 fn half_steps_are_of_whole_steps() {
-    let spec = ModelSpec { hidden: 80, ..wider() };
+    let spec = LlamaSpec { hidden: 80, ..wider() };
     let error = Plan::new(&placed(&spec, 1, &codes(&spec, Code::E2m1, Some(16))), options()).unwrap_err();
     let Unsupported::Task { source, .. } = error else { panic!("{error}") };
     insta::assert_snapshot!(source, @"rows of 80 weights in groups of 16 cannot be streamed: rows that are multiples of 32 are supported");
@@ -263,7 +263,7 @@ fn activations_that_no_f16_holds_are_an_error() {
         (160, 1, 128, Code::E4m3),
         (160, 4, 128, Code::E4m3),
     ] {
-        let spec = ModelSpec { hidden, layers: 2, ..wider() };
+        let spec = LlamaSpec { hidden, layers: 2, ..wider() };
         let program = placed(&spec, rows, &codes(&spec, code, Some(32)));
         let device = device(3, program.target.sms);
         let options = DeviceOptions { held_registers, ..options() };
@@ -302,7 +302,7 @@ fn two_steps(program: Placed, rows: usize, weights: &dyn Weights, options: Devic
 /// Codes and factors that are held give the same bits, and so do words that come ahead.
 #[test]
 fn no_bit_depends_on_what_is_held() {
-    let spec = ModelSpec { intermediate: 832, ..wider() };
+    let spec = LlamaSpec { intermediate: 832, ..wider() };
     for (code, group, change) in [
         (Code::U4, Some(128), false),
         (Code::U4, Some(128), true),
@@ -342,7 +342,7 @@ fn no_bit_depends_on_what_is_held() {
 /// device: of an odd number of strips, too.
 #[test]
 fn no_bit_depends_on_pairs_of_strips() {
-    let spec = ModelSpec { vocab: 136, ..wider() };
+    let spec = LlamaSpec { vocab: 136, ..wider() };
     for (rows, code, group) in [
         (1, Code::U4, Some(128)),
         (2, Code::U4, Some(32)),
@@ -389,8 +389,8 @@ fn forms_of_a_stream_are_joined() {
 
 #[test]
 fn a_weight_is_a_fourth_of_its_bytes() {
-    let spec = ModelSpec { vocab: 32, ..ModelSpec { layers: 1, ..ModelSpec::named("llama-3.1-8b").unwrap() } };
-    let none = codes(&ModelSpec { layers: 0, ..spec.clone() }, Code::U4, None);
+    let spec = LlamaSpec { vocab: 32, ..LlamaSpec { layers: 1, ..LlamaSpec::named("llama-3.1-8b").unwrap() } };
+    let none = codes(&LlamaSpec { layers: 0, ..spec.clone() }, Code::U4, None);
     let bytes = |weights: &dyn Weights| {
         let placed = schedule(lowered(&spec, 1, 1, 132).stored_as(weights), CONTEXT).unwrap();
         let plan = Plan::new(&placed, DeviceOptions::default()).unwrap();

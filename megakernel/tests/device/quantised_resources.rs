@@ -9,14 +9,14 @@ use tilewright_codegen::verify::verify;
 use tilewright_kernels::quant::Code;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::{Architecture, LlamaSpec};
 use tilewright_megakernel::program::{Program, Quantised};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::{DeviceOptions, Plan, record};
 
 /// The linear layers of the decoder in a form, the head as it is.
-fn quantised(program: Program, spec: &ModelSpec, form: Quantised) -> Program {
-    let tensors = spec.tensors();
+fn quantised(program: Program, spec: &LlamaSpec, form: Quantised) -> Program {
+    let tensors = spec.model().unwrap().tensors();
     let columns = |name: &str| tensors.iter().find(|tensor| tensor.name == name).and_then(|t| t.shape.last().copied());
     program.with_forms(&|name| Some((form, columns(name).filter(|_| name.ends_with("_proj.weight"))?)))
 }
@@ -75,11 +75,11 @@ fn kernels_of_quantised_models_assemble_to_what_the_page_says() {
         ("llama-3.1-8b", "h100", 1, "u4 by 96, cut to 32 by 4 devices", uneven),
         ("llama-3.1-8b", "h100", 1, "e4m3 by rows, 4 devices", fp8),
     ] {
-        let spec = ModelSpec::named(model).unwrap();
+        let spec = LlamaSpec::named(model).unwrap();
         let target = Target::named(target).unwrap();
         let devices = [2, 4].into_iter().find(|n| note.ends_with(&format!("{n} devices"))).unwrap_or(1);
         let lowering = LowerOptions { rows, devices, kv: DType::BF16, ..LowerOptions::for_context(4096) };
-        let lowering = LowerOptions { activation: DType::BF16, ..lowering }.splits_for_gpu(&spec, target.sms);
+        let lowering = LowerOptions { activation: DType::BF16, ..lowering }.splits_for_gpu(spec.kv_heads, target.sms);
         let arch = target.arch.clone();
         let program = lower(&spec, &|_| DType::BF16, target, &lowering).unwrap();
         let program = quantised(program, &spec, form).with_cut_sums(&ships).unwrap();

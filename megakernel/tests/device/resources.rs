@@ -8,7 +8,7 @@ use tilewright_codegen::target::Target;
 use tilewright_codegen::verify::verify;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::{Dealing, DeviceOptions, Plan, record};
 
@@ -45,11 +45,11 @@ fn kernels_of_known_models_assemble_to_what_the_page_says() {
         ("llama-3.1-70b", 8, ", 4 devices", ships),
         ("llama-3.1-70b", 16, ", 4 devices", ships),
     ] {
-        let spec = ModelSpec::named(model).unwrap();
+        let spec = LlamaSpec::named(model).unwrap();
         let sampling = note.contains("random");
         let devices = [2, 4].into_iter().find(|n| note == format!(", {n} devices")).unwrap_or(1);
         let lowering = LowerOptions { rows, sampling, devices, kv: DType::BF16, ..LowerOptions::for_context(4096) };
-        let lowering = LowerOptions { activation: DType::BF16, ..lowering }.splits_for_gpu(&spec, target.sms);
+        let lowering = LowerOptions { activation: DType::BF16, ..lowering }.splits_for_gpu(spec.kv_heads, target.sms);
         let program = lower(&spec, &|_| DType::BF16, target.clone(), &lowering).unwrap();
         let placed = schedule(program.with_cut_sums(&options).unwrap(), 4096).unwrap();
         let plan = Plan::new(&placed, options).unwrap();

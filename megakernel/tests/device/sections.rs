@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::TaskId;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions, LaunchError, Plan};
@@ -17,8 +17,8 @@ use super::lab::{Cells, bits, least, load, options, splitting, tiny};
 const TASKS: u32 = 16;
 
 /// The least model with `layers` layers.
-fn deep(layers: usize) -> ModelSpec {
-    ModelSpec { layers, ..least() }
+fn deep(layers: usize) -> LlamaSpec {
+    LlamaSpec { layers, ..least() }
 }
 
 fn apart() -> DeviceOptions {
@@ -107,10 +107,10 @@ fn whatever_is_wrong_in_a_section_is_named() {
 #[test]
 fn depth_takes_no_room_from_the_ring() {
     let ring = |layers| {
-        let spec = ModelSpec { layers, ..ModelSpec::named("llama-3.1-8b").unwrap() };
+        let spec = LlamaSpec { layers, ..LlamaSpec::named("llama-3.1-8b").unwrap() };
         let target = Target::named("h100").unwrap();
         let lowering = LowerOptions { kv: DType::BF16, activation: DType::BF16, ..LowerOptions::for_context(1024) };
-        let lowering = lowering.splits_for_gpu(&spec, target.sms);
+        let lowering = lowering.splits_for_gpu(spec.kv_heads, target.sms);
         let placed = schedule(lower(&spec, &|_| DType::BF16, target, &lowering).unwrap(), 1024).unwrap();
         Plan::new(&placed, DeviceOptions::default()).unwrap().options.stages
     };

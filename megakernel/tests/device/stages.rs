@@ -4,7 +4,7 @@
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{HIDDEN_IN, HIDDEN_OUT, LOGITS, LowerOptions, NEXT_TOKEN, lower};
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::Span;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
@@ -16,7 +16,7 @@ use super::lab::{Cells, PAGES, normed, options, relative, tiny, weights};
 
 const STEPS: i32 = 3;
 
-fn stage(spec: &ModelSpec, rows: usize, devices: usize, layers: Option<Span>) -> Placed {
+fn stage(spec: &LlamaSpec, rows: usize, devices: usize, layers: Option<Span>) -> Placed {
     let target = Target { sms: 2, ..Target::named("h100").unwrap() };
     let base = LowerOptions::for_context(64);
     let pages = Some(PAGES * 16);
@@ -25,7 +25,7 @@ fn stage(spec: &ModelSpec, rows: usize, devices: usize, layers: Option<Span>) ->
 }
 
 /// Logits and next tokens of steps on the reference machine, by the whole program.
-fn expected(spec: &ModelSpec, rows: usize) -> Vec<(Vec<f32>, Vec<i32>)> {
+fn expected(spec: &LlamaSpec, rows: usize) -> Vec<(Vec<f32>, Vec<i32>)> {
     let placed = stage(spec, rows, 1, None);
     let mut kv = KvState::new(&placed).unwrap();
     let mut machine = Machine::new(placed, &weights(spec), 1).unwrap();
@@ -36,7 +36,7 @@ fn expected(spec: &ModelSpec, rows: usize) -> Vec<(Vec<f32>, Vec<i32>)> {
     (0..STEPS).map(step).collect()
 }
 
-fn agrees(spec: &ModelSpec, rows: usize, devices: usize, seed: u64, options: DeviceOptions) {
+fn agrees(spec: &LlamaSpec, rows: usize, devices: usize, seed: u64, options: DeviceOptions) {
     let cut = spec.layers / 2;
     let mut machines = [Span::new(0, cut), Span::new(cut, spec.layers)].map(|layers| {
         let placed = stage(spec, rows, devices, Some(layers));

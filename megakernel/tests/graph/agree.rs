@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use tilewright_codegen::ir::Arch;
 use tilewright_megakernel::lower::LOGITS;
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, DeviceWeights};
@@ -38,7 +38,7 @@ fn feed(machine: &mut GraphMachine, tokens: &[i32], chunks: &[usize]) -> Vec<Vec
     all
 }
 
-fn agrees(spec: &ModelSpec, arch: Arch, tokens: usize, chunks: &[usize], seed: u64) {
+fn agrees(spec: &LlamaSpec, arch: Arch, tokens: usize, chunks: &[usize], seed: u64) {
     let prompt = prompt(tokens, seed as i32);
     let mut machine = machine(&mut weights(spec, arch, seed), spec, 32);
     let found = feed(&mut machine, &prompt, chunks);
@@ -57,7 +57,7 @@ fn a_prompt_in_chunks_agrees_with_the_reference() {
 
 #[test]
 fn depths_whose_rows_are_swizzled_by_lines_agree_with_the_reference() {
-    let spec = ModelSpec { heads: 2, kv_heads: 1, layers: 1, ..tiny(128) };
+    let spec = LlamaSpec { heads: 2, kv_heads: 1, layers: 1, ..tiny(128) };
     agrees(&spec, Arch::Sm90a, 45, &[32], 2);
 }
 
@@ -71,14 +71,14 @@ fn norms_of_heads_and_biases_agree_with_the_reference() {
 #[test]
 fn groups_of_17_and_more_query_heads_agree_with_the_reference() {
     for (group, arch) in [(16, Arch::Sm80), (17, Arch::Sm90a)] {
-        let spec = ModelSpec { heads: group, kv_heads: 1, layers: 1, ..tiny(64) };
+        let spec = LlamaSpec { heads: group, kv_heads: 1, layers: 1, ..tiny(64) };
         agrees(&spec, arch, 5, &[4, 1], 6);
     }
 }
 
 #[test]
 fn other_architectures_agree_with_the_reference() {
-    agrees(&ModelSpec { layers: 1, ..tiny(64) }, Arch::Sm80, 40, &[32], 4);
+    agrees(&LlamaSpec { layers: 1, ..tiny(64) }, Arch::Sm80, 40, &[32], 4);
     agrees(&normed(tiny(32)), Arch::Sm89, 33, &[20], 5);
 }
 
@@ -91,7 +91,7 @@ proptest! {
         chunks in prop::collection::vec(1usize..=32, 1..=3),
         seed in 0u64..1000,
     ) {
-        agrees(&ModelSpec { layers: 1, ..tiny(64) }, Arch::Sm90a, tokens, &chunks, seed);
+        agrees(&LlamaSpec { layers: 1, ..tiny(64) }, Arch::Sm90a, tokens, &chunks, seed);
     }
 }
 
@@ -105,7 +105,7 @@ fn packed_weights_of_a_decode_machine_agree_with_the_reference() {
     let specs = [
         (tiny(64), 10, small),
         (normed(tiny(32)), 11, shares),
-        (ModelSpec { intermediate: 160, ..tiny(32) }, 12, staying),
+        (LlamaSpec { intermediate: 160, ..tiny(32) }, 12, staying),
     ];
     for (spec, seed, tuning) in specs {
         let prompt = prompt(40, seed as i32);
@@ -127,7 +127,7 @@ fn packed_weights_of_a_decode_machine_agree_with_the_reference() {
 /// on, in another order.
 #[test]
 fn rows_of_several_sequences_agree_with_the_reference() {
-    let spec = ModelSpec { layers: 1, ..tiny(64) };
+    let spec = LlamaSpec { layers: 1, ..tiny(64) };
     let mut machine = machine(&mut weights(&spec, Arch::Sm90a, 6), &spec, 32);
     let mut reference = Reference::new(&spec, 32);
     let [a, b] = [prompt(30, 1), prompt(30, 2)];
@@ -148,7 +148,7 @@ fn rows_of_several_sequences_agree_with_the_reference() {
 /// alone.
 #[test]
 fn kernels_are_compiled_when_they_are_needed() {
-    let spec = ModelSpec { layers: 1, ..tiny(64) };
+    let spec = LlamaSpec { layers: 1, ..tiny(64) };
     let mut shared = weights(&spec, Arch::Sm90a, 1);
     let mut machine = machine(&mut shared, &spec, 32);
     let compiled = |shared: &GraphWeights, name: &str| {
@@ -163,7 +163,7 @@ fn kernels_are_compiled_when_they_are_needed() {
 /// Of a chunk's rows one is asked for, or none.
 #[test]
 fn the_logits_of_the_last_row_are_those_of_all_rows() {
-    let spec = ModelSpec { layers: 1, ..tiny(32) };
+    let spec = LlamaSpec { layers: 1, ..tiny(32) };
     let mut machine = machine(&mut weights(&spec, Arch::Sm90a, 7), &spec, 32);
     let mut rows = Rows::default();
     rows.add(&prompt(21, 3), 0, &PAGES_OF[1]);
@@ -229,7 +229,7 @@ fn decoding_goes_on_after_a_prompt() {
 /// Kernels and matrices are made once, whatever rows, pages and contexts the programs have.
 #[test]
 fn machines_share_matrices_and_kernels() {
-    let spec = ModelSpec { layers: 1, ..tiny(32) };
+    let spec = LlamaSpec { layers: 1, ..tiny(32) };
     let mut shared = weights(&spec, Arch::Sm90a, 1);
     let first = machine(&mut shared, &spec, 32);
     let bytes = shared.bytes();

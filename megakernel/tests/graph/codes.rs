@@ -7,7 +7,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_kernels::quant::Code;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::LOGITS;
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::{BufferKind, Quantised};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
@@ -25,7 +25,7 @@ use super::lab::{
 const BOUND: f64 = 2e-2;
 
 /// A prompt in two chunks, against the exact meaning of the codes.
-fn agrees(spec: &ModelSpec, code: Code, group: Option<usize>) {
+fn agrees(spec: &LlamaSpec, code: Code, group: Option<usize>) {
     agree(spec, form(code, group), 32, false);
 }
 
@@ -35,11 +35,11 @@ fn form(code: Code, group: Option<usize>) -> Quantised {
 }
 
 /// Logits of a prompt in chunks of `rows` rows, by products that read packed codes.
-fn agrees_packed(spec: &ModelSpec, code: Code, group: Option<usize>, chunk: usize) {
+fn agrees_packed(spec: &LlamaSpec, code: Code, group: Option<usize>, chunk: usize) {
     agree(spec, form(code, group), chunk, true);
 }
 
-fn agree(spec: &ModelSpec, form: Quantised, chunk: usize, is_packed: bool) {
+fn agree(spec: &LlamaSpec, form: Quantised, chunk: usize, is_packed: bool) {
     let of = |name: &str| name.ends_with("_proj.weight").then_some(form);
     let weights = RandomCodes::of_forms(spec, DType::BF16, 7, of).unwrap();
     let mut graph = GraphWeights::new(device(Arch::Sm90a, 3), Arc::new(weights.clone()));
@@ -78,15 +78,15 @@ fn agree(spec: &ModelSpec, form: Quantised, chunk: usize, is_packed: bool) {
 #[test]
 fn prompts_of_quantised_weights_agree_with_the_reference() {
     agrees(&tiny(64), Code::I4, Some(32));
-    agrees(&ModelSpec { layers: 1, ..tiny(64) }, Code::E4m3, None);
-    agrees(&normed(ModelSpec { layers: 1, ..tiny(32) }), Code::U8, Some(16));
+    agrees(&LlamaSpec { layers: 1, ..tiny(64) }, Code::E4m3, None);
+    agrees(&normed(LlamaSpec { layers: 1, ..tiny(32) }), Code::U8, Some(16));
 }
 
 /// Few rows, whose norms begin and end in products and whose heads are appended by them, and more
 /// than a tile of vectors.
 #[test]
 fn products_read_packed_codes() {
-    let spec = |head_dim| ModelSpec { layers: 1, ..tiny(head_dim) };
+    let spec = |head_dim| LlamaSpec { layers: 1, ..tiny(head_dim) };
     agrees_packed(&tiny(64), Code::I4, Some(32), 32);
     agrees_packed(&spec(64), Code::E4m3, None, 64);
     agrees_packed(&normed(spec(32)), Code::U8, Some(32), 80);
@@ -97,7 +97,7 @@ fn products_read_packed_codes() {
 /// next token by that machine, on the same pools, against the reference machine on one device.
 #[test]
 fn prompts_of_quantised_weights_are_computed_by_several_devices() {
-    let spec = ModelSpec { layers: 1, intermediate: 256, ..wide(32) };
+    let spec = LlamaSpec { layers: 1, intermediate: 256, ..wide(32) };
     for (count, code, group) in
         [(2, Code::U4, Some(32)), (4, Code::U4, Some(96)), (2, Code::E4m3, Some(128)), (4, Code::I8, None)]
     {
@@ -137,7 +137,7 @@ fn prompts_of_quantised_weights_are_computed_by_several_devices() {
 
 #[test]
 fn forms_that_decoding_lacks_are_taken() {
-    let spec = ModelSpec { layers: 1, ..tiny(64) };
+    let spec = LlamaSpec { layers: 1, ..tiny(64) };
     agrees(&spec, Code::E2m1, Some(16));
     agree(&spec, Quantised { scale: DType::F8E4M3, ..form(Code::E2m1, Some(16)) }, 32, false);
 }
@@ -146,7 +146,7 @@ fn forms_that_decoding_lacks_are_taken() {
 #[test]
 fn prompts_whose_keys_and_values_are_codes_agree_with_the_reference() {
     for (head_dim, seed) in [(64, 1), (128, 2)] {
-        let spec = ModelSpec { heads: 2, kv_heads: 1, layers: 1, ..tiny(head_dim) };
+        let spec = LlamaSpec { heads: 2, kv_heads: 1, layers: 1, ..tiny(head_dim) };
         let program = |rows| {
             let mut program = program_as(&spec, rows, 1, DType::F8E4M3);
             let pools = program.buffers.iter_mut().filter(|buffer| buffer.kind == BufferKind::KvPool);

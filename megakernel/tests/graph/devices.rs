@@ -10,7 +10,7 @@ use tilewright_codegen::target::Target;
 use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
-use tilewright_megakernel::model::{Family, ModelSpec};
+use tilewright_megakernel::model::{Family, LlamaSpec};
 use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::testing::Rng;
@@ -31,7 +31,7 @@ pub fn exchanging(program: &Checked, device: usize, exchange: Exchange) -> Resul
     GraphPlan::of_device(program, device, TARGET, None, GraphOptions { exchange, ..GraphOptions::default() })
 }
 
-pub fn program(spec: &ModelSpec, [rows, devices, sms]: [usize; 3], sampling: bool) -> Program {
+pub fn program(spec: &LlamaSpec, [rows, devices, sms]: [usize; 3], sampling: bool) -> Program {
     let target = Target { sms, ..Target::named("h100").unwrap() };
     let options = LowerOptions {
         rows,
@@ -50,12 +50,12 @@ pub fn devices(seed: u64, count: usize) -> Vec<Device> {
     sim::peers(&Options { seed, sms: 4, ..Options::default() }, count as u32)
 }
 
-pub fn peers(on: &[Device], spec: &ModelSpec, rows: usize, sampling: bool) -> GraphPeers {
+pub fn peers(on: &[Device], spec: &LlamaSpec, rows: usize, sampling: bool) -> GraphPeers {
     peers_by(Exchange::Own, on, spec, rows, sampling)
 }
 
 /// Graphs of several devices with this exchange of partial sums.
-pub fn peers_by(exchange: Exchange, on: &[Device], spec: &ModelSpec, rows: usize, sampling: bool) -> GraphPeers {
+pub fn peers_by(exchange: Exchange, on: &[Device], spec: &LlamaSpec, rows: usize, sampling: bool) -> GraphPeers {
     let of = |device: &Device| {
         let mut weights = GraphWeights::new(device.clone(), Arc::new(random(spec)));
         weights.set_exchange(exchange);
@@ -67,13 +67,13 @@ pub fn peers_by(exchange: Exchange, on: &[Device], spec: &ModelSpec, rows: usize
 }
 
 /// What two devices can share.
-pub fn small(head_dim: usize) -> ModelSpec {
-    ModelSpec { vocab: 160, ..tiny(head_dim) }
+pub fn small(head_dim: usize) -> LlamaSpec {
+    LlamaSpec { vocab: 160, ..tiny(head_dim) }
 }
 
 /// What four devices can share: a kv head is on two of them.
-pub fn wide(head_dim: usize) -> ModelSpec {
-    ModelSpec { heads: 8, ..small(head_dim) }
+pub fn wide(head_dim: usize) -> LlamaSpec {
+    LlamaSpec { heads: 8, ..small(head_dim) }
 }
 
 pub fn step(machine: &mut GraphPeers, rows: &Rows) -> Vec<Vec<f32>> {
@@ -83,7 +83,7 @@ pub fn step(machine: &mut GraphPeers, rows: &Rows) -> Vec<Vec<f32>> {
     all
 }
 
-fn agrees(spec: &ModelSpec, count: usize, tokens: usize, chunk: usize, seed: u64) {
+fn agrees(spec: &LlamaSpec, count: usize, tokens: usize, chunk: usize, seed: u64) {
     let mut machine = peers(&devices(seed, count), spec, 32, false);
     let prompt = prompt(tokens, seed as i32);
     let mut found = Vec::new();
@@ -100,14 +100,14 @@ fn agrees(spec: &ModelSpec, count: usize, tokens: usize, chunk: usize, seed: u64
 }
 
 /// A small model of a family that `devices` devices can share.
-fn drawn(rng: &mut Rng, devices: usize) -> ModelSpec {
+fn drawn(rng: &mut Rng, devices: usize) -> LlamaSpec {
     let family = [Family::Llama, Family::Mistral, Family::Qwen2, Family::Qwen3][rng.below(4)];
     let kv_heads = [1, 2, 3, devices, 2 * devices][rng.below(5)];
     let kv_heads =
         if kv_heads.is_multiple_of(devices) || devices.is_multiple_of(kv_heads) { kv_heads } else { devices };
     // As many heads as both divide.
     let group = rng.within(1, 3) * (devices / kv_heads).max(1);
-    ModelSpec {
+    LlamaSpec {
         family,
         hidden: [64, 96, 128][rng.below(3)],
         layers: rng.within(1, 2),
@@ -184,7 +184,7 @@ fn random_models_have_the_logits_of_one_device() {
 #[test]
 fn a_prompt_on_several_devices_agrees_with_the_reference() {
     agrees(&small(64), 2, 40, 32, 0);
-    agrees(&ModelSpec { layers: 1, ..wide(32) }, 4, 33, 20, 1);
+    agrees(&LlamaSpec { layers: 1, ..wide(32) }, 4, 33, 20, 1);
     // A bias of a sum is the first device's, and kv heads are normalised.
     agrees(&normed(small(32)), 2, 20, 20, 2);
 }
@@ -193,7 +193,7 @@ fn a_prompt_on_several_devices_agrees_with_the_reference() {
 /// and feed them back.
 #[test]
 fn tokens_are_chosen_as_on_one_device() {
-    let spec = ModelSpec { layers: 1, ..small(64) };
+    let spec = LlamaSpec { layers: 1, ..small(64) };
     let mut rows = Rows::default();
     rows.add(&[3], 0, &PAGES_OF[0]);
     rows.add(&[90], 0, &PAGES_OF[1]);
@@ -224,7 +224,7 @@ fn tokens_are_chosen_as_on_one_device() {
 /// A prompt by graphs, the next token by the decode machine of the same devices, on the same pools.
 #[test]
 fn decoding_goes_on_after_a_prompt_on_two_devices() {
-    let spec = ModelSpec { layers: 1, ..small(64) };
+    let spec = LlamaSpec { layers: 1, ..small(64) };
     let on = devices(3, 2);
     let mut graphs = peers(&on, &spec, 32, false);
     let placed = schedule(program(&spec, [1, 2, 4], false), 64).unwrap();

@@ -3,7 +3,7 @@
 
 use tilewright_codegen::device::{Collective, DeviceError, open_peers};
 use tilewright_kernels::tile::Float;
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::LaunchError;
 use tilewright_megakernel::vm::graph::{
@@ -17,7 +17,7 @@ use super::lab::{Reference, Rows, prompt, worst};
 /// has one.
 #[test]
 fn sums_by_nccl_take_the_place_of_meetings() {
-    let spec = ModelSpec { layers: 1, ..small(32) };
+    let spec = LlamaSpec { layers: 1, ..small(32) };
     let checked = Checked::new(program(&spec, [17, 2, 1], true)).unwrap();
     let of = |exchange| exchanging(&checked, 1, exchange).unwrap();
     let names = |plan: &GraphPlan| -> Vec<String> {
@@ -51,8 +51,8 @@ fn sums_by_nccl_take_the_place_of_meetings() {
 fn logits_by_every_exchange_are_those_of_the_reference() {
     let cases = [
         (small(64), 2, 33),
-        (ModelSpec { layers: 1, ..wide(32) }, 4, 66),
-        (ModelSpec { layers: 1, ..wide(32) }, 4, 18),
+        (LlamaSpec { layers: 1, ..wide(32) }, 4, 66),
+        (LlamaSpec { layers: 1, ..wide(32) }, 4, 18),
     ];
     for (seed, (spec, count, tokens)) in (0..).zip(cases) {
         let mut rows = Rows::default();
@@ -73,7 +73,7 @@ fn logits_by_every_exchange_are_those_of_the_reference() {
 #[test]
 fn parts_of_one_shot_take_turns() {
     for (layers, shared) in [(1, 2), (2, 4)] {
-        let spec = ModelSpec { layers, ..wide(32) };
+        let spec = LlamaSpec { layers, ..wide(32) };
         let checked = Checked::new(program(&spec, [33, shared, 1], false)).unwrap();
         let plan = exchanging(&checked, 1, Exchange::OneShot).unwrap();
         let name = |launch: &Launch| plan.kernels[launch.kernel].name.as_str();
@@ -103,7 +103,7 @@ fn two_devices_and_few_rows_add_up_in_one_shot() {
         (4, 4096, Exchange::OneShot),
         (8, 4096, Exchange::TwoShot),
     ] {
-        let spec = ModelSpec { heads: 16, layers: 1, hidden: 128, ..wide(32) };
+        let spec = LlamaSpec { heads: 16, layers: 1, hidden: 128, ..wide(32) };
         let checked = Checked::new(program(&spec, [rows, devices, 1], false)).unwrap();
         let of = |exchange| exchanging(&checked, 0, exchange).unwrap().launches;
         assert_eq!(of(Exchange::Own), of(exchange), "{rows} rows of {devices} devices");
@@ -113,7 +113,7 @@ fn two_devices_and_few_rows_add_up_in_one_shot() {
 
 #[test]
 fn a_device_that_launches_nothing_is_named_and_the_next_step_is_well() {
-    let spec = ModelSpec { layers: 1, ..small(32) };
+    let spec = LlamaSpec { layers: 1, ..small(32) };
     let mut machine = peers_by(Exchange::Nccl, &devices(0, 2), &spec, 17, true);
     let mut rows = Rows::default();
     rows.add(&prompt(17, 1), 0, &PAGES_OF[0]);
@@ -134,7 +134,7 @@ fn a_device_that_launches_nothing_is_named_and_the_next_step_is_well() {
 fn gpus_add_up_by_nccl() {
     let Ok(name) = std::env::var("TILEWRIGHT_PEERS") else { return };
     let on = open_peers(&name).unwrap_or_else(|error| panic!("{error}"));
-    let spec = ModelSpec { layers: 2, ..wide(64) };
+    let spec = LlamaSpec { layers: 2, ..wide(64) };
     let mut rows = Rows::default();
     rows.add(&prompt(60, 3), 0, &PAGES_OF[0]);
     let reference = Reference::new(&spec, 60).step(&rows);

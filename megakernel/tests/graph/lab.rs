@@ -9,7 +9,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
-use tilewright_megakernel::model::{Family, ModelSpec, Rope};
+use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
 use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
@@ -26,9 +26,9 @@ pub const PAGES: usize = 8;
 const POOL: usize = 24;
 
 /// Two layers, GQA groups of three.
-pub fn tiny(head_dim: usize) -> ModelSpec {
+pub fn tiny(head_dim: usize) -> LlamaSpec {
     let inv_freq = (0..head_dim / 2).map(|i| 10000f32.powf(-(i as f32) / (head_dim / 2) as f32)).collect();
-    ModelSpec {
+    LlamaSpec {
         family: Family::Llama,
         hidden: 64,
         layers: 2,
@@ -49,27 +49,27 @@ pub fn tiny(head_dim: usize) -> ModelSpec {
 }
 
 /// A model with norms of q and k, biases, and an output projection of its own.
-pub fn normed(spec: ModelSpec) -> ModelSpec {
-    let biases = ModelSpec { qkv_bias: true, o_bias: true, mlp_bias: true, ..spec };
-    ModelSpec { family: Family::Qwen3, qk_norm: true, tied_embeddings: false, layers: 1, ..biases }
+pub fn normed(spec: LlamaSpec) -> LlamaSpec {
+    let biases = LlamaSpec { qkv_bias: true, o_bias: true, mlp_bias: true, ..spec };
+    LlamaSpec { family: Family::Qwen3, qk_norm: true, tied_embeddings: false, layers: 1, ..biases }
 }
 
 /// A program of `rows` rows for one SM, which has few tasks.
-pub fn program(spec: &ModelSpec, rows: usize, sms: usize) -> Program {
+pub fn program(spec: &LlamaSpec, rows: usize, sms: usize) -> Program {
     lowered(spec, rows, sms, DType::BF16, false)
 }
 
 /// A program that samples its tokens.
-pub fn sampled(spec: &ModelSpec, rows: usize) -> Program {
+pub fn sampled(spec: &LlamaSpec, rows: usize) -> Program {
     lowered(spec, rows, 1, DType::BF16, true)
 }
 
 /// A program with pools of a type.
-pub fn program_as(spec: &ModelSpec, rows: usize, sms: usize, kv: DType) -> Program {
+pub fn program_as(spec: &LlamaSpec, rows: usize, sms: usize, kv: DType) -> Program {
     lowered(spec, rows, sms, kv, false)
 }
 
-fn lowered(spec: &ModelSpec, rows: usize, sms: usize, kv: DType, sampling: bool) -> Program {
+fn lowered(spec: &LlamaSpec, rows: usize, sms: usize, kv: DType, sampling: bool) -> Program {
     let target = Target { sms, ..Target::named("h100").unwrap() };
     let options = LowerOptions {
         rows,
@@ -94,21 +94,21 @@ pub fn device(arch: Arch, seed: u64) -> Device {
     Simulator::new(Options { arch, seed, sms: 4, ..Options::default() }).device()
 }
 
-pub fn random(spec: &ModelSpec) -> RandomWeights {
+pub fn random(spec: &LlamaSpec) -> RandomWeights {
     RandomWeights::new(spec, DType::BF16, 7).unwrap()
 }
 
-pub fn weights(spec: &ModelSpec, arch: Arch, seed: u64) -> GraphWeights {
+pub fn weights(spec: &LlamaSpec, arch: Arch, seed: u64) -> GraphWeights {
     GraphWeights::new(device(arch, seed), Arc::new(random(spec)))
 }
 
-pub fn machine(weights: &mut GraphWeights, spec: &ModelSpec, rows: usize) -> GraphMachine {
+pub fn machine(weights: &mut GraphWeights, spec: &LlamaSpec, rows: usize) -> GraphMachine {
     let checked = Checked::new(program(spec, rows, 1)).unwrap();
     weights.machine(checked, None, &mut |_, _| ()).unwrap()
 }
 
 /// Weights as a decode machine of one row streams them, in their order.
-pub fn packed(spec: &ModelSpec, device: Device) -> DeviceWeights {
+pub fn packed(spec: &LlamaSpec, device: Device) -> DeviceWeights {
     packed_of(Arc::new(random(spec)), program(spec, 1, 3), device)
 }
 
@@ -181,7 +181,7 @@ pub struct Reference {
 }
 
 impl Reference {
-    pub fn new(spec: &ModelSpec, rows: usize) -> Reference {
+    pub fn new(spec: &LlamaSpec, rows: usize) -> Reference {
         let placed = schedule(program(spec, rows, 1), PAGE * PAGES).unwrap();
         let machine = Machine::new(placed, &random(spec), 1).unwrap();
         let kv = KvState::new(machine.program()).unwrap();

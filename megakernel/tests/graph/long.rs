@@ -10,7 +10,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
-use tilewright_megakernel::model::{ModelSpec, Rope};
+use tilewright_megakernel::model::{LlamaSpec, Rope};
 use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::testing::Rng;
@@ -26,13 +26,13 @@ const BOUND: f64 = 2e-2;
 const PAGE: usize = 64;
 
 /// One layer, heads of 64, positions for the longest prompt.
-fn spec() -> ModelSpec {
+fn spec() -> LlamaSpec {
     let inv_freq = (0..32).map(|i| 500_000f32.powf(-(i as f32) / 32.0)).collect();
     let rope = Rope { inv_freq, scale: 1.0 };
-    ModelSpec { layers: 1, heads: 2, kv_heads: 1, max_positions: 16_384, rope, ..tiny(64) }
+    LlamaSpec { layers: 1, heads: 2, kv_heads: 1, max_positions: 16_384, rope, ..tiny(64) }
 }
 
-fn program(spec: &ModelSpec, rows: usize, pages: usize) -> Program {
+fn program(spec: &LlamaSpec, rows: usize, pages: usize) -> Program {
     let target = Target { sms: 1, ..Target::named("h100").unwrap() };
     let options = LowerOptions {
         rows,
@@ -80,7 +80,7 @@ fn cuts(tokens: usize, chunks: &[usize]) -> Vec<(usize, usize)> {
 }
 
 /// The logits of every token by the reference machine, which feeds chunks of its own.
-fn expected(spec: &ModelSpec, prompt: &[i32], pages: &[i32]) -> Vec<Vec<f32>> {
+fn expected(spec: &LlamaSpec, prompt: &[i32], pages: &[i32]) -> Vec<Vec<f32>> {
     let rows = prompt.len().min(256);
     let placed = schedule(program(spec, rows, pages.len()), PAGE * pages.len()).unwrap();
     let mut machine = Machine::new(placed, &random(spec), 1).unwrap();

@@ -9,7 +9,7 @@ use tilewright_codegen::verify::verify;
 use tilewright_kernels::quant::Code;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::{Buffer, BufferKind, Program, Quantised};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
@@ -22,7 +22,7 @@ const H100: GraphTarget = GraphTarget { arch: Arch::Sm90a, multiprocessors: 132 
 const WIDTHS: [usize; 3] = [32, 128, 512];
 
 fn program(model: &str, rows: usize, sms: usize) -> Program {
-    let spec = ModelSpec::named(model).unwrap();
+    let spec = LlamaSpec::named(model).unwrap();
     let target = Target { sms, ..Target::named("h100").unwrap() };
     let options = LowerOptions { rows, pages: Some(64), kv: DType::BF16, ..LowerOptions::for_context(4096) };
     lower(&spec, &|_| DType::BF16, target, &options).unwrap()

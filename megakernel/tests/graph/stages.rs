@@ -7,7 +7,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{HIDDEN_IN, HIDDEN_OUT, LowerOptions, lower};
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::program::{Program, Span};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
@@ -22,7 +22,7 @@ const BOUND: f64 = 2e-2;
 const ROWS: usize = 32;
 const TABLE: [i32; PAGES] = [5, 17, 2, 9, 23, 0, 11, 14];
 
-fn stage(spec: &ModelSpec, devices: usize, layers: Span) -> Program {
+fn stage(spec: &LlamaSpec, devices: usize, layers: Span) -> Program {
     let target = Target { sms: 1, ..Target::named("h100").unwrap() };
     let base =
         LowerOptions { rows: ROWS, page_tokens: PAGE, pages: Some(24), ..LowerOptions::for_context(PAGE * PAGES) };
@@ -42,7 +42,7 @@ fn step([first, last]: &mut [GraphMachine; 2], rows: &Rows) -> Vec<Vec<f32>> {
 }
 
 /// The weights of a stage as a decode machine of one row streams them.
-fn packed(spec: &ModelSpec, weights: &GraphWeights, layers: Span) -> DeviceWeights {
+fn packed(spec: &LlamaSpec, weights: &GraphWeights, layers: Span) -> DeviceWeights {
     let target = Target { sms: 3, ..Target::named("h100").unwrap() };
     let base = LowerOptions { page_tokens: PAGE, pages: Some(24), ..LowerOptions::for_context(PAGE * PAGES) };
     let options = LowerOptions { splits: Some(1), kv: DType::BF16, layers: Some(layers), ..base };
@@ -53,7 +53,7 @@ fn packed(spec: &ModelSpec, weights: &GraphWeights, layers: Span) -> DeviceWeigh
     packed
 }
 
-fn agrees(spec: &ModelSpec, arch: Arch, is_packed: bool, chunks: &[usize], seed: u64) {
+fn agrees(spec: &LlamaSpec, arch: Arch, is_packed: bool, chunks: &[usize], seed: u64) {
     let tokens = prompt(40, seed as i32);
     let cut = spec.layers / 2;
     let mut machines = [Span::new(0, cut), Span::new(cut, spec.layers)].map(|layers| {
@@ -85,7 +85,7 @@ fn agrees(spec: &ModelSpec, arch: Arch, is_packed: bool, chunks: &[usize], seed:
 fn a_prompt_by_stages_agrees_with_the_reference() {
     agrees(&tiny(32), Arch::Sm90a, false, &[32, 7, 1], 0);
     agrees(&tiny(64), Arch::Sm90a, true, &[32, 7, 1], 2);
-    agrees(&ModelSpec { layers: 2, ..normed(tiny(32)) }, Arch::Sm80, false, &[20, 20], 1);
+    agrees(&LlamaSpec { layers: 2, ..normed(tiny(32)) }, Arch::Sm80, false, &[20, 20], 1);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
-use tilewright_megakernel::model::{Family, ModelSpec, Rope};
+use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
 use tilewright_megakernel::ops::{Attention, Embed, Op, Operands, Sample};
 use tilewright_megakernel::program::{BufferKind, Program, Source};
 use tilewright_megakernel::validate::{Kind, validate};
@@ -15,7 +15,7 @@ use crate::twins::text;
 /// A step of two rows that samples: every role of a cell, and every op that reads one but
 /// `kv_append`.
 fn step(qk_norm: bool) -> Program {
-    let spec = ModelSpec {
+    let spec = LlamaSpec {
         family: if qk_norm { Family::Qwen3 } else { Family::Llama },
         hidden: 16,
         layers: 1,

@@ -6,7 +6,7 @@ use tilewright_codegen::target::Target;
 use tilewright_kernels::quant::Code;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerError, LowerOptions, NEXT_TOKEN, lower};
-use tilewright_megakernel::model::{Family, ModelSpec, Rope};
+use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
 use tilewright_megakernel::program::{BufferKind, DeviceId, Program};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::validate;
@@ -19,13 +19,13 @@ const STEPS: usize = 20;
 const TOKENS: [[i32; ROWS]; 5] = [[3, 0], [90, 7], [11, 95], [64, 2], [5, 41]];
 
 /// A small model of a family whose parts `devices` can share.
-fn spec(family: Family, devices: usize, heads: [usize; 2], layers: usize) -> ModelSpec {
+fn spec(family: Family, devices: usize, heads: [usize; 2], layers: usize) -> LlamaSpec {
     let [kv_heads, group] = heads;
     let kv_heads =
         if kv_heads.is_multiple_of(devices) || devices.is_multiple_of(kv_heads) { kv_heads } else { devices };
     let heads = (kv_heads * group).next_multiple_of(num_lcm(devices, kv_heads));
     let head_dim = if family == Family::Qwen3 { 20 } else { 16 };
-    ModelSpec {
+    LlamaSpec {
         family,
         hidden: 48,
         layers,
@@ -49,19 +49,19 @@ fn num_lcm(a: usize, b: usize) -> usize {
     (a..).step_by(a).find(|n| n.is_multiple_of(b)).expect("a multiple of both")
 }
 
-fn program(spec: &ModelSpec, devices: usize, sms: usize) -> Program {
+fn program(spec: &LlamaSpec, devices: usize, sms: usize) -> Program {
     let options =
         LowerOptions { rows: ROWS, page_tokens: 16, splits: Some(2), devices, ..LowerOptions::for_context(32) };
     lower(spec, &|_| DType::BF16, Target::host(sms), &options).unwrap()
 }
 
 /// The logits of all steps, and the tokens chosen.
-fn run(spec: &ModelSpec, devices: usize, sms: usize, workers: usize) -> (Vec<f32>, Vec<i32>) {
+fn run(spec: &LlamaSpec, devices: usize, sms: usize, workers: usize) -> (Vec<f32>, Vec<i32>) {
     run_with(&RandomWeights::new(spec, DType::BF16, 11).unwrap(), spec, [devices, sms, workers])
 }
 
 /// Runs the program with these weights.
-fn run_with(weights: &dyn Weights, spec: &ModelSpec, [devices, sms, workers]: [usize; 3]) -> (Vec<f32>, Vec<i32>) {
+fn run_with(weights: &dyn Weights, spec: &LlamaSpec, [devices, sms, workers]: [usize; 3]) -> (Vec<f32>, Vec<i32>) {
     let placed = schedule(program(spec, devices, sms).stored_as(weights), 32).unwrap();
     let mut kv = KvState::new(&placed).unwrap();
     kv.poison();
@@ -137,7 +137,7 @@ proptest! {
 
 #[test]
 fn every_element_of_a_weight_lies_on_as_many_devices_as_need_it() {
-    let spec = ModelSpec::named("llama-3.1-8b").unwrap();
+    let spec = LlamaSpec::named("llama-3.1-8b").unwrap();
     let bytes = |devices| {
         let program = lower(
             &spec,
@@ -156,7 +156,7 @@ fn every_element_of_a_weight_lies_on_as_many_devices_as_need_it() {
 #[test]
 fn known_models_are_shared_by_2_4_and_8_devices_and_are_valid() {
     for (name, devices) in [("llama-3.2-1b", 2), ("llama-3.1-8b", 4), ("llama-3.1-70b", 8)] {
-        let spec = ModelSpec { layers: 2, ..ModelSpec::named(name).unwrap() };
+        let spec = LlamaSpec { layers: 2, ..LlamaSpec::named(name).unwrap() };
         let options = LowerOptions { devices, kv: DType::BF16, ..LowerOptions::for_context(4096) };
         let program = lower(&spec, &|_| DType::BF16, Target::named("h200").unwrap(), &options).unwrap();
         assert!(validate(&program).is_valid(), "{}", validate(&program));

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, NEXT_TOKEN, lower};
-use tilewright_megakernel::model::{Family, ModelSpec, Rope};
+use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
 use tilewright_megakernel::program::Program;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
@@ -16,10 +16,10 @@ const CONTEXT: usize = 64;
 const PAGES: usize = 12;
 
 /// A small model with the odd parts that a family may have.
-pub fn spec(family: Family) -> ModelSpec {
+pub fn spec(family: Family) -> LlamaSpec {
     let qwen3 = family == Family::Qwen3;
     let head_dim = if qwen3 { 20 } else { 16 };
-    ModelSpec {
+    LlamaSpec {
         family,
         hidden: 48,
         layers: 2,
@@ -39,7 +39,7 @@ pub fn spec(family: Family) -> ModelSpec {
     }
 }
 
-fn program(spec: &ModelSpec, rows: usize, sms: usize, kv: DType, splits: usize) -> Program {
+fn program(spec: &LlamaSpec, rows: usize, sms: usize, kv: DType, splits: usize) -> Program {
     let options = LowerOptions {
         rows,
         page_tokens: 16,

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{HIDDEN_IN, HIDDEN_OUT, LOGITS, LowerOptions, NEXT_TOKEN, lower};
-use tilewright_megakernel::model::{Family, ModelSpec};
+use tilewright_megakernel::model::{Family, LlamaSpec};
 use tilewright_megakernel::program::{BufferKind, Span};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
@@ -18,9 +18,9 @@ const PAGES: usize = 8;
 const CONTEXT: usize = 32;
 
 /// A small model of a family, of which up to four devices have shares.
-fn spec(family: Family, layers: usize) -> ModelSpec {
+fn spec(family: Family, layers: usize) -> LlamaSpec {
     let tied_embeddings = family == Family::Llama;
-    ModelSpec { layers, heads: 12, kv_heads: 4, vocab: 96, tied_embeddings, ..super::model::spec(family) }
+    LlamaSpec { layers, heads: 12, kv_heads: 4, vocab: 96, tied_embeddings, ..super::model::spec(family) }
 }
 
 /// Weights that note who asks for them.
@@ -51,7 +51,7 @@ type Given = Vec<(Vec<u32>, Vec<i32>)>;
 
 /// One sequence of tokens by the stages that `ends` tells the last layers of; what is handed on
 /// goes through `wire`.
-fn run(spec: &ModelSpec, ends: &[usize], run: &Run, wire: impl Fn(&mut Vec<f32>)) -> Given {
+fn run(spec: &LlamaSpec, ends: &[usize], run: &Run, wire: impl Fn(&mut Vec<f32>)) -> Given {
     let weights = RandomWeights::new(spec, DType::BF16, 5).unwrap();
     let layers: Vec<Span> = ends.iter().scan(0, |lo, &hi| Some(Span::new(std::mem::replace(lo, hi), hi))).collect();
     let mut pools: Vec<Option<KvState>> = layers.iter().map(|_| None).collect();

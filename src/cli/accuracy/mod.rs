@@ -189,7 +189,7 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
             Ok(lower(&spec, &dtype_of, target, options)?.stored_as(&*weights))
         };
         let of_rows = |sms, rows| {
-            let lowering = LowerOptions { rows, ..on_gpu.clone() }.splits_for_gpu(&spec, target.sms);
+            let lowering = LowerOptions { rows, ..on_gpu.clone() }.splits_for_gpu(spec.kv_heads, target.sms);
             program(Target { sms, ..target.clone() }, &lowering)
         };
         let (mut machine, mut graph) = match machines(case, &of_rows, target.sms, options, &mut resident)? {

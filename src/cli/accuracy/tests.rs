@@ -2,10 +2,13 @@
 
 use std::path::Path;
 
+use serde_json::Value;
+use tilewright_graph::models::keys::Keys;
+use tilewright_graph::models::{Accept, Llama, Model};
 use tilewright_megakernel::weights::{SharedBytes, WeightTensor, Weights};
 
 use super::*;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, value_of_folder};
 
 /// Logits of a step by the reference machine, on these weights.
 fn logits(case: &Case, spec: &ModelSpec, weights: &dyn Weights, numbers: Numbers) -> Vec<f32> {
@@ -81,6 +84,14 @@ fn without(weights: &dyn Weights, name: &'static str) -> WeightTensor {
     WeightTensor::new(DType::BF16, whole.shape().to_vec(), bytes).expect("as many bytes")
 }
 
+/// The model of a folder, with biases on q, k and v.
+fn with_biases(folder: &Path) -> ModelSpec {
+    let Value::Object(config) = value_of_folder(folder).expect("a configuration") else { panic!("an object") };
+    let model = Model::read(&mut Keys::new("", config), &Accept::ALL).expect("a family");
+    let page = Llama { qkv_bias: true, ..model.as_llama().expect("Llama's block").clone() };
+    ModelSpec::new(page.graph("biased").expect("a graph"), model.decoder().max_positions).expect("a model")
+}
+
 /// Other roundings of the same size are within the limits, for prompts and for rows with drawn
 /// history. Truncation, a missing bias and a missing tile exceed them.
 #[test]
@@ -89,7 +100,7 @@ fn roundings_are_within_the_bound_and_faults_beyond() {
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
     for model in ["tiny-llama", "tiny-qwen3"] {
         let checkpoint = Checkpoint::open(&models.join(model), &mut |_| ()).expect("the model opens");
-        let spec = ModelSpec { qkv_bias: true, ..checkpoint.spec().clone() };
+        let spec = with_biases(&models.join(model));
         let biased = Biased(&checkpoint);
         let cases = [((0..300).collect(), true), ((0..32).map(|row| 1 + row % 17).collect(), false)];
         for (positions, prompt) in cases {

@@ -57,7 +57,7 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     let base = LowerOptions { pages: Some(pages * rows), ..base };
     let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
     let program = |rows, target: Target| {
-        let lowering = LowerOptions { rows, ..base.clone() }.splits_for_gpu(&spec, target.sms);
+        let lowering = LowerOptions { rows, ..base.clone() }.splits_for_gpu(spec.kv_heads, target.sms);
         lower(&spec, &dtype_of, target, &lowering).map(|program| program.stored_as(&*weights))
     };
     let bar = LoadBar::new();

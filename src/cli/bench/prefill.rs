@@ -142,7 +142,7 @@ pub fn run(subject: &PrefillSubject, args: &PrefillArgs, journal: &Journal) -> R
     let lowering = LowerOptions { pages: Some(pages), ..lowering };
     let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
     let program = |rows, target: Target| {
-        let lowering = LowerOptions { rows, ..lowering.clone() }.splits_for_gpu(&spec, target.sms);
+        let lowering = LowerOptions { rows, ..lowering.clone() }.splits_for_gpu(spec.kv_heads, target.sms);
         lower(&spec, &dtype_of, target, &lowering).map(|program| program.stored_as(&*weights))
     };
     let bar = LoadBar::new();

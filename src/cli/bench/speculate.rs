@@ -109,7 +109,8 @@ pub fn run(source: &Source, device: Device, journal: &Journal) -> Result<(), Fai
     let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
     let (bar, mut resident) = (LoadBar::new(), DeviceWeights::new(device, weights.clone()));
     let mut machine = |rows, kv: Option<&DeviceMachine>| -> Result<DeviceMachine, Failure> {
-        let lowering = LowerOptions { rows, pages: Some(pages), ..base.clone() }.splits_for_gpu(&spec, target.sms);
+        let lowering =
+            LowerOptions { rows, pages: Some(pages), ..base.clone() }.splits_for_gpu(spec.kv_heads, target.sms);
         let options = DeviceOptions { propose: rows > 1, ..options };
         let program = lower(&spec, &dtype_of, target.clone(), &lowering)?.stored_as(&*weights);
         let program = program.with_cut_sums(&options)?;

@@ -114,7 +114,7 @@ impl Step {
         let weights = ELEMENT * (all - unread) / devices as u64;
         let kv_heads = spec.kv_heads.div_ceil(devices);
         let cache = ELEMENT * elements(&[rows, context, spec.layers, 2, kv_heads, spec.head_dim]);
-        let levels = elements(&[spec.layers, 5 + usize::from(spec.qk_norm)]) + 3;
+        let levels = elements(&[spec.layers, 5 + usize::from(spec.head_norms)]) + 3;
         let inputs = 2 * spec.hidden + (spec.heads * spec.head_dim + spec.intermediate) / devices;
         // The embedding, and o and down of each layer.
         let exchanges = if devices > 1 { 1 + 2 * spec.layers as u64 } else { 0 };
@@ -158,6 +158,8 @@ fn bandwidth(target: &Target) -> Bandwidth {
 mod tests {
     use std::path::Path;
 
+    use tilewright_megakernel::model::LlamaSpec;
+
     use super::*;
     use crate::results::Results;
 
@@ -176,7 +178,7 @@ mod tests {
             let device = call.device.to_ascii_lowercase();
             let target = Target::names().find(|name| device.contains(name)).and_then(Target::named).expect("a target");
             let extent = |name: &str| row.shape[name] as usize;
-            let mut specs = ModelSpec::names().filter_map(ModelSpec::named);
+            let mut specs = LlamaSpec::names().filter_map(ModelSpec::named);
             let spec = specs.find(|s| (s.hidden, s.layers) == (extent("hidden"), extent("layers"))).expect("a model");
             found.push((target, spec, extent("batch"), extent("context") - 100, row.median_us.expect("a time")));
         }

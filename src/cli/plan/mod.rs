@@ -128,7 +128,7 @@ fn served(spec: &ModelSpec, forms: &Forms, target: &Target, load: Load) -> Resul
     let Load { rows, devices, context } = load;
     let options =
         LowerOptions { devices, rows, kv: DType::BF16, activation: DType::BF16, ..LowerOptions::for_context(context) };
-    let options = options.splits_for_gpu(spec, target.sms);
+    let options = options.splits_for_gpu(spec.kv_heads, target.sms);
     let none = |why: &dyn Display| Served { by: format!("no kernel: {why}"), kept: Vec::new() };
     if let Some(refused) = forms.not_shared(devices) {
         return Ok(none(&refused));
@@ -193,7 +193,9 @@ fn print(to: &mut dyn Write, planned: &Planned) -> io::Result<()> {
     writeln!(
         to,
         "{} of {} layers on {}, {devices}batch {rows}, context {context}",
-        spec.family, spec.layers, target.name
+        spec.name(),
+        spec.layers,
+        target.name
     )?;
     // Where no kernel serves it, what a step reads.
     let read = Kept { weights: step.weights, pools: step.cache, program: 0 };

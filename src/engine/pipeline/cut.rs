@@ -43,11 +43,13 @@ pub(super) fn cut(spec: &ModelSpec, world: usize) -> Result<Vec<Span>, PipelineE
 mod tests {
     use proptest::prelude::*;
 
+    use tilewright_megakernel::model::{Architecture, LlamaSpec};
+
     use super::*;
 
     fn spec(layers: usize, vocab: usize) -> ModelSpec {
-        let known = ModelSpec::named("llama-3.2-1b").expect("a known model");
-        ModelSpec { layers, vocab, ..known }
+        let known = LlamaSpec::named("llama-3.2-1b").expect("a known model");
+        LlamaSpec { layers, vocab, ..known }.model().expect("sizes that fit").into_owned()
     }
 
     proptest! {

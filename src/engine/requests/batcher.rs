@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tilewright_flow::program::Phase;
 use tilewright_kernels::sample::Request as Draw;
 use tilewright_megakernel::lower::LowerOptions;
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::ModelSizes;
 use tilewright_megakernel::vm::device::{AbortHandle, MAX_ENDS, NO_TOKEN, Text};
 use tilewright_megakernel::vm::reference::RequestSlot;
 
@@ -131,7 +131,7 @@ pub(super) const MOST_SEATS: usize = 64;
 /// What a batcher knows of its model and its machines, beside the scheduler's limits.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
-    pub spec: ModelSpec,
+    pub sizes: ModelSizes,
     pub context: usize,
     /// Entries of a row of the page table.
     pub per_row: usize,
@@ -249,7 +249,7 @@ pub(crate) fn batcher_of(
         flow: flow_limits,
     };
     let shape = Shape {
-        spec: model.spec.clone(),
+        sizes: *model.spec,
         context: options.context,
         per_row: lowering.pages_per_sequence(),
         sampling: lowering.sampling,
@@ -285,9 +285,9 @@ impl Batcher {
     pub fn submit(&mut self, submission: Submission) -> Result<Ticket, EngineError> {
         let Submission { request, penalties, .. } = &submission;
         let (prompt, new) = (request.prompt_ids.len(), request.max_new_tokens);
-        check_prompt(&self.shape.spec, &request.prompt_ids)?;
+        check_prompt(&self.shape.sizes, &request.prompt_ids)?;
         penalties.check()?;
-        let tokens = request.room(self.shape.spec.max_positions);
+        let tokens = request.room(self.shape.sizes.max_positions);
         submission.sampling.check()?;
         if tokens > self.shape.context {
             return Err(EngineError::RequestContext { prompt, new, context: self.shape.context });

@@ -13,7 +13,7 @@ use tilewright_flow::program::{FlowSettings, Lowered, Phase, observed_names, sco
 use tilewright_flow::{ModelShape, Parameters, Traced, algorithms, trace};
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower_indexed};
-use tilewright_megakernel::model::{Family, ModelSpec, Rope};
+use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
 use tilewright_megakernel::program::BufferKind;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
@@ -22,8 +22,8 @@ use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells, StepOutp
 use tilewright_megakernel::weights::RandomWeights;
 
 /// Two layers of two key heads.
-pub(super) fn spec(Cut { group, head_dim, .. }: Cut) -> ModelSpec {
-    ModelSpec {
+pub(super) fn spec(Cut { group, head_dim, .. }: Cut) -> LlamaSpec {
+    LlamaSpec {
         family: Family::Llama,
         hidden: 64,
         layers: 2,

@@ -7,12 +7,12 @@ use tilewright_flow::program::{FlowSettings, Lowered, Phase, observed_names};
 use tilewright_flow::{Extents, ModelShape, Parameters, Traced, algorithms};
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower_indexed};
-use tilewright_megakernel::model::{Family, ModelSpec, Rope};
+use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
 use tilewright_megakernel::program::{BufferKind, Program};
 use tilewright_megakernel::validate::validate;
 
-fn spec(qk_norm: bool) -> ModelSpec {
-    ModelSpec {
+fn spec(qk_norm: bool) -> LlamaSpec {
+    LlamaSpec {
         family: if qk_norm { Family::Qwen3 } else { Family::Llama },
         hidden: 32,
         layers: 2,
@@ -41,7 +41,7 @@ fn settings(traced: Traced, block_tokens: usize) -> FlowSettings {
     FlowSettings::new(traced, block_tokens, budget).expect("a flow").with_parameters(vec![layer; 2])
 }
 
-fn lowered(flow: &FlowSettings, phase: Phase, spec: &ModelSpec, context: usize) -> Program {
+fn lowered(flow: &FlowSettings, phase: Phase, spec: &LlamaSpec, context: usize) -> Program {
     let target = Target::host(13);
     let mut indexer = Lowered::new(flow, phase, 3);
     let options = LowerOptions { rows: 2, page_tokens: 16, ..LowerOptions::for_context(context) };

@@ -11,7 +11,7 @@ use tilewright_flow::memory::Budget;
 use tilewright_flow::program::{FlowSettings, Lowered, Phase, summaries};
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower_indexed};
-use tilewright_megakernel::model::{Family, ModelSpec, Rope};
+use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
 use tilewright_megakernel::program::{BufferKind, Program};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::{DeviceOptions, DeviceWeights};
@@ -19,8 +19,8 @@ use tilewright_megakernel::vm::reference::StepCells;
 use tilewright_megakernel::weights::RandomWeights;
 
 /// Two layers of two key heads.
-fn spec() -> ModelSpec {
-    ModelSpec {
+fn spec() -> LlamaSpec {
+    LlamaSpec {
         family: Family::Llama,
         hidden: 64,
         layers: 2,

@@ -40,13 +40,13 @@ use crate::weights::Weights;
 /// use tilewright_codegen::target::Target;
 /// use tilewright_layout::DType;
 /// use tilewright_megakernel::lower::{LowerOptions, lower};
-/// use tilewright_megakernel::model::{ModelSpec, Rope};
+/// use tilewright_megakernel::model::{LlamaSpec, Rope};
 /// use tilewright_megakernel::schedule::schedule;
 /// use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
 /// use tilewright_megakernel::vm::reference::StepCells;
 /// use tilewright_megakernel::weights::RandomWeights;
 ///
-/// let spec = ModelSpec {
+/// let spec = LlamaSpec {
 ///     hidden: 32,
 ///     layers: 1,
 ///     heads: 2,
@@ -55,7 +55,7 @@ use crate::weights::Weights;
 ///     intermediate: 32,
 ///     vocab: 40,
 ///     rope: Rope { inv_freq: vec![1.0; 8], scale: 1.0 },
-///     ..ModelSpec::named("llama-3.2-1b").unwrap()
+///     ..LlamaSpec::named("llama-3.2-1b").unwrap()
 /// };
 /// let target = Target { sms: 2, ..Target::named("h100").unwrap() };
 /// let options = LowerOptions { kv: DType::BF16, page_tokens: 16, ..LowerOptions::for_context(16) };

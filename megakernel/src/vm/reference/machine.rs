@@ -24,10 +24,10 @@ use crate::weights::Weights;
 /// ```
 /// use tilewright_codegen::target::Target;
 /// use tilewright_layout::DType;
-/// use tilewright_megakernel::model::{Family, ModelSpec, Rope};
+/// use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
 /// use tilewright_megakernel::{lower, schedule::schedule, weights::RandomWeights};
 /// use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
-/// let spec = ModelSpec {
+/// let spec = LlamaSpec {
 ///     family: Family::Llama, hidden: 8, layers: 1, heads: 2, kv_heads: 1, head_dim: 4, intermediate: 16, vocab: 32,
 ///     max_positions: 64, norm_eps: 1e-5, rope: Rope { inv_freq: vec![1.0, 0.01], scale: 1.0 }, tied_embeddings: true,
 ///     qkv_bias: false, o_bias: false, mlp_bias: false, qk_norm: false,

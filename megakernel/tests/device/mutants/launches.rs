@@ -10,7 +10,7 @@ use tilewright_codegen::ir::Kernel;
 use tilewright_codegen::sim::HostOrder;
 use tilewright_codegen::verify::Verified;
 use tilewright_megakernel::lower::LOGITS;
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::LlamaSpec;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{
     DeviceFault, DeviceMachine, DeviceOptions, LaunchError, NO_TOKEN, Plan, record,
@@ -111,7 +111,7 @@ impl Recording {
     /// Of a program of a model.
     pub fn new(
         name: &'static str,
-        spec: &ModelSpec,
+        spec: &LlamaSpec,
         program: Placed,
         options: DeviceOptions,
         launches: Vec<Launch>,

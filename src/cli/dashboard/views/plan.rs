@@ -1,6 +1,7 @@
 //! The cost model compared with measured decode steps.
 
 use maud::{Markup, html};
+use tilewright_megakernel::model::Architecture;
 
 use super::super::board::Board;
 use super::super::chart::{Chart, Line, Mark, WIDE, round_up};
@@ -62,6 +63,7 @@ fn planned<'r>(entry: &Entry<'r>) -> Option<Planned<'r>> {
         return None;
     }
     let context = context.saturating_sub(TOKENS / 2) as usize;
+    let spec = spec.model().ok()?;
     let planned = Step::of(&spec, &target, Load { rows: rows as usize, devices: 1, context }).seconds() * 1e6;
     Some(Planned { entry: *entry, us: planned, ratio: planned / us })
 }

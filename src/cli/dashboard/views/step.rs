@@ -2,7 +2,7 @@
 //! beyond reading them.
 
 use maud::{Markup, html};
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::LlamaSpec;
 
 use super::super::board::Board;
 use super::super::chart::{Chart, Mark, WIDE, round_up};
@@ -135,7 +135,7 @@ fn shown(value: Option<f64>, digits: usize) -> String {
 /// Bytes of device memory that one level of a known model reads, 16-bit weights, keys and values.
 fn level_bytes(level: &Entry<'_>) -> Option<f64> {
     let (_, spec) = level.model()?;
-    let ModelSpec { hidden, heads, kv_heads, head_dim, intermediate, vocab, .. } = spec;
+    let LlamaSpec { hidden, heads, kv_heads, head_dim, intermediate, vocab, .. } = spec;
     let (rows, context) = (level.extent("batch")? as f64, level.extent("context")? as f64);
     let [hidden, heads, kv_heads, head_dim, intermediate, vocab] =
         [hidden, heads, kv_heads, head_dim, intermediate, vocab].map(|extent| extent as f64);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tilewright_flow::program::Phase;
-use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::model::{ModelSizes, ModelSpec};
 
 use super::super::super::error::EngineError;
 use super::super::super::generate::{Finish, Request, StopCause};
@@ -195,9 +195,9 @@ impl Drive {
             ends: vec![END],
             flow: config.flow.map(|(FakeFlow { covered, .. }, apart)| FlowLimits { covered, apart }),
         };
-        let mut spec = ModelSpec::named("llama-3.2-1b").expect("a model");
-        (spec.vocab, spec.max_positions) = (VOCAB, config.positions);
-        let shape = Shape { spec, context, per_row, sampling: true, states };
+        let known = ModelSpec::named("llama-3.2-1b").expect("a model");
+        let sizes = ModelSizes { vocab: VOCAB, max_positions: config.positions, ..*known };
+        let shape = Shape { sizes, context, per_row, sampling: true, states };
         let clock = Arc::clone(&time);
         let clock = Box::new(move || Duration::from_millis(clock.load(Ordering::Relaxed)));
         let widths = (0..).map(|power| 1 << power).take_while(|&width| width < 2 * config.rows).collect();
