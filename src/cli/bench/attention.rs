@@ -284,7 +284,7 @@ fn error(host: &[Vec<bf16>; 3], out: &[bf16], looks: &[Look], [tokens, depth]: [
         let start = plane * tokens * depth;
         let [keys, values] = [1, 2].map(|which: usize| wide(&host[which][start..start + seen * depth]));
         let at = query * depth..(query + 1) * depth;
-        let part = naive::attention(&wide(&host[0][at.clone()]), &keys, &values, 1.0 / (depth as f64).sqrt());
+        let part = naive::attention(&wide(&host[0][at.clone()]), &keys, &values, 1.0 / (depth as f64).sqrt(), None);
         for (found, exact) in out[at].iter().zip(naive::combine(&[part], depth)) {
             difference += (found.to_f64() - exact).powi(2);
             norm += exact * exact;

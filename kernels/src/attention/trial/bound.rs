@@ -59,8 +59,9 @@ impl Attended {
     /// Sets the elements from `at` on to what query `q` finds in the first `seen` tokens of a head.
     pub(super) fn attend(&mut self, at: usize, q: &[f64], head: &Head, seen: usize, scale: f64) {
         let (depth, end) = (head.depth, seen * head.depth);
-        let of =
-            |values: &[f64]| naive::combine(&[naive::attention(q, &head.keys[..end], &values[..end], scale)], depth);
+        let of = |values: &[f64]| {
+            naive::combine(&[naive::attention(q, &head.keys[..end], &values[..end], scale, None)], depth)
+        };
         self.values[at..at + depth].copy_from_slice(&of(&head.values));
         let size = of(&head.sizes).into_iter().fold(0.0, f64::max);
         // Σ|q·k| is at most the product of the lengths.
