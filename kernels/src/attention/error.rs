@@ -7,8 +7,9 @@ use thiserror::Error;
 /// ```
 /// use tilewright_codegen::{ir::Arch, verify::verify};
 /// use tilewright_kernels::attention::decode::{Decode, Layout};
+/// use tilewright_kernels::attention::ScoreVariant;
 /// use tilewright_kernels::kv::CpAsync;
-/// let decode = Decode { depth: 72, group: 4, layout: Layout::Dense, tile: 16 };
+/// let decode = Decode { depth: 72, group: 4, layout: Layout::Dense, tile: 16, scores: ScoreVariant::NONE };
 /// let errors = verify(decode.record::<CpAsync<2>>(Arch::Sm80)).unwrap_err().to_string();
 /// let wanted = "decode attention of heads of 72 columns: it is made for 64, 80, 96, 112, 128, 192 and 256";
 /// assert!(errors.contains(wanted), "{errors}");
