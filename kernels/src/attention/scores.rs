@@ -6,16 +6,16 @@
 //! | sliding window | −∞ where `t ≤ p − window`: the query sees tokens `p − window + 1 ..= p` | Gemma 2, Mistral, gpt-oss, Phi-3 |
 //!
 //! They apply in this order, so that a token outside the window weighs nothing whatever the cap.
-//! Three forms of the same modifiers exist, one for each time at which they are used:
+//! The modifiers have three forms:
 //!
-//! | type | when | who has it |
+//! | type | holds | used by |
 //! |---|---|---|
-//! | [`ScoreModifier`] | values on the host: the oracle, and constants of a task | [`split::Attention`](super::split::Attention) |
-//! | [`ScoreVariant`] | which modifiers a standalone kernel is recorded with | [`Decode`](super::decode::Decode), [`Prefill`](super::prefill::Prefill) |
-//! | [`ScoreFunction`] | values on the device, which are parameters of the launch | the bodies of the standalone kernels |
+//! | [`ScoreModifier`] | values on the host | oracles, and [`split::Attention`](super::split::Attention) as constants |
+//! | [`ScoreVariant`] | which modifiers a kernel is recorded with | [`Decode`](super::decode::Decode), [`Prefill`](super::prefill::Prefill) |
+//! | [`ScoreFunction`] | values on the device, parameters of the launch | the bodies of these kernels |
 //!
-//! A further modifier of scores, such as a bias by position, is a field of these and a line in
-//! [`ScoreModifier::base2`] and [`ScoreFunction::apply`].
+//! A further modifier, such as a bias by position, is a field of all three, and is computed in
+//! `ScoreModifier::base2` and [`ScoreFunction::apply`].
 
 use core::f32::consts::{LN_2, LOG2_E};
 use core::ops::Range;
