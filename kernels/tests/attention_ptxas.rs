@@ -4,14 +4,18 @@
 use tilewright_codegen::assemble::{Ptxas, Table};
 use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_codegen::verify::verify;
+use tilewright_kernels::attention::ScoreVariant;
 use tilewright_kernels::attention::decode::{Decode, Layout};
 use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout};
 use tilewright_kernels::kv::{CpAsync, Staged, Tma};
 
+/// Neither a soft cap nor a window.
+const PLAIN: ScoreVariant = ScoreVariant::NONE;
+
 fn kernels() -> Vec<Kernel> {
     let mut all = Vec::new();
     for (depth, group) in [(64, 4), (96, 1), (128, 4), (128, 16), (256, 8)] {
-        let decode = Decode { depth, group, layout: Layout::Dense, tile: 16 };
+        let decode = Decode { depth, group, layout: Layout::Dense, tile: 16, scores: PLAIN };
         all.push(decode.record::<Tma<3>>(Arch::Sm90a));
         if depth < 256 {
             all.push(Decode { tile: 32, ..decode }.record::<Tma<2>>(Arch::Sm90a));
@@ -19,19 +23,21 @@ fn kernels() -> Vec<Kernel> {
             all.push(decode.record::<CpAsync<2>>(Arch::Sm80));
         }
     }
-    let dense = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16 };
+    let dense = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16, scores: PLAIN };
     all.push(
         Decode { layout: Layout::Paged { page_tokens: 16, swizzled: false }, ..dense }.record::<Tma<3>>(Arch::Sm90a),
     );
     all.push(dense.record::<Staged<1, true>>(Arch::Sm80));
     for depth in [64, 96, 128, 256] {
         for causal in [false, true] {
-            let prefill = Prefill { depth, group: 1, causal, queries: QueryLayout::HeadMajor, kv: Kv::HeadMajor };
+            let (queries, kv) = (QueryLayout::HeadMajor, Kv::HeadMajor);
+            let prefill = Prefill { depth, group: 1, causal, queries, kv, scores: PLAIN };
             all.push(prefill.record_hopper());
         }
     }
     let paged = Kv::Paged { page_tokens: 16, swizzled: false };
-    let ragged = Prefill { depth: 128, group: 4, causal: true, queries: QueryLayout::Ragged, kv: paged };
+    let queries = QueryLayout::Ragged;
+    let ragged = Prefill { depth: 128, group: 4, causal: true, queries, kv: paged, scores: PLAIN };
     all.push(ragged.record_hopper());
     for depth in [64, 96, 128] {
         all.push(Prefill { depth, ..ragged }.record::<CpAsync<2>>(Arch::Sm80));
@@ -41,6 +47,26 @@ fn kernels() -> Vec<Kernel> {
     for depth in [32, 64, 128] {
         all.push(Prefill { depth, ..pool }.record_hopper());
         all.push(Prefill { depth, ..pool }.record::<CpAsync<2>>(Arch::Sm80));
+    }
+    all.extend(modified(dense, pool));
+    all
+}
+
+/// Kernels with score modifiers: the heads of Gemma 2, and windows alone as Mistral has them.
+fn modified(decode: Decode, prefill: Prefill) -> Vec<Kernel> {
+    let both = ScoreVariant { soft_cap: true, window: true };
+    let window = ScoreVariant { soft_cap: false, window: true };
+    let mut all = Vec::new();
+    for (depth, scores) in [(128, window), (128, both), (256, both)] {
+        let layout = Layout::Paged { page_tokens: 64, swizzled: true };
+        let decode = Decode { depth, group: 2, scores, layout, ..decode };
+        all.push(decode.record::<Tma<3>>(Arch::Sm90a));
+        all.push(Decode { tile: 32, ..decode }.record_staying::<Tma<2>>(Arch::Sm90a));
+        all.push(Prefill { depth, group: 2, scores, ..prefill }.record_hopper());
+        if depth < 256 {
+            all.push(decode.record::<CpAsync<2>>(Arch::Sm80));
+            all.push(Prefill { depth, group: 2, scores, ..prefill }.record::<CpAsync<2>>(Arch::Sm80));
+        }
     }
     all
 }

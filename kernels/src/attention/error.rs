@@ -7,8 +7,9 @@ use thiserror::Error;
 /// ```
 /// use tilewright_codegen::{ir::Arch, verify::verify};
 /// use tilewright_kernels::attention::decode::{Decode, Layout};
+/// use tilewright_kernels::attention::ScoreVariant;
 /// use tilewright_kernels::kv::CpAsync;
-/// let decode = Decode { depth: 72, group: 4, layout: Layout::Dense, tile: 16 };
+/// let decode = Decode { depth: 72, group: 4, layout: Layout::Dense, tile: 16, scores: ScoreVariant::NONE };
 /// let errors = verify(decode.record::<CpAsync<2>>(Arch::Sm80)).unwrap_err().to_string();
 /// let wanted = "decode attention of heads of 72 columns: it is made for 64, 80, 96, 112, 128, 192 and 256";
 /// assert!(errors.contains(wanted), "{errors}");
@@ -31,6 +32,22 @@ pub enum AttentionError {
     /// Keys of a tile that the kernel of a depth is not made for.
     #[error("prefill attention of tiles of {keys} keys for heads of {depth} columns: they have {}; take one of these", list(.choices))]
     Keys { keys: u32, depth: u32, choices: &'static [u32] },
+    /// A soft cap that scores cannot be divided by, or multiplied with.
+    #[error("a soft cap of {cap} on attention scores: it is a number above 0, such as 50; leave it out for no cap")]
+    SoftCap { cap: String },
+    /// A window in which a query does not see its own token.
+    #[error("a sliding window of 0 tokens: 1 is a query's own token; give 1 or more, or leave it out for all tokens")]
+    EmptyWindow,
+    /// A window of a kernel whose queries see later tokens too.
+    #[error(
+        "prefill attention with a sliding window that is not causal: windows end at a query's own token; set causal"
+    )]
+    WindowNotCausal,
+    /// A window of tokens that were chosen.
+    #[error(
+        "a sliding window of {window} tokens over selected blocks: blocks have places, not positions; choose them within the window instead"
+    )]
+    WindowOfSelected { window: u32 },
 }
 
 /// Numbers as a sentence lists them.

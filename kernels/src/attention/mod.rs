@@ -1,4 +1,4 @@
-//! Attention: `softmax(scale·Q·Kᵀ)·V`, without ever storing the scores.
+//! Attention: `softmax(modified(scale·Q·Kᵀ))·V`, without ever storing the scores.
 //!
 //! | kernel | for | file |
 //! |---|---|---|
@@ -7,6 +7,8 @@
 //! | [`prefill`] | many query tokens of each sequence, causal or not | `prefill/` |
 //!
 //! The kernels are generic over the way in which keys and values travel, [`kv`](crate::kv).
+//!
+//! All of them take the score modifiers of [`scores`]: a soft cap, a sliding window.
 //!
 //! They share [`softmax`], the online-softmax update of rows of scores a tile at a time, and
 //! `merge`, the merge of partial results of warps and of splits. `warp` is the attention of a warp
@@ -17,9 +19,11 @@ pub mod decode;
 mod error;
 mod merge;
 pub mod prefill;
+pub mod scores;
 pub mod softmax;
 pub mod split;
 pub mod trial;
 pub mod warp;
 
 pub use error::AttentionError;
+pub use scores::{ScoreFunction, ScoreModifier, ScoreVariant};

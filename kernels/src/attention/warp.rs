@@ -5,6 +5,7 @@ use core::slice::from_ref;
 use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
+use super::ScoreFunction;
 use super::softmax::{Rescaling, Softmax, a_fragment};
 use crate::kv::{Arrived, KvBuffer, KvBufferConfig, KvRings, OwnRing, Span, stream};
 use crate::mma::{Accumulator, InputType};
@@ -51,8 +52,8 @@ pub(super) struct WarpQueries<'q, 'k> {
     pub fragments: &'q [WarpA<'k>],
     /// Rows of a lane that have queries.
     pub rows: u32,
-    /// `scale·log₂e`.
-    pub scale: Val<'k, f32>,
+    /// What their products with keys become.
+    pub scores: ScoreFunction<'k>,
 }
 
 /// The attention of a warp's queries over the tiles of a span: online softmax and sums that are not
@@ -82,12 +83,12 @@ pub(super) fn attend_by<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
     tiles: impl FnOnce(EachTile<'_, 'k, K::Config>, EachTile<'_, 'k, V::Config>),
 ) -> (Softmax<'k>, Accumulator<'k, f32>) {
     let KvRings { keys, values } = rings;
-    let WarpQueries { fragments, rows, scale } = queries;
+    let WarpQueries { fragments, rows, scores: function } = queries;
     let tile = K::Config::BTILE0;
     let depth = V::Config::BTILE1;
     let scores = sums(k, tile);
     let acc = sums(k, depth);
-    let softmax = Softmax::new(k, scores.fragment(), rows, scale, Rescaling::EveryTile);
+    let softmax = Softmax::new(k, scores.fragment(), rows, function.softmax_scale(), Rescaling::EveryTile);
     tiles(
         &|number, arrived| {
             scores.clear(k);
@@ -95,6 +96,7 @@ pub(super) fn attend_by<'k, K: OwnRing<'k>, V: OwnRing<'k>>(
                 keys.load_from_shared(arrived, step);
                 scores.mma::<bf16>(from_ref(query), &b_fragments(&keys.get_mma_tile()));
             }
+            function.apply(scores, rows);
             mask(number, scores);
             softmax.update(scores).apply(acc);
         },

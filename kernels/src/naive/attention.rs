@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-use super::Real;
 use super::lengths::{same, whole};
 use super::softmax::base_of;
+use super::{Real, soft_cap};
 
-/// The partial result of one split of the tokens: with scores `x_t = scale · q·k_t`, `m = max x_t`,
+/// The partial result of one split of the tokens: with scores `x_t = scale · q·k_t`, or
+/// `cap · tanh(scale · q·k_t / cap)` under a soft cap, `m = max x_t`,
 /// `l = Σ exp(x_t − m)`, `acc = Σ exp(x_t − m) · v_t`; `−∞, 0, 0` for a split without tokens, or
 /// whose scores are all −∞.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,32 +20,43 @@ pub struct Split<T> {
     pub acc: Vec<T>,
 }
 
-/// The tokens of split `split` of `splits`: of the `P = ceil(tokens / page_tokens)` pages, the
-/// split has `split·w .. min((split + 1)·w, P)` with `w = ceil(P / splits)`.
+/// The tokens of split `split` of `splits`, of those that a row sees: all of a sequence, or from the
+/// first token of a sliding window on.
+///
+/// Of the pages `F .. P` that hold them, `F = floor(seen.start / page_tokens)` and
+/// `P = ceil(seen.end / page_tokens)`, the split has `F + split·w .. min(F + (split + 1)·w, P)` with
+/// `w = ceil((P − F) / splits)`; of the first page it has what the row sees.
 ///
 /// ```
 /// use tilewright_kernels::naive::split_tokens;
-/// assert_eq!(split_tokens(100, 16, 3, 0), 0..48);
-/// assert_eq!(split_tokens(100, 16, 3, 2), 96..100);
-/// assert!(split_tokens(100, 16, 5, 4).is_empty()); // 7 pages by twos
+/// assert_eq!(split_tokens(0..100, 16, 3, 0), 0..48);
+/// assert_eq!(split_tokens(0..100, 16, 3, 2), 96..100);
+/// assert!(split_tokens(0..100, 16, 5, 4).is_empty()); // 7 pages by twos
+/// // A window of 60 tokens begins inside page 2: 5 pages by twos.
+/// assert_eq!(split_tokens(40..100, 16, 3, 0), 40..64);
+/// assert_eq!(split_tokens(40..100, 16, 3, 2), 96..100);
 /// ```
-pub fn split_tokens(tokens: usize, page_tokens: usize, splits: usize, split: usize) -> Range<usize> {
-    let width = tokens.div_ceil(page_tokens).div_ceil(splits) * page_tokens;
-    (split * width).min(tokens)..((split + 1) * width).min(tokens)
+pub fn split_tokens(seen: Range<usize>, page_tokens: usize, splits: usize, split: usize) -> Range<usize> {
+    let first = seen.start / page_tokens;
+    let width = (seen.end.div_ceil(page_tokens) - first).div_ceil(splits);
+    let page = |split: usize| ((first + split * width) * page_tokens).max(seen.start).min(seen.end);
+    page(split)..page(split + 1)
 }
 
 /// Attention of one query over the keys and values `[tokens, head_dim]` of a split,
-/// `head_dim = q.len()`.
+/// `head_dim = q.len()`, with a soft cap on the scores if there is one. A sliding window is the
+/// caller's: the tokens are those that the query sees.
 ///
 /// # Panics
 /// Where the keys are not a whole number of tokens, or not as many as values.
 #[track_caller]
-pub fn attention<T: Real>(q: &[T], keys: &[T], values: &[T], scale: T) -> Split<T> {
+pub fn attention<T: Real>(q: &[T], keys: &[T], values: &[T], scale: T, cap: Option<T>) -> Split<T> {
     whole("attention", ["keys", "q"], [keys.len(), q.len()]);
     same("attention", ["keys", "values"], [keys.len(), values.len()]);
     let scores: Vec<T> = keys
         .chunks_exact(q.len())
         .map(|k| q.iter().zip(k).fold(T::ZERO, |sum, (&q, &k)| sum + q * k) * scale)
+        .map(|score| cap.map_or(score, |cap| soft_cap(score, cap)))
         .collect();
     let max = scores.iter().fold(T::NEG_INFINITY, |m, &x| if x > m { x } else { m });
     let base = base_of(scores.iter().copied());
@@ -88,11 +100,20 @@ mod tests {
     use crate::naive::softmax;
 
     proptest! {
-        /// The splits cover every token once, in order.
+        /// The splits cover every token that a row sees once, in order, and begin at pages.
         #[test]
-        fn splits_partition_the_tokens(tokens in 0usize..500, page in 1usize..40, splits in 1usize..12) {
-            let covered: Vec<usize> = (0..splits).flat_map(|s| split_tokens(tokens, page, splits, s)).collect();
-            prop_assert_eq!(covered, (0..tokens).collect::<Vec<_>>());
+        fn splits_partition_the_tokens(
+            tokens in 0usize..500,
+            window in 0usize..600,
+            page in 1usize..40,
+            splits in 1usize..12,
+        ) {
+            let seen = tokens.saturating_sub(window)..tokens;
+            let of = |split| split_tokens(seen.clone(), page, splits, split);
+            let covered: Vec<usize> = (0..splits).flat_map(of).collect();
+            prop_assert_eq!(covered, seen.clone().collect::<Vec<_>>());
+            let begins = |split| of(split).start;
+            prop_assert!((1..splits).all(|s| begins(s).is_multiple_of(page) || begins(s) == tokens));
         }
 
         /// However the tokens are split, the merge is softmax(scale · qKᵀ)·V.
@@ -108,8 +129,8 @@ mod tests {
                 keys.chunks(4).map(|k| 0.5 * q.iter().zip(k).map(|(q, k)| q * k).sum::<f64>()).collect();
             let weights = softmax(&scores);
             let parts: Vec<_> = (0..splits)
-                .map(|s| split_tokens(tokens, 2, splits, s))
-                .map(|t| attention(&q, &keys[t.start * 4..t.end * 4], &values[t.start * 4..t.end * 4], 0.5))
+                .map(|s| split_tokens(0..tokens, 2, splits, s))
+                .map(|t| attention(&q, &keys[t.start * 4..t.end * 4], &values[t.start * 4..t.end * 4], 0.5, None))
                 .collect();
             for (d, out) in combine(&parts, 4).into_iter().enumerate() {
                 let expected: f64 = weights.iter().zip(values.chunks(4)).map(|(w, v)| w * v[d]).sum();
@@ -120,19 +141,28 @@ mod tests {
 
     #[test]
     fn no_tokens_merge_to_zeros() {
-        let empty = attention::<f32>(&[1.0, 2.0], &[], &[], 1.0);
+        let empty = attention::<f32>(&[1.0, 2.0], &[], &[], 1.0, None);
         assert_eq!((empty.max, empty.sum), (f32::NEG_INFINITY, 0.0));
         assert_eq!(combine(&[empty.clone(), empty], 2), [0.0, 0.0]);
+    }
+
+    /// Scores of 20 and 40 under a cap of 10: 9.64 and 9.99, whose weights differ by a third.
+    #[test]
+    fn a_soft_cap_comes_between_the_scale_and_the_softmax() {
+        let part = attention(&[2.0f64], &[20.0, 40.0], &[1.0, 0.0], 0.5, Some(10.0));
+        let capped = [10.0 * 2f64.tanh(), 10.0 * 4f64.tanh()];
+        assert_eq!(part.max, capped[1]);
+        assert!((part.acc[0] - (capped[0] - capped[1]).exp()).abs() < 1e-15);
     }
 
     /// Keys of −∞ against positive queries: every score is −∞, in one split or all.
     #[test]
     fn scores_that_are_all_negative_infinity_give_zeros() {
-        let masked = attention(&[1.0f32, 2.0], &[f32::NEG_INFINITY; 6], &[1.0; 6], 0.5);
+        let masked = attention(&[1.0f32, 2.0], &[f32::NEG_INFINITY; 6], &[1.0; 6], 0.5, None);
         assert_eq!((masked.max, masked.sum), (f32::NEG_INFINITY, 0.0));
         assert_eq!(masked.acc, [0.0, 0.0]);
         assert_eq!(combine(&[masked.clone(), masked.clone()], 2), [0.0, 0.0]);
-        let seen = attention(&[1.0f32, 2.0], &[1.0, 1.0], &[3.0, 4.0], 0.5);
+        let seen = attention(&[1.0f32, 2.0], &[1.0, 1.0], &[3.0, 4.0], 0.5, None);
         assert_eq!(combine(&[masked, seen], 2), [3.0, 4.0]);
     }
 }

@@ -39,7 +39,10 @@ mod tests {
             (|| drop(add(&[1.0f32; 2], &[1.0; 3])), "add: a has 2 elements and b has 3"),
             (|| drop(silu_mul(&[1.0f32; 3], &[1.0; 2])), "silu_mul: gate has 3 elements and up has 2"),
             (|| drop(rope(&[1.0f32; 6], &[1.0; 2], 0, 1.0)), "rope: x has 6 elements and 2 * inv_freq has 4"),
-            (|| drop(attention(&[1.0f32; 2], &[1.0; 4], &[1.0; 2], 1.0)), "attention: keys has 4 elements and values"),
+            (
+                || drop(attention(&[1.0f32; 2], &[1.0; 4], &[1.0; 2], 1.0, None)),
+                "attention: keys has 4 elements and values",
+            ),
         ];
         for (case, text) in cases {
             let payload = catch_unwind(case).expect_err(text);

@@ -8,6 +8,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::attention::decode::{Decode, Layout};
 use tilewright_kernels::attention::trial::{DecodeCase, KvTransport};
+use tilewright_kernels::attention::{ScoreModifier, ScoreVariant};
 use tilewright_kernels::kv::Tma;
 
 /// Runs a case under a seed, and demands the result and no extra wavefronts.
@@ -44,7 +45,7 @@ fn every_way(case: &DecodeCase, seed: u64) {
 
 fn base() -> DecodeCase {
     DecodeCase {
-        decode: Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16 },
+        decode: Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16, scores: ScoreVariant::NONE },
         way: KvTransport::of::<Tma<3>>(),
         kv_heads: 2,
         splits: 2,
@@ -52,6 +53,7 @@ fn base() -> DecodeCase {
         tokens: vec![100, 1],
         sharpness: 1.0,
         blank: false,
+        modifier: ScoreModifier::NONE,
         data: 1,
     }
 }
@@ -70,7 +72,7 @@ fn cases_of(depth: u32, group: u32) -> Vec<DecodeCase> {
     let paged = |page_tokens, swizzled| Layout::Paged { page_tokens, swizzled };
     for (way, tile) in pointers.into_iter().chain(maps.into_iter().flatten()) {
         for layout in [Layout::Dense, paged(8, false), paged(16, true)] {
-            let decode = Decode { depth, group, layout, tile };
+            let decode = Decode { depth, group, layout, tile, ..base().decode };
             let case = DecodeCase { decode, way, tokens: vec![67, 16], kv_heads: 1, data: u64::from(depth), ..base() };
             cases.push(case.clone());
             // The parts of sixteen rows are apart from the rings where blocks stay, and then large
@@ -144,6 +146,41 @@ fn blocks_that_stay_go_through_all_shares() {
     }
 }
 
+/// Windows of a token, inside a tile, that begin at one, inside a page, at position 0, and beyond
+/// all; in one share and in several, of which some have nothing; by persistent blocks too.
+#[test]
+fn windows_begin_anywhere() {
+    let ways = [KvTransport::POINTERS[1], KvTransport::MAPS[0], KvTransport::POINTERS[2]];
+    let layouts = [Layout::Dense, Layout::Paged { page_tokens: 24, swizzled: true }];
+    for (turn, window) in [1, 2, 15, 16, 17, 33, 64, 100, 149, 150, 151, 1000].into_iter().enumerate() {
+        let modifier = ScoreModifier { soft_cap: None, window: Some(window) };
+        let way = ways[turn % 3];
+        for splits in [1, 3] {
+            let decode = Decode { depth: 64, layout: layouts[turn % 2], ..base().decode };
+            let tokens = vec![150, 97, 1];
+            let case = DecodeCase { decode, way, splits, tokens, kv_heads: 1, modifier, ..base() };
+            holds(&case, turn as u64);
+            if way.can_stay() {
+                holds(&DecodeCase { staying: Some(2), ..case }, turn as u64);
+            }
+        }
+    }
+}
+
+/// Caps that most scores exceed, and one that they do not reach; with sharp scores, and products of
+/// −∞, which a cap makes finite.
+#[test]
+fn soft_caps_of_every_way() {
+    for (turn, soft_cap) in [0.1, 0.5, 50.0].into_iter().enumerate() {
+        let modifier = ScoreModifier { soft_cap: Some(soft_cap), window: [None, Some(40)][turn % 2] };
+        let case = DecodeCase { modifier, sharpness: 4.0, ..base() };
+        every_way(&case, turn as u64);
+        let group = 16;
+        holds(&DecodeCase { decode: Decode { group, ..case.decode }, staying: Some(3), ..case.clone() }, 4);
+        holds(&DecodeCase { blank: true, ..case }, 5);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
@@ -157,15 +194,18 @@ proptest! {
         splits in 1u32..5,
         kv_heads in 1u32..3,
         blocks in prop::option::of(1u32..6),
+        soft_cap in prop::option::of(prop::sample::select(vec![0.25f32, 1.0, 30.0])),
+        window in prop::option::of(1u32..170),
         data in any::<u64>(),
         seed in 0u64..1000,
     ) {
         let layout = if page == 0 { Layout::Dense } else { Layout::Paged { page_tokens: page, swizzled: page.is_multiple_of(8) } };
-        let decode = Decode { depth, group, layout, tile };
+        let decode = Decode { depth, group, layout, tile, ..base().decode };
         // The parts of sixteen rows are apart from the rings where blocks stay, and then three
         // stages of 32 tokens have no room.
         let staying = blocks.filter(|_| tile == 16 || group <= 8);
         let tokens = tokens.into_iter().map(|tokens| tokens.max(u32::from(staying.is_some()))).collect();
-        every_way(&DecodeCase { decode, kv_heads, splits, staying, tokens, data, ..base() }, seed);
+        let modifier = ScoreModifier { soft_cap, window };
+        every_way(&DecodeCase { decode, kv_heads, splits, staying, tokens, modifier, data, ..base() }, seed);
     }
 }

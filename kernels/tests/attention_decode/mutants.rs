@@ -4,7 +4,7 @@ use super::base;
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::mutate::Equivalent;
 use tilewright_codegen::trial::survey;
-use tilewright_kernels::attention::decode::{Decode, Layout};
+use tilewright_kernels::attention::decode::Decode;
 use tilewright_kernels::attention::trial::{DecodeCase, KvTransport};
 use tilewright_kernels::kv::{CpAsync, KvFamily, Staged, Tma};
 
@@ -24,7 +24,7 @@ fn judged<F: KvFamily>(arch: Arch, ledger: &[Equivalent]) {
 }
 
 fn case() -> DecodeCase {
-    let decode = Decode { depth: 64, group: 2, layout: Layout::Dense, tile: 16 };
+    let decode = Decode { depth: 64, group: 2, ..base().decode };
     DecodeCase { decode, kv_heads: 1, ..base() }
 }
 

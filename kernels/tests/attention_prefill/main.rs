@@ -9,15 +9,23 @@ use tilewright_codegen::verify::verify;
 use tilewright_kernels::attention::prefill::launch::Tuning;
 use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout};
 use tilewright_kernels::attention::trial::{KvTransport, PrefillCase, PrefillKernel};
+use tilewright_kernels::attention::{ScoreModifier, ScoreVariant};
 use tilewright_kernels::kv::{CpAsync, Staged, Tma};
 
-const PREFILL: Prefill =
-    Prefill { depth: 64, group: 1, causal: true, queries: QueryLayout::HeadMajor, kv: Kv::HeadMajor };
+const PREFILL: Prefill = Prefill {
+    depth: 64,
+    group: 1,
+    causal: true,
+    queries: QueryLayout::HeadMajor,
+    kv: Kv::HeadMajor,
+    scores: ScoreVariant::NONE,
+};
 
 fn case(prefill: Prefill, sequences: &[(u32, u32)], data: u64) -> PrefillCase {
     let way = PrefillKernel::Hopper;
     let sequences = sequences.to_vec();
-    PrefillCase { prefill, way, kv_heads: 1, sequences, sharpness: 1.0, blank: false, data }
+    let modifier = ScoreModifier::NONE;
+    PrefillCase { prefill, way, kv_heads: 1, sequences, sharpness: 1.0, blank: false, modifier, data }
 }
 
 fn holds(case: &PrefillCase, way: PrefillKernel, seed: u64) {
@@ -69,7 +77,7 @@ fn cases_of(depth: u32, group: u32) -> Vec<PrefillCase> {
         let paged = |page_tokens, swizzled| Kv::Paged { page_tokens, swizzled };
         for kv in [Kv::HeadMajor, Kv::Ragged, paged(8, false), paged(16, true)] {
             for (queries, causal) in [(QueryLayout::HeadMajor, true), (QueryLayout::Ragged, false)] {
-                let prefill = Prefill { depth, group, causal, queries, kv };
+                let prefill = Prefill { depth, group, causal, queries, kv, ..PREFILL };
                 cases.push(PrefillCase { way, ..case(prefill, &[(70, 150)], u64::from(depth)) });
             }
         }
@@ -140,6 +148,47 @@ fn what_lies_beyond_a_short_sequence_stays_out() {
     }
 }
 
+/// Windows of a token, inside a tile, that begin at one, and beyond all; of more and of fewer tokens
+/// than queries, so that tiles are hidden from whole blocks, from some of their warps and from some
+/// rows.
+#[test]
+fn windows_begin_anywhere() {
+    let kvs = [Kv::HeadMajor, Kv::Ragged, Kv::Paged { page_tokens: 24, swizzled: true }];
+    for (turn, window) in [1, 2, 16, 40, 63, 64, 65, 128, 300, 1000].into_iter().enumerate() {
+        let modifier = ScoreModifier { soft_cap: None, window: Some(window) };
+        let queries = [QueryLayout::Ragged, QueryLayout::HeadMajor][turn % 2];
+        let prefill = Prefill { depth: [64, 128][turn / 2 % 2], queries, kv: kvs[turn % 3], ..PREFILL };
+        let sequences = [(200, 330), (200, 150)];
+        every_way(&PrefillCase { modifier, ..case(prefill, &sequences, turn as u64) }, turn as u64);
+    }
+}
+
+/// Caps that most scores exceed, and one that they do not reach; with sharp scores, and products of
+/// −∞, which a cap makes finite.
+#[test]
+fn soft_caps_of_every_way() {
+    for (turn, soft_cap) in [0.1, 0.5, 50.0].into_iter().enumerate() {
+        let modifier = ScoreModifier { soft_cap: Some(soft_cap), window: None };
+        let prefill = Prefill { causal: turn % 2 == 0, depth: [64, 128, 256][turn], ..PREFILL };
+        let case = PrefillCase { modifier, sharpness: 4.0, ..case(prefill, &[(70, 150)], 9) };
+        let warps = PrefillKernel::Warps(KvTransport::of::<CpAsync<2>>());
+        [warps, PrefillKernel::Hopper].into_iter().for_each(|way| holds(&case, way, turn as u64));
+        holds(&PrefillCase { blank: true, ..case }, PrefillKernel::Hopper, 5);
+    }
+}
+
+/// A window that ends at a query's own token is not of attention that sees later ones.
+#[test]
+fn a_window_that_is_not_causal_is_refused() {
+    let scores = ScoreVariant { window: true, ..ScoreVariant::NONE };
+    let prefill = Prefill { causal: false, scores, ..PREFILL };
+    for kernel in [prefill.record_hopper(), prefill.record::<CpAsync<2>>(Arch::Sm80)] {
+        let errors = verify(kernel).expect_err("refused").to_string();
+        assert!(errors.contains("prefill attention with a sliding window that is not causal"), "{errors}");
+    }
+    assert!(verify(Prefill { causal: true, ..prefill }.record_hopper()).is_ok());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
 
@@ -151,12 +200,15 @@ proptest! {
         page in prop::sample::select(vec![0u32, 1, 8, 16, 24, 256]),
         sequences in prop::collection::vec((1u32..140, 0u32..180), 1..=2),
         swizzled in any::<bool>(),
+        soft_cap in prop::option::of(prop::sample::select(vec![0.25f32, 1.0, 30.0])),
+        window in prop::option::of(1u32..200),
         data in any::<u64>(),
         seed in 0u64..1000,
     ) {
         let swizzled = swizzled && page.is_multiple_of(8);
         let kv = if page == 0 { Kv::Ragged } else { Kv::Paged { page_tokens: page, swizzled } };
-        let prefill = Prefill { depth, group, causal, queries: QueryLayout::Ragged, kv };
-        every_way(&case(prefill, &sequences, data), seed);
+        let prefill = Prefill { depth, group, causal, queries: QueryLayout::Ragged, kv, ..PREFILL };
+        let modifier = ScoreModifier { soft_cap, window: window.filter(|_| causal) };
+        every_way(&PrefillCase { modifier, ..case(prefill, &sequences, data) }, seed);
     }
 }

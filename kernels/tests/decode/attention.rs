@@ -1,17 +1,21 @@
 //! Attention over splits of the pages, merged: groups, head dims, page sizes, splits and idle rows
 //! at random, and tokens that come by stages, as many as the immutable prefix has.
 
+use std::ops::Range;
+
 use half::bf16;
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val, Var, block, record};
+use tilewright_codegen::device::sim;
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::mutate::Equivalent;
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
+use tilewright_kernels::attention::ScoreModifier;
 use tilewright_kernels::attention::prefill::Prefill;
-use tilewright_kernels::attention::split::{Attention, Heads, Merged, Parts, Shares, attention};
+use tilewright_kernels::attention::split::{Attention, Heads, Merged, Parts, Selected, Shares, attention};
 use tilewright_kernels::gemv::linear::{ActivationOutput, Sums};
 use tilewright_kernels::kv::{Cells, PagedPool, PoolArray, PoolType, SplitPages, Streamed, TokenStage};
-use tilewright_kernels::naive;
+use tilewright_kernels::naive::{self, PoolShape};
 use tilewright_kernels::quant::Code;
 use tilewright_kernels::ring;
 use tilewright_kernels::tile::{Access, Array, Float};
@@ -43,6 +47,7 @@ struct Case {
     stage: Option<TokenStage>,
     /// Of each row, how many tokens do at most.
     immutable_prefix: Vec<i32>,
+    modifier: ScoreModifier,
 }
 
 /// Stages that the team copies itself, row by row.
@@ -66,8 +71,8 @@ impl<'k> Stages<'k> {
     fn tokens(&self, streamed: Streamed<'k>) -> [Val<'k, u32>; 2] {
         let keys = self.work.keys;
         let row = self.row.get();
-        streamed
-            .tokens(Shares::of_row(keys, row, self.work.heads.splits).tokens_of(self.work.split, keys.page_tokens), row)
+        let shares = Shares::of_row(keys, row, self.work.heads.splits, self.work.modifier.window);
+        streamed.tokens(shares.tokens_of(self.work.split, keys.page_tokens), row)
     }
 }
 
@@ -102,6 +107,15 @@ const GENERATION: u32 = 0x3f80_0000;
 
 /// Types of keys and values.
 const POOLS: [PoolType; 2] = [PoolType::Float(Float::Bf16), PoolType::E4m3];
+
+/// Modifiers, as often as not none: caps below most scores and above all of them, windows that are
+/// a token, begin inside a block, inside a page or at one, and see everything.
+fn modifier(draw: &mut Draw, page_tokens: u32) -> ScoreModifier {
+    let soft_cap = [None, None, Some(0.25), Some(1.0), Some(30.0)][draw.between(0..=4) as usize];
+    let windows = [1, draw.between(2..=40), page_tokens * draw.between(1..=2), draw.between(1..=200)];
+    let window = (draw.between(0..=1) == 0).then(|| windows[draw.between(0..=3) as usize]);
+    ScoreModifier { soft_cap, window }
+}
 
 impl Case {
     fn draw(draw: &mut Draw) -> Case {
@@ -140,10 +154,37 @@ impl Case {
         let least = draw.between(1..=2);
         let least = SplitPages { fewest: least, single: draw.between(0..=4) };
         let meets = draw.between(0..=2) == 0;
-        Case { heads, warps, q, out, pool, scales, packets, meets, paged, least, position, stage, immutable_prefix }
+        let modifier = modifier(draw, page_tokens);
+        Case {
+            heads,
+            warps,
+            q,
+            out,
+            pool,
+            scales,
+            packets,
+            meets,
+            paged,
+            least,
+            position,
+            stage,
+            immutable_prefix,
+            modifier,
+        }
     }
 
     fn record(&self, k: &Builder) {
+        self.attend(self.work(k));
+    }
+
+    fn attend(&self, work: Attention<'_>) {
+        let team = ConsumerWarps::new(work.split.builder(), self.warps);
+        let strips = self.heads.query_bytes().div_ceil(Sums::bytes(1, self.warps));
+        let scratch = scratch(team, self.heads.scratch_bytes(self.warps), 1, strips);
+        attention(team, scratch, &Stages::new(team, work), work, || ());
+    }
+
+    fn work<'k>(&self, k: &'k Builder) -> Attention<'k> {
         let q = k.global::<u8>("q");
         let [keys, values] = ["keys", "values"].map(|name| k.global::<u8>(name));
         let position = k.global::<i32>("position");
@@ -155,15 +196,15 @@ impl Case {
             };
             PagedPool { split_pages: self.least, ..self.paged.pages(k, pool, position, table) }
         };
-        let team = ConsumerWarps::new(k, self.warps);
         let immutable_prefix = Cells::Global(k.global::<i32>("immutable_prefix"));
-        let work = Attention {
+        Attention {
             heads: self.heads,
             rows: self.position.len() as u32,
             first_row: k.lit(0),
             kv_head: k.block_id() / self.heads.splits,
             split: k.block_id() % self.heads.splits,
             scale: self.scale(),
+            modifier: self.modifier,
             q: Array::new(q, self.q),
             keys: pages(keys, self.scales[0]),
             values: pages(values, self.scales[1]),
@@ -173,10 +214,7 @@ impl Case {
             selected: None,
             merged: Merged { out: ActivationOutput::Rows(self.result(k)), parts: self.parts(k) },
             newest: None,
-        };
-        let strips = self.heads.query_bytes().div_ceil(Sums::bytes(1, self.warps));
-        let scratch = scratch(team, self.heads.scratch_bytes(self.warps), 1, strips);
-        attention(team, scratch, &Stages::new(team, work), work, || ());
+        }
     }
 
     fn scale(&self) -> f32 {
@@ -223,21 +261,42 @@ impl Case {
             let table = self.paged.row(row);
             let gather = |pool: &[f64]| -> Vec<f64> {
                 let token = |t| &pool[self.paged.shape.offset(kv_head, &table, t)..][..dim as usize];
-                (0..(self.position[row] + 1).max(0) as usize).flat_map(token).copied().collect()
+                self.seen(row).flat_map(token).copied().collect()
             };
-            let all = naive::attention(q, &gather(keys), &gather(values), f64::from(self.scale()));
+            let cap = self.modifier.soft_cap.map(f64::from);
+            let all = naive::attention(q, &gather(keys), &gather(values), f64::from(self.scale()), cap);
             naive::combine(&[all], dim as usize)
         };
         q.chunks(dim as usize).enumerate().flat_map(of).collect()
     }
 
+    /// The tokens that a row sees.
+    fn seen(&self, row: usize) -> Range<usize> {
+        self.modifier.seen((self.position[row] + 1).max(0) as usize)
+    }
+
     /// Splits of a row that have tokens.
     fn active(&self, row: usize) -> u32 {
-        let pages = (self.position[row] + 1).max(0).cast_unsigned().div_ceil(self.paged.shape.page_tokens as u32);
-        {
-            let SplitPages { fewest, single } = self.least;
-            if pages <= single { 1 } else { pages.div_ceil(pages.div_ceil(self.heads.splits).max(fewest)) }
+        let page = self.paged.shape.page_tokens;
+        let seen = self.seen(row);
+        let pages = (seen.end.div_ceil(page) - seen.start / page) as u32;
+        let SplitPages { fewest, single } = self.least;
+        if pages <= single { 1 } else { pages.div_ceil(pages.div_ceil(self.heads.splits).max(fewest)) }
+    }
+
+    /// A pool that is not a number in pages whose tokens a window hides.
+    fn hide(&self, mut pool: Vec<bf16>) -> Vec<bf16> {
+        let PoolShape { kv_heads, page_tokens, head_dim, .. } = self.paged.shape;
+        for row in 0..self.position.len() {
+            let table = self.paged.row(row);
+            for token in 0..self.seen(row).start / page_tokens * page_tokens {
+                for head in 0..kv_heads {
+                    let at = self.paged.shape.offset(head, &table, token);
+                    pool[at..at + head_dim].fill(bf16::NAN);
+                }
+            }
         }
+        pool
     }
 
     /// Counts of arrivals before the launch and after it, the first launches and the last before
@@ -268,15 +327,22 @@ impl Case {
     }
 
     fn trial(&self, draw: &mut Draw) -> Trial {
+        self.trial_of(self, draw)
+    }
+
+    /// The launch of this case against the oracle of another with the same inputs.
+    fn trial_of(&self, other: &Case, draw: &mut Draw) -> Trial {
         let Heads { heads, kv_heads, dim, splits } = self.heads;
         let rows = self.position.len();
         let numbers = stored::numbers(draw, self.q, rows as u32 * heads * dim, 2.0);
-        let pools = [0, 1].map(|_| self.paged.fill(draw, &self.position));
+        let pools = [0, 1].map(|_| other.hide(self.paged.fill(draw, &self.position)));
         // A score: queries in two parts of bf16 or f16, products in f32. A weight: twice the
         // score's error (the maximum has it too), the exponential, and the two parts that multiply
         // values, or the one of f16 that multiplies codes. The result divides by their sum.
         let tokens = f64::from(self.position.iter().max().map_or(0, |p| p + 1));
         let score = 2.0 * f64::from(dim).sqrt() * (2f64.powi(-16) + f64::from(dim) * UNIT);
+        // A soft cap keeps the error or shrinks it, and adds that of `tanh`.
+        let score = score + self.modifier.soft_cap.map_or(0.0, f64::from) * 2f64.powi(-20);
         let part = if self.pool == PoolType::E4m3 { 2f64.powi(-11) } else { 2f64.powi(-16) };
         let weight = 2.0 * score + part + (tokens + 40.0) * UNIT;
         let bound = Bound { absolute: 2.0 * weight, relative: 0.0 };
@@ -291,7 +357,7 @@ impl Case {
         let q = stored::input(&mut trial, "q", self.q, &numbers);
         let (key_numbers, keys) = self.numbers(&mut trial, "keys", &pools[0], self.scales[0]);
         let (value_numbers, values) = self.numbers(&mut trial, "values", &pools[1], self.scales[1]);
-        let result = self.oracle(&numbers, &key_numbers, &value_numbers);
+        let result = other.oracle(&numbers, &key_numbers, &value_numbers);
         let position = trial.input("position", &self.position);
         let table = trial.input("table", &self.paged.table);
         let immutable_prefix = trial.input("immutable_prefix", &self.immutable_prefix);
@@ -342,6 +408,75 @@ fn every_depth_and_group_alone() {
     }
 }
 
+/// Windows that begin at position 0, inside a block of 16, at a block, inside a page and at one, in
+/// one split and in several, from pages and through the ring, with and without a cap.
+#[test]
+fn windows_begin_anywhere() {
+    for (turn, window) in [1, 2, 15, 16, 17, 31, 48, 64, 100, 149, 150, 151, 1000].into_iter().enumerate() {
+        for splits in [1, 3] {
+            let heads = Heads { heads: 2, kv_heads: 1, dim: 32, splits };
+            let mut draw = Draw::new(turn as u64);
+            let drawn = Case::of(heads, None, &mut draw);
+            let paged = Paged::draw(&mut draw, 2, 150, [1, [16, 32, 48, 64][turn % 4], 32]);
+            let page_tokens = paged.shape.page_tokens as u32;
+            let stage = TokenStage::new(drawn.pool, 32, page_tokens, 8192).filter(|_| turn % 2 == 0);
+            let modifier = ScoreModifier { soft_cap: (turn % 3 == 0).then_some(0.5), window: Some(window) };
+            let least = SplitPages { fewest: 1, single: 1 };
+            let position = vec![149, 70];
+            let immutable_prefix = vec![144, 48];
+            let case = Case { paged, stage, modifier, least, position, immutable_prefix, ..drawn };
+            right(&case.trial(&mut draw), turn as u64);
+        }
+    }
+}
+
+/// An oracle whose window is a token longer or shorter, or that caps nothing, disagrees.
+#[test]
+fn other_windows_and_caps_are_found_out() {
+    let heads = Heads { heads: 4, kv_heads: 1, dim: 64, splits: 2 };
+    let modifier = ScoreModifier { soft_cap: Some(0.25), window: Some(21) };
+    let others = [
+        ScoreModifier { window: Some(20), ..modifier },
+        ScoreModifier { window: Some(22), ..modifier },
+        ScoreModifier { window: None, ..modifier },
+        ScoreModifier { soft_cap: None, ..modifier },
+    ];
+    for other in others {
+        let mut draw = Draw::new(3);
+        let drawn = Case::of(heads, Some(POOLS[0]), &mut draw);
+        let position = vec![90];
+        let paged = Paged::draw(&mut draw, 1, 91, [1, 64, 64]);
+        let case = Case { paged, position, immutable_prefix: vec![0], stage: None, modifier, ..drawn };
+        let trial = case.trial_of(&Case { modifier: other, ..case.clone() }, &mut draw);
+        let outcome = trial.run(&sim::open(1)).expect("a launch that ends");
+        assert!(!outcome.is_right(), "{other:?} passes for {modifier:?}");
+    }
+}
+
+/// A modifier that no kernel has, and a window of chosen blocks.
+#[test]
+fn modifiers_that_mean_nothing_are_refused() {
+    let heads = Heads { heads: 1, kv_heads: 1, dim: 32, splits: 1 };
+    let case = |modifier| Case { modifier, stage: None, ..Case::of(heads, Some(POOLS[0]), &mut Draw::new(1)) };
+    let refused = |record_work: &dyn Fn(&Builder)| {
+        verify(record("attention", Arch::Sm80, block(160), record_work)).expect_err("refused").to_string()
+    };
+    let negative = case(ScoreModifier { soft_cap: Some(-1.0), window: None });
+    let cap = refused(&|k| negative.record(k));
+    assert!(cap.contains("a soft cap of -1 on attention scores"), "{cap}");
+    let empty = case(ScoreModifier { soft_cap: None, window: Some(0) });
+    let window = refused(&|k| empty.record(k));
+    assert!(window.contains("a sliding window of 0 tokens"), "{window}");
+    let chosen = case(ScoreModifier { soft_cap: None, window: Some(7) });
+    let selected = refused(&|k| {
+        let work = chosen.work(k);
+        let position = work.keys.position;
+        let selected = Selected { position, page_blocks: 1, split_pages: SplitPages::ANY, streams: None };
+        chosen.attend(Attention { selected: Some(selected), ..work });
+    });
+    assert!(selected.contains("a sliding window of 7 tokens over selected blocks"), "{selected}");
+}
+
 /// What attention alone does not need.
 const LEDGER: &[Equivalent] = &[Equivalent::new("split/merge.rs", "st.relaxed.gpu", "weak", STRONG)];
 
@@ -356,6 +491,7 @@ const STRONG: &str =
 
 #[test]
 fn mutants_are_found_out() {
+    let drawn = |draw: &mut Draw| Case { modifier: ScoreModifier::NONE, ..Case::draw(draw) };
     // Stages would bring barriers of their own.
     let several = |case: &Case| {
         let merges = (0..case.position.len()).filter(|&row| case.active(row) > 1).count();
@@ -364,13 +500,13 @@ fn mutants_are_found_out() {
     };
     for meets in [false, true] {
         let is_one = |seed: &u64| {
-            let case = Case::draw(&mut Draw::new(*seed));
+            let case = drawn(&mut Draw::new(*seed));
             // Of packets every split has some.
             let all = (0..case.position.len()).any(|row| case.active(row) == case.heads.splits);
             several(&case) && case.meets == meets && (!meets || all && case.out == Float::F32)
         };
         let mut draw = Draw::new((0..4000).find(is_one).expect("a case"));
-        let trial = Case::draw(&mut draw).trial(&mut draw);
+        let trial = drawn(&mut draw).trial(&mut draw);
         surveyed(&trial, if meets { MEETING } else { LEDGER });
     }
 }

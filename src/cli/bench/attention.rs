@@ -5,6 +5,7 @@ use tilewright_codegen::device::{Arg, Buffer, Device, DeviceError, Promotion, Te
 use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_codegen::trial::Draw;
 use tilewright_codegen::verify::verify;
+use tilewright_kernels::attention::ScoreVariant;
 use tilewright_kernels::attention::decode::{Decode, Layout};
 use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout};
 use tilewright_kernels::kv::Tma;
@@ -147,7 +148,8 @@ impl Tunable for Decoding<'_> {
             blocks: settings.number("blocks")?,
         };
         let (device, stream) = (&bench.device, &bench.stream);
-        let plan = Decode { depth: DEPTH, group: GROUP, layout: Layout::Dense, tile: cut.tile };
+        let scores = ScoreVariant::NONE;
+        let plan = Decode { depth: DEPTH, group: GROUP, layout: Layout::Dense, tile: cut.tile, scores };
         let kernel = device.load(&verify(cut.record(&plan))?)?;
         let (lines, depth) = (batch * KV_HEADS, plan.depth);
         let splits = plan.splits(lines, tokens, device.properties().sms * cut.blocks);
@@ -224,7 +226,8 @@ fn prefill_shape(depth: u32, tokens: u32, causal: bool) -> [(&'static str, u64);
 
 fn prefill(bench: &Bench, depth: u32, tokens: u32, causal: bool) -> Result<Row, Failure> {
     let (device, stream) = (&bench.device, &bench.stream);
-    let plan = Prefill { depth, group: 1, causal, queries: QueryLayout::HeadMajor, kv: Kv::HeadMajor };
+    let (queries, kv, scores) = (QueryLayout::HeadMajor, Kv::HeadMajor, ScoreVariant::NONE);
+    let plan = Prefill { depth, group: 1, causal, queries, kv, scores };
     let kernel = device.load(&verify(plan.record_hopper())?)?;
     let elements = (HEADS * tokens * depth) as usize;
     let host = [numbers(elements, 3)?, numbers(elements, 1)?, numbers(elements, 2)?];
@@ -284,7 +287,7 @@ fn error(host: &[Vec<bf16>; 3], out: &[bf16], looks: &[Look], [tokens, depth]: [
         let start = plane * tokens * depth;
         let [keys, values] = [1, 2].map(|which: usize| wide(&host[which][start..start + seen * depth]));
         let at = query * depth..(query + 1) * depth;
-        let part = naive::attention(&wide(&host[0][at.clone()]), &keys, &values, 1.0 / (depth as f64).sqrt());
+        let part = naive::attention(&wide(&host[0][at.clone()]), &keys, &values, 1.0 / (depth as f64).sqrt(), None);
         for (found, exact) in out[at].iter().zip(naive::combine(&[part], depth)) {
             difference += (found.to_f64() - exact).powi(2);
             norm += exact * exact;

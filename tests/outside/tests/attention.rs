@@ -27,7 +27,7 @@ fn trial<F: KvFamily>(heads: u32, tokens: u32, room: u32, seed: u64) -> Trial {
     let out: Vec<f64> = (0..heads as usize)
         .flat_map(|head| {
             let of = |cache: &[bf16]| wide(&cache[head * room as usize * D..][..tokens as usize * D]);
-            naive::combine(&[naive::attention(&wide(&q[head * D..][..D]), &of(&keys), &of(&values), scale)], D)
+            naive::combine(&[naive::attention(&wide(&q[head * D..][..D]), &of(&keys), &of(&values), scale, None)], D)
         })
         .collect();
     // Values are at most 1: a weight is rounded to bf16, and so is the result.

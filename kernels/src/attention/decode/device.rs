@@ -4,6 +4,7 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
 use super::combine::{Splits, warp_parts};
+use crate::attention::ScoreFunction;
 use crate::attention::warp::{WarpA, WarpQueries, attend as attend_tiles, query_fragments};
 use crate::kv::{KConfig, KvFamily, KvRings, KvThreads, KvView, OwnRing, Span, VConfig};
 use crate::mma::Accumulator;
@@ -25,8 +26,8 @@ pub struct Task<'k, I> {
     pub place: KvView<'k>,
     /// The share of this block.
     pub split: Val<'k, u32>,
-    /// `scale·log₂e`.
-    pub scale: Val<'k, f32>,
+    /// What products of queries and keys become.
+    pub scores: ScoreFunction<'k>,
     /// Query heads.
     pub group: u32,
     /// Where the shares meet.
@@ -40,11 +41,11 @@ pub fn attend<'k, F: KvFamily, const D: u32, const TILE: u32>(k: &'k Builder, ta
     let values = F::open::<VConfig<TILE, TILE, TILE, D>>(k, "values", task.inputs[1], task.place, team);
     F::begin(k);
 
-    let tokens = task.place.tokens;
     let (query, rows) = queries(k, task.query, [D, task.group]);
-    let queries = WarpQueries { fragments: &query, rows, scale: task.scale };
-    let span = share(k, tokens, [task.split, task.splits.count], [warps(D), TILE]);
-    let mask = mask_past_end(k, tokens, TILE);
+    let queries = WarpQueries { fragments: &query, rows, scores: task.scores };
+    let seen = SeenTokens::of(task.place, task.scores);
+    let span = share(k, seen, [task.split, task.splits.count], [warps(D), TILE]);
+    let mask = mask_unseen(k, seen, TILE);
     let (softmax, acc) = attend_tiles(k, KvRings { keys: &keys, values: &values }, span, queries, &mask);
     let room = warps(D) * F::tile_bytes::<KConfig<TILE, D, TILE>>();
     let warps = warp_parts(k, warps(D), [D, task.group], keys.memory().cast(), room);
@@ -63,30 +64,52 @@ pub(super) fn queries<'k>(
     (query_fragments(k, [depth, rows], &|half| row(half).lt(group), &at), rows)
 }
 
-/// Masks the scores beyond the last token with −∞.
-pub(super) fn mask_past_end<'k>(
+/// The tokens that the query of a sequence sees.
+#[derive(Clone, Copy)]
+pub(super) struct SeenTokens<'k> {
+    /// The first one, where a window hides others.
+    first: Option<Val<'k, u32>>,
+    /// Tokens of the sequence.
+    end: Val<'k, u32>,
+}
+
+impl<'k> SeenTokens<'k> {
+    /// Those of a sequence whose last token the query is.
+    pub fn of(place: KvView<'k>, scores: ScoreFunction<'k>) -> SeenTokens<'k> {
+        SeenTokens { first: scores.first_seen(place.tokens), end: place.tokens }
+    }
+}
+
+/// Masks the scores beyond the last token, and of tokens that a window hides, with −∞.
+pub(super) fn mask_unseen<'k>(
     k: &'k Builder,
-    tokens: Val<'k, u32>,
+    SeenTokens { first, end }: SeenTokens<'k>,
     tile: u32,
 ) -> impl Fn(Val<'k, u32>, Accumulator<'k, f32>) {
     move |number, scores| {
-        let left = tokens - number * tile;
+        let left = end - number * tile;
+        let hidden = first.map(|first| first.max(number * tile) - number * tile);
         for (register, column) in (0..).zip(scores.columns(Index::lane(k))) {
-            let seen = column.get(k).lt(left);
+            let column = column.get(k);
+            let seen = column.lt(left);
+            let seen = hidden.map_or(seen, |hidden| seen & column.ge(hidden));
             scores.registers().set(register, seen.select(scores.get(register), f32::NEG_INFINITY));
         }
     }
 }
 
-/// The tiles of this warp: every `step`-th tile of share `split` of `splits`.
+/// The tiles of this warp: every `step`-th tile of share `split` of `splits`, of the tiles from the
+/// first on that holds a token which the query sees.
 pub(super) fn share<'k>(
     k: &'k Builder,
-    tokens: Val<'k, u32>,
+    seen: SeenTokens<'k>,
     [split, splits]: [Val<'k, u32>; 2],
     [step, tile]: [u32; 2],
 ) -> Span<'k> {
-    let tiles = (tokens + (tile - 1)) / tile;
-    let width = (tiles + splits - 1) / splits;
+    let tiles = (seen.end + (tile - 1)) / tile;
+    let hidden = seen.first.map(|first| first / tile);
+    let width = (hidden.map_or(tiles, |hidden| tiles - hidden) + splits - 1) / splits;
     let first = split * width;
+    let first = hidden.map_or(first, |hidden| hidden + first);
     Span { first: first + k.warp(), end: (first + width).min(tiles), step }
 }

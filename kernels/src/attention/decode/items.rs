@@ -5,7 +5,8 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val, Var};
 
 use super::combine::{Splits, warp_parts};
-use super::device::{mask_past_end, queries, share, warps};
+use super::device::{SeenTokens, mask_unseen, queries, share, warps};
+use crate::attention::ScoreFunction;
 use crate::attention::warp::{WarpQueries, attend_by};
 use crate::early::wait_for_launches;
 use crate::kv::{
@@ -20,6 +21,8 @@ pub struct Items<'k, 'a> {
     pub heads: Val<'k, u32>,
     /// Sequences; those without tokens are left out.
     pub sequences: Val<'k, u32>,
+    /// What products of queries and keys become.
+    pub scores: ScoreFunction<'k>,
     /// Where the rows of a sequence and head lie, tokens included.
     pub place: &'a dyn Fn(Val<'k, u32>, Val<'k, u32>) -> KvView<'k>,
     /// Queries of a sequence and head, by number, `[group, D]`.
@@ -47,7 +50,8 @@ impl<'k> Items<'k, '_> {
         let split = number % self.splits;
         let line = number / self.splits;
         let place = (self.place)(line / self.heads, line % self.heads);
-        Item { split, line, place, span: share(k, place.tokens, [split, self.splits], [step, tile]) }
+        let seen = SeenTokens::of(place, self.scores);
+        Item { split, line, place, span: share(k, seen, [split, self.splits], [step, tile]) }
     }
 }
 
@@ -169,7 +173,6 @@ pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
     inputs: [F::Input<'k>; 2],
     items: &Items<'k, '_>,
     group: u32,
-    scale: Val<'k, f32>,
 ) {
     let team = KvThreads::Warps(warps(D));
     let shape = [warps(D), TILE];
@@ -204,9 +207,9 @@ pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
             let Item { split, line, place, span } = current.item();
             k.when(place.tokens.gt(0), || {
                 let (query, rows) = queries(k, (items.query)(line), [D, group]);
-                let queries = WarpQueries { fragments: &query, rows, scale };
+                let queries = WarpQueries { fragments: &query, rows, scores: items.scores };
                 let rings = KvRings { keys: &keys, values: &values };
-                let mask = mask_past_end(k, place.tokens, TILE);
+                let mask = mask_unseen(k, SeenTokens::of(place, items.scores), TILE);
                 let (softmax, acc) = attend_by(k, rings, queries, &mask, |scores, outputs| {
                     let ahead = IssuedAhead { span, place, issue_keys: &issue_keys, issue_values: &issue_values };
                     stream_issuing(k, rings, &ahead, scores, outputs);

@@ -8,7 +8,7 @@ use tilewright_codegen::ir::{Arch, Kernel};
 use super::combine::Splits;
 use super::device::{Task, attend, warps};
 use super::items::{Items, attend_items};
-use crate::attention::AttentionError;
+use crate::attention::{AttentionError, ScoreFunction, ScoreVariant};
 use crate::early::{begin_early, early};
 use crate::kv::{KvFamily, KvView, Pages, is_swizzled};
 
@@ -41,6 +41,8 @@ pub struct Decode {
     /// Most tokens of a warp's tile, 16 or 32: 32 are half as many and twice as large copies, in
     /// twice the shared memory. See [`tokens`](Decode::tokens).
     pub tile: u32,
+    /// Which score modifiers it has: a soft cap, a sliding window.
+    pub scores: ScoreVariant,
 }
 
 /// The parameters of the kernel, in order, by name and meaning; arguments are given in this order.
@@ -54,6 +56,8 @@ pub struct Decode {
 /// | `table_width` | entries of a sequence |
 /// | `plane_stride` | elements from plane to plane: `capacity·D`, or `pages·page_tokens·D` |
 /// | `scale` | of the scores, times log₂e |
+/// | `soft_cap` | the cap of the scores, f32 above 0; only where [`ScoreVariant::soft_cap`] |
+/// | `window` | tokens that a query sees, its own included, u32 of 1 or more; only where [`ScoreVariant::window`] |
 /// | `acc`, `stats` | room for `[sequences, kv_heads, splits, group, D]` and `[.., 2]` f32 |
 /// | `done` | `[sequences, kv_heads]` zeros, which are zeros again afterwards |
 /// | `out` | `[sequences, kv_heads·group, D]` bf16 |
@@ -71,7 +75,9 @@ impl Decode {
     ///
     /// ```
     /// use tilewright_kernels::attention::decode::{Decode, Layout};
-    /// let decode = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 32 };
+    /// use tilewright_kernels::attention::ScoreVariant;
+    /// let scores = ScoreVariant::NONE;
+    /// let decode = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 32, scores };
     /// assert_eq!([decode.tokens(), Decode { depth: 256, ..decode }.tokens()], [32, 16]);
     /// ```
     pub const fn tokens(&self) -> u32 {
@@ -82,7 +88,9 @@ impl Decode {
     ///
     /// ```
     /// use tilewright_kernels::attention::decode::{Decode, Layout};
-    /// let decode = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16 };
+    /// use tilewright_kernels::attention::ScoreVariant;
+    /// let scores = ScoreVariant::NONE;
+    /// let decode = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16, scores };
     /// assert_eq!(decode.splits(8, 65536, 264), 33);
     /// assert_eq!(decode.splits(8, 1024, 264), 16);
     /// ```
@@ -118,7 +126,8 @@ impl Decode {
         };
         let tokens = self.tokens();
         let suffix = if stays { "_staying" } else { "" };
-        let name = format!("decode_d{}_g{}_t{tokens}_{layout}_{}{suffix}", self.depth, self.group, F::name());
+        let scores = self.scores.suffix();
+        let name = format!("decode_d{}_g{}_t{tokens}_{layout}_{}{suffix}{scores}", self.depth, self.group, F::name());
         record(&name, arch, block(warps(self.depth) * 32), |k| match self.depth {
             _ if !(1..=Self::MOST_GROUP).contains(&self.group) => {
                 k.refuse(&AttentionError::Group { group: self.group })
@@ -141,7 +150,7 @@ impl Decode {
         let table = k.global::<u32>("table");
         let table_width = k.param::<u32>("table_width");
         let plane_stride = k.param::<u32>("plane_stride");
-        let scale = k.param::<f32>("scale");
+        let scores = ScoreFunction::declare(k, self.scores);
         if stays {
             begin_early(k)
         } else {
@@ -185,17 +194,17 @@ impl Decode {
         };
         let query = |line: Val<'k, u32>| q.at(line.mul_wide(rows));
         if let Some([splits, heads, sequences]) = counts {
-            let items = Items { splits, heads, sequences, place: &place, query: &query, meet: &meet };
+            let items = Items { splits, heads, sequences, scores, place: &place, query: &query, meet: &meet };
             return match self.tokens() {
-                32 => attend_items::<F, D, 32>(k, inputs, &items, self.group, scale),
-                _ => attend_items::<F, D, 16>(k, inputs, &items, self.group, scale),
+                32 => attend_items::<F, D, 32>(k, inputs, &items, self.group),
+                _ => attend_items::<F, D, 16>(k, inputs, &items, self.group),
             };
         }
         let line = sequence * heads + head;
         let place = place(sequence, head);
         let splits = meet(line);
         let query = query(line);
-        let task = Task { query, inputs, place, split, scale, group: self.group, splits };
+        let task = Task { query, inputs, place, split, scores, group: self.group, splits };
         match self.tokens() {
             32 => attend::<F, D, 32>(k, &task),
             _ => attend::<F, D, 16>(k, &task),

@@ -12,6 +12,7 @@ use tilewright_codegen::build::{
 use tilewright_layout::{Layout, Swizzled};
 
 use super::schedule::Rows;
+use crate::attention::ScoreFunction;
 use crate::attention::softmax::{Rescaling, Softmax, a_fragment};
 use crate::kv::{
     Arrived, Form, Issued, KConfig, KvBuffer, KvFamily, KvThreads, KvView, OwnRing, TileForm, Tma, TmaBuffer, VConfig,
@@ -36,8 +37,8 @@ pub struct Task<'k> {
     pub place: KvView<'k>,
     /// The rows of the block.
     pub rows: Rows<'k>,
-    /// `scale·log₂e`.
-    pub scale: Val<'k, f32>,
+    /// What products of queries and keys become.
+    pub scores: ScoreFunction<'k>,
     /// The result of the first query of the tile.
     pub out: Ptr<'k, Global, bf16>,
     /// Elements from query to query of the result.
@@ -80,13 +81,14 @@ impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> Shape<D,
         Tma::<STAGES>::begin(k);
 
         let tiles = (task.rows.end(Self::BLOCK_ROWS, task.causal) + (BN - 1)) / BN;
+        let tiles = SeenTiles { first: task.rows.first_tile(BN), end: tiles };
         let [few, many] = registers(GROUPS);
         let fetch = || {
             k.registers_down(few);
             k.when(k.tid().eq(0), || {
-                k.when(tiles.gt(0), || Self::fetch_queries(k, task, queries, queries_full));
-                k.for_(0, tiles, |turn: Val<'k, u32>| {
-                    let tile = tiles - 1 - turn;
+                k.when(tiles.exist(), || Self::fetch_queries(k, task, queries, queries_full));
+                k.for_(0, tiles.before(tiles.end), |turn: Val<'k, u32>| {
+                    let tile = tiles.end - 1 - turn;
                     let wanted = k.lit(true);
                     let _: [Issued; 2] = [keys.load_from_dram(tile, wanted), values.load_from_dram(tile, wanted)];
                 });
@@ -105,9 +107,9 @@ impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> Shape<D,
                 scores: sums(k, BN),
                 weights: k.regs(BN / 4, k.lit(0u32).bits::<Bf16x2>()),
                 acc: zeros(k, D),
-                softmax: Softmax::new(k, warpgroup_atom::<bf16>(BN).1, 2, task.scale, task.rescaling),
+                softmax: Softmax::new(k, warpgroup_atom::<bf16>(BN).1, 2, task.scores.softmax_scale(), task.rescaling),
             };
-            k.when(tiles.gt(0), || {
+            k.when(tiles.exist(), || {
                 queries_full.wait(0);
                 consumer.run(tiles);
             });
@@ -157,6 +159,27 @@ fn transposed(layout: Swizzled) -> Swizzled {
     Swizzled::new(layout.swizzle(), 0, Layout::constant(layout.layout().select(&[1, 0])))
 }
 
+/// The tiles that some query of a block sees.
+#[derive(Clone, Copy)]
+struct SeenTiles<'k> {
+    /// The first one, where a window hides others; else it is tile 0.
+    first: Option<Val<'k, u32>>,
+    /// One past the last.
+    end: Val<'k, u32>,
+}
+
+impl<'k> SeenTiles<'k> {
+    /// Whether there are any.
+    fn exist(self) -> Val<'k, bool> {
+        self.first.map_or_else(|| self.end.gt(0), |first| self.end.gt(first))
+    }
+
+    /// How many of them come before tile `tile`.
+    fn before(self, tile: Val<'k, u32>) -> Val<'k, u32> {
+        self.first.map_or(tile, |first| tile - first)
+    }
+}
+
 /// A warpgroup that multiplies.
 struct Consumer<'a, 'k, const D: u32, const BN: u32, const GROUPS: u32> {
     k: &'k Builder,
@@ -175,22 +198,22 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
     const QUERY: TileForm = TileForm { rows: ROWS, columns: D, form: Form::Swizzled };
     const KEYS: TileForm = TileForm { rows: BN, columns: D, form: Form::Swizzled };
 
-    /// Goes through `tiles` tiles, at least one, the last first.
-    fn run(&self, tiles: Val<'k, u32>) {
+    /// Goes through the tiles, at least one, the last first.
+    fn run(&self, tiles: SeenTiles<'k>) {
         let k = self.k;
         self.ping_pong_begin();
-        let last = tiles - 1;
+        let last = tiles.end - 1;
         let key = self.keys.copy_to_shared(Issued::by_another(), last);
         k.wgmma_fence();
         self.multiply_scores(&key);
         k.wgmma_wait(0);
         self.keys.release(key);
-        self.mask(last);
+        self.modify(last);
         // Nothing was summed before.
         let _ = self.softmax.update(self.scores);
         self.pack();
 
-        k.for_(0, last, |turn: Val<'k, u32>| {
+        k.for_(0, tiles.before(last), |turn: Val<'k, u32>| {
             let tile = last - 1 - turn;
             let key = self.keys.copy_to_shared(Issued::by_another(), tile);
             let value = self.values.copy_to_shared(Issued::by_another(), tile + 1);
@@ -202,7 +225,7 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
             self.ping_pong_arrive();
             k.wgmma_wait(1);
             self.keys.release(key);
-            self.mask(tile);
+            self.modify(tile);
             let rescale = self.softmax.update(self.scores);
             k.wgmma_wait(0);
             self.values.release(value);
@@ -210,7 +233,7 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
             self.pack();
         });
 
-        let value = self.values.copy_to_shared(Issued::by_another(), k.lit(0u32));
+        let value = self.values.copy_to_shared(Issued::by_another(), tiles.first.unwrap_or_else(|| k.lit(0u32)));
         let weights = self.a_fragments();
         k.wgmma_fence();
         self.multiply_weights(&weights, &value);
@@ -255,10 +278,14 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
         self.group * ROWS + self.k.warp() % 4 * 16 + self.k.lane() / 4
     }
 
-    fn mask(&self, tile: Val<'k, u32>) {
-        let Task { rows, causal, .. } = *self.task;
+    /// Makes scores of a tile's products, −∞ for tokens that a row does not see.
+    fn modify(&self, tile: Val<'k, u32>) {
+        let Task { rows, causal, scores, .. } = *self.task;
+        scores.apply(self.scores, 2);
         let first = rows.first + self.group * ROWS;
-        self.k.when(((tile + 1) * BN).gt(rows.common(first, causal)), || {
+        let is_edge = ((tile + 1) * BN).gt(rows.common(first, causal));
+        let is_hidden = rows.window.and_then(|_| rows.is_hidden(tile * BN, first + (ROWS - 1)));
+        self.k.when(is_hidden.map_or(is_edge, |hidden| is_edge | hidden), || {
             rows.mask(self.k, self.scores, rows.first + self.row(), tile * BN, causal);
         });
     }

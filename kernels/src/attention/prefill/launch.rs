@@ -7,8 +7,8 @@ use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::schedule::{Rows, order};
 use super::{hopper, warps};
-use crate::attention::AttentionError;
 use crate::attention::softmax::Rescaling;
+use crate::attention::{AttentionError, ScoreFunction, ScoreVariant};
 use crate::kv::{KvFamily, KvView, Pages, is_swizzled};
 
 /// The layout of queries and results.
@@ -50,6 +50,8 @@ pub enum Kv {
 /// | `tiles` | tiles of queries of the longest sequence |
 /// | `heads`, `sharing` | query heads; heads that share L2 |
 /// | `scale` | of the scores, times log₂e |
+/// | `soft_cap` | the cap of the scores, f32 above 0; only where [`ScoreVariant::soft_cap`] |
+/// | `window` | tokens that a query sees, its own included, u32 of 1 or more; only where [`ScoreVariant::window`] |
 /// | `out` | as the queries |
 ///
 /// Grid: (tiles · heads, sequences).
@@ -66,6 +68,9 @@ pub struct Prefill {
     pub queries: QueryLayout,
     /// How keys and values lie.
     pub kv: Kv,
+    /// Which score modifiers it has: a soft cap, a sliding window. A window is refused where
+    /// attention is not causal, [`AttentionError::WindowNotCausal`].
+    pub scores: ScoreVariant,
 }
 
 /// Tuning parameters of the Hopper kernel.
@@ -83,7 +88,7 @@ pub struct Tuning {
 struct Common<'k> {
     place: KvView<'k>,
     rows: Rows<'k>,
-    scale: Val<'k, f32>,
+    scores: ScoreFunction<'k>,
     /// Row and plane of the first query of the tile.
     corner: [Val<'k, u32>; 2],
     /// Elements from row to row, from plane to plane of the queries.
@@ -100,12 +105,12 @@ struct Params<'k> {
     tiles: Val<'k, u32>,
     heads: Val<'k, u32>,
     sharing: Val<'k, u32>,
-    scale: Val<'k, f32>,
+    scores: ScoreFunction<'k>,
     out: Ptr<'k, Global, bf16>,
 }
 
 impl<'k> Params<'k> {
-    fn declare(k: &'k Builder) -> Params<'k> {
+    fn declare(k: &'k Builder, scores: ScoreVariant) -> Params<'k> {
         Params {
             query_starts: k.global("query_starts"),
             token_starts: k.global("token_starts"),
@@ -115,7 +120,7 @@ impl<'k> Params<'k> {
             tiles: k.param("tiles"),
             heads: k.param("heads"),
             sharing: k.param("sharing"),
-            scale: k.param("scale"),
+            scores: ScoreFunction::declare(k, scores),
             out: k.global("out"),
         }
     }
@@ -137,7 +142,8 @@ impl Prefill {
             Kv::Paged { page_tokens, swizzled: false } => format!("pages{page_tokens}"),
             Kv::Paged { page_tokens, swizzled: true } => format!("pool{page_tokens}"),
         };
-        format!("prefill_d{}_g{}_{causal}_{queries}_{kv}_{way}", self.depth, self.group)
+        let scores = self.scores.suffix();
+        format!("prefill_d{}_g{}_{causal}_{queries}_{kv}_{way}{scores}", self.depth, self.group)
     }
 
     /// Rows of a block of the Hopper kernel.
@@ -174,9 +180,9 @@ impl Prefill {
             }
             let queries = k.tensor_map("q");
             let inputs = [k.tensor_map("keys"), k.tensor_map("values")];
-            let params = Params::declare(k);
+            let params = Params::declare(k, self.scores);
             self.each_block(k, &params, self.hopper_rows(), |common| {
-                let Common { place, rows, scale, corner, strides } = common;
+                let Common { place, rows, scores, corner, strides } = common;
                 let out = at(params.out, corner, strides);
                 let [row, plane] = corner.map(Val::cast::<i32>);
                 let out_stride = strides[0];
@@ -188,7 +194,7 @@ impl Prefill {
                     inputs,
                     place,
                     rows,
-                    scale,
+                    scores,
                     out,
                     out_stride,
                     causal,
@@ -219,13 +225,13 @@ impl Prefill {
             }
             let q = k.global::<bf16>("q");
             let inputs = [F::input(k, "keys"), F::input(k, "values")];
-            let params = Params::declare(k);
+            let params = Params::declare(k, self.scores);
             self.each_block(k, &params, warps::BLOCK_ROWS, |common| {
-                let Common { place, rows, scale, corner, strides } = common;
+                let Common { place, rows, scores, corner, strides } = common;
                 let [query, out] = [at(q, corner, strides), at(params.out, corner, strides)];
                 let stride = strides[0];
                 let causal = self.causal;
-                let task = warps::Task { query, out, stride, inputs, place, rows, scale, causal };
+                let task = warps::Task { query, out, stride, inputs, place, rows, scores, causal };
                 match self.depth {
                     32 => warps::attend::<F, 32>(k, &task),
                     64 => warps::attend::<F, 64>(k, &task),
@@ -255,6 +261,8 @@ impl Prefill {
             AttentionError::Depth { kernel: "prefill", depth: self.depth, depths: Self::DEPTHS }
         } else if self.group == 0 {
             AttentionError::NoGroup
+        } else if self.scores.window && !self.causal {
+            AttentionError::WindowNotCausal
         } else {
             return false;
         };
@@ -298,8 +306,9 @@ impl Prefill {
             QueryLayout::HeadMajor => ([first, sequence * params.heads + head], [depth, queries * self.depth]),
             QueryLayout::Ragged => ([query_start + first, head], [params.heads * self.depth, depth]),
         };
-        let rows = Rows { first, queries, tokens, head };
-        k.moving().when(first.lt(queries), || act(Common { place, rows, scale: params.scale, corner, strides }));
+        let scores = params.scores;
+        let rows = Rows { first, queries, tokens, head, window: scores.window() };
+        k.moving().when(first.lt(queries), || act(Common { place, rows, scores, corner, strides }));
     }
 }
 

@@ -8,8 +8,8 @@
 //! | [`launch`] | the standalone kernels |
 //!
 //! Query token `i` of a sequence of `n` queries and `t` tokens sees token `j` if `j ≤ i + t − n`,
-//! where causal: the last query sees all. A tile that no query of a block sees is never loaded; a
-//! tile that all see is not masked.
+//! where causal: the last query sees all. With a sliding window it sees the last `window` of these
+//! only. A tile that no query of a block sees is never loaded; a tile that all see is not masked.
 
 pub mod hopper;
 pub mod launch;

@@ -2,6 +2,7 @@
 
 use tilewright_codegen::build::{Builder, Val};
 
+use crate::attention::scores::first_seen;
 use crate::mma::Accumulator;
 use crate::tile::Index;
 
@@ -16,6 +17,8 @@ pub struct Rows<'k> {
     pub tokens: Val<'k, u32>,
     /// The query head.
     pub head: Val<'k, u32>,
+    /// Tokens that a query sees up to its own, where they are a window: then attention is causal.
+    pub window: Option<Val<'k, u32>>,
 }
 
 /// The tile of queries and the head of a block, of `tiles × heads` blocks.
@@ -58,6 +61,23 @@ impl<'k> Rows<'k> {
         if causal { self.reach(row + 1) } else { self.tokens }
     }
 
+    /// The first token that row `row` sees; `None` where there is no window. Later rows see no
+    /// earlier one.
+    pub fn first_seen(&self, row: Val<'k, u32>) -> Option<Val<'k, u32>> {
+        self.window.map(|window| first_seen(self.reach(row + 1), window))
+    }
+
+    /// Whether the window hides token `token` from row `row`; `None` where there is no window.
+    pub fn is_hidden(&self, token: Val<'k, u32>, row: Val<'k, u32>) -> Option<Val<'k, bool>> {
+        self.first_seen(row).map(|first| token.lt(first))
+    }
+
+    /// The first tile of `keys` keys that a query of the block sees; `None` where there is no
+    /// window, and it is tile 0.
+    pub fn first_tile(&self, keys: u32) -> Option<Val<'k, u32>> {
+        self.first_seen(self.first).map(|first| first / keys)
+    }
+
     /// Scores of tokens that a row does not see become −∞. `row` is that of register 0, `token` the
     /// first column's.
     pub fn mask(
@@ -71,9 +91,12 @@ impl<'k> Rows<'k> {
         for (half, registers) in (0..).zip(scores.rows()) {
             let limit = self.common(row + 8u32 * half, causal);
             let left = limit.max(token) - token;
+            let hidden = self.window.map(|window| first_seen(limit, window).max(token) - token);
             let columns = scores.columns(Index::lane(k));
             for register in registers {
-                let seen = columns[register as usize].get(k).lt(left);
+                let column = columns[register as usize].get(k);
+                let seen = column.lt(left);
+                let seen = hidden.map_or(seen, |hidden| seen & column.ge(hidden));
                 scores.registers().set(register, seen.select(scores.get(register), f32::NEG_INFINITY));
             }
         }

@@ -5,6 +5,7 @@ use half::bf16;
 use tilewright_codegen::build::{Bf16x2, Builder, Global, Ptr, RegArray, Val};
 
 use super::schedule::Rows;
+use crate::attention::ScoreFunction;
 use crate::attention::softmax::Softmax;
 use crate::attention::warp::{WarpQueries, attend as attend_tiles, query_fragments};
 use crate::kv::{KConfig, KvFamily, KvRings, KvThreads, KvView, Span, VConfig};
@@ -31,8 +32,8 @@ pub struct Task<'k, I> {
     pub place: KvView<'k>,
     /// The rows of the block.
     pub rows: Rows<'k>,
-    /// `scale·log₂e`.
-    pub scale: Val<'k, f32>,
+    /// What products of queries and keys become.
+    pub scores: ScoreFunction<'k>,
     /// Whether a query sees only tokens up to its own.
     pub causal: bool,
 }
@@ -49,12 +50,15 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
     let exists = |half: u32| (rows.first + (mine + 8 * half)).lt(rows.queries);
     let at = |half: u32, column| task.query.at((mine + 8 * half).mul_wide(task.stride)).at(column);
     let query = query_fragments(k, [D, 2], &exists, &at);
-    let queries = WarpQueries { fragments: &query, rows: 2, scale: task.scale };
+    let queries = WarpQueries { fragments: &query, rows: 2, scores: task.scores };
     let end = (rows.end(BLOCK_ROWS, task.causal) + (TILE - 1)) / TILE;
-    let span = Span { first: k.lit(0u32), end, step: 1 };
+    let first = rows.first_tile(TILE).unwrap_or_else(|| k.lit(0u32));
+    let span = Span { first, end, step: 1 };
     let (softmax, acc) = attend_tiles(k, KvRings { keys: &keys, values: &values }, span, queries, &|tile, scores| {
         let common = rows.common(rows.first + k.warp() * 16, task.causal);
-        k.when(((tile + 1) * TILE).gt(common), || {
+        let is_edge = ((tile + 1) * TILE).gt(common);
+        let is_hidden = rows.window.and_then(|_| rows.is_hidden(tile * TILE, rows.first + k.warp() * 16 + 15));
+        k.when(is_hidden.map_or(is_edge, |hidden| is_edge | hidden), || {
             rows.mask(k, scores, rows.first + mine, tile * TILE, task.causal);
         });
     });

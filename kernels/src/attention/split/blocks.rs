@@ -13,6 +13,8 @@ use crate::ring::Stages;
 pub(super) struct Brought<'b, 'k> {
     /// Its keys and values.
     pub block: TokenBlock<'k>,
+    /// How many of its first tokens a window hides, where there is one.
+    pub hidden: Option<Val<'k, u32>>,
     /// The last of its tokens, where it is not whole.
     pub last: Option<Val<'k, u32>>,
     /// What is done after the last use of its keys, before its values are used.
@@ -30,7 +32,7 @@ pub(super) struct WarpState<'s, 'k> {
 
 impl<'b, 'k> Brought<'b, 'k> {
     fn new(block: &TokenBlock<'k>, last: Option<Val<'k, u32>>) -> Brought<'b, 'k> {
-        Brought { block: block.clone(), last, then: Box::new(|| ()) }
+        Brought { block: block.clone(), hidden: None, last, then: Box::new(|| ()) }
     }
 }
 
@@ -50,6 +52,8 @@ impl<'k> Pass<'k> {
     pub fn all(self, scratch: Scratch<'k>, ring: &dyn Stages<'k>) -> Running<'k> {
         let k = self.team.k;
         let paged = self.streamed.map_or(self.begin, |(_, [_, end])| end);
+        // Blocks that the window hides are not read.
+        let paged = self.first_seen.map_or(paged, |seen| paged.max(seen & !(BLOCK - 1)));
         let blocks = (self.end - paged + (BLOCK - 1)) / BLOCK;
         // From the last warp on: the first have the streamed blocks that are left over.
         let first = (self.team.warps - 1) - k.warp();
@@ -77,7 +81,8 @@ impl<'k> Pass<'k> {
                 if let Some(newest) = &newest {
                     k.when(has_newest(block), || newest.put(self, last(block), &loaded));
                 }
-                Brought::new(&loaded, Some(last(block)))
+                let hidden = self.hidden(|| paged + block * BLOCK);
+                Brought { hidden, ..Brought::new(&loaded, Some(last(block))) }
             });
         };
         let from_ring = || {
@@ -164,10 +169,19 @@ impl<'k> Pass<'k> {
             let arrived = tiles.copy_to_shared(Issued::by_another(), at);
             self.blocks(Span { first, end: blocks, step: warps }, state, |block| {
                 tiles.load_from_shared(&arrived, block);
-                Brought::new(&tiles.get_mma_tile(), None)
+                let hidden = self.hidden(|| tokens[0] + at * stage.tokens() + block * BLOCK);
+                Brought { hidden, ..Brought::new(&tiles.get_mma_tile(), None) }
             });
             tiles.release(arrived);
         });
+    }
+
+    /// How many tokens the window hides of those from `start` on, where there is one.
+    fn hidden(self, start: impl FnOnce() -> Val<'k, u32>) -> Option<Val<'k, u32>> {
+        self.first_seen.map(|seen| {
+            let start = start();
+            seen.max(start) - start
+        })
     }
 
     /// Registers for a block.

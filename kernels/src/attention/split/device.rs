@@ -15,7 +15,9 @@ use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 use super::blocks::{Brought, WarpState};
 use super::merge::Part;
 use super::{Merged, Selected};
+use crate::attention::AttentionError;
 use crate::attention::merge::WarpParts;
+use crate::attention::scores::ScoreModifier;
 use crate::attention::softmax::{Rescaling, RowUpdate};
 use crate::gemv::linear::Scratch;
 use crate::kv::{Lanes, Newest, PagedPool, Streamed, TokenBlock};
@@ -39,6 +41,10 @@ pub struct Attention<'k> {
     pub split: Val<'k, u32>,
     /// Factor on the scores.
     pub scale: f32,
+    /// What happens to scores after the factor. A window makes the splits those of the tokens from
+    /// the page on that holds the first token which a row sees ([`Shares`](super::Shares)); the
+    /// producer of the ring has to stream the same.
+    pub modifier: ScoreModifier,
     /// Queries, `[rows, heads, dim]`.
     pub q: Array<'k>,
     /// Keys, bf16 or codes.
@@ -52,7 +58,7 @@ pub struct Attention<'k> {
     /// Which tokens come through the ring, if any do: for groups of eight heads at most.
     pub streamed: Option<Streamed<'k>>,
     /// How the tokens were chosen, where they are not all tokens of a row; none of them is
-    /// streamed.
+    /// streamed, and there is no window.
     pub selected: Option<Selected<'k>>,
     /// The newest token's keys and values as packets, which `q` is too then: of a program of one
     /// row of pools of bf16, whose tokens are not chosen.
@@ -119,18 +125,31 @@ pub fn attention<'k>(
     counted: impl FnOnce(),
 ) {
     let k = team.k;
+    if let Err(error) = work.check() {
+        return k.refuse(&error);
+    }
     k.for_(0u32, work.rows, |row| {
         let row = work.first_row + row;
-        let Part { begin, end, single, is_last, .. } = work.part(row);
+        let Part { begin, end, single, is_last, first_seen, .. } = work.part(row);
         let streamed = work.streamed.map(|streamed| (streamed, streamed.tokens([begin, end], row)));
         for first in (0..work.heads.group()).step_by(TOGETHER as usize) {
             let count = (work.heads.group() - first).min(TOGETHER);
             let first = work.kv_head * work.heads.group() + first;
-            let pass = Pass { team, work, row, begin, end, is_last, single, first, count, streamed };
+            let pass = Pass { team, work, row, begin, end, is_last, first_seen, single, first, count, streamed };
             k.if_else(begin.lt(end), || pass.run(scratch, ring), || pass.idle(scratch));
         }
     });
     work.arrive(team, scratch, counted);
+}
+
+impl Attention<'_> {
+    /// Checks the modifier, and that a window is one of all tokens of a row.
+    fn check(self) -> Result<(), AttentionError> {
+        match (self.selected, self.modifier.window) {
+            (Some(_), Some(window)) => Err(AttentionError::WindowOfSelected { window }),
+            _ => self.modifier.check(),
+        }
+    }
 }
 
 /// One pass over the tokens for up to eight query heads of a row.
@@ -143,6 +162,8 @@ pub(super) struct Pass<'k> {
     pub end: Val<'k, u32>,
     /// Whether the row's newest token is the last of them.
     pub is_last: Val<'k, bool>,
+    /// The first token that the row sees, where a window hides others.
+    pub first_seen: Option<Val<'k, u32>>,
     /// Whether the row has no other tokens.
     single: Val<'k, bool>,
     /// First query head.
@@ -222,7 +243,7 @@ impl<'k> Pass<'k> {
     /// Takes a block in.
     pub(super) fn block(
         self,
-        Brought { block, last, then }: Brought<'_, 'k>,
+        Brought { block, hidden, last, then }: Brought<'_, 'k>,
         WarpState { queries, running }: WarpState<'_, 'k>,
     ) {
         let (k, column, lanes) = (self.team.k, self.team.k.lane() % 4, self.lanes());
@@ -238,8 +259,11 @@ impl<'k> Pass<'k> {
                 }
             }
             for i in 0..2u32 {
-                let score = acc.get(i) + acc.get(i + 2);
-                let inside = last.map(|last| (column * 2 + (half + i)).le(last));
+                let score = self.work.modifier.base2(acc.get(i) + acc.get(i + 2));
+                let token = || column * 2 + (half + i);
+                let inside = last.map(|last| token().le(last));
+                let seen = hidden.map(|hidden| token().ge(hidden));
+                let inside = inside.into_iter().chain(seen).reduce(|inside, seen| inside & seen);
                 scores.push(inside.map_or(score, |inside| inside.select(score, f32::NEG_INFINITY)));
             }
         }

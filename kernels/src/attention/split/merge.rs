@@ -63,9 +63,11 @@ pub(super) struct Part<'k> {
     pub single: Val<'k, bool>,
     /// Whether later splits have none.
     pub is_last: Val<'k, bool>,
+    /// The first token that the row sees, where a window hides others.
+    pub first_seen: Option<Val<'k, u32>>,
     /// Tokens of a split.
     share: Val<'k, u32>,
-    /// Tokens of the row.
+    /// Tokens of all splits.
     tokens: Val<'k, u32>,
 }
 
@@ -118,13 +120,14 @@ impl<'k> Attention<'k> {
     pub(super) fn part(self, row: Val<'k, u32>) -> Part<'k> {
         let pages = self.keys;
         let shares = match self.selected {
-            None => Shares::of_row(pages, row, self.heads.splits),
+            None => Shares::of_row(pages, row, self.heads.splits, self.modifier.window),
             Some(selected) => selected.shares(pages, row, self.heads.splits),
         };
         let share = shares.each * pages.page_tokens;
-        let tokens = shares.tokens;
+        let tokens = shares.split_tokens(pages.page_tokens);
         let [begin, end] = shares.tokens_of(self.split, pages.page_tokens);
-        Part { begin, end, single: tokens.le(share), is_last: end.eq(tokens), share, tokens }
+        let first_seen = shares.hidden.map(|hidden| hidden.tokens);
+        Part { begin, end, single: tokens.le(share), is_last: end.eq(shares.tokens), first_seen, share, tokens }
     }
 
     /// Merges the splits of rows that have several: those of which it is the last, after a barrier

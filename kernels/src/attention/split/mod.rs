@@ -20,4 +20,4 @@ mod shares;
 pub use device::{Attention, Heads, attention};
 pub use merge::{Merged, Parts};
 pub use selected::Selected;
-pub use shares::Shares;
+pub use shares::{Hidden, Shares};

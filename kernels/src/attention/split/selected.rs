@@ -42,8 +42,8 @@ impl<'k> Selected<'k> {
     /// The shares of a row, in pages of the pool.
     pub(super) fn shares(self, pool: PagedPool<'k>, row: Val<'k, u32>, splits: u32) -> Shares<'k> {
         let last = pool.position.load(row);
-        let chosen = Shares::of(last, pool.page_tokens, splits, pool.split_pages);
-        let all = Shares::of(last, pool.page_tokens * self.page_blocks, splits, self.split_pages);
+        let chosen = Shares::of(last, pool.page_tokens, splits, pool.split_pages, None);
+        let all = Shares::of(last, pool.page_tokens * self.page_blocks, splits, self.split_pages, None);
         let is_all = last.eq(self.position.load(row));
         Shares { each: is_all.select(all.each * self.page_blocks, chosen.each), ..chosen }
     }

@@ -7,14 +7,18 @@
 //! |---|---|
 //! | a weight is rounded to bf16 for the product with V, not for the sum of the weights | 2⁻⁸ |
 //! | a score is a sum of d exact products; the scale, its product with the largest score and the fused multiply-add round too. A weight is off by that much relatively, in the numerator and in the denominator | 2·S·(d + 4)·u |
+//! | a soft cap: `tanh` is within 2⁻²⁰ of its value, which is multiplied with the cap | 2·8·cap·u |
 //! | a maximum that grows shrinks what was summed: an `ex2` of a rounded difference, at most once for 16 tokens and once a merge | in the next two |
 //! | sums of n weights and of n weighted values, `ex2` (2⁻²²), the merges of warps and blocks, the reciprocal | 2·(n + 32)·u + 2·S·n·u |
 //! | the result is rounded to bf16 | 2⁻⁸ of its value |
 
 use tilewright_codegen::trial::{Bound, Expected};
 
+use std::ops::Range;
+
 use half::bf16;
 
+use crate::attention::ScoreModifier;
 use crate::naive;
 
 /// The largest relative error of rounding to bf16.
@@ -44,6 +48,24 @@ fn length(x: &[f64]) -> f64 {
     x.iter().map(|x| x * x).sum::<f64>().sqrt()
 }
 
+/// What a query sees, and how.
+#[derive(Clone, Debug)]
+pub(super) struct Visible {
+    /// The tokens.
+    pub tokens: Range<usize>,
+    /// Factor on the scores.
+    pub scale: f64,
+    /// Cap on the scores.
+    pub soft_cap: Option<f64>,
+}
+
+impl Visible {
+    /// What the query at position `end − 1` sees.
+    pub(super) fn new(modifier: ScoreModifier, end: u32, scale: f64) -> Visible {
+        Visible { tokens: modifier.seen(end as usize), scale, soft_cap: modifier.soft_cap.map(f64::from) }
+    }
+}
+
 /// A result: its values, and the largest part of the bound that does not depend on a value.
 pub(super) struct Attended {
     values: Vec<f64>,
@@ -56,18 +78,23 @@ impl Attended {
         Attended { values: vec![f64::NAN; elements], absolute: 0.0 }
     }
 
-    /// Sets the elements from `at` on to what query `q` finds in the first `seen` tokens of a head.
-    pub(super) fn attend(&mut self, at: usize, q: &[f64], head: &Head, seen: usize, scale: f64) {
-        let (depth, end) = (head.depth, seen * head.depth);
-        let of =
-            |values: &[f64]| naive::combine(&[naive::attention(q, &head.keys[..end], &values[..end], scale)], depth);
+    /// Sets the elements from `at` on to what query `q` finds in the tokens of a head that it sees.
+    pub(super) fn attend(&mut self, at: usize, q: &[f64], head: &Head, visible: Visible) {
+        let Visible { tokens, scale, soft_cap } = visible;
+        let depth = head.depth;
+        let range = tokens.start * depth..tokens.end * depth;
+        let of = |values: &[f64]| {
+            let part = naive::attention(q, &head.keys[range.clone()], &values[range.clone()], scale, soft_cap);
+            naive::combine(&[part], depth)
+        };
         self.values[at..at + depth].copy_from_slice(&of(&head.values));
         let size = of(&head.sizes).into_iter().fold(0.0, f64::max);
         // Σ|q·k| is at most the product of the lengths.
         let scores = scale * length(q) * head.longest;
-        let n = seen as f64;
+        let n = tokens.len() as f64;
         let d = depth as f64;
-        let relative = ROUND + 2.0 * (scores * (d + 4.0 + n) + n + 32.0) * 2f64.powi(-23);
+        let tanh = soft_cap.map_or(0.0, |cap| 8.0 * cap);
+        let relative = ROUND + 2.0 * (scores * (d + 4.0 + n) + tanh + n + 32.0) * 2f64.powi(-23);
         self.absolute = self.absolute.max(relative * size * (1.0 + ROUND));
     }
 
@@ -94,18 +121,42 @@ mod tests {
             let scale = 1.0 / f64::from(depth).sqrt();
             let q = numbers(d);
             let head = Head::new(depth, [numbers(tokens * d), numbers(tokens * d)]);
-            let result = |seen| {
+            let result = |tokens| {
                 let mut result = Attended::new(d);
-                result.attend(0, &q, &head, seen, scale);
+                result.attend(0, &q, &head, Visible { tokens, scale, soft_cap: None });
                 result
             };
-            let exact = result(tokens);
-            let wrong = result(tokens - 1);
-            for (of, other) in [(&exact, &wrong), (&wrong, &exact)] {
-                let bound = Bound { absolute: of.absolute, relative: ROUND };
-                let outside = of.values.iter().zip(&other.values).filter(|&(e, v)| (v - e).abs() > bound.at(*e));
-                assert!(outside.count() > 0, "{tokens} tokens of {depth} columns");
+            let exact = result(0..tokens);
+            for wrong in [result(0..tokens - 1), result(1..tokens)] {
+                assert!(are_apart([&exact, &wrong]), "{tokens} tokens of {depth} columns");
             }
+        }
+    }
+
+    /// Whether each of two results is outside the bound of the other.
+    fn are_apart([a, b]: [&Attended; 2]) -> bool {
+        [(a, b), (b, a)].into_iter().all(|(of, other)| {
+            let bound = Bound { absolute: of.absolute, relative: ROUND };
+            of.values.iter().zip(&other.values).any(|(e, v)| (v - e).abs() > bound.at(*e))
+        })
+    }
+
+    /// A kernel that leaves out the cap, or caps before it scales, is outside the bound where scores
+    /// reach the cap.
+    #[test]
+    fn a_missing_cap_is_found() {
+        let mut draw = Draw::new(7);
+        let mut numbers = |count: usize| -> Vec<f64> { (0..count).map(|_| draw.unit()).collect() };
+        let q = numbers(64);
+        let head = Head::new(64, [numbers(40 * 64), numbers(40 * 64)]);
+        let result = |scale: f64, soft_cap| {
+            let mut result = Attended::new(64);
+            result.attend(0, &q, &head, Visible { tokens: 0..40, scale, soft_cap });
+            result
+        };
+        let capped = result(0.5, Some(0.5));
+        for wrong in [result(0.5, None), result(1.0, Some(0.5))] {
+            assert!(are_apart([&capped, &wrong]));
         }
     }
 }

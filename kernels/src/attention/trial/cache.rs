@@ -108,6 +108,15 @@ impl Cache {
         pool
     }
 
+    /// Makes the first tokens of each sequence, as many as given, NaN: those that no query reads.
+    pub(super) fn hide(&self, pool: &mut [bf16], hidden: &[u32]) {
+        for (sequence, head) in self.heads() {
+            for at in self.places(sequence, head).take(hidden[sequence] as usize) {
+                pool[at..at + self.depth as usize].fill(bf16::NAN);
+            }
+        }
+    }
+
     /// Keys of −∞ where [`fill`](Cache::fill) gave numbers: no query of positive numbers sees any
     /// of them.
     pub(super) fn blank(&self, pool: &mut [bf16]) {

@@ -5,11 +5,12 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
-use super::bound::{Attended, Head};
+use super::bound::{Attended, Head, Visible};
 use super::cache::Cache;
-use super::{KvTransport, one_of, page_tokens, positive};
+use super::{KvTransport, modifier, one_of, page_tokens, positive, scored, variant};
 use crate::attention::decode::{Decode, Layout};
 use crate::attention::prefill::Kv;
+use crate::attention::{ScoreModifier, ScoreVariant};
 use crate::kv::Tma;
 
 /// A decode problem, and how it is solved.
@@ -29,8 +30,10 @@ pub struct DecodeCase {
     pub tokens: Vec<u32>,
     /// Times `1/√depth`: the scale of the scores.
     pub sharpness: f64,
-    /// Whether every score is −∞, so that the result is zeros.
+    /// Whether every product is −∞: the result is zeros, or with a soft cap the mean of the values.
     pub blank: bool,
+    /// What happens to scores; kernels are recorded with as many modifiers.
+    pub modifier: ScoreModifier,
     /// Seed of the numbers.
     pub data: u64,
 }
@@ -50,7 +53,7 @@ impl DecodeCase {
         };
         let depth = one_of(made, Decode::DEPTHS);
         let group = made.between(1..=16);
-        let decode = Decode { depth, group, layout, tile: one_of(made, tiles) };
+        let decode = Decode { depth, group, layout, tile: one_of(made, tiles), scores: ScoreVariant::NONE };
         let sequences = draw.between(1..=3);
         // The parts of sixteen rows are apart from the rings where blocks stay: then large tiles
         // have no room.
@@ -63,8 +66,9 @@ impl DecodeCase {
             _ => draw.between(1..=130),
         });
         let tokens: Vec<u32> = tokens.map(|tokens| tokens.max(u32::from(staying.is_some()))).collect();
+        let scores = variant(made);
         DecodeCase {
-            decode,
+            decode: Decode { scores, ..decode },
             way,
             staying,
             tokens,
@@ -73,6 +77,7 @@ impl DecodeCase {
             sharpness: one_of(draw, &[1.0, 1.0, 4.0]),
             blank: draw.between(0..=15) == 0,
             data: draw.bits(),
+            modifier: modifier(draw, scores),
         }
     }
 
@@ -81,9 +86,10 @@ impl DecodeCase {
     /// # Errors
     /// When the kernel is not valid.
     pub fn trial(&self, arch: Arch) -> Result<Trial, VerifyErrors> {
-        let Decode { depth, group, layout, .. } = self.decode;
+        let decode = Decode { scores: self.modifier.variant(), ..self.decode };
+        let Decode { depth, group, layout, .. } = decode;
         let staying = self.way.staying.zip(self.staying);
-        let kernel = verify(staying.map_or(self.way.decode, |(record, _)| record)(&self.decode, arch))?;
+        let kernel = verify(staying.map_or(self.way.decode, |(record, _)| record)(&decode, arch))?;
         let mut draw = Draw::new(self.data);
         let (kv, page) = match layout {
             Layout::Dense => (Kv::HeadMajor, None),
@@ -98,18 +104,24 @@ impl DecodeCase {
             positive(&mut q);
             cache.blank(&mut pools[0]);
         }
+        // Tiles that a window hides are not read.
+        let tile = decode.tokens();
+        let first_read = |&tokens: &u32| self.modifier.seen(tokens as usize).start as u32 / tile * tile;
+        let hidden: Vec<u32> = self.tokens.iter().map(first_read).collect();
+        pools.iter_mut().for_each(|pool| cache.hide(pool, &hidden));
         let scale = self.sharpness / f64::from(depth).sqrt();
 
         let items = [self.splits, self.kv_heads, self.tokens.len() as u32];
         let grid = staying.map_or(items, |(_, blocks)| [blocks, 1, 1]);
         let mut trial = Trial::new(kernel, grid).note(format!(
-            "{} x {} heads of {} tokens, {} splits, staying {:?}, {:?}",
+            "{} x {} heads of {} tokens, {} splits, staying {:?}, {:?}, {:?}",
             group,
             self.kv_heads,
             join(&self.tokens),
             self.splits,
             self.staying,
-            self.decode
+            self.modifier,
+            decode
         ));
         let q_at = trial.input("q", &q);
         let names = ["keys", "values"];
@@ -131,7 +143,7 @@ impl DecodeCase {
             }
         };
         let trial = at.into_iter().fold(trial.pass(q_at), pass).pass(tokens).pass(table).pass(cache.width);
-        let trial = trial.pass(cache.plane_stride()).pass((scale * std::f64::consts::LOG2_E) as f32);
+        let trial = scored(trial.pass(cache.plane_stride()), scale, self.modifier);
         let trial = trial.pass(acc).pass(stats).pass(done).pass(out);
         Ok(if staying.is_some() { items.into_iter().fold(trial, Trial::pass) } else { trial })
     }
@@ -148,7 +160,7 @@ impl DecodeCase {
                     for (row, q) in rows.chunks(depth as usize).enumerate() {
                         let q: Vec<f64> = q.iter().map(|x| x.to_f64()).collect();
                         let at = line * rows.len() + row * q.len();
-                        result.attend(at, &q, &of, tokens as usize, scale);
+                        result.attend(at, &q, &of, Visible::new(self.modifier, tokens, scale));
                     }
                 }
             }

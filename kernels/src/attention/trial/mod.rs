@@ -19,10 +19,11 @@ pub use prefill::{PrefillCase, PrefillKernel};
 
 use half::bf16;
 use tilewright_codegen::ir::{Arch, Kernel, Needs};
-use tilewright_codegen::trial::{Draw, Shipped};
+use tilewright_codegen::trial::{Draw, Shipped, Trial};
 
 use super::decode::{Decode, Layout};
 use super::prefill::{Kv, Prefill, QueryLayout};
+use super::{ScoreModifier, ScoreVariant};
 use crate::kv::{CpAsync, KvFamily, Staged, Tma};
 use crate::shipped::Entry;
 
@@ -85,9 +86,39 @@ fn page_tokens(draw: &mut Draw, tensor_map: bool) -> u32 {
     if tensor_map { 8 * one_of(draw, &[1, 2, 3, 4, 8, 11, 32]) } else { one_of(draw, &[1, 2, 5, 7, 16, 24, 64, 100]) }
 }
 
+/// Modifiers that a kernel is recorded with, as often as not none.
+fn variant(made: &mut Draw) -> ScoreVariant {
+    let any = made.between(0..=1) == 1;
+    let [soft_cap, window] = [0, 1].map(|_| made.between(0..=1) == 1);
+    if any { ScoreVariant { soft_cap, window } } else { ScoreVariant::NONE }
+}
+
+/// Values for the modifiers of a kernel: caps below most scores, among them, and above all; windows
+/// of a token, within a tile, of whole tiles, and any.
+fn modifier(draw: &mut Draw, scores: ScoreVariant) -> ScoreModifier {
+    let soft_cap = one_of(draw, &[0.25, 1.0, 30.0]);
+    let windows = [1, draw.between(2..=40), 64 * draw.between(1..=3), draw.between(1..=300)];
+    let window = one_of(draw, &windows);
+    ScoreModifier { soft_cap: scores.soft_cap.then_some(soft_cap), window: scores.window.then_some(window) }
+}
+
+/// Passes the scale and the values of the modifiers, in the order of the parameters.
+fn scored(trial: Trial, scale: f64, modifier: ScoreModifier) -> Trial {
+    let trial = trial.pass((scale * std::f64::consts::LOG2_E) as f32);
+    let trial = modifier.soft_cap.into_iter().fold(trial, Trial::pass);
+    modifier.window.into_iter().fold(trial, Trial::pass)
+}
+
 /// What the kernels are shown with.
-const DECODE: Decode = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16 };
-const PREFILL: Prefill = Prefill { depth: 128, group: 4, causal: true, queries: QueryLayout::Ragged, kv: Kv::Ragged };
+const DECODE: Decode = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16, scores: ScoreVariant::NONE };
+const PREFILL: Prefill = Prefill {
+    depth: 128,
+    group: 4,
+    causal: true,
+    queries: QueryLayout::Ragged,
+    kv: Kv::Ragged,
+    scores: ScoreVariant::NONE,
+};
 
 /// The kernels of this module.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {

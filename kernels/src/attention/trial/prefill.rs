@@ -5,10 +5,11 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Draw, Expected, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
-use super::bound::{Attended, Head};
+use super::bound::{Attended, Head, Visible};
 use super::cache::{Cache, starts};
-use super::{KvTransport, one_of, page_tokens, positive};
+use super::{KvTransport, modifier, one_of, page_tokens, positive, scored, variant};
 use crate::attention::prefill::{Kv, Prefill, QueryLayout, hopper, warps};
+use crate::attention::{ScoreModifier, ScoreVariant};
 use crate::kv::Tma;
 
 /// What multiplies, and how keys and values travel.
@@ -33,8 +34,10 @@ pub struct PrefillCase {
     pub sequences: Vec<(u32, u32)>,
     /// Times `1/√depth`: the scale of the scores.
     pub sharpness: f64,
-    /// Whether every score is −∞, so that the result is zeros.
+    /// Whether every product is −∞: the result is zeros, or with a soft cap the mean of the values.
     pub blank: bool,
+    /// What happens to scores; kernels are recorded with as many modifiers.
+    pub modifier: ScoreModifier,
     /// Seed of the numbers.
     pub data: u64,
 }
@@ -58,7 +61,11 @@ impl PrefillCase {
             causal: made.between(0..=1) == 1,
             queries: one_of(made, &[QueryLayout::HeadMajor, QueryLayout::Ragged]),
             kv: one_of(made, &[Kv::HeadMajor, Kv::Ragged, paged]),
+            scores: ScoreVariant::NONE,
         };
+        let scores = variant(made);
+        let scores = ScoreVariant { window: scores.window && prefill.causal, ..scores };
+        let prefill = Prefill { scores, ..prefill };
         let tile = |draw: &mut Draw| (64 * draw.between(1..=3) + draw.between(0..=2)).saturating_sub(1);
         let extent = |draw: &mut Draw| match draw.between(0..=3) {
             0 => draw.between(1..=9),
@@ -81,7 +88,9 @@ impl PrefillCase {
         let kv_heads = if prefill.group > 2 { 1 } else { draw.between(1..=2) };
         let sharpness = one_of(draw, &[1.0, 1.0, 4.0]);
         let blank = draw.between(0..=15) == 0;
-        PrefillCase { prefill, way, kv_heads, sequences, sharpness, blank, data: draw.bits() }
+        let data = draw.bits();
+        let modifier = modifier(draw, scores);
+        PrefillCase { prefill, way, kv_heads, sequences, sharpness, blank, modifier, data }
     }
 
     /// The launch and its result, for a target.
@@ -89,7 +98,7 @@ impl PrefillCase {
     /// # Errors
     /// When the kernel is not valid.
     pub fn trial(&self, arch: Arch) -> Result<Trial, VerifyErrors> {
-        let prefill = &self.prefill;
+        let prefill = &Prefill { scores: self.modifier.variant(), ..self.prefill };
         let (kernel, block_rows, keys, maps) = match self.way {
             PrefillKernel::Hopper => (prefill.record_hopper(), prefill.hopper_rows(), prefill.tuning().keys, true),
             PrefillKernel::Warps(way) => ((way.prefill)(prefill, arch), warps::BLOCK_ROWS, warps::TILE, way.tensor_map),
@@ -109,6 +118,13 @@ impl PrefillCase {
             positive(&mut q);
             cache.blank(&mut pools[0]);
         }
+        // Tiles that a window hides from a sequence's first query are not read.
+        let first_read = |&(queries, tokens): &(u32, u32)| {
+            let end = (1 + tokens).saturating_sub(queries).min(tokens);
+            self.modifier.seen(end as usize).start as u32 / keys * keys
+        };
+        let hidden: Vec<u32> = self.sequences.iter().map(first_read).collect();
+        pools.iter_mut().for_each(|pool| cache.hide(pool, &hidden));
         let scale = self.sharpness / f64::from(prefill.depth).sqrt();
         let most = self.sequences.iter().map(|s| s.0).max().unwrap_or(0);
         // Sometimes a row of blocks has nothing to do.
@@ -116,8 +132,10 @@ impl PrefillCase {
         let sharing = draw.between(1..=queries.heads);
 
         let grid = [tiles * queries.heads, self.sequences.len() as u32, 1];
-        let mut trial = Trial::new(kernel, grid)
-            .note(format!("{} heads, queries and tokens {:?}, {prefill:?}", queries.heads, self.sequences));
+        let mut trial = Trial::new(kernel, grid).note(format!(
+            "{} heads, queries and tokens {:?}, {:?}, {prefill:?}",
+            queries.heads, self.sequences, self.modifier
+        ));
         let q_at = trial.input("q", &q);
         let names = ["keys", "values"];
         let at = [0, 1].map(|which: usize| trial.input(names[which], &cache.stored(&pools[which])));
@@ -134,7 +152,7 @@ impl PrefillCase {
         let pass = |trial: Trial, buffer| if maps { trial.map(buffer, shape.clone()) } else { trial.pass(buffer) };
         let trial = at.into_iter().fold(trial, pass).pass(query_starts).pass(token_starts).pass(table);
         let trial = trial.pass(cache.width).pass(cache.plane_stride()).pass(tiles).pass(queries.heads).pass(sharing);
-        Ok(trial.pass((scale * std::f64::consts::LOG2_E) as f32).pass(out))
+        Ok(scored(trial, scale, self.modifier).pass(out))
     }
 
     fn result(&self, queries: &Queries, cache: &Cache, q: &[bf16], pools: &[Vec<bf16>; 2], scale: f64) -> Expected {
@@ -147,7 +165,7 @@ impl PrefillCase {
                     let at = queries.place(sequence, head, query);
                     let q: Vec<f64> = q[at..at + depth as usize].iter().map(|x| x.to_f64()).collect();
                     let seen = if causal { (query + 1 + tokens).saturating_sub(count) } else { tokens };
-                    result.attend(at, &q, &of, seen as usize, scale);
+                    result.attend(at, &q, &of, Visible::new(self.modifier, seen, scale));
                 }
             }
         }

@@ -3,6 +3,7 @@
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
+use tilewright_kernels::attention::ScoreModifier;
 use tilewright_kernels::attention::split::{self, Heads, Merged, Parts, Selected};
 use tilewright_kernels::gemv::linear::ActivationOutput;
 use tilewright_kernels::kv::{Cells, PageTable, PagedPool, PoolType, SplitPages, TokenStage};
@@ -300,6 +301,7 @@ impl DeviceFunction for SplitOfTokens {
             kv_head: call.value(offset_of!(Fields, kv_head)),
             split: call.value(offset_of!(Fields, split)),
             scale,
+            modifier: ScoreModifier::NONE,
             q: call.stored(offset_of!(Fields, q), q, Generation::Input),
             keys: pages([offset_of!(Fields, keys), scales]),
             values: pages([offset_of!(Fields, values), scales + size_of::<u32>()]),

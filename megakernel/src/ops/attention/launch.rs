@@ -4,6 +4,7 @@
 use std::f32::consts::LOG2_E;
 
 use tilewright_codegen::ir::{Arch, Kernel};
+use tilewright_kernels::attention::ScoreVariant;
 use tilewright_kernels::attention::decode::{Decode, Layout};
 use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout, hopper, warps};
 use tilewright_kernels::kv::{CpAsync, KvFamily, PoolType, Tma, WidenPages, is_swizzled};
@@ -47,7 +48,8 @@ impl LaunchOp for Attention {
             self.decode(plan, [rows, heads, depth], [kv_heads, pages, page_tokens])?;
         }
         let kv = Kv::Paged { page_tokens, swizzled: true };
-        let prefill = Prefill { depth, group, causal: true, queries: QueryLayout::Ragged, kv };
+        let scores = ScoreVariant::NONE;
+        let prefill = Prefill { depth, group, causal: true, queries: QueryLayout::Ragged, kv, scores };
         let by_maps = plan.arch == Arch::Sm90a;
         let arch = plan.arch;
         let kernel = plan.kernel(format!("{prefill:?}"), || match by_maps {
@@ -115,7 +117,8 @@ impl Attention {
         let GraphTuning { tile, stages, staying, splits, .. } = tuning;
         let staying = if by_maps { staying } else { 0 };
         let tile = if by_maps { tile } else { DECODE_TILE };
-        let decode = Decode { depth, group, layout: Layout::Paged { page_tokens, swizzled: true }, tile };
+        let layout = Layout::Paged { page_tokens, swizzled: true };
+        let decode = Decode { depth, group, layout, tile, scores: ScoreVariant::NONE };
         let kernel = plan.kernel(format!("{decode:?}"), || match (by_maps, stages) {
             (false, _) => recorded::<CpAsync<2>>(decode, arch, staying > 0),
             (true, 3) => recorded::<Tma<3>>(decode, arch, staying > 0),

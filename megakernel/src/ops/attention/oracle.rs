@@ -17,14 +17,15 @@ pub(super) fn attention(op: &Attention, on: &Context) -> Done {
             Partial { max: vec![f32::NEG_INFINITY; group], sum: vec![0.0; group], acc: vec![0.0; group * dim] };
         if let Some(seen) = seen(op, on, row, pool)? {
             let Seen { tokens, table, pages } = seen;
-            let tokens = naive::split_tokens(tokens, pages.page_tokens, splits, op.split);
+            let tokens = naive::split_tokens(0..tokens, pages.page_tokens, splits, op.split);
             let q =
                 on.read(op.q, first_head * dim, group * dim)?.into_iter().map(|x| on.operand(x)).collect::<Vec<_>>();
-            // A split starts at a page; its last page may be begun only.
-            let pages: Vec<(usize, usize)> = tokens
-                .clone()
-                .step_by(pages.page_tokens.max(1))
-                .map(|t| (pages.offset(op.kv_head, &table, t), pages.page_tokens.min(tokens.end - t)))
+            // Of its first page a split has what a window shows, of its last what has been written.
+            let page = pages.page_tokens.max(1);
+            let pages: Vec<(usize, usize)> = (tokens.start / page..tokens.end.div_ceil(page))
+                .map(|at| (at * page).max(tokens.start)..((at + 1) * page).min(tokens.end))
+                .filter(|tokens| !tokens.is_empty())
+                .map(|tokens| (pages.offset(op.kv_head, &table, tokens.start), tokens.len()))
                 .collect();
             part.attend(op, on, &q, &pages, dim)?;
         }

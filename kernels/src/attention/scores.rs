@@ -1,0 +1,208 @@
+//! Score modifiers: what happens to a score between the product with the keys and the softmax.
+//!
+//! | modifier | effect on the score of the query at position `p` and the token at position `t` | models |
+//! |---|---|---|
+//! | soft cap | `x → cap·tanh(x / cap)`, where `x` is the product times the scale | Gemma 2 |
+//! | sliding window | −∞ where `t ≤ p − window`: the query sees tokens `p − window + 1 ..= p` | Gemma 2, Mistral, gpt-oss, Phi-3 |
+//!
+//! They apply in this order, so that a token outside the window weighs nothing whatever the cap.
+//! The modifiers have three forms:
+//!
+//! | type | holds | used by |
+//! |---|---|---|
+//! | [`ScoreModifier`] | values on the host | oracles, and [`split::Attention`](super::split::Attention) as constants |
+//! | [`ScoreVariant`] | which modifiers a kernel is recorded with | [`Decode`](super::decode::Decode), [`Prefill`](super::prefill::Prefill) |
+//! | [`ScoreFunction`] | values on the device, parameters of the launch | the bodies of these kernels |
+//!
+//! A further modifier, such as a bias by position, is a field of all three, and is computed in
+//! `ScoreModifier::base2` and [`ScoreFunction::apply`].
+
+use core::f32::consts::{LN_2, LOG2_E};
+use core::ops::Range;
+
+use tilewright_codegen::build::{Builder, Val};
+
+use super::AttentionError;
+use crate::activation::{soft_cap, tanh};
+use crate::mma::Accumulator;
+
+/// The score modifiers of an attention layer, by value.
+///
+/// ```
+/// use tilewright_kernels::attention::ScoreModifier;
+/// // The sliding layers of Gemma 2.
+/// let gemma = ScoreModifier { soft_cap: Some(50.0), window: Some(4096) };
+/// gemma.check()?;
+/// // The query at position 4999 sees 4096 tokens, its own included.
+/// assert_eq!(gemma.seen(5000), 904..5000);
+/// assert_eq!(ScoreModifier::NONE.seen(5000), 0..5000);
+/// # Ok::<(), tilewright_kernels::attention::AttentionError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ScoreModifier {
+    /// The cap: a score `x` becomes `cap·tanh(x / cap)`, after the scale.
+    pub soft_cap: Option<f32>,
+    /// Tokens that a query sees, its own included.
+    pub window: Option<u32>,
+}
+
+/// Which score modifiers a kernel is recorded with; their values are parameters of the launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ScoreVariant {
+    /// Whether scores have a soft cap.
+    pub soft_cap: bool,
+    /// Whether queries see a sliding window.
+    pub window: bool,
+}
+
+impl ScoreModifier {
+    /// No modifier: scores are products times the scale, and queries see all tokens up to theirs.
+    pub const NONE: ScoreModifier = ScoreModifier { soft_cap: None, window: None };
+
+    /// Checks the values.
+    ///
+    /// # Errors
+    /// [`AttentionError::SoftCap`] for a cap that is not above 0, or that f32 does not hold times
+    /// log₂e or as a reciprocal; [`AttentionError::EmptyWindow`] for a window of 0 tokens.
+    pub fn check(self) -> Result<(), AttentionError> {
+        match self {
+            ScoreModifier { soft_cap: Some(cap), .. }
+                if !(cap > 0.0 && cap.is_normal() && (cap * LOG2_E).is_finite()) =>
+            {
+                Err(AttentionError::SoftCap { cap: cap.to_string() })
+            }
+            ScoreModifier { window: Some(0), .. } => Err(AttentionError::EmptyWindow),
+            ScoreModifier { .. } => Ok(()),
+        }
+    }
+
+    /// Which modifiers it has.
+    ///
+    /// ```
+    /// use tilewright_kernels::attention::{ScoreModifier, ScoreVariant};
+    /// let modifier = ScoreModifier { window: Some(512), ..ScoreModifier::NONE };
+    /// assert_eq!(modifier.variant(), ScoreVariant { soft_cap: false, window: true });
+    /// ```
+    pub fn variant(self) -> ScoreVariant {
+        ScoreVariant { soft_cap: self.soft_cap.is_some(), window: self.window.is_some() }
+    }
+
+    /// The tokens that the query at position `end − 1` sees, by position.
+    pub fn seen(self, end: usize) -> Range<usize> {
+        self.window.map_or(0, |window| end.saturating_sub(window as usize))..end
+    }
+
+    /// Modifies a score that has been multiplied with the scale and log₂e. The cap of such a score
+    /// is the cap times log₂e.
+    #[track_caller]
+    pub(super) fn base2(self, score: Val<'_, f32>) -> Val<'_, f32> {
+        self.soft_cap.map_or(score, |cap| soft_cap(score, cap * LOG2_E))
+    }
+}
+
+impl ScoreVariant {
+    /// No modifier.
+    pub const NONE: ScoreVariant = ScoreVariant { soft_cap: false, window: false };
+
+    /// What the name of a kernel has for its modifiers; nothing for none.
+    pub(super) fn suffix(self) -> &'static str {
+        match self {
+            ScoreVariant { soft_cap: false, window: false } => "",
+            ScoreVariant { soft_cap: true, window: false } => "_cap",
+            ScoreVariant { soft_cap: false, window: true } => "_window",
+            ScoreVariant { soft_cap: true, window: true } => "_cap_window",
+        }
+    }
+}
+
+/// From products of queries and keys to the scores that a softmax takes: the scale and the
+/// modifiers of a launch.
+#[derive(Clone, Copy)]
+pub struct ScoreFunction<'k> {
+    /// What the softmax multiplies scores with.
+    softmax_scale: Val<'k, f32>,
+    /// What a product is multiplied with for `tanh`, where scores have a soft cap.
+    rate: Option<Val<'k, f32>>,
+    /// Tokens that a query sees, where these are a window.
+    window: Option<Val<'k, u32>>,
+}
+
+impl<'k> ScoreFunction<'k> {
+    /// Declares the parameters of the launch: `scale` (f32, the scale times log₂e), `soft_cap` (f32,
+    /// where the variant has one) and `window` (u32, where the variant has one).
+    pub fn declare(k: &'k Builder, variant: ScoreVariant) -> ScoreFunction<'k> {
+        let scale = k.param::<f32>("scale");
+        let soft_cap = variant.soft_cap.then(|| k.param::<f32>("soft_cap"));
+        let window = variant.window.then(|| k.param::<u32>("window"));
+        ScoreFunction {
+            softmax_scale: soft_cap.map_or(scale, |cap| cap * LOG2_E),
+            rate: soft_cap.map(|cap| scale * LN_2 / cap),
+            window,
+        }
+    }
+
+    /// What the softmax multiplies the scores with that [`apply`](ScoreFunction::apply) leaves: the
+    /// scale times log₂e, or the cap times log₂e.
+    pub fn softmax_scale(self) -> Val<'k, f32> {
+        self.softmax_scale
+    }
+
+    /// Replaces the products of the first `rows` rows of each lane by scores: with a soft cap by
+    /// `tanh(x / cap)`, which the softmax multiplies with the cap. Tokens that a query does not see
+    /// are masked afterwards.
+    #[track_caller]
+    pub fn apply(self, scores: Accumulator<'k, f32>, rows: u32) {
+        let Some(rate) = self.rate else { return };
+        for at in scores.rows().into_iter().take(rows as usize).flatten() {
+            scores.registers().set(at, tanh(scores.get(at) * rate));
+        }
+    }
+
+    /// Tokens that a query sees, its own included; `None` where there is no window.
+    pub fn window(self) -> Option<Val<'k, u32>> {
+        self.window
+    }
+
+    /// The first token that the query at position `end − 1` sees; `None` where there is no window.
+    pub fn first_seen(self, end: Val<'k, u32>) -> Option<Val<'k, u32>> {
+        self.window.map(|window| first_seen(end, window))
+    }
+}
+
+/// The first token that the query at position `end − 1` sees through a window.
+pub(super) fn first_seen<'k>(end: Val<'k, u32>, window: Val<'k, u32>) -> Val<'k, u32> {
+    end.max(window) - window
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_no_kernel_takes_are_refused() {
+        let cap = |cap| ScoreModifier { soft_cap: Some(cap), window: None }.check();
+        for right in [1e-30, 0.5, 30.0, 50.0, 1e30] {
+            assert_eq!(cap(right), Ok(()), "{right}");
+        }
+        for wrong in [0.0, -50.0, f32::NAN, f32::INFINITY, f32::MAX, 1e-40] {
+            let error = cap(wrong).expect_err("refused").to_string();
+            assert!(error.contains("soft cap") && error.contains(&wrong.to_string()), "{error}");
+        }
+        let empty = ScoreModifier { soft_cap: None, window: Some(0) };
+        assert_eq!(empty.check(), Err(AttentionError::EmptyWindow));
+        assert_eq!(ScoreModifier { window: Some(1), ..empty }.check(), Ok(()));
+    }
+
+    /// As transformers have it: `kv > q − window`, and causal.
+    #[test]
+    fn a_window_is_that_of_transformers() {
+        for window in [1i64, 2, 15, 16, 17, 100] {
+            let modifier = ScoreModifier { soft_cap: None, window: Some(window as u32) };
+            for query in 0..60i64 {
+                let sees = |token: &i64| *token > query - window && *token <= query;
+                let expected: Vec<usize> = (0..60).filter(sees).map(|token| token as usize).collect();
+                assert_eq!(modifier.seen(query as usize + 1).collect::<Vec<_>>(), expected);
+            }
+        }
+    }
+}
