@@ -48,6 +48,17 @@ pub fn silu_mul<T: Real>(gate: &[T], up: &[T]) -> Vec<T> {
     gate.iter().zip(up).map(|(&gate, &up)| silu(gate) * up).collect()
 }
 
+/// `cap · tanh(x / cap)`.
+///
+/// ```
+/// use tilewright_kernels::naive::soft_cap;
+/// assert_eq!(soft_cap(1e9f64, 30.0), 30.0);
+/// assert!((soft_cap(0.1f64, 30.0) - 0.1).abs() < 1e-5);
+/// ```
+pub fn soft_cap<T: Real>(x: T, cap: T) -> T {
+    cap * (x / cap).tanh()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

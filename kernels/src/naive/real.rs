@@ -24,6 +24,8 @@ pub trait Real:
     fn from_f64(value: f64) -> Self;
     /// e to the power of it.
     fn exp(self) -> Self;
+    /// Hyperbolic tangent.
+    fn tanh(self) -> Self;
     /// Square root.
     fn sqrt(self) -> Self;
     /// Sine and cosine of an angle in radians.
@@ -42,6 +44,9 @@ macro_rules! real {
             }
             fn exp(self) -> Self {
                 $t::exp(self)
+            }
+            fn tanh(self) -> Self {
+                $t::tanh(self)
             }
             fn sqrt(self) -> Self {
                 $t::sqrt(self)
