@@ -26,7 +26,7 @@ mod softmax;
 
 pub use argmax::argmax;
 pub use attention::{Split, attention, combine, split_tokens};
-pub use elementwise::{add, convert, silu, silu_mul, soft_cap};
+pub use elementwise::{activate, add, convert, gated, soft_cap};
 pub use embed::embed;
 pub use gemm::gemm;
 pub use linear::linear;
