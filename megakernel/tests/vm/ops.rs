@@ -113,7 +113,7 @@ proptest! {
         let each = |rows: Span| col_tiles.iter().map(move |&cols| Op::from(Embed { ids, position, table, out, rows, cols, shard: None, sent: vec![] }));
         lab.tasks(row_tiles.into_iter().flat_map(each).collect());
         let expected: Vec<f32> = (0..rows)
-            .flat_map(|r| naive::embed(&values, hidden, (lab.positions[r] >= 0).then_some(lab.tokens[r] as usize)))
+            .flat_map(|r| naive::embed(&values, hidden, (lab.positions[r] >= 0).then_some(lab.tokens[r] as usize), 1.0))
             .map(|x| naive::convert(x, types[1]))
             .collect();
         prop_assert_eq!(&lab.run().floats["out"], &expected);
