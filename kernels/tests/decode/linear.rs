@@ -353,9 +353,9 @@ fn capped(case: Case, y: f64) -> f64 {
     case.soft_cap().map_or(y, |cap| naive::soft_cap(y, f64::from(cap.get())))
 }
 
-/// How far logits may be off: sums of whole numbers are exact, capped ones within 2⁻²⁰.
+/// How far logits may be off: sums of whole numbers are exact, capped ones within 2⁻¹⁹.
 fn of_logits(case: Case) -> Bound {
-    Bound { absolute: 0.0, relative: if case.capped { 2f64.powi(-20) } else { 0.0 } }
+    Bound { absolute: 0.0, relative: if case.capped { 2f64.powi(-19) } else { 0.0 } }
 }
 
 /// Where the best of each tile goes: value and index.

@@ -101,7 +101,8 @@ impl<'k> PartSums<'k> {
                 let squares = k.var(0.0f32);
                 k.for_step(0u32, rounds, at_once, |round| {
                     let number = |i: u32| (round + i) * (warps * 32) + lane;
-                    let indexes: Vec<_> = (0..at_once).map(|i| start + number(i).min(fours - 1) * 4).collect();
+                    let indexes: Vec<_> =
+                        (0..at_once).map(|i| start + number(i).min(fours.saturating_sub(1)) * 4).collect();
                     for (i, parts) in (0..at_once).zip(Array::load4_of_each(&self.parts, &indexes)) {
                         let sum = parts.into_iter().reduce(add);
                         let square = sum.into_iter().flatten().fold(k.lit(0.0f32), |square, x| x.fma(x, square));
