@@ -1,11 +1,103 @@
-//! Functions of one number in the epilogues of products and in attention: `tanh` and the soft cap.
+//! Functions of one number in the epilogues of products and in attention: the [`Activation`] of a
+//! gate, `tanh` and the soft cap.
 //!
 //! `tanh.approx` has a relative error of 2⁻¹¹, too much for logits. [`tanh`] is built from `ex2` and
 //! `rcp` instead, and [`soft_cap`] from it.
 
 use core::f32::consts::LOG2_E;
+use core::f64;
 
+use std::hash::{Hash, Hasher};
+
+use thiserror::Error;
 use tilewright_codegen::build::Val;
+
+use crate::naive;
+
+/// The activation function of a gated product's gate.
+///
+/// [`Activation::apply`] records it in a kernel; [`naive::activate`] is its definition.
+///
+/// ```
+/// use tilewright_codegen::build::{block, record};
+/// use tilewright_codegen::ir::Arch;
+/// use tilewright_kernels::activation::Activation;
+///
+/// let kernel = record("gelu", Arch::Sm80, block(32), |k| {
+///     let x = k.global::<f32>("x").at(k.tid());
+///     x.store(Activation::GeluTanh.apply(x.load()));
+/// });
+/// # tilewright_codegen::verify::verify(kernel)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Activation {
+    /// `x · sigmoid(x) = x / (1 + exp(−x))`.
+    #[default]
+    Silu,
+    /// GELU by its approximation with tanh: `x / 2 · (1 + tanh(u))`, where
+    /// `u = √(2/π) · (x + 0.044715 x³)`. That is `x / (1 + exp(−2u))`.
+    GeluTanh,
+}
+
+/// `2 · √(2/π)`: how many times `x + 0.044715 x³` is in `2u` of [`Activation::GeluTanh`].
+pub(crate) const GELU_SLOPE: f64 = f64::consts::FRAC_2_SQRT_PI * f64::consts::SQRT_2;
+/// The coefficient of `x³` in [`Activation::GeluTanh`].
+pub(crate) const GELU_CUBIC: f64 = 0.044_715;
+
+impl Activation {
+    /// All of them.
+    pub const ALL: [Activation; 2] = [Activation::Silu, Activation::GeluTanh];
+
+    /// Its name, as kernels that are specialised for it have it in theirs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Activation::Silu => "silu",
+            Activation::GeluTanh => "gelu_tanh",
+        }
+    }
+
+    /// Applies it in f32 by one `ex2` and one approximate division, within [`Activation::error`].
+    #[track_caller]
+    pub fn apply(self, x: Val<'_, f32>) -> Val<'_, f32> {
+        // The power of two that the exponential is. Far below zero it overflows, and the quotient
+        // is a zero.
+        let exponent = match self {
+            Activation::Silu => x * -LOG2_E,
+            Activation::GeluTanh => {
+                let linear = -GELU_SLOPE * f64::consts::LOG2_E;
+                (x * x).fma((linear * GELU_CUBIC) as f32, linear as f32) * x
+            }
+        };
+        x.div_approx(exponent.ex2() + 1.0)
+    }
+
+    /// By how much [`Activation::apply`] may differ from the exact value at `x`: 2⁻²⁰ of the value
+    /// for exponential, sum and quotient; below zero also the rounded exponent, 2⁻²² of the value
+    /// for each of its units.
+    ///
+    /// ```
+    /// use tilewright_kernels::activation::Activation;
+    /// assert!(Activation::GeluTanh.error(1.0) < 1e-6);
+    /// assert_eq!(Activation::Silu.error(0.0), 0.0);
+    /// ```
+    pub fn error(self, x: f64) -> f64 {
+        let exponent = match self {
+            Activation::Silu => -x,
+            Activation::GeluTanh => -GELU_SLOPE * (x + GELU_CUBIC * x.powi(3)),
+        };
+        let relative = 2f64.powi(-20) + exponent.max(0.0) * f64::consts::LOG2_E * 2f64.powi(-22);
+        naive::activate(self, x).abs() * relative
+    }
+
+    /// A bound on the magnitude of its derivative: by how much it amplifies the error of a sum.
+    pub fn slope(self) -> f64 {
+        match self {
+            Activation::Silu => 1.1,
+            Activation::GeluTanh => 1.13,
+        }
+    }
+}
 
 /// The square of the magnitude below which [`tanh`] is a polynomial: `1 − 2/(e²ˣ + 1)` cancels near
 /// zero.
@@ -15,10 +107,11 @@ const SMALL_SQUARED: f32 = 0.4 * 0.4;
 /// polynomial is off by 1.2e-7 of tanh(x) at most.
 const SMALL: [f32; 3] = [-0.047_794_215, 0.132_776_29, -0.333_318_83];
 
-/// The hyperbolic tangent, within 2⁻²⁰ of its value: eight units in the last place or so.
+/// The hyperbolic tangent, within 2⁻¹⁹ of its value.
 ///
-/// It costs one `ex2`, one `rcp` and nine other instructions, and no branch. Infinities give ±1;
-/// NaN stays NaN; a zero keeps its sign.
+/// The largest error is just below −0.4, where `ex2` (2⁻²²), the sum and `rcp` (2⁻²³) are off by
+/// 4e-7 of 0.38. It costs one `ex2`, one `rcp` and nine other instructions, and no branch.
+/// Infinities give ±1; NaN stays NaN; a zero keeps its sign.
 ///
 /// ```
 /// use tilewright_codegen::build::{block, record};
@@ -42,7 +135,7 @@ pub fn tanh(x: Val<'_, f32>) -> Val<'_, f32> {
     squared.lt(SMALL_SQUARED).select(small, large)
 }
 
-/// The soft cap `cap · tanh(x / cap)` of a score or a logit, within 2⁻²⁰ of its value; `cap` is
+/// The soft cap `cap · tanh(x / cap)` of a score or a logit, within 2⁻¹⁹ of its value; `cap` is
 /// positive, and neither it nor its reciprocal overflows.
 ///
 /// ```
@@ -60,6 +153,63 @@ pub fn tanh(x: Val<'_, f32>) -> Val<'_, f32> {
 #[track_caller]
 pub fn soft_cap(x: Val<'_, f32>, cap: f32) -> Val<'_, f32> {
     tanh(x * (1.0 / cap)) * cap
+}
+
+/// The bound of a soft cap: a number of which also the reciprocal is a normal number.
+///
+/// ```
+/// use tilewright_kernels::activation::SoftCap;
+/// assert_eq!(SoftCap::new(30.0)?.get(), 30.0);
+/// let error = SoftCap::new(0.0).unwrap_err().to_string();
+/// assert_eq!(error, "a soft cap must be a number from 1e-30 to 1e30, got 0.0");
+/// # Ok::<(), tilewright_kernels::activation::SoftCapError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SoftCap {
+    cap: f32,
+}
+
+/// A number is not the bound of a soft cap.
+#[derive(Clone, Copy, Debug, PartialEq, Error)]
+#[error("a soft cap must be a number from 1e-30 to 1e30, got {cap:?}")]
+pub struct SoftCapError {
+    /// The number.
+    pub cap: f32,
+}
+
+impl SoftCap {
+    /// The bound of that magnitude.
+    ///
+    /// # Errors
+    /// For a number that is not from 1e-30 to 1e30.
+    pub fn new(cap: f32) -> Result<SoftCap, SoftCapError> {
+        if (1e-30..=1e30).contains(&cap) { Ok(SoftCap { cap }) } else { Err(SoftCapError { cap }) }
+    }
+
+    /// The number.
+    pub fn get(self) -> f32 {
+        self.cap
+    }
+
+    /// Applies it: [`soft_cap`]. Its slope is at most 1.
+    #[track_caller]
+    pub fn apply(self, x: Val<'_, f32>) -> Val<'_, f32> {
+        soft_cap(x, self.cap)
+    }
+
+    /// By how much [`SoftCap::apply`] may differ from a capped value: 2⁻¹⁹ of it.
+    pub(crate) fn error(capped: f64) -> f64 {
+        capped.abs() * 2f64.powi(-19)
+    }
+}
+
+/// A cap is not NaN.
+impl Eq for SoftCap {}
+
+impl Hash for SoftCap {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.cap.to_bits().hash(state);
+    }
 }
 
 #[cfg(test)]
@@ -82,35 +232,67 @@ mod tests {
         positive.iter().flat_map(|&x| [x, -x]).collect()
     }
 
-    /// Compares a function on the simulator with its oracle in f64.
-    fn compare(of: impl for<'k> Fn(Val<'k, f32>) -> Val<'k, f32>, oracle: impl Fn(f64) -> f64, bound: Bound) {
-        let x = arguments();
+    /// Compares a function on the simulator with its oracle in f64. `bound` gives by how much the
+    /// function may be off at an argument, whose exact value is finite or NaN.
+    fn compare(
+        x: &[f32],
+        of: impl for<'k> Fn(Val<'k, f32>) -> Val<'k, f32>,
+        oracle: impl Fn(f64) -> f64,
+        bound: impl Fn(f64) -> f64,
+    ) {
+        // The error in units of its bound.
         let kernel = record("function", Arch::Sm80, block(256), |k: &Builder| {
-            let [from, to] = ["x", "y"].map(|name| k.global::<f32>(name));
+            let [from, exact, bound, to] = ["x", "exact", "bound", "error"].map(|name| k.global::<f32>(name));
             let at = k.block_id() * 256 + k.tid();
-            k.when(at.lt(x.len() as u32), || to.at(at).store(of(from.at(at).load())));
+            k.when(at.lt(x.len() as u32), || {
+                let error = of(from.at(at).load()) - exact.at(at).load();
+                to.at(at).store(error / bound.at(at).load());
+            });
         });
-        let y: Vec<f64> = x.iter().map(|&x| oracle(f64::from(x))).collect();
+        let exact: Vec<f64> = x.iter().map(|&x| oracle(f64::from(x))).collect();
+        let narrow: Vec<f32> = exact.iter().map(|&y| y as f32).collect();
+        // The least normal numbers are flushed.
+        let bounds: Vec<f32> = x.iter().map(|&x| bound(f64::from(x)).max(1e-36) as f32).collect();
+        let none: Vec<f64> = exact.iter().map(|y| if y.is_nan() { f64::NAN } else { 0.0 }).collect();
         let mut trial = Trial::new(verify(kernel).unwrap(), x.len().div_ceil(256) as u32);
-        let (from, to) = (trial.input("x", &x), trial.output("y", Expected::near::<f32>(&y, bound)));
-        let outcome = trial.pass(from).pass(to).run(&sim::open(0)).unwrap();
+        let [from, exact, bounds] = [("x", x), ("exact", &narrow), ("bound", &bounds)].map(|(n, v)| trial.input(n, v));
+        let error = trial.output("error", Expected::near::<f32>(&none, Bound { absolute: 1.0, relative: 0.0 }));
+        let outcome = trial.pass(from).pass(exact).pass(bounds).pass(error).run(&sim::open(0)).unwrap();
         assert!(outcome.is_right(), "{outcome}");
     }
 
-    /// Half the bound: the simulator rounds `ex2` and `rcp` to nearest, a GPU is off by more.
-    const TANH: Bound = Bound { absolute: 0.0, relative: 1.0 / (1 << 21) as f64 };
+    /// A quarter of what is documented: the simulator rounds `ex2` and `rcp` to nearest, a GPU is off by
+    /// more.
+    const TANH: f64 = 1.0 / (1 << 21) as f64;
 
     #[test]
     fn tanh_is_near_everywhere() {
-        compare(tanh, f64::tanh, TANH);
+        compare(&arguments(), tanh, f64::tanh, |x| TANH * x.tanh().abs());
+    }
+
+    #[test]
+    fn activations_are_near_everywhere() {
+        let finite: Vec<f32> = arguments().into_iter().filter(|x| x.is_finite()).collect();
+        for activation in Activation::ALL {
+            let oracle = |x| naive::activate(activation, x);
+            compare(&finite, |x| activation.apply(x), oracle, |x| activation.error(x));
+        }
+    }
+
+    #[test]
+    fn slopes_are_bounds() {
+        for activation in Activation::ALL {
+            let at = |step: i32| naive::activate(activation, f64::from(step) / 1024.0);
+            let steepest = (-16_384..16_384).map(|step| (at(step + 1) - at(step)).abs() * 1024.0).fold(0.0, f64::max);
+            assert!(steepest < activation.slope() && steepest > activation.slope() - 0.02, "{steepest}");
+        }
     }
 
     #[test]
     fn soft_cap_is_near_everywhere() {
-        // A subnormal argument loses bits when it is divided by the cap.
-        let bound = Bound { absolute: 1e-36, ..TANH };
-        for cap in [1.0, 30.0, 50.0] {
-            compare(|x| soft_cap(x, cap), |x| naive::soft_cap(x, f64::from(cap)), bound);
+        for cap in [1.0f32, 30.0, 50.0] {
+            let oracle = |x: f64| naive::soft_cap(x, f64::from(cap));
+            compare(&arguments(), |x| soft_cap(x, cap), oracle, |x| TANH * oracle(x).abs());
         }
     }
 }

@@ -54,7 +54,7 @@
 //! | [`attention`] | prefill and decode attention, as kernels and as a task |
 //! | [`gemm`] | matrix products: kernels, tiles, choices, plans |
 //! | [`gemv`] | matrix times few vectors at the speed of the memory; linear layers as tasks |
-//! | [`activation`] | functions of one number: `tanh`, the soft cap |
+//! | [`activation`] | functions of one number: the activations of gates, `tanh`, the soft cap |
 //! | [`norm`], [`rope`], [`elementwise`], [`embed`] | small kernels, each a device function and a launch |
 //! | [`sample`] | the next token from logits: argmax, top-k, top-p, temperature |
 //! | [`exchange`] | barriers and sums between devices that share a model |

@@ -3,7 +3,8 @@
 use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
-use super::{Run, add, silu_mul};
+use super::{Run, add, gated};
+use crate::activation::Activation;
 use crate::tile::{Float, Modes, StoredRun, StoredTensor};
 use crate::warps::ConsumerWarps;
 
@@ -26,9 +27,13 @@ pub struct Types {
     pub vector: u32,
 }
 
-type Op = for<'k> fn(ConsumerWarps<'k>, Run<'k>, [StoredRun<'k>; 3]);
-
-fn kernel(name: &str, arch: Arch, types: Types, [a, b]: [&str; 2], op: Op) -> Kernel {
+fn kernel(
+    name: &str,
+    arch: Arch,
+    types: Types,
+    [a, b]: [&str; 2],
+    op: impl for<'k> Fn(ConsumerWarps<'k>, Run<'k>, [StoredRun<'k>; 3]),
+) -> Kernel {
     record(name, arch, block(WARPS * 32), |k: &Builder| {
         let n = k.param::<u32>("n");
         let arrays = [(a, types.a), (b, types.b), ("out", types.out)];
@@ -39,10 +44,11 @@ fn kernel(name: &str, arch: Arch, types: Types, [a, b]: [&str; 2], op: Op) -> Ke
     })
 }
 
-/// The kernel `silu_mul`: `out[i] = silu(gate[i]) · up[i]` for i below `n`, 2048 elements a block.
-/// Parameters: `n`, `gate`, `up`, `out`.
-pub fn silu_mul_all(arch: Arch, types: Types) -> Kernel {
-    kernel("silu_mul", arch, types, ["gate", "up"], silu_mul)
+/// The kernel `silu_mul` or `gelu_tanh_mul`: `out[i] = activation(gate[i]) · up[i]` for i below
+/// `n`, 2048 elements a block. Parameters: `n`, `gate`, `up`, `out`.
+pub fn gated_all(arch: Arch, activation: Activation, types: Types) -> Kernel {
+    let name = format!("{}_mul", activation.name());
+    kernel(&name, arch, types, ["gate", "up"], |team, run, arrays| gated(team, activation, run, arrays))
 }
 
 /// The kernel `add`: `out[i] = a[i] + b[i]` for i below `n`, 2048 elements a block. Parameters:

@@ -1,4 +1,4 @@
-//! Elementwise ops on a run of elements by one block: `silu(gate)·up`, and sums.
+//! Elementwise ops on a run of elements by one block: `activation(gate)·up`, and sums.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -8,13 +8,12 @@
 mod launch;
 mod trials;
 
-use std::f32::consts::LOG2_E;
-
 use tilewright_codegen::build::Val;
 
-pub use launch::{Types, add_all, silu_mul_all};
+pub use launch::{Types, add_all, gated_all};
 pub use trials::shipped;
 
+use crate::activation::Activation;
 use crate::tile::StoredRun;
 use crate::warps::ConsumerWarps;
 
@@ -58,14 +57,9 @@ impl<'k> Run<'k> {
     }
 }
 
-/// `x / (1 + exp(−x))`, approximately: the exponential within 2.06 ulp, the quotient within 2.5.
-pub(crate) fn silu(x: Val<'_, f32>) -> Val<'_, f32> {
-    x.div_approx((x * -LOG2_E).ex2() + 1.0)
-}
-
-/// `out[i] = silu(gate[i]) · up[i]`; `out`, the last of the arrays, may be one of the others.
-pub fn silu_mul<'k>(team: ConsumerWarps<'k>, run: Run<'k>, gate_up_out: [StoredRun<'k>; 3]) {
-    run.map(team, gate_up_out, |gate, up| silu(gate) * up);
+/// `out[i] = activation(gate[i]) · up[i]`; `out`, the last of the arrays, may be one of the others.
+pub fn gated<'k>(team: ConsumerWarps<'k>, activation: Activation, run: Run<'k>, gate_up_out: [StoredRun<'k>; 3]) {
+    run.map(team, gate_up_out, |gate, up| activation.apply(gate) * up);
 }
 
 /// `out[i] = a[i] + b[i]`, rounded once in f32 and once to the type of `out`, the last of the

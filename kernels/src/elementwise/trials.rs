@@ -1,11 +1,12 @@
 //! Random lengths, types and alignments against the f64 oracle.
 
-use tilewright_codegen::ir::{Kernel, Needs};
+use tilewright_codegen::ir::{Arch, Kernel, Needs};
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Pass, Shipped, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::launch::RUN;
-use super::{Types, add_all, silu_mul_all};
+use super::{Types, add_all, gated_all};
+use crate::activation::Activation;
 use crate::naive;
 use crate::shipped::Entry;
 use crate::stored::{self, UNIT};
@@ -20,13 +21,17 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
         Box::new(Entry {
             name: "silu_mul",
             needs: Needs::Sm80,
-            record: |arch| silu_mul_all(arch, SHOWN),
+            record: |arch| gated_all(arch, Activation::Silu, SHOWN),
+            // The exponent is rounded, 8 units at most; then ex2, sum, quotient and product.
+            draw: |arch, seed| gated_trial(arch, seed, Gates { activation: Activation::Silu, most: 10.0, units: 24.0 }),
+        }),
+        Box::new(Entry {
+            name: "gelu_tanh_mul",
+            needs: Needs::Sm80,
+            record: |arch| gated_all(arch, Activation::GeluTanh, SHOWN),
+            // The exponent, 16 at most, is rounded four times.
             draw: |arch, seed| {
-                // Gates to 10: the exponent is rounded, 8 units at most; then ex2, sum, quotient
-                // and product.
-                let bound = Bound { absolute: 1e-30, relative: 24.0 * UNIT };
-                let names = ["gate", "up"];
-                trial(&mut Draw::new(seed), names, |types| silu_mul_all(arch, types), naive::silu_mul, 10.0, bound)
+                gated_trial(arch, seed, Gates { activation: Activation::GeluTanh, most: 4.0, units: 64.0 })
             },
         }),
         Box::new(Entry {
@@ -41,11 +46,28 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
     ]
 }
 
+/// The gates of a trial.
+struct Gates {
+    /// Their function.
+    activation: Activation,
+    /// Gates, and what they are multiplied with, are drawn from minus this to this.
+    most: f64,
+    /// The relative error of a result, in units of [`UNIT`].
+    units: f64,
+}
+
+fn gated_trial(arch: Arch, seed: u64, Gates { activation, most, units }: Gates) -> Result<Trial, VerifyErrors> {
+    let bound = Bound { absolute: 1e-30, relative: units * UNIT };
+    let record = |types| gated_all(arch, activation, types);
+    let oracle = |gate: &[f64], up: &[f64]| naive::gated(activation, gate, up);
+    trial(&mut Draw::new(seed), ["gate", "up"], record, oracle, most, bound)
+}
+
 fn trial(
     draw: &mut Draw,
     names: [&str; 2],
     record: impl Fn(Types) -> Kernel,
-    oracle: fn(&[f64], &[f64]) -> Vec<f64>,
+    oracle: impl Fn(&[f64], &[f64]) -> Vec<f64>,
     size: f64,
     bound: Bound,
 ) -> Result<Trial, VerifyErrors> {

@@ -41,6 +41,8 @@ pub struct Embed<'k> {
     pub table: EmbedTable<'k>,
     /// Output, `[rows, hidden]`, perhaps on each of several devices.
     pub out: Copies<'k>,
+    /// What the numbers of the table are multiplied by; 1 leaves them as they are.
+    pub scale: f32,
     /// The ids that the table has, where it has a part of the vocabulary: the first, and how many.
     /// Others become zeros.
     pub shard: Option<(Val<'k, u32>, u32)>,
@@ -83,7 +85,8 @@ pub fn embed<'k>(team: ConsumerWarps<'k>, embed: Embed<'k>) {
         let load = embed.table.row(id);
         let out = embed.out.from(row * embed.table.width());
         let store = |column: Val<'k, u32>| {
-            let values = load(column).map(|value| active.select(value, 0.0f32));
+            let scaled = |value: Val<'k, f32>| if embed.scale == 1.0 { value } else { value * embed.scale };
+            let values = load(column).map(|value| active.select(scaled(value), 0.0f32));
             out.store_run(column, values);
             values
         };

@@ -21,7 +21,7 @@ pub enum TableOrder {
 }
 
 /// The shapes and types that the kernel is specialised for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EmbedShape {
     /// How rows of the table are laid out.
     pub table: TableOrder,
@@ -29,17 +29,19 @@ pub struct EmbedShape {
     pub out: Float,
     /// Warps of a block.
     pub warps: u32,
+    /// What the numbers of the table are multiplied by, in f32; 1 leaves them as they are.
+    pub scale: f32,
     /// The ids that the table has, where it has a part of the vocabulary; others become zeros.
     pub shard: Option<u32>,
     /// The type of the weight of a norm that begins here, of rows of a multiple of 128 elements.
     pub norm: Option<Float>,
 }
 
-/// The kernel `embed`: `out[r]` is row `ids[r]` of the table, or zeros where `position[r]` is below
-/// 0, for the row r of block r. Parameters: `ids` and `position` (i32), `table` (bf16), `out`,
-/// aligned to 16 bytes; of a part of the vocabulary `first` (u32), the table's first id; where a
-/// norm begins its weight, `x ⊙ g` (bf16, as `out`) and `squares` (f32 `[width / 32, rows]`), see
-/// [`NormStart`].
+/// The kernel `embed`: `out[r]` is row `ids[r]` of the table times the scale, or zeros where
+/// `position[r]` is below 0, for the row r of block r. Parameters: `ids` and `position` (i32),
+/// `table` (bf16), `out`, aligned to 16 bytes; of a part of the vocabulary `first` (u32), the
+/// table's first id; where a norm begins its weight, `x ⊙ g` (bf16, as `out`) and `squares` (f32
+/// `[width / 32, rows]`), see [`NormStart`].
 pub fn embed_rows(arch: Arch, shape: EmbedShape) -> Kernel {
     record("embed", arch, block(shape.warps * 32), |k| {
         let ids = k.global::<i32>("ids");
@@ -64,7 +66,19 @@ pub fn embed_rows(arch: Arch, shape: EmbedShape) -> Kernel {
         };
         embed(
             ConsumerWarps::new(k, shape.warps),
-            Embed { ids, position, table, out: out.into(), shard, rows: 1, first_row, first, columns, norm },
+            Embed {
+                ids,
+                position,
+                table,
+                out: out.into(),
+                scale: shape.scale,
+                shard,
+                rows: 1,
+                first_row,
+                first,
+                columns,
+                norm,
+            },
         );
     })
 }

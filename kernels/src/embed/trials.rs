@@ -22,7 +22,10 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
         name: "embed",
         needs: Needs::Sm80,
         record: |arch| {
-            embed_rows(arch, EmbedShape { table: strips(2048, 8), out: Float::Bf16, warps: 8, shard: None, norm: None })
+            embed_rows(
+                arch,
+                EmbedShape { table: strips(2048, 8), out: Float::Bf16, warps: 8, scale: 1.0, shard: None, norm: None },
+            )
         },
         draw: trial,
     })]
@@ -48,7 +51,9 @@ fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     // Every third table has a part of the vocabulary, from a drawn id on.
     let first = draw.between(0..=50);
     let shard = (draw.between(0..=2) == 0).then_some(vocab);
-    let shape = EmbedShape { table: order, out, warps, shard, norm };
+    // The root of a width, as Gemma multiplies by it; a product in f32 rounds once.
+    let scale = if draw.between(0..=1) == 0 { 1.0 } else { (hidden as f32).sqrt() };
+    let shape = EmbedShape { table: order, out, warps, scale, shard, norm };
     let table = draw.floats((vocab * hidden) as usize, bf16::from_f64);
     let placed = match order {
         TableOrder::Strips(strip) => pack(&table, strip),
@@ -63,9 +68,9 @@ fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let row = |(&id, &position): (&i32, &i32)| {
         let own = if shard.is_some() { id - first as i32 } else { id };
         let known = position >= 0 && (0..vocab as i32).contains(&own);
-        naive::embed(&wide, hidden as usize, known.then_some(own as usize))
+        naive::embed(&wide, hidden as usize, known.then_some(own as usize), f64::from(scale))
     };
-    let x: Vec<f64> = ids.iter().zip(&position).flat_map(row).collect();
+    let x: Vec<f64> = ids.iter().zip(&position).flat_map(row).map(|x| stored::rounded(x, Float::F32)).collect();
     let out: Vec<f64> = x.iter().map(|&v| stored::rounded(v, shape.out)).collect();
     let weight = stored::numbers(draw, norm.unwrap_or(Float::F32), hidden, 2.0);
     let mut trial =

@@ -13,20 +13,32 @@ const MOST_WARPS: u32 = 32;
 /// Most elements of a row that a thread keeps in registers between the sum and the norm.
 const MOST_KEPT: u32 = 64;
 
+/// Where the residual stream is added to the sum of the parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ResidualAdd {
+    /// Before the norm, which is that of the new residual stream: a block's pre-norm.
+    #[default]
+    BeforeNorm,
+    /// After the norm, which is that of the sum: the post-norm of what a block made (Gemma 2).
+    AfterNorm,
+}
+
 /// The shapes and types that the kernel is specialised for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SumNormShape {
     /// Parts that are added, of one device each.
     pub parts: u32,
-    /// Arrays that the norm is stored in.
+    /// Arrays that the result is stored in.
     pub copies: u32,
+    /// Where the residual stream is added.
+    pub residual: ResidualAdd,
     /// Elements of a row.
     pub width: u32,
     /// Type of the parts.
     pub part: Float,
     /// Type of the norm's weight.
     pub weight: Float,
-    /// Type of the norm.
+    /// Type of the result.
     pub out: Float,
     /// Added to the mean square.
     pub eps: f32,
@@ -48,7 +60,9 @@ impl SumNormShape {
     fn wrong(self) -> Option<String> {
         let SumNormShape { parts, copies, width, .. } = self;
         if [parts, copies].iter().any(|count| !(1..=MAX_DEVICES as u32).contains(count)) {
-            return Some(format!("{parts} parts are added and {copies} norms stored: take 1 to {MAX_DEVICES} of each"));
+            return Some(format!(
+                "{parts} parts are added and {copies} results stored: take 1 to {MAX_DEVICES} of each"
+            ));
         }
         let rounds = (width / self.vector()).div_ceil(self.warps() * 32);
         (width == 0 || rounds * self.vector() > MOST_KEPT).then(|| {
@@ -60,13 +74,19 @@ impl SumNormShape {
 
 /// The kernel `sum_rms_norm`: for the row r of block r,
 /// `x[r] = x[r] + ((part0[r] + part1[r]) + ..)` in f32 and in this order, and the RMS norm of it
-/// stored in each of `out0`, `out1` and so on. A launch's end orders its stores: other devices read
+/// stored in each of `out0`, `out1` and so on. The kernel `sum_post_norm`, which is that of
+/// [`ResidualAdd::AfterNorm`], stores there `x[r] + rms_norm((part0[r] + part1[r]) + ..)`; one of
+/// the arrays may be `x`, which it reads only. A launch's end orders its stores: other devices read
 /// them after a [barrier](super::meet). Parameters: `x` (f32), `part0`, `part1` and so on,
 /// `weight`, `out0` and so on, aligned to 16 bytes. Parts and copies may be other devices'. A shape
 /// that makes no sense is refused in the kernel's errors.
 pub fn sum_rms_norm(arch: Arch, shape: SumNormShape) -> Kernel {
     let warps = shape.warps();
-    record("sum_rms_norm", arch, block(warps * 32), |k: &Builder| {
+    let name = match shape.residual {
+        ResidualAdd::BeforeNorm => "sum_rms_norm",
+        ResidualAdd::AfterNorm => "sum_post_norm",
+    };
+    record(name, arch, block(warps * 32), |k: &Builder| {
         if let Some(wrong) = shape.wrong() {
             return k.refuse(&wrong);
         }
@@ -102,7 +122,8 @@ impl<'k> Rows<'k> {
     /// The block's row, by `N` elements at a time.
     fn run<const N: usize>(self) {
         let k = self.k;
-        let width = self.shape.width;
+        let SumNormShape { width, residual, .. } = self.shape;
+        let before = residual == ResidualAdd::BeforeNorm;
         let team = ConsumerWarps::new(k, self.shape.warps());
         let row = k.block_id() * width;
         let sums = k.shared("sums", team.warps);
@@ -115,10 +136,12 @@ impl<'k> Rows<'k> {
                 let at = row + item.at * N as u32;
                 // All are asked for before any is needed: what lies on a peer takes a microsecond.
                 let parts: Vec<[Val<f32>; N]> = self.parts.iter().map(|part| part.load_run(at)).collect();
-                let x: [Val<f32>; N] = self.x.load_run(at);
+                let x = before.then(|| self.x.load_run::<N>(at));
                 let sum = |i: usize| parts.iter().skip(1).fold(parts[0][i], |sum, part| sum + part[i]);
-                let x: [Val<f32>; N] = std::array::from_fn(|i| x[i] + sum(i));
-                self.x.store_run(at, x);
+                let x: [Val<f32>; N] = std::array::from_fn(|i| x.map_or_else(|| sum(i), |x| x[i] + sum(i)));
+                if before {
+                    self.x.store_run(at, x);
+                }
                 squares.set(x.into_iter().fold(squares.get(), |sum, x| x.fma(x, sum)));
                 held.iter().zip(x).for_each(|(held, x)| held.set(x));
             });
@@ -132,7 +155,9 @@ impl<'k> Rows<'k> {
             item.alone(|| {
                 let column = item.at * N as u32;
                 let weight: [Val<f32>; N] = self.weight.load_run(column);
-                let y: [Val<f32>; N] = std::array::from_fn(|i| kept[i].get() * scale * weight[i]);
+                let x = (!before).then(|| self.x.load_run::<N>(row + column));
+                let normed = |i: usize| kept[i].get() * scale * weight[i];
+                let y: [Val<f32>; N] = std::array::from_fn(|i| x.map_or_else(|| normed(i), |x| x[i] + normed(i)));
                 self.out.store_run(row + column, y);
             });
         }

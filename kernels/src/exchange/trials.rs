@@ -4,7 +4,7 @@ use tilewright_codegen::ir::{Arch, Needs};
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Shipped, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
-use super::{PartsShape, SumNormShape, sum_parts, sum_rms_norm};
+use super::{PartsShape, ResidualAdd, SumNormShape, sum_parts, sum_rms_norm};
 use crate::naive;
 use crate::shipped::Entry;
 use crate::stored::{self, UNIT};
@@ -14,6 +14,7 @@ use crate::tile::Float;
 const SHOWN: SumNormShape = SumNormShape {
     parts: 2,
     copies: 2,
+    residual: ResidualAdd::BeforeNorm,
     width: 4096,
     part: Float::Bf16,
     weight: Float::Bf16,
@@ -33,9 +34,19 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
         },
         draw: parts_trial,
     };
-    let norm =
-        Entry { name: "sum_rms_norm", needs: Needs::Sm80, record: |arch| sum_rms_norm(arch, SHOWN), draw: norm_trial };
-    vec![Box::new(parts), Box::new(norm)]
+    let norm = Entry {
+        name: "sum_rms_norm",
+        needs: Needs::Sm80,
+        record: |arch| sum_rms_norm(arch, SHOWN),
+        draw: |arch, seed| norm_trial(arch, seed, ResidualAdd::BeforeNorm),
+    };
+    let post_norm = Entry {
+        name: "sum_post_norm",
+        needs: Needs::Sm80,
+        record: |arch| sum_rms_norm(arch, SumNormShape { out: Float::F32, residual: ResidualAdd::AfterNorm, ..SHOWN }),
+        draw: |arch, seed| norm_trial(arch, seed, ResidualAdd::AfterNorm),
+    };
+    vec![Box::new(parts), Box::new(norm), Box::new(post_norm)]
 }
 
 /// Rows of one to four parts, between which something else may lie.
@@ -71,8 +82,8 @@ fn parts_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
 }
 
 /// Rows to which the parts of one to four devices are added, of few digits, so that their sums are
-/// exact; the norm is that of the sums.
-fn norm_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
+/// exact; the norm is that of the sums, or of the sums of the parts alone.
+fn norm_trial(arch: Arch, seed: u64, residual: ResidualAdd) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
     let most = [3, 200, 2000][draw.between(0..=2) as usize];
     let count = draw.between(1..=4);
@@ -83,6 +94,7 @@ fn norm_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let shape = SumNormShape {
         parts: count,
         copies,
+        residual,
         width,
         part,
         weight,
@@ -96,21 +108,35 @@ fn norm_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let x = numbers();
     let parts: Vec<Vec<f64>> = (0..count).map(|_| numbers()).collect();
     let weights = stored::numbers(draw, weight, width, 2.0);
-    let sum = |(at, x): (usize, &f64)| x + parts.iter().map(|part| part[at]).sum::<f64>();
+    let before = residual == ResidualAdd::BeforeNorm;
+    let sum = |(at, &x): (usize, &f64)| {
+        let parts = parts.iter().map(|part| part[at]).sum::<f64>();
+        if before { x + parts } else { parts }
+    };
     let sums: Vec<f64> = x.iter().enumerate().map(sum).collect();
     let norm = |row: &[f64]| naive::rms_norm(row, &weights, f64::from(shape.eps));
-    let y: Vec<f64> = sums.chunks(width as usize).flat_map(norm).collect();
+    let normed: Vec<f64> = sums.chunks(width as usize).flat_map(norm).collect();
+    let largest = normed.iter().fold(0f64, |most, y| most.max(y.abs()));
+    let y = if before { normed } else { naive::add(&x, &normed) };
     let mut trial = Trial::new(verify(sum_rms_norm(arch, shape))?, rows).note(format!("{rows} rows, {shape:?}"));
     let exact = Bound { absolute: 0.0, relative: 0.0 };
     let given: Vec<f32> = x.iter().map(|&x| x as f32).collect();
-    let x = trial.changed("x", &given, stored::near(Float::F32, &sums, exact));
+    let x = match residual {
+        ResidualAdd::BeforeNorm => trial.changed("x", &given, stored::near(Float::F32, &sums, exact)),
+        ResidualAdd::AfterNorm => trial.input("x", &given),
+    };
     let parts = parts.iter().enumerate();
     let parts: Vec<BufferId> =
         parts.map(|(at, values)| stored::input(&mut trial, &format!("part{at}"), part, values)).collect();
     let weight = stored::input(&mut trial, "weight", weight, &weights);
     // What a thread adds, five sums in a warp, one for each warp; half of its error counts. Then
     // mean, eps, root, reciprocal and two products.
-    let bound = Bound { absolute: 1e-30, relative: (f64::from(64 + 5 + 32u32) / 2.0 + 6.0) * UNIT };
+    let relative = (f64::from(64 + 5 + 32u32) / 2.0 + 6.0) * UNIT;
+    let bound = match residual {
+        ResidualAdd::BeforeNorm => Bound { absolute: 1e-30, relative },
+        // The sum with x rounds once more.
+        ResidualAdd::AfterNorm => Bound { absolute: relative * largest, relative: UNIT },
+    };
     let mut copy = |at: u32| stored::output(&mut trial, &format!("out{at}"), out, &y, bound);
     let outputs: Vec<BufferId> = (0..copies).map(&mut copy).collect();
     Ok([x].into_iter().chain(parts).chain([weight]).chain(outputs).fold(trial, |trial, buffer| trial.pass(buffer)))

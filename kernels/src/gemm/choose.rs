@@ -104,7 +104,7 @@ pub fn choose<F: InputType>(problem: &Problem, multiprocessors: u32) -> Choice {
     let mut best = (f64::INFINITY, Shape::M128N128, 1);
     let two_level = problem.two_level::<F>();
     for &shape in Shape::ALL.iter().filter(|shape| !two_level || shape.holds_two_levels()) {
-        let halves = problem.epilogue.gated && !(shape.tile()[1] / 2).is_multiple_of(shape.staged());
+        let halves = problem.epilogue.gated.is_some() && !(shape.tile()[1] / 2).is_multiple_of(shape.staged());
         let steps = problem.k.div_ceil(F::Width::DEPTH);
         let possible = |splits: &u32| *splits == 1 || (splits - 1) * steps.div_ceil(*splits) < steps;
         for splits in (1..=MOST_SPLITS.min(steps / LEAST_STEPS).max(1)).filter(possible) {
@@ -145,6 +145,7 @@ pub fn choose_warps<F: InputType>(problem: &Problem, multiprocessors: u32) -> (W
 #[cfg(test)]
 mod tests {
     use super::{Shape, choose};
+    use crate::activation::Activation;
     use crate::gemm::{Epilogue, Problem};
     use half::bf16;
 
@@ -172,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_gate_takes_tiles_that_halve() {
-        let gated = Epilogue { gated: true, ..Epilogue::default() };
+        let gated = Epilogue { gated: Some(Activation::Silu), ..Epilogue::default() };
         for (m, n, k) in [(512, 14336, 4096), (128, 14336, 4096), (1, 8, 8), (8192, 8192, 8192)] {
             let choice = choose::<bf16>(&Problem::new(m, n, k).epilogue(gated), 132);
             let half = choice.shape.tile()[1] / 2;

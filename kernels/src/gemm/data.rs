@@ -1,6 +1,7 @@
 //! The operands of a product at random, the oracle, and how far a result may be off.
 
 use super::{Choice, Operand, Output, Problem, Refusal, Step, hopper_steps};
+use crate::activation::SoftCap;
 use crate::mma::{E4M3, E5M2, InputType};
 use crate::naive;
 use core::ops::Range;
@@ -145,8 +146,9 @@ impl<F: Drawn, D: Rounded> Data<F, D> {
     /// Applies the epilogue to sums and their errors.
     ///
     /// To the error of the sums come roundings in f32 with scale and bias, a gate, which passes on
-    /// the error of both its sums (|silu'| is below 1.1, and the kernel's silu is off by 2⁻²⁰ of
-    /// its value), and the rounding of the result, [`Rounded::UNIT`] of its size.
+    /// the error of both its sums ([`slope`](crate::activation::Activation::slope)) and adds that of
+    /// its function ([`error`](crate::activation::Activation::error)), a soft cap, and the rounding
+    /// of the result, [`Rounded::UNIT`] of its size.
     pub fn finished(&self, problem: &Problem, sums: &[Near]) -> Vec<Near> {
         let columns = problem.n as usize;
         let width = problem.b_rows() as usize;
@@ -161,13 +163,17 @@ impl<F: Drawn, D: Rounded> Data<F, D> {
                 let row = i / columns;
                 let column = i % columns;
                 let (mut value, mut error) = linear(row, column);
-                if problem.epilogue.gated {
+                if let Some(activation) = problem.epilogue.gated {
                     let (factor, factor_error) = linear(row, column + columns);
-                    let silu = value / (1.0 + (-value).exp());
-                    error = 1.1 * error * (factor.abs() + factor_error)
-                        + factor_error * silu.abs()
-                        + (silu * factor).abs() * 2f64.powi(-20);
-                    value = silu * factor;
+                    let gate = naive::activate(activation, value);
+                    error = activation.slope() * error * (factor.abs() + factor_error)
+                        + factor_error * gate.abs()
+                        + activation.error(value) * factor.abs();
+                    value = gate * factor;
+                }
+                if let Some(cap) = problem.epilogue.soft_cap {
+                    value = naive::soft_cap(value, f64::from(cap.get()));
+                    error += SoftCap::error(value);
                 }
                 if problem.epilogue.residual {
                     value += self.residual[row * problem.c_stride as usize + column].value();
@@ -181,7 +187,8 @@ impl<F: Drawn, D: Rounded> Data<F, D> {
     /// most.
     pub fn exactly(&self, problem: &Problem) -> Option<Vec<D>> {
         let Problem { epilogue, .. } = *problem;
-        if F::CUT > 0.0 || epilogue.bias || epilogue.gated || epilogue.residual {
+        if F::CUT > 0.0 || epilogue.bias || epilogue.gated.is_some() || epilogue.soft_cap.is_some() || epilogue.residual
+        {
             return None;
         }
         let scale = if epilogue.scaled { self.scales[0] * self.scales[1] } else { 1.0 };

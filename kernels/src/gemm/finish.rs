@@ -3,6 +3,7 @@
 use half::{bf16, f16};
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
+use crate::activation::{Activation, SoftCap};
 use crate::mma::OutputType;
 use crate::tile::{Index, LayoutTensor, Modes};
 
@@ -26,8 +27,8 @@ outputs! {
     f32: "f32";
 }
 
-/// The epilogue of a product: `x = s·(A·B) + bias`, then `silu(x₀)·x₁` where it is gated, then
-/// `+ residual`.
+/// The epilogue of a product: `x = s·(A·B) + bias`, then `activation(x₀)·x₁` where it is
+/// gated, then a soft cap, then `+ residual`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Epilogue {
     /// The sums are multiplied by the product of two numbers in device memory, A's scale and B's:
@@ -35,8 +36,11 @@ pub struct Epilogue {
     pub scaled: bool,
     /// A number per column is added to the sums.
     pub bias: bool,
-    /// B has twice the columns: gates, then what they are multiplied with.
-    pub gated: bool,
+    /// B has twice the columns: gates, which go through this function, then what they are
+    /// multiplied with.
+    pub gated: Option<Activation>,
+    /// A soft cap of what is there so far: of logits.
+    pub soft_cap: Option<SoftCap>,
     /// A matrix of the result's extents is added last.
     pub residual: bool,
 }
@@ -50,7 +54,8 @@ pub struct Finish<'k, D> {
     residual: Option<LayoutTensor<'k, D, Modes<'k, 2>, Global>>,
     /// Rows and columns of the result.
     extents: [Val<'k, u32>; 2],
-    gated: bool,
+    gated: Option<Activation>,
+    soft_cap: Option<SoftCap>,
 }
 
 impl<'k, D: Output> Finish<'k, D> {
@@ -67,12 +72,13 @@ impl<'k, D: Output> Finish<'k, D> {
             let base = k.global::<D>("residual");
             LayoutTensor::new(base, Modes::row_major(extents.map(Index::any), k.param::<u32>("residual_stride")))
         });
-        Finish { k, scale, bias, residual, extents, gated: epilogue.gated }
+        let Epilogue { gated, soft_cap, .. } = epilogue;
+        Finish { k, scale, bias, residual, extents, gated, soft_cap }
     }
 
     /// Whether B has gates.
     pub fn gated(&self) -> bool {
-        self.gated
+        self.gated.is_some()
     }
 
     /// The result at (row, column) `at`, from its sum and, where it is gated, the sum of what the
@@ -88,8 +94,11 @@ impl<'k, D: Output> Finish<'k, D> {
         let needed = self.bias.is_some() || self.residual.is_some();
         let [row, column] = if needed { at() } else { [self.k.lit(0u32); 2] };
         let mut x = self.biased(column, self.extents[1], sum);
-        if let Some(other) = other {
-            x = silu(x) * self.biased(column + self.extents[1], self.extents[1] * 2, other);
+        if let (Some(activation), Some(other)) = (self.gated, other) {
+            x = activation.apply(x) * self.biased(column + self.extents[1], self.extents[1] * 2, other);
+        }
+        if let Some(cap) = self.soft_cap {
+            x = cap.apply(x);
         }
         match self.residual {
             None => x,
@@ -116,11 +125,4 @@ impl<'k, D: Output> Finish<'k, D> {
         self.k.moving().when(inside, || value.set(load().cast::<f32>()));
         value.get()
     }
-}
-
-/// `x / (1 + e⁻ˣ)`.
-#[track_caller]
-fn silu(x: Val<'_, f32>) -> Val<'_, f32> {
-    let denominator = (x * -core::f32::consts::LOG2_E).ex2() + 1.0;
-    x.div_approx(denominator)
 }

@@ -209,7 +209,7 @@ pub fn hopper_step<F: InputType<Stored: Element>, D: Output + Element>(
     if config.two_level && !shape.holds_two_levels() {
         return Err(Refusal::TwoLevel { shape });
     }
-    if problem.epilogue.gated && problem.b.major != Major::K {
+    if problem.epilogue.gated.is_some() && problem.b.major != Major::K {
         return Err(Refusal::GatedOrder);
     }
     let [tile_m, tile_n] = shape.tile();
@@ -227,11 +227,11 @@ pub fn hopper_step<F: InputType<Stored: Element>, D: Output + Element>(
     };
     let columns = tile_n;
     let staged = shape.staged();
-    if epilogue.gated && store == Store::Tiles(epilogue) && !(columns / 2).is_multiple_of(staged) {
+    if epilogue.gated.is_some() && store == Store::Tiles(epilogue) && !(columns / 2).is_multiple_of(staged) {
         return Err(Refusal::GatedShape { shape, staged, columns });
     }
     let (record, facts) = shape.build::<F, D>([problem.a.major, problem.b.major]);
-    let gated = epilogue.gated && store != Store::Partials;
+    let gated = epilogue.gated.is_some() && store != Store::Partials;
     let [down, across] = config.extents();
     let parts = if gated { down.max(2) } else { down };
     for (blocks, boxes) in [(across, facts.boxes[0]), (parts, facts.boxes[1])] {
@@ -329,7 +329,11 @@ pub fn warp_step<F: InputType<Stored: Element>, D: Output + Element>(
     let [tile_m, tile_n] = shape.tile();
     let tile_k = F::Width::DEPTH;
     shares(problem.k.div_ceil(tile_k), splits)?;
-    let store = if splits > 1 || problem.epilogue.gated { Store::Partials } else { Store::Elements(problem.epilogue) };
+    let store = if splits > 1 || problem.epilogue.gated.is_some() {
+        Store::Partials
+    } else {
+        Store::Elements(problem.epilogue)
+    };
     let n = problem.b_rows();
     let vector = |operand: Operand, rows: u32, aligned: u32| {
         let line = if operand.major == Major::K { problem.k } else { rows };

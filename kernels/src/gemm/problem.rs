@@ -85,7 +85,7 @@ impl Problem {
 
     /// Rows of B as (n, k).
     pub fn b_rows(&self) -> u32 {
-        if self.epilogue.gated { 2 * self.n } else { self.n }
+        if self.epilogue.gated.is_some() { 2 * self.n } else { self.n }
     }
 
     /// Elements that A, B and C take in memory.

@@ -19,7 +19,7 @@ pub fn reduce<S: Number + Numeric, D: Output>(k: &Builder, epilogue: Epilogue) {
     let c = k.global::<D>("c");
     let [stride, m, n, splits] = ["c_stride", "m", "n", "splits"].map(|name| k.param::<u32>(name));
     let finish = Finish::<D>::parameters(k, epilogue, [m, n]);
-    let width = if epilogue.gated { n * 2 } else { n };
+    let width = if epilogue.gated.is_some() { n * 2 } else { n };
     let result = LayoutTensor::new(c, Modes::row_major([m.into(), n.into()], stride));
     let next = k.var(k.block_id() * k.threads() + k.tid());
     k.while_(
@@ -35,7 +35,7 @@ pub fn reduce<S: Number + Numeric, D: Output>(k: &Builder, epilogue: Epilogue) {
                 });
                 sum.get().cast::<f32>()
             };
-            let value = finish.apply(|| at, sum(k.lit(0)), epilogue.gated.then(|| sum(n)));
+            let value = finish.apply(|| at, sum(k.lit(0)), epilogue.gated.map(|_| sum(n)));
             result.at(at.map(Index::any)).store(value.cast::<D>());
             next.set(next.get() + k.blocks() * k.threads());
         },

@@ -3,6 +3,7 @@
 use super::data::{Data, Drawn, Near, Rounded};
 use super::plan::{Argument, Buffer, Choice, Step, WarpChoice, hopper_step, reduce_step, warp_step};
 use super::{Config, Epilogue, Operand, Problem, Shape, WarpShape};
+use crate::activation::{Activation, SoftCap};
 use crate::mma::{E4M3, E5M2, Width};
 use half::{bf16, f16};
 use tilewright_codegen::ir::{Arch, Kernel, Needs};
@@ -46,6 +47,21 @@ struct Case {
     depth: u32,
 }
 
+/// The functions of an epilogue, which do not change what else is drawn.
+#[derive(Clone, Copy, Default)]
+struct Functions {
+    /// Of gates.
+    activation: Activation,
+    soft_cap: Option<SoftCap>,
+}
+
+impl Functions {
+    fn draw(draw: &mut Draw) -> Functions {
+        let activation = Activation::ALL[draw.between(0..=1) as usize];
+        Functions { activation, soft_cap: SoftCap::new(2.0).ok().filter(|_| draw.between(0..=2) == 0) }
+    }
+}
+
 impl ShippedGemm {
     /// The kernels.
     pub const ALL: [ShippedGemm; 7] = [
@@ -59,9 +75,9 @@ impl ShippedGemm {
     ];
 
     /// A problem that the kernel computes, and the launch that does it.
-    fn case<F: Drawn, D: Rounded>(self, arch: Arch, draw: &mut Draw) -> Case {
+    fn case<F: Drawn, D: Rounded>(self, arch: Arch, draw: &mut Draw, functions: Functions) -> Case {
         loop {
-            let problem = self.problem(draw);
+            let problem = self.problem(draw, functions);
             // Three stages fit wherever the kernel runs.
             let stages = draw.between(2..=3);
             let group = draw.between(1..=3);
@@ -98,7 +114,7 @@ impl ShippedGemm {
         }
     }
 
-    fn problem(self, draw: &mut Draw) -> Problem {
+    fn problem(self, draw: &mut Draw, functions: Functions) -> Problem {
         let mut extent = |most: u32| match draw.between(0..=3) {
             0 => draw.between(1..=9),
             1 => 16 * draw.between(1..=most / 16),
@@ -109,7 +125,9 @@ impl ShippedGemm {
         let k = extent(320);
         let mut flag = || draw.between(0..=1) == 1;
         let scaled = self.inputs != Inputs::Half && flag();
-        let epilogue = Epilogue { scaled, bias: flag(), gated: flag() && self.kind != Kind::Warps, residual: flag() };
+        let [bias, gated, residual] = [flag(), flag() && self.kind != Kind::Warps, flag()];
+        let gated = gated.then_some(functions.activation);
+        let epilogue = Epilogue { scaled, bias, gated, soft_cap: functions.soft_cap, residual };
         let plain = Epilogue { scaled, ..Epilogue::default() };
         let epilogue = if flag() { epilogue } else { plain };
         let majors = [0; 2].map(|_| match (self.kind, self.inputs) {
@@ -126,7 +144,8 @@ impl ShippedGemm {
 
     fn trial<F: Drawn, D: Rounded>(self, arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
         let mut draw = Draw::new(seed);
-        let Case { problem, step, splits, depth } = self.case::<F, D>(arch, &mut draw);
+        let functions = Functions::draw(&mut Draw::new(!seed));
+        let Case { problem, step, splits, depth } = self.case::<F, D>(arch, &mut draw, functions);
         let data = Data::<F, D>::draw(&problem, &mut draw);
         let note = format!("{} to {}, {problem:?}, {splits} shares", F::NAME, D::NAME);
         let mut trial = Trial::new(verify(step.kernel)?, step.grid).note(note);
@@ -210,10 +229,11 @@ impl Shipped for ShippedGemm {
 
     fn record(&self, arch: Arch) -> Kernel {
         let draw = &mut Draw::new(0);
+        let functions = Functions::default();
         let case = match self.inputs {
-            Inputs::Half => self.case::<bf16, bf16>(arch, draw),
-            Inputs::Float8 => self.case::<E4M3, bf16>(arch, draw),
-            Inputs::Int8 => self.case::<i8, bf16>(arch, draw),
+            Inputs::Half => self.case::<bf16, bf16>(arch, draw, functions),
+            Inputs::Float8 => self.case::<E4M3, bf16>(arch, draw, functions),
+            Inputs::Int8 => self.case::<i8, bf16>(arch, draw, functions),
         };
         case.step.kernel
     }

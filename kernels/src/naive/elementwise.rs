@@ -1,10 +1,11 @@
-//! Copy with conversion, sum, silu·mul.
+//! Copy with conversion, sum, activations, soft cap.
 
 use half::{bf16, f16};
 use tilewright_layout::DType;
 
 use super::Real;
 use super::lengths::same;
+use crate::activation::{Activation, GELU_CUBIC, GELU_SLOPE};
 
 /// The value that remains of `x` once it is stored as `dtype` (f32, f16 or bf16) and read again:
 /// rounding to nearest, ties to even. Any other `dtype` keeps `x`.
@@ -33,19 +34,30 @@ pub fn add<T: Real>(a: &[T], b: &[T]) -> Vec<T> {
     a.iter().zip(b).map(|(&a, &b)| a + b).collect()
 }
 
-/// `x / (1 + exp(−x))`.
-pub fn silu<T: Real>(x: T) -> T {
-    x / (T::ONE + (-x).exp())
+/// An activation function of a number, `x / (1 + exp(−v))`: for [`Activation::Silu`] v is x, for
+/// [`Activation::GeluTanh`] `2·√(2/π) · (x + 0.044715 x³)`.
+///
+/// ```
+/// use tilewright_kernels::activation::Activation;
+/// use tilewright_kernels::naive::activate;
+/// assert!((activate(Activation::GeluTanh, 1.0f64) - 0.841_191_990_608).abs() < 1e-9);
+/// ```
+pub fn activate<T: Real>(activation: Activation, x: T) -> T {
+    let v = match activation {
+        Activation::Silu => x,
+        Activation::GeluTanh => T::from_f64(GELU_SLOPE) * (x + T::from_f64(GELU_CUBIC) * x * x * x),
+    };
+    x / (T::ONE + (-v).exp())
 }
 
-/// `out[i] = silu(gate[i]) · up[i]`.
+/// `out[i] = activation(gate[i]) · up[i]`.
 ///
 /// # Panics
 /// Where one is longer than the other.
 #[track_caller]
-pub fn silu_mul<T: Real>(gate: &[T], up: &[T]) -> Vec<T> {
-    same("silu_mul", ["gate", "up"], [gate.len(), up.len()]);
-    gate.iter().zip(up).map(|(&gate, &up)| silu(gate) * up).collect()
+pub fn gated<T: Real>(activation: Activation, gate: &[T], up: &[T]) -> Vec<T> {
+    same("gated", ["gate", "up"], [gate.len(), up.len()]);
+    gate.iter().zip(up).map(|(&gate, &up)| activate(activation, gate) * up).collect()
 }
 
 /// `cap · tanh(x / cap)`.
@@ -65,12 +77,26 @@ mod tests {
 
     #[test]
     fn silu_has_its_known_values_and_limits() {
-        assert_eq!(silu(0.0f64), 0.0);
-        assert!((silu(1.0f64) - 0.731_058_578_630_004_9).abs() < 1e-15);
-        assert_eq!(silu(-200.0f32), -0.0);
-        assert_eq!(silu(200.0f32), 200.0);
-        assert_eq!(silu_mul(&[1.0f64], &[2.0])[0], 2.0 * silu(1.0f64));
+        let silu = |x: f64| activate(Activation::Silu, x);
+        assert_eq!(silu(0.0), 0.0);
+        assert!((silu(1.0) - 0.731_058_578_630_004_9).abs() < 1e-15);
+        assert_eq!(activate(Activation::Silu, -200.0f32), -0.0);
+        assert_eq!(activate(Activation::Silu, 200.0f32), 200.0);
+        assert_eq!(gated(Activation::Silu, &[1.0f64], &[2.0])[0], 2.0 * silu(1.0));
         assert_eq!(add(&[1.0f32, 2.0], &[3.0, -2.0]), [4.0, 0.0]);
+    }
+
+    /// The form with one exponential is the definition: `x / 2 · (1 + tanh(u))`.
+    #[test]
+    fn gelu_is_that_of_tanh() {
+        let inner = |x: f64| (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3));
+        for step in -64..=64 {
+            let x = f64::from(step) / 16.0;
+            let gelu = 0.5 * x * (1.0 + inner(x).tanh());
+            assert!((activate(Activation::GeluTanh, x) - gelu).abs() < 1e-14, "{x}");
+        }
+        assert_eq!(activate(Activation::GeluTanh, -200.0f32), -0.0);
+        assert_eq!(activate(Activation::GeluTanh, 200.0f32), 200.0);
     }
 
     #[test]

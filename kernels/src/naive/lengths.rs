@@ -24,7 +24,8 @@ pub(super) fn whole(op: &str, [a, b]: [&str; 2], [of_a, of_b]: [usize; 2]) {
 
 #[cfg(test)]
 mod tests {
-    use crate::naive::{add, attention, head_norm, linear, rms_norm, rope, silu_mul};
+    use crate::activation::Activation;
+    use crate::naive::{add, attention, gated, head_norm, linear, rms_norm, rope};
     use std::panic::catch_unwind;
 
     /// Every oracle refuses operands that do not belong together, and names them.
@@ -37,7 +38,7 @@ mod tests {
             (|| drop(linear(&[1.0f32; 2], &[1.0; 5], None)), "linear: weight has 5 elements, which is no whole number"),
             (|| drop(linear(&[1.0f32; 2], &[1.0; 4], Some(&[0.0]))), "linear: bias has 1 elements and rows of weight"),
             (|| drop(add(&[1.0f32; 2], &[1.0; 3])), "add: a has 2 elements and b has 3"),
-            (|| drop(silu_mul(&[1.0f32; 3], &[1.0; 2])), "silu_mul: gate has 3 elements and up has 2"),
+            (|| drop(gated(Activation::Silu, &[1.0f32; 3], &[1.0; 2])), "gated: gate has 3 elements and up has 2"),
             (|| drop(rope(&[1.0f32; 6], &[1.0; 2], 0, 1.0)), "rope: x has 6 elements and 2 * inv_freq has 4"),
             (
                 || drop(attention(&[1.0f32; 2], &[1.0; 4], &[1.0; 2], 1.0, None)),

@@ -26,11 +26,11 @@ mod softmax;
 
 pub use argmax::argmax;
 pub use attention::{Split, attention, combine, split_tokens};
-pub use elementwise::{add, convert, silu, silu_mul, soft_cap};
+pub use elementwise::{activate, add, convert, gated, soft_cap};
 pub use embed::embed;
 pub use gemm::gemm;
 pub use linear::linear;
-pub use norm::{head_norm, rms_norm};
+pub use norm::{head_norm, post_norm, rms_norm};
 pub use pages::{PoolShape, append};
 pub use philox::philox4x32;
 pub use quant::dequantize;

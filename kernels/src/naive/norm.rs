@@ -1,7 +1,7 @@
 //! Root-mean-square norm of a row, and of every head of a row.
 
-use super::Real;
 use super::lengths::{same, whole};
+use super::{Real, add};
 
 /// `out[i] = x[i] · rsqrt(mean(x²) + eps) · weight[i]` (Zhang and Sennrich, "Root Mean Square Layer
 /// Normalization", 2019).
@@ -27,6 +27,21 @@ pub fn rms_norm<T: Real>(x: &[T], weight: &[T], eps: T) -> Vec<T> {
 pub fn head_norm<T: Real>(x: &[T], weight: &[T], eps: T) -> Vec<T> {
     whole("head_norm", ["x", "weight"], [x.len(), weight.len()]);
     x.chunks_exact(weight.len()).flat_map(|head| rms_norm(head, weight, eps)).collect()
+}
+
+/// `out[i] = residual[i] + rms_norm(x)[i]`: the norm of a block's output, before it is added to the
+/// residual stream (Gemma 2).
+///
+/// ```
+/// use tilewright_kernels::naive::post_norm;
+/// assert_eq!(post_norm(&[10.0f64, 20.0], &[3.0, -3.0], &[1.0, 2.0], 0.0), [11.0, 18.0]);
+/// ```
+///
+/// # Panics
+/// Where one is longer than another.
+#[track_caller]
+pub fn post_norm<T: Real>(residual: &[T], x: &[T], weight: &[T], eps: T) -> Vec<T> {
+    add(residual, &rms_norm(x, weight, eps))
 }
 
 #[cfg(test)]

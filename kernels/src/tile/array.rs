@@ -205,18 +205,20 @@ impl<'k> Array<'k> {
         self.at.cast::<u64>().at(index / self.per_word())
     }
 
-    /// Four consecutive elements from the same index of arrays of one type, accessed in one way,
-    /// all in flight together.
+    /// Four consecutive elements from each of some indexes of arrays of one type, accessed in one
+    /// way, all in flight together: for each index those of every array.
     #[track_caller]
-    pub(crate) fn load4_of_each(arrays: &[Array<'k>], index: Val<'k, u32>) -> Vec<[Val<'k, f32>; 4]> {
-        match arrays.first().map(|first| (first, first.access)) {
+    pub(crate) fn load4_of_each(arrays: &[Array<'k>], indexes: &[Val<'k, u32>]) -> Vec<Vec<[Val<'k, f32>; 4]>> {
+        let places = indexes.iter().flat_map(|&index| arrays.iter().map(move |&array| (array, index)));
+        let fours: Vec<[Val<'k, f32>; 4]> = match arrays.first().map(|first| (first, first.access)) {
             Some((first, Access::Packets(generation))) => {
-                let packets: Vec<_> = arrays.iter().map(|array| array.packet(index)).collect();
+                let packets: Vec<_> = places.map(|(array, index)| array.packet(index)).collect();
                 let words = first.poll(generation, &packets, 4 / first.per_word());
                 words.iter().map(|words| first.elements(words)).collect()
             }
-            _ => arrays.iter().map(|array| array.load4(index)).collect(),
-        }
+            _ => places.map(|(array, index)| array.load4(index)).collect(),
+        };
+        fours.chunks(arrays.len().max(1)).map(<[_]>::to_vec).collect()
     }
 
     /// Four words from each of some places of arrays of packets of one generation, all in flight

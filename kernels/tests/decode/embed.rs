@@ -31,15 +31,16 @@ fn trial(draw: &mut Draw) -> Trial {
     let rows_of_strips: Vec<[Option<usize>; 8]> = (0..(vocab as usize).div_ceil(8))
         .map(|strip| std::array::from_fn(|i| Some(strip * 8 + i).filter(|&row| row < vocab as usize)))
         .collect();
-    let shape =
-        EmbedShape { table: TableOrder::Strips(strip), out: stored::float(draw), warps, shard: None, norm: None };
+    let scale = [1.0, 11.5][draw.between(0..=1) as usize];
+    let out = stored::float(draw);
+    let shape = EmbedShape { table: TableOrder::Strips(strip), out, warps, scale, shard: None, norm: None };
     let ids: Vec<i32> = (0..rows).map(|_| draw.between(0..=vocab - 1) as i32).collect();
     let position: Vec<i32> = (0..rows).map(|_| draw.between(0..=3) as i32 - 1).collect();
     let row = |(&id, &position): (&i32, &i32)| match position {
         0.. => host::row_quantized(&matrix, id as usize),
         _ => vec![0.0; hidden as usize],
     };
-    let out: Vec<f64> = ids.iter().zip(&position).flat_map(row).map(f64::from).collect();
+    let out: Vec<f64> = ids.iter().zip(&position).flat_map(row).map(|x| f64::from(x * scale)).collect();
     let out: Vec<f64> = out.into_iter().map(|x| stored::rounded(x, shape.out)).collect();
     let arch = [Arch::Sm80, Arch::Sm90a][draw.between(0..=1) as usize];
     let kernel = verify(embed_rows(arch, shape)).unwrap_or_else(|error| panic!("{error}"));

@@ -5,6 +5,7 @@ use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
+use tilewright_kernels::activation::{Activation, SoftCap};
 use tilewright_kernels::gemv::linear::{
     AOperand, ActivationOutput, Input, Linear, Ordered, Output, Packing, Reordering, columns, linear,
 };
@@ -30,7 +31,7 @@ enum From {
 enum To {
     Store,
     Add,
-    SiluMul,
+    Gated(Activation),
     Logits,
 }
 
@@ -56,13 +57,16 @@ struct Case {
     codes: Option<Codes>,
     /// Whether their codes have an act-order.
     ordered: bool,
+    /// Whether logits are capped.
+    capped: bool,
 }
 
 const EPS: f32 = 1e-5;
 
 impl Case {
     fn draw(draw: &mut Draw) -> Case {
-        let to = [To::Store, To::Add, To::SiluMul, To::Logits][draw.between(0..=3) as usize];
+        let gated = Activation::ALL.map(To::Gated);
+        let to = [To::Store, To::Add, To::Logits, gated[0], gated[1]][draw.between(0..=4) as usize];
         // The best of a tile is looked for among sums that are exact.
         let kind = if to == To::Logits { 0 } else { draw.between(0..=1) };
         let from = [From::Plain, From::RmsNorm][kind as usize];
@@ -85,6 +89,7 @@ impl Case {
             a_operand: AOperand::Shared,
             codes: None,
             ordered: false,
+            capped: to == To::Logits && draw.between(0..=1) == 0,
         };
         case.with_a_operand(draw)
     }
@@ -142,7 +147,12 @@ impl Case {
 
     /// Strips of the ring that make one of features.
     fn streams(self) -> u32 {
-        if self.to == To::SiluMul { 2 } else { 1 }
+        if matches!(self.to, To::Gated(_)) { 2 } else { 1 }
+    }
+
+    /// The cap of logits: above most of them, so that no two that differ are capped to the same.
+    fn soft_cap(self) -> Option<SoftCap> {
+        self.capped.then(|| SoftCap::new((64 + 16 * self.k) as f32).expect("a cap"))
     }
 
     fn packing(self) -> Packing {
@@ -181,12 +191,13 @@ impl Case {
         let output = match self.to {
             To::Store => Output::Store { out: out.into(), width },
             To::Add => Output::Add { residual: f32s(residual), out, width, scaled: None },
-            To::SiluMul => {
-                Output::SiluMul { up_bias: self.bias.then_some(f32s(up_bias)), out: ActivationOutput::Rows(out), width }
+            To::Gated(activation) => {
+                let up_bias = self.bias.then_some(f32s(up_bias));
+                Output::Gated { activation, up_bias, out: ActivationOutput::Rows(out), width }
             }
             To::Logits => {
                 let bests = TileBests { value, index, tiles: self.tiles() };
-                Output::Logits { out, width, bests, tile: k.block_id(), shard: None }
+                Output::Logits { soft_cap: self.soft_cap(), out, width, bests, tile: k.block_id(), shard: None }
             }
         };
         let first = k.block_id() * (self.tile * 8);
@@ -294,19 +305,24 @@ fn trial(case: Case, draw: &mut Draw) -> Trial {
     let (y, largest) = product(&given.rows, &weights, biased(0));
     let error = largest * case.accuracy();
     let (out, bound) = match case.to {
-        To::Store | To::Logits => (y.clone(), error),
+        To::Store | To::Logits => (y.iter().map(|&y| capped(case, y)).collect(), error),
         To::Add => (naive::add(&residual, &y), error + (1.0 + largest) * UNIT),
-        To::SiluMul => {
+        To::Gated(activation) => {
             let (up, most) = product(&given.rows, &ups, biased(1));
-            // The slope of silu is 1.1 at most.
             let up_error = most * case.accuracy();
-            (naive::silu_mul(&y, &up), 1.1 * error * (most + up_error) + largest * (up_error + 40.0 * UNIT * most))
+            let gate_error = activation.slope() * error;
+            let rounded = y.iter().map(|&y| activation.error(y)).fold(8.0 * UNIT * largest, f64::max);
+            let bound = (gate_error + rounded) * (most + up_error) + largest * up_error;
+            (naive::gated(activation, &y, &up), bound)
         }
     };
-    let bound = Bound { absolute: if case.to == To::Logits { 0.0 } else { bound }, relative: 0.0 };
+    let bound = match case.to {
+        To::Logits => of_logits(case),
+        _ => Bound { absolute: bound, relative: 0.0 },
+    };
 
     let mut laid = laid;
-    if case.to == To::SiluMul {
+    if matches!(case.to, To::Gated(_)) {
         let bytes = case.strip().bytes() as usize / 2;
         laid = laid.chunks(bytes).zip(laid_ups.chunks(bytes)).flat_map(|(y, up)| [y, up].concat()).collect();
     }
@@ -332,6 +348,16 @@ fn trial(case: Case, draw: &mut Draw) -> Trial {
     [weights, x, weight, bias, up_bias, residual, out, value, index, indexes].into_iter().fold(trial, Trial::pass)
 }
 
+/// A logit, capped where the case says so.
+fn capped(case: Case, y: f64) -> f64 {
+    case.soft_cap().map_or(y, |cap| naive::soft_cap(y, f64::from(cap.get())))
+}
+
+/// How far logits may be off: sums of whole numbers are exact, capped ones within 2⁻¹⁹.
+fn of_logits(case: Case) -> Bound {
+    Bound { absolute: 0.0, relative: if case.capped { 2f64.powi(-19) } else { 0.0 } }
+}
+
 /// Where the best of each tile goes: value and index.
 fn best(trial: &mut Trial, case: Case, y: &[f64]) -> (BufferId, BufferId) {
     if case.to != To::Logits {
@@ -343,11 +369,14 @@ fn best(trial: &mut Trial, case: Case, y: &[f64]) -> (BufferId, BufferId) {
         for (tile, y) in row.chunks(8 * case.tile as usize).enumerate() {
             let y: Vec<f32> = y.iter().map(|&y| y as f32).collect();
             let at = naive::argmax(&y).expect("a feature");
-            values.push(y[at]);
+            values.push(capped(case, f64::from(y[at])));
             indexes.push((tile * 8 * case.tile as usize + at) as i32);
         }
     }
-    (trial.output("value", Expected::exact(&values)), trial.output("index", Expected::exact(&indexes)))
+    (
+        trial.output("value", Expected::near::<f32>(&values, of_logits(case))),
+        trial.output("index", Expected::exact(&indexes)),
+    )
 }
 
 #[test]
@@ -435,6 +464,7 @@ fn columns_come_out(
         a_operand,
         codes: Some(codes),
         ordered: false,
+        capped: false,
     };
     let order: Vec<_> = (0..n / 8).map(|strip| std::array::from_fn(|i| Some(strip * 8 + i))).collect();
     for columns in columns.chunks(rows) {
@@ -476,10 +506,10 @@ fn mutants_are_found_out() {
     let ways: [fn(AOperand) -> bool; 4] =
         [|a_operand| a_operand == AOperand::Shared, |a_operand| a_operand == AOperand::Registers, streamed, by_phases];
     let layers = [
-        (From::RmsNorm, To::SiluMul),
+        (From::RmsNorm, To::Gated(Activation::Silu)),
         (From::Plain, To::Logits),
         (From::RmsNorm, To::Add),
-        (From::RmsNorm, To::SiluMul),
+        (From::RmsNorm, To::Gated(Activation::Silu)),
     ];
     for ((from, to), is_way) in layers.into_iter().zip(ways) {
         // Several warps, rows and groups of strips.

@@ -7,6 +7,7 @@ mod attention;
 mod embed;
 mod linear;
 mod paged;
+mod parts;
 mod qkv;
 mod quantised;
 mod sample;

@@ -3,6 +3,7 @@
 use super::lab::check;
 use half::{bf16, f16};
 use tilewright_codegen::ir::Arch;
+use tilewright_kernels::activation::Activation;
 use tilewright_kernels::gemm::{
     Choice, Config, Epilogue, Problem, Shape, Target, WarpChoice, WarpShape, hopper_step, plan, warp_step,
 };
@@ -46,7 +47,7 @@ fn what_no_kernel_computes_is_refused() {
     let choice = Choice { shape: Shape::M128N112, config: TWO, splits: 1 };
     let refused =
         |problem: &Problem, choice: Choice| hopper_step::<bf16, bf16>(problem, choice, 4).unwrap_err().to_string();
-    let gated = Epilogue { gated: true, ..Epilogue::default() };
+    let gated = Epilogue { gated: Some(Activation::Silu), ..Epilogue::default() };
     let eight =
         |problem: &Problem, choice: Choice| hopper_step::<E4M3, bf16>(problem, choice, 4).unwrap_err().to_string();
     let two_level = Config { two_level: true, ..TWO };
@@ -105,7 +106,7 @@ fn a_plan_falls_back_to_warps_where_no_tensor_map_reaches() {
         (Problem::new(130, 72, 67), ["gemm_bf16_64x64x64_warps", ""]),
         (
             Problem::new(30, 72, 200)
-                .epilogue(Epilogue { gated: true, ..Epilogue::default() })
+                .epilogue(Epilogue { gated: Some(Activation::Silu), ..Epilogue::default() })
                 .orders(Major::K, Major::Mn),
             ["gemm_bf16_64x64x64_warps", "gemm_reduce"],
         ),

@@ -5,6 +5,7 @@ use super::lab::check;
 use half::{bf16, f16};
 use proptest::prelude::*;
 use tilewright_codegen::ir::Arch;
+use tilewright_kernels::activation::{Activation, SoftCap};
 use tilewright_kernels::gemm::{
     Choice, Config, Drawn, Epilogue, Operand, Problem, Refusal, Rounded, Shape, Step, WarpChoice, WarpShape,
     hopper_step, reduce_step, warp_step,
@@ -24,10 +25,18 @@ fn major() -> impl Strategy<Value = Major> {
 /// Problems whose lines are multiples of `multiple` elements apart.
 fn problem(multiple: u32) -> impl Strategy<Value = Problem> {
     let extents = (extent(200), extent(200), extent(260));
-    let epilogue = (any::<bool>(), any::<bool>(), any::<bool>());
+    let gates = prop::option::of(prop::sample::select(&Activation::ALL[..]));
+    let caps = prop::sample::select(vec![None, SoftCap::new(1.5).ok(), SoftCap::new(30.0).ok()]);
+    let epilogue = (any::<bool>(), gates, caps, any::<bool>()).prop_map(|(bias, gated, soft_cap, residual)| Epilogue {
+        bias,
+        gated,
+        soft_cap,
+        residual,
+        ..Epilogue::default()
+    });
     let gaps = (0..3u32, 0..3u32, 0..4u32);
-    (extents, (major(), major()), epilogue, gaps).prop_map(move |((m, n, k), (a, b), (bias, gated, residual), gaps)| {
-        let epilogue = Epilogue { scaled: gaps.0 > 0, bias, gated, residual };
+    (extents, (major(), major()), epilogue, gaps).prop_map(move |((m, n, k), (a, b), epilogue, gaps)| {
+        let epilogue = Epilogue { scaled: gaps.0 > 0, ..epilogue };
         let problem = Problem { fast: gaps.1 > 0, ..Problem::new(m, n, k).epilogue(epilogue).orders(a, b) };
         let apart = |operand: Operand, gap: u32| Operand {
             stride: (operand.stride + gap).next_multiple_of(multiple) + gap * multiple,
@@ -67,8 +76,8 @@ fn hopper<F: Drawn, D: Rounded>(problem: &Problem, choice: Choice, seed: u64) {
     let config = Config { two_level: problem.two_level::<F>(), ..choice.config };
     match hopper_step::<F, D>(problem, Choice { shape, config, splits }, 3) {
         Ok(step) => check::<F, D>(problem, with_reduction::<F, D>(problem, step, splits), seed),
-        Err(Refusal::GatedOrder) => assert!(problem.epilogue.gated && problem.b.major == Major::Mn),
-        Err(Refusal::GatedShape { .. }) => assert!(problem.epilogue.gated),
+        Err(Refusal::GatedOrder) => assert!(problem.epilogue.gated.is_some() && problem.b.major == Major::Mn),
+        Err(Refusal::GatedShape { .. }) => assert!(problem.epilogue.gated.is_some()),
         Err(Refusal::Order { .. }) => assert!(F::BITS == 8 && [problem.a.major, problem.b.major] != [Major::K; 2]),
         Err(Refusal::TwoLevel { .. }) => assert!(problem.two_level::<F>() && !shape.holds_two_levels()),
         Err(refusal) => panic!("{problem:?}: {refusal}"),

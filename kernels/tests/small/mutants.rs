@@ -44,6 +44,7 @@ fn norm() {
 fn sums_and_norms() {
     for wanted in [64, 128] {
         surveyed(&alike("sum_rms_norm", |trial| threads(trial) == wanted, 1), 10);
+        surveyed(&alike("sum_post_norm", |trial| threads(trial) == wanted, 1), 10);
     }
 }
 
@@ -111,7 +112,7 @@ fn gallery_copies() {
 ///
 /// `gemm_fp8`'s survey is that of two-level accumulation; those of s8 and the other kernels of 8
 /// bits synchronise as the kernels of 16 bits do, line for line.
-const SURVEYED: [&str; 27] = [
+const SURVEYED: [&str; 28] = [
     "transpose_edged",
     "column_sums",
     "residual_norm",
@@ -123,6 +124,7 @@ const SURVEYED: [&str; 27] = [
     "batch_sums",
     "rms_norm",
     "sum_rms_norm",
+    "sum_post_norm",
     "argmax",
     "sample",
     "feed",

@@ -9,7 +9,8 @@ use tilewright_codegen::ir::{Arch, Kernel, ParamKind, Space, Ty};
 use tilewright_codegen::sim::Counters;
 use tilewright_codegen::trial::{Expected, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::elementwise::{Types, add_all, silu_mul_all};
+use tilewright_kernels::activation::Activation;
+use tilewright_kernels::elementwise::{Types, add_all, gated_all};
 use tilewright_kernels::norm::{NormShape, rms_norm_rows};
 use tilewright_kernels::sample::argmax_rows;
 use tilewright_kernels::tile::Float;
@@ -40,7 +41,7 @@ fn sectors(elements: u32) -> u64 {
 #[test]
 fn elementwise_kernels_touch_every_sector_once() {
     let types = Types { a: Float::F32, b: Float::F32, out: Float::F32, vector: 4 };
-    for kernel in [add_all(Arch::Sm80, types), silu_mul_all(Arch::Sm80, types)] {
+    for kernel in [add_all(Arch::Sm80, types), gated_all(Arch::Sm80, Activation::Silu, types)] {
         assert_eq!(counters(kernel, N / 2048, &[N], &[N, N, N]).sectors(), sectors(3 * N));
     }
 }
@@ -65,7 +66,7 @@ fn argmax_reads_every_sector_once() {
 #[test]
 fn kernels_assemble_to_what_the_page_says() {
     let Some(ptxas) = Ptxas::find().unwrap() else { return };
-    let small = ["rms_norm", "rope", "silu_mul", "add", "embed", "argmax", "sample"];
+    let small = ["rms_norm", "rope", "silu_mul", "gelu_tanh_mul", "add", "embed", "argmax", "sample"];
     let mut table = Table::new("Small kernels", &ptxas);
     for kernel in tilewright_kernels::shipped().iter().filter(|kernel| small.contains(&kernel.name())) {
         for arch in Arch::ALL {

@@ -2,6 +2,7 @@
 //! functions.
 
 use serde::{Deserialize, Serialize};
+use tilewright_kernels::activation::Activation;
 use tilewright_kernels::naive;
 
 use super::{Check, Footprint, Operands, TaskOp, same_extents};
@@ -95,7 +96,7 @@ impl TaskOp for SiluMul {
     }
 
     fn oracle(&self, on: &Context) -> Done {
-        each(on, &self.gate, &self.up, &self.out, naive::silu_mul)
+        each(on, &self.gate, &self.up, &self.out, |gate, up| naive::gated(Activation::Silu, gate, up))
     }
 
     fn device(&self) -> Option<&dyn DeviceOp> {

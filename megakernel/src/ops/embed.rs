@@ -237,6 +237,7 @@ impl DeviceFunction for RowsOfTable {
             position: call.state(offset_of!(Fields, position)).cast(),
             table: embed::EmbedTable::Strips { base: call.packed().cast(), strip, deal },
             out: copies,
+            scale: 1.0,
             shard: ids.map(|ids| (call.value(offset_of!(Fields, shard)), ids)),
             rows,
             first_row,

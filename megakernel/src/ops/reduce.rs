@@ -205,6 +205,7 @@ impl DeviceFunction for SumTile {
         let column = |at: usize| call.value(offset_of!(Fields, columns) + 4 * at);
         let sums = PartSums {
             parts: (0..self.count).map(part).collect(),
+            norm: None,
             residual: residual.map(|of| call.stored(offset_of!(Fields, residual), of, Generation::Residual)),
             out: call.stored(offset_of!(Fields, out), out, Generation::Output),
             scaled: scaled.map(|code| call.scaled_output(offset_of!(Fields, scaled), code)),

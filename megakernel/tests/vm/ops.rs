@@ -1,6 +1,7 @@
 //! Each op, in a program of its own, against its oracle.
 
 use proptest::prelude::*;
+use tilewright_kernels::activation::Activation;
 use tilewright_kernels::naive::{self, PoolShape, Sampling, Split};
 use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
@@ -77,7 +78,7 @@ proptest! {
         let once = stored(naive::add(&a, &b));
         prop_assert_eq!(&ran.floats["sum"], &once);
         prop_assert_eq!(&ran.floats["twice"], &stored(naive::add(&once, &b)));
-        prop_assert_eq!(&ran.floats["product"], &stored(naive::silu_mul(&a, &b)));
+        prop_assert_eq!(&ran.floats["product"], &stored(naive::gated(Activation::Silu, &a, &b)));
     }
 
     /// Rows are normed within rounding of the exact norm.
@@ -112,7 +113,7 @@ proptest! {
         let each = |rows: Span| col_tiles.iter().map(move |&cols| Op::from(Embed { ids, position, table, out, rows, cols, shard: None, sent: vec![] }));
         lab.tasks(row_tiles.into_iter().flat_map(each).collect());
         let expected: Vec<f32> = (0..rows)
-            .flat_map(|r| naive::embed(&values, hidden, (lab.positions[r] >= 0).then_some(lab.tokens[r] as usize)))
+            .flat_map(|r| naive::embed(&values, hidden, (lab.positions[r] >= 0).then_some(lab.tokens[r] as usize), 1.0))
             .map(|x| naive::convert(x, types[1]))
             .collect();
         prop_assert_eq!(&lab.run().floats["out"], &expected);

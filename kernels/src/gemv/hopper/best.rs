@@ -4,6 +4,7 @@
 use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 
 use super::tiles::Plan;
+use crate::activation::SoftCap;
 use crate::sample::key::{key, largest};
 use crate::tile::Array;
 use crate::warps::ConsumerWarps;
@@ -15,6 +16,8 @@ pub(super) struct Bests<'k> {
     pub keys: Ptr<'k, Global, u64>,
     /// What is added to the sums.
     pub bias: Option<Array<'k>>,
+    /// A soft cap of the results.
+    pub soft_cap: Option<SoftCap>,
 }
 
 impl<'k> Bests<'k> {
@@ -57,6 +60,7 @@ impl<'k> Bests<'k> {
                 });
                 for (i, &sum) in run.iter().enumerate() {
                     let sum = bias.as_ref().map_or(sum, |bias| sum + bias[i]);
+                    let sum = self.soft_cap.map_or(sum, |cap| cap.apply(sum));
                     let is_larger = sum.gt(value.get());
                     value.set(is_larger.select(sum, value.get()));
                     number.set(is_larger.select(from + row + i as u32, number.get()));

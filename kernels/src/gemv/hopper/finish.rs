@@ -7,7 +7,7 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 use super::Rows;
 use super::best::Bests;
 use super::{Plan, PlanError};
-use crate::elementwise::silu;
+use crate::activation::{Activation, SoftCap};
 use crate::gemv::{Epilogue, Strip};
 use crate::kv::{PoolArray, PoolType, TokenRow};
 use crate::norm::{NormEnd, NormStart, SLOT};
@@ -30,6 +30,10 @@ const RUN: u32 = 4;
 pub struct Finish {
     /// Bias, residual, type of the results.
     pub epilogue: Epilogue,
+    /// The function that gates of [`Rows::Gated`] go through.
+    pub activation: Activation,
+    /// A soft cap of results, before a residual is added: of logits.
+    pub soft_cap: Option<SoftCap>,
     /// The vectors are `x ⊙ g` of a norm: sums are scaled by `rstd` first.
     pub scaled: bool,
     /// The results are the residual stream, f32, and begin a norm whose weight has this type.
@@ -100,8 +104,10 @@ impl Finish {
         }
         match (self.heads, plan.results) {
             (None, _) => Ok(()),
-            (Some(_), Rows::Groups { .. }) if !self.epilogue.residual => Ok(()),
-            (Some(_), _) => setting("the number of rows that are appended", n, "that of groups of heads, and no sums"),
+            (Some(_), Rows::Groups { .. }) if !self.epilogue.residual && self.soft_cap.is_none() => Ok(()),
+            (Some(_), _) => {
+                setting("the number of rows that are appended", n, "that of groups of heads, and no sums or soft caps")
+            }
         }
     }
 }
@@ -110,6 +116,8 @@ impl Finish {
 #[derive(Clone, Copy)]
 pub(super) struct Results<'k> {
     y: Array<'k>,
+    activation: Activation,
+    soft_cap: Option<SoftCap>,
     bias: Option<Array<'k>>,
     residual: Option<Array<'k>>,
     scaled: Option<NormEnd<'k>>,
@@ -156,7 +164,7 @@ struct Heads<'k> {
 impl<'k> Results<'k> {
     /// Declares the parameters, in the order of [`gemv`](super::gemv).
     pub(super) fn parameters(k: &'k Builder, plan: &Plan, finish: Finish) -> Results<'k> {
-        let Finish { epilogue, scaled, normed, heads, best } = finish;
+        let Finish { epilogue, activation, soft_cap, scaled, normed, heads, best } = finish;
         let float = if epilogue.wide { Float::F32 } else { Float::Bf16 };
         let array = |name: &str, float: Float| Array::new(k.global::<u8>(name), float);
         let y = k.global::<u8>("y");
@@ -194,8 +202,8 @@ impl<'k> Results<'k> {
             let room = k.shared("places", 2 * plan.batch);
             Heads { page_tokens, turns, position, table, table_width, pages, pools, room, batch: plan.batch }
         });
-        let bests = bests.map(|keys| Bests { keys, bias });
-        Results { y, bias, residual, scaled, normed, heads, bests }
+        let bests = bests.map(|keys| Bests { keys, bias, soft_cap });
+        Results { y, activation, soft_cap, bias, residual, scaled, normed, heads, bests }
     }
 
     /// Prepares what is one number for each vector, by the warps that multiply, while weights and
@@ -274,7 +282,10 @@ impl<'k> Results<'k> {
             return heads.store(self.y, run, [sums, others], &operands.turns);
         }
         if let Some(others) = others {
-            sums = core::array::from_fn(|i| silu(sums[i]) * others[i]);
+            sums = core::array::from_fn(|i| self.activation.apply(sums[i]) * others[i]);
+        }
+        if let Some(cap) = self.soft_cap {
+            sums = sums.map(|sum| cap.apply(sum));
         }
         if let Some(residual) = operands.residual {
             sums = core::array::from_fn(|i| sums[i] + residual[i]);

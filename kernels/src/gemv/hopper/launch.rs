@@ -6,6 +6,7 @@ use super::device::{Block, Inputs, WeightMaps};
 use super::exchange::Exchange;
 use super::finish::{Finish, Results};
 use super::tiles::{Plan, Vectors};
+use crate::activation::Activation;
 use crate::gemm::{Argument, Buffer, Step};
 use crate::ring::{Ring, start};
 use tilewright_codegen::build::{block, record};
@@ -33,13 +34,15 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
     let finish = finish.into();
     let (tuning, warps) = (plan.tuning, plan.tuning.warpgroups * 4);
     let results = match plan.results {
-        Rows::InOrder(_) => "",
-        Rows::Gated(_) => "_gated",
-        Rows::Groups { .. } => "_heads",
+        Rows::InOrder(_) => String::new(),
+        Rows::Gated(_) if finish.activation == Activation::Silu => "_gated".to_owned(),
+        Rows::Gated(_) => format!("_gated_{}", finish.activation.name()),
+        Rows::Groups { .. } => "_heads".to_owned(),
     };
     let best = if finish.best { "_best" } else { "" };
+    let capped = if finish.soft_cap.is_some() { "_capped" } else { "" };
     let codes = plan.strip.codes().map_or(String::new(), |codes| format!("_{}", codes.code.name()));
-    let name = format!("gemv_wgmma_b{}_n{}_k{}{codes}{results}{best}", plan.batch, plan.n, plan.strip.k());
+    let name = format!("gemv_wgmma_b{}_n{}_k{}{codes}{results}{capped}{best}", plan.batch, plan.n, plan.strip.k());
     let launch = block(plan.threads()).cluster(tuning.cluster()).min_blocks(tuning.per_sm);
     record(&name, arch, launch, |k| {
         let w_map = k.tensor_map("w");

@@ -4,6 +4,7 @@ use half::bf16;
 use tilewright_codegen::trial::{Bound, Draw};
 
 use super::{Finish, Plan, Rows};
+use crate::activation::SoftCap;
 use crate::gemv::{Codes, Epilogue, trial};
 use crate::naive::{self, PoolShape};
 use crate::norm::SLOT;
@@ -176,12 +177,15 @@ pub(super) fn expected(plan: &Plan, finish: Finish, given: &Given) -> Found {
         let most = largest(&y);
         let gated = |sums: &[f64]| {
             let (gates, others) = sums.split_at(results);
-            gates.iter().zip(others).map(|(gate, other)| gate / (1.0 + (-gate).exp()) * other).collect::<Vec<f64>>()
+            naive::gated(finish.activation, gates, others)
         };
         y = y.chunks(n).flat_map(gated).collect();
-        // The slope of silu is at most 1.1; exponential and quotient are off by a few strips of
-        // 2⁻²².
-        error = 2.2 * error * (most + error) + 2f64.powi(-20) * (most * most + 1.0);
+        // The error of both sums; exponential and quotient are off by a few strips of 2⁻²².
+        error = 2.0 * finish.activation.slope() * error * (most + error) + 2f64.powi(-20) * (most * most + 1.0);
+    }
+    if let Some(cap) = finish.soft_cap {
+        y.iter_mut().for_each(|y| *y = naive::soft_cap(*y, f64::from(cap.get())));
+        error += SoftCap::error(largest(&y));
     }
     if finish.epilogue.residual {
         y.iter_mut().zip(&given.residual).for_each(|(y, residual)| *y += residual);

@@ -15,7 +15,7 @@ pub enum Rows {
     /// A number of rows, each a result.
     InOrder(u32),
     /// Strips of gates, each before the strip that it gates: the number of results
-    /// `silu(gate) · up`.
+    /// `activation(gate) · up`.
     Gated(u32),
     /// The projections of one group after the other, as [`qkv`](crate::gemv::linear::qkv) has their
     /// strips. Results are all query heads, then keys, then values.

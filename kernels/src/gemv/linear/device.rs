@@ -7,6 +7,7 @@ use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 use super::pass::{Announce, Cell, Pass, PassWork};
 use super::phases::Phase;
 use super::{AOperand, ActivationOutput, Beyond, Input, ScaledOutput, Sums, Weights};
+use crate::activation::{Activation, SoftCap};
 use crate::gemv::Strip;
 use crate::sample::key::{key, largest};
 use crate::sample::tiles::TileBests;
@@ -59,8 +60,10 @@ pub enum Output<'k> {
         /// Where it is stored as the readers of its norm multiply it, too.
         scaled: Option<ScaledOutput<'k>>,
     },
-    /// `out[r, n] = silu(y[r, n]) · u[r, n]`; strips of y and u take turns in the ring.
-    SiluMul {
+    /// `out[r, n] = activation(y[r, n]) · u[r, n]`; strips of y and u take turns in the ring.
+    Gated {
+        /// The function that y goes through.
+        activation: Activation,
         /// Bias of u.
         up_bias: Option<Array<'k>>,
         /// Output.
@@ -68,8 +71,10 @@ pub enum Output<'k> {
         /// Features of a row.
         width: u32,
     },
-    /// `out[r, n] = y[r, n]`, and the largest of the tile with its index.
+    /// `out[r, n] = y[r, n]`, perhaps capped, and the largest of the tile with its index.
     Logits {
+        /// A soft cap of logits: `y` becomes `cap · tanh(y / cap)`.
+        soft_cap: Option<SoftCap>,
         /// Output.
         out: Array<'k>,
         /// Features of a row.
@@ -162,7 +167,7 @@ impl<'k> Linear<'k> {
         let bests: Vec<_> = match tile.output {
             Output::Logits { .. } if (team.threads() / Strip::ROWS).is_multiple_of(tile.rows) => vec![k.var(0u64)],
             Output::Logits { .. } => (0..pass.outputs(work.input)).map(|_| k.var(0u64)).collect(),
-            Output::Store { .. } | Output::Add { .. } | Output::SiluMul { .. } => Vec::new(),
+            Output::Store { .. } | Output::Add { .. } | Output::Gated { .. } => Vec::new(),
         };
         pass.run(work, prepare, |sums, cell, prepared| {
             let Prepared { n, inside, stored, .. } = *prepared;
@@ -255,7 +260,7 @@ impl<'k> Linear<'k> {
         let at = |width: u32| (self.first_row + cell.row) * width + self.output.index(n);
         let other = match self.output {
             Output::Add { residual, width, .. } => Some(load(residual, at(width))),
-            Output::SiluMul { up_bias, .. } => up_bias.map(|bias| load(bias, n)),
+            Output::Gated { up_bias, .. } => up_bias.map(|bias| load(bias, n)),
             Output::Store { .. } | Output::Logits { .. } => None,
         };
         let streams = self.output.streams();
@@ -300,11 +305,12 @@ impl<'k> Linear<'k> {
         let done = || {
             let y = plus(scaled(first), prepared.bias);
             match self.output {
-                Output::Store { .. } | Output::Logits { .. } => y,
+                Output::Store { .. } => y,
+                Output::Logits { soft_cap, .. } => soft_cap.map_or(y, |cap| cap.apply(y)),
                 Output::Add { .. } => plus(y, prepared.other),
-                Output::SiluMul { .. } => {
+                Output::Gated { activation, .. } => {
                     let up = plus(scaled(sum(1)), prepared.other);
-                    y.div_approx((y * -std::f32::consts::LOG2_E).ex2() + 1.0) * up
+                    activation.apply(y) * up
                 }
             }
         };
@@ -327,7 +333,7 @@ impl<'k> Linear<'k> {
 impl<'k> Output<'k> {
     /// Strips of the ring that make one strip of features.
     fn streams(self) -> u32 {
-        if matches!(self, Output::SiluMul { .. }) { 2 } else { 1 }
+        if matches!(self, Output::Gated { .. }) { 2 } else { 1 }
     }
 
     /// Where features go row by row, and how many a row has.
@@ -335,9 +341,9 @@ impl<'k> Output<'k> {
         match self {
             Output::Store { out, width } => Some((out, width)),
             Output::Add { out, width, .. }
-            | Output::SiluMul { out: ActivationOutput::Rows(out), width, .. }
+            | Output::Gated { out: ActivationOutput::Rows(out), width, .. }
             | Output::Logits { out, width, .. } => Some((out.into(), width)),
-            Output::SiluMul { out: ActivationOutput::Terms(_), .. } => None,
+            Output::Gated { out: ActivationOutput::Terms(_), .. } => None,
         }
     }
 
@@ -345,8 +351,8 @@ impl<'k> Output<'k> {
     fn terms(self) -> Option<ScaledOutput<'k>> {
         match self {
             Output::Add { scaled, .. } => scaled,
-            Output::SiluMul { out: ActivationOutput::Terms(terms), .. } => Some(terms),
-            Output::Store { .. } | Output::SiluMul { .. } | Output::Logits { .. } => None,
+            Output::Gated { out: ActivationOutput::Terms(terms), .. } => Some(terms),
+            Output::Store { .. } | Output::Gated { .. } | Output::Logits { .. } => None,
         }
     }
 
@@ -354,7 +360,7 @@ impl<'k> Output<'k> {
     fn index(self, n: Val<'k, u32>) -> Val<'k, u32> {
         match self {
             Output::Logits { shard: Some(first), .. } => first + n,
-            Output::Store { .. } | Output::Add { .. } | Output::SiluMul { .. } | Output::Logits { .. } => n,
+            Output::Store { .. } | Output::Add { .. } | Output::Gated { .. } | Output::Logits { .. } => n,
         }
     }
 }

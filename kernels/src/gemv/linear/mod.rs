@@ -52,7 +52,7 @@ pub use input::Input;
 pub use operand::Operand;
 pub use ordered::{Ordered, Reordering, columns};
 pub use packing::Packing;
-pub use parts::PartSums;
+pub use parts::{PartSums, PostNorm};
 pub use pass::{Announce, Early};
 pub use phases::Phases;
 pub use qkv::{Keys, Qkv, qkv};

@@ -1,18 +1,21 @@
 //! Sums of the parts that a contraction was cut into.
 
-use tilewright_codegen::build::Val;
+use tilewright_codegen::build::{Ptr, Shared, Val};
 
 use super::ScaledOutput;
 use crate::tile::Array;
-use crate::warps::ConsumerWarps;
+use crate::warps::{ConsumerWarps, store_warp_sum, sum_of_warps};
 
 /// A tile of a sum of parts:
 /// `out[r, c] = residual[r, c] + ((parts[0][r, c] + parts[1][r, c]) + ..)`, rows of `width`
-/// elements.
+/// elements. With a [`PostNorm`] it is
+/// `out[r, c] = residual[r, c] + rms_norm(parts[0][r] + parts[1][r] + ..)[c]`.
 #[derive(Clone)]
 pub struct PartSums<'k> {
     /// The parts, f32, accessed in one way.
     pub parts: Vec<Array<'k>>,
+    /// The norm of the sum, before it is added.
+    pub norm: Option<PostNorm<'k>>,
     /// What the sum is added to.
     pub residual: Option<Array<'k>>,
     /// The sum.
@@ -30,8 +33,23 @@ pub struct PartSums<'k> {
     pub columns: [Val<'k, u32>; 2],
 }
 
+/// The RMS norm of a sum of parts, before it is added to the residual stream. A task that stores
+/// some columns of a row reads whole rows of the parts.
+#[derive(Clone, Copy)]
+pub struct PostNorm<'k> {
+    /// Scale of every element, `[width]`.
+    pub weight: Array<'k>,
+    /// Added to the mean square.
+    pub eps: f32,
+    /// Room for sums of squares: as many f32 as the tile has rows or the team has warps, whichever
+    /// is more. It is free again once the team has met.
+    pub squares: Ptr<'k, Shared, f32>,
+}
+
 /// Lanes that share a row.
 const OF_ROW: u32 = 8;
+/// Loads of four elements of a lane that are in flight together while squares are added up.
+const IN_FLIGHT: u32 = 8;
 
 impl<'k> PartSums<'k> {
     /// Computes the tile: eight lanes take a row, four elements each; all loads of a lane are in
@@ -39,15 +57,20 @@ impl<'k> PartSums<'k> {
     pub fn add_up(&self, team: ConsumerWarps<'k>) {
         let k = team.k;
         let [first, end] = self.columns;
+        let norm = self.norm.map(|norm| (norm, self.add_squares(team, norm)));
         let together = team.threads() / OF_ROW;
         let mine = k.tid() / OF_ROW;
         let lane = k.tid() % OF_ROW * 4;
         for base in (0..self.rows).step_by(together as usize) {
             let row = mine + base;
+            let scale = norm.map(|(norm, warps)| {
+                let squares = norm.squares.at(row.min(self.rows - 1) * warps);
+                (sum_of_warps(squares, warps, 1) * (1.0 / self.width as f32) + norm.eps).sqrt().recip()
+            });
             let Some(scaled) = self.scaled else {
                 k.when(row.lt(self.rows), || {
                     k.for_step(first + lane, end, OF_ROW * 4, |column| {
-                        self.store(self.first_row + row, column);
+                        self.store([self.first_row + row, column], scale);
                     });
                 });
                 continue;
@@ -57,18 +80,54 @@ impl<'k> PartSums<'k> {
                 let column = start + lane;
                 let row_at = self.first_row + row;
                 let inside = row.lt(self.rows) & column.lt(end);
-                scaled.store_of_four([row_at, column], inside, || self.store(row_at, column));
+                scaled.store_of_four([row_at, column], inside, || self.store([row_at, column], scale));
             });
         }
     }
 
-    /// Stores four sums.
-    fn store(&self, row: Val<'k, u32>, column: Val<'k, u32>) -> [Val<'k, f32>; 4] {
+    /// Adds up the squares of whole rows of the sum, each row by the same number of warps, and
+    /// returns that number; all warps meet.
+    fn add_squares(&self, team: ConsumerWarps<'k>, norm: PostNorm<'k>) -> u32 {
+        let k = team.k;
+        let warps = (team.warps / self.rows.max(1)).max(1);
+        let lane = k.tid() % (warps * 32);
+        let fours = self.width / 4;
+        let rounds = fours.div_ceil(warps * 32);
+        let at_once = (IN_FLIGHT / self.parts.len().max(1) as u32).min(rounds).max(1);
+        for base in (0..self.rows).step_by((team.warps / warps) as usize) {
+            let row = k.warp() / warps + base;
+            k.when(row.lt(self.rows), || {
+                let start = (self.first_row + row) * self.width;
+                let squares = k.var(0.0f32);
+                k.for_step(0u32, rounds, at_once, |round| {
+                    let number = |i: u32| (round + i) * (warps * 32) + lane;
+                    let indexes: Vec<_> =
+                        (0..at_once).map(|i| start + number(i).min(fours.saturating_sub(1)) * 4).collect();
+                    for (i, parts) in (0..at_once).zip(Array::load4_of_each(&self.parts, &indexes)) {
+                        let sum = parts.into_iter().reduce(add);
+                        let square = sum.into_iter().flatten().fold(k.lit(0.0f32), |square, x| x.fma(x, square));
+                        squares.set(squares.get() + number(i).lt(fours).select(square, 0.0f32));
+                    }
+                });
+                store_warp_sum(norm.squares.at(base * warps), squares.get());
+            });
+        }
+        team.sync();
+        warps
+    }
+
+    /// Stores four sums, normalised by `scale` where there is a norm.
+    fn store(&self, [row, column]: [Val<'k, u32>; 2], scale: Option<Val<'k, f32>>) -> [Val<'k, f32>; 4] {
         let at = row * self.width + column;
         // On its way while the parts are looked for.
         let residual = self.residual.map(|residual| residual.load4(at));
-        let parts = Array::load4_of_each(&self.parts, at);
-        let sum = parts.into_iter().reduce(add).unwrap_or([column.builder().lit(0.0f32); 4]);
+        let weight = self.norm.map(|norm| norm.weight.load4(column));
+        let parts = Array::load4_of_each(&self.parts, &[at]).into_iter().flatten();
+        let sum = parts.reduce(add).unwrap_or([column.builder().lit(0.0f32); 4]);
+        let sum = match (scale, weight) {
+            (Some(scale), Some(weight)) => std::array::from_fn(|i| sum[i] * scale * weight[i]),
+            _ => sum,
+        };
         let sum = residual.map_or(sum, |residual| add(residual, sum));
         self.out.store_run(at, sum);
         sum

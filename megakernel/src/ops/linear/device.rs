@@ -3,6 +3,7 @@
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
+use tilewright_kernels::activation::Activation;
 use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{
     self, AOperand, ActivationOutput, Early, HeldForm, Output, Packing, Reordering, ScaledForm,
@@ -442,7 +443,7 @@ impl LinearTile {
                 let up_bias = up_bias.map(|bias| call.plain(offset_of!(SiluMulFields, up_bias), bias));
                 let terms = scaled.map(|code| call.scaled_output(offset_of!(SiluMulFields, scaled), code));
                 let out = terms.map_or_else(|| ActivationOutput::Rows(stored(out)), ActivationOutput::Terms);
-                Output::SiluMul { up_bias, out, width }
+                Output::Gated { activation: Activation::Silu, up_bias, out, width }
             }
             OutputCode::Logits { tiles, shard, on } => {
                 let [value, index] = [offset_of!(LogitsFields, best_value), offset_of!(LogitsFields, best_index)]
@@ -451,6 +452,7 @@ impl LinearTile {
                 let bests = TileBests { value: value.cast(), index: index.cast(), tiles };
                 let shard = shard.then(|| call.value(offset_of!(LogitsFields, shard)));
                 Output::Logits {
+                    soft_cap: None,
                     out: call.array_on(on, offset_of!(TileFields, out), Float::F32),
                     width,
                     bests,

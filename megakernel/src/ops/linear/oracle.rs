@@ -1,5 +1,6 @@
 //! Tiles of linear layers.
 
+use tilewright_kernels::activation::Activation;
 use tilewright_kernels::naive;
 
 use super::{Linear, LinearInput, LinearOutput};
@@ -15,7 +16,7 @@ pub(super) fn linear(op: &Linear, on: &Context) -> Done {
     let width = op.cols.len();
     let mut y = product(on, &x, op.rows, op.weight, op.bias, op.cols)?;
     if let LinearOutput::SiluMul { up, up_bias, .. } = op.output {
-        y = naive::silu_mul(&y, &product(on, &x, op.rows, up, up_bias, op.cols)?);
+        y = naive::gated(Activation::Silu, &y, &product(on, &x, op.rows, up, up_bias, op.cols)?);
     }
     for (row, y) in op.rows.iter().zip(y.chunks_exact(width)) {
         let at = row * n + op.cols.lo;

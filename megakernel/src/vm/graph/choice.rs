@@ -46,7 +46,8 @@ impl GraphPlanner<'_> {
     fn named(&mut self, [rows, width]: [u32; 2]) -> Launch {
         let wanted = self.scratch(Scratch::Wanted, u64::from(rows) * u64::from(width) * 2);
         let warps = copying_warps(rows, width);
-        let shape = EmbedShape { table: TableOrder::Rows(width), out: Float::Bf16, warps, shard: None, norm: None };
+        let shape =
+            EmbedShape { table: TableOrder::Rows(width), out: Float::Bf16, warps, scale: 1.0, shard: None, norm: None };
         let arch = self.arch;
         let kernel = self.kernel(format!("{shape:?}"), || embed_rows(arch, shape));
         let named = LaunchMemory::WantedRows;

@@ -1,7 +1,7 @@
 //! What several devices exchange between launches, where they meet: parts of sums, and logits for
 //! the one that chooses.
 
-use tilewright_kernels::exchange::{MEET_WORDS, PartsShape, SumNormShape, meet, sum_parts, sum_rms_norm};
+use tilewright_kernels::exchange::{MEET_WORDS, PartsShape, ResidualAdd, SumNormShape, meet, sum_parts, sum_rms_norm};
 use tilewright_kernels::tile::Float;
 
 use super::launch::{AllReduce, Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
@@ -162,8 +162,18 @@ impl GraphPlanner<'_> {
         let devices = self.devices();
         let types = [Float::Bf16; 2];
         let copies = if one_shot { 1 } else { devices };
-        let shape =
-            SumNormShape { parts: devices, copies, width, part: types[0], weight: float, out: types[1], eps: norm.eps };
+        let [part_type, out] = types;
+        let residual = ResidualAdd::BeforeNorm;
+        let shape = SumNormShape {
+            parts: devices,
+            copies,
+            residual,
+            width,
+            part: part_type,
+            weight: float,
+            out,
+            eps: norm.eps,
+        };
         let [first, end] = if one_shot { [0, rows] } else { share(rows, self.device, devices) };
         self.meet();
         if end > first {

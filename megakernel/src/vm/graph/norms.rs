@@ -141,7 +141,7 @@ impl GraphPlanner<'_> {
                 };
                 let warps = copying_warps(*rows, width);
                 let ids = shard.map(|[_, ids]| ids);
-                let shape = EmbedShape { table: *order, out: Float::F32, warps, shard: ids, norm: float };
+                let shape = EmbedShape { table: *order, out: Float::F32, warps, scale: 1.0, shard: ids, norm: float };
                 let arch = self.arch;
                 let kernel = self.kernel(format!("{shape:?}"), || embed_rows(arch, shape));
                 let first = shard.map(|[first, _]| LaunchArg::Number(first));

@@ -3,6 +3,7 @@
 
 use half::bf16;
 use tilewright_codegen::ir::Arch;
+use tilewright_kernels::activation::Activation;
 use tilewright_kernels::embed::TableOrder;
 use tilewright_kernels::gemm::{self, Argument, Buffer as Of, Epilogue, Problem, Step, Target};
 use tilewright_kernels::gemv::{self, hopper, hopper::Rows};
@@ -251,7 +252,7 @@ impl GraphPlanner<'_> {
             [] => return Err(Unsupported::Launch { what: "a product without weights" }),
         };
         let bias = self.bias(product.layers);
-        let gated = matches!(product.results, Rows::Gated(_));
+        let gated = matches!(product.results, Rows::Gated(_)).then_some(Activation::Silu);
         let epilogue = Epilogue { bias: bias.is_some(), gated, ..Epilogue::default() };
         let problem = Problem::new(product.rows, product.results.results(), k).epilogue(epilogue);
         let key = (problem, product.wide);
