@@ -33,7 +33,7 @@ fn ops_are_printed_with_their_axes() {
 /// A family that no back end runs yet has a graph, which needs no weights.
 #[test]
 fn gemma_2_has_soft_caps_and_windows() {
-    let shown = text(&graph(&["--model", model("graph/tests/data/gemma2").to_str().expect("UTF-8")]));
+    let shown = text(&graph(&["--model", model("tests/data/families/gemma2").to_str().expect("UTF-8")]));
     assert!(shown.contains("soft_cap") && shown.contains("window"), "{shown}");
 }
 

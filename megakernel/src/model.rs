@@ -15,7 +15,7 @@ use std::sync::Arc;
 use thiserror::Error as ThisError;
 use tilewright_graph::axis::Axis;
 use tilewright_graph::build;
-use tilewright_graph::graph::RopeTable;
+use tilewright_graph::graph::{RopeTable, WeightId};
 use tilewright_graph::models::{Decoder, Llama};
 use tilewright_graph::op::Op;
 use tilewright_graph::{Graph, GraphErrors};
@@ -158,20 +158,13 @@ impl ModelSizes {
             let size = usize::try_from(found).ok().filter(|size| (1..=MAX_EXTENT).contains(size));
             size.ok_or(SpecError::Extent { axis, found })
         };
-        let mut embedding = None;
-        let mut logits = None;
-        let mut layers = 0;
-        let mut head_norms = false;
-        for step in graph.steps() {
-            match step.op {
-                Op::Embed { table, .. } => embedding = Some(*table),
-                Op::Logits { table, .. } => logits = Some(*table),
-                Op::CacheAppend { .. } => layers += 1,
-                Op::Norm { over, .. } if over.as_slice() == [Axis::HeadDim] => head_norms = true,
-                _ => {}
-            }
-        }
-        let tensor = |id: tilewright_graph::graph::WeightId| Some(&graph.parts().weights.get(id.index())?.tensor);
+        let ops = || graph.steps().map(|step| step.op);
+        let embedding = ops().find_map(|op| if let Op::Embed { table, .. } = op { Some(*table) } else { None });
+        let logits = ops().find_map(|op| if let Op::Logits { table, .. } = op { Some(*table) } else { None });
+        let layers = ops().filter(|op| matches!(op, Op::CacheAppend { .. })).count();
+        let is_of_heads = |op: &Op| matches!(op, Op::Norm { over, .. } if over.as_slice() == [Axis::HeadDim]);
+        let head_norms = ops().any(is_of_heads);
+        let tensor = |id: WeightId| Some(&graph.parts().weights.get(id.index())?.tensor);
         Ok(ModelSizes {
             hidden: extent(Axis::Hidden)?,
             layers,

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tilewright_graph::build::Sizes;
 use tilewright_graph::models::keys::Keys;
 use tilewright_graph::models::{Accept, Decoder, KNOWN, Model, quote};
-use tilewright_megakernel::model::{Family, ModelSpec, SpecError};
+use tilewright_megakernel::model::{ModelSpec, SpecError};
 
 use super::error::{CheckpointError, Faults};
 use super::fault::{ConfigError, ConfigFault};
@@ -104,16 +104,12 @@ impl Config {
 /// Most heads of keys and values in all layers together; the largest models have some thousands.
 const MAX_POOLS: u32 = 1 << 17;
 
-/// What the back ends compute.
-const ACCEPT: Accept =
-    Accept { family: |model_type| Family::named(model_type).is_some(), windows: false, max_context: None };
-
 fn interpret(value: Value, max_context: Option<usize>) -> Result<Config, Vec<ConfigFault>> {
     let Value::Object(map) = value else {
         return Err(vec![ConfigFault::NotAnObject { value: quote(&value) }]);
     };
     let mut keys = Keys::new("", map);
-    let model = Model::read(&mut keys, &Accept { max_context, ..ACCEPT }).map_err(|fault| vec![fault])?;
+    let model = Model::read(&mut keys, &Accept { max_context, ..Accept::ALL }).map_err(|fault| vec![fault])?;
     let decoder = model.decoder();
     // Sizes are below 2^31.
     let vocab = decoder.sizes.vocab as usize;

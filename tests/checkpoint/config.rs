@@ -142,13 +142,32 @@ fn configurations_of_known_models_are_read() {
     }
 }
 
+/// The window of each layer.
+fn windows(spec: &ModelSpec) -> Vec<Option<u32>> {
+    let of = |op: &Op| if let Op::Attention { window, .. } = op { Some(*window) } else { None };
+    spec.graph().steps().filter_map(|step| of(step.op)).collect()
+}
+
 #[test]
-fn a_sliding_window_in_force_is_refused() {
-    insta::assert_snapshot!(texts("mistral", json!({"sliding_window": 4095})), @"key sliding_window is 4095, which limits attention to 4095 of 4096 positions (--max-context 4095 runs it within the window); supported is null, or a window of max_position_embeddings");
-    // Absent means 4096, which a longer model notices.
-    insta::assert_snapshot!(texts("mistral", json!({"max_position_embeddings": 8192})), @"key sliding_window is 4096, which limits attention to 4096 of 8192 positions (its default, for the key is absent) (--max-context 4096 runs it within the window); supported is null, or a window of max_position_embeddings");
-    insta::assert_snapshot!(texts("qwen2", json!({"use_sliding_window": true, "sliding_window": 100, "max_window_layers": 1})), @"key use_sliding_window is true, which limits attention to 100 of 4096 positions from layer 1 on (--max-context 100 runs it within the window); supported is false");
-    insta::assert_snapshot!(texts("qwen3", json!({"layer_types": ["full_attention", "sliding_attention"]})), @r#"key layer_types is ["full_attention","sliding_attention"], which gives layers another attention; supported is full_attention throughout"#);
+fn a_sliding_window_in_force_is_read() {
+    for (family, changes, expected) in [
+        ("mistral", json!({"sliding_window": 4095}), [Some(4095); 2]),
+        // Absent means 4096, which a longer model notices.
+        ("mistral", json!({"max_position_embeddings": 8192}), [Some(4096); 2]),
+        (
+            "qwen2",
+            json!({"use_sliding_window": true, "sliding_window": 100, "max_window_layers": 1}),
+            [None, Some(100)],
+        ),
+        (
+            "qwen3",
+            json!({"use_sliding_window": true, "sliding_window": 9, "layer_types": ["sliding_attention", "full_attention"]}),
+            [Some(9), None],
+        ),
+    ] {
+        assert_eq!(windows(&spec(family, changes.clone())), expected, "{family} {changes}");
+    }
+    insta::assert_snapshot!(texts("qwen3", json!({"layer_types": ["full_attention", "sliding_attention"]})), @r#"key layer_types is ["full_attention","sliding_attention"], which needs a sliding_window that is in force; supported is full_attention without one"#);
     insta::assert_snapshot!(texts("llama", json!({"sliding_window": 100})), @"key sliding_window is 100, which limits attention to a window; supported is null");
 }
 
@@ -165,12 +184,12 @@ fn a_sliding_window_that_no_sequence_notices_is_read() {
         ("qwen3", json!({"layer_types": ["full_attention", "full_attention"]})),
         ("llama", json!({"sliding_window": null, "use_sliding_window": false})),
     ] {
-        assert_eq!(spec(family, changes.clone()).layers, 2, "{family} {changes}");
+        assert_eq!(windows(&spec(family, changes.clone())), [None; 2], "{family} {changes}");
     }
 }
 
-/// Mistral-7B-v0.1 has 32768 positions and a window of 4096, Qwen2.5-1M chunks: full attention
-/// while a context is shorter.
+/// Mistral-7B-v0.1 has 32768 positions and a window of 4096, which a capped context does not notice.
+/// Qwen2.5-1M has chunks, which are full attention while a context is shorter.
 #[test]
 fn a_capped_context_runs_within_the_window() {
     let capped = |family: &str, changes: Value, most: usize| {
@@ -178,18 +197,15 @@ fn a_capped_context_runs_within_the_window() {
     };
     let mistral = json!({"max_position_embeddings": 32768, "sliding_window": 4096});
     let config = capped("mistral", mistral.clone(), 4096).expect("within the window");
-    assert_eq!(config.spec.max_positions, 4096);
-    assert!(capped("mistral", mistral.clone(), 4097).is_err());
-    assert!(texts("mistral", mistral).contains("--max-context 4096"));
+    assert_eq!((config.spec.max_positions, windows(&config.spec)), (4096, vec![None; 2]));
+    let config = capped("mistral", mistral, 4097).expect("a token more");
+    assert_eq!(windows(&config.spec), [Some(4096); 2]);
     let chunks = json!({"max_position_embeddings": 1_010_000, "sliding_window": 1_010_000, "use_sliding_window": false,
         "dual_chunk_attention_config":
             {"chunk_size": 262_144, "local_size": 8192, "original_max_position_embeddings": 262_144}});
-    assert!(texts("qwen2", chunks.clone()).contains("(--max-context 253952 runs it within the window)"));
+    assert!(texts("qwen2", chunks.clone()).contains("(--max-context 253952 runs it within the first chunk)"));
     assert_eq!(capped("qwen2", chunks.clone(), 253_952).expect("one chunk").spec.max_positions, 253_952);
     assert!(capped("qwen2", chunks, 253_953).is_err());
-    let layers = json!({"use_sliding_window": true, "sliding_window": 100, "max_window_layers": 1,
-        "layer_types": ["full_attention", "sliding_attention"]});
-    assert!(capped("qwen3", layers.clone(), 100).is_ok() && capped("qwen3", layers, 101).is_err());
     // A cap above the model's positions changes nothing, and the rotation is that of the training.
     let yarn = json!({"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}});
     let whole = spec("llama", yarn.clone());
@@ -245,7 +261,7 @@ fn an_unknown_key_is_refused_whatever_its_value() {
 
 #[test]
 fn other_families_and_architectures_are_refused() {
-    for family in ["granite", "stablelm", "gemma2", "qwen3_moe", "mixtral", "Llama", ""] {
+    for family in ["granite", "stablelm", "gemma3", "qwen3_moe", "mixtral", "Llama", ""] {
         let found = faults("llama", json!({"model_type": family}));
         assert!(matches!(found.as_slice(), [ConfigFault::Family { .. }]), "{family}: {found:?}");
     }
@@ -319,7 +335,7 @@ fn what_is_not_json_is_refused() {
     insta::assert_snapshot!(text(r#"{"model_type": "llama", "hidden_size": 8, "hidden_size": 16}"#), @r#"configuration is not valid JSON: key "hidden_size" appears twice at line 1 column 55"#);
     insta::assert_snapshot!(text(r#"{"model_type": "llama""#), @"configuration is not valid JSON: EOF while parsing an object at line 1 column 22");
     insta::assert_snapshot!(text("[]"), @"configuration cannot be used: configuration is []; it must be a JSON object");
-    insta::assert_snapshot!(text("{}"), @"configuration cannot be used: model_type is null; the families known are llama, mistral, qwen2, qwen3");
+    insta::assert_snapshot!(text("{}"), @"configuration cannot be used: model_type is null; the families known are llama, mistral, qwen2, qwen3, gemma2");
     insta::assert_snapshot!(text(r#"{"model_type": "llama"}"#), @"configuration cannot be used: key hidden_size is missing; the model cannot be built without it; and key num_hidden_layers is missing; the model cannot be built without it; and key num_attention_heads is missing; the model cannot be built without it; and key intermediate_size is missing; the model cannot be built without it; and key vocab_size is missing; the model cannot be built without it; and 1 more");
     insta::assert_snapshot!(text(r#"{"model_type": "llama", "rope_theta": 1e999}"#), @"configuration is not valid JSON: number out of range at line 1 column 43");
 }

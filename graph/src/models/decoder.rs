@@ -136,12 +136,12 @@ pub(super) fn windows(
             (Some("full_attention"), _) => windows.push(None),
             (Some("sliding_attention"), Some(window)) => windows.push(Some(window)),
             (Some("sliding_attention"), None) => {
-                keys.unsupported(KEY, kind, "needs a sliding_window that is in force", "full_attention without one");
+                keys.unsupported(KEY, &value, "needs a sliding_window that is in force", "full_attention without one");
                 break;
             }
             _ => {
                 let meaning = "gives a layer another attention";
-                keys.unsupported(KEY, kind, meaning, "full_attention or sliding_attention");
+                keys.unsupported(KEY, &value, meaning, "full_attention or sliding_attention");
                 break;
             }
         }
@@ -168,67 +168,9 @@ pub(super) enum Window {
     Switched { positions: u32, from_layer: u32 },
 }
 
-/// Refuses a sliding window that some sequence within `max_positions` would notice.
-pub(super) fn refuse_windows(keys: &mut Keys, stated_as: Window, layers: usize, max_positions: usize) {
-    let mut all_full = false;
-    let window = keys.get("sliding_window").and_then(Value::as_u64);
-    let is_wide = window.is_some_and(|window| window >= max_positions as u64);
-    let is_full = |kind: &Value| kind == "full_attention" || (is_wide && kind == "sliding_attention");
-    if let Some(value) = keys.take_value("layer_types") {
-        match value.as_array() {
-            None => keys.wrong_type("layer_types", &value, "a list of names"),
-            Some(types) if !types.iter().all(is_full) => {
-                keys.unsupported("layer_types", &value, "gives layers another attention", "full_attention throughout");
-            }
-            Some(types) if types.len() != layers => {
-                let (key, entries) = ("layer_types", types.len());
-                keys.faults.push(KeyFault::LayerList { key, entries, layers });
-            }
-            Some(_) => all_full = true,
-        }
-    }
-    let stated = |keys: &mut Keys, absent: u32| -> Option<usize> {
-        keys.integer(
-            "sliding_window",
-            0..=u32::MAX,
-            Otherwise { absent: Some(Some(absent as usize)), null: Some(None) },
-        )
-    };
-    const ACCEPTED: &str = "null, or a window of max_position_embeddings";
-    match stated_as {
-        // What is left of these keys is held against the list of known keys.
-        Window::None => {}
-        Window::Always(absent) => {
-            let silent = if keys.has("sliding_window") { "" } else { " (its default, for the key is absent)" };
-            if let Some(window) = stated(keys, absent).filter(|&window| window < max_positions) {
-                let meaning =
-                    format!("limits attention to {window} of {max_positions} positions{silent}{}", cap(window));
-                keys.unsupported("sliding_window", &window.into(), &meaning, ACCEPTED);
-            }
-        }
-        Window::Switched { positions, from_layer } => {
-            let on = keys.boolean("use_sliding_window", false);
-            let window = stated(keys, positions);
-            let absent = Otherwise { absent: Some(from_layer as usize), null: None };
-            let from_layer = keys.integer("max_window_layers", 0..=u32::MAX, absent);
-            if let Some(window) = window.filter(|&window| window < max_positions)
-                && on
-                && from_layer < layers
-                && !all_full
-            {
-                let meaning = format!(
-                    "limits attention to {window} of {max_positions} positions from layer {from_layer} on{}",
-                    cap(window)
-                );
-                keys.unsupported("use_sliding_window", &true.into(), &meaning, "false");
-            }
-        }
-    }
-}
-
 /// The advice to cap a context.
-fn cap(window: usize) -> String {
-    format!(" (--max-context {window} runs it within the window)")
+fn cap(chunk: usize) -> String {
+    format!(" (--max-context {chunk} runs it within the first chunk)")
 }
 
 /// Refuses dual chunk attention (Qwen2.5-1M) that some sequence within `max_positions` would

@@ -44,7 +44,7 @@ impl Llama {
         let has_key = matches!(model_type, "llama" | "qwen3");
         let o_bias = has_key && keys.boolean("attention_bias", false);
         let mlp_bias = model_type == "llama" && keys.boolean("mlp_bias", false);
-        let windows = windows(keys, model_type, &decoder, accept);
+        let windows = windows(keys, model_type, &decoder);
         Llama {
             decoder,
             qkv_bias: o_bias || model_type == "qwen2",
@@ -119,18 +119,14 @@ impl Llama {
 
 /// The window of each layer. Mistral's is in force everywhere; Qwen's from a layer on, where a key
 /// turns it on.
-fn windows(keys: &mut Keys, model_type: &str, decoder: &Decoder, accept: &Accept) -> Vec<Option<u32>> {
+fn windows(keys: &mut Keys, model_type: &str, decoder: &Decoder) -> Vec<Option<u32>> {
     let stated = match model_type {
         "mistral" => Window::Always(4096),
         "qwen2" | "qwen3" => Window::Switched { positions: 4096, from_layer: 28 },
         _ => Window::None,
     };
     let (layers, max_positions) = (decoder.layers, decoder.max_positions);
-    if !accept.windows {
-        decoder::refuse_windows(keys, stated, layers, max_positions);
-        decoder::refuse_chunks(keys, max_positions);
-        return vec![None; layers];
-    }
+    decoder::refuse_chunks(keys, max_positions);
     let windows = match stated {
         Window::Always(absent) => {
             let window = decoder::window(keys, absent);

@@ -83,8 +83,6 @@ impl Family {
 pub struct Accept {
     /// Whether a family is one of those, by its `model_type`.
     pub family: fn(&str) -> bool,
-    /// Whether attention may be limited to a window.
-    pub windows: bool,
     /// Longest sequence that is needed; `None`: that of the training. A window that no such
     /// sequence exceeds changes nothing.
     pub max_context: Option<usize>,
@@ -92,7 +90,7 @@ pub struct Accept {
 
 impl Accept {
     /// Everything that a graph can express.
-    pub const ALL: Accept = Accept { family: |_| true, windows: true, max_context: None };
+    pub const ALL: Accept = Accept { family: |_| true, max_context: None };
 
     fn families(&self) -> impl Iterator<Item = &'static Family> {
         let accepted = self.family;

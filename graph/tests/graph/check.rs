@@ -125,7 +125,7 @@ fn values_inside_of_a_group_stay_there() {
 #[test]
 fn configurations_that_are_wrong_are_refused_by_key() {
     let errors = |change: &dyn Fn(&mut Value)| {
-        let mut config = crate::checkpoint::config(&folder("graph/tests/data/gemma2"));
+        let mut config = crate::checkpoint::config(&folder("tests/data/families/gemma2"));
         change(&mut config);
         models::graph(&config).expect_err("refused").to_string()
     };
@@ -136,7 +136,7 @@ fn configurations_that_are_wrong_are_refused_by_key() {
     insta::assert_snapshot!(errors(&set("a_new_key", json!([1]))), @"configuration cannot be used: key a_new_key (value [1]) is not known, so it may change the mathematics; remove it if it does not");
     insta::assert_snapshot!(errors(&set("use_bidirectional_attention", json!(true))), @"configuration cannot be used: key use_bidirectional_attention is true, which attends to later positions; supported is false");
     insta::assert_snapshot!(errors(&set("hidden_activation", json!("relu"))), @r#"configuration cannot be used: key hidden_activation is "relu", which is another activation of the MLP; supported is "gelu_pytorch_tanh""#);
-    insta::assert_snapshot!(errors(&set("sliding_window", json!(null))), @r#"configuration cannot be used: key layer_types is "sliding_attention", which needs a sliding_window that is in force; supported is full_attention without one"#);
+    insta::assert_snapshot!(errors(&set("sliding_window", json!(null))), @r#"configuration cannot be used: key layer_types is ["sliding_attention","full_attention","sliding_attention","full_attention"], which needs a sliding_window that is in force; supported is full_attention without one"#);
     insta::assert_snapshot!(errors(&set("layer_types", json!(["full_attention"]))), @"configuration cannot be used: key layer_types has 1 entries; the model has 4 layers, so it must have as many");
     insta::assert_snapshot!(errors(&set("num_key_value_heads", json!(3))), @"configuration cannot be used: key num_attention_heads is 4; it must be a multiple of num_key_value_heads, which is 3");
     insta::assert_snapshot!(errors(&set("head_dim", json!(15))), @"configuration cannot be used: heads have 15 dimensions; the rotation needs an even number, 2 at least");
@@ -214,7 +214,7 @@ proptest! {
     /// A configuration with one key changed is refused, or has a graph.
     #[test]
     fn a_hostile_configuration_is_refused_or_has_a_graph(at in any::<prop::sample::Index>(), value in hostile()) {
-        let mut config = crate::checkpoint::config(&folder("graph/tests/data/gemma2"));
+        let mut config = crate::checkpoint::config(&folder("tests/data/families/gemma2"));
         let mut found = Vec::new();
         places(&config, "", &mut found);
         *config.pointer_mut(at.get::<String>(&found)).expect("a place") = value;

@@ -17,7 +17,7 @@ fn folders() -> Vec<PathBuf> {
     let small = folder("tests/data/families");
     let entries = fs::read_dir(small).expect("families").map(|entry| entry.expect("an entry").path());
     let mut folders: Vec<PathBuf> = entries.filter(|path| path.is_dir()).collect();
-    folders.extend(["models/tiny-llama", "models/tiny-qwen3", "graph/tests/data/gemma2"].map(folder));
+    folders.extend(["models/tiny-llama", "models/tiny-qwen3"].map(folder));
     folders
 }
 
@@ -42,7 +42,7 @@ fn every_family_of_the_list_has_a_checkpoint() {
 
 #[test]
 fn a_prompt_in_steps_gives_the_reference_too() {
-    let folder = folder("graph/tests/data/gemma2");
+    let folder = folder("tests/data/families/gemma2");
     let (graph, weights, cases) = (graph(&folder), weights(&folder), cases(&folder));
     let whole = error_of(&graph, &weights, &cases, usize::MAX);
     for step in [1, 7, 74] {
@@ -56,13 +56,13 @@ fn a_prompt_in_steps_gives_the_reference_too() {
 fn a_key_that_is_ignored_shows() {
     let (full, sliding) = ("full_attention", "sliding_attention");
     let changes = [
-        ("graph/tests/data/gemma2", "attn_logit_softcapping", json!(null)),
-        ("graph/tests/data/gemma2", "final_logit_softcapping", json!(3.01)),
-        ("graph/tests/data/gemma2", "query_pre_attn_scalar", json!(25)),
-        ("graph/tests/data/gemma2", "sliding_window", json!(9)),
-        ("graph/tests/data/gemma2", "layer_types", json!([full, sliding, full, sliding])),
-        ("graph/tests/data/gemma2", "rms_norm_eps", json!(1e-2)),
-        ("graph/tests/data/gemma2", "rope_parameters", json!({"rope_theta": 1000.0, "rope_type": "default"})),
+        ("tests/data/families/gemma2", "attn_logit_softcapping", json!(null)),
+        ("tests/data/families/gemma2", "final_logit_softcapping", json!(3.01)),
+        ("tests/data/families/gemma2", "query_pre_attn_scalar", json!(25)),
+        ("tests/data/families/gemma2", "sliding_window", json!(9)),
+        ("tests/data/families/gemma2", "layer_types", json!([full, sliding, full, sliding])),
+        ("tests/data/families/gemma2", "rms_norm_eps", json!(1e-2)),
+        ("tests/data/families/gemma2", "rope_parameters", json!({"rope_theta": 1000.0, "rope_type": "default"})),
         ("tests/data/families/mistral-gqa3-f16", "sliding_window", json!(2)),
     ];
     for (path, key, value) in changes {

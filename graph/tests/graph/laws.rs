@@ -102,7 +102,7 @@ proptest! {
 /// Logits of real models are equal before and after the passes, bit by bit.
 #[test]
 fn passes_keep_logits_of_the_families() {
-    for path in ["models/tiny-qwen3", "graph/tests/data/gemma2", "tests/data/families/llama-biases-linear"] {
+    for path in ["models/tiny-qwen3", "tests/data/families/gemma2", "tests/data/families/llama-biases-linear"] {
         let folder = folder(path);
         let (graph, weights, mut cases) = (graph(&folder), stored(&folder), cases(&folder));
         cases.truncate(1);
@@ -137,5 +137,5 @@ fn layer(path: &str) -> String {
 fn a_layer_of_each_family_becomes_few_groups() {
     insta::assert_snapshot!(layer("models/tiny-llama"), @"(norm | linear linear linear | rope rope cache_append) attention ( | linear | binary) (norm | linear linear | activation) ( | linear | binary); (norm | logits | choose)");
     insta::assert_snapshot!(layer("models/tiny-qwen3"), @"(norm | linear linear linear | norm norm rope rope cache_append) attention ( | linear | binary) (norm | linear linear | activation) ( | linear | binary); (norm | logits | choose)");
-    insta::assert_snapshot!(layer("graph/tests/data/gemma2"), @"(norm | linear linear linear | rope rope cache_append) attention linear norm binary (norm | linear linear | activation) linear norm binary; (norm | logits | soft_cap choose)");
+    insta::assert_snapshot!(layer("tests/data/families/gemma2"), @"(norm | linear linear linear | rope rope cache_append) attention linear norm binary (norm | linear linear | activation) linear norm binary; (norm | logits | soft_cap choose)");
 }

@@ -7,15 +7,16 @@
 //! | (an indexer's) | only with an [`Indexer`](super::Indexer): its ops | as it says |
 //! | attention | one kv head × one split (× rows) | the kv head's qkv (rope) |
 //! | o | merge of the splits + output projection + residual, by tiles | all of attention |
-//! | gate/up | norm + gate, up + silu·mul, by tiles | all of o |
+//! | gate/up | norm + gate, up + activation, by tiles | all of o |
 //! | down | down projection + residual, by tiles | all of gate/up |
 //!
-//! On several devices o and down give parts of sums, which they send to every device; a level more
-//! after each of them adds what has arrived:
+//! On several devices o and down give parts of sums, which they send to every device; where their
+//! results are normalised before they are added, one device has a part alone. A level more after
+//! each of them adds what has arrived:
 //!
 //! | level | tasks | waits for |
 //! |---|---|---|
-//! | o.sum, down.sum | the devices' parts + residual, by tiles of columns | all of o, of down, on all devices |
+//! | o.sum, down.sum | the parts, (their norm,) + residual, by tiles of columns | all of o, of down, on all devices |
 //!
 //! Up to a node whose result devices exchange, one device's tasks come before the next one's.
 
@@ -25,11 +26,11 @@ use tilewright_graph::graph::ValueId;
 
 use super::emit::{Done, Emitter};
 use super::indexer::{LayerTasks, Selected};
-use super::nodes::{Added, Gated, Heads, Node, Norm};
+use super::nodes::{Added, Attended, Gated, Heads, Node, Norm, NormWeight};
 use super::options::LowerError;
 use super::state::{Inlet, Outlet, Parts};
 use super::tiling;
-use crate::ops::Selection;
+use crate::ops::{Selection, SumNorm};
 use crate::program::{
     Attention, BufferId, CounterId, GroupShape, HeadNorm, HeadOutput, KeyOutput, Linear, LinearInput, LinearOutput, Op,
     Projection, Qkv, Reduce, Rope, Rotation, Span,
@@ -103,17 +104,17 @@ pub(super) fn lower(e: &mut Emitter, nodes: &[Node<'_>]) -> Result<(), LowerErro
     let mut layer = 0;
     for node in nodes {
         match node {
-            Node::Embed { table, out } => {
+            Node::Embed { table, scale, out } => {
                 let Inlet::Tokens(ids) = e.host.inlet else { continue };
-                let done = super::embed(e, ids, table)?;
+                let done = super::embed(e, ids, super::Embedding { table, scale: *scale })?;
                 values.complete_residual(*out, ResidualBuffer::BeforeAttention, done);
             }
-            Node::Choice { norm, table } => {
+            Node::Choice(choice) => {
                 let Outlet::Choice { logits, next_token } = e.host.outlet else { continue };
-                let residual = values.residual(norm.x)?;
+                let residual = values.residual(choice.norm.x)?;
                 let ready: Vec<Vec<Done>> =
-                    (0..e.devices()).map(|device| values.ready(norm.x, device).to_vec()).collect();
-                let chosen = super::Chosen { norm, table, residual, logits, next_token };
+                    (0..e.devices()).map(|device| values.ready(choice.norm.x, device).to_vec()).collect();
+                let chosen = super::Chosen { choice, residual, logits, next_token };
                 super::choose(e, &ready, chosen)?;
             }
             Node::Heads(heads) => {
@@ -124,7 +125,7 @@ pub(super) fn lower(e: &mut Emitter, nodes: &[Node<'_>]) -> Result<(), LowerErro
                 }
                 open.push(node);
             }
-            Node::Attention { .. } | Node::Gated(_) => open.push(node),
+            Node::Attention(_) | Node::Gated(_) => open.push(node),
             Node::Added(added) => {
                 if e.stage.layers().contains(&layer) {
                     exchanged(e, &mut values, layer, &open, added)?;
@@ -170,7 +171,8 @@ fn exchanged(
     let done = sum(e, &format!("{name}.sum"), done, |e| {
         // The first device gives the stream to another stage.
         let parts = e.parts().filter(|_| e.device == 0 || to != ResidualBuffer::Output)?;
-        Some((parts_of(parts, to), Some(buffer(e, from)), buffer(e, to)))
+        let norm = added.post_norm.map(|norm| SumNorm { weight: e.weights().get(norm.weight), eps: norm.eps });
+        Some(Sum { parts: parts_of(parts, to), norm, residual: Some(buffer(e, from)), out: buffer(e, to) })
     })?;
     values.complete_residual(added.out, to, done);
     Ok(())
@@ -186,12 +188,12 @@ fn on_device(e: &mut Emitter, values: &mut Values, layer: usize, node: &Node<'_>
             let ready = rope(e, heads, ready)?;
             values.complete(heads.q, device, ready);
         }
-        Node::Attention { cache, q, scale, out } => {
-            let heads = values.ready(*q, device).to_vec();
-            let Selected { ready: heads, selection } = index(e, *cache, heads)?;
-            let done = attention(e, *cache, *scale, &heads, selection.as_ref())?;
-            values.locations.insert(*out, Location::Splits);
-            values.complete(*out, device, vec![done]);
+        Node::Attention(attended) => {
+            let heads = values.ready(attended.q, device).to_vec();
+            let Selected { ready: heads, selection } = index(e, attended.cache, heads)?;
+            let done = attention(e, attended, &heads, selection.as_ref())?;
+            values.locations.insert(attended.out, Location::Splits);
+            values.complete(attended.out, device, vec![done]);
         }
         Node::Gated(gated) => {
             let x = buffer(e, values.residual(gated.norm.x)?);
@@ -199,7 +201,7 @@ fn on_device(e: &mut Emitter, values: &mut Values, layer: usize, node: &Node<'_>
             values.locations.insert(gated.out, Location::Inner);
             values.complete(gated.out, device, vec![done]);
         }
-        Node::Embed { .. } | Node::Added(_) | Node::Choice { .. } => {}
+        Node::Embed { .. } | Node::Added(_) | Node::Choice(_) => {}
     }
     Ok(())
 }
@@ -223,26 +225,33 @@ fn parts_of(parts: &Parts, residual: ResidualBuffer) -> &Vec<BufferId> {
     }
 }
 
-/// What a device sums: its parts, what they are added to, and where the sum goes.
-pub(super) type Sum<'a> = (&'a Vec<BufferId>, Option<BufferId>, BufferId);
+/// What a device sums.
+pub(super) struct Sum<'a> {
+    pub parts: &'a Vec<BufferId>,
+    /// The norm of the sum.
+    pub norm: Option<SumNorm>,
+    /// What it is added to.
+    pub residual: Option<BufferId>,
+    pub out: BufferId,
+}
 
-/// The sum of the devices' parts on each of them, when all have been sent; with one device there is
-/// none to make.
+/// The sum of the parts on each device, when all have been sent; where results are added as they
+/// are made there is none to make.
 pub(super) fn sum(
     e: &mut Emitter,
     name: &str,
     sent: Vec<Done>,
     of: impl for<'e> Fn(&'e Emitter) -> Option<Sum<'e>>,
 ) -> Result<Vec<Done>, LowerError> {
-    if e.devices() == 1 {
+    if e.parts().is_none() {
         return Ok(sent);
     }
     let all = Done::joined(&sent);
     e.each_device(|e, _| {
-        let Some((parts, residual, out)) = of(e) else { return Ok(sent[e.device]) };
+        let Some(Sum { parts, norm, residual, out }) = of(e) else { return Ok(sent[e.device]) };
         let parts = parts.clone();
         let rows = e.rows();
-        let tile = |cols| Op::from(Reduce { parts: parts.clone(), residual, out, rows, cols });
+        let tile = |cols| Op::from(Reduce { parts: parts.clone(), residual, norm, out, rows, cols });
         let ops = tiling::features(e.spec.hidden, e.sms()).into_iter().map(tile).collect();
         e.level(name, ops, &all)
     })
@@ -295,7 +304,7 @@ fn rope(e: &mut Emitter, heads: &Heads<'_>, ready: Vec<Done>) -> Result<Vec<Done
     let [k_pool, _] = e.pools(layer);
     let mut done = Vec::with_capacity(ready.len());
     for (kv_head, ready) in ready.into_iter().enumerate() {
-        let head = |x, norm: super::nodes::HeadNorm<'_>, head: usize, output| {
+        let head = |x, norm: NormWeight<'_>, head: usize, output| {
             Op::from(Rope {
                 x,
                 norm: Some(HeadNorm { weight: e.weights().get(norm.weight), eps: norm.eps }),
@@ -328,11 +337,11 @@ fn index(e: &mut Emitter, layer: usize, heads: Vec<Done>) -> Result<Selected, Lo
 
 fn attention(
     e: &mut Emitter,
-    layer: usize,
-    scale: f32,
+    attended: &Attended,
     heads: &[Done],
     selection: Option<&Selection>,
 ) -> Result<Done, LowerError> {
+    let &Attended { cache: layer, scale, modifier, .. } = attended;
     let [k_pool, v_pool] = e.pools(layer);
     let blocks = tiling::deal(e.options.rows, e.sms().div_ceil(e.spec.kv_heads));
     let mut parts = Vec::new();
@@ -348,6 +357,8 @@ fn attention(
                     rows,
                     split,
                     scale,
+                    soft_cap: modifier.soft_cap,
+                    window: modifier.window.filter(|&window| (window as usize) < e.options.context),
                     acc: e.state().acc,
                     stats: e.state().stats,
                     selection: selection.cloned(),
@@ -360,11 +371,11 @@ fn attention(
 }
 
 fn gate_up(e: &mut Emitter, layer: usize, gated: &Gated<'_>, x: BufferId, ready: &[Done]) -> Result<Done, LowerError> {
-    let Gated { norm, gate, up, .. } = gated;
+    let Gated { norm, gate, up, activation, .. } = gated;
     let input = norm_input(e, norm, x);
     let name = format!("layers.{layer}.{}_{}", gate.projection(), up.projection());
     let [projection, up] = [gate, up].map(|product| e.weights().projection(product));
-    let output = LinearOutput::SiluMul { up: up.weight, up_bias: up.bias, out: e.state().mlp };
+    let output = LinearOutput::Gated { activation: *activation, up: up.weight, up_bias: up.bias, out: e.state().mlp };
     let features = e.spec.intermediate;
     linear(e, LinearLevel { name: &name, joint: None, input, projection, features, output, ready })
 }

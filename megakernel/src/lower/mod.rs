@@ -26,7 +26,7 @@ mod weights;
 
 use tilewright_codegen::target::Target;
 use tilewright_graph::graph::RopeTable;
-use tilewright_graph::passes::fuse;
+use tilewright_graph::passes::{fuse, normalise};
 use tilewright_layout::DType;
 
 use crate::model::{Architecture, ModelSizes, ModelSpec};
@@ -36,13 +36,13 @@ use crate::program::{
 pub use emit::Done;
 use emit::Emitter;
 pub use indexer::{Indexer, LayerTasks, Selected};
-use nodes::Norm;
+use nodes::{Choice, Node};
 pub use options::{LowerError, LowerOptions, MAX_PAGES, MAX_ROWS, MAX_SPLITS, MAX_TASKS};
 use stage::Stage;
 pub use state::{HIDDEN_IN, HIDDEN_OUT, LOGITS, NEXT_TOKEN, PAGE_TABLE, POSITION, REQUEST, TOKEN};
 pub use tiling::STRIP;
 pub(crate) use tiling::deal;
-use weights::WeightBuffers;
+use weights::{StageWeights, WeightBuffers};
 
 /// Lowers a model to the program of one decode step, which is not placed on SMs yet.
 ///
@@ -103,8 +103,12 @@ pub fn lower_indexed<'a>(
     }
     let mut program = Program::new(name, target);
     program.devices = options.devices;
-    let weights = WeightBuffers::add(&mut program, spec, &share, rope, stage, dtype_of)?;
-    let (host, states) = state::add(&mut program, spec, &share, options, splits, stage);
+    let graph = fuse(&normalise(spec.graph())?)?;
+    let nodes = nodes::read(&graph)?;
+    let sources = StageWeights { spec, graph: &graph, rope, share: &share, stage, dtype_of };
+    let weights = WeightBuffers::add(&mut program, sources)?;
+    let parts = options.devices > 1 || nodes.iter().any(Node::is_summed_apart);
+    let (host, states) = state::add(&mut program, spec, &share, options, state::Choices { splits, parts }, stage);
     let shards = weights.into_iter().zip(states).collect();
     let mut e = Emitter {
         program,
@@ -118,8 +122,7 @@ pub fn lower_indexed<'a>(
         splits,
         indexer: indexer.map(|indexer| indexer as _),
     };
-    let graph = fuse(spec.graph())?;
-    layer::lower(&mut e, &nodes::read(&graph)?)?;
+    layer::lower(&mut e, &nodes)?;
     Ok(e.program)
 }
 
@@ -150,16 +153,20 @@ fn table_shard(e: &Emitter) -> Option<TableShard> {
 }
 
 /// Gives, for each device, when the residual stream is complete.
-fn embed(e: &mut Emitter, ids: BufferId, table: &str) -> Result<Vec<Done>, LowerError> {
+fn embed(e: &mut Emitter, ids: BufferId, embedding: Embedding<'_>) -> Result<Vec<Done>, LowerError> {
     let joint = e.joint("embed");
+    let Embedding { table, scale } = embedding;
+    let scale = Some(scale).filter(|scale| *scale != 1.0);
     let done = e.each_device(|e, _| {
-        let (out, sent) = e.destinations(|parts| &parts.residual).unwrap_or((e.state().residual, vec![]));
+        let apart = e.destinations(|parts| &parts.residual).filter(|_| e.devices() > 1);
+        let (out, sent) = apart.unwrap_or((e.state().residual, vec![]));
         let table = e.weights().get(table);
         let part = |rows| {
             Op::from(Embed {
                 ids,
                 position: e.host.at.position,
                 table,
+                scale,
                 out,
                 rows,
                 cols: Span::all(e.spec.hidden),
@@ -170,14 +177,25 @@ fn embed(e: &mut Emitter, ids: BufferId, table: &str) -> Result<Vec<Done>, Lower
         let ops = tiling::deal(e.options.rows, e.sms()).into_iter().map(part).collect();
         e.level_in(joint, "embed", ops, &[])
     })?;
-    layer::sum(e, "embed.sum", done, |e| Some((&e.parts()?.residual, None, e.state().residual)))
+    if e.devices() == 1 {
+        return Ok(done);
+    }
+    layer::sum(e, "embed.sum", done, |e| {
+        let parts = &e.parts()?.residual;
+        Some(layer::Sum { parts, norm: None, residual: None, out: e.state().residual })
+    })
+}
+
+/// The rows of the embedding.
+#[derive(Clone, Copy)]
+struct Embedding<'n> {
+    table: &'n str,
+    scale: f32,
 }
 
 /// The output projection and the choice of the next token.
 struct Chosen<'c> {
-    norm: &'c Norm<'c>,
-    /// The tensor of the output projection.
-    table: &'c str,
+    choice: &'c Choice<'c>,
     /// Where the residual stream is.
     residual: layer::ResidualBuffer,
     logits: BufferId,
@@ -186,7 +204,7 @@ struct Chosen<'c> {
 
 /// Emits the output projection and the choice of the next token, which is the first device's.
 fn choose(e: &mut Emitter, ready: &[Vec<Done>], chosen: Chosen<'_>) -> Result<(), LowerError> {
-    let Chosen { norm, table, residual, logits, next_token } = chosen;
+    let Chosen { choice: &Choice { norm, table, soft_cap }, residual, logits, next_token } = chosen;
     let rows = e.options.rows;
     let devices = e.devices();
     let tiles = tiling::features(e.spec.vocab, e.sms());
@@ -195,13 +213,13 @@ fn choose(e: &mut Emitter, ready: &[Vec<Done>], chosen: Chosen<'_>) -> Result<()
     let best_value = first.add("best.value", BufferKind::Activation, DType::F32, &shape);
     let best_index = first.add("best.index", BufferKind::Activation, DType::I32, &shape);
     let ready = e.each_device(|e, device| {
-        let input = layer::norm_input(e, norm, layer::buffer(e, residual));
+        let input = layer::norm_input(e, &norm, layer::buffer(e, residual));
         let weight = e.weights().get(table);
         let out = logits;
         let shard = table_shard(e);
         let tile = |(tile, &cols): (usize, &Span)| {
             let tile = device * tiles.len() + tile;
-            let output = LinearOutput::Logits { out, shard, best_value, best_index, tile };
+            let output = LinearOutput::Logits { soft_cap, out, shard, best_value, best_index, tile };
             Op::from(Linear { input: input.clone(), weight, bias: None, rows: Span::all(rows), cols, output })
         };
         let ops = tiles.iter().enumerate().map(tile).collect();

@@ -6,9 +6,9 @@
 //! | embedding | [`Node::Embed`] |
 //! | norm, q, k and v, (norms of heads,) rotation, append | [`Node::Heads`] |
 //! | attention | [`Node::Attention`] |
-//! | product, added to the residual stream | [`Node::Added`] |
-//! | norm, gate and up, silu·mul | [`Node::Gated`] |
-//! | norm, logits, choice | [`Node::Choice`] |
+//! | product, added to the residual stream; or product, norm of its result, addition | [`Node::Added`] |
+//! | norm, gate and up, gated activation | [`Node::Gated`] |
+//! | norm, logits, (soft cap,) choice | [`Node::Choice`] |
 //!
 //! Every other node is an error that names it.
 
@@ -17,18 +17,46 @@ use std::collections::HashMap;
 use tilewright_graph::Graph;
 use tilewright_graph::graph::{Body, Step, ValueId, WeightId};
 use tilewright_graph::op::{ActivationKind, BinaryKind, NormKind, Op, RopePairs};
+use tilewright_kernels::activation::Activation;
+use tilewright_kernels::attention::ScoreModifier;
 
 use super::options::LowerError;
 
 /// A node of a graph, as the lowering runs it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Node<'g> {
-    Embed { table: &'g str, out: ValueId },
+    Embed { table: &'g str, scale: f32, out: ValueId },
     Heads(Heads<'g>),
-    Attention { cache: usize, q: ValueId, scale: f32, out: ValueId },
+    Attention(Attended),
     Added(Added<'g>),
     Gated(Gated<'g>),
-    Choice { norm: Norm<'g>, table: &'g str },
+    Choice(Choice<'g>),
+}
+
+impl Node<'_> {
+    /// Whether its result is not added as it is made.
+    pub fn is_summed_apart(&self) -> bool {
+        matches!(self, Node::Added(Added { post_norm: Some(_), .. }))
+    }
+}
+
+/// Attention of a layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Attended {
+    pub cache: usize,
+    pub q: ValueId,
+    pub scale: f32,
+    pub modifier: ScoreModifier,
+    pub out: ValueId,
+}
+
+/// Logits, and the choice by them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Choice<'g> {
+    pub norm: Norm<'g>,
+    /// The tensor of the output projection.
+    pub table: &'g str,
+    pub soft_cap: Option<f32>,
 }
 
 /// Queries, keys and values of a layer.
@@ -39,7 +67,7 @@ pub(super) struct Heads<'g> {
     /// Of queries, keys and values.
     pub products: [Product<'g>; 3],
     /// Of queries and keys, before they rotate.
-    pub head_norms: Option<[HeadNorm<'g>; 2]>,
+    pub head_norms: Option<[NormWeight<'g>; 2]>,
     /// The rotated queries.
     pub q: ValueId,
 }
@@ -49,6 +77,8 @@ pub(super) struct Heads<'g> {
 pub(super) struct Added<'g> {
     pub x: ValueId,
     pub product: Product<'g>,
+    /// The norm of the product's result, before it is added.
+    pub post_norm: Option<NormWeight<'g>>,
     /// What it is added to.
     pub residual: ValueId,
     pub out: ValueId,
@@ -60,6 +90,7 @@ pub(super) struct Gated<'g> {
     pub norm: Norm<'g>,
     pub gate: Product<'g>,
     pub up: Product<'g>,
+    pub activation: Activation,
     pub out: ValueId,
 }
 
@@ -71,9 +102,9 @@ pub(super) struct Norm<'g> {
     pub eps: f32,
 }
 
-/// An RMS norm over each head.
+/// The weight of an RMS norm, by the tensor that it is made of, and what is added to the mean square.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct HeadNorm<'g> {
+pub(super) struct NormWeight<'g> {
     pub weight: &'g str,
     pub eps: f32,
 }
@@ -107,12 +138,23 @@ pub(super) fn read(graph: &Graph) -> Result<Vec<Node<'_>>, LowerError> {
         steps[step.node].push(step);
     }
     let mut nodes = Vec::new();
-    for (place, steps) in steps.iter().enumerate() {
+    // Nodes that the one before has taken.
+    let mut taken = 0;
+    let all = &steps;
+    for (place, steps) in all.iter().enumerate() {
+        if taken > 0 {
+            taken -= 1;
+            continue;
+        }
         let fused = matches!(graph.parts().nodes[place].body, Body::Fused(_));
         let reader = Reader { graph, steps, caches: &caches };
         let node = match steps.as_slice() {
             [Step { op: Op::Input { .. }, .. }] => continue,
-            [step] if !fused => reader.single(step),
+            [step] if !fused => reader.single(step).or_else(|| {
+                let (norm, addition) = (all.get(place + 1)?, all.get(place + 2)?);
+                taken = 2;
+                reader.normed_sum(step, norm, addition)
+            }),
             _ => reader.group(),
         };
         let ops = || steps.iter().map(|step| step.op.name()).collect::<Vec<_>>().join(", ");
@@ -139,14 +181,26 @@ struct Unrotated<'r, 'g> {
 impl<'g> Reader<'_, 'g> {
     fn single(&self, step: &Step<'g>) -> Option<Node<'g>> {
         let out = step.first;
-        if let &Op::Embed { table, scale: 1.0, .. } = step.op {
-            return Some(Node::Embed { table: self.weight(table)?, out });
+        if let &Op::Embed { table, scale, .. } = step.op {
+            return Some(Node::Embed { table: self.weight(table)?, scale, out });
         }
-        let &Op::Attention { q, k, scale, soft_cap: None, window: None, sinks: None, causal: true, .. } = step.op
-        else {
+        let &Op::Attention { q, k, scale, soft_cap, window, sinks: None, causal: true, .. } = step.op else {
             return None;
         };
-        Some(Node::Attention { cache: *self.caches.get(&k)?, q, scale, out })
+        let modifier = ScoreModifier { soft_cap, window };
+        modifier.check().ok()?;
+        Some(Node::Attention(Attended { cache: *self.caches.get(&k)?, q, scale, modifier, out }))
+    }
+
+    /// A product whose result is normalised before it is added.
+    fn normed_sum(&self, linear: &Step<'g>, norm: &[Step<'g>], addition: &[Step<'g>]) -> Option<Node<'g>> {
+        let (&Op::Linear { x, .. }, [norm], [addition]) = (linear.op, norm, addition) else { return None };
+        let &Op::Norm { x: normed, .. } = norm.op else { return None };
+        let &Op::Binary { a, b, kind: BinaryKind::Add } = addition.op else { return None };
+        let residual = if b == norm.first { a } else { b };
+        let complete = normed == linear.first && [a, b].contains(&norm.first) && a != b;
+        let (product, post_norm) = (self.product(linear)?, Some(self.norm_weight(norm)?));
+        complete.then_some(Node::Added(Added { x, product, post_norm, residual, out: addition.first }))
     }
 
     fn group(&self) -> Option<Node<'g>> {
@@ -155,20 +209,30 @@ impl<'g> Reader<'_, 'g> {
         match (products.as_slice(), after.op, before) {
             ([logits], Op::Choose { .. }, Some(norm)) => {
                 let Op::Logits { table, x } = *logits.op else { return None };
-                let complete = self.steps.len() == 3 && self.steps.first()?.first == x;
-                complete.then_some(Node::Choice { norm, table: self.weight(table)? })
+                let cap = |step: &Step<'g>| if let Op::SoftCap { cap, .. } = *step.op { Some(cap) } else { None };
+                let soft_cap = self.steps.iter().find_map(cap);
+                let others = usize::from(soft_cap.is_some());
+                let complete = self.steps.len() == 3 + others && self.steps.first()?.first == x;
+                complete.then_some(Node::Choice(Choice { norm, table: self.weight(table)?, soft_cap }))
             }
-            ([gate, up], &Op::Activation { x, gate: Some(through), kind: ActivationKind::Silu }, Some(norm)) => {
+            ([gate, up], &Op::Activation { x, gate: Some(through), kind }, Some(norm)) => {
                 let complete = self.steps.len() == 4 && (through, x) == (gate.first, up.first);
                 let [gate, up] = [self.product(gate)?, self.product(up)?];
-                complete.then_some(Node::Gated(Gated { norm, gate, up, out: after.first }))
+                let activation = match kind {
+                    ActivationKind::Silu => Activation::Silu,
+                    ActivationKind::GeluTanh => Activation::GeluTanh,
+                    ActivationKind::Relu | ActivationKind::Sigmoid | ActivationKind::ClampedSwiglu { .. } => {
+                        return None;
+                    }
+                };
+                complete.then_some(Node::Gated(Gated { norm, gate, up, activation, out: after.first }))
             }
             ([product], &Op::Binary { a, b, kind: BinaryKind::Add }, None) => {
                 let residual = if b == product.first { a } else { b };
                 let complete = self.steps.len() == 2 && [a, b].contains(&product.first) && a != b;
                 let Op::Linear { x, .. } = *product.op else { return None };
                 let product = self.product(product)?;
-                complete.then_some(Node::Added(Added { x, product, residual, out: after.first }))
+                complete.then_some(Node::Added(Added { x, product, post_norm: None, residual, out: after.first }))
             }
             ([_, _, _], Op::CacheAppend { .. }, Some(norm)) => self.heads(norm),
             _ => None,
@@ -182,7 +246,7 @@ impl<'g> Reader<'_, 'g> {
         let (queries_made, keys_made) = (self.rotated(queries.first)?, self.rotated(k)?);
         // The norm, three products, two rotations, the append, and norms of queries and keys.
         let head_norms = match ([queries_made.norm, keys_made.norm], self.steps.len()) {
-            ([Some(queries), Some(keys)], 9) => Some([self.head_norm(queries)?, self.head_norm(keys)?]),
+            ([Some(queries), Some(keys)], 9) => Some([self.norm_weight(queries)?, self.norm_weight(keys)?]),
             ([None, None], 7) => None,
             _ => return None,
         };
@@ -202,20 +266,20 @@ impl<'g> Reader<'_, 'g> {
         Some(Unrotated { product: before, norm: None })
     }
 
-    fn head_norm(&self, step: &Step<'g>) -> Option<HeadNorm<'g>> {
+    fn norm_weight(&self, step: &Step<'g>) -> Option<NormWeight<'g>> {
         let Op::Norm { weight: Some(weight), bias: None, kind: NormKind::Rms { unit_offset: false }, eps, .. } =
             step.op
         else {
             return None;
         };
-        Some(HeadNorm { weight: self.weight(*weight)?, eps: *eps })
+        Some(NormWeight { weight: self.tensor(*weight)?.0, eps: *eps })
     }
 
     /// The norm with which the group begins.
     fn norm(&self) -> Option<Norm<'g>> {
         let first = self.steps.first()?;
         let Op::Norm { x, .. } = *first.op else { return None };
-        let HeadNorm { weight, eps } = self.head_norm(first)?;
+        let NormWeight { weight, eps } = self.norm_weight(first)?;
         Some(Norm { x, weight, eps })
     }
 
@@ -230,9 +294,14 @@ impl<'g> Reader<'_, 'g> {
 
     /// The name of a weight that is a whole tensor as it is.
     fn weight(&self, id: WeightId) -> Option<&'g str> {
+        self.tensor(id).filter(|(_, offset)| *offset == 0.0).map(|(tensor, _)| tensor)
+    }
+
+    /// The name of a weight that is a whole tensor, and what is added to its elements.
+    fn tensor(&self, id: WeightId) -> Option<(&'g str, f32)> {
         let weight = self.graph.parts().weights.get(id.index())?;
-        let whole = weight.rows.is_none() && weight.experts.is_none() && weight.offset == 0.0;
-        whole.then_some(weight.tensor.as_str())
+        let whole = weight.rows.is_none() && weight.experts.is_none();
+        whole.then_some((weight.tensor.as_str(), weight.offset))
     }
 
     fn all(&self, is: impl Fn(&Op) -> bool) -> Vec<&Step<'g>> {
@@ -250,7 +319,7 @@ mod tests {
     use tilewright_graph::graph::Parts;
     use tilewright_graph::models;
     use tilewright_graph::op::RopePairs;
-    use tilewright_graph::passes::fuse;
+    use tilewright_graph::passes::{fuse, normalise};
 
     use super::*;
     use crate::model::LlamaSpec;
@@ -292,25 +361,15 @@ mod tests {
     #[test]
     fn a_node_that_no_task_runs_is_named() {
         type Change = fn(&mut Op);
-        let changes: [(&str, Change); 8] = [
-            ("embed", |op| {
-                if let Op::Embed { scale, .. } = op {
-                    *scale = 2.0;
+        let changes: [(&str, Change); 6] = [
+            ("attention", |op| {
+                if let Op::Attention { causal, .. } = op {
+                    *causal = false;
                 }
             }),
             ("attention", |op| {
                 if let Op::Attention { soft_cap, .. } = op {
-                    *soft_cap = Some(50.0);
-                }
-            }),
-            ("attention", |op| {
-                if let Op::Attention { window, .. } = op {
-                    *window = Some(64);
-                }
-            }),
-            ("attention", |op| {
-                if let Op::Attention { causal, .. } = op {
-                    *causal = false;
+                    *soft_cap = Some(1e-44);
                 }
             }),
             ("norm, linear, linear, linear, rope, rope, cache_append", |op| {
@@ -325,7 +384,7 @@ mod tests {
             }),
             ("norm, linear, linear, activation", |op| {
                 if let Op::Activation { kind, .. } = op {
-                    *kind = ActivationKind::GeluTanh;
+                    *kind = ActivationKind::Relu;
                 }
             }),
             ("linear, binary", |op| {
@@ -352,15 +411,36 @@ mod tests {
     }
 
     #[test]
-    fn gemma_2_is_refused_by_its_first_node() {
+    fn a_block_of_gemma_2_is_five_nodes_too() {
         let config = serde_json::json!({
-            "model_type": "gemma2", "vocab_size": 32, "hidden_size": 8, "intermediate_size": 16,
+            "model_type": "gemma2", "vocab_size": 32, "hidden_size": 16, "intermediate_size": 16,
             "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4,
-            "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "query_pre_attn_scalar": 4,
+            "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "query_pre_attn_scalar": 4, "sliding_window": 8,
         });
-        let graph = models::graph(&config).expect("a configuration");
-        let graph = fuse(&graph).expect("a valid graph");
-        let error = read(&graph).expect_err("no task runs it").to_string();
-        assert_eq!(error, "node 1 of the graph (embed) is nothing that tasks run");
+        let graph = models::graph(&config).and_then(|graph| Ok(fuse(&normalise(&graph)?)?)).expect("a valid graph");
+        let nodes = read(&graph).expect("Gemma 2's block");
+        assert_eq!(nodes.len(), 1 + 2 * 5 + 1);
+        assert!(matches!(nodes[0], Node::Embed { scale: 4.0, .. }), "{:?}", nodes[0]);
+        let modifier = |node: &Node<'_>| {
+            let Node::Attention(attended) = node else { panic!("{node:?}") };
+            attended.modifier
+        };
+        let capped = ScoreModifier { soft_cap: Some(50.0), window: None };
+        assert_eq!([2, 7].map(|at: usize| modifier(&nodes[at])), [ScoreModifier { window: Some(8), ..capped }, capped]);
+        let (Node::Added(o), Node::Gated(gated), Node::Added(down)) = (&nodes[3], &nodes[4], &nodes[5]) else {
+            panic!("{nodes:?}")
+        };
+        assert_eq!(gated.activation, Activation::GeluTanh);
+        let weight = |added: &Added<'_>| added.post_norm.map(|norm| norm.weight.rsplit('.').nth(1).map(str::to_owned));
+        let expected = ["post_attention_layernorm", "post_feedforward_layernorm"];
+        assert_eq!([o, down].map(weight), expected.map(|name| Some(Some(name.to_owned()))));
+        assert_eq!((gated.norm.x, down.residual, down.x), (o.out, o.out, gated.out));
+        let Node::Choice(choice) = &nodes[11] else { panic!("{:?}", nodes[11]) };
+        assert_eq!((choice.norm.x, choice.soft_cap), (sum_of(&nodes[10]), Some(30.0)));
+    }
+
+    fn sum_of(node: &Node<'_>) -> ValueId {
+        let Node::Added(added) = node else { panic!("{node:?}") };
+        added.out
     }
 }

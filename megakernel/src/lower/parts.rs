@@ -148,7 +148,7 @@ impl Program {
             let out = *out;
             let rows = *rows;
             let cols = *cols;
-            let sum = Reduce { parts, residual, out, rows, cols };
+            let sum = Reduce { parts, residual, norm: None, out, rows, cols };
             let waits = vec![Wait { counter, threshold: number }];
             self.add_like(task, format!("{name}.sum[{at}]"), sum, waits, task.signals.clone())?;
         }

@@ -61,7 +61,7 @@ pub(super) struct StateBuffers {
     pub residual: BufferId,
     /// The residual stream before the MLP.
     pub middle: BufferId,
-    /// Parts of the two, one from each device; none where there is one device.
+    /// Parts of the two, one from each device; none where results are added as they are made.
     pub parts: Option<Parts>,
     pub q: BufferId,
     /// Unrotated q and k, for models that normalise heads.
@@ -71,6 +71,15 @@ pub(super) struct StateBuffers {
     pub mlp: BufferId,
     /// Key and value pool of each layer of the stage.
     pub pools: Vec<[BufferId; 2]>,
+}
+
+/// What the lowering has chosen for all layers.
+#[derive(Clone, Copy)]
+pub(super) struct Choices {
+    /// Splits of the tokens in attention.
+    pub splits: usize,
+    /// Whether results are summed from parts: those of devices, or one alone that is normalised.
+    pub parts: bool,
 }
 
 /// Where the parts of sums arrive on a device, by the device that sends them.
@@ -88,7 +97,7 @@ pub(super) fn add(
     spec: &ModelSizes,
     share: &ModelSizes,
     options: &LowerOptions,
-    splits: usize,
+    choices: Choices,
     stage: Stage,
 ) -> (HostBuffers, Vec<StateBuffers>) {
     let rows = options.rows;
@@ -101,7 +110,7 @@ pub(super) fn add(
     let position = cell(POSITION, &[rows]);
     let page_table = cell(PAGE_TABLE, &[rows, options.pages_per_sequence()]);
     let request = (options.sampling && stage.chooses()).then(|| cell(REQUEST, &[rows, REQUEST_WORDS]));
-    let mut states: Vec<_> = (0..devices).map(|at| activations(program, share, options, splits, at)).collect();
+    let mut states: Vec<_> = (0..devices).map(|at| activations(program, share, options, choices, at)).collect();
     let mut first = On { program: &mut *program, device: 0 };
     let mut output = |name, dtype, shape: &[usize]| first.add(name, BufferKind::Output, dtype, shape);
     let outlet = match stage.chooses() {
@@ -126,10 +135,11 @@ fn activations(
     program: &mut Program,
     share: &ModelSizes,
     options: &LowerOptions,
-    splits: usize,
+    choices: Choices,
     device: usize,
 ) -> StateBuffers {
     let rows = options.rows;
+    let Choices { splits, parts } = choices;
     let devices = program.devices;
     let heads = share.heads;
     let kv_heads = share.kv_heads;
@@ -138,10 +148,10 @@ fn activations(
     let mut scratch = |name: &str, dtype, shape: &[usize]| on.of_device(name, BufferKind::Activation, dtype, shape);
     let residual = scratch("residual", DType::F32, &[rows, share.hidden]);
     let middle = scratch("residual.middle", DType::F32, &[rows, share.hidden]);
-    let mut parts = |name: &str| -> Vec<BufferId> {
+    let mut parts_of = |name: &str| -> Vec<BufferId> {
         (0..devices).map(|from| scratch(&format!("{name}.part{from}"), DType::F32, &[rows, share.hidden])).collect()
     };
-    let parts = (devices > 1).then(|| Parts { residual: parts("residual"), middle: parts("residual.middle") });
+    let parts = parts.then(|| Parts { residual: parts_of("residual"), middle: parts_of("residual.middle") });
     let q = scratch("q", DType::F32, &[rows, heads, dim]);
     let raw = share.head_norms.then(|| {
         [scratch("q.raw", DType::F32, &[rows, heads, dim]), scratch("k.raw", DType::F32, &[rows, kv_heads, dim])]

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use tilewright_graph::Graph;
 use tilewright_graph::graph::RopeTable;
 use tilewright_layout::DType;
 
@@ -20,25 +21,40 @@ pub(super) struct WeightBuffers {
     pub inv_freq: BufferId,
 }
 
+/// What the weights of a stage follow from.
+pub(super) struct StageWeights<'a> {
+    pub spec: &'a ModelSpec,
+    /// The model's graph as it is lowered.
+    pub graph: &'a Graph,
+    pub rope: &'a RopeTable,
+    /// Extents of a device's parts.
+    pub share: &'a ModelSizes,
+    pub stage: Stage,
+    /// The type of a tensor.
+    pub dtype_of: &'a dyn Fn(&str) -> DType,
+}
+
 impl WeightBuffers {
-    /// Adds the weight buffers of every device of a stage's program; `share` is the model as each
-    /// of them sees it.
-    pub fn add(
-        program: &mut Program,
-        spec: &ModelSpec,
-        share: &ModelSizes,
-        rope: &RopeTable,
-        stage: Stage,
-        dtype_of: &dyn Fn(&str) -> DType,
-    ) -> Result<Vec<WeightBuffers>, LowerError> {
+    /// Adds the weight buffers of every device to a stage's program.
+    pub fn add(program: &mut Program, of: StageWeights<'_>) -> Result<Vec<WeightBuffers>, LowerError> {
+        let StageWeights { spec, graph, rope, share, stage, dtype_of } = of;
         let devices = program.devices;
         let mut by_name = vec![HashMap::new(); devices];
+        let mut offsets = HashMap::new();
+        for weight in &graph.parts().weights {
+            let known = *offsets.entry(weight.tensor.as_str()).or_insert(weight.offset);
+            if known != weight.offset {
+                return Err(LowerError::Offsets { name: weight.tensor.clone(), offsets: [known, weight.offset] });
+            }
+        }
         for tensor in stage.tensors(spec) {
             let dtype = dtype_of(&tensor.name);
             if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
                 return Err(LowerError::WeightDType { name: tensor.name, found: dtype });
             }
             let name = &tensor.name;
+            let offset = offsets.get(name.as_str()).copied().filter(|offset| *offset != 0.0);
+            let dtype = if offset.is_some() { DType::F32 } else { dtype };
             // What every device has whole is one buffer, of which each has its own.
             let mut whole = None;
             for (device, by_name) in by_name.iter_mut().enumerate() {
@@ -47,7 +63,9 @@ impl WeightBuffers {
                     Part::None => continue,
                     Part::All => *whole.get_or_insert_with(|| {
                         let id = program.add_buffer(name, BufferKind::Weight, dtype, &tensor.shape);
-                        program.buffers[id.index()].source = Some(Source::Tensor(name.clone()));
+                        let buffer = &mut program.buffers[id.index()];
+                        buffer.source = Some(Source::Tensor(name.clone()));
+                        buffer.offset = offset;
                         id
                     }),
                     Part::Of { dim, span } => {
@@ -57,6 +75,7 @@ impl WeightBuffers {
                         let id = program.add_buffer(format!("{name}.dev{device}"), BufferKind::Weight, dtype, &shape);
                         let buffer = &mut program.buffers[id.index()];
                         buffer.source = Some(Source::Part { tensor: name.clone(), index });
+                        buffer.offset = offset;
                         buffer.device = Some(DeviceId::from(device));
                         id
                     }

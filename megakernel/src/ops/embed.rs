@@ -8,7 +8,7 @@ use tilewright_kernels::embed;
 use tilewright_kernels::gemv::{Deal, Strip};
 use tilewright_kernels::tile::{Float, MAX_DEVICES};
 
-use super::{CellUse, Check, Footprint, Op, Operands, TaskOp, interval};
+use super::{CellUse, Check, Footprint, Op, Operands, TaskOp, interval, positive};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, Packets, Planned, Planner, Rows, ScaledCode, Storage, Unsupported,
@@ -17,7 +17,7 @@ use crate::vm::device::{
 use crate::vm::graph::{Begun, Embedding, GraphPlanner, LaunchMemory, LaunchOp};
 use crate::vm::reference::{Context, Done, TaskFault};
 
-/// `out[r, c] = table[ids[r], c]`; an idle row (`position[r] < 0`) becomes zeros.
+/// `out[r, c] = scale · table[ids[r], c]`; an idle row (`position[r] < 0`) becomes zeros.
 ///
 /// An id outside of the table is refused by the host before the step starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,6 +29,9 @@ pub struct Embed {
     pub position: BufferId,
     /// The table, `[vocab, hidden]`.
     pub table: BufferId,
+    /// A factor on the rows of the table; missing: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<f32>,
     /// Output, `[rows, hidden]`.
     pub out: BufferId,
     /// Rows that this task fills.
@@ -67,6 +70,7 @@ impl TaskOp for Embed {
         ops.cell("position", self.position, [rows])?;
         interval("rows", self.rows, rows)?;
         interval("cols", self.cols, hidden)?;
+        self.scale.map_or(Ok(()), |scale| positive("scale", scale))?;
         let mut ids = vocab;
         if let Some(TableShard { first, vocab: all }) = self.shard {
             interval("shard", Span::new(first, first.saturating_add(vocab)), all)?;
@@ -97,7 +101,12 @@ impl TaskOp for Embed {
                     let known = usize::try_from(id).ok().filter(|&id| id < all);
                     let known = known.ok_or(TaskFault::Token { row, id, vocab: all })?;
                     match known.checked_sub(first).filter(|&own| own < vocab) {
-                        Some(own) => on.read(self.table, own * hidden + self.cols.lo, self.cols.len())?,
+                        Some(own) => {
+                            let mut row = on.read(self.table, own * hidden + self.cols.lo, self.cols.len())?;
+                            let scale = self.scale.unwrap_or(1.0);
+                            row.iter_mut().for_each(|x| *x *= scale);
+                            row
+                        }
                         None => vec![0.0; self.cols.len()],
                     }
                 }
@@ -140,7 +149,8 @@ impl LaunchOp for Embed {
             false => plan.part(self.out, [rows, width], Float::F32),
         };
         let args = [LaunchMemory::Cell(self.ids), LaunchMemory::Cell(self.position), table, out];
-        let embedding = Embedding { order, args, shard, rows, width };
+        let scale = self.scale.unwrap_or(1.0);
+        let embedding = Embedding { order, args, scale, shard, rows, width };
         plan.begin(self.out, Begun::Embedding(embedding));
         Ok(())
     }
@@ -173,8 +183,17 @@ impl DeviceOp for Embed {
         let (scaled, operands) = (scaled.map(|(code, _)| code), scaled.map(|(_, operands)| operands));
         let ids_of_shard = self.shard.map(|_| features as u32);
         let devices = if self.sent.is_empty() { Vec::new() } else { to.devices.clone() };
-        let function =
-            RowsOfTable { strip, deal, rows: rows_of(self.rows)?, columns, out, scaled, devices, ids: ids_of_shard };
+        let function = RowsOfTable {
+            strip,
+            deal,
+            rows: rows_of(self.rows)?,
+            columns,
+            scale: self.scale.unwrap_or(1.0),
+            out,
+            scaled,
+            devices,
+            ids: ids_of_shard,
+        };
         let [ids, position] = [plan.operand(self.ids)?, plan.operand(self.position)?];
         let shard = self.shard.map_or(0, |shard| shard.first as u32);
         let [first_row, first] = [self.rows.lo as u32, self.cols.lo as u32];
@@ -213,6 +232,8 @@ struct RowsOfTable {
     rows: u32,
     /// Columns of the task.
     columns: u32,
+    /// Factor on the rows of the table.
+    scale: f32,
     /// Storage of the output.
     out: Storage,
     /// How terms are stored, if they are.
@@ -225,7 +246,7 @@ struct RowsOfTable {
 
 impl DeviceFunction for RowsOfTable {
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
-        let RowsOfTable { strip, deal, rows, columns, out, scaled, ref devices, ids } = *self;
+        let RowsOfTable { strip, deal, rows, columns, scale, out, scaled, ref devices, ids } = *self;
         let outs = offset_of!(Fields, outs);
         let copies = match devices[..] {
             [] => call.stored(outs, out, Generation::Output).into(),
@@ -237,7 +258,7 @@ impl DeviceFunction for RowsOfTable {
             position: call.state(offset_of!(Fields, position)).cast(),
             table: embed::EmbedTable::Strips { base: call.packed().cast(), strip, deal },
             out: copies,
-            scale: 1.0,
+            scale,
             shard: ids.map(|ids| (call.value(offset_of!(Fields, shard)), ids)),
             rows,
             first_row,

@@ -5,20 +5,22 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
-use tilewright_kernels::gemv::linear::PartSums;
+use tilewright_kernels::gemv::linear::{PartSums, PostNorm};
 use tilewright_kernels::naive;
+use tilewright_kernels::tile::Float;
 
-use super::{Check, Footprint, Op, OperandError, Operands, TaskOp, interval};
+use super::{Check, Footprint, Op, OperandError, Operands, TaskOp, interval, positive};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, Packets, Planned, Planner, ScaledCode, Storage, Unsupported, Weights,
     multiple, rows_of,
 };
-use crate::vm::graph::{GraphPlanner, LaunchOp};
+use crate::vm::graph::{GraphPlanner, LaunchOp, NormOf};
 use crate::vm::reference::{Context, Done};
 
 /// `out[r, c] = residual[r, c] + (((part_0[r, c] + part_1[r, c]) + part_2[r, c]) + ..)`, without
-/// `residual` the sum of the parts alone.
+/// `residual` the sum of the parts alone. With a norm it is the RMS norm of the sum that is added,
+/// as the op `rms_norm` defines it.
 ///
 /// The order of the sum is that of the parts, so that every device finds the same bits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,12 +31,25 @@ pub struct Reduce {
     /// What the sum is added to, `[rows, n]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub residual: Option<BufferId>,
+    /// The norm of the sum, for which a task reads whole rows of the parts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub norm: Option<SumNorm>,
     /// The sum, `[rows, n]`; may be the residual.
     pub out: BufferId,
     /// Rows of the batch that this task sums.
     pub rows: Span,
     /// Columns that this task sums.
     pub cols: Span,
+}
+
+/// The RMS norm of a sum of parts.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SumNorm {
+    /// Scale of every column, `[n]`.
+    pub weight: BufferId,
+    /// Added to the mean square.
+    pub eps: f32,
 }
 
 impl TaskOp for Reduce {
@@ -59,7 +74,14 @@ impl TaskOp for Reduce {
             }
         }
         let tile = |buffer| Region::new(buffer, &[self.rows, self.cols]);
-        let mut reads: Vec<Region> = self.parts.iter().map(|&part| tile(part)).collect();
+        let read =
+            |part| if self.norm.is_some() { Region::new(part, &[self.rows, Span::all(columns)]) } else { tile(part) };
+        let mut reads: Vec<Region> = self.parts.iter().map(|&part| read(part)).collect();
+        if let Some(SumNorm { weight, eps }) = self.norm {
+            ops.floats_of("norm weight", weight, [columns])?;
+            positive("eps", eps)?;
+            reads.push(Region::new(weight, &[self.cols]));
+        }
         if let Some(residual) = self.residual {
             ops.floats_of("residual", residual, extents)?;
             reads.push(tile(residual));
@@ -72,9 +94,16 @@ impl TaskOp for Reduce {
         let width = self.cols.len();
         for row in self.rows.iter() {
             let at = row * columns + self.cols.lo;
-            let mut parts = self.parts.iter().map(|&part| on.read(part, at, width));
-            let first = parts.next().unwrap_or_else(|| Ok(vec![0.0; width]))?;
+            let read = if self.norm.is_some() { Span::all(columns) } else { self.cols };
+            let mut parts = self.parts.iter().map(|&part| on.read(part, row * columns + read.lo, read.len()));
+            let first = parts.next().unwrap_or_else(|| Ok(vec![0.0; read.len()]))?;
             let mut sum = parts.try_fold(first, |sum, part| part.map(|part| naive::add(&sum, &part)))?;
+            if let Some(SumNorm { weight, eps }) = self.norm {
+                // Columns of other tasks count in the mean square alone.
+                let mut scale = vec![1.0; columns];
+                scale[self.cols.lo..self.cols.hi].copy_from_slice(&on.read(weight, self.cols.lo, width)?);
+                sum = naive::rms_norm(&sum, &scale, eps)[self.cols.lo..self.cols.hi].to_vec();
+            }
             if let Some(residual) = self.residual {
                 sum = naive::add(&on.read(residual, at, width)?, &sum);
             }
@@ -98,11 +127,21 @@ impl LaunchOp for Reduce {
     }
 
     fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
-        plan.exchange(&self.parts, self.residual, self.out)
+        match self.norm {
+            None => plan.exchange(&self.parts, self.residual, self.out),
+            Some(SumNorm { weight, eps }) => {
+                let norm = NormOf { x: self.out, weight, eps };
+                plan.add_normed_part(&self.parts, self.residual, norm)
+            }
+        }
     }
 }
 
 impl DeviceOp for Reduce {
+    fn plain_weights(&self) -> Vec<BufferId> {
+        self.norm.iter().map(|norm| norm.weight).collect()
+    }
+
     fn rows(&self) -> Span {
         self.rows
     }
@@ -148,12 +187,21 @@ impl DeviceOp for Reduce {
             residual: plan.operand_of(self.residual)?,
             out: plan.operand(self.out)?,
             scaled: scaled.map(|(_, operands)| operands).unwrap_or_default(),
+            norm: plan.operand_of(self.norm.map(|norm| norm.weight))?,
         };
-        let bytes = if scaled.is_some() { size_of_val(&fields) } else { offset_of!(Fields, scaled) };
+        let norm = match self.norm {
+            None => None,
+            Some(SumNorm { weight, eps }) => Some(NormCode { weight: plan.float("norm weight", weight)?, eps }),
+        };
+        let bytes = match (norm, scaled) {
+            (Some(_), _) => size_of_val(&fields),
+            (None, Some(_)) => offset_of!(Fields, norm),
+            (None, None) => offset_of!(Fields, scaled),
+        };
         let scaled = scaled.map(|(code, _)| code);
         let across = plan.far(self.out)?.is_some();
         let rows = rows_of(self.rows)?;
-        let function = SumTile { rows, width, count, step, part, residual, out, scaled, across };
+        let function = SumTile { rows, width, count, step, part, norm, residual, out, scaled, across };
         Ok(Planned::new(function, fields).keeping(bytes))
     }
 }
@@ -170,6 +218,17 @@ struct Fields {
     out: u32,
     /// Where terms of the sum, sums of squares and the weight of the norm lie, if terms are stored.
     scaled: [u32; 3],
+    /// The weight of the sum's norm, if there is one.
+    norm: u32,
+}
+
+/// The norm of a sum.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct NormCode {
+    /// Storage of the weight.
+    weight: Float,
+    /// Added to the mean square.
+    eps: f32,
 }
 
 /// The device function.
@@ -184,6 +243,8 @@ struct SumTile {
     step: u32,
     /// How each is stored.
     part: Storage,
+    /// The norm of the sum.
+    norm: Option<NormCode>,
     /// Storage of what the sum is added to.
     residual: Option<Storage>,
     /// Storage of the sum.
@@ -196,7 +257,7 @@ struct SumTile {
 
 impl DeviceFunction for SumTile {
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
-        let SumTile { part, residual, out, scaled, across, .. } = *self;
+        let SumTile { part, norm, residual, out, scaled, across, .. } = *self;
         let first = call.stored(offset_of!(Fields, parts), part, Generation::Input);
         let first = if across { first.across_devices().unless(call.left()) } else { first };
         // Elements of 16 bytes: packets are twice as long.
@@ -205,7 +266,11 @@ impl DeviceFunction for SumTile {
         let column = |at: usize| call.value(offset_of!(Fields, columns) + 4 * at);
         let sums = PartSums {
             parts: (0..self.count).map(part).collect(),
-            norm: None,
+            norm: norm.map(|NormCode { weight, eps }| PostNorm {
+                weight: call.plain(offset_of!(Fields, norm), weight),
+                eps,
+                squares: call.scratch().squares,
+            }),
             residual: residual.map(|of| call.stored(offset_of!(Fields, residual), of, Generation::Residual)),
             out: call.stored(offset_of!(Fields, out), out, Generation::Output),
             scaled: scaled.map(|code| call.scaled_output(offset_of!(Fields, scaled), code)),

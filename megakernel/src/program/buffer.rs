@@ -34,6 +34,9 @@ pub struct Buffer {
     /// What the codes of a KV pool of `f8e4m3` are multiplied by; missing: 1. Such pools only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<f32>,
+    /// A number that is added to each element of the source, in f32; weights of f32 only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<f32>,
     /// Byte offset in the shared activation arena; activations only. Two buffers whose bytes
     /// overlap there alias.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -142,6 +142,7 @@ impl Program {
             source: None,
             quantised: None,
             scale: None,
+            offset: None,
             arena: None,
             device: None,
         });

@@ -6,6 +6,7 @@ use crate::program::{
     RmsNorm, Sample, SiluMul, Source, Span,
 };
 use tilewright_codegen::target::Target;
+use tilewright_kernels::activation::Activation;
 use tilewright_layout::DType;
 
 use super::clashes::Touched;
@@ -218,12 +219,12 @@ impl Draft {
                 let residual = self.defined_like(target).filter(|region| region.spans() == target.spans())?.buffer;
                 LinearOutput::Add { residual, out }
             }
-            3 => LinearOutput::SiluMul { up: self.weight, up_bias: None, out },
+            3 => LinearOutput::Gated { activation: Activation::default(), up: self.weight, up_bias: None, out },
             _ => {
                 let best_value = self.value;
                 let best_index = self.index;
                 let tile = self.rng.below(2);
-                LinearOutput::Logits { out, shard: None, best_value, best_index, tile }
+                LinearOutput::Logits { soft_cap: None, out, shard: None, best_value, best_index, tile }
             }
         };
         Some(Op::from(Linear { input, weight: self.weight, bias: None, rows, cols, output }))

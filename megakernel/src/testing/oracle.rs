@@ -162,7 +162,7 @@ pub fn footprint(p: &Program, task: usize) -> Option<&'static str> {
         LinearOutput::Add { residual, out } if residual == out => Some(out),
         LinearOutput::Add { .. }
         | LinearOutput::Store { .. }
-        | LinearOutput::SiluMul { .. }
+        | LinearOutput::Gated { .. }
         | LinearOutput::Logits { .. } => None,
     });
     let summed = task.op.get::<Reduce>().and_then(|sum| sum.residual.filter(|&residual| residual == sum.out));

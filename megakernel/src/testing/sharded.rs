@@ -52,13 +52,17 @@ pub fn computation(rng: &mut Rng) -> Program {
         for (device, shard) in shards.iter().enumerate() {
             let parts = shard.parts.clone();
             let residual = rng.chance(70).then(|| x(shard));
-            push(&mut p, device, Reduce { parts, residual, out: shard.x, rows: every, cols: Span::all(cols) });
+            push(
+                &mut p,
+                device,
+                Reduce { parts, norm: None, residual, out: shard.x, rows: every, cols: Span::all(cols) },
+            );
         }
     }
     for (tile, shard) in shards.iter().enumerate().take(cols) {
         let last = tile + 1 == devices.min(cols);
         let cols = Span::new(tile, if last { cols } else { tile + 1 });
-        let output = LinearOutput::Logits { out, shard: None, best_value, best_index, tile };
+        let output = LinearOutput::Logits { soft_cap: None, out, shard: None, best_value, best_index, tile };
         let input = LinearInput::Plain { x: shard.x };
         push(&mut p, tile, Linear { input, weight, bias: None, rows: every, cols, output });
     }

@@ -59,6 +59,8 @@ kinds! {
     ArenaAlign { offset: u64, align: usize },
     #[error("scale {found}, a KV pool of f8e4m3 has a finite one above 0 and no other buffer has one; mend or remove it")]
     PoolScale { found: f32 },
+    #[error("offset {found}, weights of f32 that come from a tensor have a finite one and no other buffer has one; mend or remove it")]
+    WeightOffset { found: f32 },
     #[error("initial value {init}, every counter starts at 0; a head start would release a task before its producers")]
     CounterInit { init: u32 },
 

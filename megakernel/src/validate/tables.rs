@@ -14,7 +14,7 @@ use crate::program::{Buffer, BufferKind, Counter, MAX_RANK, Program, Source};
 const MAX_BYTES: usize = isize::MAX as usize;
 
 /// Every rule on one buffer.
-const BUFFER_RULES: [fn(&Buffer) -> Option<Kind>; 9] = [
+const BUFFER_RULES: [fn(&Buffer) -> Option<Kind>; 10] = [
     rank,
     zero_extent,
     byte_size,
@@ -24,6 +24,7 @@ const BUFFER_RULES: [fn(&Buffer) -> Option<Kind>; 9] = [
     arena_is_allowed,
     arena_is_in_reach,
     scale_is_allowed,
+    offset_is_allowed,
 ];
 
 /// Checks the tables; gives whether every buffer has a shape that later rules can compute with.
@@ -140,6 +141,13 @@ fn scale_is_allowed(buffer: &Buffer) -> Option<Kind> {
     // The reciprocal is a number too.
     let sound = found.is_normal() && found > 0.0 && found.recip().is_normal();
     (!is_codes || !sound).then_some(Kind::PoolScale { found })
+}
+
+fn offset_is_allowed(buffer: &Buffer) -> Option<Kind> {
+    let found = buffer.offset?;
+    let of_tensor = matches!(buffer.source, Some(Source::Tensor(_) | Source::Part { .. }));
+    let allowed = buffer.kind == BufferKind::Weight && buffer.dtype == DType::F32 && of_tensor;
+    (!allowed || !found.is_finite()).then_some(Kind::WeightOffset { found })
 }
 
 fn initial_value(counter: &Counter) -> Option<Kind> {

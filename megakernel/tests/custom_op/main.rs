@@ -42,7 +42,8 @@ fn twice(cap: impl Fn(SoftCap) -> Op) -> Program {
     let z = p.add_buffer("z", BufferKind::Output, DType::F32, &[1, WIDTH]);
     let embedded = p.add_counter("embedded");
     let rows = Span::all(1);
-    let embed = Embed { ids, position, table, out: x, rows, cols: Span::all(WIDTH), shard: None, sent: vec![] };
+    let embed =
+        Embed { ids, position, table, scale: None, out: x, rows, cols: Span::all(WIDTH), shard: None, sent: vec![] };
     p.add_task("embed", embed, vec![], vec![embedded]).unwrap();
     let after = |counter: CounterId| vec![Wait { counter, threshold: 1 }];
     for tile in 0..2 {

@@ -4,15 +4,15 @@
 use std::ops::ControlFlow;
 
 use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
-use tilewright_megakernel::model::LlamaSpec;
+use tilewright_megakernel::model::{Architecture, LlamaSpec};
 use tilewright_megakernel::vm::device::DeviceMachine;
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 
-use super::lab::{Cells, chain, least, machine, normed, options, placed, relative, tiny, weights};
+use super::lab::{Cells, chain, gemma2, least, machine, normed, options, placed, relative, tiny, weights};
 
 /// Steps of `rows` sequences, against the reference machine. Activations of f32 are multiplied as
 /// two bf16 each; of more than four rows attention hands on its result in bf16.
-fn agree(spec: &LlamaSpec, rows: usize, sms: usize, seed: u64, steps: usize) {
+fn agree(spec: &impl Architecture, rows: usize, sms: usize, seed: u64, steps: usize) {
     let program = placed(spec, rows, sms);
     let mut reference = Machine::new(program.clone(), &weights(spec), 1).unwrap();
     let mut kv = KvState::new(reference.program()).unwrap();
@@ -68,6 +68,14 @@ fn norms_of_heads_and_biases_agree_with_the_reference() {
         agree(&normed(tiny()), 1, 3, seed * 100, 2);
     }
     agree(&normed(least()), 2, 2, 7, 2);
+}
+
+/// Seven steps go beyond the window, and the caps bite in all of them.
+#[test]
+fn gemma_2_agrees_with_the_reference() {
+    agree(&gemma2(), 1, 3, 11, 7);
+    agree(&gemma2(), 3, 4, 12, 7);
+    agree(&gemma2(), 9, 2, 13, 2);
 }
 
 /// Tokens by single steps, fed back by the host.

@@ -10,16 +10,16 @@ use tilewright_codegen::target::Target;
 use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
-use tilewright_megakernel::model::LlamaSpec;
+use tilewright_megakernel::model::{Architecture, LlamaSpec};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions, LaunchError, LoadError};
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 
-use super::lab::{Cells, PAGES, least, normed, options, relative, tiny, weights};
+use super::lab::{Cells, PAGES, gemma2, least, normed, options, relative, tiny, weights};
 
 /// A model shared by devices of `sms` SMs each.
-pub fn shared(spec: &LlamaSpec, rows: usize, devices: usize, sms: usize, sampling: bool) -> Placed {
+pub fn shared(spec: &impl Architecture, rows: usize, devices: usize, sms: usize, sampling: bool) -> Placed {
     let target = Target { sms, ..Target::named("h100").unwrap() };
     let pages = Some(PAGES * 16);
     let base = LowerOptions::for_context(64);
@@ -31,13 +31,13 @@ pub fn peers(seed: u64, devices: usize, sms: usize) -> Vec<Device> {
     sim::peers(&Options { seed, sms: sms as u32, ..Options::default() }, devices as u32)
 }
 
-pub fn machine(placed: &Placed, spec: &LlamaSpec, seed: u64, options: DeviceOptions) -> DeviceMachine {
+pub fn machine(placed: &Placed, spec: &impl Architecture, seed: u64, options: DeviceOptions) -> DeviceMachine {
     let devices = peers(seed, placed.devices, placed.target.sms);
     DeviceMachine::load_on(placed.clone(), &weights(spec), &devices, options, &mut |_, _| ()).unwrap()
 }
 
 /// Logits and next tokens of steps on the reference machine.
-fn expected(spec: &LlamaSpec, rows: usize, steps: usize) -> Vec<(Vec<f32>, Vec<i32>)> {
+fn expected(spec: &impl Architecture, rows: usize, steps: usize) -> Vec<(Vec<f32>, Vec<i32>)> {
     let placed = shared(spec, rows, 1, 2, false);
     let mut kv = KvState::new(&placed).unwrap();
     let mut machine = Machine::new(placed, &weights(spec), 1).unwrap();
@@ -48,7 +48,7 @@ fn expected(spec: &LlamaSpec, rows: usize, steps: usize) -> Vec<(Vec<f32>, Vec<i
     (0..steps as i32).map(step).collect()
 }
 
-fn agrees(spec: &LlamaSpec, rows: usize, devices: usize, seeds: std::ops::Range<u64>, options: DeviceOptions) {
+fn agrees(spec: &impl Architecture, rows: usize, devices: usize, seeds: std::ops::Range<u64>, options: DeviceOptions) {
     let placed = shared(spec, rows, devices, 2, false);
     let expected = expected(spec, rows, 3);
     let mut bits: Option<Vec<u32>> = None;
@@ -84,6 +84,13 @@ fn several_devices_give_the_logits_of_the_reference() {
     agrees(&normed(wide_enough()), 1, 2, 30..32, options());
     agrees(&wide_enough(), 1, 4, 40..42, options());
     agrees(&tiny(), 1, 2, 50..52, DeviceOptions { packets: false, stream_tokens: false, ..options() });
+}
+
+/// Each device normalises the sum of all parts.
+#[test]
+fn several_devices_give_the_logits_of_gemma_2() {
+    agrees(&gemma2(), 1, 2, 60..62, options());
+    agrees(&gemma2(), 3, 2, 70..71, options());
 }
 
 const STEPS: usize = 5;

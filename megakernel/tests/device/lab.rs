@@ -6,9 +6,10 @@ use tilewright_codegen::device::Device;
 use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::sim::Checks;
 use tilewright_codegen::target::Target;
+use tilewright_graph::models;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
-use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
+use tilewright_megakernel::model::{Architecture, Family, LlamaSpec, ModelSpec, Rope};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{BlockRecord, DeviceMachine, DeviceOptions, Plan, TaskRecord};
@@ -50,21 +51,31 @@ pub fn normed(spec: LlamaSpec) -> LlamaSpec {
     LlamaSpec { family: Family::Qwen3, qk_norm: true, qkv_bias: true, ..spec }
 }
 
-pub fn placed(spec: &LlamaSpec, rows: usize, sms: usize) -> Placed {
+/// Two layers of Gemma 2: caps that bite, and a window of 5 tokens on the first.
+pub fn gemma2() -> ModelSpec {
+    let config = serde_json::json!({
+        "model_type": "gemma2", "vocab_size": 200, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+        "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 256,
+        "query_pre_attn_scalar": 4, "attn_logit_softcapping": 1.5, "final_logit_softcapping": 2.0, "sliding_window": 5,
+    });
+    ModelSpec::new(models::graph(&config).unwrap(), 256).unwrap()
+}
+
+pub fn placed(spec: &impl Architecture, rows: usize, sms: usize) -> Placed {
     placed_as(spec, rows, sms, LowerOptions::for_context(64))
 }
 
 /// A placed program with `splits` splits of attention.
-pub fn splitting(spec: &LlamaSpec, rows: usize, sms: usize, splits: usize) -> Placed {
+pub fn splitting(spec: &impl Architecture, rows: usize, sms: usize, splits: usize) -> Placed {
     placed_as(spec, rows, sms, LowerOptions { splits: Some(splits), ..LowerOptions::for_context(64) })
 }
 
 /// A placed program that samples next tokens as requests say.
-pub fn sampling(spec: &LlamaSpec, rows: usize, sms: usize) -> Placed {
+pub fn sampling(spec: &impl Architecture, rows: usize, sms: usize) -> Placed {
     placed_as(spec, rows, sms, LowerOptions { sampling: true, ..LowerOptions::for_context(64) })
 }
 
-fn placed_as(spec: &LlamaSpec, rows: usize, sms: usize, options: LowerOptions) -> Placed {
+fn placed_as(spec: &impl Architecture, rows: usize, sms: usize, options: LowerOptions) -> Placed {
     let target = Target { sms, ..Target::named("h100").unwrap() };
     let pages = Some(PAGES * 16);
     let options = LowerOptions { rows, kv: DType::BF16, page_tokens: 16, pages, ..options };
@@ -92,15 +103,15 @@ pub fn device(seed: u64, sms: usize) -> Device {
     Simulator::new(Options { seed, sms: sms as u32, checks: Checks::On, ..Options::default() }).device()
 }
 
-pub fn weights(spec: &LlamaSpec) -> RandomWeights {
+pub fn weights(spec: &impl Architecture) -> RandomWeights {
     RandomWeights::new(spec, DType::BF16, 7).unwrap()
 }
 
-pub fn machine(spec: &LlamaSpec, rows: usize, sms: usize, seed: u64, options: DeviceOptions) -> DeviceMachine {
+pub fn machine(spec: &impl Architecture, rows: usize, sms: usize, seed: u64, options: DeviceOptions) -> DeviceMachine {
     load(placed(spec, rows, sms), spec, seed, options)
 }
 
-pub fn load(program: Placed, spec: &LlamaSpec, seed: u64, options: DeviceOptions) -> DeviceMachine {
+pub fn load(program: Placed, spec: &impl Architecture, seed: u64, options: DeviceOptions) -> DeviceMachine {
     let device = device(seed, program.target.sms);
     DeviceMachine::load(program, &weights(spec), &device, options, &mut |_, _| ()).unwrap()
 }

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use tilewright_codegen::ir::Arch;
 use tilewright_megakernel::lower::LOGITS;
-use tilewright_megakernel::model::LlamaSpec;
+use tilewright_megakernel::model::{Architecture, LlamaSpec};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, DeviceWeights};
 use tilewright_megakernel::vm::graph::{GraphMachine, GraphTuning, GraphWeights};
 
 use super::lab::{
-    PAGES, Reference, Rows, machine, normed, packed, program, prompt, random, step, tiny, weights, worst,
+    PAGES, Reference, Rows, gemma2, gemma2_with, machine, normed, packed, program, prompt, random, step, tiny, weights,
+    worst,
 };
 
 /// Logits, relative, of the worst row: activations are bf16 between launches, the residual stream
@@ -38,14 +39,14 @@ fn feed(machine: &mut GraphMachine, tokens: &[i32], chunks: &[usize]) -> Vec<Vec
     all
 }
 
-fn agrees(spec: &LlamaSpec, arch: Arch, tokens: usize, chunks: &[usize], seed: u64) {
+fn agrees(spec: &impl Architecture, arch: Arch, tokens: usize, chunks: &[usize], seed: u64) {
     let prompt = prompt(tokens, seed as i32);
     let mut machine = machine(&mut weights(spec, arch, seed), spec, 32);
     let found = feed(&mut machine, &prompt, chunks);
     let mut rows = Rows::default();
     rows.add(&prompt, 0, &PAGES_OF[0]);
     let error = worst(&found, &Reference::new(spec, tokens).step(&rows));
-    println!("{tokens} tokens in chunks of {chunks:?}, head dim {}, {arch}: {error:.1e}", spec.head_dim);
+    println!("{tokens} tokens in chunks of {chunks:?}, {arch}: {error:.1e}");
     assert!(error < BOUND, "{tokens} tokens in chunks of {chunks:?}, seed {seed}: {error}");
 }
 
@@ -53,6 +54,29 @@ fn agrees(spec: &LlamaSpec, arch: Arch, tokens: usize, chunks: &[usize], seed: u
 fn a_prompt_in_chunks_agrees_with_the_reference() {
     agrees(&tiny(64), Arch::Sm90a, 70, &[32], 0);
     agrees(&tiny(32), Arch::Sm90a, 70, &[32, 1, 17], 1);
+}
+
+/// Prompts go beyond the window, by tensor maps and by copies.
+#[test]
+fn gemma_2_agrees_with_the_reference() {
+    agrees(&gemma2(64), Arch::Sm90a, 70, &[32], 21);
+    agrees(&gemma2(64), Arch::Sm90a, 44, &[32, 1, 7], 22);
+    agrees(&gemma2(32), Arch::Sm80, 40, &[32], 23);
+}
+
+/// The bound of the test above notices each of these.
+#[test]
+fn a_modifier_of_gemma_2_that_is_left_out_shows() {
+    let spec = gemma2(64);
+    let prompt = prompt(40, 21);
+    let found = feed(&mut machine(&mut weights(&spec, Arch::Sm90a, 21), &spec, 32), &prompt, &[32]);
+    let mut rows = Rows::default();
+    rows.add(&prompt, 0, &PAGES_OF[0]);
+    for key in ["attn_logit_softcapping", "final_logit_softcapping", "sliding_window"] {
+        let without = gemma2_with(64, &serde_json::json!({ key: null }));
+        let error = worst(&found, &Reference::new(&without, 40).step(&rows));
+        assert!(error > 2.0 * BOUND, "without {key}: {error:.1e} would pass unnoticed");
+    }
 }
 
 #[test]

@@ -7,9 +7,10 @@ use tilewright_codegen::device::Device;
 use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::target::Target;
+use tilewright_graph::models;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
-use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
+use tilewright_megakernel::model::{Architecture, Family, LlamaSpec, ModelSpec, Rope};
 use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
@@ -54,22 +55,40 @@ pub fn normed(spec: LlamaSpec) -> LlamaSpec {
     LlamaSpec { family: Family::Qwen3, qk_norm: true, tied_embeddings: false, layers: 1, ..biases }
 }
 
+/// Two layers of Gemma 2: caps that bite, and a window of 20 tokens on the first.
+pub fn gemma2(head_dim: usize) -> ModelSpec {
+    gemma2_with(head_dim, &serde_json::json!({}))
+}
+
+/// Of its configuration some keys are changed.
+pub fn gemma2_with(head_dim: usize, change: &serde_json::Value) -> ModelSpec {
+    let mut config = serde_json::json!({
+        "model_type": "gemma2", "vocab_size": 136, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+        "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": head_dim, "max_position_embeddings": 256,
+        "query_pre_attn_scalar": 1024, "attn_logit_softcapping": 1.5, "final_logit_softcapping": 2.0, "sliding_window": 20,
+    });
+    for (key, value) in change.as_object().unwrap() {
+        config[key] = value.clone();
+    }
+    ModelSpec::new(models::graph(&config).unwrap(), 256).unwrap()
+}
+
 /// A program of `rows` rows for one SM, which has few tasks.
-pub fn program(spec: &LlamaSpec, rows: usize, sms: usize) -> Program {
+pub fn program(spec: &impl Architecture, rows: usize, sms: usize) -> Program {
     lowered(spec, rows, sms, DType::BF16, false)
 }
 
 /// A program that samples its tokens.
-pub fn sampled(spec: &LlamaSpec, rows: usize) -> Program {
+pub fn sampled(spec: &impl Architecture, rows: usize) -> Program {
     lowered(spec, rows, 1, DType::BF16, true)
 }
 
 /// A program with pools of a type.
-pub fn program_as(spec: &LlamaSpec, rows: usize, sms: usize, kv: DType) -> Program {
+pub fn program_as(spec: &impl Architecture, rows: usize, sms: usize, kv: DType) -> Program {
     lowered(spec, rows, sms, kv, false)
 }
 
-fn lowered(spec: &LlamaSpec, rows: usize, sms: usize, kv: DType, sampling: bool) -> Program {
+fn lowered(spec: &impl Architecture, rows: usize, sms: usize, kv: DType, sampling: bool) -> Program {
     let target = Target { sms, ..Target::named("h100").unwrap() };
     let options = LowerOptions {
         rows,
@@ -94,21 +113,21 @@ pub fn device(arch: Arch, seed: u64) -> Device {
     Simulator::new(Options { arch, seed, sms: 4, ..Options::default() }).device()
 }
 
-pub fn random(spec: &LlamaSpec) -> RandomWeights {
+pub fn random(spec: &impl Architecture) -> RandomWeights {
     RandomWeights::new(spec, DType::BF16, 7).unwrap()
 }
 
-pub fn weights(spec: &LlamaSpec, arch: Arch, seed: u64) -> GraphWeights {
+pub fn weights(spec: &impl Architecture, arch: Arch, seed: u64) -> GraphWeights {
     GraphWeights::new(device(arch, seed), Arc::new(random(spec)))
 }
 
-pub fn machine(weights: &mut GraphWeights, spec: &LlamaSpec, rows: usize) -> GraphMachine {
+pub fn machine(weights: &mut GraphWeights, spec: &impl Architecture, rows: usize) -> GraphMachine {
     let checked = Checked::new(program(spec, rows, 1)).unwrap();
     weights.machine(checked, None, &mut |_, _| ()).unwrap()
 }
 
 /// Weights as a decode machine of one row streams them, in their order.
-pub fn packed(spec: &LlamaSpec, device: Device) -> DeviceWeights {
+pub fn packed(spec: &impl Architecture, device: Device) -> DeviceWeights {
     packed_of(Arc::new(random(spec)), program(spec, 1, 3), device)
 }
 
@@ -181,7 +200,7 @@ pub struct Reference {
 }
 
 impl Reference {
-    pub fn new(spec: &LlamaSpec, rows: usize) -> Reference {
+    pub fn new(spec: &impl Architecture, rows: usize) -> Reference {
         let placed = schedule(program(spec, rows, 1), PAGE * PAGES).unwrap();
         let machine = Machine::new(placed, &random(spec), 1).unwrap();
         let kv = KvState::new(machine.program()).unwrap();

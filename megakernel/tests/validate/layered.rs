@@ -2,6 +2,7 @@
 //! counter a level, the activation buffers of one layer reused by the next.
 
 use tilewright_codegen::target::Target;
+use tilewright_kernels::activation::Activation;
 use tilewright_layout::DType;
 use tilewright_megakernel::program::{
     Argmax, Attention, BufferId, BufferKind, CounterId, Embed, GroupShape, KeyOutput, Linear, LinearInput,
@@ -164,7 +165,17 @@ impl Builder {
         let out = self.x[0];
         let position = self.place.position;
         let op = |cols| {
-            Op::from(Embed { ids, position, table, out, rows: Span::all(rows), cols, shard: None, sent: vec![] })
+            Op::from(Embed {
+                ids,
+                position,
+                table,
+                scale: None,
+                out,
+                rows: Span::all(rows),
+                cols,
+                shard: None,
+                sent: vec![],
+            })
         };
         let ops = self.tiles(hidden, 8).into_iter().map(op).collect();
         self.level("embed", ops);
@@ -183,7 +194,12 @@ impl Builder {
         let gate = self.weight(&name("gate"), DType::BF16, &[inner, hidden]);
         let up = self.weight(&name("up"), DType::BF16, &[inner, hidden]);
         let input = LinearInput::RmsNorm { x: middle, weight: norm, eps: 1e-5 };
-        self.linear(&name("gate_up"), input, gate, LinearOutput::SiluMul { up, up_bias: None, out: self.mlp });
+        self.linear(
+            &name("gate_up"),
+            input,
+            gate,
+            LinearOutput::Gated { activation: Activation::default(), up, up_bias: None, out: self.mlp },
+        );
         let down = self.weight(&name("down"), DType::BF16, &[hidden, inner]);
         let input = LinearInput::Plain { x: self.mlp };
         self.linear(&name("down"), input, down, LinearOutput::Add { residual: middle, out: x });
@@ -252,6 +268,8 @@ impl Builder {
                 rows,
                 split,
                 scale: 0.125,
+                soft_cap: None,
+                window: None,
                 acc,
                 stats,
                 selection: None,
@@ -273,7 +291,14 @@ impl Builder {
         let out = add("token", BufferKind::Output, DType::I32, &[rows]);
         let input = LinearInput::RmsNorm { x, weight: norm, eps: 1e-5 };
         let op = |(tile, cols)| {
-            let output = LinearOutput::Logits { out: logits, shard: None, best_value: value, best_index: index, tile };
+            let output = LinearOutput::Logits {
+                soft_cap: None,
+                out: logits,
+                shard: None,
+                best_value: value,
+                best_index: index,
+                tile,
+            };
             let input = input.clone();
             let rows = Span::all(rows);
             Op::from(Linear { input, weight, bias: None, rows, cols, output })

@@ -98,7 +98,7 @@ fn logits(best: BufferId) -> Program {
     let value = p.add_buffer("value", BufferKind::Activation, DType::F32, &[1, 8]);
     let index = p.add_buffer("index", BufferKind::Activation, DType::I32, &[1, 8]);
     let best_value = if best == OUT { OUT } else { value };
-    let output = LinearOutput::Logits { out: OUT, shard: None, best_value, best_index: index, tile: 3 };
+    let output = LinearOutput::Logits { soft_cap: None, out: OUT, shard: None, best_value, best_index: index, tile: 3 };
     let input = LinearInput::Plain { x: X };
     let op = Linear { input, weight: W, bias: None, rows: Span::all(1), cols: Span::all(8), output };
     set_op(&mut p, 3, Op::from(op));

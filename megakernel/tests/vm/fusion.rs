@@ -1,6 +1,7 @@
 //! Fused ops are the plain ones composed, bit for bit.
 
 use proptest::prelude::*;
+use tilewright_kernels::activation::Activation;
 use tilewright_layout::DType;
 use tilewright_megakernel::program::{
     Add, BufferId, Combine, GroupShape, HeadNorm, HeadOutput, KeyOutput, KvAppend, Linear, LinearInput, LinearOutput,
@@ -49,7 +50,7 @@ proptest! {
         let tiles = lab.tiles(n, 3);
         let add = LinearOutput::Add { residual, out: sum_fused };
         lab.tasks(tiles.iter().map(|&cols| layer(&fused, gate, cols, add.clone())).collect());
-        let silu = LinearOutput::SiluMul { up, up_bias: bias, out: gated_fused };
+        let silu = LinearOutput::Gated { activation: Activation::default(), up, up_bias: bias, out: gated_fused };
         lab.tasks(tiles.iter().map(|&cols| layer(&fused, gate, cols, silu.clone())).collect());
         let ran = lab.run();
         prop_assert_eq!(ran.bits("sum"), ran.bits("sum.fused"));

@@ -110,7 +110,7 @@ proptest! {
         lab.tokens = (0..rows).map(|_| lab.random.below(vocab) as i32).collect();
         let row_tiles = lab.tiles(rows, 3);
         let col_tiles = lab.tiles(hidden, 3);
-        let each = |rows: Span| col_tiles.iter().map(move |&cols| Op::from(Embed { ids, position, table, out, rows, cols, shard: None, sent: vec![] }));
+        let each = |rows: Span| col_tiles.iter().map(move |&cols| Op::from(Embed { ids, position, table, scale: None, out, rows, cols, shard: None, sent: vec![] }));
         lab.tasks(row_tiles.into_iter().flat_map(each).collect());
         let expected: Vec<f32> = (0..rows)
             .flat_map(|r| naive::embed(&values, hidden, (lab.positions[r] >= 0).then_some(lab.tokens[r] as usize), 1.0))
@@ -180,7 +180,7 @@ proptest! {
             .into_iter()
             .enumerate()
             .map(|(tile, cols)| {
-                let output = LinearOutput::Logits { out, shard: None, best_value, best_index, tile };
+                let output = LinearOutput::Logits { soft_cap: None, out, shard: None, best_value, best_index, tile };
                 Op::from(Linear { input: LinearInput::Plain { x }, weight, bias: None, rows: Span::all(rows), cols, output })
             })
             .collect();
@@ -357,7 +357,7 @@ proptest! {
         let out = lab.output("out", DType::F32, &[rows, heads, dim]);
         let scale = (dim as f32).powf(-0.5);
         let part = |kv_head, split| Op::from(Attention {
-            q, k_pool, v_pool, at: at.clone(), kv_head, rows: Span::all(rows), split, scale, acc, stats, selection: None,
+            q, k_pool, v_pool, at: at.clone(), kv_head, rows: Span::all(rows), split, scale, soft_cap: None, window: None, acc, stats, selection: None,
         });
         lab.tasks((0..kv_heads).flat_map(|h| (0..splits).map(move |s| (h, s))).map(|(h, s)| part(h, s)).collect());
         lab.task(Op::from(Combine { acc, stats, out, rows: Span::all(rows), heads: Span::all(heads) }));

@@ -134,6 +134,7 @@ fn a_cell_holds_one_thing() {
                 ids,
                 position,
                 table,
+                scale: None,
                 out,
                 rows: Span::all(rows),
                 cols: Span::all(3),

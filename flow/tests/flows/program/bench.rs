@@ -246,7 +246,22 @@ impl<'w> Layer<'w> {
             let at = at.clone();
             let selection = selection.clone();
             let rows = all;
-            chain.task(Attention { q, k_pool, v_pool, at, kv_head, rows, split, scale, acc, stats, selection });
+            let (soft_cap, window) = (None, None);
+            chain.task(Attention {
+                q,
+                k_pool,
+                v_pool,
+                at,
+                kv_head,
+                rows,
+                split,
+                scale,
+                soft_cap,
+                window,
+                acc,
+                stats,
+                selection,
+            });
         }
         chain.task(Combine { acc, stats, out, rows: all, heads: Span::all(heads) });
     }

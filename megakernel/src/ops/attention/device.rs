@@ -68,7 +68,9 @@ impl DeviceOp for Attention {
         let (terms, merged) = scaled.map_or((None, merged), |(code, [at, ..])| (Some(code), at));
         let order = scaled.filter(|(code, _)| code.form.is_ordered()).map(|(_, [.., order])| [order, 0]);
         let meets = plan.merges_packets();
-        let function = SplitOfTokens { rows, heads, scale, q, pools, out, terms, meets, selected, streamed: None };
+        let modifier = self.modifier();
+        let function =
+            SplitOfTokens { rows, heads, scale, modifier, q, pools, out, terms, meets, selected, streamed: None };
         let fields = Fields {
             first_row: self.rows.lo as u32,
             kv_head: self.kv_head as u32,
@@ -222,6 +224,8 @@ pub struct SplitOfTokens {
     heads: Heads,
     /// Factor on the scores.
     scale: f32,
+    /// What happens to them after it.
+    modifier: ScoreModifier,
     /// Storage of q; of packets keys and values have as many generations.
     q: Storage,
     /// The pools.
@@ -236,6 +240,14 @@ pub struct SplitOfTokens {
     terms: Option<ScaledCode>,
     /// Whether the parts of splits are packets, for which the first split waits.
     meets: bool,
+}
+
+impl SplitOfTokens {
+    /// The tokens that it reads.
+    fn stream(&self) -> TokenStream {
+        let SplitOfTokens { rows, heads, modifier, pools, .. } = *self;
+        TokenStream { rows, splits: heads.splits, window: modifier.window, pools, fields: FIELDS }
+    }
 }
 
 impl DeviceFunction for SplitOfTokens {
@@ -258,9 +270,8 @@ impl DeviceFunction for SplitOfTokens {
     }
 
     fn tokens(&self) -> Option<TokenStream> {
-        let SplitOfTokens { rows, heads, pools, streamed, selected, .. } = *self;
-        let is_read = streamed.is_none() && selected.is_none();
-        is_read.then_some(TokenStream { rows, splits: heads.splits, pools, fields: FIELDS })
+        let is_read = self.streamed.is_none() && self.selected.is_none();
+        is_read.then(|| self.stream())
     }
 
     fn fills(&self) -> bool {
@@ -268,9 +279,8 @@ impl DeviceFunction for SplitOfTokens {
     }
 
     fn fill<'k>(&self, feed: RingFeed<'k, '_>) {
-        let SplitOfTokens { rows, heads, pools, streamed, .. } = *self;
-        if let Some(streamed) = streamed.and_then(|stage| feed.streamed(stage)) {
-            fill(feed, TokenStream { rows, splits: heads.splits, pools, fields: FIELDS }, streamed);
+        if let Some(streamed) = self.streamed.and_then(|stage| feed.streamed(stage)) {
+            fill(feed, self.stream(), streamed);
         }
     }
 
@@ -287,7 +297,7 @@ impl DeviceFunction for SplitOfTokens {
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
-        let SplitOfTokens { rows, heads, scale, q, pools, selected, streamed, out, terms, meets } = *self;
+        let SplitOfTokens { rows, heads, scale, modifier, q, pools, selected, streamed, out, terms, meets } = *self;
         let first_row = call.value(offset_of!(Fields, first_row));
         let scales = offset_of!(CodeFields, scales);
         let pages = |fields| {
@@ -301,7 +311,7 @@ impl DeviceFunction for SplitOfTokens {
             kv_head: call.value(offset_of!(Fields, kv_head)),
             split: call.value(offset_of!(Fields, split)),
             scale,
-            modifier: ScoreModifier::NONE,
+            modifier,
             q: call.stored(offset_of!(Fields, q), q, Generation::Input),
             keys: pages([offset_of!(Fields, keys), scales]),
             values: pages([offset_of!(Fields, values), scales + size_of::<u32>()]),

@@ -4,7 +4,6 @@
 use std::f32::consts::LOG2_E;
 
 use tilewright_codegen::ir::{Arch, Kernel};
-use tilewright_kernels::attention::ScoreVariant;
 use tilewright_kernels::attention::decode::{Decode, Layout};
 use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout, hopper, warps};
 use tilewright_kernels::kv::{CpAsync, KvFamily, PoolType, Tma, WidenPages, is_swizzled};
@@ -48,7 +47,7 @@ impl LaunchOp for Attention {
             self.decode(plan, [rows, heads, depth], [kv_heads, pages, page_tokens])?;
         }
         let kv = Kv::Paged { page_tokens, swizzled: true };
-        let scores = ScoreVariant::NONE;
+        let scores = self.modifier().variant();
         let prefill = Prefill { depth, group, causal: true, queries: QueryLayout::Ragged, kv, scores };
         let by_maps = plan.arch == Arch::Sm90a;
         let arch = plan.arch;
@@ -93,13 +92,21 @@ impl LaunchOp for Attention {
         args.extend(starts.map(LaunchArg::Pointer));
         let sharing = (SHARE_L2 * group).min(heads);
         args.extend([width, plane, tiles, heads, sharing].map(LaunchArg::Number));
-        args.extend([LaunchArg::Factor(self.scale * LOG2_E), LaunchArg::Pointer(out)]);
+        args.extend(self.score_args());
+        args.push(LaunchArg::Pointer(out));
         plan.launch(kernel, LaunchGrid::PerSequence(tiles * heads), args);
         Ok(())
     }
 }
 
 impl Attention {
+    /// The parameters of a launch from the scale to the last modifier.
+    fn score_args(&self) -> Vec<LaunchArg> {
+        let scale = LaunchArg::Factor(self.scale * LOG2_E);
+        let cap = self.soft_cap.map(LaunchArg::Factor);
+        [scale].into_iter().chain(cap).chain(self.window.map(LaunchArg::Number)).collect()
+    }
+
     /// Rows at the beginning of the step that are sequences of their own: blocks share the tokens
     /// of a row.
     ///
@@ -118,7 +125,7 @@ impl Attention {
         let staying = if by_maps { staying } else { 0 };
         let tile = if by_maps { tile } else { DECODE_TILE };
         let layout = Layout::Paged { page_tokens, swizzled: true };
-        let decode = Decode { depth, group, layout, tile, scores: ScoreVariant::NONE };
+        let decode = Decode { depth, group, layout, tile, scores: self.modifier().variant() };
         let kernel = plan.kernel(format!("{decode:?}"), || match (by_maps, stages) {
             (false, _) => recorded::<CpAsync<2>>(decode, arch, staying > 0),
             (true, 3) => recorded::<Tma<3>>(decode, arch, staying > 0),
@@ -143,7 +150,7 @@ impl Attention {
         let [_, width] = plan.extents(self.at.page_table)?;
         args.extend([LaunchMemory::Lengths, LaunchMemory::Cell(self.at.page_table)].map(LaunchArg::Pointer));
         args.extend([width, plane].map(LaunchArg::Number));
-        args.push(LaunchArg::Factor(self.scale * LOG2_E));
+        args.extend(self.score_args());
         let room = [
             plan.scratch(Scratch::SplitSums, parts * u64::from(depth) * 4),
             plan.scratch(Scratch::SplitStats, parts * 8),

@@ -7,6 +7,7 @@ mod selection;
 mod stream;
 
 use serde::{Deserialize, Serialize};
+use tilewright_kernels::attention::ScoreModifier;
 use tilewright_layout::DType;
 
 use super::{Check, Footprint, OperandError, Operands, RowCells, TaskOp, index, interval, multiple, positive};
@@ -23,6 +24,9 @@ pub use selection::Selection;
 /// the pages `s·w .. min((s+1)·w, P)`, `w = ceil(P / S)`. Over its tokens `t`, with `x_t = scale ·
 /// q·k_t`: `m = max x_t`, `l = Σ exp(x_t − m)`, `acc = Σ exp(x_t − m) v_t`. A split without tokens
 /// stores `m = −∞`, `l = 0`, `acc = 0`.
+///
+/// Under a soft cap `x_t = cap · tanh(scale · q·k_t / cap)`. Through a window a row sees the tokens
+/// `n − window .. n`, and splits cover the pages from the one on that holds the first of them.
 ///
 /// With a [`Selection`] a row's tokens are those of its selected blocks instead, and a split covers
 /// blocks as it would pages.
@@ -45,6 +49,12 @@ pub struct Attention {
     pub split: usize,
     /// Factor on the scores, `1/sqrt(head_dim)` for these families.
     pub scale: f32,
+    /// The soft cap of the scores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub soft_cap: Option<f32>,
+    /// Tokens that a row sees, its own included; all where it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
     /// Unnormalised sums, f32 `[rows, heads, splits, head_dim]`.
     pub acc: BufferId,
     /// `m` and `l`, f32 `[rows, heads, splits, 2]`.
@@ -52,6 +62,13 @@ pub struct Attention {
     /// Which blocks of tokens a row attends to; all tokens where it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selection: Option<Selection>,
+}
+
+impl Attention {
+    /// What happens to scores after the scale.
+    pub fn modifier(&self) -> ScoreModifier {
+        ScoreModifier { soft_cap: self.soft_cap, window: self.window }
+    }
 }
 
 impl TaskOp for Attention {
@@ -74,6 +91,11 @@ impl TaskOp for Attention {
         index("kv_head", self.kv_head, kv_heads)?;
         interval("rows", self.rows, count)?;
         positive("scale", self.scale)?;
+        let refused = |operand, problem: String| OperandError::Refused { operand, problem };
+        self.modifier().check().map_err(|error| refused("scores", error.to_string()))?;
+        if self.selection.is_some() && self.window.is_some() {
+            return Err(refused("window", "blocks of tokens are selected from all of a row's".to_owned()));
+        }
         let [_, _, splits, _] = ops.shape("acc", self.acc)?;
         index("split", self.split, splits)?;
         ops.exactly("acc", self.acc, DType::F32, [count, heads, splits, dim])?;
@@ -113,6 +135,7 @@ impl TaskOp for Attention {
             return region.elements();
         }
         let Some([_, _, page, dim]) = region.spans().first_chunk::<4>().copied() else { return 0 };
+        let context = self.window.map_or(context, |window| context.min(window as usize));
         let context = self.selection.as_ref().map_or(context, |selection| selection.most_tokens(ops).min(context));
         let splits = ops.shape::<4>("acc", self.acc).map_or(1, |[_, _, splits, _]| splits);
         let share = context.div_ceil(page.len().max(1)).div_ceil(splits.max(1)) * page.len();

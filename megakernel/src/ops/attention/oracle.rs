@@ -17,7 +17,7 @@ pub(super) fn attention(op: &Attention, on: &Context) -> Done {
             Partial { max: vec![f32::NEG_INFINITY; group], sum: vec![0.0; group], acc: vec![0.0; group * dim] };
         if let Some(seen) = seen(op, on, row, pool)? {
             let Seen { tokens, table, pages } = seen;
-            let tokens = naive::split_tokens(0..tokens, pages.page_tokens, splits, op.split);
+            let tokens = naive::split_tokens(op.modifier().seen(tokens), pages.page_tokens, splits, op.split);
             let q =
                 on.read(op.q, first_head * dim, group * dim)?.into_iter().map(|x| on.operand(x)).collect::<Vec<_>>();
             // Of its first page a split has what a window shows, of its last what has been written.
@@ -91,7 +91,10 @@ impl Partial {
             block.resize(group * tokens, 0.0);
             host::linear(q, dim, &values, &mut block);
             for (scores, block) in scores.iter_mut().zip(block.chunks_exact(tokens)) {
-                scores.extend(block.iter().map(|score| score * op.scale));
+                scores.extend(block.iter().map(|score| {
+                    let score = score * op.scale;
+                    op.soft_cap.map_or(score, |cap| naive::soft_cap(score, cap))
+                }));
             }
         }
         for (max, scores) in self.max.iter_mut().zip(&scores) {

@@ -20,7 +20,7 @@ pub(super) fn fill<'k>(feed: RingFeed<'k, '_>, of: TokenStream, streamed: Stream
 fn fill_row<'k>(feed: RingFeed<'k, '_>, of: TokenStream, streamed: Streamed<'k>, row: Val<'k, u32>) {
     let k = feed.builder();
     let [keys, values] = of.fields.pools.map(|field| feed.pages([field; 2], of.pools));
-    let shares = Shares::of_row(keys, row, of.splits, None);
+    let shares = Shares::of_row(keys, row, of.splits, of.window);
     let tokens = streamed.tokens(shares.tokens_of(feed.value(of.fields.split), keys.page_tokens), row);
     k.for_(0u32, streamed.stages(tokens), |stage| {
         let count = streamed.count(tokens, stage);

@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
-use tilewright_kernels::activation::Activation;
+use tilewright_kernels::activation::{Activation, SoftCap};
 use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{
     self, AOperand, ActivationOutput, Early, HeldForm, Output, Packing, Reordering, ScaledForm,
@@ -26,7 +26,7 @@ impl DeviceOp for Linear {
 
     fn plain_weights(&self) -> Vec<BufferId> {
         let up_bias = match self.output {
-            LinearOutput::SiluMul { up_bias, .. } => up_bias,
+            LinearOutput::Gated { up_bias, .. } => up_bias,
             LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Logits { .. } => None,
         };
         self.bias.into_iter().chain(up_bias).chain(self.input.norm_weight()).collect()
@@ -35,7 +35,7 @@ impl DeviceOp for Linear {
     fn packets(&self) -> Packets {
         let even = self.cols.is_in_steps_of(2);
         let (residual, output) = match self.output {
-            LinearOutput::Store { out, .. } | LinearOutput::SiluMul { out, .. } => (None, Some(out)),
+            LinearOutput::Store { out, .. } | LinearOutput::Gated { out, .. } => (None, Some(out)),
             LinearOutput::Add { residual, out } => (Some(residual), Some(out)),
             LinearOutput::Logits { .. } => (None, None),
         };
@@ -43,7 +43,7 @@ impl DeviceOp for Linear {
             LinearOutput::Store { sent, .. } if even => sent.clone(),
             LinearOutput::Store { .. }
             | LinearOutput::Add { .. }
-            | LinearOutput::SiluMul { .. }
+            | LinearOutput::Gated { .. }
             | LinearOutput::Logits { .. } => Vec::new(),
         };
         Packets { input: self.input.rows_of(), residual, output: output.filter(|_| even), sent, ..Packets::default() }
@@ -52,14 +52,14 @@ impl DeviceOp for Linear {
     fn relaxed(&self) -> Vec<BufferId> {
         match &self.output {
             LinearOutput::Store { out, sent } => sent.iter().chain([out]).copied().collect(),
-            LinearOutput::SiluMul { out, .. } | LinearOutput::Add { out, .. } => vec![*out],
+            LinearOutput::Gated { out, .. } | LinearOutput::Add { out, .. } => vec![*out],
             LinearOutput::Logits { .. } => Vec::new(),
         }
     }
 
     fn reads_terms(&self) -> Option<TermsRead> {
         let up = match self.output {
-            LinearOutput::SiluMul { up, .. } => Some(up),
+            LinearOutput::Gated { up, .. } => Some(up),
             LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Logits { .. } => None,
         };
         Some(self.input.terms([self.weight].into_iter().chain(up)))
@@ -67,12 +67,10 @@ impl DeviceOp for Linear {
 
     fn writes_terms(&self) -> Option<BufferId> {
         match self.output {
-            LinearOutput::Add { out, .. } | LinearOutput::SiluMul { out, .. } if self.cols.is_in_steps_of(8) => {
-                Some(out)
-            }
+            LinearOutput::Add { out, .. } | LinearOutput::Gated { out, .. } if self.cols.is_in_steps_of(8) => Some(out),
             LinearOutput::Store { .. }
             | LinearOutput::Add { .. }
-            | LinearOutput::SiluMul { .. }
+            | LinearOutput::Gated { .. }
             | LinearOutput::Logits { .. } => None,
         }
     }
@@ -85,7 +83,7 @@ impl DeviceOp for Linear {
         let k = plan.extent(self.weight, 0)?;
         let features = plan.extent(self.weight, 1)?;
         let weights = match self.output {
-            LinearOutput::SiluMul { up, .. } => vec![self.weight, up],
+            LinearOutput::Gated { up, .. } => vec![self.weight, up],
             LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Logits { .. } => vec![self.weight],
         };
         let strip = plan.strip(k, &weights)?;
@@ -102,7 +100,7 @@ impl DeviceOp for Linear {
         let rows = rows_of(self.rows)?;
         let waits = match self.output {
             LinearOutput::Logits { .. } => Waits::InLogits,
-            LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::SiluMul { .. } => {
+            LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Gated { .. } => {
                 Waits::InShared(strips as u32)
             }
         };
@@ -294,7 +292,7 @@ struct SendFields {
 /// The fields of a tile of two layers.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
-struct SiluMulFields {
+struct GatedFields {
     tile: TileFields,
     up_bias: u32,
     /// Where terms of the result lie, if they are stored.
@@ -338,10 +336,10 @@ enum OutputCode {
     Send { to: Vec<u32>, out: Storage },
     /// Added to a residual.
     Add { residual: Storage, out: Storage, scaled: Option<ScaledCode> },
-    /// `silu(y) · u`.
-    SiluMul { up_bias: Option<Float>, out: Storage, scaled: Option<ScaledCode> },
+    /// `activation(y) · u`.
+    Gated { activation: Activation, up_bias: Option<Float>, out: Storage, scaled: Option<ScaledCode> },
     /// Logits and the largest of the tile, perhaps a shard's, perhaps on another device.
-    Logits { tiles: u32, shard: bool, on: Option<u32> },
+    Logits { soft_cap: Option<SoftCap>, tiles: u32, shard: bool, on: Option<u32> },
 }
 
 impl OutputCode {
@@ -351,9 +349,9 @@ impl OutputCode {
             OutputCode::Store { out }
             | OutputCode::Send { out, .. }
             | OutputCode::Add { out, scaled: None, .. }
-            | OutputCode::SiluMul { out, scaled: None, .. } => out.period > 0,
+            | OutputCode::Gated { out, scaled: None, .. } => out.period > 0,
             OutputCode::Add { scaled: Some(_), .. }
-            | OutputCode::SiluMul { scaled: Some(_), .. }
+            | OutputCode::Gated { scaled: Some(_), .. }
             | OutputCode::Logits { .. } => false,
         }
     }
@@ -373,21 +371,29 @@ impl OutputCode {
                 let out = plan.storage("out", out)?;
                 (matrix, OutputCode::Add { residual, out, scaled })
             }
-            LinearOutput::SiluMul { up, up_bias, out } => {
+            LinearOutput::Gated { activation, up, up_bias, out } => {
                 let up_bias = up_bias.map(|bias| plan.float("up bias", bias)).transpose()?;
                 let scaled = plan.scaled_output()?.map(|(code, _)| code);
                 let out = plan.storage("out", out)?;
-                (Rows::Interleaved(op.weight, up), OutputCode::SiluMul { up_bias, out, scaled })
+                (Rows::Interleaved(op.weight, up), OutputCode::Gated { activation, up_bias, out, scaled })
             }
-            LinearOutput::Logits { out, shard, best_value, best_index, .. } => {
+            LinearOutput::Logits { soft_cap, out, shard, best_value, best_index, .. } => {
                 let on = plan.far(out)?;
                 if [best_value, best_index].into_iter().any(|best| plan.far(best) != Ok(on)) {
                     return Err(Unsupported::Sent);
                 }
-                (matrix, OutputCode::Logits { tiles: plan.extent(best_value, 0)?, shard: shard.is_some(), on })
+                let soft_cap = cap_of(soft_cap)?;
+                let tiles = plan.extent(best_value, 0)?;
+                (matrix, OutputCode::Logits { soft_cap, tiles, shard: shard.is_some(), on })
             }
         })
     }
+}
+
+/// The soft cap of logits as kernels take it.
+pub(in crate::ops) fn cap_of(cap: Option<f32>) -> Result<Option<SoftCap>, Unsupported> {
+    let cap = cap.map(SoftCap::new).transpose();
+    cap.map_err(|error| Unsupported::Refused { problem: error.to_string() })
 }
 
 impl Linear {
@@ -406,11 +412,11 @@ impl Linear {
                 let bytes = if scaled.is_some() { size_of_val(&fields) } else { offset_of!(AddFields, scaled) };
                 Planned::new(function, fields).keeping(bytes)
             }
-            LinearOutput::SiluMul { up_bias, .. } => {
+            LinearOutput::Gated { up_bias, .. } => {
                 let scaled = plan.scaled_output()?.map(|(_, operands)| operands);
                 let up_bias = plan.operand_of(up_bias)?;
-                let fields = SiluMulFields { tile, up_bias, scaled: scaled.unwrap_or_default() };
-                let bytes = if scaled.is_some() { size_of_val(&fields) } else { offset_of!(SiluMulFields, scaled) };
+                let fields = GatedFields { tile, up_bias, scaled: scaled.unwrap_or_default() };
+                let bytes = if scaled.is_some() { size_of_val(&fields) } else { offset_of!(GatedFields, scaled) };
                 Planned::new(function, fields).keeping(bytes)
             }
             LinearOutput::Logits { best_value, best_index, tile: index, shard, .. } => {
@@ -439,20 +445,20 @@ impl LinearTile {
                 let scaled = scaled.map(|code| call.scaled_output(offset_of!(AddFields, scaled), code));
                 Output::Add { residual, out: stored(out), width, scaled }
             }
-            OutputCode::SiluMul { up_bias, out, scaled } => {
-                let up_bias = up_bias.map(|bias| call.plain(offset_of!(SiluMulFields, up_bias), bias));
-                let terms = scaled.map(|code| call.scaled_output(offset_of!(SiluMulFields, scaled), code));
+            OutputCode::Gated { activation, up_bias, out, scaled } => {
+                let up_bias = up_bias.map(|bias| call.plain(offset_of!(GatedFields, up_bias), bias));
+                let terms = scaled.map(|code| call.scaled_output(offset_of!(GatedFields, scaled), code));
                 let out = terms.map_or_else(|| ActivationOutput::Rows(stored(out)), ActivationOutput::Terms);
-                Output::Gated { activation: Activation::Silu, up_bias, out, width }
+                Output::Gated { activation, up_bias, out, width }
             }
-            OutputCode::Logits { tiles, shard, on } => {
+            OutputCode::Logits { soft_cap, tiles, shard, on } => {
                 let [value, index] = [offset_of!(LogitsFields, best_value), offset_of!(LogitsFields, best_index)]
                     .map(|at| call.state_on(on, at));
                 let tile = call.value(offset_of!(LogitsFields, index));
                 let bests = TileBests { value: value.cast(), index: index.cast(), tiles };
                 let shard = shard.then(|| call.value(offset_of!(LogitsFields, shard)));
                 Output::Logits {
-                    soft_cap: None,
+                    soft_cap,
                     out: call.array_on(on, offset_of!(TileFields, out), Float::F32),
                     width,
                     bests,
@@ -474,7 +480,7 @@ impl DeviceFunction for LinearTile {
     }
 
     fn shared(&self, warps: u32) -> SharedBytes {
-        self.tile.shared(warps, if matches!(self.output, OutputCode::SiluMul { .. }) { 2 } else { 1 })
+        self.tile.shared(warps, if matches!(self.output, OutputCode::Gated { .. }) { 2 } else { 1 })
     }
 
     fn signals_early(&self) -> bool {

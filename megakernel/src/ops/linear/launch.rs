@@ -2,11 +2,12 @@
 
 use tilewright_kernels::gemv::hopper::Rows;
 
+use super::device::cap_of;
 use super::{Linear, LinearInput, LinearOutput};
 use crate::ops::Op;
 use crate::program::Span;
 use crate::vm::device::Unsupported;
-use crate::vm::graph::{Activations, GraphPlanner, Heads, LaunchOp, NormOf, Product, Scratch};
+use crate::vm::graph::{Activations, Functions, GraphPlanner, Heads, LaunchOp, NormOf, Product, Scratch};
 
 impl LaunchOp for Linear {
     fn level(&self) -> Op {
@@ -24,19 +25,23 @@ impl LaunchOp for Linear {
         let [features, _] = plan.extents(self.weight)?;
         let layer = (self.weight, self.bias);
         match self.output {
-            LinearOutput::Store { out, ref sent } if !sent.is_empty() => plan.part_product(a, layer, out),
-            LinearOutput::Store { .. } => Err(Unsupported::Launch { what: "a linear layer without an epilogue" }),
+            // A part of a sum, of the sum of which a norm is taken where it is the only one.
+            LinearOutput::Store { out, .. } => plan.part_product(a, layer, out),
             LinearOutput::Add { residual, out } => plan.add_product(a, layer, [residual, out]),
-            LinearOutput::SiluMul { up, up_bias, out } => {
+            LinearOutput::Gated { activation, up, up_bias, out } => {
                 let layers = &[layer, (up, up_bias)][..];
                 let results = Rows::Gated(features);
                 let to = Scratch::Gated;
-                plan.product(&Product { a, layers, results, to })?;
+                let functions = Functions { activation, ..Functions::default() };
+                plan.product(&Product { a, layers, results, functions, to })?;
                 plan.stands_for(out, Heads { scratch: Scratch::Gated, first: 0, of_row: 1 });
                 Ok(())
             }
-            LinearOutput::Logits { .. } => match a {
-                Activations::Norm(norm) => plan.norm(norm).and_then(|_| plan.logits(layer)),
+            LinearOutput::Logits { soft_cap, .. } => match a {
+                Activations::Norm(norm) => {
+                    let soft_cap = cap_of(soft_cap)?;
+                    plan.norm(norm).and_then(|_| plan.logits(layer, soft_cap))
+                }
                 Activations::Scratch(_) => {
                     Err(Unsupported::Launch { what: "an output projection of anything but a norm" })
                 }

@@ -6,6 +6,7 @@ mod oracle;
 mod tile;
 
 use serde::{Deserialize, Serialize};
+use tilewright_kernels::activation::Activation;
 use tilewright_layout::DType;
 
 pub(super) use device::InputFields;
@@ -89,8 +90,12 @@ pub enum LinearOutput {
         /// The residual stream after, `[rows, n]`; not the buffer that `input` reads.
         out: BufferId,
     },
-    /// `out[r, n] = silu(y[r, n]) · u[r, n]`, where `u` is a second layer on the same input.
-    SiluMul {
+    /// `out[r, n] = activation(y[r, n]) · u[r, n]`, where `u` is a second layer on the same input.
+    #[serde(rename = "silu_mul")]
+    Gated {
+        /// The function of the gate; missing: `silu`.
+        #[serde(default, skip_serializing_if = "is_silu", with = "activation_name")]
+        activation: Activation,
         /// Weights of `u`, `[n, k]`.
         up: BufferId,
         /// Bias of `u`, `[n]`.
@@ -99,9 +104,12 @@ pub enum LinearOutput {
         /// Output, `[rows, n]`.
         out: BufferId,
     },
-    /// `out[r, n] = y[r, n]`, and the largest of this tile with its index (the lowest among
-    /// equals). All three may lie on another device.
+    /// `out[r, n] = y[r, n]`, or `cap · tanh(y[r, n] / cap)` under a soft cap, and the largest of
+    /// this tile with its index (the lowest among equals). All three may lie on another device.
     Logits {
+        /// The soft cap.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        soft_cap: Option<f32>,
         /// Logits, f32 `[rows, n]`; `[rows, vocab]` where the weights are a shard.
         out: BufferId,
         /// Where the weights have some rows of the vocabulary only: `first + n` in the place of
@@ -117,13 +125,33 @@ pub enum LinearOutput {
     },
 }
 
+fn is_silu(activation: &Activation) -> bool {
+    *activation == Activation::Silu
+}
+
+/// `Activation` by name: the kernels' crate has no serde.
+mod activation_name {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use tilewright_kernels::activation::Activation;
+
+    pub fn serialize<S: Serializer>(activation: &Activation, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(activation.name())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Activation, D::Error> {
+        let name = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        let known = Activation::ALL.into_iter().find(|activation| activation.name() == name);
+        known.ok_or_else(|| D::Error::custom(format_args!("`{name}` is not an activation")))
+    }
+}
+
 impl LinearOutput {
     /// The buffer of the result.
     pub fn out(&self) -> BufferId {
         match *self {
             LinearOutput::Store { out, .. }
             | LinearOutput::Add { out, .. }
-            | LinearOutput::SiluMul { out, .. }
+            | LinearOutput::Gated { out, .. }
             | LinearOutput::Logits { out, .. } => out,
         }
     }
@@ -212,8 +240,9 @@ impl TaskOp for Linear {
                 // whole reduction.
                 updates.push(tile(residual));
             }
-            LinearOutput::SiluMul { up, up_bias, .. } => layer("up", "up_bias", up, up_bias)?,
-            LinearOutput::Logits { out, shard, best_value, best_index, tile } => {
+            LinearOutput::Gated { up, up_bias, .. } => layer("up", "up_bias", up, up_bias)?,
+            LinearOutput::Logits { soft_cap, out, shard, best_value, best_index, tile } => {
+                soft_cap.map_or(Ok(()), |cap| positive("soft_cap", cap))?;
                 let [_, tiles] = ops.shape("best_value", best_value)?;
                 ops.exactly("best_value", best_value, DType::F32, [rows, tiles])?;
                 ops.exactly("best_index", best_index, DType::I32, [rows, tiles])?;
@@ -255,7 +284,7 @@ impl TaskOp for Linear {
             LinearOutput::Logits { best_index, shard, .. } => {
                 Some((best_index, shard.map_or(0, |shard| shard.first) + self.cols.hi))
             }
-            LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::SiluMul { .. } => None,
+            LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Gated { .. } => None,
         }
     }
 }

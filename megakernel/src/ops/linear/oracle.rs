@@ -1,6 +1,5 @@
 //! Tiles of linear layers.
 
-use tilewright_kernels::activation::Activation;
 use tilewright_kernels::naive;
 
 use super::{Linear, LinearInput, LinearOutput};
@@ -15,8 +14,11 @@ pub(super) fn linear(op: &Linear, on: &Context) -> Done {
     let x = activations(on, &op.input, op.rows)?;
     let width = op.cols.len();
     let mut y = product(on, &x, op.rows, op.weight, op.bias, op.cols)?;
-    if let LinearOutput::SiluMul { up, up_bias, .. } = op.output {
-        y = naive::gated(Activation::Silu, &y, &product(on, &x, op.rows, up, up_bias, op.cols)?);
+    if let LinearOutput::Gated { activation, up, up_bias, .. } = op.output {
+        y = naive::gated(activation, &y, &product(on, &x, op.rows, up, up_bias, op.cols)?);
+    }
+    if let LinearOutput::Logits { soft_cap: Some(cap), .. } = op.output {
+        y.iter_mut().for_each(|y| *y = naive::soft_cap(*y, cap));
     }
     for (row, y) in op.rows.iter().zip(y.chunks_exact(width)) {
         let at = row * n + op.cols.lo;
@@ -26,11 +28,11 @@ pub(super) fn linear(op: &Linear, on: &Context) -> Done {
                     on.write(out, at, y)?;
                 }
             }
-            LinearOutput::SiluMul { out, .. } => on.write(out, at, y)?,
+            LinearOutput::Gated { out, .. } => on.write(out, at, y)?,
             LinearOutput::Add { residual, out } => {
                 on.write(out, at, &naive::add(&on.read(residual, at, width)?, y))?;
             }
-            LinearOutput::Logits { out, shard, best_value, best_index, tile } => {
+            LinearOutput::Logits { out, shard, best_value, best_index, tile, .. } => {
                 let TableShard { first, vocab } = shard.unwrap_or(TableShard { first: 0, vocab: n });
                 let first = first + op.cols.lo;
                 on.write(out, row * vocab + first, y)?;

@@ -7,7 +7,7 @@ use crate::ops::Op;
 use crate::ops::linear::launched_activations;
 use crate::program::Span;
 use crate::vm::device::Unsupported;
-use crate::vm::graph::{Appended, GraphPlanner, Heads, HeadsOut, HeadsPart, LaunchOp, Product, Scratch};
+use crate::vm::graph::{Appended, Functions, GraphPlanner, Heads, HeadsOut, HeadsPart, LaunchOp, Product, Scratch};
 
 impl LaunchOp for Qkv {
     fn level(&self) -> Op {
@@ -20,7 +20,8 @@ impl LaunchOp for Qkv {
         let [_, heads, dim] = plan.extents(self.q)?;
         let [kv_heads, ..] = plan.pool(self.v_pool)?;
         let results = Rows::Groups { group: heads / kv_heads.max(1), kv_heads, dim };
-        let product = Product { a, layers: &layers, results, to: Scratch::Projected };
+        let functions = Functions::default();
+        let product = Product { a, layers: &layers, results, functions, to: Scratch::Projected };
         if let KeyOutput::RopeAppend { rope, pool } = &self.k {
             let appended = Appended { at: &self.at, rotation: rope, queries: self.q, pools: [*pool, self.v_pool] };
             if plan.appended_product(&product, &appended)? {

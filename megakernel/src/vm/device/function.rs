@@ -297,6 +297,8 @@ pub struct TokenStream {
     pub rows: u32,
     /// Splits of a row's tokens.
     pub splits: u32,
+    /// Tokens that a row sees, its own included, if not all.
+    pub window: Option<u32>,
     /// The pools.
     pub pools: KvPools,
     /// Where the record has the first row, the kv head, the split, and the pools of keys and

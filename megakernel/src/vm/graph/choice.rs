@@ -9,9 +9,8 @@ use tilewright_kernels::tile::Float;
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::plan::{ChoicePlan, LogitsPlan};
 use super::planner::{GraphPlanner, copying_warps};
-use super::products::Multiply;
+use super::products::{Functions, Head, Multiply};
 use super::run::LINES;
-use crate::program::BufferId;
 use crate::vm::device::{MAX_ENDS, Unsupported};
 
 /// Most rows that are chosen for at a time, and most that decode beside each other.
@@ -82,13 +81,14 @@ impl GraphPlanner<'_> {
         &mut self,
         a: LaunchMemory,
         [rows, vocab]: [u32; 2],
-        layer: (BufferId, Option<BufferId>),
+        Head { layer, soft_cap }: Head,
         sampled: bool,
     ) -> Result<Vec<Launch>, Unsupported> {
         let layers = &[layer][..];
         let results = vocab.into();
         let to = LaunchMemory::Scratch(Scratch::WantedLogits);
-        let product = Multiply { rows, a, layers, results, to, wide: true, added: false };
+        let functions = Functions { soft_cap, ..Functions::default() };
+        let product = Multiply { rows, a, layers, results, functions, to, wide: true, added: false };
         if self.program.devices == 1
             && !sampled
             && let Some(launches) = self.best_of(&product, rows)?

@@ -7,7 +7,7 @@ use tilewright_kernels::tile::Float;
 use super::launch::{AllReduce, Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::norms::{Activations, NormOf};
 use super::planner::{GraphPlanner, Heads};
-use super::products::Product;
+use super::products::{Functions, Product};
 use super::tuning::Exchange;
 use crate::program::BufferId;
 use crate::vm::device::Unsupported;
@@ -50,7 +50,8 @@ impl GraphPlanner<'_> {
             (true, Some(Scratch::Part)) => Scratch::OtherPart,
             (true, _) | (false, _) => Scratch::Part,
         };
-        self.product(&Product { a, layers: &[layer], results: features.into(), to })?;
+        let functions = Functions::default();
+        self.product(&Product { a, layers: &[layer], results: features.into(), functions, to })?;
         self.part_in(to, out, [rows, features], Float::Bf16);
         Ok(())
     }
@@ -62,7 +63,7 @@ impl GraphPlanner<'_> {
         let devices = u64::from(self.devices());
         let bytes = u64::from(rows) * u64::from(width) * 2;
         match self.exchange {
-            Exchange::Own => bytes * (devices - 1) * (devices - 2) / devices <= MOST_MORE,
+            Exchange::Own => bytes * (devices - 1) * devices.saturating_sub(2) / devices <= MOST_MORE,
             Exchange::OneShot => true,
             Exchange::TwoShot | Exchange::Nccl => false,
         }
@@ -119,6 +120,44 @@ impl GraphPlanner<'_> {
             return self.add(residual, out);
         }
         self.add_parts(residual, out, part)
+    }
+
+    /// The part of a sum that is the only one is normalised and added to the residual stream, which
+    /// makes the norm's `x`.
+    pub(crate) fn add_normed_part(
+        &mut self,
+        parts: &[BufferId],
+        residual: Option<BufferId>,
+        norm: NormOf,
+    ) -> Result<(), Unsupported> {
+        let (&[own], Some(residual)) = (parts, residual) else {
+            return Err(Unsupported::Launch { what: "the norm of a sum of several devices' parts" });
+        };
+        self.settle();
+        let part = self.part_of(own)?;
+        let [rows, width] = self.extents(norm.x)?;
+        self.whole(residual, Scratch::Residual)?;
+        let (weight, float) = self.plain(norm.weight)?;
+        let shape = SumNormShape {
+            parts: 1,
+            copies: 1,
+            residual: ResidualAdd::AfterNorm,
+            width,
+            part: Float::Bf16,
+            weight: float,
+            out: Float::F32,
+            eps: norm.eps,
+        };
+        let arch = self.arch;
+        let kernel = self.kernel(format!("{shape:?}"), || sum_rms_norm(arch, shape));
+        // The sum takes the place of what it is added to.
+        let stream = LaunchMemory::Scratch(Scratch::Residual);
+        let args = [stream, LaunchMemory::Scratch(part), weight, stream].map(LaunchArg::Pointer).to_vec();
+        self.plan.launches.push(Launch { kernel, grid: LaunchGrid::Blocks(rows), args });
+        self.heads.remove(&own);
+        self.heads.remove(&residual);
+        self.residual(norm.x, [rows, width]);
+        Ok(())
     }
 
     /// Where a part lies.

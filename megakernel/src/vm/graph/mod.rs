@@ -68,6 +68,6 @@ pub use peers::GraphPeers;
 pub use plan::{ChoicePlan, GraphPlan, GraphTarget, LogitsPlan};
 pub use planner::GraphPlanner;
 pub(crate) use planner::Heads;
-pub(crate) use products::Product;
+pub(crate) use products::{Functions, Product};
 pub use run::MOST_QUEUED;
 pub use tuning::{Exchange, GraphOptions, GraphTuning, NoExchange, ProductTuning};

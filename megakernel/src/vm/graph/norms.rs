@@ -54,6 +54,8 @@ pub(crate) enum Begun {
 pub(crate) struct Embedding {
     pub order: TableOrder,
     pub args: [LaunchMemory; 4],
+    /// Factor on the rows.
+    pub scale: f32,
     /// The first id of a table that has a part of the vocabulary, and how many it has.
     pub shard: Option<[u32; 2]>,
     pub rows: u32,
@@ -134,14 +136,15 @@ impl GraphPlanner<'_> {
     fn begun(&mut self, launch: &Begun, norm: Option<(Float, [LaunchMemory; 3])>) -> Launch {
         let float = norm.map(|(float, _)| float);
         let mut launch = match launch {
-            Begun::Embedding(Embedding { order, args, shard, rows, .. }) => {
+            Begun::Embedding(Embedding { order, args, scale, shard, rows, .. }) => {
                 let width = match order {
                     TableOrder::Strips(strip) => strip.k(),
                     TableOrder::Rows(width) => *width,
                 };
                 let warps = copying_warps(*rows, width);
                 let ids = shard.map(|[_, ids]| ids);
-                let shape = EmbedShape { table: *order, out: Float::F32, warps, scale: 1.0, shard: ids, norm: float };
+                let shape =
+                    EmbedShape { table: *order, out: Float::F32, warps, scale: *scale, shard: ids, norm: float };
                 let arch = self.arch;
                 let kernel = self.kernel(format!("{shape:?}"), || embed_rows(arch, shape));
                 let first = shard.map(|[first, _]| LaunchArg::Number(first));

@@ -11,6 +11,7 @@ use super::choice::MOST_ALONE;
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::norms::{NormOf, Pending};
 use super::plan::{GraphPlan, GraphTarget};
+use super::products::Head;
 use super::tuning::{Exchange, GraphOptions, GraphTuning, ProductTuning};
 use crate::ops::Rotation;
 use crate::program::{Buffer, BufferId, BufferKind, Program, float_of};
@@ -57,7 +58,7 @@ pub struct GraphPlanner<'p> {
     /// The norm that was planned last.
     pub(super) last_norm: Option<NormOf>,
     /// The output projection and its bias.
-    pub(super) head: Option<(BufferId, Option<BufferId>)>,
+    pub(super) head: Option<Head>,
     /// Numbers of kernels by what they are made for.
     kernels: HashMap<String, usize>,
     pub(super) steps: HashMap<(Problem, bool), Vec<(usize, Step)>>,

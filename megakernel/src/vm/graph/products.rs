@@ -3,7 +3,7 @@
 
 use half::bf16;
 use tilewright_codegen::ir::Arch;
-use tilewright_kernels::activation::Activation;
+use tilewright_kernels::activation::{Activation, SoftCap};
 use tilewright_kernels::embed::TableOrder;
 use tilewright_kernels::gemm::{self, Argument, Buffer as Of, Epilogue, Problem, Step, Target};
 use tilewright_kernels::gemv::{self, hopper, hopper::Rows};
@@ -32,7 +32,25 @@ pub(crate) struct Product<'a> {
     pub layers: &'a [(BufferId, Option<BufferId>)],
     /// What their rows are.
     pub results: Rows,
+    /// What results go through.
+    pub functions: Functions,
     pub to: Scratch,
+}
+
+/// The functions of one number that the results of a product go through.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Functions {
+    /// That of gates, where results are gated.
+    pub activation: Activation,
+    /// That of logits.
+    pub soft_cap: Option<SoftCap>,
+}
+
+/// The output projection.
+#[derive(Clone, Copy)]
+pub(super) struct Head {
+    pub layer: (BufferId, Option<BufferId>),
+    pub soft_cap: Option<SoftCap>,
 }
 
 /// A product with its operands as launch arguments name them.
@@ -42,6 +60,8 @@ pub(super) struct Multiply<'a> {
     pub a: LaunchMemory,
     pub layers: &'a [(BufferId, Option<BufferId>)],
     pub results: Rows,
+    /// What results go through.
+    pub functions: Functions,
     pub to: LaunchMemory,
     /// Whether results are f32, else bf16.
     pub wide: bool,
@@ -72,7 +92,7 @@ impl<'a> Product<'a> {
         let a = LaunchMemory::Scratch(scratch);
         let layers = self.layers;
         let results = self.results;
-        Multiply { rows, a, layers, results, to, wide: false, added: false }
+        Multiply { rows, a, layers, results, functions: self.functions, to, wide: false, added: false }
     }
 }
 
@@ -135,9 +155,11 @@ impl GraphPlanner<'_> {
         let layers = &[layer][..];
         let results = features.into();
         let to = LaunchMemory::Scratch(Scratch::Residual);
-        let product = Multiply { rows, a: LaunchMemory::Scratch(a), layers, results, to, wide: true, added: true };
+        let a_memory = LaunchMemory::Scratch(a);
+        let functions = Functions::default();
+        let product = Multiply { rows, a: a_memory, layers, results, functions, to, wide: true, added: true };
         let Some(packed) = self.packed_of(&product) else {
-            self.product(&Product { a: Activations::Scratch(a), layers, results, to: Scratch::Added })?;
+            self.product(&Product { a: Activations::Scratch(a), layers, results, functions, to: Scratch::Added })?;
             return self.add(residual, out);
         };
         self.whole(residual, Scratch::Residual)?;
@@ -148,7 +170,11 @@ impl GraphPlanner<'_> {
     }
 
     /// The logits of rows that are asked for.
-    pub(crate) fn logits(&mut self, layer: (BufferId, Option<BufferId>)) -> Result<(), Unsupported> {
+    pub(crate) fn logits(
+        &mut self,
+        layer: (BufferId, Option<BufferId>),
+        soft_cap: Option<SoftCap>,
+    ) -> Result<(), Unsupported> {
         let rows = self.plan.rows;
         let [vocab, k] = self.extents(layer.0)?;
         if !k.is_multiple_of(8) {
@@ -160,11 +186,12 @@ impl GraphPlanner<'_> {
             let layers = &[layer][..];
             let results = vocab.into();
             let to = LaunchMemory::Logits;
-            self.multiply(&Multiply { rows, a, layers, results, to, wide: true, added: false })
+            let functions = Functions { soft_cap, ..Functions::default() };
+            self.multiply(&Multiply { rows, a, layers, results, functions, to, wide: true, added: false })
         };
         let of_row = of(1, LaunchMemory::NormedRow)?;
         let of_all = of(rows, LaunchMemory::Scratch(Scratch::Normed))?;
-        self.head = Some(layer);
+        self.head = Some(Head { layer, soft_cap });
         match self.plan.logits.replace(LogitsPlan { vocab, width: k, of_row, of_all }) {
             None => Ok(()),
             Some(_) => Err(Unsupported::Launch { what: "a second output projection" }),
@@ -219,7 +246,9 @@ impl GraphPlanner<'_> {
         let plan = set.and_then(|set| plan(set.applied(tuning)).ok()).or_else(|| plan(tuning).ok())?;
         let bias = self.bias(product.layers);
         let epilogue = gemv::Epilogue { bias: bias.is_some(), residual: product.added, wide: product.wide };
-        Some(PackedProduct { strips, plan, finish: epilogue.into(), a: product.a, to: product.to, bias, eps: None })
+        let Functions { activation, soft_cap } = product.functions;
+        let finish = hopper::Finish { activation, soft_cap, ..epilogue.into() };
+        Some(PackedProduct { strips, plan, finish, a: product.a, to: product.to, bias, eps: None })
     }
 
     pub(super) fn multiply_packed(&mut self, product: &PackedProduct) -> Launch {
@@ -252,8 +281,9 @@ impl GraphPlanner<'_> {
             [] => return Err(Unsupported::Launch { what: "a product without weights" }),
         };
         let bias = self.bias(product.layers);
-        let gated = matches!(product.results, Rows::Gated(_)).then_some(Activation::Silu);
-        let epilogue = Epilogue { bias: bias.is_some(), gated, ..Epilogue::default() };
+        let gated = matches!(product.results, Rows::Gated(_)).then_some(product.functions.activation);
+        let soft_cap = product.functions.soft_cap;
+        let epilogue = Epilogue { bias: bias.is_some(), gated, soft_cap, ..Epilogue::default() };
         let problem = Problem::new(product.rows, product.results.results(), k).epilogue(epilogue);
         let key = (problem, product.wide);
         if !self.steps.contains_key(&key) {

@@ -190,7 +190,7 @@ pub(in crate::vm) fn weight(buffer: &Buffer, weights: &dyn Weights) -> Result<We
         let (buffer, tensor) = names();
         return Err(BindError::NoTensor { buffer, tensor });
     };
-    if bound.dtype() != buffer.dtype {
+    if bound.dtype() != buffer.dtype && buffer.offset.is_none() {
         let (name, tensor) = names();
         let expected = buffer.dtype;
         let found = bound.dtype();
@@ -216,7 +216,20 @@ pub(in crate::vm) fn weight(buffer: &Buffer, weights: &dyn Weights) -> Result<We
     if !matches!(bound.dtype(), DType::F32 | DType::F16 | DType::BF16) {
         return Err(BindError::Unsupported { buffer: buffer.name.clone(), found: bound.dtype() });
     }
-    Ok(bound)
+    match buffer.offset {
+        None => Ok(bound),
+        Some(offset) => {
+            let elements: Vec<f32> = elements(&bound).into_iter().map(|element| element + offset).collect();
+            self::values(buffer, &elements)
+        }
+    }
+}
+
+/// The elements of a tensor of floats.
+fn elements(tensor: &WeightTensor) -> Vec<f32> {
+    let all = tensor.as_f32().map(<[f32]>::to_vec);
+    let all = all.or_else(|| Some(tensor.as_bf16()?.iter().map(|element| element.to_f32()).collect()));
+    all.or_else(|| Some(tensor.as_f16()?.iter().map(|element| element.to_f32()).collect())).unwrap_or_default()
 }
 
 /// Values of the program itself, converted to the buffer's type.

@@ -30,7 +30,7 @@ fn pages<'k>(context: KernelContext<'k, '_>, task: TaskView<'k>, row: Val<'k, u3
     let k = context.k;
     let pools = of.pools;
     let (position, table) = context.cells.of_step(pools);
-    let shares = Shares::of(position.load(row), pools.page_tokens, of.splits, pools.split_pages, None);
+    let shares = Shares::of(position.load(row), pools.page_tokens, of.splits, pools.split_pages, of.window);
     let [begin, end] = shares.pages_of(task.value(of.fields.split));
     let bytes = pools.page_tokens * pools.dim * pools.of.bytes();
     let asked = of.fields.pools.map(|field| task.operand(context.memory.pools, field));
