@@ -25,7 +25,7 @@ use tilewright_graph::{Graph, GraphErrors};
 pub enum Family {
     /// `LlamaForCausalLM`.
     Llama,
-    /// `MistralForCausalLM` (no sliding window in force).
+    /// `MistralForCausalLM`, without a sliding window here.
     Mistral,
     /// `Qwen2ForCausalLM`: biases on the q, k and v projections.
     Qwen2,
@@ -34,20 +34,6 @@ pub enum Family {
 }
 
 impl Family {
-    /// Every family.
-    pub const ALL: [Family; 4] = [Family::Llama, Family::Mistral, Family::Qwen2, Family::Qwen3];
-
-    /// The family of a `model_type`.
-    ///
-    /// ```
-    /// use tilewright_megakernel::model::Family;
-    /// assert_eq!(Family::named("qwen3"), Some(Family::Qwen3));
-    /// assert_eq!(Family::named("gemma2"), None);
-    /// ```
-    pub fn named(model_type: &str) -> Option<Family> {
-        Family::ALL.into_iter().find(|family| family.model_type() == model_type)
-    }
-
     /// The name that `config.json` gives as `model_type`.
     pub const fn model_type(self) -> &'static str {
         match self {
