@@ -131,7 +131,7 @@ impl LaunchOp for Reduce {
             None => plan.exchange(&self.parts, self.residual, self.out),
             Some(SumNorm { weight, eps }) => {
                 let norm = NormOf { x: self.out, weight, eps };
-                plan.add_normed_part(&self.parts, self.residual, norm)
+                plan.add_normed_parts(&self.parts, self.residual, norm)
             }
         }
     }

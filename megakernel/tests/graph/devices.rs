@@ -10,7 +10,7 @@ use tilewright_codegen::target::Target;
 use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
-use tilewright_megakernel::model::{Family, LlamaSpec};
+use tilewright_megakernel::model::{Architecture, Family, LlamaSpec};
 use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::testing::Rng;
@@ -21,7 +21,7 @@ use tilewright_megakernel::vm::graph::{
 };
 use tilewright_megakernel::weights::Weights;
 
-use super::lab::{PAGE, PAGES, Reference, Rows, TARGET, normed, prompt, random, relative, tiny, worst};
+use super::lab::{PAGE, PAGES, Reference, Rows, TARGET, gemma2, normed, prompt, random, relative, tiny, worst};
 
 pub const BOUND: f64 = 2e-2;
 pub const PAGES_OF: [[i32; PAGES]; 2] = [[5, 17, 2, 9, 23, 0, 11, 14], [1, 3, 20, 4, 22, 6, 8, 7]];
@@ -31,7 +31,7 @@ pub fn exchanging(program: &Checked, device: usize, exchange: Exchange) -> Resul
     GraphPlan::of_device(program, device, TARGET, None, GraphOptions { exchange, ..GraphOptions::default() })
 }
 
-pub fn program(spec: &LlamaSpec, [rows, devices, sms]: [usize; 3], sampling: bool) -> Program {
+pub fn program(spec: &impl Architecture, [rows, devices, sms]: [usize; 3], sampling: bool) -> Program {
     let target = Target { sms, ..Target::named("h100").unwrap() };
     let options = LowerOptions {
         rows,
@@ -50,12 +50,18 @@ pub fn devices(seed: u64, count: usize) -> Vec<Device> {
     sim::peers(&Options { seed, sms: 4, ..Options::default() }, count as u32)
 }
 
-pub fn peers(on: &[Device], spec: &LlamaSpec, rows: usize, sampling: bool) -> GraphPeers {
+pub fn peers(on: &[Device], spec: &impl Architecture, rows: usize, sampling: bool) -> GraphPeers {
     peers_by(Exchange::Own, on, spec, rows, sampling)
 }
 
 /// Graphs of several devices with this exchange of partial sums.
-pub fn peers_by(exchange: Exchange, on: &[Device], spec: &LlamaSpec, rows: usize, sampling: bool) -> GraphPeers {
+pub fn peers_by(
+    exchange: Exchange,
+    on: &[Device],
+    spec: &impl Architecture,
+    rows: usize,
+    sampling: bool,
+) -> GraphPeers {
     let of = |device: &Device| {
         let mut weights = GraphWeights::new(device.clone(), Arc::new(random(spec)));
         weights.set_exchange(exchange);
@@ -83,8 +89,12 @@ pub fn step(machine: &mut GraphPeers, rows: &Rows) -> Vec<Vec<f32>> {
     all
 }
 
-fn agrees(spec: &LlamaSpec, count: usize, tokens: usize, chunk: usize, seed: u64) {
-    let mut machine = peers(&devices(seed, count), spec, 32, false);
+fn agrees(spec: &impl Architecture, count: usize, tokens: usize, chunk: usize, seed: u64) {
+    agrees_by(Exchange::Own, spec, count, tokens, chunk, seed);
+}
+
+fn agrees_by(exchange: Exchange, spec: &impl Architecture, count: usize, tokens: usize, chunk: usize, seed: u64) {
+    let mut machine = peers_by(exchange, &devices(seed, count), spec, 32, false);
     let prompt = prompt(tokens, seed as i32);
     let mut found = Vec::new();
     for first in (0..tokens).step_by(chunk) {
@@ -95,7 +105,7 @@ fn agrees(spec: &LlamaSpec, count: usize, tokens: usize, chunk: usize, seed: u64
     let mut rows = Rows::default();
     rows.add(&prompt, 0, &PAGES_OF[0]);
     let error = worst(&found, &Reference::new(spec, tokens).step(&rows));
-    println!("{count} devices, {tokens} tokens by {chunk}: {error:.1e}");
+    println!("{count} devices, {exchange:?}, {tokens} tokens by {chunk}: {error:.1e}");
     assert!(error < BOUND, "{count} devices, seed {seed}: {error}");
 }
 
@@ -187,6 +197,14 @@ fn a_prompt_on_several_devices_agrees_with_the_reference() {
     agrees(&LlamaSpec { layers: 1, ..wide(32) }, 4, 33, 20, 1);
     // A bias of a sum is the first device's, and kv heads are normalised.
     agrees(&normed(small(32)), 2, 20, 20, 2);
+}
+
+/// Each device normalises all rows of the sum, or a share of them that it stores on both.
+#[test]
+fn gemma_2_on_several_devices_agrees_with_the_reference() {
+    for (exchange, seed) in [(Exchange::OneShot, 3), (Exchange::TwoShot, 4)] {
+        agrees_by(exchange, &gemma2(64), 2, 40, 32, seed);
+    }
 }
 
 /// Rows that are sequences of their own choose tokens as one device does, greedily and at random,

@@ -122,25 +122,37 @@ impl GraphPlanner<'_> {
         self.add_parts(residual, out, part)
     }
 
-    /// The part of a sum that is the only one is normalised and added to the residual stream, which
-    /// makes the norm's `x`.
-    pub(crate) fn add_normed_part(
+    /// The parts of all devices are added up, the sum is normalised and added to the residual stream,
+    /// which makes the norm's `x` on all: each device does so with all rows, or with a share of them,
+    /// which it stores on all.
+    pub(crate) fn add_normed_parts(
         &mut self,
         parts: &[BufferId],
         residual: Option<BufferId>,
         norm: NormOf,
     ) -> Result<(), Unsupported> {
-        let (&[own], Some(residual)) = (parts, residual) else {
-            return Err(Unsupported::Launch { what: "the norm of a sum of several devices' parts" });
+        let devices = self.devices();
+        let own = parts.get(self.device as usize).copied().filter(|_| parts.len() as u32 == devices);
+        let (Some(own), Some(residual)) = (own, residual) else {
+            return Err(Unsupported::Launch { what: "the norm of anything but a part of each device" });
         };
+        if self.shared_rows {
+            return Err(Unsupported::Launch { what: "a norm added to rows that are on other devices" });
+        }
         self.settle();
-        let part = self.part_of(own)?;
-        let [rows, width] = self.extents(norm.x)?;
         self.whole(residual, Scratch::Residual)?;
+        let mut part = self.part_of(own)?;
+        let [rows, width] = self.extents(norm.x)?;
         let (weight, float) = self.plain(norm.weight)?;
+        if self.exchange == Exchange::Nccl && devices > 1 {
+            self.all_reduce([rows, width], Float::Bf16, Scratch::Added);
+            part = Scratch::Added;
+        }
+        let is_summed = devices == 1 || part == Scratch::Added;
+        let one_shot = is_summed || self.in_one_shot([rows, width]);
         let shape = SumNormShape {
-            parts: 1,
-            copies: 1,
+            parts: if is_summed { 1 } else { devices },
+            copies: if one_shot { 1 } else { devices },
             residual: ResidualAdd::AfterNorm,
             width,
             part: Float::Bf16,
@@ -148,14 +160,33 @@ impl GraphPlanner<'_> {
             out: Float::F32,
             eps: norm.eps,
         };
-        let arch = self.arch;
-        let kernel = self.kernel(format!("{shape:?}"), || sum_rms_norm(arch, shape));
-        // The sum takes the place of what it is added to.
-        let stream = LaunchMemory::Scratch(Scratch::Residual);
-        let args = [stream, LaunchMemory::Scratch(part), weight, stream].map(LaunchArg::Pointer).to_vec();
-        self.plan.launches.push(Launch { kernel, grid: LaunchGrid::Blocks(rows), args });
+        let [first, end] = if one_shot { [0, rows] } else { share(rows, self.device, devices) };
+        // From the first of these rows on; where all is on this device, of this device alone.
+        let of = |scratch, float| match is_summed {
+            true => vec![LaunchMemory::Scratch(scratch)],
+            false => self.on_each(scratch, first, width, float),
+        };
+        let streams = of(Scratch::Residual, Float::F32);
+        let stream = if is_summed { streams[0] } else { streams[self.device as usize] };
+        let outs = if one_shot { vec![stream] } else { streams };
+        let memory: Vec<_> = [stream].into_iter().chain(of(part, Float::Bf16)).chain([weight]).chain(outs).collect();
+        if !is_summed {
+            self.meet();
+        }
+        if end > first {
+            let arch = self.arch;
+            let kernel = self.kernel(format!("{shape:?}"), || sum_rms_norm(arch, shape));
+            let args = memory.into_iter().map(LaunchArg::Pointer).collect();
+            self.plan.launches.push(Launch { kernel, grid: LaunchGrid::Blocks(end - first), args });
+        }
+        match (is_summed, one_shot) {
+            (true, _) => {}
+            (false, true) => self.last_part = Some(part),
+            (false, false) => self.meet(),
+        }
         self.heads.remove(&own);
         self.heads.remove(&residual);
+        // The sum takes the place of what it is added to.
         self.residual(norm.x, [rows, width]);
         Ok(())
     }
