@@ -13,7 +13,7 @@ use tilewright_megakernel::vm::device::{
     Dealing, DeviceMachine, DeviceOptions, LaunchError, LoadError, Plan, Unsupported,
 };
 use tilewright_megakernel::vm::reference::StepCells;
-use tilewright_megakernel::weights::{RandomCodes, SharedBytes, WeightTensor, Weights};
+use tilewright_megakernel::weights::{RandomCodes, RandomWeights, SharedBytes, WeightTensor, Weights};
 
 use std::sync::Arc;
 
@@ -390,7 +390,8 @@ fn forms_of_a_stream_are_joined() {
 #[test]
 fn a_weight_is_a_fourth_of_its_bytes() {
     let spec = LlamaSpec { vocab: 32, ..LlamaSpec { layers: 1, ..LlamaSpec::named("llama-3.1-8b").unwrap() } };
-    let none = codes(&LlamaSpec { layers: 0, ..spec.clone() }, Code::U4, None);
+    // They have no codes, and the plan asks for nothing else.
+    let none = RandomWeights::new(&tiny(), DType::BF16, 7).unwrap();
     let bytes = |weights: &dyn Weights| {
         let placed = schedule(lowered(&spec, 1, 1, 132).stored_as(weights), CONTEXT).unwrap();
         let plan = Plan::new(&placed, DeviceOptions::default()).unwrap();
