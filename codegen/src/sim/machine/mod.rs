@@ -35,7 +35,8 @@ use engine::Engine;
 use host::Host;
 use late::OnTheWay;
 use rng::Rng;
-use std::collections::{BTreeSet, BinaryHeap, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeSet, BinaryHeap};
 
 /// Why a step cannot be made: the kernel's fault, before it is told with names.
 #[derive(Debug)]
@@ -101,7 +102,7 @@ pub(crate) struct Machine<'a> {
     pub clusters: Vec<ClusterBar>,
     pub warps: Vec<Warp>,
     pub ops: Vec<OpState>,
-    pub released: HashMap<(u32, u32), Released>,
+    pub released: FxHashMap<(u32, u32), Released>,
     pub engine: Engine,
     on_the_way: OnTheWay,
     pub counters: Counters,
@@ -157,7 +158,7 @@ impl<'a> Machine<'a> {
             clusters: vec![ClusterBar::default(); (blocks / cluster) as usize],
             warps: (0..blocks * geometry.warps).map(|w| Warp::new(w / geometry.warps, w % geometry.warps)).collect(),
             ops: Vec::new(),
-            released: HashMap::new(),
+            released: FxHashMap::default(),
             engine,
             on_the_way,
             counters: Counters::new(program.sites.len()),

@@ -57,6 +57,7 @@ pub(crate) struct Conflict {
 pub(crate) struct Shadow {
     cell: usize,
     pages: Vec<Option<Box<[Cell; PAGE]>>>,
+    /// In each, writes come before reads.
     sets: Vec<Vec<Entry>>,
     free: Vec<u32>,
 }
@@ -159,9 +160,7 @@ impl Cell {
         let entry = entry_of(now);
         if self.reader == SET {
             let set = &mut sets.sets[self.read_time as usize];
-            if set.iter().any(|entry| entry.write) {
-                after_entries(set.iter().filter(|entry| entry.write), judge, now)?;
-            }
+            after_entries(set.iter().take_while(|entry| entry.write), judge, now)?;
             return self.join_set(set, entry, judge, now);
         }
         if self.reader == entry.who && self.read_time == entry.time && self.read_site == entry.site {
@@ -218,7 +217,8 @@ impl Cell {
     ) -> Result<(), Conflict> {
         let same =
             |old: &&mut Entry| (old.who, old.time, old.site, old.write) == (entry.who, entry.time, entry.site, false);
-        if let Some(old) = set.iter_mut().find(same) {
+        // Mostly the lanes of one instruction, one after the other.
+        if let Some(old) = set.iter_mut().rev().find(same) {
             old.lanes |= entry.lanes;
             return Ok(());
         }
@@ -283,7 +283,7 @@ impl Cell {
                 _ => (old.who, 0),
             };
             kept.retain(|entry| !(entry.write && entry.who == who && entry.lanes == lanes));
-            kept.push(Entry { who, lanes, time: old.time, site: old.site, write: true });
+            kept.insert(0, Entry { who, lanes, time: old.time, site: old.site, write: true });
         }
         if self.reader == SET {
             if kept.is_empty() {

@@ -23,6 +23,11 @@ impl Clock {
         if let [(only, times)] = self.blocks.as_slice() {
             return (*only == block).then_some(times);
         }
+        if let Some((known, times)) = self.blocks.get(block as usize)
+            && *known == block
+        {
+            return Some(times);
+        }
         let at = self.blocks.binary_search_by_key(&block, |entry| entry.0).ok()?;
         Some(&self.blocks[at].1)
     }
