@@ -55,7 +55,12 @@ impl Bare {
         let base = lowering_options(&self.place, options.context, options.sampling);
         let settings = self.flow.as_ref().map(Arc::clone);
         let flow = settings.map(|settings| SessionFlow { settings, slots: options.rows.max(1), observer: None });
-        batcher_of(&self.place, &self.model, &self.abort, BatcherSetup { ends: &[], chunk, options, base, flow })
+        batcher_of(
+            &self.place,
+            &self.model,
+            &self.abort,
+            BatcherSetup { ends: &[], chunk, first_prompt: None, options, base, flow },
+        )
     }
 
     /// What was compiled so far.

@@ -1,20 +1,18 @@
 //! Generation: continues prompts token by token.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Instant;
 
-use tilewright_kernels::naive::{self, sample};
-use tilewright_kernels::sample::Request as Draw;
 use tilewright_megakernel::model::ModelSizes;
-use tilewright_megakernel::vm::device::NO_TOKEN;
 
 use super::Engine;
 use super::error::EngineError;
 use super::machines::MOST_ROWS;
 use super::place::Place;
-use super::requests::choice;
+use super::requests::{BatchOptions, Event, MOST_SEATS, Submission};
 use super::sampling::Sampling;
-use super::session::{Row, Run, Session};
+use super::session::Session;
 use crate::checkpoint::{ChatError, Conversation};
 
 /// A prompt to continue, as token ids, and how many tokens to generate at most.
@@ -123,20 +121,14 @@ impl Speed {
     }
 }
 
-/// A sequence that is being generated.
-struct Active {
-    completion: Completion,
-    max_new_tokens: usize,
-    prompt_len: usize,
-    done: bool,
-}
-
 impl Engine {
     /// Continues every prompt; `each` gets (prompt, token) as tokens appear, and ends a prompt's
     /// row by `Break` where it answers with a `ControlFlow`.
     ///
-    /// The result for a prompt does not depend on the others in the batch. More prompts than a
-    /// device's step has rows are batched continuously, by a [`Batcher`](super::Batcher).
+    /// The prompts are submitted to a [`Batcher`](super::Batcher), which runs up to 64 of them at a
+    /// time on the CPU, and up to 16 on a device (64 where the engine has
+    /// [chunks of prompts](Engine::with_prompt_chunk) and no flow). The result for a prompt does not
+    /// depend on the others.
     ///
     /// # Errors
     /// If a prompt is empty, too long or has ids outside of the vocabulary, or a step fails. If
@@ -148,82 +140,62 @@ impl Engine {
         sampling: impl Into<Sampling>,
         mut each: impl FnMut(usize, u32) -> A,
     ) -> Result<(Vec<Completion>, Speed), EngineError> {
-        let max = self.spec().max_positions;
         let sampling = sampling.into();
-        let drawn = sampling.definition()?;
-        if requests.is_empty() {
+        sampling.check()?;
+        let Some(first_prompt) = requests.first().map(|request| request.prompt_ids.len()) else {
             return Err(EngineError::NoPrompt);
-        }
+        };
         for request in requests {
             self.check_prompt(&request.prompt_ids)?;
         }
-        if matches!(**self.place(), Place::Gpu(_)) && requests.len() > MOST_ROWS {
-            return self.generate_batched(requests, &sampling, each);
+        let mut batcher = self.batcher_for(first_prompt, &self.generation_options(requests, &sampling))?;
+        for (request, row) in requests.iter().zip(0..) {
+            batcher.submit(Submission { sampling, row, ..Submission::from(request.clone()) })?;
         }
-        let context = Request::context(requests, max);
-        let first = requests.first().map(|request| request.prompt_ids.len());
-        let mut session = Session::new(self, requests.len(), context, !sampling.is_greedy(), first)?;
-        let mut active: Vec<Active> = requests.iter().map(Active::new).collect();
-        let mut next = Vec::with_capacity(requests.len());
-        for (at, request) in requests.iter().enumerate() {
-            next.push(session.feed_prompt(at, &request.prompt_ids)?);
-        }
-        let fed = Instant::now();
-        let mut each = |active: &mut [Active], at: usize, token: u32| {
-            active[at].push(token, self.is_end(token), max);
-            if !each(at, token).goes_on() && !active[at].done {
-                (active[at].completion.finish, active[at].done) = (Finish::Cancelled, true);
-            }
-        };
-        let mut fresh: Vec<usize> = (0..requests.len()).collect();
-        loop {
-            // Sequences whose logits are new choose; the others have their next token already.
-            for at in std::mem::take(&mut fresh) {
-                let (sequence, logits) = (&active[at], &next[at]);
-                let step = sequence.completion.token_ids.len() as u64;
-                if !choice::is_usable(logits) {
-                    return Err(EngineError::NotANumber { position: session.len(at).saturating_sub(1) });
-                }
-                let choice = if sequence.max_new_tokens == 0 { None } else { sample(logits, &drawn, step, at as u32) };
-                match choice {
-                    Some(token) => each(&mut active, at, token as u32),
-                    None => active[at].done = true,
-                }
-            }
-            let rows: Vec<Row> = active.iter().enumerate().filter_map(|(at, a)| a.row(at)).collect();
-            if rows.is_empty() {
-                break;
-            }
-            if session.most_steps(rows.len()) > 0 {
-                let steps = rows.iter().map(|row| active[row.sequence].left(max)).min().unwrap_or(1);
-                let draws: Vec<Draw> = match sampling.is_greedy() {
-                    true => Vec::new(),
-                    false => rows.iter().map(|row| active[row.sequence].draw(&drawn, row.sequence)).collect(),
-                };
-                session.run(&rows, Run { steps, draws: &draws, ends: self.ends() }, &mut |tokens| {
-                    let mut stray = false;
-                    for (row, &token) in rows.iter().zip(tokens).filter(|(_, token)| **token != NO_TOKEN) {
-                        // A row that ended by a token which the machine does not look for goes on
-                        // there.
-                        match active[row.sequence].done {
-                            true => stray = true,
-                            false => each(&mut active, row.sequence, token),
+        let none = Completion { token_ids: Vec::new(), finish: Finish::Length };
+        let mut completions = vec![none; requests.len()];
+        let (mut first, mut fault) = (None, None);
+        let mut more = true;
+        while more && fault.is_none() {
+            more = batcher.step(|ticket, event| {
+                // A batcher counts its requests from 0.
+                let at = ticket.number() as usize;
+                match event {
+                    Event::Token(token) => {
+                        first.get_or_insert_with(Instant::now);
+                        if !each(at, token.id).goes_on() {
+                            return ControlFlow::Break(());
                         }
                     }
-                    if stray { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-                })?;
-                continue;
-            }
-            session.advance(&rows, |row, logits| {
-                let slot = &mut next[rows[row].sequence];
-                slot.clear();
-                slot.extend_from_slice(logits);
-            })?;
-            fresh = rows.iter().map(|row| row.sequence).collect();
+                    Event::End(completion) => completions[at] = completion,
+                    Event::Fault(error) => fault = fault.take().or(Some(error)),
+                }
+                ControlFlow::Continue(())
+            });
         }
-        let completions: Vec<Completion> = active.into_iter().map(|a| a.completion).collect();
-        let tokens = completions.iter().map(|c| c.token_ids.len()).sum();
-        Ok((completions, Speed { tokens, seconds: fed.elapsed().as_secs_f64() }))
+        if let Some(fault) = fault {
+            return Err(Arc::try_unwrap(fault).unwrap_or_else(EngineError::from));
+        }
+        let tokens = completions.iter().map(|completion| completion.token_ids.len()).sum();
+        Ok((completions, Speed { tokens, seconds: first.map_or(0.0, |first| first.elapsed().as_secs_f64()) }))
+    }
+
+    /// The options of a batcher for these requests and no others.
+    fn generation_options(&self, requests: &[Request], sampling: &Sampling) -> BatchOptions {
+        let at_once = match **self.place() {
+            Place::Host { .. } => MOST_SEATS,
+            // Where there are machines of many rows anyway, more sequences run at a time.
+            Place::Gpu(_) if self.prompt_chunk.is_some() && self.flow.is_none() => MOST_SEATS,
+            Place::Gpu(_) => MOST_ROWS,
+        };
+        BatchOptions {
+            rows: requests.len().min(at_once),
+            sampling: !sampling.is_greedy(),
+            steps: usize::MAX,
+            // A prompt is fed as it would be alone.
+            sharing: false,
+            ..BatchOptions::for_context(Request::context(requests, self.spec().max_positions))
+        }
     }
 
     /// Encodes the text of a prompt, special tokens added as the tokenizer's post-processor says.
@@ -295,50 +267,5 @@ pub(super) fn check_prompt(sizes: &ModelSizes, ids: &[u32]) -> Result<(), Engine
     match ids.iter().position(|&id| id as usize >= vocab) {
         Some(at) => Err(EngineError::TokenId { at, id: ids[at], vocab }),
         None => Ok(()),
-    }
-}
-
-impl Active {
-    fn new(request: &Request) -> Active {
-        Active {
-            completion: Completion { token_ids: Vec::new(), finish: Finish::Length },
-            max_new_tokens: request.max_new_tokens,
-            prompt_len: request.prompt_ids.len(),
-            done: false,
-        }
-    }
-
-    /// The row that feeds its last token, if it goes on.
-    fn row(&self, sequence: usize) -> Option<Row> {
-        let token = self.completion.token_ids.last().copied().filter(|_| !self.done)?;
-        Some(Row { sequence, token })
-    }
-
-    /// What its next token is drawn by.
-    fn draw(&self, sampling: &naive::Sampling, sequence: usize) -> Draw {
-        Draw::new(sampling, self.completion.token_ids.len() as u64, sequence as u32)
-    }
-
-    /// Most tokens that it may still get.
-    fn left(&self, max_positions: usize) -> usize {
-        let new = self.completion.token_ids.len();
-        (self.max_new_tokens - new).min((max_positions + 1).saturating_sub(self.prompt_len + new)).max(1)
-    }
-
-    fn push(&mut self, token: u32, is_end: bool, max_positions: usize) {
-        self.completion.token_ids.push(token);
-        let new = self.completion.token_ids.len();
-        let finish = if is_end {
-            Some(Finish::Stop(StopCause::EndToken(token)))
-        } else if new >= self.max_new_tokens {
-            Some(Finish::Length)
-        } else if self.prompt_len + new > max_positions {
-            Some(Finish::Positions)
-        } else {
-            None
-        };
-        if let Some(finish) = finish {
-            (self.completion.finish, self.done) = (finish, true);
-        }
     }
 }

@@ -24,12 +24,25 @@ use super::model::Model;
 use super::on_device::{OnDevice, PACKED_CHUNK};
 use super::pipeline::{Piped, PipedSetup};
 use super::place::{Gpu, Place};
-use super::session::Run;
+
+/// Steps that the machines do without the host between.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run<'a> {
+    /// Most of them.
+    pub steps: usize,
+    /// What each row's next token is chosen by; none: greedily. They count on from step to step.
+    pub draws: &'a [Draw],
+    /// Tokens that end a row.
+    pub ends: &'a [u32],
+}
 
 /// Machines that share KV pools. A machine's width is its number of rows.
 pub(super) trait Machines: Send {
     /// The width of the machine that runs that many rows; made on first use.
     fn width(&mut self, rows: usize) -> Result<usize, EngineError>;
+
+    /// Most rows of a prefill chunk.
+    fn chunk_rows(&self) -> usize;
 
     /// Rows of the next prefill chunk of a prompt with that many tokens left.
     fn chunk(&mut self, rest: usize) -> Result<usize, EngineError>;
@@ -376,6 +389,10 @@ impl Machines for OnHost {
 
     fn set_requests(&mut self, requests: &[u64]) {
         self.lowering.requests = requests.to_vec();
+    }
+
+    fn chunk_rows(&self) -> usize {
+        CHUNKS[0]
     }
 
     fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {

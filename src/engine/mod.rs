@@ -72,7 +72,7 @@ pub use requests::{
 #[cfg(feature = "cli")]
 pub(crate) use requests::{Gain, MOST_PROPOSED, Proposer};
 pub use sampling::Sampling;
-pub use session::{Row, Run, Session};
+pub use session::Session;
 pub use stop::{EmptyStop, StopTexts};
 pub use text::Text;
 

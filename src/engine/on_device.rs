@@ -18,9 +18,8 @@ use super::by_graph::is_faster;
 use super::deferred_summaries::{DeferredSummaries, SUMMARY_ROWS};
 use super::error::EngineError;
 use super::flow::SessionFlow;
-use super::machines::{Asked, EachAccepted, EachRow, EachStep, Lowering, MOST_ROWS, Machines, Widths};
+use super::machines::{Asked, EachAccepted, EachRow, EachStep, Lowering, MOST_ROWS, Machines, Run, Widths};
 use super::place::{Gpu, Place};
-use super::session::Run;
 
 /// The device machine. All its machines and those of other sessions share the streamed weights.
 pub(super) struct OnDevice {
@@ -84,13 +83,6 @@ impl OnDevice {
         let (gpu, lowering) = (self.gpu(), &self.lowering);
         let is_one = self.has_graphs && gpu.devices == 1 && !gpu.is_simulated();
         is_one && lowering.reads_packed(gpu) && !lowering.widths.only
-    }
-
-    /// Rows of a chunk of a prompt.
-    fn chunk_rows(&self) -> usize {
-        // Fewer rows cost as many bytes: a chunk is as large as there are rows.
-        let packed = if self.feeds_by_graph() { PACKED_CHUNK } else { self.most };
-        self.lowering.widths.chunk.unwrap_or(packed).max(self.most)
     }
 
     /// The rows of the graph that runs that many, of a prefill or others, if one does: it has to
@@ -283,6 +275,12 @@ impl Machines for OnDevice {
 
     fn set_requests(&mut self, requests: &[u64]) {
         self.lowering.requests = requests.to_vec();
+    }
+
+    fn chunk_rows(&self) -> usize {
+        // Fewer rows cost as many bytes: a chunk is as large as there are rows.
+        let packed = if self.feeds_by_graph() { PACKED_CHUNK } else { self.most };
+        self.lowering.widths.chunk.unwrap_or(packed).max(self.most)
     }
 
     fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {

@@ -130,13 +130,17 @@ impl Machines for Piped {
         self.stage.width(&self.widths, rows)
     }
 
+    fn chunk_rows(&self) -> usize {
+        match self.stage.most_rows() {
+            usize::MAX => CHUNKS[0],
+            most => self.widths.chunk.unwrap_or(most).max(most),
+        }
+    }
+
     fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {
         match self.stage.most_rows() {
             usize::MAX => Ok(CHUNKS.into_iter().find(|&rows| rows <= rest).unwrap_or(1)),
-            most => {
-                let chunk = self.widths.chunk.unwrap_or(most).max(most);
-                self.width(rest.min(chunk)).map(|width| width.min(rest))
-            }
+            _ => self.width(rest.min(self.chunk_rows())).map(|width| width.min(rest)),
         }
     }
 

@@ -18,10 +18,9 @@ use super::super::cells::OwnedCells;
 use super::super::error::EngineError;
 use super::super::flow::SessionFlow;
 use super::super::generate::{Answer, Completion, Finish, check_prompt};
-use super::super::machines::{Asked, MOST_ROWS, Machines, Widths, machines};
+use super::super::machines::{Asked, CHUNKS, MOST_ROWS, Machines, Run, Widths, machines};
 use super::super::model::Model;
 use super::super::place::Place;
-use super::super::session::Run;
 use super::giving::Giving;
 use super::pace::Pace;
 use super::proposer::MOST_PROPOSED;
@@ -126,7 +125,7 @@ pub struct Batcher {
 }
 
 /// Most requests that run at a time.
-pub(super) const MOST_SEATS: usize = 64;
+pub(in crate::engine) const MOST_SEATS: usize = 64;
 
 /// What a batcher knows of its model and its machines, beside the scheduler's limits.
 #[derive(Clone, Debug)]
@@ -139,6 +138,9 @@ pub(super) struct Shape {
     pub sampling: bool,
     /// Whether a flow keeps states of requests.
     pub states: bool,
+    /// Whether steps with tokens of prompts are prefill chunks for the machines, which may have
+    /// others for them.
+    pub feeds: bool,
 }
 
 /// Tells the time.
@@ -168,10 +170,23 @@ impl Engine {
     /// If the model has fewer positions, cannot be lowered, or does not fit the device; more rows
     /// than a device's step with a flow has.
     pub fn batcher(&self, options: &BatchOptions) -> Result<Batcher, EngineError> {
+        self.batcher_of(None, options)
+    }
+
+    /// A batcher for requests that are all known: the first has a prompt of that many tokens.
+    pub(in crate::engine) fn batcher_for(
+        &self,
+        first_prompt: usize,
+        options: &BatchOptions,
+    ) -> Result<Batcher, EngineError> {
+        self.batcher_of(Some(first_prompt), options)
+    }
+
+    fn batcher_of(&self, first_prompt: Option<usize>, options: &BatchOptions) -> Result<Batcher, EngineError> {
         let base = self.lowering(options.context, options.sampling);
         let (ends, abort) = (self.ends(), self.abort_handle());
         let flow = self.session_flow(options.rows.clamp(1, MOST_SEATS));
-        let setup = BatcherSetup { ends, chunk: self.prompt_chunk, options, base, flow };
+        let setup = BatcherSetup { ends, chunk: self.prompt_chunk, first_prompt, options, base, flow };
         batcher_of(self.place(), self.model(), &abort, setup)
     }
 }
@@ -182,6 +197,8 @@ pub(crate) struct BatcherSetup<'a> {
     pub ends: &'a [u32],
     /// Rows of a prompt's chunks, if they are given.
     pub chunk: Option<usize>,
+    /// Tokens of the first prompt, where all requests are known: its kernels come first.
+    pub first_prompt: Option<usize>,
     pub options: &'a BatchOptions,
     /// How programs are lowered, but for their pages.
     pub base: LowerOptions,
@@ -195,8 +212,11 @@ pub(crate) fn batcher_of(
     abort: &AbortHandle,
     setup: BatcherSetup,
 ) -> Result<Batcher, EngineError> {
-    let BatcherSetup { ends, chunk, options, base, flow } = setup;
+    let BatcherSetup { ends, chunk, first_prompt, options, base, flow } = setup;
     let on_host = matches!(**place, Place::Host { .. });
+    let chunk = chunk.or(first_prompt.filter(|_| on_host).map(|_| CHUNKS[0]));
+    // What a flow chooses for runs by the decode machine alone.
+    let first_prompt = first_prompt.filter(|_| !on_host && flow.is_none());
     if !on_host && options.rows > MOST_ROWS {
         place.check_rows(flow.is_some(), options.rows)?;
     }
@@ -205,7 +225,10 @@ pub(crate) fn batcher_of(
     let most = chunk.unwrap_or(0).max(seats);
     let pages = options.pages.unwrap_or_else(|| seats.saturating_mul(base.pages_per_sequence()));
     let lowering = LowerOptions { pages: Some(pages), ..base };
-    let widths = Widths::of_batch(most, options.deterministic);
+    let widths = match first_prompt {
+        Some(_) => Widths::of_session(place, seats).with_chunk(chunk),
+        None => Widths::of_batch(most, options.deterministic),
+    };
     let paces = Pace::new(options.step_time, widths.beside(seats));
     // What a flow chooses for runs by the decode machine; prompts may have more rows.
     let widths = match flow.is_some() && !on_host {
@@ -228,12 +251,24 @@ pub(crate) fn batcher_of(
         seats = machines.width(seats)?.min(seats);
         machines.set_phase(Phase::Decode, false);
     }
-    // The last of a prompt's sequences decodes in one row: that is compiled while the weights are
-    // on their way.
-    machines.ahead(1);
-    let seats = machines.width(seats)?.min(seats);
-    let rows = if most > MOST_ROWS { most } else { seats };
-    let prompt_rows = if chunk.is_some() { rows } else { options.prompt_rows };
+    let seats = match first_prompt {
+        Some(_) => {
+            machines.begin(seats, first_prompt)?;
+            machines.most_rows().min(seats)
+        }
+        None => {
+            // The last of a prompt's sequences decodes in one row: that is compiled while the
+            // weights are on their way.
+            machines.ahead(1);
+            machines.width(seats)?.min(seats)
+        }
+    };
+    let rows = match first_prompt {
+        Some(_) => machines.chunk_rows().max(seats),
+        None if most > MOST_ROWS => most,
+        None => seats,
+    };
+    let prompt_rows = if chunk.or(first_prompt).is_some() { rows } else { options.prompt_rows };
     let limits = Limits {
         seats,
         rows,
@@ -254,6 +289,7 @@ pub(crate) fn batcher_of(
         per_row: lowering.pages_per_sequence(),
         sampling: lowering.sampling,
         states,
+        feeds: first_prompt.is_some(),
     };
     let started = Instant::now();
     Ok(Batcher::of(machines, limits, shape, paces, Box::new(move || started.elapsed())))
@@ -390,10 +426,16 @@ impl Batcher {
         }
         let rows: usize = step.pieces.iter().map(|piece| piece.tokens.len()).sum();
         let has_flow = self.scheduler.limits().flow.is_some();
-        if has_flow {
-            self.machines.set_phase(step.phase, false);
+        let feeds = self.shape.feeds && step.pieces.iter().any(|piece| piece.tokens.len() > 1);
+        if has_flow || self.shape.feeds {
+            self.machines.set_phase(step.phase, feeds);
         }
         let width = self.machines.width(rows)?;
+        if width < rows {
+            // The machines turned out to have fewer rows: the step is planned again.
+            self.scheduler.narrow(width);
+            return Ok(());
+        }
         if has_flow {
             self.tell_requests(step, width)?;
         }
@@ -416,13 +458,18 @@ impl Batcher {
             self.machines.step(width, &cells.cells(), &wanted, &mut |row, logits| giving.logits(row, logits))?;
         } else if step.steps == 1 {
             let (rows, hosted) = (giving.wanted(false), giving.wanted(true));
-            let draws: Vec<Draw> = rows.iter().filter_map(|&row| draws.get(row).copied()).collect();
-            let asked = Asked { rows: &rows, draws: &draws, logits: &hosted };
-            let mut each = |row, logits: &[f32]| giving.logits(row, logits);
-            let chosen = self.machines.choose(width, &cells.cells(), asked, &mut each)?;
-            let mut tokens = vec![NO_TOKEN; width];
-            rows.iter().zip(chosen).for_each(|(&row, token)| tokens[row] = token);
-            giving.tokens(&tokens);
+            if rows.is_empty() && hosted.is_empty() {
+                // The host need not wait for a chunk whose tokens are followed by others.
+                self.machines.step(width, &cells.cells(), &[], &mut |_, _| ())?;
+            } else {
+                let draws: Vec<Draw> = rows.iter().filter_map(|&row| draws.get(row).copied()).collect();
+                let asked = Asked { rows: &rows, draws: &draws, logits: &hosted };
+                let mut each = |row, logits: &[f32]| giving.logits(row, logits);
+                let chosen = self.machines.choose(width, &cells.cells(), asked, &mut each)?;
+                let mut tokens = vec![NO_TOKEN; width];
+                rows.iter().zip(chosen).for_each(|(&row, token)| tokens[row] = token);
+                giving.tokens(&tokens);
+            }
         } else {
             let run = Run { steps: step.steps, draws: &draws, ends: &ends };
             let states = self.shape.states;

@@ -16,7 +16,6 @@
 //! | `times` | what steps of each width took |
 //! | `giving` | delivery of a step's tokens to their requests |
 //! | `batcher` | scheduler and machine together, a step at a time |
-//! | `many` | generation of more sequences than a device's step has rows |
 //! | `server` | a batcher on a thread of its own |
 //!
 //! `scheduler`, `sequence`, `cache`, `slots`, `phases`, `pace`, `proposer`, `gain` and `choice` are
@@ -24,10 +23,9 @@
 
 mod batcher;
 mod cache;
-pub(super) mod choice;
+mod choice;
 mod gain;
 mod giving;
-mod many;
 mod pace;
 mod phases;
 mod proposer;
@@ -41,6 +39,7 @@ mod times;
 #[cfg(test)]
 mod trials;
 
+pub(super) use batcher::MOST_SEATS;
 pub use batcher::{BatchOptions, Batcher};
 #[cfg(feature = "cli")]
 pub(crate) use batcher::{BatcherSetup, batcher_of};

@@ -137,6 +137,14 @@ impl Scheduler {
         self.sequences.values().filter_map(|sequence| sequence.expires).min()
     }
 
+    /// Steps have at most that many rows from now on. What was planned with more is planned again.
+    pub fn narrow(&mut self, rows: usize) {
+        let limits = &mut self.limits;
+        limits.rows = rows.max(1);
+        limits.seats = limits.seats.min(limits.rows);
+        limits.prompt_rows = limits.prompt_rows.min(limits.rows);
+    }
+
     /// Whether there is no request.
     pub fn is_idle(&self) -> bool {
         self.sequences.is_empty()
@@ -294,7 +302,8 @@ impl Scheduler {
     /// A row of every running request that decodes.
     fn add_decoding(&mut self, draft: &mut Draft) {
         for place in self.running.clone() {
-            if self.running.contains(&place)
+            if draft.rows > 0
+                && self.running.contains(&place)
                 && self.sequences[&place.ticket].pending() == 1
                 && self.feedable(place, draft.phase) == 1
             {

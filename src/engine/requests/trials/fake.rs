@@ -13,8 +13,8 @@ use tilewright_megakernel::vm::device::{Accepted, NO_TOKEN, Text};
 use tilewright_megakernel::vm::reference::{RequestSlot, StepCells};
 
 use super::super::super::error::EngineError;
-use super::super::super::machines::{Asked, EachAccepted, EachRow, EachStep, Machines};
-use super::super::super::session::Run;
+use super::super::super::machines::{Asked, EachAccepted, EachRow, EachStep, Machines, Run};
+
 use super::super::proposer::Proposer;
 
 /// Tokens of the fake's vocabulary.
@@ -307,6 +307,10 @@ impl Fake {
 impl Machines for Fake {
     fn width(&mut self, rows: usize) -> Result<usize, EngineError> {
         Ok(rows.next_power_of_two())
+    }
+
+    fn chunk_rows(&self) -> usize {
+        usize::MAX
     }
 
     fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {
