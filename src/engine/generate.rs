@@ -148,7 +148,10 @@ impl Engine {
         for request in requests {
             self.check_prompt(&request.prompt_ids)?;
         }
-        let mut batcher = self.batcher_for(first_prompt, &self.generation_options(requests, &sampling))?;
+        // More prompts than a device's step has rows come and go, as those of a server do.
+        let all_at_once = matches!(**self.place(), Place::Host { .. }) || requests.len() <= MOST_ROWS;
+        let options = self.generation_options(requests, &sampling);
+        let mut batcher = self.batcher_for(all_at_once.then_some(first_prompt), &options)?;
         for (request, row) in requests.iter().zip(0..) {
             batcher.submit(Submission { sampling, row, ..Submission::from(request.clone()) })?;
         }
@@ -192,8 +195,6 @@ impl Engine {
             rows: requests.len().min(at_once),
             sampling: !sampling.is_greedy(),
             steps: usize::MAX,
-            // A prompt is fed as it would be alone.
-            sharing: false,
             ..BatchOptions::for_context(Request::context(requests, self.spec().max_positions))
         }
     }

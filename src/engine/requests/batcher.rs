@@ -170,19 +170,16 @@ impl Engine {
     /// If the model has fewer positions, cannot be lowered, or does not fit the device; more rows
     /// than a device's step with a flow has.
     pub fn batcher(&self, options: &BatchOptions) -> Result<Batcher, EngineError> {
-        self.batcher_of(None, options)
+        self.batcher_for(None, options)
     }
 
-    /// A batcher for requests that are all known: the first has a prompt of that many tokens.
+    /// A batcher; where its requests are known and no others follow, for a first prompt of that many
+    /// tokens.
     pub(in crate::engine) fn batcher_for(
         &self,
-        first_prompt: usize,
+        first_prompt: Option<usize>,
         options: &BatchOptions,
     ) -> Result<Batcher, EngineError> {
-        self.batcher_of(Some(first_prompt), options)
-    }
-
-    fn batcher_of(&self, first_prompt: Option<usize>, options: &BatchOptions) -> Result<Batcher, EngineError> {
         let base = self.lowering(options.context, options.sampling);
         let (ends, abort) = (self.ends(), self.abort_handle());
         let flow = self.session_flow(options.rows.clamp(1, MOST_SEATS));
@@ -197,7 +194,8 @@ pub(crate) struct BatcherSetup<'a> {
     pub ends: &'a [u32],
     /// Rows of a prompt's chunks, if they are given.
     pub chunk: Option<usize>,
-    /// Tokens of the first prompt, where all requests are known: its kernels come first.
+    /// Tokens of the first prompt, where all requests are known: its kernels are compiled first,
+    /// and prompts are fed in the largest chunks.
     pub first_prompt: Option<usize>,
     pub options: &'a BatchOptions,
     /// How programs are lowered, but for their pages.
