@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use crate::axis::{Axis, Dim, Shape, Type};
 use crate::error::{GraphError, GraphErrors};
 use crate::graph::{Body, CacheId, Graph, Node, Parts, RopeId, RopeTable, Step, ValueId, Weight, WeightId};
-use crate::infer::{Context, infer};
+use crate::infer::{InferContext, infer};
 use crate::op::{ActivationKind, BinaryKind, InputKind, NormKind, Op, RopePairs, RouteKind};
 use crate::text::OpText;
 
@@ -208,7 +208,7 @@ impl Builder {
     fn push(&self, op: Op) -> Vec<Value<'_>> {
         let mut inner = self.inner.borrow_mut();
         let first = ValueId::at(inner.types.len());
-        let results = infer(&op, Context { parts: &inner.parts, types: &inner.types });
+        let results = infer(&op, InferContext { parts: &inner.parts, types: &inner.types });
         match results {
             Ok(results) => {
                 inner.types.extend_from_slice(&results);

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::axis::Type;
 use crate::error::{GraphError, GraphErrors, Problem};
 use crate::graph::{Body, CacheId, EXPERT, Parts, RopeTable, Step, ValueId, Weight, steps};
-use crate::infer::{Context, MOST_ELEMENTS, infer};
+use crate::infer::{InferContext, MOST_ELEMENTS, infer};
 use crate::op::Op;
 use crate::text::OpText;
 
@@ -123,7 +123,7 @@ fn ops(parts: &Parts) -> Vec<GraphError> {
 
 impl Ops<'_> {
     fn step(&mut self, step: &Step<'_>) -> Result<(), Problem> {
-        let expected = infer(step.op, Context { parts: self.parts, types: &self.types })?;
+        let expected = infer(step.op, InferContext { parts: self.parts, types: &self.types })?;
         if expected != step.results {
             let text = |types: &[Type]| types.iter().map(Type::to_string).collect::<Vec<_>>().join(", ");
             return Err(Problem::Results { found: text(step.results), expected: text(&expected) });

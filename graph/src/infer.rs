@@ -10,7 +10,7 @@ pub(crate) const MOST_ELEMENTS: u64 = 1 << 48;
 
 /// What an op's types depend on.
 #[derive(Clone, Copy)]
-pub(crate) struct Context<'g> {
+pub(crate) struct InferContext<'g> {
     pub parts: &'g Parts,
     /// Types of the values that earlier ops define.
     pub types: &'g [Type],
@@ -24,7 +24,7 @@ struct ProductWeights {
 }
 
 /// The types of an op's results.
-pub(crate) fn infer(op: &Op, cx: Context<'_>) -> Result<Vec<Type>, Problem> {
+pub(crate) fn infer(op: &Op, cx: InferContext<'_>) -> Result<Vec<Type>, Problem> {
     attributes(op)?;
     Ok(match op {
         Op::Input { .. } => vec![Type::ids([Dim::symbol(Axis::Rows)])],
@@ -132,7 +132,7 @@ fn attributes(op: &Op) -> Result<(), Problem> {
     }
 }
 
-impl<'g> Context<'g> {
+impl<'g> InferContext<'g> {
     fn value(self, operand: &'static str, id: ValueId) -> Result<&'g Type, Problem> {
         self.types.get(id.index()).ok_or_else(|| Problem::Undefined { operand, value: id.to_string() })
     }

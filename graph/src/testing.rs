@@ -9,12 +9,12 @@ use proptest::sample::Index;
 use crate::axis::{Axis, Dim, Shape, Type};
 use crate::build::{Block, Builder, Mixture, Sizes, Value};
 use crate::graph::{Graph, RopeTable, Weight};
-use crate::interpret::Stored;
+use crate::interpret::CheckpointTensor;
 use crate::op::{ActivationKind, BinaryKind, NormKind, Op, RopePairs, RouteKind};
 
 /// What one drawn op is made from.
 #[derive(Clone, Debug)]
-struct Draw {
+struct OpDraw {
     kind: u8,
     operands: [Index; 3],
     number: f32,
@@ -23,7 +23,7 @@ struct Draw {
     is_output: bool,
 }
 
-fn draw() -> impl Strategy<Value = Draw> {
+fn draw() -> impl Strategy<Value = OpDraw> {
     let number = prop_oneof![
         Just(1.0f32),
         Just(0.5),
@@ -32,7 +32,7 @@ fn draw() -> impl Strategy<Value = Draw> {
         (1u8..=40).prop_map(|tenths| f32::from(tenths) / 10.0)
     ];
     (0u8..12, any::<[Index; 3]>(), number, any::<u8>(), any::<bool>(), prop::bool::weighted(0.1)).prop_map(
-        |(kind, operands, number, variant, has_bias, is_output)| Draw {
+        |(kind, operands, number, variant, has_bias, is_output)| OpDraw {
             kind,
             operands,
             number,
@@ -67,7 +67,7 @@ pub fn graphs() -> impl Strategy<Value = Graph> {
 }
 
 /// The graph of some draws.
-fn graph(sizes: Sizes, draws: &[Draw]) -> Graph {
+fn graph(sizes: Sizes, draws: &[OpDraw]) -> Graph {
     let builder = Builder::new("random", sizes, 1e-5);
     let x = builder.root().embed(builder.tokens(), "embed").scale(1.5);
     let mut growth = Growth { builder: &builder, sizes, values: vec![x], ids: vec![builder.tokens()] };
@@ -111,7 +111,7 @@ impl<'b> Growth<'b> {
     }
 
     /// Adds an op, and keeps its result.
-    fn op(&mut self, b: &Block<'b>, draw: &Draw) -> Option<Value<'b>> {
+    fn op(&mut self, b: &Block<'b>, draw: &OpDraw) -> Option<Value<'b>> {
         let [first, second, third] = draw.operands;
         let x = self.pick(first, |_| true)?;
         let value = match draw.kind {
@@ -146,7 +146,7 @@ impl<'b> Growth<'b> {
         Some(value)
     }
 
-    fn norm(&self, b: &Block<'b>, draw: &Draw, x: Value<'b>) -> Option<Value<'b>> {
+    fn norm(&self, b: &Block<'b>, draw: &OpDraw, x: Value<'b>) -> Option<Value<'b>> {
         let dims = x.kind()?.shape.0;
         let over = if draw.variant.is_multiple_of(2) { &dims[dims.len() - 1..] } else { &dims[1..] };
         let size = Shape::elements(over)?;
@@ -161,7 +161,7 @@ impl<'b> Growth<'b> {
         b.op(Op::Norm { x: x.id()?, weight, bias, kind, eps: 1e-3, over }).first().copied()
     }
 
-    fn linear(&self, b: &Block<'b>, draw: &Draw, x: Value<'b>) -> Value<'b> {
+    fn linear(&self, b: &Block<'b>, draw: &OpDraw, x: Value<'b>) -> Value<'b> {
         let Sizes { heads, kv_heads, head_dim, inner, .. } = self.sizes;
         let out = match draw.variant % 4 {
             0 => vec![self.hidden()],
@@ -172,7 +172,7 @@ impl<'b> Growth<'b> {
         b.project(x, "linear", out).bias(draw.has_bias)
     }
 
-    fn attention(&self, b: &Block<'b>, draw: &Draw) -> Option<Value<'b>> {
+    fn attention(&self, b: &Block<'b>, draw: &OpDraw) -> Option<Value<'b>> {
         let Sizes { heads, kv_heads, head_dim, .. } = self.sizes;
         let last = Dim::known(Axis::HeadDim, head_dim);
         let shared = [Dim::known(Axis::KvHeads, kv_heads), last.clone()];
@@ -196,7 +196,7 @@ impl<'b> Growth<'b> {
     }
 }
 
-fn activation(draw: &Draw, has_gate: bool) -> ActivationKind {
+fn activation(draw: &OpDraw, has_gate: bool) -> ActivationKind {
     let clamped = ActivationKind::ClampedSwiglu { alpha: 1.7, limit: 0.5 };
     let kinds = [
         ActivationKind::Silu,
@@ -208,7 +208,7 @@ fn activation(draw: &Draw, has_gate: bool) -> ActivationKind {
     kinds[usize::from(draw.variant / 2) % kinds.len()]
 }
 
-fn mixture(draw: &Draw) -> Mixture<'static> {
+fn mixture(draw: &OpDraw) -> Mixture<'static> {
     let experts = 2 + u64::from(draw.variant % 3);
     let chosen = 1 + u32::from(draw.variant / 3) % 2;
     let route = match draw.variant % 3 {
@@ -228,14 +228,14 @@ fn mixture(draw: &Draw) -> Mixture<'static> {
 /// assert_eq!(tensor(&weight, "norm.weight", 1), tensor(&weight, "norm.weight", 1));
 /// assert_ne!(tensor(&weight, "norm.weight", 1), tensor(&weight, "norm.weight", 2));
 /// ```
-pub fn tensor(weight: &Weight, name: &str, seed: u64) -> Stored {
+pub fn tensor(weight: &Weight, name: &str, seed: u64) -> CheckpointTensor {
     let shape: Vec<usize> = weight.shape.iter().map(|extent| *extent as usize).collect();
     let mut state = name.bytes().fold(seed, |state, byte| mixed(state ^ u64::from(byte)));
     let mut number = || {
         state = mixed(state);
         (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0
     };
-    Stored { data: (0..shape.iter().product()).map(|_| number()).collect(), shape }
+    CheckpointTensor { data: (0..shape.iter().product()).map(|_| number()).collect(), shape }
 }
 
 /// A step of splitmix64.
@@ -247,10 +247,10 @@ fn mixed(state: u64) -> u64 {
 }
 
 /// The weights of a graph by name, from a seed.
-pub fn weights(graph: &Graph, seed: u64) -> impl Fn(&str) -> Option<Stored> {
+pub fn weights(graph: &Graph, seed: u64) -> impl Fn(&str) -> Option<CheckpointTensor> {
     let named =
         graph.parts().weights.iter().flat_map(|weight| weight.names().into_iter().map(move |name| (name, weight)));
-    let all: std::collections::HashMap<String, Stored> =
+    let all: std::collections::HashMap<String, CheckpointTensor> =
         named.map(|(name, weight)| (name.clone(), tensor(weight, &name, seed))).collect();
     move |name| all.get(name).cloned()
 }

@@ -31,7 +31,7 @@ impl PagePool {
 
 /// One sequence: how many tokens it holds and in which pages.
 #[derive(Debug, Default)]
-pub struct Sequence {
+pub struct PagedSequence {
     /// Tokens whose keys and values are in the pools.
     pub len: usize,
     /// Page of every run of `page_tokens` tokens.

@@ -8,7 +8,7 @@ use super::Engine;
 use super::cells::OwnedCells;
 use super::error::EngineError;
 use super::machines::{Machines, Widths, machines};
-use super::pages::{PagePool, Sequence};
+use super::pages::{PagePool, PagedSequence};
 use super::place::Place;
 
 /// Tokens of one page.
@@ -27,7 +27,7 @@ pub struct Session {
     machines: Box<dyn Machines>,
     options: LowerOptions,
     pool: PagePool,
-    sequences: Vec<Sequence>,
+    sequences: Vec<PagedSequence>,
 }
 
 /// What programs of a place are lowered with, for sequences of that many tokens.
@@ -58,7 +58,7 @@ impl Session {
             machines,
             options,
             pool: PagePool::new(pages),
-            sequences: std::iter::repeat_with(Sequence::default).take(sequences).collect(),
+            sequences: std::iter::repeat_with(PagedSequence::default).take(sequences).collect(),
         })
     }
 

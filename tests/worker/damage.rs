@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tilewright::engine::pipeline::{Head, Message, Rows, Shape, Tcp, Transport};
+use tilewright::engine::pipeline::{Message, MessageHead, Rows, Shape, Tcp, Transport};
 use tilewright::engine::{Device, Engine, EngineError, Meeting, Request, Seat};
 use tilewright_kernels::naive::Sampling;
 use tilewright_megakernel::lower::LowerOptions;
@@ -20,15 +20,15 @@ fn messages() -> impl Strategy<Value = Message> {
     let shape = (1usize..200, prop::sample::select(vec![0usize, 16, 64, 1 << 40]), prop::option::of(0usize..20));
     let begin = (0u64..3, shape).prop_map(|(session, (context, page_tokens, pages))| {
         let options = LowerOptions { page_tokens, pages, ..LowerOptions::for_context(context) };
-        Head::Begin { session, shape: Shape::of(&options) }
+        MessageHead::Begin { session, shape: Shape::of(&options) }
     });
     let step = (0u64..3, 0u64..3, prop_oneof![1usize..4, any::<usize>()], prop::collection::vec(0usize..4, 0..3));
-    let step = step.prop_map(|(session, step, rows, asked)| Head::Step { session, step, rows, asked, by: Rows::Tcp });
-    let logits = (0u64..2, 0u64..3).prop_map(|(session, step)| Head::Logits { session, step });
+    let step = step.prop_map(|(session, step, rows, asked)| MessageHead::Step { session, step, rows, asked, by: Rows::Tcp });
+    let logits = (0u64..2, 0u64..3).prop_map(|(session, step)| MessageHead::Logits { session, step });
     let other = prop_oneof![
-        prop::sample::select(vec![Head::Ready, Head::Alive, Head::Alive]),
-        (0usize..4, ".{0,10}").prop_map(|(rank, why)| Head::Failed { rank, why }),
-        (0u64..3).prop_map(|session| Head::End { session }),
+        prop::sample::select(vec![MessageHead::Ready, MessageHead::Alive, MessageHead::Alive]),
+        (0usize..4, ".{0,10}").prop_map(|(rank, why)| MessageHead::Failed { rank, why }),
+        (0u64..3).prop_map(|session| MessageHead::End { session }),
     ];
     let words = prop_oneof![
         prop::collection::vec(any::<u32>(), 0..10),
@@ -53,12 +53,12 @@ fn serve(said: Vec<Message>) -> Result<(), EngineError> {
         Seat::join(&address, 1, 2, &engine.identity(), PATIENCE)?.serve(&engine)
     });
     let link = Tcp::new(listener.accept().expect("the worker calls").0, PATIENCE).expect("a connection");
-    assert!(matches!(link.receive().expect("a hello").head, Head::Hello { rank: 1, world: 2, .. }));
+    assert!(matches!(link.receive().expect("a hello").head, MessageHead::Hello { rank: 1, world: 2, .. }));
     let welcome =
-        Head::Welcome { layers: Span::new(1, 3), next: None::<SocketAddr>, token: 7, patience: 5000, ways: vec![] };
+        MessageHead::Welcome { layers: Span::new(1, 3), next: None::<SocketAddr>, token: 7, patience: 5000, ways: vec![] };
     link.send(&welcome.into()).expect("the worker listens");
-    assert_eq!(link.receive().expect("an answer").head, Head::Ready);
-    for message in said.into_iter().chain([Head::Bye.into()]) {
+    assert_eq!(link.receive().expect("an answer").head, MessageHead::Ready);
+    for message in said.into_iter().chain([MessageHead::Bye.into()]) {
         // The worker may have ended.
         if link.send(&message).is_err() {
             break;
@@ -78,14 +78,14 @@ fn drive(said: Vec<Message>) -> Result<(), EngineError> {
     let address = meeting.address();
     let worker = thread::spawn(move || {
         let link = Tcp::new(std::net::TcpStream::connect(address).expect("a driver"), PATIENCE).expect("a connection");
-        let hello = Head::Hello { rank: 1, world: 2, model: identity, port: 1 };
+        let hello = MessageHead::Hello { rank: 1, world: 2, model: identity, port: 1 };
         link.send(&hello.into()).expect("the driver listens");
-        link.send(&Head::Ready.into()).expect("the driver listens");
+        link.send(&MessageHead::Ready.into()).expect("the driver listens");
         let mut said = said.into_iter();
         while let Ok(message) = link.receive() {
-            let is_step = matches!(message.head, Head::Step { .. });
+            let is_step = matches!(message.head, MessageHead::Step { .. });
             let is_said = is_step && said.next().is_none_or(|next| link.send(&next).is_err() || said.len() == 0);
-            if is_said || message.head == Head::Bye {
+            if is_said || message.head == MessageHead::Bye {
                 return;
             }
         }
@@ -125,16 +125,16 @@ proptest! {
 fn a_step_that_is_right_is_computed() {
     let options = LowerOptions { page_tokens: 16, pages: Some(1), ..LowerOptions::for_context(16) };
     let words = [vec![0, 0], vec![1f32.to_bits(); 128]].concat();
-    let begin = Head::Begin { session: 0, shape: Shape::of(&options) };
+    let begin = MessageHead::Begin { session: 0, shape: Shape::of(&options) };
     let step = |rows| Message {
-        head: Head::Step { session: 0, step: 0, rows, asked: vec![0], by: Rows::Tcp },
+        head: MessageHead::Step { session: 0, step: 0, rows, asked: vec![0], by: Rows::Tcp },
         words: words.clone(),
     };
     assert!(serve(vec![begin.clone().into(), step(1)]).is_ok());
     let error = serve(vec![begin.into(), step(2)]).expect_err("words for one row").to_string();
     assert_eq!(error, "rank 0 (the driver) is lost: 130 words came where 260 make sense");
     // Rows that come from a device, where there is no way from it.
-    let head = Head::Step { session: 0, step: 0, rows: 1, asked: vec![0], by: Rows::Nccl };
+    let head = MessageHead::Step { session: 0, step: 0, rows: 1, asked: vec![0], by: Rows::Nccl };
     let error = serve(vec![Message { head, words: vec![0, 0] }]).expect_err("no way").to_string();
     assert!(error.starts_with("rank 0 (the driver) is lost: a message came out of turn: Step"), "{error}");
 }

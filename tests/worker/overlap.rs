@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-use tilewright::engine::pipeline::{Head, Message, Tcp, Transport};
+use tilewright::engine::pipeline::{Message, MessageHead, Tcp, Transport};
 use tilewright::engine::{Device, Engine, Meeting, Request};
 use tilewright_kernels::naive::Sampling;
 
@@ -24,7 +24,7 @@ fn choosing(token: usize) -> Vec<u32> {
 /// The next step that comes: its number, and whether logits are wanted.
 fn next_step(link: &Tcp) -> (u64, bool) {
     loop {
-        if let Head::Step { step, asked, .. } = link.receive().expect("a driver at work").head {
+        if let MessageHead::Step { step, asked, .. } = link.receive().expect("a driver at work").head {
             return (step, !asked.is_empty());
         }
     }
@@ -39,18 +39,18 @@ fn a_prompts_chunks_are_sent_before_the_first_comes_back() {
     let (address, identity) = (meeting.address(), engine.identity());
     let worker = thread::spawn(move || {
         let link = Tcp::new(TcpStream::connect(address).expect("a driver"), PATIENCE).expect("a connection");
-        let say = |head: Head, words| link.send(&Message { head, words }).expect("the driver listens");
-        say(Head::Hello { rank: 1, world: 2, model: identity, port: 1 }, vec![]);
-        say(Head::Ready, vec![]);
+        let say = |head: MessageHead, words| link.send(&Message { head, words }).expect("the driver listens");
+        say(MessageHead::Hello { rank: 1, world: 2, model: identity, port: 1 }, vec![]);
+        say(MessageHead::Ready, vec![]);
         let held: Vec<(u64, bool)> = (0..4).map(|_| next_step(&link)).collect();
         assert_eq!(held, [(0, false), (1, false), (2, false), (3, false)]);
-        held.into_iter().for_each(|(step, _)| say(Head::Logits { session: 0, step }, vec![]));
+        held.into_iter().for_each(|(step, _)| say(MessageHead::Logits { session: 0, step }, vec![]));
         // The prompt's last step, and one token after it.
         for (expected, token) in [(4, 7), (5, 9)] {
             assert_eq!(next_step(&link), (expected, true));
-            say(Head::Logits { session: 0, step: expected }, choosing(token));
+            say(MessageHead::Logits { session: 0, step: expected }, choosing(token));
         }
-        while link.receive().is_ok_and(|message| message.head != Head::Bye) {}
+        while link.receive().is_ok_and(|message| message.head != MessageHead::Bye) {}
     });
     let engine = engine.with_world(meeting).expect("the worker joins");
     let request = Request { prompt_ids: (0..50).collect(), max_new_tokens: 2 };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 use tilewright_layout::DType;
-use tilewright_megakernel::lower::{Done, Indexer, LayerTasks, LowerError, Selected};
+use tilewright_megakernel::lower::{Indexer, LayerTasks, LevelDone, LowerError, Selected};
 use tilewright_megakernel::model::ModelSizes;
 use tilewright_megakernel::ops::{self, Op, SLOT_WORDS, Selection};
 use tilewright_megakernel::program::{BufferId, BufferKind, Source, Span};
@@ -290,7 +290,7 @@ impl Indexer for Lowered<'_> {
         let name = flow.traced.name.clone();
         let block_tokens = flow.block_tokens;
         let budget = flow.budget;
-        let summarise = |at: &mut LayerTasks<'_, '_>, kv_head: usize, ready: Done| {
+        let summarise = |at: &mut LayerTasks<'_, '_>, kv_head: usize, ready: LevelDone| {
             if fields.is_empty() {
                 return Ok(());
             }
@@ -308,7 +308,7 @@ impl Indexer for Lowered<'_> {
             });
             at.level(&format!("flow.summarise.h{kv_head}"), vec![op], &[ready]).map(drop)
         };
-        let mut ready: Vec<Done> = at.heads().to_vec();
+        let mut ready: Vec<LevelDone> = at.heads().to_vec();
         if self.phase == Phase::Prompt {
             // Nothing of the step reads a summary.
             ready.iter().enumerate().try_for_each(|(kv_head, &ready)| summarise(at, kv_head, ready))?;

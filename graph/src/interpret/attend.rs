@@ -1,11 +1,11 @@
 //! Caches and attention.
 
 use super::elementwise::soft_cap;
-use super::{Run, Tensor};
+use super::{StepRun, Tensor};
 use crate::graph::{CacheId, Step, ValueId};
 use crate::op::Op;
 
-impl Run<'_> {
+impl StepRun<'_> {
     pub(super) fn append(&mut self, step: &Step<'_>, rows: [ValueId; 2], cache: CacheId) -> Vec<Tensor> {
         let rows = rows.map(|id| self.value(id).data.clone());
         let lists = self.sequence.caches.entry(cache).or_default();

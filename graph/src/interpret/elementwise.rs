@@ -1,6 +1,6 @@
 //! Normalisation, rotation, activations and arithmetic.
 
-use super::Run;
+use super::StepRun;
 use crate::axis::Shape;
 use crate::graph::{RopeId, Step, ValueId};
 use crate::op::{ActivationKind, BinaryKind, NormKind, Op, RopePairs};
@@ -35,7 +35,7 @@ fn activate(kind: ActivationKind, x: f64, gate: Option<f64>) -> f64 {
     }
 }
 
-impl Run<'_> {
+impl StepRun<'_> {
     pub(super) fn norm(&self, step: &Step<'_>) -> Vec<f64> {
         let Op::Norm { x, weight, bias, kind, eps, over } = step.op else { return Vec::new() };
         let dims = &step.results[0].shape.0;

@@ -18,7 +18,7 @@ use crate::axis::{Dim, Extent, Type};
 use crate::graph::{CacheId, Graph, Step, ValueId};
 use crate::op::{InputKind, Op};
 
-pub use weights::{Stored, WeightError, Weights};
+pub use weights::{CheckpointTensor, WeightError, Weights};
 
 /// Numbers along axes, outermost first. Ids are whole numbers.
 ///
@@ -106,7 +106,7 @@ impl Sequence {
 ///
 /// ```
 /// use tilewright_graph::build::{Builder, Sizes};
-/// use tilewright_graph::interpret::{Interpreter, Sequence, Stored};
+/// use tilewright_graph::interpret::{Interpreter, Sequence, CheckpointTensor};
 ///
 /// let sizes = Sizes { hidden: 2, heads: 1, kv_heads: 1, head_dim: 2, inner: 2, vocab: 3 };
 /// let builder = Builder::new("table", sizes, 1e-6);
@@ -114,7 +114,7 @@ impl Sequence {
 /// let x = b.embed(builder.tokens(), "embed").scale(10.0);
 /// let graph = builder.finish(&[x])?;
 ///
-/// let table = Stored { shape: vec![3, 2], data: vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0] };
+/// let table = CheckpointTensor { shape: vec![3, 2], data: vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0] };
 /// let weights = |name: &str| (name == "embed.weight").then(|| table.clone());
 /// let outputs = Interpreter::new(&graph, &weights)?.run(&mut Sequence::default(), &[2, 0])?;
 /// assert_eq!(outputs[0].data, [40.0, 50.0, 0.0, 10.0]);
@@ -154,7 +154,7 @@ impl<'g> Interpreter<'g> {
             return Err(RunError::Empty);
         }
         let mut after = sequence.clone();
-        let mut run = Run { interpreter: self, tokens, sequence: &mut after, values: Vec::new() };
+        let mut run = StepRun { interpreter: self, tokens, sequence: &mut after, values: Vec::new() };
         for (place, step) in self.graph.steps().enumerate() {
             let results = run.step(&step)?;
             run.values.extend(results.into_iter().map(Some));
@@ -172,7 +172,7 @@ impl<'g> Interpreter<'g> {
 }
 
 /// One step.
-struct Run<'r> {
+struct StepRun<'r> {
     interpreter: &'r Interpreter<'r>,
     tokens: &'r [u32],
     sequence: &'r mut Sequence,
@@ -183,7 +183,7 @@ struct Run<'r> {
 /// What an operand is whose op did not run; a checked graph has none.
 static NOTHING: Tensor = Tensor { shape: Vec::new(), data: Vec::new() };
 
-impl Run<'_> {
+impl StepRun<'_> {
     fn value(&self, id: ValueId) -> &Tensor {
         self.values.get(id.index()).and_then(Option::as_ref).unwrap_or(&NOTHING)
     }

@@ -1,6 +1,6 @@
 //! Embedding and linear products.
 
-use super::{Run, RunError, Tensor};
+use super::{RunError, StepRun, Tensor};
 use crate::graph::{ValueId, WeightId};
 use crate::op::Op;
 
@@ -12,7 +12,7 @@ fn product(weight: &[f64], x: &[f64], bias: Option<&[f64]>) -> impl Iterator<Ite
     })
 }
 
-impl Run<'_> {
+impl StepRun<'_> {
     pub(super) fn embed(&self, ids: ValueId, table: WeightId, scale: f32) -> Result<Vec<f64>, RunError> {
         let rows = self.weight(table);
         let mut data = Vec::new();

@@ -1,6 +1,6 @@
 //! Routers and the sum over chosen experts.
 
-use super::{Run, Tensor};
+use super::{StepRun, Tensor};
 use crate::graph::{Step, ValueId};
 use crate::op::RouteKind;
 
@@ -19,7 +19,7 @@ fn softmax(row: &[f64]) -> Vec<f64> {
     weights.into_iter().map(|weight| weight / sum).collect()
 }
 
-impl Run<'_> {
+impl StepRun<'_> {
     pub(super) fn route(&self, step: &Step<'_>, logits: ValueId, k: u32, kind: RouteKind) -> Vec<Tensor> {
         let (mut ids, mut weights) = (Vec::new(), Vec::new());
         for row in self.value(logits).rows() {

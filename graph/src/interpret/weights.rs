@@ -7,7 +7,7 @@ use crate::graph::Weight;
 
 /// A tensor as a checkpoint stores it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stored {
+pub struct CheckpointTensor {
     /// Extents, outermost first.
     pub shape: Vec<usize>,
     /// The elements; the last axis is contiguous.
@@ -20,11 +20,11 @@ pub trait Weights {
     ///
     /// # Errors
     /// There is none, or it cannot be read.
-    fn tensor(&self, name: &str) -> Result<Stored, WeightError>;
+    fn tensor(&self, name: &str) -> Result<CheckpointTensor, WeightError>;
 }
 
-impl<F: Fn(&str) -> Option<Stored>> Weights for F {
-    fn tensor(&self, name: &str) -> Result<Stored, WeightError> {
+impl<F: Fn(&str) -> Option<CheckpointTensor>> Weights for F {
+    fn tensor(&self, name: &str) -> Result<CheckpointTensor, WeightError> {
         self(name).ok_or_else(|| WeightError::Missing { name: name.to_owned() })
     }
 }

@@ -61,7 +61,7 @@ trait Page {
 }
 
 /// Takes a family's keys. Faults are noted in the keys.
-type Read = fn(&mut Keys, &'static str, &Accept) -> Box<dyn Page>;
+type ReadKeys = fn(&mut Keys, &'static str, &Accept) -> Box<dyn Page>;
 
 /// A row of the list.
 struct Family {
@@ -69,11 +69,11 @@ struct Family {
     architecture: &'static str,
     /// End of sequence where the key is absent.
     eos_id: Option<u32>,
-    read: Read,
+    read: ReadKeys,
 }
 
 impl Family {
-    const fn new(model_type: &'static str, architecture: &'static str, read: Read) -> Family {
+    const fn new(model_type: &'static str, architecture: &'static str, read: ReadKeys) -> Family {
         Family { model_type, architecture, eos_id: None, read }
     }
 }

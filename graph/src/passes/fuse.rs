@@ -47,7 +47,7 @@ pub fn fuse(graph: &Graph) -> Result<Graph, GraphErrors> {
 
 /// Which part of a group an op is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Part {
+enum GroupPart {
     Prologue,
     Core,
     Epilogue,
@@ -62,7 +62,7 @@ struct Grouping<'g> {
     readers: Vec<Vec<usize>>,
     outputs: HashSet<ValueId>,
     /// The group and part of each op.
-    group: Vec<Option<(usize, Part)>>,
+    group: Vec<Option<(usize, GroupPart)>>,
     /// The ops of each group.
     members: Vec<Vec<usize>>,
 }
@@ -80,7 +80,7 @@ impl<'g> Grouping<'g> {
         Grouping { steps, home, readers, outputs, group, members: Vec::new() }
     }
 
-    fn join(&mut self, op: usize, group: usize, part: Part) {
+    fn join(&mut self, op: usize, group: usize, part: GroupPart) {
         self.group[op] = Some((group, part));
         self.members[group].push(op);
     }
@@ -108,7 +108,7 @@ impl<'g> Grouping<'g> {
             if group == self.members.len() {
                 self.members.push(Vec::new());
             }
-            self.join(place, group, Part::Core);
+            self.join(place, group, GroupPart::Core);
         }
     }
 
@@ -120,7 +120,7 @@ impl<'g> Grouping<'g> {
             let norm = self.home[x.index()];
             let is_norm = matches!(self.steps[norm].op, Op::Norm { .. }) && self.group[norm].is_none();
             if is_norm && self.is_read_by(x, |reader| self.group_of(reader) == Some(group)) {
-                self.join(norm, group, Part::Prologue);
+                self.join(norm, group, GroupPart::Prologue);
             }
         }
     }
@@ -135,12 +135,12 @@ impl<'g> Grouping<'g> {
                 let mut homes: Vec<usize> = homes.filter(|home| self.group[*home].is_some()).collect();
                 homes.sort_unstable_by_key(|home| Reverse(*home));
                 let mut groups = homes.into_iter().filter_map(|home| match self.group[home] {
-                    Some((group, Part::Core | Part::Epilogue)) => Some(group),
-                    Some((_, Part::Prologue)) | None => None,
+                    Some((group, GroupPart::Core | GroupPart::Epilogue)) => Some(group),
+                    Some((_, GroupPart::Prologue)) | None => None,
                 });
                 let joined = groups.find(|group| self.may_join(place, *group));
                 if let Some(group) = joined {
-                    self.join(place, group, Part::Epilogue);
+                    self.join(place, group, GroupPart::Epilogue);
                 }
             }
         }
@@ -239,7 +239,7 @@ impl<'g> Grouping<'g> {
                 rewritten.push(Body::Single(op), step.results.to_vec());
                 continue;
             }
-            let part = |op: &usize| self.group[*op].map_or(Part::Core, |(_, part)| part);
+            let part = |op: &usize| self.group[*op].map_or(GroupPart::Core, |(_, part)| part);
             members.sort_by_key(part);
             let mut parts: [Vec<Op>; 3] = Default::default();
             let (mut results, mut outputs) = (Vec::new(), Vec::new());

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tilewright_graph::axis::{Axis, Dim};
 use tilewright_graph::build::{Builder, Sizes};
 use tilewright_graph::graph::{Body, Fused, Graph, Parts, RopeTable, ValueId, Weight};
-use tilewright_graph::interpret::{Interpreter, Sequence, Stored};
+use tilewright_graph::interpret::{CheckpointTensor, Interpreter, Sequence};
 use tilewright_graph::models;
 use tilewright_graph::op::{BinaryKind, InputKind, Op};
 
@@ -202,7 +202,7 @@ proptest! {
                 .flat_map(|weight| weight.names().into_iter().map(|name| (name, weight.shape.clone()))).collect();
             let weights = |name: &str| shapes.iter().find(|(known, _)| known == name).map(|(_, shape)| {
                 let shape: Vec<usize> = shape.iter().map(|extent| (*extent).min(64) as usize).collect();
-                Stored { data: vec![0.5; shape.iter().product()], shape }
+                CheckpointTensor { data: vec![0.5; shape.iter().product()], shape }
             });
             if let Ok(interpreter) = Interpreter::new(&graph, &weights) {
                 let _ = interpreter.run(&mut Sequence::default(), &[1, 5]);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use half::{bf16, f16};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
-use tilewright_graph::interpret::{Interpreter, Sequence, Stored};
+use tilewright_graph::interpret::{CheckpointTensor, Interpreter, Sequence};
 use tilewright_graph::{Graph, models};
 
 /// A folder of the repository.
@@ -22,7 +22,7 @@ pub fn config(folder: &Path) -> Value {
 }
 
 /// The tensors of a file as f64.
-fn tensors(file: &Path) -> HashMap<String, Stored> {
+fn tensors(file: &Path) -> HashMap<String, CheckpointTensor> {
     let bytes = fs::read(file).expect("a file of tensors");
     let tensors = SafeTensors::deserialize(&bytes).expect("safetensors");
     let stored = |view: &safetensors::tensor::TensorView<'_>| {
@@ -35,13 +35,13 @@ fn tensors(file: &Path) -> HashMap<String, Stored> {
             other => panic!("{other:?}"),
         };
         let size = view.data().len() / view.shape().iter().product::<usize>();
-        Stored { shape: view.shape().to_vec(), data: view.data().chunks_exact(size).map(number).collect() }
+        CheckpointTensor { shape: view.shape().to_vec(), data: view.data().chunks_exact(size).map(number).collect() }
     };
     tensors.tensors().into_iter().map(|(name, view)| (name, stored(&view))).collect()
 }
 
 /// The weights of a folder, from one file or several.
-pub fn weights(folder: &Path) -> HashMap<String, Stored> {
+pub fn weights(folder: &Path) -> HashMap<String, CheckpointTensor> {
     let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
     let is_weights = |path: &PathBuf| {
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
@@ -61,7 +61,7 @@ pub struct Case {
 /// ids.
 pub fn cases(folder: &Path) -> Vec<Case> {
     let mut stored = tensors(&folder.join("reference.safetensors"));
-    let ids_of = |stored: Stored| stored.data.iter().map(|id| *id as u32).collect::<Vec<u32>>();
+    let ids_of = |stored: CheckpointTensor| stored.data.iter().map(|id| *id as u32).collect::<Vec<u32>>();
     if let Some(ids) = stored.remove("ids").map(ids_of) {
         let rows = stored.remove("rows").map(ids_of);
         let rows = rows.map_or((0..ids.len()).collect(), |rows| rows.iter().map(|row| *row as usize).collect());
@@ -79,7 +79,7 @@ pub fn cases(folder: &Path) -> Vec<Case> {
 
 /// The relative L2 distance of a graph's logits from those of the cases, with prompts fed in steps
 /// of `step` tokens.
-pub fn error_of(graph: &Graph, weights: &HashMap<String, Stored>, cases: &[Case], step: usize) -> f64 {
+pub fn error_of(graph: &Graph, weights: &HashMap<String, CheckpointTensor>, cases: &[Case], step: usize) -> f64 {
     let weights = |name: &str| weights.get(name).cloned();
     let interpreter = Interpreter::new(graph, &weights).expect("the weights fit");
     let (mut distance, mut size) = (0.0, 0.0);

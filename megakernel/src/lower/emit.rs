@@ -3,27 +3,27 @@
 use super::indexer::Indexer;
 use super::options::{LowerError, LowerOptions, MAX_TASKS};
 use super::stage::Stage;
-use super::state::{HostBuffers, Parts, StateBuffers};
+use super::state::{ArrivingParts, HostBuffers, StateBuffers};
 use super::weights::WeightBuffers;
 use crate::model::ModelSizes;
 use crate::program::{BufferId, CounterId, DeviceId, Op, Program, Span, Wait};
 
 /// When a level is complete: all of its tasks have signalled the counter.
 #[derive(Clone, Copy, Debug)]
-pub struct Done {
+pub struct LevelDone {
     counter: CounterId,
     tasks: u32,
 }
 
-impl Done {
+impl LevelDone {
     fn wait(self) -> Wait {
         Wait { counter: self.counter, threshold: self.tasks }
     }
 
     /// What waits for all of these waits for: parts of a level that have a counter
     /// [together](Emitter::joint) are one.
-    pub(super) fn joined(parts: &[Done]) -> Vec<Done> {
-        let mut joined: Vec<Done> = Vec::new();
+    pub(super) fn joined(parts: &[LevelDone]) -> Vec<LevelDone> {
+        let mut joined: Vec<LevelDone> = Vec::new();
         for part in parts {
             match joined.iter_mut().find(|known| known.counter == part.counter) {
                 Some(known) => known.tasks += part.tasks,
@@ -80,12 +80,12 @@ impl Emitter<'_> {
     }
 
     /// Where the parts of sums arrive on the device, if there are parts.
-    pub fn parts(&self) -> Option<&Parts> {
+    pub fn parts(&self) -> Option<&ArrivingParts> {
         self.state().parts.as_ref()
     }
 
     /// Where a part of a sum goes that this device computes: to its own memory, and to the others'.
-    pub fn destinations(&self, parts: impl Fn(&Parts) -> &Vec<BufferId>) -> Option<(BufferId, Vec<BufferId>)> {
+    pub fn destinations(&self, parts: impl Fn(&ArrivingParts) -> &Vec<BufferId>) -> Option<(BufferId, Vec<BufferId>)> {
         let slots = |device: usize| Some(parts(self.shards[device].1.parts.as_ref()?)[self.device]);
         let others = (0..self.devices()).filter(|&device| device != self.device);
         Some((slots(self.device)?, others.map(slots).collect::<Option<_>>()?))
@@ -109,7 +109,7 @@ impl Emitter<'_> {
     }
 
     /// Adds one task per op; all wait for `ready` and signal one new counter.
-    pub fn level(&mut self, name: &str, ops: Vec<Op>, ready: &[Done]) -> Result<Done, LowerError> {
+    pub fn level(&mut self, name: &str, ops: Vec<Op>, ready: &[LevelDone]) -> Result<LevelDone, LowerError> {
         self.level_in(None, name, ops, ready)
     }
 
@@ -119,14 +119,14 @@ impl Emitter<'_> {
         joint: Option<CounterId>,
         name: &str,
         ops: Vec<Op>,
-        ready: &[Done],
-    ) -> Result<Done, LowerError> {
+        ready: &[LevelDone],
+    ) -> Result<LevelDone, LowerError> {
         let waits: Vec<Wait> = ready.iter().map(|d| d.wait()).collect();
         self.add(joint, name, ops.into_iter().map(|op| (op, waits.clone())).collect())
     }
 
     /// As [`Emitter::level`], each op with its own condition.
-    pub fn level_of(&mut self, name: &str, parts: Vec<(Op, Done)>) -> Result<Done, LowerError> {
+    pub fn level_of(&mut self, name: &str, parts: Vec<(Op, LevelDone)>) -> Result<LevelDone, LowerError> {
         self.add(None, name, parts.into_iter().map(|(op, ready)| (op, vec![ready.wait()])).collect())
     }
 
@@ -137,11 +137,16 @@ impl Emitter<'_> {
     }
 
     /// Adds the last task of the step: nothing waits for it, so it signals nothing.
-    pub fn last(&mut self, name: &str, op: Op, ready: &[Done]) -> Result<(), LowerError> {
+    pub fn last(&mut self, name: &str, op: Op, ready: &[LevelDone]) -> Result<(), LowerError> {
         self.task(name.to_owned(), op, ready.iter().map(|done| done.wait()).collect(), vec![])
     }
 
-    fn add(&mut self, joint: Option<CounterId>, name: &str, parts: Vec<(Op, Vec<Wait>)>) -> Result<Done, LowerError> {
+    fn add(
+        &mut self,
+        joint: Option<CounterId>,
+        name: &str,
+        parts: Vec<(Op, Vec<Wait>)>,
+    ) -> Result<LevelDone, LowerError> {
         if self.program.tasks.len() + parts.len() > MAX_TASKS {
             return Err(LowerError::Tasks { level: name.to_owned(), most: MAX_TASKS });
         }
@@ -151,7 +156,7 @@ impl Emitter<'_> {
         for (at, (op, waits)) in parts.into_iter().enumerate() {
             self.task(format!("{name}[{at}]"), op, waits, vec![counter])?;
         }
-        Ok(Done { counter, tasks })
+        Ok(LevelDone { counter, tasks })
     }
 
     fn task(&mut self, label: String, op: Op, waits: Vec<Wait>, signals: Vec<CounterId>) -> Result<(), LowerError> {

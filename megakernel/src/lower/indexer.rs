@@ -8,7 +8,7 @@
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 
-use super::emit::{Done, Emitter};
+use super::emit::{Emitter, LevelDone};
 use super::options::{LowerError, LowerOptions};
 use crate::model::ModelSizes;
 use crate::ops::{Op, RowCells, Selection};
@@ -59,7 +59,7 @@ pub trait Indexer {
 #[derive(Clone, Debug)]
 pub struct Selected {
     /// For each kv head, what its attention waits for.
-    pub ready: Vec<Done>,
+    pub ready: Vec<LevelDone>,
     /// Which blocks of tokens rows attend to; all tokens where it is absent.
     pub selection: Option<Selection>,
 }
@@ -68,11 +68,11 @@ pub struct Selected {
 pub struct LayerTasks<'e, 'a> {
     emitter: &'e mut Emitter<'a>,
     layer: usize,
-    heads: &'e [Done],
+    heads: &'e [LevelDone],
 }
 
 impl<'e, 'a> LayerTasks<'e, 'a> {
-    pub(super) fn new(emitter: &'e mut Emitter<'a>, layer: usize, heads: &'e [Done]) -> LayerTasks<'e, 'a> {
+    pub(super) fn new(emitter: &'e mut Emitter<'a>, layer: usize, heads: &'e [LevelDone]) -> LayerTasks<'e, 'a> {
         LayerTasks { emitter, layer, heads }
     }
 
@@ -103,7 +103,7 @@ impl<'e, 'a> LayerTasks<'e, 'a> {
 
     /// For each kv head, when the queries of its group are rotated and the step's keys and values
     /// are in the pools.
-    pub fn heads(&self) -> &'e [Done] {
+    pub fn heads(&self) -> &'e [LevelDone] {
         self.heads
     }
 
@@ -139,7 +139,7 @@ impl<'e, 'a> LayerTasks<'e, 'a> {
     ///
     /// # Errors
     /// An op that does not fit its operands; too many tasks.
-    pub fn level(&mut self, name: &str, ops: Vec<Op>, ready: &[Done]) -> Result<Done, LowerError> {
+    pub fn level(&mut self, name: &str, ops: Vec<Op>, ready: &[LevelDone]) -> Result<LevelDone, LowerError> {
         self.emitter.level(&format!("layers.{}.{name}", self.layer), ops, ready)
     }
 

@@ -24,11 +24,11 @@ use std::collections::HashMap;
 
 use tilewright_graph::graph::ValueId;
 
-use super::emit::{Done, Emitter};
+use super::emit::{Emitter, LevelDone};
 use super::indexer::{LayerTasks, Selected};
-use super::nodes::{Added, Attended, Gated, Heads, Node, Norm, NormWeight};
+use super::nodes::{Added, Gated, LayerAttention, LayerHeads, LoweredNode, Norm, NormWeight};
 use super::options::LowerError;
-use super::state::{Inlet, Outlet, Parts};
+use super::state::{ArrivingParts, Inlet, Outlet};
 use super::tiling;
 use crate::ops::{Selection, SumNorm};
 use crate::program::{
@@ -61,14 +61,14 @@ pub(super) enum ResidualBuffer {
 }
 
 /// Values that have been lowered.
-struct Values {
+struct LoweredValues {
     locations: HashMap<ValueId, Location>,
     /// For each device, what completes a value: its level; for queries, those of each kv head.
     /// Nothing for what is there from the beginning.
-    ready: Vec<HashMap<ValueId, Vec<Done>>>,
+    ready: Vec<HashMap<ValueId, Vec<LevelDone>>>,
 }
 
-impl Values {
+impl LoweredValues {
     fn location(&self, value: ValueId) -> Result<Location, LowerError> {
         self.locations.get(&value).copied().ok_or(LowerError::Value { value: value.index() })
     }
@@ -80,15 +80,15 @@ impl Values {
         }
     }
 
-    fn ready(&self, value: ValueId, device: usize) -> &[Done] {
+    fn ready(&self, value: ValueId, device: usize) -> &[LevelDone] {
         self.ready[device].get(&value).map_or(&[], Vec::as_slice)
     }
 
-    fn complete(&mut self, value: ValueId, device: usize, ready: Vec<Done>) {
+    fn complete(&mut self, value: ValueId, device: usize, ready: Vec<LevelDone>) {
         self.ready[device].insert(value, ready);
     }
 
-    fn complete_residual(&mut self, value: ValueId, residual: ResidualBuffer, done: Vec<Done>) {
+    fn complete_residual(&mut self, value: ValueId, residual: ResidualBuffer, done: Vec<LevelDone>) {
         self.locations.insert(value, Location::Residual(residual));
         for (device, done) in done.into_iter().enumerate() {
             self.complete(value, device, vec![done]);
@@ -97,27 +97,27 @@ impl Values {
 }
 
 /// Lowers the nodes of the emitter's stage.
-pub(super) fn lower(e: &mut Emitter, nodes: &[Node<'_>]) -> Result<(), LowerError> {
-    let mut values = Values { locations: HashMap::new(), ready: vec![HashMap::new(); e.devices()] };
+pub(super) fn lower(e: &mut Emitter, nodes: &[LoweredNode<'_>]) -> Result<(), LowerError> {
+    let mut values = LoweredValues { locations: HashMap::new(), ready: vec![HashMap::new(); e.devices()] };
     // Nodes of a layer since the last result that devices exchange.
     let mut open = Vec::new();
     let mut layer = 0;
     for node in nodes {
         match node {
-            Node::Embed { table, scale, out } => {
+            LoweredNode::Embed { table, scale, out } => {
                 let Inlet::Tokens(ids) = e.host.inlet else { continue };
                 let done = super::embed(e, ids, super::Embedding { table, scale: *scale })?;
                 values.complete_residual(*out, ResidualBuffer::BeforeAttention, done);
             }
-            Node::Choice(choice) => {
+            LoweredNode::Choice(choice) => {
                 let Outlet::Choice { logits, next_token } = e.host.outlet else { continue };
                 let residual = values.residual(choice.norm.x)?;
-                let ready: Vec<Vec<Done>> =
+                let ready: Vec<Vec<LevelDone>> =
                     (0..e.devices()).map(|device| values.ready(choice.norm.x, device).to_vec()).collect();
-                let chosen = super::Chosen { choice, residual, logits, next_token };
+                let chosen = super::OutputChoice { choice, residual, logits, next_token };
                 super::choose(e, &ready, chosen)?;
             }
-            Node::Heads(heads) => {
+            LoweredNode::Heads(heads) => {
                 layer = heads.cache;
                 // What a stage begins with that is not the first.
                 if e.stage.takes(layer) {
@@ -125,8 +125,8 @@ pub(super) fn lower(e: &mut Emitter, nodes: &[Node<'_>]) -> Result<(), LowerErro
                 }
                 open.push(node);
             }
-            Node::Attention(_) | Node::Gated(_) => open.push(node),
-            Node::Added(added) => {
+            LoweredNode::Attention(_) | LoweredNode::Gated(_) => open.push(node),
+            LoweredNode::Added(added) => {
                 if e.stage.layers().contains(&layer) {
                     exchanged(e, &mut values, layer, &open, added)?;
                 }
@@ -140,9 +140,9 @@ pub(super) fn lower(e: &mut Emitter, nodes: &[Node<'_>]) -> Result<(), LowerErro
 /// Nodes of a layer up to an addition, device by device, and the sum of the devices' parts.
 fn exchanged(
     e: &mut Emitter,
-    values: &mut Values,
+    values: &mut LoweredValues,
     layer: usize,
-    open: &[&Node<'_>],
+    open: &[&LoweredNode<'_>],
     added: &Added<'_>,
 ) -> Result<(), LowerError> {
     let from = values.residual(added.residual)?;
@@ -179,29 +179,34 @@ fn exchanged(
 }
 
 /// Lowers a node whose result stays on the emitter's device.
-fn on_device(e: &mut Emitter, values: &mut Values, layer: usize, node: &Node<'_>) -> Result<(), LowerError> {
+fn on_device(
+    e: &mut Emitter,
+    values: &mut LoweredValues,
+    layer: usize,
+    node: &LoweredNode<'_>,
+) -> Result<(), LowerError> {
     let device = e.device;
     match node {
-        Node::Heads(heads) => {
+        LoweredNode::Heads(heads) => {
             let x = buffer(e, values.residual(heads.norm.x)?);
             let ready = qkv(e, heads, x, values.ready(heads.norm.x, device))?;
             let ready = rope(e, heads, ready)?;
             values.complete(heads.q, device, ready);
         }
-        Node::Attention(attended) => {
+        LoweredNode::Attention(attended) => {
             let heads = values.ready(attended.q, device).to_vec();
             let Selected { ready: heads, selection } = index(e, attended.cache, heads)?;
             let done = attention(e, attended, &heads, selection.as_ref())?;
             values.locations.insert(attended.out, Location::Splits);
             values.complete(attended.out, device, vec![done]);
         }
-        Node::Gated(gated) => {
+        LoweredNode::Gated(gated) => {
             let x = buffer(e, values.residual(gated.norm.x)?);
             let done = gate_up(e, layer, gated, x, values.ready(gated.norm.x, device))?;
             values.locations.insert(gated.out, Location::Inner);
             values.complete(gated.out, device, vec![done]);
         }
-        Node::Embed { .. } | Node::Added(_) | Node::Choice(_) => {}
+        LoweredNode::Embed { .. } | LoweredNode::Added(_) | LoweredNode::Choice(_) => {}
     }
     Ok(())
 }
@@ -218,7 +223,7 @@ pub(super) fn buffer(e: &Emitter, residual: ResidualBuffer) -> BufferId {
 }
 
 /// Where the devices' parts of the residual stream arrive.
-fn parts_of(parts: &Parts, residual: ResidualBuffer) -> &Vec<BufferId> {
+fn parts_of(parts: &ArrivingParts, residual: ResidualBuffer) -> &Vec<BufferId> {
     match residual {
         ResidualBuffer::BeforeMlp => &parts.middle,
         ResidualBuffer::Input | ResidualBuffer::BeforeAttention | ResidualBuffer::Output => &parts.residual,
@@ -240,13 +245,13 @@ pub(super) struct Sum<'a> {
 pub(super) fn sum(
     e: &mut Emitter,
     name: &str,
-    sent: Vec<Done>,
+    sent: Vec<LevelDone>,
     of: impl for<'e> Fn(&'e Emitter) -> Option<Sum<'e>>,
-) -> Result<Vec<Done>, LowerError> {
+) -> Result<Vec<LevelDone>, LowerError> {
     if e.parts().is_none() {
         return Ok(sent);
     }
-    let all = Done::joined(&sent);
+    let all = LevelDone::joined(&sent);
     e.each_device(|e, _| {
         let Some(Sum { parts, norm, residual, out }) = of(e) else { return Ok(sent[e.device]) };
         let parts = parts.clone();
@@ -262,7 +267,12 @@ fn rotation(e: &Emitter) -> Rotation {
 }
 
 /// Gives, for each kv head, when its group's q, k and v are complete.
-fn qkv(e: &mut Emitter, heads: &Heads<'_>, x: BufferId, ready: &[Done]) -> Result<Vec<Done>, LowerError> {
+fn qkv(
+    e: &mut Emitter,
+    heads: &LayerHeads<'_>,
+    x: BufferId,
+    ready: &[LevelDone],
+) -> Result<Vec<LevelDone>, LowerError> {
     let layer = heads.cache;
     let input = norm_input(e, &heads.norm, x);
     let [k_pool, v_pool] = e.pools(layer);
@@ -297,7 +307,7 @@ fn qkv(e: &mut Emitter, heads: &Heads<'_>, x: BufferId, ready: &[Done]) -> Resul
 }
 
 /// Norms and rotations of heads, where they are levels of their own.
-fn rope(e: &mut Emitter, heads: &Heads<'_>, ready: Vec<Done>) -> Result<Vec<Done>, LowerError> {
+fn rope(e: &mut Emitter, heads: &LayerHeads<'_>, ready: Vec<LevelDone>) -> Result<Vec<LevelDone>, LowerError> {
     let (Some([q_raw, k_raw]), Some([q_norm, k_norm])) = (e.state().raw, heads.head_norms) else { return Ok(ready) };
     let layer = heads.cache;
     let group = e.spec.group();
@@ -325,7 +335,7 @@ fn rope(e: &mut Emitter, heads: &Heads<'_>, ready: Vec<Done>) -> Result<Vec<Done
 }
 
 /// What an indexer adds.
-fn index(e: &mut Emitter, layer: usize, heads: Vec<Done>) -> Result<Selected, LowerError> {
+fn index(e: &mut Emitter, layer: usize, heads: Vec<LevelDone>) -> Result<Selected, LowerError> {
     let Some(indexer) = e.indexer.take() else { return Ok(Selected { ready: heads, selection: None }) };
     let selected = indexer.layer(&mut LayerTasks::new(e, layer, &heads));
     e.indexer = Some(indexer);
@@ -337,11 +347,11 @@ fn index(e: &mut Emitter, layer: usize, heads: Vec<Done>) -> Result<Selected, Lo
 
 fn attention(
     e: &mut Emitter,
-    attended: &Attended,
-    heads: &[Done],
+    attended: &LayerAttention,
+    heads: &[LevelDone],
     selection: Option<&Selection>,
-) -> Result<Done, LowerError> {
-    let &Attended { cache: layer, scale, modifier, .. } = attended;
+) -> Result<LevelDone, LowerError> {
+    let &LayerAttention { cache: layer, scale, modifier, .. } = attended;
     let [k_pool, v_pool] = e.pools(layer);
     let blocks = tiling::deal(e.options.rows, e.sms().div_ceil(e.spec.kv_heads));
     let mut parts = Vec::new();
@@ -370,7 +380,13 @@ fn attention(
     e.level_of(&format!("layers.{layer}.attention"), parts)
 }
 
-fn gate_up(e: &mut Emitter, layer: usize, gated: &Gated<'_>, x: BufferId, ready: &[Done]) -> Result<Done, LowerError> {
+fn gate_up(
+    e: &mut Emitter,
+    layer: usize,
+    gated: &Gated<'_>,
+    x: BufferId,
+    ready: &[LevelDone],
+) -> Result<LevelDone, LowerError> {
     let Gated { norm, gate, up, activation, .. } = gated;
     let input = norm_input(e, norm, x);
     let name = format!("layers.{layer}.{}_{}", gate.projection(), up.projection());
@@ -400,11 +416,11 @@ struct LinearLevel<'n> {
     /// Where the features go.
     output: LinearOutput,
     /// When the input is complete.
-    ready: &'n [Done],
+    ready: &'n [LevelDone],
 }
 
 /// Emits a level of one linear layer, by tiles of output features.
-fn linear(e: &mut Emitter, level: LinearLevel<'_>) -> Result<Done, LowerError> {
+fn linear(e: &mut Emitter, level: LinearLevel<'_>) -> Result<LevelDone, LowerError> {
     let LinearLevel { name, joint, input, projection, features, output, ready } = level;
     let Projection { weight, bias } = projection;
     let tile = |cols| {

@@ -33,10 +33,10 @@ use crate::model::{Architecture, ModelSizes, ModelSpec};
 use crate::program::{
     Argmax, BufferId, BufferKind, Embed, Linear, LinearOutput, Op, Program, Sample, Span, TableShard,
 };
-pub use emit::Done;
 use emit::Emitter;
+pub use emit::LevelDone;
 pub use indexer::{Indexer, LayerTasks, Selected};
-use nodes::{Choice, Node};
+use nodes::{LoweredChoice, LoweredNode};
 pub use options::{LowerError, LowerOptions, MAX_PAGES, MAX_ROWS, MAX_SPLITS, MAX_TASKS};
 use stage::Stage;
 pub use state::{HIDDEN_IN, HIDDEN_OUT, LOGITS, NEXT_TOKEN, PAGE_TABLE, POSITION, REQUEST, TOKEN};
@@ -107,7 +107,7 @@ pub fn lower_indexed<'a>(
     let nodes = nodes::read(&graph)?;
     let sources = StageWeights { spec, graph: &graph, rope, share: &share, stage, dtype_of };
     let weights = WeightBuffers::add(&mut program, sources)?;
-    let parts = options.devices > 1 || nodes.iter().any(Node::is_summed_apart);
+    let parts = options.devices > 1 || nodes.iter().any(LoweredNode::is_summed_apart);
     let (host, states) = state::add(&mut program, spec, &share, options, state::Choices { splits, parts }, stage);
     let shards = weights.into_iter().zip(states).collect();
     let mut e = Emitter {
@@ -153,7 +153,7 @@ fn table_shard(e: &Emitter) -> Option<TableShard> {
 }
 
 /// Gives, for each device, when the residual stream is complete.
-fn embed(e: &mut Emitter, ids: BufferId, embedding: Embedding<'_>) -> Result<Vec<Done>, LowerError> {
+fn embed(e: &mut Emitter, ids: BufferId, embedding: Embedding<'_>) -> Result<Vec<LevelDone>, LowerError> {
     let joint = e.joint("embed");
     let Embedding { table, scale } = embedding;
     let scale = Some(scale).filter(|scale| *scale != 1.0);
@@ -194,8 +194,8 @@ struct Embedding<'n> {
 }
 
 /// The output projection and the choice of the next token.
-struct Chosen<'c> {
-    choice: &'c Choice<'c>,
+struct OutputChoice<'c> {
+    choice: &'c LoweredChoice<'c>,
     /// Where the residual stream is.
     residual: layer::ResidualBuffer,
     logits: BufferId,
@@ -203,8 +203,8 @@ struct Chosen<'c> {
 }
 
 /// Emits the output projection and the choice of the next token, which is the first device's.
-fn choose(e: &mut Emitter, ready: &[Vec<Done>], chosen: Chosen<'_>) -> Result<(), LowerError> {
-    let Chosen { choice: &Choice { norm, table, soft_cap }, residual, logits, next_token } = chosen;
+fn choose(e: &mut Emitter, ready: &[Vec<LevelDone>], chosen: OutputChoice<'_>) -> Result<(), LowerError> {
+    let OutputChoice { choice: &LoweredChoice { norm, table, soft_cap }, residual, logits, next_token } = chosen;
     let rows = e.options.rows;
     let devices = e.devices();
     let tiles = tiling::features(e.spec.vocab, e.sms());

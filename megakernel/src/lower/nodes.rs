@@ -3,12 +3,12 @@
 //!
 //! | node | becomes |
 //! |---|---|
-//! | embedding | [`Node::Embed`] |
-//! | norm, q, k and v, (norms of heads,) rotation, append | [`Node::Heads`] |
-//! | attention | [`Node::Attention`] |
-//! | product, added to the residual stream; or product, norm of its result, addition | [`Node::Added`] |
-//! | norm, gate and up, gated activation | [`Node::Gated`] |
-//! | norm, logits, (soft cap,) choice | [`Node::Choice`] |
+//! | embedding | [`LoweredNode::Embed`] |
+//! | norm, q, k and v, (norms of heads,) rotation, append | [`LoweredNode::Heads`] |
+//! | attention | [`LoweredNode::Attention`] |
+//! | product, added to the residual stream; or product, norm of its result, addition | [`LoweredNode::Added`] |
+//! | norm, gate and up, gated activation | [`LoweredNode::Gated`] |
+//! | norm, logits, (soft cap,) choice | [`LoweredNode::Choice`] |
 //!
 //! Every other node is an error that names it.
 
@@ -24,25 +24,25 @@ use super::options::LowerError;
 
 /// A node of a graph, as the lowering runs it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Node<'g> {
+pub(super) enum LoweredNode<'g> {
     Embed { table: &'g str, scale: f32, out: ValueId },
-    Heads(Heads<'g>),
-    Attention(Attended),
+    Heads(LayerHeads<'g>),
+    Attention(LayerAttention),
     Added(Added<'g>),
     Gated(Gated<'g>),
-    Choice(Choice<'g>),
+    Choice(LoweredChoice<'g>),
 }
 
-impl Node<'_> {
+impl LoweredNode<'_> {
     /// Whether its result is not added as it is made.
     pub fn is_summed_apart(&self) -> bool {
-        matches!(self, Node::Added(Added { post_norm: Some(_), .. }))
+        matches!(self, LoweredNode::Added(Added { post_norm: Some(_), .. }))
     }
 }
 
 /// Attention of a layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Attended {
+pub(super) struct LayerAttention {
     pub cache: usize,
     pub q: ValueId,
     pub scale: f32,
@@ -52,7 +52,7 @@ pub(super) struct Attended {
 
 /// Logits, and the choice by them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Choice<'g> {
+pub(super) struct LoweredChoice<'g> {
     pub norm: Norm<'g>,
     /// The tensor of the output projection.
     pub table: &'g str,
@@ -61,11 +61,11 @@ pub(super) struct Choice<'g> {
 
 /// Queries, keys and values of a layer.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Heads<'g> {
+pub(super) struct LayerHeads<'g> {
     pub cache: usize,
     pub norm: Norm<'g>,
     /// Of queries, keys and values.
-    pub products: [Product<'g>; 3],
+    pub products: [WeightProduct<'g>; 3],
     /// Of queries and keys, before they rotate.
     pub head_norms: Option<[NormWeight<'g>; 2]>,
     /// The rotated queries.
@@ -76,7 +76,7 @@ pub(super) struct Heads<'g> {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Added<'g> {
     pub x: ValueId,
-    pub product: Product<'g>,
+    pub product: WeightProduct<'g>,
     /// The norm of the product's result, before it is added.
     pub post_norm: Option<NormWeight<'g>>,
     /// What it is added to.
@@ -88,8 +88,8 @@ pub(super) struct Added<'g> {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Gated<'g> {
     pub norm: Norm<'g>,
-    pub gate: Product<'g>,
-    pub up: Product<'g>,
+    pub gate: WeightProduct<'g>,
+    pub up: WeightProduct<'g>,
     pub activation: Activation,
     pub out: ValueId,
 }
@@ -111,12 +111,12 @@ pub(super) struct NormWeight<'g> {
 
 /// A product with a weight of the checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Product<'g> {
+pub(super) struct WeightProduct<'g> {
     pub weight: &'g str,
     pub bias: Option<&'g str>,
 }
 
-impl<'g> Product<'g> {
+impl<'g> WeightProduct<'g> {
     /// The name of the projection: `up` of `model.layers.3.mlp.up_proj.weight`.
     pub fn projection(self) -> &'g str {
         let module = self.weight.rsplit('.').nth(1).unwrap_or(self.weight);
@@ -128,7 +128,7 @@ impl<'g> Product<'g> {
 ///
 /// # Errors
 /// The first node that no level runs.
-pub(super) fn read(graph: &Graph) -> Result<Vec<Node<'_>>, LowerError> {
+pub(super) fn read(graph: &Graph) -> Result<Vec<LoweredNode<'_>>, LowerError> {
     let mut steps: Vec<Vec<Step<'_>>> = graph.parts().nodes.iter().map(|_| Vec::new()).collect();
     let mut caches = HashMap::new();
     for step in graph.steps() {
@@ -147,7 +147,7 @@ pub(super) fn read(graph: &Graph) -> Result<Vec<Node<'_>>, LowerError> {
             continue;
         }
         let fused = matches!(graph.parts().nodes[place].body, Body::Fused(_));
-        let reader = Reader { graph, steps, caches: &caches };
+        let reader = NodeReader { graph, steps, caches: &caches };
         let node = match steps.as_slice() {
             [Step { op: Op::Input { .. }, .. }] => continue,
             [step] if !fused => reader.single(step).or_else(|| {
@@ -164,7 +164,7 @@ pub(super) fn read(graph: &Graph) -> Result<Vec<Node<'_>>, LowerError> {
 }
 
 /// One node.
-struct Reader<'r, 'g> {
+struct NodeReader<'r, 'g> {
     graph: &'g Graph,
     steps: &'r [Step<'g>],
     /// The cache whose keys a value is.
@@ -178,32 +178,32 @@ struct Unrotated<'r, 'g> {
     norm: Option<&'r Step<'g>>,
 }
 
-impl<'g> Reader<'_, 'g> {
-    fn single(&self, step: &Step<'g>) -> Option<Node<'g>> {
+impl<'g> NodeReader<'_, 'g> {
+    fn single(&self, step: &Step<'g>) -> Option<LoweredNode<'g>> {
         let out = step.first;
         if let &Op::Embed { table, scale, .. } = step.op {
-            return Some(Node::Embed { table: self.weight(table)?, scale, out });
+            return Some(LoweredNode::Embed { table: self.weight(table)?, scale, out });
         }
         let &Op::Attention { q, k, scale, soft_cap, window, sinks: None, causal: true, .. } = step.op else {
             return None;
         };
         let modifier = ScoreModifier { soft_cap, window };
         modifier.check().ok()?;
-        Some(Node::Attention(Attended { cache: *self.caches.get(&k)?, q, scale, modifier, out }))
+        Some(LoweredNode::Attention(LayerAttention { cache: *self.caches.get(&k)?, q, scale, modifier, out }))
     }
 
     /// A product whose result is normalised before it is added.
-    fn normed_sum(&self, linear: &Step<'g>, norm: &[Step<'g>], addition: &[Step<'g>]) -> Option<Node<'g>> {
+    fn normed_sum(&self, linear: &Step<'g>, norm: &[Step<'g>], addition: &[Step<'g>]) -> Option<LoweredNode<'g>> {
         let (&Op::Linear { x, .. }, [norm], [addition]) = (linear.op, norm, addition) else { return None };
         let &Op::Norm { x: normed, .. } = norm.op else { return None };
         let &Op::Binary { a, b, kind: BinaryKind::Add } = addition.op else { return None };
         let residual = if b == norm.first { a } else { b };
         let complete = normed == linear.first && [a, b].contains(&norm.first) && a != b;
         let (product, post_norm) = (self.product(linear)?, Some(self.norm_weight(norm)?));
-        complete.then_some(Node::Added(Added { x, product, post_norm, residual, out: addition.first }))
+        complete.then_some(LoweredNode::Added(Added { x, product, post_norm, residual, out: addition.first }))
     }
 
-    fn group(&self) -> Option<Node<'g>> {
+    fn group(&self) -> Option<LoweredNode<'g>> {
         let products = self.all(|op| matches!(op, Op::Linear { .. } | Op::Logits { .. }));
         let (before, after) = (self.norm(), self.steps.last()?);
         match (products.as_slice(), after.op, before) {
@@ -213,7 +213,7 @@ impl<'g> Reader<'_, 'g> {
                 let soft_cap = self.steps.iter().find_map(cap);
                 let others = usize::from(soft_cap.is_some());
                 let complete = self.steps.len() == 3 + others && self.steps.first()?.first == x;
-                complete.then_some(Node::Choice(Choice { norm, table: self.weight(table)?, soft_cap }))
+                complete.then_some(LoweredNode::Choice(LoweredChoice { norm, table: self.weight(table)?, soft_cap }))
             }
             ([gate, up], &Op::Activation { x, gate: Some(through), kind }, Some(norm)) => {
                 let complete = self.steps.len() == 4 && (through, x) == (gate.first, up.first);
@@ -225,21 +225,27 @@ impl<'g> Reader<'_, 'g> {
                         return None;
                     }
                 };
-                complete.then_some(Node::Gated(Gated { norm, gate, up, activation, out: after.first }))
+                complete.then_some(LoweredNode::Gated(Gated { norm, gate, up, activation, out: after.first }))
             }
             ([product], &Op::Binary { a, b, kind: BinaryKind::Add }, None) => {
                 let residual = if b == product.first { a } else { b };
                 let complete = self.steps.len() == 2 && [a, b].contains(&product.first) && a != b;
                 let Op::Linear { x, .. } = *product.op else { return None };
                 let product = self.product(product)?;
-                complete.then_some(Node::Added(Added { x, product, post_norm: None, residual, out: after.first }))
+                complete.then_some(LoweredNode::Added(Added {
+                    x,
+                    product,
+                    post_norm: None,
+                    residual,
+                    out: after.first,
+                }))
             }
             ([_, _, _], Op::CacheAppend { .. }, Some(norm)) => self.heads(norm),
             _ => None,
         }
     }
 
-    fn heads(&self, norm: Norm<'g>) -> Option<Node<'g>> {
+    fn heads(&self, norm: Norm<'g>) -> Option<LoweredNode<'g>> {
         let append = self.steps.last()?;
         let &Op::CacheAppend { k, v, cache } = append.op else { return None };
         let queries = self.steps.iter().find(|step| matches!(step.op, Op::Rope { .. }) && step.first != k)?;
@@ -253,7 +259,7 @@ impl<'g> Reader<'_, 'g> {
         let products = [queries_made.product, keys_made.product, self.made_by(v)?].map(|step| self.product(step));
         let [q_product, k_product, v_product] = products;
         let products = [q_product?, k_product?, v_product?];
-        Some(Node::Heads(Heads { cache: cache.index(), norm, products, head_norms, q: queries.first }))
+        Some(LoweredNode::Heads(LayerHeads { cache: cache.index(), norm, products, head_norms, q: queries.first }))
     }
 
     /// What a value is the rotation of.
@@ -283,13 +289,13 @@ impl<'g> Reader<'_, 'g> {
         Some(Norm { x, weight, eps })
     }
 
-    fn product(&self, step: &Step<'g>) -> Option<Product<'g>> {
+    fn product(&self, step: &Step<'g>) -> Option<WeightProduct<'g>> {
         let Op::Linear { weight, bias, .. } = *step.op else { return None };
         let bias = match bias {
             Some(bias) => Some(self.weight(bias)?),
             None => None,
         };
-        Some(Product { weight: self.weight(weight)?, bias })
+        Some(WeightProduct { weight: self.weight(weight)?, bias })
     }
 
     /// The name of a weight that is a whole tensor as it is.
@@ -339,16 +345,19 @@ mod tests {
             let graph = fused(&least(qk_norm));
             let nodes = read(&graph).expect("Llama's block");
             assert_eq!(nodes.len(), 1 + 2 * 5 + 1);
-            let Node::Heads(heads) = &nodes[6] else { panic!("{:?}", nodes[6]) };
+            let LoweredNode::Heads(heads) = &nodes[6] else { panic!("{:?}", nodes[6]) };
             assert_eq!(heads.cache, 1);
             assert_eq!(heads.norm.weight, "model.layers.1.input_layernorm.weight");
-            assert_eq!(heads.products.map(Product::projection), ["q", "k", "v"]);
+            assert_eq!(heads.products.map(WeightProduct::projection), ["q", "k", "v"]);
             assert_eq!(heads.products[2].bias.is_some(), !qk_norm);
             let norms = heads.head_norms.map(|norms| norms.map(|norm| norm.weight));
             let expected = ["model.layers.1.self_attn.q_norm.weight", "model.layers.1.self_attn.k_norm.weight"];
             assert_eq!(norms, qk_norm.then_some(expected));
-            let (Node::Added(o), Node::Gated(Gated { norm, up, out: inner, .. }), Node::Added(down)) =
-                (&nodes[8], &nodes[9], &nodes[10])
+            let (
+                LoweredNode::Added(o),
+                LoweredNode::Gated(Gated { norm, up, out: inner, .. }),
+                LoweredNode::Added(down),
+            ) = (&nodes[8], &nodes[9], &nodes[10])
             else {
                 panic!("{nodes:?}")
             };
@@ -420,14 +429,16 @@ mod tests {
         let graph = models::graph(&config).and_then(|graph| Ok(fuse(&normalise(&graph)?)?)).expect("a valid graph");
         let nodes = read(&graph).expect("Gemma 2's block");
         assert_eq!(nodes.len(), 1 + 2 * 5 + 1);
-        assert!(matches!(nodes[0], Node::Embed { scale: 4.0, .. }), "{:?}", nodes[0]);
-        let modifier = |node: &Node<'_>| {
-            let Node::Attention(attended) = node else { panic!("{node:?}") };
+        assert!(matches!(nodes[0], LoweredNode::Embed { scale: 4.0, .. }), "{:?}", nodes[0]);
+        let modifier = |node: &LoweredNode<'_>| {
+            let LoweredNode::Attention(attended) = node else { panic!("{node:?}") };
             attended.modifier
         };
         let capped = ScoreModifier { soft_cap: Some(50.0), window: None };
         assert_eq!([2, 7].map(|at: usize| modifier(&nodes[at])), [ScoreModifier { window: Some(8), ..capped }, capped]);
-        let (Node::Added(o), Node::Gated(gated), Node::Added(down)) = (&nodes[3], &nodes[4], &nodes[5]) else {
+        let (LoweredNode::Added(o), LoweredNode::Gated(gated), LoweredNode::Added(down)) =
+            (&nodes[3], &nodes[4], &nodes[5])
+        else {
             panic!("{nodes:?}")
         };
         assert_eq!(gated.activation, Activation::GeluTanh);
@@ -435,12 +446,12 @@ mod tests {
         let expected = ["post_attention_layernorm", "post_feedforward_layernorm"];
         assert_eq!([o, down].map(weight), expected.map(|name| Some(Some(name.to_owned()))));
         assert_eq!((gated.norm.x, down.residual, down.x), (o.out, o.out, gated.out));
-        let Node::Choice(choice) = &nodes[11] else { panic!("{:?}", nodes[11]) };
+        let LoweredNode::Choice(choice) = &nodes[11] else { panic!("{:?}", nodes[11]) };
         assert_eq!((choice.norm.x, choice.soft_cap), (sum_of(&nodes[10]), Some(30.0)));
     }
 
-    fn sum_of(node: &Node<'_>) -> ValueId {
-        let Node::Added(added) = node else { panic!("{node:?}") };
+    fn sum_of(node: &LoweredNode<'_>) -> ValueId {
+        let LoweredNode::Added(added) = node else { panic!("{node:?}") };
         added.out
     }
 }

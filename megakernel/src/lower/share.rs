@@ -33,29 +33,29 @@ pub(super) fn share(spec: &ModelSizes, devices: usize) -> Result<ModelSizes, Low
 
 /// What a device has of a tensor: everything, an interval of one dimension, or nothing.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum TensorShare {
     All,
     Of { dim: usize, span: Span },
     None,
 }
 
 /// The part of a tensor that `device` of `devices` has; `share` is the model as it sees it.
-pub(super) fn part(tensor: &str, spec: &ModelSizes, share: &ModelSizes, device: usize, devices: usize) -> Part {
-    let of = |dim, each: usize| Part::Of { dim, span: Span::new(device * each, (device + 1) * each) };
+pub(super) fn part(tensor: &str, spec: &ModelSizes, share: &ModelSizes, device: usize, devices: usize) -> TensorShare {
+    let of = |dim, each: usize| TensorShare::Of { dim, span: Span::new(device * each, (device + 1) * each) };
     let (module, kind) = tensor.rsplit_once('.').unwrap_or((tensor, ""));
     match module.rsplit_once('.').map_or(module, |(_, name)| name) {
         "q_proj" => of(0, share.heads * spec.head_dim),
         "k_proj" | "v_proj" => {
             let first = device * spec.kv_heads / devices;
-            Part::Of { dim: 0, span: Span::new(first * spec.head_dim, (first + share.kv_heads) * spec.head_dim) }
+            TensorShare::Of { dim: 0, span: Span::new(first * spec.head_dim, (first + share.kv_heads) * spec.head_dim) }
         }
         "gate_proj" | "up_proj" => of(0, share.intermediate),
-        "o_proj" | "down_proj" if kind == "bias" && device > 0 => Part::None,
-        "o_proj" | "down_proj" if kind == "bias" => Part::All,
+        "o_proj" | "down_proj" if kind == "bias" && device > 0 => TensorShare::None,
+        "o_proj" | "down_proj" if kind == "bias" => TensorShare::All,
         "o_proj" => of(1, share.heads * spec.head_dim),
         "down_proj" => of(1, share.intermediate),
         "embed_tokens" | "lm_head" => of(0, share.vocab),
-        _ => Part::All,
+        _ => TensorShare::All,
     }
 }
 
@@ -75,7 +75,7 @@ mod tests {
         let share = share(&spec, devices).expect("it divides");
         assert_eq!((share.heads, share.kv_heads), (2, 1));
         let rows = |device| part("model.layers.3.self_attn.k_proj.weight", &spec, &share, device, devices);
-        let of = |head: usize| Part::Of { dim: 0, span: Span::new(head * 128, (head + 1) * 128) };
+        let of = |head: usize| TensorShare::Of { dim: 0, span: Span::new(head * 128, (head + 1) * 128) };
         assert_eq!([rows(0), rows(1), rows(2), rows(15)], [of(0), of(0), of(1), of(7)]);
     }
 
@@ -93,6 +93,6 @@ mod tests {
         let spec = spec();
         let share = share(&spec, 2).expect("it divides");
         let bias = |device| part("model.layers.0.self_attn.o_proj.bias", &spec, &share, device, 2);
-        assert_eq!([bias(0), bias(1)], [Part::All, Part::None]);
+        assert_eq!([bias(0), bias(1)], [TensorShare::All, TensorShare::None]);
     }
 }

@@ -62,7 +62,7 @@ pub(super) struct StateBuffers {
     /// The residual stream before the MLP.
     pub middle: BufferId,
     /// Parts of the two, one from each device; none where results are added as they are made.
-    pub parts: Option<Parts>,
+    pub parts: Option<ArrivingParts>,
     pub q: BufferId,
     /// Unrotated q and k, for models that normalise heads.
     pub raw: Option<[BufferId; 2]>,
@@ -83,7 +83,7 @@ pub(super) struct Choices {
 }
 
 /// Where the parts of sums arrive on a device, by the device that sends them.
-pub(super) struct Parts {
+pub(super) struct ArrivingParts {
     /// Of the residual stream before attention: parts of the embedding and of down.
     pub residual: Vec<BufferId>,
     /// Of the residual stream before the MLP: parts of o.
@@ -151,7 +151,7 @@ fn activations(
     let mut parts_of = |name: &str| -> Vec<BufferId> {
         (0..devices).map(|from| scratch(&format!("{name}.part{from}"), DType::F32, &[rows, share.hidden])).collect()
     };
-    let parts = parts.then(|| Parts { residual: parts_of("residual"), middle: parts_of("residual.middle") });
+    let parts = parts.then(|| ArrivingParts { residual: parts_of("residual"), middle: parts_of("residual.middle") });
     let q = scratch("q", DType::F32, &[rows, heads, dim]);
     let raw = share.head_norms.then(|| {
         [scratch("q.raw", DType::F32, &[rows, heads, dim]), scratch("k.raw", DType::F32, &[rows, kv_heads, dim])]

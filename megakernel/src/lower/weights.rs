@@ -7,9 +7,9 @@ use tilewright_graph::Graph;
 use tilewright_graph::graph::RopeTable;
 use tilewright_layout::DType;
 
-use super::nodes::Product;
+use super::nodes::WeightProduct;
 use super::options::LowerError;
-use super::share::{Part, part};
+use super::share::{TensorShare, part};
 use super::stage::Stage;
 use crate::model::{ModelSizes, ModelSpec};
 use crate::program::{BufferId, BufferKind, DeviceId, Program, Projection, Source, Span};
@@ -58,17 +58,17 @@ impl WeightBuffers {
             // What every device has whole is one buffer, of which each has its own.
             let mut whole = None;
             for (device, by_name) in by_name.iter_mut().enumerate() {
-                let part = if devices == 1 { Part::All } else { part(name, spec, share, device, devices) };
+                let part = if devices == 1 { TensorShare::All } else { part(name, spec, share, device, devices) };
                 let id = match part {
-                    Part::None => continue,
-                    Part::All => *whole.get_or_insert_with(|| {
+                    TensorShare::None => continue,
+                    TensorShare::All => *whole.get_or_insert_with(|| {
                         let id = program.add_buffer(name, BufferKind::Weight, dtype, &tensor.shape);
                         let buffer = &mut program.buffers[id.index()];
                         buffer.source = Some(Source::Tensor(name.clone()));
                         buffer.offset = offset;
                         id
                     }),
-                    Part::Of { dim, span } => {
+                    TensorShare::Of { dim, span } => {
                         let mut index: Vec<Span> = tensor.shape.iter().map(|&extent| Span::all(extent)).collect();
                         index[dim] = span;
                         let shape: Vec<usize> = index.iter().map(|span| span.len()).collect();
@@ -99,7 +99,7 @@ impl WeightBuffers {
     }
 
     /// The weight of a product, and its bias if the device adds it.
-    pub fn projection(&self, product: &Product<'_>) -> Projection {
+    pub fn projection(&self, product: &WeightProduct<'_>) -> Projection {
         Projection { weight: self.get(product.weight), bias: product.bias.and_then(|bias| self.find(bias)) }
     }
 }

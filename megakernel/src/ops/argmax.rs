@@ -101,14 +101,14 @@ impl DeviceOp for Argmax {
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
         let function = BestOfTiles { rows: rows_of(self.rows)?, tiles: plan.extent(self.value, 0)? };
         let [value, index, out] = [plan.operand(self.value)?, plan.operand(self.index)?, plan.operand(self.out)?];
-        Ok(Planned::new(function, Fields { first_row: self.rows.lo as u32, value, index, out }))
+        Ok(Planned::new(function, ArgmaxFields { first_row: self.rows.lo as u32, value, index, out }))
     }
 }
 
 /// What the code reads of a task: numbers, and operands in units of 16 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
-struct Fields {
+struct ArgmaxFields {
     first_row: u32,
     value: u32,
     index: u32,
@@ -126,11 +126,12 @@ struct BestOfTiles {
 
 impl DeviceFunction for BestOfTiles {
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
-        let [value, index] = [offset_of!(Fields, value), offset_of!(Fields, index)].map(|field| call.state(field));
+        let [value, index] =
+            [offset_of!(ArgmaxFields, value), offset_of!(ArgmaxFields, index)].map(|field| call.state(field));
         let bests = tiles::TileBests { value: value.cast(), index: index.cast(), tiles: self.tiles };
         let rows = self.rows;
-        let first_row = call.value(offset_of!(Fields, first_row));
-        let out = call.state(offset_of!(Fields, out)).cast();
+        let first_row = call.value(offset_of!(ArgmaxFields, first_row));
+        let out = call.state(offset_of!(ArgmaxFields, out)).cast();
         tiles::argmax(call.team(), tiles::Argmax { bests, out, rows, first_row });
     }
 }

@@ -62,7 +62,11 @@ impl TaskOp for Add {
     }
 
     fn footprint(&self, ops: &Operands) -> Check<Footprint> {
-        binary(ops, [Operand { name: "a", region: &self.a }, Operand { name: "b", region: &self.b }], &self.out)
+        binary(
+            ops,
+            [ElementwiseOperand { name: "a", region: &self.a }, ElementwiseOperand { name: "b", region: &self.b }],
+            &self.out,
+        )
     }
 
     fn oracle(&self, on: &Context) -> Done {
@@ -92,7 +96,14 @@ impl TaskOp for SiluMul {
     }
 
     fn footprint(&self, ops: &Operands) -> Check<Footprint> {
-        binary(ops, [Operand { name: "gate", region: &self.gate }, Operand { name: "up", region: &self.up }], &self.out)
+        binary(
+            ops,
+            [
+                ElementwiseOperand { name: "gate", region: &self.gate },
+                ElementwiseOperand { name: "up", region: &self.up },
+            ],
+            &self.out,
+        )
     }
 
     fn oracle(&self, on: &Context) -> Done {
@@ -105,17 +116,17 @@ impl TaskOp for SiluMul {
 }
 
 /// An operand of an elementwise op.
-struct Operand<'r> {
+struct ElementwiseOperand<'r> {
     name: &'static str,
     region: &'r Region,
 }
 
-fn binary(ops: &Operands, read: [Operand<'_>; 2], out: &Region) -> Check<Footprint> {
-    for Operand { name, region } in &read {
+fn binary(ops: &Operands, read: [ElementwiseOperand<'_>; 2], out: &Region) -> Check<Footprint> {
+    for ElementwiseOperand { name, region } in &read {
         ops.float_region(name, region)?;
     }
     ops.float_region("out", out)?;
-    for Operand { name, region } in &read {
+    for ElementwiseOperand { name, region } in &read {
         same_extents(name, region, "out", out)?;
     }
     let read = read.map(|operand| *operand.region);

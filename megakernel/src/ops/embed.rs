@@ -198,8 +198,8 @@ impl DeviceOp for Embed {
         let shard = self.shard.map_or(0, |shard| shard.first as u32);
         let [first_row, first] = [self.rows.lo as u32, self.cols.lo as u32];
         let scaled_at = operands.unwrap_or_default();
-        let fields = Fields { first_row, first, ids, position, shard, scaled: scaled_at, outs: to.fields() };
-        let bytes = offset_of!(Fields, outs) + size_of_val(&to.operands[..]);
+        let fields = EmbedFields { first_row, first, ids, position, shard, scaled: scaled_at, outs: to.fields() };
+        let bytes = offset_of!(EmbedFields, outs) + size_of_val(&to.operands[..]);
         Ok(Planned::new(function, fields).keeping(bytes).reading(weights))
     }
 }
@@ -207,7 +207,7 @@ impl DeviceOp for Embed {
 /// What the code reads of a task: numbers, and operands in units of 16 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
-struct Fields {
+struct EmbedFields {
     first_row: u32,
     /// The first column.
     first: u32,
@@ -247,24 +247,24 @@ struct RowsOfTable {
 impl DeviceFunction for RowsOfTable {
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
         let RowsOfTable { strip, deal, rows, columns, scale, out, scaled, ref devices, ids } = *self;
-        let outs = offset_of!(Fields, outs);
+        let outs = offset_of!(EmbedFields, outs);
         let copies = match devices[..] {
             [] => call.stored(outs, out, Generation::Output).into(),
             ref devices => call.copies(outs, devices, out),
         };
-        let first_row = call.value(offset_of!(Fields, first_row));
+        let first_row = call.value(offset_of!(EmbedFields, first_row));
         let rows_of_table = embed::Embed {
-            ids: call.state(offset_of!(Fields, ids)).cast(),
-            position: call.state(offset_of!(Fields, position)).cast(),
+            ids: call.state(offset_of!(EmbedFields, ids)).cast(),
+            position: call.state(offset_of!(EmbedFields, position)).cast(),
             table: embed::EmbedTable::Strips { base: call.packed().cast(), strip, deal },
             out: copies,
             scale,
-            shard: ids.map(|ids| (call.value(offset_of!(Fields, shard)), ids)),
+            shard: ids.map(|ids| (call.value(offset_of!(EmbedFields, shard)), ids)),
             rows,
             first_row,
-            first: call.value(offset_of!(Fields, first)),
+            first: call.value(offset_of!(EmbedFields, first)),
             columns,
-            norm: scaled.map(|code| embed::EmbedNorm::Terms(call.scaled_output(offset_of!(Fields, scaled), code))),
+            norm: scaled.map(|code| embed::EmbedNorm::Terms(call.scaled_output(offset_of!(EmbedFields, scaled), code))),
         };
         embed::embed(call.team(), rows_of_table);
     }

@@ -120,7 +120,7 @@ impl DeviceOp for LinearPart {
         }
         let first_strip = self.cols.lo / 8;
         let strips = self.cols.len().div_ceil(8);
-        let fields = Fields {
+        let fields = LinearPartFields {
             first_row: self.rows.lo as u32,
             first: self.cols.lo as u32,
             end: self.cols.hi as u32,
@@ -153,7 +153,7 @@ fn stages(strip: Strip, along: Span) -> Result<[u32; 2], Unsupported> {
 /// What the code reads of a task: numbers, and operands in units of 16 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
-struct Fields {
+struct LinearPartFields {
     first_row: u32,
     /// The first feature.
     first: u32,
@@ -206,15 +206,17 @@ impl DeviceFunction for PartTile {
         let tile = linear::Linear {
             strip,
             rows,
-            first_row: value(offset_of!(Fields, first_row)),
-            first: value(offset_of!(Fields, first)),
-            end: value(offset_of!(Fields, end)),
+            first_row: value(offset_of!(LinearPartFields, first_row)),
+            first: value(offset_of!(LinearPartFields, first)),
+            end: value(offset_of!(LinearPartFields, end)),
             pitch: self.pitch,
-            input: input.of(call, offset_of!(Fields, input), self.pitch).from(value(offset_of!(Fields, along))),
+            input: input
+                .of(call, offset_of!(LinearPartFields, input), self.pitch)
+                .from(value(offset_of!(LinearPartFields, along))),
             a_operand,
             bias: None,
             output: Output::Store {
-                out: call.stored(offset_of!(Fields, out), self.out, Generation::Output).into(),
+                out: call.stored(offset_of!(LinearPartFields, out), self.out, Generation::Output).into(),
                 width: self.width,
             },
         };

@@ -51,7 +51,7 @@ pub use linear::{InputCode, Linear, LinearInput, LinearOutput, LinearTile, TileC
 pub use linear_part::{LinearPart, PartTile};
 pub use operand::{Check, OperandError, Operands, index, interval, multiple, positive, same_extents};
 pub use place::{Rotation, RowCells};
-pub use qkv::{GroupShape, KeyOutput, PAIRS_PER_STRIP, Part, Projection, Qkv, QkvTile, Run};
+pub use qkv::{GroupShape, KeyOutput, PAIRS_PER_STRIP, Projection, Qkv, QkvProjection, QkvTile, StripRun};
 pub use reduce::{Reduce, SumNorm};
 pub use registry::{RegisterError, register};
 pub use rms_norm::RmsNorm;

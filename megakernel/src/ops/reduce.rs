@@ -180,7 +180,7 @@ impl DeviceOp for Reduce {
             return Err(Unsupported::Number { what, found: parts.len(), expected });
         }
         let scaled = plan.scaled_output()?;
-        let fields = Fields {
+        let fields = ReduceFields {
             first_row: self.rows.lo as u32,
             columns: [self.cols.lo as u32, self.cols.hi as u32],
             parts: first,
@@ -195,8 +195,8 @@ impl DeviceOp for Reduce {
         };
         let bytes = match (norm, scaled) {
             (Some(_), _) => size_of_val(&fields),
-            (None, Some(_)) => offset_of!(Fields, norm),
-            (None, None) => offset_of!(Fields, scaled),
+            (None, Some(_)) => offset_of!(ReduceFields, norm),
+            (None, None) => offset_of!(ReduceFields, scaled),
         };
         let scaled = scaled.map(|(code, _)| code);
         let across = plan.far(self.out)?.is_some();
@@ -209,7 +209,7 @@ impl DeviceOp for Reduce {
 /// What the code reads of a task: numbers, and operands in units of 16 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
-struct Fields {
+struct ReduceFields {
     first_row: u32,
     columns: [u32; 2],
     /// The first part.
@@ -258,25 +258,25 @@ struct SumTile {
 impl DeviceFunction for SumTile {
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
         let SumTile { part, norm, residual, out, scaled, across, .. } = *self;
-        let first = call.stored(offset_of!(Fields, parts), part, Generation::Input);
+        let first = call.stored(offset_of!(ReduceFields, parts), part, Generation::Input);
         let first = if across { first.across_devices().unless(call.left()) } else { first };
         // Elements of 16 bytes: packets are twice as long.
         let per_strip = if part.period > 0 { 2 } else { 4 };
         let part = |number: u32| first.from(call.builder().lit(number * self.step * per_strip));
-        let column = |at: usize| call.value(offset_of!(Fields, columns) + 4 * at);
+        let column = |at: usize| call.value(offset_of!(ReduceFields, columns) + 4 * at);
         let sums = PartSums {
             parts: (0..self.count).map(part).collect(),
             norm: norm.map(|NormCode { weight, eps }| PostNorm {
-                weight: call.plain(offset_of!(Fields, norm), weight),
+                weight: call.plain(offset_of!(ReduceFields, norm), weight),
                 eps,
                 squares: call.scratch().squares,
             }),
-            residual: residual.map(|of| call.stored(offset_of!(Fields, residual), of, Generation::Residual)),
-            out: call.stored(offset_of!(Fields, out), out, Generation::Output),
-            scaled: scaled.map(|code| call.scaled_output(offset_of!(Fields, scaled), code)),
+            residual: residual.map(|of| call.stored(offset_of!(ReduceFields, residual), of, Generation::Residual)),
+            out: call.stored(offset_of!(ReduceFields, out), out, Generation::Output),
+            scaled: scaled.map(|code| call.scaled_output(offset_of!(ReduceFields, scaled), code)),
             rows: self.rows,
             width: self.width,
-            first_row: call.value(offset_of!(Fields, first_row)),
+            first_row: call.value(offset_of!(ReduceFields, first_row)),
             columns: [column(0), column(1)],
         };
         sums.add_up(call.team());

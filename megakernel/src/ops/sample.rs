@@ -137,8 +137,8 @@ impl DeviceOp for Sample {
             let found = vocab as usize;
             return Err(Unsupported::Number { what, found, expected: "2^18 at most" });
         }
-        let function = Draw { rows: rows_of(self.rows)?, tiles, vocab };
-        let fields = Fields {
+        let function = SampleFunction { rows: rows_of(self.rows)?, tiles, vocab };
+        let fields = SampleFields {
             first_row: self.rows.lo as u32,
             logits: plan.operand(self.logits)?,
             value: plan.operand(self.value)?,
@@ -154,7 +154,7 @@ impl DeviceOp for Sample {
 /// What the code reads of a task: numbers, and operands in units of 16 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
-struct Fields {
+struct SampleFields {
     first_row: u32,
     logits: u32,
     value: u32,
@@ -166,7 +166,7 @@ struct Fields {
 
 /// The device function.
 #[derive(Clone, Debug, PartialEq)]
-struct Draw {
+struct SampleFunction {
     /// Rows of the task.
     rows: u32,
     /// Tiles of the logits.
@@ -175,23 +175,24 @@ struct Draw {
     vocab: u32,
 }
 
-impl DeviceFunction for Draw {
+impl DeviceFunction for SampleFunction {
     fn shared(&self, _warps: u32) -> SharedBytes {
         SharedBytes { operand: Scratch::BYTES, ..SharedBytes::default() }
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
-        let [value, index] = [offset_of!(Fields, value), offset_of!(Fields, index)].map(|field| call.state(field));
+        let [value, index] =
+            [offset_of!(SampleFields, value), offset_of!(SampleFields, index)].map(|field| call.state(field));
         let bests = tiles::TileBests { value: value.cast(), index: index.cast(), tiles: self.tiles };
         let choice = tiles::Sample {
-            logits: call.state(offset_of!(Fields, logits)).cast(),
+            logits: call.state(offset_of!(SampleFields, logits)).cast(),
             vocab: self.vocab,
             bests,
-            position: call.state(offset_of!(Fields, position)).cast(),
-            requests: call.state(offset_of!(Fields, request)),
-            out: call.state(offset_of!(Fields, out)).cast(),
+            position: call.state(offset_of!(SampleFields, position)).cast(),
+            requests: call.state(offset_of!(SampleFields, request)),
+            out: call.state(offset_of!(SampleFields, out)).cast(),
             rows: self.rows,
-            first_row: call.value(offset_of!(Fields, first_row)),
+            first_row: call.value(offset_of!(SampleFields, first_row)),
         };
         // No task's activations are in shared memory now.
         tiles::sample(call.team(), Scratch::new(call.scratch().operand.cast()), choice);

@@ -43,7 +43,7 @@ struct In {
 
 /// What an envelope of another version still must have.
 #[derive(Deserialize)]
-struct Envelope {
+struct VersionEnvelope {
     format: String,
     version: u32,
 }
@@ -77,7 +77,7 @@ impl Program {
             Err(error) => {
                 // The envelope explains a file of another version better than the first field that
                 // differs.
-                if let Ok(envelope) = serde_json::from_str::<Envelope>(text) {
+                if let Ok(envelope) = serde_json::from_str::<VersionEnvelope>(text) {
                     check(&envelope.format, envelope.version)?;
                 }
                 Err(error.into())

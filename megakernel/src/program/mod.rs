@@ -25,8 +25,8 @@ use tilewright_codegen::target::Target;
 
 pub use crate::ops::{
     Add, Argmax, Attention, Combine, Copy, Embed, Footprint, GroupShape, HeadNorm, HeadOutput, KeyOutput, KvAppend,
-    Linear, LinearInput, LinearOutput, LinearPart, Op, OperandError, Operands, PAIRS_PER_STRIP, Part, Projection, Qkv,
-    REQUEST_WORDS, Reduce, RmsNorm, Rope, Rotation, RowCells, Run, Sample, SiluMul, TableShard,
+    Linear, LinearInput, LinearOutput, LinearPart, Op, OperandError, Operands, PAIRS_PER_STRIP, Projection, Qkv,
+    QkvProjection, REQUEST_WORDS, Reduce, RmsNorm, Rope, Rotation, RowCells, Sample, SiluMul, StripRun, TableShard,
 };
 
 pub(crate) use buffer::float_of;

@@ -180,7 +180,7 @@ pub fn footprint(p: &Program, task: usize) -> Option<&'static str> {
 }
 
 /// Bytes that are touched in the same way by all tasks behave alike; one of each kind is followed.
-struct Cell {
+struct AlikeBytes {
     /// Defined before the first task.
     defined: bool,
     /// Must be written in the end, through this buffer.
@@ -192,21 +192,21 @@ struct Cell {
 
 struct Explorer<'p> {
     program: &'p Program,
-    cells: Vec<Cell>,
+    cells: Vec<AlikeBytes>,
     predecessor: Vec<Option<usize>>,
     /// The producer that each read of a cell finds, by (task, cell).
-    seen: HashMap<(usize, usize), Producer>,
-    last: HashMap<usize, Producer>,
+    seen: HashMap<(usize, usize), LastWriter>,
+    last: HashMap<usize, LastWriter>,
 }
 
 /// Task and buffer, or none.
-type Producer = Option<(u8, u8)>;
+type LastWriter = Option<(u8, u8)>;
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct State {
+struct OracleState {
     started: u16,
     done: u16,
-    producers: Vec<Producer>,
+    producers: Vec<LastWriter>,
 }
 
 impl<'p> Explorer<'p> {
@@ -234,7 +234,8 @@ impl<'p> Explorer<'p> {
             }
         }
         let kinds: BTreeSet<Touch> = touched.into_values().collect();
-        let cells = kinds.into_iter().map(|(output, defined, reads, writes)| Cell { defined, output, reads, writes });
+        let cells =
+            kinds.into_iter().map(|(output, defined, reads, writes)| AlikeBytes { defined, output, reads, writes });
         let mut predecessor = vec![None; n];
         for pair in program.queues.iter().flatten().flat_map(|queue| queue.windows(2)) {
             predecessor[pair[1].index()] = Some(pair[0].index());
@@ -244,7 +245,7 @@ impl<'p> Explorer<'p> {
 
     fn explore(mut self) -> Result<(), Unsafe> {
         let n = self.program.tasks.len();
-        let first = State { started: 0, done: 0, producers: vec![None; self.cells.len()] };
+        let first = OracleState { started: 0, done: 0, producers: vec![None; self.cells.len()] };
         let mut visited = HashSet::from([first.clone()]);
         let mut open = vec![first];
         while let Some(state) = open.pop() {
@@ -256,7 +257,7 @@ impl<'p> Explorer<'p> {
                     }
                     self.start(&state, task)?
                 } else if state.done >> task & 1 == 0 {
-                    State { done: state.done | 1 << task, ..state.clone() }
+                    OracleState { done: state.done | 1 << task, ..state.clone() }
                 } else {
                     continue;
                 };
@@ -272,7 +273,7 @@ impl<'p> Explorer<'p> {
         Ok(())
     }
 
-    fn can_start(&self, state: &State, task: usize) -> bool {
+    fn can_start(&self, state: &OracleState, task: usize) -> bool {
         let done = |t: usize| state.done >> t & 1 == 1;
         let value =
             |c| self.program.tasks.iter().enumerate().filter(|(i, t)| done(*i) && t.signals.contains(&c)).count();
@@ -280,7 +281,7 @@ impl<'p> Explorer<'p> {
             && self.program.tasks[task].waits.iter().all(|w| value(w.counter) as u64 >= u64::from(w.threshold))
     }
 
-    fn start(&mut self, state: &State, task: usize) -> Result<State, Unsafe> {
+    fn start(&mut self, state: &OracleState, task: usize) -> Result<OracleState, Unsafe> {
         let running = state.started & !state.done;
         let mut next = state.clone();
         next.started |= 1 << task;
@@ -311,7 +312,7 @@ impl<'p> Explorer<'p> {
         Ok(next)
     }
 
-    fn end(&mut self, state: &State) -> Result<(), Unsafe> {
+    fn end(&mut self, state: &OracleState) -> Result<(), Unsafe> {
         if state.done.count_ones() as usize != self.program.tasks.len() {
             return Err(Unsafe::Deadlock);
         }

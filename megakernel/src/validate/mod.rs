@@ -128,7 +128,7 @@ pub use report::{Note, Report, Stats, Violation, Warning};
 pub use text::{Hazard, SAMPLES, TaskName};
 
 use crate::program::{BufferKind, Program};
-use order::{Execution, Graph, Order};
+use order::{Execution, HappensBefore, OrderGraph};
 
 /// Checks every rule on a program and reports all violations.
 ///
@@ -174,14 +174,14 @@ pub fn validate(program: &Program) -> Report {
 /// Checks what depends on the order of the tasks. Where queues are broken there is none to judge:
 /// only the waits are. In a program that stops early, memory is not judged either.
 fn check_order(program: &Program, queued: bool, report: &mut Report) {
-    let graph = Graph::new(program, queued);
+    let graph = OrderGraph::new(program, queued);
     let execution = Execution::new(&graph);
     if !execution.is_complete() {
         let deadlock = order::witness(program, &graph, &execution);
         report.errors.extend(deadlock.map(|kind| Violation { at: Location::Program, kind }));
     } else if queued {
         report.stats.depth = Some(execution.depth);
-        memory::check(program, &Order::new(&graph, &execution), report);
+        memory::check(program, &HappensBefore::new(&graph, &execution), report);
     }
 }
 
@@ -199,12 +199,12 @@ pub(crate) struct Synchronisation {
 
 /// The conflicts of a valid placed program that a back end leaves unordered.
 pub(crate) fn unordered(program: &Program, by: &Synchronisation) -> Vec<Violation> {
-    let graph = Graph::new(program, true);
+    let graph = OrderGraph::new(program, true);
     let execution = Execution::new(&graph);
     let synchronised = graph.synchronised(by);
     let mut report = Report::default();
     // The program's own execution is one of the weaker order, too.
-    memory::check(program, &Order::new(&synchronised, &execution), &mut report);
+    memory::check(program, &HappensBefore::new(&synchronised, &execution), &mut report);
     let is_conflict = |kind: &Kind| {
         use Kind::{
             AliasRace, AliasTooFine, BoxesTooFine, PartialJoin, ReadAfterWrite, WriteAfterRead, WriteAfterWrite,

@@ -7,13 +7,13 @@ use super::report::{Note, Report};
 use crate::program::{CounterId, MAX_SIGNALS, MAX_WAITS, Program, Task};
 
 /// What the rules on one task need to know of the program.
-pub(super) struct Context {
+pub(super) struct SyncContext {
     /// Tasks that signal each counter (a repeated signal counts once).
     producers: Vec<u32>,
 }
 
 /// Every rule on the waits and signals of one task.
-const RULES: [fn(&Context, &Task) -> Vec<Kind>; 7] = [
+const RULES: [fn(&SyncContext, &Task) -> Vec<Kind>; 7] = [
     wait_limit,
     signal_limit,
     counters_exist,
@@ -25,7 +25,7 @@ const RULES: [fn(&Context, &Task) -> Vec<Kind>; 7] = [
 
 /// Checks every task's waits and signals.
 pub(super) fn check(program: &Program, report: &mut Report) {
-    let context = Context { producers: producers(program) };
+    let context = SyncContext { producers: producers(program) };
     for (index, task) in program.tasks.iter().enumerate() {
         for kind in RULES.iter().flat_map(|rule| rule(&context, task)) {
             report.error(Location::task(index, task), kind);
@@ -67,17 +67,17 @@ fn producers(program: &Program) -> Vec<u32> {
     producers
 }
 
-fn wait_limit(_: &Context, task: &Task) -> Vec<Kind> {
+fn wait_limit(_: &SyncContext, task: &Task) -> Vec<Kind> {
     let found = task.waits.len();
     (found > MAX_WAITS).then_some(Kind::TooManyWaits { found, limit: MAX_WAITS }).into_iter().collect()
 }
 
-fn signal_limit(_: &Context, task: &Task) -> Vec<Kind> {
+fn signal_limit(_: &SyncContext, task: &Task) -> Vec<Kind> {
     let found = task.signals.len();
     (found > MAX_SIGNALS).then_some(Kind::TooManySignals { found, limit: MAX_SIGNALS }).into_iter().collect()
 }
 
-fn counters_exist(context: &Context, task: &Task) -> Vec<Kind> {
+fn counters_exist(context: &SyncContext, task: &Task) -> Vec<Kind> {
     let count = context.producers.len();
     let missing = |counter: &CounterId| counter.index() >= count;
     let waits = task.waits.iter().map(|wait| wait.counter).filter(missing);
@@ -88,28 +88,28 @@ fn counters_exist(context: &Context, task: &Task) -> Vec<Kind> {
         .collect()
 }
 
-fn waits_are_distinct(_: &Context, task: &Task) -> Vec<Kind> {
+fn waits_are_distinct(_: &SyncContext, task: &Task) -> Vec<Kind> {
     repeated(task.waits.iter().map(|wait| wait.counter).collect())
         .into_iter()
         .map(|(counter, found)| Kind::DuplicateWait { counter, found })
         .collect()
 }
 
-fn signals_are_distinct(_: &Context, task: &Task) -> Vec<Kind> {
+fn signals_are_distinct(_: &SyncContext, task: &Task) -> Vec<Kind> {
     repeated(task.signals.clone())
         .into_iter()
         .map(|(counter, found)| Kind::DuplicateSignal { counter, found })
         .collect()
 }
 
-fn thresholds_are_positive(_: &Context, task: &Task) -> Vec<Kind> {
+fn thresholds_are_positive(_: &SyncContext, task: &Task) -> Vec<Kind> {
     let zero = task.waits.iter().filter(|wait| wait.threshold == 0);
     zero.map(|wait| Kind::ZeroThreshold { counter: wait.counter }).collect()
 }
 
 /// No producer, more than all producers, more than all producers but the task itself: never
 /// satisfied, whatever runs.
-fn thresholds_are_in_reach(context: &Context, task: &Task) -> Vec<Kind> {
+fn thresholds_are_in_reach(context: &SyncContext, task: &Task) -> Vec<Kind> {
     let unreachable = |wait: &crate::program::Wait| {
         let counter = wait.counter;
         let threshold = wait.threshold;

@@ -89,23 +89,23 @@ impl Weights for RandomWeights {
 }
 
 /// An element type that random values are rounded to.
-trait Element: Pod + Send + Sync {
+trait RandomElement: Pod + Send + Sync {
     fn round(value: f32) -> Self;
 }
 
-impl Element for f32 {
+impl RandomElement for f32 {
     fn round(value: f32) -> f32 {
         value
     }
 }
 
-impl Element for f16 {
+impl RandomElement for f16 {
     fn round(value: f32) -> f16 {
         f16::from_f32(value)
     }
 }
 
-impl Element for bf16 {
+impl RandomElement for bf16 {
     fn round(value: f32) -> bf16 {
         bf16::from_f32(value)
     }
@@ -151,7 +151,7 @@ impl Uniform {
 
     /// Word `w` of the values depends on the name, the seed and `w` alone, so threads cannot change
     /// them.
-    fn fill<T: Element>(self, name: &str, seed: u64, elements: &mut [T]) {
+    fn fill<T: RandomElement>(self, name: &str, seed: u64, elements: &mut [T]) {
         let table: Vec<T> = (0..LEVELS)
             .map(|level| {
                 let unit = (2 * level + 1) as f32 / LEVELS as f32 - 1.0;
@@ -173,7 +173,7 @@ impl Uniform {
 }
 
 /// Fills a tensor.
-fn fill<T: Element>(tensor: &TensorSpec, seed: u64, data: &mut AlignedBytes) {
+fn fill<T: RandomElement>(tensor: &TensorSpec, seed: u64, data: &mut AlignedBytes) {
     Uniform::of(tensor).fill::<T>(&tensor.name, seed, bytemuck::cast_slice_mut(&mut data.0));
 }
 

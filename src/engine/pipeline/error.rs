@@ -8,7 +8,7 @@ use thiserror::Error as ThisError;
 use tilewright_codegen::device::DeviceError;
 
 use super::identity::OtherModel;
-use super::message::{Head, MessageError};
+use super::message::{MessageError, MessageHead};
 use super::transport::LinkError;
 
 /// Most processes of a world.
@@ -119,13 +119,13 @@ fn role(rank: usize) -> &'static str {
 impl PipelineError {
     /// What other ranks are told: which rank it is about, and why. What is about none is the
     /// driver's.
-    pub(super) fn report(&self) -> Head {
+    pub(super) fn report(&self) -> MessageHead {
         let (rank, why) = match self {
             PipelineError::Lost { rank, source } => (*rank, chain(source)),
             PipelineError::Failed { rank, why } => (*rank, why.clone()),
             other => (0, chain(other)),
         };
-        Head::Failed { rank, why }
+        MessageHead::Failed { rank, why }
     }
 
     /// A rank that is lost.

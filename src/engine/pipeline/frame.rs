@@ -183,12 +183,12 @@ mod tests {
     }
 
     /// Gives what there is of a stream, and says how large a buffer it was asked to fill.
-    struct Asked<'a> {
+    struct SizedRead<'a> {
         rest: &'a [u8],
         most: usize,
     }
 
-    impl Read for Asked<'_> {
+    impl Read for SizedRead<'_> {
         fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
             self.most = self.most.max(into.len());
             self.rest.read(into)
@@ -234,7 +234,7 @@ mod tests {
                 bytes[8..12].copy_from_slice(&(lengths[0] % 300).to_le_bytes());
                 bytes[12..16].copy_from_slice(&(lengths[1] % (2 * MOST_WORDS)).to_le_bytes());
             }
-            let mut stream = Asked { rest: &bytes, most: 0 };
+            let mut stream = SizedRead { rest: &bytes, most: 0 };
             prop_assert!(Frame::read(&mut stream).is_err());
             prop_assert!(stream.most <= 1 << 20, "a buffer of {} bytes", stream.most);
         }

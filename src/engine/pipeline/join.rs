@@ -22,7 +22,7 @@ use super::cut::cut;
 use super::error::{MOST_RANKS, PipelineError, Refusal, chain, plain};
 use super::frame::FrameError;
 use super::identity::Identity;
-use super::message::{Head, Message, MessageError};
+use super::message::{Message, MessageError, MessageHead};
 use super::rows::Rows;
 use super::transport::{LinkError, Tcp, Transport};
 use super::world::World;
@@ -147,13 +147,15 @@ impl Meeting {
             let next = all.get(rank).map(|next| SocketAddr::new(next.ip, next.port));
             let patience = self.patience.as_millis() as u64;
             let ways = ways.iter().skip(rank - 1).take(2).cloned().collect();
-            let welcome = Head::Welcome { layers: stages[rank], next, token, patience, ways };
+            let welcome = MessageHead::Welcome { layers: stages[rank], next, token, patience, ways };
             other.link.send(&welcome.into()).map_err(|source| PipelineError::lost(rank, source))?;
         }
         for (rank, other) in (1..).zip(&all) {
             match receive(&other.link).map_err(|source| PipelineError::lost(rank, source))? {
-                Message { head: Head::Ready, .. } => {}
-                Message { head: Head::Failed { rank, why }, .. } => return Err(PipelineError::failed(rank, &why)),
+                Message { head: MessageHead::Ready, .. } => {}
+                Message { head: MessageHead::Failed { rank, why }, .. } => {
+                    return Err(PipelineError::failed(rank, &why));
+                }
                 other => return Err(PipelineError::lost(rank, other.out_of_turn())),
             }
         }
@@ -171,7 +173,7 @@ impl Meeting {
     ) -> Result<(), PipelineError> {
         let Ok(link) = Tcp::new(stream, FIRST_WORDS.min(self.patience)) else { return Ok(()) };
         let (who, why) = match link.receive() {
-            Ok(Message { head: Head::Hello { rank, world, model: found, port }, .. }) => {
+            Ok(Message { head: MessageHead::Hello { rank, world, model: found, port }, .. }) => {
                 match self.check(model, joined, rank, world, &found) {
                     Ok(()) => {
                         let link = link.with_patience(self.patience);
@@ -188,7 +190,7 @@ impl Meeting {
             Err(LinkError::Message(error)) => (format!("the worker at {from}"), error.into()),
         };
         // It may be gone already.
-        let _ = link.send(&Head::Refused { why: chain(&why) }.into());
+        let _ = link.send(&MessageHead::Refused { why: chain(&why) }.into());
         Err(PipelineError::Refusal { who, why })
     }
 
@@ -231,7 +233,7 @@ fn is_stranger(error: &FrameError) -> bool {
 pub(super) fn receive(link: &dyn Transport) -> Result<Message, LinkError> {
     loop {
         let message = link.receive()?;
-        if message.head != Head::Alive {
+        if message.head != MessageHead::Alive {
             return Ok(message);
         }
     }
@@ -279,14 +281,14 @@ impl Seat {
         };
         let (port, listener) = listen().map_err(PipelineError::Socket)?;
         let lost = |source: LinkError| PipelineError::lost(0, source);
-        let hello = Head::Hello { rank, world, model: model.clone(), port };
+        let hello = MessageHead::Hello { rank, world, model: model.clone(), port };
         driver.send(&hello.into()).map_err(|source| last_words(&driver, rank, lost(source)))?;
         let (layers, next, token, patience, ways) = match receive(&driver).map_err(lost)?.head {
-            Head::Welcome { layers, next, token, patience, ways } => {
+            MessageHead::Welcome { layers, next, token, patience, ways } => {
                 (layers, next, token, Duration::from_millis(patience.clamp(1, 3_600_000)), ways)
             }
-            Head::Refused { why } => return Err(PipelineError::Refused { rank, why: plain(&why) }),
-            Head::Failed { rank, why } => return Err(PipelineError::failed(rank, &why)),
+            MessageHead::Refused { why } => return Err(PipelineError::Refused { rank, why: plain(&why) }),
+            MessageHead::Failed { rank, why } => return Err(PipelineError::failed(rank, &why)),
             other => return Err(PipelineError::lost(0, Message::from(other).out_of_turn())),
         };
         let expected = match model.rows() {
@@ -305,7 +307,7 @@ impl Seat {
             let _ = driver.stream().set_read_timeout(Some(FIRST_WORDS.min(patience)));
             last_words(&driver, rank, error)
         })?;
-        driver.send(&Head::Ready.into()).map_err(|source| last_words(&driver, rank, lost(source)))?;
+        driver.send(&MessageHead::Ready.into()).map_err(|source| last_words(&driver, rank, lost(source)))?;
         Ok(Seat { rank, layers, driver: Arc::new(driver), previous, next, patience, ways })
     }
 
@@ -319,8 +321,8 @@ impl Seat {
 fn last_words(driver: &Tcp, rank: usize, failure: PipelineError) -> PipelineError {
     loop {
         match receive(driver) {
-            Ok(Message { head: Head::Failed { rank, why }, .. }) => return PipelineError::failed(rank, &why),
-            Ok(Message { head: Head::Refused { why }, .. }) => {
+            Ok(Message { head: MessageHead::Failed { rank, why }, .. }) => return PipelineError::failed(rank, &why),
+            Ok(Message { head: MessageHead::Refused { why }, .. }) => {
                 return PipelineError::Refused { rank, why: plain(&why) };
             }
             Ok(_) => {}
@@ -352,14 +354,14 @@ impl Neighbours {
         let lost = |source: FrameError| PipelineError::lost(self.rank + 1, source);
         let stream = TcpStream::connect_timeout(&next, self.patience).map_err(|error| lost(error.into()))?;
         let link = Tcp::new(stream, self.patience).map_err(lost)?;
-        let hello = Head::Neighbour { rank: self.rank, token: self.token };
+        let hello = MessageHead::Neighbour { rank: self.rank, token: self.token };
         link.send(&hello.into()).map_err(|source| PipelineError::lost(self.rank + 1, source))?;
         Ok(Arc::new(link))
     }
 
     /// Waits for the previous rank to connect. Ignores callers that do not send the expected token.
     fn wait(&self, here: &TcpListener, deadline: Instant) -> Result<Arc<dyn Transport>, PipelineError> {
-        let expected = Head::Neighbour { rank: self.rank - 1, token: self.token };
+        let expected = MessageHead::Neighbour { rank: self.rank - 1, token: self.token };
         while Instant::now() < deadline {
             let stream = match here.accept() {
                 Ok((stream, _)) => stream,

@@ -21,7 +21,7 @@ use super::rows::Rows;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
     /// What it is.
-    pub head: Head,
+    pub head: MessageHead,
     /// The words that follow the head.
     pub words: Vec<u32>,
 }
@@ -29,7 +29,7 @@ pub struct Message {
 /// What a message is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Head {
+pub enum MessageHead {
     /// A worker to the driver: who it is.
     Hello {
         /// Its rank.
@@ -158,7 +158,7 @@ pub enum MessageError {
     #[error(transparent)]
     Frame(#[from] FrameError),
     #[error("a message of another build came; run the same build on all hosts")]
-    Head(#[from] serde_json::Error),
+    MessageHead(#[from] serde_json::Error),
     #[error("a step of {found} rows came; a step has 1 to {MAX_ROWS}")]
     Rows { found: usize },
     #[error("a step asks for the logits of row {found}, it has {rows}")]
@@ -173,8 +173,8 @@ pub enum MessageError {
     Turn { found: String },
 }
 
-impl From<Head> for Message {
-    fn from(head: Head) -> Message {
+impl From<MessageHead> for Message {
+    fn from(head: MessageHead) -> Message {
         Message { head, words: Vec::new() }
     }
 }
@@ -279,12 +279,12 @@ mod tests {
 
     use super::*;
 
-    fn heads() -> impl Strategy<Value = Head> {
+    fn heads() -> impl Strategy<Value = MessageHead> {
         let shape = Shape::of(&LowerOptions::for_context(64));
         let address = any::<[u8; 4]>().prop_map(|ip| SocketAddr::from((ip, 4711)));
         let next = prop::option::of(address);
         prop_oneof![
-            (any::<[usize; 2]>(), any::<u16>()).prop_map(|([rank, world], port)| Head::Hello {
+            (any::<[usize; 2]>(), any::<u16>()).prop_map(|([rank, world], port)| MessageHead::Hello {
                 rank,
                 world,
                 model: Identity::default(),
@@ -292,18 +292,18 @@ mod tests {
             }),
             (any::<[usize; 2]>(), next, any::<[u64; 2]>()).prop_map(|([lo, hi], next, [token, patience])| {
                 let ways = vec![vec![7; 128]; usize::from(next.is_some())];
-                Head::Welcome { layers: Span { lo, hi }, next, token, patience, ways }
+                MessageHead::Welcome { layers: Span { lo, hi }, next, token, patience, ways }
             }),
-            ".{0,20}".prop_map(|why| Head::Refused { why }),
-            any::<u64>().prop_map(move |session| Head::Begin { session, shape: shape.clone() }),
+            ".{0,20}".prop_map(|why| MessageHead::Refused { why }),
+            any::<u64>().prop_map(move |session| MessageHead::Begin { session, shape: shape.clone() }),
             (any::<[u64; 2]>(), any::<usize>(), prop::collection::vec(any::<usize>(), 0..9), any::<bool>()).prop_map(
                 |([session, step], rows, asked, words)| {
                     let by = if words { Rows::Tcp } else { Rows::Nccl };
-                    Head::Step { session, step, rows, asked, by }
+                    MessageHead::Step { session, step, rows, asked, by }
                 }
             ),
-            (any::<usize>(), ".{0,20}").prop_map(|(rank, why)| Head::Failed { rank, why }),
-            prop::sample::select(vec![Head::Ready, Head::Alive, Head::Bye]),
+            (any::<usize>(), ".{0,20}").prop_map(|(rank, why)| MessageHead::Failed { rank, why }),
+            prop::sample::select(vec![MessageHead::Ready, MessageHead::Alive, MessageHead::Bye]),
         ]
     }
 
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn what_is_out_of_turn_is_told_in_few_words() {
-        let long = Message::from(Head::Refused { why: "é".repeat(1000) });
+        let long = Message::from(MessageHead::Refused { why: "é".repeat(1000) });
         assert!(long.out_of_turn().to_string().chars().count() < 130);
     }
 }

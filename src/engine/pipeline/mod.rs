@@ -41,7 +41,7 @@ pub use error::{MOST_RANKS, PipelineError, Refusal};
 pub use frame::{Frame, FrameError, MOST_HEAD, MOST_WORDS, VERSION};
 pub use identity::{Identity, OtherModel};
 pub use join::{Meeting, Seat};
-pub use message::{Head, Message, MessageError, Shape, StepWords};
+pub use message::{Message, MessageError, MessageHead, Shape, StepWords};
 pub(super) use piped::{Piped, PipedSetup};
 pub use rows::{NoRows, Rows};
 pub use transport::{LinkError, Tcp, Transport};

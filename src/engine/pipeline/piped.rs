@@ -13,7 +13,7 @@ use tilewright_megakernel::vm::device::AbortHandle;
 use tilewright_megakernel::vm::reference::StepCells;
 
 use super::error::PipelineError;
-use super::message::{Head, Message, MessageError, Shape};
+use super::message::{Message, MessageError, MessageHead, Shape};
 use super::stage::{Inlet, StageMachines};
 use super::world::{StepDone, World};
 use crate::engine::EngineError;
@@ -152,11 +152,11 @@ impl Machines for Piped {
         self.check_abort()?;
         self.world.check().map_err(EngineError::OfPipeline)?;
         if let Some(shape) = self.begin.take() {
-            self.send(&Head::Begin { session: self.session, shape }.into())?;
+            self.send(&MessageHead::Begin { session: self.session, shape }.into())?;
         }
         let output = self.stage.step(width, cells, Inlet::Tokens)?;
         let (session, step) = (self.session, self.sent);
-        let head = |by| Head::Step { session, step, rows: width, asked: rows.to_vec(), by };
+        let head = |by| MessageHead::Step { session, step, rows: width, asked: rows.to_vec(), by };
         let tell = |message: &Message| self.world.send(message).map_err(EngineError::OfPipeline);
         let handed = output.hand_on(self.world.rows(), cells, head, &self.abort, &tell);
         handed.map_err(|error| self.told(error))?;

@@ -11,7 +11,7 @@ use tilewright_megakernel::vm::device::{AbortHandle, DeviceKv, DeviceMachine, Lo
 use tilewright_megakernel::vm::graph::AnyGraph;
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells, StepOutput};
 
-use super::message::{Head, Message, StepWords};
+use super::message::{Message, MessageHead, StepWords};
 use super::rows::{RowLink, Rows};
 use crate::engine::EngineError;
 use crate::engine::machines::{EachRow, Lowering, MOST_ROWS, Widths};
@@ -32,7 +32,7 @@ pub(in crate::engine) struct StageMachines {
 }
 
 /// What a step left.
-pub(super) enum Output<'m> {
+pub(super) enum StageOutput<'m> {
     Host(StepOutput<'m>),
     Device(&'m DeviceMachine),
     Graph(&'m mut AnyGraph),
@@ -68,19 +68,19 @@ pub(super) fn is_wide(rows: usize) -> bool {
     rows > MOST_ROWS
 }
 
-impl Output<'_> {
+impl StageOutput<'_> {
     /// Sends what the next stage takes: by the way between devices where there is one and the step
     /// is a graph's, else as words. `tell` sends messages.
     pub fn hand_on(
         &self,
         link: Option<&RowLink>,
         cells: &StepCells,
-        head: impl FnOnce(Rows) -> Head,
+        head: impl FnOnce(Rows) -> MessageHead,
         abort: &AbortHandle,
         tell: Tell,
     ) -> Result<(), EngineError> {
         match (link, self) {
-            (Some(link), Output::Graph(machine)) => {
+            (Some(link), StageOutput::Graph(machine)) => {
                 let words = StepWords::pack(cells, &[]);
                 link.send(&machine.output(HIDDEN_OUT)?, abort, || tell(&Message { head: head(Rows::Nccl), words }))
             }
@@ -94,26 +94,26 @@ impl Output<'_> {
     /// The residual stream of all rows, of a stage that is not the last.
     pub fn hidden(&self) -> Result<Vec<f32>, EngineError> {
         match self {
-            Output::Host(output) => Ok(output.f32(HIDDEN_OUT)?),
-            Output::Device(machine) => Ok(machine.f32(HIDDEN_OUT)?),
-            Output::Graph(machine) => Ok(machine.f32(HIDDEN_OUT)?),
+            StageOutput::Host(output) => Ok(output.f32(HIDDEN_OUT)?),
+            StageOutput::Device(machine) => Ok(machine.f32(HIDDEN_OUT)?),
+            StageOutput::Graph(machine) => Ok(machine.f32(HIDDEN_OUT)?),
         }
     }
 
     /// The logits of rows, in their order, of the last stage.
     pub fn logits(self, rows: &[usize], each: EachRow) -> Result<(), EngineError> {
         match self {
-            Output::Host(output) => {
+            StageOutput::Host(output) => {
                 for &row in rows {
                     each(row, &output.f32_row(LOGITS, row)?);
                 }
             }
-            Output::Device(machine) => {
+            StageOutput::Device(machine) => {
                 for &row in rows {
                     each(row, &machine.f32_row(LOGITS, row)?);
                 }
             }
-            Output::Graph(machine) => machine.logits(rows, each)?,
+            StageOutput::Graph(machine) => machine.logits(rows, each)?,
         }
         Ok(())
     }
@@ -228,7 +228,7 @@ impl StageMachines {
     ///
     /// # Errors
     /// If there is no machine of `rows` rows, or it fails.
-    pub fn step(&mut self, rows: usize, cells: &StepCells, inlet: Inlet) -> Result<Output<'_>, EngineError> {
+    pub fn step(&mut self, rows: usize, cells: &StepCells, inlet: Inlet) -> Result<StageOutput<'_>, EngineError> {
         self.make(rows)?;
         if let Some(machine) = self.graphs.get_mut(&rows) {
             match inlet {
@@ -239,14 +239,14 @@ impl StageMachines {
             machine.submit(cells)?;
             // The next step may be another machine's, on the same pools.
             machine.wait()?;
-            return Ok(Output::Graph(machine));
+            return Ok(StageOutput::Graph(machine));
         }
         if let Some(machine) = self.on_device.get_mut(&rows) {
             if let Some(hidden) = inlet.words() {
                 machine.set_input(HIDDEN_IN, hidden)?;
             }
             machine.step(cells)?;
-            return Ok(Output::Device(machine));
+            return Ok(StageOutput::Device(machine));
         }
         let (Some(machine), Some(kv)) = (self.on_host.get_mut(&rows), self.host_kv.as_mut()) else {
             unreachable!("`make` made both")
@@ -254,6 +254,6 @@ impl StageMachines {
         if let Some(hidden) = inlet.words() {
             machine.set_input(HIDDEN_IN, hidden)?;
         }
-        Ok(Output::Host(machine.step(kv, cells)?))
+        Ok(StageOutput::Host(machine.step(kv, cells)?))
     }
 }

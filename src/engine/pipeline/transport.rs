@@ -11,7 +11,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::frame::{Frame, FrameError};
-use super::message::{Head, Message, MessageError};
+use super::message::{Message, MessageError, MessageHead};
 
 /// Why a message did not come or go.
 #[derive(Debug, Error)]
@@ -125,7 +125,7 @@ impl Transport for Tcp {
     }
 
     fn pulse(&self) -> Result<(), LinkError> {
-        let frame = Message::from(Head::Alive).frame()?;
+        let frame = Message::from(MessageHead::Alive).frame()?;
         match self.to.try_lock() {
             Ok(mut to) => frame.write(&mut *to).map_err(|error| self.judge(error)),
             Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => Ok(()),

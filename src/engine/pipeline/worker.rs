@@ -11,9 +11,9 @@ use tilewright_codegen::device::End;
 
 use super::error::{MOST_RANKS, PipelineError, chain};
 use super::join::Seat;
-use super::message::{Head, Message, MessageError, Shape, StepWords, check_asked};
+use super::message::{Message, MessageError, MessageHead, Shape, StepWords, check_asked};
 use super::rows::{RowLink, RowLinks, Rows, Way};
-use super::stage::{Inlet, Output, StageMachines, is_wide};
+use super::stage::{Inlet, StageMachines, StageOutput, is_wide};
 use super::transport::Transport;
 use super::world::{Heard, hear, pulse, pulse_of};
 use crate::engine::{Engine, EngineError};
@@ -58,7 +58,7 @@ impl Seat {
             }
             listen(0, Arc::clone(&self.driver), sender);
             scope.spawn(|| pulse(&others, pulse_of(self.patience), &|| is_over.load(Ordering::Relaxed)));
-            let mut stage = Stage { seat: &self, engine, sessions: HashMap::new(), rows: Vec::new() };
+            let mut stage = WorkerStage { seat: &self, engine, sessions: HashMap::new(), rows: Vec::new() };
             let result = stage.open_rows(&links).and_then(|()| stage.work(&heard));
             let result = result.or_else(|error| match error {
                 EngineError::Pipeline(PipelineError::GivenUp) => given_up(error, &heard),
@@ -86,15 +86,17 @@ impl Seat {
             _ => None,
         };
         let is_neighbour = neighbour.is_some();
-        let own = || Head::Failed { rank: self.rank, why: chain(&error) };
+        let own = || MessageHead::Failed { rank: self.rank, why: chain(&error) };
         // Where it cannot be told, it hears that this rank is gone, or is gone itself.
         let _ = self.driver.send(&neighbour.unwrap_or_else(own).into());
         let deadline = Instant::now() + VERDICT;
         loop {
             match heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 // The work is done: a neighbour heard it first.
-                Ok(Heard { rank: 0, what: Ok(Message { head: Head::Bye, .. }) }) if is_neighbour => return Ok(()),
-                Ok(Heard { rank: 0, what: Ok(Message { head: Head::Failed { rank, why }, .. }) })
+                Ok(Heard { rank: 0, what: Ok(Message { head: MessageHead::Bye, .. }) }) if is_neighbour => {
+                    return Ok(());
+                }
+                Ok(Heard { rank: 0, what: Ok(Message { head: MessageHead::Failed { rank, why }, .. }) })
                     if rank != self.rank =>
                 {
                     return Err(PipelineError::failed(rank, &why).into());
@@ -103,7 +105,10 @@ impl Seat {
                 Ok(Heard { rank: 0, what: Err(source) }) if is_neighbour => {
                     return Err(PipelineError::Lost { rank: 0, source }.into());
                 }
-                Ok(Heard { rank: 0, what: Ok(Message { head: Head::Failed { .. } | Head::Bye, .. }) | Err(_) }) => {
+                Ok(Heard {
+                    rank: 0,
+                    what: Ok(Message { head: MessageHead::Failed { .. } | MessageHead::Bye, .. }) | Err(_),
+                }) => {
                     break;
                 }
                 Ok(_) => {}
@@ -117,7 +122,7 @@ impl Seat {
 /// Whether nothing is computed after this message of a rank.
 fn is_end(heard: &Heard) -> bool {
     match &heard.what {
-        Ok(message) => heard.rank == 0 && matches!(message.head, Head::Failed { .. } | Head::Bye),
+        Ok(message) => heard.rank == 0 && matches!(message.head, MessageHead::Failed { .. } | MessageHead::Bye),
         Err(_) => true,
     }
 }
@@ -128,10 +133,10 @@ fn given_up(error: EngineError, heard: &Receiver<Heard>) -> Result<(), EngineErr
     loop {
         match heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(Heard { rank, what: Err(source) }) => return Err(PipelineError::Lost { rank, source }.into()),
-            Ok(Heard { rank: 0, what: Ok(Message { head: Head::Failed { rank, why }, .. }) }) => {
+            Ok(Heard { rank: 0, what: Ok(Message { head: MessageHead::Failed { rank, why }, .. }) }) => {
                 return Err(PipelineError::failed(rank, &why).into());
             }
-            Ok(Heard { rank: 0, what: Ok(Message { head: Head::Bye, .. }) }) => return Ok(()),
+            Ok(Heard { rank: 0, what: Ok(Message { head: MessageHead::Bye, .. }) }) => return Ok(()),
             Ok(_) => {}
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Err(error),
         }
@@ -139,7 +144,7 @@ fn given_up(error: EngineError, heard: &Receiver<Heard>) -> Result<(), EngineErr
 }
 
 /// A rank at work.
-struct Stage<'s> {
+struct WorkerStage<'s> {
     seat: &'s Seat,
     engine: &'s Engine,
     sessions: HashMap<u64, StageMachines>,
@@ -147,7 +152,7 @@ struct Stage<'s> {
     rows: Vec<RowLink>,
 }
 
-impl Stage<'_> {
+impl WorkerStage<'_> {
     /// Opens the ways that the driver told of.
     fn open_rows(&mut self, links: &Arc<RowLinks>) -> Result<(), EngineError> {
         let Some(device) = self.engine.row_device()? else { return Ok(()) };
@@ -175,11 +180,11 @@ impl Stage<'_> {
             // What the ranks hand on comes from the one before, and all else from the driver.
             let is_from_previous = from + 1 == self.seat.rank;
             match message.head {
-                Head::Begin { session, ref shape } if is_from_previous => {
+                MessageHead::Begin { session, ref shape } if is_from_previous => {
                     self.begin(session, shape)?;
                     self.seat.hand_on(&message)?;
                 }
-                Head::Step { session, step, rows, ref asked, by } if is_from_previous => {
+                MessageHead::Step { session, step, rows, ref asked, by } if is_from_previous => {
                     check_asked(asked, rows).map_err(|error| self.lost(from, error))?;
                     if by == Rows::Nccl && (self.rows.is_empty() || !is_wide(rows)) {
                         return Err(self.lost(from, message.out_of_turn()));
@@ -187,24 +192,26 @@ impl Stage<'_> {
                     let received = ReceivedStep { session, step, rows, asked, by };
                     self.step(&received, &message.words, from)?;
                 }
-                Head::End { session } if is_from_previous => {
+                MessageHead::End { session } if is_from_previous => {
                     self.sessions.remove(&session);
                     self.seat.hand_on(&message)?;
                 }
-                Head::Failed { rank, ref why } if from == 0 => return Err(PipelineError::failed(rank, why).into()),
-                Head::Bye if from == 0 => return Ok(()),
-                Head::Hello { .. }
-                | Head::Welcome { .. }
-                | Head::Refused { .. }
-                | Head::Neighbour { .. }
-                | Head::Ready
-                | Head::Begin { .. }
-                | Head::Step { .. }
-                | Head::Logits { .. }
-                | Head::End { .. }
-                | Head::Alive
-                | Head::Failed { .. }
-                | Head::Bye => return Err(self.lost(from, message.out_of_turn())),
+                MessageHead::Failed { rank, ref why } if from == 0 => {
+                    return Err(PipelineError::failed(rank, why).into());
+                }
+                MessageHead::Bye if from == 0 => return Ok(()),
+                MessageHead::Hello { .. }
+                | MessageHead::Welcome { .. }
+                | MessageHead::Refused { .. }
+                | MessageHead::Neighbour { .. }
+                | MessageHead::Ready
+                | MessageHead::Begin { .. }
+                | MessageHead::Step { .. }
+                | MessageHead::Logits { .. }
+                | MessageHead::End { .. }
+                | MessageHead::Alive
+                | MessageHead::Failed { .. }
+                | MessageHead::Bye => return Err(self.lost(from, message.out_of_turn())),
             }
         }
     }
@@ -237,10 +244,10 @@ impl Stage<'_> {
         let cells = words.cells();
         let output = machines.step(rows, &cells, link.map_or(Inlet::Words(words.hidden()), Inlet::Link))?;
         if self.seat.next.is_none() {
-            let message = Message { head: Head::Logits { session, step }, words: logits(output, asked)? };
+            let message = Message { head: MessageHead::Logits { session, step }, words: logits(output, asked)? };
             return self.seat.hand_on(&message);
         }
-        let head = |by| Head::Step { session, step, rows, asked: asked.to_vec(), by };
+        let head = |by| MessageHead::Step { session, step, rows, asked: asked.to_vec(), by };
         output.hand_on(self.rows.get(1), &cells, head, &self.engine.abort, &|message| self.seat.hand_on(message))
     }
 }
@@ -262,7 +269,7 @@ impl Seat {
         let Seat { rank, driver, next, .. } = self;
         let sent = match (next, &message.head) {
             (Some(next), _) => next.send(message).map_err(|source| PipelineError::lost(rank + 1, source)),
-            (None, Head::Logits { .. }) => driver.send(message).map_err(|source| PipelineError::lost(0, source)),
+            (None, MessageHead::Logits { .. }) => driver.send(message).map_err(|source| PipelineError::lost(0, source)),
             (None, _) => Ok(()),
         };
         Ok(sent?)
@@ -270,7 +277,7 @@ impl Seat {
 }
 
 /// The logits of rows, as words.
-fn logits(output: Output, rows: &[usize]) -> Result<Vec<u32>, EngineError> {
+fn logits(output: StageOutput, rows: &[usize]) -> Result<Vec<u32>, EngineError> {
     let mut words = Vec::new();
     output.logits(rows, &mut |_, logits| words.extend(logits.iter().map(|x| x.to_bits())))?;
     Ok(words)

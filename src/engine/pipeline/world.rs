@@ -17,7 +17,7 @@ use tilewright_megakernel::program::Span;
 use tilewright_megakernel::vm::device::AbortHandle;
 
 use super::error::PipelineError;
-use super::message::{Head, Message};
+use super::message::{Message, MessageHead};
 use super::rows::{RowLink, RowLinks, Way};
 use super::transport::{LinkError, Transport};
 use crate::engine::EngineError;
@@ -41,7 +41,7 @@ pub(super) struct Heard {
 /// The workers that have joined.
 pub struct World {
     links: Vec<Arc<dyn Transport>>,
-    shared: Arc<Shared>,
+    shared: Arc<WorldShared>,
     layers: Span,
     sessions: AtomicU64,
     threads: Vec<JoinHandle<()>>,
@@ -50,7 +50,7 @@ pub struct World {
 }
 
 /// What the driver's threads share.
-struct Shared {
+struct WorldShared {
     lost: Mutex<Option<Arc<PipelineError>>>,
     /// Whether the work is done: who ends now is not lost.
     is_over: AtomicBool,
@@ -91,7 +91,7 @@ impl World {
         layers: Span,
         patience: Duration,
     ) -> Result<World, PipelineError> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(WorldShared {
             lost: Mutex::new(None),
             is_over: AtomicBool::new(false),
             sessions: Mutex::new(HashMap::new()),
@@ -164,7 +164,7 @@ impl World {
     pub(super) fn end(&self, session: u64) {
         locked(&self.shared.sessions).remove(&session);
         // A rank that cannot be told has lost the session, too.
-        let _ = self.send(&Head::End { session }.into());
+        let _ = self.send(&MessageHead::End { session }.into());
     }
 
     /// The failure that ended the world, if one did.
@@ -203,7 +203,7 @@ impl Drop for World {
         if self.check().is_ok() {
             for link in &self.links {
                 // A rank that is gone needs no farewell.
-                let _ = link.send(&Head::Bye.into());
+                let _ = link.send(&MessageHead::Bye.into());
             }
         }
         let deadline = Instant::now() + FAREWELL;
@@ -220,7 +220,7 @@ pub(super) fn hear(rank: usize, link: &dyn Transport, tell: impl Fn(Heard) -> bo
     loop {
         let what = link.receive();
         let is_end = what.is_err();
-        let is_pulse = what.as_ref().is_ok_and(|message| message.head == Head::Alive);
+        let is_pulse = what.as_ref().is_ok_and(|message| message.head == MessageHead::Alive);
         if !is_pulse && (!tell(Heard { rank, what }) || is_end) {
             return;
         }
@@ -228,7 +228,7 @@ pub(super) fn hear(rank: usize, link: &dyn Transport, tell: impl Fn(Heard) -> bo
 }
 
 /// Hands out logits, and finds who is lost, until all ranks are gone.
-fn judge(heard: &Receiver<Heard>, links: &[Arc<dyn Transport>], shared: &Shared) {
+fn judge(heard: &Receiver<Heard>, links: &[Arc<dyn Transport>], shared: &WorldShared) {
     let mut is_judged = false;
     while let Ok(Heard { rank: from, what }) = heard.recv() {
         if is_judged || shared.is_over.load(Ordering::Relaxed) {
@@ -257,16 +257,16 @@ fn judge(heard: &Receiver<Heard>, links: &[Arc<dyn Transport>], shared: &Shared)
 }
 
 /// What a rank said: logits for a session, or a failure.
-fn handle(from: usize, what: Result<Message, LinkError>, last: usize, shared: &Shared) -> Option<PipelineError> {
+fn handle(from: usize, what: Result<Message, LinkError>, last: usize, shared: &WorldShared) -> Option<PipelineError> {
     match what {
-        Ok(Message { head: Head::Logits { session, step }, words }) if from == last => {
+        Ok(Message { head: MessageHead::Logits { session, step }, words }) if from == last => {
             if let Some(waiting) = locked(&shared.sessions).get(&session) {
                 // Who waits no more has ended the session.
                 let _ = waiting.send((step, words));
             }
             None
         }
-        Ok(Message { head: Head::Failed { rank, why }, .. }) => Some(PipelineError::failed(rank, &why)),
+        Ok(Message { head: MessageHead::Failed { rank, why }, .. }) => Some(PipelineError::failed(rank, &why)),
         Ok(other) => Some(PipelineError::lost(from, other.out_of_turn())),
         Err(source) => Some(PipelineError::Lost { rank: from, source }),
     }
@@ -278,7 +278,9 @@ fn best(first: PipelineError, heard: &Receiver<Heard>) -> PipelineError {
     let deadline = Instant::now() + GRACE;
     loop {
         match heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(Heard { rank: from, what: Ok(Message { head: Head::Failed { rank, why }, .. }) }) if from == rank => {
+            Ok(Heard { rank: from, what: Ok(Message { head: MessageHead::Failed { rank, why }, .. }) })
+                if from == rank =>
+            {
                 return PipelineError::failed(rank, &why);
             }
             Ok(_) => {}

@@ -24,7 +24,7 @@ use super::super::place::Place;
 use super::giving::Giving;
 use super::pace::Pace;
 use super::proposer::MOST_PROPOSED;
-use super::scheduler::{FlowLimits, Limits, Scheduler, Step};
+use super::scheduler::{FlowLimits, Scheduler, SchedulerLimits, Step};
 use super::sequence::Ask;
 use super::submission::{Event, Statistics, Submission, Ticket};
 use super::times::{StepTimes, WidthTimes};
@@ -117,11 +117,11 @@ pub struct Batcher {
     /// Requests for no token, which have ended.
     empty: Vec<Ticket>,
     next: u64,
-    shape: Shape,
+    shape: BatcherShape,
     pace: Pace,
     times: StepTimes,
     clock: Clock,
-    attention: Attention,
+    attention: CallBackFlag,
 }
 
 /// Most requests that run at a time.
@@ -129,7 +129,7 @@ pub(in crate::engine) const MOST_SEATS: usize = 64;
 
 /// What a batcher knows of its model and its machines, beside the scheduler's limits.
 #[derive(Clone, Debug)]
-pub(super) struct Shape {
+pub(super) struct BatcherShape {
     pub sizes: ModelSizes,
     pub context: usize,
     /// Entries of a row of the page table.
@@ -147,11 +147,11 @@ pub(super) struct Shape {
 pub(super) type Clock = Box<dyn Fn() -> Duration + Send>;
 
 /// Set when somebody waits for a batcher to come back from a launch.
-pub(super) type Attention = Arc<AtomicBool>;
+pub(super) type CallBackFlag = Arc<AtomicBool>;
 
 /// Whether a launch goes on: some request still wants its tokens, no deadline has passed, and no
 /// command waits.
-fn go_on(wanted: bool, deadline: Option<Duration>, clock: &Clock, attention: &Attention) -> ControlFlow<()> {
+fn go_on(wanted: bool, deadline: Option<Duration>, clock: &Clock, attention: &CallBackFlag) -> ControlFlow<()> {
     let over = deadline.is_some_and(|deadline| deadline <= clock());
     match wanted && !over && !attention.load(Ordering::Acquire) {
         true => ControlFlow::Continue(()),
@@ -267,7 +267,7 @@ pub(crate) fn batcher_of(
         None => seats,
     };
     let prompt_rows = if chunk.or(first_prompt).is_some() { rows } else { options.prompt_rows };
-    let limits = Limits {
+    let limits = SchedulerLimits {
         seats,
         rows,
         prompt_rows: prompt_rows.clamp(1, rows),
@@ -281,7 +281,7 @@ pub(crate) fn batcher_of(
         ends: ends.to_vec(),
         flow: flow_limits,
     };
-    let shape = Shape {
+    let shape = BatcherShape {
         sizes: *model.spec,
         context: options.context,
         per_row: lowering.pages_per_sequence(),
@@ -295,7 +295,13 @@ pub(crate) fn batcher_of(
 
 impl Batcher {
     /// A batcher that drives any machines.
-    pub(super) fn of(machines: Box<dyn Machines>, limits: Limits, shape: Shape, pace: Pace, clock: Clock) -> Batcher {
+    pub(super) fn of(
+        machines: Box<dyn Machines>,
+        limits: SchedulerLimits,
+        shape: BatcherShape,
+        pace: Pace,
+        clock: Clock,
+    ) -> Batcher {
         Batcher {
             machines,
             scheduler: Scheduler::new(limits),
@@ -306,7 +312,7 @@ impl Batcher {
             pace,
             times: StepTimes::default(),
             clock,
-            attention: Attention::default(),
+            attention: CallBackFlag::default(),
         }
     }
 
@@ -326,7 +332,7 @@ impl Batcher {
         if tokens > self.shape.context {
             return Err(EngineError::RequestContext { prompt, new, context: self.shape.context });
         }
-        let &Limits { pages, page_tokens, .. } = self.scheduler.limits();
+        let &SchedulerLimits { pages, page_tokens, .. } = self.scheduler.limits();
         let needed = tokens.div_ceil(page_tokens);
         if needed > pages {
             return Err(EngineError::RequestPages { prompt, new, needed, pages });
@@ -414,7 +420,7 @@ impl Batcher {
     }
 
     /// The flag by which another thread calls the batcher back from a launch.
-    pub(super) fn attention(&self) -> Attention {
+    pub(super) fn attention(&self) -> CallBackFlag {
         Arc::clone(&self.attention)
     }
 

@@ -18,13 +18,13 @@ pub struct Giving<'g> {
     submissions: &'g mut HashMap<Ticket, Submission>,
     each: &'g mut dyn FnMut(Ticket, Event) -> bool,
     /// How far each piece is.
-    states: Vec<State>,
+    states: Vec<PieceState>,
     /// Whether a request has ended.
     ended: bool,
 }
 
 /// How far a piece is.
-struct State {
+struct PieceState {
     /// The row of its first token in the step.
     first: usize,
     /// Whether its next row's choice counts.
@@ -47,7 +47,7 @@ impl<'g> Giving<'g> {
         let states = step.pieces.iter().map(|piece| {
             let first = rows;
             rows += piece.tokens.len();
-            State { first, goes_on: piece.gives, chosen: None, accepted: 0 }
+            PieceState { first, goes_on: piece.gives, chosen: None, accepted: 0 }
         });
         Giving { states: states.collect(), step, scheduler, submissions, each, ended: false }
     }

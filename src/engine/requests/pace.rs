@@ -14,7 +14,7 @@ const UNUSED: u32 = 1;
 
 /// What is known of a width.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct WidthTime {
     seconds: f64,
     count: u32,
     /// The number of the last measurement.
@@ -32,7 +32,7 @@ pub struct Pace {
     bound: Option<Duration>,
     /// The widths that programs have, by rising number.
     widths: Vec<usize>,
-    seen: BTreeMap<usize, Seen>,
+    seen: BTreeMap<usize, WidthTime>,
     measured: u64,
 }
 
@@ -47,7 +47,7 @@ impl Pace {
     pub fn note(&mut self, width: usize, time: Duration) {
         self.measured += 1;
         let (now, seconds) = (self.measured, time.as_secs_f64());
-        let seen = self.seen.entry(width).or_insert(Seen { seconds, count: 0, last: now });
+        let seen = self.seen.entry(width).or_insert(WidthTime { seconds, count: 0, last: now });
         seen.seconds = if seen.count <= UNUSED { seconds } else { seen.seconds + TRUST * (seconds - seen.seconds) };
         (seen.count, seen.last) = (seen.count.saturating_add(1), now);
         self.seen.retain(|_, seen| now - seen.last < FORGOTTEN);

@@ -8,7 +8,7 @@
 use tilewright_flow::program::Phase;
 
 use super::scheduler::Scheduler;
-use super::sequence::{Place, Sequence};
+use super::sequence::{OrderKey, Sequence};
 use super::step::Piece;
 
 /// How a flow runs.
@@ -78,12 +78,12 @@ impl Scheduler {
     }
 
     /// Whether a request decodes, and not in this phase.
-    pub(super) fn is_left_out(&self, place: Place, phase: Phase) -> bool {
+    pub(super) fn is_left_out(&self, place: OrderKey, phase: Phase) -> bool {
         self.sequences[&place.ticket].pending() == 1 && self.feedable(place, phase) == 0
     }
 
     /// How many of a request's next tokens a step of that phase may feed.
-    pub(super) fn feedable(&self, place: Place, phase: Phase) -> usize {
+    pub(super) fn feedable(&self, place: OrderKey, phase: Phase) -> usize {
         let sequence = &self.sequences[&place.ticket];
         self.limits.flow.map_or(sequence.pending(), |flow| sequence.rows_in(phase, flow))
     }

@@ -20,14 +20,14 @@ use super::cache::PageCache;
 pub use super::phases::FlowLimits;
 use super::phases::other;
 use super::proposer::{MOST_PROPOSED, Proposer};
-use super::sequence::{Ask, Place, Sequence};
+use super::sequence::{Ask, OrderKey, Sequence};
 use super::slots::Slots;
 pub use super::step::{Piece, Step};
 use super::submission::{Statistics, Ticket};
 
 /// What a scheduler may use.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct SchedulerLimits {
     /// Most requests that run at a time, at least 1.
     pub seats: usize,
     /// Most rows of a step, at least as many.
@@ -57,11 +57,11 @@ pub struct Limits {
 /// Requests, and the pages that they hold.
 #[derive(Debug)]
 pub struct Scheduler {
-    pub(super) limits: Limits,
+    pub(super) limits: SchedulerLimits,
     cache: PageCache,
     pub(super) sequences: BTreeMap<Ticket, Sequence>,
-    waiting: BTreeSet<Place>,
-    pub(super) running: BTreeSet<Place>,
+    waiting: BTreeSet<OrderKey>,
+    pub(super) running: BTreeSet<OrderKey>,
     slots: Slots,
     /// The phase of the last step.
     pub(super) phase: Phase,
@@ -71,21 +71,21 @@ pub struct Scheduler {
 /// A step that is being put together.
 struct Draft {
     phase: Phase,
-    pieces: Vec<(Place, usize)>,
+    pieces: Vec<(OrderKey, usize)>,
     rows: usize,
     prompt_rows: usize,
     preempted: bool,
 }
 
 impl Draft {
-    fn add(&mut self, place: Place, rows: usize) {
+    fn add(&mut self, place: OrderKey, rows: usize) {
         if rows > 0 {
             self.pieces.push((place, rows));
             self.rows -= rows;
         }
     }
 
-    fn remove(&mut self, place: Place) {
+    fn remove(&mut self, place: OrderKey) {
         let rows: usize = self.pieces.iter().filter(|piece| piece.0 == place).map(|piece| piece.1).sum();
         self.pieces.retain(|piece| piece.0 != place);
         self.rows += rows;
@@ -95,7 +95,7 @@ impl Draft {
 
 impl Scheduler {
     /// No requests.
-    pub fn new(limits: Limits) -> Scheduler {
+    pub fn new(limits: SchedulerLimits) -> Scheduler {
         Scheduler {
             cache: PageCache::new(limits.pages, limits.page_tokens),
             slots: Slots::new(limits.seats),
@@ -156,7 +156,7 @@ impl Scheduler {
     }
 
     /// What it may use.
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &SchedulerLimits {
         &self.limits
     }
 
@@ -322,7 +322,7 @@ impl Scheduler {
         }
     }
 
-    fn add_chunk(&mut self, place: Place, draft: &mut Draft) {
+    fn add_chunk(&mut self, place: OrderKey, draft: &mut Draft) {
         let rows = self.feedable(place, draft.phase).min(draft.rows).min(draft.prompt_rows);
         if rows > 0 {
             let rows = self.reserve(place, rows, draft);
@@ -343,7 +343,7 @@ impl Scheduler {
 
     /// A seat, a row and the prefix that is there for a waiting request; those of a lower priority
     /// are taken.
-    fn seat(&mut self, place: Place, draft: &mut Draft) -> bool {
+    fn seat(&mut self, place: OrderKey, draft: &mut Draft) -> bool {
         let lower =
             |scheduler: &Scheduler| scheduler.running.last().copied().filter(|last| last.priority > place.priority);
         while self.running.len() >= self.limits.seats || draft.rows == 0 {
@@ -381,7 +381,7 @@ impl Scheduler {
 
     /// Takes pages for more tokens, from the last request if there are no others; returns for how
     /// many there are.
-    fn reserve(&mut self, place: Place, rows: usize, draft: &mut Draft) -> usize {
+    fn reserve(&mut self, place: OrderKey, rows: usize, draft: &mut Draft) -> usize {
         loop {
             if self.extend(place.ticket, rows) {
                 return rows;
@@ -407,7 +407,7 @@ impl Scheduler {
     }
 
     /// Takes a running request's pages; it waits again.
-    fn preempt(&mut self, place: Place, draft: &mut Draft) {
+    fn preempt(&mut self, place: OrderKey, draft: &mut Draft) {
         if let Some(sequence) = self.sequences.get_mut(&place.ticket) {
             self.cache.leave(&std::mem::take(&mut sequence.pages));
             (sequence.computed, sequence.filled) = (0, 0);
@@ -484,7 +484,7 @@ impl Scheduler {
     /// or runs.
     pub fn check(&self) {
         self.cache.check(self.sequences.values().map(|sequence| &sequence.pages[..]));
-        let places: BTreeSet<Place> = self.sequences.iter().map(|(&ticket, s)| s.place(ticket)).collect();
+        let places: BTreeSet<OrderKey> = self.sequences.iter().map(|(&ticket, s)| s.place(ticket)).collect();
         assert_eq!(places, self.waiting.union(&self.running).copied().collect());
         assert!(self.waiting.is_disjoint(&self.running));
         for place in &self.waiting {

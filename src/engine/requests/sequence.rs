@@ -29,7 +29,7 @@ pub struct Ask {
 
 /// The place of a request in the order of all: by priority, then by submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct OrderKey {
     /// The higher, the earlier.
     pub priority: Reverse<i32>,
     /// The earlier, the earlier.
@@ -88,8 +88,8 @@ impl Sequence {
     }
 
     /// Its place in the order.
-    pub fn place(&self, ticket: Ticket) -> Place {
-        Place { priority: Reverse(self.priority), ticket }
+    pub fn place(&self, ticket: Ticket) -> OrderKey {
+        OrderKey { priority: Reverse(self.priority), ticket }
     }
 
     /// Tokens that are still to be fed, at least one: the last one's logits give the next token.

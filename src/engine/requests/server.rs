@@ -13,7 +13,7 @@ use super::super::Engine;
 use super::super::error::EngineError;
 use super::super::generate::{Completion, Finish};
 use super::super::text::Text;
-use super::batcher::{Attention, BatchOptions, Batcher};
+use super::batcher::{BatchOptions, Batcher, CallBackFlag};
 use super::submission::{Event, Statistics, Submission, Ticket, Token};
 use crate::checkpoint::{Checkpoint, Tokenizer};
 
@@ -74,7 +74,7 @@ pub struct Stream {
 #[derive(Clone)]
 struct Post {
     commands: Sender<Command>,
-    attention: Attention,
+    attention: CallBackFlag,
 }
 
 enum Command {
@@ -243,7 +243,7 @@ impl Client<'_> {
 }
 
 /// The thread: commands between steps.
-fn serve(checkpoint: &Checkpoint, mut batcher: Batcher, commands: &Receiver<Command>, attention: &Attention) {
+fn serve(checkpoint: &Checkpoint, mut batcher: Batcher, commands: &Receiver<Command>, attention: &CallBackFlag) {
     let tokenizer = checkpoint.tokenizer();
     let mut clients = HashMap::new();
     loop {

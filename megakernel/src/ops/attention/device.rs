@@ -71,7 +71,7 @@ impl DeviceOp for Attention {
         let modifier = self.modifier();
         let function =
             SplitOfTokens { rows, heads, scale, modifier, q, pools, out, terms, meets, selected, streamed: None };
-        let fields = Fields {
+        let fields = AttentionFields {
             first_row: self.rows.lo as u32,
             kv_head: self.kv_head as u32,
             split: self.split as u32,
@@ -87,7 +87,7 @@ impl DeviceOp for Attention {
         match (pools.of, &self.selection) {
             (PoolType::Float(_), None) => {
                 let all = newest.is_some() || order.is_some();
-                let bytes = if all { size_of_val(&fields) } else { offset_of!(Fields, newest) };
+                let bytes = if all { size_of_val(&fields) } else { offset_of!(AttentionFields, newest) };
                 Ok(Planned::new(function, fields).keeping(bytes))
             }
             (PoolType::Float(_), Some(selection)) => {
@@ -102,7 +102,7 @@ impl DeviceOp for Attention {
             }
             (PoolType::E4m3, None) => {
                 let scales = [plan.pool_scale(self.k_pool)?, plan.pool_scale(self.v_pool)?];
-                Ok(Planned::new(function, CodeFields { fields, scales }))
+                Ok(Planned::new(function, AttentionCodeFields { fields, scales }))
             }
         }
     }
@@ -111,8 +111,8 @@ impl DeviceOp for Attention {
 /// What the code reads of a task whose pools have codes.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
-struct CodeFields {
-    fields: Fields,
+struct AttentionCodeFields {
+    fields: AttentionFields,
     /// What codes of keys and of values are multiplied by, bits of f32.
     scales: [u32; 2],
 }
@@ -120,7 +120,7 @@ struct CodeFields {
 /// What the code reads of a task: numbers, and operands in units of 16 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
-struct Fields {
+struct AttentionFields {
     first_row: u32,
     kv_head: u32,
     split: u32,
@@ -139,21 +139,21 @@ struct Fields {
 }
 
 // Terms have the table of their order after two words.
-const _: () = assert!(offset_of!(Fields, newest) == offset_of!(Fields, merged) + 8);
+const _: () = assert!(offset_of!(AttentionFields, newest) == offset_of!(AttentionFields, merged) + 8);
 
 /// Where keys and values are found.
 const FIELDS: TokenFields = TokenFields {
-    first_row: offset_of!(Fields, first_row),
-    kv_head: offset_of!(Fields, kv_head),
-    split: offset_of!(Fields, split),
-    pools: [offset_of!(Fields, keys), offset_of!(Fields, values)],
+    first_row: offset_of!(AttentionFields, first_row),
+    kv_head: offset_of!(AttentionFields, kv_head),
+    split: offset_of!(AttentionFields, split),
+    pools: [offset_of!(AttentionFields, keys), offset_of!(AttentionFields, values)],
 };
 
 /// What it reads of a task that sees selected blocks.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct SelectedFields {
-    fields: Fields,
+    fields: AttentionFields,
     /// The blocks of each row and kv head.
     blocks: u32,
     /// The place of its last token among these.
@@ -187,7 +187,7 @@ impl SelectedBlocks {
     /// The pool by blocks, those of a row in the place of its page table.
     fn of<'k>(self, call: Call<'k, '_>, pool: PagedPool<'k>, heads: Heads) -> PagedPool<'k> {
         let k = call.builder();
-        let kv_head = call.value(offset_of!(Fields, kv_head));
+        let kv_head = call.value(offset_of!(AttentionFields, kv_head));
         let [blocks, last] = [offset_of!(SelectedFields, blocks), offset_of!(SelectedFields, last)]
             .map(|field| call.state(field).cast());
         PagedPool {
@@ -298,8 +298,8 @@ impl DeviceFunction for SplitOfTokens {
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
         let SplitOfTokens { rows, heads, scale, modifier, q, pools, selected, streamed, out, terms, meets } = *self;
-        let first_row = call.value(offset_of!(Fields, first_row));
-        let scales = offset_of!(CodeFields, scales);
+        let first_row = call.value(offset_of!(AttentionFields, first_row));
+        let scales = offset_of!(AttentionCodeFields, scales);
         let pages = |fields| {
             let pool = call.pages(fields, pools);
             selected.map_or(pool, |selected| selected.of(call, pool, heads))
@@ -308,32 +308,39 @@ impl DeviceFunction for SplitOfTokens {
             heads,
             rows,
             first_row,
-            kv_head: call.value(offset_of!(Fields, kv_head)),
-            split: call.value(offset_of!(Fields, split)),
+            kv_head: call.value(offset_of!(AttentionFields, kv_head)),
+            split: call.value(offset_of!(AttentionFields, split)),
             scale,
             modifier,
-            q: call.stored(offset_of!(Fields, q), q, Generation::Input),
-            keys: pages([offset_of!(Fields, keys), scales]),
-            values: pages([offset_of!(Fields, values), scales + size_of::<u32>()]),
-            acc: call.state(offset_of!(Fields, acc)).cast(),
-            stats: call.state(offset_of!(Fields, stats)).cast(),
+            q: call.stored(offset_of!(AttentionFields, q), q, Generation::Input),
+            keys: pages([offset_of!(AttentionFields, keys), scales]),
+            values: pages([offset_of!(AttentionFields, values), scales + size_of::<u32>()]),
+            acc: call.state(offset_of!(AttentionFields, acc)).cast(),
+            stats: call.state(offset_of!(AttentionFields, stats)).cast(),
             merged: Merged {
                 out: match terms {
-                    None => ActivationOutput::Rows(call.stored(offset_of!(Fields, merged), out, Generation::Output)),
-                    Some(code) => ActivationOutput::Terms(call.scaled_output(offset_of!(Fields, merged), code)),
+                    None => ActivationOutput::Rows(call.stored(
+                        offset_of!(AttentionFields, merged),
+                        out,
+                        Generation::Output,
+                    )),
+                    Some(code) => {
+                        ActivationOutput::Terms(call.scaled_output(offset_of!(AttentionFields, merged), code))
+                    }
                 },
                 parts: match meets {
-                    false => Parts::Counted(call.state(offset_of!(Fields, arrivals)).cast()),
+                    false => Parts::Counted(call.state(offset_of!(AttentionFields, arrivals)).cast()),
                     true => {
                         let packets = Storage { float: Float::F32, ..out };
-                        let parts = call.stored(offset_of!(Fields, arrivals), packets, Generation::Output);
+                        let parts = call.stored(offset_of!(AttentionFields, arrivals), packets, Generation::Output);
                         Parts::Packets(parts.unless(call.left()))
                     }
                 },
             },
             streamed: streamed.and_then(|stage| call.streamed(stage)),
-            newest: call.newest(offset_of!(Fields, newest), q.period, Generation::Input),
-            selected: selected.map(|selected| selected.chosen(call.pages([offset_of!(Fields, keys), scales], pools))),
+            newest: call.newest(offset_of!(AttentionFields, newest), q.period, Generation::Input),
+            selected: selected
+                .map(|selected| selected.chosen(call.pages([offset_of!(AttentionFields, keys), scales], pools))),
         };
         split::attention(call.team(), call.scratch(), weights, split, || call.signal(out));
     }

@@ -12,7 +12,7 @@ use super::Attention;
 use crate::ops::Op;
 use crate::program::Span;
 use crate::vm::device::{Unsupported, multiple};
-use crate::vm::graph::{GraphPlanner, GraphTuning, Heads, LaunchArg, LaunchGrid, LaunchMemory, LaunchOp, Scratch};
+use crate::vm::graph::{GraphPlanner, GraphTuning, LaunchArg, LaunchGrid, LaunchMemory, LaunchOp, RowHeads, Scratch};
 
 /// Tokens of its tiles where `mma.sync` copies them.
 const DECODE_TILE: u32 = 16;
@@ -36,7 +36,7 @@ impl LaunchOp for Attention {
         }
         multiple("tokens of a page", page_tokens, 8, "a multiple of 8")?;
         let queries = plan.heads_of(self.q)?;
-        if queries != (Heads { scratch: Scratch::Queries, first: 0, of_row: heads }) {
+        if queries != (RowHeads { scratch: Scratch::Queries, first: 0, of_row: heads }) {
             return Err(Unsupported::Launch { what: "attention of queries that are not rotated" });
         }
         let group = heads / kv_heads;
@@ -87,7 +87,7 @@ impl LaunchOp for Attention {
             }
         };
         let out = plan.scratch(Scratch::Attended, u64::from(rows) * u64::from(heads * depth) * 2);
-        plan.stands_for(self.acc, Heads { scratch: Scratch::Attended, first: 0, of_row: heads });
+        plan.stands_for(self.acc, RowHeads { scratch: Scratch::Attended, first: 0, of_row: heads });
         let starts = [LaunchMemory::QueryStarts, LaunchMemory::TokenStarts, LaunchMemory::SequenceTables];
         args.extend(starts.map(LaunchArg::Pointer));
         let sharing = (SHARE_L2 * group).min(heads);

@@ -14,9 +14,9 @@ pub(super) fn attention(op: &Attention, on: &Context) -> Done {
     for row in op.rows.iter() {
         let first_head = row * heads + op.kv_head * group;
         let mut part =
-            Partial { max: vec![f32::NEG_INFINITY; group], sum: vec![0.0; group], acc: vec![0.0; group * dim] };
+            GroupPartial { max: vec![f32::NEG_INFINITY; group], sum: vec![0.0; group], acc: vec![0.0; group * dim] };
         if let Some(seen) = seen(op, on, row, pool)? {
-            let Seen { tokens, table, pages } = seen;
+            let VisibleTokens { tokens, table, pages } = seen;
             let tokens = naive::split_tokens(op.modifier().seen(tokens), pages.page_tokens, splits, op.split);
             let q =
                 on.read(op.q, first_head * dim, group * dim)?.into_iter().map(|x| on.operand(x)).collect::<Vec<_>>();
@@ -39,7 +39,7 @@ pub(super) fn attention(op: &Attention, on: &Context) -> Done {
 }
 
 /// The tokens that a row sees: how many, and the pages that they lie in.
-struct Seen {
+struct VisibleTokens {
     tokens: usize,
     table: Vec<usize>,
     /// The pool; where blocks were selected, with blocks for pages.
@@ -47,11 +47,11 @@ struct Seen {
 }
 
 /// What a row sees; `None`: no token.
-fn seen(op: &Attention, on: &Context, row: usize, pool: PoolShape) -> Done<Option<Seen>> {
+fn seen(op: &Attention, on: &Context, row: usize, pool: PoolShape) -> Done<Option<VisibleTokens>> {
     let Some(selection) = &op.selection else {
         let Some(position) = on.position(op.at.position, row)? else { return Ok(None) };
         let table = on.table(&op.at, row, position, pool)?;
-        return Ok(Some(Seen { tokens: position + 1, table, pages: pool }));
+        return Ok(Some(VisibleTokens { tokens: position + 1, table, pages: pool }));
     };
     let [rows, _, most] = on.shape(selection.blocks)?;
     let at = row * pool.kv_heads + op.kv_head;
@@ -67,17 +67,17 @@ fn seen(op: &Attention, on: &Context, row: usize, pool: PoolShape) -> Done<Optio
         let known = usize::try_from(block).ok().filter(|&block| block < pages.pages);
         known.ok_or(TaskFault::Page { row, page: block, pages: pages.pages })
     };
-    Ok(Some(Seen { tokens: last + 1, table: (0..entries).map(block).collect::<Done<_>>()?, pages }))
+    Ok(Some(VisibleTokens { tokens: last + 1, table: (0..entries).map(block).collect::<Done<_>>()?, pages }))
 }
 
 /// `m`, `l` and `acc` of the query heads of a group.
-struct Partial {
+struct GroupPartial {
     max: Vec<f32>,
     sum: Vec<f32>,
     acc: Vec<f32>,
 }
 
-impl Partial {
+impl GroupPartial {
     /// Over `pages`: offset of the first token, and tokens. Scores first, so that every exponential
     /// is taken once, against the largest score.
     fn attend(&mut self, op: &Attention, on: &Context, q: &[f32], pages: &[(usize, usize)], dim: usize) -> Done {

@@ -7,7 +7,7 @@ use super::{Linear, LinearInput, LinearOutput};
 use crate::ops::Op;
 use crate::program::Span;
 use crate::vm::device::Unsupported;
-use crate::vm::graph::{Activations, Functions, GraphPlanner, Heads, LaunchOp, NormOf, Product, Scratch};
+use crate::vm::graph::{Functions, GraphPlanner, LaunchOp, NormActivations, NormOf, ProductInput, RowHeads, Scratch};
 
 impl LaunchOp for Linear {
     fn level(&self) -> Op {
@@ -33,16 +33,16 @@ impl LaunchOp for Linear {
                 let results = Rows::Gated(features);
                 let to = Scratch::Gated;
                 let functions = Functions { activation, ..Functions::default() };
-                plan.product(&Product { a, layers, results, functions, to })?;
-                plan.stands_for(out, Heads { scratch: Scratch::Gated, first: 0, of_row: 1 });
+                plan.product(&ProductInput { a, layers, results, functions, to })?;
+                plan.stands_for(out, RowHeads { scratch: Scratch::Gated, first: 0, of_row: 1 });
                 Ok(())
             }
             LinearOutput::Logits { soft_cap, .. } => match a {
-                Activations::Norm(norm) => {
+                NormActivations::Norm(norm) => {
                     let soft_cap = cap_of(soft_cap)?;
                     plan.norm(norm).and_then(|_| plan.logits(layer, soft_cap))
                 }
-                Activations::Scratch(_) => {
+                NormActivations::Scratch(_) => {
                     Err(Unsupported::Launch { what: "an output projection of anything but a norm" })
                 }
             },
@@ -51,10 +51,10 @@ impl LaunchOp for Linear {
 }
 
 /// The activations of a layer, bf16 `[rows, k]`.
-pub(in crate::ops) fn activations(plan: &GraphPlanner, input: &LinearInput) -> Result<Activations, Unsupported> {
-    let whole = |x, scratch| plan.whole(x, scratch).map(|()| Activations::Scratch(scratch));
+pub(in crate::ops) fn activations(plan: &GraphPlanner, input: &LinearInput) -> Result<NormActivations, Unsupported> {
+    let whole = |x, scratch| plan.whole(x, scratch).map(|()| NormActivations::Scratch(scratch));
     match *input {
-        LinearInput::RmsNorm { x, weight, eps } => Ok(Activations::Norm(NormOf { x, weight, eps })),
+        LinearInput::RmsNorm { x, weight, eps } => Ok(NormActivations::Norm(NormOf { x, weight, eps })),
         LinearInput::Plain { x } => whole(x, Scratch::Gated),
         LinearInput::Combine { acc, .. } => whole(acc, Scratch::Attended),
     }

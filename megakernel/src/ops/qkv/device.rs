@@ -85,7 +85,7 @@ impl DeviceOp for Qkv {
         let newest = plan.newest();
         let period = newest.map_or(0, |(_, period)| period);
         let early = plan.options().early().filter(|_| period > 0);
-        let fields = Fields {
+        let fields = QkvFields {
             first_row: self.rows.lo as u32,
             first: self.strips.lo as u32,
             strips: self.strips.len() as u32,
@@ -107,10 +107,10 @@ impl DeviceOp for Qkv {
         if biases == [None; 3] {
             return Ok(match codes {
                 false => {
-                    let bytes = if period > 0 { size_of_val(&fields) } else { offset_of!(Fields, newest) };
+                    let bytes = if period > 0 { size_of_val(&fields) } else { offset_of!(QkvFields, newest) };
                     Planned::new(function, fields).keeping(bytes).streaming(stretch)
                 }
-                true => Planned::new(function, CodeFields { tile: fields, scales }).streaming(stretch),
+                true => Planned::new(function, QkvCodeFields { tile: fields, scales }).streaming(stretch),
             });
         }
         let [q_bias, k_bias, v_bias] = biases.map(|bias| plan.operand_of(bias));
@@ -125,7 +125,7 @@ impl DeviceOp for Qkv {
 /// What the code reads of a tile: numbers, and operands in units of 16 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
-struct Fields {
+struct QkvFields {
     first_row: u32,
     /// The first strip.
     first: u32,
@@ -144,7 +144,7 @@ struct Fields {
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct BiasFields {
-    tile: Fields,
+    tile: QkvFields,
     q_bias: u32,
     k_bias: u32,
     v_bias: u32,
@@ -153,8 +153,8 @@ struct BiasFields {
 /// What the code reads of a tile that appends codes.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
-struct CodeFields {
-    tile: Fields,
+struct QkvCodeFields {
+    tile: QkvFields,
     /// What codes of keys and of values are multiplied by, bits of f32.
     scales: [u32; 2],
 }
@@ -230,17 +230,17 @@ impl DeviceFunction for QkvTile {
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
         let QkvTile { tile: TileCode { strip, rows, input, a_operand, .. }, heads, bias, q, keys, pools, early } =
             *self;
-        let first_row = call.value(offset_of!(Fields, first_row));
+        let first_row = call.value(offset_of!(QkvFields, first_row));
         let scales = match bias {
-            [None, None, None] => offset_of!(CodeFields, scales),
+            [None, None, None] => offset_of!(QkvCodeFields, scales),
             _ => offset_of!(CodeBiasFields, scales),
         };
         let keys = match keys {
             KeysCode::Rotated(rotation) => {
-                let pages = call.pages([offset_of!(Fields, k), scales], pools);
+                let pages = call.pages([offset_of!(QkvFields, k), scales], pools);
                 Keys::Rotated { rotation: call.rotation(rotation), pages }
             }
-            KeysCode::Raw { out } => Keys::Raw(call.array(offset_of!(Fields, k), out)),
+            KeysCode::Raw { out } => Keys::Raw(call.array(offset_of!(QkvFields, k), out)),
         };
         let [b0, b1, b2] = bias;
         let bias = [
@@ -253,19 +253,19 @@ impl DeviceFunction for QkvTile {
             strip,
             rows,
             first_row,
-            first: call.value(offset_of!(Fields, first)),
-            strips: call.value(offset_of!(Fields, strips)),
-            kv_head: call.value(offset_of!(Fields, kv_head)),
+            first: call.value(offset_of!(QkvFields, first)),
+            strips: call.value(offset_of!(QkvFields, strips)),
+            kv_head: call.value(offset_of!(QkvFields, kv_head)),
             heads: heads.heads,
             kv_heads: heads.kv_heads,
             dim: heads.dim,
-            input: input.of(call, offset_of!(Fields, input), strip.k()),
+            input: input.of(call, offset_of!(QkvFields, input), strip.k()),
             a_operand,
             bias,
-            q: call.stored(offset_of!(Fields, q), q, Generation::Output),
+            q: call.stored(offset_of!(QkvFields, q), q, Generation::Output),
             keys,
-            v: call.pages([offset_of!(Fields, v), scales + size_of::<u32>()], pools),
-            newest: call.newest(offset_of!(Fields, newest), q.period, Generation::Output),
+            v: call.pages([offset_of!(QkvFields, v), scales + size_of::<u32>()], pools),
+            newest: call.newest(offset_of!(QkvFields, newest), q.period, Generation::Output),
         };
         call.announcing(early, |announce| linear::qkv(call.team(), call.scratch(), weights, tile, announce));
     }

@@ -7,7 +7,9 @@ use crate::ops::Op;
 use crate::ops::linear::launched_activations;
 use crate::program::Span;
 use crate::vm::device::Unsupported;
-use crate::vm::graph::{Appended, Functions, GraphPlanner, Heads, HeadsOut, HeadsPart, LaunchOp, Product, Scratch};
+use crate::vm::graph::{
+    Appended, Functions, GraphPlanner, HeadsOut, HeadsPart, LaunchOp, ProductInput, RowHeads, Scratch,
+};
 
 impl LaunchOp for Qkv {
     fn level(&self) -> Op {
@@ -21,7 +23,7 @@ impl LaunchOp for Qkv {
         let [kv_heads, ..] = plan.pool(self.v_pool)?;
         let results = Rows::Groups { group: heads / kv_heads.max(1), kv_heads, dim };
         let functions = Functions::default();
-        let product = Product { a, layers: &layers, results, functions, to: Scratch::Projected };
+        let product = ProductInput { a, layers: &layers, results, functions, to: Scratch::Projected };
         if let KeyOutput::RopeAppend { rope, pool } = &self.k {
             let appended = Appended { at: &self.at, rotation: rope, queries: self.q, pools: [*pool, self.v_pool] };
             if plan.appended_product(&product, &appended)? {
@@ -29,7 +31,7 @@ impl LaunchOp for Qkv {
             }
         }
         plan.product(&product)?;
-        let at = |first| Heads { scratch: Scratch::Projected, first, of_row: heads + 2 * kv_heads };
+        let at = |first| RowHeads { scratch: Scratch::Projected, first, of_row: heads + 2 * kv_heads };
         let [query, key, value] = [0, heads, heads + kv_heads].map(at);
         let part = |from, heads, rotation, to| HeadsPart { from, heads, norm: None, rotation, to };
         let value = part(value, kv_heads, None, HeadsOut::Pool(self.v_pool));

@@ -21,7 +21,7 @@ mod strips;
 use serde::{Deserialize, Serialize};
 
 pub use device::QkvTile;
-pub use strips::{GroupShape, PAIRS_PER_STRIP, Part, Run};
+pub use strips::{GroupShape, PAIRS_PER_STRIP, QkvProjection, StripRun};
 
 use super::{
     Check, Footprint, LinearInput, OperandError, Operands, Rotation, RowCells, TaskOp, index, interval, multiple,
@@ -132,16 +132,16 @@ impl Qkv {
     }
 
     /// Where the dimensions `dims` of a head are written.
-    fn destination(&self, ops: &Operands, part: Part, head: usize, dims: Span) -> Check<Region> {
+    fn destination(&self, ops: &Operands, part: QkvProjection, head: usize, dims: Span) -> Check<Region> {
         let pool = |buffer| -> Check<Region> {
             let [_, pages, page_tokens, _] = ops.shape("pool", buffer)?;
             Ok(Region::new(buffer, &[Span::one(head), Span::all(pages), Span::all(page_tokens), dims]))
         };
         match (part, &self.k) {
-            (Part::Query { .. }, _) => Ok(Region::new(self.q, &[self.rows, Span::one(head), dims])),
-            (Part::Key, KeyOutput::Raw { out }) => Ok(Region::new(*out, &[self.rows, Span::one(head), dims])),
-            (Part::Key, KeyOutput::RopeAppend { pool: buffer, .. }) => pool(*buffer),
-            (Part::Value, _) => pool(self.v_pool),
+            (QkvProjection::Query { .. }, _) => Ok(Region::new(self.q, &[self.rows, Span::one(head), dims])),
+            (QkvProjection::Key, KeyOutput::Raw { out }) => Ok(Region::new(*out, &[self.rows, Span::one(head), dims])),
+            (QkvProjection::Key, KeyOutput::RopeAppend { pool: buffer, .. }) => pool(*buffer),
+            (QkvProjection::Value, _) => pool(self.v_pool),
         }
     }
 }
@@ -165,13 +165,13 @@ impl TaskOp for Qkv {
         let mut writes = Vec::new();
         for run in group.runs(self.kv_head, self.strips) {
             let head = match run.part {
-                Part::Query { head } => head,
-                Part::Key | Part::Value => self.kv_head,
+                QkvProjection::Query { head } => head,
+                QkvProjection::Key | QkvProjection::Value => self.kv_head,
             };
             let projection = match run.part {
-                Part::Query { .. } => &self.wq,
-                Part::Key => &self.wk,
-                Part::Value => &self.wv,
+                QkvProjection::Query { .. } => &self.wq,
+                QkvProjection::Key => &self.wk,
+                QkvProjection::Value => &self.wv,
             };
             for dims in run.dims(group.head_dim) {
                 let base = head * group.head_dim;
@@ -180,7 +180,9 @@ impl TaskOp for Qkv {
                 reads.extend(projection.bias.map(|bias| Region::new(bias, &[features])));
                 writes.push(self.destination(ops, run.part, head, dims)?);
             }
-            if let (KeyOutput::RopeAppend { rope, .. }, Part::Query { .. } | Part::Key) = (&self.k, run.part) {
+            if let (KeyOutput::RopeAppend { rope, .. }, QkvProjection::Query { .. } | QkvProjection::Key) =
+                (&self.k, run.part)
+            {
                 reads.push(Region::new(rope.inv_freq, &[run.span]));
             }
         }

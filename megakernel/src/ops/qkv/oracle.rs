@@ -2,7 +2,7 @@
 
 use tilewright_kernels::naive;
 
-use super::{GroupShape, KeyOutput, Part, Qkv, Run};
+use super::{GroupShape, KeyOutput, Qkv, QkvProjection, StripRun};
 use crate::ops::linear::{activations, product};
 use crate::program::{BufferId, Span};
 use crate::vm::reference::{Context, Done};
@@ -12,12 +12,12 @@ pub(super) fn qkv(op: &Qkv, on: &Context) -> Done {
     let [kv_heads, ..] = on.shape::<4>(op.v_pool)?;
     let x = activations(on, &op.input, op.rows)?;
     let group = GroupShape { group: heads / kv_heads.max(1), head_dim };
-    let tile = Tile { op, on, x, heads, kv_heads, head_dim };
+    let tile = TileInputs { op, on, x, heads, kv_heads, head_dim };
     group.runs(op.kv_head, op.strips).into_iter().try_for_each(|run| tile.run(run))
 }
 
 /// What all runs of a task share.
-struct Tile<'a> {
+struct TileInputs<'a> {
     op: &'a Qkv,
     on: &'a Context<'a>,
     x: Vec<f32>,
@@ -26,12 +26,12 @@ struct Tile<'a> {
     head_dim: usize,
 }
 
-impl Tile<'_> {
-    fn run(&self, run: Run) -> Done {
+impl TileInputs<'_> {
+    fn run(&self, run: StripRun) -> Done {
         let (projection, head) = match run.part {
-            Part::Query { head } => (&self.op.wq, head),
-            Part::Key => (&self.op.wk, self.op.kv_head),
-            Part::Value => (&self.op.wv, self.op.kv_head),
+            QkvProjection::Query { head } => (&self.op.wq, head),
+            QkvProjection::Key => (&self.op.wk, self.op.kv_head),
+            QkvProjection::Value => (&self.op.wv, self.op.kv_head),
         };
         let dims = run.dims(self.head_dim);
         // One product for each interval of dimensions: [rows, width].
@@ -53,7 +53,7 @@ impl Tile<'_> {
     /// Rotates and stores the values of one row's run.
     fn finish(
         &self,
-        run: Run,
+        run: StripRun,
         head: usize,
         row: usize,
         position: Option<usize>,
@@ -63,18 +63,18 @@ impl Tile<'_> {
         let on = self.on;
         let op = self.op;
         let rotated = match (&op.k, run.part, position) {
-            (KeyOutput::RopeAppend { rope, .. }, Part::Query { .. } | Part::Key, Some(position)) => {
+            (KeyOutput::RopeAppend { rope, .. }, QkvProjection::Query { .. } | QkvProjection::Key, Some(position)) => {
                 let inv_freq = on.read(rope.inv_freq, run.span.lo, run.span.len())?;
                 &naive::rope(values, &inv_freq, position, rope.scale)
             }
-            (KeyOutput::RopeAppend { .. }, Part::Query { .. }, None) => &vec![0.0; values.len()],
+            (KeyOutput::RopeAppend { .. }, QkvProjection::Query { .. }, None) => &vec![0.0; values.len()],
             _ => values,
         };
         let place = match (run.part, &op.k) {
-            (Part::Query { .. }, _) => Some((op.q, (row * self.heads + head) * self.head_dim)),
-            (Part::Key, KeyOutput::Raw { out }) => Some((*out, (row * self.kv_heads + head) * self.head_dim)),
-            (Part::Key, KeyOutput::RopeAppend { pool, .. }) => self.slot(*pool, head, row, position)?,
-            (Part::Value, _) => self.slot(op.v_pool, head, row, position)?,
+            (QkvProjection::Query { .. }, _) => Some((op.q, (row * self.heads + head) * self.head_dim)),
+            (QkvProjection::Key, KeyOutput::Raw { out }) => Some((*out, (row * self.kv_heads + head) * self.head_dim)),
+            (QkvProjection::Key, KeyOutput::RopeAppend { pool, .. }) => self.slot(*pool, head, row, position)?,
+            (QkvProjection::Value, _) => self.slot(op.v_pool, head, row, position)?,
         };
         if let Some((buffer, start)) = place {
             for (span, values) in dims.iter().zip(rotated.chunks_exact(run.span.len())) {

@@ -7,7 +7,7 @@ pub const PAIRS_PER_STRIP: usize = 4;
 
 /// The projection that a strip belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum QkvProjection {
     /// Query head `head` (of all heads).
     Query {
         /// The head.
@@ -21,9 +21,9 @@ pub enum Part {
 
 /// Consecutive strips of one head: a run of pairs (q, k) or of rows (v).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct StripRun {
     /// Projection and head.
-    pub part: Part,
+    pub part: QkvProjection,
     /// Pairs `i` with rows `i` and `i + half` for q and k; rows for v.
     pub span: Span,
 }
@@ -58,7 +58,7 @@ impl GroupShape {
     /// assert_eq!((runs[0].part, runs[0].span), (Part::Query { head: 4 }, Span::new(24, 32)));
     /// assert_eq!((runs[1].part, runs[1].span), (Part::Query { head: 5 }, Span::new(0, 8)));
     /// ```
-    pub fn runs(self, kv_head: usize, strips: Span) -> Vec<Run> {
+    pub fn runs(self, kv_head: usize, strips: Span) -> Vec<StripRun> {
         let per_head = self.strips_per_head();
         let half = self.head_dim / 2;
         let mut runs = Vec::new();
@@ -72,11 +72,11 @@ impl GroupShape {
             };
             let pairs = scaled(PAIRS_PER_STRIP, half);
             runs.push(if slot < self.group {
-                Run { part: Part::Query { head: kv_head * self.group + slot }, span: pairs }
+                StripRun { part: QkvProjection::Query { head: kv_head * self.group + slot }, span: pairs }
             } else if slot == self.group {
-                Run { part: Part::Key, span: pairs }
+                StripRun { part: QkvProjection::Key, span: pairs }
             } else {
-                Run { part: Part::Value, span: scaled(2 * PAIRS_PER_STRIP, self.head_dim) }
+                StripRun { part: QkvProjection::Value, span: scaled(2 * PAIRS_PER_STRIP, self.head_dim) }
             });
             at = end;
         }
@@ -84,12 +84,12 @@ impl GroupShape {
     }
 }
 
-impl Run {
+impl StripRun {
     /// The dimensions of the head that the run covers: two intervals for pairs, one for rows.
     pub fn dims(&self, head_dim: usize) -> Vec<Span> {
         match self.part {
-            Part::Value => vec![self.span],
-            Part::Query { .. } | Part::Key => {
+            QkvProjection::Value => vec![self.span],
+            QkvProjection::Query { .. } | QkvProjection::Key => {
                 let half = head_dim / 2;
                 vec![self.span, Span::new(self.span.lo + half, self.span.hi + half)]
             }

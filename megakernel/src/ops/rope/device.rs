@@ -50,7 +50,7 @@ impl DeviceOp for Rope {
         let x = plan.plain_float("x", self.x)?;
         let pools = plan.pools(pool, &self.at)?;
         let function = RotatedHeads { rows: rows_of(self.rows)?, heads, count, x, norm, rotation, out, pools };
-        let fields = Fields {
+        let fields = RopeFields {
             first_row: self.rows.lo as u32,
             first_head: self.heads.lo as u32,
             x: plan.operand(self.x)?,
@@ -59,7 +59,7 @@ impl DeviceOp for Rope {
         };
         match (pools.of, &self.output) {
             (PoolType::E4m3, HeadOutput::Append { .. }) => {
-                Ok(Planned::new(function, CodeFields { fields, scale: plan.pool_scale(pool)? }))
+                Ok(Planned::new(function, RopeCodeFields { fields, scale: plan.pool_scale(pool)? }))
             }
             (PoolType::E4m3, HeadOutput::Store { .. }) | (PoolType::Float(_), _) => Ok(Planned::new(function, fields)),
         }
@@ -69,8 +69,8 @@ impl DeviceOp for Rope {
 /// What the code reads of a task that appends codes.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
-struct CodeFields {
-    fields: Fields,
+struct RopeCodeFields {
+    fields: RopeFields,
     /// What the pool's codes are multiplied by, bits of f32.
     scale: u32,
 }
@@ -78,7 +78,7 @@ struct CodeFields {
 /// What the code reads of a task: numbers, and operands in units of 16 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
-struct Fields {
+struct RopeFields {
     first_row: u32,
     first_head: u32,
     x: u32,
@@ -116,17 +116,17 @@ impl DeviceFunction for RotatedHeads {
 
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
         let RotatedHeads { rows, heads, count, x, norm, rotation, out, pools } = *self;
-        let first_row = call.value(offset_of!(Fields, first_row));
+        let first_row = call.value(offset_of!(RopeFields, first_row));
         let pages = match out {
-            Some(_) => call.pages_of(call.array(offset_of!(Fields, x), x), pools),
-            None => call.pages([offset_of!(Fields, out), offset_of!(CodeFields, scale)], pools),
+            Some(_) => call.pages_of(call.array(offset_of!(RopeFields, x), x), pools),
+            None => call.pages([offset_of!(RopeFields, out), offset_of!(RopeCodeFields, scale)], pools),
         };
         let norm =
-            norm.map(|(weight, eps)| rope::HeadNorm { weight: call.plain(offset_of!(Fields, norm), weight), eps });
-        let x = call.array(offset_of!(Fields, x), x);
-        let out = out.map(|out| call.array(offset_of!(Fields, out), out));
+            norm.map(|(weight, eps)| rope::HeadNorm { weight: call.plain(offset_of!(RopeFields, norm), weight), eps });
+        let x = call.array(offset_of!(RopeFields, x), x);
+        let out = out.map(|out| call.array(offset_of!(RopeFields, out), out));
         let rotation = Some(call.rotation(rotation));
-        let first_head = call.value(offset_of!(Fields, first_head));
+        let first_head = call.value(offset_of!(RopeFields, first_head));
         let out_heads = heads;
         let work = rope::Rope { x, norm, rotation, heads, out_heads, first_head, count, rows, first_row, pages, out };
         rope::rope(call.team(), work);

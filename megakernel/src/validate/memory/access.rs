@@ -2,12 +2,12 @@
 
 use crate::program::{BufferKind, Program, Region};
 use crate::validate::kind::Access as How;
-use crate::validate::order::Order;
+use crate::validate::order::HappensBefore;
 use crate::validate::{regions, tables};
 
 /// One access of a task to a buffer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Access<'p> {
+pub(super) struct TaskAccess<'p> {
     pub task: u32,
     pub how: How,
     pub region: &'p Region,
@@ -17,11 +17,11 @@ pub(super) struct Access<'p> {
 /// elements are left out: other rules report them. So are reads of what no task writes and
 /// everybody may read.
 pub(super) struct Accesses<'p> {
-    lists: Vec<Vec<Access<'p>>>,
+    lists: Vec<Vec<TaskAccess<'p>>>,
 }
 
 impl<'p> Accesses<'p> {
-    pub fn new(program: &'p Program, order: &Order) -> Accesses<'p> {
+    pub fn new(program: &'p Program, order: &HappensBefore) -> Accesses<'p> {
         let buffers = program.buffers.len();
         let mut counts = vec![0usize; buffers];
         let mut written = vec![false; buffers];
@@ -34,7 +34,7 @@ impl<'p> Accesses<'p> {
             }
         }
         let kept = |buffer: usize| written[buffer] || !program.buffers[buffer].kind.is_defined_at_start();
-        let mut lists: Vec<Vec<Access>> =
+        let mut lists: Vec<Vec<TaskAccess>> =
             (0..counts.len()).map(|buffer| Vec::with_capacity(if kept(buffer) { counts[buffer] } else { 0 })).collect();
         for &index in order.sequence() {
             let task = &program.tasks[index as usize];
@@ -42,7 +42,7 @@ impl<'p> Accesses<'p> {
                 for region in regions {
                     let buffer = region.buffer.index();
                     if buffer < lists.len() && kept(buffer) && regions::is_sound(program, region) {
-                        lists[buffer].push(Access { task: index, how, region });
+                        lists[buffer].push(TaskAccess { task: index, how, region });
                     }
                 }
             }
@@ -51,7 +51,7 @@ impl<'p> Accesses<'p> {
     }
 
     /// The accesses to a buffer.
-    pub fn of(&self, buffer: usize) -> &[Access<'p>] {
+    pub fn of(&self, buffer: usize) -> &[TaskAccess<'p>] {
         &self.lists[buffer]
     }
 

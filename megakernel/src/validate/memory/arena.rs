@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::access::{Access, Accesses};
+use super::access::{Accesses, TaskAccess};
 use super::findings::{Findings, Neighbours};
 use super::readers::{EMPTY, Lists};
 use crate::program::{Buffer, BufferKind, Program, Region};
@@ -51,7 +51,7 @@ fn bytes(buffer: &Buffer) -> Option<Range<u64>> {
 
 /// Whether two regions share bytes of the arena.
 pub(super) fn share(program: &Program, a: &Region, b: &Region) -> bool {
-    let runs = |region| Runs::new(program, region);
+    let runs = |region| ByteRuns::new(program, region);
     let (Some(a), Some(b)) = (runs(a), runs(b)) else { return false };
     let mut a = a.iter().peekable();
     let mut b = b.iter().peekable();
@@ -70,17 +70,17 @@ pub(super) fn share(program: &Program, a: &Region, b: &Region) -> bool {
 
 /// Checks one group.
 pub(super) fn walk(program: &Program, group: &[usize], accesses: &Accesses, findings: &mut Findings) {
-    let mut all: Vec<Access> = group.iter().flat_map(|&buffer| accesses.of(buffer)).copied().collect();
+    let mut all: Vec<TaskAccess> = group.iter().flat_map(|&buffer| accesses.of(buffer)).copied().collect();
     all.sort_by_key(|access| (findings.rank(access.task), access.how));
-    let cells = Cells::new(program, &all).filter(|cells| cells.visits(&all, group.len()) <= VISITS);
+    let cells = ArenaCells::new(program, &all).filter(|cells| cells.visits(&all, group.len()) <= VISITS);
     let Some(cells) = cells else {
         let at = group.iter().max_by_key(|&&buffer| most_runs(program, accesses.of(buffer)));
         let at = at.map_or(Location::Program, |&buffer| Location::of_buffer(program, buffer));
         findings.other(at, Kind::AliasTooFine { runs: RUNS + 1, limit: RUNS });
         return;
     };
-    let mut state = vec![Cell { writer: NONE, through: NONE, readers: EMPTY, written: Vec::new() }; cells.count];
-    let mut walk = Walk {
+    let mut state = vec![ArenaCell { writer: NONE, through: NONE, readers: EMPTY, written: Vec::new() }; cells.count];
+    let mut walk = ArenaWalk {
         asked: vec![[(0, NONE); 2]; program.tasks.len()],
         turn: 0,
         lists: Lists::new(),
@@ -108,13 +108,18 @@ pub(super) fn walk(program: &Program, group: &[usize], accesses: &Accesses, find
     }
 }
 
-fn most_runs(program: &Program, accesses: &[Access]) -> usize {
-    accesses.iter().filter_map(|access| Runs::new(program, access.region)).map(|runs| runs.count()).max().unwrap_or(0)
+fn most_runs(program: &Program, accesses: &[TaskAccess]) -> usize {
+    accesses
+        .iter()
+        .filter_map(|access| ByteRuns::new(program, access.region))
+        .map(|runs| runs.count())
+        .max()
+        .unwrap_or(0)
 }
 
 /// What happened to some bytes.
 #[derive(Clone)]
-struct Cell {
+struct ArenaCell {
     writer: u32,
     /// The buffer through which the writer wrote.
     through: u32,
@@ -125,7 +130,7 @@ struct Cell {
 }
 
 /// Asks each question once per access, however many cells raise it.
-struct Walk<'f, 'a> {
+struct ArenaWalk<'f, 'a> {
     /// By task: the last access that asked about it and the buffer asked about, as a writer and as
     /// a reader.
     asked: Vec<[(u32, u32); 2]>,
@@ -136,9 +141,9 @@ struct Walk<'f, 'a> {
     findings: &'f mut Findings<'a>,
 }
 
-impl Walk<'_, '_> {
+impl ArenaWalk<'_, '_> {
     /// A read of a cell; whether it was ever written through this buffer.
-    fn read(&mut self, task: u32, buffer: u32, cell: &mut Cell) -> bool {
+    fn read(&mut self, task: u32, buffer: u32, cell: &mut ArenaCell) -> bool {
         let defined = cell.written.contains(&buffer);
         cell.readers = self.lists.push(cell.readers, task, buffer, self.turn);
         if defined {
@@ -147,7 +152,7 @@ impl Walk<'_, '_> {
         defined
     }
 
-    fn write(&mut self, task: u32, buffer: u32, cell: &mut Cell) {
+    fn write(&mut self, task: u32, buffer: u32, cell: &mut ArenaCell) {
         if cell.writer != NONE {
             self.ask(Hazard::WriteAfterWrite, Query { earlier: cell.writer, later: task }, (cell.through, buffer));
         }
@@ -178,19 +183,19 @@ impl Walk<'_, '_> {
 }
 
 /// The cells that the runs of a group's regions cut, and those of each region.
-struct Cells<'p> {
+struct ArenaCells<'p> {
     of: HashMap<&'p Region, Vec<Range<u32>>>,
     count: usize,
 }
 
-impl<'p> Cells<'p> {
+impl<'p> ArenaCells<'p> {
     /// `None` if the regions have too many runs.
-    fn new(program: &Program, accesses: &[Access<'p>]) -> Option<Cells<'p>> {
+    fn new(program: &Program, accesses: &[TaskAccess<'p>]) -> Option<ArenaCells<'p>> {
         let mut runs: HashMap<&Region, Vec<Range<u64>>> = HashMap::new();
         let mut total = 0usize;
         for access in accesses {
             if let std::collections::hash_map::Entry::Vacant(slot) = runs.entry(access.region) {
-                let of = Runs::new(program, access.region)?;
+                let of = ByteRuns::new(program, access.region)?;
                 total = total.saturating_add(of.count());
                 if total > RUNS {
                     return None;
@@ -203,13 +208,13 @@ impl<'p> Cells<'p> {
         cuts.dedup();
         let at = |cut: u64| cuts.partition_point(|&c| c < cut) as u32;
         let of = runs.iter().map(|(region, runs)| (*region, runs.iter().map(|r| at(r.start)..at(r.end)).collect()));
-        Some(Cells { of: of.collect(), count: cuts.len() })
+        Some(ArenaCells { of: of.collect(), count: cuts.len() })
     }
 }
 
-impl Cells<'_> {
+impl ArenaCells<'_> {
     /// What a walk costs: cells visited, by as many buffers as may have written one.
-    fn visits(&self, accesses: &[Access], buffers: usize) -> usize {
+    fn visits(&self, accesses: &[TaskAccess], buffers: usize) -> usize {
         let cells = |ranges: &Vec<Range<u32>>| ranges.iter().map(|range| range.len()).sum::<usize>();
         let by_region: HashMap<&Region, usize> =
             self.of.iter().map(|(region, ranges)| (*region, cells(ranges))).collect();
@@ -219,7 +224,7 @@ impl Cells<'_> {
 }
 
 /// A region as runs of consecutive bytes of the arena, in increasing order.
-struct Runs {
+struct ByteRuns {
     /// Byte offset of the region's first element.
     start: u64,
     /// Bytes of one run.
@@ -228,8 +233,8 @@ struct Runs {
     outer: Vec<(usize, u64)>,
 }
 
-impl Runs {
-    fn new(program: &Program, region: &Region) -> Option<Runs> {
+impl ByteRuns {
+    fn new(program: &Program, region: &Region) -> Option<ByteRuns> {
         let buffer = program.buffers.get(region.buffer.index())?;
         let mut start = bytes(buffer)?.start;
         let mut stride = buffer.dtype.bytes() as u64;
@@ -247,7 +252,7 @@ impl Runs {
             stride = stride.saturating_mul(extent as u64);
         }
         outer.reverse();
-        Some(Runs { start, bytes: run, outer })
+        Some(ByteRuns { start, bytes: run, outer })
     }
 
     fn count(&self) -> usize {

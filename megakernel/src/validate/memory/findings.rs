@@ -7,7 +7,7 @@ use super::arena;
 use crate::program::{BufferId, CounterId, Program, Region};
 use crate::validate::conflict::{Clobber, Conflicts, Pair, PartialWait, UnwrittenRead, UnwrittenReads};
 use crate::validate::kind::Kind;
-use crate::validate::order::{Order, Query};
+use crate::validate::order::{HappensBefore, Query};
 use crate::validate::place::Location;
 use crate::validate::report::Report;
 use crate::validate::text::{Hazard, SAMPLES, TaskName};
@@ -31,7 +31,7 @@ pub(super) struct Neighbours {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Group {
+enum AccessGroup {
     Race(Hazard, u32),
     Alias(u32),
     Partial { waiter: u32, counter: u32, threshold: u32 },
@@ -40,9 +40,9 @@ enum Group {
 /// Everything found so far.
 pub(super) struct Findings<'a> {
     program: &'a Program,
-    order: &'a Order<'a>,
+    order: &'a HappensBefore<'a>,
     pending: Vec<Neighbours>,
-    conflicts: BTreeMap<Group, Conflicts>,
+    conflicts: BTreeMap<AccessGroup, Conflicts>,
     clobbers: BTreeMap<u32, Clobber>,
     unwritten: BTreeMap<u32, UnwrittenReads>,
     blamed: u32,
@@ -53,7 +53,7 @@ pub(super) struct Findings<'a> {
 }
 
 impl<'a> Findings<'a> {
-    pub fn new(program: &'a Program, order: &'a Order<'a>) -> Findings<'a> {
+    pub fn new(program: &'a Program, order: &'a HappensBefore<'a>) -> Findings<'a> {
         Findings {
             program,
             order,
@@ -132,9 +132,9 @@ impl<'a> Findings<'a> {
 
     fn conflict(&mut self, neighbours: Neighbours, foreign: bool) {
         let group = self.blame(neighbours.query).unwrap_or(if foreign {
-            Group::Alias(neighbours.buffers.1)
+            AccessGroup::Alias(neighbours.buffers.1)
         } else {
-            Group::Race(neighbours.hazard, neighbours.buffers.1)
+            AccessGroup::Race(neighbours.hazard, neighbours.buffers.1)
         });
         let sampled = self.conflicts.get(&group).map_or(0, |found| found.pairs.len()) < SAMPLES;
         let pair = sampled.then(|| self.pair(neighbours));
@@ -154,13 +154,13 @@ impl<'a> Findings<'a> {
         }
     }
 
-    fn blame(&mut self, query: Query) -> Option<Group> {
+    fn blame(&mut self, query: Query) -> Option<AccessGroup> {
         if self.blamed == BLAMED {
             return None;
         }
         let (waiter, wait) = self.order.culprit(query)?;
         self.blamed += 1;
-        Some(Group::Partial { waiter, counter: wait.counter, threshold: wait.threshold })
+        Some(AccessGroup::Partial { waiter, counter: wait.counter, threshold: wait.threshold })
     }
 
     fn clobber(&mut self, neighbours: Neighbours) {
@@ -194,11 +194,17 @@ impl<'a> Findings<'a> {
         for (group, conflicts) in self.conflicts {
             let buffer = |index: u32| Location::of_buffer(program, index as usize);
             match group {
-                Group::Race(Hazard::ReadAfterWrite, b) => report.error(buffer(b), Kind::ReadAfterWrite(conflicts)),
-                Group::Race(Hazard::WriteAfterRead, b) => report.error(buffer(b), Kind::WriteAfterRead(conflicts)),
-                Group::Race(Hazard::WriteAfterWrite, b) => report.error(buffer(b), Kind::WriteAfterWrite(conflicts)),
-                Group::Alias(b) => report.error(buffer(b), Kind::AliasRace(conflicts)),
-                Group::Partial { waiter, counter, threshold } => {
+                AccessGroup::Race(Hazard::ReadAfterWrite, b) => {
+                    report.error(buffer(b), Kind::ReadAfterWrite(conflicts))
+                }
+                AccessGroup::Race(Hazard::WriteAfterRead, b) => {
+                    report.error(buffer(b), Kind::WriteAfterRead(conflicts))
+                }
+                AccessGroup::Race(Hazard::WriteAfterWrite, b) => {
+                    report.error(buffer(b), Kind::WriteAfterWrite(conflicts))
+                }
+                AccessGroup::Alias(b) => report.error(buffer(b), Kind::AliasRace(conflicts)),
+                AccessGroup::Partial { waiter, counter, threshold } => {
                     let at = Location::of_task(program, waiter as usize);
                     let waiter = TaskName::of(program, waiter as usize);
                     let producers = self.order.producers(counter);

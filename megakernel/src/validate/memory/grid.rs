@@ -10,7 +10,7 @@
 //!          1 +----+----+----+
 //! ```
 
-use super::access::Access;
+use super::access::TaskAccess;
 use super::findings::{Findings, Neighbours};
 use super::pairs;
 use super::readers::{EMPTY, Lists};
@@ -31,17 +31,17 @@ struct Grid {
 }
 
 /// A box of cells.
-type Cells = [(u32, u32); MAX_RANK];
+type GridBox = [(u32, u32); MAX_RANK];
 
 /// What happened to one cell.
 #[derive(Clone)]
-struct Cell {
+struct GridCell {
     writer: u32,
     readers: u32,
 }
 
 /// Checks one buffer.
-pub(super) fn walk(program: &Program, buffer: usize, accesses: &[Access], findings: &mut Findings) {
+pub(super) fn walk(program: &Program, buffer: usize, accesses: &[TaskAccess], findings: &mut Findings) {
     let data = &program.buffers[buffer];
     let grid = Grid::new(data, accesses);
     let all_pairs = accesses.len().saturating_mul(accesses.len()) / 2;
@@ -49,8 +49,8 @@ pub(super) fn walk(program: &Program, buffer: usize, accesses: &[Access], findin
         pairs::walk(program, buffer, accesses, findings);
         return;
     }
-    let mut cells = vec![Cell { writer: NONE, readers: EMPTY }; grid.cells()];
-    let mut walk = Walk {
+    let mut cells = vec![GridCell { writer: NONE, readers: EMPTY }; grid.cells()];
+    let mut walk = GridWalk {
         buffer: buffer as u32,
         asked: vec![(0, 0); program.tasks.len()],
         turn: 0,
@@ -87,7 +87,7 @@ pub(super) fn walk(program: &Program, buffer: usize, accesses: &[Access], findin
 }
 
 /// Asks each question once per access, however many cells raise it.
-struct Walk<'f, 'a> {
+struct GridWalk<'f, 'a> {
     buffer: u32,
     /// By task: the last access that asked about it, as a writer and as a reader.
     asked: Vec<(u32, u32)>,
@@ -98,9 +98,9 @@ struct Walk<'f, 'a> {
     findings: &'f mut Findings<'a>,
 }
 
-impl Walk<'_, '_> {
+impl GridWalk<'_, '_> {
     /// A read of a cell; returns whether it was written.
-    fn read(&mut self, task: u32, cell: &mut Cell) -> bool {
+    fn read(&mut self, task: u32, cell: &mut GridCell) -> bool {
         cell.readers = self.lists.push(cell.readers, task, self.buffer, self.turn);
         if cell.writer != NONE {
             self.after_writer(Hazard::ReadAfterWrite, cell.writer, task);
@@ -108,7 +108,7 @@ impl Walk<'_, '_> {
         cell.writer != NONE
     }
 
-    fn write(&mut self, task: u32, cell: &mut Cell) {
+    fn write(&mut self, task: u32, cell: &mut GridCell) {
         if cell.writer != NONE {
             self.after_writer(Hazard::WriteAfterWrite, cell.writer, task);
         }
@@ -142,7 +142,7 @@ impl Walk<'_, '_> {
 }
 
 impl Grid {
-    fn new(buffer: &Buffer, accesses: &[Access]) -> Grid {
+    fn new(buffer: &Buffer, accesses: &[TaskAccess]) -> Grid {
         let mut cuts: [Vec<usize>; MAX_RANK] = Default::default();
         for (dim, cuts) in cuts.iter_mut().enumerate() {
             cuts.extend([0, buffer.shape.get(dim).copied().unwrap_or(1)]);
@@ -161,15 +161,15 @@ impl Grid {
         self.cuts.iter().fold(1usize, |n, cuts| n.saturating_mul(cuts.len() - 1))
     }
 
-    fn visits(&self, accesses: &[Access]) -> usize {
-        let visits = |access: &Access| {
+    fn visits(&self, accesses: &[TaskAccess]) -> usize {
+        let visits = |access: &TaskAccess| {
             let covered = self.covered(access.region);
             covered.iter().fold(1usize, |n, (lo, hi)| n.saturating_mul((hi - lo) as usize))
         };
         accesses.iter().fold(0usize, |n, access| n.saturating_add(visits(access)))
     }
 
-    fn covered(&self, region: &Region) -> Cells {
+    fn covered(&self, region: &Region) -> GridBox {
         let mut cells = [(0, 1); MAX_RANK];
         for (dim, span) in region.spans().iter().enumerate() {
             let at = |cut| self.cuts[dim].partition_point(|&c| c < cut) as u32;
@@ -178,7 +178,7 @@ impl Grid {
         cells
     }
 
-    fn each(&self, [a, b, c, d]: Cells, mut visit: impl FnMut(usize)) {
+    fn each(&self, [a, b, c, d]: GridBox, mut visit: impl FnMut(usize)) {
         let [_, n1, n2, n3] = [0, 1, 2, 3].map(|dim: usize| self.cuts[dim].len() - 1);
         for i in a.0..a.1 {
             for j in b.0..b.1 {

@@ -31,14 +31,14 @@ mod readers;
 #[cfg(test)]
 mod tests;
 
-use super::order::Order;
+use super::order::HappensBefore;
 use super::report::Report;
 use crate::program::Program;
 use access::Accesses;
 use findings::Findings;
 
 /// Checks all memory of a program that runs to its end.
-pub(super) fn check(program: &Program, order: &Order, report: &mut Report) {
+pub(super) fn check(program: &Program, order: &HappensBefore, report: &mut Report) {
     let accesses = Accesses::new(program, order);
     let mut findings = Findings::new(program, order);
     let groups = arena::groups(program, &accesses);

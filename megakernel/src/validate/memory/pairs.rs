@@ -2,7 +2,7 @@
 //! that the grid would have more cells than there are pairs. Every conflicting pair is compared,
 //! neighbours or not, so the verdict is the same.
 
-use super::access::Access;
+use super::access::TaskAccess;
 use super::findings::{Findings, Neighbours, STEPS};
 use crate::program::{BufferKind, MAX_RANK, Program, Region, Span};
 use crate::validate::kind::{Access as How, Kind};
@@ -11,7 +11,7 @@ use crate::validate::place::Location;
 use crate::validate::text::Hazard;
 
 /// Checks one buffer.
-pub(super) fn walk(program: &Program, buffer: usize, accesses: &[Access], findings: &mut Findings) {
+pub(super) fn walk(program: &Program, buffer: usize, accesses: &[TaskAccess], findings: &mut Findings) {
     let data = &program.buffers[buffer];
     let dim = (0..data.shape.len()).max_by_key(|&dim| starts(accesses, dim)).unwrap_or(0);
     let mut by_start: Vec<usize> = (0..accesses.len()).collect();
@@ -49,11 +49,11 @@ pub(super) fn walk(program: &Program, buffer: usize, accesses: &[Access], findin
     }
 }
 
-fn starts(accesses: &[Access], dim: usize) -> usize {
+fn starts(accesses: &[TaskAccess], dim: usize) -> usize {
     accesses.iter().map(|access| access.region.spans()[dim].lo).collect::<std::collections::HashSet<_>>().len()
 }
 
-fn ask(first: &Access, second: &Access, buffer: u32, findings: &mut Findings) {
+fn ask(first: &TaskAccess, second: &TaskAccess, buffer: u32, findings: &mut Findings) {
     let hazard = match (first.how, second.how) {
         (How::Read, How::Read) => return,
         (How::Read, How::Write) => Hazard::WriteAfterRead,

@@ -16,7 +16,7 @@ pub(super) const EMPTY: u32 = 0;
 const KEPT: usize = 1 << 22;
 
 #[derive(Clone, Copy)]
-struct Node {
+struct ReaderNode {
     task: u32,
     /// The buffer through which the task read.
     through: u32,
@@ -29,13 +29,13 @@ struct Node {
 
 /// All lists of one walk.
 pub(super) struct Lists {
-    nodes: Vec<Node>,
+    nodes: Vec<ReaderNode>,
     limit: usize,
 }
 
 impl Lists {
     pub fn new() -> Lists {
-        let none = Node { task: u32::MAX, through: u32::MAX, rest: EMPTY, turn: 0, pushed: EMPTY };
+        let none = ReaderNode { task: u32::MAX, through: u32::MAX, rest: EMPTY, turn: 0, pushed: EMPTY };
         Lists { nodes: vec![none], limit: KEPT }
     }
 
@@ -49,7 +49,7 @@ impl Lists {
             return node.pushed;
         }
         let pushed = self.nodes.len() as u32;
-        self.nodes.push(Node { task, through, rest: list, turn: 0, pushed: EMPTY });
+        self.nodes.push(ReaderNode { task, through, rest: list, turn: 0, pushed: EMPTY });
         (self.nodes[list as usize].turn, self.nodes[list as usize].pushed) = (turn, pushed);
         pushed
     }
@@ -89,7 +89,7 @@ impl Lists {
         for (at, node) in self.nodes.iter().enumerate().filter(|(at, _)| needed[*at]) {
             moved[at] = kept.len() as u32;
             let rest = if at == EMPTY as usize { EMPTY } else { moved[node.rest as usize] };
-            kept.push(Node { rest, turn: 0, pushed: EMPTY, ..*node });
+            kept.push(ReaderNode { rest, turn: 0, pushed: EMPTY, ..*node });
         }
         self.nodes = kept;
         self.limit = KEPT.max(2 * self.nodes.len());

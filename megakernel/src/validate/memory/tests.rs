@@ -10,11 +10,11 @@ use super::access::Accesses;
 use super::findings::Findings;
 use super::{grid, pairs};
 use crate::program::{BufferId, BufferKind, Copy, CounterId, Op, Program, Region, Span, TaskId, Wait};
-use crate::validate::order::{Execution, Graph, Order};
+use crate::validate::order::{Execution, HappensBefore, OrderGraph};
 use crate::validate::report::Report;
 
 /// Per task: the box it writes, the box it reads, its queue, and a task that it waits for.
-type Recipe = Vec<([usize; 4], [usize; 4], usize, usize)>;
+type AccessRecipe = Vec<([usize; 4], [usize; 4], usize, usize)>;
 
 fn boxes() -> impl Strategy<Value = [usize; 4]> {
     [0..6usize, 1..5usize, 0..6usize, 1..5usize]
@@ -24,7 +24,7 @@ fn region(buffer: BufferId, [a, b, c, d]: [usize; 4]) -> Region {
     Region::new(buffer, &[Span::new(a, (a + b).min(6)), Span::new(c, (c + d).min(6))])
 }
 
-fn program(recipe: &Recipe, kind: BufferKind) -> Program {
+fn program(recipe: &AccessRecipe, kind: BufferKind) -> Program {
     let mut p = Program::new("boxes", Target::host(3));
     let buffer = p.add_buffer("b", kind, DType::F32, &[6, 6]);
     let mut queues = vec![Vec::new(); 3];
@@ -51,12 +51,12 @@ proptest! {
         kind in prop::sample::select(vec![BufferKind::Activation, BufferKind::Output, BufferKind::KvPool]),
     ) {
         let program = program(&recipe, kind);
-        let graph = Graph::new(&program, true);
+        let graph = OrderGraph::new(&program, true);
         let execution = Execution::new(&graph);
         prop_assume!(execution.is_complete());
-        let order = Order::new(&graph, &execution);
+        let order = HappensBefore::new(&graph, &execution);
         let accesses = Accesses::new(&program, &order);
-        let kinds = |walk: fn(&Program, usize, &[super::access::Access], &mut Findings)| {
+        let kinds = |walk: fn(&Program, usize, &[super::access::TaskAccess], &mut Findings)| {
             let mut findings = Findings::new(&program, &order);
             let mut report = Report::default();
             walk(&program, 0, accesses.of(0), &mut findings);

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use super::execution::Execution;
-use super::graph::{Graph, NONE, Wait};
+use super::graph::{NONE, OrderGraph, Wait};
 
 /// Entries of all clocks together, at most; 128 MiB.
 const BUDGET: usize = 32 << 20;
@@ -46,7 +46,7 @@ struct Joined {
 impl Clocks {
     /// The clocks along queues and waits for all producers; `None` if they would not fit the
     /// budget.
-    pub fn new(graph: &Graph, execution: &Execution) -> Option<Clocks> {
+    pub fn new(graph: &OrderGraph, execution: &Execution) -> Option<Clocks> {
         let mut clocks = Clocks {
             chain: vec![NONE; graph.tasks],
             position: vec![0; graph.tasks],
@@ -109,7 +109,14 @@ impl Clocks {
 
     /// Adds all producers of a counter and all before them. The first of several waiters leaves the
     /// join to the others.
-    fn join_counter(&self, clock: &mut Vec<u32>, graph: &Graph, wait: Wait, joined: &mut Joined, kept: &mut usize) {
+    fn join_counter(
+        &self,
+        clock: &mut Vec<u32>,
+        graph: &OrderGraph,
+        wait: Wait,
+        joined: &mut Joined,
+        kept: &mut usize,
+    ) {
         joined.waiters -= 1;
         let last = joined.waiters == 0;
         match joined.entries.take() {

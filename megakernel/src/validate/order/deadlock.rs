@@ -3,14 +3,14 @@
 //! the walk ends in a circle.
 
 use super::execution::Execution;
-use super::graph::{Graph, NONE};
+use super::graph::{NONE, OrderGraph};
 use crate::program::{CounterId, Program, SmId};
 use crate::validate::cycle::{Cycle, Reason, Step};
 use crate::validate::kind::Kind;
 use crate::validate::text::TaskName;
 
 /// What each counter still lacks.
-struct Stuck {
+struct LackingCounters {
     /// Producers that ran.
     value: Vec<u32>,
     /// Two producers that did not run, or [`NONE`]: two, since a task is not held up by itself.
@@ -18,8 +18,8 @@ struct Stuck {
 }
 
 /// A circle of tasks that wait for each other, if there is one.
-pub(in crate::validate) fn witness(program: &Program, graph: &Graph, execution: &Execution) -> Option<Kind> {
-    let stuck = Stuck::new(graph, execution);
+pub(in crate::validate) fn witness(program: &Program, graph: &OrderGraph, execution: &Execution) -> Option<Kind> {
+    let stuck = LackingCounters::new(graph, execution);
     let held_by = |task: u32| stuck.holder(graph, execution, task);
     // Walk from every stuck task, marking each walk with its own number: meeting one's own mark
     // closes a circle.
@@ -53,9 +53,9 @@ fn circle(program: &Program, start: u32, held_by: impl Fn(u32) -> Option<(u32, R
     Cycle { steps }
 }
 
-impl Stuck {
-    fn new(graph: &Graph, execution: &Execution) -> Stuck {
-        let mut stuck = Stuck { value: vec![0; graph.counters], missing: vec![[NONE; 2]; graph.counters] };
+impl LackingCounters {
+    fn new(graph: &OrderGraph, execution: &Execution) -> LackingCounters {
+        let mut stuck = LackingCounters { value: vec![0; graph.counters], missing: vec![[NONE; 2]; graph.counters] };
         for counter in 0..graph.counters as u32 {
             let at = counter as usize;
             for &producer in graph.producers.row(counter) {
@@ -70,7 +70,7 @@ impl Stuck {
     }
 
     /// A stuck task that a stuck task waits for, and how.
-    fn holder(&self, graph: &Graph, execution: &Execution, task: u32) -> Option<(u32, Reason)> {
+    fn holder(&self, graph: &OrderGraph, execution: &Execution, task: u32) -> Option<(u32, Reason)> {
         for wait in graph.waits.row(task).iter().filter(|wait| self.value[wait.counter as usize] < wait.threshold) {
             let other = self.missing[wait.counter as usize].into_iter().find(|&p| p != NONE && p != task);
             if let Some(producer) = other {

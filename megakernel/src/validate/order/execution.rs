@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::graph::{Graph, NONE};
+use super::graph::{NONE, OrderGraph};
 
 /// An execution up to the point where nothing more can start.
 #[derive(Debug)]
@@ -17,8 +17,8 @@ pub(in crate::validate) struct Execution {
 
 impl Execution {
     /// Runs the program.
-    pub fn new(graph: &Graph) -> Execution {
-        let mut machine = Machine::new(graph);
+    pub fn new(graph: &OrderGraph) -> Execution {
+        let mut machine = ExecutionState::new(graph);
         let mut sequence = Vec::with_capacity(graph.tasks);
         let mut rank = vec![NONE; graph.tasks];
         while let Some(task) = machine.ready.pop_front() {
@@ -42,8 +42,8 @@ impl Execution {
 }
 
 /// The state of an execution.
-struct Machine<'g> {
-    graph: &'g Graph,
+struct ExecutionState<'g> {
+    graph: &'g OrderGraph,
     /// Waits and predecessors that each task still needs.
     blockers: Vec<u32>,
     /// Tasks on the longest path to each task, itself included.
@@ -57,13 +57,13 @@ struct Machine<'g> {
     ready: VecDeque<u32>,
 }
 
-impl<'g> Machine<'g> {
-    fn new(graph: &'g Graph) -> Machine<'g> {
+impl<'g> ExecutionState<'g> {
+    fn new(graph: &'g OrderGraph) -> ExecutionState<'g> {
         let blockers: Vec<u32> = (0..graph.tasks as u32)
             .map(|task| graph.waits.row(task).len() as u32 + u32::from(graph.previous[task as usize] != NONE))
             .collect();
         let ready = (0..graph.tasks as u32).filter(|&task| blockers[task as usize] == 0).collect();
-        Machine {
+        ExecutionState {
             graph,
             blockers,
             level: vec![1; graph.tasks],

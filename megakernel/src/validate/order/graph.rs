@@ -25,14 +25,14 @@ pub(in crate::validate) struct Waiter {
 
 /// Lists of different lengths, end to end.
 #[derive(Debug, Default)]
-pub(in crate::validate) struct Rows<T> {
+pub(in crate::validate) struct JaggedRows<T> {
     starts: Vec<usize>,
     items: Vec<T>,
 }
 
-impl<T: Copy> Rows<T> {
+impl<T: Copy> JaggedRows<T> {
     /// Rows of `(row, item)` entries; items of a row keep the entries' order.
-    fn new(rows: usize, entries: &[(u32, T)]) -> Rows<T> {
+    fn new(rows: usize, entries: &[(u32, T)]) -> JaggedRows<T> {
         let mut starts = vec![0usize; rows + 1];
         for (row, _) in entries {
             starts[*row as usize + 1] += 1;
@@ -46,7 +46,7 @@ impl<T: Copy> Rows<T> {
             items[at[*row as usize]] = *item;
             at[*row as usize] += 1;
         }
-        Rows { starts, items }
+        JaggedRows { starts, items }
     }
 
     pub fn row(&self, row: u32) -> &[T] {
@@ -56,17 +56,17 @@ impl<T: Copy> Rows<T> {
 
 /// What orders the tasks of a program.
 #[derive(Debug)]
-pub(in crate::validate) struct Graph {
+pub(in crate::validate) struct OrderGraph {
     pub tasks: usize,
     pub counters: usize,
     /// Waits of each task, one per counter.
-    pub waits: Rows<Wait>,
+    pub waits: JaggedRows<Wait>,
     /// Counters that each task signals, each once.
-    pub signals: Rows<u32>,
+    pub signals: JaggedRows<u32>,
     /// Tasks that signal each counter.
-    pub producers: Rows<u32>,
+    pub producers: JaggedRows<u32>,
     /// Waits on each counter, lowest threshold first.
-    pub waiters: Rows<Waiter>,
+    pub waiters: JaggedRows<Waiter>,
     /// The task before each in its queue, or [`NONE`].
     pub previous: Vec<u32>,
     /// The task after each in its queue, or [`NONE`].
@@ -82,15 +82,15 @@ struct Edges {
 }
 
 /// The neighbours of each task in its queue, and its queue.
-struct Places {
+struct QueuePlaces {
     previous: Vec<u32>,
     next: Vec<u32>,
     queue: Vec<u32>,
 }
 
-impl Graph {
+impl OrderGraph {
     /// The tables of a program; its queues too, if `queued` (they hold every task once).
-    pub fn new(program: &Program, queued: bool) -> Graph {
+    pub fn new(program: &Program, queued: bool) -> OrderGraph {
         let tasks = program.tasks.len();
         let counters = program.counters.len();
         let mut waits = Vec::new();
@@ -111,8 +111,8 @@ impl Graph {
             }
         }
         let nowhere = || vec![NONE; tasks];
-        let places = Places { previous: nowhere(), next: nowhere(), queue: nowhere() };
-        let mut graph = Graph::of(counters, &Edges { waits, signals }, places);
+        let places = QueuePlaces { previous: nowhere(), next: nowhere(), queue: nowhere() };
+        let mut graph = OrderGraph::of(counters, &Edges { waits, signals }, places);
         if let (Some(queues), true) = (&program.queues, queued) {
             graph.chain(queues);
         }
@@ -123,7 +123,7 @@ impl Graph {
     /// acquire, and signals of tasks that do not release, are left out.
     ///
     /// A wait for `n` signals, `r` of which do not release, has seen at least `n - r` that do.
-    pub fn synchronised(&self, by: &Synchronisation) -> Graph {
+    pub fn synchronised(&self, by: &Synchronisation) -> OrderGraph {
         let has = |list: &[bool], task: u32| list.get(task as usize).copied().unwrap_or(false);
         let relaxed = |counter: u32| {
             let producers = self.producers.row(counter).iter();
@@ -146,22 +146,22 @@ impl Graph {
         let previous = self.previous.clone();
         let next = self.next.clone();
         let queue = self.queue.clone();
-        Graph::of(self.counters, &Edges { waits, signals }, Places { previous, next, queue })
+        OrderGraph::of(self.counters, &Edges { waits, signals }, QueuePlaces { previous, next, queue })
     }
 
-    fn of(counters: usize, Edges { waits, signals }: &Edges, places: Places) -> Graph {
+    fn of(counters: usize, Edges { waits, signals }: &Edges, places: QueuePlaces) -> OrderGraph {
         let tasks = places.previous.len();
         let producers: Vec<(u32, u32)> = signals.iter().map(|&(task, counter)| (counter, task)).collect();
         let mut waiters: Vec<(u32, Waiter)> =
             waits.iter().map(|&(task, Wait { counter, threshold })| (counter, Waiter { task, threshold })).collect();
         waiters.sort_by_key(|(_, waiter)| waiter.threshold);
-        Graph {
+        OrderGraph {
             tasks,
             counters,
-            waits: Rows::new(tasks, waits),
-            signals: Rows::new(tasks, signals),
-            producers: Rows::new(counters, &producers),
-            waiters: Rows::new(counters, &waiters),
+            waits: JaggedRows::new(tasks, waits),
+            signals: JaggedRows::new(tasks, signals),
+            producers: JaggedRows::new(counters, &producers),
+            waiters: JaggedRows::new(counters, &waiters),
             previous: places.previous,
             next: places.next,
             queue: places.queue,

@@ -9,21 +9,21 @@
 
 use super::Query;
 use super::execution::Execution;
-use super::graph::{Graph, NONE};
+use super::graph::{NONE, OrderGraph};
 
 /// Words of lanes.
 const WORDS: usize = 4;
 /// Tasks withheld side by side.
 const LANES: usize = WORDS * 64;
 
-type Lanes = [u64; WORDS];
+type QueueLanes = [u64; WORDS];
 
 /// Answers queries, in their order: whether the earlier task happens before the later one.
-pub(super) fn resolve(graph: &Graph, execution: &Execution, queries: &[Query]) -> Vec<bool> {
+pub(super) fn resolve(graph: &OrderGraph, execution: &Execution, queries: &[Query]) -> Vec<bool> {
     let mut by_source: Vec<usize> = (0..queries.len()).collect();
     by_source.sort_unstable_by_key(|&at| queries[at].earlier);
     let mut answers = vec![false; queries.len()];
-    let mut machine = Machine::new(graph);
+    let mut machine = LaneExecution::new(graph);
     let mut at = 0;
     while at < by_source.len() {
         // The next distinct sources, one lane each.
@@ -51,14 +51,14 @@ pub(super) fn resolve(graph: &Graph, execution: &Execution, queries: &[Query]) -
     answers
 }
 
-struct Machine<'g> {
-    graph: &'g Graph,
+struct LaneExecution<'g> {
+    graph: &'g OrderGraph,
     /// Lanes in which each task is done.
-    done: Vec<Lanes>,
+    done: Vec<QueueLanes>,
     /// Lanes in which each task is withheld.
-    withheld: Vec<Lanes>,
+    withheld: Vec<QueueLanes>,
     /// Bits of each counter's value, lowest first, one word of lanes per bit.
-    bits: Vec<Lanes>,
+    bits: Vec<QueueLanes>,
     /// Where each counter's bits start in `bits`.
     first_bit: Vec<usize>,
     /// Tasks to visit again, and how many there are.
@@ -66,14 +66,14 @@ struct Machine<'g> {
     pending: usize,
 }
 
-impl<'g> Machine<'g> {
-    fn new(graph: &'g Graph) -> Machine<'g> {
+impl<'g> LaneExecution<'g> {
+    fn new(graph: &'g OrderGraph) -> LaneExecution<'g> {
         let mut first_bit = vec![0usize; graph.counters + 1];
         for counter in 0..graph.counters {
             let producers = graph.producers.row(counter as u32).len();
             first_bit[counter + 1] = first_bit[counter] + (usize::BITS - producers.leading_zeros()) as usize;
         }
-        Machine {
+        LaneExecution {
             graph,
             done: vec![[0; WORDS]; graph.tasks],
             withheld: vec![[0; WORDS]; graph.tasks],
@@ -138,7 +138,7 @@ impl<'g> Machine<'g> {
     }
 
     /// Lanes in which a counter has reached a threshold.
-    fn reached(&self, counter: u32, threshold: u32) -> Lanes {
+    fn reached(&self, counter: u32, threshold: u32) -> QueueLanes {
         let bits = &self.bits[self.first_bit[counter as usize]..self.first_bit[counter as usize + 1]];
         let mut above = [0; WORDS];
         let mut equal = [u64::MAX; WORDS];
@@ -185,7 +185,7 @@ impl<'g> Machine<'g> {
     }
 }
 
-fn and(lanes: &mut Lanes, other: Lanes) {
+fn and(lanes: &mut QueueLanes, other: QueueLanes) {
     for (mine, theirs) in lanes.iter_mut().zip(other) {
         *mine &= theirs;
     }

@@ -37,13 +37,13 @@ mod tests;
 
 pub(super) use deadlock::witness;
 pub(super) use execution::Execution;
-pub(super) use graph::{Graph, NONE};
+pub(super) use graph::{NONE, OrderGraph};
 
 use clocks::Clocks;
 
 /// Happens-before between the tasks of a program that runs to its end.
-pub(super) struct Order<'g> {
-    graph: &'g Graph,
+pub(super) struct HappensBefore<'g> {
+    graph: &'g OrderGraph,
     execution: &'g Execution,
     clocks: Option<Clocks>,
     partial: bool,
@@ -56,10 +56,10 @@ pub(super) struct Query {
     pub later: u32,
 }
 
-impl<'g> Order<'g> {
+impl<'g> HappensBefore<'g> {
     /// The order of a complete execution.
-    pub fn new(graph: &'g Graph, execution: &'g Execution) -> Order<'g> {
-        Order { graph, execution, clocks: Clocks::new(graph, execution), partial: graph.has_partial_waits() }
+    pub fn new(graph: &'g OrderGraph, execution: &'g Execution) -> HappensBefore<'g> {
+        HappensBefore { graph, execution, clocks: Clocks::new(graph, execution), partial: graph.has_partial_waits() }
     }
 
     /// The answer, where the clocks have it.

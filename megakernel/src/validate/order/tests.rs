@@ -5,19 +5,19 @@ use proptest::prelude::*;
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 
-use super::{Clocks, Execution, Graph, Query, lanes};
+use super::{Clocks, Execution, OrderGraph, Query, lanes};
 use crate::program::{BufferKind, Copy, CounterId, Op, Program, Region, Span, Task, TaskId, Wait};
 
 /// Per task: signals, waits (counter, how many fewer than all producers), queue.
-type Recipe = Vec<(Vec<u8>, Vec<(u8, u8)>, u8)>;
+type OrderRecipe = Vec<(Vec<u8>, Vec<(u8, u8)>, u8)>;
 
-fn recipe(partial: u8) -> impl Strategy<Value = Recipe> {
+fn recipe(partial: u8) -> impl Strategy<Value = OrderRecipe> {
     let signals = prop::collection::vec(0..12u8, 0..3);
     let waits = prop::collection::vec((0..12u8, 0..=partial), 0..3);
     prop::collection::vec((signals, waits, 0..6u8), 1..40)
 }
 
-fn program(recipe: &Recipe, placed: bool, partial: bool) -> Program {
+fn program(recipe: &OrderRecipe, placed: bool, partial: bool) -> Program {
     let mut p = Program::new("order", Target::host(6));
     let buffer = p.add_buffer("b", BufferKind::KvPool, DType::F32, &[1]);
     let region = Region::new(buffer, &[Span::all(1)]);
@@ -45,7 +45,7 @@ fn program(recipe: &Recipe, placed: bool, partial: bool) -> Program {
 }
 
 /// The tasks that run when one is withheld, by trying everything until nothing changes.
-fn run_without(graph: &Graph, withheld: u32) -> Vec<bool> {
+fn run_without(graph: &OrderGraph, withheld: u32) -> Vec<bool> {
     let mut done = vec![false; graph.tasks];
     loop {
         let fresh = (0..graph.tasks as u32).find(|&task| {
@@ -63,10 +63,10 @@ fn run_without(graph: &Graph, withheld: u32) -> Vec<bool> {
     }
 }
 
-fn compare(recipe: &Recipe, placed: bool, partial: bool) -> Result<(), TestCaseError> {
+fn compare(recipe: &OrderRecipe, placed: bool, partial: bool) -> Result<(), TestCaseError> {
     let program = program(recipe, placed, partial);
-    prop_assert!(partial || !Graph::new(&program, true).has_partial_waits());
-    let graph = Graph::new(&program, true);
+    prop_assert!(partial || !OrderGraph::new(&program, true).has_partial_waits());
+    let graph = OrderGraph::new(&program, true);
     let execution = Execution::new(&graph);
     prop_assume!(execution.is_complete());
     let clocks = Clocks::new(&graph, &execution).expect("a small program");
@@ -104,9 +104,9 @@ proptest! {
 /// More sources than one block of lanes holds.
 #[test]
 fn lanes_work_in_blocks() {
-    let chain: Recipe = (0..600).map(|_| (vec![], vec![], 0)).collect();
+    let chain: OrderRecipe = (0..600).map(|_| (vec![], vec![], 0)).collect();
     let program = program(&chain, true, false);
-    let graph = Graph::new(&program, true);
+    let graph = OrderGraph::new(&program, true);
     let execution = Execution::new(&graph);
     let queries: Vec<Query> = (0..600).map(|earlier| Query { earlier, later: 300 }).collect();
     let answers = lanes::resolve(&graph, &execution, &queries);
@@ -128,7 +128,7 @@ fn chains_are_as_many_as_the_widest_level() {
         }
         before = Some((counter, width));
     }
-    let graph = Graph::new(&p, true);
+    let graph = OrderGraph::new(&p, true);
     let clocks = Clocks::new(&graph, &Execution::new(&graph)).expect("a small program");
     assert_eq!(clocks.chains(), 30);
     // The tasks of a level have one clock, which is kept once; each level adds at most one of 30

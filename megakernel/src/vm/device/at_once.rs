@@ -19,14 +19,14 @@ use crate::validate::Placed;
 
 /// What is known of the packets of a program.
 #[derive(Clone, Copy)]
-pub(super) struct Known<'p> {
+pub(super) struct PacketFacts<'p> {
     pub packets: &'p PacketBuffers,
     pub merges: &'p Merges,
     pub newest: &'p Newest,
 }
 
 /// For each task, whether it looks at once; of those whose device functions may.
-pub(super) fn at_once(placed: &Placed, known: Known, may: impl Fn(&Task) -> bool) -> Vec<bool> {
+pub(super) fn at_once(placed: &Placed, known: PacketFacts, may: impl Fn(&Task) -> bool) -> Vec<bool> {
     let mut signal = vec![Vec::<TaskId>::new(); placed.counters.len()];
     let mut wait = signal.clone();
     for task in &placed.tasks {
@@ -47,7 +47,7 @@ pub(super) fn at_once(placed: &Placed, known: Known, may: impl Fn(&Task) -> bool
     placed.tasks.iter().map(looks).collect()
 }
 
-impl Known<'_> {
+impl PacketFacts<'_> {
     /// The generation of the queries, keys and values that a task reads as packets; 0: it reads
     /// none.
     fn newest_of(self, task: &Task) -> u32 {

@@ -19,11 +19,11 @@ use super::{LoadError, Plan};
 #[derive(Clone)]
 pub struct DeviceKernels {
     device: Device,
-    known: Arc<Mutex<Vec<Arc<Known>>>>,
+    known: Arc<Mutex<Vec<Arc<KernelSlot>>>>,
 }
 
 /// A kernel, compiled or under way.
-struct Known {
+struct KernelSlot {
     code: ir::Kernel,
     compiled: Mutex<Option<(Kernel, Compilation)>>,
 }
@@ -85,12 +85,12 @@ impl DeviceKernels {
         Ok(kernel)
     }
 
-    fn known(&self, code: &ir::Kernel) -> Arc<Known> {
+    fn known(&self, code: &ir::Kernel) -> Arc<KernelSlot> {
         let mut all = unpoisoned(&self.known);
         match all.iter().find(|known| known.code == *code) {
             Some(known) => Arc::clone(known),
             None => {
-                let known = Arc::new(Known { code: code.clone(), compiled: Mutex::new(None) });
+                let known = Arc::new(KernelSlot { code: code.clone(), compiled: Mutex::new(None) });
                 all.push(Arc::clone(&known));
                 known
             }

@@ -21,7 +21,7 @@ const PART: usize = 16 << 20;
 const PIECE: usize = 1 << 18;
 
 /// A weight as the program says that it is stored.
-pub enum Stored {
+pub enum StoredWeight {
     /// Numbers.
     Dense(WeightTensor),
     /// Codes.
@@ -29,42 +29,42 @@ pub enum Stored {
 }
 
 /// Weights by buffer.
-pub(in crate::vm) struct Bound(Vec<Option<Stored>>);
+pub(in crate::vm) struct BoundWeights(Vec<Option<StoredWeight>>);
 
-impl Bound {
+impl BoundWeights {
     /// Finds every weight of the program.
-    pub fn new(program: &Program, weights: &dyn Weights) -> Result<Bound, BindError> {
+    pub fn new(program: &Program, weights: &dyn Weights) -> Result<BoundWeights, BindError> {
         let find = |buffer: &crate::program::Buffer| {
             let weight = buffer.kind == BufferKind::Weight;
             weight.then(|| stored(buffer, weights)).transpose()
         };
-        program.buffers.iter().map(find).collect::<Result<_, _>>().map(Bound)
+        program.buffers.iter().map(find).collect::<Result<_, _>>().map(BoundWeights)
     }
 
-    fn get(&self, buffer: BufferId) -> &Stored {
+    fn get(&self, buffer: BufferId) -> &StoredWeight {
         self.0[buffer.index()].as_ref().unwrap_or_else(|| unreachable!("streams have rows of bound weights"))
     }
 
     /// A weight that is codes.
     pub fn codes(&self, buffer: BufferId) -> Option<&Arc<QuantMatrix>> {
         match self.0.get(buffer.index())? {
-            Some(Stored::Codes(codes)) => Some(codes.matrix()),
-            Some(Stored::Dense(_)) | None => None,
+            Some(StoredWeight::Codes(codes)) => Some(codes.matrix()),
+            Some(StoredWeight::Dense(_)) | None => None,
         }
     }
 
     /// A weight that is not quantised.
     pub fn dense(&self, buffer: BufferId) -> Option<&WeightTensor> {
         match self.0.get(buffer.index())? {
-            Some(Stored::Dense(tensor)) => Some(tensor),
-            Some(Stored::Codes(_)) | None => None,
+            Some(StoredWeight::Dense(tensor)) => Some(tensor),
+            Some(StoredWeight::Codes(_)) | None => None,
         }
     }
 }
 
 /// Finds a weight, in the form that code was generated for.
-fn stored(buffer: &crate::program::Buffer, weights: &dyn Weights) -> Result<Stored, BindError> {
-    let Some(form) = buffer.quantised else { return bind::weight(buffer, weights).map(Stored::Dense) };
+fn stored(buffer: &crate::program::Buffer, weights: &dyn Weights) -> Result<StoredWeight, BindError> {
+    let Some(form) = buffer.quantised else { return bind::weight(buffer, weights).map(StoredWeight::Dense) };
     let codes = bind::quantized(buffer, weights)?.filter(|codes| {
         let whole = codes.whole();
         let own = Quantised::of(whole);
@@ -75,11 +75,11 @@ fn stored(buffer: &crate::program::Buffer, weights: &dyn Weights) -> Result<Stor
         // Of a part the form follows from the matrix's, so that all devices have one.
         form == columns.map_or(own, |columns| own.of_columns(whole.k(), columns))
     });
-    codes.map(Stored::Codes).ok_or_else(|| BindError::Form { buffer: buffer.name.clone() })
+    codes.map(StoredWeight::Codes).ok_or_else(|| BindError::Form { buffer: buffer.name.clone() })
 }
 
 /// Two parts of pinned memory that take turns: one is filled while the other is copied.
-struct Parts<'d> {
+struct StagingHalves<'d> {
     device: &'d Device,
     len: usize,
     /// Copies under way, oldest first.
@@ -87,7 +87,7 @@ struct Parts<'d> {
     made: usize,
 }
 
-impl Parts<'_> {
+impl StagingHalves<'_> {
     /// A part that is free.
     fn take(&mut self) -> Result<Pinned<bf16>, DeviceError> {
         if self.made < 2 {
@@ -108,7 +108,7 @@ pub(super) fn packed(
     stream: &Stream,
     plan: &Plan,
     number: usize,
-    weights: &Bound,
+    weights: &BoundWeights,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Buffer<bf16>, DeviceError> {
     // A buffer has at least one element: a program without streamed weights has one that is not
@@ -116,7 +116,7 @@ pub(super) fn packed(
     let prepacked = device.buffer::<bf16>((plan.packed_of(number) / 2).max(1) as usize)?;
     let largest = plan.streams.iter().map(|run| run.strip.stage_bytes() as usize / 2).max().unwrap_or(1);
     let len = PART.min(prepacked.len()).max(largest);
-    let mut parts = Parts { device, len, sent: std::collections::VecDeque::new(), made: 0 };
+    let mut parts = StagingHalves { device, len, sent: std::collections::VecDeque::new(), made: 0 };
     let mut done = 0;
     for run in plan.streams.iter().filter(|run| run.device == number) {
         let each = run.strip.stage_bytes() as usize / 2;
@@ -142,14 +142,14 @@ pub(in crate::vm) fn matrices(
     device: &Device,
     stream: &Stream,
     matrices: &[&[BufferId]],
-    weights: &Bound,
+    weights: &BoundWeights,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Vec<Buffer<bf16>>, DeviceError> {
     let dense = |buffer: BufferId| weights.dense(buffer).unwrap_or_else(|| unreachable!("codes have been refused"));
     let elements = |buffer: BufferId| dense(buffer).shape().iter().product::<usize>();
     let largest = matrices.iter().flat_map(|parts| parts.iter()).map(|&part| elements(part)).max().unwrap_or(0);
     let len = PART.min(largest).max(1);
-    let mut parts = Parts { device, len, sent: std::collections::VecDeque::new(), made: 0 };
+    let mut parts = StagingHalves { device, len, sent: std::collections::VecDeque::new(), made: 0 };
     let mut sent = Vec::new();
     let mut done = 0;
     for stacked in matrices {
@@ -180,7 +180,7 @@ pub(in crate::vm) fn matrices(
 }
 
 /// Biases one after the other, zeros where there is none.
-pub(in crate::vm) fn biases(parts: &[(usize, Option<BufferId>)], weights: &Bound) -> Vec<bf16> {
+pub(in crate::vm) fn biases(parts: &[(usize, Option<BufferId>)], weights: &BoundWeights) -> Vec<bf16> {
     let of = |&(features, bias): &(usize, Option<BufferId>)| match bias {
         Some(bias) => weights.dense(bias).map_or_else(Vec::new, |bias| part_of_row(bias, 0..features).into_owned()),
         None => vec![bf16::ZERO; features],
@@ -189,7 +189,7 @@ pub(in crate::vm) fn biases(parts: &[(usize, Option<BufferId>)], weights: &Bound
 }
 
 /// The weights that are read as they are, and the tables of rotations and orders.
-pub(super) fn plain(plan: &Plan, program: &Program, weights: &Bound) -> Vec<u8> {
+pub(super) fn plain(plan: &Plan, program: &Program, weights: &BoundWeights) -> Vec<u8> {
     let mut plain = vec![0u8; plan.plain_bytes.max(16) as usize];
     for buffer in &program.buffers {
         let offset = plan.places.offset(buffer.id);
@@ -213,7 +213,7 @@ pub(super) fn plain(plan: &Plan, program: &Program, weights: &Bound) -> Vec<u8> 
 
 /// Cosine and sine of `position · inv_freq[i]`, scaled: as the op `rope` defines them, the angle
 /// rounded to f32.
-pub(in crate::vm) fn rotation(table: &RotationTable, weights: &Bound) -> Vec<f32> {
+pub(in crate::vm) fn rotation(table: &RotationTable, weights: &BoundWeights) -> Vec<f32> {
     let inv_freq = weights.dense(table.inv_freq).and_then(WeightTensor::as_f32).unwrap_or_default();
     let mut values = Vec::with_capacity(table.positions * table.half * 2);
     for position in 0..table.positions {

@@ -11,8 +11,8 @@ use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
 
 use super::kernel::{Feeds, TIMES};
-use super::load::Bound;
-use super::part::{Given, Part};
+use super::load::BoundWeights;
+use super::part::{DevicePart, Given};
 use super::record::BlockRecord;
 use super::run::MAX_STEPS;
 use super::watch::{EachStep, Ended, Watch};
@@ -20,8 +20,8 @@ use super::{AbortHandle, DeviceKernels, DeviceKv, DeviceOptions, LaunchError, Lo
 use crate::program::{BufferId, BufferKind, TaskId};
 use crate::validate::Placed;
 use crate::vm::reference::bind;
-use crate::vm::reference::cells::Limits;
-use crate::vm::reference::roles::Cells;
+use crate::vm::reference::cells::CellLimits;
+use crate::vm::reference::roles::CellRoles;
 use crate::vm::reference::{AccessError, KvError, RequestSlot};
 use crate::weights::Weights;
 
@@ -73,14 +73,14 @@ use crate::weights::Weights;
 pub struct DeviceMachine {
     placed: Placed,
     pub(super) plan: Plan,
-    pub(super) cells: Cells,
-    pub(super) limits: Limits,
+    pub(super) cells: CellRoles,
+    pub(super) limits: CellLimits,
     /// What rows ask for; empty where the program does not sample.
     pub(super) requests: Vec<Request>,
     /// Which slot each row has; empty where nothing is kept of requests.
     pub(super) slots: Vec<RequestSlot>,
     /// What each device has; the first has what the host reads.
-    parts: Vec<Part>,
+    parts: Vec<DevicePart>,
     kv: DeviceKv,
     status: Mapped<u32>,
     abort: AbortHandle,
@@ -99,7 +99,7 @@ pub(super) struct MachineResources<'a> {
     /// The kernels of each device.
     pub kernels: &'a [DeviceKernels],
     /// The weights of the program.
-    pub bound: &'a Bound,
+    pub bound: &'a BoundWeights,
     /// The packed weights of each device, where they are there already.
     pub prepacked: Option<&'a [Buffer<bf16>]>,
     /// The KV pools to share; `None` allocates new ones.
@@ -142,7 +142,7 @@ impl DeviceMachine {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<DeviceMachine, LoadError> {
         let plan = Plan::new(&placed, options)?;
-        let bound = Bound::new(&placed, weights)?;
+        let bound = BoundWeights::new(&placed, weights)?;
         let kernels: Vec<DeviceKernels> = devices.iter().map(DeviceKernels::new).collect();
         let resources = MachineResources { devices, kernels: &kernels, bound: &bound, prepacked: None, kv: None };
         DeviceMachine::assemble(placed, plan, resources, progress)
@@ -172,7 +172,7 @@ impl DeviceMachine {
             let prepacked = prepacked.and_then(|prepacked| prepacked.get(number));
             let pools = kv.and_then(|kv| kv.of_device(number));
             let given = Given { placed: &placed, plan: &plan, bound, kernels, prepacked, pools };
-            parts.push(Part::new(device, number, given, &mut |sent| progress(before + sent, total))?);
+            parts.push(DevicePart::new(device, number, given, &mut |sent| progress(before + sent, total))?);
             before += plan.packed_of(number);
         }
         let kv = match kv {
@@ -220,11 +220,11 @@ impl DeviceMachine {
     }
 
     /// The part of the first device; every machine has one.
-    pub(super) fn first(&self) -> &Part {
+    pub(super) fn first(&self) -> &DevicePart {
         &self.parts[0]
     }
 
-    pub(super) fn parts(&self) -> &[Part] {
+    pub(super) fn parts(&self) -> &[DevicePart] {
         &self.parts
     }
 
@@ -352,7 +352,7 @@ impl DeviceMachine {
     /// A buffer in a part's state.
     pub(super) fn state_of<T: bytemuck::Pod>(
         &self,
-        part: &Part,
+        part: &DevicePart,
         buffer: BufferId,
         len: usize,
     ) -> Result<Buffer<T>, DeviceError> {
@@ -373,7 +373,7 @@ impl DeviceMachine {
             self.status.store(status::ABORT as usize, 1)?;
         }
         let numbers = [self.epoch, steps, feeds as u32];
-        let work = |part: &Part| {
+        let work = |part: &DevicePart| {
             part.kernel.work(self.plan.blocks, &part.args(&self.plan, numbers, &self.status, &self.parts))
         };
         let rows = self.plan.rows as usize;
@@ -489,7 +489,7 @@ impl DeviceMachine {
     /// Counters as of the beginning: a launch that was stopped left them anywhere.
     fn recover(&mut self) -> Result<(), DeviceError> {
         self.epoch = 0;
-        self.parts.iter().try_for_each(Part::recover)
+        self.parts.iter().try_for_each(DevicePart::recover)
     }
 
     /// The times of every task of the last launch's last step, by task.

@@ -57,14 +57,15 @@ impl Merges {
     /// If partial results are not for the last-arriving block to merge.
     pub fn of(placed: &Placed) -> Result<Merges, Unsupported> {
         let mut merges = Merges { tasks: vec![0; placed.tasks.len()], ..Merges::default() };
-        let mut states: BTreeMap<BufferId, State> = BTreeMap::new();
+        let mut states: BTreeMap<BufferId, MergeState> = BTreeMap::new();
         for task in &placed.tasks {
             let Some((op, written)) = partial(task).and_then(|op| Some((op, op.written?))) else { continue };
             let refused = |found| Unsupported::Splits { buffer: op.acc, found };
             if *merges.sums.entry(op.stats).or_insert(op.acc) != op.acc {
                 return Err(refused("share the buffer of another's maxima"));
             }
-            let state = State::new(placed, op, written).ok_or_else(|| refused("are not activations of attention"))?;
+            let state =
+                MergeState::new(placed, op, written).ok_or_else(|| refused("are not activations of attention"))?;
             if !states.entry(op.acc).or_insert_with(|| state.clone()).is_like(&state) {
                 return Err(refused("belong to tokens of several places"));
             }
@@ -139,7 +140,7 @@ fn partial(task: &Task) -> Option<Partial> {
 
 /// How far the partial results of a buffer have come.
 #[derive(Clone, PartialEq)]
-struct State {
+struct MergeState {
     /// Whose tokens: positions and page table.
     cells: [BufferId; 2],
     page_tokens: usize,
@@ -150,18 +151,18 @@ struct State {
     shared: bool,
     /// Whether a reader multiplies rows in more than one part.
     exact: bool,
-    rows: Vec<Row>,
+    rows: Vec<MergedRow>,
 }
 
 #[derive(Clone, Default, PartialEq)]
-struct Row {
+struct MergedRow {
     generation: u32,
     written: HashSet<(usize, usize)>,
     read: bool,
 }
 
-impl State {
-    fn new(placed: &Placed, op: Partial, of: Written) -> Option<State> {
+impl MergeState {
+    fn new(placed: &Placed, op: Partial, of: Written) -> Option<MergeState> {
         let buffer = |id: BufferId| placed.buffers.get(id.index());
         let acc = buffer(op.acc)?;
         let stats = buffer(op.stats)?;
@@ -175,12 +176,12 @@ impl State {
             return None;
         }
         let shared = acc.arena.is_some() || stats.arena.is_some();
-        let rows = vec![Row::default(); rows];
+        let rows = vec![MergedRow::default(); rows];
         let width = heads.checked_mul(dim)?;
-        Some(State { cells: of.cells, page_tokens, kv_heads, heads, splits, width, shared, exact: false, rows })
+        Some(MergeState { cells: of.cells, page_tokens, kv_heads, heads, splits, width, shared, exact: false, rows })
     }
 
-    fn is_like(&self, other: &State) -> bool {
+    fn is_like(&self, other: &MergeState) -> bool {
         (self.cells, self.page_tokens, self.kv_heads) == (other.cells, other.page_tokens, other.kv_heads)
     }
 
@@ -214,7 +215,7 @@ impl State {
     fn merge(&self) -> Option<Merge> {
         let whole = self.kv_heads * self.splits;
         let generations = self.rows.first()?.generation;
-        let done = |row: &Row| row.read && row.written.len() == whole && row.generation == generations;
+        let done = |row: &MergedRow| row.read && row.written.len() == whole && row.generation == generations;
         let [rows, width] = [self.rows.len(), self.width].map(|count| count as u32);
         let [kv_heads, heads, splits] = [self.kv_heads, self.heads, self.splits].map(|count| count as u32);
         let float = if self.exact { Float::F32 } else { Float::Bf16 };
@@ -229,10 +230,20 @@ mod tests {
     use crate::program::Span;
 
     /// Two rows, one kv head, two splits.
-    fn state() -> State {
+    fn state() -> MergeState {
         let cells = [0, 1].map(BufferId::from);
-        let rows = vec![Row::default(); 2];
-        State { cells, page_tokens: 16, kv_heads: 1, heads: 1, splits: 2, width: 64, shared: false, exact: false, rows }
+        let rows = vec![MergedRow::default(); 2];
+        MergeState {
+            cells,
+            page_tokens: 16,
+            kv_heads: 1,
+            heads: 1,
+            splits: 2,
+            width: 64,
+            shared: false,
+            exact: false,
+            rows,
+        }
     }
 
     fn access(rows: std::ops::Range<usize>, written: Option<usize>) -> Partial {

@@ -18,7 +18,7 @@ use tilewright_kernels::gemv::linear::{AOperand, Packing, ScaledForm};
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
-use super::packets::{State, order};
+use super::packets::{PacketState, order};
 use super::{Planner, TermsRead};
 use crate::program::{BufferId, BufferKind, TaskId};
 
@@ -48,11 +48,12 @@ impl Norms {
     /// Finds them.
     pub(super) fn of(plan: &Planner) -> Norms {
         let placed = plan.placed;
-        let mut streams = vec![Stream::default(); placed.buffers.len()];
+        let mut streams = vec![NormStream::default(); placed.buffers.len()];
         for (buffer, stream) in placed.buffers.iter().zip(&mut streams) {
             let own = buffer.kind == BufferKind::Activation && buffer.arena.is_none();
             let own = own && matches!(buffer.dtype, DType::F32 | DType::BF16);
-            stream.state = State::of(buffer, own && (buffer.shape.len() == 2 || plan.merges.get(buffer.id).is_some()));
+            stream.state =
+                PacketState::of(buffer, own && (buffer.shape.len() == 2 || plan.merges.get(buffer.id).is_some()));
         }
         for id in order(placed) {
             let task = &placed.tasks[id.index()];
@@ -83,7 +84,7 @@ impl Norms {
         norms
     }
 
-    fn add(&mut self, buffer: BufferId, stream: Stream) {
+    fn add(&mut self, buffer: BufferId, stream: NormStream) {
         let bytes = stream.of.values().map(|terms| terms.form.bytes());
         let most = bytes.fold([0; 2], |[a, b], [c, d]| [a.max(c), b.max(d)]);
         self.bytes.insert(buffer, most);
@@ -140,8 +141,8 @@ fn terms(plan: &Planner, read: &TermsRead, rows: u32) -> Option<NormTerms> {
 
 /// A buffer, as far as it has come.
 #[derive(Clone, Default)]
-struct Stream {
-    state: State,
+struct NormStream {
+    state: PacketState,
     /// By generation, what its readers take.
     of: BTreeMap<u32, NormTerms>,
     /// With the generations that they read.
@@ -152,7 +153,7 @@ struct Stream {
     as_rows: bool,
 }
 
-impl Stream {
+impl NormStream {
     /// Whether it has terms.
     fn has_terms(&self) -> bool {
         // Without a norm there are no rows beside the terms.

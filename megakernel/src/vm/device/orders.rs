@@ -9,7 +9,7 @@ use tilewright_kernels::gemv::Strip;
 use tilewright_kernels::gemv::linear::{Reordering, columns};
 
 use super::Unsupported;
-use super::load::Bound;
+use super::load::BoundWeights;
 use super::place::ALIGN;
 use super::planner::Planner;
 use crate::program::{BufferId, Program};
@@ -45,7 +45,7 @@ impl OrderTable {
     }
 
     /// Fails where the weights have different orders: their activations come once for all.
-    pub(super) fn check(&self, program: &Program, weights: &Bound) -> Result<(), BindError> {
+    pub(super) fn check(&self, program: &Program, weights: &BoundWeights) -> Result<(), BindError> {
         let order = |id: BufferId| weights.codes(id).and_then(|matrix| matrix.order());
         let Some((&first, rest)) = self.weights.split_first() else { return Ok(()) };
         let known = order(first);
@@ -59,7 +59,7 @@ impl OrderTable {
     }
 
     /// Its words: indexes, then bits of f32.
-    pub(super) fn words(&self, weights: &Bound) -> Vec<u32> {
+    pub(super) fn words(&self, weights: &BoundWeights) -> Vec<u32> {
         let matrix = self.weights.first().and_then(|&weight| weights.codes(weight));
         let order = columns(self.strip, matrix.and_then(|matrix| matrix.order())).unwrap_or_default();
         let mut words = self.reordering.indexes(&order);

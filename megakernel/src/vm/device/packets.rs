@@ -59,13 +59,15 @@ pub enum PacketUse {
 impl PacketBuffers {
     /// Finds the buffers that can be packets.
     pub fn of(placed: &Placed, merges: &Merges, which: PacketUse) -> PacketBuffers {
-        let mut state = vec![State::default(); placed.buffers.len()];
+        let mut state = vec![PacketState::default(); placed.buffers.len()];
         let mut tasks = vec![TaskPackets::default(); placed.tasks.len()];
         for (buffer, state) in placed.buffers.iter().zip(&mut state) {
             let float = matches!(buffer.dtype, DType::F32 | DType::F16 | DType::BF16);
             let even = buffer.shape.last().is_some_and(|width| width.is_multiple_of(4));
-            *state =
-                State::of(buffer, buffer.kind == BufferKind::Activation && buffer.arena.is_none() && float && even);
+            *state = PacketState::of(
+                buffer,
+                buffer.kind == BufferKind::Activation && buffer.arena.is_none() && float && even,
+            );
         }
         for id in order(placed) {
             let task = &placed.tasks[id.index()];
@@ -144,7 +146,7 @@ impl PacketBuffers {
 
 /// What a task reads or writes as one is packets as a whole or not at all, and with as many
 /// generations.
-fn together(placed: &Placed, state: &mut [State]) {
+fn together(placed: &Placed, state: &mut [PacketState]) {
     let groups = placed.tasks.iter().flat_map(|task| {
         let Packets { input, output, parts, sent, .. } = packets(task);
         [parts.into_iter().chain(input).collect::<Vec<_>>(), sent.into_iter().chain(output).collect()]
@@ -167,7 +169,7 @@ fn together(placed: &Placed, state: &mut [State]) {
 
 /// How far a buffer has come.
 #[derive(Clone, Default)]
-pub(super) struct State {
+pub(super) struct PacketState {
     pub refused: bool,
     elements: usize,
     generation: u32,
@@ -175,10 +177,10 @@ pub(super) struct State {
     written: usize,
 }
 
-impl State {
+impl PacketState {
     /// Nothing is written yet; `known`: whether the buffer is one whose generations are counted.
-    pub fn of(buffer: &Buffer, known: bool) -> State {
-        State { refused: !known, elements: buffer.elements().unwrap_or(usize::MAX), ..State::default() }
+    pub fn of(buffer: &Buffer, known: bool) -> PacketState {
+        PacketState { refused: !known, elements: buffer.elements().unwrap_or(usize::MAX), ..PacketState::default() }
     }
 
     /// Whether the last generation is written whole.

@@ -5,7 +5,7 @@ use half::bf16;
 use tilewright_codegen::device::{Arg, Buffer, Device, DeviceError, Kernel, Mapped, Stream};
 
 use super::kernel::{BEGUN, HALT, OWN_COUNTERS, PITCH, TIMES};
-use super::load::{self, Bound};
+use super::load::{self, BoundWeights};
 use super::record::BlockRecord;
 use super::run::MAX_ENDS;
 use super::{DeviceKernels, DeviceKv, Lengths, LoadError, Plan, text};
@@ -13,18 +13,18 @@ use crate::validate::Placed;
 
 /// A device's part of a machine. Clones share everything.
 #[derive(Clone)]
-pub(super) struct Part {
+pub(super) struct DevicePart {
     /// Which of the program's devices it is.
     pub number: usize,
     pub device: Device,
     pub stream: Stream,
     pub kernel: Kernel,
-    pub memory: Memory,
+    pub memory: PartMemory,
 }
 
 /// What lies on the device.
 #[derive(Clone)]
-pub(super) struct Memory {
+pub(super) struct PartMemory {
     pub prepacked: Buffer<bf16>,
     plain: Buffer<u8>,
     pub state: Buffer<u8>,
@@ -44,7 +44,7 @@ pub(super) struct Memory {
 pub(super) struct Given<'a> {
     pub placed: &'a Placed,
     pub plan: &'a Plan,
-    pub bound: &'a Bound,
+    pub bound: &'a BoundWeights,
     pub kernels: &'a DeviceKernels,
     /// The packed weights, where another machine has them.
     pub prepacked: Option<&'a Buffer<bf16>>,
@@ -52,7 +52,7 @@ pub(super) struct Given<'a> {
     pub pools: Option<&'a Buffer<u8>>,
 }
 
-impl Part {
+impl DevicePart {
     /// Brings a part to the device of a number: compiles its kernel, sends its weights; tells how
     /// many bytes of these are on their way.
     pub fn new(
@@ -60,7 +60,7 @@ impl Part {
         number: usize,
         given: Given<'_>,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<Part, LoadError> {
+    ) -> Result<DevicePart, LoadError> {
         let Given { placed, plan, bound, kernels, prepacked, pools } = given;
         let found = device.properties().sms as usize;
         let wanted = placed.target.sms;
@@ -86,7 +86,7 @@ impl Part {
             stream.fill(&buffer, 0)?;
             Ok(buffer)
         };
-        let memory = Memory {
+        let memory = PartMemory {
             prepacked: prepacked?,
             plain: stream.buffer(&load::plain(plan, placed, bound))?,
             state: zeroed(plan.places.state)?,
@@ -105,13 +105,20 @@ impl Part {
             counters: stream.buffer(&vec![0u32; ((plan.counters + OWN_COUNTERS) * PITCH) as usize])?,
             ends: stream.buffer(&vec![-1i32; plan.rows as usize * MAX_ENDS])?,
         };
-        Ok(Part { number, device: device.clone(), stream, kernel, memory })
+        Ok(DevicePart { number, device: device.clone(), stream, kernel, memory })
     }
 
     /// The arguments of its launch: `numbers` are the steps so far, those of the launch, and what
     /// it feeds; `all` are the parts of all devices.
-    pub fn args<'a>(&'a self, plan: &Plan, numbers: [u32; 3], status: &'a Mapped<u32>, all: &[Part]) -> Vec<Arg<'a>> {
-        let Memory { prepacked, plain, state, pools, tables, directory, counters, ends, text, trace } = &self.memory;
+    pub fn args<'a>(
+        &'a self,
+        plan: &Plan,
+        numbers: [u32; 3],
+        status: &'a Mapped<u32>,
+        all: &[DevicePart],
+    ) -> Vec<Arg<'a>> {
+        let PartMemory { prepacked, plain, state, pools, tables, directory, counters, ends, text, trace } =
+            &self.memory;
         let mut args = vec![prepacked.into(), plain.into(), state.into(), pools.into(), tables.into()];
         args.extend([directory.into(), counters.into()]);
         // Mapped words have one address for all devices, and belong to the first.

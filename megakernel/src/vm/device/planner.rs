@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tilewright_codegen::ir::Arch;
 use tilewright_kernels::gemv::Deal;
 
-use super::at_once::{Known, at_once};
+use super::at_once::{PacketFacts, at_once};
 use super::orders::OrderTable;
 use super::packets::PacketUse;
 use super::place::Places;
@@ -176,7 +176,7 @@ impl<'p> Planner<'p> {
             let opcode = records.get(task.id.index()).and_then(|record| self.opcodes.get(record.opcode as usize));
             few && opcode.is_some_and(|opcode| opcode.looks_at_once().is_some())
         };
-        at_once(self.placed, Known { packets: &self.packets, merges: &self.merges, newest: &self.newest }, looks)
+        at_once(self.placed, PacketFacts { packets: &self.packets, merges: &self.merges, newest: &self.newest }, looks)
     }
 
     /// Positions and page tables, if all opcodes have the same.

@@ -9,7 +9,7 @@ use half::bf16;
 use tilewright_codegen::device::{Buffer, Device, DeviceError, Stream as Queue};
 use tilewright_layout::DType;
 
-use super::load::{self, Bound};
+use super::load::{self, BoundWeights};
 use super::machine::MachineResources;
 use super::part::room;
 use super::place::{ALIGN, bytes};
@@ -87,7 +87,7 @@ impl DeviceWeights {
         if self.prepacked.iter().any(|(known, _)| *known == key) {
             return Ok(());
         }
-        let bound = Bound::new(placed, &*self.weights)?;
+        let bound = BoundWeights::new(placed, &*self.weights)?;
         let total: u64 = (0..self.devices.len()).map(|number| plan.packed_of(number)).sum();
         let mut prepacked = Vec::new();
         let mut before = 0;
@@ -120,7 +120,7 @@ impl DeviceWeights {
         let key = Packed::new(&placed, &plan);
         let prepacked = self.prepacked.iter().find(|(known, _)| *known == key).map(|(_, prepacked)| &prepacked[..]);
         let new = prepacked.is_none();
-        let bound = Bound::new(&placed, &*self.weights)?;
+        let bound = BoundWeights::new(&placed, &*self.weights)?;
         let resources =
             MachineResources { devices: &self.devices, kernels: &self.kernels, bound: &bound, prepacked, kv };
         let machine = DeviceMachine::assemble(placed, plan, resources, progress)?;

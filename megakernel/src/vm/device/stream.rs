@@ -14,8 +14,8 @@ use tilewright_kernels::gemv::{CodePacker, Deal, Strip};
 use tilewright_kernels::tile::Float;
 
 use super::Dealing;
-use super::load::Stored;
-use crate::program::{BufferId, GroupShape, Part, Span, float_of};
+use super::load::StoredWeight;
+use crate::program::{BufferId, GroupShape, QkvProjection, Span, float_of};
 use crate::weights::WeightTensor;
 
 /// Bytes of a B tile, in which places among packed weights are counted.
@@ -121,12 +121,12 @@ impl Stream {
                 let mut rows = [None; 8];
                 for run in shape.runs(kv_head, Span::one(strip)) {
                     let (buffer, head) = match run.part {
-                        Part::Query { head } => (weights[0], head),
-                        Part::Key => (weights[1], kv_head),
-                        Part::Value => (weights[2], kv_head),
+                        QkvProjection::Query { head } => (weights[0], head),
+                        QkvProjection::Key => (weights[1], kv_head),
+                        QkvProjection::Value => (weights[2], kv_head),
                     };
                     // Pairs: the first halves are rows 0 to 3, their partners rows 4 to 7.
-                    let places: &[usize] = if run.part == Part::Value { &[0] } else { &[0, 4] };
+                    let places: &[usize] = if run.part == QkvProjection::Value { &[0] } else { &[0, 4] };
                     for (dims, start) in run.dims(dim).into_iter().zip(places) {
                         for (place, d) in (dims.lo..dims.hi).enumerate() {
                             rows[start + place] = Some((buffer, head * dim + d));
@@ -140,7 +140,7 @@ impl Stream {
 
     /// Packs what lies at the places `places`, counted in stages, into `memory`. `weight` gives a
     /// weight's values.
-    pub fn pack<'w>(&self, places: Span, weight: impl Fn(BufferId) -> &'w Stored + Sync, memory: &mut [bf16]) {
+    pub fn pack<'w>(&self, places: Span, weight: impl Fn(BufferId) -> &'w StoredWeight + Sync, memory: &mut [bf16]) {
         match CodePacker::new(self.strip) {
             None => self.pack_rows(places, weight, memory),
             Some(packer) => self.pack_codes(&packer, places, weight, memory),
@@ -151,7 +151,7 @@ impl Stream {
         &self,
         packer: &CodePacker,
         places: Span,
-        weight: impl Fn(BufferId) -> &'w Stored + Sync,
+        weight: impl Fn(BufferId) -> &'w StoredWeight + Sync,
         memory: &mut [bf16],
     ) {
         let each = self.strip.stage_bytes() as usize;
@@ -160,18 +160,18 @@ impl Stream {
         memory.par_chunks_mut(each).zip(places.lo..places.hi).for_each(|(memory, place)| {
             let stage = self.deal.stage(place as u32);
             let of = |(buffer, row)| match weight(buffer) {
-                Stored::Codes(codes) => Some((&**codes.matrix(), row)),
-                Stored::Dense(_) => None,
+                StoredWeight::Codes(codes) => Some((&**codes.matrix(), row)),
+                StoredWeight::Dense(_) => None,
             };
             let rows = self.rows_of((stage / stages) as usize).map(|row| row.and_then(of));
             packer.pack_stage(stage % stages, &rows, memory);
         });
     }
 
-    fn pack_rows<'w>(&self, places: Span, weight: impl Fn(BufferId) -> &'w Stored + Sync, memory: &mut [bf16]) {
+    fn pack_rows<'w>(&self, places: Span, weight: impl Fn(BufferId) -> &'w StoredWeight + Sync, memory: &mut [bf16]) {
         let tensor = |buffer| match weight(buffer) {
-            Stored::Dense(tensor) => tensor,
-            Stored::Codes(_) => unreachable!("weights are bound in the form that the program says"),
+            StoredWeight::Dense(tensor) => tensor,
+            StoredWeight::Codes(_) => unreachable!("weights are bound in the form that the program says"),
         };
         let packer = self.strip.packer();
         let each = self.strip.stage_bytes() as usize / 2;

@@ -9,7 +9,7 @@ use tilewright_kernels::tile::Float;
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::plan::{ChoicePlan, LogitsPlan};
 use super::planner::{GraphPlanner, copying_warps};
-use super::products::{Functions, Head, Multiply};
+use super::products::{Functions, Multiply, OutputProjection};
 use super::run::LINES;
 use crate::vm::device::{MAX_ENDS, Unsupported};
 
@@ -81,7 +81,7 @@ impl GraphPlanner<'_> {
         &mut self,
         a: LaunchMemory,
         [rows, vocab]: [u32; 2],
-        Head { layer, soft_cap }: Head,
+        OutputProjection { layer, soft_cap }: OutputProjection,
         sampled: bool,
     ) -> Result<Vec<Launch>, Unsupported> {
         let layers = &[layer][..];

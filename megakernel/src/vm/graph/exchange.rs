@@ -5,9 +5,9 @@ use tilewright_kernels::exchange::{MEET_WORDS, PartsShape, ResidualAdd, SumNormS
 use tilewright_kernels::tile::Float;
 
 use super::launch::{AllReduce, Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
-use super::norms::{Activations, NormOf};
-use super::planner::{GraphPlanner, Heads};
-use super::products::{Functions, Product};
+use super::norms::{NormActivations, NormOf};
+use super::planner::{GraphPlanner, RowHeads};
+use super::products::{Functions, ProductInput};
 use super::tuning::Exchange;
 use crate::program::BufferId;
 use crate::vm::device::Unsupported;
@@ -32,14 +32,14 @@ impl GraphPlanner<'_> {
     }
 
     fn part_in(&mut self, scratch: Scratch, out: BufferId, [rows, width]: [u32; 2], float: Float) -> LaunchMemory {
-        self.heads.insert(out, Heads { scratch, first: 0, of_row: 1 });
+        self.heads.insert(out, RowHeads { scratch, first: 0, of_row: 1 });
         self.scratch(scratch, u64::from(rows) * u64::from(width) * u64::from(float.bytes()))
     }
 
     /// A product of all rows that is a part of a sum.
     pub(crate) fn part_product(
         &mut self,
-        a: Activations,
+        a: NormActivations,
         layer: (BufferId, Option<BufferId>),
         out: BufferId,
     ) -> Result<(), Unsupported> {
@@ -51,7 +51,7 @@ impl GraphPlanner<'_> {
             (true, _) | (false, _) => Scratch::Part,
         };
         let functions = Functions::default();
-        self.product(&Product { a, layers: &[layer], results: features.into(), functions, to })?;
+        self.product(&ProductInput { a, layers: &[layer], results: features.into(), functions, to })?;
         self.part_in(to, out, [rows, features], Float::Bf16);
         Ok(())
     }

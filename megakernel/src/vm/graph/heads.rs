@@ -9,8 +9,8 @@ use tilewright_layout::DType;
 
 use super::choice::MOST_ALONE;
 use super::launch::{LaunchArg, LaunchGrid, LaunchMemory, Scratch};
-use super::planner::{GraphPlanner, Heads, WARPS};
-use super::products::Product;
+use super::planner::{GraphPlanner, RowHeads, WARPS};
+use super::products::ProductInput;
 use crate::ops::{Rotation, RowCells};
 use crate::program::{BufferId, BufferKind};
 use crate::vm::device::{Unsupported, pool_fits};
@@ -26,7 +26,7 @@ pub(crate) enum HeadsOut {
 
 /// Heads that follow each other in a row, and what becomes of them.
 pub(crate) struct HeadsPart<'a> {
-    pub from: Heads,
+    pub from: RowHeads,
     pub heads: u32,
     /// The norm's weight and eps.
     pub norm: Option<(BufferId, f32)>,
@@ -46,7 +46,7 @@ pub(crate) struct Appended<'a> {
 impl GraphPlanner<'_> {
     /// A product that rotates its heads itself, and appends them; false, and nothing is done, where
     /// none does.
-    pub(crate) fn appended_product(&mut self, product: &Product, to: &Appended) -> Result<bool, Unsupported> {
+    pub(crate) fn appended_product(&mut self, product: &ProductInput, to: &Appended) -> Result<bool, Unsupported> {
         let Rows::Groups { group, kv_heads, dim } = product.results else { return Ok(false) };
         let [rows, width] = self.extents(to.at.page_table)?;
         let form = |pool| Ok::<_, Unsupported>((self.pool(pool)?, self.pool_type(pool)?));
@@ -72,7 +72,7 @@ impl GraphPlanner<'_> {
 
     /// Queries `[rows, heads, dimensions]`, for which a buffer stands.
     fn queries(&mut self, buffer: BufferId, [rows, heads, dim]: [u32; 3]) -> LaunchMemory {
-        self.stands_for(buffer, Heads { scratch: Scratch::Queries, first: 0, of_row: heads });
+        self.stands_for(buffer, RowHeads { scratch: Scratch::Queries, first: 0, of_row: heads });
         self.scratch(Scratch::Queries, u64::from(rows) * u64::from(heads * dim) * 2)
     }
 
@@ -83,12 +83,12 @@ impl GraphPlanner<'_> {
     }
 
     /// A buffer stands for heads that lie there.
-    pub(crate) fn stands_for(&mut self, buffer: BufferId, heads: Heads) {
+    pub(crate) fn stands_for(&mut self, buffer: BufferId, heads: RowHeads) {
         self.heads.insert(buffer, heads);
     }
 
     /// Where the heads lie that a buffer stands for.
-    pub(crate) fn heads_of(&self, buffer: BufferId) -> Result<Heads, Unsupported> {
+    pub(crate) fn heads_of(&self, buffer: BufferId) -> Result<RowHeads, Unsupported> {
         let missing = Unsupported::Launch { what: "heads that no level before left as this one reads them" };
         self.heads.get(&buffer).copied().ok_or(missing)
     }
@@ -122,7 +122,7 @@ impl GraphPlanner<'_> {
 
     /// Finishes heads of one row of `dim` dimensions each, all of them of the same activations.
     pub(crate) fn finish_heads(&mut self, at: &RowCells, dim: u32, parts: &[HeadsPart]) -> Result<(), Unsupported> {
-        let Some(&HeadsPart { from: Heads { scratch, of_row, .. }, .. }) = parts.first() else { return Ok(()) };
+        let Some(&HeadsPart { from: RowHeads { scratch, of_row, .. }, .. }) = parts.first() else { return Ok(()) };
         let [rows, width] = self.extents(at.page_table)?;
         let rows = self.rows(rows)?;
         let appended = parts.iter().find_map(|part| match part.to {

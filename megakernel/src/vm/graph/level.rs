@@ -8,7 +8,7 @@ use crate::vm::device::Unsupported;
 
 /// The tasks of a level as one op, and the first of them.
 #[derive(Debug)]
-pub(super) struct Level<'p> {
+pub(super) struct LaunchLevel<'p> {
     /// The op without what tells its tasks apart.
     pub op: Op,
     pub first: &'p Task,
@@ -24,8 +24,8 @@ pub(super) struct Level<'p> {
 /// Launches of one stream run in their order, so that satisfies every wait, if all that signal a
 /// counter come before all that wait for it. What other devices signal is there where the devices
 /// meet.
-pub(super) fn levels(program: &Program, device: usize) -> Result<Vec<Level<'_>>, Unsupported> {
-    let mut levels: Vec<Level> = Vec::new();
+pub(super) fn levels(program: &Program, device: usize) -> Result<Vec<LaunchLevel<'_>>, Unsupported> {
+    let mut levels: Vec<LaunchLevel> = Vec::new();
     // The last level that signals each counter.
     let mut signalled: Vec<Option<usize>> = vec![None; program.counters.len()];
     let chooses = |task: &&Task| task.op.device().is_some_and(|row| row.choice().is_some());
@@ -42,7 +42,7 @@ pub(super) fn levels(program: &Program, device: usize) -> Result<Vec<Level<'_>>,
         // as sums of parts are.
         let known = levels.iter().rposition(|level| level.op == op && !level.has_all(program));
         let at = known.unwrap_or_else(|| {
-            levels.push(Level { op, first: task, written: BTreeMap::new() });
+            levels.push(LaunchLevel { op, first: task, written: BTreeMap::new() });
             levels.len() - 1
         });
         for region in &task.writes {
@@ -73,7 +73,7 @@ pub(super) fn levels(program: &Program, device: usize) -> Result<Vec<Level<'_>>,
     Ok(levels)
 }
 
-impl Level<'_> {
+impl LaunchLevel<'_> {
     /// Whether its tasks have written all of their results.
     fn has_all(&self, program: &Program) -> bool {
         !self.written.is_empty() && self.written.iter().all(|(&buffer, &count)| is_all(program, buffer, count))

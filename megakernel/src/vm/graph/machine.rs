@@ -16,8 +16,8 @@ use crate::program::BufferId;
 use crate::validate::Checked;
 use crate::vm::device::{AbortHandle, DeviceKv, LaunchError, LoadError};
 use crate::vm::reference::bind;
-use crate::vm::reference::cells::Limits;
-use crate::vm::reference::roles::Cells;
+use crate::vm::reference::cells::CellLimits;
+use crate::vm::reference::roles::CellRoles;
 use crate::vm::reference::{AccessError, StepCells};
 
 /// A program of many rows on a device, as a graph of launches.
@@ -26,8 +26,8 @@ use crate::vm::reference::{AccessError, StepCells};
 pub struct GraphMachine {
     program: Checked,
     pub(super) plan: GraphPlan,
-    pub(super) cells: Cells,
-    pub(super) limits: Limits,
+    pub(super) cells: CellRoles,
+    pub(super) limits: CellLimits,
     device: Device,
     pub(super) stream: Stream,
     kernels: LazyKernels,

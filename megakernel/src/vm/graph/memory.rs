@@ -17,7 +17,7 @@ use super::run::LINES;
 use super::tuning::{Exchange, GraphOptions, GraphTuning, ProductTuning};
 use crate::program::{self, BufferId, BufferKind, Program};
 use crate::validate::Checked;
-use crate::vm::device::load::{self, Bound};
+use crate::vm::device::load::{self, BoundWeights};
 use crate::vm::device::one_device;
 use crate::vm::device::{DeviceKernels, DeviceKv, DeviceWeights, LoadError, MAX_ENDS, Packed, Unsupported};
 use crate::weights::Weights;
@@ -66,7 +66,7 @@ struct BoundPlan<'a> {
     /// The program that the launches compute.
     program: &'a Program,
     /// The weights of the program.
-    weights: &'a Bound,
+    weights: &'a BoundWeights,
 }
 
 /// The matrices of a plan: those of bf16 in its order, those of codes, and the packed weights.
@@ -209,7 +209,7 @@ impl GraphWeights {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<GraphMachine, LoadError> {
         let plan = self.plan(&program, self.packed())?;
-        let bound = Bound::new(&program, &*self.weights)?;
+        let bound = BoundWeights::new(&program, &*self.weights)?;
         self.machine_of(program, plan, &bound, kv, progress)
     }
 
@@ -218,7 +218,7 @@ impl GraphWeights {
         &mut self,
         program: Checked,
         plan: GraphPlan,
-        bound: &Bound,
+        bound: &BoundWeights,
         kv: Option<&DeviceKv>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<GraphMachine, LoadError> {

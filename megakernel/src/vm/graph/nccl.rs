@@ -14,18 +14,18 @@ use super::peers::GraphPeers;
 use crate::vm::device::LaunchError;
 
 /// What devices add up by.
-pub(super) struct Sums {
+pub(super) struct NcclSums {
     /// NCCL; nothing on simulated devices.
     nccl: Option<Collective>,
     /// Whether it was given up: it is opened anew before the next step.
     given_up: AtomicBool,
 }
 
-impl Sums {
+impl NcclSums {
     /// Those of machines whose plans have such sums.
-    pub(super) fn of(machines: &[GraphMachine]) -> Result<Option<Sums>, DeviceError> {
+    pub(super) fn of(machines: &[GraphMachine]) -> Result<Option<NcclSums>, DeviceError> {
         match machines.iter().any(|machine| !machine.plan().all_reduces.is_empty()) {
-            true => Ok(Some(Sums { nccl: open(machines)?, given_up: AtomicBool::new(false) })),
+            true => Ok(Some(NcclSums { nccl: open(machines)?, given_up: AtomicBool::new(false) })),
             false => Ok(None),
         }
     }

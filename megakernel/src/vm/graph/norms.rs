@@ -25,7 +25,7 @@ pub(crate) struct NormOf {
 
 /// The activations of a layer.
 #[derive(Clone, Copy)]
-pub(crate) enum Activations {
+pub(crate) enum NormActivations {
     /// They lie there, bf16.
     Scratch(Scratch),
     /// A norm, which is still to be computed.

@@ -11,11 +11,11 @@ use tilewright_kernels::sample::Request;
 use super::fault::GraphFault;
 use super::launch::Launch;
 use super::machine::{Counts, EachLogits, GraphMachine, between};
-use super::nccl::Sums;
+use super::nccl::NcclSums;
 use super::run::{FedSteps, run_by_host};
 use super::{GraphPlan, GraphWeights, meetings};
 use crate::validate::Checked;
-use crate::vm::device::load::Bound;
+use crate::vm::device::load::BoundWeights;
 use crate::vm::device::{AbortHandle, DeviceKv, LaunchError, LoadError, Unsupported, check_count, end_ids};
 use crate::vm::reference::StepCells;
 
@@ -34,9 +34,9 @@ pub struct GraphPeers {
     /// One for each device, two at least.
     pub(super) machines: Vec<GraphMachine>,
     /// Each device's launches.
-    graphs: BTreeMap<Part, Vec<Graph>>,
+    graphs: BTreeMap<PeerPart, Vec<Graph>>,
     /// What devices add up by, where that is not the library's own.
-    pub(super) sums: Option<Sums>,
+    pub(super) sums: Option<NcclSums>,
     abort: AbortHandle,
     /// How long a device waits for another in a meeting.
     pub(super) patience: Duration,
@@ -46,25 +46,25 @@ pub struct GraphPeers {
 
 /// What is queued at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Part {
+enum PeerPart {
     /// A step, by what attention is launched for.
     Step(Counts),
     /// A choice of tokens after it.
     Choice,
 }
 
-impl Part {
+impl PeerPart {
     fn counts(self) -> Counts {
         match self {
-            Part::Step(counts) => counts,
-            Part::Choice => Counts::NONE,
+            PeerPart::Step(counts) => counts,
+            PeerPart::Choice => Counts::NONE,
         }
     }
 
     fn of(self, plan: &GraphPlan) -> &[Launch] {
         match self {
-            Part::Step(_) => &plan.launches,
-            Part::Choice => plan.choice.as_ref().map_or(&[], |choice| &choice.launches),
+            PeerPart::Step(_) => &plan.launches,
+            PeerPart::Choice => plan.choice.as_ref().map_or(&[], |choice| &choice.launches),
         }
     }
 }
@@ -88,7 +88,7 @@ impl GraphWeights {
         let Some(first) = all.first().filter(|_| found == wanted && wanted > 1) else {
             return Err(LoadError::Devices { wanted, found });
         };
-        let bound = Bound::new(&program, first.weights())?;
+        let bound = BoundWeights::new(&program, first.weights())?;
         let kv = match kv {
             Some(kv) => kv.clone(),
             None => {
@@ -101,7 +101,7 @@ impl GraphWeights {
         };
         let plan = |(device, weights): (usize, &GraphWeights)| weights.plan_of(&program, device, weights.packed());
         let plans = all.iter().enumerate().map(plan).collect::<Result<Vec<GraphPlan>, Unsupported>>()?;
-        let parts = [Part::Step(Counts::NONE), Part::Choice];
+        let parts = [PeerPart::Step(Counts::NONE), PeerPart::Choice];
         let held = |plan: &GraphPlan| parts.map(|part| part.of(plan).iter().filter(|l| plan.is_meeting(l)).count());
         if plans.windows(2).any(|two| held(&two[0]) != held(&two[1])) {
             return Err(Unsupported::Launch { what: "devices that do not meet as often as each other" }.into());
@@ -123,7 +123,7 @@ impl GraphPeers {
         machines.iter_mut().for_each(|machine| machine.memory.peers.clone_from(&scratch));
         let patience = meetings::patience(&machines[0]);
         let graphs = BTreeMap::new();
-        let sums = Sums::of(&machines)?;
+        let sums = NcclSums::of(&machines)?;
         let abort = AbortHandle::default();
         let peers = GraphPeers { machines, graphs, sums, abort, patience, fault: None };
         peers.begin_meetings()?;
@@ -189,7 +189,7 @@ impl GraphPeers {
             let sent = self.machines[device].send_cells(cells, &sequences);
             counts = self.named(device, sent)?;
         }
-        self.queue(Part::Step(counts))
+        self.queue(PeerPart::Step(counts))
     }
 
     /// Waits for the steps that were submitted.
@@ -256,7 +256,7 @@ impl GraphPeers {
             for (device, machine) in self.machines.iter().enumerate() {
                 self.named(device, machine.set_wanted(rows, draws, choices))?;
             }
-            self.queue(Part::Choice)?;
+            self.queue(PeerPart::Choice)?;
             // After it the first device has copied what the others have of the logits: the next
             // rows' may be stored.
             tokens.extend(self.named(0, self.machines[0].chosen(rows.len()))?);
@@ -325,7 +325,7 @@ impl GraphPeers {
     }
 
     /// A device's launches.
-    fn launches(&self, device: usize, part: Part) -> Cow<'_, [Launch]> {
+    fn launches(&self, device: usize, part: PeerPart) -> Cow<'_, [Launch]> {
         let plan = self.machines[device].plan();
         match self.fault {
             None => part.of(plan).into(),
@@ -334,11 +334,11 @@ impl GraphPeers {
     }
 
     /// Queues launches on all devices.
-    fn queue(&mut self, part: Part) -> Result<(), LaunchError> {
+    fn queue(&mut self, part: PeerPart) -> Result<(), LaunchError> {
         let stays = self.fault.and_then(|fault| fault.stays_away(self.plan()));
         if self.machines[0].is_simulated() {
             return match (stays, part) {
-                (Some(device), Part::Step(_)) => Err(self.absent_one(device)),
+                (Some(device), PeerPart::Step(_)) => Err(self.absent_one(device)),
                 _ => self.queue_one_by_one(part),
             };
         }
@@ -352,7 +352,7 @@ impl GraphPeers {
                 self.named(device, machine.graph_of(&self.launches(device, part), part.counts()))
             };
             let graphs = match (part, &self.sums) {
-                (Part::Step(counts), Some(_)) => self.graphs_with_sums(counts)?,
+                (PeerPart::Step(counts), Some(_)) => self.graphs_with_sums(counts)?,
                 _ => self.machines.iter().enumerate().map(graph).collect::<Result<Vec<_>, _>>()?,
             };
             self.graphs.insert(part, graphs);
@@ -368,11 +368,11 @@ impl GraphPeers {
     /// Queues launches on devices that run them at once: up to each barrier in turn, and the
     /// barrier side by side. Between two meetings another device begins each time, so that nothing
     /// can rely on an order that the barriers do not make.
-    fn queue_one_by_one(&self, part: Part) -> Result<(), LaunchError> {
+    fn queue_one_by_one(&self, part: PeerPart) -> Result<(), LaunchError> {
         let all: Vec<Cow<[Launch]>> = (0..self.machines.len()).map(|device| self.launches(device, part)).collect();
         let sums = |device: usize| match part {
-            Part::Step(_) => &self.machines[device].plan().all_reduces[..],
-            Part::Choice => &[],
+            PeerPart::Step(_) => &self.machines[device].plan().all_reduces[..],
+            PeerPart::Choice => &[],
         };
         let mut first = vec![0; all.len()];
         for (at, sum) in sums(0).iter().enumerate() {
@@ -390,7 +390,7 @@ impl GraphPeers {
     }
 
     /// Queues launches between all-reduces of all devices.
-    fn queue_side_by_side(&self, mut left: Vec<&[Launch]>, part: Part) -> Result<(), LaunchError> {
+    fn queue_side_by_side(&self, mut left: Vec<&[Launch]>, part: PeerPart) -> Result<(), LaunchError> {
         let count = self.machines.len();
         for first in 0.. {
             let mut meeting = BTreeMap::new();

@@ -11,7 +11,7 @@ use super::choice::MOST_ALONE;
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::norms::{NormOf, Pending};
 use super::plan::{GraphPlan, GraphTarget};
-use super::products::Head;
+use super::products::OutputProjection;
 use super::tuning::{Exchange, GraphOptions, GraphTuning, ProductTuning};
 use crate::ops::Rotation;
 use crate::program::{Buffer, BufferId, BufferKind, Program, float_of};
@@ -29,7 +29,7 @@ pub(crate) fn copying_warps(rows: u32, width: u32) -> u32 {
 
 /// Heads of rows: where they lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Heads {
+pub(crate) struct RowHeads {
     pub scratch: Scratch,
     /// The first of them in a row.
     pub first: u32,
@@ -47,7 +47,7 @@ pub struct GraphPlanner<'p> {
     pub(super) plan: GraphPlan,
     scratch: BTreeMap<Scratch, u64>,
     /// Where the activations lie that a buffer stands for.
-    pub(super) heads: HashMap<BufferId, Heads>,
+    pub(super) heads: HashMap<BufferId, RowHeads>,
     pub(super) pending: Option<Pending>,
     /// How devices add up their parts.
     pub(super) exchange: Exchange,
@@ -58,7 +58,7 @@ pub struct GraphPlanner<'p> {
     /// The norm that was planned last.
     pub(super) last_norm: Option<NormOf>,
     /// The output projection and its bias.
-    pub(super) head: Option<Head>,
+    pub(super) head: Option<OutputProjection>,
     /// Numbers of kernels by what they are made for.
     kernels: HashMap<String, usize>,
     pub(super) steps: HashMap<(Problem, bool), Vec<(usize, Step)>>,
@@ -218,7 +218,7 @@ impl<'p> GraphPlanner<'p> {
     /// The residual stream begins as this buffer; gives where it lies.
     pub(crate) fn residual(&mut self, out: BufferId, [rows, width]: [u32; 2]) -> LaunchMemory {
         let memory = self.scratch(Scratch::Residual, u64::from(rows) * u64::from(width) * 4);
-        self.heads.insert(out, Heads { scratch: Scratch::Residual, first: 0, of_row: 1 });
+        self.heads.insert(out, RowHeads { scratch: Scratch::Residual, first: 0, of_row: 1 });
         memory
     }
 

@@ -12,7 +12,7 @@ use tilewright_kernels::tile::Float;
 
 use super::choice::MOST_ALONE;
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
-use super::norms::{Activations, Begun};
+use super::norms::{Begun, NormActivations};
 use super::plan::LogitsPlan;
 use super::planner::{GraphPlanner, number_of};
 use crate::program::{BufferId, Quantised};
@@ -26,8 +26,8 @@ const MOST_BLOCKS: u32 = 2;
 const WHOLE: u32 = 32;
 
 /// What a product multiplies.
-pub(crate) struct Product<'a> {
-    pub a: Activations,
+pub(crate) struct ProductInput<'a> {
+    pub a: NormActivations,
     /// Weights below each other, with their biases.
     pub layers: &'a [(BufferId, Option<BufferId>)],
     /// What their rows are.
@@ -48,7 +48,7 @@ pub(crate) struct Functions {
 
 /// The output projection.
 #[derive(Clone, Copy)]
-pub(super) struct Head {
+pub(super) struct OutputProjection {
     pub layer: (BufferId, Option<BufferId>),
     pub soft_cap: Option<SoftCap>,
 }
@@ -82,12 +82,12 @@ pub(crate) struct PackedProduct {
     eps: Option<f32>,
 }
 
-impl<'a> Product<'a> {
+impl<'a> ProductInput<'a> {
     /// A product of that number of rows, with the place of its results.
     pub(super) fn multiply(&self, rows: u32, to: LaunchMemory) -> Multiply<'a> {
         let scratch = match self.a {
-            Activations::Scratch(scratch) => scratch,
-            Activations::Norm(_) => Scratch::Normed,
+            NormActivations::Scratch(scratch) => scratch,
+            NormActivations::Norm(_) => Scratch::Normed,
         };
         let a = LaunchMemory::Scratch(scratch);
         let layers = self.layers;
@@ -98,7 +98,7 @@ impl<'a> Product<'a> {
 
 impl GraphPlanner<'_> {
     /// A product of all rows, bf16.
-    pub(crate) fn product(&mut self, product: &Product) -> Result<(), Unsupported> {
+    pub(crate) fn product(&mut self, product: &ProductInput) -> Result<(), Unsupported> {
         let rows = self.plan.rows;
         let to = self.scratch(product.to, u64::from(rows) * u64::from(product.results.results()) * 2);
         let multiply = product.multiply(rows, to);
@@ -106,8 +106,8 @@ impl GraphPlanner<'_> {
             Some(packed) => vec![self.multiply_activations(packed, product.a)?],
             None => {
                 match product.a {
-                    Activations::Norm(norm) => drop(self.norm(norm)?),
-                    Activations::Scratch(_) => self.settle(),
+                    NormActivations::Norm(norm) => drop(self.norm(norm)?),
+                    NormActivations::Scratch(_) => self.settle(),
                 }
                 self.multiply_rows(&multiply)?
             }
@@ -121,11 +121,11 @@ impl GraphPlanner<'_> {
     pub(super) fn multiply_activations(
         &mut self,
         mut packed: PackedProduct,
-        a: Activations,
+        a: NormActivations,
     ) -> Result<Launch, Unsupported> {
         match a {
-            Activations::Scratch(_) => self.settle(),
-            Activations::Norm(norm) => {
+            NormActivations::Scratch(_) => self.settle(),
+            NormActivations::Norm(norm) => {
                 let scaled = hopper::Finish { scaled: true, ..packed.finish };
                 if scaled.check(&packed.plan).is_ok() && self.begin_norm(norm)? {
                     (packed.finish, packed.eps) = (scaled, Some(norm.eps));
@@ -141,13 +141,13 @@ impl GraphPlanner<'_> {
     /// else by the norm that comes next.
     pub(crate) fn add_product(
         &mut self,
-        a: Activations,
+        a: NormActivations,
         layer: (BufferId, Option<BufferId>),
         [residual, out]: [BufferId; 2],
     ) -> Result<(), Unsupported> {
         let a = match a {
-            Activations::Norm(norm) => self.norm(norm)?,
-            Activations::Scratch(scratch) => scratch,
+            NormActivations::Norm(norm) => self.norm(norm)?,
+            NormActivations::Scratch(scratch) => scratch,
         };
         self.settle();
         let rows = self.plan.rows;
@@ -159,7 +159,13 @@ impl GraphPlanner<'_> {
         let functions = Functions::default();
         let product = Multiply { rows, a: a_memory, layers, results, functions, to, wide: true, added: true };
         let Some(packed) = self.packed_of(&product) else {
-            self.product(&Product { a: Activations::Scratch(a), layers, results, functions, to: Scratch::Added })?;
+            self.product(&ProductInput {
+                a: NormActivations::Scratch(a),
+                layers,
+                results,
+                functions,
+                to: Scratch::Added,
+            })?;
             return self.add(residual, out);
         };
         self.whole(residual, Scratch::Residual)?;
@@ -191,7 +197,7 @@ impl GraphPlanner<'_> {
         };
         let of_row = of(1, LaunchMemory::NormedRow)?;
         let of_all = of(rows, LaunchMemory::Scratch(Scratch::Normed))?;
-        self.head = Some(Head { layer, soft_cap });
+        self.head = Some(OutputProjection { layer, soft_cap });
         match self.plan.logits.replace(LogitsPlan { vocab, width: k, of_row, of_all }) {
             None => Ok(()),
             Some(_) => Err(Unsupported::Launch { what: "a second output projection" }),

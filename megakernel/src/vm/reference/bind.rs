@@ -9,9 +9,9 @@ use tilewright_kernels::quant::{PartError, QuantMatrix};
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
-use super::cells::Limits;
-use super::memory::{self, Words};
-use super::roles::{self, Cells};
+use super::cells::CellLimits;
+use super::memory::{self, AtomicWords};
+use super::roles::{self, CellRoles};
 use crate::model::TensorSpec;
 use crate::ops::{REQUEST_WORDS, SLOT_WORDS};
 use crate::program::{Buffer, BufferId, BufferKind, Program, Source, Span, float_of};
@@ -62,7 +62,7 @@ pub enum BindError {
 
 /// Where a buffer's elements are.
 #[derive(Debug)]
-pub(super) enum Slot {
+pub(super) enum BoundSlot {
     /// In the weights.
     Weight(WeightTensor),
     /// In the weights, as packed codes.
@@ -74,16 +74,18 @@ pub(super) enum Slot {
 }
 
 /// Binds every buffer; gives the slots and the words of memory that they need.
-pub(super) fn slots(program: &Program, weights: &dyn Weights) -> Result<(Vec<Slot>, usize), BindError> {
+pub(super) fn slots(program: &Program, weights: &dyn Weights) -> Result<(Vec<BoundSlot>, usize), BindError> {
     let (bases, words) = lay_out(program);
     let mut pools = 0..;
     let slot = |(buffer, base): (&Buffer, usize)| match buffer.kind {
         BufferKind::Weight => match quantized(buffer, weights)? {
-            Some(codes) => Ok(Slot::Quantized(Arc::clone(codes.matrix()))),
-            None => weight(buffer, weights).map(Slot::Weight),
+            Some(codes) => Ok(BoundSlot::Quantized(Arc::clone(codes.matrix()))),
+            None => weight(buffer, weights).map(BoundSlot::Weight),
         },
-        BufferKind::KvPool => Ok(Slot::Pool { index: pools.next().unwrap_or(usize::MAX) }),
-        BufferKind::Activation | BufferKind::Cell | BufferKind::Input | BufferKind::Output => Ok(Slot::Memory { base }),
+        BufferKind::KvPool => Ok(BoundSlot::Pool { index: pools.next().unwrap_or(usize::MAX) }),
+        BufferKind::Activation | BufferKind::Cell | BufferKind::Input | BufferKind::Output => {
+            Ok(BoundSlot::Memory { base })
+        }
     };
     Ok((program.buffers.iter().zip(bases).map(slot).collect::<Result<_, _>>()?, words))
 }
@@ -256,7 +258,7 @@ fn values(buffer: &Buffer, values: &[f32]) -> Result<WeightTensor, BindError> {
 }
 
 /// Finds the cells, and what they are to be checked against.
-pub(in crate::vm) fn cells(program: &Program) -> Result<(Cells, Limits), BindError> {
+pub(in crate::vm) fn cells(program: &Program) -> Result<(CellRoles, CellLimits), BindError> {
     let name = |id: BufferId| program.buffers.get(id.index()).map_or_else(|| id.to_string(), |b| b.name.clone());
     let cells = roles::cells(program);
     let shape = |id: BufferId| program.buffers.get(id.index()).map(|b| b.shape.clone()).unwrap_or_default();
@@ -267,7 +269,7 @@ pub(in crate::vm) fn cells(program: &Program) -> Result<(Cells, Limits), BindErr
             None => Ok(shape(first).iter().product()),
         }
     };
-    let limits = Limits {
+    let limits = CellLimits {
         tokens: entries("token ids", &cells.token)?,
         positions: entries("positions", &cells.position)?,
         page_table: entries("page tables", &cells.page_table)?,
@@ -281,8 +283,8 @@ pub(in crate::vm) fn cells(program: &Program) -> Result<(Cells, Limits), BindErr
 }
 
 /// The array of a buffer in the machine's memory.
-pub(super) fn words<'a>(memory: &'a [AtomicU32], buffer: &Buffer, base: usize) -> Words<'a> {
-    Words::new(memory, base, buffer.elements().unwrap_or(0), buffer.dtype)
+pub(super) fn words<'a>(memory: &'a [AtomicU32], buffer: &Buffer, base: usize) -> AtomicWords<'a> {
+    AtomicWords::new(memory, base, buffer.elements().unwrap_or(0), buffer.dtype)
 }
 
 #[cfg(test)]

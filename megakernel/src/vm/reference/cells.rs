@@ -85,7 +85,7 @@ impl RequestSlot {
 
 /// What cells are checked against.
 #[derive(Clone, Debug)]
-pub(in crate::vm) struct Limits {
+pub(in crate::vm) struct CellLimits {
     /// Entries of each cell: tokens, positions, page table.
     pub tokens: usize,
     pub positions: usize,
@@ -99,7 +99,7 @@ pub(in crate::vm) struct Limits {
     pub pagings: Vec<Paging>,
 }
 
-impl Limits {
+impl CellLimits {
     /// Checks which slot each row has: those there are, no two rows the same. A negative one is
     /// none, for an idle row.
     pub fn check_slots(&self, slots: &[RequestSlot]) -> Result<(), CellError> {
@@ -138,13 +138,13 @@ impl Limits {
 
 impl StepCells<'_> {
     /// Checks every entry that the step looks at.
-    pub(in crate::vm) fn check(&self, limits: &Limits) -> Result<(), CellError> {
+    pub(in crate::vm) fn check(&self, limits: &CellLimits) -> Result<(), CellError> {
         self.check_steps(limits, 1)
     }
 
     /// Checks every entry that a launch of `steps` steps reads; all positions advance by one per
     /// step. A page that a row appends to in some step is no page of another sequence in any.
-    pub(in crate::vm) fn check_steps(&self, limits: &Limits, steps: usize) -> Result<(), CellError> {
+    pub(in crate::vm) fn check_steps(&self, limits: &CellLimits, steps: usize) -> Result<(), CellError> {
         let lengths = [
             ("token", self.tokens.len(), limits.tokens),
             ("position", self.positions.len(), limits.positions),
@@ -239,7 +239,7 @@ impl StepCells<'_> {
 mod tests {
     use super::*;
 
-    const LIMITS: fn() -> Limits = || Limits {
+    const LIMITS: fn() -> CellLimits = || CellLimits {
         tokens: 2,
         positions: 2,
         page_table: 4,
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(twice, Err(CellError::RepeatedPage { row: 0, page: 0, first: 0, second: 1 }));
     }
 
-    fn steps(positions: &[i32], page_table: &[i32], limits: &Limits, steps: usize) -> Result<(), CellError> {
+    fn steps(positions: &[i32], page_table: &[i32], limits: &CellLimits, steps: usize) -> Result<(), CellError> {
         StepCells { tokens: &[0, 1], positions, page_table }.check_steps(limits, steps)
     }
 
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn pages_written_between_the_first_and_the_last_step_of_a_launch_are_checked() {
         let pagings = vec![Paging { pages: 8, page_tokens: 16 }];
-        let limits = Limits { page_table: 8, pagings, ..LIMITS() };
+        let limits = CellLimits { page_table: 8, pagings, ..LIMITS() };
         let table = [0, 7, 2, 3, 1, 7, 5, 6];
         let apart = [0, 7, 2, 3, 1, 4, 5, 6];
         assert_eq!(steps(&[15, 15], &table, &limits, 1), Ok(()));
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn a_launch_is_right_where_its_steps_are_and_written_pages_are_one_sequences() {
         let pagings = vec![Paging { pages: 5, page_tokens: 2 }];
-        let limits = Limits { page_table: 6, pagings, ..LIMITS() };
+        let limits = CellLimits { page_table: 6, pagings, ..LIMITS() };
         let mut refused = 0;
         let mut accepted = 0;
         let mut seed = 12345u32;

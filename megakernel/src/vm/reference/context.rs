@@ -9,8 +9,8 @@ use tilewright_kernels::host::{self, Element};
 use tilewright_kernels::naive::{PoolShape, SamplingError};
 use tilewright_kernels::quant::QuantMatrix;
 
-use super::bind::{self, Slot};
-use super::memory::Words;
+use super::bind::{self, BoundSlot};
+use super::memory::AtomicWords;
 use crate::ops::RowCells;
 use crate::program::{BufferId, Program, Region, Span, Task};
 use crate::validate::Access;
@@ -60,9 +60,9 @@ pub type Done<T = ()> = Result<T, TaskFault>;
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     pub(super) program: &'a Program,
-    pub(super) slots: &'a [Slot],
+    pub(super) slots: &'a [BoundSlot],
     pub(super) memory: &'a [AtomicU32],
-    pub(super) pools: &'a [Words<'a>],
+    pub(super) pools: &'a [AtomicWords<'a>],
     /// What becomes of the numbers that products multiply, beside weights, keys and values; `None`:
     /// they stay as they are.
     pub(super) operands: Option<fn(f32) -> f32>,
@@ -72,12 +72,12 @@ pub struct Context<'a> {
 
 /// The elements of a buffer.
 #[derive(Clone, Copy)]
-enum View<'a> {
+enum BufferView<'a> {
     F32(&'a [f32]),
     Bf16(&'a [bf16]),
     F16(&'a [f16]),
     Quantized(&'a QuantMatrix),
-    Words(Words<'a>),
+    Words(AtomicWords<'a>),
 }
 
 /// Appends elements of a quantised matrix, each `(code − zero) · scale`, rounded once.
@@ -112,27 +112,32 @@ impl Context<'_> {
         Ok(PoolShape { kv_heads, pages, page_tokens, head_dim })
     }
 
-    fn view(&self, buffer: BufferId) -> Done<View<'_>> {
+    fn view(&self, buffer: BufferId) -> Done<BufferView<'_>> {
         let missing = TaskFault::Elements { buffer, start: 0, end: 0 };
         let weight = match (self.slots.get(buffer.index()), self.program.buffers.get(buffer.index())) {
-            (Some(Slot::Weight(weight)), _) => weight,
-            (Some(Slot::Quantized(matrix)), _) => return Ok(View::Quantized(matrix)),
-            (Some(&Slot::Memory { base }), Some(declared)) => {
-                return Ok(View::Words(bind::words(self.memory, declared, base)));
+            (Some(BoundSlot::Weight(weight)), _) => weight,
+            (Some(BoundSlot::Quantized(matrix)), _) => return Ok(BufferView::Quantized(matrix)),
+            (Some(&BoundSlot::Memory { base }), Some(declared)) => {
+                return Ok(BufferView::Words(bind::words(self.memory, declared, base)));
             }
-            (Some(&Slot::Pool { index }), _) => return self.pools.get(index).map(|&w| View::Words(w)).ok_or(missing),
+            (Some(&BoundSlot::Pool { index }), _) => {
+                return self.pools.get(index).map(|&w| BufferView::Words(w)).ok_or(missing);
+            }
             _ => return Err(missing),
         };
-        let f32s = weight.as_f32().map(View::F32);
-        let view = f32s.or_else(|| weight.as_bf16().map(View::Bf16)).or_else(|| weight.as_f16().map(View::F16));
+        let f32s = weight.as_f32().map(BufferView::F32);
+        let view =
+            f32s.or_else(|| weight.as_bf16().map(BufferView::Bf16)).or_else(|| weight.as_f16().map(BufferView::F16));
         view.ok_or(missing)
     }
 
     /// The elements of a buffer that tasks may write.
-    fn words(&self, buffer: BufferId) -> Done<Words<'_>> {
+    fn words(&self, buffer: BufferId) -> Done<AtomicWords<'_>> {
         match self.view(buffer)? {
-            View::Words(words) => Ok(words),
-            View::F32(_) | View::Bf16(_) | View::F16(_) | View::Quantized(_) => Err(TaskFault::ReadOnly { buffer }),
+            BufferView::Words(words) => Ok(words),
+            BufferView::F32(_) | BufferView::Bf16(_) | BufferView::F16(_) | BufferView::Quantized(_) => {
+                Err(TaskFault::ReadOnly { buffer })
+            }
         }
     }
 
@@ -144,11 +149,11 @@ impl Context<'_> {
         let end = start.saturating_add(count);
         self.declared(Access::Read, buffer, start, end)?;
         let read = match self.view(buffer)? {
-            View::F32(all) => all.get(start..end).map(|part| out.extend_from_slice(part)),
-            View::Bf16(all) => all.get(start..end).map(|part| out.extend(part.iter().map(|x| x.widen()))),
-            View::F16(all) => all.get(start..end).map(|part| out.extend(part.iter().map(|x| x.widen()))),
-            View::Quantized(matrix) => quantised_numbers(matrix, start, end, out),
-            View::Words(words) => words.read(start, count, out),
+            BufferView::F32(all) => all.get(start..end).map(|part| out.extend_from_slice(part)),
+            BufferView::Bf16(all) => all.get(start..end).map(|part| out.extend(part.iter().map(|x| x.widen()))),
+            BufferView::F16(all) => all.get(start..end).map(|part| out.extend(part.iter().map(|x| x.widen()))),
+            BufferView::Quantized(matrix) => quantised_numbers(matrix, start, end, out),
+            BufferView::Words(words) => words.read(start, count, out),
         };
         read.ok_or(TaskFault::Elements { buffer, start, end })
     }
@@ -298,14 +303,14 @@ impl Context<'_> {
         let rounded: Option<Vec<f32>> = self.operands.map(|rounded| x.iter().copied().map(rounded).collect());
         let x = rounded.as_deref().unwrap_or(x);
         match self.view(weight)? {
-            View::F32(all) => host::linear(x, k, all.get(start..end).ok_or(missing)?, y),
-            View::Bf16(all) => host::linear(x, k, all.get(start..end).ok_or(missing)?, y),
-            View::F16(all) => host::linear(x, k, all.get(start..end).ok_or(missing)?, y),
-            View::Quantized(matrix) if end <= matrix.n() * matrix.k() && k == matrix.k() => {
+            BufferView::F32(all) => host::linear(x, k, all.get(start..end).ok_or(missing)?, y),
+            BufferView::Bf16(all) => host::linear(x, k, all.get(start..end).ok_or(missing)?, y),
+            BufferView::F16(all) => host::linear(x, k, all.get(start..end).ok_or(missing)?, y),
+            BufferView::Quantized(matrix) if end <= matrix.n() * matrix.k() && k == matrix.k() => {
                 host::linear_quantized(x, matrix, start / k..end / k, y);
             }
-            View::Quantized(_) => return Err(missing),
-            View::Words(_) => host::linear(x, k, &self.read(weight, start, count)?, y),
+            BufferView::Quantized(_) => return Err(missing),
+            BufferView::Words(_) => host::linear(x, k, &self.read(weight, start, count)?, y),
         }
         Ok(())
     }

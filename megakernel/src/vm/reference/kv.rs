@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use thiserror::Error;
 use tilewright_layout::DType;
 
-use super::memory::{self, Words};
+use super::memory::{self, AtomicWords};
 use crate::program::{Buffer, BufferKind, Program};
 
 /// The key and value pools of a model, by buffer name.
@@ -15,10 +15,10 @@ use crate::program::{Buffer, BufferKind, Program};
 /// A machine is lent them for each step, so that programs of one model and different batches (a
 /// prompt by chunks of rows, then single tokens) continue the same sequences.
 pub struct KvState {
-    pools: HashMap<String, Pool>,
+    pools: HashMap<String, PoolWords>,
 }
 
-struct Pool {
+struct PoolWords {
     dtype: DType,
     shape: Vec<usize>,
     scale: f32,
@@ -57,7 +57,7 @@ impl KvState {
             let dtype = buffer.dtype;
             let shape = buffer.shape.clone();
             let scale = buffer.factor();
-            Ok((buffer.name.clone(), Pool { dtype, shape, scale, words }))
+            Ok((buffer.name.clone(), PoolWords { dtype, shape, scale, words }))
         };
         Ok(KvState { pools: buffers.map(pool).collect::<Result<_, _>>()? })
     }
@@ -102,7 +102,7 @@ impl KvState {
     }
 
     /// The pool for a program's buffer.
-    pub(super) fn pool(&self, buffer: &Buffer) -> Result<Words<'_>, KvError> {
+    pub(super) fn pool(&self, buffer: &Buffer) -> Result<AtomicWords<'_>, KvError> {
         let name = || buffer.name.clone();
         let pool = self.pools.get(&buffer.name).ok_or_else(|| KvError::Missing { name: name() })?;
         if pool.dtype != buffer.dtype {
@@ -120,8 +120,8 @@ impl KvState {
     }
 }
 
-impl Pool {
-    fn words(&self) -> Words<'_> {
-        Words::new(&self.words, 0, self.shape.iter().product(), self.dtype).scaled(self.scale)
+impl PoolWords {
+    fn words(&self) -> AtomicWords<'_> {
+        AtomicWords::new(&self.words, 0, self.shape.iter().product(), self.dtype).scaled(self.scale)
     }
 }

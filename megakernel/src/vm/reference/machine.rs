@@ -7,14 +7,14 @@ use thiserror::Error;
 use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
 
-use super::bind::{self, BindError, Slot};
-use super::cells::{CellError, Limits, RequestSlot, StepCells};
+use super::bind::{self, BindError, BoundSlot};
+use super::cells::{CellError, CellLimits, RequestSlot, StepCells};
 use super::context::{Context, TaskFault};
 use super::fault::Fault;
 use super::kv::{KvError, KvState};
-use super::memory::Words;
-use super::roles::Cells;
-use super::walk::{Deadlock, Stop, Walk};
+use super::memory::AtomicWords;
+use super::roles::CellRoles;
+use super::walk::{Deadlock, StepWalk, Stop};
 use crate::program::{Buffer, BufferKind, SmId, TaskId};
 use crate::validate::Placed;
 use crate::weights::Weights;
@@ -44,11 +44,11 @@ use crate::weights::Weights;
 /// ```
 pub struct Machine {
     placed: Placed,
-    slots: Vec<Slot>,
+    slots: Vec<BoundSlot>,
     memory: Vec<AtomicU32>,
     counters: Vec<AtomicU32>,
-    cells: Cells,
-    limits: Limits,
+    cells: CellRoles,
+    limits: CellLimits,
     threads: ThreadPool,
     faults: Vec<Fault>,
     operands: Option<fn(f32) -> f32>,
@@ -155,7 +155,7 @@ impl Machine {
             operands: self.operands,
             task: None,
         };
-        let walk = Walk::new(on, queues, &self.counters, &self.faults, self.threads.current_num_threads());
+        let walk = StepWalk::new(on, queues, &self.counters, &self.faults, self.threads.current_num_threads());
         self.threads.broadcast(|thread| walk.work(thread.index()));
         match walk.into_stop() {
             Ok(()) => Ok(StepOutput { machine: self }),
@@ -242,7 +242,7 @@ impl Machine {
     pub fn poison(&mut self) {
         for buffer in &self.placed.buffers {
             if let (BufferKind::Activation | BufferKind::Output, Some(words)) = (buffer.kind, self.words(buffer)) {
-                let whole = Words::len(&words);
+                let whole = AtomicWords::len(&words);
                 let _ = match words.dtype() == DType::I32 {
                     true => words.write_i32(0, &vec![i32::MIN; whole]),
                     false => words.write(0, &vec![f32::NAN; whole]),
@@ -275,10 +275,10 @@ impl Machine {
     }
 
     /// The array of a buffer that lies in the machine's memory.
-    fn words(&self, buffer: &Buffer) -> Option<Words<'_>> {
+    fn words(&self, buffer: &Buffer) -> Option<AtomicWords<'_>> {
         match self.slots.get(buffer.id.index())? {
-            Slot::Memory { base } => Some(bind::words(&self.memory, buffer, *base)),
-            Slot::Weight(_) | Slot::Quantized(_) | Slot::Pool { .. } => None,
+            BoundSlot::Memory { base } => Some(bind::words(&self.memory, buffer, *base)),
+            BoundSlot::Weight(_) | BoundSlot::Quantized(_) | BoundSlot::Pool { .. } => None,
         }
     }
 }
@@ -317,14 +317,14 @@ impl StepOutput<'_> {
         values.ok_or_else(|| AccessError::DType { name: name.to_owned(), found: words.dtype(), asked: "i32" })
     }
 
-    fn output(&self, name: &str) -> Result<Words<'_>, AccessError> {
+    fn output(&self, name: &str) -> Result<AtomicWords<'_>, AccessError> {
         let buffer = self.machine.named(name)?;
         let wrong =
             || AccessError::Kind { name: name.to_owned(), found: buffer.kind, action: "reads output buffers only" };
         self.machine.words(buffer).filter(|_| buffer.kind == BufferKind::Output).ok_or_else(wrong)
     }
 
-    fn floats(&self, name: &str, words: Words, start: usize, count: usize) -> Result<Vec<f32>, AccessError> {
+    fn floats(&self, name: &str, words: AtomicWords, start: usize, count: usize) -> Result<Vec<f32>, AccessError> {
         let mut out = Vec::new();
         let read = words.read(start, count, &mut out);
         let wrong = || AccessError::DType { name: name.to_owned(), found: words.dtype(), asked: "f32" };

@@ -30,7 +30,7 @@ pub(super) fn poison(words: &[AtomicU32]) {
 /// An array in atomic words: f32 or i32, one to a word, f16 or bf16, two to a word, the first in
 /// the low half, or codes of e4m3, four to a word, which are numbers times a scale.
 #[derive(Clone, Copy)]
-pub(super) struct Words<'a> {
+pub(super) struct AtomicWords<'a> {
     words: &'a [AtomicU32],
     /// Where the array starts, in elements from the first word.
     base: usize,
@@ -42,15 +42,15 @@ pub(super) struct Words<'a> {
 /// What e4m3 codes are worth.
 static E4M3: LazyLock<Vec<f32>> = LazyLock::new(|| Code::E4m3.values());
 
-impl<'a> Words<'a> {
+impl<'a> AtomicWords<'a> {
     /// An array of `len` elements that starts `base` elements after the first word.
-    pub(super) fn new(words: &'a [AtomicU32], base: usize, len: usize, dtype: DType) -> Words<'a> {
-        Words { words, base, len, dtype, scale: 1.0 }
+    pub(super) fn new(words: &'a [AtomicU32], base: usize, len: usize, dtype: DType) -> AtomicWords<'a> {
+        AtomicWords { words, base, len, dtype, scale: 1.0 }
     }
 
     /// Sets the factor of codes.
-    pub(super) fn scaled(self, scale: f32) -> Words<'a> {
-        Words { scale, ..self }
+    pub(super) fn scaled(self, scale: f32) -> AtomicWords<'a> {
+        AtomicWords { scale, ..self }
     }
 
     pub(super) fn dtype(&self) -> DType {
@@ -190,11 +190,11 @@ mod tests {
         fn writes_exactly_what_it_says(base in 0usize..5, len in 1usize..20, start in 0usize..20, count in 0usize..20, which in 0usize..4) {
             let dtype = [DType::F32, DType::F16, DType::BF16, DType::F8E4M3][which];
             let words = zeroed(30).unwrap();
-            let all = Words::new(&words, 0, 30, dtype).scaled(0.5);
+            let all = AtomicWords::new(&words, 0, 30, dtype).scaled(0.5);
             // Multiples of 0.5 below 8 are codes of e4m3 times 0.5.
             let before: Vec<f32> = (0..30).map(|i| (i % 16) as f32 * 0.5).collect();
             all.write(0, &before).unwrap();
-            let array = Words::new(&words, base, len, dtype).scaled(0.5);
+            let array = AtomicWords::new(&words, base, len, dtype).scaled(0.5);
             let values: Vec<f32> = (0..count).map(|i| -((i % 16) as f32) * 0.25).collect();
             let fits = start + count <= len;
             prop_assert_eq!(array.write(start, &values).is_some(), fits);
@@ -219,7 +219,7 @@ mod tests {
         poison(&words);
         for dtype in [DType::F32, DType::F16, DType::BF16, DType::F8E4M3] {
             let mut out = Vec::new();
-            Words::new(&words, 0, 2, dtype).read(0, 2, &mut out).unwrap();
+            AtomicWords::new(&words, 0, 2, dtype).read(0, 2, &mut out).unwrap();
             assert!(out.iter().all(|x| x.is_nan()), "{dtype}");
         }
     }

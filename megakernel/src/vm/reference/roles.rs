@@ -7,7 +7,7 @@ use crate::program::{BufferId, Program};
 
 /// The cells of a program.
 #[derive(Debug, Default)]
-pub(in crate::vm) struct Cells {
+pub(in crate::vm) struct CellRoles {
     /// The buffers of each role.
     pub token: Vec<BufferId>,
     pub position: Vec<BufferId>,
@@ -23,10 +23,10 @@ pub(in crate::vm) struct Cells {
 }
 
 /// Finds the cells of a valid program. A buffer has one role: the validator refuses others.
-pub(in crate::vm) fn cells(program: &Program) -> Cells {
+pub(in crate::vm) fn cells(program: &Program) -> CellRoles {
     let operands = Operands::new(&program.buffers);
     let mut roles = BTreeMap::new();
-    let mut cells = Cells::default();
+    let mut cells = CellRoles::default();
     for (buffer, used) in
         program.tasks.iter().filter_map(|task| task.op.footprint(&operands).ok()).flat_map(|f| f.cells)
     {

@@ -90,7 +90,7 @@ pub(super) enum Stop {
 }
 
 /// One step under way, shared by all workers.
-pub(super) struct Walk<'a> {
+pub(super) struct StepWalk<'a> {
     on: Context<'a>,
     queues: &'a [Vec<TaskId>],
     counters: &'a [AtomicU32],
@@ -105,7 +105,7 @@ pub(super) struct Walk<'a> {
     stop: Mutex<Option<Stop>>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> StepWalk<'a> {
     /// A walk by `workers` workers; counters must be 0.
     pub(super) fn new(
         on: Context<'a>,
@@ -113,8 +113,8 @@ impl<'a> Walk<'a> {
         counters: &'a [AtomicU32],
         faults: &'a [Fault],
         workers: usize,
-    ) -> Walk<'a> {
-        Walk {
+    ) -> StepWalk<'a> {
+        StepWalk {
             on,
             queues,
             counters,

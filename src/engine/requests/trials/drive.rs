@@ -12,19 +12,19 @@ use tilewright_megakernel::model::{ModelSizes, ModelSpec};
 use super::super::super::error::EngineError;
 use super::super::super::generate::{Finish, Request, StopCause};
 use super::super::super::sampling::Sampling;
-use super::super::batcher::{Batcher, Shape};
+use super::super::batcher::{Batcher, BatcherShape};
 use super::super::choice::choose;
 use super::super::pace::Pace;
-use super::super::scheduler::{FlowLimits, Limits};
+use super::super::scheduler::{FlowLimits, SchedulerLimits};
 use super::super::submission::{Event, Penalties, Statistics, Submission, Ticket};
-use super::fake::{Fake, FakeFlow, Fault, Memory, Plan, VOCAB, logits, seen};
+use super::fake::{Fake, FakeFault, FakeFlow, FaultPlan, TokenMemory, VOCAB, logits, seen};
 
 /// The token that ends a sequence.
 pub const END: u32 = 11;
 
 /// A batcher and its machines.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct TrialConfig {
     pub pages: usize,
     pub page_tokens: usize,
     pub seats: usize,
@@ -36,16 +36,16 @@ pub struct Config {
     pub sharing: bool,
     /// Whether machines choose tokens by themselves.
     pub launches: bool,
-    pub memory: Memory,
+    pub memory: TokenMemory,
     pub positions: usize,
     /// A flow, and whether its phases are told apart.
     pub flow: Option<(FakeFlow, bool)>,
 }
 
-impl Config {
+impl TrialConfig {
     /// Room for everything.
-    pub fn ample() -> Config {
-        Config {
+    pub fn ample() -> TrialConfig {
+        TrialConfig {
             pages: 64,
             page_tokens: 4,
             seats: 8,
@@ -64,38 +64,38 @@ impl Config {
 
 /// A request.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct TrialRequest {
     pub submission: Submission,
     /// The caller ends the request with this token.
     pub taken: Option<usize>,
 }
 
-impl Asked {
-    pub fn new(prompt: &[u32], new: usize) -> Asked {
+impl TrialRequest {
+    pub fn new(prompt: &[u32], new: usize) -> TrialRequest {
         let request = Request { prompt_ids: prompt.to_vec(), max_new_tokens: new };
-        Asked { submission: Submission::from(request), taken: None }
+        TrialRequest { submission: Submission::from(request), taken: None }
     }
 
-    pub fn hot(self, seed: u64) -> Asked {
+    pub fn hot(self, seed: u64) -> TrialRequest {
         let sampling = Sampling::default().temperature(0.9).top_k(8).top_p(0.95).seed(seed);
-        Asked { submission: Submission { sampling, ..self.submission }, ..self }
+        TrialRequest { submission: Submission { sampling, ..self.submission }, ..self }
     }
 
-    pub fn punished(self) -> Asked {
+    pub fn punished(self) -> TrialRequest {
         let penalties = Penalties { repetition: 1.3, frequency: 0.1, ..Penalties::NONE };
-        Asked { submission: Submission { penalties, ..self.submission }, ..self }
+        TrialRequest { submission: Submission { penalties, ..self.submission }, ..self }
     }
 
-    pub fn speculating(self) -> Asked {
-        Asked { submission: Submission { speculate: true, ..self.submission }, ..self }
+    pub fn speculating(self) -> TrialRequest {
+        TrialRequest { submission: Submission { speculate: true, ..self.submission }, ..self }
     }
 
-    pub fn urgent(self, priority: i32) -> Asked {
-        Asked { submission: Submission { priority, ..self.submission }, ..self }
+    pub fn urgent(self, priority: i32) -> TrialRequest {
+        TrialRequest { submission: Submission { priority, ..self.submission }, ..self }
     }
 
     /// What it gets alone: from the logits of its tokens, without pages.
-    pub fn alone(&self, config: &Config) -> (Vec<u32>, Finish) {
+    pub fn alone(&self, config: &TrialConfig) -> (Vec<u32>, Finish) {
         let Request { prompt_ids, max_new_tokens } = &self.submission.request;
         let mut tokens = prompt_ids.clone();
         let mut finish = Finish::Length;
@@ -122,14 +122,14 @@ impl Asked {
 /// What is done.
 #[derive(Clone, Debug)]
 pub enum Action {
-    Submit(Asked),
+    Submit(TrialRequest),
     /// The request that was taken as that one goes on: its prompt, its tokens so far, then those of
     /// this prompt.
-    Follow(usize, Asked),
+    Follow(usize, TrialRequest),
     /// Of the requests that were taken, the one of this number, modulo how many there are.
     Cancel(usize),
     Step,
-    Fault(Fault),
+    Fault(FakeFault),
     /// A time in milliseconds.
     Wait(u64),
 }
@@ -137,7 +137,7 @@ pub enum Action {
 /// What became of a request.
 #[derive(Debug, Default)]
 pub struct Story {
-    pub asked: Option<Asked>,
+    pub asked: Option<TrialRequest>,
     pub tokens: Vec<u32>,
     /// `Err`: a fault.
     pub end: Option<Result<Finish, String>>,
@@ -150,8 +150,8 @@ pub struct Drive {
     pub stories: BTreeMap<Ticket, Story>,
     /// The order in which requests ended.
     pub ended: Vec<Ticket>,
-    config: Config,
-    plan: Plan,
+    config: TrialConfig,
+    plan: FaultPlan,
     time: Arc<AtomicU64>,
     faults: usize,
 }
@@ -160,10 +160,10 @@ pub struct Drive {
 const MOST_STEPS: usize = 20_000;
 
 impl Drive {
-    pub fn new(config: &Config) -> Drive {
+    pub fn new(config: &TrialConfig) -> Drive {
         let context = config.positions.min(config.pages * config.page_tokens);
         let per_row = context.div_ceil(config.page_tokens);
-        let (plan, time) = (Plan::default(), Arc::new(AtomicU64::new(0)));
+        let (plan, time) = (FaultPlan::default(), Arc::new(AtomicU64::new(0)));
         let flow = config.flow.map(|(flow, _)| flow);
         let states = flow.is_some_and(|flow| flow.states);
         let fake = Fake {
@@ -181,7 +181,7 @@ impl Drive {
             time: Arc::clone(&time),
             per_millisecond: config.pace.map_or(0, |(rows, _)| rows),
         };
-        let limits = Limits {
+        let limits = SchedulerLimits {
             seats: config.seats,
             rows: config.rows,
             prompt_rows: config.prompt_rows,
@@ -197,7 +197,7 @@ impl Drive {
         };
         let known = ModelSpec::named("llama-3.2-1b").expect("a model");
         let sizes = ModelSizes { vocab: VOCAB, max_positions: config.positions, ..*known };
-        let shape = Shape { sizes, context, per_row, sampling: true, states, feeds: false };
+        let shape = BatcherShape { sizes, context, per_row, sampling: true, states, feeds: false };
         let clock = Arc::clone(&time);
         let clock = Box::new(move || Duration::from_millis(clock.load(Ordering::Relaxed)));
         let widths = (0..).map(|power| 1 << power).take_while(|&width| width < 2 * config.rows).collect();
@@ -227,7 +227,7 @@ impl Drive {
         self.batcher.check();
     }
 
-    pub fn submit(&mut self, asked: Asked) -> Option<Ticket> {
+    pub fn submit(&mut self, asked: TrialRequest) -> Option<Ticket> {
         let Request { prompt_ids, max_new_tokens } = &asked.submission.request;
         let room = (prompt_ids.len() + max_new_tokens.saturating_sub(1)).min(self.config.positions);
         let fits = room <= self.config.pages * self.config.page_tokens;
@@ -246,7 +246,7 @@ impl Drive {
         }
     }
 
-    fn follow(&mut self, at: usize, mut asked: Asked) {
+    fn follow(&mut self, at: usize, mut asked: TrialRequest) {
         let Some(story) = self.stories.values().nth(at % self.stories.len().max(1)) else { return };
         let before = story.asked.as_ref().map_or(&[][..], |asked| &asked.submission.request.prompt_ids);
         let request = &mut asked.submission.request;

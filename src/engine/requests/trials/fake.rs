@@ -22,7 +22,7 @@ pub const VOCAB: usize = 12;
 
 /// What goes wrong in a machine, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum FakeFault {
     /// The next step is aborted, a launch after a number of steps; all that it wrote is nonsense.
     Abort(usize),
     /// The next step fails with another error.
@@ -38,14 +38,14 @@ pub enum Fault {
 }
 
 /// What goes wrong next.
-pub type Plan = Arc<Mutex<Option<Fault>>>;
+pub type FaultPlan = Arc<Mutex<Option<FakeFault>>>;
 
 /// A token, and a digest of all tokens up to it.
-type Slot = (u32, u64);
+type FakeSlot = (u32, u64);
 
 /// What tokens depend on: all tokens before (`None`); or, by the pair, the last tokens and how
 /// often a number of tokens fits into all, so that a text repeats itself for a while.
-pub type Memory = Option<(usize, usize)>;
+pub type TokenMemory = Option<(usize, usize)>;
 
 /// How a flow chooses: what a row after `covered` tokens and after its prompt leaves in its page is
 /// mixed with the summaries of all whole blocks before its own, and with a state that counts such
@@ -110,11 +110,11 @@ pub struct Fake {
     pub summaries: Vec<u64>,
     /// Most steps of a launch that chooses tokens; 0: the host does.
     pub launches: usize,
-    pub memory: Memory,
+    pub memory: TokenMemory,
     pub page_tokens: usize,
     pub per_row: usize,
-    pub pool: Vec<Slot>,
-    pub plan: Plan,
+    pub pool: Vec<FakeSlot>,
+    pub plan: FaultPlan,
     /// The time, and how many rows of a step take a millisecond; 0: none takes any.
     pub time: Arc<AtomicU64>,
     pub per_millisecond: u64,
@@ -131,7 +131,7 @@ fn digest(before: u64, token: u32) -> u64 {
 }
 
 /// The logits after a sequence of tokens; `flow` is what a flow makes of them.
-pub fn logits(tokens: &[u32], flow: u64, memory: Memory) -> Vec<f32> {
+pub fn logits(tokens: &[u32], flow: u64, memory: TokenMemory) -> Vec<f32> {
     let (seen, round) =
         memory.map_or((tokens, 0), |(last, run)| (&tokens[tokens.len().saturating_sub(last)..], tokens.len() / run));
     let state = seen.iter().fold(round as u64 ^ flow, |state, &token| digest(state, token));
@@ -140,7 +140,7 @@ pub fn logits(tokens: &[u32], flow: u64, memory: Memory) -> Vec<f32> {
 
 /// A row that is not idle.
 #[derive(Clone)]
-struct Row {
+struct FakeRow {
     row: usize,
     token: u32,
     position: usize,
@@ -148,8 +148,8 @@ struct Row {
 }
 
 impl Fake {
-    fn rows(&self, cells: &StepCells) -> Vec<Row> {
-        let exchanged = *self.plan.lock().unwrap() == Some(Fault::Exchanged);
+    fn rows(&self, cells: &StepCells) -> Vec<FakeRow> {
+        let exchanged = *self.plan.lock().unwrap() == Some(FakeFault::Exchanged);
         let rows = cells.positions.iter().enumerate().filter(|(_, position)| **position >= 0);
         rows.map(|(row, &position)| {
             let position = position as usize;
@@ -158,14 +158,14 @@ impl Fake {
             if exchanged && position >= self.page_tokens {
                 pages.swap(0, 1);
             }
-            Row { row, token: cells.tokens[row] as u32, position, pages }
+            FakeRow { row, token: cells.tokens[row] as u32, position, pages }
         })
         .collect()
     }
 
     /// The rules of a device: no row writes where another writes, or into a page that another
     /// sequence reads.
-    fn check(&self, rows: &[Row], steps: usize) {
+    fn check(&self, rows: &[FakeRow], steps: usize) {
         let mut slots = HashMap::new();
         for row in rows {
             let page = row.pages[row.position / self.page_tokens];
@@ -183,11 +183,11 @@ impl Fake {
         }
     }
 
-    fn slot(&mut self, row: &Row, position: usize) -> &mut Slot {
+    fn slot(&mut self, row: &FakeRow, position: usize) -> &mut FakeSlot {
         &mut self.pool[row.pages[position / self.page_tokens] * self.page_tokens + position % self.page_tokens]
     }
 
-    fn write(&mut self, rows: &[Row]) {
+    fn write(&mut self, rows: &[FakeRow]) {
         let mut complete = Vec::new();
         for row in rows {
             let digest = match self.flow {
@@ -202,7 +202,7 @@ impl Fake {
             complete.extend(ends.map(|flow| (row, flow)));
         }
         // No row of a step sees the summaries that are written in it.
-        let keeps = *self.plan.lock().unwrap() != Some(Fault::NoSummaries) || self.phase == Phase::Decode;
+        let keeps = *self.plan.lock().unwrap() != Some(FakeFault::NoSummaries) || self.phase == Phase::Decode;
         for (row, flow) in complete.into_iter().filter(|_| keeps) {
             let positions = row.position + 1 - flow.block_tokens..=row.position;
             let digests: Vec<u64> = positions.map(|position| self.slot(row, position).1).collect();
@@ -212,14 +212,14 @@ impl Fake {
     }
 
     /// Where the summary of a row's block lies.
-    fn block(&self, row: &Row, block: usize, flow: FakeFlow) -> usize {
+    fn block(&self, row: &FakeRow, block: usize, flow: FakeFlow) -> usize {
         let first = block * flow.block_tokens;
         (row.pages[first / self.page_tokens] * self.page_tokens + first % self.page_tokens) / flow.block_tokens
     }
 
     /// What a row leaves that the flow chose for: as [`FakeFlow::digest`], from summaries and
     /// states as they lie.
-    fn chosen(&mut self, row: &Row, flow: FakeFlow) -> u64 {
+    fn chosen(&mut self, row: &FakeRow, flow: FakeFlow) -> u64 {
         let before = if row.position == 0 { 0 } else { self.slot(row, row.position - 1).1 };
         let blocks = 0..row.position / flow.block_tokens;
         let summaries = blocks.fold(7, |seen, block| mix(seen, self.summaries[self.block(row, block, flow)]));
@@ -227,7 +227,7 @@ impl Fake {
         if flow.states {
             let RequestSlot { index, request } = self.slots[row.row];
             assert!(index >= 0, "a row that is chosen for has a slot");
-            let anyone = *self.plan.lock().unwrap() == Some(Fault::StatesOfAnyone);
+            let anyone = *self.plan.lock().unwrap() == Some(FakeFault::StatesOfAnyone);
             let saved = self.states.get(&index).filter(|(saved, _)| anyone || *saved == request);
             let count = saved.map_or(0, |&(_, count)| count);
             self.states.insert(index, (request, count + 1));
@@ -237,7 +237,7 @@ impl Fake {
     }
 
     /// Nonsense in the slots of this step and of some before it.
-    fn spoil(&mut self, rows: &[Row], steps: usize) {
+    fn spoil(&mut self, rows: &[FakeRow], steps: usize) {
         for row in rows {
             for position in row.position - steps..=row.position {
                 *self.slot(row, position) = (3, 5);
@@ -246,7 +246,7 @@ impl Fake {
     }
 
     /// Logits by what a row's pages hold; others where that is no sequence of tokens.
-    fn read(&mut self, row: &Row) -> Vec<f32> {
+    fn read(&mut self, row: &FakeRow) -> Vec<f32> {
         let (mut tokens, mut before, mut whole, mut last) = (Vec::new(), 0, true, 0);
         for position in 0..=row.position {
             let (token, found) = *self.slot(row, position);
@@ -263,16 +263,16 @@ impl Fake {
         logits(&tokens, flow, self.memory)
     }
 
-    fn fault(&self, wanted: impl Fn(Fault) -> bool) -> Option<Fault> {
+    fn fault(&self, wanted: impl Fn(FakeFault) -> bool) -> Option<FakeFault> {
         let mut plan = self.plan.lock().unwrap();
         plan.take_if(|fault| wanted(*fault))
     }
 
     /// What ends a launch at that step.
-    fn error(&mut self, rows: &[Row], step: usize, done: usize) -> Option<EngineError> {
-        let fault = self.fault(|fault| matches!(fault, Fault::Abort(at) | Fault::Broken(at) if at <= step))?;
+    fn error(&mut self, rows: &[FakeRow], step: usize, done: usize) -> Option<EngineError> {
+        let fault = self.fault(|fault| matches!(fault, FakeFault::Abort(at) | FakeFault::Broken(at) if at <= step))?;
         self.spoil(rows, done);
-        Some(if let Fault::Abort(_) = fault { EngineError::Aborted } else { EngineError::NoGpu })
+        Some(if let FakeFault::Abort(_) = fault { EngineError::Aborted } else { EngineError::NoGpu })
     }
 
     /// A step, and the logits of rows that are wanted; of these the host looks for some that are
@@ -295,7 +295,7 @@ impl Fake {
         self.time.fetch_add((width as u64).checked_div(self.per_millisecond).unwrap_or(0), Ordering::Relaxed);
         for row in rows.iter().filter(|row| wanted.contains(&row.row)) {
             let mut logits = self.read(row);
-            if by_host.contains(&row.row) && self.fault(|fault| fault == Fault::NaN).is_some() {
+            if by_host.contains(&row.row) && self.fault(|fault| fault == FakeFault::NaN).is_some() {
                 logits[1] = f32::NAN;
             }
             each(row.row, &logits);
@@ -372,13 +372,13 @@ impl Machines for Fake {
             let left = text.left - (tokens.len() - first);
             let most = if step == 0 { 0 } else { text.proposed.min(width - 1).min(left - 1) };
             let fed = [vec![tokens[tokens.len() - 1]], proposer.guess(&tokens, most)].concat();
-            let at = |(row, &token): (usize, &u32)| Row {
+            let at = |(row, &token): (usize, &u32)| FakeRow {
                 row,
                 token,
                 position: tokens.len() - 1 + row,
                 pages: pages.clone(),
             };
-            let rows: Vec<Row> = fed.iter().enumerate().map(at).collect();
+            let rows: Vec<FakeRow> = fed.iter().enumerate().map(at).collect();
             if let Some(error) = self.error(&rows, step, 0) {
                 return Err(error);
             }

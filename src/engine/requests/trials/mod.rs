@@ -10,10 +10,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::submission::{Event, Statistics, Submission};
-use drive::{Action, Asked, Config, Drive};
-use fake::{FakeFlow, Fault, VOCAB};
+use drive::{Action, Drive, TrialConfig, TrialRequest};
+use fake::{FakeFault, FakeFlow, VOCAB};
 
-fn configs() -> impl Strategy<Value = Config> {
+fn configs() -> impl Strategy<Value = TrialConfig> {
     let pools = (1usize..20, 1usize..5, prop::bool::ANY);
     // Rows of a step beyond those that decode hold chunks of prompts.
     let steps = (1usize..9, 0usize..30, 1usize..40, 1usize..9, prop::option::weighted(0.3, (1u64..8, 1u64..5)));
@@ -29,7 +29,7 @@ fn configs() -> impl Strategy<Value = Config> {
                     (1..=page_tokens).rev().filter(|size| page_tokens % size == 0).nth(block).unwrap_or(1);
                 (FakeFlow { covered, block_tokens, states }, apart)
             });
-            Config {
+            TrialConfig {
                 pages,
                 page_tokens,
                 seats,
@@ -63,19 +63,19 @@ prop_compose! {
         deadline in prop::option::weighted(0.2, 0u64..60),
         taken in prop::option::weighted(0.2, 0usize..8),
         (hot, punished, speculate) in (prop::bool::ANY, prop::bool::weighted(0.3), prop::bool::ANY),
-    ) -> Asked {
+    ) -> TrialRequest {
         let prompt: Vec<u32> = (0..alike as u32).map(|at| at % 5).chain(own).collect();
-        let asked = Asked::new(&prompt, new).urgent(priority);
+        let asked = TrialRequest::new(&prompt, new).urgent(priority);
         let asked = if hot { asked.hot(new as u64) } else { asked };
         let asked = if punished { asked.punished() } else { asked };
         let asked = if speculate { asked.speculating() } else { asked };
         let deadline = deadline.map(Duration::from_millis);
-        Asked { taken, submission: Submission { deadline, ..asked.submission } }
+        TrialRequest { taken, submission: Submission { deadline, ..asked.submission } }
     }
 }
 
-fn faults() -> impl Strategy<Value = Fault> {
-    prop_oneof![(0usize..5).prop_map(Fault::Abort), (0usize..5).prop_map(Fault::Broken), Just(Fault::NaN)]
+fn faults() -> impl Strategy<Value = FakeFault> {
+    prop_oneof![(0usize..5).prop_map(FakeFault::Abort), (0usize..5).prop_map(FakeFault::Broken), Just(FakeFault::NaN)]
 }
 
 fn actions() -> impl Strategy<Value = Action> {
@@ -104,7 +104,7 @@ proptest! {
 }
 
 /// Runs these requests, all submitted at once.
-fn run(config: &Config, asked: impl IntoIterator<Item = Asked>) -> (Drive, Statistics) {
+fn run(config: &TrialConfig, asked: impl IntoIterator<Item = TrialRequest>) -> (Drive, Statistics) {
     let mut drive = Drive::new(config);
     for asked in asked {
         drive.submit(asked).expect("it fits");
@@ -119,28 +119,28 @@ fn tokens(count: usize, from: usize) -> Vec<u32> {
 }
 
 /// Requests for a number of tokens, with prompts of a length, that get all of them.
-fn unended(config: &Config, prompt: usize, new: usize) -> impl Iterator<Item = Asked> {
-    let asked = (0..).map(move |from| Asked::new(&tokens(prompt, from), new));
+fn unended(config: &TrialConfig, prompt: usize, new: usize) -> impl Iterator<Item = TrialRequest> {
+    let asked = (0..).map(move |from| TrialRequest::new(&tokens(prompt, from), new));
     asked.filter(move |asked| asked.alone(config).0.len() == new)
 }
 
 #[test]
 #[should_panic(expected = "assertion `left == right` failed")]
 fn a_page_table_with_two_pages_exchanged_is_found_out() {
-    let config = Config { memory: Some((1, 1000)), ..Config::ample() };
+    let config = TrialConfig { memory: Some((1, 1000)), ..TrialConfig::ample() };
     let mut drive = Drive::new(&config);
-    drive.act(&Action::Submit(Asked::new(&tokens(7, 1), 6)));
+    drive.act(&Action::Submit(TrialRequest::new(&tokens(7, 1), 6)));
     // The first page is in its place when the second is begun, and not any more after it.
     drive.act(&Action::Step);
-    drive.act(&Action::Fault(Fault::Exchanged));
+    drive.act(&Action::Fault(FakeFault::Exchanged));
     drive.finish();
 }
 
 /// What a flow chooses for each request is what it chooses for it alone: from the summaries of its
 /// own blocks, and from its own state.
-fn flow(states: bool) -> Config {
+fn flow(states: bool) -> TrialConfig {
     let flow = FakeFlow { covered: 4, block_tokens: 2, states };
-    Config { pages: 8, seats: 2, rows: 8, positions: 24, flow: Some((flow, true)), ..Config::ample() }
+    TrialConfig { pages: 8, seats: 2, rows: 8, positions: 24, flow: Some((flow, true)), ..TrialConfig::ample() }
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_state_that_goes_over_to_the_next_request_is_found_out() {
     let mut asked = unended(&config, 3, 9);
     drive.submit(asked.next().expect("a request"));
     drive.finish();
-    drive.act(&Action::Fault(Fault::StatesOfAnyone));
+    drive.act(&Action::Fault(FakeFault::StatesOfAnyone));
     drive.submit(asked.next().expect("another"));
     drive.finish();
 }
@@ -161,7 +161,7 @@ fn a_state_that_goes_over_to_the_next_request_is_found_out() {
 fn a_prompt_that_writes_no_summaries_is_found_out() {
     let config = flow(false);
     let mut drive = Drive::new(&config);
-    drive.act(&Action::Fault(Fault::NoSummaries));
+    drive.act(&Action::Fault(FakeFault::NoSummaries));
     drive.submit(unended(&config, 9, 6).next().expect("a request"));
     drive.finish();
 }
@@ -171,7 +171,7 @@ fn a_prompt_that_writes_no_summaries_is_found_out() {
 #[test]
 fn who_is_computed_again_and_who_comes_later_finds_no_state_of_before() {
     for (states, launches) in [(false, false), (true, false), (true, true)] {
-        let config = Config { launches, ..flow(states) };
+        let config = TrialConfig { launches, ..flow(states) };
         let mut drive = Drive::new(&config);
         for asked in unended(&config, 7, 14).take(4) {
             drive.submit(asked).expect("it fits");
@@ -185,23 +185,23 @@ fn who_is_computed_again_and_who_comes_later_finds_no_state_of_before() {
 /// same tokens attends to all of them.
 #[test]
 fn pages_are_shared_as_far_as_they_depend_on_tokens_alone() {
-    let config = Config { pages: 64, ..flow(true) };
+    let config = TrialConfig { pages: 64, ..flow(true) };
     let mut drive = Drive::new(&config);
     let first = unended(&config, 9, 10).next().expect("a request");
     drive.submit(first);
     drive.finish();
-    drive.act(&Action::Follow(0, Asked::new(&[1], 1)));
+    drive.act(&Action::Follow(0, TrialRequest::new(&[1], 1)));
     assert_eq!(drive.finish().shared_tokens, 8, "two pages of four tokens of the prompt");
 }
 
 /// A prompt in chunks beside a request that the flow chooses for: their steps take turns.
 #[test]
 fn prompts_and_rows_that_are_chosen_for_take_turns() {
-    let config = Config { pages: 64, positions: 100, ..flow(true) };
+    let config = TrialConfig { pages: 64, positions: 100, ..flow(true) };
     let mut drive = Drive::new(&config);
     drive.submit(unended(&config, 4, 30).next().expect("a request"));
     (0..3).for_each(|_| _ = drive.step());
-    drive.submit(Asked::new(&tokens(11, 2), 1));
+    drive.submit(TrialRequest::new(&tokens(11, 2), 1));
     let mut rows = vec![drive.batcher.statistics().rows];
     while drive.ended.is_empty() {
         drive.step();
@@ -217,27 +217,27 @@ fn prompts_and_rows_that_are_chosen_for_take_turns() {
 #[test]
 fn a_shared_prompt_is_computed_once() {
     let system = tokens(40, 3);
-    let asked = |last: u32| Asked::new(&[&system[..], &[last]].concat(), 1);
-    let mut drive = Drive::new(&Config::ample());
+    let asked = |last: u32| TrialRequest::new(&[&system[..], &[last]].concat(), 1);
+    let mut drive = Drive::new(&TrialConfig::ample());
     drive.submit(asked(0));
     drive.finish();
     (1..6).for_each(|last| _ = drive.submit(asked(last)));
     let statistics = drive.finish();
     assert_eq!(statistics.shared_tokens, 5 * 40);
     assert_eq!(statistics.rows, 41 + 5);
-    let alone = run(&Config { sharing: false, ..Config::ample() }, (0..6).map(asked)).1;
+    let alone = run(&TrialConfig { sharing: false, ..TrialConfig::ample() }, (0..6).map(asked)).1;
     assert_eq!((alone.shared_tokens, alone.rows), (0, 6 * 41));
 }
 
 #[test]
 fn a_step_holds_prompts_beside_decoding_rows_up_to_the_bound() {
-    let config = Config { rows: 8, prompt_rows: 3, ..Config::ample() };
+    let config = TrialConfig { rows: 8, prompt_rows: 3, ..TrialConfig::ample() };
     let mut drive = Drive::new(&config);
     let long = unended(&config, 8, 8).next().expect("a request");
     drive.submit(long);
     drive.step();
     assert_eq!(drive.batcher.statistics().rows, 8, "no request decodes: the prompt has the whole step");
-    drive.submit(Asked::new(&tokens(9, 2), 1));
+    drive.submit(TrialRequest::new(&tokens(9, 2), 1));
     for step in 1..4 {
         drive.step();
         assert_eq!(drive.batcher.statistics().rows, 8 + 4 * step, "a row that decodes and three of the prompt");
@@ -250,7 +250,7 @@ fn a_step_holds_prompts_beside_decoding_rows_up_to_the_bound() {
 #[test]
 fn a_chunk_beside_decoding_rows_is_as_long_as_the_bound_allows() {
     for (launches, pace) in [(false, Some((8, 4))), (true, Some((8, 4))), (true, None)] {
-        let config = Config {
+        let config = TrialConfig {
             rows: 128,
             prompt_rows: 128,
             steps: 1,
@@ -258,12 +258,12 @@ fn a_chunk_beside_decoding_rows_is_as_long_as_the_bound_allows() {
             pace,
             positions: 300,
             pages: 100,
-            ..Config::ample()
+            ..TrialConfig::ample()
         };
         let mut drive = Drive::new(&config);
         drive.submit(getting(&config, |count| count == 40));
         drive.step();
-        drive.submit(Asked::new(&tokens(260, 2), 1));
+        drive.submit(TrialRequest::new(&tokens(260, 2), 1));
         let (mut rows, mut before) = (Vec::new(), drive.batcher.statistics().rows);
         while drive.ended.is_empty() {
             drive.step();
@@ -284,7 +284,7 @@ fn a_chunk_beside_decoding_rows_is_as_long_as_the_bound_allows() {
 #[test]
 fn the_last_request_loses_its_pages_and_keeps_its_tokens() {
     // Two requests of 12 tokens each at the end, in pages for 16.
-    let config = Config { pages: 4, page_tokens: 4, memory: Some((2, 1000)), ..Config::ample() };
+    let config = TrialConfig { pages: 4, page_tokens: 4, memory: Some((2, 1000)), ..TrialConfig::ample() };
     let (drive, statistics) = run(&config, unended(&config, 4, 9).take(2));
     assert!(statistics.preemptions > 0);
     let order: Vec<u64> = drive.ended.iter().map(|ticket| ticket.number()).collect();
@@ -293,27 +293,27 @@ fn the_last_request_loses_its_pages_and_keeps_its_tokens() {
 
 #[test]
 fn a_higher_priority_takes_the_seat_of_a_lower_one() {
-    let config = Config { seats: 1, rows: 1, prompt_rows: 1, ..Config::ample() };
+    let config = TrialConfig { seats: 1, rows: 1, prompt_rows: 1, ..TrialConfig::ample() };
     let mut drive = Drive::new(&config);
     drive.submit(unended(&config, 4, 6).next().expect("a request"));
     (0..6).for_each(|_| _ = drive.step());
-    drive.submit(Asked::new(&tokens(4, 2), 1).urgent(-1));
-    drive.submit(Asked::new(&tokens(4, 3), 1).urgent(1));
+    drive.submit(TrialRequest::new(&tokens(4, 2), 1).urgent(-1));
+    drive.submit(TrialRequest::new(&tokens(4, 3), 1).urgent(1));
     let statistics = drive.finish();
     let order: Vec<u64> = drive.ended.iter().map(|ticket| ticket.number()).collect();
     assert_eq!((order, statistics.preemptions), (vec![2, 0, 1], 1));
 }
 
 /// A request for 40 tokens after a prompt of one, that gets a number of them which `count` accepts.
-fn getting(config: &Config, count: impl Fn(usize) -> bool) -> Asked {
-    let all = (0..).map(|seed| Asked::new(&tokens(1, seed as usize), 40).hot(seed));
+fn getting(config: &TrialConfig, count: impl Fn(usize) -> bool) -> TrialRequest {
+    let all = (0..).map(|seed| TrialRequest::new(&tokens(1, seed as usize), 40).hot(seed));
     all.into_iter().find(|asked| count(asked.alone(config).0.len())).expect("a request")
 }
 
 /// Both prompts in one step, then launches of at most 16 steps.
 #[test]
 fn a_launch_goes_on_until_somebody_waits_for_a_seat_that_is_free() {
-    let config = Config { seats: 2, rows: 2, launches: true, ..Config::ample() };
+    let config = TrialConfig { seats: 2, rows: 2, launches: true, ..TrialConfig::ample() };
     let (early, long) = (getting(&config, |count| (4..9).contains(&count)), getting(&config, |count| count == 40));
     let length = early.alone(&config).0.len() as u64;
     for (waits, steps) in [(false, 16), (true, length - 1)] {
@@ -321,7 +321,7 @@ fn a_launch_goes_on_until_somebody_waits_for_a_seat_that_is_free() {
         drive.submit(early.clone());
         drive.submit(long.clone());
         if waits {
-            drive.submit(Asked::new(&[1], 1));
+            drive.submit(TrialRequest::new(&[1], 1));
         }
         drive.step();
         drive.step();
@@ -332,12 +332,12 @@ fn a_launch_goes_on_until_somebody_waits_for_a_seat_that_is_free() {
 
 #[test]
 fn a_launch_is_left_when_somebody_calls_or_a_deadline_is_over() {
-    let config = Config { launches: true, ..Config::ample() };
+    let config = TrialConfig { launches: true, ..TrialConfig::ample() };
     for deadline in [false, true] {
         let mut drive = Drive::new(&config);
         let long = getting(&config, |count| count == 40);
         let limit = deadline.then_some(Duration::from_millis(5));
-        drive.submit(Asked { submission: Submission { deadline: limit, ..long.submission }, ..long });
+        drive.submit(TrialRequest { submission: Submission { deadline: limit, ..long.submission }, ..long });
         drive.step();
         let (attention, time) = (drive.batcher.attention(), drive.time());
         let mut tokens = 0;
@@ -358,9 +358,10 @@ fn a_launch_is_left_when_somebody_calls_or_a_deadline_is_over() {
 #[test]
 fn speculation_gives_the_same_text_in_fewer_steps_where_the_text_repeats_itself() {
     for (launches, hot) in [(false, false), (false, true), (true, false), (true, true)] {
-        let config = Config { memory: Some((1, 1000)), launches, positions: 300, pages: 100, ..Config::ample() };
+        let config =
+            TrialConfig { memory: Some((1, 1000)), launches, positions: 300, pages: 100, ..TrialConfig::ample() };
         // The first prompts whose text has no end in it.
-        let asked = (0..VOCAB as u32).map(|token| Asked::new(&[token], 60));
+        let asked = (0..VOCAB as u32).map(|token| TrialRequest::new(&[token], 60));
         let asked = asked.map(|asked| if hot { asked.hot(5) } else { asked });
         let Some(asked) = asked.max_by_key(|asked| asked.alone(&config).0.len()) else { continue };
         let length = asked.alone(&config).0.len() as u64;
@@ -377,9 +378,9 @@ fn speculation_gives_the_same_text_in_fewer_steps_where_the_text_repeats_itself(
 
 #[test]
 fn a_request_that_can_never_fit_is_refused_with_numbers() {
-    let mut drive = Drive::new(&Config { pages: 3, page_tokens: 4, ..Config::ample() });
+    let mut drive = Drive::new(&TrialConfig { pages: 3, page_tokens: 4, ..TrialConfig::ample() });
     let submit = |drive: &mut Drive, prompt: usize, new| {
-        drive.batcher.submit(Asked::new(&tokens(prompt, 1), new).submission).map_err(|error| error.to_string())
+        drive.batcher.submit(TrialRequest::new(&tokens(prompt, 1), new).submission).map_err(|error| error.to_string())
     };
     assert!(submit(&mut drive, 6, 7).is_ok());
     let text = submit(&mut drive, 6, 8).expect_err("one too many");
@@ -391,12 +392,12 @@ fn a_request_that_can_never_fit_is_refused_with_numbers() {
 
 #[test]
 fn a_deadline_ends_who_runs_and_who_waits() {
-    let config = Config { seats: 1, rows: 1, prompt_rows: 1, ..Config::ample() };
+    let config = TrialConfig { seats: 1, rows: 1, prompt_rows: 1, ..TrialConfig::ample() };
     let mut drive = Drive::new(&config);
     for _ in 0..2 {
-        let asked = Asked::new(&[3, 4], 50);
+        let asked = TrialRequest::new(&[3, 4], 50);
         let deadline = Some(Duration::from_millis(10));
-        drive.submit(Asked { submission: Submission { deadline, ..asked.submission }, ..asked });
+        drive.submit(TrialRequest { submission: Submission { deadline, ..asked.submission }, ..asked });
     }
     (0..3).for_each(|_| _ = drive.step());
     drive.act(&Action::Wait(10));
@@ -408,25 +409,25 @@ fn a_deadline_ends_who_runs_and_who_waits() {
 
 #[test]
 fn what_a_launch_that_failed_wrote_is_never_shared() {
-    let config = Config { launches: true, page_tokens: 2, ..Config::ample() };
-    for fault in [Fault::Abort(8), Fault::Broken(8)] {
+    let config = TrialConfig { launches: true, page_tokens: 2, ..TrialConfig::ample() };
+    for fault in [FakeFault::Abort(8), FakeFault::Broken(8)] {
         let mut drive = Drive::new(&config);
         drive.submit(getting(&config, |count| count == 40));
         drive.step();
         drive.act(&Action::Fault(fault));
         drive.step();
         assert_eq!(drive.stories.values().map(|story| story.tokens.len()).sum::<usize>(), 9);
-        drive.act(&Action::Follow(0, Asked::new(&[1], 20)));
+        drive.act(&Action::Follow(0, TrialRequest::new(&[1], 20)));
         assert_eq!(drive.finish().shared_tokens, 0);
     }
 }
 
 #[test]
 fn a_fault_ends_the_requests_of_its_step_alone() {
-    let config = Config { seats: 1, rows: 1, prompt_rows: 1, ..Config::ample() };
-    for fault in [Fault::Abort(0), Fault::Broken(0), Fault::NaN] {
+    let config = TrialConfig { seats: 1, rows: 1, prompt_rows: 1, ..TrialConfig::ample() };
+    for fault in [FakeFault::Abort(0), FakeFault::Broken(0), FakeFault::NaN] {
         let mut drive = Drive::new(&config);
-        (0..2).for_each(|from| _ = drive.submit(Asked::new(&[from], 3)));
+        (0..2).for_each(|from| _ = drive.submit(TrialRequest::new(&[from], 3)));
         drive.step();
         drive.act(&Action::Fault(fault));
         drive.finish();

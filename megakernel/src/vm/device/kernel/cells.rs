@@ -9,7 +9,7 @@ use tilewright_codegen::ir::attr::Scope;
 use tilewright_kernels::kv::{Cells, PageTable, Streamed, TokenStage, immutable_prefix};
 use tilewright_kernels::warps::ConsumerWarps;
 
-use super::sync::{Sync, Watch};
+use super::sync::{ProducerWatch, Sync};
 use crate::vm::device::plan::CellsPlan;
 use crate::vm::device::{KvPools, Plan};
 
@@ -51,10 +51,10 @@ impl<'k> StepCells<'k> {
 
     /// Waits until the cells of a step are there; by the producer. They may not be when it is told
     /// to stop.
-    pub fn wait_for_step(self, sync: Sync<'k>, watch: Option<Watch<'k>>, step: Val<'k, u32>) {
+    pub fn wait_for_step(self, sync: Sync<'k>, watch: Option<ProducerWatch<'k>>, step: Val<'k, u32>) {
         if let Some([there, _]) = self.turns {
-            watch.into_iter().for_each(Watch::begins);
-            sync.until(there, step + 1, || watch.into_iter().for_each(Watch::looks));
+            watch.into_iter().for_each(ProducerWatch::begins);
+            sync.until(there, step + 1, || watch.into_iter().for_each(ProducerWatch::looks));
         }
     }
 

@@ -1,7 +1,7 @@
 //! The team: waits, computes, publishes, task by task and step by step.
 
 use super::held::Held;
-use super::ring::Reader;
+use super::ring::RingReader;
 use super::sections::Section;
 use super::{KernelContext, advance, dispatch};
 
@@ -10,7 +10,7 @@ use super::{KernelContext, advance, dispatch};
 /// Thread 0 alone writes the block's word `stop`, before the first barrier of a task; the team
 /// reads it between that barrier and the next, so that all of it stops at the same task. A step in
 /// which packets were left is not finished.
-pub(super) fn consume<'k>(context: KernelContext<'k, '_>, reader: Reader<'k>) {
+pub(super) fn consume<'k>(context: KernelContext<'k, '_>, reader: RingReader<'k>) {
     let k = context.k;
     let team = context.team;
     let sync = context.sync;

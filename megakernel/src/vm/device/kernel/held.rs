@@ -6,13 +6,13 @@ use tilewright_kernels::gemv::linear::{HeldForm, HeldStage, Read, Weights};
 use tilewright_kernels::ring::{AnyStage, Stages};
 
 use super::KernelContext;
-use super::ring::Reader;
+use super::ring::RingReader;
 use super::table::TaskView;
 use crate::vm::device::lookup::HELD;
 
 /// The ring's reader, after the stages that are held.
 pub(super) struct Held<'r, 'k> {
-    ring: &'r Reader<'k>,
+    ring: &'r RingReader<'k>,
     stages: Vec<HeldStage<'k>>,
 }
 
@@ -21,7 +21,7 @@ impl<'r, 'k> Held<'r, 'k> {
     ///
     /// The launch cannot end early here: thread 0 checks for that later, when these stages have
     /// arrived.
-    pub fn take(context: KernelContext<'k, '_>, ring: &'r Reader<'k>, task: TaskView<'k>) -> Held<'r, 'k> {
+    pub fn take(context: KernelContext<'k, '_>, ring: &'r RingReader<'k>, task: TaskView<'k>) -> Held<'r, 'k> {
         let k = context.k;
         let stage_bytes = context.plan.options.stage_bytes;
         let forms = context.plan.held_forms().unwrap_or_default();
@@ -47,7 +47,7 @@ impl<'r, 'k> Held<'r, 'k> {
 
 /// A task's weights: its first stages in registers, the rest from the ring.
 pub(super) struct TaskWeights<'r, 'k> {
-    ring: &'r Reader<'k>,
+    ring: &'r RingReader<'k>,
     stages: &'r [HeldStage<'k>],
     pair: Option<u32>,
 }

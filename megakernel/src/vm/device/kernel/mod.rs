@@ -61,7 +61,7 @@ pub(super) const NAME: &str = "megakernel";
 
 /// Memory of the device, by space.
 #[derive(Clone, Copy)]
-struct Memory<'k> {
+struct MemorySpaces<'k> {
     prepacked: Ptr<'k, Global, u8>,
     plain: Ptr<'k, Global, u8>,
     state: Ptr<'k, Global, u8>,
@@ -75,7 +75,7 @@ struct Memory<'k> {
 struct KernelContext<'k, 'p> {
     k: &'k Builder,
     plan: &'p Plan,
-    memory: Memory<'k>,
+    memory: MemorySpaces<'k>,
     progress: Progress<'k>,
     table: Table<'k>,
     sync: Sync<'k>,
@@ -144,7 +144,7 @@ fn body(k: &Builder, plan: &Plan) {
     let peers = Peers::new(k, plan);
     let sync = Sync::new(k, plan, counters, status, peers, epoch);
     let cells = StepCells::new(k, plan, state, table_width);
-    let memory = Memory { prepacked, plain, state, pools, peers };
+    let memory = MemorySpaces { prepacked, plain, state, pools, peers };
     let context = KernelContext {
         k,
         plan,

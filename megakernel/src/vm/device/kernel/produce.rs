@@ -10,14 +10,14 @@ use tilewright_kernels::ring::Pieces;
 use super::KernelContext;
 use super::feed::fill_stages;
 use super::pages::prefetch_pages;
-use super::ring::Producer;
-use super::sync::Watch;
+use super::ring::RingProducer;
+use super::sync::ProducerWatch;
 use super::table::TaskView;
 use crate::vm::device::Plan;
 use crate::vm::device::record::{PAIRS, PART, PHASES};
 
 /// Streams what every task of every step needs.
-pub(super) fn produce<'k>(context: KernelContext<'k, '_>, producer: Producer<'k>) {
+pub(super) fn produce<'k>(context: KernelContext<'k, '_>, producer: RingProducer<'k>) {
     let k = context.k;
     let how = Bulk::default().policy(k.policy(Eviction::First));
     let watch = context.sync.watch(context.progress);
@@ -48,7 +48,7 @@ pub(super) fn produce<'k>(context: KernelContext<'k, '_>, producer: Producer<'k>
         feed.producer.one(|| context.cells.done(step));
     });
     feed.producer.drain();
-    watch.into_iter().for_each(Watch::to_the_end);
+    watch.into_iter().for_each(ProducerWatch::to_the_end);
 }
 
 /// A task that the producer is at.
@@ -64,10 +64,10 @@ pub(super) struct Turn<'k> {
 /// Stages for the team.
 pub(super) struct Feed<'k, 'p> {
     pub context: KernelContext<'k, 'p>,
-    producer: Producer<'k>,
+    producer: RingProducer<'k>,
     how: Bulk<'k>,
     /// How it watches the team while it waits.
-    pub watch: Option<Watch<'k>>,
+    pub watch: Option<ProducerWatch<'k>>,
     /// Whether the team does not go on.
     pub stopped: Var<'k, bool>,
     /// With a timeline: how long nothing was on its way because the ring was full.
@@ -134,9 +134,9 @@ impl<'k> Feed<'k, '_> {
         let trace = self.context.trace;
         producer.wait_below(self.context.progress.most(turn.number, bytes));
         let since = trace.map(|trace| k.var(trace.now()));
-        self.watch.into_iter().for_each(Watch::begins);
+        self.watch.into_iter().for_each(ProducerWatch::begins);
         let listen = || {
-            self.watch.into_iter().for_each(Watch::looks);
+            self.watch.into_iter().for_each(ProducerWatch::looks);
             if let (Some(trace), Some(since)) = (trace, since) {
                 k.when(producer.flies(), || since.set(trace.now()));
             }

@@ -11,19 +11,19 @@ use tilewright_layout::Layout;
 use crate::vm::device::Plan;
 
 /// Names the ring.
-pub(super) enum Stages {}
+pub(super) enum RingStages {}
 
 /// A stage: weights, or keys and values, as each task has them.
-type Operands = (StageTile<u32, Layout>,);
+type StageOperands = (StageTile<u32, Layout>,);
 
 /// The end that fills stages in order, a bounded number of them in flight.
-pub(super) type Producer<'k> = Counted<'k, Stages, Operands>;
+pub(super) type RingProducer<'k> = Counted<'k, RingStages, StageOperands>;
 
 /// The end that reads them, for whole warps.
-pub(super) type Reader<'k> = RefCell<ring::Consumer<'k, Stages, Operands>>;
+pub(super) type RingReader<'k> = RefCell<ring::Consumer<'k, RingStages, StageOperands>>;
 
 /// The ring of a plan.
-pub(super) fn ring<'k>(k: &'k Builder, plan: &Plan) -> Unready<ring::Ring<'k, Stages, Operands, ByPieces>> {
+pub(super) fn ring<'k>(k: &'k Builder, plan: &Plan) -> Unready<ring::Ring<'k, RingStages, StageOperands, ByPieces>> {
     let words = Layout::constant(Layout::leaf(i64::from(plan.slot_bytes / 4), 1));
     let shape = Shape::stages(plan.options.stages).consumers(Consumers::Warps(plan.options.warps));
     ring::Ring::pieces(k, (StageTile::new(words),), shape)

@@ -9,7 +9,7 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::Scope;
 use tilewright_kernels::warps::ConsumerWarps;
 
-use super::sync::{Sync, Watch};
+use super::sync::{ProducerWatch, Sync};
 use crate::vm::device::record::{SECTION_TASKS, SECTIONS};
 
 /// The sections of this block's tables.
@@ -119,11 +119,11 @@ impl<'k> Section<'k> {
 
     /// Waits until the section is there, and says that those before are done with; by the producer,
     /// of which `one` acts. It may not be there when the team is told to stop.
-    pub fn enter(self, sync: Sync<'k>, watch: Option<Watch<'k>>, one: impl FnOnce(&dyn Fn())) {
+    pub fn enter(self, sync: Sync<'k>, watch: Option<ProducerWatch<'k>>, one: impl FnOnce(&dyn Fn())) {
         let Sections { k, there, done, .. } = self.sections;
         k.moving().when(self.begins, || {
-            watch.into_iter().for_each(Watch::begins);
-            sync.until(there, self.number + 1, || watch.into_iter().for_each(Watch::looks));
+            watch.into_iter().for_each(ProducerWatch::begins);
+            sync.until(there, self.number + 1, || watch.into_iter().for_each(ProducerWatch::looks));
             one(&|| done.store_release(self.number, Scope::Cta));
         });
     }

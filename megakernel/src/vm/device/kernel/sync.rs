@@ -14,7 +14,7 @@ mod leave;
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, RedOrder, Scope};
 
-pub(super) use self::leave::Watch;
+pub(super) use self::leave::ProducerWatch;
 use super::peers::Peers;
 use super::table::TaskView;
 use crate::vm::device::record::{SIGNAL_ACROSS, SIGNAL_COUNTERS, SIGNAL_DEVICE};

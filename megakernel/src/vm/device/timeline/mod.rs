@@ -44,14 +44,14 @@ pub struct Timeline {
     blocks: usize,
     /// Kinds of levels, in the order in which they come.
     kinds: Vec<String>,
-    tasks: Vec<Entry>,
+    tasks: Vec<TimelineTask>,
     /// Kind of every level, in order.
     levels: Vec<usize>,
 }
 
 /// A task of a timeline.
 #[derive(Clone, Debug, PartialEq)]
-struct Entry {
+struct TimelineTask {
     label: String,
     level: usize,
     kind: usize,
@@ -77,7 +77,7 @@ impl Timeline {
         }
         let entry = |times: &TaskTimes| {
             let (task, level) = (placed.tasks.get(times.task.index())?, *level_of.get(times.task.index())?);
-            Some(Entry { label: task.label.clone(), level, kind: *kind_of.get(level)?, times: *times })
+            Some(TimelineTask { label: task.label.clone(), level, kind: *kind_of.get(level)?, times: *times })
         };
         let tasks = times.iter().filter_map(entry).collect();
         Timeline { blocks: placed.queues().len(), kinds, tasks, levels: kind_of }

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use serde_json::json;
 
-use super::{Entry, Timeline};
+use super::{Timeline, TimelineTask};
 
 /// Names of the phases.
 const PHASES: [&str; 4] = ["wait", "load", "compute", "publish"];
@@ -33,7 +33,7 @@ impl Timeline {
         writeln!(writer, "]}}")
     }
 
-    fn events(&self, entry: &Entry, start: u64) -> Vec<serde_json::Value> {
+    fn events(&self, entry: &TimelineTask, start: u64) -> Vec<serde_json::Value> {
         let times = &entry.times;
         let micro = |moment: u64| moment.saturating_sub(start) as f64 / 1e3;
         let whole = times.published.saturating_sub(times.begun) as f64 / 1e3;

@@ -31,7 +31,7 @@ const HEARD: u32 = 1 << 29;
 
 /// The eye of the ring's producer on a team that looks for packets.
 #[derive(Clone, Copy)]
-pub(in crate::vm::device::kernel) struct Watch<'k> {
+pub(in crate::vm::device::kernel) struct ProducerWatch<'k> {
     sync: Sync<'k>,
     left: Ptr<'k, Shared, u32>,
     progress: Progress<'k>,
@@ -47,8 +47,8 @@ impl<'k> Sync<'k> {
     }
 
     /// The producer's eye on the team; `None` if no task polls packets that may not come.
-    pub fn watch(self, progress: Progress<'k>) -> Option<Watch<'k>> {
-        self.left.map(|left| Watch { sync: self, left, progress, looks: self.k.var(0u32) })
+    pub fn watch(self, progress: Progress<'k>) -> Option<ProducerWatch<'k>> {
+        self.left.map(|left| ProducerWatch { sync: self, left, progress, looks: self.k.var(0u32) })
     }
 
     /// Says that this block finished a step, or why it did not: where packets were left, which ends
@@ -69,7 +69,7 @@ impl<'k> Sync<'k> {
     }
 }
 
-impl<'k> Watch<'k> {
+impl<'k> ProducerWatch<'k> {
     /// Begins to wait.
     pub fn begins(self) {
         self.looks.set(0u32);
@@ -77,7 +77,7 @@ impl<'k> Watch<'k> {
 
     /// Checks the consumers while waiting; by all threads that fill the ring.
     pub fn looks(self) {
-        let Watch { sync, left, progress, looks } = self;
+        let ProducerWatch { sync, left, progress, looks } = self;
         let k = sync.k;
         looks.set(looks.get() + 1);
         k.when((looks.get() % LISTEN).eq(0), || {
