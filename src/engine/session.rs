@@ -74,9 +74,9 @@ impl Session {
             let chunk = self.machines.chunk(rest.len())?;
             let width = self.machines.width(chunk)?;
             let (now, later) = rest.split_at(chunk.min(width));
+            let positions = now.iter().map(|_| self.reserve(sequence)).collect::<Result<Vec<_>, _>>()?;
             let mut cells = OwnedCells::new(width, self.options.pages_per_sequence());
-            for &token in now {
-                let position = self.reserve(sequence)?;
+            for (&token, position) in now.iter().zip(positions) {
                 cells.push(token, position, &self.sequences[sequence].pages);
             }
             let asked: Vec<usize> = (0..now.len()).collect();
