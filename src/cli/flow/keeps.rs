@@ -73,7 +73,7 @@ pub fn run(args: &KeepsArgs) -> Result<(), Failure> {
             let spec = engine.spec();
             let model =
                 ModelShape { kv_heads: spec.kv_heads, group: spec.group(), head_dim: spec.head_dim, block_tokens };
-            let flow = Subject { algorithm, traced: &traced };
+            let flow = MeasuredFlow { algorithm, traced: &traced };
             let KeptAttention { mass, error } = over_layers(&flow, &model, &layers, args.steps as usize, &budget)?;
             let found = needles(&flow, block_tokens, &budget)?;
             write!(out, " {mass:.3}, {error:.3} | {found}/{TRIALS} |")?;
@@ -85,12 +85,12 @@ pub fn run(args: &KeepsArgs) -> Result<(), Failure> {
 }
 
 /// A flow that is measured.
-struct Subject<'f> {
+struct MeasuredFlow<'f> {
     algorithm: &'static Algorithm,
     traced: &'f Traced,
 }
 
-impl Subject<'_> {
+impl MeasuredFlow<'_> {
     /// Its parameters, where it has some, measured on these activations.
     fn parameters(&self, model: &ModelShape, seen: CalibrationSample<'_>) -> Result<Parameters, Failure> {
         match self.traced.declared.parameters.is_empty() {
@@ -124,7 +124,7 @@ fn sequence(engine: &Engine, args: &KeepsArgs) -> Result<Vec<u32>, Failure> {
 
 /// The mean over layers. Parameters are measured on the tokens before the steps.
 fn over_layers(
-    flow: &Subject,
+    flow: &MeasuredFlow,
     model: &ModelShape,
     layers: &[Layer],
     steps: usize,
@@ -146,7 +146,7 @@ fn over_layers(
 
 /// Random sequences of 1024 tokens, one of whose keys is the query: how often its block is
 /// selected. Parameters are measured on the keys, as if each had been a query.
-fn needles(flow: &Subject, block_tokens: usize, budget: &Budget) -> Result<u64, Failure> {
+fn needles(flow: &MeasuredFlow, block_tokens: usize, budget: &Budget) -> Result<u64, Failure> {
     let model = ModelShape { kv_heads: 1, group: 1, head_dim: 64, block_tokens };
     let mut found = 0;
     for trial in 0..TRIALS {
