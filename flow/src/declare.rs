@@ -58,7 +58,7 @@ pub struct Field(pub(crate) FieldId);
 
 /// A parameter of the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Weights(pub(crate) ParameterId);
+pub struct FlowParameter(pub(crate) ParameterId);
 
 /// A state of the flow. It is no `Copy`: loading it takes it, so that it is loaded once.
 #[derive(Debug, PartialEq, Eq)]
@@ -99,11 +99,11 @@ impl Declare {
 
     /// A parameter of `shape` for each key head.
     #[track_caller]
-    pub fn parameter(&mut self, name: &str, shape: [Dim; 2]) -> Weights {
+    pub fn parameter(&mut self, name: &str, shape: [Dim; 2]) -> FlowParameter {
         self.check("parameter", name, InnerShape(shape), Location::caller());
         let id = ParameterId(self.declared.parameters.len() as u32);
         self.declared.parameters.push(ParameterDecl { name: name.into(), shape: InnerShape(shape) });
-        Weights(id)
+        FlowParameter(id)
     }
 
     fn check(&mut self, noun: &'static str, name: &str, shape: InnerShape, at: &'static Location<'static>) {

@@ -65,7 +65,7 @@ pub use shape::ModelShape;
 
 /// What a flow is written with.
 pub mod prelude {
-    pub use crate::declare::{Declare, DeclareState, Field, State, Weights};
+    pub use crate::declare::{Declare, DeclareState, Field, FlowParameter, State};
     pub use crate::op::InnerAxis::{D0, D1};
     pub use crate::op::{Comparison, Norm, Reduce, Scale, Taps};
     pub use crate::trace::{Block, Done, StateSlot, Step, Value};

@@ -9,7 +9,7 @@ use crate::prelude::*;
 /// What is kept of a block, and which channels.
 #[derive(Clone, Copy, Debug)]
 pub struct DoubleSparsityFields {
-    channels: Weights,
+    channels: FlowParameter,
     label: Field,
 }
 

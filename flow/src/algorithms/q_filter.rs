@@ -10,7 +10,7 @@ use crate::prelude::*;
 /// What is kept of a block, and what it is projected on.
 #[derive(Clone, Copy, Debug)]
 pub struct QFilterFields {
-    filter: Weights,
+    filter: FlowParameter,
     projection: Field,
 }
 

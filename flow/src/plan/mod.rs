@@ -92,7 +92,7 @@ impl PassPlan {
     /// The plan of a pass.
     ///
     /// ```
-    /// use tilewright_flow::{ModelShape, algorithms, plan::{Fusion, FlowPass, PassPlan}};
+    /// use tilewright_flow::{ModelShape, algorithms, plan::{FlowPass, Fusion, PassPlan}};
     /// let traced = algorithms::named("centered")?.trace()?;
     /// let model = ModelShape { kv_heads: 8, group: 4, head_dim: 128, block_tokens: 16 };
     /// let extents = traced.extents(&model)?;

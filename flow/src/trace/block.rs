@@ -6,7 +6,7 @@ use std::panic::Location;
 use tilewright_layout::tensor::{Format, Paged, Parameter};
 
 use super::{Recorder, Value};
-use crate::declare::{Field, Weights};
+use crate::declare::{Field, FlowParameter};
 use crate::error::FlowProblem;
 use crate::format::{Cache, ComputeFormat};
 use crate::op::{Effect, FlowOp, Num, SourceOp};
@@ -37,7 +37,7 @@ impl<'t> Block<'t> {
 
     /// A parameter of the key head.
     #[track_caller]
-    pub fn parameter(&self, weights: Weights) -> Value<'t, Parameter, Cache> {
+    pub fn parameter(&self, weights: FlowParameter) -> Value<'t, Parameter, Cache> {
         self.source(SourceOp::Parameter(weights.0), Format::Parameter, Location::caller())
     }
 

@@ -6,7 +6,7 @@ use std::panic::Location;
 use tilewright_layout::tensor::{Batched, Format, Paged, Parameter, Ragged};
 
 use super::{Recorder, Value};
-use crate::declare::{Field, State, Weights};
+use crate::declare::{Field, FlowParameter, State};
 use crate::format::PerBlock;
 use crate::op::{Effect, Elementwise, FlowOp, SourceOp, StateId, Unary};
 
@@ -70,7 +70,7 @@ impl<'t> Step<'t> {
 
     /// A parameter of the key head.
     #[track_caller]
-    pub fn parameter(&self, weights: Weights) -> Value<'t, Parameter> {
+    pub fn parameter(&self, weights: FlowParameter) -> Value<'t, Parameter> {
         self.source(SourceOp::Parameter(weights.0), Format::Parameter, Location::caller())
     }
 
