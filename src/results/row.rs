@@ -81,7 +81,7 @@ pub struct Remark {
 /// assert_eq!((row.median_us, row.operations), (Some(2.5), Some(128)));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(rename = "Row", default, deny_unknown_fields)]
 pub struct ResultRow {
     /// Suite: `gemm`, `decode`, `accuracy`, `fuzz` and so on.
     pub suite: String,

@@ -32,7 +32,7 @@ pub struct Budget {
 
 /// A budget as JSON spells it.
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename = "Numbers", deny_unknown_fields)]
 struct BudgetJson {
     top_k: u32,
     ratio: f64,
