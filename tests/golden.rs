@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::{Value as Json, json};
-use tilewright::cli::layout::Reason;
+use tilewright::cli::layout::SkipReason;
 use tilewright::cli::layout::check::{self, Tally, Verdict};
 
 fn tally(name: &str) -> Tally {
@@ -63,11 +63,11 @@ fn mojo_cases_agree_or_have_a_reason() {
     let tally = tally("mojo_cases.jsonl");
     assert_eq!(tally.passed, 634, "{tally}");
     let skipped = BTreeMap::from([
-        (Reason::Unknown, 11),
-        (Reason::Helper, 10),
-        (Reason::Nothing, 2),
-        (Reason::NestedTile, 2),
-        (Reason::Drawing, 1),
+        (SkipReason::Unknown, 11),
+        (SkipReason::Helper, 10),
+        (SkipReason::Nothing, 2),
+        (SkipReason::NestedTile, 2),
+        (SkipReason::Drawing, 1),
     ]);
     assert_eq!(tally.skipped, skipped, "{tally}");
 }
@@ -131,11 +131,11 @@ fn a_case_of_another_convention_is_skipped_for_its_reason() {
         Some(Verdict::Skip(reason)) => Some(reason),
         _ => None,
     };
-    assert_eq!(reason("shape_div", json!({ "a": 6, "b": 4 })), Some(Reason::Rounded));
+    assert_eq!(reason("shape_div", json!({ "a": 6, "b": 4 })), Some(SkipReason::Rounded));
     assert_eq!(reason("shape_div", json!({ "a": 8, "b": 8 })), None);
-    assert_eq!(reason("depth", json!({ "t": [[1, 2], [3, 4]] })), Some(Reason::Depth));
+    assert_eq!(reason("depth", json!({ "t": [[1, 2], [3, 4]] })), Some(SkipReason::Depth));
     assert_eq!(reason("depth", json!({ "t": [1, 2] })), None);
-    assert_eq!(reason("no such function", json!({})), Some(Reason::NoCounterpart));
+    assert_eq!(reason("no such function", json!({})), Some(SkipReason::NoCounterpart));
 }
 
 /// A file of cases is input: whatever stands in it, there is a verdict.

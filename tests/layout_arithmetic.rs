@@ -2,7 +2,7 @@
 //! refused with one line.
 
 use proptest::prelude::*;
-use tilewright::cli::layout::{Refusal, Value, evaluate};
+use tilewright::cli::layout::{ExpressionRefusal, LayoutValue, evaluate};
 use tilewright_layout::Layout;
 
 /// Numbers near the ends and near powers of two, and small ones.
@@ -59,10 +59,10 @@ fn samples(size: i64, more: &[i64]) -> Vec<i128> {
 }
 
 /// What evaluates an expression: the command line's evaluation, or one with a planted bug.
-type Evaluate = fn(&str) -> Result<Value, Refusal>;
+type Evaluate = fn(&str) -> Result<LayoutValue, ExpressionRefusal>;
 
 /// The value of an expression, or `None` where it is refused, in one line.
-fn value(text: &str) -> Result<Option<Value>, TestCaseError> {
+fn value(text: &str) -> Result<Option<LayoutValue>, TestCaseError> {
     match evaluate(text) {
         Ok(value) => Ok(Some(value)),
         Err(refusal) => {
@@ -88,7 +88,7 @@ fn exact(text: &str, expected: Option<i128>) -> Result<(), TestCaseError> {
 
 fn exact_by(evaluate: Evaluate, text: &str, expected: Option<i128>) -> Result<(), TestCaseError> {
     match evaluate(text) {
-        Ok(found) => prop_assert_eq!(found, Value::Int(as_i64(text, expected)?), "{}", text),
+        Ok(found) => prop_assert_eq!(found, LayoutValue::Int(as_i64(text, expected)?), "{}", text),
         Err(refusal) => prop_assert_eq!(refusal.to_string().lines().count(), 1, "{}", text),
     }
     Ok(())
@@ -140,30 +140,30 @@ proptest! {
         exact(&format!("inner_product({}, {})", text(&a), text(b)), Some(dot(&a, b)))?;
         exact(&format!("inner_product({}, {})", a[0], b[0]), Some(i128::from(a[0]) * i128::from(b[0])))?;
         if let Some(each) = value(&format!("product_each(({},{}))", text(&a), b[0]))? {
-            let Value::List(each) = each else { panic!("a tuple") };
-            prop_assert_eq!(&each[1], &Value::Int(b[0]));
-            prop_assert_eq!(&each[0], &Value::Int(as_i64("product_each", product(&a))?));
+            let LayoutValue::List(each) = each else { panic!("a tuple") };
+            prop_assert_eq!(&each[1], &LayoutValue::Int(b[0]));
+            prop_assert_eq!(&each[0], &LayoutValue::Int(as_i64("product_each", product(&a))?));
         }
         // An equal size is one by exact products, a multiple too.
         let whole = format!("compatible({}, {})", b[0], text(&a));
         if let Some(found) = value(&whole)? {
-            prop_assert_eq!(found, Value::Bool(product(&a) == Some(i128::from(b[0]))), "{}", whole);
+            prop_assert_eq!(found, LayoutValue::Bool(product(&a) == Some(i128::from(b[0]))), "{}", whole);
         }
         let part = format!("weakly_compatible({}, {})", b[0], text(&a));
         if let Some(found) = value(&part)? {
             let divisor = i128::from(b[0]);
             let divides = divisor != 0 && a.iter().fold(1 % divisor, |rest, v| rest * i128::from(*v) % divisor) == 0;
-            prop_assert_eq!(found, Value::Bool(divides), "{}", part);
+            prop_assert_eq!(found, LayoutValue::Bool(divides), "{}", part);
         }
-        if let Some(Value::List(scaled)) = value(&format!("elem_scale({}, {})", text(&a), text(b)))? {
+        if let Some(LayoutValue::List(scaled)) = value(&format!("elem_scale({}, {})", text(&a), text(b)))? {
             for (i, found) in scaled.iter().enumerate() {
-                prop_assert_eq!(found, &Value::Int(as_i64("elem_scale", Some(dot(&a[i..=i], &b[i..=i])))?));
+                prop_assert_eq!(found, &LayoutValue::Int(as_i64("elem_scale", Some(dot(&a[i..=i], &b[i..=i])))?));
             }
         }
         for step in [b[0], 1] {
-            if let Some(Value::List(found)) = value(&format!("swizzle_apply(S<0,0,0>, {}, {step}, 3)", a[0]))? {
+            if let Some(LayoutValue::List(found)) = value(&format!("swizzle_apply(S<0,0,0>, {}, {step}, 3)", a[0]))? {
                 for (i, found) in (0i128..).zip(&found) {
-                    prop_assert_eq!(found, &Value::Int(as_i64("swizzle_apply", Some(i128::from(a[0]) + i * i128::from(step)))?));
+                    prop_assert_eq!(found, &LayoutValue::Int(as_i64("swizzle_apply", Some(i128::from(a[0]) + i * i128::from(step)))?));
                 }
             }
         }
@@ -189,8 +189,8 @@ proptest! {
         }
         // The rest of the modes from where the slice begins.
         let open: Vec<String> = (0..rank).map(|i| if i == 0 { coordinate[0].to_string() } else { "_".into() }).collect();
-        if let Some(Value::List(found)) = value(&format!("slice_and_offset(({}), {layout})", open.join(",")))? {
-            prop_assert_eq!(&found[1], &Value::Int(as_i64("slice_and_offset", Some(offsets[0]))?));
+        if let Some(LayoutValue::List(found)) = value(&format!("slice_and_offset(({}), {layout})", open.join(",")))? {
+            prop_assert_eq!(&found[1], &LayoutValue::Int(as_i64("slice_and_offset", Some(offsets[0]))?));
         }
         exact(&format!("size({layout})"), product(layout.extents()))?;
         let span = layout.extents().iter().zip(layout.strides()).map(|(s, d)| i128::from(s - 1) * i128::from(d.abs()));
@@ -250,10 +250,10 @@ proptest! {
             let corner = i + j * i128::from(a.size());
             prop_assert!(a.is_leaf() || at(&longer, corner) == at(&a, i) + at(&b, j), "{} and {}", a, b);
         }
-        if let Some(Value::List(both)) = value(&format!("expand_modes_alike({a}, {a})"))? {
-            prop_assert_eq!(both, vec![Value::from(a), Value::from(a)]);
+        if let Some(LayoutValue::List(both)) = value(&format!("expand_modes_alike({a}, {a})"))? {
+            prop_assert_eq!(both, vec![LayoutValue::from(a), LayoutValue::from(a)]);
         }
-        if let Some(Value::List(both)) = value(&format!("expand_modes_alike({a}, {}:{})", a.size(), 1))? {
+        if let Some(LayoutValue::List(both)) = value(&format!("expand_modes_alike({a}, {}:{})", a.size(), 1))? {
             let split = both[1].layout().unwrap();
             prop_assert!(samples(a.size(), &more).into_iter().all(|i| at(&split, i) == i));
         }
@@ -294,7 +294,7 @@ proptest! {
         let swizzle = |offset: i128| offset ^ ((offset & mask) >> down);
         let reach = at(&layout, 0).abs() + i128::from(layout.cosize());
         prop_assert!(i128::from(start).abs() + reach <= 1 << 61, "{} would wrap", text);
-        if let Value::Swizzled(swizzled) = &found {
+        if let LayoutValue::Swizzled(swizzled) = &found {
             for i in samples(layout.size(), &[c]) {
                 prop_assert_eq!(i128::from(swizzled.at(i as i64)), swizzle(i128::from(start) + at(&layout, i)), "{}", text);
             }
@@ -302,11 +302,11 @@ proptest! {
         let open: Vec<&str> = (1..layout.rank()).map(|_| "_").collect();
         let coordinate = format!("({c}{}{})", if open.is_empty() { "" } else { "," }, open.join(","));
         let call = format!("swizzle_slice_and_offset({coordinate}, S<{bits},{base},{down}>, {start}, {layout})");
-        if let Some(Value::List(parts)) = value(&call)? {
-            let Value::Int(offset) = parts[1] else { panic!("an offset") };
+        if let Some(LayoutValue::List(parts)) = value(&call)? {
+            let LayoutValue::Int(offset) = parts[1] else { panic!("an offset") };
             let first = match &parts[0] {
-                Value::Layout(slice) => at(slice, 0),
-                Value::Swizzled(slice) => i128::from(slice.at(0)),
+                LayoutValue::Layout(slice) => at(slice, 0),
+                LayoutValue::Swizzled(slice) => i128::from(slice.at(0)),
                 other => panic!("a slice, not {other}"),
             };
             let begin = i128::from(start) + at(&layout.mode(0).unwrap(), i128::from(c));
@@ -316,11 +316,11 @@ proptest! {
 }
 
 /// The evaluation as it once was: the offset of an index wraps.
-fn wrapping(text: &str) -> Result<Value, Refusal> {
+fn wrapping(text: &str) -> Result<LayoutValue, ExpressionRefusal> {
     let call = text.strip_prefix("crd2idx(").and_then(|rest| rest.strip_suffix(')'));
     let parts = call.and_then(|call| call.split_once(", "));
     match parts.map(|(index, layout)| (index.parse(), Layout::parse(layout))) {
-        Some((Ok(index), Ok(layout))) => Ok(Value::Int(layout.at(index))),
+        Some((Ok(index), Ok(layout))) => Ok(LayoutValue::Int(layout.at(index))),
         _ => evaluate(text),
     }
 }

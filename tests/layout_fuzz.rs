@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use tilewright::cli::layout::expression::Parsed;
-use tilewright::cli::layout::{Mistake, Value, evaluate, locate};
+use tilewright::cli::layout::{LayoutValue, Mistake, evaluate, locate};
 
 const CORPUS: &str = include_str!("corpus/layout_expressions.txt");
 
@@ -42,10 +42,11 @@ fn holds(text: &str) -> Result<bool, String> {
 }
 
 /// A value prints in the notation, and evaluates to itself.
-fn reads_back(text: &str, value: &Value) -> Result<(), String> {
+fn reads_back(text: &str, value: &LayoutValue) -> Result<(), String> {
     let printed = value.to_string();
-    let plain =
-        !matches!(value, Value::Bool(_) | Value::Word(_)) && !printed.contains("true") && !printed.contains("false");
+    let plain = !matches!(value, LayoutValue::Bool(_) | LayoutValue::Word(_))
+        && !printed.contains("true")
+        && !printed.contains("false");
     match evaluate(&printed) {
         Ok(again) if again == *value || again.to_string() == printed => Ok(()),
         Ok(again) => Err(format!("{text:?} = {printed}, which evaluates to {again}")),

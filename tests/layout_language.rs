@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tilewright::cli::layout::expression::Expression;
-use tilewright::cli::layout::{Value, apply, evaluate};
+use tilewright::cli::layout::{LayoutValue, apply, evaluate};
 
 /// Every operation that an expression may call.
 const OPERATIONS: &[&str] = &[
@@ -123,29 +123,29 @@ fn number() -> impl Strategy<Value = i64> {
     prop_oneof![5 => 1i64..9, 1 => -4i64..2, 1 => prop::num::i64::ANY, 1 => (0u32..63).prop_map(|bit| 1i64 << bit)]
 }
 
-fn value() -> impl Strategy<Value = Value> {
+fn value() -> impl Strategy<Value = LayoutValue> {
     let tuple = number()
-        .prop_map(Value::Int)
-        .prop_recursive(3, 8, 3, |inner| prop::collection::vec(inner, 0..4).prop_map(Value::List));
+        .prop_map(LayoutValue::Int)
+        .prop_recursive(3, 8, 3, |inner| prop::collection::vec(inner, 0..4).prop_map(LayoutValue::List));
     // A layout whose strides are drawn apart from its shape, where that makes one.
     let layout = (tuple.clone(), prop::collection::vec(number(), 8)).prop_map(|(shape, strides)| {
         let mut next = strides.into_iter().cycle();
-        fn fill(shape: &Value, next: &mut dyn Iterator<Item = i64>) -> Value {
+        fn fill(shape: &LayoutValue, next: &mut dyn Iterator<Item = i64>) -> LayoutValue {
             match shape {
-                Value::List(items) => Value::List(items.iter().map(|item| fill(item, next)).collect()),
-                _ => Value::Int(next.next().unwrap_or(0)),
+                LayoutValue::List(items) => LayoutValue::List(items.iter().map(|item| fill(item, next)).collect()),
+                _ => LayoutValue::Int(next.next().unwrap_or(0)),
             }
         }
         let stride = fill(&shape, &mut next);
         evaluate(&format!("{shape}:{stride}")).unwrap_or(shape)
     });
-    let leaf = prop_oneof![3 => layout, 2 => tuple, 1 => Just(Value::Open), 1 => Just(Value::Word("K_SW64".into()))];
-    leaf.prop_recursive(2, 6, 3, |inner| prop::collection::vec(inner, 1..4).prop_map(Value::List))
+    let leaf = prop_oneof![3 => layout, 2 => tuple, 1 => Just(LayoutValue::Open), 1 => Just(LayoutValue::Word("K_SW64".into()))];
+    leaf.prop_recursive(2, 6, 3, |inner| prop::collection::vec(inner, 1..4).prop_map(LayoutValue::List))
 }
 
 /// Whether the layouts of a value have extents of at least 1, and sizes and spans of at most 60
 /// bits, by arithmetic of 128.
-fn within_bounds(value: &Value) -> bool {
+fn within_bounds(value: &LayoutValue) -> bool {
     let bounded = |layout: &tilewright_layout::Layout, start: i64| {
         let modes = || layout.extents().iter().zip(layout.strides()).map(|(s, d)| (i128::from(*s), i128::from(*d)));
         let size = modes().try_fold(1i128, |size, (extent, _)| size.checked_mul(extent));
@@ -154,9 +154,9 @@ fn within_bounds(value: &Value) -> bool {
         modes().all(|(extent, _)| extent >= 1) && size.is_some_and(|size| size <= 1 << 60) && sum <= 1 << 60
     };
     match value {
-        Value::List(items) => items.iter().all(within_bounds),
-        Value::Layout(layout) => bounded(layout, 0),
-        Value::Swizzled(swizzled) => bounded(&swizzled.layout(), swizzled.start()),
+        LayoutValue::List(items) => items.iter().all(within_bounds),
+        LayoutValue::Layout(layout) => bounded(layout, 0),
+        LayoutValue::Swizzled(swizzled) => bounded(&swizzled.layout(), swizzled.start()),
         _ => true,
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tilewright::cli::layout::{Refusal, Value, evaluate};
+use tilewright::cli::layout::{ExpressionRefusal, LayoutValue, evaluate};
 use tilewright_layout::Layout;
 
 const SEED: u64 = 40;
@@ -118,7 +118,7 @@ impl Random {
     fn layout(&mut self) -> (String, Layout) {
         loop {
             let text = self.expression();
-            if let Ok(Value::Layout(layout)) = evaluate(&text)
+            if let Ok(LayoutValue::Layout(layout)) = evaluate(&text)
                 && layout.size() <= 512
             {
                 return (text, *layout);
@@ -228,10 +228,10 @@ fn modes(layout: &Layout) -> Vec<Layout> {
 type Found = Result<bool, String>;
 
 /// How expressions are evaluated: as the command line does, or with a planted bug.
-struct Evaluator(fn(&str) -> Result<Value, Refusal>);
+struct Evaluator(fn(&str) -> Result<LayoutValue, ExpressionRefusal>);
 
 impl Evaluator {
-    fn value(&self, text: &str) -> Result<Option<Value>, String> {
+    fn value(&self, text: &str) -> Result<Option<LayoutValue>, String> {
         match (self.0)(text) {
             Ok(value) => Ok(Some(value)),
             Err(refusal) => {
@@ -244,7 +244,7 @@ impl Evaluator {
 
     fn layout(&self, text: &str) -> Result<Option<Layout>, String> {
         match self.value(text)? {
-            Some(Value::Layout(layout)) => Ok(Some(*layout)),
+            Some(LayoutValue::Layout(layout)) => Ok(Some(*layout)),
             Some(other) => Err(format!("{text} = {other} is not a layout")),
             None => Ok(None),
         }
@@ -443,7 +443,7 @@ fn evenly_divides(random: &mut Random, evaluator: &Evaluator) -> Found {
     let tile: Vec<i64> = extents.iter().map(|_| random.range(1, 9)).collect();
     let text = format!("evenly_divides({}, {})", tuple(&extents), tuple(&tile));
     let even = extents.iter().zip(&tile).all(|(extent, tile)| extent % tile == 0);
-    must(evaluator.value(&text)? == Some(Value::Bool(even)), &text, "every extent is a multiple of its tile's")?;
+    must(evaluator.value(&text)? == Some(LayoutValue::Bool(even)), &text, "every extent is a multiple of its tile's")?;
     Ok(true)
 }
 
@@ -608,7 +608,7 @@ fn max_common(random: &mut Random, evaluator: &Evaluator) -> Found {
         must(inside && at(&left, *index) == offset && at(&right, *index) == offset, &text, "A(V(i)) == B(V(i)) == i")?;
     }
     let size = evaluator.value(&format!("max_common_vector({a}, {b})"))?;
-    must(size == Some(Value::Int(found.size())), &text, "max_common_vector is its size")?;
+    must(size == Some(LayoutValue::Int(found.size())), &text, "max_common_vector is its size")?;
     if both.len() == 1 {
         // Where a second element were shared, the result would have it.
         let second = offsets(&right).into_iter().position(|offset| offset == 1).map(|index| index as i64);
@@ -651,8 +651,8 @@ fn slice(random: &mut Random, evaluator: &Evaluator) -> Found {
     let words: Vec<String> = fixed.iter().map(|c| c.map_or("_".into(), |c| c.to_string())).collect();
     let coordinate = if layout.is_leaf() { words[0].clone() } else { format!("({})", words.join(",")) };
     let text = format!("slice_and_offset({coordinate}, {a})");
-    let Some(Value::List(found)) = evaluator.value(&text)? else { return Err(format!("{text} is not a pair")) };
-    let (Value::Layout(slice), Value::Int(start)) = (&found[0], &found[1]) else {
+    let Some(LayoutValue::List(found)) = evaluator.value(&text)? else { return Err(format!("{text} is not a pair")) };
+    let (LayoutValue::Layout(slice), LayoutValue::Int(start)) = (&found[0], &found[1]) else {
         return Err(format!("{text} is not a layout and an offset"));
     };
     let expected = parts.iter().zip(&fixed).fold(vec![0], |inner, (mode, fixed)| {
@@ -667,11 +667,11 @@ fn coordinates(random: &mut Random, evaluator: &Evaluator) -> Found {
     let (a, layout) = random.layout();
     let (index, shape) = (random.range(0, layout.size()), layout.shape());
     let text = format!("crd2idx(idx2crd({index}, {shape}), {a})");
-    must(evaluator.value(&text)? == Some(Value::Int(at(&layout, index))), &text, "the offset of the index")?;
+    must(evaluator.value(&text)? == Some(LayoutValue::Int(at(&layout, index))), &text, "the offset of the index")?;
     let text = format!("crd2idx(idx2crd({index}, {shape}), {shape})");
-    must(evaluator.value(&text)? == Some(Value::Int(index)), &text, "a coordinate counts back to its index")?;
+    must(evaluator.value(&text)? == Some(LayoutValue::Int(index)), &text, "a coordinate counts back to its index")?;
     let text = format!("index({a})");
-    let all = Value::List(offsets(&layout).into_iter().map(Value::Int).collect());
+    let all = LayoutValue::List(offsets(&layout).into_iter().map(LayoutValue::Int).collect());
     must(evaluator.value(&text)? == Some(all), &text, "every offset in turn")?;
     Ok(true)
 }
@@ -692,7 +692,7 @@ fn coordinates_of_offsets(random: &mut Random, evaluator: &Evaluator) -> Found {
         let known = reached.contains(&offset) && !standing;
         match evaluator.value(&text)? {
             Some(back) => {
-                must(back == Value::Int(offset), &text, "the coordinate has the offset")?;
+                must(back == LayoutValue::Int(offset), &text, "the coordinate has the offset")?;
                 must(known, &text, "an offset that is not reached is refused")?;
                 found = true;
             }
@@ -789,8 +789,8 @@ fn expand_modes_alike(random: &mut Random, evaluator: &Evaluator) -> Found {
     };
     let text = format!("expand_modes_alike({a}, {b})");
     let Some(found) = evaluator.value(&text)? else { return Ok(false) };
-    let Value::List(found) = found else { return Err(format!("{text} is not a pair")) };
-    let (Value::Layout(one), Value::Layout(two)) = (&found[0], &found[1]) else {
+    let LayoutValue::List(found) = found else { return Err(format!("{text} is not a pair")) };
+    let (LayoutValue::Layout(one), LayoutValue::Layout(two)) = (&found[0], &found[1]) else {
         return Err(format!("{text} is not a pair of layouts"));
     };
     must(one.shape() == two.shape(), &text, "one shape for both")?;
@@ -803,15 +803,15 @@ fn shapes(random: &mut Random, evaluator: &Evaluator) -> Found {
     let (size, divisor) = (extents.iter().product::<i64>(), random.range(1, 13));
     let text = format!("shape_div({}, {divisor})", tuple(&extents));
     let found = evaluator.value(&text)?;
-    if let Some(Value::List(items)) = &found {
+    if let Some(LayoutValue::List(items)) = &found {
         let rest: i64 = items.iter().map(|item| item.int().unwrap_or(0)).product();
         must(size % divisor != 0 || rest * divisor == size, &text, "the quotient's size")?;
     }
     let nested = Random::nested(&extents, random.next());
     let text = format!("compatible({size}, {nested})");
-    must(evaluator.value(&text)? == Some(Value::Bool(true)), &text, "a size is compatible with its shape")?;
+    must(evaluator.value(&text)? == Some(LayoutValue::Bool(true)), &text, "a size is compatible with its shape")?;
     let text = format!("compatible({}, {nested})", size + 1);
-    must(evaluator.value(&text)? == Some(Value::Bool(false)), &text, "another size is not")?;
+    must(evaluator.value(&text)? == Some(LayoutValue::Bool(false)), &text, "another size is not")?;
     Ok(found.is_some())
 }
 
@@ -829,7 +829,7 @@ fn swizzle(random: &mut Random, evaluator: &Evaluator) -> Found {
     let start = random.range(0, 40);
     let text = format!("swizzle_layout(S<{bits},{base},{shift}>, {start}, {a})");
     let expected: Vec<i64> = offsets(&layout).into_iter().map(|offset| mixed(start + offset)).collect();
-    let listed = |values: &[i64]| Value::List(values.iter().copied().map(Value::Int).collect());
+    let listed = |values: &[i64]| LayoutValue::List(values.iter().copied().map(LayoutValue::Int).collect());
     must(evaluator.value(&text)? == Some(listed(&expected)), &text, "the swizzle of every offset")?;
     let (b, right) = random.layout();
     let text = format!("(S<{bits},{base},{shift}> o {start} o {a}) o {b}");
@@ -839,8 +839,8 @@ fn swizzle(random: &mut Random, evaluator: &Evaluator) -> Found {
     if let Some(found) = &found {
         for (index, inner) in offsets(&right).into_iter().enumerate() {
             let offset = match found {
-                Value::Layout(layout) => at(layout, index as i64),
-                Value::Swizzled(swizzled) => swizzled.at(index as i64),
+                LayoutValue::Layout(layout) => at(layout, index as i64),
+                LayoutValue::Swizzled(swizzled) => swizzled.at(index as i64),
                 other => return Err(format!("{text} = {other} is not a layout")),
             };
             let inside = ascends(&right) && (0..layout.size()).contains(&inner);
@@ -851,8 +851,8 @@ fn swizzle(random: &mut Random, evaluator: &Evaluator) -> Found {
     if let Some(found) = evaluator.value(&text)? {
         for index in (0..layout.size()).filter(|index| mixed(*index) < layout.size()) {
             let offset = match &found {
-                Value::Layout(layout) => at(layout, index),
-                Value::Swizzled(swizzled) => swizzled.at(index),
+                LayoutValue::Layout(layout) => at(layout, index),
+                LayoutValue::Swizzled(swizzled) => swizzled.at(index),
                 other => return Err(format!("{text} = {other} is not a layout")),
             };
             must(offset == at(&layout, mixed(index)), &text, "(A o S)(i) == A(S(i))")?;
@@ -872,13 +872,13 @@ fn swizzle_inverses(random: &mut Random, evaluator: &Evaluator) -> Found {
         let Some(inverse) = evaluator.value(&text)? else { continue };
         found = true;
         let size = match &inverse {
-            Value::Layout(layout) => layout.size(),
-            Value::Swizzled(swizzled) => swizzled.size(),
+            LayoutValue::Layout(layout) => layout.size(),
+            LayoutValue::Swizzled(swizzled) => swizzled.size(),
             other => return Err(format!("{text} = {other} is not a layout")),
         };
         let back = |offset: i64| match &inverse {
-            Value::Layout(layout) => at(layout, offset),
-            Value::Swizzled(swizzled) => swizzled.at(offset),
+            LayoutValue::Layout(layout) => at(layout, offset),
+            LayoutValue::Swizzled(swizzled) => swizzled.at(offset),
             _ => -1,
         };
         if name == "swizzle_right_inverse" {
@@ -926,20 +926,22 @@ fn random_expressions_keep_the_laws() {
 }
 
 /// Products whose copies keep their own strides, which leave no room for the block.
-fn products_that_repeat(text: &str) -> Result<Value, Refusal> {
+fn products_that_repeat(text: &str) -> Result<LayoutValue, ExpressionRefusal> {
     let found = evaluate(text);
     let call = text.strip_prefix("logical_product(").and_then(|call| call.strip_suffix(')'));
     let Some((block, copies)) = call.and_then(|call| call.split_once("), ").or_else(|| call.split_once(", "))) else {
         return found;
     };
     match (evaluate(block).or_else(|_| evaluate(&format!("{block})"))), evaluate(copies)) {
-        (Ok(Value::Layout(block)), Ok(Value::Layout(copies))) => Ok(Layout::tuple(&[*block, *copies])?.into()),
+        (Ok(LayoutValue::Layout(block)), Ok(LayoutValue::Layout(copies))) => {
+            Ok(Layout::tuple(&[*block, *copies])?.into())
+        }
         _ => found,
     }
 }
 
 /// Coordinates by dividing the offset by each stride, whatever lies between.
-fn coordinates_by_division(text: &str) -> Result<Value, Refusal> {
+fn coordinates_by_division(text: &str) -> Result<LayoutValue, ExpressionRefusal> {
     let call = text.strip_prefix("crd2idx(get_1d_coord(").and_then(|call| call.rsplit_once("), "));
     let parts = call.and_then(|(call, layout)| {
         Some((call.rsplit_once(", ")?.1.parse::<i64>().ok()?, Layout::parse(layout.strip_suffix(')')?).ok()?))
@@ -947,7 +949,7 @@ fn coordinates_by_division(text: &str) -> Result<Value, Refusal> {
     let Some((offset, layout)) = parts else { return evaluate(text) };
     let steps =
         leaves(&layout).into_iter().map(|(extent, stride)| offset.checked_div(stride).unwrap_or(0) % extent * stride);
-    Ok(Value::Int(steps.sum()))
+    Ok(LayoutValue::Int(steps.sum()))
 }
 
 #[test]

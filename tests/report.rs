@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use tilewright::results::{Entry, Figures, Peaks, PeerKind, Results, Runs, means};
+use tilewright::results::{Figures, Peaks, PeerKind, ResultEntry, Results, WorkloadRuns, means};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -101,7 +101,7 @@ fn the_peer_is_the_fastest_of_the_same_run_and_the_newest_run_with_one_is_quoted
         call("c", "cccc", "2026-01-03", ""),
         row("decode", "tilewright", 500.0, MODEL, launches),
     ]);
-    let figures = Runs::new(&rows).figures();
+    let figures = WorkloadRuns::new(&rows).figures();
     let figures = only(&figures);
     assert_eq!(figures.latest.us(), 500.0);
     let compared = figures.compared.expect("a peer");
@@ -125,7 +125,7 @@ fn trials_and_other_forms_are_not_compared_with_a_plain_peer() {
         call("c", "aaaa", "2026-01-01", r#", "command": "tilewright tune --suite gemv""#),
         row("gemv", "tilewright", 8.0, r#""n": 8, "k": 8, "batch": 1"#, ""),
     ]);
-    let figures = Runs::new(&rows).figures();
+    let figures = WorkloadRuns::new(&rows).figures();
     let forms: Vec<(&str, &str)> = figures.iter().map(|f| (f.workload.suite, f.workload.form.as_str())).collect();
     assert_eq!(forms, [("decode", "one launch per token"), ("prefill", "w4a16")]);
     assert!(figures.iter().all(|figures| figures.compared.is_none()));
@@ -142,7 +142,7 @@ fn of_several_settings_the_fastest_counts_and_the_floor_is_the_measured_one() {
         row("decode", "tilewright", 1000.0, MODEL, "launches of 200, median of 5"),
         row("decode", "tilewright", 1000.0, &format!(r#"{MODEL}, "devices": 2"#), "launches of 200, median of 5"),
     ]);
-    let (runs, peaks) = (Runs::new(&rows), Peaks::new(&rows));
+    let (runs, peaks) = (WorkloadRuns::new(&rows), Peaks::new(&rows));
     let shares: Vec<(f64, f64, bool)> = runs
         .figures()
         .iter()
@@ -167,7 +167,7 @@ fn a_mean_never_mixes_compiled_and_eager_peers() {
         row("decode", "tilewright", 500.0, &third, launches),
         row("decode", "pytorch-compile-cuda-graph", 600.0, &third, ""),
     ]);
-    let compared: Vec<_> = Runs::new(&rows).figures().iter().filter_map(|figures| figures.compared).collect();
+    let compared: Vec<_> = WorkloadRuns::new(&rows).figures().iter().filter_map(|figures| figures.compared).collect();
     let means: Vec<(PeerKind, f64, usize)> =
         means(&compared).into_iter().map(|(kind, (mean, count))| (kind, (mean * 1e6).round() / 1e6, count)).collect();
     assert_eq!(means, [(PeerKind::Eager, 4.0, 2), (PeerKind::Compiled, 1.2, 1)]);
@@ -177,8 +177,8 @@ fn a_mean_never_mixes_compiled_and_eager_peers() {
 fn no_kept_row_beats_its_measured_floor_by_more_than_the_noise_of_the_peak() {
     let rows = Results::open(&root().join("benches/results/rows")).expect("rows");
     let peaks = Peaks::new(&rows);
-    let figures = Runs::new(&rows).figures();
-    let beyond = |entry: &Entry<'_>| peaks.floor(entry).filter(|floor| floor.share > 1.04);
+    let figures = WorkloadRuns::new(&rows).figures();
+    let beyond = |entry: &ResultEntry<'_>| peaks.floor(entry).filter(|floor| floor.share > 1.04);
     let found: Vec<String> = figures
         .iter()
         .flat_map(|figures| [Some(figures.latest), figures.compared.map(|compared| compared.ours)])

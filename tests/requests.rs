@@ -15,7 +15,7 @@ use tilewright::engine::{
     Sampling, ServerEvent, StopCause, Submission, Ticket,
 };
 use tilewright_flow::ModelShape;
-use tilewright_flow::algorithms::{self, Seen};
+use tilewright_flow::algorithms::{self, CalibrationSample};
 use tilewright_flow::memory::Budget;
 use tilewright_flow::program::FlowSettings;
 use tilewright_kernels::naive::{self, sample};
@@ -338,7 +338,8 @@ fn flow_of(engine: &Engine, name: &str, block_tokens: usize) -> FlowSettings {
     let model = ModelShape { kv_heads: spec.kv_heads, group: spec.group(), head_dim: spec.head_dim, block_tokens };
     let drawn = |count: usize| (0..count).map(|i| ((i * 37 + 11) % 19) as f64 / 19.0 - 0.5).collect::<Vec<f64>>();
     let (queries, keys) = (drawn(spec.heads * spec.head_dim), drawn(spec.kv_heads * spec.head_dim));
-    let parameters = algorithm.calibrate(&model, Seen { queries: &queries, keys: &keys }).expect("parameters");
+    let parameters =
+        algorithm.calibrate(&model, CalibrationSample { queries: &queries, keys: &keys }).expect("parameters");
     flow.with_parameters(vec![parameters; spec.layers])
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tilewright::results::{Results, Row};
+use tilewright::results::{ResultRow, Results};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/results")
@@ -68,7 +68,7 @@ fn numbers(text: &str) -> Vec<f64> {
 }
 
 /// Returns all numbers of a row, including those within its texts.
-fn numbers_of_row(row: &Row) -> Vec<f64> {
+fn numbers_of_row(row: &ResultRow) -> Vec<f64> {
     let mut found = numbers(&row.suite);
     for text in [Some(&row.variant), Some(&row.who), row.verdict.as_ref(), row.remark.as_ref()].into_iter().flatten() {
         found.extend(numbers(text));

@@ -6,16 +6,16 @@ use tilewright_layout::DType;
 use tilewright_layout::tensor::{Place, ShapeError, TensorId, VTensor};
 
 use crate::declare::Declarations;
-use crate::dim::{Dim, Shape};
+use crate::dim::{Dim, InnerShape};
 use crate::error::BindError;
 use crate::flow::Traced;
-use crate::graph::{Graph, ValueId};
-use crate::op::{Effect, Op, Source};
+use crate::graph::{PassGraph, ValueId};
+use crate::op::{Effect, FlowOp, SourceOp};
 use crate::shape::ModelShape;
 
 /// The inner extents of everything in a flow, for a model. Only [`Traced::extents`] makes one.
 #[derive(Clone, Debug)]
-pub struct Extents {
+pub struct FlowExtents {
     /// The model.
     pub model: ModelShape,
     /// Of the values of the cache pass.
@@ -35,11 +35,11 @@ pub type Parameters = BTreeMap<String, Vec<f64>>;
 
 /// A flow bound to a model and its parameters: what machines take. Only [`Traced::bind`] makes one.
 #[derive(Clone, Debug)]
-pub struct Bound<'f> {
+pub struct BoundFlow<'f> {
     /// The flow.
     pub traced: &'f Traced,
     /// Its extents.
-    pub extents: Extents,
+    pub extents: FlowExtents,
     /// Its parameters, by number.
     parameters: Vec<Vec<f64>>,
 }
@@ -49,7 +49,7 @@ impl Traced {
     ///
     /// # Errors
     /// [`BindError`]: what the flow asks for and the model does not have.
-    pub fn extents(&self, model: &ModelShape) -> Result<Extents, BindError> {
+    pub fn extents(&self, model: &ModelShape) -> Result<FlowExtents, BindError> {
         for dim in [Dim::GROUP, Dim::HEAD_DIM, Dim::BLOCK] {
             dim.bind(model)?;
         }
@@ -58,15 +58,15 @@ impl Traced {
         }
         // The query and the keys of a block, which machines hold for all heads.
         for dim in [Dim::GROUP, Dim::BLOCK] {
-            Shape([dim, Dim::HEAD_DIM]).bind(model)?;
+            InnerShape([dim, Dim::HEAD_DIM]).bind(model)?;
         }
         for requirement in &self.requirements {
             requirement.check(model)?;
         }
         let of_graph =
-            |graph: &Graph| graph.nodes().iter().map(|node| node.shape.bind(model)).collect::<Result<Vec<_>, _>>();
+            |graph: &PassGraph| graph.nodes().iter().map(|node| node.shape.bind(model)).collect::<Result<Vec<_>, _>>();
         let Declarations { fields, states, parameters } = &self.declared;
-        Ok(Extents {
+        Ok(FlowExtents {
             model: *model,
             cache: of_graph(&self.cache)?,
             indexer: of_graph(&self.indexer)?,
@@ -81,7 +81,7 @@ impl Traced {
     /// # Errors
     /// [`BindError`]: what the flow asks for and the model does not have; a parameter that is
     /// missing or of another size.
-    pub fn bind(&self, model: &ModelShape, parameters: &Parameters) -> Result<Bound<'_>, BindError> {
+    pub fn bind(&self, model: &ModelShape, parameters: &Parameters) -> Result<BoundFlow<'_>, BindError> {
         let extents = self.extents(model)?;
         let mut values = Vec::new();
         for (decl, shape) in self.declared.parameters.iter().zip(&extents.parameters) {
@@ -99,14 +99,14 @@ impl Traced {
             }
             values.push(given.clone());
         }
-        Ok(Bound { traced: self, extents, parameters: values })
+        Ok(BoundFlow { traced: self, extents, parameters: values })
     }
 
     /// The metadata of a value of the indexer: shape with an unknown number of rows, type, format.
     ///
     /// # Errors
     /// [`ShapeError`] where an extent has no padded one.
-    pub fn vtensor(&self, extents: &Extents, id: ValueId) -> Result<VTensor, ShapeError> {
+    pub fn vtensor(&self, extents: &FlowExtents, id: ValueId) -> Result<VTensor, ShapeError> {
         let [d0, d1] = extents.indexer[id.index()];
         let node = self.indexer.node(id);
         let dtype = self.dtype(&node.op);
@@ -115,20 +115,24 @@ impl Traced {
 
     /// The type that an op's value is kept in: what was declared, bf16 for queries, keys and
     /// values, f32 in between.
-    pub fn dtype(&self, op: &Op) -> DType {
+    pub fn dtype(&self, op: &FlowOp) -> DType {
         match op {
-            Op::Source(Source::Query | Source::Keys | Source::Values | Source::Parameter(_)) => DType::BF16,
-            Op::Source(Source::Field(id) | Source::Fill(id, _)) => self.declared.fields[id.index()].dtype,
-            Op::Source(Source::Load(id)) => self.declared.states[id.index()].dtype,
-            Op::Effect(Effect::Store(id)) => self.declared.fields[id.index()].dtype,
-            Op::Effect(Effect::Save(id)) => self.declared.states[id.index()].dtype,
-            Op::Source(Source::Positions) | Op::Effect(Effect::Select) => DType::U32,
-            Op::Elementwise(_) | Op::Reduction(_) | Op::Product(_) | Op::Rearrange(_) | Op::Row(_) => DType::F32,
+            FlowOp::Source(SourceOp::Query | SourceOp::Keys | SourceOp::Values | SourceOp::Parameter(_)) => DType::BF16,
+            FlowOp::Source(SourceOp::Field(id) | SourceOp::Fill(id, _)) => self.declared.fields[id.index()].dtype,
+            FlowOp::Source(SourceOp::Load(id)) => self.declared.states[id.index()].dtype,
+            FlowOp::Effect(Effect::Store(id)) => self.declared.fields[id.index()].dtype,
+            FlowOp::Effect(Effect::Save(id)) => self.declared.states[id.index()].dtype,
+            FlowOp::Source(SourceOp::Positions) | FlowOp::Effect(Effect::Select) => DType::U32,
+            FlowOp::Elementwise(_)
+            | FlowOp::Reduction(_)
+            | FlowOp::Product(_)
+            | FlowOp::Rearrange(_)
+            | FlowOp::Row(_) => DType::F32,
         }
     }
 }
 
-impl Bound<'_> {
+impl BoundFlow<'_> {
     /// The values of a parameter for a key head, row-major.
     pub fn parameter(&self, index: usize, head: usize) -> &[f64] {
         let [d0, d1] = self.extents.parameters[index];

@@ -4,8 +4,8 @@ use std::panic::Location;
 
 use tilewright_layout::DType;
 
-use crate::dim::{Dim, Shape};
-use crate::error::{Problem, TraceError};
+use crate::dim::{Dim, InnerShape};
+use crate::error::{FlowProblem, TraceError};
 use crate::op::{FieldId, ParameterId, StateId};
 
 /// A declared field: one row for each block of the pool, written when the block completes.
@@ -14,7 +14,7 @@ pub struct FieldDecl {
     /// Its name.
     pub name: String,
     /// The shape of a block's row.
-    pub shape: Shape,
+    pub shape: InnerShape,
     /// The type it is stored in.
     pub dtype: DType,
 }
@@ -25,7 +25,7 @@ pub struct StateDecl {
     /// Its name.
     pub name: String,
     /// The shape of a block's row.
-    pub shape: Shape,
+    pub shape: InnerShape,
     /// What a block holds before its first save.
     pub reset: f64,
     /// The type it is stored in.
@@ -38,7 +38,7 @@ pub struct ParameterDecl {
     /// Its name.
     pub name: String,
     /// Its shape for a key head.
-    pub shape: Shape,
+    pub shape: InnerShape,
 }
 
 /// Everything that a flow declares.
@@ -58,7 +58,7 @@ pub struct Field(pub(crate) FieldId);
 
 /// A parameter of the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Weights(pub(crate) ParameterId);
+pub struct FlowParameter(pub(crate) ParameterId);
 
 /// A state of the flow. It is no `Copy`: loading it takes it, so that it is loaded once.
 #[derive(Debug, PartialEq, Eq)]
@@ -91,22 +91,22 @@ impl Declare {
     /// A field stored in another type.
     #[track_caller]
     pub fn field_of(&mut self, dtype: DType, name: &str, shape: [Dim; 2]) -> Field {
-        self.check("field", name, Shape(shape), Location::caller());
+        self.check("field", name, InnerShape(shape), Location::caller());
         let id = FieldId(self.declared.fields.len() as u32);
-        self.declared.fields.push(FieldDecl { name: name.into(), shape: Shape(shape), dtype });
+        self.declared.fields.push(FieldDecl { name: name.into(), shape: InnerShape(shape), dtype });
         Field(id)
     }
 
     /// A parameter of `shape` for each key head.
     #[track_caller]
-    pub fn parameter(&mut self, name: &str, shape: [Dim; 2]) -> Weights {
-        self.check("parameter", name, Shape(shape), Location::caller());
+    pub fn parameter(&mut self, name: &str, shape: [Dim; 2]) -> FlowParameter {
+        self.check("parameter", name, InnerShape(shape), Location::caller());
         let id = ParameterId(self.declared.parameters.len() as u32);
-        self.declared.parameters.push(ParameterDecl { name: name.into(), shape: Shape(shape) });
-        Weights(id)
+        self.declared.parameters.push(ParameterDecl { name: name.into(), shape: InnerShape(shape) });
+        FlowParameter(id)
     }
 
-    fn check(&mut self, noun: &'static str, name: &str, shape: Shape, at: &'static Location<'static>) {
+    fn check(&mut self, noun: &'static str, name: &str, shape: InnerShape, at: &'static Location<'static>) {
         let declared = &self.declared;
         let mut names = declared.fields.iter().map(|f| &f.name).chain(declared.states.iter().map(|s| &s.name));
         let taken = names.any(|n| n == name) || declared.parameters.iter().any(|p| p.name == name);
@@ -118,10 +118,10 @@ impl Declare {
             taken.then_some("taken")
         };
         if let Some(why) = why {
-            self.errors.push(TraceError { problem: Problem::Name { noun, name: name.into(), why }, at });
+            self.errors.push(TraceError { problem: FlowProblem::Name { noun, name: name.into(), why }, at });
         }
         if !shape.0.iter().all(|dim| dim.is_valid()) || !shape.elements().is_valid() {
-            self.errors.push(TraceError { problem: Problem::Extent { op: format!("{noun} `{name}`"), shape }, at });
+            self.errors.push(TraceError { problem: FlowProblem::Extent { op: format!("{noun} `{name}`"), shape }, at });
         }
     }
 }
@@ -131,7 +131,7 @@ impl DeclareState {
     /// f32.
     #[track_caller]
     pub fn state(&mut self, name: &str, shape: [Dim; 2], reset: f64) -> State {
-        let shape = Shape(shape);
+        let shape = InnerShape(shape);
         self.declare.check("state", name, shape, Location::caller());
         let states = &mut self.declare.declared.states;
         let id = StateId(states.len() as u32);

@@ -131,11 +131,11 @@ impl fmt::Display for Dim {
 
 /// The two inner extents `[d0, d1]` of a value; its rows are what the format says.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Shape(pub [Dim; 2]);
+pub struct InnerShape(pub [Dim; 2]);
 
-impl Shape {
+impl InnerShape {
     /// One number a row: what a selection takes.
-    pub const SCORE: Shape = Shape([Dim::ONE, Dim::ONE]);
+    pub const SCORE: InnerShape = InnerShape([Dim::ONE, Dim::ONE]);
 
     /// The number of elements of a row.
     pub const fn elements(self) -> Dim {
@@ -154,13 +154,13 @@ impl Shape {
     }
 }
 
-impl fmt::Display for Shape {
+impl fmt::Display for InnerShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[{}, {}]", self.0[0], self.0[1])
     }
 }
 
-impl fmt::Debug for Shape {
+impl fmt::Debug for InnerShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

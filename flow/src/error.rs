@@ -5,12 +5,12 @@ use std::panic::Location;
 
 use thiserror::Error;
 
-use crate::dim::{Dim, Requirement, Shape};
+use crate::dim::{Dim, InnerShape, Requirement};
 use crate::shape::ModelShape;
 
 /// What an op of a flow breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Problem {
+pub enum FlowProblem {
     /// Two shapes that do not go together.
     #[error("{op}: operand {operand} has shape {found}, which does not fit {other}: {rule}")]
     Operands {
@@ -19,9 +19,9 @@ pub enum Problem {
         /// The operand.
         operand: &'static str,
         /// Its shape.
-        found: Shape,
+        found: InnerShape,
         /// The shape that it should go with.
-        other: Shape,
+        other: InnerShape,
         /// What must hold.
         rule: &'static str,
     },
@@ -31,7 +31,7 @@ pub enum Problem {
         /// The op or declaration.
         op: String,
         /// The shape.
-        shape: Shape,
+        shape: InnerShape,
     },
     /// A range outside its axis.
     #[error("{op}: range {start}..{end} is not within the axis of {size}; give start ≤ end ≤ {size}")]
@@ -96,7 +96,7 @@ pub enum Problem {
 #[error("{problem} (at {at})")]
 pub struct TraceError {
     /// What is wrong.
-    pub problem: Problem,
+    pub problem: FlowProblem,
     /// Where.
     pub at: &'static Location<'static>,
 }

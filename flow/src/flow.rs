@@ -5,9 +5,9 @@ use std::panic::Location;
 
 use crate::declare::{Declarations, Declare, DeclareState};
 use crate::dim::Requirement;
-use crate::error::{FlowErrors, Problem};
-use crate::graph::{Graph, Removed, ValueId, clean};
-use crate::op::{FieldId, Op, Source, StateId};
+use crate::error::{FlowErrors, FlowProblem};
+use crate::graph::{PassGraph, Removed, ValueId, clean};
+use crate::op::{FieldId, FlowOp, SourceOp, StateId};
 use crate::shape::ModelShape;
 use crate::trace::{Block, Done, Recorder, Recording, Step};
 
@@ -78,18 +78,18 @@ pub struct Traced {
     /// Fields, states and parameters.
     pub declared: Declarations,
     /// The pass of a complete block.
-    pub cache: Graph,
+    pub cache: PassGraph,
     /// The pass of a step.
-    pub indexer: Graph,
+    pub indexer: PassGraph,
     /// What the live ops ask of a model.
     pub requirements: Vec<Requirement>,
     /// What tracing took out, and what looks like an oversight.
-    pub report: Report,
+    pub report: FlowReport,
 }
 
 /// Notices for the author of a flow.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct FlowReport {
     /// Ops that are not in the graphs.
     pub removed: Vec<Removed>,
     /// Fields that are stored and that no live op of the indexer reads.
@@ -100,7 +100,7 @@ pub struct Report {
 
 /// What a flow recorded, before anything is removed.
 #[derive(Clone, Debug, Default)]
-pub struct Recorded {
+pub struct RecordedFlow {
     /// Fields, states and parameters.
     pub declared: Declarations,
     /// The pass of a complete block.
@@ -114,20 +114,20 @@ pub struct Recorded {
 /// # Errors
 /// [`FlowErrors`]: everything that is wrong with it.
 #[track_caller]
-pub fn record<F: Flow + ?Sized>(flow: &F) -> Result<Recorded, FlowErrors> {
+pub fn record<F: Flow + ?Sized>(flow: &F) -> Result<RecordedFlow, FlowErrors> {
     let caller = Location::caller();
     let mut declare = Declare::default();
     let fields = flow.fields(&mut declare);
     let mut declare = DeclareState { declare };
     let state = flow.state(&mut declare);
     let Declare { declared, mut errors } = declare.declare;
-    let mut recorded = Recorded { declared, ..Recorded::default() };
+    let mut recorded = RecordedFlow { declared, ..RecordedFlow::default() };
 
     let recorder = Recorder::new(&recorded.declared);
     flow.forward_cache(&Block { recorder: &recorder, marker: PhantomData }, &fields);
     for (index, field) in recorded.declared.fields.iter().enumerate() {
         if recorder.stores(FieldId(index as u32)) == 0 {
-            recorder.refuse(Problem::NeverStored(field.name.clone()), caller);
+            recorder.refuse(FlowProblem::NeverStored(field.name.clone()), caller);
         }
     }
     let (recording, found) = recorder.into_parts();
@@ -138,8 +138,8 @@ pub fn record<F: Flow + ?Sized>(flow: &F) -> Result<Recorded, FlowErrors> {
     let Done(_) = flow.forward_indexer(Step { recorder: &recorder, marker: PhantomData }, &fields, state);
     for (index, state) in recorded.declared.states.iter().enumerate() {
         match recorder.uses(StateId(index as u32)) {
-            (0, _) => recorder.refuse(Problem::NeverLoaded(state.name.clone()), caller),
-            (_, 0) => recorder.refuse(Problem::NeverSaved(state.name.clone()), caller),
+            (0, _) => recorder.refuse(FlowProblem::NeverLoaded(state.name.clone()), caller),
+            (_, 0) => recorder.refuse(FlowProblem::NeverSaved(state.name.clone()), caller),
             (_, _) => {}
         }
     }
@@ -167,13 +167,13 @@ pub fn trace<F: Flow + ?Sized>(flow: &F) -> Result<Traced, FlowErrors> {
     };
     let cache = graph_of(&recorded.cache);
     let indexer = graph_of(&recorded.indexer);
-    let Recorded { declared, .. } = recorded;
+    let RecordedFlow { declared, .. } = recorded;
     let fields = (0..declared.fields.len() as u32).map(FieldId);
     let states = (0..declared.states.len() as u32).map(StateId);
-    let report = Report {
+    let report = FlowReport {
         removed,
-        unread_fields: fields.filter(|id| !indexer.reads(Source::Field(*id))).collect(),
-        unread_states: states.filter(|id| !indexer.reads(Source::Load(*id))).collect(),
+        unread_fields: fields.filter(|id| !indexer.reads(SourceOp::Field(*id))).collect(),
+        unread_states: states.filter(|id| !indexer.reads(SourceOp::Load(*id))).collect(),
     };
     Ok(Traced { name: flow.name().into(), declared, cache, indexer, requirements, report })
 }
@@ -207,25 +207,25 @@ impl Traced {
     }
 
     /// What a value is called in text forms: the name of a source, the id of everything else.
-    pub fn label(&self, graph: &Graph, id: ValueId) -> String {
+    pub fn label(&self, graph: &PassGraph, id: ValueId) -> String {
         match graph.node(id).op {
-            Op::Source(source) => self.source_label(source),
+            FlowOp::Source(source) => self.source_label(source),
             _ => id.to_string(),
         }
     }
 
     /// The name of a source.
-    pub fn source_label(&self, source: Source) -> String {
+    pub fn source_label(&self, source: SourceOp) -> String {
         let declared = &self.declared;
         match source {
-            Source::Query => "q".into(),
-            Source::Keys => "k".into(),
-            Source::Values => "v".into(),
-            Source::Positions => "position".into(),
-            Source::Field(id) => declared.fields[id.index()].name.clone(),
-            Source::Parameter(id) => declared.parameters[id.index()].name.clone(),
-            Source::Load(id) => format!("load({})", declared.states[id.index()].name),
-            Source::Fill(_, number) => number.to_string(),
+            SourceOp::Query => "q".into(),
+            SourceOp::Keys => "k".into(),
+            SourceOp::Values => "v".into(),
+            SourceOp::Positions => "position".into(),
+            SourceOp::Field(id) => declared.fields[id.index()].name.clone(),
+            SourceOp::Parameter(id) => declared.parameters[id.index()].name.clone(),
+            SourceOp::Load(id) => format!("load({})", declared.states[id.index()].name),
+            SourceOp::Fill(_, number) => number.to_string(),
         }
     }
 }

@@ -28,9 +28,9 @@ pub struct Indexer;
 pub struct Cache;
 
 /// One of the two passes of a flow.
-pub trait Phase: sealed::Sealed + Copy + 'static {}
-impl Phase for Indexer {}
-impl Phase for Cache {}
+pub trait PassKind: sealed::Sealed + Copy + 'static {}
+impl PassKind for Indexer {}
+impl PassKind for Cache {}
 
 /// The pass that sees many blocks.
 #[diagnostic::on_unimplemented(
@@ -38,7 +38,7 @@ impl Phase for Cache {}
     label = "an op over the blocks of a row, in the cache pass",
     note = "softmax, normalisation, convolution and reductions over blocks belong in `forward_indexer`"
 )]
-pub trait ManyBlocks: Phase {}
+pub trait ManyBlocks: PassKind {}
 impl ManyBlocks for Indexer {}
 
 /// A format that ops compute with.
@@ -47,35 +47,35 @@ impl ManyBlocks for Indexer {}
     label = "`{Self}` is not an operand of this op",
     note = "a parameter is the second operand of `gemm`, or the weights of `learned_query`, and nothing else"
 )]
-pub trait Operand: Known {}
-impl Operand for Batched {}
-impl Operand for Ragged {}
-impl Operand for Paged {}
+pub trait ComputeFormat: KnownFormat {}
+impl ComputeFormat for Batched {}
+impl ComputeFormat for Ragged {}
+impl ComputeFormat for Paged {}
 
 /// A format, and the format of what an op of it alone gives. All formats have one, so that only
 /// what forbids an op speaks.
-pub trait Known: AnyFormat + sealed::Sealed {
+pub trait KnownFormat: AnyFormat + sealed::Sealed {
     /// `Batched` stays; what has a row for each block is `Ragged` from then on.
-    type Out: Known;
+    type Out: KnownFormat;
 }
-impl Known for Batched {
+impl KnownFormat for Batched {
     type Out = Batched;
 }
-impl Known for Ragged {
+impl KnownFormat for Ragged {
     type Out = Ragged;
 }
-impl Known for Paged {
+impl KnownFormat for Paged {
     type Out = Ragged;
 }
-impl Known for Parameter {
+impl KnownFormat for Parameter {
     type Out = Parameter;
 }
 
 /// Two formats, and the format of what an op of both gives. All pairs have one; which ops take them
 /// is for [`Join`] and [`GemmBy`] to say.
-pub trait Pair<R>: Known {
+pub trait FormatPair<R>: KnownFormat {
     /// `Batched` where nothing has a row for each block, else `Ragged`.
-    type Out: Known;
+    type Out: KnownFormat;
 }
 
 /// Two formats that an op of two operands takes together.
@@ -84,7 +84,7 @@ pub trait Pair<R>: Known {
     label = "no op of two operands takes `{Self}` and `{R}`",
     note = "`Batched`, `Ragged` and `Paged` go together; a parameter is the second operand of `gemm` alone"
 )]
-pub trait Join<R>: Operand + Pair<R> {}
+pub trait Join<R>: ComputeFormat + FormatPair<R> {}
 
 /// Two formats that `gemm` multiplies in a pass.
 #[diagnostic::on_unimplemented(
@@ -94,11 +94,11 @@ pub trait Join<R>: Operand + Pair<R> {}
             every step and belongs in `forward_cache`",
     note = "a parameter is the second operand of `gemm`, never the first"
 )]
-pub trait GemmBy<R, P>: Pair<R> {}
+pub trait GemmBy<R, P>: FormatPair<R> {}
 
 macro_rules! pairs {
     ($($l:ident $r:ident -> $out:ident;)*) => {$(
-        impl Pair<$r> for $l {
+        impl FormatPair<$r> for $l {
             type Out = $out;
         }
     )*};
@@ -109,7 +109,7 @@ macro_rules! join {
         pairs! { $($l $r -> $out;)* }
         $(
             impl Join<$r> for $l {}
-            impl<P: Phase> GemmBy<$r, P> for $l {}
+            impl<P: PassKind> GemmBy<$r, P> for $l {}
         )*
     };
 }
@@ -146,7 +146,7 @@ impl GemmBy<Parameter, Cache> for Ragged {}
     label = "expected a `Ragged` value, found `{Self}`",
     note = "a field becomes `Ragged` by `.load()` or by any op; a `Batched` value has one row for all blocks"
 )]
-pub trait PerBlock: Operand {}
+pub trait PerBlock: ComputeFormat {}
 impl PerBlock for Ragged {}
 
 /// A value that lies in the pool.
@@ -155,7 +155,7 @@ impl PerBlock for Ragged {}
     label = "nothing to load",
     note = "keys, values and fields are `Paged`; a state is loaded by `step.load(state)`"
 )]
-pub trait InPool: Operand {}
+pub trait InPool: ComputeFormat {}
 impl InPool for Paged {}
 
 /// A value with one row for a request and key head.
@@ -164,5 +164,5 @@ impl InPool for Paged {}
     label = "expected a `Batched` value, found `{Self}`",
     note = "a learned query is made from the query, once for a row"
 )]
-pub trait PerRow: Operand {}
+pub trait PerRow: ComputeFormat {}
 impl PerRow for Batched {}

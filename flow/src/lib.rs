@@ -56,19 +56,19 @@ pub mod run;
 mod shape;
 pub mod trace;
 
-pub use bind::{Bound, Extents, Parameters};
-pub use dim::{Dim, Shape};
-pub use error::{BindError, FlowErrors, Problem, RunError, TraceError};
-pub use flow::{Flow, Recorded, Report, Traced, record, trace};
+pub use bind::{BoundFlow, FlowExtents, Parameters};
+pub use dim::{Dim, InnerShape};
+pub use error::{BindError, FlowErrors, FlowProblem, RunError, TraceError};
+pub use flow::{Flow, FlowReport, RecordedFlow, Traced, record, trace};
 pub use real::Real;
 pub use shape::ModelShape;
 
 /// What a flow is written with.
 pub mod prelude {
-    pub use crate::declare::{Declare, DeclareState, Field, State, Weights};
-    pub use crate::op::Axis::{D0, D1};
+    pub use crate::declare::{Declare, DeclareState, Field, FlowParameter, State};
+    pub use crate::op::InnerAxis::{D0, D1};
     pub use crate::op::{Comparison, Norm, Reduce, Scale, Taps};
-    pub use crate::trace::{Block, Done, Slot, Step, Value};
+    pub use crate::trace::{Block, Done, StateSlot, Step, Value};
     pub use crate::{Dim, Flow, FlowErrors, trace};
     pub use tilewright_layout::tensor::{Batched, Paged, Parameter, Ragged};
 }

@@ -26,7 +26,7 @@ const TIME_PER_MIB: Duration = Duration::from_secs(2);
 
 /// The parts that are looked at; the others, a vocabulary of megabytes, are passed over.
 #[derive(Deserialize)]
-struct Parts {
+struct TokenizerParts {
     #[serde(default)]
     normalizer: Value,
     #[serde(default)]
@@ -40,7 +40,7 @@ struct Parts {
 /// Checks the text of a `tokenizer.json`. One that is not JSON is the reader's to refuse.
 pub(super) fn check(text: &[u8]) -> Result<(), TokenizerError> {
     let Ok(parts) = serde_json::from_slice(text) else { return Ok(()) };
-    let Parts { normalizer, pre_tokenizer, post_processor, decoder } = parts;
+    let TokenizerParts { normalizer, pre_tokenizer, post_processor, decoder } = parts;
     let bounded = |what: &'static str, found: usize, limit: usize| match found > limit {
         true => Err(TokenizerError::Large { what, found, limit }),
         false => Ok(()),
@@ -102,7 +102,7 @@ pub(super) struct Patterns(Vec<Regex>);
 impl Patterns {
     /// Takes the expressions out of the text of a `tokenizer.json`.
     pub fn of(text: &[u8]) -> Patterns {
-        let Ok(parts) = serde_json::from_slice::<Parts>(text) else { return Patterns(Vec::new()) };
+        let Ok(parts) = serde_json::from_slice::<TokenizerParts>(text) else { return Patterns(Vec::new()) };
         let all = [&parts.normalizer, &parts.pre_tokenizer];
         // A malformed one was refused when the tokenizer was read.
         Patterns(all.into_iter().flat_map(patterns).filter_map(|pattern| Regex::new(pattern).ok()).collect())

@@ -15,26 +15,26 @@ use super::error::{CheckpointError, Faults};
 use super::fault::{ConfigError, ConfigFault};
 use super::files;
 use super::json;
-use super::quant::{self, Plan};
+use super::quant::{self, QuantPlan};
 
 /// What `config.json` says.
 ///
 /// ```
-/// use tilewright::checkpoint::Config;
+/// use tilewright::checkpoint::ModelConfig;
 /// let json = br#"{"model_type": "llama", "vocab_size": 32, "hidden_size": 8, "intermediate_size": 16,
 ///     "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5}"#;
-/// let config = Config::from_json(json).expect("a sound configuration");
+/// let config = ModelConfig::from_json(json).expect("a sound configuration");
 /// assert_eq!(config.spec.head_dim, 4);
 /// assert_eq!(config.eos_ids, [2]);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct Config {
+pub struct ModelConfig {
     /// The architecture.
     pub spec: ModelSpec,
     /// The tokens that end a sequence; `generation_config.json` may say otherwise.
     pub eos_ids: Vec<u32>,
     /// Which modules are quantised, where `quantization_config` says so.
-    pub quantization: Option<Plan>,
+    pub quantization: Option<QuantPlan>,
 }
 
 /// The value of the `config.json` of a checkpoint's folder.
@@ -44,18 +44,18 @@ pub(crate) fn value_of_folder(dir: &Path) -> Result<Value, CheckpointError> {
     json::parse(&files::read(&path)?).map_err(|source| CheckpointError::Json { path, source })
 }
 
-impl Config {
+impl ModelConfig {
     /// Reads a file.
     ///
     /// # Errors
     /// The file cannot be read, is not JSON, or holds [`ConfigFault`]s.
-    pub fn read(path: &Path) -> Result<Config, CheckpointError> {
-        Config::read_within(path, None)
+    pub fn read(path: &Path) -> Result<ModelConfig, CheckpointError> {
+        ModelConfig::read_within(path, None)
     }
 
-    fn read_within(path: &Path, max_context: Option<usize>) -> Result<Config, CheckpointError> {
+    fn read_within(path: &Path, max_context: Option<usize>) -> Result<ModelConfig, CheckpointError> {
         let bytes = files::read(path)?;
-        Config::from_json_within(&bytes, max_context).map_err(|error| match error {
+        ModelConfig::from_json_within(&bytes, max_context).map_err(|error| match error {
             ConfigError::Json(source) => CheckpointError::Json { path: path.to_owned(), source },
             ConfigError::Faults(faults) => CheckpointError::Config { path: path.to_owned(), faults },
         })
@@ -65,9 +65,9 @@ impl Config {
     /// quantised weights.
     ///
     /// # Errors
-    /// Those of [`Config::read`], of each file.
-    pub fn of_folder(dir: &Path) -> Result<Config, CheckpointError> {
-        Config::of_folder_within(dir, None)
+    /// Those of [`ModelConfig::read`], of each file.
+    pub fn of_folder(dir: &Path) -> Result<ModelConfig, CheckpointError> {
+        ModelConfig::of_folder_within(dir, None)
     }
 
     /// Reads the configuration of a folder for sequences of at most `max_context` tokens: the model
@@ -75,27 +75,27 @@ impl Config {
     /// nothing.
     ///
     /// # Errors
-    /// Those of [`Config::of_folder`].
-    pub fn of_folder_within(dir: &Path, max_context: Option<usize>) -> Result<Config, CheckpointError> {
-        let config = Config::read_within(&dir.join("config.json"), max_context)?;
+    /// Those of [`ModelConfig::of_folder`].
+    pub fn of_folder_within(dir: &Path, max_context: Option<usize>) -> Result<ModelConfig, CheckpointError> {
+        let config = ModelConfig::read_within(&dir.join("config.json"), max_context)?;
         let quantization = quant::read_beside(dir, &config.spec, config.quantization)?;
-        Ok(Config { quantization, ..config })
+        Ok(ModelConfig { quantization, ..config })
     }
 
     /// Reads the text of a `config.json`.
     ///
     /// # Errors
     /// The text is not JSON, or holds [`ConfigFault`]s: all of them are given.
-    pub fn from_json(text: &[u8]) -> Result<Config, ConfigError> {
-        Config::from_json_within(text, None)
+    pub fn from_json(text: &[u8]) -> Result<ModelConfig, ConfigError> {
+        ModelConfig::from_json_within(text, None)
     }
 
     /// Reads the text of a `config.json` for sequences of at most `max_context` tokens, as
-    /// [`Config::of_folder_within`] does.
+    /// [`ModelConfig::of_folder_within`] does.
     ///
     /// # Errors
-    /// Those of [`Config::from_json`].
-    pub fn from_json_within(text: &[u8], max_context: Option<usize>) -> Result<Config, ConfigError> {
+    /// Those of [`ModelConfig::from_json`].
+    pub fn from_json_within(text: &[u8], max_context: Option<usize>) -> Result<ModelConfig, ConfigError> {
         let value = json::parse(text).map_err(ConfigError::Json)?;
         interpret(value, max_context).map_err(|faults| ConfigError::Faults(Faults(faults)))
     }
@@ -104,7 +104,7 @@ impl Config {
 /// Most heads of keys and values in all layers together; the largest models have some thousands.
 const MAX_POOLS: u32 = 1 << 17;
 
-fn interpret(value: Value, max_context: Option<usize>) -> Result<Config, Vec<ConfigFault>> {
+fn interpret(value: Value, max_context: Option<usize>) -> Result<ModelConfig, Vec<ConfigFault>> {
     let Value::Object(map) = value else {
         return Err(vec![ConfigFault::NotAnObject { value: quote(&value) }]);
     };
@@ -125,7 +125,7 @@ fn interpret(value: Value, max_context: Option<usize>) -> Result<Config, Vec<Con
     let quantization = spec.as_ref().and_then(|spec| quant::read_key(&mut keys, spec));
     let faults = keys.finish(KNOWN);
     match spec {
-        Some(spec) if faults.is_empty() => Ok(Config { spec, eos_ids, quantization }),
+        Some(spec) if faults.is_empty() => Ok(ModelConfig { spec, eos_ids, quantization }),
         _ => Err(faults),
     }
 }

@@ -16,7 +16,7 @@ use tilewright_graph::models::quote;
 
 /// One tensor of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct TensorEntry {
     pub name: String,
     pub dtype: DType,
     pub shape: Vec<usize>,
@@ -189,7 +189,7 @@ fn known_dtypes() -> String {
 
 /// Reads the header of a whole file. The entries come in the order of their bytes and cover the
 /// data without gaps.
-pub(super) fn parse(file: &[u8]) -> Result<Vec<Entry>, HeaderError> {
+pub(super) fn parse(file: &[u8]) -> Result<Vec<TensorEntry>, HeaderError> {
     let Some((length, rest)) = file.split_first_chunk() else {
         return Err(HeaderError::TooShort { len: file.len() });
     };
@@ -225,7 +225,7 @@ pub(super) fn parse(file: &[u8]) -> Result<Vec<Entry>, HeaderError> {
 }
 
 /// Reads one tensor; its range counts from the start of the data.
-fn entry(name: String, value: Value, data_len: usize) -> Result<Entry, HeaderError> {
+fn entry(name: String, value: Value, data_len: usize) -> Result<TensorEntry, HeaderError> {
     let mut fields = match value {
         Value::Object(fields) => fields,
         value => {
@@ -254,7 +254,7 @@ fn entry(name: String, value: Value, data_len: usize) -> Result<Entry, HeaderErr
         Some(expected) if expected != end - begin => {
             Err(HeaderError::Size { tensor: name, shape, dtype, expected, found: end - begin })
         }
-        Some(_) => Ok(Entry { name, dtype, shape, range: begin..end }),
+        Some(_) => Ok(TensorEntry { name, dtype, shape, range: begin..end }),
     }
 }
 
@@ -283,9 +283,9 @@ fn read_numbers(
 }
 
 /// Checks that the tensors, in order, lie end to end from the first byte of the data to the last.
-fn check_coverage(entries: &[Entry], data_len: usize) -> Result<(), HeaderError> {
+fn check_coverage(entries: &[TensorEntry], data_len: usize) -> Result<(), HeaderError> {
     let mut covered = 0;
-    let mut before = None::<&Entry>;
+    let mut before = None::<&TensorEntry>;
     for entry in entries {
         let begin = entry.range.start;
         match before {

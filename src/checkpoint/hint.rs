@@ -15,7 +15,7 @@ pub enum Hint {
     /// A file of that format was given.
     File {
         /// The format.
-        format: Format,
+        format: UnsupportedFormat,
     },
     /// The path looks like a model's name on the Hugging Face hub.
     Hub {
@@ -32,7 +32,7 @@ pub enum Hint {
         /// A file.
         file: String,
         /// Its format.
-        format: Format,
+        format: UnsupportedFormat,
     },
     /// A checkpoint needs its weights as safetensors.
     Safetensors,
@@ -44,7 +44,7 @@ pub enum Hint {
 
 /// A format of weights that is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum UnsupportedFormat {
     /// A file of llama.cpp.
     Gguf,
     /// A pickle of PyTorch, which may run code when it is read.
@@ -53,28 +53,30 @@ pub enum Format {
     Safetensors,
 }
 
-impl Format {
+impl UnsupportedFormat {
     /// The format that a file's name says.
-    fn of(path: &Path) -> Option<Format> {
+    fn of(path: &Path) -> Option<UnsupportedFormat> {
         match path.extension().and_then(OsStr::to_str)? {
-            "gguf" => Some(Format::Gguf),
-            "bin" if path.file_name()?.to_string_lossy().contains("pytorch_model") => Some(Format::PyTorch),
-            "pt" | "pth" => Some(Format::PyTorch),
-            "safetensors" => Some(Format::Safetensors),
+            "gguf" => Some(UnsupportedFormat::Gguf),
+            "bin" if path.file_name()?.to_string_lossy().contains("pytorch_model") => Some(UnsupportedFormat::PyTorch),
+            "pt" | "pth" => Some(UnsupportedFormat::PyTorch),
+            "safetensors" => Some(UnsupportedFormat::Safetensors),
             _ => None,
         }
     }
 }
 
-impl fmt::Display for Format {
+impl fmt::Display for UnsupportedFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Format::Gguf => "GGUF is not read; give the folder of the Hugging Face checkpoint that it was made of",
-            Format::PyTorch => {
+            UnsupportedFormat::Gguf => {
+                "GGUF is not read; give the folder of the Hugging Face checkpoint that it was made of"
+            }
+            UnsupportedFormat::PyTorch => {
                 "pickles of PyTorch are not read, for they may run code; save the model as safetensors \
                  (`save_pretrained` of transformers does)"
             }
-            Format::Safetensors => "give the folder that holds it, with config.json and tokenizer.json",
+            UnsupportedFormat::Safetensors => "give the folder that holds it, with config.json and tokenizer.json",
         })
     }
 }
@@ -104,7 +106,7 @@ impl fmt::Display for Hint {
 impl Hint {
     /// For a path that is no folder.
     pub(super) fn for_no_folder(path: &Path) -> Hint {
-        if let Some(format) = Format::of(path) {
+        if let Some(format) = UnsupportedFormat::of(path) {
             return Hint::File { format };
         }
         let is_plain = |part: &str| {
@@ -143,7 +145,8 @@ impl Hint {
             return Hint::Cache { snapshot: format!("snapshots/{snapshot}") };
         }
         let other = names(dir).into_iter().find_map(|file| {
-            let format = Format::of(Path::new(&file)).filter(|format| *format != Format::Safetensors)?;
+            let format =
+                UnsupportedFormat::of(Path::new(&file)).filter(|format| *format != UnsupportedFormat::Safetensors)?;
             Some(Hint::Other { file, format })
         });
         other.unwrap_or(otherwise)

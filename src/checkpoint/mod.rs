@@ -2,7 +2,7 @@
 //!
 //! | file of the folder | read by | gives |
 //! |---|---|---|
-//! | `config.json` | [`Config`] | the [`ModelSpec`], rotation evaluated |
+//! | `config.json` | [`ModelConfig`] | the [`ModelSpec`], rotation evaluated |
 //! | `generation_config.json` (optional) | [`Checkpoint::open`] | the tokens that end a sequence |
 //! | `tokenizer.json` | [`Tokenizer`] | text to ids and back |
 //! | `tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json` (optional) | [`Checkpoint::open`] | special tokens that `tokenizer.json` lacks |
@@ -41,8 +41,8 @@ use tilewright_kernels::quant::QuantMatrix;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::weights::{WeightTensor, Weights};
 
-pub use chat::{ChatError, ChatTemplate, ChatValue, Conversation, ConversationError, Message};
-pub use config::Config;
+pub use chat::{ChatError, ChatMessage, ChatTemplate, ChatValue, Conversation, ConversationError};
+pub use config::ModelConfig;
 #[cfg(feature = "cli")]
 #[cfg(feature = "cli")]
 pub(crate) use config::value_of_folder;
@@ -51,14 +51,14 @@ pub use fault::{ConfigError, ConfigFault};
 pub use generation::GenerationSettings;
 pub use guard::panic_is_handled;
 pub use header::HeaderError;
-pub use hint::{Format, Hint};
-pub use quant::{PartFault, Plan, Stored};
+pub use hint::{Hint, UnsupportedFormat};
+pub use quant::{PartFault, QuantPlan, StoredModule};
 pub use quantize::{QuantizeError, QuantizeReport, Scheme, quantize};
 pub use shards::IndexFault;
 pub use stream::TextStream;
 pub use tensors::TensorFault;
 pub use tilewright_graph::models::RealBound;
-pub use tokenizer::{Found, Tokenizer, TokenizerError};
+pub use tokenizer::{TokenMismatch, Tokenizer, TokenizerError};
 
 use generation::Generation;
 use special::Special;
@@ -128,7 +128,7 @@ impl Checkpoint {
             return Err(CheckpointError::NotAFolder { path: dir.to_owned(), hint: Hint::for_no_folder(dir) });
         }
         refuse_adapter(dir)?;
-        let Config { spec, eos_ids, quantization } = Config::of_folder_within(dir, max_context)?;
+        let ModelConfig { spec, eos_ids, quantization } = ModelConfig::of_folder_within(dir, max_context)?;
         let plan = quantization.unwrap_or_default();
         let generation = read_generation(&dir.join("generation_config.json"), &spec)?;
         let mut notes = generation.notes(&eos_ids);

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::error::{CheckpointError, Faults};
 use super::files;
-use super::header::{self, Entry};
+use super::header::{self, TensorEntry};
 use super::hint::Hint;
 use super::json;
 use tilewright_graph::models::quote;
@@ -23,7 +23,7 @@ const INDEX: &str = "model.safetensors.index.json";
 pub(super) struct Shard {
     pub path: PathBuf,
     pub mapping: Arc<Mmap>,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<TensorEntry>,
 }
 
 /// One thing in an index that is wrong.

@@ -47,7 +47,7 @@ pub(super) struct Listed {
 
 /// A token that a file calls special, without an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Named {
+pub(super) struct NamedToken {
     pub key: &'static str,
     pub content: String,
     pub file: &'static str,
@@ -58,7 +58,7 @@ pub(super) struct Named {
 pub(super) struct Special {
     /// By their ids.
     pub listed: Vec<Listed>,
-    pub named: Vec<Named>,
+    pub named: Vec<NamedToken>,
     pub chat: Option<ChatTemplate>,
 }
 
@@ -67,17 +67,17 @@ impl Special {
     pub fn read(dir: &Path) -> Result<Special, CheckpointError> {
         let mut special = Special::default();
         let mut template = None;
-        if let Some(mut file) = Source::open(dir, CONFIG)? {
+        if let Some(mut file) = SpecialTokensFile::open(dir, CONFIG)? {
             file.listed(&mut special.listed);
             file.named(&mut special.named);
             template = file.template();
             file.finish()?;
         }
-        if let Some(mut file) = Source::open(dir, MAP)? {
+        if let Some(mut file) = SpecialTokensFile::open(dir, MAP)? {
             file.named(&mut special.named);
             file.finish()?;
         }
-        if let Some(mut file) = Source::open(dir, ADDED)? {
+        if let Some(mut file) = SpecialTokensFile::open(dir, ADDED)? {
             file.added(&mut special.listed);
             file.finish()?;
         }
@@ -98,19 +98,19 @@ impl Special {
 }
 
 /// One file, being read.
-struct Source<'d> {
+struct SpecialTokensFile<'d> {
     dir: &'d Path,
     name: &'static str,
     map: Map<String, Value>,
     faults: Vec<ConfigFault>,
 }
 
-impl<'d> Source<'d> {
-    fn open(dir: &'d Path, name: &'static str) -> Result<Option<Source<'d>>, CheckpointError> {
+impl<'d> SpecialTokensFile<'d> {
+    fn open(dir: &'d Path, name: &'static str) -> Result<Option<SpecialTokensFile<'d>>, CheckpointError> {
         let path = dir.join(name);
         let Some(text) = files::read_optional(&path)? else { return Ok(None) };
         match json::parse(&text) {
-            Ok(Value::Object(map)) => Ok(Some(Source { dir, name, map, faults: Vec::new() })),
+            Ok(Value::Object(map)) => Ok(Some(SpecialTokensFile { dir, name, map, faults: Vec::new() })),
             Ok(value) => {
                 let faults = Faults(vec![ConfigFault::NotAnObject { value: quote(&value) }]);
                 Err(CheckpointError::Config { path, faults })
@@ -177,7 +177,7 @@ impl<'d> Source<'d> {
     }
 
     /// Special tokens by their parts, and those without one.
-    fn named(&mut self, to: &mut Vec<Named>) {
+    fn named(&mut self, to: &mut Vec<NamedToken>) {
         for key in ROLES {
             match self.map.remove(key) {
                 None | Some(Value::Null) => {}
@@ -195,10 +195,10 @@ impl<'d> Source<'d> {
     }
 
     /// A token, as its text or as an object with it.
-    fn name(&mut self, key: &'static str, value: &Value, to: &mut Vec<Named>) {
+    fn name(&mut self, key: &'static str, value: &Value, to: &mut Vec<NamedToken>) {
         match value.as_str().or_else(|| value.get("content")?.as_str()) {
             Some("") => {}
-            Some(content) => to.push(Named { key, content: content.to_owned(), file: self.name }),
+            Some(content) => to.push(NamedToken { key, content: content.to_owned(), file: self.name }),
             None => self.wrong(key, value, "a token, as text or as an object with its content"),
         }
     }

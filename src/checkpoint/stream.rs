@@ -35,7 +35,7 @@ pub struct TextStream<'t> {
     /// The text returned so far.
     emitted: String,
     /// The run of byte tokens at the end of `ids`.
-    run: Run,
+    run: ByteRun,
     /// Whether a piece ended inside of a run of byte tokens, so that the decoder may read the whole
     /// run otherwise.
     split: bool,
@@ -43,13 +43,13 @@ pub struct TextStream<'t> {
 
 /// A run of byte tokens, since the last piece.
 #[derive(Default)]
-struct Run {
+struct ByteRun {
     bytes: Vec<u8>,
     /// Whether the bytes are not the start of any UTF-8 text.
     is_broken: bool,
 }
 
-impl Run {
+impl ByteRun {
     /// Takes a byte; whether the run ends with a complete character.
     fn push(&mut self, byte: u8) -> bool {
         if self.is_broken {
@@ -68,7 +68,7 @@ impl Run {
 
 impl<'t> TextStream<'t> {
     pub(super) fn new(tokenizer: &'t Tokenizer) -> TextStream<'t> {
-        let (emitted, run) = (String::new(), Run::default());
+        let (emitted, run) = (String::new(), ByteRun::default());
         TextStream { tokenizer, ids: Vec::new(), context: 0, read: 0, emitted, run, split: false }
     }
 

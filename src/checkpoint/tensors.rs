@@ -13,9 +13,9 @@ use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::weights::{SharedBytes, WeightTensor};
 
 use super::error::{CheckpointError, Faults};
-use super::quant::{Job, Part, PartFault, Plan, prepare};
+use super::quant::{Job, PartFault, QuantPlan, TensorPart, prepare};
 use super::shards::Shard;
-use super::{Progress, header::Entry};
+use super::{Progress, header::TensorEntry};
 
 const EMBEDDING: &str = "model.embed_tokens.weight";
 const HEAD: &str = "lm_head.weight";
@@ -120,11 +120,11 @@ pub(super) struct Gathered {
 pub(super) fn gather(
     dir: &Path,
     spec: &ModelSpec,
-    plan: &Plan,
+    plan: &QuantPlan,
     shards: &[Shard],
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Gathered, CheckpointError> {
-    let mut found: HashMap<&str, (&Shard, &Entry)> = HashMap::new();
+    let mut found: HashMap<&str, (&Shard, &TensorEntry)> = HashMap::new();
     for shard in shards {
         found.extend(shard.entries.iter().map(|entry| (entry.name.as_str(), (shard, entry))));
     }
@@ -175,7 +175,7 @@ pub(super) fn gather(
 }
 
 /// What stands before the names of a language model's tensors that is a part of a larger model.
-fn prefix_of(found: &HashMap<&str, (&Shard, &Entry)>) -> Option<String> {
+fn prefix_of(found: &HashMap<&str, (&Shard, &TensorEntry)>) -> Option<String> {
     let is_part = |name: &&&str| name.ends_with("embed_tokens.weight") && name.contains("language_model.");
     let name = found.keys().filter(|_| !found.contains_key(EMBEDDING)).find(is_part)?;
     let end = name.find("language_model.")? + "language_model.".len();
@@ -183,7 +183,7 @@ fn prefix_of(found: &HashMap<&str, (&Shard, &Entry)>) -> Option<String> {
 }
 
 /// A tensor as the files hold it.
-fn dense(shard: &Shard, entry: &Entry, expected: &[usize]) -> Result<WeightTensor, TensorFault> {
+fn dense(shard: &Shard, entry: &TensorEntry, expected: &[usize]) -> Result<WeightTensor, TensorFault> {
     let (tensor, file) = (entry.name.clone(), shard.path.clone());
     if entry.shape != expected {
         let (expected, found) = (expected.to_vec(), entry.shape.clone());
@@ -197,9 +197,9 @@ fn dense(shard: &Shard, entry: &Entry, expected: &[usize]) -> Result<WeightTenso
 
 /// Holds what is left against what may be left.
 fn check_left(
-    found: HashMap<&str, (&Shard, &Entry)>,
+    found: HashMap<&str, (&Shard, &TensorEntry)>,
     spec: &ModelSpec,
-    plan: &Plan,
+    plan: &QuantPlan,
     gathered: &mut Gathered,
     faults: &mut Vec<TensorFault>,
 ) {
@@ -259,14 +259,14 @@ fn unpack(jobs: Vec<Job>, gathered: &mut Gathered, faults: &mut Vec<TensorFault>
 }
 
 /// A tensor as the schemes see it.
-fn part<'a>(shard: &'a Shard, entry: &'a Entry) -> Part<'a> {
+fn part<'a>(shard: &'a Shard, entry: &'a TensorEntry) -> TensorPart<'a> {
     let bytes = shard.mapping.get(entry.range.clone()).unwrap_or_default();
-    Part { name: entry.name.clone(), file: &shard.path, dtype: entry.dtype, shape: &entry.shape, bytes }
+    TensorPart { name: entry.name.clone(), file: &shard.path, dtype: entry.dtype, shape: &entry.shape, bytes }
 }
 
 /// The pool whose codes the tensor is the scale of, where it is one that a quantised checkpoint may
 /// bring.
-fn cache_scale(name: &str, plan: &Plan, layers: usize) -> Option<String> {
+fn cache_scale(name: &str, plan: &QuantPlan, layers: usize) -> Option<String> {
     // Names of vLLM and ModelOpt; `output_scale` is that of compressed-tensors.
     const SCALES: [(&str, &str); 6] = [
         ("k_scale", "k"),
@@ -283,7 +283,7 @@ fn cache_scale(name: &str, plan: &Plan, layers: usize) -> Option<String> {
 }
 
 /// The number that is a tensor's only element.
-fn number(shard: &Shard, entry: &Entry) -> Option<f32> {
+fn number(shard: &Shard, entry: &TensorEntry) -> Option<f32> {
     let bytes = shard.mapping.get(entry.range.clone())?;
     match (entry.dtype, bytes) {
         (DType::F32, &[a, b, c, d]) => Some(f32::from_le_bytes([a, b, c, d])),
@@ -295,12 +295,12 @@ fn number(shard: &Shard, entry: &Entry) -> Option<f32> {
 
 /// The tensor's bytes in the map. The header's reader has checked range and size, so there always
 /// is one.
-fn share(shard: &Shard, entry: &Entry) -> Option<WeightTensor> {
+fn share(shard: &Shard, entry: &TensorEntry) -> Option<WeightTensor> {
     let bytes = SharedBytes::new(shard.mapping.clone(), entry.range.clone())?;
     WeightTensor::new(entry.dtype, entry.shape.clone(), bytes).ok()
 }
 
-fn same_bits(embedding: &WeightTensor, shard: &Shard, entry: &Entry) -> bool {
+fn same_bits(embedding: &WeightTensor, shard: &Shard, entry: &TensorEntry) -> bool {
     embedding.dtype() == entry.dtype
         && embedding.shape() == entry.shape
         && shard.mapping.get(entry.range.clone()) == Some(embedding.bytes().as_ref())

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use tokenizers::{AddedToken, DecoderWrapper, ModelWrapper, NormalizedString, Normalizer};
 
 use super::bounds::Patterns;
-use super::special::{Listed, Named, Special};
+use super::special::{Listed, NamedToken, Special};
 use super::stream::{self, TextStream};
 use super::{bounds, guard};
 
@@ -84,7 +84,7 @@ pub enum TokenizerError {
         /// The id that the file gives.
         listed: u32,
         /// What `tokenizer.json` has instead.
-        found: Found,
+        found: TokenMismatch,
     },
     /// A table of a normalizer is said to be longer than it is.
     #[error(
@@ -160,18 +160,18 @@ pub enum TokenizerError {
 
 /// What `tokenizer.json` has for a token and its id in another file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum TokenMismatch {
     /// The token has another id.
     Other(u32),
     /// The id is another token's.
     Taken(String),
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for TokenMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Found::Other(id) => write!(f, "it is {id}"),
-            Found::Taken(token) => write!(f, "that is the id of {token:?}"),
+            TokenMismatch::Other(id) => write!(f, "it is {id}"),
+            TokenMismatch::Taken(token) => write!(f, "that is the id of {token:?}"),
         }
     }
 }
@@ -217,7 +217,7 @@ impl Tokenizer {
         for listed in &special.listed {
             self.add_listed(listed)?;
         }
-        for Named { key, content, file } in &special.named {
+        for NamedToken { key, content, file } in &special.named {
             if self.inner.token_to_id(content).is_some() {
                 self.add_token(AddedToken::from(content.clone(), true))?;
                 continue;
@@ -240,8 +240,8 @@ impl Tokenizer {
             found,
         };
         match (self.inner.token_to_id(&listed.content), self.token(listed.id)) {
-            (None, Some(other)) => return Err(wrong(Found::Taken(other))),
-            (Some(id), _) if id != listed.id => return Err(wrong(Found::Other(id))),
+            (None, Some(other)) => return Err(wrong(TokenMismatch::Taken(other))),
+            (Some(id), _) if id != listed.id => return Err(wrong(TokenMismatch::Other(id))),
             _ => {}
         }
         if listed.id as usize >= self.rows {
@@ -255,7 +255,7 @@ impl Tokenizer {
             .normalized(listed.normalized);
         self.add_token(token)?;
         match self.inner.token_to_id(&listed.content) {
-            Some(id) if id != listed.id => Err(wrong(Found::Other(id))),
+            Some(id) if id != listed.id => Err(wrong(TokenMismatch::Other(id))),
             _ => Ok(()),
         }
     }

@@ -18,9 +18,9 @@ use super::Failure;
 use super::forms::Forms;
 use super::load::open;
 use super::number;
-use super::output::Output;
-use super::paint::{self, Level};
-use crate::checkpoint::{Checkpoint, Config};
+use super::output::OutputFile;
+use super::paint::{self, OutputLevel};
+use crate::checkpoint::{Checkpoint, ModelConfig};
 
 /// Compile a model to the program of one decode step
 ///
@@ -87,12 +87,12 @@ fn parse_dtype(name: &str) -> Result<DType, NameError> {
 
 /// Runs the subcommand.
 pub fn run(args: CompileArgs) -> Result<ExitCode, Failure> {
-    let output = Output::create(&args.out)?;
-    let model = Model::read(&args)?;
+    let output = OutputFile::create(&args.out)?;
+    let model = CompileSource::read(&args)?;
     let spec = model.spec();
     let dtype_of = |name: &str| match &model {
-        Model::Stored(checkpoint) => checkpoint.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype()),
-        Model::Described { .. } => args.weight_dtype,
+        CompileSource::Stored(checkpoint) => checkpoint.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype()),
+        CompileSource::Described { .. } => args.weight_dtype,
     };
     let context = args.context.unwrap_or(spec.max_positions.min(4096));
     let options = LowerOptions {
@@ -104,13 +104,13 @@ pub fn run(args: CompileArgs) -> Result<ExitCode, Failure> {
     };
     let program = lower(spec, &dtype_of, args.target.clone(), &options)?;
     let program = match &model {
-        Model::Stored(checkpoint) => program.stored_as(&**checkpoint),
-        Model::Described { .. } if args.random_weights => with_random_weights(program),
-        Model::Described { forms, .. } => program.with_forms(&|name| forms.get(name)),
+        CompileSource::Stored(checkpoint) => program.stored_as(&**checkpoint),
+        CompileSource::Described { .. } if args.random_weights => with_random_weights(program),
+        CompileSource::Described { forms, .. } => program.with_forms(&|name| forms.get(name)),
     };
     let placed = schedule(program, context)?;
     output.write(|writer| placed.write_json(writer))?;
-    if paint::level() > Level::Quiet {
+    if paint::level() > OutputLevel::Quiet {
         // The program is written: a closed standard error is not a failure.
         let _ = write!(io::stderr(), "{}", Balance::of(&placed, context));
     }
@@ -118,7 +118,7 @@ pub fn run(args: CompileArgs) -> Result<ExitCode, Failure> {
 }
 
 /// What is compiled.
-enum Model {
+enum CompileSource {
     Stored(Box<Checkpoint>),
     Described { spec: ModelSpec, forms: Forms },
 }
@@ -131,25 +131,25 @@ struct RandomAreDense {
     forms: String,
 }
 
-impl Model {
-    fn read(args: &CompileArgs) -> Result<Model, Failure> {
+impl CompileSource {
+    fn read(args: &CompileArgs) -> Result<CompileSource, Failure> {
         let path = match (&args.config, &args.model) {
             (Some(path), _) => path,
-            (None, Some(dir)) => return Ok(Model::Stored(Box::new(open(dir)?))),
+            (None, Some(dir)) => return Ok(CompileSource::Stored(Box::new(open(dir)?))),
             (None, None) => unreachable!("clap requires --model or --config"),
         };
-        let Config { spec, quantization, .. } = Config::read(path)?;
+        let ModelConfig { spec, quantization, .. } = ModelConfig::read(path)?;
         let forms = Forms::of(&spec, quantization, None)?;
         match forms.name().filter(|_| args.random_weights) {
             Some(forms) => Err(RandomAreDense { path: path.clone(), forms: forms.to_owned() }.into()),
-            None => Ok(Model::Described { spec, forms }),
+            None => Ok(CompileSource::Described { spec, forms }),
         }
     }
 
     fn spec(&self) -> &ModelSpec {
         match self {
-            Model::Stored(checkpoint) => checkpoint.spec(),
-            Model::Described { spec, .. } => spec,
+            CompileSource::Stored(checkpoint) => checkpoint.spec(),
+            CompileSource::Described { spec, .. } => spec,
         }
     }
 }

@@ -33,18 +33,18 @@ pub struct DoctorArgs {
 
 /// What was found.
 #[derive(Serialize)]
-struct Report {
+struct DoctorReport {
     version: &'static str,
     platform: String,
     cores: usize,
     cuda: Finding,
     /// Version of the kernel driver, as `nvidia-smi` prints it.
     nvidia_driver: Option<String>,
-    gpus: Vec<Gpu>,
+    gpus: Vec<GpuReport>,
     nccl: Finding,
     kernel_cache: Finding,
     tuned_settings: Finding,
-    runs: Vec<Run>,
+    runs: Vec<FeatureSupport>,
 }
 
 /// Something that is there, or why it is not.
@@ -56,7 +56,7 @@ enum Finding {
 }
 
 #[derive(Serialize)]
-struct Gpu {
+struct GpuReport {
     device: String,
     name: String,
     capability: String,
@@ -71,7 +71,7 @@ struct Gpu {
 
 /// A feature, and why it does not run here.
 #[derive(Serialize)]
-struct Run {
+struct FeatureSupport {
     feature: &'static str,
     runs: bool,
     why: Option<String>,
@@ -79,7 +79,7 @@ struct Run {
 
 /// Runs the subcommand.
 pub fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
-    let report = Report::of_this_machine();
+    let report = DoctorReport::of_this_machine();
     if args.json {
         writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
     } else {
@@ -110,21 +110,21 @@ impl fmt::Display for Finding {
     }
 }
 
-impl Report {
-    fn of_this_machine() -> Report {
+impl DoctorReport {
+    fn of_this_machine() -> DoctorReport {
         let cuda = cuda::driver().map(|version| format!("CUDA {}.{}", version / 1000, version % 1000 / 10));
-        let opened: Vec<Result<Gpu, String>> = (0..cuda::count().unwrap_or(0))
+        let opened: Vec<Result<GpuReport, String>> = (0..cuda::count().unwrap_or(0))
             .map(|ordinal| {
-                cuda::open(ordinal).map(|device| Gpu::of(ordinal, &device)).map_err(|error| error.to_string())
+                cuda::open(ordinal).map(|device| GpuReport::of(ordinal, &device)).map_err(|error| error.to_string())
             })
             .collect();
         let failed = opened.iter().find_map(|gpu| gpu.as_ref().err().cloned());
-        let gpus: Vec<Gpu> = opened.into_iter().flatten().collect();
+        let gpus: Vec<GpuReport> = opened.into_iter().flatten().collect();
         let nccl = cuda::nccl_version();
         let nccl = nccl.map(|version| format!("NCCL {}.{}.{}", version / 10_000, version / 100 % 100, version % 100));
         let (cuda, nccl) = (Finding::of(cuda.map_err(|error| brief(&error))), Finding::of(nccl));
         let runs = runs(&cuda, &gpus, failed, &nccl);
-        Report {
+        DoctorReport {
             version: env!("CARGO_PKG_VERSION"),
             platform: format!("{} on {}", std::env::consts::OS, std::env::consts::ARCH),
             cores: thread::available_parallelism().map_or(1, usize::from),
@@ -139,14 +139,14 @@ impl Report {
     }
 }
 
-impl Gpu {
-    fn of(ordinal: u32, device: &Device) -> Gpu {
+impl GpuReport {
+    fn of(ordinal: u32, device: &Device) -> GpuReport {
         let properties = device.properties();
         let (major, minor) = properties.capability;
         let arch = properties.arch();
         let kernels = shipped::all();
         let usable = |arch: Arch| kernels.iter().filter(|kernel| kernel.needs().met_by(arch)).count();
-        Gpu {
+        GpuReport {
             device: format!("cuda:{ordinal}"),
             name: properties.name.clone(),
             capability: format!("{major}.{minor}"),
@@ -160,7 +160,7 @@ impl Gpu {
 }
 
 /// Which features run, and why the others do not.
-fn runs(cuda: &Finding, gpus: &[Gpu], failed: Option<String>, nccl: &Finding) -> Vec<Run> {
+fn runs(cuda: &Finding, gpus: &[GpuReport], failed: Option<String>, nccl: &Finding) -> Vec<FeatureSupport> {
     let usable = gpus.iter().filter(|gpu| gpu.arch.is_some()).count();
     let no_gpu = || match (cuda.missing(), gpus.first()) {
         (Some(why), _) => why.to_owned(),
@@ -179,7 +179,7 @@ fn runs(cuda: &Finding, gpus: &[Gpu], failed: Option<String>, nccl: &Finding) ->
         (None, _) => None,
     };
     let by_nccl = several.clone().or_else(|| nccl.missing().map(str::to_owned));
-    let run = |feature, why: Option<String>| Run { feature, runs: why.is_none(), why };
+    let run = |feature, why: Option<String>| FeatureSupport { feature, runs: why.is_none(), why };
     vec![
         run("models on the CPU (--device cpu)", None),
         run("kernels and models on the simulator (--device sim)", None),
@@ -220,7 +220,7 @@ fn tuned_settings() -> Finding {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for DoctorReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = |name: &str, text: &dyn fmt::Display| writeln!(f, "{name:16} {text}");
         line("tilewright", &format!("{}, {}, {} cores", self.version, self.platform, self.cores))?;
@@ -244,7 +244,7 @@ impl fmt::Display for Report {
         line("Kernel cache", &self.kernel_cache)?;
         line("Tuned settings", &self.tuned_settings)?;
         writeln!(f, "\nRuns here:")?;
-        for Run { feature, why, .. } in &self.runs {
+        for FeatureSupport { feature, why, .. } in &self.runs {
             match why {
                 None => writeln!(f, "  yes  {feature}")?,
                 Some(why) => writeln!(f, "  no   {feature}: {why}")?,
@@ -258,8 +258,8 @@ impl fmt::Display for Report {
 mod tests {
     use super::*;
 
-    fn gpu(name: &str, capability: &str, arch: Option<&str>) -> Gpu {
-        Gpu {
+    fn gpu(name: &str, capability: &str, arch: Option<&str>) -> GpuReport {
+        GpuReport {
             device: "cuda:0".into(),
             name: name.into(),
             capability: capability.into(),
@@ -271,7 +271,7 @@ mod tests {
         }
     }
 
-    fn why(runs: &[Run], feature: &str) -> Option<String> {
+    fn why(runs: &[FeatureSupport], feature: &str) -> Option<String> {
         let run = runs.iter().find(|run| run.feature.contains(feature)).expect("a feature");
         assert_eq!(run.runs, run.why.is_none());
         run.why.clone()

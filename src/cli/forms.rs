@@ -8,7 +8,7 @@ use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::Quantised;
 
 use super::Failure;
-use crate::checkpoint::{Plan, Scheme};
+use crate::checkpoint::{QuantPlan, Scheme};
 
 /// The forms and columns of quantised weights by tensor name; all other weights are bf16.
 #[derive(Default)]
@@ -34,7 +34,7 @@ pub struct NotShared {
 }
 
 impl Forms {
-    pub fn of(spec: &ModelSpec, quantization: Option<Plan>, scheme: Option<Scheme>) -> Result<Forms, Failure> {
+    pub fn of(spec: &ModelSpec, quantization: Option<QuantPlan>, scheme: Option<Scheme>) -> Result<Forms, Failure> {
         let plan = quantization.filter(|plan| !plan.is_empty());
         match (plan, scheme) {
             (Some(plan), Some(_)) => Err(Already { modules: plan.len() }.into()),

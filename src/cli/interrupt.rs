@@ -19,17 +19,18 @@ use crate::engine::Abort;
 const CODE: u8 = 130;
 
 /// The state that the handler reads.
-struct State {
+struct InterruptState {
     /// Ends the running work, if it can end early.
     early: Option<Box<dyn Fn() + Send>>,
     came: bool,
     unfinished: BTreeSet<PathBuf>,
 }
 
-static STATE: Mutex<State> = Mutex::new(State { early: None, came: false, unfinished: BTreeSet::new() });
+static STATE: Mutex<InterruptState> =
+    Mutex::new(InterruptState { early: None, came: false, unfinished: BTreeSet::new() });
 
 /// Locks the state, which is consistent even if a thread panicked while it held the lock.
-fn state() -> MutexGuard<'static, State> {
+fn state() -> MutexGuard<'static, InterruptState> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

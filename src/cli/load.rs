@@ -10,7 +10,7 @@ use crate::engine::{Device, Engine};
 
 /// How a checkpoint is opened.
 #[derive(Clone, Copy, Default)]
-pub struct Form {
+pub struct LoadOptions {
     /// The scheme that linear layers are quantised by while loading; none: as the checkpoint stores
     /// them.
     pub scheme: Option<Scheme>,
@@ -24,7 +24,7 @@ pub fn open(dir: &Path) -> Result<Checkpoint, Failure> {
 }
 
 /// Opens a checkpoint in that form.
-pub fn open_as(dir: &Path, form: Form) -> Result<Checkpoint, Failure> {
+pub fn open_as(dir: &Path, form: LoadOptions) -> Result<Checkpoint, Failure> {
     let checkpoint = Checkpoint::open_within(dir, form.max_context, &mut |_| ())?;
     match form.scheme {
         Some(scheme) => Ok(checkpoint.quantised(scheme, None)?),
@@ -33,7 +33,7 @@ pub fn open_as(dir: &Path, form: Form) -> Result<Checkpoint, Failure> {
 }
 
 /// Loads a model in that form.
-pub fn load_as(dir: &Path, device: Device, form: Form) -> Result<Engine, Failure> {
+pub fn load_as(dir: &Path, device: Device, form: LoadOptions) -> Result<Engine, Failure> {
     if form.scheme.is_none() && form.max_context.is_none() {
         return load(dir, device);
     }
@@ -61,7 +61,7 @@ pub fn load(dir: &Path, device: Device) -> Result<Engine, Failure> {
 
 /// Loads a model whose weights are read as steps need them: those that other processes compute
 /// with, never.
-pub fn load_as_needed(dir: &Path, device: Device, form: Form) -> Result<Engine, Failure> {
+pub fn load_as_needed(dir: &Path, device: Device, form: LoadOptions) -> Result<Engine, Failure> {
     let engine = Engine::new(open_as(dir, form)?, device, Box::new(|_| ()))?;
     say(&engine);
     Ok(engine)

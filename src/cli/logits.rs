@@ -10,8 +10,8 @@ use thiserror::Error;
 
 use super::Failure;
 use super::device::DeviceArgs;
-use super::load::{Form, load_as, load_as_needed};
-use super::output::Output;
+use super::load::{LoadOptions, load_as, load_as_needed};
+use super::output::OutputFile;
 use super::prompt::parse_context;
 use super::world::WorldArgs;
 
@@ -60,8 +60,8 @@ fn parse_ids(text: &str) -> Result<Ids, IdError> {
 
 /// Runs the subcommand.
 pub fn run(args: &LogitsArgs) -> Result<ExitCode, Failure> {
-    let output = Output::create(&args.out)?;
-    let form = Form { scheme: None, max_context: args.max_context };
+    let output = OutputFile::create(&args.out)?;
+    let form = LoadOptions { scheme: None, max_context: args.max_context };
     let device = args.device.get();
     let engine = match args.world.is_shared() {
         true => args.world.apply(load_as_needed(&args.model, device, form)?)?,

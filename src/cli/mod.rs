@@ -61,7 +61,7 @@ pub use failure::Failure;
 pub use reference::reference_page;
 
 use crate::input;
-use paint::{Level, Word};
+use paint::{OutputLevel, Word};
 
 /// Typed layouts, tile kernels and a persistent megakernel for language models
 #[derive(Parser)]
@@ -92,11 +92,11 @@ struct Verbosity {
 }
 
 impl Verbosity {
-    fn level(&self) -> Level {
+    fn level(&self) -> OutputLevel {
         match (self.quiet, self.verbose) {
-            (true, _) => Level::Quiet,
-            (false, true) => Level::Verbose,
-            (false, false) => Level::Normal,
+            (true, _) => OutputLevel::Quiet,
+            (false, true) => OutputLevel::Verbose,
+            (false, false) => OutputLevel::Normal,
         }
     }
 }

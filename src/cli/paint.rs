@@ -20,7 +20,7 @@ pub enum Word {
 
 /// How much is printed on standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum OutputLevel {
     /// Errors only.
     Quiet,
     /// Errors and notes; progress bars on a terminal.
@@ -29,19 +29,19 @@ pub enum Level {
     Verbose,
 }
 
-static LEVEL: AtomicU8 = AtomicU8::new(Level::Normal as u8);
+static LEVEL: AtomicU8 = AtomicU8::new(OutputLevel::Normal as u8);
 
 /// Sets the level of the process.
-pub fn set_level(level: Level) {
+pub fn set_level(level: OutputLevel) {
     LEVEL.store(level as u8, Ordering::Relaxed);
 }
 
 /// The level of the process.
-pub fn level() -> Level {
+pub fn level() -> OutputLevel {
     match LEVEL.load(Ordering::Relaxed) {
-        0 => Level::Quiet,
-        1 => Level::Normal,
-        _ => Level::Verbose,
+        0 => OutputLevel::Quiet,
+        1 => OutputLevel::Normal,
+        _ => OutputLevel::Verbose,
     }
 }
 
@@ -49,9 +49,9 @@ pub fn level() -> Level {
 /// --quiet.
 pub fn is_watched() -> bool {
     match level() {
-        Level::Quiet => false,
-        Level::Normal => std::io::stderr().is_terminal(),
-        Level::Verbose => true,
+        OutputLevel::Quiet => false,
+        OutputLevel::Normal => std::io::stderr().is_terminal(),
+        OutputLevel::Verbose => true,
     }
 }
 
@@ -61,10 +61,10 @@ pub fn is_watched() -> bool {
 /// `CLICOLOR_FORCE` colours it everywhere.
 pub fn line(word: Word, text: &str) {
     let (name, colour, least) = match word {
-        Word::Error => ("error:", AnsiColor::Red, Level::Quiet),
-        Word::Tip => ("tip:", AnsiColor::Green, Level::Quiet),
-        Word::Note => ("note:", AnsiColor::Cyan, Level::Normal),
-        Word::Detail => ("info:", AnsiColor::Blue, Level::Verbose),
+        Word::Error => ("error:", AnsiColor::Red, OutputLevel::Quiet),
+        Word::Tip => ("tip:", AnsiColor::Green, OutputLevel::Quiet),
+        Word::Note => ("note:", AnsiColor::Cyan, OutputLevel::Normal),
+        Word::Detail => ("info:", AnsiColor::Blue, OutputLevel::Verbose),
     };
     if level() < least {
         return;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::paint::{self, Level};
+use super::paint::{self, OutputLevel};
 
 const BYTES: &str =
     "{msg} {bar:30} {percent:>3} %  {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
@@ -28,8 +28,8 @@ fn bar_on(target: ProgressDrawTarget, doing: &'static str, template: &str, len: 
 }
 
 /// Whether bars are drawn: on a terminal, and without --quiet.
-fn is_drawn(level: Level, is_terminal: bool) -> bool {
-    is_terminal && level > Level::Quiet
+fn is_drawn(level: OutputLevel, is_terminal: bool) -> bool {
+    is_terminal && level > OutputLevel::Quiet
 }
 
 /// A bar that counts bytes.
@@ -233,8 +233,12 @@ mod tests {
 
     #[test]
     fn bars_are_drawn_on_a_terminal_without_quiet_only() {
-        assert!(is_drawn(Level::Normal, true) && is_drawn(Level::Verbose, true));
-        assert!(!is_drawn(Level::Quiet, true) && !is_drawn(Level::Normal, false) && !is_drawn(Level::Verbose, false));
+        assert!(is_drawn(OutputLevel::Normal, true) && is_drawn(OutputLevel::Verbose, true));
+        assert!(
+            !is_drawn(OutputLevel::Quiet, true)
+                && !is_drawn(OutputLevel::Normal, false)
+                && !is_drawn(OutputLevel::Verbose, false)
+        );
     }
 
     #[test]

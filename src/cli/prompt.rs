@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::Failure;
 use super::input::{self, InputError};
-use crate::checkpoint::{ChatValue, Config, Conversation, ConversationError, Message};
+use crate::checkpoint::{ChatMessage, ChatValue, Conversation, ConversationError, ModelConfig};
 use crate::engine::{Engine, EngineError, prompt_bytes};
 
 /// The prompt.
@@ -105,7 +105,7 @@ impl PromptArgs {
             return Err(PromptError::NoTemplate.into());
         }
         let limit =
-            || Ok::<u64, Failure>(prompt_bytes(Config::of_folder_within(model, max_context)?.spec.max_positions));
+            || Ok::<u64, Failure>(prompt_bytes(ModelConfig::of_folder_within(model, max_context)?.spec.max_positions));
         if let Some(path) = &self.messages {
             let text = read(path, limit()?.saturating_add(JSON_BYTES))?;
             let conversation = Conversation::from_json(&text)
@@ -130,8 +130,8 @@ impl PromptArgs {
         if !self.chat {
             return Prompt::Text(text);
         }
-        let system = self.system.as_ref().map(|text| Message::new("system", text));
-        let messages = system.into_iter().chain([Message::new("user", text)]);
+        let system = self.system.as_ref().map(|text| ChatMessage::new("system", text));
+        let messages = system.into_iter().chain([ChatMessage::new("user", text)]);
         Prompt::Conversation(self.with_variables(Conversation::new(messages)))
     }
 

@@ -198,13 +198,13 @@ mod tests {
     use tilewright_codegen::verify::{VerifyErrors, verify};
 
     /// A kernel that should write the numbers 0.. into y.
-    struct Numbers {
+    struct IotaKernel {
         name: &'static str,
         needs: Needs,
         build: fn(&Builder),
     }
 
-    impl Shipped for Numbers {
+    impl Shipped for IotaKernel {
         fn name(&self) -> &str {
             self.name
         }
@@ -226,7 +226,7 @@ mod tests {
     }
 
     fn numbers(name: &'static str, build: fn(&Builder)) -> Box<dyn Shipped> {
-        Box::new(Numbers { name, needs: Needs::Sm80, build })
+        Box::new(IotaKernel { name, needs: Needs::Sm80, build })
     }
 
     fn said(kernels: &[Box<dyn Shipped>]) -> (bool, String) {
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn kernels_that_the_device_lacks_are_skipped() {
-        let lacking = Numbers { name: "later", needs: Needs::Sm90a, build: |_| {} };
+        let lacking = IotaKernel { name: "later", needs: Needs::Sm90a, build: |_| {} };
         let mut out = Vec::new();
         let kernels = [Box::new(lacking) as Box<dyn Shipped>];
         assert!(table(&mut out, &sim::open(0), &kernels, Arch::Sm80, 0..2).expect("a vector takes all"));

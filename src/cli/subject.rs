@@ -18,11 +18,11 @@ use tilewright_megakernel::weights::{RandomCodes, RandomWeights, Weights};
 
 use super::flow_choice::FlowChoice;
 use super::forms::Forms;
-use super::load::{Form, open_as};
+use super::load::{LoadOptions, open_as};
 use super::progress::LoadBar;
 use super::quantize::parse_scheme;
 use super::{Failure, number};
-use crate::checkpoint::{Config, Scheme};
+use crate::checkpoint::{ModelConfig, Scheme};
 use crate::engine::{self, KvType, Opened};
 
 /// Seed of random weights.
@@ -30,7 +30,7 @@ pub const SEED: u64 = 7;
 
 /// A model, with the weights of a checkpoint or random ones.
 #[derive(Args)]
-pub struct Source {
+pub struct ModelSource {
     /// Folder of a Hugging Face checkpoint
     #[arg(long, value_name = "DIR", conflicts_with = "config")]
     model: Option<PathBuf>,
@@ -61,7 +61,7 @@ struct Described {
 #[derive(Args)]
 pub struct SubjectArgs {
     #[command(flatten)]
-    source: Source,
+    source: ModelSource,
     /// Sequences that are decoded together, 1 to 64; more than 16 with `bench decode` only
     #[arg(long, value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     batch: u16,
@@ -76,12 +76,12 @@ pub struct SubjectArgs {
 }
 
 /// Weights that host and device read.
-pub type Shared = Arc<dyn Weights + Send + Sync>;
+pub type SharedWeights = Arc<dyn Weights + Send + Sync>;
 
 /// A machine that is ready to decode.
-pub struct Subject {
+pub struct DecodeSubject {
     pub spec: ModelSpec,
-    pub weights: Shared,
+    pub weights: SharedWeights,
     pub machine: DeviceMachine,
     pub rows: usize,
     pub context: usize,
@@ -93,17 +93,17 @@ pub struct Subject {
     pub flow: Option<FlowSettings>,
 }
 
-impl Source {
+impl ModelSource {
     /// Opens the checkpoint, or draws weights for the configuration.
-    pub fn open(&self) -> Result<(ModelSpec, Shared), Failure> {
+    pub fn open(&self) -> Result<(ModelSpec, SharedWeights), Failure> {
         match (&self.model, &self.config) {
             (Some(dir), _) => {
-                let checkpoint = open_as(dir, Form { scheme: self.weights, max_context: None })?;
+                let checkpoint = open_as(dir, LoadOptions { scheme: self.weights, max_context: None })?;
                 Ok((checkpoint.spec().clone(), Arc::new(checkpoint)))
             }
             _ => {
                 let Described { spec, forms } = self.described()?;
-                let weights: Shared = if forms.is_empty() {
+                let weights: SharedWeights = if forms.is_empty() {
                     Arc::new(RandomWeights::new(spec, DType::BF16, SEED)?)
                 } else {
                     let form = |name: &str| forms.get(name).map(|(form, _)| form);
@@ -132,8 +132,8 @@ impl Source {
         let (spec, quantization) = match (&self.model, &self.config, self.known.and_then(ModelSpec::named)) {
             (None, None, None) => return Err("give a model: --model DIR, or --config FILE for random weights".into()),
             (None, None, Some(spec)) => (spec, None),
-            (Some(dir), ..) => Config::of_folder(dir).map(|config| (config.spec, config.quantization))?,
-            (None, Some(file), _) => Config::read(file).map(|config| (config.spec, config.quantization))?,
+            (Some(dir), ..) => ModelConfig::of_folder(dir).map(|config| (config.spec, config.quantization))?,
+            (None, Some(file), _) => ModelConfig::read(file).map(|config| (config.spec, config.quantization))?,
         };
         let forms = Forms::of(&spec, quantization, self.weights)?;
         Ok(self.described.get_or_init(|| Box::new(Described { spec, forms })))
@@ -144,7 +144,7 @@ impl SubjectArgs {
     /// A known architecture with random weights.
     pub fn of_known_model(name: &'static str, batch: u16, context: usize) -> SubjectArgs {
         let (model, config, weights, described) = (None, None, None, OnceCell::new());
-        let source = Source { model, config, random_weights: true, weights, known: Some(name), described };
+        let source = ModelSource { model, config, random_weights: true, weights, known: Some(name), described };
         let (kv, flow) = (KvType::Bf16, FlowChoice::default());
         SubjectArgs { source, batch, context, kv, flow }
     }
@@ -155,7 +155,7 @@ impl SubjectArgs {
     }
 
     /// The architecture and its weights.
-    pub fn weights(&self) -> Result<(ModelSpec, Shared), Failure> {
+    pub fn weights(&self) -> Result<(ModelSpec, SharedWeights), Failure> {
         self.source.open()
     }
 
@@ -189,7 +189,7 @@ impl SubjectArgs {
         &self,
         device: engine::Device,
         change: impl FnOnce(DeviceOptions) -> Result<DeviceOptions, Failure>,
-    ) -> Result<Subject, Failure> {
+    ) -> Result<DecodeSubject, Failure> {
         let Opened { devices, target, options, .. } = engine::open(device)?;
         let options = change(options)?;
         let (spec, weights) = self.source.open()?;
@@ -207,7 +207,16 @@ impl SubjectArgs {
         let bar = LoadBar::new();
         let mut resident = DeviceWeights::on(devices, Arc::clone(&weights));
         let machine = resident.machine(placed, None, options, &mut |done, total| bar.show(done, total))?;
-        Ok(Subject { spec, weights, machine, rows, context, kv: self.kv, pages: lowering.pages_per_sequence(), flow })
+        Ok(DecodeSubject {
+            spec,
+            weights,
+            machine,
+            rows,
+            context,
+            kv: self.kv,
+            pages: lowering.pages_per_sequence(),
+            flow,
+        })
     }
 }
 
@@ -218,28 +227,28 @@ fn phase_of(flow: &FlowSettings, context: usize) -> Phase {
 }
 
 /// The inputs of a step.
-pub struct Cells {
+pub struct StepInputs {
     pub tokens: Vec<i32>,
     pub positions: Vec<i32>,
     pub page_table: Vec<i32>,
 }
 
-impl Cells {
+impl StepInputs {
     pub fn view(&self) -> StepCells<'_> {
         StepCells { tokens: &self.tokens, positions: &self.positions, page_table: &self.page_table }
     }
 }
 
-impl Subject {
+impl DecodeSubject {
     /// The program.
     pub fn program(&self) -> &Placed {
         self.machine.program()
     }
 
     /// Inputs in which every row has another token, pages of its own, and the same position.
-    pub fn cells(&self, position: usize) -> Cells {
+    pub fn cells(&self, position: usize) -> StepInputs {
         let token = |row: usize| ((row * 7 + 11) % self.spec.vocab) as i32;
-        Cells {
+        StepInputs {
             tokens: (0..self.rows).map(token).collect(),
             positions: vec![position as i32; self.rows],
             page_table: (0..(self.rows * self.pages) as i32).collect(),

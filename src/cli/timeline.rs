@@ -12,10 +12,10 @@ use super::Failure;
 use super::bench::{draw_history, this_call};
 use super::device::GpuArgs;
 use super::number;
-use super::output::Output;
-use super::subject::{Subject, SubjectArgs};
+use super::output::OutputFile;
+use super::subject::{DecodeSubject, SubjectArgs};
 use crate::engine::Device;
-use crate::results::{OURS, Row, write_call, write_row};
+use crate::results::{OURS, ResultRow, write_call, write_row};
 
 /// Show where the time of a decode step goes
 ///
@@ -46,9 +46,9 @@ pub struct TimelineArgs {
 /// Runs the subcommand.
 pub fn run(args: &TimelineArgs) -> Result<ExitCode, Failure> {
     let device = args.device.get()?;
-    let out = args.out.as_deref().map(Output::create).transpose()?;
-    let svg = args.svg.as_deref().map(Output::create).transpose()?;
-    let json = args.table.as_deref().map(Output::create).transpose()?;
+    let out = args.out.as_deref().map(OutputFile::create).transpose()?;
+    let svg = args.svg.as_deref().map(OutputFile::create).transpose()?;
+    let json = args.table.as_deref().map(OutputFile::create).transpose()?;
     let mut subject = args.subject.open(device, |options| Ok(DeviceOptions { timeline: true, ..options }))?;
     if subject.flow.is_some() {
         // In pools of zeros all blocks would look alike to a flow.
@@ -78,15 +78,15 @@ pub fn run(args: &TimelineArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Returns a row for each kind of level and one for the step.
-fn rows(table: &LevelTable, subject: &Subject) -> Vec<Row> {
-    let Subject { spec, rows, context, .. } = subject;
+fn rows(table: &LevelTable, subject: &DecodeSubject) -> Vec<ResultRow> {
+    let DecodeSubject { spec, rows, context, .. } = subject;
     let shape = [("batch", *rows), ("context", *context), ("hidden", spec.hidden), ("layers", spec.layers)];
-    let row = |variant: &str| Row {
+    let row = |variant: &str| ResultRow {
         suite: "timeline".into(),
         who: OURS.into(),
         shape: shape.map(|(name, extent)| (name.to_owned(), extent as u64)).into(),
         variant: variant.into(),
-        ..Row::default()
+        ..ResultRow::default()
     };
     let levels = table.levels.iter().map(|level| {
         let figures = [
@@ -100,8 +100,8 @@ fn rows(table: &LevelTable, subject: &Subject) -> Vec<Row> {
             ("length_us", level.length),
             ("together_us", level.length * level.times as f64),
         ];
-        Row { values: figures.map(|(name, figure)| (name.to_owned(), figure)).into(), ..row(&level.name) }
+        ResultRow { values: figures.map(|(name, figure)| (name.to_owned(), figure)).into(), ..row(&level.name) }
     });
-    let step = Row { median_us: Some(table.step), ..row("step") };
+    let step = ResultRow { median_us: Some(table.step), ..row("step") };
     levels.chain([step]).collect()
 }

@@ -8,7 +8,7 @@ use clap::Args;
 use super::Failure;
 use super::device::DeviceArgs;
 use super::interrupt::Interrupt;
-use super::load::{Form, load_as_needed};
+use super::load::{LoadOptions, load_as_needed};
 use super::number;
 use super::paint::{self, Word};
 use super::quantize::parse_scheme;
@@ -54,7 +54,7 @@ pub struct WorkerArgs {
 /// Runs the subcommand.
 pub fn run(args: &WorkerArgs) -> Result<ExitCode, Failure> {
     let patience = patience(args.patience)?;
-    let form = Form { scheme: args.weights, max_context: None };
+    let form = LoadOptions { scheme: args.weights, max_context: None };
     let engine = load_as_needed(&args.model, args.device.get(), form)?.with_rows(args.rows_by)?;
     let seat = Seat::join(&args.join, args.rank, args.world, &engine.identity(), patience)?;
     let (layers, all) = (seat.layers(), engine.spec().layers);

@@ -3,17 +3,17 @@
 use tilewright_megakernel::vm::device::{Dealing, DeviceOptions};
 
 #[cfg(any(feature = "cli", test))]
-use crate::tuning::Space;
+use crate::tuning::SearchSpace;
 use crate::tuning::{Settings, SettingsError};
 
 /// The settings of a machine of `rows` rows that a search may change, from those of `options`;
 /// `codes`: weights are quantised.
 #[cfg(any(feature = "cli", test))]
-pub(crate) fn space(mut options: DeviceOptions, rows: usize, codes: bool) -> Space {
+pub(crate) fn space(mut options: DeviceOptions, rows: usize, codes: bool) -> SearchSpace {
     let shipped = Settings::default().with("dealing", options.dealing.name());
     let numbers = DeviceOptions::NUMBERS.iter();
     let shipped = numbers.fold(shipped, |all, (name, field)| all.with(name, *field(&mut options)));
-    let space = Space::new(shipped)
+    let space = SearchSpace::new(shipped)
         .axis("stage_bytes", [8192, 16384, 32768])
         .axis("in_flight", [1, 2, 3])
         .axis("burst", [2, 4, 8])

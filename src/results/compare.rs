@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Entry, Results, Row};
+use super::{ResultEntry, ResultRow, Results};
 
 /// What was asked of a device, apart from the program that did it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -56,9 +56,9 @@ impl PeerKind {
 #[derive(Clone, Copy, Debug)]
 pub struct Comparison<'r> {
     /// Our row.
-    pub ours: Entry<'r>,
+    pub ours: ResultEntry<'r>,
     /// The fastest peer.
-    pub peer: Entry<'r>,
+    pub peer: ResultEntry<'r>,
 }
 
 impl Comparison<'_> {
@@ -79,7 +79,7 @@ pub struct Figures<'r> {
     /// The workload.
     pub workload: Workload<'r>,
     /// The newest measurement.
-    pub latest: Entry<'r>,
+    pub latest: ResultEntry<'r>,
     /// The newest run that measured a peer too.
     pub compared: Option<Comparison<'r>>,
 }
@@ -105,18 +105,20 @@ pub fn means<'c, 'r: 'c>(
 }
 
 /// The runs of every workload, from rows in one pass.
-pub struct Runs<'r> {
+pub struct WorkloadRuns<'r> {
     /// Our entries by workload, then by run.
-    ours: HashMap<Workload<'r>, HashMap<&'r str, Vec<Entry<'r>>>>,
+    ours: HashMap<Workload<'r>, HashMap<&'r str, Vec<ResultEntry<'r>>>>,
     /// Peers by workload and run.
-    peers: HashMap<(Workload<'r>, &'r str), Vec<Entry<'r>>>,
+    peers: HashMap<(Workload<'r>, &'r str), Vec<ResultEntry<'r>>>,
 }
 
-impl<'r> Runs<'r> {
+impl<'r> WorkloadRuns<'r> {
     /// Sorts rows with a time by workload and run.
-    pub fn new(results: &'r Results) -> Runs<'r> {
+    pub fn new(results: &'r Results) -> WorkloadRuns<'r> {
         let (mut ours, mut peers): (HashMap<_, HashMap<_, Vec<_>>>, HashMap<_, Vec<_>>) = Default::default();
-        for entry in Entry::all(results).filter(|entry| entry.row.copy_of.is_none() && entry.row.median_us.is_some()) {
+        for entry in
+            ResultEntry::all(results).filter(|entry| entry.row.copy_of.is_none() && entry.row.median_us.is_some())
+        {
             let workload =
                 |form| Workload { suite: &entry.row.suite, device: &entry.call.device, shape: &entry.row.shape, form };
             if !entry.row.is_ours() {
@@ -125,7 +127,7 @@ impl<'r> Runs<'r> {
                 ours.entry(workload(form)).or_default().entry(run(&entry)).or_default().push(entry);
             }
         }
-        Runs { ours, peers }
+        WorkloadRuns { ours, peers }
     }
 
     /// The figures that are quoted, ordered by suite, device and shape.
@@ -134,7 +136,9 @@ impl<'r> Runs<'r> {
         for (workload, runs) in &self.ours {
             // The name of the run decides between runs of one age, so that the order does not
             // depend on hashes.
-            let newest = |(run, entries): &(&&'r str, &Vec<Entry<'r>>)| (entries.iter().map(Entry::age).max(), **run);
+            let newest = |(run, entries): &(&&'r str, &Vec<ResultEntry<'r>>)| {
+                (entries.iter().map(ResultEntry::age).max(), **run)
+            };
             let Some(latest) = runs.iter().max_by_key(newest).map(|(run, _)| self.quoted(workload, run)) else {
                 continue;
             };
@@ -155,27 +159,27 @@ impl<'r> Runs<'r> {
     }
 
     /// The quoted entry of every run of a workload, from old to new.
-    pub fn history(&self, workload: &Workload<'r>) -> Vec<Entry<'r>> {
+    pub fn history(&self, workload: &Workload<'r>) -> Vec<ResultEntry<'r>> {
         let runs = self.ours.get(workload).into_iter().flat_map(HashMap::keys);
-        let mut history: Vec<Entry<'r>> = runs.filter_map(|run| self.quoted(workload, run)).collect();
+        let mut history: Vec<ResultEntry<'r>> = runs.filter_map(|run| self.quoted(workload, run)).collect();
         history.sort_by_key(|entry| (entry.age(), entry.number));
         history
     }
 
-    fn peers_of(&self, workload: &Workload<'r>, run: &'r str) -> Option<&Vec<Entry<'r>>> {
+    fn peers_of(&self, workload: &Workload<'r>, run: &'r str) -> Option<&Vec<ResultEntry<'r>>> {
         self.peers.get(&(workload.clone(), run))
     }
 
     /// Our entry that stands for a run: among those of calls with a peer, if there are any, the
     /// fastest setting's middle.
-    fn quoted(&self, workload: &Workload<'r>, run: &'r str) -> Option<Entry<'r>> {
+    fn quoted(&self, workload: &Workload<'r>, run: &'r str) -> Option<ResultEntry<'r>> {
         let entries = self.ours.get(workload)?.get(run)?;
         let calls: Vec<&str> =
             self.peers_of(workload, run).into_iter().flatten().map(|peer| peer.call.id.as_str()).collect();
-        let beside: Vec<Entry<'r>> =
+        let beside: Vec<ResultEntry<'r>> =
             entries.iter().copied().filter(|entry| calls.contains(&entry.call.id.as_str())).collect();
         let entries = if beside.is_empty() { entries.clone() } else { beside };
-        let mut settings: BTreeMap<&str, Vec<Entry<'r>>> = BTreeMap::new();
+        let mut settings: BTreeMap<&str, Vec<ResultEntry<'r>>> = BTreeMap::new();
         for entry in entries {
             settings.entry(&entry.row.variant).or_default().push(entry);
         }
@@ -189,7 +193,7 @@ impl<'r> Runs<'r> {
     fn comparison(&self, workload: &Workload<'r>, run: &'r str) -> Option<Comparison<'r>> {
         let ours = self.quoted(workload, run)?;
         let peers = self.peers_of(workload, run)?;
-        let fastest = |near: &dyn Fn(&Entry<'r>) -> bool| {
+        let fastest = |near: &dyn Fn(&ResultEntry<'r>) -> bool| {
             peers.iter().copied().filter(near).min_by(|a, b| a.us().total_cmp(&b.us()))
         };
         let peer = fastest(&|peer| peer.call.id == ours.call.id).or_else(|| fastest(&|_| true))?;
@@ -198,7 +202,7 @@ impl<'r> Runs<'r> {
 }
 
 /// What names a run of a device: the commit, or the call if its commit is unknown.
-fn run<'r>(entry: &Entry<'r>) -> &'r str {
+fn run<'r>(entry: &ResultEntry<'r>) -> &'r str {
     entry.call.commit.as_deref().unwrap_or(&entry.call.id)
 }
 
@@ -216,8 +220,8 @@ const FORMS: [&str; 9] = ["w4", "w8", "fp8", "mxfp", "nvfp", "GPTQ", "AWQ", "act
 /// A trial is a row of a search (`tilewright tune`), one whose variant has a setting (`stages=4`),
 /// one whose variant has a word that this function does not know, or one of a model that exists for
 /// tests.
-fn form(entry: &Entry<'_>) -> Option<String> {
-    let Row { suite, variant, .. } = entry.row;
+fn form(entry: &ResultEntry<'_>) -> Option<String> {
+    let ResultRow { suite, variant, .. } = entry.row;
     if NOT_QUOTED.contains(&suite.as_str()) || entry.call.command.contains("tune") || variant.contains('=') {
         return None;
     }
@@ -303,8 +307,8 @@ impl<'r> Peaks<'r> {
     /// The share of the measured floor that an entry reaches: memory or matrix instructions,
     /// whichever binds. `None` if a needed rate was not measured; the matrix peak is that of bf16,
     /// so products of 8-bit factors have no floor.
-    pub fn floor(&self, entry: &Entry<'_>) -> Option<Floor> {
-        let Entry { row, call, .. } = entry;
+    pub fn floor(&self, entry: &ResultEntry<'_>) -> Option<Floor> {
+        let ResultEntry { row, call, .. } = entry;
         // The batched decode graph and prefill count the bytes of bf16 weights even if theirs are
         // codes.
         let codes = row.shape.contains_key("weight_bits") || call.command.contains("--weights");

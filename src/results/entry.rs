@@ -3,15 +3,15 @@
 use tilewright_codegen::target::Target;
 use tilewright_megakernel::model::LlamaSpec;
 
-use super::{Call, Results, Row};
+use super::{Call, ResultRow, Results};
 
 /// A row, its run, and its position in [`Results::rows`].
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'r> {
+pub struct ResultEntry<'r> {
     /// Index into [`Results::rows`].
     pub number: usize,
     /// The measurement.
-    pub row: &'r Row,
+    pub row: &'r ResultRow,
     /// The run that it belongs to.
     pub call: &'r Call,
 }
@@ -20,10 +20,14 @@ pub struct Entry<'r> {
 /// run.
 pub type Age<'r> = (&'r str, &'r str, &'r str);
 
-impl<'r> Entry<'r> {
+impl<'r> ResultEntry<'r> {
     /// Iterates over all rows in the order in which they were read.
-    pub fn all(results: &'r Results) -> impl Iterator<Item = Entry<'r>> {
-        results.rows.iter().enumerate().map(|(number, (call, row))| Entry { number, row, call: &results.calls[*call] })
+    pub fn all(results: &'r Results) -> impl Iterator<Item = ResultEntry<'r>> {
+        results.rows.iter().enumerate().map(|(number, (call, row))| ResultEntry {
+            number,
+            row,
+            call: &results.calls[*call],
+        })
     }
 
     /// Orders measurements from old to new.
@@ -97,12 +101,12 @@ impl<'r> Entry<'r> {
     /// The workload in words: model, batch, context, precision, devices; of a kernel, its extents.
     ///
     /// ```
-    /// use tilewright::results::{Entry, Results};
+    /// use tilewright::results::{ResultEntry, Results};
     /// let text = r#"{"suite": "decode", "who": "tilewright", "median_us": 575.0,
     ///     "shape": {"hidden": 2048, "layers": 16, "batch": 8, "context": 1024, "devices": 2}}"#;
     /// let mut results = Results::default();
     /// results.add(&text.replace('\n', ""), "a.jsonl").unwrap();
-    /// let entry = Entry::all(&results).next().unwrap();
+    /// let entry = ResultEntry::all(&results).next().unwrap();
     /// assert_eq!(entry.label(), "Llama-3.2-1B, batch 8, context 1024, 2 GPUs");
     /// ```
     pub fn label(&self) -> String {

@@ -2,16 +2,16 @@
 //!
 //! A file of results is JSON, one object per line. A line with the key `call` describes a run:
 //! device and driver, commit, command, and the ceilings measured with it ([`Call`]). The rows that
-//! follow belong to it. A [`Row`] has a suite, a shape, a variant and all its samples. A peer's
+//! follow belong to it. A [`ResultRow`] has a suite, a shape, a variant and all its samples. A peer's
 //! figures are rows of the same run under the peer's name.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `row` | [`Call`] and [`Row`], the fields and their units |
+//! | `row` | [`Call`] and [`ResultRow`], the fields and their units |
 //! | `read` | [`Results`]: files and folders of rows |
 //! | `statistics` | [`Summary`]: a row's median and the noise of its samples |
-//! | `entry` | [`Entry`]: a row with its run, and the labels that a reader sees |
-//! | `compare` | [`Runs`]: which figures are quoted, and the best peer of each; [`Peaks`]: the measured floor |
+//! | `entry` | [`ResultEntry`]: a row with its run, and the labels that a reader sees |
+//! | `compare` | [`WorkloadRuns`]: which figures are quoted, and the best peer of each; [`Peaks`]: the measured floor |
 //!
 //! May use: no other module of this crate; of the libraries, the names of devices and models.
 
@@ -21,10 +21,10 @@ mod read;
 mod row;
 mod statistics;
 
-pub use compare::{Comparison, Figures, Floor, Peaks, PeerKind, Runs, Workload, means};
-pub use entry::{Age, Entry, device_name, target_of};
+pub use compare::{Comparison, Figures, Floor, Peaks, PeerKind, Workload, WorkloadRuns, means};
+pub use entry::{Age, ResultEntry, device_name, target_of};
 #[cfg(feature = "cli")]
 pub(crate) use read::read_results;
 pub use read::{Results, ResultsError, write_call, write_row};
-pub use row::{Call, OURS, OutOfRange, Remark, Row};
+pub use row::{Call, OURS, OutOfRange, Remark, ResultRow};
 pub use statistics::{Summary, difference_is_significant};

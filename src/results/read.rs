@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use super::row::OutOfRange;
-use super::{Call, Row};
+use super::{Call, ResultRow};
 use crate::input::{self, InputError};
 
 /// Most bytes of a file of results.
@@ -56,7 +56,7 @@ pub struct Results {
     /// Calls in the order in which they were read.
     pub calls: Vec<Call>,
     /// Rows, each with the index of its call.
-    pub rows: Vec<(usize, Row)>,
+    pub rows: Vec<(usize, ResultRow)>,
     /// Index of a call by its id and source.
     index: HashMap<(String, Option<String>), usize>,
 }
@@ -122,7 +122,7 @@ impl Results {
                     current = Some(self.enter(call));
                 }
                 None => {
-                    let row: Row = serde_json::from_value(value).map_err(failed)?;
+                    let row: ResultRow = serde_json::from_value(value).map_err(failed)?;
                     row.check().map_err(out_of_range)?;
                     let unnamed = || Call { id: file.to_owned(), ..Call::default() };
                     let call = *current.get_or_insert_with(|| self.enter(unnamed()));
@@ -143,7 +143,7 @@ impl Results {
     }
 
     /// Returns the call of a row.
-    pub fn call(&self, row: &(usize, Row)) -> &Call {
+    pub fn call(&self, row: &(usize, ResultRow)) -> &Call {
         &self.calls[row.0]
     }
 
@@ -152,7 +152,7 @@ impl Results {
     /// # Errors
     /// Those of the writer.
     pub fn write(&self, to: &mut dyn Write) -> io::Result<()> {
-        let mut rows: Vec<Vec<&Row>> = vec![Vec::new(); self.calls.len()];
+        let mut rows: Vec<Vec<&ResultRow>> = vec![Vec::new(); self.calls.len()];
         self.rows.iter().for_each(|(call, row)| rows[*call].push(row));
         for (call, rows) in self.calls.iter().zip(rows) {
             write_call(to, call)?;
@@ -188,6 +188,6 @@ pub fn write_call(to: &mut dyn Write, call: &Call) -> io::Result<()> {
 ///
 /// # Errors
 /// Those of the writer.
-pub fn write_row(to: &mut dyn Write, row: &Row) -> io::Result<()> {
+pub fn write_row(to: &mut dyn Write, row: &ResultRow) -> io::Result<()> {
     writeln!(to, "{}", serde_json::to_string(row)?)
 }

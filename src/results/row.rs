@@ -75,14 +75,14 @@ pub struct Remark {
 /// One measurement.
 ///
 /// ```
-/// use tilewright::results::Row;
+/// use tilewright::results::ResultRow;
 /// let peer = r#"{"suite":"gemv","who":"cublas","shape":{"n":8},"us":2.5,"best_us":2.0,"bytes":64,"flops":128}"#;
-/// let row: Row = serde_json::from_str(peer).unwrap();
+/// let row: ResultRow = serde_json::from_str(peer).unwrap();
 /// assert_eq!((row.median_us, row.operations), (Some(2.5), Some(128)));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Row {
+#[serde(rename = "Row", default, deny_unknown_fields)]
+pub struct ResultRow {
     /// Suite: `gemm`, `decode`, `accuracy`, `fuzz` and so on.
     pub suite: String,
     /// Program that was measured: `tilewright`, or a peer's name.
@@ -135,7 +135,7 @@ pub struct Row {
     pub lines: Option<[u32; 2]>,
 }
 
-/// Value of [`Row::who`] for rows of this project.
+/// Value of [`ResultRow::who`] for rows of this project.
 pub const OURS: &str = "tilewright";
 
 /// A number that no measurement can have.
@@ -182,7 +182,7 @@ impl Call {
     }
 }
 
-impl Row {
+impl ResultRow {
     /// Checks that every number is one that a measurement can have, so that views can add, divide
     /// and draw it.
     pub(super) fn check(&self) -> Result<(), OutOfRange> {
@@ -210,8 +210,8 @@ impl Row {
     /// Formats the shape as a line: `batch=1 k=4096 n=4096`.
     ///
     /// ```
-    /// use tilewright::results::Row;
-    /// let row = Row { shape: [("n".to_owned(), 8), ("k".to_owned(), 4)].into(), ..Row::default() };
+    /// use tilewright::results::ResultRow;
+    /// let row = ResultRow { shape: [("n".to_owned(), 8), ("k".to_owned(), 4)].into(), ..ResultRow::default() };
     /// assert_eq!(row.shape_line(), "k=4 n=8");
     /// ```
     pub fn shape_line(&self) -> String {
@@ -219,7 +219,7 @@ impl Row {
     }
 
     /// Whether two rows, perhaps of different calls, agree in suite, program, shape and variant.
-    pub fn is_same_measurement(&self, other: &Row) -> bool {
+    pub fn is_same_measurement(&self, other: &ResultRow) -> bool {
         (&self.suite, &self.who, &self.shape, &self.variant) == (&other.suite, &other.who, &other.shape, &other.variant)
     }
 

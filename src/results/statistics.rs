@@ -1,6 +1,6 @@
 //! The median of a row's samples and its standard error.
 
-use super::Row;
+use super::ResultRow;
 
 /// Median, shortest time and noise of a row, microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,12 +27,12 @@ impl Summary {
     /// Summarises the times of a row; `None` if it has no time.
     ///
     /// ```
-    /// use tilewright::results::{Row, Summary};
-    /// let row = Row { samples_us: vec![5.0, 4.0, 6.0, 5.0, 5.0], ..Row::default() };
+    /// use tilewright::results::{ResultRow, Summary};
+    /// let row = ResultRow { samples_us: vec![5.0, 4.0, 6.0, 5.0, 5.0], ..ResultRow::default() };
     /// assert_eq!(Summary::of(&row).unwrap().median, 5.0);
-    /// assert_eq!(Summary::of(&Row::default()), None);
+    /// assert_eq!(Summary::of(&ResultRow::default()), None);
     /// ```
-    pub fn of(row: &Row) -> Option<Summary> {
+    pub fn of(row: &ResultRow) -> Option<Summary> {
         let mut samples: Vec<f64> = row.samples_us.iter().copied().filter(|sample| sample.is_finite()).collect();
         samples.sort_by(f64::total_cmp);
         let Some((&best, &middle)) = samples.first().zip(samples.get(samples.len() / 2)) else {
@@ -77,8 +77,8 @@ mod tests {
 
     use super::*;
 
-    fn row(samples_us: Vec<f64>) -> Row {
-        Row { samples_us, ..Row::default() }
+    fn row(samples_us: Vec<f64>) -> ResultRow {
+        ResultRow { samples_us, ..ResultRow::default() }
     }
 
     proptest! {
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn rows_without_samples_take_the_distance_to_the_best_as_noise() {
-        let old = Row { median_us: Some(10.0), best_us: Some(9.5), ..Row::default() };
+        let old = ResultRow { median_us: Some(10.0), best_us: Some(9.5), ..ResultRow::default() };
         assert_eq!(Summary::of(&old), Some(Summary { median: 10.0, best: 9.5, noise: 0.5, samples: 0 }));
     }
 }

@@ -4,7 +4,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `settings` | [`Settings`]: names and values of one configuration, as text `stages=4 cluster=2` |
-//! | `space` | [`Space`]: the values that each setting may have |
+//! | `space` | [`SearchSpace`]: the values that each setting may have |
 //! | `search` | [`search`]: descent from the shipped settings, then from those that a cost model ranks first, until the time is over |
 //! | `table` | [`Tuned`]: settings by device, driver, suite and shape, from rows of results |
 //!
@@ -16,7 +16,7 @@ mod settings;
 mod space;
 mod table;
 
-pub use search::{Found, search};
+pub use search::{SearchResult, search};
 pub use settings::{Settings, SettingsError};
-pub use space::Space;
+pub use space::SearchSpace;
 pub use table::{KEPT, Tuned, user_file};

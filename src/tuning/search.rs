@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use tilewright_codegen::trial::Draw;
 
-use super::{Settings, Space};
+use super::{SearchSpace, Settings};
 
 /// What a search found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct SearchResult {
     /// The fastest settings; the shipped ones if none was faster.
     pub best: Settings,
     /// Their time, microseconds.
@@ -37,20 +37,20 @@ const DRAWN: usize = 64;
 /// The first error of `measure`, which ends the search.
 ///
 /// ```
-/// use tilewright::tuning::{Settings, Space, search};
-/// let space = Space::new(Settings::default().with("stages", 2)).axis("stages", 1..=8);
+/// use tilewright::tuning::{SearchSpace, Settings, search};
+/// let space = SearchSpace::new(Settings::default().with("stages", 2)).axis("stages", 1..=8);
 /// let time = |settings: &Settings| (f64::from(settings.number("stages").unwrap()) - 5.0).abs() + 1.0;
 /// let found = search(&space, time, 0, || false, |settings| Ok::<_, ()>(Some(time(settings)))).unwrap().unwrap();
 /// assert_eq!((found.best.to_string().as_str(), found.best_us, found.shipped_us), ("stages=5", 1.0, 4.0));
 /// ```
 pub fn search<E>(
-    space: &Space,
+    space: &SearchSpace,
     predict: impl Fn(&Settings) -> f64,
     seed: u64,
     over: impl Fn() -> bool,
     measure: impl FnMut(&Settings) -> Result<Option<f64>, E>,
-) -> Result<Option<Found>, E> {
-    let mut walk = Walk { space, predict, over, measure, known: HashMap::new(), draw: Draw::new(seed) };
+) -> Result<Option<SearchResult>, E> {
+    let mut walk = ActiveSearch { space, predict, over, measure, known: HashMap::new(), draw: Draw::new(seed) };
     let shipped = space.shipped();
     let Some(shipped_us) = walk.time(shipped)? else { return Ok(None) };
     let mut best = (shipped, shipped_us);
@@ -63,12 +63,12 @@ pub fn search<E>(
         start = walk.restart()?;
     }
     let tried = walk.known.len();
-    Ok(Some(Found { best: space.at(best.0), best_us: best.1, shipped_us, tried }))
+    Ok(Some(SearchResult { best: space.at(best.0), best_us: best.1, shipped_us, tried }))
 }
 
 /// A search under way.
-struct Walk<'s, P, O, M> {
-    space: &'s Space,
+struct ActiveSearch<'s, P, O, M> {
+    space: &'s SearchSpace,
     predict: P,
     over: O,
     measure: M,
@@ -77,7 +77,7 @@ struct Walk<'s, P, O, M> {
     draw: Draw,
 }
 
-impl<E, P, O, M> Walk<'_, P, O, M>
+impl<E, P, O, M> ActiveSearch<'_, P, O, M>
 where
     P: Fn(&Settings) -> f64,
     O: Fn() -> bool,
@@ -158,12 +158,13 @@ mod tests {
 
     /// A space of several axes, and a time that is a sum over them, so that descent finds the
     /// least.
-    fn surface() -> impl Strategy<Value = (Space, Vec<Vec<f64>>)> {
+    fn surface() -> impl Strategy<Value = (SearchSpace, Vec<Vec<f64>>)> {
         prop::collection::vec(prop::collection::vec(1.0f64..100.0, 1..6), 1..5).prop_map(|axes| {
             let name = |axis: usize| format!("a{axis}");
             let shipped = (0..axes.len()).fold(Settings::default(), |all, axis| all.with(&name(axis), 0));
             let space = axes.iter().enumerate();
-            let space = space.fold(Space::new(shipped), |all, (axis, values)| all.axis(&name(axis), 0..values.len()));
+            let space =
+                space.fold(SearchSpace::new(shipped), |all, (axis, values)| all.axis(&name(axis), 0..values.len()));
             (space, axes)
         })
     }
@@ -215,7 +216,7 @@ mod tests {
 
     #[test]
     fn where_what_ships_cannot_run_nothing_is_found_and_a_failure_ends_the_search() {
-        let space = Space::new(Settings::default().with("n", 0)).axis("n", 0..4);
+        let space = SearchSpace::new(Settings::default().with("n", 0)).axis("n", 0..4);
         assert_eq!(search(&space, |_| 0.0, 0, || false, |_| Ok::<_, ()>(None)), Ok(None));
         let failing = |settings: &Settings| match settings.number("n") {
             Ok(0) => Ok(Some(1.0)),
@@ -226,7 +227,7 @@ mod tests {
 
     #[test]
     fn what_is_predicted_to_take_for_ever_is_not_measured() {
-        let space = Space::new(Settings::default().with("n", 0)).axis("n", 0..200);
+        let space = SearchSpace::new(Settings::default().with("n", 0)).axis("n", 0..200);
         let n = |settings: &Settings| settings.number("n").unwrap();
         let predict = |settings: &Settings| if n(settings) > 9 { f64::INFINITY } else { 1.0 };
         let measure = |settings: &Settings| {

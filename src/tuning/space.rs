@@ -8,25 +8,25 @@ use super::Settings;
 /// shipped settings.
 ///
 /// ```
-/// use tilewright::tuning::{Settings, Space};
+/// use tilewright::tuning::{SearchSpace, Settings};
 /// let shipped = Settings::default().with("stages", 4).with("cluster", 2);
-/// let space = Space::new(shipped.clone()).axis("stages", [3, 4, 5]).axis("cluster", [1, 2]);
+/// let space = SearchSpace::new(shipped.clone()).axis("stages", [3, 4, 5]).axis("cluster", [1, 2]);
 /// assert_eq!(space.len(), 6);
 /// assert_eq!(space.at(space.shipped()), shipped);
 /// // One setting differs: two other numbers of stages, one other cluster.
 /// assert_eq!(space.neighbours(space.shipped()).len(), 3);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Space {
+pub struct SearchSpace {
     axes: Vec<(String, Vec<String>)>,
     shipped: Settings,
 }
 
-impl Space {
+impl SearchSpace {
     /// A space of the shipped settings only.
-    pub fn new(shipped: Settings) -> Space {
+    pub fn new(shipped: Settings) -> SearchSpace {
         let axes = shipped.iter().map(|(name, value)| (name.to_owned(), vec![value.to_owned()])).collect();
-        Space { axes, shipped }
+        SearchSpace { axes, shipped }
     }
 
     /// Adds values that a shipped setting may have.
@@ -34,7 +34,7 @@ impl Space {
     /// # Panics
     /// If no setting of that name ships, which is a programming error.
     #[must_use]
-    pub fn axis(mut self, name: &str, values: impl IntoIterator<Item = impl Display>) -> Space {
+    pub fn axis(mut self, name: &str, values: impl IntoIterator<Item = impl Display>) -> SearchSpace {
         let axis = self.axes.iter_mut().find(|(known, _)| known == name);
         let (_, known) = axis.unwrap_or_else(|| panic!("no setting `{name}` ships"));
         for value in values {
@@ -61,7 +61,7 @@ impl Space {
         0
     }
 
-    /// The configuration of a number below [`Space::len`].
+    /// The configuration of a number below [`SearchSpace::len`].
     pub fn at(&self, number: usize) -> Settings {
         let mut rest = number;
         self.axes.iter().fold(Settings::default(), |settings, (name, values)| {
@@ -93,10 +93,13 @@ mod tests {
 
     use super::*;
 
-    fn space(lengths: &[usize]) -> Space {
+    fn space(lengths: &[usize]) -> SearchSpace {
         let name = |axis: usize| format!("a{axis}");
         let shipped = (0..lengths.len()).fold(Settings::default(), |all, axis| all.with(&name(axis), 0));
-        lengths.iter().enumerate().fold(Space::new(shipped), |all, (axis, &length)| all.axis(&name(axis), 0..length))
+        lengths
+            .iter()
+            .enumerate()
+            .fold(SearchSpace::new(shipped), |all, (axis, &length)| all.axis(&name(axis), 0..length))
     }
 
     proptest! {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use serde::Deserialize;
-use tilewright::checkpoint::{ChatError, ChatTemplate, ChatValue, Conversation, Message};
+use tilewright::checkpoint::{ChatError, ChatMessage, ChatTemplate, ChatValue, Conversation};
 
 const FILE: &str = "chat_template.jinja";
 
@@ -18,7 +18,7 @@ fn render_as(source: &str, conversation: &Conversation) -> Result<String, ChatEr
 }
 
 fn render(source: &str) -> Result<String, ChatError> {
-    let conversation = Conversation::new([Message::new("user", "hi")]);
+    let conversation = Conversation::new([ChatMessage::new("user", "hi")]);
     ChatTemplate::new(FILE, source, BTreeMap::new()).render(&conversation)
 }
 
@@ -75,7 +75,7 @@ fn templates_in_the_style_of_published_models_render_as_by_jinja2() {
 
 #[test]
 fn tools_and_documents_are_none_when_absent_and_variables_override_tokens() {
-    let conversation = Conversation::new([Message::new("user", "hi")]);
+    let conversation = Conversation::new([ChatMessage::new("user", "hi")]);
     let source = "{{ tools is none }} {{ documents is none }} {{ enable_thinking is defined }} {{ eos_token }}";
     assert_eq!(render_as(source, &conversation).as_deref(), Ok("True True False </s>"));
     let given = conversation.clone().with_variable("enable_thinking", false).with_variable("eos_token", "<end>");
@@ -150,7 +150,7 @@ fn values_nested_by_a_long_template_fit_the_stack() {
 #[test]
 fn a_long_conversation_is_within_the_bounds() {
     let long = "word ".repeat(100_000);
-    let turns = (0..40).map(|at| Message::new(if at % 2 == 0 { "user" } else { "assistant" }, &long));
+    let turns = (0..40).map(|at| ChatMessage::new(if at % 2 == 0 { "user" } else { "assistant" }, &long));
     let template = &texts("golden/chat/templates")["im_thinking"];
     let text = render_as(template, &Conversation::new(turns)).expect("renders");
     assert!(text.len() > 20_000_000);

@@ -1,7 +1,7 @@
 //! `config.json`: families, defaults, and the closed world.
 
 use serde_json::{Value, json};
-use tilewright::checkpoint::{Config, ConfigError, ConfigFault};
+use tilewright::checkpoint::{ConfigError, ConfigFault, ModelConfig};
 use tilewright_graph::op::Op;
 use tilewright_megakernel::model::ModelSpec;
 
@@ -22,7 +22,7 @@ fn with(family: &str, changes: Value) -> Value {
 }
 
 fn spec(family: &str, changes: Value) -> ModelSpec {
-    Config::from_json(with(family, changes).to_string().as_bytes()).unwrap().spec
+    ModelConfig::from_json(with(family, changes).to_string().as_bytes()).unwrap().spec
 }
 
 /// Whether q, k and v, the output projection, and the MLP have biases.
@@ -39,7 +39,7 @@ fn eps(spec: &ModelSpec) -> Vec<f32> {
 }
 
 fn faults(family: &str, changes: Value) -> Vec<ConfigFault> {
-    match Config::from_json(with(family, changes).to_string().as_bytes()) {
+    match ModelConfig::from_json(with(family, changes).to_string().as_bytes()) {
         Err(ConfigError::Faults(faults)) => faults.iter().cloned().collect(),
         other => panic!("faults expected, got {other:?}"),
     }
@@ -76,7 +76,7 @@ fn defaults_are_those_of_each_family() {
 
 #[test]
 fn end_of_sequence_defaults_are_those_of_each_family() {
-    let eos = |family| Config::from_json(minimal(family).to_string().as_bytes()).unwrap().eos_ids;
+    let eos = |family| ModelConfig::from_json(minimal(family).to_string().as_bytes()).unwrap().eos_ids;
     assert_eq!([eos("llama"), eos("mistral")], [[2], [2]]);
     assert!(eos("qwen2").is_empty() && eos("qwen3").is_empty());
 }
@@ -137,7 +137,7 @@ fn configurations_of_known_models_are_read() {
         "transformers_version": "4.51.0", "use_cache": true, "use_sliding_window": false, "vocab_size": 151936});
     let tensors = [16 * 9 + 2, 32 * 9 + 3, 24 * 12 + 2, 36 * 11 + 3];
     for (config, tensors) in [llama_3_2_1b, mistral_7b_v0_3, qwen2_5_0_5b, qwen3_8b].iter().zip(tensors) {
-        let spec = Config::from_json(config.to_string().as_bytes()).unwrap().spec;
+        let spec = ModelConfig::from_json(config.to_string().as_bytes()).unwrap().spec;
         assert_eq!(spec.tensors().len(), tensors, "{}", spec.name());
     }
 }
@@ -193,7 +193,7 @@ fn a_sliding_window_that_no_sequence_notices_is_read() {
 #[test]
 fn a_capped_context_runs_within_the_window() {
     let capped = |family: &str, changes: Value, most: usize| {
-        Config::from_json_within(with(family, changes).to_string().as_bytes(), Some(most))
+        ModelConfig::from_json_within(with(family, changes).to_string().as_bytes(), Some(most))
     };
     let mistral = json!({"max_position_embeddings": 32768, "sliding_window": 4096});
     let config = capped("mistral", mistral.clone(), 4096).expect("within the window");
@@ -221,7 +221,8 @@ fn dynamic_rotations_are_the_default_within_the_training() {
     assert_eq!(spec("llama", json!({"rope_scaling": {"type": "dynamic", "factor": 2.0}})), plain);
     let longer = json!({"rope_scaling": {"type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 1024}});
     insta::assert_snapshot!(texts("llama", longer.clone()), @r#"key rope_scaling.rope_type is "dynamic", which changes the rotation of texts longer than 1024 positions, and the model has 4096 (--max-context 1024 runs it within those); supported is default, linear, llama3, yarn, or dynamic within the positions of the training"#);
-    let capped = Config::from_json_within(with("llama", longer).to_string().as_bytes(), Some(1024)).expect("within");
+    let capped =
+        ModelConfig::from_json_within(with("llama", longer).to_string().as_bytes(), Some(1024)).expect("within");
     assert_eq!((capped.spec.graph(), capped.spec.max_positions), (plain.graph(), 1024));
 }
 
@@ -330,7 +331,7 @@ fn numbers_out_of_range_or_of_the_wrong_type_are_refused() {
 
 #[test]
 fn what_is_not_json_is_refused() {
-    let text = |json: &str| Config::from_json(json.as_bytes()).unwrap_err().to_string();
+    let text = |json: &str| ModelConfig::from_json(json.as_bytes()).unwrap_err().to_string();
     insta::assert_snapshot!(text(r#"{"model_type": "llama", "rms_norm_eps": NaN}"#), @"configuration is not valid JSON: expected value at line 1 column 41");
     insta::assert_snapshot!(text(r#"{"model_type": "llama", "hidden_size": 8, "hidden_size": 16}"#), @r#"configuration is not valid JSON: key "hidden_size" appears twice at line 1 column 55"#);
     insta::assert_snapshot!(text(r#"{"model_type": "llama""#), @"configuration is not valid JSON: EOF while parsing an object at line 1 column 22");

@@ -173,7 +173,7 @@ pub fn synthetic_config() -> Value {
 }
 
 fn synthetic_tensors() -> Tensors {
-    let config = tilewright::checkpoint::Config::from_json(synthetic_config().to_string().as_bytes()).unwrap();
+    let config = tilewright::checkpoint::ModelConfig::from_json(synthetic_config().to_string().as_bytes()).unwrap();
     let tensor = |shape: &[usize]| {
         let count = shape.iter().product::<usize>();
         let bytes = (0..count).flat_map(|i| half::bf16::from_f32(i as f32 / 64.0).to_le_bytes()).collect();

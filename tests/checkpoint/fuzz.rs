@@ -13,7 +13,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tilewright::checkpoint::{Config, ConfigError, Tokenizer};
+use tilewright::checkpoint::{ConfigError, ModelConfig, Tokenizer};
 
 use crate::folder::Folder;
 
@@ -159,7 +159,7 @@ proptest! {
     fn changed_configurations_are_read_or_refused(which in 0usize..64, changes in prop::collection::vec(change(), 1..5)) {
         let corpus = configs();
         let text = changed(corpus[which % corpus.len()].clone(), &changes).to_string();
-        match Config::from_json(text.as_bytes()) {
+        match ModelConfig::from_json(text.as_bytes()) {
             Ok(config) => prop_assert!(config.spec.max_positions > 0 && config.spec.head_dim % 2 == 0),
             Err(ConfigError::Faults(faults)) => {
                 prop_assert!(faults.iter().count() > 0);
@@ -175,7 +175,7 @@ proptest! {
     fn damaged_configurations_are_read_or_refused(which in 0usize..64, changes in bytes()) {
         let corpus = configs();
         let text = damaged(corpus[which % corpus.len()].to_string().into_bytes(), &changes);
-        if let Err(error) = Config::from_json(&text) {
+        if let Err(error) = ModelConfig::from_json(&text) {
             one_line(&error.to_string())?;
         }
     }

@@ -1,7 +1,7 @@
 //! The shipped models: what they are, and that their tokenizers give what the reference recorded.
 
 use serde_json::Value;
-use tilewright::checkpoint::{Checkpoint, Config, Progress};
+use tilewright::checkpoint::{Checkpoint, ModelConfig, Progress};
 use tilewright_layout::DType;
 use tilewright_megakernel::model::{Architecture, Family, LlamaSpec, ModelSpec, Rope};
 use tilewright_megakernel::weights::Weights;
@@ -31,7 +31,7 @@ fn assert_spec(found: &ModelSpec, expected: &LlamaSpec) {
 /// The quantised shapes are the dense one, and say how its linear layers are stored.
 #[test]
 fn quantised_shapes_are_those_of_the_dense_model() {
-    let read = |form: &str| Config::read(&shipped(&format!("shapes/llama-3.1-8b{form}.json"))).unwrap();
+    let read = |form: &str| ModelConfig::read(&shipped(&format!("shapes/llama-3.1-8b{form}.json"))).unwrap();
     let dense = read("");
     assert_eq!(dense.quantization, None);
     for (form, scheme) in [("-gptq", "GPTQ"), ("-nvfp4", "nvfp4-pack-quantized"), ("-mxfp4", "mxfp4-pack-quantized")] {

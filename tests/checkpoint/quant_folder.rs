@@ -2,7 +2,7 @@
 //! size.
 
 use serde_json::{Value, json};
-use tilewright::checkpoint::Config;
+use tilewright::checkpoint::ModelConfig;
 
 use crate::folder::{Folder, Tensors, byte_level_tokenizer, safetensors};
 use crate::quant_pack::{Drawn, Row, dense};
@@ -85,7 +85,7 @@ pub fn folder_as(row: &Row, sizes: Sizes, seed: u64, how: Drawing) -> (Folder, V
     let mut draw = Draw(seed);
     let (mut tensors, mut modules) = (Tensors::new(), Vec::new());
     let dense_config = self::config(sizes, Value::Null);
-    let spec = Config::from_json(dense_config.to_string().as_bytes()).expect("a sound configuration").spec;
+    let spec = ModelConfig::from_json(dense_config.to_string().as_bytes()).expect("a sound configuration").spec;
     for tensor in spec.tensors() {
         match tensor.name.strip_suffix("_proj.weight") {
             Some(module) => {

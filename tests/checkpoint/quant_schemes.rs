@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tilewright::checkpoint::{Checkpoint, Config};
+use tilewright::checkpoint::{Checkpoint, ModelConfig};
 use tilewright_kernels::naive;
 use tilewright_megakernel::weights::Weights;
 
@@ -196,7 +196,7 @@ fn a_file_beside_the_configuration_says_the_same_or_is_refused() {
     assert!(folder.open().is_ok(), "the same twice");
     folder.edit("config.json", |config| drop(config.as_object_mut().unwrap().remove("quantization_config")));
     assert_eq!(folder.open().unwrap().quantized_modules().len(), 7);
-    let read = Config::of_folder(folder.path("config.json").parent().unwrap()).unwrap();
+    let read = ModelConfig::of_folder(folder.path("config.json").parent().unwrap()).unwrap();
     assert_eq!(read.quantization.map(|plan| plan.len()), Some(7), "without the weights");
     folder.edit("config.json", |config| {
         config["quantization_config"] = json!({"quant_method": "gptq", "bits": 8, "group_size": 8})

@@ -1,7 +1,7 @@
 //! Rotary frequencies against values computed elsewhere.
 
 use serde_json::{Value, json};
-use tilewright::checkpoint::Config;
+use tilewright::checkpoint::ModelConfig;
 
 #[derive(serde::Deserialize)]
 struct Case {
@@ -33,8 +33,8 @@ fn config(case: &Case) -> Value {
     })
 }
 
-fn read(config: &Value) -> Config {
-    Config::from_json(config.to_string().as_bytes()).unwrap()
+fn read(config: &Value) -> ModelConfig {
+    ModelConfig::from_json(config.to_string().as_bytes()).unwrap()
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use tilewright::checkpoint::{ChatError, ChatValue, Conversation, GenerationSettings, Message};
+use tilewright::checkpoint::{ChatError, ChatMessage, ChatValue, Conversation, GenerationSettings};
 
 use crate::folder::{Folder, byte_level_tokenizer};
 
@@ -154,7 +154,7 @@ fn a_template_is_taken_from_its_own_file_or_the_tokenizers() {
     let say = |folder: &Folder| {
         let checkpoint = folder.open().unwrap();
         let template = checkpoint.chat_template().ok_or(ChatError::None)?;
-        template.render(&Conversation::new([Message::new("user", "hi")]))
+        template.render(&Conversation::new([ChatMessage::new("user", "hi")]))
     };
     let folder = Folder::synthetic();
     assert_eq!(say(&folder), Err(ChatError::None));
@@ -181,7 +181,7 @@ fn named_templates_are_chosen_by_the_conversation() {
     let say = |folder: &Folder, conversation: &Conversation| {
         folder.open().expect("a checkpoint").chat_template().expect("has templates").render(conversation)
     };
-    let plain = Conversation::new([Message::new("user", "hi")]);
+    let plain = Conversation::new([ChatMessage::new("user", "hi")]);
     let with_tools = Conversation { tools: Some(ChatValue::from_json("[]").expect("JSON")), ..plain.clone() };
     let named = |names: &[&str]| {
         let list: Vec<Value> =

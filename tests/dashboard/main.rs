@@ -10,7 +10,7 @@ use std::process::Command;
 
 use browser::Browser;
 use serde_json::json;
-use tilewright::results::{Figures, Results, Row, Runs, Summary, difference_is_significant};
+use tilewright::results::{Figures, ResultRow, Results, Summary, WorkloadRuns, difference_is_significant};
 
 fn rows() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/results/rows")
@@ -69,7 +69,7 @@ fn the_page_shows_what_the_rows_say() {
 /// Overview: a bar for each decode and prefill workload of the newest device and for each group of
 /// kernels, without scrolling; a line of a table for each comparison; each workload once.
 fn the_first_screen_compares(page: &mut Browser, results: &Results) {
-    let figures = Runs::new(results).figures();
+    let figures = WorkloadRuns::new(results).figures();
     let compared: Vec<_> = figures.iter().filter(|figures| figures.compared.is_some()).collect();
     assert!(compared.len() > 100);
     assert_eq!(page.visible("#overview .suite tbody tr"), compared.len() as u64);
@@ -153,9 +153,10 @@ fn filters_narrow(page: &mut Browser, results: &Results) {
     page.wait("document.activeElement.id === 'words'");
     page.call("Input.insertText", json!({ "text": "batch=64 k=8192" }));
     page.wait("document.querySelector('#words').value === 'batch=64 k=8192'");
-    let is_left =
-        |row: &Row| ["batch=64", "k=8192"].iter().all(|word| row.shape_line().split(' ').any(|part| part == *word));
-    let figures = Runs::new(results).figures();
+    let is_left = |row: &ResultRow| {
+        ["batch=64", "k=8192"].iter().all(|word| row.shape_line().split(' ').any(|part| part == *word))
+    };
+    let figures = WorkloadRuns::new(results).figures();
     let ours = figures.iter().filter_map(|figures| figures.compared).map(|compared| compared.ours.row);
     let named = ours.filter(|row| row.suite == "gemv" && is_left(row)).count() as u64;
     assert!(named > 0 && named < left);

@@ -9,7 +9,7 @@ use crate::shape::ModelShape;
 
 /// What the heads of a layer made of a text.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
+pub struct CalibrationSample<'a> {
     /// Rotated queries, `[tokens, key heads · group, head_dim]`.
     pub queries: &'a [f64],
     /// Rotated keys, `[tokens, key heads, head_dim]`.
@@ -54,7 +54,7 @@ pub enum CalibrateError {
 }
 
 /// The activations of a key head: its group's queries and its keys, `head_dim` numbers each.
-struct Head<'a> {
+struct HeadActivations<'a> {
     queries: Vec<&'a [f64]>,
     keys: Vec<&'a [f64]>,
 }
@@ -69,9 +69,9 @@ impl Algorithm {
     ///
     /// ```
     /// use tilewright_flow::ModelShape;
-    /// use tilewright_flow::algorithms::{Seen, named};
+    /// use tilewright_flow::algorithms::{CalibrationSample, named};
     /// let model = ModelShape { kv_heads: 1, group: 1, head_dim: 4, block_tokens: 16 };
-    /// let seen = Seen { queries: &[0.0, 3.0, 0.0, 4.0], keys: &[1.0; 4] };
+    /// let seen = CalibrationSample { queries: &[0.0, 3.0, 0.0, 4.0], keys: &[1.0; 4] };
     /// let filter = &named("q-filter")?.calibrate(&model, seen)?["filter"];
     /// assert!(filter.iter().zip([0.0, 0.6, 0.0, 0.8]).all(|(found, expected)| (found - expected).abs() < 1e-9));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -80,7 +80,7 @@ impl Algorithm {
     /// # Errors
     /// [`CalibrateError`]: a flow without parameters; activations that are not of the model, or no
     /// numbers.
-    pub fn calibrate(&self, model: &ModelShape, seen: Seen<'_>) -> Result<Parameters, CalibrateError> {
+    pub fn calibrate(&self, model: &ModelShape, seen: CalibrationSample<'_>) -> Result<Parameters, CalibrateError> {
         let flow = self.name;
         let traced = self.trace()?;
         let extents = traced.extents(model)?;
@@ -97,7 +97,7 @@ impl Algorithm {
         }
         let mut values = Vec::with_capacity(model.kv_heads * rows * dim);
         for head in 0..model.kv_heads {
-            let found = Head::of(model, seen, head);
+            let found = HeadActivations::of(model, seen, head);
             if !found.queries.iter().chain(&found.keys).all(|row| row.iter().all(|x| x.is_finite())) {
                 return Err(CalibrateError::NotFinite { flow, head });
             }
@@ -110,12 +110,12 @@ impl Algorithm {
     }
 }
 
-impl<'a> Head<'a> {
-    fn of(model: &ModelShape, seen: Seen<'a>, head: usize) -> Head<'a> {
+impl<'a> HeadActivations<'a> {
+    fn of(model: &ModelShape, seen: CalibrationSample<'a>, head: usize) -> HeadActivations<'a> {
         let ModelShape { kv_heads, group, head_dim, .. } = *model;
         let queries = seen.queries.chunks_exact(head_dim).enumerate();
         let keys = seen.keys.chunks_exact(head_dim).enumerate();
-        Head {
+        HeadActivations {
             queries: queries.filter(|(at, _)| at / group % kv_heads == head).map(|(_, row)| row).collect(),
             keys: keys.filter(|(at, _)| at % kv_heads == head).map(|(_, row)| row).collect(),
         }
@@ -204,7 +204,7 @@ mod tests {
             q.iter_mut().zip(&directions[at / 2 % 2]).for_each(|(x, d)| *x = *x * 0.05 + along * d);
         }
         let keys = drawn(tokens * 2 * 24, 5);
-        let seen = Seen { queries: &queries, keys: &keys };
+        let seen = CalibrationSample { queries: &queries, keys: &keys };
         let found = named("q-filter").unwrap().calibrate(&MODEL, seen).unwrap().remove("filter").unwrap();
         for (found, direction) in found.chunks_exact(24).zip(&directions) {
             assert!((dot(found, found) - 1.0).abs() < 1e-12);
@@ -224,7 +224,7 @@ mod tests {
         }
         // A channel that the keys are 0 in counts for nothing, however large the queries are.
         keys.chunks_exact_mut(24).for_each(|row| row[7] = 0.0);
-        let seen = Seen { queries: &queries, keys: &keys };
+        let seen = CalibrationSample { queries: &queries, keys: &keys };
         let found = named("double-sparsity").unwrap().calibrate(&MODEL, seen).unwrap().remove("channels").unwrap();
         assert_eq!(found.len(), 2 * 16 * 24);
         for head in found.chunks_exact(16 * 24) {
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn what_cannot_be_measured_is_said() {
         let calibrate = |name, queries: &[f64], keys: &[f64]| {
-            named(name).unwrap().calibrate(&MODEL, Seen { queries, keys }).unwrap_err().to_string()
+            named(name).unwrap().calibrate(&MODEL, CalibrationSample { queries, keys }).unwrap_err().to_string()
         };
         assert!(calibrate("quest", &[1.0; 96], &[1.0; 48]).contains("has no parameters"));
         assert!(calibrate("q-filter", &[1.0; 96], &[1.0; 96]).contains("1 queries and 2 keys"));

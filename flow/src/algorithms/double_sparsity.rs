@@ -8,8 +8,8 @@ use crate::prelude::*;
 
 /// What is kept of a block, and which channels.
 #[derive(Clone, Copy, Debug)]
-pub struct Fields {
-    channels: Weights,
+pub struct DoubleSparsityFields {
+    channels: FlowParameter,
     label: Field,
 }
 
@@ -21,17 +21,17 @@ pub struct DoubleSparsity {
 }
 
 impl Flow for DoubleSparsity {
-    type Fields = Fields;
+    type Fields = DoubleSparsityFields;
     type State = ();
 
     fn name(&self) -> &str {
         "double-sparsity"
     }
 
-    fn fields(&self, declare: &mut Declare) -> Fields {
+    fn fields(&self, declare: &mut Declare) -> DoubleSparsityFields {
         let channels = Dim::of(self.channels);
         let one = Dim::ONE;
-        Fields {
+        DoubleSparsityFields {
             channels: declare.parameter("channels", [channels, Dim::HEAD_DIM]),
             label: declare.field("label", [one, channels]),
         }
@@ -39,12 +39,12 @@ impl Flow for DoubleSparsity {
 
     fn state(&self, _: &mut DeclareState) {}
 
-    fn forward_cache(&self, block: &Block<'_>, fields: &Fields) {
+    fn forward_cache(&self, block: &Block<'_>, fields: &DoubleSparsityFields) {
         let label = block.keys().mean(D0).gemm(block.parameter(fields.channels));
         block.store(fields.label, label.transpose());
     }
 
-    fn forward_indexer<'t>(&self, step: Step<'t>, fields: &Fields, (): ()) -> Done<'t> {
+    fn forward_indexer<'t>(&self, step: Step<'t>, fields: &DoubleSparsityFields, (): ()) -> Done<'t> {
         let q = step.query().gemm(step.parameter(fields.channels)).transpose();
         let logits = q.gemm(step.field(fields.label));
         step.select(logits.max(D1))

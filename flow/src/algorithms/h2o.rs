@@ -6,7 +6,7 @@ use crate::prelude::*;
 
 /// What is kept of a block.
 #[derive(Clone, Copy, Debug)]
-pub struct Fields {
+pub struct H2oFields {
     centroid: Field,
     max: Field,
     min: Field,
@@ -22,15 +22,15 @@ pub struct H2o {
 }
 
 impl Flow for H2o {
-    type Fields = Fields;
+    type Fields = H2oFields;
     type State = ();
 
     fn name(&self) -> &str {
         "h2o"
     }
 
-    fn fields(&self, declare: &mut Declare) -> Fields {
-        Fields {
+    fn fields(&self, declare: &mut Declare) -> H2oFields {
+        H2oFields {
             centroid: declare.field("centroid", [Dim::ONE, Dim::HEAD_DIM]),
             max: declare.field("max", [Dim::ONE, Dim::HEAD_DIM]),
             min: declare.field("min", [Dim::ONE, Dim::HEAD_DIM]),
@@ -39,14 +39,14 @@ impl Flow for H2o {
 
     fn state(&self, _: &mut DeclareState) {}
 
-    fn forward_cache(&self, block: &Block<'_>, fields: &Fields) {
+    fn forward_cache(&self, block: &Block<'_>, fields: &H2oFields) {
         let keys = block.keys();
         block.store(fields.centroid, keys.mean(D0));
         block.store(fields.max, keys.max(D0));
         block.store(fields.min, keys.min(D0));
     }
 
-    fn forward_indexer<'t>(&self, step: Step<'t>, fields: &Fields, (): ()) -> Done<'t> {
+    fn forward_indexer<'t>(&self, step: Step<'t>, fields: &H2oFields, (): ()) -> Done<'t> {
         let q = step.query().mean(D0);
         let average = q.gemv(step.field(fields.centroid));
         let peak = (q * step.field(fields.max)).maximum(q * step.field(fields.min)).sum(D1);

@@ -6,7 +6,7 @@ use crate::prelude::*;
 
 /// The smallest box that holds the keys of each part of a block.
 #[derive(Clone, Copy, Debug)]
-pub struct Envelope {
+pub struct LserveEnvelope {
     max: Field,
     min: Field,
 }
@@ -19,27 +19,27 @@ pub struct Lserve {
 }
 
 impl Flow for Lserve {
-    type Fields = Envelope;
+    type Fields = LserveEnvelope;
     type State = ();
 
     fn name(&self) -> &str {
         "lserve"
     }
 
-    fn fields(&self, declare: &mut Declare) -> Envelope {
+    fn fields(&self, declare: &mut Declare) -> LserveEnvelope {
         let parts = [Dim::BLOCK.over(self.tokens), Dim::HEAD_DIM];
-        Envelope { max: declare.field("max", parts), min: declare.field("min", parts) }
+        LserveEnvelope { max: declare.field("max", parts), min: declare.field("min", parts) }
     }
 
     fn state(&self, _: &mut DeclareState) {}
 
-    fn forward_cache(&self, block: &Block<'_>, fields: &Envelope) {
+    fn forward_cache(&self, block: &Block<'_>, fields: &LserveEnvelope) {
         let keys = block.keys();
         block.store(fields.max, keys.interleave(Reduce::Max, D0, self.tokens));
         block.store(fields.min, keys.interleave(Reduce::Min, D0, self.tokens));
     }
 
-    fn forward_indexer<'t>(&self, step: Step<'t>, fields: &Envelope, (): ()) -> Done<'t> {
+    fn forward_indexer<'t>(&self, step: Step<'t>, fields: &LserveEnvelope, (): ()) -> Done<'t> {
         let q = step.query();
         let max = step.field(fields.max);
         let min = step.field(fields.min);

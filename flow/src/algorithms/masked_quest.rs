@@ -4,7 +4,7 @@ use crate::prelude::*;
 
 /// The smallest box that holds a block's keys.
 #[derive(Clone, Copy, Debug)]
-pub struct Envelope {
+pub struct MaskedQuestEnvelope {
     max: Field,
     min: Field,
 }
@@ -17,15 +17,15 @@ pub struct MaskedQuest {
 }
 
 impl Flow for MaskedQuest {
-    type Fields = Envelope;
+    type Fields = MaskedQuestEnvelope;
     type State = ();
 
     fn name(&self) -> &str {
         "masked-quest"
     }
 
-    fn fields(&self, declare: &mut Declare) -> Envelope {
-        Envelope {
+    fn fields(&self, declare: &mut Declare) -> MaskedQuestEnvelope {
+        MaskedQuestEnvelope {
             max: declare.field("max", [Dim::ONE, Dim::HEAD_DIM]),
             min: declare.field("min", [Dim::ONE, Dim::HEAD_DIM]),
         }
@@ -33,12 +33,12 @@ impl Flow for MaskedQuest {
 
     fn state(&self, _: &mut DeclareState) {}
 
-    fn forward_cache(&self, block: &Block<'_>, fields: &Envelope) {
+    fn forward_cache(&self, block: &Block<'_>, fields: &MaskedQuestEnvelope) {
         block.store(fields.max, block.keys().max(D0));
         block.store(fields.min, block.keys().min(D0));
     }
 
-    fn forward_indexer<'t>(&self, step: Step<'t>, fields: &Envelope, (): ()) -> Done<'t> {
+    fn forward_indexer<'t>(&self, step: Step<'t>, fields: &MaskedQuestEnvelope, (): ()) -> Done<'t> {
         let q = step.query();
         let max = step.field(fields.max);
         let min = step.field(fields.min);

@@ -23,7 +23,7 @@ mod value_energy;
 use thiserror::Error;
 
 pub use block_sparse::BlockSparse;
-pub use calibrate::{CalibrateError, Seen};
+pub use calibrate::{CalibrateError, CalibrationSample};
 pub use centered::Centered;
 pub use double_sparsity::DoubleSparsity;
 pub use gqa_block_sparse::GqaBlockSparse;

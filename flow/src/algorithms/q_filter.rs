@@ -9,8 +9,8 @@ use crate::prelude::*;
 
 /// What is kept of a block, and what it is projected on.
 #[derive(Clone, Copy, Debug)]
-pub struct Fields {
-    filter: Weights,
+pub struct QFilterFields {
+    filter: FlowParameter,
     projection: Field,
 }
 
@@ -19,15 +19,15 @@ pub struct Fields {
 pub struct QFilter;
 
 impl Flow for QFilter {
-    type Fields = Fields;
+    type Fields = QFilterFields;
     type State = ();
 
     fn name(&self) -> &str {
         "q-filter"
     }
 
-    fn fields(&self, declare: &mut Declare) -> Fields {
-        Fields {
+    fn fields(&self, declare: &mut Declare) -> QFilterFields {
+        QFilterFields {
             filter: declare.parameter("filter", [Dim::ONE, Dim::HEAD_DIM]),
             projection: declare.field("projection", [Dim::ONE, Dim::ONE]),
         }
@@ -35,12 +35,12 @@ impl Flow for QFilter {
 
     fn state(&self, _: &mut DeclareState) {}
 
-    fn forward_cache(&self, block: &Block<'_>, fields: &Fields) {
+    fn forward_cache(&self, block: &Block<'_>, fields: &QFilterFields) {
         let filter = block.parameter(fields.filter);
         block.store(fields.projection, block.keys().mean(D0).gemm(filter));
     }
 
-    fn forward_indexer<'t>(&self, step: Step<'t>, fields: &Fields, (): ()) -> Done<'t> {
+    fn forward_indexer<'t>(&self, step: Step<'t>, fields: &QFilterFields, (): ()) -> Done<'t> {
         let score = step.field(fields.projection).load();
         step.select(score)
     }

@@ -6,7 +6,7 @@ use crate::prelude::*;
 
 /// The smallest box that holds a block's keys.
 #[derive(Clone, Copy, Debug)]
-pub struct Envelope {
+pub struct QuestEnvelope {
     max: Field,
     min: Field,
 }
@@ -16,15 +16,15 @@ pub struct Envelope {
 pub struct Quest;
 
 impl Flow for Quest {
-    type Fields = Envelope;
+    type Fields = QuestEnvelope;
     type State = ();
 
     fn name(&self) -> &str {
         "quest"
     }
 
-    fn fields(&self, declare: &mut Declare) -> Envelope {
-        Envelope {
+    fn fields(&self, declare: &mut Declare) -> QuestEnvelope {
+        QuestEnvelope {
             max: declare.field("max", [Dim::ONE, Dim::HEAD_DIM]),
             min: declare.field("min", [Dim::ONE, Dim::HEAD_DIM]),
         }
@@ -32,12 +32,12 @@ impl Flow for Quest {
 
     fn state(&self, _: &mut DeclareState) {}
 
-    fn forward_cache(&self, block: &Block<'_>, fields: &Envelope) {
+    fn forward_cache(&self, block: &Block<'_>, fields: &QuestEnvelope) {
         block.store(fields.max, block.keys().max(D0));
         block.store(fields.min, block.keys().min(D0));
     }
 
-    fn forward_indexer<'t>(&self, step: Step<'t>, fields: &Envelope, (): ()) -> Done<'t> {
+    fn forward_indexer<'t>(&self, step: Step<'t>, fields: &QuestEnvelope, (): ()) -> Done<'t> {
         let q = step.query();
         let max = step.field(fields.max);
         let min = step.field(fields.min);

@@ -5,7 +5,7 @@ use crate::prelude::*;
 
 /// What is kept of a block.
 #[derive(Clone, Copy, Debug)]
-pub struct Fields {
+pub struct ValueEnergyFields {
     centroid: Field,
     energy: Field,
 }
@@ -15,15 +15,15 @@ pub struct Fields {
 pub struct ValueEnergy;
 
 impl Flow for ValueEnergy {
-    type Fields = Fields;
+    type Fields = ValueEnergyFields;
     type State = ();
 
     fn name(&self) -> &str {
         "value-energy"
     }
 
-    fn fields(&self, declare: &mut Declare) -> Fields {
-        Fields {
+    fn fields(&self, declare: &mut Declare) -> ValueEnergyFields {
+        ValueEnergyFields {
             centroid: declare.field("centroid", [Dim::ONE, Dim::HEAD_DIM]),
             energy: declare.field("value_energy", [Dim::ONE, Dim::ONE]),
         }
@@ -31,12 +31,12 @@ impl Flow for ValueEnergy {
 
     fn state(&self, _: &mut DeclareState) {}
 
-    fn forward_cache(&self, block: &Block<'_>, fields: &Fields) {
+    fn forward_cache(&self, block: &Block<'_>, fields: &ValueEnergyFields) {
         block.store(fields.centroid, block.keys().mean(D0));
         block.store(fields.energy, block.values().l2_norm(D1).mean(D0));
     }
 
-    fn forward_indexer<'t>(&self, step: Step<'t>, fields: &Fields, (): ()) -> Done<'t> {
+    fn forward_indexer<'t>(&self, step: Step<'t>, fields: &ValueEnergyFields, (): ()) -> Done<'t> {
         let score = step.query().mean(D0).gemm(step.field(fields.centroid));
         let weighed = score * step.field(fields.energy);
         step.select(weighed)

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::panic::Location;
 
-use super::{Graph, Node, ValueId};
-use crate::op::Op;
+use super::{OpNode, PassGraph, ValueId};
+use crate::op::FlowOp;
 
 /// Why an op is not in the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum RemovalReason {
     /// No effect needs its value.
     Dead,
     /// An op before it gives the same value.
@@ -24,7 +24,7 @@ pub struct Removed {
     /// Its place among the recorded ops.
     pub index: usize,
     /// Why it went.
-    pub reason: Reason,
+    pub reason: RemovalReason,
     /// The flow's line.
     pub at: &'static Location<'static>,
 }
@@ -32,8 +32,8 @@ pub struct Removed {
 impl fmt::Display for Removed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why = match self.reason {
-            Reason::Dead => "dead: nothing that is selected, saved or stored needs it",
-            Reason::Same => "the same as an op before it",
+            RemovalReason::Dead => "dead: nothing that is selected, saved or stored needs it",
+            RemovalReason::Same => "the same as an op before it",
         };
         write!(f, "{} at {}: {why}", self.op, self.at)
     }
@@ -43,33 +43,33 @@ impl fmt::Display for Removed {
 /// or has an equal.
 ///
 /// Unread sources are removed without a notice.
-pub fn clean(recorded: &[Node]) -> (Graph, Vec<Removed>, Vec<Option<ValueId>>) {
+pub fn clean(recorded: &[OpNode]) -> (PassGraph, Vec<Removed>, Vec<Option<ValueId>>) {
     let first = first_of_equals(recorded);
     let live = reaches_an_effect(recorded, &first);
     let mut new: Vec<Option<ValueId>> = Vec::with_capacity(recorded.len());
-    let mut graph = Graph::default();
+    let mut graph = PassGraph::default();
     let mut removed = Vec::new();
     for (index, node) in recorded.iter().enumerate() {
         let remove = |reason| Removed { op: node.op.name(), index, reason, at: node.at };
         if !live[first[index]] {
-            removed.extend((!node.op.is_source()).then(|| remove(Reason::Dead)));
+            removed.extend((!node.op.is_source()).then(|| remove(RemovalReason::Dead)));
             new.push(None);
         } else if first[index] != index {
-            removed.extend((!node.op.is_source()).then(|| remove(Reason::Same)));
+            removed.extend((!node.op.is_source()).then(|| remove(RemovalReason::Same)));
             new.push(new[first[index]]);
         } else {
             new.push(Some(ValueId::at(graph.nodes.len())));
             // Operands of a live op are live, so each has a new value.
             let operands = node.operands.iter().filter_map(|o| new[o.index()]).collect();
-            graph.nodes.push(Node { operands, ..node.clone() });
+            graph.nodes.push(OpNode { operands, ..node.clone() });
         }
     }
     (graph, removed, new)
 }
 
 /// For each op the first one that gives the same value.
-fn first_of_equals(recorded: &[Node]) -> Vec<usize> {
-    let mut seen: HashMap<(Op, Vec<usize>), usize> = HashMap::new();
+fn first_of_equals(recorded: &[OpNode]) -> Vec<usize> {
+    let mut seen: HashMap<(FlowOp, Vec<usize>), usize> = HashMap::new();
     let mut first = Vec::with_capacity(recorded.len());
     for (index, node) in recorded.iter().enumerate() {
         let mut operands: Vec<usize> = node.operands.iter().map(|o| first[o.index()]).collect();
@@ -84,7 +84,7 @@ fn first_of_equals(recorded: &[Node]) -> Vec<usize> {
 }
 
 /// Which ops an effect needs, by the first of their equals.
-fn reaches_an_effect(recorded: &[Node], first: &[usize]) -> Vec<bool> {
+fn reaches_an_effect(recorded: &[OpNode], first: &[usize]) -> Vec<bool> {
     let mut live: Vec<bool> = recorded.iter().map(|node| node.op.is_effect()).collect();
     for index in (0..recorded.len()).rev() {
         if live[index] {

@@ -14,10 +14,10 @@ use std::panic::Location;
 
 use tilewright_layout::tensor::Format;
 
-pub use clean::{Reason, Removed, clean};
+pub use clean::{RemovalReason, Removed, clean};
 
-use crate::dim::Shape;
-use crate::op::{Axis, Effect, Op, Product, Rearrange, Reduction, RowOp, Source, StateId};
+use crate::dim::InnerShape;
+use crate::op::{Effect, FlowOp, InnerAxis, ProductOp, Rearrange, Reduction, RowOp, SourceOp, StateId};
 
 /// A value of a graph: the op that gives it. Printed `v7`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,13 +43,13 @@ impl fmt::Display for ValueId {
 
 /// An op with its operands.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct OpNode {
     /// The op.
-    pub op: Op,
+    pub op: FlowOp,
     /// Its operands; they come before it.
     pub operands: Vec<ValueId>,
     /// The inner extents of its value.
-    pub shape: Shape,
+    pub shape: InnerShape,
     /// The format of its value.
     pub format: Format,
     /// The flow's line.
@@ -78,18 +78,18 @@ pub struct Edge {
 
 /// The ops of a pass, without dead ones and repetitions. Only [`clean`] makes one.
 #[derive(Clone, Debug, Default)]
-pub struct Graph {
-    nodes: Vec<Node>,
+pub struct PassGraph {
+    nodes: Vec<OpNode>,
 }
 
-impl Graph {
+impl PassGraph {
     /// The ops, operands first.
-    pub fn nodes(&self) -> &[Node] {
+    pub fn nodes(&self) -> &[OpNode] {
         &self.nodes
     }
 
     /// The op of a value.
-    pub fn node(&self, id: ValueId) -> &Node {
+    pub fn node(&self, id: ValueId) -> &OpNode {
         &self.nodes[id.index()]
     }
 
@@ -104,7 +104,7 @@ impl Graph {
         for after in self.ids() {
             let node = self.node(after);
             edges.extend(node.operands.iter().map(|&before| Edge { before, after, kind: EdgeKind::Data }));
-            if let Op::Effect(Effect::Save(state)) = node.op {
+            if let FlowOp::Effect(Effect::Save(state)) = node.op {
                 let kind = EdgeKind::WriteAfterRead(state);
                 edges.extend(self.readers(state).into_iter().map(|before| Edge { before, after, kind }));
             }
@@ -114,7 +114,7 @@ impl Graph {
 
     /// The ops with a loaded state among their operands.
     fn readers(&self, state: StateId) -> Vec<ValueId> {
-        let loads = |id: &ValueId| self.node(*id).op == Op::Source(Source::Load(state));
+        let loads = |id: &ValueId| self.node(*id).op == FlowOp::Source(SourceOp::Load(state));
         self.ids().filter(|id| self.node(*id).operands.iter().any(loads)).collect()
     }
 
@@ -124,35 +124,35 @@ impl Graph {
     }
 
     /// Whether some op reads this.
-    pub fn reads(&self, source: Source) -> bool {
-        self.nodes.iter().any(|node| node.op == Op::Source(source))
+    pub fn reads(&self, source: SourceOp) -> bool {
+        self.nodes.iter().any(|node| node.op == FlowOp::Source(source))
     }
 }
 
 /// An op with its constants, as in text forms. Names of fields and states are the caller's.
-pub(crate) struct Described<'a>(pub &'a Op);
+pub(crate) struct Described<'a>(pub &'a FlowOp);
 
 impl fmt::Display for Described<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let axis = |axis: Axis| match axis {
-            Axis::D0 => "D0",
-            Axis::D1 => "D1",
+        let axis = |axis: InnerAxis| match axis {
+            InnerAxis::D0 => "D0",
+            InnerAxis::D1 => "D1",
         };
         match self.0 {
-            Op::Elementwise(op) => op.fmt(f),
-            Op::Reduction(Reduction { reduce, axis: along, every }) => {
+            FlowOp::Elementwise(op) => op.fmt(f),
+            FlowOp::Reduction(Reduction { reduce, axis: along, every }) => {
                 write!(f, "{} {}", reduce.name(), axis(*along))?;
                 every.map_or(Ok(()), |every| write!(f, " by {every}"))
             }
-            Op::Product(Product::LearnedQuery(scale)) => write!(f, "learned_query × {scale}"),
-            Op::Product(Product::Kron(axes)) => {
-                let along = [Axis::D0, Axis::D1].into_iter().filter(|a| axes[a.index()]).map(axis);
+            FlowOp::Product(ProductOp::LearnedQuery(scale)) => write!(f, "learned_query × {scale}"),
+            FlowOp::Product(ProductOp::Kron(axes)) => {
+                let along = [InnerAxis::D0, InnerAxis::D1].into_iter().filter(|a| axes[a.index()]).map(axis);
                 write!(f, "kron {}", along.collect::<Vec<_>>().join(" "))
             }
-            Op::Rearrange(Rearrange::Reshape(shape)) => write!(f, "reshape {shape}"),
-            Op::Row(RowOp::Softmax(scale)) => write!(f, "softmax × {scale}"),
-            Op::Row(RowOp::Conv1d(taps)) => write!(f, "conv1d {taps}"),
-            Op::Source(_) | Op::Product(_) | Op::Rearrange(_) | Op::Row(_) | Op::Effect(_) => {
+            FlowOp::Rearrange(Rearrange::Reshape(shape)) => write!(f, "reshape {shape}"),
+            FlowOp::Row(RowOp::Softmax(scale)) => write!(f, "softmax × {scale}"),
+            FlowOp::Row(RowOp::Conv1d(taps)) => write!(f, "conv1d {taps}"),
+            FlowOp::Source(_) | FlowOp::Product(_) | FlowOp::Rearrange(_) | FlowOp::Row(_) | FlowOp::Effect(_) => {
                 f.write_str(self.0.name())
             }
         }

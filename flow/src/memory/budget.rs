@@ -22,7 +22,7 @@ use crate::error::RunError;
 /// # Ok::<(), tilewright_flow::RunError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Numbers", into = "Numbers")]
+#[serde(try_from = "BudgetJson", into = "BudgetJson")]
 pub struct Budget {
     top_k: u32,
     ratio: f64,
@@ -32,25 +32,25 @@ pub struct Budget {
 
 /// A budget as JSON spells it.
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Numbers {
+#[serde(rename = "Numbers", deny_unknown_fields)]
+struct BudgetJson {
     top_k: u32,
     ratio: f64,
     first: u32,
     last: u32,
 }
 
-impl TryFrom<Numbers> for Budget {
+impl TryFrom<BudgetJson> for Budget {
     type Error = RunError;
 
-    fn try_from(numbers: Numbers) -> Result<Budget, RunError> {
+    fn try_from(numbers: BudgetJson) -> Result<Budget, RunError> {
         Budget::new(numbers.top_k, numbers.ratio, numbers.first, numbers.last)
     }
 }
 
-impl From<Budget> for Numbers {
-    fn from(Budget { top_k, ratio, first, last }: Budget) -> Numbers {
-        Numbers { top_k, ratio, first, last }
+impl From<Budget> for BudgetJson {
+    fn from(Budget { top_k, ratio, first, last }: Budget) -> BudgetJson {
+        BudgetJson { top_k, ratio, first, last }
     }
 }
 

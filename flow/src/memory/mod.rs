@@ -13,6 +13,6 @@ mod rows;
 mod select;
 
 pub use budget::Budget;
-pub use pool::{Pool, PoolShape, Request};
+pub use pool::{FlowPool, FlowRequest, PoolShape};
 pub use rows::{Chunk, RowTable};
-pub use select::{Selected, order_key, top_k};
+pub use select::{BlockSelection, order_key, top_k};

@@ -1,6 +1,6 @@
 //! Pages of keys, values and fields, and the requests that use them.
 
-use crate::bind::Bound;
+use crate::bind::BoundFlow;
 use crate::error::RunError;
 use crate::real::Real;
 use crate::shape::ModelShape;
@@ -36,7 +36,7 @@ impl PoolShape {
 
 /// The pages that requests share.
 #[derive(Clone, Debug)]
-pub struct Pool<T> {
+pub struct FlowPool<T> {
     shape: PoolShape,
     pages: usize,
     flow: String,
@@ -48,7 +48,7 @@ pub struct Pool<T> {
 
 /// A sequence: where its tokens are, and what the flow carries from step to step.
 #[derive(Clone, Debug)]
-pub struct Request<T> {
+pub struct FlowRequest<T> {
     /// The page of every `page_tokens` tokens.
     pages: Vec<usize>,
     /// Tokens that it has.
@@ -57,12 +57,12 @@ pub struct Request<T> {
     pub(crate) states: Vec<Vec<Vec<T>>>,
 }
 
-impl<T: Real> Pool<T> {
+impl<T: Real> FlowPool<T> {
     /// A pool for a bound flow. What was not written is NaN, so that reading it shows.
     ///
     /// # Errors
     /// [`RunError::PageTokens`], [`RunError::PoolSize`].
-    pub fn new(bound: &Bound<'_>, page_tokens: usize, pages: usize) -> Result<Pool<T>, RunError> {
+    pub fn new(bound: &BoundFlow<'_>, page_tokens: usize, pages: usize) -> Result<FlowPool<T>, RunError> {
         let model = bound.extents.model;
         let block_tokens = model.block_tokens;
         if page_tokens == 0 || !page_tokens.is_multiple_of(block_tokens) {
@@ -76,7 +76,7 @@ impl<T: Real> Pool<T> {
             Some(elements) if elements <= isize::MAX as usize / 8 => Ok(vec![T::NAN; elements]),
             Some(_) | None => Err(RunError::PoolSize { pages }),
         };
-        Ok(Pool {
+        Ok(FlowPool {
             shape,
             pages,
             flow: bound.traced.name.clone(),
@@ -89,7 +89,7 @@ impl<T: Real> Pool<T> {
     /// Blocks that were brought together: a page each, of one key head. Keys, values and fields are
     /// those of the blocks in order, or absent where no op reads them.
     pub(crate) fn gathered(
-        bound: &Bound<'_>,
+        bound: &BoundFlow<'_>,
         blocks: usize,
         keys: Vec<T>,
         values: Vec<T>,
@@ -97,7 +97,7 @@ impl<T: Real> Pool<T> {
     ) -> Self {
         let model = bound.extents.model;
         let shape = PoolShape { model, page_tokens: model.block_tokens };
-        Pool { shape, pages: blocks, flow: bound.traced.name.clone(), keys, values, fields }
+        FlowPool { shape, pages: blocks, flow: bound.traced.name.clone(), keys, values, fields }
     }
 
     /// The sizes of its pages.
@@ -106,7 +106,7 @@ impl<T: Real> Pool<T> {
     }
 
     /// That it was made for this flow and model.
-    pub(crate) fn check(&self, bound: &Bound<'_>) -> Result<(), RunError> {
+    pub(crate) fn check(&self, bound: &BoundFlow<'_>) -> Result<(), RunError> {
         let name = |flow: &str, model: ModelShape| format!("flow `{flow}` with {model}");
         let flow = &bound.traced.name;
         let model = bound.extents.model;
@@ -147,23 +147,23 @@ impl<T: Real> Pool<T> {
     }
 }
 
-impl<T: Real> Request<T> {
+impl<T: Real> FlowRequest<T> {
     /// A request with a page table. Its first `tokens` tokens are in these pages already: a prefix
     /// that it shares.
     ///
     /// # Errors
     /// [`RunError::TableLength`], [`RunError::Page`].
-    pub fn new(pool: &Pool<T>, pages: &[usize], tokens: usize) -> Result<Request<T>, RunError> {
+    pub fn new(pool: &FlowPool<T>, pages: &[usize], tokens: usize) -> Result<FlowRequest<T>, RunError> {
         if let Some(&page) = pages.iter().find(|page| **page >= pool.pages) {
             return Err(RunError::Page { page, pages: pool.pages });
         }
-        let request = Request { pages: pages.to_vec(), tokens, states: Vec::new() };
+        let request = FlowRequest { pages: pages.to_vec(), tokens, states: Vec::new() };
         request.fits(pool, tokens)?;
         Ok(request)
     }
 
     /// Checks that the page table covers `tokens` tokens.
-    pub(crate) fn fits(&self, pool: &Pool<T>, tokens: usize) -> Result<(), RunError> {
+    pub(crate) fn fits(&self, pool: &FlowPool<T>, tokens: usize) -> Result<(), RunError> {
         let needed = tokens.div_ceil(pool.shape.page_tokens);
         let pages = self.pages.len();
         if needed <= pages { Ok(()) } else { Err(RunError::TableLength { tokens, needed, pages }) }
@@ -198,7 +198,7 @@ impl<T: Real> Request<T> {
     }
 
     /// Gives every block a row of every state.
-    pub(crate) fn grow(&mut self, bound: &Bound<'_>) {
+    pub(crate) fn grow(&mut self, bound: &BoundFlow<'_>) {
         let model = bound.extents.model;
         let blocks = self.tokens.div_ceil(model.block_tokens);
         let declared = &bound.traced.declared.states;

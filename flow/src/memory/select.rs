@@ -7,7 +7,7 @@ use crate::real::Real;
 
 /// The blocks that a row attends to: the first ones, the winners by score, the last ones.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Selected {
+pub struct BlockSelection {
     /// Places in the sequence.
     pub positions: Vec<u32>,
     /// Blocks of the pool, in the same order. The last one is the last block of the sequence, which
@@ -15,10 +15,10 @@ pub struct Selected {
     pub blocks: Vec<u32>,
 }
 
-impl Selected {
+impl BlockSelection {
     /// What a budget selects of a row, given the scores of its candidates (empty where it has
     /// none).
-    pub(crate) fn of<T: Real>(budget: &Budget, table: &[u32], scores: &[T]) -> Selected {
+    pub(crate) fn of<T: Real>(budget: &Budget, table: &[u32], scores: &[T]) -> BlockSelection {
         let all = table.len();
         let positions: Vec<u32> = match budget.candidates(all) {
             None => (0..all as u32).collect(),
@@ -31,7 +31,7 @@ impl Selected {
             }
         };
         let blocks = positions.iter().map(|position| table[*position as usize]).collect();
-        Selected { positions, blocks }
+        BlockSelection { positions, blocks }
     }
 
     /// Tokens of the selected blocks, of which the last holds `last_tokens`.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Axis, Num};
+use super::{InnerAxis, Num};
 use crate::real::Real;
 
 /// What a comparison gives where it does not hold. Finite, so that a sum of it is no NaN.
@@ -66,7 +66,7 @@ pub enum Elementwise {
     /// `inside` on `[start, end)` of an axis, `outside` elsewhere, whatever the operand holds.
     MaskSlice {
         /// The axis that the range is of.
-        axis: Axis,
+        axis: InnerAxis,
         /// First index inside.
         start: u32,
         /// First index after it.

@@ -1,9 +1,9 @@
 //! The shape that an operator gives, and what it asks of the model.
 
-use super::{Axis, Elementwise, Op, Product, Rearrange, Reduction, RowOp, Source};
+use super::{Elementwise, FlowOp, InnerAxis, ProductOp, Rearrange, Reduction, RowOp, SourceOp};
 use crate::declare::Declarations;
-use crate::dim::{Dim, Relation, Shape};
-use crate::error::Problem;
+use crate::dim::{Dim, InnerShape, Relation};
+use crate::error::FlowProblem;
 use crate::op::Effect;
 
 /// A relation that tracing could not decide.
@@ -12,49 +12,54 @@ pub type Need = (Dim, Relation, Dim);
 /// The shape of an operator's value from those of its operands.
 ///
 /// # Errors
-/// [`Problem`]: what the shapes break.
-pub fn infer(op: &Op, operands: &[Shape], declared: &Declarations, needs: &mut Vec<Need>) -> Result<Shape, Problem> {
+/// [`FlowProblem`]: what the shapes break.
+pub fn infer(
+    op: &FlowOp,
+    operands: &[InnerShape],
+    declared: &Declarations,
+    needs: &mut Vec<Need>,
+) -> Result<InnerShape, FlowProblem> {
     let infer = Infer { op: op.name(), operands, needs };
     let shape = match op {
-        Op::Source(source) => of_source(*source, declared),
-        Op::Elementwise(op) => infer.elementwise(*op)?,
-        Op::Reduction(reduction) => infer.reduction(*reduction)?,
-        Op::Product(product) => infer.product(*product)?,
-        Op::Rearrange(rearrange) => infer.rearrange(*rearrange)?,
-        Op::Row(row) => infer.row(row)?,
-        Op::Effect(effect) => infer.effect(*effect, declared)?,
+        FlowOp::Source(source) => of_source(*source, declared),
+        FlowOp::Elementwise(op) => infer.elementwise(*op)?,
+        FlowOp::Reduction(reduction) => infer.reduction(*reduction)?,
+        FlowOp::Product(product) => infer.product(*product)?,
+        FlowOp::Rearrange(rearrange) => infer.rearrange(*rearrange)?,
+        FlowOp::Row(row) => infer.row(row)?,
+        FlowOp::Effect(effect) => infer.effect(*effect, declared)?,
     };
     if shape.0.iter().all(|dim| dim.is_valid()) && shape.elements().is_valid() {
         Ok(shape)
     } else {
-        Err(Problem::Extent { op: op.name().into(), shape })
+        Err(FlowProblem::Extent { op: op.name().into(), shape })
     }
 }
 
-fn of_source(source: Source, declared: &Declarations) -> Shape {
+fn of_source(source: SourceOp, declared: &Declarations) -> InnerShape {
     match source {
-        Source::Query => Shape([Dim::GROUP, Dim::HEAD_DIM]),
-        Source::Keys | Source::Values => Shape([Dim::BLOCK, Dim::HEAD_DIM]),
-        Source::Positions => Shape::SCORE,
-        Source::Field(field) | Source::Fill(field, _) => declared.fields[field.index()].shape,
-        Source::Parameter(parameter) => declared.parameters[parameter.index()].shape,
-        Source::Load(state) => declared.states[state.index()].shape,
+        SourceOp::Query => InnerShape([Dim::GROUP, Dim::HEAD_DIM]),
+        SourceOp::Keys | SourceOp::Values => InnerShape([Dim::BLOCK, Dim::HEAD_DIM]),
+        SourceOp::Positions => InnerShape::SCORE,
+        SourceOp::Field(field) | SourceOp::Fill(field, _) => declared.fields[field.index()].shape,
+        SourceOp::Parameter(parameter) => declared.parameters[parameter.index()].shape,
+        SourceOp::Load(state) => declared.states[state.index()].shape,
     }
 }
 
 struct Infer<'a> {
     op: &'static str,
-    operands: &'a [Shape],
+    operands: &'a [InnerShape],
     needs: &'a mut Vec<Need>,
 }
 
 impl Infer<'_> {
-    fn operand(&self, index: usize) -> Shape {
+    fn operand(&self, index: usize) -> InnerShape {
         self.operands[index]
     }
 
-    fn mismatch(&self, operand: &'static str, found: Shape, other: Shape, rule: &'static str) -> Problem {
-        Problem::Operands { op: self.op, operand, found, other, rule }
+    fn mismatch(&self, operand: &'static str, found: InnerShape, other: InnerShape, rule: &'static str) -> FlowProblem {
+        FlowProblem::Operands { op: self.op, operand, found, other, rule }
     }
 
     /// One extent for two: equal ones, or a number and one that the model must then have.
@@ -83,7 +88,7 @@ impl Infer<'_> {
         }
     }
 
-    fn elementwise(mut self, op: Elementwise) -> Result<Shape, Problem> {
+    fn elementwise(mut self, op: Elementwise) -> Result<InnerShape, FlowProblem> {
         let x = self.operand(0);
         match op {
             Elementwise::Unary(_) => Ok(x),
@@ -92,7 +97,7 @@ impl Infer<'_> {
                 let rule = "extents must be equal, or 1 in one operand";
                 let dims = [0, 1].map(|axis| self.broadcast(x.0[axis], y.0[axis]));
                 match dims {
-                    [Some(d0), Some(d1)] => Ok(Shape([d0, d1])),
+                    [Some(d0), Some(d1)] => Ok(InnerShape([d0, d1])),
                     _ => Err(self.mismatch("y", y, x, rule)),
                 }
             }
@@ -100,7 +105,7 @@ impl Infer<'_> {
                 let size = x.0[axis.index()];
                 let last = Dim::of(end.max(1));
                 if start > end || (size.is_constant() && last > size) {
-                    return Err(Problem::Range { op: self.op, start, end, size });
+                    return Err(FlowProblem::Range { op: self.op, start, end, size });
                 }
                 if !size.is_constant() {
                     self.needs.push((size, Relation::AtLeast, last));
@@ -110,16 +115,16 @@ impl Infer<'_> {
         }
     }
 
-    fn reduction(self, Reduction { axis, every, .. }: Reduction) -> Result<Shape, Problem> {
+    fn reduction(self, Reduction { axis, every, .. }: Reduction) -> Result<InnerShape, FlowProblem> {
         let mut shape = self.operand(0);
         let dim = &mut shape.0[axis.index()];
         *dim = match every {
             None => Dim::ONE,
-            Some(0) => return Err(Problem::Interleave { op: self.op, every: 0, size: *dim }),
+            Some(0) => return Err(FlowProblem::Interleave { op: self.op, every: 0, size: *dim }),
             Some(every) => {
                 let parts = dim.over(every);
                 if !parts.is_valid() {
-                    return Err(Problem::Interleave { op: self.op, every, size: *dim });
+                    return Err(FlowProblem::Interleave { op: self.op, every, size: *dim });
                 }
                 if !dim.is_constant() {
                     self.needs.push((*dim, Relation::Multiple, Dim::of(every)));
@@ -130,26 +135,26 @@ impl Infer<'_> {
         Ok(shape)
     }
 
-    fn product(mut self, product: Product) -> Result<Shape, Problem> {
+    fn product(mut self, product: ProductOp) -> Result<InnerShape, FlowProblem> {
         let x = self.operand(0);
         let y = self.operand(1);
         match product {
-            Product::Gemv => {
+            ProductOp::Gemv => {
                 let rule = "both must be one row, of as many elements; reduce D0 first, or use gemm";
                 let rows = (self.unify(x.0[0], Dim::ONE), self.unify(y.0[0], Dim::ONE));
                 match (rows, self.unify(x.0[1], y.0[1])) {
-                    ((Some(_), Some(_)), Some(_)) => Ok(Shape::SCORE),
+                    ((Some(_), Some(_)), Some(_)) => Ok(InnerShape::SCORE),
                     _ => Err(self.mismatch("y", y, x, rule)),
                 }
             }
-            Product::Gemm => match self.unify(x.0[1], y.0[1]) {
-                Some(_) => Ok(Shape([y.0[0], x.0[0]])),
+            ProductOp::Gemm => match self.unify(x.0[1], y.0[1]) {
+                Some(_) => Ok(InnerShape([y.0[0], x.0[0]])),
                 None => {
                     Err(self.mismatch("y", y, x, "the sum runs over D1 of both, which must be equal; transpose one"))
                 }
             },
-            Product::LearnedQuery(_) => {
-                let out = Shape([Dim::ONE, x.0[1]]);
+            ProductOp::LearnedQuery(_) => {
+                let out = InnerShape([Dim::ONE, x.0[1]]);
                 let rule = "weights have a row for each element of the query: [d0·d1, rank]";
                 for (operand, weights) in [("w_q", y), ("w_k", self.operand(2))] {
                     let fits = self.unify(weights.0[0], x.elements()).and(self.unify(weights.0[1], y.0[1]));
@@ -159,14 +164,14 @@ impl Infer<'_> {
                 }
                 Ok(out)
             }
-            Product::Kron(axes) => {
+            ProductOp::Kron(axes) => {
                 let dims = [0, 1].map(|axis| {
                     let a = x.0[axis];
                     let b = y.0[axis];
                     if axes[axis] { Some(a.times(b)) } else { self.broadcast(a, b) }
                 });
                 match dims {
-                    [Some(d0), Some(d1)] => Ok(Shape([d0, d1])),
+                    [Some(d0), Some(d1)] => Ok(InnerShape([d0, d1])),
                     _ => {
                         Err(self.mismatch("y", y, x, "an axis outside the product must be equal, or 1 in one operand"))
                     }
@@ -175,10 +180,10 @@ impl Infer<'_> {
         }
     }
 
-    fn rearrange(mut self, rearrange: Rearrange) -> Result<Shape, Problem> {
+    fn rearrange(mut self, rearrange: Rearrange) -> Result<InnerShape, FlowProblem> {
         let x = self.operand(0);
         match rearrange {
-            Rearrange::Transpose => Ok(Shape([x.0[1], x.0[0]])),
+            Rearrange::Transpose => Ok(InnerShape([x.0[1], x.0[0]])),
             Rearrange::Reshape(to) => match self.unify(x.elements(), to.elements()) {
                 Some(_) => Ok(to),
                 None => Err(self.mismatch("x", x, to, "both must have as many elements")),
@@ -186,11 +191,11 @@ impl Infer<'_> {
         }
     }
 
-    fn row(mut self, row: &RowOp) -> Result<Shape, Problem> {
+    fn row(mut self, row: &RowOp) -> Result<InnerShape, FlowProblem> {
         let x = self.operand(0);
         if let RowOp::Conv1d(taps) = row {
-            let inner = Shape(taps.inner().map(Dim::of));
-            for axis in [Axis::D0, Axis::D1] {
+            let inner = InnerShape(taps.inner().map(Dim::of));
+            for axis in [InnerAxis::D0, InnerAxis::D1] {
                 let d = x.0[axis.index()];
                 let w = inner.0[axis.index()];
                 if w != Dim::ONE && self.unify(d, w).is_none() {
@@ -201,10 +206,10 @@ impl Infer<'_> {
         Ok(x)
     }
 
-    fn effect(self, effect: Effect, declared: &Declarations) -> Result<Shape, Problem> {
+    fn effect(self, effect: Effect, declared: &Declarations) -> Result<InnerShape, FlowProblem> {
         let x = self.operand(0);
         let (wanted, rule) = match effect {
-            Effect::Select => (Shape::SCORE, "a selection takes one number a block; reduce D0 and D1"),
+            Effect::Select => (InnerShape::SCORE, "a selection takes one number a block; reduce D0 and D1"),
             Effect::Save(state) => (declared.states[state.index()].shape, "a state is saved in its declared shape"),
             Effect::Store(field) => (declared.fields[field.index()].shape, "a field is stored in its declared shape"),
         };

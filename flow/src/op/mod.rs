@@ -2,8 +2,8 @@
 //!
 //! | family | what it touches | runs |
 //! |---|---|---|
-//! | [`Source`] | what a flow is given: query, keys, fields, states, parameters | read where it is used |
-//! | [`Elementwise`], [`Reduction`], [`Product`], [`Rearrange`] | one row `[d0, d1]` of each operand | in a fused group |
+//! | [`SourceOp`] | what a flow is given: query, keys, fields, states, parameters | read where it is used |
+//! | [`Elementwise`], [`Reduction`], [`ProductOp`], [`Rearrange`] | one row `[d0, d1]` of each operand | in a fused group |
 //! | [`RowOp`] | all blocks of a row of the batch | in a group of its own |
 //! | [`Effect`] | selection, stored fields, saved states | at the end of a group; a selection in a group of its own |
 //!
@@ -21,23 +21,23 @@ pub use infer::{Need, infer};
 pub use number::{Num, Scale};
 pub use rowwise::{Norm, RowOp, Taps};
 
-use crate::dim::Shape;
+use crate::dim::InnerShape;
 
 /// An inner axis of a value `[d0, d1]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Axis {
+pub enum InnerAxis {
     /// The first inner axis: heads of a query, tokens of a block.
     D0,
     /// The second inner axis: elements of a head.
     D1,
 }
 
-impl Axis {
+impl InnerAxis {
     /// 0 or 1.
     pub const fn index(self) -> usize {
         match self {
-            Axis::D0 => 0,
-            Axis::D1 => 1,
+            InnerAxis::D0 => 0,
+            InnerAxis::D1 => 1,
         }
     }
 }
@@ -103,7 +103,7 @@ handle!(
 
 /// What a flow is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Source {
+pub enum SourceOp {
     /// The query heads of a key head, `[G, D]`.
     Query,
     /// The keys of a block, `[B, D]`.
@@ -129,14 +129,14 @@ pub struct Reduction {
     /// What it computes.
     pub reduce: Reduce,
     /// Along which axis.
-    pub axis: Axis,
+    pub axis: InnerAxis,
     /// Neighbours that become one element; the whole axis where absent.
     pub every: Option<u32>,
 }
 
 /// Products of two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Product {
+pub enum ProductOp {
     /// `x [1, K]`, `y [1, K]` → their inner product `[1, 1]`.
     Gemv,
     /// `x [M, K]`, `y [N, K]` → `y·xᵀ [N, M]`.
@@ -153,7 +153,7 @@ pub enum Rearrange {
     /// `[d0, d1]` → `[d1, d0]`.
     Transpose,
     /// The elements in row-major order in another shape.
-    Reshape(Shape),
+    Reshape(InnerShape),
 }
 
 /// What a graph is for.
@@ -170,42 +170,42 @@ pub enum Effect {
 /// An operator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "a variant is its family")]
-pub enum Op {
-    Source(Source),
+pub enum FlowOp {
+    Source(SourceOp),
     Elementwise(Elementwise),
     Reduction(Reduction),
-    Product(Product),
+    Product(ProductOp),
     Rearrange(Rearrange),
     Row(RowOp),
     Effect(Effect),
 }
 
-impl Op {
+impl FlowOp {
     /// The name in text forms and errors.
     pub fn name(&self) -> &'static str {
         match self {
-            Op::Source(source) => match source {
-                Source::Query => "query",
-                Source::Keys => "keys",
-                Source::Values => "values",
-                Source::Positions => "positions",
-                Source::Field(_) => "field",
-                Source::Parameter(_) => "parameter",
-                Source::Load(_) => "load",
-                Source::Fill(..) => "fill",
+            FlowOp::Source(source) => match source {
+                SourceOp::Query => "query",
+                SourceOp::Keys => "keys",
+                SourceOp::Values => "values",
+                SourceOp::Positions => "positions",
+                SourceOp::Field(_) => "field",
+                SourceOp::Parameter(_) => "parameter",
+                SourceOp::Load(_) => "load",
+                SourceOp::Fill(..) => "fill",
             },
-            Op::Elementwise(op) => op.name(),
-            Op::Reduction(Reduction { reduce, .. }) => reduce.name(),
-            Op::Product(product) => match product {
-                Product::Gemv => "gemv",
-                Product::Gemm => "gemm",
-                Product::LearnedQuery(_) => "learned_query",
-                Product::Kron(_) => "kron",
+            FlowOp::Elementwise(op) => op.name(),
+            FlowOp::Reduction(Reduction { reduce, .. }) => reduce.name(),
+            FlowOp::Product(product) => match product {
+                ProductOp::Gemv => "gemv",
+                ProductOp::Gemm => "gemm",
+                ProductOp::LearnedQuery(_) => "learned_query",
+                ProductOp::Kron(_) => "kron",
             },
-            Op::Rearrange(Rearrange::Transpose) => "transpose",
-            Op::Rearrange(Rearrange::Reshape(_)) => "reshape",
-            Op::Row(op) => op.name(),
-            Op::Effect(effect) => match effect {
+            FlowOp::Rearrange(Rearrange::Transpose) => "transpose",
+            FlowOp::Rearrange(Rearrange::Reshape(_)) => "reshape",
+            FlowOp::Row(op) => op.name(),
+            FlowOp::Effect(effect) => match effect {
                 Effect::Select => "select",
                 Effect::Save(_) => "save",
                 Effect::Store(_) => "store",
@@ -215,18 +215,18 @@ impl Op {
 
     /// Whether it is given, not computed.
     pub const fn is_source(&self) -> bool {
-        matches!(self, Op::Source(_))
+        matches!(self, FlowOp::Source(_))
     }
 
     /// Whether the graph exists for it.
     pub const fn is_effect(&self) -> bool {
-        matches!(self, Op::Effect(_))
+        matches!(self, FlowOp::Effect(_))
     }
 
     /// Whether exchanging its two operands changes nothing.
     pub fn is_commutative(&self) -> bool {
         match self {
-            Op::Elementwise(Elementwise::Binary(binary)) => binary.is_commutative(),
+            FlowOp::Elementwise(Elementwise::Binary(binary)) => binary.is_commutative(),
             _ => false,
         }
     }

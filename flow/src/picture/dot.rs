@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-use super::{View, colour};
-use crate::graph::{EdgeKind, Graph, ValueId};
-use crate::plan::Plan;
+use super::{FlowView, colour};
+use crate::graph::{EdgeKind, PassGraph, ValueId};
+use crate::plan::PassPlan;
 
 /// A flow in the DOT language.
 #[derive(Clone, Copy, Debug)]
-pub struct Dot<'v>(pub &'v View<'v>);
+pub struct FlowDot<'v>(pub &'v FlowView<'v>);
 
-impl Dot<'_> {
-    fn node(&self, f: &mut fmt::Formatter<'_>, pass: &str, graph: &Graph, id: ValueId) -> fmt::Result {
+impl FlowDot<'_> {
+    fn node(&self, f: &mut fmt::Formatter<'_>, pass: &str, graph: &PassGraph, id: ValueId) -> fmt::Result {
         let node = graph.node(id);
         let text = if node.op.is_source() { self.0.traced.label(graph, id) } else { self.0.call(graph, id) };
         let text = text.replace('\\', "\\\\").replace('"', "\\\"");
@@ -19,7 +19,7 @@ impl Dot<'_> {
         writeln!(f, "    {pass}_{id} [label=\"{text}\\n{kind}\", fillcolor=\"{}\"];", colour(node.format))
     }
 
-    fn pass(&self, f: &mut fmt::Formatter<'_>, pass: &str, graph: &Graph, plan: &Plan) -> fmt::Result {
+    fn pass(&self, f: &mut fmt::Formatter<'_>, pass: &str, graph: &PassGraph, plan: &PassPlan) -> fmt::Result {
         for id in graph.ids().filter(|id| graph.node(*id).op.is_source()) {
             self.node(f, pass, graph, id)?;
         }
@@ -40,7 +40,7 @@ impl Dot<'_> {
     }
 }
 
-impl fmt::Display for Dot<'_> {
+impl fmt::Display for FlowDot<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.0.traced.name.replace('\\', "\\\\").replace('"', "\\\"");
         writeln!(f, "digraph \"{name}\" {{")?;

@@ -9,13 +9,13 @@ use std::fmt;
 
 use tilewright_layout::tensor::Format;
 
-use super::View;
-use crate::graph::{EdgeKind, Graph, ValueId};
-use crate::plan::Plan;
+use super::FlowView;
+use crate::graph::{EdgeKind, PassGraph, ValueId};
+use crate::plan::PassPlan;
 
 /// A flow as an SVG image.
 #[derive(Clone, Copy, Debug)]
-pub struct Svg<'v>(pub &'v View<'v>);
+pub struct FlowSvg<'v>(pub &'v FlowView<'v>);
 
 const WIDTH: usize = 250;
 const HEIGHT: usize = 40;
@@ -58,7 +58,7 @@ struct Boxes {
 }
 
 /// How many ops of `ops` come one after the other before `id`.
-fn depths(graph: &Graph, ops: &[ValueId]) -> BTreeMap<ValueId, usize> {
+fn depths(graph: &PassGraph, ops: &[ValueId]) -> BTreeMap<ValueId, usize> {
     let mut depths: BTreeMap<ValueId, usize> = BTreeMap::new();
     for id in ops {
         let before = graph.node(*id).operands.iter().filter_map(|o| depths.get(o)).max();
@@ -69,7 +69,7 @@ fn depths(graph: &Graph, ops: &[ValueId]) -> BTreeMap<ValueId, usize> {
 }
 
 impl Boxes {
-    fn new(graph: &Graph, plan: &Plan, pass: &str, top: usize) -> Boxes {
+    fn new(graph: &PassGraph, plan: &PassPlan, pass: &str, top: usize) -> Boxes {
         let mut boxes = Boxes { at: BTreeMap::new(), frames: Vec::new(), width: 0, bottom: top };
         let sources: Vec<ValueId> = graph.ids().filter(|id| graph.node(*id).op.is_source()).collect();
         if !sources.is_empty() {
@@ -115,8 +115,8 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-impl Svg<'_> {
-    fn pass(&self, f: &mut fmt::Formatter<'_>, graph: &Graph, boxes: &Boxes) -> fmt::Result {
+impl FlowSvg<'_> {
+    fn pass(&self, f: &mut fmt::Formatter<'_>, graph: &PassGraph, boxes: &Boxes) -> fmt::Result {
         for (left, top, width, height, title) in &boxes.frames {
             writeln!(f, r#"<rect class="frame" x="{left}" y="{top}" width="{width}" height="{height}" rx="6"/>"#)?;
             writeln!(f, r#"<text class="note" x="{}" y="{}">{title}</text>"#, left + 6, top + 14)?;
@@ -174,7 +174,7 @@ impl Svg<'_> {
     }
 }
 
-impl fmt::Display for Svg<'_> {
+impl fmt::Display for FlowSvg<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut top = 3 * GAP;
         let mut passes = Vec::new();

@@ -2,22 +2,22 @@
 
 use std::fmt;
 
-use super::View;
-use crate::graph::Graph;
-use crate::plan::{Group, Plan};
+use super::FlowView;
+use crate::graph::PassGraph;
+use crate::plan::{OpGroup, PassPlan};
 
 /// A flow as text, with the bytes of a step of some rows.
 #[derive(Clone, Copy, Debug)]
-pub struct Text<'v> {
-    view: &'v View<'v>,
+pub struct FlowText<'v> {
+    view: &'v FlowView<'v>,
     rows: usize,
     candidates: usize,
 }
 
-impl<'v> Text<'v> {
+impl<'v> FlowText<'v> {
     /// The text of a view; bytes for a step of `rows` rows with `blocks` candidate blocks each.
-    pub const fn new(view: &'v View<'v>, rows: usize, candidates: usize) -> Text<'v> {
-        Text { view, rows, candidates }
+    pub const fn new(view: &'v FlowView<'v>, rows: usize, candidates: usize) -> FlowText<'v> {
+        FlowText { view, rows, candidates }
     }
 
     fn declarations(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -38,8 +38,8 @@ impl<'v> Text<'v> {
         Ok(())
     }
 
-    fn group(&self, f: &mut fmt::Formatter<'_>, graph: &Graph, index: usize, group: &Group) -> fmt::Result {
-        let Group { domain, registers, shared, .. } = group;
+    fn group(&self, f: &mut fmt::Formatter<'_>, graph: &PassGraph, index: usize, group: &OpGroup) -> fmt::Result {
+        let OpGroup { domain, registers, shared, .. } = group;
         writeln!(f, "  group {index}: {domain}; registers {registers} B, shared {shared} B{}", moved(group))?;
         for &id in &group.ops {
             let call = self.view.call(graph, id);
@@ -49,7 +49,7 @@ impl<'v> Text<'v> {
         Ok(())
     }
 
-    fn pass(&self, f: &mut fmt::Formatter<'_>, name: &str, graph: &Graph, plan: &Plan) -> fmt::Result {
+    fn pass(&self, f: &mut fmt::Formatter<'_>, name: &str, graph: &PassGraph, plan: &PassPlan) -> fmt::Result {
         if plan.groups().is_empty() {
             return writeln!(f, "{name}: nothing to do");
         }
@@ -59,7 +59,7 @@ impl<'v> Text<'v> {
 }
 
 /// `; a block reads 256 B and writes 4 B; a row reads 1024 B`.
-fn moved(group: &Group) -> String {
+fn moved(group: &OpGroup) -> String {
     let bytes = group.bytes;
     let part = |what: &str, read: usize, written: usize| match (read, written) {
         (0, 0) => String::new(),
@@ -71,7 +71,7 @@ fn moved(group: &Group) -> String {
         + &part("row", bytes.read_per_row, bytes.written_per_row)
 }
 
-impl fmt::Display for Text<'_> {
+impl fmt::Display for FlowText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let view = self.view;
         writeln!(f, "{}: {}", view.traced.name, view.extents.model)?;

@@ -2,9 +2,9 @@
 
 use tilewright_layout::tensor::Format;
 
-use super::{Domain, Subject};
+use super::{Domain, PlanInput};
 use crate::graph::ValueId;
-use crate::op::{Effect, Op, Source};
+use crate::op::{Effect, FlowOp, SourceOp};
 
 /// The budget of a group on one SM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Fusion {
 
 /// Bytes that a group moves to and from memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bytes {
+pub struct GroupTraffic {
     /// Read for each candidate block.
     pub read_per_block: usize,
     /// Written for each candidate block.
@@ -47,7 +47,7 @@ pub struct Bytes {
     pub written_per_row: usize,
 }
 
-impl Bytes {
+impl GroupTraffic {
     /// The cost of a row of `candidates` candidate blocks.
     pub fn total(&self, candidates: usize) -> u64 {
         let per_block = (self.read_per_block + self.written_per_block) as u64;
@@ -62,7 +62,7 @@ pub(super) struct Cost {
     pub outputs: Vec<ValueId>,
     pub registers: usize,
     pub shared: usize,
-    pub bytes: Bytes,
+    pub bytes: GroupTraffic,
 }
 
 /// Bytes of an element in registers and in staged inputs.
@@ -71,7 +71,7 @@ const WIDE: usize = 4;
 const STAGES: usize = 2;
 
 /// The cost of `ops`, in ascending order, as one group.
-pub(super) fn cost(subject: &Subject<'_>, ops: &[ValueId]) -> Cost {
+pub(super) fn cost(subject: &PlanInput<'_>, ops: &[ValueId]) -> Cost {
     let inside = |id: &ValueId| ops.binary_search(id).is_ok();
     let operands = ops.iter().flat_map(|op| subject.graph.node(*op).operands.iter().copied());
     let mut inputs: Vec<ValueId> = operands.filter(|id| !inside(id)).collect();
@@ -96,31 +96,31 @@ pub(super) fn cost(subject: &Subject<'_>, ops: &[ValueId]) -> Cost {
     Cost { inputs, outputs, ..cost }
 }
 
-fn is_read_outside(subject: &Subject<'_>, ops: &[ValueId], id: ValueId) -> bool {
+fn is_read_outside(subject: &PlanInput<'_>, ops: &[ValueId], id: ValueId) -> bool {
     let reads = |reader: &ValueId| subject.graph.node(*reader).operands.contains(&id);
     subject.graph.ids().any(|reader| reads(&reader) && ops.binary_search(&reader).is_err())
 }
 
-fn elements(subject: &Subject<'_>, id: ValueId) -> usize {
+fn elements(subject: &PlanInput<'_>, id: ValueId) -> usize {
     subject.extents[id.index()].iter().product()
 }
 
-fn is_per_block(subject: &Subject<'_>, id: ValueId) -> bool {
+fn is_per_block(subject: &PlanInput<'_>, id: ValueId) -> bool {
     matches!(subject.graph.node(id).format, Format::Ragged | Format::Paged)
 }
 
 /// Bytes of one row of a value in memory. A position is not read; a selection writes its winners,
 /// which a budget counts.
-fn bytes_of(subject: &Subject<'_>, id: ValueId) -> usize {
+fn bytes_of(subject: &PlanInput<'_>, id: ValueId) -> usize {
     match subject.graph.node(id).op {
-        Op::Source(Source::Positions | Source::Fill(..)) | Op::Effect(Effect::Select) => 0,
+        FlowOp::Source(SourceOp::Positions | SourceOp::Fill(..)) | FlowOp::Effect(Effect::Select) => 0,
         ref op => elements(subject, id) * subject.traced.dtype(op).bits() / 8,
     }
 }
 
 /// The most bytes of results that live at once when the ops run in order. A result lives until its
 /// last reader in the group.
-fn registers(subject: &Subject<'_>, ops: &[ValueId]) -> usize {
+fn registers(subject: &PlanInput<'_>, ops: &[ValueId]) -> usize {
     let results = |id: &ValueId| !subject.graph.node(*id).op.is_effect();
     let last_use = |id: ValueId| {
         let mut readers = ops.iter().rev().filter(|op| subject.graph.node(**op).operands.contains(&id));

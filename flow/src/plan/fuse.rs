@@ -1,11 +1,11 @@
 //! Which ops become one group, and the order of the groups.
 
 use super::cost::{self, Cost, Fusion};
-use super::{Domain, Group, Subject};
+use super::{Domain, OpGroup, PlanInput};
 use crate::graph::{Edge, ValueId};
 
 /// The groups of a graph, in an order in which they can run.
-pub(super) fn groups(subject: &Subject<'_>, fusion: &Fusion) -> Vec<Group> {
+pub(super) fn groups(subject: &PlanInput<'_>, fusion: &Fusion) -> Vec<OpGroup> {
     let edges = subject.graph.edges();
     let mut sets: Vec<Vec<ValueId>> =
         subject.graph.ids().filter(|id| !subject.graph.node(*id).op.is_source()).map(|id| vec![id]).collect();
@@ -18,13 +18,18 @@ pub(super) fn groups(subject: &Subject<'_>, fusion: &Fusion) -> Vec<Group> {
     for index in in_order(&Links::new(&edges, &sets), &sets) {
         let Cost { inputs, outputs, registers, shared, bytes } = cost::cost(subject, &sets[index]);
         let domain = subject.domain(sets[index][0]);
-        groups.push(Group { domain, ops: sets[index].clone(), inputs, outputs, registers, shared, bytes });
+        groups.push(OpGroup { domain, ops: sets[index].clone(), inputs, outputs, registers, shared, bytes });
     }
     groups
 }
 
 /// The pair whose merge saves most traffic; of equal ones the first.
-fn best_merge(subject: &Subject<'_>, fusion: &Fusion, edges: &[Edge], sets: &[Vec<ValueId>]) -> Option<(usize, usize)> {
+fn best_merge(
+    subject: &PlanInput<'_>,
+    fusion: &Fusion,
+    edges: &[Edge],
+    sets: &[Vec<ValueId>],
+) -> Option<(usize, usize)> {
     if !fusion.is_on {
         return None;
     }

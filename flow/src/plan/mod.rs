@@ -15,14 +15,14 @@ mod fuse;
 
 use std::fmt;
 
-pub use cost::{Bytes, Fusion};
+pub use cost::{Fusion, GroupTraffic};
 
 use tilewright_layout::tensor::Format;
 
-use crate::bind::Extents;
+use crate::bind::FlowExtents;
 use crate::flow::Traced;
-use crate::graph::{Graph, ValueId};
-use crate::op::{Effect, Op};
+use crate::graph::{PassGraph, ValueId};
+use crate::op::{Effect, FlowOp};
 
 /// What a group runs over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,7 +47,7 @@ impl fmt::Display for Domain {
 
 /// The pass that a plan is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pass {
+pub enum FlowPass {
     /// A block becomes complete.
     Cache,
     /// A decode step.
@@ -56,7 +56,7 @@ pub enum Pass {
 
 /// Ops that run together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
+pub struct OpGroup {
     /// What it runs over.
     pub domain: Domain,
     /// Its ops, operands first. Effects are among them.
@@ -70,48 +70,48 @@ pub struct Group {
     /// Bytes of the inputs that are staged.
     pub shared: usize,
     /// What it moves.
-    pub bytes: Bytes,
+    pub bytes: GroupTraffic,
 }
 
-/// The groups of a pass, in an order in which they can run. Only [`Plan::new`] makes one.
+/// The groups of a pass, in an order in which they can run. Only [`PassPlan::new`] makes one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
-    groups: Vec<Group>,
+pub struct PassPlan {
+    groups: Vec<OpGroup>,
 }
 
 /// The graph of a pass with what the plan needs to know of it.
 #[derive(Clone, Copy)]
-pub(crate) struct Subject<'a> {
+pub(crate) struct PlanInput<'a> {
     pub traced: &'a Traced,
-    pub graph: &'a Graph,
+    pub graph: &'a PassGraph,
     pub extents: &'a [[usize; 2]],
-    pub pass: Pass,
+    pub pass: FlowPass,
 }
 
-impl Plan {
+impl PassPlan {
     /// The plan of a pass.
     ///
     /// ```
-    /// use tilewright_flow::{ModelShape, algorithms, plan::{Fusion, Pass, Plan}};
+    /// use tilewright_flow::{ModelShape, algorithms, plan::{FlowPass, Fusion, PassPlan}};
     /// let traced = algorithms::named("centered")?.trace()?;
     /// let model = ModelShape { kv_heads: 8, group: 4, head_dim: 128, block_tokens: 16 };
     /// let extents = traced.extents(&model)?;
-    /// let fused = Plan::new(&traced, &extents, Pass::Indexer, &Fusion::default());
+    /// let fused = PassPlan::new(&traced, &extents, FlowPass::Indexer, &Fusion::default());
     /// let domains: Vec<String> = fused.groups().iter().map(|group| group.domain.to_string()).collect();
     /// assert_eq!(domains, ["blocks", "across blocks", "blocks", "across blocks"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn new(traced: &Traced, extents: &Extents, pass: Pass, fusion: &Fusion) -> Plan {
+    pub fn new(traced: &Traced, extents: &FlowExtents, pass: FlowPass, fusion: &Fusion) -> PassPlan {
         let (graph, extents) = match pass {
-            Pass::Cache => (&traced.cache, &extents.cache),
-            Pass::Indexer => (&traced.indexer, &extents.indexer),
+            FlowPass::Cache => (&traced.cache, &extents.cache),
+            FlowPass::Indexer => (&traced.indexer, &extents.indexer),
         };
-        let subject = Subject { traced, graph, extents, pass };
-        Plan { groups: fuse::groups(&subject, fusion) }
+        let subject = PlanInput { traced, graph, extents, pass };
+        PassPlan { groups: fuse::groups(&subject, fusion) }
     }
 
     /// The groups, in an order in which they can run.
-    pub fn groups(&self) -> &[Group] {
+    pub fn groups(&self) -> &[OpGroup] {
         &self.groups
     }
 
@@ -122,23 +122,23 @@ impl Plan {
     }
 }
 
-impl Subject<'_> {
+impl PlanInput<'_> {
     /// What an op runs over.
     pub fn domain(&self, id: ValueId) -> Domain {
         let node = self.graph.node(id);
         match (&node.op, self.pass) {
-            (_, Pass::Cache) => Domain::Blocks,
-            (Op::Effect(Effect::Select) | Op::Row(_), Pass::Indexer) => Domain::AcrossBlocks,
-            (_, Pass::Indexer) if node.format == Format::Batched => Domain::Rows,
-            (_, Pass::Indexer) => Domain::Blocks,
+            (_, FlowPass::Cache) => Domain::Blocks,
+            (FlowOp::Effect(Effect::Select) | FlowOp::Row(_), FlowPass::Indexer) => Domain::AcrossBlocks,
+            (_, FlowPass::Indexer) if node.format == Format::Batched => Domain::Rows,
+            (_, FlowPass::Indexer) => Domain::Blocks,
         }
     }
 }
 
 #[cfg(test)]
-impl Plan {
+impl PassPlan {
     /// Reorders the groups without regard to edges: a planted bug.
-    pub(crate) fn reordered(mut self, key: impl Fn(&Group) -> bool) -> Plan {
+    pub(crate) fn reordered(mut self, key: impl Fn(&OpGroup) -> bool) -> PassPlan {
         self.groups.sort_by_key(|group| key(group));
         self
     }

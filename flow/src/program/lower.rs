@@ -12,7 +12,7 @@ use tilewright_megakernel::program::{BufferId, BufferKind, Source, Span};
 use super::score::is_blockwise;
 use super::subject::elements;
 use super::{RegisterError, Score, Select, Summarise, registry};
-use crate::bind::{Extents, Parameters};
+use crate::bind::{FlowExtents, Parameters};
 use crate::error::BindError;
 use crate::flow::Traced;
 use crate::memory::Budget;
@@ -233,7 +233,7 @@ impl<'f> Lowered<'f> {
     }
 
     /// The buffers of a layer's fields, parameters and states.
-    fn kept(&self, at: &mut LayerTasks<'_, '_>, extents: &Extents) -> [Vec<BufferId>; 3] {
+    fn kept(&self, at: &mut LayerTasks<'_, '_>, extents: &FlowExtents) -> [Vec<BufferId>; 3] {
         let layer = at.layer();
         let declared = &self.flow.traced.declared;
         let kv_heads = at.spec().kv_heads;

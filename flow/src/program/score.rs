@@ -11,12 +11,12 @@ use tilewright_megakernel::program::{BufferId, Region, Span};
 use tilewright_megakernel::vm::device::DeviceOp;
 use tilewright_megakernel::vm::reference::{Context, TaskFault};
 
-use super::subject::{Check, Pools, Subject, elements};
-use crate::bind::Bound;
+use super::subject::{CheckResult, LayerFlow, Pools, elements};
+use crate::bind::BoundFlow;
 use crate::flow::Traced;
-use crate::memory::{Budget, Pool};
-use crate::op::{Op, Source};
-use crate::run::{Interpreter, Machine, Row};
+use crate::memory::{Budget, FlowPool};
+use crate::op::{FlowOp, SourceOp};
+use crate::run::{FlowExecutor, Interpreter, ScoredRow};
 
 /// Scores a split of the candidate blocks of every row, by
 /// [`Flow::forward_indexer`](crate::Flow::forward_indexer), and saves the states of those blocks.
@@ -67,7 +67,7 @@ pub struct Score {
 
 /// Whether each block of a flow is scored by itself, so that blocks may be dealt to tasks.
 pub(super) fn is_blockwise(traced: &Traced) -> bool {
-    traced.declared.states.is_empty() && !traced.indexer.nodes().iter().any(|node| matches!(node.op, Op::Row(_)))
+    traced.declared.states.is_empty() && !traced.indexer.nodes().iter().any(|node| matches!(node.op, FlowOp::Row(_)))
 }
 
 /// The candidates of a split among those of a row.
@@ -86,10 +86,10 @@ impl Score {
     fn kept(
         &self,
         ops: &Operands,
-        subject: &Subject,
+        subject: &LayerFlow,
         count: usize,
         blocks: usize,
-    ) -> Check<(Vec<Region>, Vec<Region>)> {
+    ) -> CheckResult<(Vec<Region>, Vec<Region>)> {
         subject.count("states", self.states.len(), subject.extents.states.len())?;
         subject.count("slot", usize::from(self.slot.is_some()), usize::from(!self.states.is_empty()))?;
         let mut states = Vec::new();
@@ -105,7 +105,7 @@ impl Score {
         Ok((states, vec![Region::new(slot, &[self.rows, Span::all(SLOT_WORDS)])]))
     }
 
-    fn row(&self, on: &Context, subject: &Subject, bound: &Bound<'_>, row: usize) -> Result<(), TaskFault> {
+    fn row(&self, on: &Context, subject: &LayerFlow, bound: &BoundFlow<'_>, row: usize) -> Result<(), TaskFault> {
         let [_, heads, dim] = on.shape(self.q)?;
         let [_, kv_heads, splits, share] = on.shape(self.scores)?;
         let pools = subject.pools;
@@ -125,20 +125,20 @@ impl Score {
             Ok::<Vec<f32>, TaskFault>(all)
         };
         let tokens = self.block_tokens * pools.head_dim;
-        let keys = gather(graph.reads(Source::Keys), self.k_pool, tokens)?;
-        let values = gather(graph.reads(Source::Values), self.v_pool, tokens)?;
+        let keys = gather(graph.reads(SourceOp::Keys), self.k_pool, tokens)?;
+        let values = gather(graph.reads(SourceOp::Values), self.v_pool, tokens)?;
         let fields = self.fields.iter().zip(&bound.extents.fields).enumerate();
         let fields =
             fields.map(|(at, (&field, &shape))| gather(subject.reads_field(graph, at), field, elements(shape)));
         let fields = fields.collect::<Result<Vec<_>, TaskFault>>()?;
-        let gathered = Pool::gathered(bound, range.len(), keys, values, fields);
+        let gathered = FlowPool::gathered(bound, range.len(), keys, values, fields);
         let group = heads / kv_heads.max(1);
         let mut states = self.load(on, bound, row, &range)?;
         let query = on.read(self.q, (row * heads + self.kv_head * group) * dim, group * dim)?;
         // Blocks are numbered as they were gathered; those of other splits are not looked at.
         let numbers: Vec<u32> = (0..blocks).map(|block| block.wrapping_sub(range.start) as u32).collect();
         let interpreter = Interpreter::new(bound).map_err(|error| TaskFault::Refused(error.to_string()))?;
-        let scores = interpreter.score(Row {
+        let scores = interpreter.score(ScoredRow {
             pool: &gathered,
             head: 0,
             blocks: &numbers,
@@ -163,7 +163,7 @@ impl Score {
     fn load(
         &self,
         on: &Context,
-        bound: &Bound<'_>,
+        bound: &BoundFlow<'_>,
         row: usize,
         range: &Range<usize>,
     ) -> Result<Vec<Vec<Vec<f32>>>, TaskFault> {
@@ -188,7 +188,7 @@ impl Score {
     fn save(
         &self,
         on: &Context,
-        bound: &Bound<'_>,
+        bound: &BoundFlow<'_>,
         row: usize,
         range: &Range<usize>,
         states: &[Vec<Vec<f32>>],
@@ -220,7 +220,7 @@ impl TaskOp for Score {
         index("kv_head", self.kv_head, pools.kv_heads)?;
         interval("rows", self.rows, count)?;
         let group = heads / pools.kv_heads;
-        let subject = Subject::new(&self.flow, pools, group)?;
+        let subject = LayerFlow::new(&self.flow, pools, group)?;
         let graph = &subject.traced.indexer;
         let [_, width] = ops.shape("page_table", self.at.page_table)?;
         let blocks = width * pools.per_page();
@@ -258,7 +258,7 @@ impl TaskOp for Score {
     fn oracle(&self, on: &Context) -> Result<(), TaskFault> {
         let pools = Pools::found(on, self.k_pool, self.block_tokens)?;
         let [_, heads, _] = on.shape(self.q)?;
-        let subject = Subject::new(&self.flow, pools, heads / pools.kv_heads.max(1));
+        let subject = LayerFlow::new(&self.flow, pools, heads / pools.kv_heads.max(1));
         let subject = subject.map_err(|error| TaskFault::Refused(error.to_string()))?;
         subject.bound(on, &subject.traced.indexer, &self.parameters, self.kv_head, |bound| {
             self.rows.iter().try_for_each(|row| self.row(on, &subject, bound, row))

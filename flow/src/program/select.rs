@@ -8,7 +8,7 @@ use tilewright_megakernel::vm::device::DeviceOp;
 use tilewright_megakernel::vm::reference::{Context, TaskFault};
 
 use super::score::split_of;
-use crate::memory::{Budget, Selected};
+use crate::memory::{BlockSelection, Budget};
 
 /// Selects the blocks that rows attend to, exactly: of a kv head the first blocks, the candidates
 /// with the largest scores (equal ones by position, NaN after everything else), the last blocks, as
@@ -92,7 +92,7 @@ impl TaskOp for Select {
                     on.read_onto(self.scores, (at * splits + split) * share, count, &mut scores)?;
                 }
             }
-            let selected = Selected::of(&self.budget, &table, &scores);
+            let selected = BlockSelection::of(&self.budget, &table, &scores);
             for (entry, &block) in selected.blocks.iter().enumerate() {
                 on.write_i32(self.blocks, at * most + entry, block as i32)?;
             }

@@ -9,14 +9,14 @@ use tilewright_megakernel::program::{BufferId, Region, Span};
 use tilewright_megakernel::vm::reference::{Context, TaskFault};
 
 use super::registry;
-use crate::bind::{Bound, Extents, Parameters};
+use crate::bind::{BoundFlow, FlowExtents, Parameters};
 use crate::flow::Traced;
-use crate::graph::Graph;
-use crate::op::{FieldId, ParameterId, Source};
+use crate::graph::PassGraph;
+use crate::op::{FieldId, ParameterId, SourceOp};
 use crate::shape::ModelShape;
 
 /// Result of a check.
-pub(super) type Check<T> = Result<T, OperandError>;
+pub(super) type CheckResult<T> = Result<T, OperandError>;
 
 /// The pools of a layer: `[kv_heads, pages, page_tokens, head_dim]`, with a field's blocks beside
 /// them.
@@ -31,7 +31,7 @@ pub(super) struct Pools {
 
 impl Pools {
     /// The pools of operands of those names.
-    pub fn of(ops: &Operands, [k, v]: [BufferId; 2], block_tokens: usize) -> Check<Pools> {
+    pub fn of(ops: &Operands, [k, v]: [BufferId; 2], block_tokens: usize) -> CheckResult<Pools> {
         let shape @ [kv_heads, pages, page_tokens, head_dim] = ops.pool("k_pool", k)?;
         ops.pool("v_pool", v)?;
         ops.floats_of("v_pool", v, shape)?;
@@ -73,9 +73,9 @@ impl Pools {
 }
 
 /// A flow in a layer: what it keeps, and where.
-pub(super) struct Subject {
+pub(super) struct LayerFlow {
     pub traced: Arc<Traced>,
-    pub extents: Extents,
+    pub extents: FlowExtents,
     pub pools: Pools,
 }
 
@@ -88,18 +88,18 @@ pub(super) fn elements([d0, d1]: [usize; 2]) -> usize {
     d0 * d1
 }
 
-impl Subject {
+impl LayerFlow {
     /// The flow of that name in a layer with these pools.
-    pub fn new(name: &str, pools: Pools, group: usize) -> Check<Subject> {
+    pub fn new(name: &str, pools: Pools, group: usize) -> CheckResult<LayerFlow> {
         let unknown = || refused("flow", format!("there is no flow `{name}`; register it before its program is read"));
         let traced = registry::flow(name).ok_or_else(unknown)?;
         let extents = traced.extents(&pools.model(group)).map_err(|error| refused("flow", error))?;
-        Ok(Subject { traced, extents, pools })
+        Ok(LayerFlow { traced, extents, pools })
     }
 
     /// Checks the buffers of all fields, `[kv_heads, pages, blocks of a page, elements]`, and gives
     /// a kv head's regions.
-    pub fn fields(&self, ops: &Operands, fields: &[BufferId], kv_head: usize) -> Check<Vec<Region>> {
+    pub fn fields(&self, ops: &Operands, fields: &[BufferId], kv_head: usize) -> CheckResult<Vec<Region>> {
         let Pools { kv_heads, pages, .. } = self.pools;
         self.count("fields", fields.len(), self.extents.fields.len())?;
         let each = fields.iter().zip(&self.extents.fields);
@@ -115,15 +115,15 @@ impl Subject {
     pub fn parameters(
         &self,
         ops: &Operands,
-        graph: &Graph,
+        graph: &PassGraph,
         parameters: &[BufferId],
         kv_head: usize,
-    ) -> Check<Vec<Region>> {
+    ) -> CheckResult<Vec<Region>> {
         self.count("parameters", parameters.len(), self.extents.parameters.len())?;
         let mut regions = Vec::new();
         for (at, (&parameter, &shape)) in parameters.iter().zip(&self.extents.parameters).enumerate() {
             ops.exactly("parameters", parameter, DType::F32, [self.pools.kv_heads, elements(shape)])?;
-            if graph.reads(Source::Parameter(ParameterId(at as u32))) {
+            if graph.reads(SourceOp::Parameter(ParameterId(at as u32))) {
                 regions.push(Region::new(parameter, &[Span::one(kv_head), Span::all(elements(shape))]));
             }
         }
@@ -131,18 +131,18 @@ impl Subject {
     }
 
     /// Which fields a pass reads.
-    pub fn reads_field(&self, graph: &Graph, field: usize) -> bool {
-        graph.reads(Source::Field(FieldId(field as u32)))
+    pub fn reads_field(&self, graph: &PassGraph, field: usize) -> bool {
+        graph.reads(SourceOp::Field(FieldId(field as u32)))
     }
 
     /// A kv head's regions of the pools that a pass reads.
-    pub fn tokens(&self, graph: &Graph, pools: [BufferId; 2], kv_head: usize) -> Vec<Region> {
-        let read = [Source::Keys, Source::Values].into_iter().zip(pools).filter(|(source, _)| graph.reads(*source));
+    pub fn tokens(&self, graph: &PassGraph, pools: [BufferId; 2], kv_head: usize) -> Vec<Region> {
+        let read = [SourceOp::Keys, SourceOp::Values].into_iter().zip(pools).filter(|(source, _)| graph.reads(*source));
         read.map(|(_, pool)| self.pools.region(pool, kv_head)).collect()
     }
 
     /// That as many buffers are named as the flow declares.
-    pub fn count(&self, operand: &'static str, found: usize, expected: usize) -> Check<()> {
+    pub fn count(&self, operand: &'static str, found: usize, expected: usize) -> CheckResult<()> {
         let problem = || format!("{found} buffers; flow `{}` declares {expected}", self.traced.name);
         if found == expected { Ok(()) } else { Err(refused(operand, problem())) }
     }
@@ -151,16 +151,16 @@ impl Subject {
     pub fn bound<R>(
         &self,
         on: &Context,
-        graph: &Graph,
+        graph: &PassGraph,
         parameters: &[BufferId],
         kv_head: usize,
-        then: impl FnOnce(&Bound<'_>) -> Result<R, TaskFault>,
+        then: impl FnOnce(&BoundFlow<'_>) -> Result<R, TaskFault>,
     ) -> Result<R, TaskFault> {
         let mut values = Parameters::new();
         for (at, (&parameter, declared)) in parameters.iter().zip(&self.traced.declared.parameters).enumerate() {
             let count = elements(self.extents.parameters[at]);
             // What a pass does not read it does not see either.
-            let read = match graph.reads(Source::Parameter(ParameterId(at as u32))) {
+            let read = match graph.reads(SourceOp::Parameter(ParameterId(at as u32))) {
                 true => on.read(parameter, kv_head * count, count)?.into_iter().map(f64::from).collect(),
                 false => vec![f64::NAN; count],
             };

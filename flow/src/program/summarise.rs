@@ -6,10 +6,10 @@ use tilewright_megakernel::program::{BufferId, Span};
 use tilewright_megakernel::vm::device::DeviceOp;
 use tilewright_megakernel::vm::reference::{Context, TaskFault};
 
-use super::subject::{Pools, Subject, elements};
-use crate::memory::Pool;
-use crate::op::Source;
-use crate::run::{Complete, Interpreter, Machine};
+use super::subject::{LayerFlow, Pools, elements};
+use crate::memory::FlowPool;
+use crate::op::SourceOp;
+use crate::run::{Complete, FlowExecutor, Interpreter};
 
 /// Stores the fields of each block of a kv head that this step completes: for every row whose
 /// position is the last of a block, [`Flow::forward_cache`](crate::Flow::forward_cache) of that
@@ -56,7 +56,7 @@ impl TaskOp for Summarise {
     fn footprint(&self, ops: &Operands) -> Result<Footprint, OperandError> {
         let pools = Pools::of(ops, self.pools(), self.block_tokens)?;
         index("kv_head", self.kv_head, pools.kv_heads)?;
-        let subject = Subject::new(&self.flow, pools, self.group)?;
+        let subject = LayerFlow::new(&self.flow, pools, self.group)?;
         let graph = &subject.traced.cache;
         let [count] = ops.shape("position", self.at.position)?;
         tilewright_megakernel::ops::interval("rows", self.rows, count)?;
@@ -70,7 +70,7 @@ impl TaskOp for Summarise {
     fn oracle(&self, on: &Context) -> Result<(), TaskFault> {
         let pools = Pools::found(on, self.k_pool, self.block_tokens)?;
         let subject =
-            Subject::new(&self.flow, pools, self.group).map_err(|error| TaskFault::Refused(error.to_string()))?;
+            LayerFlow::new(&self.flow, pools, self.group).map_err(|error| TaskFault::Refused(error.to_string()))?;
         let graph = &subject.traced.cache;
         subject.bound(on, graph, &self.parameters, self.kv_head, |bound| {
             let interpreter = Interpreter::new(bound).map_err(|error| TaskFault::Refused(error.to_string()))?;
@@ -87,10 +87,10 @@ impl TaskOp for Summarise {
                     true => on.read(pool, first, tokens),
                     false => Ok(Vec::new()),
                 };
-                let keys = of(Source::Keys, self.k_pool)?;
-                let values = of(Source::Values, self.v_pool)?;
+                let keys = of(SourceOp::Keys, self.k_pool)?;
+                let values = of(SourceOp::Values, self.v_pool)?;
                 let fields = bound.extents.fields.iter().map(|&shape| vec![f32::NAN; elements(shape)]).collect();
-                let mut gathered = Pool::gathered(bound, 1, keys, values, fields);
+                let mut gathered = FlowPool::gathered(bound, 1, keys, values, fields);
                 interpreter.summarise(&mut gathered, Complete { block: 0, head: 0 });
                 for (&field, values) in self.fields.iter().zip(&gathered.fields) {
                     on.write(field, block * values.len(), values)?;

@@ -1,11 +1,11 @@
 //! Attention over the selected blocks of a row, and how much of the dense attention they hold.
 
-use crate::memory::{Pool, Request, Selected};
+use crate::memory::{BlockSelection, FlowPool, FlowRequest};
 use crate::real::Real;
 
 /// What a query head gets.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Attended {
+pub struct AttendedHead {
     /// The output, `[head_dim]`.
     pub output: Vec<f64>,
     /// The share of the dense attention's weights that the selected tokens hold.
@@ -17,12 +17,12 @@ pub struct Attended {
 ///
 /// A request without tokens gives zeros and mass 0.
 pub fn attend<T: Real>(
-    pool: &Pool<T>,
-    request: &Request<T>,
+    pool: &FlowPool<T>,
+    request: &FlowRequest<T>,
     head: usize,
     query: &[T],
-    selected: &Selected,
-) -> Attended {
+    selected: &BlockSelection,
+) -> AttendedHead {
     let model = pool.shape().model;
     let scale = 1.0 / (model.head_dim as f64).sqrt();
     let blocks = request.blocks(pool.shape(), head);
@@ -49,5 +49,5 @@ pub fn attend<T: Real>(
     if sum > 0.0 {
         output.iter_mut().for_each(|o| *o /= sum);
     }
-    Attended { output, mass: if dense > 0.0 { sum / dense } else { 0.0 } }
+    AttendedHead { output, mass: if dense > 0.0 { sum / dense } else { 0.0 } }
 }

@@ -7,23 +7,23 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::interpreter::{read, scales};
-use super::lanes::{self, Lanes, finish, join, tree};
+use super::lanes::{self, PaddedTile, finish, join, tree};
 use super::rowwise::over_norm;
-use super::{Complete, Machine, Row, products};
-use crate::bind::Bound;
+use super::{Complete, FlowExecutor, ScoredRow, products};
+use crate::bind::BoundFlow;
 use crate::error::BindError;
-use crate::graph::{Graph, ValueId};
-use crate::memory::Pool;
-use crate::op::{Effect, Norm, Op, Reduce, RowOp, Source};
-use crate::plan::{Domain, Fusion, Group, Pass, Plan};
+use crate::graph::{PassGraph, ValueId};
+use crate::memory::FlowPool;
+use crate::op::{Effect, FlowOp, Norm, Reduce, RowOp, SourceOp};
+use crate::plan::{Domain, FlowPass, Fusion, OpGroup, PassPlan};
 use crate::real::Real;
 
 /// Executes the fused groups of a flow.
 #[derive(Debug)]
 pub struct Fused<'f> {
-    bound: &'f Bound<'f>,
-    cache: Plan,
-    indexer: Plan,
+    bound: &'f BoundFlow<'f>,
+    cache: PassPlan,
+    indexer: PassPlan,
     cache_scales: Vec<f64>,
     indexer_scales: Vec<f64>,
     chunk: usize,
@@ -40,12 +40,12 @@ impl<'f> Fused<'f> {
     ///
     /// # Errors
     /// [`BindError`] where a factor of an op has no value in the model.
-    pub fn new(bound: &'f Bound<'f>, fusion: &Fusion, chunk: usize) -> Result<Fused<'f>, BindError> {
-        let plan = |pass| Plan::new(bound.traced, &bound.extents, pass, fusion);
+    pub fn new(bound: &'f BoundFlow<'f>, fusion: &Fusion, chunk: usize) -> Result<Fused<'f>, BindError> {
+        let plan = |pass| PassPlan::new(bound.traced, &bound.extents, pass, fusion);
         Ok(Fused {
             bound,
-            cache: plan(Pass::Cache),
-            indexer: plan(Pass::Indexer),
+            cache: plan(FlowPass::Cache),
+            indexer: plan(FlowPass::Indexer),
             cache_scales: scales(&bound.traced.cache, bound)?,
             indexer_scales: scales(&bound.traced.indexer, bound)?,
             chunk: chunk.max(1),
@@ -53,11 +53,11 @@ impl<'f> Fused<'f> {
     }
 
     /// The plan of the indexer.
-    pub const fn indexer(&self) -> &Plan {
+    pub const fn indexer(&self) -> &PassPlan {
         &self.indexer
     }
 
-    fn graph(&self) -> &Graph {
+    fn graph(&self) -> &PassGraph {
         &self.bound.traced.indexer
     }
 
@@ -70,55 +70,61 @@ impl<'f> Fused<'f> {
     }
 
     /// One op of a group on tiles.
-    fn apply<T: Real>(op: &Op, extents: [usize; 2], operands: &[&Lanes<T>], scale: f64) -> Lanes<T> {
+    fn apply<T: Real>(op: &FlowOp, extents: [usize; 2], operands: &[&PaddedTile<T>], scale: f64) -> PaddedTile<T> {
         match op {
-            Op::Elementwise(op) => lanes::elementwise(*op, extents, operands),
-            Op::Reduction(op) => lanes::reduction(*op, extents, operands[0]),
-            Op::Product(op) => products::product(*op, extents, operands, scale),
-            Op::Rearrange(op) => lanes::rearrange(*op, extents, operands[0]),
-            Op::Effect(_) | Op::Source(_) | Op::Row(_) => operands[0].clone(),
+            FlowOp::Elementwise(op) => lanes::elementwise(*op, extents, operands),
+            FlowOp::Reduction(op) => lanes::reduction(*op, extents, operands[0]),
+            FlowOp::Product(op) => products::product(*op, extents, operands, scale),
+            FlowOp::Rearrange(op) => lanes::rearrange(*op, extents, operands[0]),
+            FlowOp::Effect(_) | FlowOp::Source(_) | FlowOp::Row(_) => operands[0].clone(),
         }
     }
 
     /// An input of a group at a candidate: from memory, or from the buffer of another group.
-    fn input<T: Real>(&self, row: &Row<'_, T>, buffers: &Buffers<T>, id: ValueId, candidate: usize) -> Lanes<T> {
+    fn input<T: Real>(
+        &self,
+        row: &ScoredRow<'_, T>,
+        buffers: &Buffers<T>,
+        id: ValueId,
+        candidate: usize,
+    ) -> PaddedTile<T> {
         let extents = self.extents(id);
         let elements = self.elements(id);
         let position = row.candidates.start + candidate;
-        let Op::Source(source) = self.graph().node(id).op else {
+        let FlowOp::Source(source) = self.graph().node(id).op else {
             let rows = &buffers.values[&id];
             let at = if rows.len() == elements { 0 } else { candidate * elements };
-            return Lanes::load(extents, &rows[at..at + elements]);
+            return PaddedTile::load(extents, &rows[at..at + elements]);
         };
         match source {
-            Source::Query => Lanes::load(extents, row.query),
-            Source::Positions => Lanes::load(extents, &[T::from_f64(position as f64)]),
-            Source::Load(state) => {
-                Lanes::load(extents, &row.states[state.index()][row.head][position * elements..][..elements])
+            SourceOp::Query => PaddedTile::load(extents, row.query),
+            SourceOp::Positions => PaddedTile::load(extents, &[T::from_f64(position as f64)]),
+            SourceOp::Load(state) => {
+                PaddedTile::load(extents, &row.states[state.index()][row.head][position * elements..][..elements])
             }
-            Source::Keys | Source::Values | Source::Field(_) | Source::Parameter(_) | Source::Fill(..) => {
+            SourceOp::Keys | SourceOp::Values | SourceOp::Field(_) | SourceOp::Parameter(_) | SourceOp::Fill(..) => {
                 let rows = read(self.bound, row.pool, source, row.blocks[position] as usize, row.head);
-                Lanes::load(extents, &rows.unwrap_or_default())
+                PaddedTile::load(extents, &rows.unwrap_or_default())
             }
         }
     }
 
     /// A group on one candidate: inputs, ops, then everything that it writes.
-    fn run_at<T: Real>(&self, row: &mut Row<'_, T>, buffers: &mut Buffers<T>, group: &Group, candidate: usize) {
-        let mut tiles: BTreeMap<ValueId, Lanes<T>> = BTreeMap::new();
+    fn run_at<T: Real>(&self, row: &mut ScoredRow<'_, T>, buffers: &mut Buffers<T>, group: &OpGroup, candidate: usize) {
+        let mut tiles: BTreeMap<ValueId, PaddedTile<T>> = BTreeMap::new();
         for &input in &group.inputs {
             tiles.insert(input, self.input(row, buffers, input, candidate));
         }
         for &id in &group.ops {
             let node = self.graph().node(id);
-            let operands: Vec<&Lanes<T>> = node.operands.iter().map(|o| &tiles[o]).collect();
+            let operands: Vec<&PaddedTile<T>> = node.operands.iter().map(|o| &tiles[o]).collect();
             let tile = Fused::apply(&node.op, self.extents(id), &operands, self.indexer_scales[id.index()]);
             tiles.insert(id, tile);
         }
         for &id in &group.ops {
             let elements = self.elements(id);
             let to = match self.graph().node(id).op {
-                Op::Effect(Effect::Save(state)) => {
+                FlowOp::Effect(Effect::Save(state)) => {
                     let at = (row.candidates.start + candidate) * elements;
                     Some(&mut row.states[state.index()][row.head][at..at + elements])
                 }
@@ -131,21 +137,21 @@ impl<'f> Fused<'f> {
     }
 
     /// The group's one op over all candidates; what it gives for each of them, or once.
-    fn run_across<T: Real>(&self, row: &Row<'_, T>, buffers: &Buffers<T>, id: ValueId) -> Vec<T> {
+    fn run_across<T: Real>(&self, row: &ScoredRow<'_, T>, buffers: &Buffers<T>, id: ValueId) -> Vec<T> {
         let node = self.graph().node(id);
         let x = node.operands[0];
         let extents = self.extents(id);
         let n = row.candidates.len();
-        let tiles: Vec<Lanes<T>> = (0..n).map(|candidate| self.input(row, buffers, x, candidate)).collect();
-        let Op::Row(op) = &node.op else {
+        let tiles: Vec<PaddedTile<T>> = (0..n).map(|candidate| self.input(row, buffers, x, candidate)).collect();
+        let FlowOp::Row(op) = &node.op else {
             return tiles.iter().map(|tile| tile.at(0, 0)).collect();
         };
         let chunks = Chunks { len: n, chunk: self.chunk };
         let over = |kind: Reduce, of: &dyn Fn(usize, usize, usize) -> T| {
-            Lanes::from_fn(extents, |i, j| chunks.reduce(kind, |s| of(s, i, j)))
+            PaddedTile::from_fn(extents, |i, j| chunks.reduce(kind, |s| of(s, i, j)))
         };
         let each = |at: &dyn Fn(usize, usize, usize) -> T| -> Vec<T> {
-            (0..n).flat_map(|s| Lanes::from_fn(extents, |i, j| at(s, i, j)).store().collect::<Vec<_>>()).collect()
+            (0..n).flat_map(|s| PaddedTile::from_fn(extents, |i, j| at(s, i, j)).store().collect::<Vec<_>>()).collect()
         };
         let lane = |s: usize, i: usize, j: usize| tiles[s].at(i, j);
         match op {
@@ -197,27 +203,27 @@ impl Chunks {
     }
 }
 
-impl<T: Real> Machine<T> for Fused<'_> {
-    fn bound(&self) -> &Bound<'_> {
+impl<T: Real> FlowExecutor<T> for Fused<'_> {
+    fn bound(&self) -> &BoundFlow<'_> {
         self.bound
     }
 
-    fn summarise(&self, pool: &mut Pool<T>, complete: Complete) {
+    fn summarise(&self, pool: &mut FlowPool<T>, complete: Complete) {
         let graph = &self.bound.traced.cache;
-        let mut tiles: BTreeMap<ValueId, Lanes<T>> = BTreeMap::new();
+        let mut tiles: BTreeMap<ValueId, PaddedTile<T>> = BTreeMap::new();
         for group in self.cache.groups() {
             for &id in &group.inputs {
-                if let Op::Source(source) = graph.node(id).op {
+                if let FlowOp::Source(source) = graph.node(id).op {
                     let rows = read(self.bound, pool, source, complete.block, complete.head).unwrap_or_default();
-                    tiles.insert(id, Lanes::load(self.bound.extents.cache[id.index()], &rows));
+                    tiles.insert(id, PaddedTile::load(self.bound.extents.cache[id.index()], &rows));
                 }
             }
             for &id in &group.ops {
                 let node = graph.node(id);
-                let operands: Vec<&Lanes<T>> = node.operands.iter().map(|o| &tiles[o]).collect();
+                let operands: Vec<&PaddedTile<T>> = node.operands.iter().map(|o| &tiles[o]).collect();
                 let extents = self.bound.extents.cache[id.index()];
                 let tile = Fused::apply(&node.op, extents, &operands, self.cache_scales[id.index()]);
-                if let Op::Effect(Effect::Store(field)) = node.op {
+                if let FlowOp::Effect(Effect::Store(field)) = node.op {
                     let elements = extents[0] * extents[1];
                     let to = &mut pool.fields[field.index()][complete.block * elements..][..elements];
                     to.iter_mut().zip(tile.store()).for_each(|(to, x)| *to = x);
@@ -227,7 +233,7 @@ impl<T: Real> Machine<T> for Fused<'_> {
         }
     }
 
-    fn score(&self, mut row: Row<'_, T>) -> Vec<T> {
+    fn score(&self, mut row: ScoredRow<'_, T>) -> Vec<T> {
         let mut buffers = Buffers { values: BTreeMap::new() };
         let candidates = row.candidates.len();
         let mut scores = Vec::new();
@@ -236,7 +242,7 @@ impl<T: Real> Machine<T> for Fused<'_> {
             if group.domain == Domain::AcrossBlocks {
                 let found = self.run_across(&row, &buffers, group.ops[0]);
                 match self.graph().node(group.ops[0]).op {
-                    Op::Effect(Effect::Select) => scores = found,
+                    FlowOp::Effect(Effect::Select) => scores = found,
                     _ => drop(buffers.values.insert(group.ops[0], found)),
                 }
                 continue;
@@ -255,7 +261,7 @@ impl<T: Real> Machine<T> for Fused<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{Budget, Request};
+    use crate::memory::{Budget, FlowRequest};
     use crate::prelude::*;
     use crate::{ModelShape, Parameters};
 
@@ -286,8 +292,8 @@ mod tests {
 
     /// The second state of the first block after two steps.
     fn lagged(fused: &Fused<'_>) -> f64 {
-        let mut pool: Pool<f64> = Pool::new(fused.bound, 1, 3).expect("a pool");
-        let mut requests = [Request::new(&pool, &[0, 1, 2], 0).expect("a request")];
+        let mut pool: FlowPool<f64> = FlowPool::new(fused.bound, 1, 3).expect("a pool");
+        let mut requests = [FlowRequest::new(&pool, &[0, 1, 2], 0).expect("a request")];
         fused.append(&mut pool, &mut requests[0], &[0.0; 3], &[0.0; 3]).expect("tokens");
         let budget = Budget::new(1, 0.0, 0, 1).expect("a budget");
         for _ in 0..2 {
@@ -304,10 +310,11 @@ mod tests {
         let mut fused = Fused::new(&bound, &Fusion::OFF, 4).expect("factors");
         assert_eq!(lagged(&fused), 1.0);
         // The planted bug: what reads the count for the other state comes last.
-        let copies = |group: &Group| {
+        let copies = |group: &OpGroup| {
             let nodes = group.ops.iter().map(|id| bound.traced.indexer.node(*id));
-            let late =
-                |op: &Op| matches!(op, Op::Effect(Effect::Save(state)) if state.index() == 1) || op.name() == "copy";
+            let late = |op: &FlowOp| {
+                matches!(op, FlowOp::Effect(Effect::Save(state)) if state.index() == 1) || op.name() == "copy"
+            };
             nodes.into_iter().any(|node| late(&node.op))
         };
         fused.indexer = fused.indexer.clone().reordered(copies);

@@ -1,12 +1,12 @@
 //! What a selection keeps of dense attention, on activations of a layer.
 
-use super::{Machine, attend};
+use super::{FlowExecutor, attend};
 use crate::error::RunError;
-use crate::memory::{Budget, Pool, Request, Selected};
+use crate::memory::{BlockSelection, Budget, FlowPool, FlowRequest};
 
 /// Activations of a layer over a sequence.
 #[derive(Clone, Copy, Debug)]
-pub struct Activations<'a> {
+pub struct LayerActivations<'a> {
     /// Rotated keys, `[tokens, key heads, head_dim]`.
     pub keys: &'a [f64],
     /// Values, the same extents.
@@ -18,7 +18,7 @@ pub struct Activations<'a> {
 
 /// What is kept, over all steps and query heads.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Kept {
+pub struct KeptAttention {
     /// Share of the dense attention's weights that the selected tokens hold, in the mean.
     pub mass: f64,
     /// L2 norm of what the output is off, over that of the dense output.
@@ -29,15 +29,19 @@ pub struct Kept {
 ///
 /// # Errors
 /// [`RunError`]: slices of lengths that do not fit.
-pub fn kept(machine: &impl Machine<f64>, on: Activations<'_>, budget: &Budget) -> Result<Kept, RunError> {
+pub fn kept(
+    machine: &impl FlowExecutor<f64>,
+    on: LayerActivations<'_>,
+    budget: &Budget,
+) -> Result<KeptAttention, RunError> {
     let model = machine.bound().extents.model;
     let token = model.kv_heads * model.head_dim;
     let query = model.kv_heads * model.group * model.head_dim;
     let tokens = on.keys.len() / token;
     let steps = on.queries.len() / query;
     let pages: Vec<usize> = (0..tokens.div_ceil(model.block_tokens)).collect();
-    let mut pool = Pool::new(machine.bound(), model.block_tokens, pages.len())?;
-    let mut requests = [Request::new(&pool, &pages, 0)?];
+    let mut pool = FlowPool::new(machine.bound(), model.block_tokens, pages.len())?;
+    let mut requests = [FlowRequest::new(&pool, &pages, 0)?];
     let first = tokens.saturating_sub(steps);
     let of = |all: &'_ [f64], from: usize, to: usize| all[from * token..to * token].to_vec();
     machine.append(&mut pool, &mut requests[0], &of(on.keys, 0, first), &of(on.values, 0, first))?;
@@ -52,7 +56,7 @@ pub fn kept(machine: &impl Machine<f64>, on: Activations<'_>, budget: &Budget) -
         for (head, q) in queries.chunks_exact(model.head_dim).enumerate() {
             let kv_head = head / model.group;
             let blocks = requests[0].blocks(pool.shape(), kv_head);
-            let all = Selected { positions: (0..blocks.len() as u32).collect(), blocks };
+            let all = BlockSelection { positions: (0..blocks.len() as u32).collect(), blocks };
             let dense = attend(&pool, &requests[0], kv_head, q, &all).output;
             let found = attend(&pool, &requests[0], kv_head, q, &rows[kv_head].selected);
             mass += found.mass;
@@ -61,7 +65,7 @@ pub fn kept(machine: &impl Machine<f64>, on: Activations<'_>, budget: &Budget) -
         }
     }
     let count = (steps.min(tokens) * model.kv_heads * model.group).max(1) as f64;
-    Ok(Kept { mass: mass / count, error: if whole > 0.0 { (apart / whole).sqrt() } else { 0.0 } })
+    Ok(KeptAttention { mass: mass / count, error: if whole > 0.0 { (apart / whole).sqrt() } else { 0.0 } })
 }
 
 #[cfg(test)]
@@ -83,7 +87,7 @@ mod tests {
         let keys = numbers(40 * 4, 1);
         let values = numbers(40 * 4, 2);
         let queries = numbers(3 * 8, 3);
-        let on = Activations { keys: &keys, values: &values, queries: &queries };
+        let on = LayerActivations { keys: &keys, values: &values, queries: &queries };
         let of =
             |top_k| kept(&machine, on, &Budget::new(top_k, 0.0, 1, 1).expect("a budget")).expect("lengths that fit");
         let all = of(40);

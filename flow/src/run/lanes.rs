@@ -4,20 +4,20 @@
 //! Elementwise ops run on all lanes. Every sum, maximum and minimum puts its identity in place of a
 //! lane outside the true extents before it reduces as a tree; nothing else looks at such a lane.
 
-use crate::op::{Axis, Elementwise, Rearrange, Reduce, Reduction};
+use crate::op::{Elementwise, InnerAxis, Rearrange, Reduce, Reduction};
 use crate::real::Real;
 
 /// A padded tile, row-major in its padded extents.
 #[derive(Clone, Debug)]
-pub(crate) struct Lanes<T> {
+pub(crate) struct PaddedTile<T> {
     pub extents: [usize; 2],
     padded: [usize; 2],
     data: Vec<T>,
 }
 
-impl<T: Real> Lanes<T> {
+impl<T: Real> PaddedTile<T> {
     /// A tile whose true lanes are given and whose other lanes are NaN.
-    pub fn from_fn(extents: [usize; 2], mut at: impl FnMut(usize, usize) -> T) -> Lanes<T> {
+    pub fn from_fn(extents: [usize; 2], mut at: impl FnMut(usize, usize) -> T) -> PaddedTile<T> {
         let padded = extents.map(usize::next_power_of_two);
         let mut data = vec![T::NAN; padded[0] * padded[1]];
         for i in 0..extents[0] {
@@ -25,12 +25,12 @@ impl<T: Real> Lanes<T> {
                 data[i * padded[1] + j] = at(i, j);
             }
         }
-        Lanes { extents, padded, data }
+        PaddedTile { extents, padded, data }
     }
 
     /// A tile from the rows of memory.
-    pub fn load(extents: [usize; 2], rows: &[T]) -> Lanes<T> {
-        Lanes::from_fn(extents, |i, j| rows[i * extents[1] + j])
+    pub fn load(extents: [usize; 2], rows: &[T]) -> PaddedTile<T> {
+        PaddedTile::from_fn(extents, |i, j| rows[i * extents[1] + j])
     }
 
     /// The true lanes, as they lie in memory.
@@ -47,10 +47,10 @@ impl<T: Real> Lanes<T> {
     }
 
     /// Every lane of a tile, padding included, from lanes of others.
-    fn all_lanes(extents: [usize; 2], at: impl Fn(usize, usize) -> T) -> Lanes<T> {
+    fn all_lanes(extents: [usize; 2], at: impl Fn(usize, usize) -> T) -> PaddedTile<T> {
         let padded = extents.map(usize::next_power_of_two);
         let data = (0..padded[0] * padded[1]).map(|lane| at(lane / padded[1], lane % padded[1])).collect();
-        Lanes { extents, padded, data }
+        PaddedTile { extents, padded, data }
     }
 }
 
@@ -101,8 +101,8 @@ pub(crate) fn finish<T: Real>(kind: Reduce, count: usize, partial: T) -> T {
     }
 }
 
-pub(crate) fn elementwise<T: Real>(op: Elementwise, extents: [usize; 2], operands: &[&Lanes<T>]) -> Lanes<T> {
-    Lanes::all_lanes(extents, |i, j| match op {
+pub(crate) fn elementwise<T: Real>(op: Elementwise, extents: [usize; 2], operands: &[&PaddedTile<T>]) -> PaddedTile<T> {
+    PaddedTile::all_lanes(extents, |i, j| match op {
         Elementwise::Unary(unary) => unary.apply(operands[0].at(i, j)),
         Elementwise::Binary(binary) => binary.apply(operands[0].at(i, j), operands[1].at(i, j)),
         Elementwise::MaskSlice { axis, start, end, inside, outside } => {
@@ -112,21 +112,21 @@ pub(crate) fn elementwise<T: Real>(op: Elementwise, extents: [usize; 2], operand
     })
 }
 
-pub(crate) fn reduction<T: Real>(op: Reduction, extents: [usize; 2], x: &Lanes<T>) -> Lanes<T> {
+pub(crate) fn reduction<T: Real>(op: Reduction, extents: [usize; 2], x: &PaddedTile<T>) -> PaddedTile<T> {
     let every = op.every.map_or(x.extents[op.axis.index()], |every| every as usize);
-    Lanes::from_fn(extents, |i, j| match op.axis {
-        Axis::D0 => tree(op.reduce, every, |n| x.at(i * every + n, j)),
-        Axis::D1 => tree(op.reduce, every, |n| x.at(i, j * every + n)),
+    PaddedTile::from_fn(extents, |i, j| match op.axis {
+        InnerAxis::D0 => tree(op.reduce, every, |n| x.at(i * every + n, j)),
+        InnerAxis::D1 => tree(op.reduce, every, |n| x.at(i, j * every + n)),
     })
 }
 
-pub(crate) fn rearrange<T: Real>(op: Rearrange, extents: [usize; 2], x: &Lanes<T>) -> Lanes<T> {
+pub(crate) fn rearrange<T: Real>(op: Rearrange, extents: [usize; 2], x: &PaddedTile<T>) -> PaddedTile<T> {
     match op {
-        Rearrange::Transpose => Lanes::from_fn(extents, |i, j| x.at(j, i)),
+        Rearrange::Transpose => PaddedTile::from_fn(extents, |i, j| x.at(j, i)),
         // True lanes alone are counted: padding would be shuffled in among them.
         Rearrange::Reshape(_) => {
             let mut elements = x.store();
-            Lanes::from_fn(extents, |_, _| elements.next().unwrap_or(T::NAN))
+            PaddedTile::from_fn(extents, |_, _| elements.next().unwrap_or(T::NAN))
         }
     }
 }
@@ -161,9 +161,9 @@ mod tests {
 
     #[test]
     fn an_op_that_moves_zero_does_not_reach_a_sum() {
-        let x = Lanes::load([1, 5], &[0.0f32; 5]);
+        let x = PaddedTile::load([1, 5], &[0.0f32; 5]);
         let one = elementwise(Elementwise::Unary(crate::op::Unary::Exp), [1, 5], &[&x]);
-        let sum = Reduction { reduce: Reduce::Sum, axis: Axis::D1, every: None };
+        let sum = Reduction { reduce: Reduce::Sum, axis: InnerAxis::D1, every: None };
         assert_eq!(reduction(sum, [1, 1], &one).at(0, 0), 5.0);
     }
 }

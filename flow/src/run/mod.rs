@@ -3,7 +3,7 @@
 //! | machine | what it does | what it is for |
 //! |---|---|---|
 //! | [`Interpreter`] | every op of the graph on every block of a row, by its definition, without tiles | the oracle, in f64 |
-//! | [`Fused`] | the groups of a [`Plan`](crate::plan::Plan) in order, chunk by chunk, on padded tiles of powers of two with NaN in the padding; states saved in place | what a device does, in f32 |
+//! | [`Fused`] | the groups of a [`PassPlan`](crate::plan::PassPlan) in order, chunk by chunk, on padded tiles of powers of two with NaN in the padding; states saved in place | what a device does, in f32 |
 //!
 //! They share the arithmetic of one element and nothing else. [`attend`] is the attention over a
 //! selection, [`kept`] what a flow's selections keep of dense attention.
@@ -19,14 +19,14 @@ mod tile;
 
 use std::ops::Range;
 
-pub use attention::{Attended, attend};
+pub use attention::{AttendedHead, attend};
 pub use fused::Fused;
 pub use interpreter::Interpreter;
-pub use kept::{Activations, Kept, kept};
+pub use kept::{KeptAttention, LayerActivations, kept};
 
-use crate::bind::Bound;
+use crate::bind::BoundFlow;
 use crate::error::RunError;
-use crate::memory::{Budget, Pool, Request, Selected};
+use crate::memory::{BlockSelection, Budget, FlowPool, FlowRequest};
 use crate::real::Real;
 
 /// A block that has just become complete.
@@ -40,9 +40,9 @@ pub struct Complete {
 
 /// A row whose candidates are scored.
 #[derive(Debug)]
-pub struct Row<'a, T> {
+pub struct ScoredRow<'a, T> {
     /// The pages.
-    pub pool: &'a Pool<T>,
+    pub pool: &'a FlowPool<T>,
     /// The key head.
     pub head: usize,
     /// The row's blocks in the pool, all of them.
@@ -61,19 +61,19 @@ pub struct RowOutcome<T> {
     /// Scores of the candidates; empty where all blocks are attended to.
     pub scores: Vec<T>,
     /// What is attended to.
-    pub selected: Selected,
+    pub selected: BlockSelection,
 }
 
 /// An execution of a bound flow.
-pub trait Machine<T: Real> {
+pub trait FlowExecutor<T: Real> {
     /// The flow.
-    fn bound(&self) -> &Bound<'_>;
+    fn bound(&self) -> &BoundFlow<'_>;
 
     /// Stores the fields of a complete block.
-    fn summarise(&self, pool: &mut Pool<T>, complete: Complete);
+    fn summarise(&self, pool: &mut FlowPool<T>, complete: Complete);
 
     /// Scores the candidates of a row and saves its states.
-    fn score(&self, row: Row<'_, T>) -> Vec<T>;
+    fn score(&self, row: ScoredRow<'_, T>) -> Vec<T>;
 
     /// Appends tokens to a request: keys and values `[tokens, key heads, head_dim]`. Each block
     /// that becomes complete is summarised once for each key head.
@@ -81,7 +81,13 @@ pub trait Machine<T: Real> {
     /// # Errors
     /// [`RunError`]: a slice of another length, a page table that is too short, a pool of another
     /// flow.
-    fn append(&self, pool: &mut Pool<T>, request: &mut Request<T>, keys: &[T], values: &[T]) -> Result<(), RunError> {
+    fn append(
+        &self,
+        pool: &mut FlowPool<T>,
+        request: &mut FlowRequest<T>,
+        keys: &[T],
+        values: &[T],
+    ) -> Result<(), RunError> {
         pool.check(self.bound())?;
         let model = self.bound().extents.model;
         let token = model.kv_heads * model.head_dim;
@@ -110,8 +116,8 @@ pub trait Machine<T: Real> {
     /// [`RunError`]: a slice of another length, a pool of another flow.
     fn step(
         &self,
-        pool: &Pool<T>,
-        requests: &mut [Request<T>],
+        pool: &FlowPool<T>,
+        requests: &mut [FlowRequest<T>],
         queries: &[T],
         budget: &Budget,
     ) -> Result<Vec<RowOutcome<T>>, RunError> {
@@ -127,9 +133,9 @@ pub trait Machine<T: Real> {
                 let candidates = budget.candidates(blocks.len());
                 let states = &mut request.states[..];
                 let scores = candidates
-                    .map(|candidates| self.score(Row { pool, head, blocks: &blocks, candidates, query, states }));
+                    .map(|candidates| self.score(ScoredRow { pool, head, blocks: &blocks, candidates, query, states }));
                 let scores = scores.unwrap_or_default();
-                let selected = Selected::of(budget, &blocks, &scores);
+                let selected = BlockSelection::of(budget, &blocks, &scores);
                 outcomes.push(RowOutcome { scores, selected });
             }
         }

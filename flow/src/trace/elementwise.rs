@@ -4,15 +4,15 @@ use std::ops::{Add, Mul, Neg, Sub};
 use std::panic::Location;
 
 use super::Value;
-use crate::format::{Join, Known, Operand, Pair};
-use crate::op::{Axis, Binary, Comparison, Elementwise, Num, Op, Unary};
+use crate::format::{ComputeFormat, FormatPair, Join, KnownFormat};
+use crate::op::{Binary, Comparison, Elementwise, FlowOp, InnerAxis, Num, Unary};
 
-impl<'t, F: Known, P> Value<'t, F, P> {
+impl<'t, F: KnownFormat, P> Value<'t, F, P> {
     fn unary(self, unary: Unary, at: &'static Location<'static>) -> Value<'t, F::Out, P>
     where
-        F: Operand,
+        F: ComputeFormat,
     {
-        self.record(Op::Elementwise(Elementwise::Unary(unary)), &[], at)
+        self.record(FlowOp::Elementwise(Elementwise::Unary(unary)), &[], at)
     }
 
     fn binary<R>(
@@ -20,18 +20,18 @@ impl<'t, F: Known, P> Value<'t, F, P> {
         binary: Binary,
         other: Value<'t, R, P>,
         at: &'static Location<'static>,
-    ) -> Value<'t, <F as Pair<R>>::Out, P>
+    ) -> Value<'t, <F as FormatPair<R>>::Out, P>
     where
         F: Join<R>,
     {
-        self.record(Op::Elementwise(Elementwise::Binary(binary)), &[other.id], at)
+        self.record(FlowOp::Elementwise(Elementwise::Binary(binary)), &[other.id], at)
     }
 
     /// `x` where `x ≥ least`, else `below`.
     #[track_caller]
     pub fn relu(self, least: f64, below: f64) -> Value<'t, F::Out, P>
     where
-        F: Operand,
+        F: ComputeFormat,
     {
         self.unary(Unary::Relu(Num(least), Num(below)), Location::caller())
     }
@@ -40,7 +40,7 @@ impl<'t, F: Known, P> Value<'t, F, P> {
     #[track_caller]
     pub fn sigmoid(self, factor: f64, shift: f64) -> Value<'t, F::Out, P>
     where
-        F: Operand,
+        F: ComputeFormat,
     {
         self.unary(Unary::Sigmoid(Num(shift), Num(factor)), Location::caller())
     }
@@ -49,7 +49,7 @@ impl<'t, F: Known, P> Value<'t, F, P> {
     #[track_caller]
     pub fn silu(self, factor: f64, shift: f64) -> Value<'t, F::Out, P>
     where
-        F: Operand,
+        F: ComputeFormat,
     {
         self.unary(Unary::Silu(Num(shift), Num(factor)), Location::caller())
     }
@@ -58,7 +58,7 @@ impl<'t, F: Known, P> Value<'t, F, P> {
     #[track_caller]
     pub fn affine(self, factor: f64, shift: f64) -> Value<'t, F::Out, P>
     where
-        F: Operand,
+        F: ComputeFormat,
     {
         self.unary(Unary::Affine(Num(shift), Num(factor)), Location::caller())
     }
@@ -67,7 +67,7 @@ impl<'t, F: Known, P> Value<'t, F, P> {
     #[track_caller]
     pub fn abs(self) -> Value<'t, F::Out, P>
     where
-        F: Operand,
+        F: ComputeFormat,
     {
         self.unary(Unary::Abs, Location::caller())
     }
@@ -76,7 +76,7 @@ impl<'t, F: Known, P> Value<'t, F, P> {
     #[track_caller]
     pub fn ln(self) -> Value<'t, F::Out, P>
     where
-        F: Operand,
+        F: ComputeFormat,
     {
         self.unary(Unary::Log, Location::caller())
     }
@@ -85,14 +85,14 @@ impl<'t, F: Known, P> Value<'t, F, P> {
     #[track_caller]
     pub fn exp(self) -> Value<'t, F::Out, P>
     where
-        F: Operand,
+        F: ComputeFormat,
     {
         self.unary(Unary::Exp, Location::caller())
     }
 
     /// The larger of the two.
     #[track_caller]
-    pub fn maximum<R>(self, other: Value<'t, R, P>) -> Value<'t, <F as Pair<R>>::Out, P>
+    pub fn maximum<R>(self, other: Value<'t, R, P>) -> Value<'t, <F as FormatPair<R>>::Out, P>
     where
         F: Join<R>,
     {
@@ -101,7 +101,7 @@ impl<'t, F: Known, P> Value<'t, F, P> {
 
     /// The smaller of the two.
     #[track_caller]
-    pub fn minimum<R>(self, other: Value<'t, R, P>) -> Value<'t, <F as Pair<R>>::Out, P>
+    pub fn minimum<R>(self, other: Value<'t, R, P>) -> Value<'t, <F as FormatPair<R>>::Out, P>
     where
         F: Join<R>,
     {
@@ -110,7 +110,7 @@ impl<'t, F: Known, P> Value<'t, F, P> {
 
     /// `a·x + b·y`.
     #[track_caller]
-    pub fn mix<R>(self, a: f64, other: Value<'t, R, P>, b: f64) -> Value<'t, <F as Pair<R>>::Out, P>
+    pub fn mix<R>(self, a: f64, other: Value<'t, R, P>, b: f64) -> Value<'t, <F as FormatPair<R>>::Out, P>
     where
         F: Join<R>,
     {
@@ -119,7 +119,7 @@ impl<'t, F: Known, P> Value<'t, F, P> {
 
     /// 0 where `x` compares with `other`, −1e30 elsewhere: a term that shuts blocks out.
     #[track_caller]
-    pub fn where_is<R>(self, comparison: Comparison, other: Value<'t, R, P>) -> Value<'t, <F as Pair<R>>::Out, P>
+    pub fn where_is<R>(self, comparison: Comparison, other: Value<'t, R, P>) -> Value<'t, <F as FormatPair<R>>::Out, P>
     where
         F: Join<R>,
     {
@@ -129,19 +129,19 @@ impl<'t, F: Known, P> Value<'t, F, P> {
     /// `inside` on `[start, end)` of an axis and `outside` elsewhere; the elements themselves do
     /// not matter.
     #[track_caller]
-    pub fn mask_slice(self, axis: Axis, start: u32, end: u32, inside: f64, outside: f64) -> Value<'t, F::Out, P>
+    pub fn mask_slice(self, axis: InnerAxis, start: u32, end: u32, inside: f64, outside: f64) -> Value<'t, F::Out, P>
     where
-        F: Operand,
+        F: ComputeFormat,
     {
         let inside = Num(inside);
         let outside = Num(outside);
         let op = Elementwise::MaskSlice { axis, start, end, inside, outside };
-        self.record(Op::Elementwise(op), &[], Location::caller())
+        self.record(FlowOp::Elementwise(op), &[], Location::caller())
     }
 }
 
 impl<'t, L: Join<R>, R, P> Mul<Value<'t, R, P>> for Value<'t, L, P> {
-    type Output = Value<'t, <L as Pair<R>>::Out, P>;
+    type Output = Value<'t, <L as FormatPair<R>>::Out, P>;
 
     #[track_caller]
     fn mul(self, other: Value<'t, R, P>) -> Self::Output {
@@ -150,7 +150,7 @@ impl<'t, L: Join<R>, R, P> Mul<Value<'t, R, P>> for Value<'t, L, P> {
 }
 
 impl<'t, L: Join<R>, R, P> Add<Value<'t, R, P>> for Value<'t, L, P> {
-    type Output = Value<'t, <L as Pair<R>>::Out, P>;
+    type Output = Value<'t, <L as FormatPair<R>>::Out, P>;
 
     #[track_caller]
     fn add(self, other: Value<'t, R, P>) -> Self::Output {
@@ -159,7 +159,7 @@ impl<'t, L: Join<R>, R, P> Add<Value<'t, R, P>> for Value<'t, L, P> {
 }
 
 impl<'t, L: Join<R>, R, P> Sub<Value<'t, R, P>> for Value<'t, L, P> {
-    type Output = Value<'t, <L as Pair<R>>::Out, P>;
+    type Output = Value<'t, <L as FormatPair<R>>::Out, P>;
 
     #[track_caller]
     fn sub(self, other: Value<'t, R, P>) -> Self::Output {
@@ -167,7 +167,7 @@ impl<'t, L: Join<R>, R, P> Sub<Value<'t, R, P>> for Value<'t, L, P> {
     }
 }
 
-impl<'t, F: Operand, P> Mul<f64> for Value<'t, F, P> {
+impl<'t, F: ComputeFormat, P> Mul<f64> for Value<'t, F, P> {
     type Output = Value<'t, F::Out, P>;
 
     #[track_caller]
@@ -176,7 +176,7 @@ impl<'t, F: Operand, P> Mul<f64> for Value<'t, F, P> {
     }
 }
 
-impl<'t, F: Operand, P> Add<f64> for Value<'t, F, P> {
+impl<'t, F: ComputeFormat, P> Add<f64> for Value<'t, F, P> {
     type Output = Value<'t, F::Out, P>;
 
     #[track_caller]
@@ -185,7 +185,7 @@ impl<'t, F: Operand, P> Add<f64> for Value<'t, F, P> {
     }
 }
 
-impl<'t, F: Operand, P> Neg for Value<'t, F, P> {
+impl<'t, F: ComputeFormat, P> Neg for Value<'t, F, P> {
     type Output = Value<'t, F::Out, P>;
 
     #[track_caller]

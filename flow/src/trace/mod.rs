@@ -23,14 +23,14 @@ use std::panic::Location;
 use tilewright_layout::tensor::{AnyFormat, Format};
 
 pub use block::Block;
-pub use step::{Done, Slot, Step};
+pub use step::{Done, StateSlot, Step};
 
 use crate::declare::Declarations;
-use crate::dim::{Requirement, Shape};
-use crate::error::{Problem, TraceError};
+use crate::dim::{InnerShape, Requirement};
+use crate::error::{FlowProblem, TraceError};
 use crate::format::Indexer;
-use crate::graph::{Node, ValueId};
-use crate::op::{Effect, FieldId, Op, Source, StateId, infer};
+use crate::graph::{OpNode, ValueId};
+use crate::op::{Effect, FieldId, FlowOp, SourceOp, StateId, infer};
 
 /// A value of a flow while it is traced: rows of format `F`, in the pass `P`.
 ///
@@ -61,7 +61,7 @@ impl<F: AnyFormat, P> fmt::Debug for Value<'_, F, P> {
 
 impl<'t, F, P> Value<'t, F, P> {
     /// The inner extents.
-    pub fn shape(&self) -> Shape {
+    pub fn shape(&self) -> InnerShape {
         self.recorder.recording.borrow().nodes[self.id.index()].shape
     }
 
@@ -70,7 +70,7 @@ impl<'t, F, P> Value<'t, F, P> {
     }
 
     /// Records an op whose first operand this is.
-    fn record<O: AnyFormat>(self, op: Op, others: &[ValueId], at: &'static Location<'static>) -> Value<'t, O, P> {
+    fn record<O: AnyFormat>(self, op: FlowOp, others: &[ValueId], at: &'static Location<'static>) -> Value<'t, O, P> {
         let mut operands = vec![self.id];
         operands.extend_from_slice(others);
         Value::at(self.recorder, self.recorder.record(op, operands, O::FORMAT, at))
@@ -81,7 +81,7 @@ impl<'t, F, P> Value<'t, F, P> {
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     /// The ops. Operands come before what uses them.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<OpNode>,
     /// What tracing could not decide, with the op that asks.
     pub requirements: Vec<(ValueId, Requirement)>,
 }
@@ -111,15 +111,21 @@ impl Recorder {
     }
 
     /// Adds an error.
-    pub fn refuse(&self, problem: Problem, at: &'static Location<'static>) {
+    pub fn refuse(&self, problem: FlowProblem, at: &'static Location<'static>) {
         self.errors.borrow_mut().push(TraceError { problem, at });
     }
 
     /// Adds an op.
-    pub fn record(&self, op: Op, operands: Vec<ValueId>, format: Format, at: &'static Location<'static>) -> ValueId {
+    pub fn record(
+        &self,
+        op: FlowOp,
+        operands: Vec<ValueId>,
+        format: Format,
+        at: &'static Location<'static>,
+    ) -> ValueId {
         let mut recording = self.recording.borrow_mut();
         let mut poisoned = self.poisoned.borrow_mut();
-        let shapes: Vec<Shape> = operands.iter().map(|o| recording.nodes[o.index()].shape).collect();
+        let shapes: Vec<InnerShape> = operands.iter().map(|o| recording.nodes[o.index()].shape).collect();
         let mut needs = Vec::new();
         let mut poison = operands.iter().any(|o| poisoned[o.index()]);
         let shape = match infer(&op, &shapes, &self.declared, &mut needs) {
@@ -130,48 +136,48 @@ impl Recorder {
                 }
                 poison = true;
                 needs.clear();
-                Shape::SCORE
+                InnerShape::SCORE
             }
         };
         let name = op.name();
         let id = ValueId::at(recording.nodes.len());
         let requirement = |(left, relation, right)| (id, Requirement { left, relation, right, op: name, at });
         recording.requirements.extend(needs.into_iter().map(requirement));
-        recording.nodes.push(Node { op, operands, shape, format, at });
+        recording.nodes.push(OpNode { op, operands, shape, format, at });
         poisoned.push(poison);
         id
     }
 
     /// A source; one that the flow did not declare is an error.
-    pub fn source(&self, source: Source, format: Format, at: &'static Location<'static>) -> ValueId {
+    pub fn source(&self, source: SourceOp, format: Format, at: &'static Location<'static>) -> ValueId {
         let declared = &self.declared;
         let (noun, index, declared) = match source {
-            Source::Field(id) | Source::Fill(id, _) => ("field", id.index(), declared.fields.len()),
-            Source::Parameter(id) => ("parameter", id.index(), declared.parameters.len()),
-            Source::Load(id) => ("state", id.index(), declared.states.len()),
-            Source::Query | Source::Keys | Source::Values | Source::Positions => ("source", 0, 1),
+            SourceOp::Field(id) | SourceOp::Fill(id, _) => ("field", id.index(), declared.fields.len()),
+            SourceOp::Parameter(id) => ("parameter", id.index(), declared.parameters.len()),
+            SourceOp::Load(id) => ("state", id.index(), declared.states.len()),
+            SourceOp::Query | SourceOp::Keys | SourceOp::Values | SourceOp::Positions => ("source", 0, 1),
         };
         if index < declared {
-            return self.record(Op::Source(source), vec![], format, at);
+            return self.record(FlowOp::Source(source), vec![], format, at);
         }
-        self.refuse(Problem::Handle { noun, index, declared }, at);
-        let id = self.record(Op::Source(Source::Positions), vec![], format, at);
+        self.refuse(FlowProblem::Handle { noun, index, declared }, at);
+        let id = self.record(FlowOp::Source(SourceOp::Positions), vec![], format, at);
         self.poisoned.borrow_mut()[id.index()] = true;
         id
     }
 
-    fn count(&self, wanted: &Op) -> usize {
+    fn count(&self, wanted: &FlowOp) -> usize {
         self.recording.borrow().nodes.iter().filter(|node| node.op == *wanted).count()
     }
 
     /// How often a field is stored.
     pub fn stores(&self, field: FieldId) -> usize {
-        self.count(&Op::Effect(Effect::Store(field)))
+        self.count(&FlowOp::Effect(Effect::Store(field)))
     }
 
     /// How often a state is loaded and saved.
     pub fn uses(&self, state: StateId) -> (usize, usize) {
-        (self.count(&Op::Source(Source::Load(state))), self.count(&Op::Effect(Effect::Save(state))))
+        (self.count(&FlowOp::Source(SourceOp::Load(state))), self.count(&FlowOp::Effect(Effect::Save(state))))
     }
 
     /// Whether a value is one of the sources.

@@ -5,10 +5,10 @@ use std::panic::Location;
 use tilewright_layout::tensor::{Batched, Ragged};
 
 use super::Value;
-use crate::format::{Known, ManyBlocks, PerBlock, Phase};
-use crate::op::{Norm, Op, Reduce, RowOp, Scale, Taps};
+use crate::format::{KnownFormat, ManyBlocks, PassKind, PerBlock};
+use crate::op::{FlowOp, Norm, Reduce, RowOp, Scale, Taps};
 
-impl<'t, F: Known, P: Phase> Value<'t, F, P> {
+impl<'t, F: KnownFormat, P: PassKind> Value<'t, F, P> {
     /// One value for the row from those of its candidate blocks.
     #[track_caller]
     pub fn over_blocks(self, reduce: Reduce) -> Value<'t, Batched, P>
@@ -16,7 +16,7 @@ impl<'t, F: Known, P: Phase> Value<'t, F, P> {
         F: PerBlock,
         P: ManyBlocks,
     {
-        self.record(Op::Row(RowOp::Reduce(reduce)), &[], Location::caller())
+        self.record(FlowOp::Row(RowOp::Reduce(reduce)), &[], Location::caller())
     }
 
     /// `e^(scale·x)` over its sum, each element over the candidate blocks.
@@ -26,7 +26,7 @@ impl<'t, F: Known, P: Phase> Value<'t, F, P> {
         F: PerBlock,
         P: ManyBlocks,
     {
-        self.record(Op::Row(RowOp::Softmax(scale.into())), &[], Location::caller())
+        self.record(FlowOp::Row(RowOp::Softmax(scale.into())), &[], Location::caller())
     }
 
     /// Each element over its norm along the candidate blocks.
@@ -36,7 +36,7 @@ impl<'t, F: Known, P: Phase> Value<'t, F, P> {
         F: PerBlock,
         P: ManyBlocks,
     {
-        self.record(Op::Row(RowOp::Normalize(norm)), &[], Location::caller())
+        self.record(FlowOp::Row(RowOp::Normalize(norm)), &[], Location::caller())
     }
 
     /// `Σ_k w[k]·x[s − k]` along the candidate blocks, nothing before the first.
@@ -46,6 +46,6 @@ impl<'t, F: Known, P: Phase> Value<'t, F, P> {
         F: PerBlock,
         P: ManyBlocks,
     {
-        self.record(Op::Row(RowOp::Conv1d(taps)), &[], Location::caller())
+        self.record(FlowOp::Row(RowOp::Conv1d(taps)), &[], Location::caller())
     }
 }

@@ -6,9 +6,9 @@ use std::panic::Location;
 use tilewright_layout::tensor::{Batched, Format, Paged, Parameter, Ragged};
 
 use super::{Recorder, Value};
-use crate::declare::{Field, State, Weights};
+use crate::declare::{Field, FlowParameter, State};
 use crate::format::PerBlock;
-use crate::op::{Effect, Elementwise, Op, Source, StateId, Unary};
+use crate::op::{Effect, Elementwise, FlowOp, SourceOp, StateId, Unary};
 
 /// A decode step of a row: a request and a key head. [`Step::select`] takes it, so that a step ends
 /// in exactly one selection.
@@ -27,70 +27,70 @@ pub struct Done<'t>(pub(crate) PhantomData<fn(&'t ()) -> &'t ()>);
 /// loaded.
 #[derive(Debug)]
 #[must_use = "a state that is loaded must be saved"]
-pub struct Slot<'t> {
+pub struct StateSlot<'t> {
     state: StateId,
     recorder: &'t Recorder,
     marker: PhantomData<fn(&'t ()) -> &'t ()>,
 }
 
 impl<'t> Step<'t> {
-    fn source<F>(&self, source: Source, format: Format, at: &'static Location<'static>) -> Value<'t, F> {
+    fn source<F>(&self, source: SourceOp, format: Format, at: &'static Location<'static>) -> Value<'t, F> {
         Value::at(self.recorder, self.recorder.source(source, format, at))
     }
 
     /// The query heads of the key head, `[G, D]`.
     #[track_caller]
     pub fn query(&self) -> Value<'t, Batched> {
-        self.source(Source::Query, Format::Batched, Location::caller())
+        self.source(SourceOp::Query, Format::Batched, Location::caller())
     }
 
     /// The keys of a block, `[B, D]`.
     #[track_caller]
     pub fn keys(&self) -> Value<'t, Paged> {
-        self.source(Source::Keys, Format::Paged, Location::caller())
+        self.source(SourceOp::Keys, Format::Paged, Location::caller())
     }
 
     /// The values of a block, `[B, D]`.
     #[track_caller]
     pub fn values(&self) -> Value<'t, Paged> {
-        self.source(Source::Values, Format::Paged, Location::caller())
+        self.source(SourceOp::Values, Format::Paged, Location::caller())
     }
 
     /// The place of a block in its sequence, `[1, 1]`.
     #[track_caller]
     pub fn positions(&self) -> Value<'t, Ragged> {
-        self.source(Source::Positions, Format::Ragged, Location::caller())
+        self.source(SourceOp::Positions, Format::Ragged, Location::caller())
     }
 
     /// A field of a block.
     #[track_caller]
     pub fn field(&self, field: Field) -> Value<'t, Paged> {
-        self.source(Source::Field(field.0), Format::Paged, Location::caller())
+        self.source(SourceOp::Field(field.0), Format::Paged, Location::caller())
     }
 
     /// A parameter of the key head.
     #[track_caller]
-    pub fn parameter(&self, weights: Weights) -> Value<'t, Parameter> {
-        self.source(Source::Parameter(weights.0), Format::Parameter, Location::caller())
+    pub fn parameter(&self, weights: FlowParameter) -> Value<'t, Parameter> {
+        self.source(SourceOp::Parameter(weights.0), Format::Parameter, Location::caller())
     }
 
     /// What the step before saved, and where this step saves.
     #[track_caller]
-    pub fn load(&self, state: State) -> (Value<'t, Ragged>, Slot<'t>) {
-        let value = self.source(Source::Load(state.0), Format::Ragged, Location::caller());
-        (value, Slot { state: state.0, recorder: self.recorder, marker: PhantomData })
+    pub fn load(&self, state: State) -> (Value<'t, Ragged>, StateSlot<'t>) {
+        let value = self.source(SourceOp::Load(state.0), Format::Ragged, Location::caller());
+        (value, StateSlot { state: state.0, recorder: self.recorder, marker: PhantomData })
     }
 
     /// Ends the step: the blocks with the largest scores `[1, 1]`, equal ones by position, NaN
     /// last.
     #[track_caller]
     pub fn select<F: PerBlock>(self, score: Value<'t, F>) -> Done<'t> {
-        self.recorder.record(Op::Effect(Effect::Select), vec![score.id], Format::Ragged, Location::caller());
+        self.recorder.record(FlowOp::Effect(Effect::Select), vec![score.id], Format::Ragged, Location::caller());
         Done(PhantomData)
     }
 }
 
-impl<'t> Slot<'t> {
+impl<'t> StateSlot<'t> {
     /// What the next step loads: a value for each candidate block. Other blocks keep what they had.
     #[track_caller]
     pub fn save<F: PerBlock>(self, value: Value<'t, F>) {
@@ -99,9 +99,9 @@ impl<'t> Slot<'t> {
         if self.recorder.is_source(id) {
             // A save that reads memory would have to wait for other saves, and they for it: a copy
             // reads first.
-            let copy = Op::Elementwise(Elementwise::Unary(Unary::Copy));
+            let copy = FlowOp::Elementwise(Elementwise::Unary(Unary::Copy));
             id = self.recorder.record(copy, vec![id], Format::Ragged, at);
         }
-        self.recorder.record(Op::Effect(Effect::Save(self.state)), vec![id], Format::Ragged, at);
+        self.recorder.record(FlowOp::Effect(Effect::Save(self.state)), vec![id], Format::Ragged, at);
     }
 }

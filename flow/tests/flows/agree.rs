@@ -1,13 +1,13 @@
 //! Interpreter, naive evaluation and fused groups agree, on any flow and any batch.
 
 use proptest::prelude::*;
-use tilewright_flow::graph::Graph;
+use tilewright_flow::graph::PassGraph;
 use tilewright_flow::memory::Budget;
-use tilewright_flow::op::{Effect, Source};
+use tilewright_flow::op::{Effect, SourceOp};
 use tilewright_flow::plan::Fusion;
 use tilewright_flow::run::{Fused, Interpreter, RowOutcome};
 use tilewright_flow::trace::Recording;
-use tilewright_flow::{Bound, Flow, ModelShape, Real, Recorded, Traced, record, trace};
+use tilewright_flow::{BoundFlow, Flow, ModelShape, Real, RecordedFlow, Traced, record, trace};
 
 use crate::naive::{Ball, Naive};
 use crate::random_flow::RandomFlow;
@@ -23,8 +23,8 @@ type States = Vec<Vec<Vec<Ball>>>;
 /// The row of a request and a key head, by the definitions.
 struct NaiveRow<'w> {
     world: &'w World,
-    bound: &'w Bound<'w>,
-    recorded: &'w Recorded,
+    bound: &'w BoundFlow<'w>,
+    recorded: &'w RecordedFlow,
     request: usize,
     head: usize,
     eps: f64,
@@ -36,17 +36,17 @@ impl NaiveRow<'_> {
         Ball::exact(all[self.request][(token * model.kv_heads + self.head) * model.head_dim + j])
     }
 
-    fn memory(&self, source: Source, block: usize, i: usize, j: usize) -> Option<Ball> {
+    fn memory(&self, source: SourceOp, block: usize, i: usize, j: usize) -> Option<Ball> {
         let tokens = self.world.model.block_tokens;
         match source {
-            Source::Keys => Some(self.token(&self.world.keys, block * tokens + i, j)),
-            Source::Values => Some(self.token(&self.world.values, block * tokens + i, j)),
-            Source::Fill(_, number) => Some(Ball { v: number.0, e: self.eps * number.0.abs() }),
-            Source::Parameter(id) => {
+            SourceOp::Keys => Some(self.token(&self.world.keys, block * tokens + i, j)),
+            SourceOp::Values => Some(self.token(&self.world.values, block * tokens + i, j)),
+            SourceOp::Fill(_, number) => Some(Ball { v: number.0, e: self.eps * number.0.abs() }),
+            SourceOp::Parameter(id) => {
                 let d1 = self.bound.extents.parameters[id.index()][1];
                 Some(Ball::exact(self.bound.parameter(id.index(), self.head)[i * d1 + j]))
             }
-            Source::Query | Source::Positions | Source::Field(_) | Source::Load(_) => None,
+            SourceOp::Query | SourceOp::Positions | SourceOp::Field(_) | SourceOp::Load(_) => None,
         }
     }
 
@@ -76,14 +76,14 @@ impl NaiveRow<'_> {
         };
         let fields: Vec<_> = (first..first + candidates).map(|block| self.fields(block)).collect();
         let before = states.clone();
-        let given = |source: Source, s: usize, i: usize, j: usize| match source {
-            Source::Query => {
+        let given = |source: SourceOp, s: usize, i: usize, j: usize| match source {
+            SourceOp::Query => {
                 let row = (self.request * model.kv_heads + self.head) * model.group + i;
                 Ball::exact(world.queries[step][row * model.head_dim + j])
             }
-            Source::Positions => Ball::exact((first + s) as f64),
-            Source::Field(id) => fields[s][id.index()][i * self.bound.extents.fields[id.index()][1] + j],
-            Source::Load(id) => before[id.index()][first + s][i * self.bound.extents.states[id.index()][1] + j],
+            SourceOp::Positions => Ball::exact((first + s) as f64),
+            SourceOp::Field(id) => fields[s][id.index()][i * self.bound.extents.fields[id.index()][1] + j],
+            SourceOp::Load(id) => before[id.index()][first + s][i * self.bound.extents.states[id.index()][1] + j],
             source => self.memory(source, first + s, i, j).expect("a source in memory"),
         };
         let naive = Naive::new(&self.recorded.indexer.nodes, model, &given, candidates, self.eps);
@@ -134,7 +134,13 @@ pub struct Judged {
 }
 
 /// A machine's steps against the definitions.
-fn judge<T: Real>(world: &World, bound: &Bound<'_>, recorded: &Recorded, played: &Played<T>, eps: f64) -> Judged {
+fn judge<T: Real>(
+    world: &World,
+    bound: &BoundFlow<'_>,
+    recorded: &RecordedFlow,
+    played: &Played<T>,
+    eps: f64,
+) -> Judged {
     let mut judged = Judged::default();
     for request in 0..world.tokens.len() {
         for head in 0..world.model.kv_heads {
@@ -184,13 +190,13 @@ pub fn check<F: Flow>(flow: &F, seed: u64, world: &World) -> Judged {
 
 /// Every execution of a traced flow on a batch; the definitions read its graphs.
 pub fn check_traced(traced: &Traced, seed: u64, world: &World) -> Judged {
-    let recording = |graph: &Graph| Recording { nodes: graph.nodes().to_vec(), requirements: vec![] };
+    let recording = |graph: &PassGraph| Recording { nodes: graph.nodes().to_vec(), requirements: vec![] };
     let cache = recording(&traced.cache);
     let indexer = recording(&traced.indexer);
-    check_recorded(&Recorded { declared: traced.declared.clone(), cache, indexer }, traced, seed, world)
+    check_recorded(&RecordedFlow { declared: traced.declared.clone(), cache, indexer }, traced, seed, world)
 }
 
-fn check_recorded(recorded: &Recorded, traced: &Traced, seed: u64, world: &World) -> Judged {
+fn check_recorded(recorded: &RecordedFlow, traced: &Traced, seed: u64, world: &World) -> Judged {
     let mut rng = Rng::new(seed);
     let bound = bind(&mut rng, traced, &world.model);
     let interpreter = Interpreter::new(&bound).expect("factors");

@@ -1,10 +1,10 @@
 //! The flows by name: they compile for every model, all machines agree on them, they find what they
 //! are meant to find, and with a budget that covers the sequence they are dense attention.
 
-use tilewright_flow::memory::{Budget, Pool, Request, Selected};
-use tilewright_flow::picture::{Dot, Svg, Text, View};
-use tilewright_flow::plan::{Fusion, Pass, Plan};
-use tilewright_flow::run::{Interpreter, Machine, attend};
+use tilewright_flow::memory::{BlockSelection, Budget, FlowPool, FlowRequest};
+use tilewright_flow::picture::{FlowDot, FlowSvg, FlowText, FlowView};
+use tilewright_flow::plan::{FlowPass, Fusion, PassPlan};
+use tilewright_flow::run::{FlowExecutor, Interpreter, attend};
 use tilewright_flow::{BindError, ModelShape, Traced, algorithms};
 
 use crate::world::{Rng, World, bind};
@@ -56,8 +56,8 @@ fn e_every_flow_fits_every_model_that_it_does_not_refuse() {
                     let model = ModelShape { kv_heads: 4, group, head_dim, block_tokens };
                     match traced.extents(&model) {
                         Ok(extents) if head_dim == 128 && (group == 5 || group == 8) => {
-                            for pass in [Pass::Cache, Pass::Indexer] {
-                                Plan::new(&traced, &extents, pass, &Fusion::default());
+                            for pass in [FlowPass::Cache, FlowPass::Indexer] {
+                                PassPlan::new(&traced, &extents, pass, &Fusion::default());
                             }
                         }
                         Ok(_) => {}
@@ -100,8 +100,8 @@ fn machines_agree_on_every_flow() {
 /// A pool with one request of random tokens, some of them planted.
 struct Haystack<'f> {
     machine: Interpreter<'f>,
-    pool: Pool<f64>,
-    requests: Vec<Request<f64>>,
+    pool: FlowPool<f64>,
+    requests: Vec<FlowRequest<f64>>,
     query: Vec<f64>,
 }
 
@@ -124,9 +124,10 @@ fn haystack<'f>(machine: Interpreter<'f>, model: ModelShape, rng: &mut Rng, plan
         let of_head = model.group * model.head_dim;
         plant(token / model.block_tokens, head, &query[head * of_head..][..of_head], key);
     }
-    let mut pool = Pool::new(Machine::<f64>::bound(&machine), 2 * model.block_tokens, BLOCKS / 2).expect("a pool");
+    let mut pool =
+        FlowPool::new(FlowExecutor::<f64>::bound(&machine), 2 * model.block_tokens, BLOCKS / 2).expect("a pool");
     let pages: Vec<usize> = (0..BLOCKS / 2).rev().collect();
-    let mut request = Request::new(&pool, &pages, 0).expect("a request");
+    let mut request = FlowRequest::new(&pool, &pages, 0).expect("a request");
     machine.append(&mut pool, &mut request, &keys, &values).expect("tokens that fit");
     Haystack { machine, pool, requests: vec![request], query }
 }
@@ -183,12 +184,12 @@ fn a_planted_needle_is_found() {
 /// Attention over everything, by the definition, from the pool.
 fn dense(hay: &Haystack<'_>, model: ModelShape, head: usize, query: &[f64]) -> Vec<f64> {
     let blocks = hay.requests[0].blocks(hay.pool.shape(), head);
-    let rows = |all: fn(&Pool<f64>, usize) -> &[f64]| -> Vec<Vec<f64>> {
+    let rows = |all: fn(&FlowPool<f64>, usize) -> &[f64]| -> Vec<Vec<f64>> {
         let of_block = |block: &u32| all(&hay.pool, *block as usize).chunks_exact(model.head_dim).map(<[f64]>::to_vec);
         blocks.iter().flat_map(of_block).collect()
     };
-    let keys = rows(Pool::keys);
-    let values = rows(Pool::values);
+    let keys = rows(FlowPool::keys);
+    let values = rows(FlowPool::values);
     let scale = 1.0 / (model.head_dim as f64).sqrt();
     let logit = |key: &Vec<f64>| scale * key.iter().zip(query).map(|(k, q)| k * q).sum::<f64>();
     let weights: Vec<f64> = keys.iter().map(|key| logit(key).exp()).collect();
@@ -233,16 +234,16 @@ fn an_empty_selection_attends_to_nothing() {
     let traced = traced("moba");
     let model = ModelShape { kv_heads: 1, group: 1, head_dim: 4, block_tokens: 2 };
     let bound = bind(&mut Rng::new(1), &traced, &model);
-    let pool: Pool<f64> = Pool::new(&bound, 2, 1).expect("a pool");
-    let request = Request::new(&pool, &[0], 0).expect("a request");
-    let found = attend(&pool, &request, 0, &[1.0; 4], &Selected::default());
+    let pool: FlowPool<f64> = FlowPool::new(&bound, 2, 1).expect("a pool");
+    let request = FlowRequest::new(&pool, &[0], 0).expect("a request");
+    let found = attend(&pool, &request, 0, &[1.0; 4], &BlockSelection::default());
     assert_eq!((found.output, found.mass), (vec![0.0; 4], 0.0));
 }
 
 fn view(traced: &Traced, name: &str) -> String {
     let model = ModelShape { block_tokens: if name == "h2o-tokens" { 1 } else { 16 }, ..MODEL };
     let extents = traced.extents(&model).expect("a model that fits");
-    Text::new(&View::new(traced, extents, &Fusion::default()), 8, 2048).to_string()
+    FlowText::new(&FlowView::new(traced, extents, &Fusion::default()), 8, 2048).to_string()
 }
 
 #[test]
@@ -254,9 +255,9 @@ fn flows_as_text() {
 #[test]
 fn a_flow_as_a_picture() {
     let traced = traced("running-average");
-    let view = View::new(&traced, traced.extents(&MODEL).expect("a model that fits"), &Fusion::default());
-    insta::assert_snapshot!(Dot(&view).to_string());
-    let svg = Svg(&view).to_string();
+    let view = FlowView::new(&traced, traced.extents(&MODEL).expect("a model that fits"), &Fusion::default());
+    insta::assert_snapshot!(FlowDot(&view).to_string());
+    let svg = FlowSvg(&view).to_string();
     insta::assert_snapshot!(svg);
     let boxes = traced.cache.nodes().len() + traced.indexer.nodes().len();
     assert!(

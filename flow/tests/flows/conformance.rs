@@ -1,12 +1,12 @@
 //! The conformance list of sparse-attention flows, by letter: A to D, F to H, L. E is in
 //! `algorithms`, I and K are in `state`.
 
-use tilewright_flow::memory::{Budget, Chunk, Pool, PoolShape, Request, RowTable, order_key, top_k};
-use tilewright_flow::op::{Axis, Comparison, Elementwise, Op};
-use tilewright_flow::plan::{Domain, Fusion, Pass, Plan};
+use tilewright_flow::memory::{Budget, Chunk, FlowPool, FlowRequest, PoolShape, RowTable, order_key, top_k};
+use tilewright_flow::op::{Comparison, Elementwise, FlowOp, InnerAxis};
+use tilewright_flow::plan::{Domain, FlowPass, Fusion, PassPlan};
 use tilewright_flow::prelude::*;
-use tilewright_flow::run::{Fused, Interpreter, Machine};
-use tilewright_flow::{BindError, ModelShape, Parameters, Problem, RunError, Traced, trace};
+use tilewright_flow::run::{FlowExecutor, Fused, Interpreter};
+use tilewright_flow::{BindError, FlowProblem, ModelShape, Parameters, RunError, Traced, trace};
 use tilewright_layout::DType;
 use tilewright_layout::tensor::Format;
 
@@ -78,8 +78,8 @@ fn c_sources_have_their_shapes_and_values_in_between_are_f32() {
     let extents = traced.extents(&MODEL).expect("fits");
     for id in traced.indexer.ids() {
         let wanted = match traced.indexer.node(id).op {
-            Op::Source(_) => DType::BF16,
-            Op::Effect(_) => DType::U32,
+            FlowOp::Source(_) => DType::BF16,
+            FlowOp::Effect(_) => DType::U32,
             _ => DType::F32,
         };
         assert_eq!(traced.vtensor(&extents, id).expect("a shape").dtype(), wanted);
@@ -88,7 +88,7 @@ fn c_sources_have_their_shapes_and_values_in_between_are_f32() {
 
 fn domains(traced: &Traced, fusion: &Fusion) -> Vec<(Domain, usize)> {
     let extents = traced.extents(&ModelShape { head_dim: 128, block_tokens: 16, ..MODEL }).expect("fits");
-    let plan = Plan::new(traced, &extents, Pass::Indexer, fusion);
+    let plan = PassPlan::new(traced, &extents, FlowPass::Indexer, fusion);
     plan.groups().iter().map(|group| (group.domain, group.ops.len())).collect()
 }
 
@@ -377,13 +377,16 @@ fn l_budgets_models_and_pools_are_checked() {
     assert_eq!(error, "parameter `filter` has 8 numbers; give 16: 2 key heads of [1, 8]");
     let quest = known("quest");
     let bound = quest.bind(&MODEL, &Parameters::new()).expect("fits");
-    assert!(matches!(Pool::<f64>::new(&bound, 5, 4), Err(RunError::PageTokens { page_tokens: 5, block_tokens: 2 })));
-    assert!(matches!(Pool::<f64>::new(&bound, 4, usize::MAX), Err(RunError::PoolSize { .. })));
-    let mut pool: Pool<f64> = Pool::new(&bound, 4, 4).expect("a pool");
-    assert_eq!(Request::new(&pool, &[4], 0).unwrap_err(), RunError::Page { page: 4, pages: 4 });
-    assert!(Request::new(&pool, &[1], 5).is_err());
+    assert!(matches!(
+        FlowPool::<f64>::new(&bound, 5, 4),
+        Err(RunError::PageTokens { page_tokens: 5, block_tokens: 2 })
+    ));
+    assert!(matches!(FlowPool::<f64>::new(&bound, 4, usize::MAX), Err(RunError::PoolSize { .. })));
+    let mut pool: FlowPool<f64> = FlowPool::new(&bound, 4, 4).expect("a pool");
+    assert_eq!(FlowRequest::new(&pool, &[4], 0).unwrap_err(), RunError::Page { page: 4, pages: 4 });
+    assert!(FlowRequest::new(&pool, &[1], 5).is_err());
     let machine = Interpreter::new(&bound).expect("factors");
-    let mut request = Request::new(&pool, &[1], 0).expect("a request");
+    let mut request = FlowRequest::new(&pool, &[1], 0).expect("a request");
     assert!(matches!(machine.append(&mut pool, &mut request, &[0.0; 15], &[0.0; 15]), Err(RunError::Length { .. })));
     assert!(matches!(
         machine.step(&pool, &mut [request], &[], &Budget::new(1, 0.0, 0, 1).expect("b")),
@@ -424,11 +427,11 @@ fn l_trace_errors_name_op_operand_and_both_shapes() {
     insta::assert_snapshot!(text.join("\n"));
     assert!(errors.errors.iter().skip(1).any(|e| e.at.file().ends_with("conformance.rs")));
     assert!(errors.to_string().starts_with("flow `sketch`: "), "{errors}");
-    assert!(matches!(errors.errors[0].problem, Problem::Extent { .. }));
+    assert!(matches!(errors.errors[0].problem, FlowProblem::Extent { .. }));
 }
 
 fn step_score<'t>(positions: Value<'t, Ragged>, keys: Value<'t, Paged>) -> Value<'t, Ragged> {
-    keys.sum(Axis::D1) * positions
+    keys.sum(InnerAxis::D1) * positions
 }
 
 /// Save and load do not mix with the constants of an op: what differs in a constant is another op.
@@ -439,6 +442,6 @@ fn d_ops_that_differ_in_a_constant_are_not_the_same() {
         step.select((x * 2.0) + (x * 2.0) + (x * -0.0) + (x * 0.0))
     });
     let traced = trace(&flow).expect("no errors");
-    let affine = traced.indexer.nodes().iter().filter(|n| matches!(n.op, Op::Elementwise(Elementwise::Unary(_))));
+    let affine = traced.indexer.nodes().iter().filter(|n| matches!(n.op, FlowOp::Elementwise(Elementwise::Unary(_))));
     assert_eq!((affine.count(), traced.report.removed.len()), (3, 1));
 }

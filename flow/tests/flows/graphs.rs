@@ -3,8 +3,8 @@
 
 use std::collections::HashSet;
 
-use tilewright_flow::graph::{Edge, Graph, Reason, clean};
-use tilewright_flow::plan::{Domain, Fusion, Pass, Plan};
+use tilewright_flow::graph::{Edge, PassGraph, RemovalReason, clean};
+use tilewright_flow::plan::{Domain, FlowPass, Fusion, PassPlan};
 use tilewright_flow::trace::Recording;
 use tilewright_flow::{ModelShape, record, trace};
 
@@ -30,7 +30,7 @@ fn check_pass(recording: &Recording) -> (usize, usize) {
     let operands = nodes.iter().map(|n| n.operands.iter().map(|o| o.index()).collect()).collect::<Vec<Vec<usize>>>();
     let effects: Vec<usize> = (0..nodes.len()).filter(|i| nodes[*i].op.is_effect()).collect();
     let live = needed(&operands, &effects);
-    let dead: Vec<usize> = removed.iter().filter(|r| r.reason == Reason::Dead).map(|r| r.index).collect();
+    let dead: Vec<usize> = removed.iter().filter(|r| r.reason == RemovalReason::Dead).map(|r| r.index).collect();
     assert!(dead.iter().all(|index| !live.contains(index)), "a live op was removed");
     // What is left is needed by what is left, and what is left has no repetition.
     let kept = graph.nodes();
@@ -40,7 +40,7 @@ fn check_pass(recording: &Recording) -> (usize, usize) {
     assert_eq!(needed(&operands, &effects_kept).len(), kept.len(), "a dead op was kept");
     let distinct: HashSet<_> = kept.iter().map(|n| (&n.op, &n.operands)).collect();
     assert_eq!(distinct.len(), kept.len(), "two ops that are the same were kept");
-    let ops = |nodes: &[tilewright_flow::graph::Node]| nodes.iter().filter(|n| !n.op.is_source()).count();
+    let ops = |nodes: &[tilewright_flow::graph::OpNode]| nodes.iter().filter(|n| !n.op.is_source()).count();
     assert_eq!(ops(nodes), ops(kept) + removed.len(), "an op vanished without a word");
     (dead.len(), removed.len() - dead.len())
 }
@@ -78,7 +78,7 @@ fn what_reaches_no_effect_is_gone_and_nothing_else_at_length() {
 }
 
 /// The group of each op, and that the groups are an order of the edges.
-fn check_plan(graph: &Graph, plan: &Plan, fusion: &Fusion) {
+fn check_plan(graph: &PassGraph, plan: &PassPlan, fusion: &Fusion) {
     let group_of = |edge_end| plan.groups().iter().position(|group| group.ops.contains(&edge_end));
     for id in graph.ids() {
         let groups = plan.groups().iter().filter(|group| group.ops.contains(&id)).count();
@@ -105,8 +105,8 @@ fn groups_hold_every_op_once_in_an_order_that_edges_allow() {
         let traced = trace(&random(seed)).expect("a flow without errors");
         let extents = traced.extents(&model).expect("a model that fits");
         for fusion in [Fusion::OFF, Fusion::default(), tight] {
-            for (pass, graph) in [(Pass::Cache, &traced.cache), (Pass::Indexer, &traced.indexer)] {
-                let plan = Plan::new(&traced, &extents, pass, &fusion);
+            for (pass, graph) in [(FlowPass::Cache, &traced.cache), (FlowPass::Indexer, &traced.indexer)] {
+                let plan = PassPlan::new(&traced, &extents, pass, &fusion);
                 check_plan(graph, &plan, &fusion);
                 *(if fusion.is_on { &mut fused } else { &mut apart }) += plan.groups().len();
             }

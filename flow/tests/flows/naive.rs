@@ -8,9 +8,10 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use tilewright_flow::ModelShape;
-use tilewright_flow::graph::Node;
+use tilewright_flow::graph::OpNode;
 use tilewright_flow::op::{
-    Axis, Binary, Comparison, Effect, Elementwise, Norm, Op, Product, Rearrange, Reduce, RowOp, Source, Unary,
+    Binary, Comparison, Effect, Elementwise, FlowOp, InnerAxis, Norm, ProductOp, Rearrange, Reduce, RowOp, SourceOp,
+    Unary,
 };
 use tilewright_layout::tensor::Format;
 
@@ -45,11 +46,11 @@ impl Ball {
 }
 
 /// What a pass reads, for one row: `(source, block of the row)` to an element.
-pub type Given<'a> = dyn Fn(Source, usize, usize, usize) -> Ball + 'a;
+pub type Given<'a> = dyn Fn(SourceOp, usize, usize, usize) -> Ball + 'a;
 
 /// A pass of one row.
 pub struct Naive<'a> {
-    pub nodes: &'a [Node],
+    pub nodes: &'a [OpNode],
     pub model: ModelShape,
     pub given: &'a Given<'a>,
     /// Blocks that are scored.
@@ -59,7 +60,7 @@ pub struct Naive<'a> {
 }
 
 impl<'a> Naive<'a> {
-    pub fn new(nodes: &'a [Node], model: ModelShape, given: &'a Given<'a>, blocks: usize, eps: f64) -> Naive<'a> {
+    pub fn new(nodes: &'a [OpNode], model: ModelShape, given: &'a Given<'a>, blocks: usize, eps: f64) -> Naive<'a> {
         Naive { nodes, model, given, blocks, eps, memo: RefCell::default() }
     }
 
@@ -69,7 +70,7 @@ impl<'a> Naive<'a> {
 
     /// The op with this effect.
     pub fn effect(&self, wanted: impl Fn(Effect) -> bool) -> usize {
-        let is = |node: &Node| matches!(node.op, Op::Effect(effect) if wanted(effect));
+        let is = |node: &OpNode| matches!(node.op, FlowOp::Effect(effect) if wanted(effect));
         self.nodes.iter().position(is).expect("the effect")
     }
 
@@ -85,7 +86,7 @@ impl<'a> Naive<'a> {
     }
 
     fn define(&self, node: usize, s: usize, i: usize, j: usize) -> Ball {
-        let Node { op, operands, .. } = &self.nodes[node];
+        let OpNode { op, operands, .. } = &self.nodes[node];
         let operand = |k: usize| operands[k].index();
         // An operand's element; an extent of 1 broadcasts.
         let x = |k: usize, i: usize, j: usize| {
@@ -93,31 +94,31 @@ impl<'a> Naive<'a> {
             self.at(operand(k), s, i.min(d0 - 1), j.min(d1 - 1))
         };
         match op {
-            Op::Source(source) => (self.given)(*source, s, i, j),
-            Op::Elementwise(Elementwise::Unary(unary)) => self.unary(*unary, x(0, i, j)),
-            Op::Elementwise(Elementwise::Binary(binary)) => self.binary(*binary, x(0, i, j), x(1, i, j)),
-            Op::Elementwise(Elementwise::MaskSlice { axis, start, end, inside, outside }) => {
-                let index = if *axis == Axis::D0 { i } else { j } as u32;
+            FlowOp::Source(source) => (self.given)(*source, s, i, j),
+            FlowOp::Elementwise(Elementwise::Unary(unary)) => self.unary(*unary, x(0, i, j)),
+            FlowOp::Elementwise(Elementwise::Binary(binary)) => self.binary(*binary, x(0, i, j), x(1, i, j)),
+            FlowOp::Elementwise(Elementwise::MaskSlice { axis, start, end, inside, outside }) => {
+                let index = if *axis == InnerAxis::D0 { i } else { j } as u32;
                 self.constant(if *start <= index && index < *end { inside.0 } else { outside.0 })
             }
-            Op::Reduction(r) => {
+            FlowOp::Reduction(r) => {
                 let size = self.extents(operand(0))[r.axis.index()];
                 let every = r.every.map_or(size, |every| every as usize);
                 let element = |n: usize| match r.axis {
-                    Axis::D0 => x(0, i * every + n, j),
-                    Axis::D1 => x(0, i, j * every + n),
+                    InnerAxis::D0 => x(0, i * every + n, j),
+                    InnerAxis::D1 => x(0, i, j * every + n),
                 };
                 self.reduce(r.reduce, (0..every).map(element).collect())
             }
-            Op::Product(product) => self.product(*product, (operand(0), operand(1)), &x, i, j, operands.len()),
-            Op::Rearrange(Rearrange::Transpose) => x(0, j, i),
-            Op::Rearrange(Rearrange::Reshape(_)) => {
+            FlowOp::Product(product) => self.product(*product, (operand(0), operand(1)), &x, i, j, operands.len()),
+            FlowOp::Rearrange(Rearrange::Transpose) => x(0, j, i),
+            FlowOp::Rearrange(Rearrange::Reshape(_)) => {
                 let flat = i * self.extents(node)[1] + j;
                 let d1 = self.extents(operand(0))[1];
                 x(0, flat / d1, flat % d1)
             }
-            Op::Row(row) => self.row(row, operand(0), s, i, j),
-            Op::Effect(_) => x(0, i, j),
+            FlowOp::Row(row) => self.row(row, operand(0), s, i, j),
+            FlowOp::Effect(_) => x(0, i, j),
         }
     }
 
@@ -149,7 +150,7 @@ impl<'a> Naive<'a> {
 
     fn product(
         &self,
-        product: Product,
+        product: ProductOp,
         (a, b): (usize, usize),
         x: &dyn Fn(usize, usize, usize) -> Ball,
         i: usize,
@@ -160,14 +161,14 @@ impl<'a> Naive<'a> {
         let [b0, b1] = self.extents(b);
         let sum = |n: usize, term: &dyn Fn(usize) -> Ball| self.reduce(Reduce::Sum, (0..n).map(term).collect());
         match product {
-            Product::Gemv => sum(inner, &|k| self.times(x(0, 0, k), x(1, 0, k))),
-            Product::Gemm => sum(inner, &|k| self.times(x(1, i, k), x(0, j, k))),
-            Product::Kron(axes) => {
+            ProductOp::Gemv => sum(inner, &|k| self.times(x(0, 0, k), x(1, 0, k))),
+            ProductOp::Gemm => sum(inner, &|k| self.times(x(1, i, k), x(0, j, k))),
+            ProductOp::Kron(axes) => {
                 let (xi, yi) = if axes[0] { (i / b0, i % b0) } else { (i, i) };
                 let (xj, yj) = if axes[1] { (j / b1, j % b1) } else { (j, j) };
                 self.times(x(0, xi, xj), x(1, yi, yj))
             }
-            Product::LearnedQuery(scale) => {
+            ProductOp::LearnedQuery(scale) => {
                 assert_eq!(operands, 3);
                 let latent = |h: usize, r: usize| sum(inner, &|d| self.times(x(1, h * inner + d, r), x(0, h, d)));
                 let head = |h: usize| sum(b1, &|r| self.times(x(2, h * inner + j, r), latent(h, r)));

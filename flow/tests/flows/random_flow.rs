@@ -4,9 +4,9 @@
 
 use std::cell::Cell;
 
-use tilewright_flow::op::{Axis, Comparison};
+use tilewright_flow::op::{Comparison, InnerAxis};
 use tilewright_flow::prelude::*;
-use tilewright_flow::{Shape, format};
+use tilewright_flow::{InnerShape, format};
 
 /// A flow that the choices stand for. Equal choices give the same flow.
 #[derive(Clone, Debug)]
@@ -40,13 +40,13 @@ impl Dice<'_> {
         [0.5, -0.75, 1.25, 0.3, -1.0, 2.0, 0.1, 0.0][self.below(8)]
     }
 
-    fn axis(&self) -> Axis {
+    fn axis(&self) -> InnerAxis {
         [D0, D1][self.below(2)]
     }
 }
 
 impl<P> Any<'_, P> {
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> InnerShape {
         match self {
             Any::B(x) => x.shape(),
             Any::R(x) => x.shape(),
@@ -81,18 +81,18 @@ macro_rules! pair {
     };
 }
 
-fn broadcasts(a: Shape, b: Shape) -> bool {
+fn broadcasts(a: InnerShape, b: InnerShape) -> bool {
     (0..2).all(|axis| a.0[axis] == b.0[axis] || a.0[axis] == Dim::ONE || b.0[axis] == Dim::ONE)
 }
 
-fn small(shape: Shape) -> bool {
+fn small(shape: InnerShape) -> bool {
     // At most two symbols: what a test can afford.
     shape.elements().to_string().matches(['G', 'D', 'B']).count() <= 2
 }
 
 /// One more value from those there are, by an op of one row; the same value where the choice does
 /// not fit.
-fn inner<'t, P: format::Phase>(dice: &Dice<'_>, values: &[Any<'t, P>]) -> Any<'t, P> {
+fn inner<'t, P: format::PassKind>(dice: &Dice<'_>, values: &[Any<'t, P>]) -> Any<'t, P> {
     let a = values[dice.below(values.len())];
     let b = values[dice.below(values.len())];
     let fits = broadcasts(a.shape(), b.shape());
@@ -117,13 +117,13 @@ fn inner<'t, P: format::Phase>(dice: &Dice<'_>, values: &[Any<'t, P>]) -> Any<'t
             let axis = dice.axis();
             each!(a, x => x.reduce(reduce, axis))
         }
-        16 if a.shape().0[1] == b.shape().0[1] && small(Shape([a.shape().0[0], b.shape().0[0]])) => gemm(a, b),
+        16 if a.shape().0[1] == b.shape().0[1] && small(InnerShape([a.shape().0[0], b.shape().0[0]])) => gemm(a, b),
         17 if a.shape().0[1] == b.shape().0[1] && a.shape().0[0] == Dim::ONE && b.shape().0[0] == Dim::ONE => {
             pair!(a, b, x y => x.gemv(y))
         }
         18 => each!(a, x => x.transpose()),
         19 => {
-            let Shape([d0, d1]) = a.shape();
+            let InnerShape([d0, d1]) = a.shape();
             each!(a, x => x.reshape([Dim::ONE, d0.times(d1)]))
         }
         20 => {
@@ -132,14 +132,14 @@ fn inner<'t, P: format::Phase>(dice: &Dice<'_>, values: &[Any<'t, P>]) -> Any<'t
             let outside = dice.number();
             each!(a, x => x.mask_slice(axis, 0, 1, inside, outside))
         }
-        21 if a.shape().0[1] == b.shape().0[1] && small(Shape([a.shape().elements(), b.shape().0[0]])) => {
+        21 if a.shape().0[1] == b.shape().0[1] && small(InnerShape([a.shape().elements(), b.shape().0[0]])) => {
             pair!(a, b, x y => x.kron(&[D0], y))
         }
         _ => each!(a, x => -x),
     }
 }
 
-fn gemm<'t, P: format::Phase>(a: Any<'t, P>, b: Any<'t, P>) -> Any<'t, P> {
+fn gemm<'t, P: format::PassKind>(a: Any<'t, P>, b: Any<'t, P>) -> Any<'t, P> {
     pair!(a, b, x y => x.gemm(y))
 }
 
@@ -147,7 +147,7 @@ fn gemm<'t, P: format::Phase>(a: Any<'t, P>, b: Any<'t, P>) -> Any<'t, P> {
 /// keys.
 macro_rules! fit {
     ($value:expr, $shape:expr, $keys:expr) => {{
-        let (mut value, shape, keys): (Value<'_, Ragged, _>, Shape, _) = ($value, $shape, $keys);
+        let (mut value, shape, keys): (Value<'_, Ragged, _>, InnerShape, _) = ($value, $shape, $keys);
         for (axis, reduce) in [(D0, Reduce::Max), (D1, Reduce::Mean)] {
             if value.shape().0[axis.index()] != shape.0[axis.index()] {
                 value = value.reduce(reduce, axis);
@@ -167,7 +167,7 @@ impl RandomFlow {
 
 impl Flow for RandomFlow {
     type Fields = Vec<Field>;
-    type State = Vec<(State, Shape)>;
+    type State = Vec<(State, InnerShape)>;
 
     fn name(&self) -> &str {
         "random"
@@ -178,11 +178,11 @@ impl Flow for RandomFlow {
         (0..dice.below(4)).map(|i| declare.field(&format!("f{i}"), SHAPES[dice.below(2)])).collect()
     }
 
-    fn state(&self, declare: &mut DeclareState) -> Vec<(State, Shape)> {
+    fn state(&self, declare: &mut DeclareState) -> Vec<(State, InnerShape)> {
         let dice = self.dice(5);
         let state = |i: usize| {
             let shape = SHAPES[dice.below(2)];
-            (declare.state(&format!("s{i}"), shape, dice.number()), Shape(shape))
+            (declare.state(&format!("s{i}"), shape, dice.number()), InnerShape(shape))
         };
         (0..dice.below(3)).map(state).collect()
     }
@@ -196,7 +196,7 @@ impl Flow for RandomFlow {
             for _ in 0..dice.below(4) {
                 values.push(inner(&dice, &values));
             }
-            let shape = Shape(SHAPES[shapes.below(2)]);
+            let shape = InnerShape(SHAPES[shapes.below(2)]);
             let stored = match values[dice.below(values.len())] {
                 Any::B(_) => unreachable!("the cache pass has no such value"),
                 Any::R(x) => block.store(*field, fit!(x, shape, block.keys())),
@@ -206,7 +206,7 @@ impl Flow for RandomFlow {
         }
     }
 
-    fn forward_indexer<'t>(&self, step: Step<'t>, fields: &Vec<Field>, states: Vec<(State, Shape)>) -> Done<'t> {
+    fn forward_indexer<'t>(&self, step: Step<'t>, fields: &Vec<Field>, states: Vec<(State, InnerShape)>) -> Done<'t> {
         let dice = self.dice(40);
         let mut values: Vec<Any<'t, _>> = vec![Any::B(step.query()), Any::R(step.positions()), Any::P(step.keys())];
         values.extend(fields.iter().map(|field| Any::P(step.field(*field))));
@@ -238,7 +238,7 @@ impl Flow for RandomFlow {
             let value = pick();
             slot.save(if value.shape() == shape { value } else { fit!(value, shape, step.keys()) });
         }
-        let score = fit!(pick(), Shape::SCORE, step.keys());
+        let score = fit!(pick(), InnerShape::SCORE, step.keys());
         step.select(score)
     }
 }

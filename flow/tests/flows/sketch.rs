@@ -15,7 +15,7 @@ pub struct Sketch<C, I> {
 /// What a sketch has declared.
 pub struct Handles {
     pub fields: Vec<Field>,
-    pub parameters: Vec<Weights>,
+    pub parameters: Vec<FlowParameter>,
 }
 
 /// A sketch of all its parts.

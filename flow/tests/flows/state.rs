@@ -2,11 +2,11 @@
 //! requests share.
 
 use tilewright_flow::graph::{Edge, EdgeKind};
-use tilewright_flow::memory::{Budget, Pool, Request};
-use tilewright_flow::plan::{Fusion, Pass, Plan};
+use tilewright_flow::memory::{Budget, FlowPool, FlowRequest};
+use tilewright_flow::plan::{FlowPass, Fusion, PassPlan};
 use tilewright_flow::prelude::*;
-use tilewright_flow::run::{Complete, Fused, Interpreter, Machine, Row};
-use tilewright_flow::{Bound, ModelShape, Parameters, RunError, trace};
+use tilewright_flow::run::{Complete, FlowExecutor, Fused, Interpreter, ScoredRow};
+use tilewright_flow::{BoundFlow, ModelShape, Parameters, RunError, trace};
 
 use crate::sketch::{Handles, Sketch, scores, sketch};
 use crate::world::{Rng, World, bind};
@@ -35,7 +35,7 @@ fn history() -> impl Flow {
 }
 
 /// The states after some steps on a row of `blocks` complete blocks.
-fn states_after<M: Machine<f64>>(machine: &M, budget: Budget, tokens: usize, steps: usize) -> Vec<Vec<f64>> {
+fn states_after<M: FlowExecutor<f64>>(machine: &M, budget: Budget, tokens: usize, steps: usize) -> Vec<Vec<f64>> {
     let mut world = World::new(&mut Rng::new(1), MODEL, 1, budget, &[tokens]);
     world.steps = 0;
     let (pool, mut requests) = world.fill(machine, 5);
@@ -113,7 +113,7 @@ fn i_each_reader_of_a_state_has_an_edge_to_its_save() {
 fn d_load_and_save_of_a_state_share_a_group() {
     let traced = trace(&history()).expect("a flow without errors");
     let extents = traced.extents(&MODEL).expect("a model that fits");
-    let plan = Plan::new(&traced, &extents, Pass::Indexer, &Fusion::default());
+    let plan = PassPlan::new(&traced, &extents, FlowPass::Indexer, &Fusion::default());
     assert_eq!(plan.groups().len(), 2, "the states, and the selection");
     let saves = plan.groups().iter().find(|group| group.ops.len() > 1).expect("a group of saves");
     assert_eq!(saves.inputs.len(), 2);
@@ -140,13 +140,13 @@ fn i_a_state_belongs_to_its_request_and_pages_stay_shared() {
     let machine = Interpreter::new(&bound).expect("factors");
     let budget = Budget::new(1, 0.0, 0, 1).expect("a budget");
     let mut rng = Rng::new(5);
-    let mut pool: Pool<f64> = Pool::new(&bound, 4, 8).expect("a pool");
+    let mut pool: FlowPool<f64> = FlowPool::new(&bound, 4, 8).expect("a pool");
     // The first request writes pages 0, 1, 2. The second one has the first two of them as its
     // prefix.
-    let mut first = Request::new(&pool, &[0, 1, 2], 0).expect("a request");
+    let mut first = FlowRequest::new(&pool, &[0, 1, 2], 0).expect("a request");
     machine.append(&mut pool, &mut first, &rng.units(24), &rng.units(24)).expect("tokens");
     let before = pool.field(0, 1).to_vec();
-    let mut second = Request::new(&pool, &[0, 1, 5], 8).expect("a request");
+    let mut second = FlowRequest::new(&pool, &[0, 1, 5], 8).expect("a request");
     machine.append(&mut pool, &mut second, &rng.units(4), &rng.units(4)).expect("tokens");
     assert_eq!(pool.field(0, 1), before, "a shared block is summarised once");
     let mut requests = [first, second];
@@ -155,7 +155,7 @@ fn i_a_state_belongs_to_its_request_and_pages_stay_shared() {
     machine.step(&pool, &mut requests[..1], &queries[..2], &budget).expect("a step");
     // The other request goes on as if it were alone.
     let found = machine.step(&pool, &mut requests[1..], &queries[2..], &budget).expect("a step");
-    let mut alone = [Request::new(&pool, &[0, 1, 5], 10).expect("a request")];
+    let mut alone = [FlowRequest::new(&pool, &[0, 1, 5], 10).expect("a request")];
     let first_alone = machine.step(&pool, &mut alone, &queries[2..], &budget).expect("a step");
     let then_alone = machine.step(&pool, &mut alone, &queries[2..], &budget).expect("a step");
     assert_eq!((&shared[1], &found[0]), (&first_alone[0], &then_alone[0]));
@@ -168,15 +168,15 @@ struct Counting<'f> {
     seen: std::cell::RefCell<Vec<Complete>>,
 }
 
-impl Machine<f64> for Counting<'_> {
-    fn bound(&self) -> &Bound<'_> {
-        Machine::<f64>::bound(&self.inner)
+impl FlowExecutor<f64> for Counting<'_> {
+    fn bound(&self) -> &BoundFlow<'_> {
+        FlowExecutor::<f64>::bound(&self.inner)
     }
-    fn summarise(&self, pool: &mut Pool<f64>, complete: Complete) {
+    fn summarise(&self, pool: &mut FlowPool<f64>, complete: Complete) {
         self.seen.borrow_mut().push(complete);
         self.inner.summarise(pool, complete);
     }
-    fn score(&self, row: Row<'_, f64>) -> Vec<f64> {
+    fn score(&self, row: ScoredRow<'_, f64>) -> Vec<f64> {
         self.inner.score(row)
     }
 }
@@ -189,9 +189,9 @@ fn k_a_block_is_summarised_when_its_last_token_comes() {
     let inner = Interpreter::new(&bound).expect("factors");
     let machine = Counting { inner, seen: Default::default() };
     let mut rng = Rng::new(3);
-    let mut pool: Pool<f64> = Pool::new(&bound, 4, 4).expect("a pool");
-    let mut request = Request::new(&pool, &[3, 1], 0).expect("a request");
-    let mut append = |pool: &mut Pool<f64>, request: &mut Request<f64>, tokens: usize| {
+    let mut pool: FlowPool<f64> = FlowPool::new(&bound, 4, 4).expect("a pool");
+    let mut request = FlowRequest::new(&pool, &[3, 1], 0).expect("a request");
+    let mut append = |pool: &mut FlowPool<f64>, request: &mut FlowRequest<f64>, tokens: usize| {
         let keys = rng.units(tokens * 4);
         let values = rng.units(tokens * 4);
         machine.append(pool, request, &keys, &values).expect("tokens");

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use tilewright_flow::memory::{Budget, Pool, Request};
-use tilewright_flow::run::Machine;
-use tilewright_flow::{Bound, ModelShape, Parameters, Real, Traced};
+use tilewright_flow::memory::{Budget, FlowPool, FlowRequest};
+use tilewright_flow::run::FlowExecutor;
+use tilewright_flow::{BoundFlow, ModelShape, Parameters, Real, Traced};
 
 /// A small generator of numbers; a failing test prints its seed.
 #[derive(Clone, Debug)]
@@ -91,11 +91,11 @@ impl World {
     }
 
     /// The pool and the requests with their prompts, appended in pieces.
-    pub fn fill<T: Real>(&self, machine: &impl Machine<T>, piece: usize) -> (Pool<T>, Vec<Request<T>>) {
-        let mut pool = Pool::new(machine.bound(), self.page_tokens, self.pages).expect("a pool");
+    pub fn fill<T: Real>(&self, machine: &impl FlowExecutor<T>, piece: usize) -> (FlowPool<T>, Vec<FlowRequest<T>>) {
+        let mut pool = FlowPool::new(machine.bound(), self.page_tokens, self.pages).expect("a pool");
         let mut requests = Vec::new();
         for (request, tokens) in self.tokens.iter().enumerate() {
-            requests.push(Request::new(&pool, &self.tables[request], 0).expect("a request"));
+            requests.push(FlowRequest::new(&pool, &self.tables[request], 0).expect("a request"));
             for begin in (0..*tokens).step_by(piece.max(1)) {
                 let range = begin..tokens.min(&(begin + piece.max(1))).to_owned();
                 self.append(machine, &mut pool, &mut requests[request], request, range);
@@ -107,9 +107,9 @@ impl World {
     /// Appends some of a request's tokens.
     pub fn append<T: Real>(
         &self,
-        machine: &impl Machine<T>,
-        pool: &mut Pool<T>,
-        request: &mut Request<T>,
+        machine: &impl FlowExecutor<T>,
+        pool: &mut FlowPool<T>,
+        request: &mut FlowRequest<T>,
         number: usize,
         tokens: std::ops::Range<usize>,
     ) {
@@ -119,7 +119,7 @@ impl World {
     }
 
     /// All steps: what each row found.
-    pub fn play<T: Real>(&self, machine: &impl Machine<T>, piece: usize) -> Played<T> {
+    pub fn play<T: Real>(&self, machine: &impl FlowExecutor<T>, piece: usize) -> Played<T> {
         let (mut pool, mut requests) = self.fill(machine, piece);
         let mut outcomes = Vec::new();
         for step in 0..self.steps {
@@ -136,7 +136,7 @@ impl World {
 
 /// The results of a world's steps.
 pub struct Played<T> {
-    pub requests: Vec<Request<T>>,
+    pub requests: Vec<FlowRequest<T>>,
     pub outcomes: Vec<Vec<tilewright_flow::run::RowOutcome<T>>>,
 }
 
@@ -152,7 +152,7 @@ pub fn parameters(rng: &mut Rng, traced: &Traced, model: &ModelShape) -> Paramet
 }
 
 /// The flow bound to a model, with random parameters.
-pub fn bind<'f>(rng: &mut Rng, traced: &'f Traced, model: &ModelShape) -> Bound<'f> {
+pub fn bind<'f>(rng: &mut Rng, traced: &'f Traced, model: &ModelShape) -> BoundFlow<'f> {
     let parameters = parameters(rng, traced, model);
     traced.bind(model, &parameters).expect("a model that fits")
 }

@@ -2,7 +2,7 @@
 #![allow(unused)]
 use tilewright_flow::prelude::*;
 
-fn cache(block: &Block<'_>, field: Field, weights: Weights) {
+fn cache(block: &Block<'_>, field: Field, weights: FlowParameter) {
     block.keys().abs().conv1d(Taps::shared(&[1.0]).unwrap());
 }
 

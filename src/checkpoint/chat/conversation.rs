@@ -11,14 +11,14 @@ use super::value::ChatValue;
 /// template reads (`tool_calls`, `tool_call_id`, `name`, `reasoning_content`, ..).
 ///
 /// ```
-/// use tilewright::checkpoint::{ChatValue, Message};
+/// use tilewright::checkpoint::{ChatMessage, ChatValue};
 /// let call = r#"[{"type": "function", "function": {"name": "time", "arguments": {}}}]"#;
-/// let message = Message::new("assistant", "").with("tool_calls", ChatValue::from_json(call)?);
+/// let message = ChatMessage::new("assistant", "").with("tool_calls", ChatValue::from_json(call)?);
 /// assert_eq!(message.role(), "assistant");
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct ChatMessage {
     role: String,
     fields: Vec<(String, ChatValue)>,
 }
@@ -43,15 +43,15 @@ pub enum ConversationError {
 /// A conversation to render, with the arguments that transformers' `apply_chat_template` takes.
 ///
 /// ```
-/// use tilewright::checkpoint::{Conversation, Message};
-/// let conversation = Conversation::new([Message::new("system", "Be brief."), Message::new("user", "Who are you?")])
+/// use tilewright::checkpoint::{ChatMessage, Conversation};
+/// let conversation = Conversation::new([ChatMessage::new("system", "Be brief."), ChatMessage::new("user", "Who are you?")])
 ///     .with_variable("enable_thinking", false);
 /// assert_eq!(conversation.messages.len(), 2);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conversation {
     /// The messages, the oldest first.
-    pub messages: Vec<Message>,
+    pub messages: Vec<ChatMessage>,
     /// The tools that the model may call: JSON schemas of functions. The template sees `none` if
     /// there are none.
     pub tools: Option<ChatValue>,
@@ -64,15 +64,15 @@ pub struct Conversation {
     pub add_generation_prompt: bool,
 }
 
-impl Message {
+impl ChatMessage {
     /// Creates a message with a role and a text.
-    pub fn new(role: impl Into<String>, content: impl AsRef<str>) -> Message {
-        Message { role: role.into(), fields: Vec::new() }.with("content", content.as_ref())
+    pub fn new(role: impl Into<String>, content: impl AsRef<str>) -> ChatMessage {
+        ChatMessage { role: role.into(), fields: Vec::new() }.with("content", content.as_ref())
     }
 
     /// Adds a field, or replaces it.
     #[must_use]
-    pub fn with(mut self, key: impl Into<String>, value: impl Into<ChatValue>) -> Message {
+    pub fn with(mut self, key: impl Into<String>, value: impl Into<ChatValue>) -> ChatMessage {
         let key = key.into();
         self.fields.retain(|(known, _)| *known != key);
         self.fields.push((key, value.into()));
@@ -89,7 +89,7 @@ impl Message {
         self.fields.iter().find(|(known, _)| known == key).map(|(_, value)| value)
     }
 
-    fn from_value(place: &str, value: &ChatValue) -> Result<Message, ConversationError> {
+    fn from_value(place: &str, value: &ChatValue) -> Result<ChatMessage, ConversationError> {
         let form = |place: String, expected| ConversationError::Form { place, expected };
         if value.0.kind() != ValueKind::Map {
             return Err(form(place.to_owned(), "an object with a role"));
@@ -101,7 +101,7 @@ impl Message {
             let Some(name) = key.as_str().filter(|name| *name != "role") else { continue };
             fields.extend(value.get(name).map(|field| (name.to_owned(), field)));
         }
-        Ok(Message { role, fields })
+        Ok(ChatMessage { role, fields })
     }
 
     pub(super) fn value(&self) -> Value {
@@ -113,7 +113,7 @@ impl Message {
 
 impl Conversation {
     /// Creates a conversation of these messages, without tools, documents or variables.
-    pub fn new(messages: impl IntoIterator<Item = Message>) -> Conversation {
+    pub fn new(messages: impl IntoIterator<Item = ChatMessage>) -> Conversation {
         Conversation {
             messages: messages.into_iter().collect(),
             tools: None,
@@ -145,7 +145,7 @@ impl Conversation {
             list.ok_or_else(|| form("the conversation", "a list of messages, or an object with \"messages\""))?;
         let mut messages = Vec::new();
         for (at, value) in list.0.try_iter().into_iter().flatten().enumerate() {
-            messages.push(Message::from_value(&format!("messages[{at}]"), &ChatValue(value))?);
+            messages.push(ChatMessage::from_value(&format!("messages[{at}]"), &ChatValue(value))?);
         }
         let mut conversation = Conversation::new(messages);
         if !is_object {
@@ -210,15 +210,15 @@ impl Conversation {
         let given = |value: &Option<ChatValue>| value.as_ref().map_or(Value::from(()), |value| value.0.clone());
         context.insert("add_generation_prompt", self.add_generation_prompt.into());
         context.extend(self.variables.iter().map(|(name, value)| (name.as_str(), value.0.clone())));
-        context.insert("messages", self.messages.iter().map(Message::value).collect());
+        context.insert("messages", self.messages.iter().map(ChatMessage::value).collect());
         context.insert("tools", given(&self.tools));
         context.insert("documents", given(&self.documents));
         Value::from_pairs(context)
     }
 }
 
-impl From<&[Message]> for Conversation {
-    fn from(messages: &[Message]) -> Conversation {
+impl From<&[ChatMessage]> for Conversation {
+    fn from(messages: &[ChatMessage]) -> Conversation {
         Conversation::new(messages.iter().cloned())
     }
 }

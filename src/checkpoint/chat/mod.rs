@@ -29,16 +29,16 @@ use minijinja::{Error, ErrorKind};
 use super::guard;
 use environment::{RAISED, environment, syntax};
 
-pub use conversation::{Conversation, ConversationError, Message};
+pub use conversation::{ChatMessage, Conversation, ConversationError};
 pub use value::ChatValue;
 
 /// The chat templates of a checkpoint: usually one, or several with names.
 ///
 /// ```
-/// use tilewright::checkpoint::{ChatTemplate, Conversation, Message};
+/// use tilewright::checkpoint::{ChatMessage, ChatTemplate, Conversation};
 /// let source = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{{ eos_token }}{% endfor %}<assistant>";
 /// let template = ChatTemplate::new("chat_template.jinja", source, [("eos_token", "</s>".to_owned())].into());
-/// let conversation = Conversation::new([Message::new("user", " Who are you?")]);
+/// let conversation = Conversation::new([ChatMessage::new("user", " Who are you?")]);
 /// assert_eq!(template.render(&conversation)?, "<user>Who are you?</s><assistant>");
 /// # Ok::<(), tilewright::checkpoint::ChatError>(())
 /// ```

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::fp8::read_block;
-use super::plan::{Presence, Scales, Stored};
+use super::plan::{Presence, Scales, StoredModule};
 use super::scheme::{FLOAT8, INT8, MXFP4, MXFP8, NVFP4, PACK_U4, PACK_U8, Scheme};
 use crate::checkpoint::fault::ConfigFault;
 use tilewright_graph::models::keys::{ANY, FALSE, Keys, KnownKey, known};
@@ -100,7 +100,7 @@ const PRESETS: [Preset; 15] = [
 ];
 
 /// The scheme of a preset in a format, and whether it quantises activations.
-pub(super) fn of_preset(keys: &mut Keys, name: &str, format: Option<&Value>) -> Option<(Stored, bool)> {
+pub(super) fn of_preset(keys: &mut Keys, name: &str, format: Option<&Value>) -> Option<(StoredModule, bool)> {
     let Some(preset) = PRESETS.iter().find(|preset| preset.name == name) else {
         let value = Value::from(name);
         keys.unsupported("config_groups", &value, "is a preset that is not known", "an object, or a known preset");
@@ -110,7 +110,7 @@ pub(super) fn of_preset(keys: &mut Keys, name: &str, format: Option<&Value>) -> 
 }
 
 /// Takes the keys of `weights`.
-pub(super) fn read(keys: &mut Keys, format: Option<&Value>) -> Option<Stored> {
+pub(super) fn read(keys: &mut Keys, format: Option<&Value>) -> Option<StoredModule> {
     let before = keys.faults.len();
     let bits = keys.take("num_bits").unwrap_or(Value::Null);
     let kind = keys.take_value("type").unwrap_or_else(|| Value::from("int"));
@@ -188,7 +188,7 @@ fn read_order(keys: &mut Keys) -> Presence {
 }
 
 /// The row of the table for a format and arguments.
-fn stored(keys: &mut Keys, args: Args, format: Option<&Value>, order: Presence) -> Option<Stored> {
+fn stored(keys: &mut Keys, args: Args, format: Option<&Value>, order: Presence) -> Option<StoredModule> {
     let Some(format) = format.filter(|format| format.as_str() != Some(MIXED)) else {
         let key = keys.name("format");
         keys.faults.push(ConfigFault::Missing { key });
@@ -235,5 +235,5 @@ fn stored(keys: &mut Keys, args: Args, format: Option<&Value>, order: Presence) 
     let zeros = if has_zeros { Presence::Required } else { Presence::Absent };
     // Of one group there is no order, but a writer may leave one.
     let order = if order == Presence::Required && args.scales == Scales::Channel { Presence::Optional } else { order };
-    Some(Stored { scheme, scales: args.scales, zeros, symmetric: false, order })
+    Some(StoredModule { scheme, scales: args.scales, zeros, symmetric: false, order })
 }

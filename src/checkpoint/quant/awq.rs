@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::pattern::{Pattern, Work};
-use super::plan::{Module, Plan, Presence, Stored, take_bits, take_group, take_names};
+use super::pattern::{Pattern, RegexBudget};
+use super::plan::{Module, Presence, QuantPlan, StoredModule, take_bits, take_group, take_names};
 use super::scheme::AWQ_GEMM;
 use crate::checkpoint::fault::ConfigFault;
 use tilewright_graph::models::keys::{ANY, EMPTY, FALSE, Inert, Keys, KnownKey, known};
@@ -31,7 +31,7 @@ pub(super) const KNOWN: &[KnownKey] = &[
 ];
 
 /// Takes the keys, under today's names or those of `quant_config.json`.
-pub(super) fn read(keys: &mut Keys, modules: &[Module]) -> Plan {
+pub(super) fn read(keys: &mut Keys, modules: &[Module]) -> QuantPlan {
     let either = |keys: &Keys, new: &'static str, old: &'static str| if keys.has(new) { new } else { old };
     let key = either(keys, "bits", "w_bit");
     take_bits(keys, key, &[4], "4");
@@ -51,14 +51,14 @@ pub(super) fn read(keys: &mut Keys, modules: &[Module]) -> Plan {
         keys.unsupported("version", &version, "orders codes in a way that is not read", "\"gemm\"");
     }
     let dense: Vec<Pattern> = take_names(keys, "modules_to_not_convert").into_iter().map(Pattern::Part).collect();
-    let work = Work::default();
+    let work = RegexBudget::default();
     // Without a zero point a writer may leave the tensor of zeros out.
     let zeros = if zero_point { Presence::Required } else { Presence::Optional };
-    let stored = Stored { scheme: &AWQ_GEMM, scales, zeros, symmetric: !zero_point, order: Presence::Absent };
+    let stored = StoredModule { scheme: &AWQ_GEMM, scales, zeros, symmetric: !zero_point, order: Presence::Absent };
     let quantised = modules.iter().filter(|module| !module.is_head);
     let quantised =
         quantised.filter(|module| !dense.iter().any(|pattern| pattern.matches(&work, &module.name).is_some()));
     let modules = quantised.map(|module| (module.name.clone(), stored)).collect();
     work.finish(keys);
-    Plan { modules, notes: Vec::new() }
+    QuantPlan { modules, notes: Vec::new() }
 }

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::args;
-use super::pattern::{Pattern, Rank, Work};
-use super::plan::{ACTIVATIONS, KV_CACHE, Module, Plan, Stored, take_names};
+use super::pattern::{Pattern, Rank, RegexBudget};
+use super::plan::{ACTIVATIONS, KV_CACHE, Module, QuantPlan, StoredModule, take_names};
 use crate::checkpoint::fault::ConfigFault;
 use tilewright_graph::models::keys::{ANY, EMPTY, Inert, Keys, KnownKey, known};
 
@@ -32,20 +32,20 @@ pub(super) const KNOWN: &[KnownKey] = &[
 ];
 
 /// A group of `config_groups`.
-struct Group {
+struct ConfigGroup {
     name: String,
     targets: Vec<Pattern>,
     /// `None`: the group's weights are not quantised.
-    stored: Option<Stored>,
+    stored: Option<StoredModule>,
 }
 
 /// Takes the keys.
-pub(super) fn read(keys: &mut Keys, modules: &[Module]) -> Plan {
-    let mut plan = Plan::default();
+pub(super) fn read(keys: &mut Keys, modules: &[Module]) -> QuantPlan {
+    let mut plan = QuantPlan::default();
     let format = keys.take_value("format");
     args::check_format(keys, format.as_ref());
     let names = take_names(keys, "ignore");
-    let work = Work::default();
+    let work = RegexBudget::default();
     let ignore = patterns(keys, &work, "ignore", names);
     if keys.take_value("kv_cache_scheme").is_some() {
         plan.note(KV_CACHE);
@@ -76,7 +76,7 @@ pub(super) fn read(keys: &mut Keys, modules: &[Module]) -> Plan {
         if activations {
             plan.note(ACTIVATIONS);
         }
-        read.push(Group { targets: patterns(keys, &work, &format!("{prefix}.targets"), targets), stored, name });
+        read.push(ConfigGroup { targets: patterns(keys, &work, &format!("{prefix}.targets"), targets), stored, name });
     }
     for module in
         modules.iter().filter(|module| !ignore.iter().any(|pattern| pattern.matches(&work, &module.name).is_some()))
@@ -90,7 +90,12 @@ pub(super) fn read(keys: &mut Keys, modules: &[Module]) -> Plan {
 }
 
 /// A list of names under a preset.
-fn of_preset(keys: &mut Keys, name: &str, value: Value, format: Option<&Value>) -> (Vec<String>, Option<Stored>, bool) {
+fn of_preset(
+    keys: &mut Keys,
+    name: &str,
+    value: Value,
+    format: Option<&Value>,
+) -> (Vec<String>, Option<StoredModule>, bool) {
     let mut list = Keys::new(keys.name("config_groups."), Map::from_iter([(name.to_owned(), value)]));
     let targets = take_names(&mut list, name);
     keys.faults.append(&mut list.faults);
@@ -104,7 +109,7 @@ fn of_group(
     prefix: &str,
     map: Map<String, Value>,
     format: Option<&Value>,
-) -> (Vec<String>, Option<Stored>, bool) {
+) -> (Vec<String>, Option<StoredModule>, bool) {
     let prefix = keys.name(prefix);
     let mut group = Keys::new(format!("{prefix}."), map);
     let targets = take_names(&mut group, "targets");
@@ -129,7 +134,7 @@ fn of_group(
     (targets, stored, activations)
 }
 
-fn patterns(keys: &mut Keys, work: &Work, key: &str, names: Vec<String>) -> Vec<Pattern> {
+fn patterns(keys: &mut Keys, work: &RegexBudget, key: &str, names: Vec<String>) -> Vec<Pattern> {
     let mut patterns = Vec::with_capacity(names.len());
     for name in names {
         match Pattern::target(work, &name) {
@@ -146,16 +151,16 @@ fn patterns(keys: &mut Keys, work: &Work, key: &str, names: Vec<String>) -> Vec<
 }
 
 /// The scheme of a module: that of the group that names it most specifically.
-fn choose(keys: &mut Keys, work: &Work, groups: &[Group], module: &str) -> Option<Stored> {
-    let rank = |group: &Group| group.targets.iter().filter_map(|target| target.matches(work, module)).max();
-    let ranked: Vec<(Rank, &Group)> = groups.iter().filter_map(|group| Some((rank(group)?, group))).collect();
+fn choose(keys: &mut Keys, work: &RegexBudget, groups: &[ConfigGroup], module: &str) -> Option<StoredModule> {
+    let rank = |group: &ConfigGroup| group.targets.iter().filter_map(|target| target.matches(work, module)).max();
+    let ranked: Vec<(Rank, &ConfigGroup)> = groups.iter().filter_map(|group| Some((rank(group)?, group))).collect();
     let best = ranked.iter().map(|(rank, _)| *rank).max()?;
     let mut of_best = ranked.iter().filter(|(rank, _)| *rank == best).map(|(_, group)| *group);
     let first = of_best.next()?;
     if let Some(other) = of_best.find(|other| other.stored != first.stored) {
-        let named = |group: &Group| keys.name(&format!("config_groups.{}", group.name));
+        let named = |group: &ConfigGroup| keys.name(&format!("config_groups.{}", group.name));
         let (first_key, second_key) = (named(first), named(other));
-        let text = |group: &Group| match group.stored {
+        let text = |group: &ConfigGroup| match group.stored {
             Some(stored) => format!("{} for {module}", stored.scheme.name),
             None => format!("dense for {module}"),
         };

@@ -8,10 +8,10 @@ use tilewright_layout::DType;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::Quantised;
 
-use super::plan::{Plan, Presence, Scales, Stored};
+use super::plan::{Presence, QuantPlan, Scales, StoredModule};
 use super::scheme::ScaleType;
 
-impl Plan {
+impl QuantPlan {
     /// The form of every quantised weight with its columns, by the tensors' names. What the values
     /// alone tell is taken to be as it usually is: scales of floating-point numbers are bf16, zero
     /// points that may be left out are, and a required act-order is one.
@@ -25,7 +25,7 @@ impl Plan {
     }
 }
 
-impl Stored {
+impl StoredModule {
     fn form(self, k: usize) -> Quantised {
         let group = match self.scales {
             Scales::Tensor | Scales::Channel => None,
@@ -50,13 +50,13 @@ mod tests {
     use tilewright_megakernel::weights::Weights;
 
     use super::*;
-    use crate::checkpoint::{Checkpoint, Config};
+    use crate::checkpoint::{Checkpoint, ModelConfig};
 
     #[test]
     fn forms_are_those_of_the_tensors() {
         for model in ["awq", "gptq", "w4a16", "fp8block"] {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/quant").join(format!("tiny-llama-{model}"));
-            let Config { spec, quantization, .. } = Config::read(&folder.join("config.json")).expect("sound");
+            let ModelConfig { spec, quantization, .. } = ModelConfig::read(&folder.join("config.json")).expect("sound");
             let forms = quantization.expect("quantised").forms(&spec);
             let checkpoint = Checkpoint::open(&folder, &mut |_| ()).expect("opens");
             assert_eq!(forms.len(), checkpoint.quantized_modules().len());

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::pattern::{Pattern, Work};
-use super::plan::{ACTIVATIONS, Module, Plan, Presence, Scales, Stored, take_names};
+use super::pattern::{Pattern, RegexBudget};
+use super::plan::{ACTIVATIONS, Module, Presence, QuantPlan, Scales, StoredModule, take_names};
 use super::scheme::{FLOAT8, FP8_BLOCK, FP8_BLOCK_E8M0, Scheme};
 use tilewright_graph::models::keys::{ANY, FALSE, Inert, Keys, KnownKey, known};
 
@@ -20,7 +20,7 @@ pub(super) const KNOWN: &[KnownKey] = &[
 pub(super) const KNOWN_FBGEMM: &[KnownKey] = &[known("activation_scale_ub", "a bound on scales of activations", ANY)];
 
 /// Takes the keys of `fp8`.
-pub(super) fn read(keys: &mut Keys, modules: &[Module]) -> Plan {
+pub(super) fn read(keys: &mut Keys, modules: &[Module]) -> QuantPlan {
     let scheme = keys.take_value("activation_scheme");
     if let Some(value) = scheme.filter(|value| !matches!(value.as_str(), Some("dynamic" | "static"))) {
         let meaning = "quantises activations in a way that is not known";
@@ -43,17 +43,17 @@ pub(super) fn read(keys: &mut Keys, modules: &[Module]) -> Plan {
 }
 
 /// Takes the keys of `fbgemm_fp8`.
-pub(super) fn read_fbgemm(keys: &mut Keys, modules: &[Module]) -> Plan {
+pub(super) fn read_fbgemm(keys: &mut Keys, modules: &[Module]) -> QuantPlan {
     plan(keys, modules, &FLOAT8, Scales::Channel)
 }
 
-fn plan(keys: &mut Keys, modules: &[Module], scheme: &'static Scheme, scales: Scales) -> Plan {
+fn plan(keys: &mut Keys, modules: &[Module], scheme: &'static Scheme, scales: Scales) -> QuantPlan {
     let mut names = take_names(keys, "modules_to_not_convert");
     names.extend(take_names(keys, "ignored_layers"));
     let dense: Vec<Pattern> = names.into_iter().map(Pattern::Path).collect();
     let (zeros, order) = (Presence::Absent, Presence::Absent);
-    let stored = Stored { scheme, scales, zeros, symmetric: true, order };
-    let (mut plan, work) = (Plan::default(), Work::default());
+    let stored = StoredModule { scheme, scales, zeros, symmetric: true, order };
+    let (mut plan, work) = (QuantPlan::default(), RegexBudget::default());
     for module in modules.iter().filter(|module| !module.is_head) {
         if !dense.iter().any(|pattern| pattern.matches(&work, &module.name).is_some()) {
             plan.modules.insert(module.name.clone(), stored);

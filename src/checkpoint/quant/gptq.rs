@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::pattern::{Pattern, Work};
-use super::plan::{Module, Plan, Presence, Scales, Stored, take_bits, take_group};
+use super::pattern::{Pattern, RegexBudget};
+use super::plan::{Module, Presence, QuantPlan, Scales, StoredModule, take_bits, take_group};
 use super::scheme::{GPTQ_V1_U4, GPTQ_V1_U8, GPTQ_V2_U4, GPTQ_V2_U8};
 use tilewright_graph::models::keys::{ANY, EMPTY, FALSE, Inert, Keys, KnownKey, NULL, known};
 
@@ -84,16 +84,16 @@ struct Rule {
 }
 
 /// Takes the keys.
-pub(super) fn read(keys: &mut Keys, modules: &[Module]) -> Plan {
+pub(super) fn read(keys: &mut Keys, modules: &[Module]) -> QuantPlan {
     let bits = take_bits(keys, "bits", &[4, 8], "4 or 8");
     let scales = take_group(keys, "group_size");
-    let work = Work::default();
+    let work = RegexBudget::default();
     let settings = Settings { bits, scales, sym: keys.boolean("sym", true), desc_act: keys.boolean("desc_act", false) };
     let first_format = read_format(keys);
     let head = keys.boolean("lm_head", false);
     let listed = read_listed(keys);
     let rules = read_dynamic(keys, settings, &work);
-    let mut plan = Plan::default();
+    let mut plan = QuantPlan::default();
     for module in modules.iter().filter(|module| head || !module.is_head) {
         let is_listed = |names: &Vec<String>| module.is_head || names.iter().any(|name| ends_with(&module.name, name));
         if listed.as_ref().is_some_and(|names| !is_listed(names)) {
@@ -108,7 +108,7 @@ pub(super) fn read(keys: &mut Keys, modules: &[Module]) -> Plan {
 }
 
 impl Settings {
-    fn stored(self, first_format: bool) -> Stored {
+    fn stored(self, first_format: bool) -> StoredModule {
         let scheme = match (self.bits, first_format) {
             (4, true) => &GPTQ_V1_U4,
             (4, false) => &GPTQ_V2_U4,
@@ -118,7 +118,7 @@ impl Settings {
         // Activation order of one group is no order; writers may leave an order out that is none.
         let ordered = self.desc_act && self.scales != Scales::Channel;
         let order = if ordered { Presence::Required } else { Presence::Optional };
-        Stored { scheme, scales: self.scales, zeros: Presence::Required, symmetric: self.sym, order }
+        StoredModule { scheme, scales: self.scales, zeros: Presence::Required, symmetric: self.sym, order }
     }
 }
 
@@ -162,7 +162,7 @@ fn ends_with(module: &str, name: &str) -> bool {
 
 /// Takes the regular expressions with settings of their own; the first that matches a module
 /// decides.
-fn read_dynamic(keys: &mut Keys, settings: Settings, work: &Work) -> Vec<Rule> {
+fn read_dynamic(keys: &mut Keys, settings: Settings, work: &RegexBudget) -> Vec<Rule> {
     let map = match keys.take_value("dynamic") {
         None | Some(Value::Bool(false)) => return Vec::new(),
         Some(Value::Object(map)) => map,
@@ -174,7 +174,7 @@ fn read_dynamic(keys: &mut Keys, settings: Settings, work: &Work) -> Vec<Rule> {
     map.into_iter().filter_map(|(key, value)| read_rule(keys, &key, value, settings, work)).collect()
 }
 
-fn read_rule(keys: &mut Keys, key: &str, value: Value, settings: Settings, work: &Work) -> Option<Rule> {
+fn read_rule(keys: &mut Keys, key: &str, value: Value, settings: Settings, work: &RegexBudget) -> Option<Rule> {
     let excluded = key.strip_prefix("-:");
     let regex = excluded.or_else(|| key.strip_prefix("+:")).unwrap_or(key);
     let name = format!("dynamic.{key}");

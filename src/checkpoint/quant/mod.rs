@@ -4,10 +4,10 @@
 //! | file | what it does |
 //! |---|---|
 //! | `scheme` | the table of schemes: tensors, packing, codes, scales, zeros, order of each |
-//! | `awq`, `gptq`, `compressed`, `fp8`, `modelopt` | a `quant_method` each: its keys become a [`Stored`] for each module |
+//! | `awq`, `gptq`, `compressed`, `fp8`, `modelopt` | a `quant_method` each: its keys become a [`StoredModule`] for each module |
 //! | `args` | the weights' arguments of compressed-tensors become a scheme |
 //! | `pattern` | the ways to name modules: names, `re:`, wildcards |
-//! | `plan` | `quantization_config`, or the file beside `config.json`, becomes a [`Plan`] |
+//! | `plan` | `quantization_config`, or the file beside `config.json`, becomes a [`QuantPlan`] |
 //! | `form` | the form that codes will have, for who has no weights |
 //! | `fault` | what can be wrong with a module's tensors |
 //! | `parts` | the tensors of one module, unpacked into a [`QuantMatrix`](tilewright_kernels::quant::QuantMatrix) |
@@ -29,6 +29,6 @@ mod plan;
 mod scheme;
 
 pub use fault::PartFault;
-pub(super) use parts::{Job, Part, prepare};
-pub use plan::{Plan, Stored};
+pub(super) use parts::{Job, TensorPart, prepare};
+pub use plan::{QuantPlan, StoredModule};
 pub(super) use plan::{read_beside, read_key};

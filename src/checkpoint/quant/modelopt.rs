@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::pattern::{Pattern, Work};
-use super::plan::{ACTIVATIONS, KV_CACHE, Module, Plan, Presence, Scales, Stored, take_names};
+use super::pattern::{Pattern, RegexBudget};
+use super::plan::{ACTIVATIONS, KV_CACHE, Module, Presence, QuantPlan, Scales, StoredModule, take_names};
 use super::scheme::{FLOAT8, MODELOPT_NVFP4, MXFP8, Scheme};
 use tilewright_graph::models::keys::{ANY, FALSE, Keys, KnownKey, NULL, known};
 
@@ -29,7 +29,7 @@ const ALGORITHMS: [(&str, &Scheme, Scales, bool); 5] = [
 ];
 
 /// Takes the keys: those of `config.json`, or those in `quantization` of `hf_quant_config.json`.
-pub(super) fn read(keys: &mut Keys, modules: &[Module]) -> Plan {
+pub(super) fn read(keys: &mut Keys, modules: &[Module]) -> QuantPlan {
     match keys.take_value("quantization") {
         Some(Value::Object(map)) => {
             let mut inner = Keys::new(format!("{}.", keys.name("quantization")), map);
@@ -39,26 +39,26 @@ pub(super) fn read(keys: &mut Keys, modules: &[Module]) -> Plan {
         }
         Some(value) => {
             keys.wrong_type("quantization", &value, "an object");
-            Plan::default()
+            QuantPlan::default()
         }
         None => read_algorithm(keys, modules),
     }
 }
 
-fn read_algorithm(keys: &mut Keys, modules: &[Module]) -> Plan {
+fn read_algorithm(keys: &mut Keys, modules: &[Module]) -> QuantPlan {
     let value = keys.take("quant_algo").unwrap_or(Value::Null);
     let name = value.as_str().map(str::to_ascii_uppercase).unwrap_or_default();
     let Some(&(_, scheme, scales, activations)) = ALGORITHMS.iter().find(|row| row.0 == name) else {
         const ACCEPTED: &str = "FP8, FP8_PER_CHANNEL_PER_TOKEN, MXFP8, NVFP4 or W4A16_NVFP4";
         keys.unsupported("quant_algo", &value, "stores weights in a way that is not read", ACCEPTED);
-        return Plan::default();
+        return QuantPlan::default();
     };
     if let Some(value) = keys.take_value("group_size")
         && scales != value.as_u64().map_or(Scales::Channel, |group| Scales::Group(group as usize))
     {
         keys.unsupported("group_size", &value, "is another group than the algorithm's", "16 with NVFP4, 32 with MXFP8");
     }
-    let mut plan = Plan::default();
+    let mut plan = QuantPlan::default();
     if activations {
         plan.note(ACTIVATIONS);
     }
@@ -68,7 +68,7 @@ fn read_algorithm(keys: &mut Keys, modules: &[Module]) -> Plan {
     }
     let mut names = take_names(keys, "exclude_modules");
     names.extend(take_names(keys, "ignore"));
-    let (mut dense, work) = (Vec::new(), Work::default());
+    let (mut dense, work) = (Vec::new(), RegexBudget::default());
     for name in names {
         match Pattern::wildcard(&work, &name) {
             Some(pattern) => dense.push(pattern),
@@ -78,7 +78,7 @@ fn read_algorithm(keys: &mut Keys, modules: &[Module]) -> Plan {
             }
         }
     }
-    let stored = Stored { scheme, scales, zeros: Presence::Absent, symmetric: true, order: Presence::Absent };
+    let stored = StoredModule { scheme, scales, zeros: Presence::Absent, symmetric: true, order: Presence::Absent };
     let is_dense = |module: &&Module| dense.iter().any(|pattern| pattern.matches(&work, &module.name).is_some());
     let quantised = modules.iter().filter(|module| !is_dense(module));
     plan.modules = quantised.map(|module| (module.name.clone(), stored)).collect();

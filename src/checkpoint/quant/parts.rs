@@ -12,12 +12,12 @@ use tilewright_kernels::quant::{Code, QuantError, QuantMatrix, QuantParts, Zeros
 use tilewright_layout::DType;
 
 use super::fault::PartFault;
-use super::plan::{Presence, Scales, Stored};
-use super::scheme::{Axis, Global, Order, Packing, ScaleType};
+use super::plan::{Presence, Scales, StoredModule};
+use super::scheme::{CodeOrder, Global, Packing, ScaleType, WeightAxis};
 
 /// One tensor of a file.
 #[derive(Clone, Debug)]
-pub(in crate::checkpoint) struct Part<'a> {
+pub(in crate::checkpoint) struct TensorPart<'a> {
     pub name: String,
     pub file: &'a Path,
     pub dtype: DType,
@@ -30,13 +30,13 @@ pub(in crate::checkpoint) struct Job<'a> {
     pub module: String,
     n: usize,
     k: usize,
-    stored: Stored,
-    codes: Part<'a>,
-    scales: Part<'a>,
-    global: Option<Part<'a>>,
-    zeros: Option<Part<'a>>,
-    order: Option<Part<'a>>,
-    shape: Option<Part<'a>>,
+    stored: StoredModule,
+    codes: TensorPart<'a>,
+    scales: TensorPart<'a>,
+    global: Option<TensorPart<'a>>,
+    zeros: Option<TensorPart<'a>>,
+    order: Option<TensorPart<'a>>,
+    shape: Option<TensorPart<'a>>,
 }
 
 /// A module in the canonical form.
@@ -87,8 +87,8 @@ fn ambiguous(scales: Scales, [n, k]: [usize; 2]) -> Option<(usize, usize)> {
 pub(in crate::checkpoint) fn prepare<'a>(
     module: &str,
     [n, k]: [usize; 2],
-    stored: Stored,
-    take: &mut dyn FnMut(&str) -> Option<Part<'a>>,
+    stored: StoredModule,
+    take: &mut dyn FnMut(&str) -> Option<TensorPart<'a>>,
     faults: &mut Vec<PartFault>,
 ) -> Option<Job<'a>> {
     let (scheme, [rows, columns]) = (stored.scheme, cover(stored.scales, n, k));
@@ -113,7 +113,7 @@ pub(in crate::checkpoint) fn prepare<'a>(
     let (suffix, packing) = scheme.codes;
     let codes = get(suffix, required(vec![packing.shape(bits, n, k).to_vec()], words(packing), text_of(packing.word)));
     let (dtypes, text) = scale_types(scheme.scale_type);
-    let usual = if scheme.scale_outer == Axis::N { grid } else { [grid[1], grid[0]] };
+    let usual = if scheme.scale_outer == WeightAxis::N { grid } else { [grid[1], grid[0]] };
     let scales = get(scheme.scale, required(shapes_of(usual, grid), dtypes, text));
     let one = || vec![vec![1], vec![], vec![1, 1]];
     let global = scheme.global.and_then(|(Global::Divide(suffix) | Global::Multiply(suffix))| {
@@ -140,12 +140,12 @@ pub(in crate::checkpoint) fn prepare<'a>(
 /// A part as it is wanted; `None` and a fault where it is not, `None` alone where it may be left
 /// out and is.
 fn check<'a>(
-    found: Option<Part<'a>>,
+    found: Option<TensorPart<'a>>,
     tensor: String,
     scheme: &'static str,
     wanted: Wanted,
     faults: &mut Vec<PartFault>,
-) -> Option<Part<'a>> {
+) -> Option<TensorPart<'a>> {
     let usual = wanted.shapes.first().cloned().unwrap_or_default();
     let Some(part) = found else {
         if wanted.presence == Presence::Required {
@@ -290,8 +290,8 @@ impl Job<'_> {
         let stored = self.with_global(stored)?;
         let (wide, groups) = (self.n.div_ceil(rows), self.k.div_ceil(columns));
         let at = |row: usize, group: usize| match self.stored.scheme.scale_outer {
-            Axis::N => row / rows * groups + group,
-            Axis::K => group * wide + row / rows,
+            WeightAxis::N => row / rows * groups + group,
+            WeightAxis::K => group * wide + row / rows,
         };
         let all = (0..self.n).flat_map(|row| (0..groups).map(move |group| (row, group)));
         Ok(all.map(|(row, group)| stored[at(row, group)]).collect())
@@ -355,7 +355,8 @@ impl Job<'_> {
         let (_, packing) = self.stored.scheme.codes;
         let (n, k, bits) = (self.n, self.k, self.stored.scheme.code.bits());
         let row_bytes = k.div_ceil(8 / bits);
-        let in_rows = packing.along == Axis::K && packing.outer == Axis::N && packing.order == Order::Plain;
+        let in_rows =
+            packing.along == WeightAxis::K && packing.outer == WeightAxis::N && packing.order == CodeOrder::Plain;
         if in_rows && order.is_none() {
             let stored = packing.shape(bits, n, k)[1] * packing.word.bytes();
             return self.codes.bytes.chunks_exact(stored).flat_map(|row| &row[..row_bytes]).copied().collect();
@@ -379,7 +380,7 @@ fn elements<T: Pod>(bytes: &[u8]) -> Vec<T> {
 }
 
 /// The elements of a tensor of floating-point numbers, exact in f32.
-fn floats(part: &Part) -> Vec<f32> {
+fn floats(part: &TensorPart) -> Vec<f32> {
     match part.dtype {
         DType::F16 => elements::<f16>(part.bytes).into_iter().map(f16::to_f32).collect(),
         DType::BF16 => elements::<bf16>(part.bytes).into_iter().map(bf16::to_f32).collect(),

@@ -46,13 +46,13 @@ const MAX_MATCHES: usize = 2_000_000;
 ///
 /// A configuration that hits a bound is refused: an expression that gave up may have matched.
 #[derive(Default)]
-pub(super) struct Work {
+pub(super) struct RegexBudget {
     regexes: Cell<usize>,
     matches: Cell<usize>,
     fault: RefCell<Option<ConfigFault>>,
 }
 
-impl Work {
+impl RegexBudget {
     /// Compiles a regular expression; `None` if it is malformed or too large.
     fn compile(&self, regex: &str) -> Option<Pattern> {
         self.regexes.set(self.regexes.get() + 1);
@@ -86,7 +86,7 @@ const LINEAR: &str = "Linear";
 
 impl Pattern {
     /// In the dialect of compressed-tensors: a name, a class, or `re:` and a regular expression.
-    pub fn target(work: &Work, text: &str) -> Option<Pattern> {
+    pub fn target(work: &RegexBudget, text: &str) -> Option<Pattern> {
         match text.strip_prefix("re:") {
             Some(regex) => Pattern::anchored(work, regex),
             None if text == LINEAR => Some(Pattern::Class),
@@ -95,7 +95,7 @@ impl Pattern {
     }
 
     /// A regular expression that must match from the start of a name; `None` where it is not one.
-    pub fn anchored(work: &Work, regex: &str) -> Option<Pattern> {
+    pub fn anchored(work: &RegexBudget, regex: &str) -> Option<Pattern> {
         // By itself first, so that no bracket of the expression closes the group.
         work.compile(regex)?;
         work.compile(&format!("^(?:{regex})"))
@@ -103,7 +103,7 @@ impl Pattern {
 
     /// A shell's wildcards over the whole name (`*`, `?`), or the name of a module or of one around
     /// it.
-    pub fn wildcard(work: &Work, text: &str) -> Option<Pattern> {
+    pub fn wildcard(work: &RegexBudget, text: &str) -> Option<Pattern> {
         if !text.contains(['*', '?', '[']) {
             return Some(Pattern::Path(text.to_owned()));
         }
@@ -122,7 +122,7 @@ impl Pattern {
     }
 
     /// Whether a module is meant, and how specifically.
-    pub fn matches(&self, work: &Work, module: &str) -> Option<Rank> {
+    pub fn matches(&self, work: &RegexBudget, module: &str) -> Option<Rank> {
         let (hit, rank) = match self {
             Pattern::Name(name) => (name == module, Rank::Name),
             Pattern::Class => (true, Rank::Class),
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn each_dialect_matches_as_its_library_does() {
-        let work = Work::default();
+        let work = RegexBudget::default();
         let rank = |pattern: Option<Pattern>| pattern.expect("a pattern").matches(&work, DOWN);
         assert_eq!(rank(Pattern::target(&work, DOWN)), Some(Rank::Name));
         assert_eq!(rank(Pattern::target(&work, "Linear")), Some(Rank::Class));
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn an_expression_that_gives_up_is_a_fault_and_not_a_mismatch() {
-        let work = Work::default();
+        let work = RegexBudget::default();
         let pattern = Pattern::target(&work, "re:((?=.).|(?=.).)*!").expect("a pattern");
         assert_eq!(pattern.matches(&work, DOWN), None);
         let mut keys = Keys::new("", serde_json::Map::new());
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn many_and_large_expressions_are_refused() {
-        let work = Work::default();
+        let work = RegexBudget::default();
         assert!(Pattern::target(&work, &format!("re:{}", "a".repeat(MAX_REGEX_BYTES + 1))).is_none());
         assert!(Pattern::target(&work, "re:((a{1000}){1000}){1000}").is_none());
         assert!(Pattern::target(&work, "re:a)|(?:b").is_none(), "brackets are balanced by themselves");

@@ -18,15 +18,15 @@ use tilewright_graph::models::quote;
 
 /// Which modules of a checkpoint are quantised, and how each is stored.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan {
-    pub(super) modules: BTreeMap<String, Stored>,
+pub struct QuantPlan {
+    pub(super) modules: BTreeMap<String, StoredModule>,
     /// What the user should know: one line each.
     pub(super) notes: Vec<String>,
 }
 
 /// How one module is stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stored {
+pub struct StoredModule {
     pub(super) scheme: &'static Scheme,
     pub(super) scales: Scales,
     pub(super) zeros: Presence,
@@ -64,10 +64,10 @@ pub(super) struct Module {
     pub is_head: bool,
 }
 
-impl Plan {
+impl QuantPlan {
     /// How a module is stored, if it is quantised. Its name is that of its weight without
     /// `.weight`.
-    pub fn stored(&self, module: &str) -> Option<Stored> {
+    pub fn stored(&self, module: &str) -> Option<StoredModule> {
         self.modules.get(module).copied()
     }
 
@@ -83,7 +83,7 @@ impl Plan {
 
     /// The schemes' names, each once.
     pub fn schemes(&self) -> BTreeSet<&'static str> {
-        self.modules.values().map(Stored::scheme).collect()
+        self.modules.values().map(StoredModule::scheme).collect()
     }
 
     /// What the user should know: one line each.
@@ -98,7 +98,7 @@ impl Plan {
     }
 }
 
-impl Stored {
+impl StoredModule {
     /// The scheme's name.
     pub fn scheme(&self) -> &'static str {
         self.scheme.name
@@ -115,7 +115,7 @@ pub(super) const KV_CACHE: &str =
 /// A `quant_method`: its reader, and the keys that it does not use.
 struct Method {
     name: &'static str,
-    read: fn(&mut Keys, &[Module]) -> Plan,
+    read: fn(&mut Keys, &[Module]) -> QuantPlan,
     known: &'static [&'static [KnownKey]],
 }
 
@@ -133,7 +133,7 @@ const KEY: &str = "quantization_config";
 
 /// Takes the key of `config.json` that says how weights are quantised. `keys` has no faults yet, so
 /// the model is sound.
-pub(in crate::checkpoint) fn read_key(keys: &mut Keys, spec: &ModelSpec) -> Option<Plan> {
+pub(in crate::checkpoint) fn read_key(keys: &mut Keys, spec: &ModelSpec) -> Option<QuantPlan> {
     let value = keys.take_value(KEY)?;
     let Value::Object(map) = value else {
         keys.wrong_type(KEY, &value, "an object");
@@ -157,8 +157,8 @@ const BESIDE: [(&str, &str); 3] =
 pub(in crate::checkpoint) fn read_beside(
     dir: &Path,
     spec: &ModelSpec,
-    plan: Option<Plan>,
-) -> Result<Option<Plan>, CheckpointError> {
+    plan: Option<QuantPlan>,
+) -> Result<Option<QuantPlan>, CheckpointError> {
     let mut plan = plan;
     for (file, method) in BESIDE {
         let path = dir.join(file);
@@ -178,7 +178,7 @@ pub(in crate::checkpoint) fn read_beside(
     Ok(plan)
 }
 
-fn read_file(path: &Path, text: &[u8], method: &'static str, spec: &ModelSpec) -> Result<Plan, CheckpointError> {
+fn read_file(path: &Path, text: &[u8], method: &'static str, spec: &ModelSpec) -> Result<QuantPlan, CheckpointError> {
     let value = json::parse(text).map_err(|source| CheckpointError::Json { path: path.to_owned(), source })?;
     let plan = match value {
         Value::Object(map) => interpret("", map, Some(method), spec),
@@ -188,7 +188,7 @@ fn read_file(path: &Path, text: &[u8], method: &'static str, spec: &ModelSpec) -
 }
 
 /// The first module that `other` has otherwise, in words.
-fn describe(plan: &Plan, other: &Plan) -> String {
+fn describe(plan: &QuantPlan, other: &QuantPlan) -> String {
     let names = plan.modules.keys().chain(other.modules.keys());
     let first = names.into_iter().find(|name| plan.modules.get(*name) != other.modules.get(*name));
     let Some(name) = first else { return "the same".to_owned() };
@@ -203,7 +203,7 @@ fn interpret(
     map: Map<String, Value>,
     method: Option<&str>,
     spec: &ModelSpec,
-) -> Result<Plan, Vec<ConfigFault>> {
+) -> Result<QuantPlan, Vec<ConfigFault>> {
     let mut keys = Keys::new(prefix, map);
     // GPTQModel writes both names.
     let (stated, other) = (keys.take_value("quant_method"), keys.take_value("method"));

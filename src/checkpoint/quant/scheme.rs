@@ -8,14 +8,14 @@ use tilewright_layout::DType;
 /// A dimension of a weight: output features, or input features (for scales and zeros: their
 /// groups).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Axis {
+pub(super) enum WeightAxis {
     N,
     K,
 }
 
 /// In which field of a word a code lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum CodeOrder {
     /// Code i in field i, from the lowest bits on.
     Plain,
     /// Field i of a word of eight holds code 0 2 4 6 1 3 5 7.
@@ -28,10 +28,10 @@ pub(super) struct Packing {
     /// The elements of the tensor: I32, U8, I8 or F8_E4M3.
     pub word: DType,
     /// The dimension along which a word packs codes.
-    pub along: Axis,
+    pub along: WeightAxis,
     /// The tensor's first dimension.
-    pub outer: Axis,
-    pub order: Order,
+    pub outer: WeightAxis,
+    pub order: CodeOrder,
 }
 
 /// What a scale is stored as.
@@ -75,7 +75,7 @@ pub(super) struct Scheme {
     pub scale: &'static str,
     pub scale_type: ScaleType,
     /// The first dimension of the scales' tensor.
-    pub scale_outer: Axis,
+    pub scale_outer: WeightAxis,
     pub global: Option<Global>,
     pub zero: Zero,
     /// The group of every column, I32 `[K]`.
@@ -88,8 +88,8 @@ pub(super) struct Scheme {
     pub unused: &'static [&'static str],
 }
 
-const fn packing(word: DType, along: Axis, outer: Axis) -> Packing {
-    Packing { word, along, outer, order: Order::Plain }
+const fn packing(word: DType, along: WeightAxis, outer: WeightAxis) -> Packing {
+    Packing { word, along, outer, order: CodeOrder::Plain }
 }
 
 const fn none(same: i16) -> Zero {
@@ -101,7 +101,7 @@ const fn middle(code: Code) -> i16 {
     1 << (code.bits() - 1)
 }
 
-const AWQ: Packing = Packing { word: DType::I32, along: Axis::N, outer: Axis::K, order: Order::Awq };
+const AWQ: Packing = Packing { word: DType::I32, along: WeightAxis::N, outer: WeightAxis::K, order: CodeOrder::Awq };
 
 /// AutoAWQ's `version: gemm`.
 pub(super) static AWQ_GEMM: Scheme = Scheme {
@@ -110,7 +110,7 @@ pub(super) static AWQ_GEMM: Scheme = Scheme {
     codes: ("qweight", AWQ),
     scale: "scales",
     scale_type: ScaleType::Float,
-    scale_outer: Axis::K,
+    scale_outer: WeightAxis::K,
     global: None,
     zero: Zero { same: middle(Code::U4), tensor: Some(("qzeros", AWQ)), offset: 0 },
     order: None,
@@ -123,12 +123,16 @@ const fn gptq(name: &'static str, code: Code, offset: u8) -> Scheme {
     Scheme {
         name,
         code,
-        codes: ("qweight", packing(DType::I32, Axis::K, Axis::K)),
+        codes: ("qweight", packing(DType::I32, WeightAxis::K, WeightAxis::K)),
         scale: "scales",
         scale_type: ScaleType::Float,
-        scale_outer: Axis::K,
+        scale_outer: WeightAxis::K,
         global: None,
-        zero: Zero { same: middle(code), tensor: Some(("qzeros", packing(DType::I32, Axis::N, Axis::K))), offset },
+        zero: Zero {
+            same: middle(code),
+            tensor: Some(("qzeros", packing(DType::I32, WeightAxis::N, WeightAxis::K))),
+            offset,
+        },
         order: Some("g_idx"),
         shape: None,
         ragged: true,
@@ -149,14 +153,14 @@ const fn pack_quantized(name: &'static str, code: Code) -> Scheme {
     Scheme {
         name,
         code,
-        codes: ("weight_packed", packing(DType::I32, Axis::K, Axis::N)),
+        codes: ("weight_packed", packing(DType::I32, WeightAxis::K, WeightAxis::N)),
         scale: "weight_scale",
         scale_type: ScaleType::Float,
-        scale_outer: Axis::N,
+        scale_outer: WeightAxis::N,
         global: None,
         zero: Zero {
             same: middle(code),
-            tensor: Some(("weight_zero_point", packing(DType::I32, Axis::N, Axis::N))),
+            tensor: Some(("weight_zero_point", packing(DType::I32, WeightAxis::N, WeightAxis::N))),
             offset: 0,
         },
         order: Some("weight_g_idx"),
@@ -176,10 +180,10 @@ const fn elements(name: &'static str, code: Code, word: DType) -> Scheme {
     Scheme {
         name,
         code,
-        codes: ("weight", packing(word, Axis::K, Axis::N)),
+        codes: ("weight", packing(word, WeightAxis::K, WeightAxis::N)),
         scale: "weight_scale",
         scale_type: ScaleType::Float,
-        scale_outer: Axis::N,
+        scale_outer: WeightAxis::N,
         global: None,
         zero: none(0),
         order: None,
@@ -191,7 +195,11 @@ const fn elements(name: &'static str, code: Code, word: DType) -> Scheme {
 
 /// compressed-tensors `int-quantized` of 8 bits.
 pub(super) static INT8: Scheme = Scheme {
-    zero: Zero { same: 0, tensor: Some(("weight_zero_point", packing(DType::I8, Axis::K, Axis::N))), offset: 0 },
+    zero: Zero {
+        same: 0,
+        tensor: Some(("weight_zero_point", packing(DType::I8, WeightAxis::K, WeightAxis::N))),
+        offset: 0,
+    },
     ..elements("int-quantized of 8 bits", Code::I8, DType::I8)
 };
 
@@ -213,7 +221,7 @@ pub(super) static FP8_BLOCK_E8M0: Scheme = Scheme {
 pub(super) static MXFP8: Scheme =
     Scheme { scale_type: ScaleType::E8m0, ..elements("mxfp8-quantized", Code::E4m3, DType::F8E4M3) };
 
-const NIBBLES: Packing = packing(DType::U8, Axis::K, Axis::N);
+const NIBBLES: Packing = packing(DType::U8, WeightAxis::K, WeightAxis::N);
 
 /// compressed-tensors `mxfp4-pack-quantized`.
 pub(super) static MXFP4: Scheme = Scheme {
@@ -269,12 +277,12 @@ impl Packing {
     pub fn shape(self, bits: usize, n: usize, k: usize) -> [usize; 2] {
         let fields = self.fields(bits);
         let (n, k) = match self.along {
-            Axis::N => (n.div_ceil(fields), k),
-            Axis::K => (n, k.div_ceil(fields)),
+            WeightAxis::N => (n.div_ceil(fields), k),
+            WeightAxis::K => (n, k.div_ceil(fields)),
         };
         match self.outer {
-            Axis::N => [n, k],
-            Axis::K => [k, n],
+            WeightAxis::N => [n, k],
+            WeightAxis::K => [k, n],
         }
     }
 
@@ -287,16 +295,16 @@ impl Packing {
         let [_, inner] = self.shape(bits, n, k);
         for (at, word) in bytes.chunks_exact(word_bytes).enumerate() {
             let (outer, inner) = (at / inner, at % inner);
-            let (word_n, word_k) = if self.outer == Axis::N { (outer, inner) } else { (inner, outer) };
+            let (word_n, word_k) = if self.outer == WeightAxis::N { (outer, inner) } else { (inner, outer) };
             for field in 0..fields {
                 let code = word[field / per_byte] >> (bits * (field % per_byte)) & mask;
                 let place = match self.order {
-                    Order::Plain => field,
-                    Order::Awq => AWQ_COLUMNS[field % 8],
+                    CodeOrder::Plain => field,
+                    CodeOrder::Awq => AWQ_COLUMNS[field % 8],
                 };
                 let (n_at, k_at) = match self.along {
-                    Axis::N => (word_n * fields + place, word_k),
-                    Axis::K => (word_n, word_k * fields + place),
+                    WeightAxis::N => (word_n * fields + place, word_k),
+                    WeightAxis::K => (word_n, word_k * fields + place),
                 };
                 if n_at < n && k_at < k {
                     each(n_at, k_at, code);

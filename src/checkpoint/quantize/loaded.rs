@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use tilewright_kernels::quant::QuantMatrix;
 
-use super::recipe::{Recipe, Scheme};
+use super::recipe::{QuantizeRecipe, Scheme};
 use super::{QuantizeError, write};
 use crate::checkpoint::Checkpoint;
 
@@ -26,7 +26,7 @@ impl Checkpoint {
         if !self.quantized.is_empty() {
             return Err(QuantizeError::Quantized { modules: self.quantized.len() });
         }
-        let recipe = Recipe::new(scheme, group, &self.spec)?;
+        let recipe = QuantizeRecipe::new(scheme, group, &self.spec)?;
         let matrices = self
             .tensors
             .par_iter()

@@ -28,7 +28,7 @@ use tilewright_layout::DType;
 use super::error::CheckpointError;
 use super::{Checkpoint, Progress, files, json};
 use crate::staged;
-use recipe::Recipe;
+use recipe::QuantizeRecipe;
 pub use recipe::Scheme;
 
 /// Why a checkpoint could not be quantised. Nothing is left at the output's path.
@@ -117,7 +117,7 @@ pub fn quantize(
     if checkpoint.quantized_modules().len() > 0 {
         return Err(QuantizeError::Quantized { modules: checkpoint.quantized_modules().len() });
     }
-    let recipe = Recipe::new(scheme, group, checkpoint.spec())?;
+    let recipe = QuantizeRecipe::new(scheme, group, checkpoint.spec())?;
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| QuantizeError::Write { path, source }
@@ -144,7 +144,7 @@ pub fn quantize(
 }
 
 /// The configuration with `quantization_config`.
-fn config_text(path: &Path, recipe: &Recipe) -> Result<String, QuantizeError> {
+fn config_text(path: &Path, recipe: &QuantizeRecipe) -> Result<String, QuantizeError> {
     let text = files::read(path)?;
     let mut config = json::parse(&text).map_err(|source| CheckpointError::Json { path: path.to_owned(), source })?;
     if let Value::Object(map) = &mut config {

@@ -50,7 +50,7 @@ impl Scheme {
     /// # Errors
     /// If the columns of a module are in no groups of the usual length or less.
     pub fn forms(self, spec: &ModelSpec) -> Result<BTreeMap<String, (Quantised, usize)>, QuantizeError> {
-        let recipe = Recipe::new(self, None, spec)?;
+        let recipe = QuantizeRecipe::new(self, None, spec)?;
         let form = |tensor: TensorSpec| {
             let group = recipe.group(tensor.name.strip_suffix(".weight")?)?;
             let &[_, k] = tensor.shape.as_slice() else { return None };
@@ -83,7 +83,7 @@ pub(crate) const GROUP: usize = 128;
 const LEAST: usize = 16;
 
 /// A scheme for one model.
-pub(super) struct Recipe {
+pub(super) struct QuantizeRecipe {
     scheme: Scheme,
     /// The columns of a group of each module; K for a scale a row.
     groups: BTreeMap<String, usize>,
@@ -91,7 +91,7 @@ pub(super) struct Recipe {
 }
 
 /// A tensor to be written.
-pub(super) struct Planned {
+pub(super) struct PlannedTensor {
     pub name: String,
     /// Its type as the file format names it.
     pub dtype: &'static str,
@@ -99,8 +99,8 @@ pub(super) struct Planned {
     pub bytes: usize,
 }
 
-impl Recipe {
-    pub fn new(scheme: Scheme, group: Option<usize>, spec: &ModelSpec) -> Result<Recipe, QuantizeError> {
+impl QuantizeRecipe {
+    pub fn new(scheme: Scheme, group: Option<usize>, spec: &ModelSpec) -> Result<QuantizeRecipe, QuantizeError> {
         let asked = group.unwrap_or(GROUP);
         if let (Scheme::Fp8, Some(group)) = (scheme, group) {
             return Err(QuantizeError::NoGroups { group });
@@ -118,7 +118,7 @@ impl Recipe {
             }
             groups.insert(module.to_owned(), common);
         }
-        Ok(Recipe { scheme, groups, asked })
+        Ok(QuantizeRecipe { scheme, groups, asked })
     }
 
     /// The columns of a module's groups, if it is quantised.
@@ -153,12 +153,12 @@ impl Recipe {
         nearest(w, n, k, &rounding).map_err(|source| QuantizeError::Module { module: module.to_owned(), source })
     }
 
-    /// The tensors of a module, in the order of [`Recipe::contents`].
-    pub fn planned(&self, module: &str, [n, k]: [usize; 2], dtype: DType) -> Vec<Planned> {
+    /// The tensors of a module, in the order of [`QuantizeRecipe::contents`].
+    pub fn planned(&self, module: &str, [n, k]: [usize; 2], dtype: DType) -> Vec<PlannedTensor> {
         let groups = k.div_ceil(self.group(module).unwrap_or(k));
         let tensor = |suffix: &str, dtype, shape: &[usize], element: usize| {
             let bytes = shape.iter().product::<usize>() * element;
-            Planned { name: format!("{module}.{suffix}"), dtype, shape: shape.to_vec(), bytes }
+            PlannedTensor { name: format!("{module}.{suffix}"), dtype, shape: shape.to_vec(), bytes }
         };
         let scale = tensor("weight_scale", format_name(dtype), &[n, groups], dtype.bytes());
         match self.scheme {

@@ -14,14 +14,14 @@ use tilewright_megakernel::model::TensorSpec;
 use tilewright_megakernel::weights::{WeightTensor, Weights};
 
 use super::QuantizeError;
-use super::recipe::{Planned, Recipe, format_name};
+use super::recipe::{PlannedTensor, QuantizeRecipe, format_name};
 use crate::checkpoint::{Checkpoint, Progress};
 
 /// Matrices that are quantised at once.
 const BATCH: usize = 16;
 
 /// One tensor of the model: the module that it is the weight of, where it is quantised.
-struct Piece {
+struct ModelTensor {
     spec: TensorSpec,
     weight: WeightTensor,
     module: Option<String>,
@@ -30,14 +30,14 @@ struct Piece {
 /// Writes all tensors; gives the bytes of the weights before and after.
 pub(super) fn weights(
     checkpoint: &Checkpoint,
-    recipe: &Recipe,
+    recipe: &QuantizeRecipe,
     path: &Path,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<[u64; 2], QuantizeError> {
     let failed = |source| QuantizeError::Write { path: path.to_owned(), source };
-    let pieces: Vec<Piece> =
+    let pieces: Vec<ModelTensor> =
         checkpoint.spec().tensors().into_iter().filter_map(|spec| piece(checkpoint, recipe, spec)).collect();
-    let planned: Vec<Planned> = pieces.iter().flat_map(|piece| piece.planned(recipe)).collect();
+    let planned: Vec<PlannedTensor> = pieces.iter().flat_map(|piece| piece.planned(recipe)).collect();
     let mut out = BufWriter::new(File::create(path).map_err(failed)?);
     out.write_all(&header(&planned)).map_err(failed)?;
     let total: u64 = pieces.iter().map(|piece| piece.bytes().len() as u64).sum();
@@ -61,13 +61,13 @@ pub(super) fn weights(
     Ok([total, planned.iter().map(|tensor| tensor.bytes as u64).sum()])
 }
 
-fn piece(checkpoint: &Checkpoint, recipe: &Recipe, spec: TensorSpec) -> Option<Piece> {
+fn piece(checkpoint: &Checkpoint, recipe: &QuantizeRecipe, spec: TensorSpec) -> Option<ModelTensor> {
     let weight = checkpoint.tensor(&spec.name)?;
     let module = spec.name.strip_suffix(".weight").filter(|module| recipe.group(module).is_some()).map(str::to_owned);
-    Some(Piece { spec, weight, module })
+    Some(ModelTensor { spec, weight, module })
 }
 
-impl Piece {
+impl ModelTensor {
     fn bytes(&self) -> &[u8] {
         self.weight.bytes().as_ref()
     }
@@ -76,17 +76,17 @@ impl Piece {
         extents(&self.spec.shape)
     }
 
-    fn planned(&self, recipe: &Recipe) -> Vec<Planned> {
+    fn planned(&self, recipe: &QuantizeRecipe) -> Vec<PlannedTensor> {
         match &self.module {
             Some(module) => recipe.planned(module, self.extents(), self.weight.dtype()),
             None => {
                 let (name, shape) = (self.spec.name.clone(), self.spec.shape.clone());
-                vec![Planned { name, dtype: format_name(self.weight.dtype()), shape, bytes: self.bytes().len() }]
+                vec![PlannedTensor { name, dtype: format_name(self.weight.dtype()), shape, bytes: self.bytes().len() }]
             }
         }
     }
 
-    fn contents(&self, recipe: &Recipe) -> Result<Vec<Vec<u8>>, QuantizeError> {
+    fn contents(&self, recipe: &QuantizeRecipe) -> Result<Vec<Vec<u8>>, QuantizeError> {
         let Some(module) = &self.module else { return Ok(vec![self.bytes().to_vec()]) };
         let matrix = matrix(recipe, module, &self.weight)?;
         Ok(recipe.contents(&matrix, self.weight.dtype()))
@@ -94,7 +94,11 @@ impl Piece {
 }
 
 /// A module's weight, quantised.
-pub(super) fn matrix(recipe: &Recipe, module: &str, weight: &WeightTensor) -> Result<QuantMatrix, QuantizeError> {
+pub(super) fn matrix(
+    recipe: &QuantizeRecipe,
+    module: &str,
+    weight: &WeightTensor,
+) -> Result<QuantMatrix, QuantizeError> {
     let dtype = weight.dtype();
     let wide: Vec<f32> = match dtype {
         DType::F32 => weight.as_f32().map(<[f32]>::to_vec),
@@ -111,7 +115,7 @@ fn extents(shape: &[usize]) -> [usize; 2] {
 }
 
 /// The file's length field and header, padded so that the data are aligned.
-fn header(planned: &[Planned]) -> Vec<u8> {
+fn header(planned: &[PlannedTensor]) -> Vec<u8> {
     let (mut map, mut at) = (Map::new(), 0);
     map.insert("__metadata__".to_owned(), json!({"format": "pt"}));
     for tensor in planned {

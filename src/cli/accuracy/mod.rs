@@ -36,11 +36,11 @@ use super::Failure;
 use super::bench::this_call;
 use super::device::GpuArgs;
 use super::input::{self, InputError};
-use super::output::Output;
+use super::output::OutputFile;
 use super::progress::ItemBar;
-use super::subject::{Cells, SEED, Source, relative};
+use super::subject::{ModelSource, SEED, StepInputs, relative};
 use crate::engine::{self, Device, KvType, Opened};
-use crate::results::{OURS, Row, write_call, write_row};
+use crate::results::{OURS, ResultRow, write_call, write_row};
 
 #[cfg(test)]
 mod tests;
@@ -55,7 +55,7 @@ mod tests;
   tilewright accuracy --config models/shapes/llama-3.2-1b.json --positions 1,200 --batches 2,8")]
 pub struct AccuracyArgs {
     #[command(flatten)]
-    source: Source,
+    source: ModelSource,
     #[command(flatten)]
     device: GpuArgs,
     /// Positions of the token that is decoded
@@ -122,7 +122,7 @@ enum AccuracyError {
 }
 
 /// One step: every row at a position.
-struct Case {
+struct AccuracyCase {
     positions: Vec<usize>,
     page_tokens: usize,
     /// Whether its rows are the first tokens of one sequence; else each is a sequence of its own.
@@ -130,7 +130,7 @@ struct Case {
 }
 
 /// The machine that decodes and, of a step that it is too narrow for, a graph on its pools.
-type Machines = (DeviceMachine, Option<AnyGraph>);
+type MachineWithGraph = (DeviceMachine, Option<AnyGraph>);
 
 /// Weights on the devices: those of the decode machine and those of graphs.
 struct Resident {
@@ -156,7 +156,7 @@ struct Finding {
 /// Runs the subcommand.
 pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
     let device = args.device.get()?;
-    let output = args.out.as_deref().map(Output::create).transpose()?;
+    let output = args.out.as_deref().map(OutputFile::create).transpose()?;
     let read = |path: &PathBuf| {
         input::read_bytes(path, PEER_BYTES).map_err(|source| AccuracyError::Peer { path: path.clone(), source })
     };
@@ -206,7 +206,7 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
         let mut kv = KvState::new(reference.program())?;
         case.each_history(&spec, &mut |name, pool| {
             kv.write(name, 0, &pool.to_f32_vec())?;
-            let pool = Pool { name, values: pool, devices: several, stored_as: args.kv };
+            let pool = SharedPool { name, values: pool, devices: several, stored_as: args.kv };
             send_history(&spec, &pool, &kv, &mut machine)
         })?;
         let cells = case.cells(&spec);
@@ -272,12 +272,12 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
 
 /// Makes the machines of a case; `program` lowers for a number of SMs and of rows.
 fn machines(
-    case: &Case,
+    case: &AccuracyCase,
     program: &dyn Fn(usize, usize) -> Result<Program, Failure>,
     sms: usize,
     options: DeviceOptions,
     resident: &mut Resident,
-) -> Result<Result<Machines, LoadError>, Failure> {
+) -> Result<Result<MachineWithGraph, LoadError>, Failure> {
     let (rows, wide) = (case.positions.len(), case.is_wide());
     let narrow = program(sms, if wide { 1 } else { rows })?.with_cut_sums(&options)?;
     let placed = schedule(narrow, TYPICAL_CONTEXT)?;
@@ -294,7 +294,7 @@ fn machines(
 type EachPool<'e> = &'e mut dyn FnMut(&str, &[bf16]) -> Result<(), Failure>;
 
 /// A pool of keys or values that devices share.
-struct Pool<'a> {
+struct SharedPool<'a> {
     name: &'a str,
     values: &'a [bf16],
     devices: usize,
@@ -302,8 +302,8 @@ struct Pool<'a> {
 }
 
 /// Sends a pool to all devices: its numbers, or the codes of the reference.
-fn send_history(spec: &ModelSpec, pool: &Pool, kv: &KvState, machine: &mut DeviceMachine) -> Result<(), Failure> {
-    let Pool { name, values, devices, stored_as } = *pool;
+fn send_history(spec: &ModelSpec, pool: &SharedPool, kv: &KvState, machine: &mut DeviceMachine) -> Result<(), Failure> {
+    let SharedPool { name, values, devices, stored_as } = *pool;
     let codes = kv.codes(name).unwrap_or_default();
     for device in 0..devices {
         // Each device has the heads that it needs; with fewer heads than devices, several have the
@@ -339,7 +339,7 @@ fn is_near(errors: &[f64], limits: [f64; 2]) -> bool {
 }
 
 /// Each position alone; then the batches, whose rows cycle through the positions; then the prompts.
-fn cases(args: &AccuracyArgs) -> Vec<Case> {
+fn cases(args: &AccuracyArgs) -> Vec<AccuracyCase> {
     let turn = args.positions.len().max(1);
     let alone = args.positions.iter().map(|&position| vec![position]);
     let together = args.batches.iter().map(|&rows| {
@@ -347,12 +347,12 @@ fn cases(args: &AccuracyArgs) -> Vec<Case> {
         (0..rows).map(position).collect()
     });
     let page_tokens = LowerOptions::for_context(1).page_tokens;
-    let rows = alone.chain(together).map(|positions| Case { positions, page_tokens, prompt: false });
+    let rows = alone.chain(together).map(|positions| AccuracyCase { positions, page_tokens, prompt: false });
     let prompts = args.prompts.iter().map(|&tokens| (0..tokens).collect());
-    rows.chain(prompts.map(|positions| Case { positions, page_tokens, prompt: true })).collect()
+    rows.chain(prompts.map(|positions| AccuracyCase { positions, page_tokens, prompt: true })).collect()
 }
 
-impl Case {
+impl AccuracyCase {
     /// Whether it has more rows than a decode machine.
     fn is_wide(&self) -> bool {
         self.prompt || self.positions.len() > MOST_ROWS
@@ -387,14 +387,14 @@ impl Case {
         self.pages() - 1 - before - entry
     }
 
-    fn cells(&self, spec: &ModelSpec) -> Cells {
+    fn cells(&self, spec: &ModelSpec) -> StepInputs {
         let entries = self.options().pages_per_sequence();
         let table = |row: usize| {
             let used = if self.prompt { self.pages() } else { self.pages_of(row) };
             (0..entries).map(move |entry| self.page(row, entry.min(used - 1)) as i32)
         };
         let token = |(row, position): (usize, &usize)| ((row * 7 + position * 13 + 11) % spec.vocab) as i32;
-        Cells {
+        StepInputs {
             tokens: self.positions.iter().enumerate().map(token).collect(),
             positions: self.positions.iter().map(|&position| position as i32).collect(),
             page_table: (0..self.positions.len()).flat_map(table).collect(),
@@ -465,7 +465,7 @@ impl Finding {
 
     /// The rows of a step: ours and the peer's, each with the error of its worst row, and those of
     /// all rows by name.
-    fn rows(&self) -> Vec<Row> {
+    fn rows(&self) -> Vec<ResultRow> {
         let shape = [("rows", self.positions.len()), ("hidden", self.hidden), ("layers", self.layers)];
         let shown: Vec<String> = self.positions.iter().take(5).map(usize::to_string).collect();
         let more = if self.positions.len() > 5 { " .." } else { "" };
@@ -473,14 +473,14 @@ impl Finding {
             let position = |(at, position): (usize, &usize)| (format!("position of row {at}"), *position as f64);
             let error = |(at, error): (usize, &f64)| (format!("error of row {at}"), *error);
             let positions = self.positions.iter().enumerate().map(position);
-            Row {
+            ResultRow {
                 suite: "accuracy".into(),
                 who: who.into(),
                 shape: shape.map(|(name, extent)| (name.to_owned(), extent as u64)).into(),
                 variant: format!("positions {}{more}", shown.join(" ")),
                 error: errors.iter().copied().max_by(f64::total_cmp),
                 values: positions.chain(errors.iter().enumerate().map(error)).collect(),
-                ..Row::default()
+                ..ResultRow::default()
             }
         };
         let mut ours = row(OURS, &self.error);

@@ -11,7 +11,7 @@ use super::*;
 use crate::checkpoint::{Checkpoint, value_of_folder};
 
 /// Logits of a step by the reference machine, on these weights.
-fn logits(case: &Case, spec: &ModelSpec, weights: &dyn Weights, numbers: Numbers) -> Vec<f32> {
+fn logits(case: &AccuracyCase, spec: &ModelSpec, weights: &dyn Weights, numbers: StepNumerics) -> Vec<f32> {
     let options = LowerOptions { kv: numbers.kv, ..case.options() };
     let program = lower(spec, &|_| DType::BF16, Target::host(2), &options).expect("a program");
     let placed = schedule(program, TYPICAL_CONTEXT).expect("a schedule");
@@ -22,26 +22,26 @@ fn logits(case: &Case, spec: &ModelSpec, weights: &dyn Weights, numbers: Numbers
 
 /// The numbers that a step computes with.
 #[derive(Clone, Copy)]
-struct Numbers {
+struct StepNumerics {
     /// The type of keys and values.
     kv: DType,
     /// The rounding of operands.
     operands: Option<fn(f32) -> f32>,
 }
 
-impl Numbers {
+impl StepNumerics {
     /// Keys and values in bf16, and operands of this rounding.
-    const fn rounded(operands: fn(f32) -> f32) -> Numbers {
-        Numbers { kv: DType::BF16, operands: Some(operands) }
+    const fn rounded(operands: fn(f32) -> f32) -> StepNumerics {
+        StepNumerics { kv: DType::BF16, operands: Some(operands) }
     }
 }
 
-const EXACT: Numbers = Numbers { kv: DType::F32, operands: None };
-const ROUND: Numbers = Numbers::rounded(|x| bf16::from_f32(x).to_f32());
-const TRUNCATE: Numbers = Numbers::rounded(|x| f32::from_bits(x.to_bits() & 0xffff_0000));
+const EXACT: StepNumerics = StepNumerics { kv: DType::F32, operands: None };
+const ROUND: StepNumerics = StepNumerics::rounded(|x| bf16::from_f32(x).to_f32());
+const TRUNCATE: StepNumerics = StepNumerics::rounded(|x| f32::from_bits(x.to_bits() & 0xffff_0000));
 
 /// Another rounding of the same size.
-const OTHER: Numbers = Numbers::rounded(|x| bf16::from_f32(x * 1.37).to_f32() / 1.37);
+const OTHER: StepNumerics = StepNumerics::rounded(|x| bf16::from_f32(x * 1.37).to_f32() / 1.37);
 
 /// The error of each row.
 fn errors(spec: &ModelSpec, found: &[f32], expected: &[f32]) -> Vec<f64> {
@@ -104,7 +104,7 @@ fn roundings_are_within_the_bound_and_faults_beyond() {
         let biased = Biased(&checkpoint);
         let cases = [((0..300).collect(), true), ((0..32).map(|row| 1 + row % 17).collect(), false)];
         for (positions, prompt) in cases {
-            let case = Case { positions, page_tokens, prompt };
+            let case = AccuracyCase { positions, page_tokens, prompt };
             let expected = logits(&case, &spec, &biased, EXACT);
             let of = |weights: &dyn Weights, numbers| errors(&spec, &logits(&case, &spec, weights, numbers), &expected);
             let limits = limits(&of(&biased, ROUND));

@@ -13,11 +13,11 @@ use tilewright_kernels::naive;
 use tilewright_layout::DType;
 
 use super::timing::{Bench, Only, Times};
-use super::tune::{Extents, Prepare, Tunable};
+use super::tune::{Prepare, ShapeExtents, Tunable};
 use super::{BenchError, finding, room};
 use crate::cli::Failure;
-use crate::results::Row;
-use crate::tuning::{Settings, Space};
+use crate::results::ResultRow;
+use crate::tuning::{SearchSpace, Settings};
 
 /// Sequences and their tokens: 32 query heads, 8 key/value heads, head dimension 128.
 const DECODE: [(u32, u32); 5] = [(1, 1024), (1, 8192), (1, 65536), (8, 8192), (32, 4096)];
@@ -92,15 +92,15 @@ fn scale(depth: u32) -> f32 {
     std::f32::consts::LOG2_E / (depth as f32).sqrt()
 }
 
-fn row(shape: &[(&str, u64)], variant: &str, times: Times, work: [u64; 2], error: f64) -> Result<Row, Failure> {
-    finding::check(Row { variant: variant.into(), ..finding::row("attention", shape, times, work, error) }, LIMIT)
+fn row(shape: &[(&str, u64)], variant: &str, times: Times, work: [u64; 2], error: f64) -> Result<ResultRow, Failure> {
+    finding::check(ResultRow { variant: variant.into(), ..finding::row("attention", shape, times, work, error) }, LIMIT)
 }
 
 /// A shape of `--shape`.
 pub(super) fn parse_shape(text: &str) -> Result<[u32; 2], BenchError> {
     let lines = u128::from(KV_HEADS * DEPTH);
     let operands = |[batch, tokens]: [u128; 2]| [batch * lines * tokens, batch * lines * u128::from(GROUP)];
-    Extents::parse(text)?.of(["batch", "tokens"], operands)
+    ShapeExtents::parse(text)?.of(["batch", "tokens"], operands)
 }
 
 /// Kernels to tune: decode for the given batches and numbers of tokens, or for those of the suite.
@@ -133,14 +133,14 @@ impl Tunable for Decoding<'_> {
         decode_shape(self.batch, self.tokens)
     }
 
-    fn space(&self) -> Space {
-        Space::new(Settings::default().with("tile", 32).with("stages", 2).with("blocks", 1))
+    fn space(&self) -> SearchSpace {
+        SearchSpace::new(Settings::default().with("tile", 32).with("stages", 2).with("blocks", 1))
             .axis("tile", [16, 32])
             .axis("stages", [2, 3])
             .axis("blocks", [1, 2, 4])
     }
 
-    fn measure(&self, settings: &Settings) -> Result<Row, Failure> {
+    fn measure(&self, settings: &Settings) -> Result<ResultRow, Failure> {
         let Decoding { bench, batch, tokens } = *self;
         let cut = Cut {
             tile: settings.choice("tile", &[("16", 16), ("32", 32)], "16 or 32 tokens")?,
@@ -224,7 +224,7 @@ fn prefill_shape(depth: u32, tokens: u32, causal: bool) -> [(&'static str, u64);
         .map(|(name, extent)| (name, extent.into()))
 }
 
-fn prefill(bench: &Bench, depth: u32, tokens: u32, causal: bool) -> Result<Row, Failure> {
+fn prefill(bench: &Bench, depth: u32, tokens: u32, causal: bool) -> Result<ResultRow, Failure> {
     let (device, stream) = (&bench.device, &bench.stream);
     let (queries, kv, scores) = (QueryLayout::HeadMajor, Kv::HeadMajor, ScoreVariant::NONE);
     let plan = Prefill { depth, group: 1, causal, queries, kv, scores };

@@ -14,11 +14,11 @@ use tilewright_kernels::tile::Float;
 
 use super::gemm::work_of;
 use super::timing::{Bench, Only};
-use super::tune::{Extents, Prepare, Tunable};
+use super::tune::{Prepare, ShapeExtents, Tunable};
 use super::{BenchError, finding, room};
 use crate::cli::Failure;
-use crate::results::Row;
-use crate::tuning::{Settings, Space};
+use crate::results::ResultRow;
+use crate::tuning::{SearchSpace, Settings};
 
 /// Vectors, rows of weights, contraction.
 const SHAPES: [[u32; 3]; 6] = [
@@ -50,7 +50,7 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
     for (suite, codes) in FORMS {
         let bits = codes.code.bits() as u64;
         for extents in SHAPES.into_iter().filter(|&extents| bench.begins(suite, &shape(extents, bits))) {
-            bench.keep_row_of(&Product::new(bench, suite, codes, extents)?)?;
+            bench.keep_row_of(&QuantisedProduct::new(bench, suite, codes, extents)?)?;
         }
     }
     Ok(())
@@ -64,7 +64,7 @@ pub(super) fn rows_of(only: &Only) -> usize {
 
 /// A shape of `--shape`.
 pub(super) fn parse_shape(text: &str) -> Result<[u32; 3], BenchError> {
-    Extents::parse(text)?.of(["m", "n", "k"], |[m, n, k]| [m * k, n * k, m * n])
+    ShapeExtents::parse(text)?.of(["m", "n", "k"], |[m, n, k]| [m * k, n * k, m * n])
 }
 
 /// Kernels to tune: 4-bit codes for the given shapes, or for those of the suite.
@@ -72,7 +72,7 @@ pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[[u32; 3]]) -> Vec<Prepare
     let all = if shapes.is_empty() { SHAPES.to_vec() } else { shapes.to_vec() };
     let (suite, codes) = FORMS[0];
     let prepare = |extents: [u32; 3]| -> Prepare<'b> {
-        Box::new(move || Ok(Box::new(Product::new(bench, suite, codes, extents)?)))
+        Box::new(move || Ok(Box::new(QuantisedProduct::new(bench, suite, codes, extents)?)))
     };
     all.into_iter().map(prepare).collect()
 }
@@ -83,7 +83,7 @@ fn shape([m, n, k]: [u32; 3], bits: u64) -> [(&'static str, u64); 4] {
 }
 
 /// Quantised weights times many vectors.
-struct Product<'b> {
+struct QuantisedProduct<'b> {
     bench: &'b Bench,
     suite: &'static str,
     extents: [u32; 3],
@@ -93,8 +93,13 @@ struct Product<'b> {
     x: Vec<bf16>,
 }
 
-impl<'b> Product<'b> {
-    fn new(bench: &'b Bench, suite: &'static str, codes: Codes, extents: [u32; 3]) -> Result<Product<'b>, Failure> {
+impl<'b> QuantisedProduct<'b> {
+    fn new(
+        bench: &'b Bench,
+        suite: &'static str,
+        codes: Codes,
+        extents: [u32; 3],
+    ) -> Result<QuantisedProduct<'b>, Failure> {
         let [m, n, k] = extents;
         let strip = Strip::of_codes(k, PACKED.0, PACKED.1, codes)?;
         let mut draw = Draw::new(u64::from(n) << 32 | u64::from(k));
@@ -109,7 +114,7 @@ impl<'b> Product<'b> {
         }
         bench.stream.wait()?;
         let x = draw.floats::<bf16>((m * k) as usize, bf16::from_f64);
-        Ok(Product { bench, suite, extents, strip, matrix, weights, x })
+        Ok(QuantisedProduct { bench, suite, extents, strip, matrix, weights, x })
     }
 
     fn plan(&self, settings: &Settings) -> Result<hopper::Plan, Failure> {
@@ -192,7 +197,7 @@ fn packed(matrix: &QuantMatrix, strip: Strip) -> Result<Vec<u8>, Failure> {
     Ok(packed)
 }
 
-impl Tunable for Product<'_> {
+impl Tunable for QuantisedProduct<'_> {
     fn suite(&self) -> &str {
         self.suite
     }
@@ -201,14 +206,14 @@ impl Tunable for Product<'_> {
         shape(self.extents, self.matrix.code().bits() as u64).into()
     }
 
-    fn space(&self) -> Space {
+    fn space(&self) -> SearchSpace {
         let [m, n, _] = self.extents;
         let hopper::Tuning { strips, stage_tiles, stages, in_flight, multicast, splits, vectors, .. } =
             hopper::choose(m, n, self.strip, self.sms(), 2);
         let shipped = Settings::default().with("strips", strips).with("stage_tiles", stage_tiles);
         let shipped = shipped.with("stages", stages).with("in_flight", in_flight).with("multicast", multicast);
         let all = (m <= 256).then_some(0).into_iter().chain((64..m.min(257)).step_by(16));
-        Space::new(shipped.with("splits", splits).with("vectors", vectors))
+        SearchSpace::new(shipped.with("splits", splits).with("vectors", vectors))
             .axis("strips", (4..=32).step_by(2))
             .axis("stage_tiles", [1, 2, 4])
             .axis("stages", [2, 3, 4, 5, 6, 8])
@@ -222,7 +227,7 @@ impl Tunable for Product<'_> {
         self.plan(settings).map_or(f64::INFINITY, |plan| hopper::predict(&plan, self.sms()))
     }
 
-    fn measure(&self, settings: &Settings) -> Result<Row, Failure> {
+    fn measure(&self, settings: &Settings) -> Result<ResultRow, Failure> {
         let (bench, plan, [m, n, k]) = (self.bench, self.plan(settings)?, self.extents);
         let x = bench.stream.buffer(&self.x)?;
         let y = bench.device.buffer::<bf16>((m * n) as usize)?;
@@ -248,6 +253,6 @@ impl Tunable for Product<'_> {
         let (rows, columns, depth) = (plan.rows(), plan.columns(), self.strip.depth() * stage_tiles);
         let variant = format!("wgmma {rows}x{columns}x{depth} s{stages} c{multicast} x{splits}");
         let row = finding::row(self.suite, &self.shape(), times, [bytes, flops], error);
-        finding::check(Row { variant, ..row }, LIMIT)
+        finding::check(ResultRow { variant, ..row }, LIMIT)
     }
 }

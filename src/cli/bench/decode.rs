@@ -27,10 +27,10 @@ use super::tune::{Prepare, Tunable};
 use super::{finding, many};
 use crate::cli::Failure;
 use crate::cli::number::{self, MOST_TOKENS};
-use crate::cli::subject::{SEED, Subject, SubjectArgs, relative};
+use crate::cli::subject::{DecodeSubject, SEED, SubjectArgs, relative};
 use crate::engine::{self, Device, KvType, settings};
-use crate::results::{OURS, Row, Summary};
-use crate::tuning::{Settings, Space};
+use crate::results::{OURS, ResultRow, Summary};
+use crate::tuning::{SearchSpace, Settings};
 
 /// What is timed and checked.
 #[derive(Args)]
@@ -171,17 +171,18 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     let row = |what: &str, samples_us: Vec<f64>| {
         let variant = format!("{what}{forms}{flow}, median of {}", samples_us.len());
         let shape = shape.iter().map(|&(name, extent)| (name.to_owned(), extent)).collect();
-        let row = Row { suite: "decode".into(), who: OURS.into(), shape, variant, samples_us, ..Row::default() };
+        let row =
+            ResultRow { suite: "decode".into(), who: OURS.into(), shape, variant, samples_us, ..ResultRow::default() };
         let summary = Summary::of(&row);
         let (median_us, best_us) = summary.map(|summary| (summary.median, summary.best)).unzip();
-        Row { median_us, best_us, bytes: Some(bytes), error, ..row }
+        ResultRow { median_us, best_us, bytes: Some(bytes), error, ..row }
     };
     let (joules, start) = (journal.telemetry.joules(), Instant::now());
     let fed = fed_back(&mut subject, first, tokens)?;
     let used = journal.telemetry.joules().zip(joules).map(|(after, before)| after - before);
     let (seconds, steps) = (start.elapsed().as_secs_f64(), (LAUNCHES * tokens) as f64);
     let fed = row(&format!("launches of {tokens}"), fed);
-    journal.keep(Row { watts: used.map(|used| used / seconds), joules: used.map(|used| used / steps), ..fed })?;
+    journal.keep(ResultRow { watts: used.map(|used| used / seconds), joules: used.map(|used| used / steps), ..fed })?;
     let single = by_launches(&mut subject, first, tokens)?;
     Ok(journal.keep(row("launches of 1", single))?)
 }
@@ -221,12 +222,12 @@ struct Tokens<'a> {
 const TUNED_TOKENS: usize = 200;
 
 impl Tokens<'_> {
-    fn open(&self, settings: &Settings) -> Result<Subject, Failure> {
+    fn open(&self, settings: &Settings) -> Result<DecodeSubject, Failure> {
         self.subject.open(self.device, |shipped| Ok(settings::options(shipped, settings)?))
     }
 
     /// The logits of all rows of the first step.
-    fn logits(&self, subject: &mut Subject) -> Result<Vec<f32>, Failure> {
+    fn logits(&self, subject: &mut DecodeSubject) -> Result<Vec<f32>, Failure> {
         let cells = subject.cells(0);
         subject.machine.step(&cells.view())?;
         let rows = (0..subject.rows).map(|row| Ok(subject.machine.f32_row(LOGITS, row)?));
@@ -243,7 +244,7 @@ impl Tunable for Tokens<'_> {
         self.shape.clone()
     }
 
-    fn space(&self) -> Space {
+    fn space(&self) -> SearchSpace {
         let quantised = self.shape.iter().any(|&(name, _)| name == WEIGHT_BITS);
         settings::space(engine::device_options(self.device), self.subject.rows(), quantised)
     }
@@ -252,7 +253,7 @@ impl Tunable for Tokens<'_> {
         ORDER
     }
 
-    fn measure(&self, settings: &Settings) -> Result<Row, Failure> {
+    fn measure(&self, settings: &Settings) -> Result<ResultRow, Failure> {
         let mut subject = self.open(settings)?;
         let found = self.logits(&mut subject)?;
         let expected = match self.expected.get() {
@@ -279,7 +280,7 @@ const ORDER: f64 = 1e-2;
 
 /// Compares logits with those of the reference machine. Returns the largest relative error of a
 /// row.
-fn check(subject: &mut Subject, steps: usize) -> Result<Option<f64>, Failure> {
+fn check(subject: &mut DecodeSubject, steps: usize) -> Result<Option<f64>, Failure> {
     if steps == 0 {
         return Ok(None);
     }
@@ -304,7 +305,7 @@ fn check(subject: &mut Subject, steps: usize) -> Result<Option<f64>, Failure> {
 }
 
 /// Decodes from the first position. Returns the tokens, `[length, rows]`.
-fn sequences(subject: &mut Subject, length: usize) -> Result<Vec<u32>, Failure> {
+fn sequences(subject: &mut DecodeSubject, length: usize) -> Result<Vec<u32>, Failure> {
     let mut cells = subject.cells(0);
     let mut tokens = Vec::with_capacity(length * subject.rows);
     for start in (0..length).step_by(MAX_STEPS) {
@@ -319,7 +320,7 @@ fn sequences(subject: &mut Subject, length: usize) -> Result<Vec<u32>, Failure> 
 const DRAWN: usize = 1 << 20;
 
 /// Fills all pools with numbers of mean 0 and deviation 1.
-pub fn draw_history(subject: &mut Subject) -> Result<(), Failure> {
+pub fn draw_history(subject: &mut DecodeSubject) -> Result<(), Failure> {
     let drawn = Uniform::with_deviation(1.0).bf16("history", SEED, DRAWN);
     let codes: Vec<u8> = drawn.iter().map(|x| Code::E4m3.nearest(x.to_f32())).collect();
     let pools = subject.program().buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool);
@@ -350,7 +351,7 @@ pub fn draw_history(subject: &mut Subject) -> Result<(), Failure> {
 
 /// Decodes the whole context repeatedly. The order of a row's sums is fixed, so every run must give
 /// the same tokens.
-fn repeat(subject: &mut Subject, runs: usize) -> Result<(), Failure> {
+fn repeat(subject: &mut DecodeSubject, runs: usize) -> Result<(), Failure> {
     let (context, rows) = (subject.context, subject.rows);
     let mut before: Option<Vec<u32>> = None;
     for run in 0..runs {
@@ -375,7 +376,7 @@ pub(super) const LAUNCHES: usize = 5;
 
 /// Microseconds per token of each launch: the time of the call, divided by its tokens. The host
 /// polls for tokens at its own pace, so times between single tokens would be less exact.
-fn fed_back(subject: &mut Subject, first: usize, tokens: usize) -> Result<Vec<f64>, Failure> {
+fn fed_back(subject: &mut DecodeSubject, first: usize, tokens: usize) -> Result<Vec<f64>, Failure> {
     let cells = subject.cells(first);
     let mut times = Vec::with_capacity(LAUNCHES);
     for _ in 0..LAUNCHES {
@@ -387,7 +388,7 @@ fn fed_back(subject: &mut Subject, first: usize, tokens: usize) -> Result<Vec<f6
 }
 
 /// Microseconds of launches of one token each, including the host's part.
-fn by_launches(subject: &mut Subject, first: usize, tokens: usize) -> Result<Vec<f64>, Failure> {
+fn by_launches(subject: &mut DecodeSubject, first: usize, tokens: usize) -> Result<Vec<f64>, Failure> {
     let mut cells = subject.cells(first);
     let mut times = Vec::with_capacity(tokens);
     for _ in 0..tokens {
@@ -402,7 +403,7 @@ fn by_launches(subject: &mut Subject, first: usize, tokens: usize) -> Result<Vec
 
 /// Bytes that a step must read at a position: every weight once (of an untied embedding only the
 /// rows that are looked up), and the keys and values of all earlier tokens.
-fn bytes(subject: &Subject, position: usize) -> u64 {
+fn bytes(subject: &DecodeSubject, position: usize) -> u64 {
     let (spec, program) = (&subject.spec, subject.program());
     let weights = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::Weight);
     let weights: u64 = weights.map(|buffer| buffer.stored_bytes(buffer.elements().unwrap_or(0))).sum();

@@ -3,14 +3,15 @@
 use super::BenchError;
 use super::timing::Times;
 use crate::cli::Failure;
-use crate::results::{OURS, Row, Summary};
+use crate::results::{OURS, ResultRow, Summary};
 
 /// Builds a row of ours: times, bytes that must move, operations, and the relative error.
-pub fn row(suite: &str, shape: &[(&str, u64)], times: Times, [bytes, operations]: [u64; 2], error: f64) -> Row {
+pub fn row(suite: &str, shape: &[(&str, u64)], times: Times, [bytes, operations]: [u64; 2], error: f64) -> ResultRow {
     let shape = shape.iter().map(|&(name, extent)| (name.to_owned(), extent)).collect();
-    let found = Row { suite: suite.into(), who: OURS.into(), shape, samples_us: times.samples, ..Row::default() };
+    let found =
+        ResultRow { suite: suite.into(), who: OURS.into(), shape, samples_us: times.samples, ..ResultRow::default() };
     let summary = Summary::of(&found);
-    Row {
+    ResultRow {
         median_us: summary.map(|summary| summary.median),
         best_us: summary.map(|summary| summary.best),
         bytes: Some(bytes),
@@ -21,7 +22,7 @@ pub fn row(suite: &str, shape: &[(&str, u64)], times: Times, [bytes, operations]
 }
 
 /// Fails if the error exceeds the limit or is NaN.
-pub fn check(row: Row, limit: f64) -> Result<Row, Failure> {
+pub fn check(row: ResultRow, limit: f64) -> Result<ResultRow, Failure> {
     match row.error {
         Some(error) if error <= limit => Ok(row),
         error => {

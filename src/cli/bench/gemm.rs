@@ -13,11 +13,11 @@ use tilewright_kernels::mma::E4M3;
 use tilewright_layout::view::Along;
 
 use super::timing::{Bench, Only};
-use super::tune::{Extents, Prepare, Tunable};
+use super::tune::{Prepare, ShapeExtents, Tunable};
 use super::{BenchError, finding, room};
 use crate::cli::Failure;
-use crate::results::Row;
-use crate::tuning::{Settings, SettingsError, Space};
+use crate::results::ResultRow;
+use crate::tuning::{SearchSpace, Settings, SettingsError};
 
 /// Rows, columns and contraction.
 const SHAPES: [[u32; 3]; 8] = [
@@ -51,15 +51,15 @@ const LIMIT_FAST: f64 = 2e-2;
 const SCALES: [f32; 2] = [0.25, 0.125];
 
 /// Operands that rotate: parts of one buffer of random numbers.
-struct Numbers<F: Drawn> {
+struct RotatingOperands<F: Drawn> {
     host: Vec<F::Stored>,
     device: Buffer<F::Stored>,
 }
 
-impl<F: Drawn> Numbers<F> {
+impl<F: Drawn> RotatingOperands<F> {
     /// Draws about normal numbers as sums of four uniform ones, of variance 1 (16 bits) or of a
     /// sixteenth of the range (8 bits). A short run of them is repeated.
-    fn new(bench: &Bench, len: usize) -> Result<Numbers<F>, Failure> {
+    fn new(bench: &Bench, len: usize) -> Result<RotatingOperands<F>, Failure> {
         const RUN: usize = (1 << 22) - 3;
         let mut draw = Draw::new(1);
         let size = if F::BITS == 8 { F::RANGE / 16.0 } else { 1.0 };
@@ -68,7 +68,7 @@ impl<F: Drawn> Numbers<F> {
         let mut host: Vec<F::Stored> = room(len)?;
         host.extend(run.iter().copied().cycle().take(len));
         let device = bench.stream.buffer(&host)?;
-        Ok(Numbers { host, device })
+        Ok(RotatingOperands { host, device })
     }
 }
 
@@ -107,19 +107,19 @@ fn rows<F: Drawn>(bench: &Bench, suite: &'static str, problems: &[Problem]) -> R
     problems
         .iter()
         .filter(wanted)
-        .try_for_each(|&problem| bench.keep_row_of(&Product::<F>::new(bench, suite, problem)?))
+        .try_for_each(|&problem| bench.keep_row_of(&GemmProduct::<F>::new(bench, suite, problem)?))
 }
 
 /// A shape of `--shape`.
 pub(super) fn parse_shape(text: &str) -> Result<[u32; 3], BenchError> {
-    Extents::parse(text)?.of(["m", "n", "k"], |[m, n, k]| [m * k, n * k, m * n])
+    ShapeExtents::parse(text)?.of(["m", "n", "k"], |[m, n, k]| [m * k, n * k, m * n])
 }
 
 /// Kernels to tune: a `bf16` product for each given shape, or for those of the suite.
 pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[[u32; 3]]) -> Vec<Prepare<'b>> {
     let all = if shapes.is_empty() { SHAPES.to_vec() } else { shapes.to_vec() };
     let prepare = |[m, n, k]: [u32; 3]| -> Prepare<'b> {
-        Box::new(move || Ok(Box::new(Product::<bf16>::new(bench, "gemm", Problem::new(m, n, k))?)))
+        Box::new(move || Ok(Box::new(GemmProduct::<bf16>::new(bench, "gemm", Problem::new(m, n, k))?)))
     };
     all.into_iter().map(prepare).collect()
 }
@@ -131,23 +131,23 @@ fn shape(problem: &Problem) -> [(&'static str, u64); 3] {
 }
 
 /// A product of operands of one type.
-struct Product<'b, F: Drawn> {
+struct GemmProduct<'b, F: Drawn> {
     bench: &'b Bench,
     suite: &'static str,
     problem: Problem,
-    numbers: Numbers<F>,
+    numbers: RotatingOperands<F>,
     sets: usize,
 }
 
 const ALONG: [(&str, Along); 2] = [("rows", Along::Rows), ("columns", Along::Columns)];
 
-impl<'b, F: Drawn> Product<'b, F> {
-    fn new(bench: &'b Bench, suite: &'static str, problem: Problem) -> Result<Product<'b, F>, Failure> {
+impl<'b, F: Drawn> GemmProduct<'b, F> {
+    fn new(bench: &'b Bench, suite: &'static str, problem: Problem) -> Result<GemmProduct<'b, F>, Failure> {
         let sizes = problem.sizes();
         let bytes = F::BITS as usize / 8 * (sizes[0] + sizes[1]);
         let sets = bench.rotations(bytes as u64).min(16);
-        let numbers = Numbers::<F>::new(bench, sets * (sizes[0] + sizes[1]))?;
-        Ok(Product { bench, suite, problem, numbers, sets })
+        let numbers = RotatingOperands::<F>::new(bench, sets * (sizes[0] + sizes[1]))?;
+        Ok(GemmProduct { bench, suite, problem, numbers, sets })
     }
 
     fn multiprocessors(&self) -> u32 {
@@ -169,7 +169,7 @@ impl<'b, F: Drawn> Product<'b, F> {
     }
 }
 
-impl<F: Drawn> Tunable for Product<'_, F> {
+impl<F: Drawn> Tunable for GemmProduct<'_, F> {
     fn suite(&self) -> &str {
         self.suite
     }
@@ -178,13 +178,13 @@ impl<F: Drawn> Tunable for Product<'_, F> {
         shape(&self.problem).into()
     }
 
-    fn space(&self) -> Space {
+    fn space(&self) -> SearchSpace {
         let Choice { shape, config, splits } = choose::<F>(&self.problem, self.multiprocessors());
         let along = ALONG.iter().find(|(_, along)| *along == config.along).map_or("rows", |(name, _)| *name);
         let shipped = Settings::default().with("tile", format!("{shape:?}")).with("stages", config.stages);
         let shipped = shipped.with("cluster", config.cluster).with("along", along).with("group", config.group);
         let holds = |shape: &&Shape| !config.two_level || shape.holds_two_levels();
-        Space::new(shipped.with("splits", splits))
+        SearchSpace::new(shipped.with("splits", splits))
             .axis("tile", Shape::ALL.iter().filter(holds).map(|shape| format!("{shape:?}")))
             .axis("stages", 3..=8)
             .axis("cluster", [1, 2, 4])
@@ -201,8 +201,8 @@ impl<F: Drawn> Tunable for Product<'_, F> {
         }
     }
 
-    fn measure(&self, settings: &Settings) -> Result<Row, Failure> {
-        let Product { bench, problem, ref numbers, sets, .. } = *self;
+    fn measure(&self, settings: &Settings) -> Result<ResultRow, Failure> {
+        let GemmProduct { bench, problem, ref numbers, sets, .. } = *self;
         let choice = self.choice(settings)?;
         let steps = (F::HOPPER_STEPS)(&problem, choice, self.multiprocessors())?;
         let kernels = steps
@@ -238,7 +238,7 @@ impl<F: Drawn> Tunable for Product<'_, F> {
             if two_level { " promoted" } else { "" }
         );
         let row = finding::row(self.suite, &self.shape(), times.of_launches(steps.len()), work, error);
-        finding::check(Row { variant, ..row }, if problem.fast { LIMIT_FAST } else { LIMIT })
+        finding::check(ResultRow { variant, ..row }, if problem.fast { LIMIT_FAST } else { LIMIT })
     }
 }
 

@@ -13,11 +13,11 @@ use tilewright_kernels::gemv::{Epilogue, Plan, Strip, Tuning, gemv, hopper};
 
 use super::gemm::work_of;
 use super::timing::{Bench, Only};
-use super::tune::{Extents, Prepare, Tunable};
+use super::tune::{Prepare, ShapeExtents, Tunable};
 use super::{BenchError, finding};
 use crate::cli::Failure;
-use crate::results::Row;
-use crate::tuning::{Settings, Space};
+use crate::results::ResultRow;
+use crate::tuning::{SearchSpace, Settings};
 
 /// Rows and columns of the weights.
 const SHAPES: [(u32, u32); 7] =
@@ -35,16 +35,16 @@ const CHECKED: usize = 64;
 const LIMIT: f64 = 4e-3;
 
 /// Rotating weights of one (n, k). They are random, so their order does not matter.
-struct Weights {
+struct RotatingWeights {
     n: u32,
     k: u32,
     host: Vec<bf16>,
     buffers: Vec<Buffer<bf16>>,
 }
 
-impl Weights {
+impl RotatingWeights {
     /// Draws weights for the plan that pads most.
-    fn new(bench: &Bench, n: u32, k: u32) -> Result<Weights, Failure> {
+    fn new(bench: &Bench, n: u32, k: u32) -> Result<RotatingWeights, Failure> {
         let plans = STAGE_TILES.map(|stage_tiles| Plan::new(1, k, 1, Tuning { stage_tiles, ..Tuning::h100(1) }));
         let rooms = plans.into_iter().map(|plan| Ok(plan?.strip.layout(n.div_ceil(Strip::ROWS)).cosize()));
         let rooms = rooms.collect::<Result<Vec<i64>, Failure>>()?;
@@ -64,7 +64,7 @@ impl Weights {
             buffers.push(next);
         }
         bench.stream.wait()?;
-        Ok(Weights { n, k, host, buffers })
+        Ok(RotatingWeights { n, k, host, buffers })
     }
 }
 
@@ -76,9 +76,9 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
         if batches.is_empty() {
             continue;
         }
-        let weights = Rc::new(Weights::new(bench, n, k)?);
+        let weights = Rc::new(RotatingWeights::new(bench, n, k)?);
         for batch in batches {
-            bench.keep_row_of(&Vectors::new(bench, Rc::clone(&weights), batch)?)?;
+            bench.keep_row_of(&BatchedVectors::new(bench, Rc::clone(&weights), batch)?)?;
         }
     }
     Ok(())
@@ -91,7 +91,7 @@ pub(super) fn rows_of(only: &Only) -> usize {
 
 /// A shape of `--shape`.
 pub(super) fn parse_shape(text: &str) -> Result<[u32; 3], BenchError> {
-    Extents::parse(text)?.of(["batch", "n", "k"], |[batch, n, k]| [n * k, batch * n, batch * k])
+    ShapeExtents::parse(text)?.of(["batch", "n", "k"], |[batch, n, k]| [n * k, batch * n, batch * k])
 }
 
 /// Kernels to tune: the given shapes, or every batch of the suite's shapes.
@@ -99,7 +99,7 @@ pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[[u32; 3]]) -> Vec<Prepare
     let all = SHAPES.into_iter().flat_map(|(n, k)| BATCHES.map(|batch| [batch, n, k]));
     let all = if shapes.is_empty() { all.collect() } else { shapes.to_vec() };
     let prepare = |[batch, n, k]: [u32; 3]| -> Prepare<'b> {
-        Box::new(move || Ok(Box::new(Vectors::new(bench, Rc::new(Weights::new(bench, n, k)?), batch)?)))
+        Box::new(move || Ok(Box::new(BatchedVectors::new(bench, Rc::new(RotatingWeights::new(bench, n, k)?), batch)?)))
     };
     all.into_iter().map(prepare).collect()
 }
@@ -110,9 +110,9 @@ fn row_shape(batch: u32, n: u32, k: u32) -> [(&'static str, u64); 3] {
 }
 
 /// Weights times a batch of vectors.
-struct Vectors<'b> {
+struct BatchedVectors<'b> {
     bench: &'b Bench,
-    weights: Rc<Weights>,
+    weights: Rc<RotatingWeights>,
     batch: u32,
     /// The shipped settings of the `wgmma` kernel, for batches that use it.
     wgmma: Option<hopper::Tuning>,
@@ -125,40 +125,40 @@ const STAGE_TILES: [u32; 3] = [8, 16, 32];
 const WANTED: [f64; 2] = [49152.0, 196_608.0];
 
 /// The plan of a kernel.
-enum Chosen {
+enum KernelPlan {
     /// Over `mma.sync`.
     Warps(Plan),
     /// By `wgmma`.
     Warpgroups(hopper::Plan),
 }
 
-impl Chosen {
+impl KernelPlan {
     fn strip(&self) -> Strip {
         match self {
-            Chosen::Warps(plan) => plan.strip,
-            Chosen::Warpgroups(plan) => plan.strip,
+            KernelPlan::Warps(plan) => plan.strip,
+            KernelPlan::Warpgroups(plan) => plan.strip,
         }
     }
 
     /// The variant of a row: empty for the `mma.sync` kernel.
     fn variant(&self) -> String {
-        let Chosen::Warpgroups(plan) = self else { return String::new() };
+        let KernelPlan::Warpgroups(plan) = self else { return String::new() };
         let hopper::Tuning { stage_tiles, stages, multicast, splits, .. } = plan.tuning;
         format!("wgmma {}x{} s{stages} c{multicast} x{splits}", plan.rows(), 32 * stage_tiles)
     }
 }
 
-impl<'b> Vectors<'b> {
-    fn new(bench: &'b Bench, weights: Rc<Weights>, batch: u32) -> Result<Vectors<'b>, Failure> {
+impl<'b> BatchedVectors<'b> {
+    fn new(bench: &'b Bench, weights: Rc<RotatingWeights>, batch: u32) -> Result<BatchedVectors<'b>, Failure> {
         let wgmma = if batch < hopper::LEAST_BATCH { None } else { Some(chosen(bench, &weights, batch)?) };
-        Ok(Vectors { bench, weights, batch, wgmma })
+        Ok(BatchedVectors { bench, weights, batch, wgmma })
     }
 
     fn sms(&self) -> u32 {
         self.bench.device.properties().sms
     }
 
-    fn plan(&self, settings: &Settings) -> Result<Chosen, Failure> {
+    fn plan(&self, settings: &Settings) -> Result<KernelPlan, Failure> {
         let stage_tiles = || settings.number("stage_tiles");
         if self.wgmma.is_some() && settings.choice("kernel", &KERNELS, "wgmma or mma")? {
             let tuning = hopper::Tuning {
@@ -173,7 +173,7 @@ impl<'b> Vectors<'b> {
                 per_sm: settings.number("per_sm")?,
             };
             let plan = hopper::Plan::new(self.batch, self.weights.n, strip(self.weights.k)?, tuning)?;
-            return Ok(Chosen::Warpgroups(plan));
+            return Ok(KernelPlan::Warpgroups(plan));
         }
         let tuning = match self.wgmma {
             Some(_) => Tuning::h100(self.batch),
@@ -186,7 +186,7 @@ impl<'b> Vectors<'b> {
                 group: settings.number("group")?,
             },
         };
-        Ok(Chosen::Warps(Plan::new(self.batch, self.weights.k, Plan::strips(self.weights.n, self.sms()), tuning)?))
+        Ok(KernelPlan::Warps(Plan::new(self.batch, self.weights.k, Plan::strips(self.weights.n, self.sms()), tuning)?))
     }
 }
 
@@ -200,7 +200,7 @@ fn strip(k: u32) -> Result<Strip, Failure> {
 
 /// The settings of the product by `wgmma`, with the largest clusters of which the device holds all
 /// at once.
-fn chosen(bench: &Bench, weights: &Weights, batch: u32) -> Result<hopper::Tuning, Failure> {
+fn chosen(bench: &Bench, weights: &RotatingWeights, batch: u32) -> Result<hopper::Tuning, Failure> {
     let (sms, strip) = (bench.device.properties().sms, strip(weights.k)?);
     let mut most = 8;
     loop {
@@ -217,7 +217,7 @@ fn chosen(bench: &Bench, weights: &Weights, batch: u32) -> Result<hopper::Tuning
     }
 }
 
-impl Tunable for Vectors<'_> {
+impl Tunable for BatchedVectors<'_> {
     fn suite(&self) -> &str {
         SUITE
     }
@@ -226,24 +226,26 @@ impl Tunable for Vectors<'_> {
         row_shape(self.batch, self.weights.n, self.weights.k).into()
     }
 
-    fn space(&self) -> Space {
+    fn space(&self) -> SearchSpace {
         if let Some(hopper::Tuning { strips, stage_tiles, stages, in_flight, multicast, splits, per_sm, .. }) =
             self.wgmma
         {
             let shipped = Settings::default().with("kernel", "wgmma").with("strips", strips);
             let shipped = shipped.with("stage_tiles", stage_tiles).with("stages", stages).with("in_flight", in_flight);
-            return Space::new(shipped.with("multicast", multicast).with("splits", splits).with("per_sm", per_sm))
-                .axis("strips", (2..=32).step_by(2))
-                .axis("stage_tiles", [2, 4, 8])
-                .axis("stages", [2, 3, 4, 6, 8])
-                .axis("in_flight", [2, 3, 4, 6, 8])
-                .axis("multicast", [1, 2, 4])
-                .axis("splits", [1, 2, 4, 8])
-                .axis("per_sm", [1, 2]);
+            return SearchSpace::new(
+                shipped.with("multicast", multicast).with("splits", splits).with("per_sm", per_sm),
+            )
+            .axis("strips", (2..=32).step_by(2))
+            .axis("stage_tiles", [2, 4, 8])
+            .axis("stages", [2, 3, 4, 6, 8])
+            .axis("in_flight", [2, 3, 4, 6, 8])
+            .axis("multicast", [1, 2, 4])
+            .axis("splits", [1, 2, 4, 8])
+            .axis("per_sm", [1, 2]);
         }
         let Tuning { warps, stage_tiles, stages, in_flight, x_stages, group } = Tuning::h100(self.batch);
         let shipped = Settings::default().with("warps", warps).with("stage_tiles", stage_tiles).with("stages", stages);
-        Space::new(shipped.with("in_flight", in_flight).with("x_stages", x_stages).with("group", group))
+        SearchSpace::new(shipped.with("in_flight", in_flight).with("x_stages", x_stages).with("group", group))
             .axis("warps", [4, 8, 16])
             .axis("stage_tiles", STAGE_TILES)
             .axis("stages", [6, 9, 12, 18, 24])
@@ -256,31 +258,31 @@ impl Tunable for Vectors<'_> {
     /// memory busy.
     fn predict(&self, settings: &Settings) -> f64 {
         let plan = match self.plan(settings) {
-            Ok(Chosen::Warps(plan)) if self.wgmma.is_none() => plan,
-            Ok(Chosen::Warpgroups(plan)) => return hopper::predict(&plan, self.sms()),
-            Ok(Chosen::Warps(_)) | Err(_) => return f64::INFINITY,
+            Ok(KernelPlan::Warps(plan)) if self.wgmma.is_none() => plan,
+            Ok(KernelPlan::Warpgroups(plan)) => return hopper::predict(&plan, self.sms()),
+            Ok(KernelPlan::Warps(_)) | Err(_) => return f64::INFINITY,
         };
         let bytes = |stages: u32| f64::from(stages * plan.strip.stage_bytes());
         let off = |bytes: f64, wanted: f64| (bytes / wanted).ln().abs();
         off(bytes(plan.in_flight), WANTED[0]) + off(bytes(plan.stages), WANTED[1])
     }
 
-    fn measure(&self, settings: &Settings) -> Result<Row, Failure> {
+    fn measure(&self, settings: &Settings) -> Result<ResultRow, Failure> {
         let (bench, weights, batch) = (self.bench, &self.weights, self.batch);
-        let (&Weights { n, k, .. }, plan) = (&**weights, self.plan(settings)?);
+        let (&RotatingWeights { n, k, .. }, plan) = (&**weights, self.plan(settings)?);
         let mut draw = Draw::new(u64::from(batch));
         let x = draw.floats::<bf16>((batch * k) as usize, bf16::from_f64);
         let device_x = bench.stream.buffer(&x)?;
         let y = bench.device.buffer::<bf16>((batch * n) as usize)?;
         bench.stream.poison(&y, 0xff)?;
         let work = match &plan {
-            Chosen::Warps(plan) => {
+            KernelPlan::Warps(plan) => {
                 let kernel = bench.device.load(&verify(gemv(Arch::Sm90a, plan, Epilogue::default()))?)?;
                 let args = |w| [n.into(), Arg::from(w), (&device_x).into(), (&y).into()];
                 let work = weights.buffers.iter().map(|w| kernel.work(self.sms(), &args(w)));
                 work.collect::<Result<Vec<_>, _>>()?
             }
-            Chosen::Warpgroups(plan) => {
+            KernelPlan::Warpgroups(plan) => {
                 let step = hopper::step(Arch::Sm90a, plan, Epilogue::default(), self.sms());
                 let kernel = bench.device.load(&verify(step.kernel.clone())?)?;
                 let work = weights.buffers.iter().map(|w| launch(bench, &kernel, &step, [w, &device_x, &y]));
@@ -292,7 +294,7 @@ impl Tunable for Vectors<'_> {
         let flops = 2 * u64::from(batch) * u64::from(n) * u64::from(k);
         let error = error(weights, plan.strip(), &x, &bench.stream.read(&y)?)?;
         let row = finding::row(self.suite(), &self.shape(), times, [bytes, flops], error);
-        finding::check(Row { variant: plan.variant(), ..row }, LIMIT)
+        finding::check(ResultRow { variant: plan.variant(), ..row }, LIMIT)
     }
 }
 
@@ -307,7 +309,7 @@ fn launch(bench: &Bench, kernel: &Kernel, step: &gemm::Step, [w, x, y]: [&Buffer
 }
 
 /// The relative error of some rows, against f64.
-fn error(weights: &Weights, strip: Strip, x: &[bf16], y: &[bf16]) -> Result<f64, Failure> {
+fn error(weights: &RotatingWeights, strip: Strip, x: &[bf16], y: &[bf16]) -> Result<f64, Failure> {
     let layout = strip.layout(weights.n.div_ceil(Strip::ROWS));
     let (rows, columns) = (layout.mode(0)?, layout.mode(1)?);
     let (n, k) = (weights.n as usize, weights.k as usize);

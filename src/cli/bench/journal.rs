@@ -12,9 +12,9 @@ use thiserror::Error;
 
 use super::telemetry::Telemetry;
 use crate::cli::Failure;
-use crate::cli::paint::{self, Level, Word};
+use crate::cli::paint::{self, OutputLevel, Word};
 use crate::cli::progress::ItemBar;
-use crate::results::{Call, OURS, Results, Row, read_results, write_call, write_row};
+use crate::results::{Call, OURS, ResultRow, Results, read_results, write_call, write_row};
 use crate::staged;
 
 /// The rows of a call.
@@ -23,9 +23,9 @@ pub struct Journal {
     pub call: Call,
     /// The device's counters.
     pub telemetry: Telemetry,
-    rows: RefCell<Vec<Row>>,
+    rows: RefCell<Vec<ResultRow>>,
     /// Rows of the same device, driver and commit that the file had before.
-    before: Vec<Row>,
+    before: Vec<ResultRow>,
     file: Option<RefCell<RowFile>>,
     until: Option<Instant>,
     left_out: Cell<usize>,
@@ -90,7 +90,7 @@ impl RowFile {
     }
 
     /// Appends a row by one write, and flushes it to the disk.
-    fn append(&mut self, call: &Call, row: &Row) -> io::Result<()> {
+    fn append(&mut self, call: &Call, row: &ResultRow) -> io::Result<()> {
         let mut lines = Vec::new();
         if !self.has_call {
             write_call(&mut lines, call)?;
@@ -137,7 +137,7 @@ impl Journal {
 
     /// Sets whether each shape and each row is announced on standard error. With --quiet none is.
     pub fn told(self, told: bool) -> Journal {
-        Journal { told: told && paint::level() > Level::Quiet, ..self }
+        Journal { told: told && paint::level() > OutputLevel::Quiet, ..self }
     }
 
     /// Continues a file: its rows of the same device, driver and commit are not measured again, new
@@ -204,7 +204,7 @@ impl Journal {
     }
 
     /// The last of our rows of a suite and shape that the file had before and `test` accepts.
-    pub fn before(&self, suite: &str, shape: &[(&str, u64)], test: impl Fn(&Row) -> bool) -> Option<&Row> {
+    pub fn before(&self, suite: &str, shape: &[(&str, u64)], test: impl Fn(&ResultRow) -> bool) -> Option<&ResultRow> {
         self.before.iter().rev().find(|row| is_of(row, suite, shape) && test(row))
     }
 
@@ -214,7 +214,7 @@ impl Journal {
     }
 
     /// Keeps a row, and appends it to the file if there is one.
-    pub fn keep(&self, row: Row) -> io::Result<()> {
+    pub fn keep(&self, row: ResultRow) -> io::Result<()> {
         if let Some(file) = &self.file {
             file.borrow_mut().append(&self.call, &row)?;
         }
@@ -229,13 +229,13 @@ impl Journal {
     }
 
     /// The rows of this call.
-    pub fn rows(&self) -> Vec<Row> {
+    pub fn rows(&self) -> Vec<ResultRow> {
         self.rows.borrow().clone()
     }
 }
 
 /// Whether a row is ours, of a suite and a shape.
-fn is_of(row: &Row, suite: &str, shape: &[(&str, u64)]) -> bool {
+fn is_of(row: &ResultRow, suite: &str, shape: &[(&str, u64)]) -> bool {
     row.suite == suite
         && row.who == OURS
         && row.shape.len() == shape.len()
@@ -297,9 +297,9 @@ mod tests {
         Journal::new("a device of a test".to_owned(), None, Some(commit.to_owned()))
     }
 
-    fn row(n: u64) -> Row {
+    fn row(n: u64) -> ResultRow {
         let shape = [("n".to_owned(), n)].into();
-        Row { suite: "gemv".into(), who: OURS.into(), shape, samples_us: vec![2.0, 1.0], ..Row::default() }
+        ResultRow { suite: "gemv".into(), who: OURS.into(), shape, samples_us: vec![2.0, 1.0], ..ResultRow::default() }
     }
 
     #[test]

@@ -6,14 +6,14 @@ use std::io::{self, Write};
 use tilewright_megakernel::vm::graph::AnyGraph;
 
 use crate::cli::Failure;
-use crate::cli::subject::Cells;
+use crate::cli::subject::StepInputs;
 
 /// Runs of a step; the table has the least time of each launch.
 const RUNS: usize = 5;
 
 /// Writes the times of the launches of a step by kernel. If a kernel is launched equally often in
 /// each of the layers, its launches within a layer are separate lines.
-pub fn table(machine: &mut AnyGraph, cells: &Cells, layers: usize) -> Result<(), Failure> {
+pub fn table(machine: &mut AnyGraph, cells: &StepInputs, layers: usize) -> Result<(), Failure> {
     let mut least: Vec<(String, f64)> = Vec::new();
     for run in 0..RUNS {
         let times = machine.times(&cells.view())?;

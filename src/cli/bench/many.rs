@@ -24,9 +24,9 @@ use super::launches;
 use super::timing::Times;
 use crate::cli::Failure;
 use crate::cli::progress::LoadBar;
-use crate::cli::subject::{Cells, SubjectArgs, relative};
+use crate::cli::subject::{StepInputs, SubjectArgs, relative};
 use crate::engine::{self, Device, Opened};
-use crate::results::Row;
+use crate::results::ResultRow;
 use crate::tuning::{Settings, SettingsError};
 
 /// Most rows of the decode machine.
@@ -70,7 +70,7 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     drop(bar);
     graphs.share(&packed);
     let wide = program(rows, Target { sms: 1, ..target })?;
-    let all_cells = |position: usize, rows: Range<usize>| Cells {
+    let all_cells = |position: usize, rows: Range<usize>| StepInputs {
         tokens: rows.clone().map(|row| ((row * 7 + 11) % spec.vocab) as i32).collect(),
         positions: vec![position as i32; rows.len()],
         page_table: ((rows.start * pages) as i32..(rows.end * pages) as i32).collect(),
@@ -120,8 +120,9 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
         let chosen: String = settings.iter().map(|(name, value)| format!(", {name}={value}")).collect();
         // The bytes above are those of bf16 weights.
         let bytes = row.bytes.filter(|_| !shape.iter().any(|(name, _)| *name == super::decode::WEIGHT_BITS));
-        let row = Row { bytes, variant: format!("graph, launches of {tokens}, median of {LAUNCHES}{chosen}"), ..row };
-        journal.keep(if error.is_some() { finding::check(row, LIMIT)? } else { Row { error: None, ..row } })?;
+        let row =
+            ResultRow { bytes, variant: format!("graph, launches of {tokens}, median of {LAUNCHES}{chosen}"), ..row };
+        journal.keep(if error.is_some() { finding::check(row, LIMIT)? } else { ResultRow { error: None, ..row } })?;
         if args.graph.launches {
             journal.suspend(|| launches::table(&mut machine, &cells(context - tokens / 2, rows), 0))?;
         }
@@ -138,7 +139,7 @@ fn bytes(spec: &ModelSpec, tokens: usize) -> u64 {
 }
 
 /// The largest error of a step's rows; `None` if nothing is expected.
-fn worst(machine: &mut AnyGraph, cells: &Cells, expected: &[Vec<f32>]) -> Result<Option<f64>, Failure> {
+fn worst(machine: &mut AnyGraph, cells: &StepInputs, expected: &[Vec<f32>]) -> Result<Option<f64>, Failure> {
     let (mut worst, all) = (0f64, (0..expected.len()).collect::<Vec<_>>());
     if all.is_empty() {
         return Ok(None);
@@ -183,7 +184,7 @@ fn tuning(settings: &Settings) -> Result<(Option<GraphTuning>, Vec<ProductTuning
 }
 
 /// Runs steps that feed tokens back. Returns the last tokens of all rows.
-fn generate(machine: &mut AnyGraph, cells: &Cells, steps: usize) -> Result<Vec<u32>, Failure> {
+fn generate(machine: &mut AnyGraph, cells: &StepInputs, steps: usize) -> Result<Vec<u32>, Failure> {
     let mut last = Vec::new();
     machine.run_until(&cells.view(), steps, &[], &[], &mut |tokens| {
         last = tokens.to_vec();

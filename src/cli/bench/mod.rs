@@ -64,11 +64,11 @@ use super::Failure;
 use super::device::GpuArgs;
 use super::flow_choice::FlowChoice;
 use super::number;
-use super::output::Output;
-use super::paint::{self, Level, Word};
-use super::subject::{Source, SubjectArgs};
+use super::output::OutputFile;
+use super::paint::{self, OutputLevel, Word};
+use super::subject::{ModelSource, SubjectArgs};
 use crate::engine::{Device, KvType};
-use crate::results::{Results, Row, write_call, write_row};
+use crate::results::{ResultRow, Results, write_call, write_row};
 use crate::tuning::Tuned;
 
 /// The long description of `bench`.
@@ -181,7 +181,7 @@ pub struct PrefillBench {
     #[command(flatten)]
     run: RunArgs,
     #[command(flatten)]
-    source: Source,
+    source: ModelSource,
     /// Store keys and values as bf16, or as fp8 (e4m3) in half the memory
     #[arg(long, value_name = "TYPE", default_value = "bf16")]
     kv: KvType,
@@ -195,7 +195,7 @@ pub struct RequestsBench {
     #[command(flatten)]
     run: RunArgs,
     #[command(flatten)]
-    source: Source,
+    source: ModelSource,
     #[command(flatten)]
     flow: FlowChoice,
     #[command(flatten)]
@@ -208,7 +208,7 @@ pub struct SpeculateBench {
     #[command(flatten)]
     run: RunArgs,
     #[command(flatten)]
-    source: Source,
+    source: ModelSource,
 }
 
 /// The number of timed replays, whose times are kept in memory.
@@ -308,7 +308,7 @@ impl RunArgs {
         let name = name_of(device)?;
         let journal = journal_of(name, &name.open()?, self.commit.clone());
         // A simulated device takes minutes for a shape.
-        let is_slow = matches!(device, Device::Sim { .. }) && paint::level() > Level::Quiet;
+        let is_slow = matches!(device, Device::Sim { .. }) && paint::level() > OutputLevel::Quiet;
         let journal = journal.within(self.budget).told(is_slow || paint::is_watched());
         match &self.out {
             Some(path) if self.resume => journal.resume(path),
@@ -335,7 +335,7 @@ fn journal_of(name: Name, device: &OpenDevice, commit: Option<String>) -> Journa
     let mut journal = Journal::new(device.properties().name.clone(), ordinal, commit);
     // Rows without the peaks of their own call are still valid.
     if ordinal.is_some() {
-        match peaks::measure(device, peaks::Sizes::FULL) {
+        match peaks::measure(device, peaks::PeakSizes::FULL) {
             Ok(peaks) => (journal.call.read_peak, journal.call.matrix_peak) = (Some(peaks.read), peaks.matrix),
             Err(failure) => _ = failure.report(),
         }
@@ -368,9 +368,9 @@ pub fn run(command: &BenchCommand) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.peers {
         peers.add_file(path)?;
     }
-    let peers: Vec<Row> = peers.rows.into_iter().map(|(_, row)| row).collect();
+    let peers: Vec<ResultRow> = peers.rows.into_iter().map(|(_, row)| row).collect();
     let device = args.device.get()?;
-    let output = args.out.as_deref().filter(|_| !args.resume).map(Output::create).transpose()?;
+    let output = args.out.as_deref().filter(|_| !args.resume).map(OutputFile::create).transpose()?;
     let journal = Rc::new(args.journal(device)?);
     let mut failed = None;
     match command {
@@ -427,7 +427,7 @@ pub fn run(command: &BenchCommand) -> Result<ExitCode, Failure> {
 }
 
 /// Prints our rows, each with the fastest peer of its shape, and the geometric mean of the ratios.
-fn table(to: &mut dyn Write, found: &[Row], peers: &[Row]) -> io::Result<()> {
+fn table(to: &mut dyn Write, found: &[ResultRow], peers: &[ResultRow]) -> io::Result<()> {
     writeln!(
         to,
         "{:44} {:>9} {:>9} {:>7} {:>8} {:>8} {:>9} {:>6}",

@@ -30,7 +30,7 @@ pub struct Peaks {
 
 /// How much is read and multiplied.
 #[derive(Clone, Copy, Debug)]
-pub struct Sizes {
+pub struct PeakSizes {
     /// Bytes of the buffer that is read, at most.
     pub bytes: u64,
     /// Tiles that a block multiplies, 1024 at most: sums stay exact.
@@ -39,9 +39,9 @@ pub struct Sizes {
     pub replays: usize,
 }
 
-impl Sizes {
+impl PeakSizes {
     /// Several milliseconds of each on a large GPU.
-    pub const FULL: Sizes = Sizes { bytes: 4 << 30, rounds: 1000, replays: 10 };
+    pub const FULL: PeakSizes = PeakSizes { bytes: 4 << 30, rounds: 1000, replays: 10 };
 }
 
 #[derive(Debug, Error)]
@@ -125,7 +125,7 @@ fn matrix() -> Kernel {
 }
 
 /// Measures both on an idle device.
-pub fn measure(device: &Device, sizes: Sizes) -> Result<Peaks, Failure> {
+pub fn measure(device: &Device, sizes: PeakSizes) -> Result<Peaks, Failure> {
     let stream = device.stream()?;
     let arch = device.properties().arch().unwrap_or(Arch::Sm80);
     let read = read_rate(device, &stream, arch, sizes)?;
@@ -133,7 +133,7 @@ pub fn measure(device: &Device, sizes: Sizes) -> Result<Peaks, Failure> {
     Ok(Peaks { read, matrix })
 }
 
-fn read_rate(device: &Device, stream: &Stream, arch: Arch, sizes: Sizes) -> Result<f64, Failure> {
+fn read_rate(device: &Device, stream: &Stream, arch: Arch, sizes: PeakSizes) -> Result<f64, Failure> {
     let blocks = device.properties().sms * BLOCKS;
     // Words of one round of all threads.
     let round = u64::from(blocks * READERS * VECTORS * 4);
@@ -153,7 +153,7 @@ fn read_rate(device: &Device, stream: &Stream, arch: Arch, sizes: Sizes) -> Resu
     Ok((round * rounds * 4) as f64 / us * 1e6)
 }
 
-fn matrix_rate(device: &Device, stream: &Stream, sizes: Sizes) -> Result<f64, Failure> {
+fn matrix_rate(device: &Device, stream: &Stream, sizes: PeakSizes) -> Result<f64, Failure> {
     let blocks = device.properties().sms;
     let out = device.buffer::<f32>((blocks * MULTIPLIERS) as usize)?;
     stream.poison(&out, 0xff)?;
@@ -185,7 +185,7 @@ mod tests {
     fn what_the_probes_compute_is_right_under_several_interleavings() {
         for seed in 0..3 {
             let device = Simulator::new(Options { seed, sms: 2, ..Options::default() }).device();
-            let peaks = measure(&device, Sizes { bytes: 1 << 20, rounds: 3, replays: 1 }).expect("runs");
+            let peaks = measure(&device, PeakSizes { bytes: 1 << 20, rounds: 3, replays: 1 }).expect("runs");
             assert!(peaks.read > 0.0 && peaks.matrix.is_some_and(|rate| rate > 0.0), "seed {seed}: {peaks:?}");
         }
     }

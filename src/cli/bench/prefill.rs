@@ -28,9 +28,9 @@ use super::timing::{Times, is_simulated};
 use crate::cli::Failure;
 use crate::cli::number::{self, MOST_TOKENS, tokens};
 use crate::cli::progress::LoadBar;
-use crate::cli::subject::{Cells, Source, relative};
+use crate::cli::subject::{ModelSource, StepInputs, relative};
 use crate::engine::{self, Device, KvType, Opened};
-use crate::results::Row;
+use crate::results::ResultRow;
 
 /// Which prompts, and how they are cut.
 #[derive(Args)]
@@ -95,7 +95,7 @@ struct Prompts {
 /// What the suite runs, and where.
 pub struct PrefillSubject<'a> {
     /// The model.
-    pub source: &'a Source,
+    pub source: &'a ModelSource,
     /// The type that keys and values are stored as.
     pub kv: KvType,
     /// The device or devices.
@@ -191,7 +191,7 @@ pub fn run(subject: &PrefillSubject, args: &PrefillArgs, journal: &Journal) -> R
         for at in timed_chunks(&chunks, tokens, args.every_chunk) {
             prompts.at = at;
             let row = prompts.time(tokens, error)?;
-            journal.keep(if checked > 0 { finding::check(row, limit)? } else { Row { error: None, ..row } })?;
+            journal.keep(if checked > 0 { finding::check(row, limit)? } else { ResultRow { error: None, ..row } })?;
             if launches {
                 journal.suspend(|| prompts.table(tokens))?;
             }
@@ -223,9 +223,9 @@ impl Prompts {
     }
 
     /// The inputs of tokens `first..end` of the prompt in a step of `rows` rows.
-    fn cells(&self, first: usize, end: usize, rows: usize) -> Cells {
+    fn cells(&self, first: usize, end: usize, rows: usize) -> StepInputs {
         let token = |at: usize| ((at * 7919 + 11) % self.spec.vocab) as i32;
-        let mut cells = Cells {
+        let mut cells = StepInputs {
             tokens: (first..end).map(token).collect(),
             positions: (first as i32..end as i32).collect(),
             page_table: (0..rows).flat_map(|_| 0..self.pages as i32).collect(),
@@ -277,7 +277,7 @@ impl Prompts {
     }
 
     /// Times a prompt.
-    fn time(&mut self, tokens: usize, error: f64) -> Result<Row, Failure> {
+    fn time(&mut self, tokens: usize, error: f64) -> Result<ResultRow, Failure> {
         let [warm_up, timed] = self.repeats;
         let mut samples = Vec::with_capacity(timed);
         for run in 0..warm_up + timed {
@@ -304,6 +304,10 @@ impl Prompts {
         let form = self.form.as_ref().map_or(String::new(), |(name, _)| format!(", {name}"));
         // The bytes above are those of bf16 weights.
         let bytes = row.bytes.filter(|_| self.form.is_none());
-        Ok(Row { variant: format!("chunks of {}{}{form}, median of {timed}", self.chunk(), self.by), bytes, ..row })
+        Ok(ResultRow {
+            variant: format!("chunks of {}{}{form}, median of {timed}", self.chunk(), self.by),
+            bytes,
+            ..row
+        })
     }
 }

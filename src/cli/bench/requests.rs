@@ -25,9 +25,9 @@ use super::journal::Journal;
 use super::timing::Times;
 use crate::cli::Failure;
 use crate::cli::number::{self, MOST_TOKENS};
-use crate::cli::subject::Source;
+use crate::cli::subject::ModelSource;
 use crate::engine::{Bare, BatchOptions, Batcher, Device, Event, Request, Submission, Ticket};
-use crate::results::Row;
+use crate::results::ResultRow;
 
 /// Which requests, and how they are batched.
 #[derive(Args)]
@@ -80,7 +80,7 @@ const STEPS: usize = 8;
 
 /// Runs the suite.
 pub fn run(
-    source: &Source,
+    source: &ModelSource,
     flow: Option<FlowSettings>,
     device: Device,
     args: &RequestsArgs,
@@ -153,14 +153,14 @@ pub(super) struct Measured<'a> {
     pub values: &'a [(&'a str, f64)],
 }
 
-pub(super) fn row(bare: &Bare, spec: &ModelSpec, measured: &Measured) -> Row {
+pub(super) fn row(bare: &Bare, spec: &ModelSpec, measured: &Measured) -> ResultRow {
     let Measured { shape, variant, seconds, values } = *measured;
     let of_model = [("hidden", spec.hidden), ("layers", spec.layers)];
     let shape: Vec<_> = shape.iter().chain(&of_model).map(|&(name, extent)| (name, extent as u64)).collect();
     let row = finding::row("requests", &shape, Times { samples: vec![seconds * 1e6] }, [0, 0], 0.0);
     let values = values.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
     let variant = bare.flow().map_or(variant.to_owned(), |flow| format!("{variant}, flow {flow}"));
-    Row { variant, values, bytes: None, error: None, ..row }
+    ResultRow { variant, values, bytes: None, error: None, ..row }
 }
 
 fn beside(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal) -> Result<(), Failure> {
@@ -180,7 +180,7 @@ fn beside(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal)
         for _ in 0..EIGHT {
             running.push(batcher.submit(request(512, 480))?);
         }
-        let mut watch = Watch::of(&running);
+        let mut watch = TokenWatch::of(&running);
         // Waits until all of them decode, then measures without a prompt.
         while watch.least() < 8 {
             batcher.step(|ticket, event| watch.hear(ticket, &event));
@@ -235,7 +235,7 @@ fn together(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journa
             let prompt_ids = (0..prompt).map(|_| draw.between(0..=spec.vocab as u32 - 1)).collect();
             running.push(batcher.submit(Submission::from(Request { prompt_ids, max_new_tokens: TOGETHER }))?);
         }
-        let mut watch = Watch::of(&running);
+        let mut watch = TokenWatch::of(&running);
         while watch.least() < 1 {
             batcher.step(|ticket, event| watch.hear(ticket, &event));
         }
@@ -263,7 +263,7 @@ fn together(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journa
 }
 
 /// Times at which tokens of running requests arrive.
-struct Watch {
+struct TokenWatch {
     tokens: BTreeMap<Ticket, usize>,
     ended: Vec<Ticket>,
     since: Instant,
@@ -274,10 +274,10 @@ struct Watch {
     fault: Option<Failure>,
 }
 
-impl Watch {
-    fn of(running: &[Ticket]) -> Watch {
+impl TokenWatch {
+    fn of(running: &[Ticket]) -> TokenWatch {
         let (tokens, now) = (running.iter().map(|&ticket| (ticket, 0)).collect(), Instant::now());
-        Watch { tokens, ended: Vec::new(), since: now, last: now, longest: 0.0, counted: 0, fault: None }
+        TokenWatch { tokens, ended: Vec::new(), since: now, last: now, longest: 0.0, counted: 0, fault: None }
     }
 
     fn hear(&mut self, ticket: Ticket, event: &Event) {
@@ -419,5 +419,5 @@ fn soak(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal) -
     let values = values.map(|(name, count)| (name, count as f64));
     let shape = [("seats", args.seats)];
     let found = row(bare, spec, &Measured { shape: &shape, variant: "soak", seconds, values: &values });
-    Ok(journal.keep(Row { verdict: Some("right".into()), ..found })?)
+    Ok(journal.keep(ResultRow { verdict: Some("right".into()), ..found })?)
 }

@@ -19,9 +19,9 @@ use tilewright_megakernel::vm::reference::StepCells;
 use super::journal::Journal;
 use crate::cli::Failure;
 use crate::cli::progress::LoadBar;
-use crate::cli::subject::Source;
+use crate::cli::subject::ModelSource;
 use crate::engine::{self, Device, Gain, MOST_PROPOSED, Opened, Proposer};
-use crate::results::{OURS, Row, Summary};
+use crate::results::{OURS, ResultRow, Summary};
 
 #[derive(Debug, Error)]
 enum SpeculateError {
@@ -77,7 +77,7 @@ fn workloads() -> [Workload; 2] {
 }
 
 /// Machines of one row and of several, of one sequence.
-struct Machines {
+struct SpeculationMachines {
     narrow: DeviceMachine,
     wide: DeviceMachine,
     pages: Vec<i32>,
@@ -93,7 +93,7 @@ struct Course {
 }
 
 /// Runs the suite.
-pub fn run(source: &Source, device: Device, journal: &Journal) -> Result<(), Failure> {
+pub fn run(source: &ModelSource, device: Device, journal: &Journal) -> Result<(), Failure> {
     let workloads = workloads();
     let context = workloads.iter().map(|work| work.prompt.len() + work.follows.len() + ROWS).max().unwrap_or(1);
     let Opened { device, target, options, .. } = engine::open(device)?;
@@ -118,7 +118,8 @@ pub fn run(source: &Source, device: Device, journal: &Journal) -> Result<(), Fai
         Ok(resident.machine(placed, kv.map(DeviceMachine::kv), options, &mut |done, total| bar.show(done, total))?)
     };
     let wide = machine(ROWS, None)?;
-    let mut machines = Machines { narrow: machine(1, Some(&wide))?, wide, pages: (0..pages as i32).collect() };
+    let mut machines =
+        SpeculationMachines { narrow: machine(1, Some(&wide))?, wide, pages: (0..pages as i32).collect() };
     drop(bar);
     for work in &workloads {
         let mut alone = Vec::new();
@@ -130,14 +131,21 @@ pub fn run(source: &Source, device: Device, journal: &Journal) -> Result<(), Fai
             let what = if proposes { "proposals" } else { "none" };
             let variant = format!("{}, {what}, {} and {} steps for {count} tokens", work.name, steps.0, steps.1);
             let shape = shape.iter().map(|&(name, extent)| (name.to_owned(), extent)).collect();
-            let row = Row { suite: "speculate".into(), who: OURS.into(), shape, variant, samples_us, ..Row::default() };
+            let row = ResultRow {
+                suite: "speculate".into(),
+                who: OURS.into(),
+                shape,
+                variant,
+                samples_us,
+                ..ResultRow::default()
+            };
             let (median_us, best_us) = Summary::of(&row).map(|summary| (summary.median, summary.best)).unzip();
             alone.extend(median_us);
             let mut values = row.values.clone();
             if let [without, with] = alone[..] {
                 values.insert("times_as_fast".into(), without / with);
             }
-            journal.keep(Row { median_us, best_us, values, ..row })?;
+            journal.keep(ResultRow { median_us, best_us, values, ..row })?;
         }
         if let [without, with] = alone[..] {
             let line = format!("{}: {:.3} times as fast with proposals", work.name, without / with);
@@ -147,7 +155,7 @@ pub fn run(source: &Source, device: Device, journal: &Journal) -> Result<(), Fai
     Ok(())
 }
 
-impl Machines {
+impl SpeculationMachines {
     /// Continues a prompt as a batcher with one request does.
     fn go(&mut self, work: &Workload, proposes: bool) -> Result<Course, Failure> {
         let (mut known, mut proposer, mut gain) = (work.prompt.clone(), Proposer::default(), Gain::default());

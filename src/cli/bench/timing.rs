@@ -9,7 +9,7 @@ use tilewright_codegen::device::{Device, DeviceError, Stream};
 use super::journal::Journal;
 use super::tune::Tunable;
 use crate::cli::Failure;
-use crate::results::Row;
+use crate::results::ResultRow;
 use crate::tuning::Tuned;
 
 /// Times of one launch, microseconds, in the order of the replays.
@@ -72,7 +72,7 @@ impl Bench {
     }
 
     /// Keeps a row.
-    pub fn keep(&self, row: Row) -> Result<(), Failure> {
+    pub fn keep(&self, row: ResultRow) -> Result<(), Failure> {
         Ok(self.journal.keep(row)?)
     }
 
@@ -81,7 +81,7 @@ impl Bench {
     pub fn keep_row_of(&self, kernel: &dyn Tunable) -> Result<(), Failure> {
         let device = &self.device.properties().name;
         let row = match self.tuned.settings(device, None, kernel.suite(), &kernel.shape()) {
-            Some(settings) => Row { variant: settings.to_string(), ..kernel.measure(settings)? },
+            Some(settings) => ResultRow { variant: settings.to_string(), ..kernel.measure(settings)? },
             None => kernel.measure(&kernel.space().at(kernel.space().shipped()))?,
         };
         self.keep(row)

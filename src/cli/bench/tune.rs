@@ -24,8 +24,8 @@ use crate::cli::paint::{self, Word};
 use crate::cli::progress::{SearchBar, SearchProgress};
 use crate::cli::subject::SubjectArgs;
 use crate::cli::{Failure, number};
-use crate::results::{Row, Summary, difference_is_significant};
-use crate::tuning::{KEPT, Settings, Space, Tuned, search, user_file};
+use crate::results::{ResultRow, Summary, difference_is_significant};
+use crate::tuning::{KEPT, SearchSpace, Settings, Tuned, search, user_file};
 
 /// A kernel of one shape whose settings may differ.
 pub trait Tunable {
@@ -36,7 +36,7 @@ pub trait Tunable {
     fn shape(&self) -> Vec<(&'static str, u64)>;
 
     /// The configurations to search.
-    fn space(&self) -> Space;
+    fn space(&self) -> SearchSpace;
 
     /// A figure that rises with the time; infinite for a configuration that cannot run.
     fn predict(&self, settings: &Settings) -> f64 {
@@ -50,7 +50,7 @@ pub trait Tunable {
     }
 
     /// Measures these settings. Fails if they cannot run or give wrong results.
-    fn measure(&self, settings: &Settings) -> Result<Row, Failure>;
+    fn measure(&self, settings: &Settings) -> Result<ResultRow, Failure>;
 }
 
 /// Makes a kernel's operands when its turn comes.
@@ -58,11 +58,11 @@ pub type Prepare<'b> = Box<dyn FnOnce() -> Result<Box<dyn Tunable + 'b>, Failure
 
 /// Extents of a shape, such as `m=4096,n=4096,k=4096`.
 #[derive(Clone, Debug)]
-pub struct Extents(Vec<(String, u64)>);
+pub struct ShapeExtents(Vec<(String, u64)>);
 
-impl Extents {
-    pub fn parse(text: &str) -> Result<Extents, BenchError> {
-        text.split(',').map(parse_extent).collect::<Result<_, _>>().map(Extents)
+impl ShapeExtents {
+    pub fn parse(text: &str) -> Result<ShapeExtents, BenchError> {
+        text.split(',').map(parse_extent).collect::<Result<_, _>>().map(ShapeExtents)
     }
 
     /// The extents of these names, each from 1 to 2³¹ − 1; `operands` gives the elements of the
@@ -281,7 +281,7 @@ struct Tuner<'t> {
 }
 
 /// The result for a shape.
-struct Line {
+struct TuneLine {
     shape: String,
     shipped: Summary,
     best: Summary,
@@ -294,9 +294,9 @@ struct Line {
 const TURNS: usize = 3;
 
 impl Tuner<'_> {
-    fn run(&self) -> Result<Option<Line>, Failure> {
+    fn run(&self) -> Result<Option<TuneLine>, Failure> {
         let (kernel, space) = (&self.kernel, self.kernel.space());
-        let is_kept = |row: &Row| row.verdict.as_deref() == Some(KEPT);
+        let is_kept = |row: &ResultRow| row.verdict.as_deref() == Some(KEPT);
         if let Some(row) = self.journal.before(kernel.suite(), &kernel.shape(), is_kept)
             && !self.args.again
             && self.args.trials.is_empty()
@@ -354,23 +354,23 @@ impl Tuner<'_> {
     /// Microseconds of a configuration: measured before, or now.
     fn measure(&self, settings: &Settings) -> Result<f64, Failure> {
         let variant = settings.to_string();
-        let is_same = |row: &Row| row.variant == variant && row.verdict.is_none() && row.median_us.is_some();
+        let is_same = |row: &ResultRow| row.variant == variant && row.verdict.is_none() && row.median_us.is_some();
         if let Some(row) = self.journal.before(self.kernel.suite(), &self.kernel.shape(), is_same) {
             return Ok(row.median_us.unwrap_or(f64::INFINITY));
         }
-        let row = Row { variant, ..self.kernel.measure(settings)? };
+        let row = ResultRow { variant, ..self.kernel.measure(settings)? };
         let us = row.median_us.unwrap_or(f64::INFINITY);
         self.bar.suspend(|| self.journal.keep(row))?;
         Ok(us)
     }
 
     /// Measures the best and the shipped configuration in turns, and keeps one of them.
-    fn decide(&self, shipped: &Settings, best: Settings, tried: usize) -> Result<Line, Failure> {
-        let mut rows: [Option<Row>; 2] = [None, None];
+    fn decide(&self, shipped: &Settings, best: Settings, tried: usize) -> Result<TuneLine, Failure> {
+        let mut rows: [Option<ResultRow>; 2] = [None, None];
         let rounds = if best == *shipped { 1 } else { TURNS };
         for _ in 0..rounds {
             for (settings, to) in [shipped, &best].into_iter().zip(&mut rows) {
-                let now = Row { variant: settings.to_string(), ..self.kernel.measure(settings)? };
+                let now = ResultRow { variant: settings.to_string(), ..self.kernel.measure(settings)? };
                 *to = Some(match to.take() {
                     Some(before) => merged(before, now),
                     None => now,
@@ -379,17 +379,17 @@ impl Tuner<'_> {
         }
         let [Some(old), Some(new)] = rows else { unreachable!("there is a round") };
         let kept = wins(&old, &new, self.kernel.as_right());
-        let summary = |row: &Row| Summary::of(row).ok_or(BenchError::NoTime);
+        let summary = |row: &ResultRow| Summary::of(row).ok_or(BenchError::NoTime);
         let (shape, settings) = (new.shape_line(), if kept { best } else { shipped.clone() });
-        let line = Line { shape, shipped: summary(&old)?, best: summary(&new)?, settings, tried, kept };
+        let line = TuneLine { shape, shipped: summary(&old)?, best: summary(&new)?, settings, tried, kept };
         let row = if kept { new } else { old };
-        self.bar.suspend(|| self.journal.keep(Row { verdict: Some(KEPT.to_owned()), ..row }))?;
+        self.bar.suspend(|| self.journal.keep(ResultRow { verdict: Some(KEPT.to_owned()), ..row }))?;
         Ok(line)
     }
 }
 
 /// Merges two rows of one configuration.
-fn merged(mut before: Row, now: Row) -> Row {
+fn merged(mut before: ResultRow, now: ResultRow) -> ResultRow {
     before.samples_us.extend(now.samples_us);
     before.error = before.error.zip(now.error).map(|(a, b)| a.max(b));
     (before.median_us, before.best_us) = (None, None);
@@ -402,7 +402,7 @@ fn merged(mut before: Row, now: Row) -> Row {
 const AS_RIGHT: f64 = 1.1;
 
 /// Whether a configuration is faster than the shipped one beyond the noise, and as accurate.
-fn wins(shipped: &Row, found: &Row, right: f64) -> bool {
+fn wins(shipped: &ResultRow, found: &ResultRow, right: f64) -> bool {
     let as_right = match (shipped.error, found.error) {
         (Some(old), Some(new)) => new <= (old * AS_RIGHT).max(right),
         (None, None) => true,
@@ -412,10 +412,10 @@ fn wins(shipped: &Row, found: &Row, right: f64) -> bool {
     as_right && new.median < old.median && difference_is_significant(old, new)
 }
 
-fn table(to: &mut dyn Write, lines: &[Line]) -> io::Result<()> {
+fn table(to: &mut dyn Write, lines: &[TuneLine]) -> io::Result<()> {
     writeln!(to, "{:44} {:>10} {:>10} {:>7} {:>6} settings", "shape", "shipped us", "found us", "ratio", "tried")?;
     let mut ratios = Vec::new();
-    for Line { shape, shipped, best, settings, tried, kept } in lines {
+    for TuneLine { shape, shipped, best, settings, tried, kept } in lines {
         let ratio = if *kept { shipped.median / best.median } else { 1.0 };
         ratios.push(ratio.ln());
         let told = if *kept { settings.to_string() } else { "the shipped ones".to_owned() };
@@ -433,8 +433,8 @@ fn table(to: &mut dyn Write, lines: &[Line]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn row(samples_us: &[f64], error: Option<f64>) -> Row {
-        Row { samples_us: samples_us.to_vec(), error, ..Row::default() }
+    fn row(samples_us: &[f64], error: Option<f64>) -> ResultRow {
+        ResultRow { samples_us: samples_us.to_vec(), error, ..ResultRow::default() }
     }
 
     #[test]
@@ -460,7 +460,7 @@ mod tests {
 
     #[test]
     fn a_shape_has_the_extents_that_its_suite_names_and_no_others() {
-        let named = |text: &str| Extents::parse(text).and_then(|extents| extents.named(["n", "k"]));
+        let named = |text: &str| ShapeExtents::parse(text).and_then(|extents| extents.named(["n", "k"]));
         assert_eq!(named("k=64,n=8").expect("is a shape"), [8, 64]);
         for wrong in ["n=8", "n=8,k=64,m=1", "n=8,n=8", "n=0,k=64", "n=4294967296,k=64", "n=8,k", ""] {
             assert_eq!(named(wrong).expect_err(wrong).to_string().lines().count(), 1);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use crate::results::{Entry, Figures, Peaks, Results, Runs};
+use crate::results::{Figures, Peaks, ResultEntry, Results, WorkloadRuns};
 
 /// A rate that a device can reach at most, and where it was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,35 +18,38 @@ pub struct Ceiling {
 pub struct Board<'r> {
     pub results: &'r Results,
     /// The runs of every workload.
-    pub runs: Runs<'r>,
+    pub runs: WorkloadRuns<'r>,
     /// The figures that are quoted.
     pub figures: Vec<Figures<'r>>,
     /// Measured ceilings.
     pub peaks: Peaks<'r>,
-    entries: Vec<Entry<'r>>,
+    entries: Vec<ResultEntry<'r>>,
 }
 
 impl<'r> Board<'r> {
     pub fn new(results: &'r Results) -> Board<'r> {
-        let runs = Runs::new(results);
+        let runs = WorkloadRuns::new(results);
         let figures = runs.figures();
-        Board { results, figures, runs, peaks: Peaks::new(results), entries: Entry::all(results).collect() }
+        Board { results, figures, runs, peaks: Peaks::new(results), entries: ResultEntry::all(results).collect() }
     }
 
     /// Every row.
-    pub fn entries(&self) -> &[Entry<'r>] {
+    pub fn entries(&self) -> &[ResultEntry<'r>] {
         &self.entries
     }
 
     /// Our rows of a suite, without printed copies of other rows.
-    pub fn ours(&self, suite: &str) -> Vec<Entry<'r>> {
-        let is_ours = |e: &Entry<'_>| e.row.suite == suite && e.row.is_ours() && e.row.copy_of.is_none();
+    pub fn ours(&self, suite: &str) -> Vec<ResultEntry<'r>> {
+        let is_ours = |e: &ResultEntry<'_>| e.row.suite == suite && e.row.is_ours() && e.row.copy_of.is_none();
         self.entries.iter().copied().filter(is_ours).collect()
     }
 
     /// The newest of the entries that have the same key, in the order of the first of each.
-    pub fn newest<K: Hash + Eq>(entries: Vec<Entry<'r>>, key: impl Fn(&Entry<'r>) -> K) -> Vec<Entry<'r>> {
-        let mut newest: Vec<Entry<'r>> = Vec::new();
+    pub fn newest<K: Hash + Eq>(
+        entries: Vec<ResultEntry<'r>>,
+        key: impl Fn(&ResultEntry<'r>) -> K,
+    ) -> Vec<ResultEntry<'r>> {
+        let mut newest: Vec<ResultEntry<'r>> = Vec::new();
         let mut places: HashMap<K, usize> = HashMap::new();
         for entry in entries {
             match places.entry(key(&entry)) {
@@ -67,12 +70,12 @@ impl<'r> Board<'r> {
 
     /// The rate at which a device read its memory: in the entry's own run, otherwise in other runs
     /// of the device.
-    pub fn read_ceiling(&self, entry: &Entry<'_>) -> Option<Ceiling> {
+    pub fn read_ceiling(&self, entry: &ResultEntry<'_>) -> Option<Ceiling> {
         ceiling(entry.call.read_peak, self.peaks.read(&entry.call.device))
     }
 
     /// The rate of bf16 matrix instructions, likewise.
-    pub fn matrix_ceiling(&self, entry: &Entry<'_>) -> Option<Ceiling> {
+    pub fn matrix_ceiling(&self, entry: &ResultEntry<'_>) -> Option<Ceiling> {
         ceiling(entry.call.matrix_peak, self.peaks.matrix(&entry.call.device))
     }
 }

@@ -40,7 +40,7 @@ pub struct Mark {
 }
 
 /// A line without marks: a ceiling, or the connection of points.
-pub struct Line {
+pub struct ChartLine {
     pub points: Vec<(f64, f64)>,
     pub series: usize,
 }
@@ -59,7 +59,7 @@ pub struct Chart<'c> {
     /// Names of the series that occur: colour and name.
     pub legend: Vec<(usize, String)>,
     pub marks: Vec<Mark>,
-    pub lines: Vec<Line>,
+    pub lines: Vec<ChartLine>,
 }
 
 /// Width of a chart of a narrow window, pixels; its names stand over their bars.
@@ -81,10 +81,11 @@ impl Chart<'_> {
     pub fn bars(self, names: &[String], most: f64) -> Result<Markup, Failure> {
         let count = names.len();
         let name = |y: &f64| count.checked_sub(1 + y.round() as usize).and_then(|at| names.get(at)).cloned();
-        let wide = self
-            .draw(self.size(), 0.0..most, Places { count, named: count }, &short, &|y| name(y).unwrap_or_default())?;
+        let wide = self.draw(self.size(), 0.0..most, CategoryAxis { count, named: count }, &short, &|y| {
+            name(y).unwrap_or_default()
+        })?;
         let size = Size { width: NARROW, height: 80 + 40 * count as u32, left: 14, over: Some(names) };
-        let narrow = self.draw(size, 0.0..most, Places { count, named: count }, &short, &|_| String::new())?;
+        let narrow = self.draw(size, 0.0..most, CategoryAxis { count, named: count }, &short, &|_| String::new())?;
         Ok(self.figure(&html! { div class="wide" { (wide) } div class="narrow" { (narrow) } }))
     }
 
@@ -101,7 +102,7 @@ impl Chart<'_> {
     /// ones. Names that would overlap are left out.
     pub fn sequence(self, names: &[String], range: Range<f64>) -> Result<Markup, Failure> {
         let name = |x: &f64| names.get(x.round() as usize).cloned().unwrap_or_default();
-        let places = |named| Places { count: names.len(), named };
+        let places = |named| CategoryAxis { count: names.len(), named };
         let wide = self.draw(self.size(), places(6), range.clone(), &name, &short)?;
         let size = Size { width: NARROW, left: self.left.min(64), ..self.size() };
         let narrow = self.draw(size, places(3), range, &name, &short)?;
@@ -186,13 +187,13 @@ impl Chart<'_> {
 }
 
 /// An axis of places, one for each name; place `n` is the number `n`.
-struct Places {
+struct CategoryAxis {
     count: usize,
     /// Names that have room.
     named: usize,
 }
 
-impl Ranged for Places {
+impl Ranged for CategoryAxis {
     type FormatOption = DefaultFormatting;
     type ValueType = f64;
 

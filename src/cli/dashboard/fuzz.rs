@@ -65,7 +65,7 @@ fn replace(value: &mut Value, at: &mut usize, by: &Number) {
 
 /// A change of a file: a number of a line replaced, a byte replaced, a piece cut out or doubled.
 #[derive(Clone, Debug)]
-enum Change {
+enum FileChange {
     Number { line: usize, at: usize, end: usize },
     Count { line: usize, at: usize, count: u64 },
     Byte { at: usize, byte: u8 },
@@ -73,19 +73,19 @@ enum Change {
     Double { line: usize, times: usize },
 }
 
-fn change() -> impl Strategy<Value = Change> {
+fn change() -> impl Strategy<Value = FileChange> {
     let place = any::<usize>;
     prop_oneof![
-        4 => (place(), 0..20usize, 0..ENDS.len()).prop_map(|(line, at, end)| Change::Number { line, at, end }),
+        4 => (place(), 0..20usize, 0..ENDS.len()).prop_map(|(line, at, end)| FileChange::Number { line, at, end }),
         4 => (place(), 0..20usize, prop_oneof![Just(u64::MAX), Just(0), any::<u64>()])
-            .prop_map(|(line, at, count)| Change::Count { line, at, count }),
-        1 => (place(), any::<u8>()).prop_map(|(at, byte)| Change::Byte { at, byte }),
-        1 => (place(), 0..60usize).prop_map(|(at, length)| Change::Cut { at, length }),
-        1 => (place(), 1..40usize).prop_map(|(line, times)| Change::Double { line, times }),
+            .prop_map(|(line, at, count)| FileChange::Count { line, at, count }),
+        1 => (place(), any::<u8>()).prop_map(|(at, byte)| FileChange::Byte { at, byte }),
+        1 => (place(), 0..60usize).prop_map(|(at, length)| FileChange::Cut { at, length }),
+        1 => (place(), 1..40usize).prop_map(|(line, times)| FileChange::Double { line, times }),
     ]
 }
 
-fn apply(text: &str, change: &Change) -> String {
+fn apply(text: &str, change: &FileChange) -> String {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     if lines.is_empty() {
         return String::new();
@@ -99,19 +99,19 @@ fn apply(text: &str, change: &Change) -> String {
         }
     };
     match *change {
-        Change::Number { line, at, end } => renumber(line, at, Number::from_f64(ENDS[end])),
-        Change::Count { line, at, count } => renumber(line, at, Some(Number::from(count))),
-        Change::Double { line, times } => {
+        FileChange::Number { line, at, end } => renumber(line, at, Number::from_f64(ENDS[end])),
+        FileChange::Count { line, at, count } => renumber(line, at, Some(Number::from(count))),
+        FileChange::Double { line, times } => {
             let line = lines[line % count].clone();
             lines.extend(std::iter::repeat_n(line, times));
         }
-        Change::Byte { at, byte } => {
+        FileChange::Byte { at, byte } => {
             let mut bytes = text.as_bytes().to_vec();
             let at = at % bytes.len();
             bytes[at] = byte;
             return String::from_utf8_lossy(&bytes).into_owned();
         }
-        Change::Cut { at, length } => {
+        FileChange::Cut { at, length } => {
             let mut bytes = text.as_bytes().to_vec();
             let at = at % bytes.len();
             bytes.drain(at..(at + length).min(text.len()));

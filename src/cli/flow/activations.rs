@@ -29,13 +29,13 @@ pub struct Layer {
 }
 
 /// Makes each layer's queries an output.
-struct Queries;
+struct QueryOutputs;
 
 fn queries(layer: usize) -> String {
     format!("layers.{layer}.queries")
 }
 
-impl Indexer for Queries {
+impl Indexer for QueryOutputs {
     fn layer(&mut self, at: &mut LayerTasks<'_, '_>) -> Result<Selected, LowerError> {
         let shape = [at.options().rows, at.spec().heads, at.spec().head_dim];
         let out = at.buffer(&queries(at.layer()), BufferKind::Output, DType::F32, &shape);
@@ -53,7 +53,7 @@ pub fn activations(checkpoint: &Checkpoint, ids: &[u32]) -> Result<Vec<Layer>, F
     let pages = options.pages_per_sequence();
     let options = LowerOptions { pages: Some(pages), ..options };
     let dtype_of = |name: &str| checkpoint.tensor(name).map_or(DType::F32, |tensor| tensor.dtype());
-    let program = lower_indexed(spec, &dtype_of, Target::host(2), &options, Some(&mut Queries))?;
+    let program = lower_indexed(spec, &dtype_of, Target::host(2), &options, Some(&mut QueryOutputs))?;
     let placed = schedule(program.stored_as(checkpoint), ids.len())?;
     let mut machine = Machine::new(placed, checkpoint, 2)?;
     let mut kv = KvState::new(machine.program())?;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tilewright_flow::algorithms::{self, Seen};
+use tilewright_flow::algorithms::{self, CalibrationSample};
 use tilewright_flow::memory::Budget;
 use tilewright_flow::program::FlowSettings;
 use tilewright_flow::{ModelShape, Parameters};
@@ -11,7 +11,7 @@ use tilewright_flow::{ModelShape, Parameters};
 use super::activations::{Layer, activations};
 use crate::cli::Failure;
 use crate::cli::load::load;
-use crate::cli::output::Output;
+use crate::cli::output::OutputFile;
 use crate::cli::prompt::PromptArgs;
 use crate::engine::{Device, EngineError, flow_parameters_file};
 
@@ -37,7 +37,7 @@ const BLOCK: usize = 16;
 pub fn run(args: &CalibrateArgs) -> Result<(), Failure> {
     let algorithm = algorithms::named(&args.name)?;
     let prompts = args.prompt.read(&args.model, None)?;
-    let output = Output::create(&args.out)?;
+    let output = OutputFile::create(&args.out)?;
     let engine = load(&args.model, Device::cpu())?;
     let spec = engine.spec();
     let model =
@@ -53,7 +53,8 @@ pub fn run(args: &CalibrateArgs) -> Result<(), Failure> {
             seen.keys.extend(layer.keys);
         }
     }
-    let of = |layer: &Layer| algorithm.calibrate(&model, Seen { queries: &layer.queries, keys: &layer.keys });
+    let of =
+        |layer: &Layer| algorithm.calibrate(&model, CalibrationSample { queries: &layer.queries, keys: &layer.keys });
     let layers = seen.iter().map(of).collect::<Result<Vec<Parameters>, _>>()?;
     // Which blocks are chosen is no part of the file.
     let flow = FlowSettings::new(algorithm.trace()?, BLOCK, Budget::new(1, 0.0, 1, 1)?)?;

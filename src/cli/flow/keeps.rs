@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use tilewright_flow::algorithms::{Algorithm, Seen};
+use tilewright_flow::algorithms::{Algorithm, CalibrationSample};
 use tilewright_flow::memory::Budget;
-use tilewright_flow::run::{Activations, Interpreter, Kept, Machine as _, kept};
+use tilewright_flow::run::{FlowExecutor as _, Interpreter, KeptAttention, LayerActivations, kept};
 use tilewright_flow::{ModelShape, Parameters, RunError, Traced, algorithms};
 
 use super::activations::{Layer, activations};
@@ -73,8 +73,8 @@ pub fn run(args: &KeepsArgs) -> Result<(), Failure> {
             let spec = engine.spec();
             let model =
                 ModelShape { kv_heads: spec.kv_heads, group: spec.group(), head_dim: spec.head_dim, block_tokens };
-            let flow = Subject { algorithm, traced: &traced };
-            let Kept { mass, error } = over_layers(&flow, &model, &layers, args.steps as usize, &budget)?;
+            let flow = MeasuredFlow { algorithm, traced: &traced };
+            let KeptAttention { mass, error } = over_layers(&flow, &model, &layers, args.steps as usize, &budget)?;
             let found = needles(&flow, block_tokens, &budget)?;
             write!(out, " {mass:.3}, {error:.3} | {found}/{TRIALS} |")?;
             out.flush()?;
@@ -85,14 +85,14 @@ pub fn run(args: &KeepsArgs) -> Result<(), Failure> {
 }
 
 /// A flow that is measured.
-struct Subject<'f> {
+struct MeasuredFlow<'f> {
     algorithm: &'static Algorithm,
     traced: &'f Traced,
 }
 
-impl Subject<'_> {
+impl MeasuredFlow<'_> {
     /// Its parameters, where it has some, measured on these activations.
-    fn parameters(&self, model: &ModelShape, seen: Seen<'_>) -> Result<Parameters, Failure> {
+    fn parameters(&self, model: &ModelShape, seen: CalibrationSample<'_>) -> Result<Parameters, Failure> {
         match self.traced.declared.parameters.is_empty() {
             true => Ok(Parameters::new()),
             false => Ok(self.algorithm.calibrate(model, seen)?),
@@ -124,20 +124,20 @@ fn sequence(engine: &Engine, args: &KeepsArgs) -> Result<Vec<u32>, Failure> {
 
 /// The mean over layers. Parameters are measured on the tokens before the steps.
 fn over_layers(
-    flow: &Subject,
+    flow: &MeasuredFlow,
     model: &ModelShape,
     layers: &[Layer],
     steps: usize,
     budget: &Budget,
-) -> Result<Kept, Failure> {
+) -> Result<KeptAttention, Failure> {
     let (query, key) = (model.kv_heads * model.group * model.head_dim, model.kv_heads * model.head_dim);
-    let mut mean = Kept::default();
+    let mut mean = KeptAttention::default();
     for layer in layers {
         let (before, queries) = layer.queries.split_at(layer.queries.len().saturating_sub(steps * query));
-        let seen = Seen { queries: before, keys: &layer.keys[..before.len() / query * key] };
+        let seen = CalibrationSample { queries: before, keys: &layer.keys[..before.len() / query * key] };
         let bound = flow.traced.bind(model, &flow.parameters(model, seen)?)?;
         let machine = Interpreter::new(&bound)?;
-        let found = kept(&machine, Activations { keys: &layer.keys, values: &layer.values, queries }, budget)?;
+        let found = kept(&machine, LayerActivations { keys: &layer.keys, values: &layer.values, queries }, budget)?;
         mean.mass += found.mass / layers.len() as f64;
         mean.error += found.error / layers.len() as f64;
     }
@@ -146,7 +146,7 @@ fn over_layers(
 
 /// Random sequences of 1024 tokens, one of whose keys is the query: how often its block is
 /// selected. Parameters are measured on the keys, as if each had been a query.
-fn needles(flow: &Subject, block_tokens: usize, budget: &Budget) -> Result<u64, Failure> {
+fn needles(flow: &MeasuredFlow, block_tokens: usize, budget: &Budget) -> Result<u64, Failure> {
     let model = ModelShape { kv_heads: 1, group: 1, head_dim: 64, block_tokens };
     let mut found = 0;
     for trial in 0..TRIALS {
@@ -164,11 +164,12 @@ fn needles(flow: &Subject, block_tokens: usize, budget: &Budget) -> Result<u64, 
         let (mut keys, values, query) = (draw(tokens * 64), draw(tokens * 64), draw(64));
         let needle = 200 + 37 * trial as usize;
         keys[needle * 64..][..64].copy_from_slice(&query);
-        let bound = flow.traced.bind(&model, &flow.parameters(&model, Seen { queries: &keys, keys: &keys })?)?;
+        let bound =
+            flow.traced.bind(&model, &flow.parameters(&model, CalibrationSample { queries: &keys, keys: &keys })?)?;
         let machine = Interpreter::new(&bound)?;
         let pages: Vec<usize> = (0..tokens / block_tokens).collect();
-        let mut pool = tilewright_flow::memory::Pool::new(&bound, block_tokens, pages.len())?;
-        let mut requests = [tilewright_flow::memory::Request::new(&pool, &pages, 0)?];
+        let mut pool = tilewright_flow::memory::FlowPool::new(&bound, block_tokens, pages.len())?;
+        let mut requests = [tilewright_flow::memory::FlowRequest::new(&pool, &pages, 0)?];
         machine.append(&mut pool, &mut requests[0], &keys, &values)?;
         let rows = machine.step(&pool, &mut requests, &query, budget)?;
         found += u64::from(rows[0].selected.positions.contains(&((needle / block_tokens) as u32)));

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use tilewright_flow::picture::{Dot, Svg, Text, View};
+use tilewright_flow::picture::{FlowDot, FlowSvg, FlowText, FlowView};
 use tilewright_flow::plan::Fusion;
 use tilewright_flow::{ModelShape, algorithms};
 
@@ -19,7 +19,7 @@ use self::calibrate::CalibrateArgs;
 use self::keeps::KeepsArgs;
 use self::map::MapArgs;
 use super::flow_choice::DEFAULT_BLOCK;
-use super::output::Output;
+use super::output::OutputFile;
 use super::{Failure, number};
 
 /// Sparse-attention flows: list, draw, measure.
@@ -113,19 +113,19 @@ fn list() -> Result<(), Failure> {
 }
 
 fn show(args: &ShowArgs) -> Result<(), Failure> {
-    let svg = args.svg.as_deref().map(Output::create).transpose()?;
+    let svg = args.svg.as_deref().map(OutputFile::create).transpose()?;
     let traced = algorithms::named(&args.name)?.trace()?;
     let ShowArgs { kv_heads, group, head_dim, block, .. } = *args;
     let block_tokens = block.unwrap_or_else(|| traced.block_tokens(DEFAULT_BLOCK));
     let extents = traced.extents(&ModelShape { kv_heads, group, head_dim, block_tokens })?;
     let fusion = if args.unfused { Fusion::OFF } else { Fusion::default() };
-    let view = View::new(&traced, extents, &fusion);
+    let view = FlowView::new(&traced, extents, &fusion);
     match svg {
-        Some(svg) => svg.write(|writer| write!(writer, "{}", Svg(&view))),
-        None if args.dot => Ok(write!(io::stdout(), "{}", Dot(&view))?),
+        Some(svg) => svg.write(|writer| write!(writer, "{}", FlowSvg(&view))),
+        None if args.dot => Ok(write!(io::stdout(), "{}", FlowDot(&view))?),
         None => {
             let rows = args.batch.saturating_mul(kv_heads);
-            Ok(write!(io::stdout(), "{}", Text::new(&view, rows, args.blocks))?)
+            Ok(write!(io::stdout(), "{}", FlowText::new(&view, rows, args.blocks))?)
         }
     }
 }

@@ -9,19 +9,19 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use super::result::Generated;
-use super::{Failure, Work};
+use super::{Failure, GenerationJob};
 use crate::engine::{BatchOptions, Batcher, Event, Finish, Request, Statistics, Submission, Ticket};
 
 /// All requests, and those that have just ended.
 struct Answers<'w> {
-    work: &'w Work<'w>,
+    work: &'w GenerationJob<'w>,
     open: BTreeMap<Ticket, Generated<'w>>,
     ended: Vec<(Generated<'w>, Finish)>,
     failure: Option<Failure>,
 }
 
 /// Generates, and prints text or JSON.
-pub fn run(work: &Work) -> Result<ExitCode, Failure> {
+pub fn run(work: &GenerationJob) -> Result<ExitCode, Failure> {
     let mut batcher = batcher(work)?;
     let mut answers = Answers { work, open: BTreeMap::new(), ended: Vec::new(), failure: None };
     for (prompt, request) in work.requests.iter().enumerate() {
@@ -51,7 +51,7 @@ pub fn run(work: &Work) -> Result<ExitCode, Failure> {
 }
 
 /// A batcher with room for the longest request.
-fn batcher(work: &Work) -> Result<Batcher, Failure> {
+fn batcher(work: &GenerationJob) -> Result<Batcher, Failure> {
     let max = work.engine.spec().max_positions;
     let context = Request::context(&work.requests, max);
     let options = BatchOptions {
@@ -64,7 +64,7 @@ fn batcher(work: &Work) -> Result<Batcher, Failure> {
     Ok(work.engine.batcher(&options)?)
 }
 
-fn submission(work: &Work, prompt: usize, request: &Request) -> Submission {
+fn submission(work: &GenerationJob, prompt: usize, request: &Request) -> Submission {
     let args = &work.args.batch;
     Submission {
         sampling: work.sampling,
@@ -77,7 +77,7 @@ fn submission(work: &Work, prompt: usize, request: &Request) -> Submission {
     }
 }
 
-impl Work<'_> {
+impl GenerationJob<'_> {
     /// Whether the text of the one prompt streams.
     fn streams(&self) -> bool {
         self.requests.len() == 1 && !self.args.json
@@ -115,7 +115,12 @@ impl Answers<'_> {
 
 /// Prints the rest of a text that streams, or a line of JSON. Without a finish the request was
 /// interrupted.
-fn print(mut answer: Generated, work: &Work, finish: Option<Finish>, statistics: Statistics) -> Result<(), Failure> {
+fn print(
+    mut answer: Generated,
+    work: &GenerationJob,
+    finish: Option<Finish>,
+    statistics: Statistics,
+) -> Result<(), Failure> {
     let mut out = io::stdout();
     let (rest, finish) = answer.finish(finish)?;
     let Statistics { steps, proposed, accepted, .. } = statistics;

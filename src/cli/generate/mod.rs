@@ -16,7 +16,7 @@ use self::flow::{Dump, FlowArgs};
 use super::Failure;
 use super::device::DeviceArgs;
 use super::interrupt::Interrupt;
-use super::load::{Form, load_as, load_as_needed};
+use super::load::{LoadOptions, load_as, load_as_needed};
 use super::number;
 use super::prompt::{PromptArgs, parse_context};
 use super::quantize::parse_scheme;
@@ -171,7 +171,7 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     if args.batch.logprobs.is_some() && !args.json && prompts.len() == 1 {
         return Err(LogprobsUnseen.into());
     }
-    let form = Form { scheme: args.weights, max_context: args.max_context };
+    let form = LoadOptions { scheme: args.weights, max_context: args.max_context };
     let device = args.device.get();
     let mut engine = match args.world.is_shared() {
         true => load_as_needed(&args.model, device, form)?,
@@ -195,7 +195,7 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     // Errors of the prompts are reported before other ranks join.
     let engine = args.world.apply(engine)?;
     let interrupt = Interrupt::aborts(engine.abort_handle())?;
-    let work = Work { engine: &engine, requests, sampling, stop: &args.stop, interrupt, args };
+    let work = GenerationJob { engine: &engine, requests, sampling, stop: &args.stop, interrupt, args };
     let done = match &work.requests[..] {
         [request] if !work.needs_batch() => single::run(&work, request),
         _ => batch::run(&work),
@@ -205,7 +205,7 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
 }
 
 /// What is to be generated.
-struct Work<'e> {
+struct GenerationJob<'e> {
     engine: &'e Engine,
     requests: Vec<Request>,
     sampling: Sampling,
@@ -214,7 +214,7 @@ struct Work<'e> {
     args: &'e GenerateArgs,
 }
 
-impl Work<'_> {
+impl GenerationJob<'_> {
     fn penalties(&self) -> Penalties {
         self.args.batch.penalties(self.engine.checkpoint().generation())
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::{Failure, Work};
+use super::{Failure, GenerationJob};
 use crate::checkpoint::Tokenizer;
 use crate::cli::started;
 use crate::engine::{Compilation, Finish, Logprobs, Request, Speed, StopCause, Text};
@@ -30,7 +30,7 @@ pub struct Generated<'w> {
 
 impl<'w> Generated<'w> {
     /// Creates the answer to the prompt of that index, without tokens.
-    pub fn new(work: &Work<'w>, prompt: usize, request: &'w Request) -> Result<Generated<'w>, Failure> {
+    pub fn new(work: &GenerationJob<'w>, prompt: usize, request: &'w Request) -> Result<Generated<'w>, Failure> {
         let text = Some(Text::new(work.engine.tokenizer(), work.stop)?);
         let (tokens, logprobs) = (Vec::new(), Vec::new());
         Ok(Generated { prompt, request, text, whole: String::new(), tokens, logprobs, times: None })
@@ -77,7 +77,7 @@ impl<'w> Generated<'w> {
     }
 
     /// The object that --json prints. Without a `finish` the work was interrupted.
-    pub fn json(&self, work: &Work, speed: Speed, finish: Option<Finish>) -> Value {
+    pub fn json(&self, work: &GenerationJob, speed: Speed, finish: Option<Finish>) -> Value {
         let compiled = work.engine.compiled();
         let seconds = |one: &Compilation| one.took.as_secs_f64();
         let each = |one: &Compilation| {
@@ -114,7 +114,7 @@ impl<'w> Generated<'w> {
     }
 
     /// Prints to a terminal how long the work took, followed by `remark`.
-    pub fn tell(&self, work: &Work, speed: Speed, remark: &str, interrupted: bool) -> io::Result<()> {
+    pub fn tell(&self, work: &GenerationJob, speed: Speed, remark: &str, interrupted: bool) -> io::Result<()> {
         if !io::stderr().is_terminal() {
             return Ok(());
         }

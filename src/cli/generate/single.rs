@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use super::result::Generated;
-use super::{Failure, Work};
+use super::{Failure, GenerationJob};
 use crate::engine::{Finish, Request, Speed};
 
 /// Generates, and prints text or JSON.
-pub fn run(work: &Work, request: &Request) -> Result<ExitCode, Failure> {
+pub fn run(work: &GenerationJob, request: &Request) -> Result<ExitCode, Failure> {
     let mut generated = Generated::new(work, 0, request)?;
     let (finish, speed) = generate(work, request, &mut generated)?;
     let (rest, finish) = generated.finish(finish)?;
@@ -24,7 +24,11 @@ pub fn run(work: &Work, request: &Request) -> Result<ExitCode, Failure> {
 
 /// Generates. An interrupt leaves a result without a finish; a failure to decode or print wins over
 /// it.
-fn generate(work: &Work, request: &Request, generated: &mut Generated) -> Result<(Option<Finish>, Speed), Failure> {
+fn generate(
+    work: &GenerationJob,
+    request: &Request,
+    generated: &mut Generated,
+) -> Result<(Option<Finish>, Speed), Failure> {
     let mut failure = None;
     let result = work.engine.generate(std::slice::from_ref(request), work.sampling, |_, token| {
         match generated.push(token, None, !work.args.json) {

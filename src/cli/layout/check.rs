@@ -19,8 +19,8 @@ use serde_json::{Value as Json, json};
 use thiserror::Error;
 
 use super::fragment_cases::fragment_case;
-use super::value::Value;
-use super::{Reason, Refusal, mojo, operations, quirk, swizzle_operations};
+use super::value::LayoutValue;
+use super::{ExpressionRefusal, SkipReason, mojo, operations, quirk, swizzle_operations};
 use crate::input;
 
 /// How many failures are kept for the report.
@@ -75,7 +75,7 @@ pub struct Tally {
     /// Cases that do not.
     pub failed: usize,
     /// Cases of a convention that this algebra does not share: how many for each reason.
-    pub skipped: BTreeMap<Reason, usize>,
+    pub skipped: BTreeMap<SkipReason, usize>,
     /// The first failures, one line each.
     pub failures: Vec<String>,
 }
@@ -104,7 +104,7 @@ pub enum Verdict {
     /// Otherwise: how.
     Fail(String),
     /// Not comparable: why.
-    Skip(Reason),
+    Skip(SkipReason),
 }
 
 /// Runs every case of a file.
@@ -213,13 +213,13 @@ pub fn verdict(case: &Json) -> Option<Verdict> {
 
 fn call(name: &str, args: &[Json]) -> String {
     let args: Vec<String> =
-        args.iter().map(|arg| Value::from_json(arg).map_or(arg.to_string(), |v| v.to_string())).collect();
+        args.iter().map(|arg| LayoutValue::from_json(arg).map_or(arg.to_string(), |v| v.to_string())).collect();
     format!("{name}({})", args.join(", "))
 }
 
 /// The result in the schema of the cases.
-fn evaluate(name: &str, args: &[Json], case: &Json) -> Result<Json, Refusal> {
-    let args = args.iter().map(Value::from_json).collect::<Result<Vec<_>, _>>()?;
+fn evaluate(name: &str, args: &[Json], case: &Json) -> Result<Json, ExpressionRefusal> {
+    let args = args.iter().map(LayoutValue::from_json).collect::<Result<Vec<_>, _>>()?;
     match name {
         "gmma_atom" | "gmma_smem_layout" => shared_memory(name, &args, case),
         "mma_fragment" => fragment_case(name, &args, case),
@@ -229,16 +229,16 @@ fn evaluate(name: &str, args: &[Json], case: &Json) -> Result<Json, Refusal> {
 
 /// A shared-memory layout, with the weighted sum of its table; the table itself where the case has
 /// one.
-fn shared_memory(name: &str, args: &[Value], case: &Json) -> Result<Json, Refusal> {
+fn shared_memory(name: &str, args: &[LayoutValue], case: &Json) -> Result<Json, ExpressionRefusal> {
     let (bytes, tile) = swizzle_operations::shared_memory(name, args)?;
     let mut sum = 0i64;
     for i in 0..tile.size() {
         sum = (sum + (i + 1) % 1_000_000_007 * (tile.at(i) % 1_000_000_007)) % 1_000_000_007;
     }
     let mut out = json!({
-        "swizzle_bytes": Value::Swizzle(bytes).to_json(),
-        "swizzle_elems": Value::Swizzle(tile.swizzle()).to_json(),
-        "layout": Value::from(tile.layout()).to_json(),
+        "swizzle_bytes": LayoutValue::Swizzle(bytes).to_json(),
+        "swizzle_elems": LayoutValue::Swizzle(tile.swizzle()).to_json(),
+        "layout": LayoutValue::from(tile.layout()).to_json(),
         "wsum": sum,
     });
     if case["out"].get("table").is_some() {

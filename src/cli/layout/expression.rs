@@ -19,8 +19,8 @@ use tilewright_layout::Layout;
 
 use super::mistake::Mistake;
 use super::swizzle_operations::checked;
-use super::value::Value;
-use super::{Refusal, operations};
+use super::value::LayoutValue;
+use super::{ExpressionRefusal, operations};
 
 /// Deepest nesting of parentheses.
 const MAX_DEPTH: usize = 64;
@@ -50,8 +50,8 @@ impl Expression {
     /// Reads an expression.
     ///
     /// # Errors
-    /// [`Refusal::Syntax`] with the column where the text stops making sense; [`Refusal::TooDeep`].
-    pub fn parse(text: &str) -> Result<Expression, Refusal> {
+    /// [`ExpressionRefusal::Syntax`] with the column where the text stops making sense; [`ExpressionRefusal::TooDeep`].
+    pub fn parse(text: &str) -> Result<Expression, ExpressionRefusal> {
         Ok(Parsed::new(text).map_err(|mistake| mistake.refusal)?.expression)
     }
 
@@ -59,26 +59,26 @@ impl Expression {
     ///
     /// # Errors
     /// What the operations refuse.
-    pub fn evaluate(&self) -> Result<Value, Refusal> {
+    pub fn evaluate(&self) -> Result<LayoutValue, ExpressionRefusal> {
         self.evaluate_counting(&mut 0)
     }
 
     /// The value, and how many parts were evaluated before this one was done or refused: each part
     /// follows its own parts.
-    fn evaluate_counting(&self, done: &mut usize) -> Result<Value, Refusal> {
+    fn evaluate_counting(&self, done: &mut usize) -> Result<LayoutValue, ExpressionRefusal> {
         let mut all =
             |items: &[Expression]| items.iter().map(|item| item.evaluate_counting(done)).collect::<Result<Vec<_>, _>>();
         let value = match self {
-            Expression::Int(value) => Value::Int(*value),
-            Expression::Open => Value::Open,
-            Expression::Word(word) => Value::Word(word.clone()),
-            Expression::Tuple(items) => Value::List(all(items)?),
+            Expression::Int(value) => LayoutValue::Int(*value),
+            Expression::Open => LayoutValue::Open,
+            Expression::Word(word) => LayoutValue::Word(word.clone()),
+            Expression::Tuple(items) => LayoutValue::List(all(items)?),
             Expression::Layout(shape, stride) => {
                 let (shape, stride) = (shape.evaluate_counting(done)?, stride.evaluate_counting(done)?);
                 Layout::new(&shape.tuple()?, &stride.tuple()?)?.into()
             }
             Expression::Swizzle(bits, base, shift) => {
-                Value::Swizzle(tilewright_layout::Swizzle::new(*bits, *base, *shift)?)
+                LayoutValue::Swizzle(tilewright_layout::Swizzle::new(*bits, *base, *shift)?)
             }
             Expression::Call(name, arguments) => operations::apply(name, &all(arguments)?)?,
             Expression::Compose(parts) => compose(&all(parts)?)?,
@@ -103,7 +103,7 @@ impl<'t> Parsed<'t> {
     /// # Errors
     /// A [`Mistake`] where the text stops making sense.
     pub fn new(text: &'t str) -> Result<Parsed<'t>, Mistake> {
-        let mut reader = Reader { text, bytes: text.as_bytes(), at: 0, depth: 0, places: Vec::new() };
+        let mut reader = ExpressionReader { text, bytes: text.as_bytes(), at: 0, depth: 0, places: Vec::new() };
         let expression = reader.expression().and_then(|expression| {
             reader.blanks();
             let end = reader.at == reader.bytes.len();
@@ -119,11 +119,11 @@ impl<'t> Parsed<'t> {
     ///
     /// # Errors
     /// A [`Mistake`] with the part that an operation refused.
-    pub fn evaluate(&self) -> Result<Value, Mistake> {
+    pub fn evaluate(&self) -> Result<LayoutValue, Mistake> {
         let mut done = 0;
         self.expression.evaluate_counting(&mut done).map_err(|refusal| {
             let mut place = self.places.get(done).cloned().unwrap_or(0..self.text.len());
-            if let Refusal::UnknownOperation { name } = &refusal {
+            if let ExpressionRefusal::UnknownOperation { name } = &refusal {
                 place.end = place.start + name.len();
             }
             Mistake::new(refusal, self.text, place)
@@ -132,25 +132,29 @@ impl<'t> Parsed<'t> {
 }
 
 /// Applies `a o b o ..` from the right.
-fn compose(parts: &[Value]) -> Result<Value, Refusal> {
-    let Some((last, rest)) = parts.split_last() else { return Ok(Value::List(Vec::new())) };
+fn compose(parts: &[LayoutValue]) -> Result<LayoutValue, ExpressionRefusal> {
+    let Some((last, rest)) = parts.split_last() else { return Ok(LayoutValue::List(Vec::new())) };
     let mut value = last.clone();
     let mut offset = None;
     for part in rest.iter().rev() {
         value = match (part, offset.take(), value) {
-            (Value::Int(start), None, inner @ Value::Layout(_)) => {
+            (LayoutValue::Int(start), None, inner @ LayoutValue::Layout(_)) => {
                 offset = Some(*start);
                 inner
             }
-            (Value::Swizzle(swizzle), start, Value::Layout(layout)) => {
+            (LayoutValue::Swizzle(swizzle), start, LayoutValue::Layout(layout)) => {
                 checked(*swizzle, start.unwrap_or(0), *layout)?.into()
             }
-            (Value::Layout(layout), None, Value::Swizzle(swizzle)) => layout.after_swizzle(&swizzle)?.into(),
-            (Value::Layout(layout), None, tile) => layout.compose_tiler(&tile.tiler()?)?.into(),
-            (Value::Swizzled(swizzled), None, tile) => swizzled.compose_tiler(&tile.tiler()?)?.into(),
-            (Value::Swizzle(left), None, Value::Swizzle(right)) => Value::Swizzle(left.merge(&right)?),
+            (LayoutValue::Layout(layout), None, LayoutValue::Swizzle(swizzle)) => {
+                layout.after_swizzle(&swizzle)?.into()
+            }
+            (LayoutValue::Layout(layout), None, tile) => layout.compose_tiler(&tile.tiler()?)?.into(),
+            (LayoutValue::Swizzled(swizzled), None, tile) => swizzled.compose_tiler(&tile.tiler()?)?.into(),
+            (LayoutValue::Swizzle(left), None, LayoutValue::Swizzle(right)) => {
+                LayoutValue::Swizzle(left.merge(&right)?)
+            }
             (part, ..) => {
-                return Err(Refusal::Kind {
+                return Err(ExpressionRefusal::Kind {
                     expected: "a layout, or a swizzle and an offset before one",
                     found: part.kind(),
                 });
@@ -159,11 +163,11 @@ fn compose(parts: &[Value]) -> Result<Value, Refusal> {
     }
     match offset {
         None => Ok(value),
-        Some(_) => Err(Refusal::Kind { expected: "a swizzle before an offset", found: "nothing" }),
+        Some(_) => Err(ExpressionRefusal::Kind { expected: "a swizzle before an offset", found: "nothing" }),
     }
 }
 
-struct Reader<'t> {
+struct ExpressionReader<'t> {
     text: &'t str,
     bytes: &'t [u8],
     at: usize,
@@ -171,7 +175,7 @@ struct Reader<'t> {
     places: Vec<Range<usize>>,
 }
 
-impl Reader<'_> {
+impl ExpressionReader<'_> {
     fn blanks(&mut self) {
         while self.bytes.get(self.at).is_some_and(u8::is_ascii_whitespace) {
             self.at += 1;
@@ -190,12 +194,12 @@ impl Reader<'_> {
         self.text.char_indices().take_while(|(at, _)| *at < self.at).count() + 1
     }
 
-    fn unexpected(&self, expected: &'static str) -> Refusal {
+    fn unexpected(&self, expected: &'static str) -> ExpressionRefusal {
         let found = match self.text.get(self.at..).and_then(|rest| rest.chars().next()) {
             Some(character) => format!("`{}`", character.escape_debug()),
             None => "the end".to_owned(),
         };
-        Refusal::Syntax { column: self.column(), expected, found }
+        ExpressionRefusal::Syntax { column: self.column(), expected, found }
     }
 
     /// Notes that the part which begins at `start` ends here.
@@ -207,9 +211,9 @@ impl Reader<'_> {
         self.places.push(start..end);
     }
 
-    fn expression(&mut self) -> Result<Expression, Refusal> {
+    fn expression(&mut self) -> Result<Expression, ExpressionRefusal> {
         if self.depth == MAX_DEPTH {
-            return Err(Refusal::TooDeep { column: self.column(), limit: MAX_DEPTH });
+            return Err(ExpressionRefusal::TooDeep { column: self.column(), limit: MAX_DEPTH });
         }
         self.depth += 1;
         self.blanks();
@@ -235,7 +239,7 @@ impl Reader<'_> {
         alone
     }
 
-    fn term(&mut self) -> Result<Expression, Refusal> {
+    fn term(&mut self) -> Result<Expression, ExpressionRefusal> {
         self.blanks();
         let start = self.at;
         let shape = self.atom()?;
@@ -247,7 +251,7 @@ impl Reader<'_> {
         Ok(Expression::Layout(Box::new(shape), Box::new(stride)))
     }
 
-    fn atom(&mut self) -> Result<Expression, Refusal> {
+    fn atom(&mut self) -> Result<Expression, ExpressionRefusal> {
         self.blanks();
         let start = self.at;
         let atom = self.atom_itself()?;
@@ -255,7 +259,7 @@ impl Reader<'_> {
         Ok(atom)
     }
 
-    fn atom_itself(&mut self) -> Result<Expression, Refusal> {
+    fn atom_itself(&mut self) -> Result<Expression, ExpressionRefusal> {
         match self.bytes.get(self.at) {
             Some(b'(') => {
                 self.at += 1;
@@ -289,7 +293,7 @@ impl Reader<'_> {
     }
 
     /// Reads up to the closing parenthesis.
-    fn list(&mut self) -> Result<Vec<Expression>, Refusal> {
+    fn list(&mut self) -> Result<Vec<Expression>, ExpressionRefusal> {
         let mut items = Vec::new();
         if self.eat(b')') {
             return Ok(items);
@@ -303,11 +307,11 @@ impl Reader<'_> {
         }
     }
 
-    fn expect(&mut self, byte: u8, expected: &'static str) -> Result<(), Refusal> {
+    fn expect(&mut self, byte: u8, expected: &'static str) -> Result<(), ExpressionRefusal> {
         if self.eat(byte) { Ok(()) } else { Err(self.unexpected(expected)) }
     }
 
-    fn integer(&mut self) -> Result<i64, Refusal> {
+    fn integer(&mut self) -> Result<i64, ExpressionRefusal> {
         self.blanks();
         let start = self.at;
         self.at += usize::from(self.bytes.get(self.at) == Some(&b'-'));

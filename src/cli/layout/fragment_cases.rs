@@ -3,17 +3,17 @@
 use serde_json::{Value as Json, json};
 use tilewright_layout::fragment::{Atom, Operand, fragment};
 
-use super::Refusal;
+use super::ExpressionRefusal;
 use super::operations::arg;
-use super::value::Value;
+use super::value::LayoutValue;
 
 /// `mma_fragment(ATOM, OPERAND)`; the table of all elements too where the case has one.
 ///
 /// # Errors
-/// [`Refusal`]: an atom or operand that does not exist.
-pub fn fragment_case(name: &str, args: &[Value], case: &Json) -> Result<Json, Refusal> {
+/// [`ExpressionRefusal`]: an atom or operand that does not exist.
+pub fn fragment_case(name: &str, args: &[LayoutValue], case: &Json) -> Result<Json, ExpressionRefusal> {
     let atom = word(arg(name, args, 0)?)?;
-    let atom = Atom::named(atom).ok_or_else(|| Refusal::UnknownWord {
+    let atom = Atom::named(atom).ok_or_else(|| ExpressionRefusal::UnknownWord {
         word: atom.to_owned(),
         expected: "an atom such as SM90_64x256x16_F32BF16BF16_SS",
     })?;
@@ -21,14 +21,14 @@ pub fn fragment_case(name: &str, args: &[Value], case: &Json) -> Result<Json, Re
     let operand = Operand::ALL
         .into_iter()
         .find(|o| o.name() == operand)
-        .ok_or_else(|| Refusal::UnknownWord { word: operand.to_owned(), expected: "A, B or C" })?;
+        .ok_or_else(|| ExpressionRefusal::UnknownWord { word: operand.to_owned(), expected: "A, B or C" })?;
     let found = fragment(&atom, operand);
     let mut out = json!({
         "mnk": found.mnk,
         "rows": found.rows,
         "cols": found.cols,
-        "thr_id": Value::from(found.thr_id).to_json(),
-        "layout": Value::from(found.layout).to_json(),
+        "thr_id": LayoutValue::from(found.thr_id).to_json(),
+        "layout": LayoutValue::from(found.layout).to_json(),
     });
     if case["out"].get("table").is_some() {
         let row =
@@ -38,9 +38,9 @@ pub fn fragment_case(name: &str, args: &[Value], case: &Json) -> Result<Json, Re
     Ok(out)
 }
 
-fn word(value: &Value) -> Result<&str, Refusal> {
+fn word(value: &LayoutValue) -> Result<&str, ExpressionRefusal> {
     match value {
-        Value::Word(word) => Ok(word),
-        other => Err(Refusal::Kind { expected: "a word", found: other.kind() }),
+        LayoutValue::Word(word) => Ok(word),
+        other => Err(ExpressionRefusal::Kind { expected: "a word", found: other.kind() }),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::Refusal;
+use super::ExpressionRefusal;
 
 /// Characters of the expression that an excerpt shows: a line of a terminal.
 const SHOWN: usize = 96;
@@ -11,7 +11,7 @@ const SHOWN: usize = 96;
 #[derive(Debug)]
 pub struct Mistake {
     /// What is wrong.
-    pub refusal: Refusal,
+    pub refusal: ExpressionRefusal,
     /// The expression, one character for each of the text's: control characters are blanks.
     text: Vec<char>,
     /// The part that was refused, in characters. At the end of the text it is one beyond.
@@ -20,7 +20,7 @@ pub struct Mistake {
 
 impl Mistake {
     /// A mistake in the bytes `place` of the text.
-    pub(super) fn new(refusal: Refusal, text: &str, place: Range<usize>) -> Mistake {
+    pub(super) fn new(refusal: ExpressionRefusal, text: &str, place: Range<usize>) -> Mistake {
         let characters = |end: usize| text.char_indices().take_while(|(at, _)| *at < end).count();
         let start = characters(place.start);
         let end = characters(place.end).max(start + 1);

@@ -22,10 +22,10 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 pub use mistake::Mistake;
-pub use mojo::Reason;
+pub use mojo::SkipReason;
 pub use operations::apply;
-pub use refusal::Refusal;
-pub use value::Value;
+pub use refusal::ExpressionRefusal;
+pub use value::LayoutValue;
 
 use crate::cli::Failure;
 use expression::Parsed;
@@ -82,7 +82,7 @@ pub enum LayoutCommand {
 pub fn run(command: &LayoutCommand) -> Result<ExitCode, Failure> {
     let value = match command {
         LayoutCommand::Eval { expression } | LayoutCommand::Show { expression, .. } => locate(expression),
-        LayoutCommand::Check { .. } => Ok(Value::Open),
+        LayoutCommand::Check { .. } => Ok(LayoutValue::Open),
     };
     let value = match value {
         Ok(value) => value,
@@ -107,9 +107,11 @@ pub fn run(command: &LayoutCommand) -> Result<ExitCode, Failure> {
         }
         LayoutCommand::Show { svg, colours, .. } => {
             let layout = match value {
-                Value::Layout(layout) => tilewright_layout::Composed::Plain(*layout),
-                Value::Swizzled(swizzled) => tilewright_layout::Composed::Swizzled(*swizzled),
-                other => return Err(Refusal::Kind { expected: "a layout to draw", found: other.kind() }.into()),
+                LayoutValue::Layout(layout) => tilewright_layout::Composed::Plain(*layout),
+                LayoutValue::Swizzled(swizzled) => tilewright_layout::Composed::Swizzled(*swizzled),
+                other => {
+                    return Err(ExpressionRefusal::Kind { expected: "a layout to draw", found: other.kind() }.into());
+                }
             };
             show::run(&layout, svg.as_deref(), colours)?;
             Ok(ExitCode::SUCCESS)
@@ -121,7 +123,7 @@ pub fn run(command: &LayoutCommand) -> Result<ExitCode, Failure> {
 ///
 /// # Errors
 /// A text that is no expression, or an operation that is refused.
-pub fn evaluate(text: &str) -> Result<Value, Refusal> {
+pub fn evaluate(text: &str) -> Result<LayoutValue, ExpressionRefusal> {
     locate(text).map_err(|mistake| mistake.refusal)
 }
 
@@ -129,6 +131,6 @@ pub fn evaluate(text: &str) -> Result<Value, Refusal> {
 ///
 /// # Errors
 /// As [`evaluate`].
-pub fn locate(text: &str) -> Result<Value, Mistake> {
+pub fn locate(text: &str) -> Result<LayoutValue, Mistake> {
     Parsed::new(text)?.evaluate()
 }

@@ -3,10 +3,10 @@
 use tilewright_layout::ops::Order;
 use tilewright_layout::{IntTuple, Layout};
 
-use super::value::Value;
-use super::{Refusal, swizzle_operations};
+use super::value::LayoutValue;
+use super::{ExpressionRefusal, swizzle_operations};
 
-type Outcome = Result<Value, Refusal>;
+type OperationResult = Result<LayoutValue, ExpressionRefusal>;
 
 /// Most values that a result lists.
 const MAX_LISTED: i64 = 1 << 16;
@@ -14,19 +14,19 @@ const MAX_LISTED: i64 = 1 << 16;
 /// Applies the operation called `name`.
 ///
 /// # Errors
-/// [`Refusal`]: an unknown name, arguments of the wrong number or kind, or what the algebra refuses.
-pub fn apply(name: &str, args: &[Value]) -> Outcome {
+/// [`ExpressionRefusal`]: an unknown name, arguments of the wrong number or kind, or what the algebra refuses.
+pub fn apply(name: &str, args: &[LayoutValue]) -> OperationResult {
     for table in [division, products, shaping, modes, coordinates, shapes, inverses, swizzle_operations::apply] {
         if let Some(outcome) = table(name, args) {
             return outcome;
         }
     }
-    Err(Refusal::UnknownOperation { name: name.to_owned() })
+    Err(ExpressionRefusal::UnknownOperation { name: name.to_owned() })
 }
 
 /// Argument `index`, or a refusal that says how many there are.
-pub(super) fn arg<'v>(name: &str, args: &'v [Value], index: usize) -> Result<&'v Value, Refusal> {
-    args.get(index).ok_or_else(|| Refusal::Arguments {
+pub(super) fn arg<'v>(name: &str, args: &'v [LayoutValue], index: usize) -> Result<&'v LayoutValue, ExpressionRefusal> {
+    args.get(index).ok_or_else(|| ExpressionRefusal::Arguments {
         operation: name.to_owned(),
         expected: ["at least 1", "at least 2", "at least 3", "at least 4"][index.min(3)],
         found: args.len(),
@@ -34,22 +34,22 @@ pub(super) fn arg<'v>(name: &str, args: &'v [Value], index: usize) -> Result<&'v
 }
 
 fn with_tiler(
-    args: &[Value],
+    args: &[LayoutValue],
     name: &str,
     operation: fn(&Layout, &tilewright_layout::Tiler) -> Result<Layout, tilewright_layout::LayoutError>,
-) -> Outcome {
+) -> OperationResult {
     Ok(operation(&arg(name, args, 0)?.layout()?, &arg(name, args, 1)?.tiler()?)?.into())
 }
 
 fn with_layout(
-    args: &[Value],
+    args: &[LayoutValue],
     name: &str,
     operation: fn(&Layout, &Layout) -> Result<Layout, tilewright_layout::LayoutError>,
-) -> Outcome {
+) -> OperationResult {
     Ok(operation(&arg(name, args, 0)?.layout()?, &arg(name, args, 1)?.layout()?)?.into())
 }
 
-fn division(name: &str, args: &[Value]) -> Option<Outcome> {
+fn division(name: &str, args: &[LayoutValue]) -> Option<OperationResult> {
     Some(match name {
         "composition" => with_tiler(args, name, Layout::compose_tiler),
         "logical_divide" => with_tiler(args, name, Layout::logical_divide),
@@ -64,47 +64,52 @@ fn division(name: &str, args: &[Value]) -> Option<Outcome> {
     })
 }
 
-fn products(name: &str, args: &[Value]) -> Option<Outcome> {
+fn products(name: &str, args: &[LayoutValue]) -> Option<OperationResult> {
     Some(match name {
         "blocked_product" => with_layout(args, name, Layout::blocked_product),
         "raked_product" => with_layout(args, name, Layout::raked_product),
         "max_common_layout" => with_layout(args, name, Layout::max_common_layout),
         "max_common_vector" => common_vector(args),
-        "max_alignment" => layout_of(args, name, |l| Ok(Value::Int(l.max_alignment()))),
+        "max_alignment" => layout_of(args, name, |l| Ok(LayoutValue::Int(l.max_alignment()))),
         "tile_to_shape" => tile_to_shape(args),
         _ => return None,
     })
 }
 
-fn common_vector(args: &[Value]) -> Outcome {
+fn common_vector(args: &[LayoutValue]) -> OperationResult {
     let name = "max_common_vector";
-    Ok(Value::Int(arg(name, args, 0)?.layout()?.max_common_vector(&arg(name, args, 1)?.layout()?)?))
+    Ok(LayoutValue::Int(arg(name, args, 0)?.layout()?.max_common_vector(&arg(name, args, 1)?.layout()?)?))
 }
 
 /// Reads an optional order and hands it on.
-pub(super) fn with_order<T>(order: Option<&Value>, run: impl FnOnce(Order<'_>) -> T) -> Result<T, Refusal> {
+pub(super) fn with_order<T>(
+    order: Option<&LayoutValue>,
+    run: impl FnOnce(Order<'_>) -> T,
+) -> Result<T, ExpressionRefusal> {
     Ok(match order {
         None => run(Order::Left),
-        Some(Value::Word(word)) => match word.as_str() {
+        Some(LayoutValue::Word(word)) => match word.as_str() {
             "LayoutLeft" => run(Order::Left),
             "LayoutRight" => run(Order::Right),
-            _ => return Err(Refusal::UnknownWord { word: word.clone(), expected: "LayoutLeft, LayoutRight" }),
+            _ => {
+                return Err(ExpressionRefusal::UnknownWord { word: word.clone(), expected: "LayoutLeft, LayoutRight" });
+            }
         },
         Some(numbers) => run(Order::By(&numbers.tuple()?)),
     })
 }
 
-fn tile_to_shape(args: &[Value]) -> Outcome {
+fn tile_to_shape(args: &[LayoutValue]) -> OperationResult {
     let name = "tile_to_shape";
     let (block, shape) = (arg(name, args, 0)?.layout()?, arg(name, args, 1)?.tuple()?);
     Ok(with_order(args.get(2), |order| block.tile_to_shape(&shape, order))??.into())
 }
 
-fn layout_of(args: &[Value], name: &str, operation: impl FnOnce(&Layout) -> Outcome) -> Outcome {
+fn layout_of(args: &[LayoutValue], name: &str, operation: impl FnOnce(&Layout) -> OperationResult) -> OperationResult {
     operation(&arg(name, args, 0)?.layout()?)
 }
 
-fn shaping(name: &str, args: &[Value]) -> Option<Outcome> {
+fn shaping(name: &str, args: &[LayoutValue]) -> Option<OperationResult> {
     Some(match name {
         "coalesce" => layout_of(args, name, |l| {
             Ok(match args.get(1) {
@@ -144,7 +149,7 @@ fn shaping(name: &str, args: &[Value]) -> Option<Outcome> {
     })
 }
 
-fn ordered(name: &str, args: &[Value]) -> Outcome {
+fn ordered(name: &str, args: &[LayoutValue]) -> OperationResult {
     let shape = arg(name, args, 0)?.tuple()?;
     Ok(with_order(args.get(1), |order| match order {
         Order::Left => Layout::col_major(&shape),
@@ -156,64 +161,66 @@ fn ordered(name: &str, args: &[Value]) -> Outcome {
 
 fn compact(
     name: &str,
-    args: &[Value],
+    args: &[LayoutValue],
     build: fn(&IntTuple, &IntTuple) -> Result<Layout, tilewright_layout::LayoutError>,
-) -> Outcome {
-    let start = args.get(1).map_or(Ok(IntTuple::int(1)), Value::tuple)?;
+) -> OperationResult {
+    let start = args.get(1).map_or(Ok(IntTuple::int(1)), LayoutValue::tuple)?;
     Ok(build(&arg(name, args, 0)?.tuple()?, &start)?.stride().into())
 }
 
-fn modes(name: &str, args: &[Value]) -> Option<Outcome> {
+fn modes(name: &str, args: &[LayoutValue]) -> Option<OperationResult> {
     Some(match name {
         "flatten" => layout_of(args, name, |l| Ok(l.flatten().into())),
         "unflatten" => layout_of(args, name, |l| Ok(l.unflatten(&arg(name, args, 1)?.profile()?)?.into())),
         "append" | "prepend" => layout_of(args, name, |l| {
             let mode = arg(name, args, 1)?.layout()?;
-            let rank = args.get(2).map_or(Ok(l.rank() + 1), Value::index)?;
+            let rank = args.get(2).map_or(Ok(l.rank() + 1), LayoutValue::index)?;
             Ok(if name == "append" { l.append_to(&mode, rank)? } else { l.prepend_to(&mode, rank)? }.into())
         }),
         "replace" => layout_of(args, name, |l| {
             Ok(l.replace(arg(name, args, 1)?.index()?, &arg(name, args, 2)?.layout()?)?.into())
         }),
         "select" => layout_of(args, name, |l| match arg(name, args, 1)? {
-            Value::List(items) => Ok(l.select(&items.iter().map(Value::index).collect::<Result<Vec<_>, _>>()?)?.into()),
-            other => Err(Refusal::Kind { expected: "a tuple of mode numbers", found: other.kind() }),
+            LayoutValue::List(items) => {
+                Ok(l.select(&items.iter().map(LayoutValue::index).collect::<Result<Vec<_>, _>>()?)?.into())
+            }
+            other => Err(ExpressionRefusal::Kind { expected: "a tuple of mode numbers", found: other.kind() }),
         }),
         "take" => {
             layout_of(args, name, |l| Ok(l.take(arg(name, args, 1)?.index()?, arg(name, args, 2)?.index()?)?.into()))
         }
         "group_modes" => layout_of(args, name, |l| {
             let end = match arg(name, args, 2)? {
-                Value::Int(-1) => l.rank(),
+                LayoutValue::Int(-1) => l.rank(),
                 end => end.index()?,
             };
             Ok(l.group(arg(name, args, 1)?.index()?, end)?.into())
         }),
         "zip" => layout_of(args, name, |l| Ok(l.zip()?.into())),
         "get" => layout_of(args, name, |l| Ok(l.mode(arg(name, args, 1)?.index()?)?.into())),
-        "rank" => layout_of(args, name, |l| Ok(Value::Int(l.rank() as i64))),
-        "depth" => layout_of(args, name, |l| Ok(Value::Int(l.depth() as i64))),
-        "size" => layout_of(args, name, |l| Ok(Value::Int(l.size()))),
-        "cosize" | "coshape" => layout_of(args, name, |l| Ok(Value::Int(l.cosize()))),
+        "rank" => layout_of(args, name, |l| Ok(LayoutValue::Int(l.rank() as i64))),
+        "depth" => layout_of(args, name, |l| Ok(LayoutValue::Int(l.depth() as i64))),
+        "size" => layout_of(args, name, |l| Ok(LayoutValue::Int(l.size()))),
+        "cosize" | "coshape" => layout_of(args, name, |l| Ok(LayoutValue::Int(l.cosize()))),
         "slice" => with_coord(args, name, |c, l| Ok(l.slice(c)?.into())),
         "dice" => with_coord(args, name, |c, l| Ok(l.dice(c)?.into())),
         "slice_and_offset" => with_coord(args, name, |c, l| {
             let (slice, offset) = l.slice_and_offset(c)?;
-            Ok(Value::List(vec![slice.into(), Value::Int(offset)]))
+            Ok(LayoutValue::List(vec![slice.into(), LayoutValue::Int(offset)]))
         }),
         _ => return None,
     })
 }
 
 fn with_coord(
-    args: &[Value],
+    args: &[LayoutValue],
     name: &str,
-    operation: impl FnOnce(&tilewright_layout::Coord, &Layout) -> Outcome,
-) -> Outcome {
+    operation: impl FnOnce(&tilewright_layout::Coord, &Layout) -> OperationResult,
+) -> OperationResult {
     operation(&arg(name, args, 0)?.coord()?, &arg(name, args, 1)?.layout()?)
 }
 
-fn coordinates(name: &str, args: &[Value]) -> Option<Outcome> {
+fn coordinates(name: &str, args: &[LayoutValue]) -> Option<OperationResult> {
     Some(match name {
         "index" => layout_of(args, name, |l| {
             listed("index", l.size())?;
@@ -229,36 +236,40 @@ fn coordinates(name: &str, args: &[Value]) -> Option<Outcome> {
         "get_hier_coord" => of_offset(name, args, |_, coordinate| Ok(coordinate.into())),
         "get_flat_coord" => of_offset(name, args, |layout, coordinate| {
             if layout.rank() == 1 {
-                return Ok(Value::Int(layout.shape().index_of(&coordinate)?));
+                return Ok(LayoutValue::Int(layout.shape().index_of(&coordinate)?));
             }
             (0..layout.rank())
-                .map(|i| Ok(Value::Int(layout.mode(i)?.shape().index_of(&coordinate.mode(i)?)?)))
-                .collect::<Result<Vec<_>, Refusal>>()
-                .map(Value::List)
+                .map(|i| Ok(LayoutValue::Int(layout.mode(i)?.shape().index_of(&coordinate.mode(i)?)?)))
+                .collect::<Result<Vec<_>, ExpressionRefusal>>()
+                .map(LayoutValue::List)
         }),
-        "get_1d_coord" => of_offset(name, args, |layout, crd| Ok(Value::Int(layout.shape().index_of(&crd)?))),
+        "get_1d_coord" => of_offset(name, args, |layout, crd| Ok(LayoutValue::Int(layout.shape().index_of(&crd)?))),
         _ => return None,
     })
 }
 
-pub(super) fn listed(operation: &'static str, size: i64) -> Result<(), Refusal> {
-    if size > MAX_LISTED { Err(Refusal::TooLong { operation, size, limit: MAX_LISTED }) } else { Ok(()) }
+pub(super) fn listed(operation: &'static str, size: i64) -> Result<(), ExpressionRefusal> {
+    if size > MAX_LISTED { Err(ExpressionRefusal::TooLong { operation, size, limit: MAX_LISTED }) } else { Ok(()) }
 }
 
-fn of_offset(name: &str, args: &[Value], finish: impl FnOnce(&Layout, IntTuple) -> Outcome) -> Outcome {
+fn of_offset(
+    name: &str,
+    args: &[LayoutValue],
+    finish: impl FnOnce(&Layout, IntTuple) -> OperationResult,
+) -> OperationResult {
     let layout = arg(name, args, 0)?.layout()?;
     finish(&layout, layout.coordinate_of_offset(arg(name, args, 1)?.int()?)?)
 }
 
-fn crd2idx(name: &str, args: &[Value]) -> Outcome {
+fn crd2idx(name: &str, args: &[LayoutValue]) -> OperationResult {
     let coordinate = arg(name, args, 0)?.tuple()?;
-    Ok(Value::Int(match arg(name, args, 1)? {
-        Value::Layout(layout) => layout.offset(&coordinate)?,
+    Ok(LayoutValue::Int(match arg(name, args, 1)? {
+        LayoutValue::Layout(layout) => layout.offset(&coordinate)?,
         shape => shape.tuple()?.index_of(&coordinate)?,
     }))
 }
 
-fn idx2crd(name: &str, args: &[Value]) -> Outcome {
+fn idx2crd(name: &str, args: &[LayoutValue]) -> OperationResult {
     let (index, shape) = (arg(name, args, 0)?.tuple()?, arg(name, args, 1)?.tuple()?);
     let Some(stride) = args.get(2) else { return Ok(shape.refine_coordinate(&index)?.into()) };
     let stride = stride.tuple()?;
@@ -271,7 +282,7 @@ fn idx2crd(name: &str, args: &[Value]) -> Outcome {
 }
 
 /// Each mode of a tuple of offsets by its own strides.
-fn by_stride(layout: &Layout, index: &IntTuple) -> Outcome {
+fn by_stride(layout: &Layout, index: &IntTuple) -> OperationResult {
     if index.is_int() {
         return Ok(layout.coordinate_of_offset(index.values()[0])?.into());
     }
@@ -280,22 +291,22 @@ fn by_stride(layout: &Layout, index: &IntTuple) -> Outcome {
         return Err(tilewright_layout::LayoutError::Rank { operation: "idx2crd", given: index.rank(), expected }.into());
     }
     let modes = (0..layout.rank()).map(|i| by_stride(&layout.mode(i)?, &index.mode(i)?));
-    modes.collect::<Result<Vec<_>, _>>().map(Value::List)
+    modes.collect::<Result<Vec<_>, _>>().map(LayoutValue::List)
 }
 
-fn idx2crd_domain(name: &str, args: &[Value]) -> Outcome {
+fn idx2crd_domain(name: &str, args: &[LayoutValue]) -> OperationResult {
     let shape = arg(name, args, 0)?.tuple()?;
     let layout = Layout::col_major(&shape)?;
     listed("idx2crd_domain", layout.size())?;
-    Ok(Value::List((0..layout.size()).map(|i| layout.coordinate(i).into()).collect()))
+    Ok(LayoutValue::List((0..layout.size()).map(|i| layout.coordinate(i).into()).collect()))
 }
 
-fn shapes(name: &str, args: &[Value]) -> Option<Outcome> {
+fn shapes(name: &str, args: &[LayoutValue]) -> Option<OperationResult> {
     let pair = |operation: fn(&IntTuple, &IntTuple) -> Result<IntTuple, tilewright_layout::LayoutError>| {
         Ok(operation(&arg(name, args, 0)?.tuple()?, &arg(name, args, 1)?.tuple()?)?.into())
     };
     let test = |operation: fn(&IntTuple, &IntTuple) -> bool| {
-        Ok(Value::Bool(operation(&arg(name, args, 0)?.tuple()?, &arg(name, args, 1)?.tuple()?)))
+        Ok(LayoutValue::Bool(operation(&arg(name, args, 0)?.tuple()?, &arg(name, args, 1)?.tuple()?)))
     };
     Some(match name {
         "shape_div" => pair(IntTuple::shape_div),
@@ -306,13 +317,13 @@ fn shapes(name: &str, args: &[Value]) -> Option<Outcome> {
         "compatible" => test(IntTuple::compatible),
         "weakly_compatible" => test(IntTuple::weakly_compatible),
         "inner_product" => {
-            (|| Ok(Value::Int(arg(name, args, 0)?.tuple()?.inner_product(&arg(name, args, 1)?.tuple()?)?)))()
+            (|| Ok(LayoutValue::Int(arg(name, args, 0)?.tuple()?.inner_product(&arg(name, args, 1)?.tuple()?)?)))()
         }
         "expand_modes_alike" => (|| {
             let (a, b) = (arg(name, args, 0)?, arg(name, args, 1)?);
-            if let (Value::Layout(a), Value::Layout(b)) = (a, b) {
+            if let (LayoutValue::Layout(a), LayoutValue::Layout(b)) = (a, b) {
                 let (a, b) = a.expand_modes_alike(b)?;
-                return Ok(Value::List(vec![a.into(), b.into()]));
+                return Ok(LayoutValue::List(vec![a.into(), b.into()]));
             }
             Ok(a.tuple()?.expand_modes_alike(&b.tuple()?)?.into())
         })(),
@@ -322,13 +333,13 @@ fn shapes(name: &str, args: &[Value]) -> Option<Outcome> {
         }
         "evenly_divides" => (|| {
             let layout = Layout::col_major(&arg(name, args, 0)?.tuple()?)?;
-            Ok(Value::Bool(layout.divides_evenly(&arg(name, args, 1)?.tiler()?)))
+            Ok(LayoutValue::Bool(layout.divides_evenly(&arg(name, args, 1)?.tiler()?)))
         })(),
         _ => return None,
     })
 }
 
-fn inverses(name: &str, args: &[Value]) -> Option<Outcome> {
+fn inverses(name: &str, args: &[LayoutValue]) -> Option<OperationResult> {
     Some(match name {
         "right_inverse" => layout_of(args, name, |l| Ok(l.right_inverse().into())),
         "left_inverse" => layout_of(args, name, |l| Ok(l.left_inverse()?.into())),

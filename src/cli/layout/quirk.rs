@@ -3,17 +3,17 @@
 use serde_json::Value as Json;
 use tilewright_layout::{Swizzled, laws};
 
-use super::Refusal;
-use super::value::Value;
+use super::ExpressionRefusal;
+use super::value::LayoutValue;
 
 /// Whether `result` is right by the definition of the operation. What is not decided here is not
 /// right.
 pub(super) fn keeps_definition(name: &str, args: &[Json], result: &Json) -> bool {
-    let Ok(args) = args.iter().map(Value::from_json).collect::<Result<Vec<_>, _>>() else { return false };
+    let Ok(args) = args.iter().map(LayoutValue::from_json).collect::<Result<Vec<_>, _>>() else { return false };
     if name == "swizzle_slice_and_offset" {
         return slices(&args, result).unwrap_or(false);
     }
-    let Ok(Value::Layout(result)) = Value::from_json(result) else { return false };
+    let Ok(LayoutValue::Layout(result)) = LayoutValue::from_json(result) else { return false };
     let layout = |index: usize| args.get(index).and_then(|value| value.layout().ok());
     match (name, layout(0), layout(1)) {
         ("composition", Some(a), Some(b)) => laws::composition(&a, &b, &result).is_ok(),
@@ -33,16 +33,16 @@ pub(super) fn keeps_definition(name: &str, args: &[Json], result: &Json) -> bool
 }
 
 /// `slice(x) + offset == swizzle(start + slice of the inner layout)` at every `x`.
-fn slices(args: &[Value], result: &Json) -> Result<bool, Refusal> {
+fn slices(args: &[LayoutValue], result: &Json) -> Result<bool, ExpressionRefusal> {
     let [coordinate, swizzle, start, inner] = args else { return Ok(false) };
     let (swizzle, start) = (swizzle.swizzle()?, start.int()?);
     let (inner, inner_offset) = inner.layout()?.slice_and_offset(&coordinate.coord()?)?;
-    let offset = i128::from(Value::from_json(&result[1])?.int()?);
-    let first = start.checked_add(inner_offset).ok_or(Refusal::Negative { value: start })?;
+    let offset = i128::from(LayoutValue::from_json(&result[1])?.int()?);
+    let first = start.checked_add(inner_offset).ok_or(ExpressionRefusal::Negative { value: start })?;
     let wanted = Swizzled::new(swizzle, first, inner).checked()?;
-    let slice: Box<dyn Fn(i64) -> i64> = match Value::from_json(&result[0])? {
-        Value::Layout(layout) => Box::new(move |x| layout.at(x)),
-        Value::Swizzled(swizzled) => Box::new(move |x| swizzled.at(x)),
+    let slice: Box<dyn Fn(i64) -> i64> = match LayoutValue::from_json(&result[0])? {
+        LayoutValue::Layout(layout) => Box::new(move |x| layout.at(x)),
+        LayoutValue::Swizzled(swizzled) => Box::new(move |x| swizzled.at(x)),
         _ => return Ok(false),
     };
     Ok((0..inner.size()).all(|x| i128::from(slice(x)) + offset == i128::from(wanted.at(x))))

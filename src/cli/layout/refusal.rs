@@ -6,7 +6,7 @@ use tilewright_layout::view::ViewError;
 
 /// Why an expression or a golden case was not evaluated.
 #[derive(Debug, Error)]
-pub enum Refusal {
+pub enum ExpressionRefusal {
     /// The algebra refused.
     #[error("{0}")]
     Layout(#[source] LayoutError),

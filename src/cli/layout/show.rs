@@ -7,9 +7,9 @@ use clap::Args;
 use tilewright_layout::picture::{Colour, Svg, TextGrid};
 use tilewright_layout::{Composed, Layout};
 
-use super::{Refusal, evaluate};
+use super::{ExpressionRefusal, evaluate};
 use crate::cli::Failure;
-use crate::cli::output::Output;
+use crate::cli::output::OutputFile;
 
 /// Most cells that a picture has.
 const MAX_CELLS: i64 = 1 << 16;
@@ -42,7 +42,9 @@ fn tile(text: &str) -> Result<(i64, i64), String> {
 fn threads(text: &str) -> Result<Layout, Failure> {
     let fragment = evaluate(text)?.layout()?;
     match fragment.size() {
-        size if size > MAX_CELLS => Err(Refusal::TooLong { operation: "show --thread", size, limit: MAX_CELLS }.into()),
+        size if size > MAX_CELLS => {
+            Err(ExpressionRefusal::TooLong { operation: "show --thread", size, limit: MAX_CELLS }.into())
+        }
         _ => Ok(fragment),
     }
 }
@@ -53,7 +55,7 @@ fn threads(text: &str) -> Result<Layout, Failure> {
 /// A layout too large to draw, a thread layout that is none, or a file that cannot be written.
 pub(super) fn run(layout: &Composed, svg: Option<&Path>, colours: &Colours) -> Result<(), Failure> {
     if layout.size() > MAX_CELLS {
-        return Err(Refusal::TooLong { operation: "show", size: layout.size(), limit: MAX_CELLS }.into());
+        return Err(ExpressionRefusal::TooLong { operation: "show", size: layout.size(), limit: MAX_CELLS }.into());
     }
     let (rows, columns) = colours.tile.unwrap_or((0, 0));
     let Some(path) = svg else {
@@ -65,12 +67,12 @@ pub(super) fn run(layout: &Composed, svg: Option<&Path>, colours: &Colours) -> R
             // For each cell the whole fragment may be searched.
             let size = layout.size() * fragment.size();
             if size > MAX_SEARCH {
-                return Err(Refusal::TooLong { operation: "show --thread", size, limit: MAX_SEARCH }.into());
+                return Err(ExpressionRefusal::TooLong { operation: "show --thread", size, limit: MAX_SEARCH }.into());
             }
             Colour::Thread { fragment }
         }
         (None, Some(element_bytes)) => Colour::Bank { element_bytes },
         (None, None) => Colour::Tile { rows: rows.max(1), columns: columns.max(1) },
     };
-    Output::create(path)?.write(|file| write!(file, "{}", Svg::new(layout, colour)))
+    OutputFile::create(path)?.write(|file| write!(file, "{}", Svg::new(layout, colour)))
 }

@@ -3,26 +3,26 @@
 use tilewright_layout::swizzle::canonical::Atom;
 use tilewright_layout::{Composed, Layout, LayoutError, Swizzle, Swizzled};
 
-use super::Refusal;
+use super::ExpressionRefusal;
 use super::operations::{arg, listed, with_order};
-use super::value::Value;
+use super::value::LayoutValue;
 
-type Outcome = Result<Value, Refusal>;
+type SwizzleResult = Result<LayoutValue, ExpressionRefusal>;
 
-pub(super) fn apply(name: &str, args: &[Value]) -> Option<Outcome> {
+pub(super) fn apply(name: &str, args: &[LayoutValue]) -> Option<SwizzleResult> {
     Some(match name {
-        "swizzle" => swizzle(args, |s| Ok(Value::Swizzle(s))),
+        "swizzle" => swizzle(args, |s| Ok(LayoutValue::Swizzle(s))),
         "swizzle_masks" => swizzle(args, |s| Ok(vec![s.source_mask(), s.target_mask()].into())),
         "swizzle_apply" => swizzle(args, |s| swizzle_apply(name, args, s)),
-        "swizzle_composition" => swizzle(args, |s| Ok(Value::Swizzle(s.merge(&arg(name, args, 1)?.swizzle()?)?))),
-        "swizzle_upcast" => swizzle(args, |s| Ok(Value::Swizzle(s.upcast(arg(name, args, 1)?.int()?)?))),
-        "swizzle_downcast" => swizzle(args, |s| Ok(Value::Swizzle(s.downcast(arg(name, args, 1)?.int()?)?))),
-        "swizzle_recast" => {
-            swizzle(args, |s| Ok(Value::Swizzle(s.recast(arg(name, args, 1)?.int()?, arg(name, args, 2)?.int()?)?)))
-        }
+        "swizzle_composition" => swizzle(args, |s| Ok(LayoutValue::Swizzle(s.merge(&arg(name, args, 1)?.swizzle()?)?))),
+        "swizzle_upcast" => swizzle(args, |s| Ok(LayoutValue::Swizzle(s.upcast(arg(name, args, 1)?.int()?)?))),
+        "swizzle_downcast" => swizzle(args, |s| Ok(LayoutValue::Swizzle(s.downcast(arg(name, args, 1)?.int()?)?))),
+        "swizzle_recast" => swizzle(args, |s| {
+            Ok(LayoutValue::Swizzle(s.recast(arg(name, args, 1)?.int()?, arg(name, args, 2)?.int()?)?))
+        }),
         "make_swizzle" => (|| {
             let (from, into) = (arg(name, args, 0)?.int()?, arg(name, args, 1)?.int()?);
-            Ok(Value::Swizzle(Swizzle::from_masks(from, into)?))
+            Ok(LayoutValue::Swizzle(Swizzle::from_masks(from, into)?))
         })(),
         "layout_swizzle_composition" => {
             (|| Ok(arg(name, args, 0)?.layout()?.after_swizzle(&arg(name, args, 1)?.swizzle()?)?.into()))()
@@ -35,11 +35,11 @@ pub(super) fn apply(name: &str, args: &[Value]) -> Option<Outcome> {
     })
 }
 
-fn swizzle(args: &[Value], operation: impl FnOnce(Swizzle) -> Outcome) -> Outcome {
+fn swizzle(args: &[LayoutValue], operation: impl FnOnce(Swizzle) -> SwizzleResult) -> SwizzleResult {
     operation(arg("swizzle", args, 0)?.swizzle()?)
 }
 
-fn swizzle_apply(name: &str, args: &[Value], swizzle: Swizzle) -> Outcome {
+fn swizzle_apply(name: &str, args: &[LayoutValue], swizzle: Swizzle) -> SwizzleResult {
     let (start, step, count) = (arg(name, args, 1)?.int()?, arg(name, args, 2)?.int()?, arg(name, args, 3)?.int()?);
     listed("swizzle_apply", count)?;
     let one = |i: i64| {
@@ -51,25 +51,25 @@ fn swizzle_apply(name: &str, args: &[Value], swizzle: Swizzle) -> Outcome {
 }
 
 /// The first three arguments as a swizzled layout: swizzle, offset, layout.
-fn composed(name: &str, args: &[Value], first: usize) -> Result<Composed, Refusal> {
+fn composed(name: &str, args: &[LayoutValue], first: usize) -> Result<Composed, ExpressionRefusal> {
     let (swizzle, offset) = (arg(name, args, first)?.swizzle()?, arg(name, args, first + 1)?.int()?);
     checked(swizzle, offset, arg(name, args, first + 2)?.layout()?)
 }
 
 /// A swizzled layout, none of whose offsets wraps.
-pub(super) fn checked(swizzle: Swizzle, offset: i64, layout: Layout) -> Result<Composed, Refusal> {
+pub(super) fn checked(swizzle: Swizzle, offset: i64, layout: Layout) -> Result<Composed, ExpressionRefusal> {
     Swizzled::new(swizzle, offset, layout).checked()?;
     Ok(Composed::new(swizzle, offset, layout))
 }
 
-fn composed_operation(name: &str, args: &[Value]) -> Option<Outcome> {
-    type OnComposed = fn(&str, &[Value], Composed) -> Outcome;
+fn composed_operation(name: &str, args: &[LayoutValue]) -> Option<SwizzleResult> {
+    type OnComposed = fn(&str, &[LayoutValue], Composed) -> SwizzleResult;
     let operation: OnComposed = match name {
         "swizzle_layout" => |_, _, c| {
             listed("swizzle_layout", c.size())?;
             Ok((0..c.size()).map(|i| c.at(i)).collect::<Vec<_>>().into())
         },
-        "swizzle_cosize" => |_, _, c| Ok(Value::Int(c.layout().cosize())),
+        "swizzle_cosize" => |_, _, c| Ok(LayoutValue::Int(c.layout().cosize())),
         "swizzle_left_inverse" => |_, _, c| match c {
             Composed::Plain(layout) => Ok(layout.left_inverse()?.into()),
             Composed::Swizzled(swizzled) => Ok(swizzled.left_inverse()?.into()),
@@ -102,8 +102,8 @@ fn composed_operation(name: &str, args: &[Value]) -> Option<Outcome> {
         "swizzle_max_common_vector" => |name, args, c| {
             let other: Layout = arg(name, args, 3)?.layout()?;
             match c {
-                Composed::Plain(layout) => Ok(Value::Int(layout.max_common_vector(&other)?)),
-                Composed::Swizzled(swizzled) => Ok(Value::Int(swizzled.max_common_vector(&other)?)),
+                Composed::Plain(layout) => Ok(LayoutValue::Int(layout.max_common_vector(&other)?)),
+                Composed::Swizzled(swizzled) => Ok(LayoutValue::Int(swizzled.max_common_vector(&other)?)),
             }
         },
         _ => return None,
@@ -111,7 +111,7 @@ fn composed_operation(name: &str, args: &[Value]) -> Option<Outcome> {
     Some(composed(name, args, 0).and_then(|c| operation(name, args, c)))
 }
 
-fn layout_after_swizzled(name: &str, args: &[Value]) -> Outcome {
+fn layout_after_swizzled(name: &str, args: &[LayoutValue]) -> SwizzleResult {
     let outer = arg(name, args, 0)?.layout()?;
     let offset = arg(name, args, 2)?.int()?;
     if offset != 0 {
@@ -131,7 +131,7 @@ fn layout_after_swizzled(name: &str, args: &[Value]) -> Outcome {
     })
 }
 
-fn slice_and_offset(name: &str, args: &[Value]) -> Outcome {
+fn slice_and_offset(name: &str, args: &[LayoutValue]) -> SwizzleResult {
     let coordinate = arg(name, args, 0)?.coord()?;
     let (slice, offset) = match composed(name, args, 1)? {
         Composed::Plain(layout) => {
@@ -143,12 +143,12 @@ fn slice_and_offset(name: &str, args: &[Value]) -> Outcome {
             (slice.into(), offset)
         }
     };
-    Ok(Value::List(vec![slice, Value::Int(offset)]))
+    Ok(LayoutValue::List(vec![slice, LayoutValue::Int(offset)]))
 }
 
-fn atom(name: &str, args: &[Value]) -> Result<Atom, Refusal> {
+fn atom(name: &str, args: &[LayoutValue]) -> Result<Atom, ExpressionRefusal> {
     let word = arg(name, args, 0)?.word()?;
-    Atom::from_name(word).ok_or_else(|| Refusal::UnknownWord {
+    Atom::from_name(word).ok_or_else(|| ExpressionRefusal::UnknownWord {
         word: word.to_owned(),
         expected: "K_INTER, K_SW32, K_SW64, K_SW128, MN_INTER, MN_SW32, MN_SW64, MN_SW128",
     })
@@ -156,7 +156,7 @@ fn atom(name: &str, args: &[Value]) -> Result<Atom, Refusal> {
 
 /// A matrix atom, alone or tiled to a shape, in elements: `gmma_atom(name, bits)`,
 /// `gmma_smem_layout(name, bits, shape [, order])`.
-pub(super) fn shared_memory(name: &str, args: &[Value]) -> Result<(Swizzle, Swizzled), Refusal> {
+pub(super) fn shared_memory(name: &str, args: &[LayoutValue]) -> Result<(Swizzle, Swizzled), ExpressionRefusal> {
     let atom = atom(name, args)?;
     let bits = arg(name, args, 1)?.int()?;
     let tile = match args.get(2) {

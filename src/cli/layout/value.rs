@@ -5,11 +5,11 @@ use std::fmt;
 use serde_json::{Value as Json, json};
 use tilewright_layout::{Composed, Coord, IntTuple, Layout, LayoutError, Profile, Swizzle, Swizzled, Tiler};
 
-use super::Refusal;
+use super::ExpressionRefusal;
 
 /// A value: what an operation takes or gives.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum LayoutValue {
     /// An integer.
     Int(i64),
     /// `_`.
@@ -19,7 +19,7 @@ pub enum Value {
     /// A word, such as `LayoutRight` or `K_SW128`.
     Word(String),
     /// A tuple: a shape, a coordinate, a tiler, or a row of results.
-    List(Vec<Value>),
+    List(Vec<LayoutValue>),
     /// A layout.
     Layout(Box<Layout>),
     /// A swizzle.
@@ -28,89 +28,95 @@ pub enum Value {
     Swizzled(Box<Swizzled>),
 }
 
-impl Value {
+impl LayoutValue {
     /// What kind of value it is, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
-            Value::Int(_) => "an integer",
-            Value::Open => "_",
-            Value::Bool(_) => "a truth value",
-            Value::Word(_) => "a word",
-            Value::List(_) => "a tuple",
-            Value::Layout(_) => "a layout",
-            Value::Swizzle(_) => "a swizzle",
-            Value::Swizzled(_) => "a swizzled layout",
+            LayoutValue::Int(_) => "an integer",
+            LayoutValue::Open => "_",
+            LayoutValue::Bool(_) => "a truth value",
+            LayoutValue::Word(_) => "a word",
+            LayoutValue::List(_) => "a tuple",
+            LayoutValue::Layout(_) => "a layout",
+            LayoutValue::Swizzle(_) => "a swizzle",
+            LayoutValue::Swizzled(_) => "a swizzled layout",
         }
     }
 
-    fn mismatch(&self, expected: &'static str) -> Refusal {
-        Refusal::Kind { expected, found: self.kind() }
+    fn mismatch(&self, expected: &'static str) -> ExpressionRefusal {
+        ExpressionRefusal::Kind { expected, found: self.kind() }
     }
 
     /// The integer.
     ///
     /// # Errors
-    /// [`Refusal::Kind`] where it is something else; so do the methods below.
-    pub fn int(&self) -> Result<i64, Refusal> {
+    /// [`ExpressionRefusal::Kind`] where it is something else; so do the methods below.
+    pub fn int(&self) -> Result<i64, ExpressionRefusal> {
         match self {
-            Value::Int(value) => Ok(*value),
+            LayoutValue::Int(value) => Ok(*value),
             other => Err(other.mismatch("an integer")),
         }
     }
 
     /// The integer as an index or a count.
-    pub fn index(&self) -> Result<usize, Refusal> {
+    pub fn index(&self) -> Result<usize, ExpressionRefusal> {
         let value = self.int()?;
-        usize::try_from(value).map_err(|_| Refusal::Negative { value })
+        usize::try_from(value).map_err(|_| ExpressionRefusal::Negative { value })
     }
 
     /// The layout.
-    pub fn layout(&self) -> Result<Layout, Refusal> {
+    pub fn layout(&self) -> Result<Layout, ExpressionRefusal> {
         match self {
-            Value::Layout(layout) => Ok(**layout),
+            LayoutValue::Layout(layout) => Ok(**layout),
             other => Err(other.mismatch("a layout")),
         }
     }
 
     /// The integer or tuple of integers.
-    pub fn tuple(&self) -> Result<IntTuple, Refusal> {
+    pub fn tuple(&self) -> Result<IntTuple, ExpressionRefusal> {
         match self {
-            Value::Int(value) => Ok(IntTuple::int(*value)),
-            Value::List(items) => Ok(IntTuple::tuple(&items.iter().map(Value::tuple).collect::<Result<Vec<_>, _>>()?)?),
+            LayoutValue::Int(value) => Ok(IntTuple::int(*value)),
+            LayoutValue::List(items) => {
+                Ok(IntTuple::tuple(&items.iter().map(LayoutValue::tuple).collect::<Result<Vec<_>, _>>()?)?)
+            }
             other => Err(other.mismatch("an integer or a tuple of integers")),
         }
     }
 
     /// The nesting of an integer or tuple.
-    pub fn profile(&self) -> Result<Profile, Refusal> {
+    pub fn profile(&self) -> Result<Profile, ExpressionRefusal> {
         Ok(self.tuple()?.profile())
     }
 
     /// The coordinate, in which `_` may stand.
-    pub fn coord(&self) -> Result<Coord, Refusal> {
+    pub fn coord(&self) -> Result<Coord, ExpressionRefusal> {
         match self {
-            Value::Open => Ok(Coord::ALL),
-            Value::List(items) => Ok(Coord::tuple(&items.iter().map(Value::coord).collect::<Result<Vec<_>, _>>()?)?),
+            LayoutValue::Open => Ok(Coord::ALL),
+            LayoutValue::List(items) => {
+                Ok(Coord::tuple(&items.iter().map(LayoutValue::coord).collect::<Result<Vec<_>, _>>()?)?)
+            }
             other => Ok(Coord::of(other.tuple()?)),
         }
     }
 
     /// The tiler: an extent, a layout, `_`, or a tuple of tilers.
-    pub fn tiler(&self) -> Result<Tiler, Refusal> {
+    pub fn tiler(&self) -> Result<Tiler, ExpressionRefusal> {
         match self {
-            Value::Open => Ok(Tiler::KEEP),
-            Value::Int(extent) => Ok(Tiler::extent(*extent)),
-            Value::Layout(layout) => Ok(Tiler::layout(layout)),
-            Value::List(items) => Ok(Tiler::by_mode(&items.iter().map(Value::tiler).collect::<Result<Vec<_>, _>>()?)?),
+            LayoutValue::Open => Ok(Tiler::KEEP),
+            LayoutValue::Int(extent) => Ok(Tiler::extent(*extent)),
+            LayoutValue::Layout(layout) => Ok(Tiler::layout(layout)),
+            LayoutValue::List(items) => {
+                Ok(Tiler::by_mode(&items.iter().map(LayoutValue::tiler).collect::<Result<Vec<_>, _>>()?)?)
+            }
             other => Err(other.mismatch("an extent, a layout, _ or a tuple of these")),
         }
     }
 
     /// The swizzle, or the tuple of its three numbers.
-    pub fn swizzle(&self) -> Result<Swizzle, Refusal> {
+    pub fn swizzle(&self) -> Result<Swizzle, ExpressionRefusal> {
         match self {
-            Value::Swizzle(swizzle) => Ok(*swizzle),
-            Value::List(items) if items.len() == 3 => {
+            LayoutValue::Swizzle(swizzle) => Ok(*swizzle),
+            LayoutValue::List(items) if items.len() == 3 => {
                 Ok(Swizzle::new(items[0].int()?, items[1].int()?, items[2].int()?)?)
             }
             other => Err(other.mismatch("a swizzle")),
@@ -118,9 +124,9 @@ impl Value {
     }
 
     /// The word.
-    pub fn word(&self) -> Result<&str, Refusal> {
+    pub fn word(&self) -> Result<&str, ExpressionRefusal> {
         match self {
-            Value::Word(word) => Ok(word),
+            LayoutValue::Word(word) => Ok(word),
             other => Err(other.mismatch("a word")),
         }
     }
@@ -128,69 +134,71 @@ impl Value {
     /// Reads a value of the golden cases.
     ///
     /// # Errors
-    /// [`Refusal::Json`] for a value that the schema does not have; [`Refusal::Layout`] for a
+    /// [`ExpressionRefusal::Json`] for a value that the schema does not have; [`ExpressionRefusal::Layout`] for a
     /// layout that is none.
-    pub fn from_json(json: &Json) -> Result<Value, Refusal> {
+    pub fn from_json(json: &Json) -> Result<LayoutValue, ExpressionRefusal> {
         Ok(match json {
             Json::Number(number) => {
-                Value::Int(number.as_i64().ok_or_else(|| Refusal::Json { text: json.to_string() })?)
+                LayoutValue::Int(number.as_i64().ok_or_else(|| ExpressionRefusal::Json { text: json.to_string() })?)
             }
-            Json::Bool(truth) => Value::Bool(*truth),
-            Json::String(word) if word == "_" => Value::Open,
-            Json::String(word) => Value::Word(word.clone()),
-            Json::Array(items) => Value::List(items.iter().map(Value::from_json).collect::<Result<_, _>>()?),
+            Json::Bool(truth) => LayoutValue::Bool(*truth),
+            Json::String(word) if word == "_" => LayoutValue::Open,
+            Json::String(word) => LayoutValue::Word(word.clone()),
+            Json::Array(items) => {
+                LayoutValue::List(items.iter().map(LayoutValue::from_json).collect::<Result<_, _>>()?)
+            }
             Json::Object(fields) => {
-                let field = |name: &str| fields.get(name).map(Value::from_json).transpose();
+                let field = |name: &str| fields.get(name).map(LayoutValue::from_json).transpose();
                 match (field("shape")?, field("stride")?, field("swizzle")?) {
                     (Some(shape), Some(stride), None) => Layout::new(&shape.tuple()?, &stride.tuple()?)?.into(),
-                    (None, None, Some(swizzle)) => Value::Swizzle(swizzle.swizzle()?),
+                    (None, None, Some(swizzle)) => LayoutValue::Swizzle(swizzle.swizzle()?),
                     _ => match (field("a")?, field("offset")?, field("b")?) {
                         (Some(a), Some(offset), Some(b)) => {
                             Swizzled::new(a.swizzle()?, offset.int()?, b.layout()?).checked()?.into()
                         }
-                        _ => return Err(Refusal::Json { text: json.to_string() }),
+                        _ => return Err(ExpressionRefusal::Json { text: json.to_string() }),
                     },
                 }
             }
-            Json::Null => return Err(Refusal::Json { text: json.to_string() }),
+            Json::Null => return Err(ExpressionRefusal::Json { text: json.to_string() }),
         })
     }
 
     /// The value in the golden cases' schema.
     pub fn to_json(&self) -> Json {
         match self {
-            Value::Int(value) => json!(value),
-            Value::Open => json!("_"),
-            Value::Bool(truth) => json!(truth),
-            Value::Word(word) => json!(word),
-            Value::List(items) => items.iter().map(Value::to_json).collect(),
-            Value::Layout(layout) => {
-                json!({ "shape": Value::from(layout.shape()).to_json(), "stride": Value::from(layout.stride()).to_json() })
+            LayoutValue::Int(value) => json!(value),
+            LayoutValue::Open => json!("_"),
+            LayoutValue::Bool(truth) => json!(truth),
+            LayoutValue::Word(word) => json!(word),
+            LayoutValue::List(items) => items.iter().map(LayoutValue::to_json).collect(),
+            LayoutValue::Layout(layout) => {
+                json!({ "shape": LayoutValue::from(layout.shape()).to_json(), "stride": LayoutValue::from(layout.stride()).to_json() })
             }
-            Value::Swizzle(swizzle) => json!({ "swizzle": [swizzle.bits(), swizzle.base(), swizzle.shift()] }),
-            Value::Swizzled(swizzled) => json!({
-                "a": Value::Swizzle(swizzled.swizzle()).to_json(),
+            LayoutValue::Swizzle(swizzle) => json!({ "swizzle": [swizzle.bits(), swizzle.base(), swizzle.shift()] }),
+            LayoutValue::Swizzled(swizzled) => json!({
+                "a": LayoutValue::Swizzle(swizzled.swizzle()).to_json(),
                 "offset": swizzled.start(),
-                "b": Value::from(swizzled.layout()).to_json(),
+                "b": LayoutValue::from(swizzled.layout()).to_json(),
             }),
         }
     }
 }
 
-impl From<Layout> for Value {
-    fn from(layout: Layout) -> Value {
-        Value::Layout(Box::new(layout))
+impl From<Layout> for LayoutValue {
+    fn from(layout: Layout) -> LayoutValue {
+        LayoutValue::Layout(Box::new(layout))
     }
 }
 
-impl From<Swizzled> for Value {
-    fn from(swizzled: Swizzled) -> Value {
-        Value::Swizzled(Box::new(swizzled))
+impl From<Swizzled> for LayoutValue {
+    fn from(swizzled: Swizzled) -> LayoutValue {
+        LayoutValue::Swizzled(Box::new(swizzled))
     }
 }
 
-impl From<Composed> for Value {
-    fn from(composed: Composed) -> Value {
+impl From<Composed> for LayoutValue {
+    fn from(composed: Composed) -> LayoutValue {
         match composed {
             Composed::Plain(layout) => layout.into(),
             Composed::Swizzled(swizzled) => swizzled.into(),
@@ -198,35 +206,35 @@ impl From<Composed> for Value {
     }
 }
 
-impl From<IntTuple> for Value {
-    fn from(tuple: IntTuple) -> Value {
+impl From<IntTuple> for LayoutValue {
+    fn from(tuple: IntTuple) -> LayoutValue {
         if tuple.is_int() {
-            return Value::Int(tuple.values()[0]);
+            return LayoutValue::Int(tuple.values()[0]);
         }
-        Value::List((0..tuple.rank()).filter_map(|i| tuple.mode(i).ok()).map(Value::from).collect())
+        LayoutValue::List((0..tuple.rank()).filter_map(|i| tuple.mode(i).ok()).map(LayoutValue::from).collect())
     }
 }
 
-impl From<Vec<i64>> for Value {
-    fn from(values: Vec<i64>) -> Value {
-        Value::List(values.into_iter().map(Value::Int).collect())
+impl From<Vec<i64>> for LayoutValue {
+    fn from(values: Vec<i64>) -> LayoutValue {
+        LayoutValue::List(values.into_iter().map(LayoutValue::Int).collect())
     }
 }
 
-impl From<LayoutError> for Refusal {
-    fn from(error: LayoutError) -> Refusal {
-        Refusal::Layout(error)
+impl From<LayoutError> for ExpressionRefusal {
+    fn from(error: LayoutError) -> ExpressionRefusal {
+        ExpressionRefusal::Layout(error)
     }
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for LayoutValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Value::Int(value) => write!(f, "{value}"),
-            Value::Open => f.write_str("_"),
-            Value::Bool(truth) => write!(f, "{truth}"),
-            Value::Word(word) => f.write_str(word),
-            Value::List(items) => {
+            LayoutValue::Int(value) => write!(f, "{value}"),
+            LayoutValue::Open => f.write_str("_"),
+            LayoutValue::Bool(truth) => write!(f, "{truth}"),
+            LayoutValue::Word(word) => f.write_str(word),
+            LayoutValue::List(items) => {
                 f.write_str("(")?;
                 for (i, item) in items.iter().enumerate() {
                     if i > 0 {
@@ -236,9 +244,9 @@ impl fmt::Display for Value {
                 }
                 f.write_str(")")
             }
-            Value::Layout(layout) => write!(f, "{layout}"),
-            Value::Swizzle(swizzle) => write!(f, "{swizzle}"),
-            Value::Swizzled(swizzled) => write!(f, "{swizzled}"),
+            LayoutValue::Layout(layout) => write!(f, "{layout}"),
+            LayoutValue::Swizzle(swizzle) => write!(f, "{swizzle}"),
+            LayoutValue::Swizzled(swizzled) => write!(f, "{swizzled}"),
         }
     }
 }

@@ -48,7 +48,7 @@ pub enum KnownBy {
 
 /// What a step computes, and on how many devices.
 #[derive(Clone, Copy, Debug)]
-pub struct Load {
+pub struct StepLoad {
     /// Rows of the batch.
     pub rows: usize,
     /// Devices that share the model.
@@ -66,7 +66,7 @@ struct Bandwidth {
 
 /// A decode step: what a device reads, and how long that takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Step {
+pub struct StepCost {
     /// Devices that share the model.
     pub devices: usize,
     /// Bytes of weights.
@@ -91,21 +91,21 @@ pub struct Step {
     pub exchanging: f64,
 }
 
-impl Step {
+impl StepCost {
     /// A step of a model on a target.
-    pub fn of(spec: &ModelSpec, target: &Target, load: Load) -> Step {
-        Step::at_bandwidth(spec, target, load, bandwidth(target))
+    pub fn of(spec: &ModelSpec, target: &Target, load: StepLoad) -> StepCost {
+        StepCost::at_bandwidth(spec, target, load, bandwidth(target))
     }
 
     /// Replaces the bytes of weights that a step reads, of all devices together.
     #[must_use]
-    pub fn with_weights(self, bytes: u64) -> Step {
+    pub fn with_weights(self, bytes: u64) -> StepCost {
         let weights = bytes / self.devices as u64;
-        Step { weights, reading: (weights + self.cache) as f64 / self.rate, ..self }
+        StepCost { weights, reading: (weights + self.cache) as f64 / self.rate, ..self }
     }
 
-    fn at_bandwidth(spec: &ModelSpec, target: &Target, load: Load, bandwidth: Bandwidth) -> Step {
-        let (Load { rows, devices, context }, Bandwidth { rate, known_by }) = (load, bandwidth);
+    fn at_bandwidth(spec: &ModelSpec, target: &Target, load: StepLoad, bandwidth: Bandwidth) -> StepCost {
+        let (StepLoad { rows, devices, context }, Bandwidth { rate, known_by }) = (load, bandwidth);
         let elements = |shape: &[usize]| shape.iter().map(|&extent| extent as u64).product::<u64>();
         let all: u64 = spec.tensors().iter().map(|tensor| elements(&tensor.shape)).sum();
         // Of an embedding table that is not the output's, a step reads the rows that it looks up.
@@ -120,7 +120,7 @@ impl Step {
         let exchanges = if devices > 1 { 1 + 2 * spec.layers as u64 } else { 0 };
         let activations =
             ELEMENT * elements(&[rows, target.sms]) * (elements(&[spec.layers, inputs]) + spec.hidden as u64);
-        Step {
+        StepCost {
             devices,
             weights,
             cache,
@@ -191,7 +191,8 @@ mod tests {
         let of = |name: &str| rows.iter().filter(|row| row.0.name == name).count();
         assert!(of("h100") >= 9 && of("h200") >= 4, "{} and {} rows", of("h100"), of("h200"));
         for (target, spec, batch, position, us) in &rows {
-            let planned = Step::of(spec, target, Load { rows: *batch, devices: 1, context: *position }).seconds() * 1e6;
+            let planned =
+                StepCost::of(spec, target, StepLoad { rows: *batch, devices: 1, context: *position }).seconds() * 1e6;
             let limit = if target.name == "h100" { 0.03 } else { 0.05 };
             let error = planned / us - 1.0;
             assert!(error.abs() < limit, "{} {} rows {batch}: {planned:.1} for {us:.1} µs", target.name, spec.hidden);
@@ -204,8 +205,8 @@ mod tests {
         for (target, spec, batch, position, us) in measured().iter().filter(|row| row.0.name == "h200") {
             let rate = target.peak_bandwidth * PART_OF_SHEET;
             let step = {
-                let load = Load { rows: *batch, devices: 1, context: *position };
-                Step::at_bandwidth(spec, target, load, Bandwidth { rate, known_by: KnownBy::DataSheet })
+                let load = StepLoad { rows: *batch, devices: 1, context: *position };
+                StepCost::at_bandwidth(spec, target, load, Bandwidth { rate, known_by: KnownBy::DataSheet })
             };
             let error = step.seconds() * 1e6 / us - 1.0;
             assert!(error.abs() < 0.10, "rows {batch} at {position}: {error:.3}");
@@ -218,8 +219,8 @@ mod tests {
     fn two_devices_are_within_a_tenth_of_what_was_measured() {
         let target = Target::named("h200").expect("known");
         for (name, least, most) in [("llama-3.1-8b", 2.07, 2.10), ("llama-3.2-1b", 0.477, 0.498)] {
-            let load = Load { rows: 1, devices: 2, context: 1024 };
-            let step = Step::of(&ModelSpec::named(name).expect("known"), &target, load);
+            let load = StepLoad { rows: 1, devices: 2, context: 1024 };
+            let step = StepCost::of(&ModelSpec::named(name).expect("known"), &target, load);
             let ms = step.seconds() * 1e3;
             assert!(ms > 0.9 * least && ms < 1.1 * most, "{name}: {ms:.3} ms for {least} to {most}");
         }
@@ -232,7 +233,7 @@ mod tests {
         // The frequencies of the rotation are no tensor; the bench counts the same to a part in ten
         // thousand.
         let counted = 2_474_905_728f64;
-        let step = Step::of(&spec, &target, Load { rows: 1, devices: 1, context: 100 });
+        let step = StepCost::of(&spec, &target, StepLoad { rows: 1, devices: 1, context: 100 });
         assert!((step.bytes() as f64 / counted - 1.0).abs() < 1e-4, "{}", step.bytes());
         assert_eq!(step.levels, 83);
     }

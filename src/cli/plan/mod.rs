@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use cost::{KnownBy, Load, Step};
+use cost::{KnownBy, StepCost, StepLoad};
 use thiserror::Error;
 use tilewright_codegen::target::Target;
 use tilewright_kernels::gemv::linear::AOperand;
@@ -30,7 +30,7 @@ use super::Failure;
 use super::forms::Forms;
 use super::number;
 use super::quantize::parse_scheme;
-use crate::checkpoint::{Config, Scheme};
+use crate::checkpoint::{ModelConfig, Scheme};
 
 /// Say what a model needs of a GPU, and how fast it decodes there
 ///
@@ -86,12 +86,12 @@ const RESERVED: u64 = 1 << 30;
 /// What serves a step, and what each device keeps for it.
 struct Served {
     by: String,
-    kept: Vec<Kept>,
+    kept: Vec<ResidentBytes>,
 }
 
 /// What a device keeps, bytes.
 #[derive(Clone, Copy, Default)]
-struct Kept {
+struct ResidentBytes {
     weights: u64,
     /// Keys and values.
     pools: u64,
@@ -99,7 +99,7 @@ struct Kept {
     program: u64,
 }
 
-impl Kept {
+impl ResidentBytes {
     fn all(self) -> u64 {
         self.weights + self.pools + self.program
     }
@@ -107,25 +107,25 @@ impl Kept {
 
 /// Runs the subcommand.
 pub fn run(args: &PlanArgs) -> Result<ExitCode, Failure> {
-    let Config { spec, quantization, .. } = match (&args.config, &args.model) {
-        (Some(config), _) => Config::read(config)?,
-        (None, Some(dir)) => Config::of_folder(dir)?,
+    let ModelConfig { spec, quantization, .. } = match (&args.config, &args.model) {
+        (Some(config), _) => ModelConfig::read(config)?,
+        (None, Some(dir)) => ModelConfig::of_folder(dir)?,
         (None, None) => unreachable!("clap requires --model or --config"),
     };
     let forms = Forms::of(&spec, quantization, args.weights)?;
     let context = args.context.unwrap_or(spec.max_positions.min(4096));
     let (target, rows, devices) = (&args.target, usize::from(args.batch), usize::from(args.devices));
-    let load = Load { rows, devices, context };
+    let load = StepLoad { rows, devices, context };
     let served = served(&spec, &forms, target, load)?;
-    let step = Step::of(&spec, target, load).with_weights(forms.bytes(&spec, rows));
-    print(&mut io::stdout().lock(), &Planned { spec: &spec, target, load, step: &step, served: &served })?;
+    let step = StepCost::of(&spec, target, load).with_weights(forms.bytes(&spec, rows));
+    print(&mut io::stdout().lock(), &PlanOutput { spec: &spec, target, load, step: &step, served: &served })?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Lowers and places the step as `bench` and `generate` do, and asks the planner of the device
 /// machine.
-fn served(spec: &ModelSpec, forms: &Forms, target: &Target, load: Load) -> Result<Served, Failure> {
-    let Load { rows, devices, context } = load;
+fn served(spec: &ModelSpec, forms: &Forms, target: &Target, load: StepLoad) -> Result<Served, Failure> {
+    let StepLoad { rows, devices, context } = load;
     let options =
         LowerOptions { devices, rows, kv: DType::BF16, activation: DType::BF16, ..LowerOptions::for_context(context) };
     let options = options.splits_for_gpu(spec.kv_heads, target.sms);
@@ -152,7 +152,7 @@ fn served(spec: &ModelSpec, forms: &Forms, target: &Target, load: Load) -> Resul
     let kept = |device: usize| {
         let lies = |buffer: &&Buffer| buffer.device.is_none_or(|on| on.index() == device);
         let pools = placed.buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool).filter(lies);
-        Kept {
+        ResidentBytes {
             weights: plan.packed_of(device) + plan.plain_bytes,
             pools: pools.filter_map(Buffer::bytes).map(|bytes| bytes as u64).sum(),
             program: plan.places.state + plan.tables.len() as u64,
@@ -175,16 +175,16 @@ fn way(opcode: &Opcode) -> Option<String> {
 }
 
 /// What is printed.
-struct Planned<'a> {
+struct PlanOutput<'a> {
     spec: &'a ModelSpec,
     target: &'a Target,
-    load: Load,
-    step: &'a Step,
+    load: StepLoad,
+    step: &'a StepCost,
     served: &'a Served,
 }
 
-fn print(to: &mut dyn Write, planned: &Planned) -> io::Result<()> {
-    let Planned { spec, target, load: Load { rows, context, .. }, step, served } = *planned;
+fn print(to: &mut dyn Write, planned: &PlanOutput) -> io::Result<()> {
+    let PlanOutput { spec, target, load: StepLoad { rows, context, .. }, step, served } = *planned;
     let (giga, milli) = (1e-9, 1e3);
     let devices = match step.devices {
         1 => String::new(),
@@ -198,7 +198,7 @@ fn print(to: &mut dyn Write, planned: &Planned) -> io::Result<()> {
         target.name
     )?;
     // Where no kernel serves it, what a step reads.
-    let read = Kept { weights: step.weights, pools: step.cache, program: 0 };
+    let read = ResidentBytes { weights: step.weights, pools: step.cache, program: 0 };
     let largest = served.kept.iter().copied().max_by_key(|kept| kept.all()).unwrap_or(read);
     let fits = if largest.all() + RESERVED <= target.memory_bytes { "fits" } else { "DOES NOT FIT" };
     let each = if step.devices > 1 { "each: " } else { "" };

@@ -10,7 +10,7 @@ use maud::{Markup, PreEscaped, html};
 use thiserror::Error;
 
 use super::significant;
-use crate::results::{Comparison, Figures, Results, Runs};
+use crate::results::{Comparison, Figures, Results, WorkloadRuns};
 
 /// Why there is no chart.
 #[derive(Debug, Error)]
@@ -38,7 +38,7 @@ text{font:13px system-ui,-apple-system,'Segoe UI',sans-serif;fill:#1b1f24}\
 
 /// Draws the newest comparisons of decode and prefill of the device that has the newest one.
 pub fn chart(results: &Results) -> Result<String, ChartError> {
-    let figures = Runs::new(results).figures();
+    let figures = WorkloadRuns::new(results).figures();
     let compared = |figures: &Figures<'_>| ["decode", "prefill"].contains(&figures.workload.suite);
     let newest =
         figures.iter().filter(|f| compared(f)).filter_map(|f| Some((f.compared?.ours.age(), f.workload.device)));

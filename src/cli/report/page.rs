@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{kind_name, significant, suite_rank, suite_title};
-use crate::results::{Comparison, Entry, Figures, Peaks, Results, Runs, device_name, means};
+use crate::results::{Comparison, Figures, Peaks, ResultEntry, Results, WorkloadRuns, device_name, means};
 
 const HEAD: &str = "\
 # Benchmarks
@@ -33,7 +33,7 @@ const SINGLE: &str = "one launch per token";
 
 /// The page of all suites and devices.
 pub fn page(results: &Results) -> String {
-    let mut figures = Runs::new(results).figures();
+    let mut figures = WorkloadRuns::new(results).figures();
     figures.retain(|figures| !figures.workload.form.contains(SINGLE));
     let newest_of = |device: &str| figures.iter().filter(|f| f.workload.device == device).map(|f| f.latest.age()).max();
     let ages: Vec<_> = figures.iter().map(|f| newest_of(f.workload.device)).collect();
@@ -135,7 +135,7 @@ fn section(page: &mut String, table: &[Figures<'_>], peaks: &Peaks<'_>) {
 }
 
 /// The workload and its form.
-fn name(figures: &Figures<'_>, entry: &Entry<'_>) -> String {
+fn name(figures: &Figures<'_>, entry: &ResultEntry<'_>) -> String {
     let mut label = entry.label();
     if let Some(bits) = entry.extent("weight_bits").filter(|_| !figures.workload.form.is_empty()) {
         // The form names the format, which says the bits.
@@ -145,14 +145,14 @@ fn name(figures: &Figures<'_>, entry: &Entry<'_>) -> String {
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
-fn floor(entry: &Entry<'_>, peaks: &Peaks<'_>) -> String {
+fn floor(entry: &ResultEntry<'_>, peaks: &Peaks<'_>) -> String {
     peaks.floor(entry).map_or_else(
         || "–".to_owned(),
         |floor| format!("{}{:.0} %", if floor.measured_in_call { "" } else { "~" }, floor.share * 100.0),
     )
 }
 
-fn commit(entry: &Entry<'_>) -> String {
+fn commit(entry: &ResultEntry<'_>) -> String {
     let changed = if entry.call.clean == Some(false) { "+" } else { "" };
     entry.commit().map_or_else(|| "–".to_owned(), |commit| format!("{}{changed}", cell(commit)))
 }

@@ -5,15 +5,15 @@ use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
 use super::kept::OfRow;
 use super::numbers::join;
-use super::recipe::Recipe;
+use super::recipe::PassRecipe;
 use super::score::{Candidates, each};
 use super::spread::WARP;
-use super::values::{Gathered, Row, Values};
+use super::values::{BlockValues, Gathered, LaneRow};
 use crate::graph::ValueId;
-use crate::op::{Op, Reduce, RowOp};
+use crate::op::{FlowOp, Reduce, RowOp};
 
 /// Shared memory for the warps' parts.
-pub(super) fn shared_bytes(recipe: &Recipe, warps: u32) -> u32 {
+pub(super) fn shared_bytes(recipe: &PassRecipe, warps: u32) -> u32 {
     let elements = |id: ValueId| {
         let [d0, d1] = recipe.extents(recipe.graph().node(id).operands[0]);
         (d0 * d1) as u32
@@ -22,9 +22,14 @@ pub(super) fn shared_bytes(recipe: &Recipe, warps: u32) -> u32 {
 }
 
 /// Lets an op across blocks see all candidates.
-pub(super) fn gather<'k, 'r>(values: &mut Values<'k, 'r>, id: ValueId, of_row: OfRow<'k, '_, 'r>, of: Candidates<'k>) {
-    let Op::Row(op) = of_row.recipe.graph().node(id).op.clone() else { return };
-    let pass = Pass { id, of_row, of };
+pub(super) fn gather<'k, 'r>(
+    values: &mut BlockValues<'k, 'r>,
+    id: ValueId,
+    of_row: OfRow<'k, '_, 'r>,
+    of: Candidates<'k>,
+) {
+    let FlowOp::Row(op) = of_row.recipe.graph().node(id).op.clone() else { return };
+    let pass = CandidateSweep { id, of_row, of };
     let gathered = match op {
         RowOp::Reduce(reduce) => {
             let count = of.count.cast::<f32>();
@@ -50,22 +55,22 @@ pub(super) fn gather<'k, 'r>(values: &mut Values<'k, 'r>, id: ValueId, of_row: O
 
 /// One look at all candidates.
 #[derive(Clone, Copy)]
-struct Pass<'k, 'p, 'r> {
+struct CandidateSweep<'k, 'p, 'r> {
     id: ValueId,
     of_row: OfRow<'k, 'p, 'r>,
     of: Candidates<'k>,
 }
 
-impl<'k> Pass<'k, '_, '_> {
+impl<'k> CandidateSweep<'k, '_, '_> {
     /// What the candidates give together, element by element, in every lane that holds the element.
     fn run(
         self,
-        values: &Values<'k, '_>,
+        values: &BlockValues<'k, '_>,
         reduce: Reduce,
-        largest: Option<&[Row<'k>]>,
+        largest: Option<&[LaneRow<'k>]>,
         finish: impl Fn(Val<'k, f32>) -> Val<'k, f32>,
-    ) -> Vec<Row<'k>> {
-        let Pass { id, of_row, of } = self;
+    ) -> Vec<LaneRow<'k>> {
+        let CandidateSweep { id, of_row, of } = self;
         let k = of_row.call.builder();
         let recipe = of_row.recipe;
         let team = of_row.call.team();

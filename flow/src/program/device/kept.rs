@@ -14,13 +14,13 @@ use tilewright_megakernel::program::BufferId;
 use tilewright_megakernel::vm::device::{Call, KvPools, Planner, Unsupported};
 
 use super::learned;
-use super::recipe::Recipe;
+use super::recipe::PassRecipe;
 use super::spread::{Spread, VECTOR};
 use super::stage::BlockStage;
-use super::values::{At, Row, Sources};
+use super::values::{BlockRow, LaneRow, Sources};
 use crate::graph::ValueId;
-use crate::op::{FieldId, ParameterId, Source, StateId};
-use crate::program::subject::{Subject, elements};
+use crate::op::{FieldId, ParameterId, SourceOp, StateId};
+use crate::program::subject::{LayerFlow, elements};
 
 /// Most buffers of a flow that a record has room for.
 const MOST: usize = 7;
@@ -29,7 +29,7 @@ const MOST: usize = 7;
 /// may have is no part of the code.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Pod, Zeroable)]
-pub(super) struct Fields {
+pub(super) struct FlowTaskFields {
     pub first_row: u32,
     pub kv_head: u32,
     pub split: u32,
@@ -48,7 +48,7 @@ pub(super) struct Fields {
 
 /// How a buffer is read.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Form {
+enum BufferAccess {
     /// Tokens, or rows of a field: a block's place is that of its page.
     Pool(KvPools),
     /// A row for each key head.
@@ -59,15 +59,15 @@ enum Form {
 
 /// The buffers of a task.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Kept {
+pub(super) struct TaskBuffers {
     block_tokens: u32,
     /// Pools of tokens, with positions and page tables.
     cells: KvPools,
-    buffers: Vec<(Source, Form, [usize; 2])>,
+    buffers: Vec<(SourceOp, BufferAccess, [usize; 2])>,
 }
 
 /// The buffers that a task names, in the order of their declarations.
-pub(super) struct Named<'a> {
+pub(super) struct NamedBuffers<'a> {
     pub at: &'a RowCells,
     pub pools: [BufferId; 2],
     pub fields: &'a [BufferId],
@@ -75,15 +75,15 @@ pub(super) struct Named<'a> {
     pub states: &'a [BufferId],
 }
 
-impl Kept {
+impl TaskBuffers {
     /// The buffers that a pass reads or writes, and where they begin.
     pub fn new(
         plan: &mut Planner,
         cells: KvPools,
-        subject: &Subject,
-        recipe: &Recipe,
-        named: &Named<'_>,
-    ) -> Result<(Kept, [u32; MOST]), Unsupported> {
+        subject: &LayerFlow,
+        recipe: &PassRecipe,
+        named: &NamedBuffers<'_>,
+    ) -> Result<(TaskBuffers, [u32; MOST]), Unsupported> {
         let graph = recipe.graph();
         let block_tokens = subject.pools.block_tokens as u32;
         let mut buffers = Vec::new();
@@ -94,31 +94,32 @@ impl Kept {
             Ok::<(), Unsupported>(())
         };
         let token = [subject.pools.block_tokens, subject.pools.head_dim];
-        for (source, buffer) in [Source::Keys, Source::Values].into_iter().zip(named.pools) {
+        for (source, buffer) in [SourceOp::Keys, SourceOp::Values].into_iter().zip(named.pools) {
             if graph.reads(source) {
                 let of = PoolType::Float(plan.float("keys and values of a flow", buffer)?);
-                keep(plan, source, Form::Pool(KvPools { of, ..cells }), token, buffer)?;
+                keep(plan, source, BufferAccess::Pool(KvPools { of, ..cells }), token, buffer)?;
             }
         }
         for (at, &buffer) in named.fields.iter().enumerate() {
-            let source = Source::Field(FieldId(at as u32));
+            let source = SourceOp::Field(FieldId(at as u32));
             let extents = subject.extents.fields[at];
             if graph.reads(source) || recipe.stores(at) {
                 let pools = plan.pools(buffer, named.at)?;
-                keep(plan, source, Form::Pool(pools), extents, buffer)?;
+                keep(plan, source, BufferAccess::Pool(pools), extents, buffer)?;
             }
         }
         for (at, &buffer) in named.parameters.iter().enumerate() {
-            let source = Source::Parameter(ParameterId(at as u32));
+            let source = SourceOp::Parameter(ParameterId(at as u32));
             if graph.reads(source) {
-                keep(plan, source, Form::Parameter, subject.extents.parameters[at], buffer)?;
+                keep(plan, source, BufferAccess::Parameter, subject.extents.parameters[at], buffer)?;
             }
         }
         for (at, &buffer) in named.states.iter().enumerate() {
-            let source = Source::Load(StateId(at as u32));
+            let source = SourceOp::Load(StateId(at as u32));
             let reset = subject.traced.declared.states[at].reset as f32;
             let pools = KvPools { of: PoolType::Float(Float::F32), ..cells };
-            let form = Form::State { pools, slots: plan.extent(buffer, 2)?, blocks: plan.extent(buffer, 1)?, reset };
+            let form =
+                BufferAccess::State { pools, slots: plan.extent(buffer, 2)?, blocks: plan.extent(buffer, 1)?, reset };
             keep(plan, source, form, subject.extents.states[at], buffer)?;
         }
         let mut words = [0; MOST];
@@ -127,12 +128,12 @@ impl Kept {
             return Err(Unsupported::Number { what, found: places.len(), expected: "7 at most" });
         }
         words[..places.len()].copy_from_slice(&places);
-        Ok((Kept { block_tokens, cells, buffers }, words))
+        Ok((TaskBuffers { block_tokens, cells, buffers }, words))
     }
 
     /// Positions and page tables.
     pub fn cells<'k>(&self, call: Call<'k, '_>) -> PagedPool<'k> {
-        call.pages([offset_of!(Fields, kept); 2], self.cells)
+        call.pages([offset_of!(FlowTaskFields, kept); 2], self.cells)
     }
 
     /// Tokens of a block.
@@ -151,15 +152,15 @@ impl Kept {
     }
 
     /// The pool of a field: its place in records, and how it is read.
-    pub fn pool_of(&self, source: Source) -> Option<(usize, KvPools)> {
-        let (field, Form::Pool(pools), _) = self.find(source)? else { return None };
+    pub fn pool_of(&self, source: SourceOp) -> Option<(usize, KvPools)> {
+        let (field, BufferAccess::Pool(pools), _) = self.find(source)? else { return None };
         Some((field, pools))
     }
 
-    fn find(&self, source: Source) -> Option<(usize, Form, [usize; 2])> {
+    fn find(&self, source: SourceOp) -> Option<(usize, BufferAccess, [usize; 2])> {
         let at = self.buffers.iter().position(|(of, ..)| *of == source)?;
         let (_, form, extents) = self.buffers[at];
-        Some((offset_of!(Fields, kept) + 4 * at, form, extents))
+        Some((offset_of!(FlowTaskFields, kept) + 4 * at, form, extents))
     }
 }
 
@@ -167,8 +168,8 @@ impl Kept {
 #[derive(Clone, Copy)]
 pub(super) struct OfRow<'k, 'p, 'r> {
     pub call: Call<'k, 'p>,
-    pub recipe: &'r Recipe,
-    pub kept: &'r Kept,
+    pub recipe: &'r PassRecipe,
+    pub kept: &'r TaskBuffers,
     pub kv_head: Val<'k, u32>,
     /// The row.
     pub row: Val<'k, u32>,
@@ -207,7 +208,7 @@ impl<'k> OfRow<'k, '_, '_> {
 
     /// A row `at` of `[_, d1]` elements from a place on, where `index` finds the first of eight
     /// elements.
-    fn row(&self, d1: usize, at: u32, load: &dyn Fn(Val<'k, u32>, bool) -> Vec<Val<'k, f32>>) -> Row<'k> {
+    fn row(&self, d1: usize, at: u32, load: &dyn Fn(Val<'k, u32>, bool) -> Vec<Val<'k, f32>>) -> LaneRow<'k> {
         let k = self.call.builder();
         let spread = self.spread();
         let first = at * d1 as u32;
@@ -220,7 +221,7 @@ impl<'k> OfRow<'k, '_, '_> {
         }
     }
 
-    fn array(&self, array: Array<'k>, begin: Val<'k, u32>, d1: usize, at: u32) -> Row<'k> {
+    fn array(&self, array: Array<'k>, begin: Val<'k, u32>, d1: usize, at: u32) -> LaneRow<'k> {
         self.row(d1, at, &|element, eight| match eight {
             true => [0u32, 4].into_iter().flat_map(|half| array.load4(begin + element + half)).collect(),
             false => vec![array.load(begin + element)],
@@ -228,8 +229,8 @@ impl<'k> OfRow<'k, '_, '_> {
     }
 
     /// A parameter of the key head: the array, and which is its first element.
-    pub fn parameter(&self, source: Source) -> Option<(Array<'k>, Val<'k, u32>)> {
-        let (field, Form::Parameter, extents) = self.kept.find(source)? else { return None };
+    pub fn parameter(&self, source: SourceOp) -> Option<(Array<'k>, Val<'k, u32>)> {
+        let (field, BufferAccess::Parameter, extents) = self.kept.find(source)? else { return None };
         Some((self.call.plain(field, Float::F32), self.kv_head * elements(extents) as u32))
     }
 
@@ -246,19 +247,19 @@ impl<'k> OfRow<'k, '_, '_> {
         if self.spread().deals(d1 as usize) { self.spread().lanes } else { 1 }
     }
 
-    fn state(&self, source: Source) -> Option<State<'k>> {
-        let (field, Form::State { pools, slots, blocks, reset }, extents) = self.kept.find(source)? else {
+    fn state(&self, source: SourceOp) -> Option<RequestState<'k>> {
+        let (field, BufferAccess::State { pools, slots, blocks, reset }, extents) = self.kept.find(source)? else {
             return None;
         };
         let PoolArray::Float(array) = self.call.pages([field; 2], pools).pool else { return None };
         let (slot, request) = self.slot?;
         let begin = (self.kv_head * slots + slot) * blocks;
-        Some(State { array, begin, request, reset, width: 1 + elements(extents) as u32 })
+        Some(RequestState { array, begin, request, reset, width: 1 + elements(extents) as u32 })
     }
 }
 
 /// A state of a request.
-struct State<'k> {
+struct RequestState<'k> {
     array: Array<'k>,
     /// Its first row.
     begin: Val<'k, u32>,
@@ -269,33 +270,33 @@ struct State<'k> {
 }
 
 impl<'k> Sources<'k> for OfRow<'k, '_, '_> {
-    fn load(&self, source: Source, at: At) -> Row<'k> {
+    fn load(&self, source: SourceOp, at: BlockRow) -> LaneRow<'k> {
         match (source, self.kept.find(source)) {
-            (Source::Query, _) => {
-                let Some((queries, begin)) = self.queries else { return Row::new() };
+            (SourceOp::Query, _) => {
+                let Some((queries, begin)) = self.queries else { return LaneRow::new() };
                 self.array(queries, begin, self.spread().dim as usize, at.row)
             }
-            (_, Some((_, Form::Parameter, extents))) => {
-                let Some((array, begin)) = self.parameter(source) else { return Row::new() };
+            (_, Some((_, BufferAccess::Parameter, extents))) => {
+                let Some((array, begin)) = self.parameter(source) else { return LaneRow::new() };
                 // Rows of parameters begin anywhere: element by element.
                 self.row(extents[1], at.row, &|element, eight| {
                     (0..if eight { VECTOR } else { 1 }).map(|e| array.load(begin + element + e)).collect()
                 })
             }
             // Of blocks.
-            (_, Some((_, Form::Pool(_) | Form::State { .. }, _)) | None) => Row::new(),
+            (_, Some((_, BufferAccess::Pool(_) | BufferAccess::State { .. }, _)) | None) => LaneRow::new(),
         }
     }
 
-    fn fetch(&self, _: Source, _: At, _: Range<u32>) -> Option<Vec<Words<'k>>> {
+    fn fetch(&self, _: SourceOp, _: BlockRow, _: Range<u32>) -> Option<Vec<PackedBf16<'k>>> {
         None
     }
 
-    fn learned_query(&self, id: ValueId, queries: &[Row<'k>]) -> Row<'k> {
+    fn learned_query(&self, id: ValueId, queries: &[LaneRow<'k>]) -> LaneRow<'k> {
         learned::query(self, id, queries)
     }
 
-    fn query(&self, row: Val<'k, u32>) -> Option<Row<'k>> {
+    fn query(&self, row: Val<'k, u32>) -> Option<LaneRow<'k>> {
         let (queries, begin) = self.queries?;
         let dim = self.spread().dim;
         Some(self.array(queries, begin + row * dim, dim as usize, 0))
@@ -336,8 +337,8 @@ impl<'k> OfBlock<'k, '_, '_> {
 
     /// A row of `d1` elements of a pool, from the beginning of the pool's row for a token or block
     /// on.
-    fn pool(&self, field: usize, pools: KvPools, [begin, token]: [Val<'k, u32>; 2], d1: usize, at: u32) -> Row<'k> {
-        let pool = self.of.call.pages([field, offset_of!(Fields, one)], pools);
+    fn pool(&self, field: usize, pools: KvPools, [begin, token]: [Val<'k, u32>; 2], d1: usize, at: u32) -> LaneRow<'k> {
+        let pool = self.of.call.pages([field, offset_of!(FlowTaskFields, one)], pools);
         self.of.row(d1, at, &|element, eight| {
             let index = pool.dimension(begin, token, element);
             if eight { load_eight(pool, index).to_vec() } else { vec![load_one(pool, index)] }
@@ -345,10 +346,12 @@ impl<'k> OfBlock<'k, '_, '_> {
     }
 
     /// Stores a row of a field of the block; by the lanes of one group.
-    pub fn store(&self, field: FieldId, at: u32, row: &Row<'k>) {
-        let Some((at_field, Form::Pool(pools), [_, d1])) = self.of.kept.find(Source::Field(field)) else { return };
+    pub fn store(&self, field: FieldId, at: u32, row: &LaneRow<'k>) {
+        let Some((at_field, BufferAccess::Pool(pools), [_, d1])) = self.of.kept.find(SourceOp::Field(field)) else {
+            return;
+        };
         let k = self.of.call.builder();
-        let pool = self.of.call.pages([at_field, offset_of!(Fields, one)], pools);
+        let pool = self.of.call.pages([at_field, offset_of!(FlowTaskFields, one)], pools);
         let begin = self.place(0) * pools.dim;
         let spread = self.of.spread();
         let store = |element: Val<'k, u32>, x: Val<'k, f32>| {
@@ -365,8 +368,8 @@ impl<'k> OfBlock<'k, '_, '_> {
     }
 
     /// Saves the rows of a state of the block; by the lanes of one group.
-    pub fn save(&self, state: StateId, rows: &[Row<'k>]) {
-        let source = Source::Load(state);
+    pub fn save(&self, state: StateId, rows: &[LaneRow<'k>]) {
+        let source = SourceOp::Load(state);
         let (Some(of), Some((.., [_, d1]))) = (self.of.state(source), self.of.kept.find(source)) else { return };
         let k = self.of.call.builder();
         let spread = self.of.spread();
@@ -387,8 +390,8 @@ impl<'k> OfBlock<'k, '_, '_> {
     }
 
     /// What the step before saved, or the reset value.
-    fn saved(&self, source: Source, d1: usize, at: At) -> Row<'k> {
-        let Some(of) = self.of.state(source) else { return Row::new() };
+    fn saved(&self, source: SourceOp, d1: usize, at: BlockRow) -> LaneRow<'k> {
+        let Some(of) = self.of.state(source) else { return LaneRow::new() };
         let begin = (of.begin + self.back(at.back)) * of.width;
         let is_own = of.array.load(begin).eq(of.request);
         self.of.row(d1, at.row, &|element, eight| {
@@ -399,27 +402,27 @@ impl<'k> OfBlock<'k, '_, '_> {
 }
 
 impl<'k> Sources<'k> for OfBlock<'k, '_, '_> {
-    fn load(&self, source: Source, at: At) -> Row<'k> {
+    fn load(&self, source: SourceOp, at: BlockRow) -> LaneRow<'k> {
         let block = self.back(at.back);
         match (source, self.of.kept.find(source)) {
-            (Source::Positions, _) => vec![block.cast::<f32>()],
-            (Source::Keys | Source::Values, Some((field, Form::Pool(pools), [tokens, d1]))) => {
+            (SourceOp::Positions, _) => vec![block.cast::<f32>()],
+            (SourceOp::Keys | SourceOp::Values, Some((field, BufferAccess::Pool(pools), [tokens, d1]))) => {
                 let token = |block: Val<'k, u32>| block * tokens as u32 + at.row;
                 self.pool(field, pools, [token(self.place(at.back)) * pools.dim, token(block)], d1, 0)
             }
-            (_, Some((field, Form::Pool(pools), [_, d1]))) => {
+            (_, Some((field, BufferAccess::Pool(pools), [_, d1]))) => {
                 self.pool(field, pools, [self.place(at.back) * pools.dim, block], d1, at.row)
             }
-            (_, Some((_, Form::State { .. }, [_, d1]))) => self.saved(source, d1, at),
-            (_, Some((_, Form::Parameter, _)) | None) => self.of.load(source, at),
+            (_, Some((_, BufferAccess::State { .. }, [_, d1]))) => self.saved(source, d1, at),
+            (_, Some((_, BufferAccess::Parameter, _)) | None) => self.of.load(source, at),
         }
     }
 
-    fn fetch(&self, source: Source, at: At, runs: Range<u32>) -> Option<Vec<Words<'k>>> {
-        let Some((field, Form::Pool(pools), [_, d1])) = self.of.kept.find(source) else { return None };
-        let pool = self.of.call.pages([field, offset_of!(Fields, one)], pools);
+    fn fetch(&self, source: SourceOp, at: BlockRow, runs: Range<u32>) -> Option<Vec<PackedBf16<'k>>> {
+        let Some((field, BufferAccess::Pool(pools), [_, d1])) = self.of.kept.find(source) else { return None };
+        let pool = self.of.call.pages([field, offset_of!(FlowTaskFields, one)], pools);
         let spread = self.of.spread();
-        if !matches!(source, Source::Field(_)) || pools.of != PoolType::Float(Float::Bf16) || !spread.deals(d1) {
+        if !matches!(source, SourceOp::Field(_)) || pools.of != PoolType::Float(Float::Bf16) || !spread.deals(d1) {
             return None;
         }
         let element = |eight: u32| spread.first(self.of.lane, eight) + at.row * d1 as u32;
@@ -436,13 +439,13 @@ impl<'k> Sources<'k> for OfBlock<'k, '_, '_> {
         })
     }
 
-    fn query(&self, row: Val<'k, u32>) -> Option<Row<'k>> {
+    fn query(&self, row: Val<'k, u32>) -> Option<LaneRow<'k>> {
         self.of.query(row)
     }
 
-    fn learned_query(&self, _: ValueId, _: &[Row<'k>]) -> Row<'k> {
+    fn learned_query(&self, _: ValueId, _: &[LaneRow<'k>]) -> LaneRow<'k> {
         // Of rows, and known before blocks are.
-        Row::new()
+        LaneRow::new()
     }
 
     fn exists(&self, back: u32) -> Val<'k, bool> {
@@ -451,16 +454,16 @@ impl<'k> Sources<'k> for OfBlock<'k, '_, '_> {
 }
 
 /// Eight numbers of bf16, as they are loaded.
-pub(super) type Words<'k> = [Val<'k, u32>; 4];
+pub(super) type PackedBf16<'k> = [Val<'k, u32>; 4];
 
 /// Eight numbers of bf16 of a pool, from a multiple of eight on: 16 bytes at once.
-fn words_of_eight<'k>(pool: PagedPool<'k>, index: Val<'k, u32>) -> Words<'k> {
+fn words_of_eight<'k>(pool: PagedPool<'k>, index: Val<'k, u32>) -> PackedBf16<'k> {
     let words: Ptr<'k, Global, u32> = pool.bytes_from(index).cast();
     words.load_vec()
 }
 
 /// The numbers of words of bf16: a bf16 is the upper half of an f32.
-pub(super) fn widen<'k>(words: Words<'k>) -> [Val<'k, f32>; 8] {
+pub(super) fn widen<'k>(words: PackedBf16<'k>) -> [Val<'k, f32>; 8] {
     std::array::from_fn(|e| {
         let word = words[e / 2];
         if e % 2 == 0 { (word << 16).bits() } else { (word & 0xffff_0000).bits() }

@@ -8,30 +8,30 @@ use tilewright_codegen::build::{Ptr, Shared, Val};
 use tilewright_kernels::tile::Array;
 
 use super::kept::OfRow;
-use super::recipe::Recipe;
+use super::recipe::PassRecipe;
 use super::spread::WARP;
-use super::values::Row;
+use super::values::LaneRow;
 use crate::graph::ValueId;
-use crate::op::{Op, Product, Source};
+use crate::op::{FlowOp, ProductOp, SourceOp};
 
 /// Weights of a thread on their way together, at most.
 const TOGETHER: u32 = 16;
 
 /// The extents of a learned query.
 #[derive(Clone, Copy)]
-struct Extents {
+struct LearnedQueryExtents {
     heads: u32,
     /// Elements of a head's query.
     dim: u32,
     rank: u32,
 }
 
-impl Extents {
-    fn of(recipe: &Recipe, id: ValueId) -> Extents {
+impl LearnedQueryExtents {
+    fn of(recipe: &PassRecipe, id: ValueId) -> LearnedQueryExtents {
         let operands = &recipe.graph().node(id).operands;
         let [heads, dim] = recipe.extents(operands[0]);
         let [_, rank] = recipe.extents(operands[1]);
-        Extents { heads: heads as u32, dim: dim as u32, rank: rank as u32 }
+        LearnedQueryExtents { heads: heads as u32, dim: dim as u32, rank: rank as u32 }
     }
 
     /// Where what is kept begins, in elements: queries, `W_qᵀ·q`, the result; and where it ends.
@@ -43,26 +43,26 @@ impl Extents {
 }
 
 /// Shared memory for the queries, what comes between, and the result, in bytes.
-pub(super) fn shared_bytes(recipe: &Recipe) -> u32 {
-    let is_learned = |id: &ValueId| matches!(recipe.graph().node(*id).op, Op::Product(Product::LearnedQuery(_)));
-    let elements = |id: ValueId| Extents::of(recipe, id).places()[3];
+pub(super) fn shared_bytes(recipe: &PassRecipe) -> u32 {
+    let is_learned = |id: &ValueId| matches!(recipe.graph().node(*id).op, FlowOp::Product(ProductOp::LearnedQuery(_)));
+    let elements = |id: ValueId| LearnedQueryExtents::of(recipe, id).places()[3];
     4 * recipe.graph().ids().filter(is_learned).map(elements).max().unwrap_or(0)
 }
 
 /// A query made of those of the group's heads, of which each lane has its part. All threads of the
 /// team take part.
-pub(super) fn query<'k>(of_row: &OfRow<'k, '_, '_>, id: ValueId, queries: &[Row<'k>]) -> Row<'k> {
+pub(super) fn query<'k>(of_row: &OfRow<'k, '_, '_>, id: ValueId, queries: &[LaneRow<'k>]) -> LaneRow<'k> {
     let call = of_row.call;
     let recipe = of_row.recipe;
     let k = call.builder();
     let team = call.team();
-    let of = Extents::of(recipe, id);
+    let of = LearnedQueryExtents::of(recipe, id);
     let weights = |which: usize| match recipe.graph().node(recipe.graph().node(id).operands[which]).op {
-        Op::Source(source @ Source::Parameter(_)) => of_row.parameter(source),
+        FlowOp::Source(source @ SourceOp::Parameter(_)) => of_row.parameter(source),
         // Types let nothing else be weights.
         _ => None,
     };
-    let (Some(w_q), Some(w_k)) = (weights(1), weights(2)) else { return Row::new() };
+    let (Some(w_q), Some(w_k)) = (weights(1), weights(2)) else { return LaneRow::new() };
     let kept: Ptr<'k, Shared, f32> = call.scratch().operand.cast();
     let [queries_at, latent, result] = [0, 1, 2].map(|part| kept.at(of.places()[part]));
     // All reads of the old contents are complete.
@@ -87,11 +87,11 @@ pub(super) fn query<'k>(of_row: &OfRow<'k, '_, '_>, id: ValueId, queries: &[Row<
 /// Weights of a key head: the array, and the first element.
 type OfHead<'k> = (Array<'k>, Val<'k, u32>);
 
-impl Extents {
+impl LearnedQueryExtents {
     /// `W_qᵀ·q` of each head.
     fn latent<'k>(self, threads: u32, [queries, to]: [Ptr<'k, Shared, f32>; 2], (weights, begin): OfHead<'k>) {
         let k = begin.builder();
-        let Extents { heads, dim, rank } = self;
+        let LearnedQueryExtents { heads, dim, rank } = self;
         let together = (1..=TOGETHER.min(dim)).rev().find(|&n| dim.is_multiple_of(n)).unwrap_or(1);
         k.for_step(k.tid(), heads * rank, threads, |at| {
             let first = at / rank * dim;
@@ -110,7 +110,7 @@ impl Extents {
     /// `scale·Σ_h W_k[h]·latent[h]`.
     fn result<'k>(self, warps: u32, [latent, to]: [Ptr<'k, Shared, f32>; 2], (weights, begin): OfHead<'k>, scale: f32) {
         let k = begin.builder();
-        let Extents { heads, dim, rank } = self;
+        let LearnedQueryExtents { heads, dim, rank } = self;
         let terms = heads * rank;
         let together = terms.div_ceil(WARP).min(TOGETHER);
         k.for_step(k.warp(), dim, warps, |e| {

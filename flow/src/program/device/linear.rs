@@ -5,8 +5,8 @@
 //! and `y`, where `w⁺` is the positive part of `w` and `w⁻` the negative one. A tensor core
 //! computes them for many blocks together.
 
-use crate::graph::{Graph, ValueId};
-use crate::op::{Axis, Binary, Elementwise, Op, Product, Reduce, Reduction, Source, Unary};
+use crate::graph::{PassGraph, ValueId};
+use crate::op::{Binary, Elementwise, FlowOp, InnerAxis, ProductOp, Reduce, Reduction, SourceOp, Unary};
 
 /// What a weight is multiplied with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) enum Factor {
 
 /// Which part of a weight counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum SignPart {
     /// All of it.
     Whole,
     /// `max(w, 0)`.
@@ -32,7 +32,7 @@ pub(super) enum Part {
 
 /// A value of a block whose elements are sums of products.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Linear {
+pub(super) struct LinearValue {
     /// The value: `[N, 1]`, or `[1, N]` if it is a product.
     pub id: ValueId,
     /// The fields, `[1, D]`: one, or the two of a bound.
@@ -42,7 +42,7 @@ pub(super) struct Linear {
     /// Constants along the head that the weights are multiplied with.
     pub masks: Vec<ValueId>,
     /// What is added up.
-    pub terms: Vec<(Factor, Part)>,
+    pub terms: Vec<(Factor, SignPart)>,
     /// How many sums: `N`.
     pub count: u32,
     /// Whether the sums are elements of one row, not rows.
@@ -56,27 +56,27 @@ struct Terms {
     fields: Vec<ValueId>,
     weights: ValueId,
     masks: Vec<ValueId>,
-    terms: Vec<(Factor, Part)>,
+    terms: Vec<(Factor, SignPart)>,
 }
 
 /// A graph with the extents of its values.
 pub(super) struct Finder<'a> {
-    pub graph: &'a Graph,
+    pub graph: &'a PassGraph,
     pub extents: &'a [[usize; 2]],
     pub dim: usize,
     /// Whether a field's elements can be operands as they lie in memory.
-    pub is_operand: &'a dyn Fn(Source) -> bool,
+    pub is_operand: &'a dyn Fn(SourceOp) -> bool,
 }
 
 impl Finder<'_> {
     /// The value as sums of products, if it is.
-    pub fn find(&self, id: ValueId) -> Option<Linear> {
+    pub fn find(&self, id: ValueId) -> Option<LinearValue> {
         let node = self.graph.node(id);
         let of = |Terms { fields, weights, masks, terms }: Terms, count: usize, is_row, is_mean| {
             let count = count as u32;
-            Some(Linear { id, fields, weights, masks, terms, count, is_row, is_mean })
+            Some(LinearValue { id, fields, weights, masks, terms, count, is_row, is_mean })
         };
-        if let Op::Reduction(Reduction { reduce, axis: Axis::D1, every: None }) = node.op {
+        if let FlowOp::Reduction(Reduction { reduce, axis: InnerAxis::D1, every: None }) = node.op {
             let x = node.operands[0];
             let is_mean = reduce == Reduce::Mean;
             if !is_mean && reduce != Reduce::Sum {
@@ -84,11 +84,11 @@ impl Finder<'_> {
             }
             return of(self.terms(x)?, self.extents(x)[0], false, is_mean);
         }
-        if let Op::Product(Product::Gemm | Product::Gemv) = node.op {
+        if let FlowOp::Product(ProductOp::Gemm | ProductOp::Gemv) = node.op {
             let weights = self.weights(node.operands[0])?;
             let field = self.field(node.operands[1])?;
             let terms =
-                Terms { fields: vec![field], weights, masks: vec![], terms: vec![(Factor::Plain, Part::Whole)] };
+                Terms { fields: vec![field], weights, masks: vec![], terms: vec![(Factor::Plain, SignPart::Whole)] };
             return of(terms, self.extents(weights)[0], true, false);
         }
         None
@@ -101,10 +101,10 @@ impl Finder<'_> {
     /// A field `[1, D]`, after copies.
     fn field(&self, id: ValueId) -> Option<ValueId> {
         let node = self.graph.node(id);
-        if let Op::Elementwise(Elementwise::Unary(Unary::Copy)) = node.op {
+        if let FlowOp::Elementwise(Elementwise::Unary(Unary::Copy)) = node.op {
             return self.field(node.operands[0]);
         }
-        let Op::Source(source) = node.op else { return None };
+        let FlowOp::Source(source) = node.op else { return None };
         (self.extents(id) == [1, self.dim] && (self.is_operand)(source)).then_some(id)
     }
 
@@ -116,7 +116,8 @@ impl Finder<'_> {
 
     /// A constant `[_, D]`.
     fn mask(&self, id: ValueId) -> Option<ValueId> {
-        let is_mask = matches!(self.graph.node(id).op, Op::Elementwise(Elementwise::MaskSlice { axis: Axis::D1, .. }));
+        let is_mask =
+            matches!(self.graph.node(id).op, FlowOp::Elementwise(Elementwise::MaskSlice { axis: InnerAxis::D1, .. }));
         (is_mask && self.extents(id)[1] == self.dim).then_some(id)
     }
 
@@ -125,7 +126,7 @@ impl Finder<'_> {
         let node = self.graph.node(id);
         if !matches!(
             node.op,
-            Op::Elementwise(Elementwise::Binary(Binary::Multiply)) | Op::Product(Product::Kron([_, false]))
+            FlowOp::Elementwise(Elementwise::Binary(Binary::Multiply)) | FlowOp::Product(ProductOp::Kron([_, false]))
         ) {
             return None;
         }
@@ -135,15 +136,15 @@ impl Finder<'_> {
 
     fn terms(&self, id: ValueId) -> Option<Terms> {
         if let Some((weights, field)) = self.product(id) {
-            let terms = vec![(Factor::Plain, Part::Whole)];
+            let terms = vec![(Factor::Plain, SignPart::Whole)];
             return Some(Terms { fields: vec![field], weights, masks: vec![], terms });
         }
         let node = self.graph.node(id);
-        let Op::Elementwise(Elementwise::Binary(binary)) = &node.op else { return None };
+        let FlowOp::Elementwise(Elementwise::Binary(binary)) = &node.op else { return None };
         let [x, y] = [node.operands[0], node.operands[1]];
         let (larger, smaller) = match binary {
-            Binary::Maximum => (Part::Positive, Part::Negative),
-            Binary::Minimum => (Part::Negative, Part::Positive),
+            Binary::Maximum => (SignPart::Positive, SignPart::Negative),
+            Binary::Minimum => (SignPart::Negative, SignPart::Positive),
             Binary::Multiply => {
                 let either = |x: ValueId, y: ValueId| Some((self.terms(x)?, self.mask(y)?));
                 let (mut terms, mask) = either(x, y).or_else(|| either(y, x))?;
@@ -169,9 +170,9 @@ mod tests {
     fn found(traced: &Traced) -> Vec<String> {
         let model = ModelShape { kv_heads: 2, group: 6, head_dim: 32, block_tokens: 16 };
         let extents = traced.extents(&model).expect("a model that fits");
-        let is_operand = |source| matches!(source, Source::Field(_));
+        let is_operand = |source| matches!(source, SourceOp::Field(_));
         let finder = Finder { graph: &traced.indexer, extents: &extents.indexer, dim: 32, is_operand: &is_operand };
-        let view = |linear: Linear| {
+        let view = |linear: LinearValue| {
             let terms: Vec<String> = linear.terms.iter().map(|(of, part)| format!("{part:?} {of:?}")).collect();
             let masked = if linear.masks.is_empty() { "" } else { ", masked" };
             let way = if linear.is_row { "a row" } else { "rows" };

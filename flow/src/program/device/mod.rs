@@ -36,10 +36,10 @@ mod values;
 use tilewright_megakernel::program::BufferId;
 use tilewright_megakernel::vm::device::{Planner, Unsupported, multiple};
 
-use self::recipe::Recipe;
+use self::recipe::PassRecipe;
 use self::spread::{Spread, VECTOR};
-use super::subject::{Pools, Subject};
-use crate::plan::Pass;
+use super::subject::{LayerFlow, Pools};
+use crate::plan::FlowPass;
 
 /// The pools that belong to a key pool.
 fn pools_of(plan: &Planner, k_pool: BufferId, block_tokens: usize) -> Result<Pools, Unsupported> {
@@ -51,14 +51,14 @@ fn pools_of(plan: &Planner, k_pool: BufferId, block_tokens: usize) -> Result<Poo
 }
 
 /// A flow by name, in a layer with these pools.
-fn subject_of(flow: &str, pools: Pools, group: usize) -> Result<Subject, Unsupported> {
-    Subject::new(flow, pools, group).map_err(|error| Unsupported::Refused { problem: error.to_string() })
+fn subject_of(flow: &str, pools: Pools, group: usize) -> Result<LayerFlow, Unsupported> {
+    LayerFlow::new(flow, pools, group).map_err(|error| Unsupported::Refused { problem: error.to_string() })
 }
 
 /// A pass that lanes can compute.
-fn recipe_of(subject: &Subject, pass: Pass, spread: Spread) -> Result<Recipe, Unsupported> {
+fn recipe_of(subject: &LayerFlow, pass: FlowPass, spread: Spread) -> Result<PassRecipe, Unsupported> {
     let refused = |problem: String| Unsupported::Refused { problem };
-    let recipe = Recipe::new(&subject.traced, pass, &subject.extents, spread);
+    let recipe = PassRecipe::new(&subject.traced, pass, &subject.extents, spread);
     let recipe = recipe.map_err(|error| refused(error.to_string()))?;
     match recipe.refusal() {
         None => Ok(recipe),

@@ -13,11 +13,11 @@ use half::bf16;
 use tilewright_codegen::build::{Bf16x2, Builder, Val, Var};
 use tilewright_kernels::mma::Accumulator;
 
-use super::kept::Words;
-use super::linear::{Factor, Linear, Part};
-use super::recipe::Recipe;
+use super::kept::PackedBf16;
+use super::linear::{Factor, LinearValue, SignPart};
+use super::recipe::PassRecipe;
 use super::spread::{Spread, VECTOR};
-use super::values::{Row, Values};
+use super::values::{BlockValues, LaneRow};
 use crate::graph::ValueId;
 
 /// Lanes that share a row of an atom.
@@ -39,12 +39,12 @@ pub(super) fn spread(dim: u32) -> Option<Spread> {
 }
 
 /// Atoms across: of weights.
-fn atoms(linear: &Linear) -> u32 {
+fn atoms(linear: &LinearValue) -> u32 {
     linear.count.div_ceil(WEIGHTS)
 }
 
 /// Registers that the weights take.
-pub(super) fn weights_registers(linear: &Linear, spread: Spread) -> u32 {
+pub(super) fn weights_registers(linear: &LinearValue, spread: Spread) -> u32 {
     linear.terms.len() as u32 * atoms(linear) * spread.held(spread.dim as usize) / 2
 }
 
@@ -54,7 +54,7 @@ fn field_registers(spread: Spread) -> u32 {
 }
 
 /// How many atoms of blocks are in flight together.
-pub(super) fn tiles(linear: &[Linear], spread: Spread) -> usize {
+pub(super) fn tiles(linear: &[LinearValue], spread: Spread) -> usize {
     let most = linear.iter().map(|linear| linear.fields.len() as u32 * field_registers(spread)).max();
     let weights = linear.iter().map(|linear| weights_registers(linear, spread)).sum::<u32>();
     ((REGISTERS.saturating_sub(weights) / most.unwrap_or(1).max(1)) as usize).clamp(1, 2)
@@ -62,54 +62,58 @@ pub(super) fn tiles(linear: &[Linear], spread: Spread) -> usize {
 
 /// Whether blocks are loaded a round ahead: where one value is computed, and there are registers
 /// for its weights and its blocks.
-pub(super) fn is_ahead(linear: &[Linear], spread: Spread) -> bool {
+pub(super) fn is_ahead(linear: &[LinearValue], spread: Spread) -> bool {
     let [one] = linear else { return false };
     let blocks = tiles(linear, spread) as u32 * one.fields.len() as u32 * field_registers(spread);
     blocks + weights_registers(one, spread) <= REGISTERS
 }
 
 /// The weights of a row as operands: by term and atom the words of a lane.
-pub(super) type Weights<'k> = Rc<Vec<Vec<Operand<'k>>>>;
+pub(super) type WeightFragments<'k> = Rc<Vec<Vec<FragmentWords<'k>>>>;
 
 /// Words of a lane.
-type Operand<'k> = Vec<Val<'k, u32>>;
+type FragmentWords<'k> = Vec<Val<'k, u32>>;
 
 /// The operands that the weights of a row are.
-pub(super) fn weights<'k>(k: &'k Builder, linear: &Linear, values: &mut Values<'k, '_>) -> Weights<'k> {
+pub(super) fn weights<'k>(
+    k: &'k Builder,
+    linear: &LinearValue,
+    values: &mut BlockValues<'k, '_>,
+) -> WeightFragments<'k> {
     let column = k.lane() / LANES;
     let which = column / 2;
     let is_rest = (column % 2).eq(1);
     // By atom the row of this lane's column; columns beyond the last weight are unused.
-    let atoms: Vec<Row<'k>> = (0..linear.count)
+    let atoms: Vec<LaneRow<'k>> = (0..linear.count)
         .step_by(WEIGHTS as usize)
         .map(|first| {
             let count = (linear.count - first).min(WEIGHTS);
             values.weighed_in_lane(linear, which.min(count - 1) + first).unwrap_or_else(|| {
-                let rows: Vec<Row<'k>> = (first..first + count).map(|row| values.weighed(linear, row)).collect();
+                let rows: Vec<LaneRow<'k>> = (first..first + count).map(|row| values.weighed(linear, row)).collect();
                 let element =
                     |e: usize| (1u32..).zip(&rows[1..]).fold(rows[0][e], |x, (at, row)| which.eq(at).select(row[e], x));
                 (0..rows[0].len()).map(element).collect()
             })
         })
         .collect();
-    let of_part = |part: Part, x: Val<'k, f32>| match part {
-        Part::Whole => x,
-        Part::Positive => x.max(0.0f32),
-        Part::Negative => x.min(0.0f32),
+    let of_part = |part: SignPart, x: Val<'k, f32>| match part {
+        SignPart::Whole => x,
+        SignPart::Positive => x.max(0.0f32),
+        SignPart::Negative => x.min(0.0f32),
     };
-    let operand = |row: &Row<'k>, part: Part| -> Operand<'k> {
+    let operand = |row: &LaneRow<'k>, part: SignPart| -> FragmentWords<'k> {
         let element = |e: usize| {
             let x = of_part(part, row[e]);
             is_rest.select(x - x.cast::<bf16>().cast::<f32>(), x)
         };
         (0..row.len()).step_by(2).map(|e| element(e).pair::<Bf16x2>(element(e + 1)).bits()).collect()
     };
-    let of_term = |&(_, part): &(Factor, Part)| atoms.iter().map(|row| operand(row, part)).collect();
+    let of_term = |&(_, part): &(Factor, SignPart)| atoms.iter().map(|row| operand(row, part)).collect();
     Rc::new(linear.terms.iter().map(of_term).collect())
 }
 
 /// Eights of a field of the block of a round: what of it, and where it comes from.
-pub(super) type Fetch<'f, 'k> = &'f dyn Fn(usize, ValueId, Range<u32>) -> Vec<Words<'k>>;
+pub(super) type Fetch<'f, 'k> = &'f dyn Fn(usize, ValueId, Range<u32>) -> Vec<PackedBf16<'k>>;
 
 /// The blocks of the next round, on their way: by run of eight elements, round and field the words.
 pub(super) struct Ahead<'k> {
@@ -118,7 +122,7 @@ pub(super) struct Ahead<'k> {
 
 impl<'k> Ahead<'k> {
     /// Loads the first blocks, where blocks are loaded ahead.
-    pub fn new(k: &'k Builder, recipe: &Recipe, rounds: usize, fetch: Fetch<'_, 'k>) -> Option<Ahead<'k>> {
+    pub fn new(k: &'k Builder, recipe: &PassRecipe, rounds: usize, fetch: Fetch<'_, 'k>) -> Option<Ahead<'k>> {
         let [linear] = recipe.linear() else { return None };
         if !is_ahead(recipe.linear(), recipe.spread) {
             return None;
@@ -136,9 +140,9 @@ impl<'k> Ahead<'k> {
     }
 
     /// Loads it of the blocks that come next.
-    fn load(&self, linear: &Linear, run: u32, fetch: Fetch<'_, 'k>) {
+    fn load(&self, linear: &LinearValue, run: u32, fetch: Fetch<'_, 'k>) {
         for (round, fields) in self.words[run as usize].iter().enumerate() {
-            let next: Vec<Words<'k>> = of_fields(linear, round, run, fetch, &|word| word);
+            let next: Vec<PackedBf16<'k>> = of_fields(linear, round, run, fetch, &|word| word);
             for (words, next) in fields.iter().zip(next) {
                 words.iter().zip(next).for_each(|(word, next)| word.set(next));
             }
@@ -147,11 +151,11 @@ impl<'k> Ahead<'k> {
 }
 
 /// By round and field the words of a run of eight.
-type Blocks<'k> = Vec<Vec<Words<'k>>>;
+type Blocks<'k> = Vec<Vec<PackedBf16<'k>>>;
 
 /// A run of eight of the fields of the block of a round.
 fn of_fields<'k, T>(
-    linear: &Linear,
+    linear: &LinearValue,
     round: usize,
     run: u32,
     fetch: Fetch<'_, 'k>,
@@ -162,7 +166,7 @@ fn of_fields<'k, T>(
 }
 
 /// Where the blocks of a round come from.
-pub(super) enum Operands<'f, 'k> {
+pub(super) enum BlockOperands<'f, 'k> {
     /// They are loaded.
     Loaded(Fetch<'f, 'k>),
     /// They are on their way, and those of the next round are loaded.
@@ -173,12 +177,12 @@ pub(super) enum Operands<'f, 'k> {
 /// lane of a block's group.
 pub(super) fn sums<'k>(
     k: &'k Builder,
-    linear: &Linear,
-    weights: &Weights<'k>,
+    linear: &LinearValue,
+    weights: &WeightFragments<'k>,
     spread: Spread,
     rounds: usize,
-    operands: &Operands<'_, 'k>,
-) -> Vec<Row<'k>> {
+    operands: &BlockOperands<'_, 'k>,
+) -> Vec<LaneRow<'k>> {
     let tiles = rounds / ROUNDS;
     let eights = spread.held(spread.dim as usize) / VECTOR;
     let new = || std::array::from_fn::<_, CHAINS, _>(|_| Accumulator::warp::<bf16>(k, 1, atoms(linear)));
@@ -191,7 +195,7 @@ pub(super) fn sums<'k>(
     match operands {
         // Larger and smaller ones are in registers of their own: all loads are on their way before
         // the first product.
-        Operands::Ahead(ahead, fetch) if linear.fields.len() > 1 => {
+        BlockOperands::Ahead(ahead, fetch) if linear.fields.len() > 1 => {
             let of_run =
                 |run: u32| -> Vec<_> { ahead.get(run).chunks(ROUNDS).map(|blocks| factors(linear, blocks)).collect() };
             let factors: Vec<_> = (0..eights).map(of_run).collect();
@@ -202,12 +206,12 @@ pub(super) fn sums<'k>(
                 tiles.iter().zip(&all).for_each(|(factors, chains)| instructions(weights, run, factors, chains));
             }
         }
-        Operands::Ahead(ahead, fetch) => (0..eights).for_each(|run| {
+        BlockOperands::Ahead(ahead, fetch) => (0..eights).for_each(|run| {
             multiply(run, &ahead.get(run));
             ahead.load(linear, run, *fetch);
             k.sync_warp();
         }),
-        Operands::Loaded(fetch) => {
+        BlockOperands::Loaded(fetch) => {
             // The runs of eight that are in flight.
             let words = linear.fields.len() as u32 * rounds as u32 * 4;
             let room = REGISTERS.saturating_sub(weights_registers(linear, spread)) / words;
@@ -223,7 +227,7 @@ pub(super) fn sums<'k>(
         }
     }
     let group = k.lane() / LANES * LANES;
-    let of_round = |round: usize| -> Row<'k> {
+    let of_round = |round: usize| -> LaneRow<'k> {
         let tile = round / ROUNDS;
         let half = (round % ROUNDS) as u32;
         // A weight's two columns lie beside each other.
@@ -233,7 +237,7 @@ pub(super) fn sums<'k>(
             let [first, rest @ ..] = &all[tile];
             rest.iter().fold(pair(first), |sum, chain| sum + pair(chain))
         };
-        let mine: Row<'k> = (0..atoms(linear)).map(of_atom).collect();
+        let mine: LaneRow<'k> = (0..atoms(linear)).map(of_atom).collect();
         let sum = |row: u32| mine[(row / WEIGHTS) as usize].shfl_idx(group + row % WEIGHTS);
         (0..linear.count).map(sum).collect()
     };
@@ -244,8 +248,8 @@ pub(super) fn sums<'k>(
 type Factors<'k> = Vec<[[Val<'k, u32>; 4]; 2]>;
 
 /// The operands that a run of eight of an atom's blocks is.
-fn factors<'k>(linear: &Linear, blocks: &[Vec<Words<'k>>]) -> Factors<'k> {
-    let of_term = |&(factor, _): &(Factor, Part)| {
+fn factors<'k>(linear: &LinearValue, blocks: &[Vec<PackedBf16<'k>>]) -> Factors<'k> {
+    let of_term = |&(factor, _): &(Factor, SignPart)| {
         let word = |round: usize, word: usize| {
             operand(factor, &blocks[round].iter().map(|words| words[word]).collect::<Vec<_>>())
         };
@@ -255,10 +259,15 @@ fn factors<'k>(linear: &Linear, blocks: &[Vec<Words<'k>>]) -> Factors<'k> {
 }
 
 /// The products of a run of eight of an atom's blocks: two instructions for each term.
-fn instructions<'k>(weights: &Weights<'k>, run: u32, factors: &Factors<'k>, chains: &[Accumulator<'k, f32>; CHAINS]) {
+fn instructions<'k>(
+    weights: &WeightFragments<'k>,
+    run: u32,
+    factors: &Factors<'k>,
+    chains: &[Accumulator<'k, f32>; CHAINS],
+) {
     for (halves, weights) in factors.iter().zip(weights.iter()) {
         for (half, &a) in halves.iter().enumerate() {
-            let b = |atom: &Operand<'k>| {
+            let b = |atom: &FragmentWords<'k>| {
                 let first = 4 * run as usize + 2 * half;
                 [atom[first], atom[first + 1]].into()
             };

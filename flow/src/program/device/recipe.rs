@@ -7,27 +7,27 @@ use std::sync::Arc;
 use tilewright_layout::DType;
 use tilewright_layout::tensor::Format;
 
-use super::linear::{Finder, Linear};
+use super::linear::{Finder, LinearValue};
 use super::product;
 use super::spread::Spread;
-use crate::bind::Extents;
+use crate::bind::FlowExtents;
 use crate::error::BindError;
 use crate::flow::Traced;
-use crate::graph::{Graph, ValueId};
-use crate::op::{Axis, Effect, Elementwise, FieldId, Op, Product, Rearrange, Reduction, RowOp, Source};
-use crate::plan::Pass;
+use crate::graph::{PassGraph, ValueId};
+use crate::op::{Effect, Elementwise, FieldId, FlowOp, InnerAxis, ProductOp, Rearrange, Reduction, RowOp, SourceOp};
+use crate::plan::FlowPass;
 
 /// A pass of a flow for a model.
 #[derive(Clone)]
-pub(super) struct Recipe {
+pub(super) struct PassRecipe {
     traced: Arc<Traced>,
-    pass: Pass,
+    pass: FlowPass,
     extents: Vec<[usize; 2]>,
     scales: Vec<f32>,
     /// How rows lie in lanes.
     pub spread: Spread,
     /// The values of blocks that tensor cores compute.
-    linear: Vec<Linear>,
+    linear: Vec<LinearValue>,
 }
 
 /// Whether values of a format are the same for all blocks of a row.
@@ -36,8 +36,8 @@ pub(super) const fn is_of_row(format: Format) -> bool {
 }
 
 /// Compares flow and model: names of flows are unique.
-impl PartialEq for Recipe {
-    fn eq(&self, other: &Recipe) -> bool {
+impl PartialEq for PassRecipe {
+    fn eq(&self, other: &PassRecipe) -> bool {
         self.traced.name == other.traced.name
             && self.pass == other.pass
             && self.extents == other.extents
@@ -47,60 +47,67 @@ impl PartialEq for Recipe {
     }
 }
 
-impl fmt::Debug for Recipe {
+impl fmt::Debug for PassRecipe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {:?} {:?}", self.traced.name, self.pass, self.spread)
     }
 }
 
-impl Recipe {
+impl PassRecipe {
     /// A pass with these extents.
-    pub fn new(traced: &Arc<Traced>, pass: Pass, all: &Extents, spread: Spread) -> Result<Recipe, BindError> {
+    pub fn new(
+        traced: &Arc<Traced>,
+        pass: FlowPass,
+        all: &FlowExtents,
+        spread: Spread,
+    ) -> Result<PassRecipe, BindError> {
         let (graph, extents) = match pass {
-            Pass::Cache => (&traced.cache, &all.cache),
-            Pass::Indexer => (&traced.indexer, &all.indexer),
+            FlowPass::Cache => (&traced.cache, &all.cache),
+            FlowPass::Indexer => (&traced.indexer, &all.indexer),
         };
-        let scale = |op: &Op| match op {
-            Op::Row(RowOp::Softmax(scale)) | Op::Product(Product::LearnedQuery(scale)) => scale.bind(&all.model),
+        let scale = |op: &FlowOp| match op {
+            FlowOp::Row(RowOp::Softmax(scale)) | FlowOp::Product(ProductOp::LearnedQuery(scale)) => {
+                scale.bind(&all.model)
+            }
             _ => Ok(1.0),
         };
         let scales = graph.nodes().iter().map(|node| Ok(scale(&node.op)? as f32)).collect::<Result<_, _>>()?;
         let linear = Vec::new();
-        Ok(Recipe { traced: Arc::clone(traced), pass, extents: extents.clone(), scales, spread, linear })
+        Ok(PassRecipe { traced: Arc::clone(traced), pass, extents: extents.clone(), scales, spread, linear })
     }
 
     /// The recipe with its sums of products on tensor cores, if it has such; its rows lie in lanes
     /// as these need them.
-    pub fn by_products(&self) -> Option<Recipe> {
+    pub fn by_products(&self) -> Option<PassRecipe> {
         let spread = product::spread(self.spread.dim)?;
         let is_bf16 = |field: FieldId| self.traced.declared.fields[field.index()].dtype == DType::BF16;
         let finder = Finder {
             graph: self.graph(),
             extents: &self.extents,
             dim: spread.dim as usize,
-            is_operand: &|source| matches!(source, Source::Field(field) if is_bf16(field)),
+            is_operand: &|source| matches!(source, SourceOp::Field(field) if is_bf16(field)),
         };
         let mut registers = 0;
-        let mut linear: Vec<Linear> = self.graph().ids().filter_map(|id| finder.find(id)).collect();
+        let mut linear: Vec<LinearValue> = self.graph().ids().filter_map(|id| finder.find(id)).collect();
         linear.retain(|linear| {
             let more = product::weights_registers(linear, spread);
             let fits = registers + more <= product::MOST_WEIGHTS;
             registers += if fits { more } else { 0 };
             fits
         });
-        (!linear.is_empty()).then(|| Recipe { linear, spread, ..self.clone() })
+        (!linear.is_empty()).then(|| PassRecipe { linear, spread, ..self.clone() })
     }
 
     /// The values of blocks that tensor cores compute.
-    pub fn linear(&self) -> &[Linear] {
+    pub fn linear(&self) -> &[LinearValue] {
         &self.linear
     }
 
     /// The graph of the pass.
-    pub fn graph(&self) -> &Graph {
+    pub fn graph(&self) -> &PassGraph {
         match self.pass {
-            Pass::Cache => &self.traced.cache,
-            Pass::Indexer => &self.traced.indexer,
+            FlowPass::Cache => &self.traced.cache,
+            FlowPass::Indexer => &self.traced.indexer,
         }
     }
 
@@ -141,14 +148,15 @@ impl Recipe {
             }
         }
         let is_loaded = |id: &ValueId| {
-            is_needed[id.index()] && matches!(graph.node(*id).op, Op::Source(Source::Field(_) | Source::Load(_)))
+            is_needed[id.index()]
+                && matches!(graph.node(*id).op, FlowOp::Source(SourceOp::Field(_) | SourceOp::Load(_)))
         };
         graph.ids().filter(is_loaded).collect()
     }
 
     /// Whether the pass stores a field.
     pub fn stores(&self, field: usize) -> bool {
-        let is_store = |op: &Op| matches!(op, Op::Effect(Effect::Store(id)) if id.index() == field);
+        let is_store = |op: &FlowOp| matches!(op, FlowOp::Effect(Effect::Store(id)) if id.index() == field);
         self.graph().nodes().iter().any(|node| is_store(&node.op))
     }
 
@@ -156,7 +164,7 @@ impl Recipe {
     /// their value, in order.
     pub fn across(&self) -> Vec<ValueId> {
         let gathers =
-            |id: &ValueId| matches!(&self.graph().node(*id).op, Op::Row(op) if !matches!(op, RowOp::Conv1d(_)));
+            |id: &ValueId| matches!(&self.graph().node(*id).op, FlowOp::Row(op) if !matches!(op, RowOp::Conv1d(_)));
         self.graph().ids().filter(gathers).collect()
     }
 
@@ -173,7 +181,7 @@ impl Recipe {
     /// Whether no lane holds a value: weights of learned queries.
     fn is_shared(&self, id: ValueId) -> bool {
         let mut readers = self.graph().nodes().iter().filter(|node| node.operands.contains(&id));
-        readers.all(|node| matches!(node.op, Op::Product(Product::LearnedQuery(_))) && node.operands[0] != id)
+        readers.all(|node| matches!(node.op, FlowOp::Product(ProductOp::LearnedQuery(_))) && node.operands[0] != id)
     }
 
     fn refuses(&self, id: ValueId) -> Option<String> {
@@ -188,36 +196,33 @@ impl Recipe {
             return Some(format!("gives {} elements, and a lane holds {MOST}", self.held(id)));
         }
         match &node.op {
-            Op::Source(_) | Op::Effect(_) | Op::Product(Product::LearnedQuery(_)) => None,
-            Op::Elementwise(Elementwise::Unary(_) | Elementwise::Binary(_) | Elementwise::MaskSlice { .. }) => None,
-            Op::Reduction(Reduction { axis: Axis::D0, .. }) => None,
-            Op::Reduction(Reduction { axis: Axis::D1, every: None, .. }) => None,
-            Op::Reduction(Reduction { axis: Axis::D1, every: Some(_), .. }) | Op::Rearrange(Rearrange::Transpose) => {
+            FlowOp::Source(_) | FlowOp::Effect(_) | FlowOp::Product(ProductOp::LearnedQuery(_)) => None,
+            FlowOp::Elementwise(Elementwise::Unary(_) | Elementwise::Binary(_) | Elementwise::MaskSlice { .. }) => None,
+            FlowOp::Reduction(Reduction { axis: InnerAxis::D0, .. }) => None,
+            FlowOp::Reduction(Reduction { axis: InnerAxis::D1, every: None, .. }) => None,
+            FlowOp::Reduction(Reduction { axis: InnerAxis::D1, every: Some(_), .. })
+            | FlowOp::Rearrange(Rearrange::Transpose) => {
                 if self.deals(id) || operands.any(|dealt| dealt) {
                     moves()
                 } else {
                     None
                 }
             }
-            Op::Rearrange(Rearrange::Reshape(_)) => {
+            FlowOp::Rearrange(Rearrange::Reshape(_)) => {
                 if self.deals(id) != dealt(0) || (dealt(0) && self.extents(id) != self.extents(node.operands[0])) {
                     moves()
                 } else {
                     None
                 }
             }
-            Op::Product(Product::Gemv | Product::Gemm) => self.deals(id).then(moves).flatten(),
-            Op::Product(Product::Kron([_, along])) => {
-                if *along && (self.deals(id) || operands.any(|dealt| dealt)) {
-                    moves()
-                } else {
-                    None
-                }
+            FlowOp::Product(ProductOp::Gemv | ProductOp::Gemm) => self.deals(id).then(moves).flatten(),
+            FlowOp::Product(ProductOp::Kron([_, along])) => {
+                if *along && (self.deals(id) || operands.any(|dealt| dealt)) { moves() } else { None }
             }
-            Op::Row(RowOp::Conv1d(_)) if !self.traced.declared.states.is_empty() => {
+            FlowOp::Row(RowOp::Conv1d(_)) if !self.traced.declared.states.is_empty() => {
                 Some("looks at blocks whose state another warp may have saved".into())
             }
-            Op::Row(_) => None,
+            FlowOp::Row(_) => None,
         }
     }
 }

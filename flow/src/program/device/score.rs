@@ -14,17 +14,17 @@ use tilewright_megakernel::vm::device::{
 
 use super::across;
 use super::amount::Amount;
-use super::kept::{Fields, Kept, Lies, Named, OfBlock, OfRow, Words};
+use super::kept::{FlowTaskFields, Lies, NamedBuffers, OfBlock, OfRow, PackedBf16, TaskBuffers};
 use super::learned;
 use super::product::{self, Ahead};
-use super::recipe::Recipe;
+use super::recipe::PassRecipe;
 use super::spread::Spread;
 use super::stage::BlockStage;
-use super::values::{At, Sources, Values};
+use super::values::{BlockRow, BlockValues, Sources};
 use super::{pools_of, recipe_of, subject_of};
 use crate::graph::ValueId;
-use crate::op::{Effect, Op};
-use crate::plan::Pass;
+use crate::op::{Effect, FlowOp};
+use crate::plan::FlowPass;
 use crate::program::Score;
 
 /// Lanes that score a candidate together, at most: eight of them read 256 bytes of bf16 by two
@@ -54,19 +54,19 @@ impl DeviceOp for Score {
         let pools = pools_of(plan, self.k_pool, self.block_tokens)?;
         let group = heads as usize / pools.kv_heads.max(1);
         let subject = subject_of(&self.flow, pools, group)?;
-        let recipe = recipe_of(&subject, Pass::Indexer, Spread::new(dim, LANES))?;
+        let recipe = recipe_of(&subject, FlowPass::Indexer, Spread::new(dim, LANES))?;
         let recipe = recipe.by_products().unwrap_or(recipe);
         plan.plain_float("q", self.q)?;
         let cells = plan.pools(self.k_pool, &self.at)?;
-        let named = Named {
+        let named = NamedBuffers {
             at: &self.at,
             pools: [self.k_pool, self.v_pool],
             fields: &self.fields,
             parameters: &self.parameters,
             states: &self.states,
         };
-        let (kept, words) = Kept::new(plan, cells, &subject, &recipe, &named)?;
-        let fields = Fields {
+        let (kept, words) = TaskBuffers::new(plan, cells, &subject, &recipe, &named)?;
+        let fields = FlowTaskFields {
             first_row: self.rows.lo as u32,
             kv_head: self.kv_head as u32,
             split: self.split as u32,
@@ -84,18 +84,21 @@ impl DeviceOp for Score {
         let has_slot = self.slot.is_some();
         // Fields that the step writes before are read from their pools.
         let is_immutable = self.fields.iter().all(|&field| plan.is_immutable(field));
-        Ok(Planned::new(Scores { rows, heads, amount, recipe, kept, has_slot, is_immutable, staged: None }, fields))
+        Ok(Planned::new(
+            ScoreDeviceFunction { rows, heads, amount, recipe, kept, has_slot, is_immutable, staged: None },
+            fields,
+        ))
     }
 }
 
 /// The device function.
 #[derive(Clone, Debug, PartialEq)]
-struct Scores {
+struct ScoreDeviceFunction {
     rows: u32,
     heads: Heads,
     amount: Amount,
-    recipe: Recipe,
-    kept: Kept,
+    recipe: PassRecipe,
+    kept: TaskBuffers,
     has_slot: bool,
     /// Whether the fields are those of earlier steps.
     is_immutable: bool,
@@ -112,7 +115,7 @@ pub(super) struct Candidates<'k> {
     pub count: Val<'k, u32>,
 }
 
-impl DeviceFunction for Scores {
+impl DeviceFunction for ScoreDeviceFunction {
     fn pools(&self) -> Option<KvPools> {
         Some(self.kept.pools())
     }
@@ -135,20 +138,20 @@ impl DeviceFunction for Scores {
     fn fill<'k>(&self, feed: RingFeed<'k, '_>) {
         let Some(stage) = &self.staged else { return };
         let value = |field: usize| feed.value(field);
-        let first_row = value(offset_of!(Fields, first_row));
-        let kv_head = value(offset_of!(Fields, kv_head));
+        let first_row = value(offset_of!(FlowTaskFields, first_row));
+        let kv_head = value(offset_of!(FlowTaskFields, kv_head));
         let k = feed.builder();
         k.for_(0u32, self.rows, |at| {
             k.break_if(feed.stopped());
             let row = first_row + at;
-            let position = feed.pages([offset_of!(Fields, kept); 2], self.kept.pools()).position.load(row);
+            let position = feed.pages([offset_of!(FlowTaskFields, kept); 2], self.kept.pools()).position.load(row);
             self.candidates(position, &value, |of| stage.fill(feed, [row, kv_head], of));
         });
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, ring: &dyn Weights<'k>) {
         let k = call.builder();
-        let first_row = call.value(offset_of!(Fields, first_row));
+        let first_row = call.value(offset_of!(FlowTaskFields, first_row));
         k.for_(0u32, self.rows, |at| {
             let row = first_row + at;
             let position = self.kept.cells(call).position.load(row);
@@ -157,7 +160,7 @@ impl DeviceFunction for Scores {
     }
 }
 
-impl Scores {
+impl ScoreDeviceFunction {
     /// The candidates of the task's split of a row at a position, where not all of its blocks are
     /// selected.
     fn candidates<'k>(
@@ -171,9 +174,9 @@ impl Scores {
             let blocks = position.cast::<u32>() / self.kept.block_tokens() + 1;
             k.moving().when(blocks.gt(self.amount.selected(blocks)), || {
                 let candidates = self.amount.candidates(blocks);
-                let splits = value(offset_of!(Fields, splits));
+                let splits = value(offset_of!(FlowTaskFields, splits));
                 let width = (candidates + (splits - 1)) / splits;
-                let begin = (value(offset_of!(Fields, split)) * width).min(candidates);
+                let begin = (value(offset_of!(FlowTaskFields, split)) * width).min(candidates);
                 let count = width.min(candidates - begin);
                 then(Candidates { origin: begin + self.amount.first, count });
             });
@@ -185,11 +188,11 @@ impl Scores {
         let k = call.builder();
         let spread = self.recipe.spread;
         let Heads { heads, kv_heads, dim, .. } = self.heads;
-        let kv_head = call.value(offset_of!(Fields, kv_head));
+        let kv_head = call.value(offset_of!(FlowTaskFields, kv_head));
         let group = heads / kv_heads;
-        let q = call.array(offset_of!(Fields, q), Float::F32);
+        let q = call.array(offset_of!(FlowTaskFields, q), Float::F32);
         let slot = self.has_slot.then(|| {
-            let slot = call.state(offset_of!(Fields, slot)).cast::<i32>().at(row * 2);
+            let slot = call.state(offset_of!(FlowTaskFields, slot)).cast::<i32>().at(row * 2);
             (slot.load().max(0).cast::<u32>(), slot.at(1u32).load().cast::<f32>())
         });
         let lane = k.lane() % spread.lanes;
@@ -207,16 +210,16 @@ impl Scores {
         // The first blocks are on their way while the row's queries come.
         let is_begun = across.is_empty() && self.staged.is_none();
         let begun = is_begun.then(|| begin(of_row, of, true));
-        let mut values = Values::new(k, &self.recipe, lane, &of_row);
+        let mut values = BlockValues::new(k, &self.recipe, lane, &of_row);
         values.know_row();
         for id in across {
             across::gather(&mut values, id, of_row, of);
             values.know_row();
         }
-        let splits = call.value(offset_of!(Fields, splits));
-        let place = (row * kv_heads + kv_head) * splits + call.value(offset_of!(Fields, split));
-        let scores = call.state(offset_of!(Fields, scores)).cast::<f32>();
-        let scores = scores.at(place * call.value(offset_of!(Fields, share)));
+        let splits = call.value(offset_of!(FlowTaskFields, splits));
+        let place = (row * kv_heads + kv_head) * splits + call.value(offset_of!(FlowTaskFields, split));
+        let scores = call.state(offset_of!(FlowTaskFields, scores)).cast::<f32>();
+        let scores = scores.at(place * call.value(offset_of!(FlowTaskFields, share)));
         let each: Each<'k, '_, '_, '_> = &|values, block, at, is_there| {
             self.finish(values, block, lane, is_there, &|score| scores.at(at).store(score));
         };
@@ -245,7 +248,7 @@ impl Scores {
     /// Stores the score of a candidate, if it is one, and saves its states.
     fn finish<'k>(
         &self,
-        mut values: Values<'k, '_>,
+        mut values: BlockValues<'k, '_>,
         block: OfBlock<'k, '_, '_>,
         lane: Val<'k, u32>,
         is_there: Val<'k, bool>,
@@ -255,11 +258,11 @@ impl Scores {
         let mut saves = Vec::new();
         for id in self.recipe.graph().effects() {
             match self.recipe.graph().node(id).op {
-                Op::Effect(Effect::Select) => {
+                FlowOp::Effect(Effect::Select) => {
                     let score = values.all(id)[0][0];
                     k.when(is_there & lane.eq(0), || store(score));
                 }
-                Op::Effect(Effect::Save(state)) => saves.push((state, values.all(id))),
+                FlowOp::Effect(Effect::Save(state)) => saves.push((state, values.all(id))),
                 _ => {}
             }
         }
@@ -273,14 +276,15 @@ impl Scores {
 
 /// What is done with a candidate: its values, the block, its number among the candidates, and
 /// whether there is such a one.
-pub(super) type Each<'k, 'p, 'r, 'w> = &'w dyn Fn(Values<'k, '_>, OfBlock<'k, 'p, 'r>, Val<'k, u32>, Val<'k, bool>);
+pub(super) type Each<'k, 'p, 'r, 'w> =
+    &'w dyn Fn(BlockValues<'k, '_>, OfBlock<'k, 'p, 'r>, Val<'k, u32>, Val<'k, bool>);
 
 /// Deals the candidates to the groups of lanes of all warps. All lanes of a warp take part: a group
 /// without a candidate repeats the last one.
 pub(super) fn each<'k, 'p, 'r>(
     of_row: OfRow<'k, 'p, 'r>,
     of: Candidates<'k>,
-    values: &Values<'k, 'r>,
+    values: &BlockValues<'k, 'r>,
     then: Each<'k, 'p, 'r, '_>,
 ) {
     go_on(begin(of_row, of, values.multiplies()), values, then);
@@ -344,9 +348,9 @@ impl<'k, 'p, 'r> Begun<'k, 'p, 'r> {
     }
 
     /// Eights of a field of one of some blocks.
-    fn words(&self, of: &[OfBlock<'k, 'p, 'r>], round: usize, field: ValueId, runs: Range<u32>) -> Vec<Words<'k>> {
-        let Op::Source(source) = self.of_row.recipe.graph().node(field).op else { return Vec::new() };
-        of[round].fetch(source, At::row(0), runs).unwrap_or_default()
+    fn words(&self, of: &[OfBlock<'k, 'p, 'r>], round: usize, field: ValueId, runs: Range<u32>) -> Vec<PackedBf16<'k>> {
+        let FlowOp::Source(source) = self.of_row.recipe.graph().node(field).op else { return Vec::new() };
+        of[round].fetch(source, BlockRow::row(0), runs).unwrap_or_default()
     }
 }
 
@@ -374,7 +378,7 @@ fn begin<'k, 'p, 'r>(of_row: OfRow<'k, 'p, 'r>, of: Candidates<'k>, multiplies: 
 }
 
 /// Shows all candidates.
-fn go_on<'k, 'p, 'r>(begun: Begun<'k, 'p, 'r>, values: &Values<'k, 'r>, then: Each<'k, 'p, 'r, '_>) {
+fn go_on<'k, 'p, 'r>(begun: Begun<'k, 'p, 'r>, values: &BlockValues<'k, 'r>, then: Each<'k, 'p, 'r, '_>) {
     let k = begun.of_row.call.builder();
     let numbers = begun.numbers();
     let step = begun.step();
@@ -388,9 +392,9 @@ fn go_on<'k, 'p, 'r>(begun: Begun<'k, 'p, 'r>, values: &Values<'k, 'r>, then: Ea
         let blocks = begun.blocks(base, places);
         let next = on_their_way.map(|_| begun.blocks(base + step, later)).unwrap_or_default();
         let mut all: Vec<_> = blocks.iter().map(|block| values.of_block(block)).collect();
-        all.iter_mut().for_each(Values::load_block);
+        all.iter_mut().for_each(BlockValues::load_block);
         let fetch = |round: usize, field, runs: Range<u32>| begun.words(&next, round, field, runs);
-        Values::multiply(&mut all, on_their_way, &fetch);
+        BlockValues::multiply(&mut all, on_their_way, &fetch);
         for ((values, &block), &number) in all.into_iter().zip(&blocks).zip(&numbers) {
             then(values, block, base + number, (base + number).lt(begun.of.count));
         }

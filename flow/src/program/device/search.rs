@@ -36,7 +36,7 @@ pub(super) struct Shares<'k> {
 
 /// The scores of a row, as keys in the order of a selection. Threads share a split's scores.
 #[derive(Clone, Copy)]
-pub(super) struct Scores<'k> {
+pub(super) struct RowScores<'k> {
     k: &'k Builder,
     /// Those of the row.
     at: Ptr<'k, Global, f32>,
@@ -57,14 +57,14 @@ pub(super) struct Scores<'k> {
     kept: RegArray<'k, u32>,
 }
 
-impl<'k> Scores<'k> {
+impl<'k> RowScores<'k> {
     /// The scores of `count` candidates, as far as threads keep them.
-    pub fn new(team: ConsumerWarps<'k>, count: Val<'k, u32>, of: Shares<'k>) -> Scores<'k> {
+    pub fn new(team: ConsumerWarps<'k>, count: Val<'k, u32>, of: Shares<'k>) -> RowScores<'k> {
         let k = count.builder();
         let Shares { splits, share, .. } = of;
         let threads = (team.threads() / splits).max(1);
         let width = (count + (splits - 1)) / splits;
-        let scores = Scores {
+        let scores = RowScores {
             k,
             at: of.at.at(of.begin * splits * share),
             splits,
@@ -149,15 +149,15 @@ fn order_of(score: Val<'_, f32>) -> Val<'_, u32> {
 
 /// A search by the whole team.
 #[derive(Clone, Copy)]
-pub(super) struct Search<'k> {
+pub(super) struct CandidateSearch<'k> {
     pub k: &'k Builder,
     pub team: ConsumerWarps<'k>,
     /// Counts of the warps, u32 `[2, warps, 4]`.
     pub meeting: Ptr<'k, Shared, u32>,
-    pub scores: Scores<'k>,
+    pub scores: RowScores<'k>,
 }
 
-impl<'k> Search<'k> {
+impl<'k> CandidateSearch<'k> {
     /// Of all candidates how many fulfil each of three conditions; `turn` says which of two places
     /// the warps meet in.
     fn counts(
@@ -277,7 +277,7 @@ impl<'k> List<'k> {
 
     /// Lists the candidates whose key is above `cut`, or is `cut` and comes early enough, and
     /// meets: a warp has its places in a row.
-    pub fn fill(self, scores: Scores<'k>, cut: Val<'k, u32>, place: Val<'k, u32>) {
+    pub fn fill(self, scores: RowScores<'k>, cut: Val<'k, u32>, place: Val<'k, u32>) {
         let k = self.k;
         let reaches = |order: Val<'k, u32>, at: Val<'k, u32>, is_there: Val<'k, bool>| {
             is_there & (order.gt(cut) | (order.eq(cut) & (!at).ge(place)))

@@ -13,7 +13,7 @@ use tilewright_megakernel::vm::device::{
 
 use super::amount::Amount;
 use super::pools_of;
-use super::search::{List, Scores, Search, Shares, counts_bytes};
+use super::search::{CandidateSearch, List, RowScores, Shares, counts_bytes};
 use crate::program::Select;
 
 /// Most winners: their keys lie in shared memory while they are put in order.
@@ -49,7 +49,7 @@ impl DeviceOp for Select {
             amount: Amount::new(&self.budget),
             pools,
         };
-        let fields = Fields {
+        let fields = SelectTaskFields {
             first_row: self.rows.lo as u32,
             kv_head: self.kv_head as u32,
             share: plan.extent(self.scores, 0)?,
@@ -74,7 +74,7 @@ impl Select {
 /// What the code reads of a task: numbers, and operands in units of 16 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
-struct Fields {
+struct SelectTaskFields {
     first_row: u32,
     kv_head: u32,
     share: u32,
@@ -113,7 +113,7 @@ impl DeviceFunction for Winners {
 
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
         let k = call.builder();
-        let first_row = call.value(offset_of!(Fields, first_row));
+        let first_row = call.value(offset_of!(SelectTaskFields, first_row));
         k.for_(0u32, self.rows, |at| self.row(call, first_row + at));
     }
 }
@@ -123,11 +123,11 @@ impl Winners {
         let Winners { kv_heads, batch, block_tokens, most, amount, .. } = *self;
         let k = call.builder();
         let team = call.team();
-        let kv_head = call.value(offset_of!(Fields, kv_head));
-        let [blocks, last] =
-            [offset_of!(Fields, blocks), offset_of!(Fields, last)].map(|field| call.state(field).cast::<i32>());
+        let kv_head = call.value(offset_of!(SelectTaskFields, kv_head));
+        let [blocks, last] = [offset_of!(SelectTaskFields, blocks), offset_of!(SelectTaskFields, last)]
+            .map(|field| call.state(field).cast::<i32>());
         let chosen = blocks.at((row * kv_heads + kv_head) * most);
-        let cells = call.pages([offset_of!(Fields, pool); 2], self.pools);
+        let cells = call.pages([offset_of!(SelectTaskFields, pool); 2], self.pools);
         let position = cells.position.load(row);
         let leader = k.tid().eq(0);
         let set_last = |value: Val<'k, i32>| k.when(leader, || last.at(kv_head * batch + row).store(value));
@@ -139,7 +139,7 @@ impl Winners {
                 let all = position / block_tokens + 1;
                 let selected = amount.selected(all);
                 set_last(((selected - 1) * block_tokens + position % block_tokens).cast());
-                let of = Row { call, row, cells, per_page: self.pools.page_tokens / block_tokens, chosen };
+                let of = SelectionRow { call, row, cells, per_page: self.pools.page_tokens / block_tokens, chosen };
                 k.if_else(
                     all.eq(selected),
                     || of.store(k.lit(0u32), k.lit(0u32), all),
@@ -164,7 +164,7 @@ impl Winners {
     ///
     /// A cut is found that all winners reach, and few others: keys that reach it are listed, and
     /// each finds its place by counting the better ones.
-    fn choose<'k>(&self, of: Row<'k, '_>, count: Val<'k, u32>, goal: Val<'k, u32>) {
+    fn choose<'k>(&self, of: SelectionRow<'k, '_>, count: Val<'k, u32>, goal: Val<'k, u32>) {
         let k = of.call.builder();
         let team = of.call.team();
         let room = self.room();
@@ -177,17 +177,17 @@ impl Winners {
             room,
         };
         let field = |field| of.call.value(field);
-        let scores = Scores::new(
+        let scores = RowScores::new(
             team,
             count,
             Shares {
-                at: of.call.state(offset_of!(Fields, scores)).cast::<f32>(),
-                begin: of.row * self.kv_heads + field(offset_of!(Fields, kv_head)),
+                at: of.call.state(offset_of!(SelectTaskFields, scores)).cast::<f32>(),
+                begin: of.row * self.kv_heads + field(offset_of!(SelectTaskFields, kv_head)),
                 splits: self.splits,
-                share: field(offset_of!(Fields, share)),
+                share: field(offset_of!(SelectTaskFields, share)),
             },
         );
-        let search = Search { k, team, meeting, scores };
+        let search = CandidateSearch { k, team, meeting, scores };
         list.clear();
         let cut = search.best_of_warps(goal);
         list.fill(scores, cut, k.lit(0u32));
@@ -217,7 +217,7 @@ impl Winners {
 
 /// A row of a key head, and where its selection goes.
 #[derive(Clone, Copy)]
-struct Row<'k, 'p> {
+struct SelectionRow<'k, 'p> {
     call: Call<'k, 'p>,
     row: Val<'k, u32>,
     cells: PagedPool<'k>,
@@ -225,7 +225,7 @@ struct Row<'k, 'p> {
     chosen: Ptr<'k, Global, i32>,
 }
 
-impl<'k> Row<'k, '_> {
+impl<'k> SelectionRow<'k, '_> {
     /// Where a block of the sequence lies.
     fn place(self, block: Val<'k, u32>) -> Val<'k, u32> {
         self.cells.table.page(self.row, block / self.per_page) * self.per_page + block % self.per_page
@@ -268,7 +268,7 @@ struct Fixed<'k> {
 }
 
 impl<'k> Fixed<'k> {
-    fn store(self, of: Row<'k, '_>) {
+    fn store(self, of: SelectionRow<'k, '_>) {
         let k = of.call.builder();
         let threads = of.call.team().threads();
         k.when(k.tid().lt(self.count), || of.chosen.at(self.to).store(self.place.cast::<i32>()));

@@ -10,12 +10,12 @@ use tilewright_kernels::kv::{PagedPool, PoolType};
 use tilewright_kernels::tile::Float;
 use tilewright_megakernel::vm::device::{KvPools, RingFeed, Weights};
 
-use super::kept::{Fields, Kept, Lies, OfRow};
+use super::kept::{FlowTaskFields, Lies, OfRow, TaskBuffers};
 use super::product::ROUNDS;
-use super::recipe::Recipe;
+use super::recipe::PassRecipe;
 use super::score::{Candidates, Each};
-use super::values::Values;
-use crate::op::Op;
+use super::values::BlockValues;
+use crate::op::FlowOp;
 
 /// A stage of the ring that holds the rows `[blocks, dim]` of one field after the other, of
 /// consecutive blocks of a sequence from the first block of a page on, or of a whole part of one,
@@ -38,7 +38,7 @@ const KEPT: u32 = 2048;
 
 /// Blocks of a row on their way: the first block of the first stage, and how many stages.
 #[derive(Clone, Copy)]
-struct Run<'k> {
+struct StagedBlocks<'k> {
     origin: Val<'k, u32>,
     stages: Val<'k, u32>,
     /// Where candidates begin and end.
@@ -47,7 +47,7 @@ struct Run<'k> {
     blocks: u32,
 }
 
-impl<'k> Run<'k> {
+impl<'k> StagedBlocks<'k> {
     /// The first block of a stage, and those of its blocks that are candidates.
     fn stage(self, at: Val<'k, u32>) -> (Val<'k, u32>, [Val<'k, u32>; 2]) {
         let first = self.origin + at * self.blocks;
@@ -59,13 +59,13 @@ impl<'k> Run<'k> {
 impl BlockStage {
     /// A stage of `bytes` bytes for the operands of tensor cores, where nothing else is loaded of a
     /// block.
-    pub fn new(recipe: &Recipe, kept: &Kept, stage_bytes: u32) -> Option<BlockStage> {
+    pub fn new(recipe: &PassRecipe, kept: &TaskBuffers, stage_bytes: u32) -> Option<BlockStage> {
         let [linear] = recipe.linear() else { return None };
         if !recipe.of_block(&|id| id == linear.id).is_empty() || !recipe.across().is_empty() {
             return None;
         }
         let field = |&id: &_| match recipe.graph().node(id).op {
-            Op::Source(source) => kept.pool_of(source),
+            FlowOp::Source(source) => kept.pool_of(source),
             _ => None,
         };
         let fields: Vec<(usize, KvPools)> = linear.fields.iter().map(field).collect::<Option<_>>()?;
@@ -97,13 +97,13 @@ impl BlockStage {
         self.blocks.min(self.per_page)
     }
 
-    fn run<'k>(&self, of: Candidates<'k>) -> Run<'k> {
+    fn run<'k>(&self, of: Candidates<'k>) -> StagedBlocks<'k> {
         let piece = self.piece();
         let end = of.origin + of.count;
         let origin = of.origin / piece * piece;
         // None where there are no candidates.
         let stages = of.count.min(1) * ((end - origin + (self.blocks - 1)) / self.blocks);
-        Run { origin, stages, candidates: [of.origin, end], blocks: self.blocks }
+        StagedBlocks { origin, stages, candidates: [of.origin, end], blocks: self.blocks }
     }
 
     /// Fills the stages of a row's candidates.
@@ -170,7 +170,7 @@ impl BlockStage {
     /// The pools of the fields, with where they lie in a stage, in bytes.
     fn pools<'k>(&self, feed: RingFeed<'k, '_>) -> Vec<(PagedPool<'k>, u32)> {
         let planes = (0..).step_by((self.blocks * self.row_bytes()) as usize);
-        let pool = |&(field, pools): &(usize, KvPools)| feed.pages([field, offset_of!(Fields, one)], pools);
+        let pool = |&(field, pools): &(usize, KvPools)| feed.pages([field, offset_of!(FlowTaskFields, one)], pools);
         self.fields.iter().map(pool).zip(planes).collect()
     }
 
@@ -255,7 +255,7 @@ impl BlockStage {
         &'r self,
         of_row: OfRow<'k, 'p, 'r>,
         of: Candidates<'k>,
-        values: &Values<'k, 'r>,
+        values: &BlockValues<'k, 'r>,
         ring: &dyn Weights<'k>,
         then: Each<'k, 'p, 'r, '_>,
         flush: &dyn Fn(Val<'k, u32>, [Val<'k, u32>; 2]),
@@ -285,7 +285,7 @@ impl BlockStage {
                         };
                         let blocks: Vec<_> = numbers.iter().map(block).collect();
                         let mut all: Vec<_> = blocks.iter().map(|block| values.of_block(block)).collect();
-                        Values::multiply(&mut all, None, &|_, _, _| Vec::new());
+                        BlockValues::multiply(&mut all, None, &|_, _, _| Vec::new());
                         for ((values, &block), &number) in all.into_iter().zip(&blocks).zip(&numbers) {
                             then(values, block, number - origin, number.ge(begin) & number.lt(end));
                         }

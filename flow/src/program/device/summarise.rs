@@ -7,13 +7,13 @@ use tilewright_megakernel::vm::device::{
     Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, Unsupported, Weights, rows_of,
 };
 
-use super::kept::{Fields, Kept, Lies, Named, OfRow};
-use super::recipe::Recipe;
+use super::kept::{FlowTaskFields, Lies, NamedBuffers, OfRow, TaskBuffers};
+use super::recipe::PassRecipe;
 use super::spread::{Spread, WARP};
-use super::values::Values;
+use super::values::BlockValues;
 use super::{pools_of, recipe_of, subject_of};
-use crate::op::{Effect, Op};
-use crate::plan::Pass;
+use crate::op::{Effect, FlowOp};
+use crate::plan::FlowPass;
 use crate::program::Summarise;
 
 impl DeviceOp for Summarise {
@@ -28,19 +28,20 @@ impl DeviceOp for Summarise {
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
         let pools = pools_of(plan, self.k_pool, self.block_tokens)?;
         let subject = subject_of(&self.flow, pools, self.group)?;
-        let recipe = recipe_of(&subject, Pass::Cache, Spread::new(pools.head_dim as u32, WARP))?;
+        let recipe = recipe_of(&subject, FlowPass::Cache, Spread::new(pools.head_dim as u32, WARP))?;
         let cells = plan.pools(self.k_pool, &self.at)?;
-        let named = Named {
+        let named = NamedBuffers {
             at: &self.at,
             pools: [self.k_pool, self.v_pool],
             fields: &self.fields,
             parameters: &self.parameters,
             states: &[],
         };
-        let (kept, words) = Kept::new(plan, cells, &subject, &recipe, &named)?;
+        let (kept, words) = TaskBuffers::new(plan, cells, &subject, &recipe, &named)?;
         let first_row = self.rows.lo as u32;
         let kv_head = self.kv_head as u32;
-        let fields = Fields { first_row, kv_head, one: 1f32.to_bits(), kept: words, ..Fields::default() };
+        let fields =
+            FlowTaskFields { first_row, kv_head, one: 1f32.to_bits(), kept: words, ..FlowTaskFields::default() };
         Ok(Planned::new(Summaries { rows: rows_of(self.rows)?, recipe, kept }, fields))
     }
 }
@@ -49,8 +50,8 @@ impl DeviceOp for Summarise {
 #[derive(Clone, Debug, PartialEq)]
 struct Summaries {
     rows: u32,
-    recipe: Recipe,
-    kept: Kept,
+    recipe: PassRecipe,
+    kept: TaskBuffers,
 }
 
 impl DeviceFunction for Summaries {
@@ -62,8 +63,8 @@ impl DeviceFunction for Summaries {
         let k = call.builder();
         let spread = self.recipe.spread;
         let block_tokens = self.kept.block_tokens();
-        let first_row = call.value(offset_of!(Fields, first_row));
-        let kv_head = call.value(offset_of!(Fields, kv_head));
+        let first_row = call.value(offset_of!(FlowTaskFields, first_row));
+        let kv_head = call.value(offset_of!(FlowTaskFields, kv_head));
         let lane = k.lane() % spread.lanes;
         k.for_step(k.warp(), self.rows, call.team().warps, |at| {
             let row = first_row + at;
@@ -81,9 +82,9 @@ impl DeviceFunction for Summaries {
                 };
                 let at = tokens.cast::<u32>() / block_tokens - 1;
                 let block = of_row.block(at, k.lit(0u32), Lies::Pools(of_row.place(at)));
-                let mut values = Values::new(k, &self.recipe, lane, &block);
+                let mut values = BlockValues::new(k, &self.recipe, lane, &block);
                 for id in self.recipe.graph().effects() {
-                    let Op::Effect(Effect::Store(field)) = self.recipe.graph().node(id).op else { continue };
+                    let FlowOp::Effect(Effect::Store(field)) = self.recipe.graph().node(id).op else { continue };
                     let rows = values.all(id);
                     // The groups of a warp have computed the same.
                     k.when(k.lane().lt(spread.lanes), || {

@@ -6,54 +6,54 @@ use std::ops::Range;
 
 use tilewright_codegen::build::{Builder, Val};
 
-use super::kept::{Words, widen};
-use super::linear::Linear;
+use super::kept::{PackedBf16, widen};
+use super::linear::LinearValue;
 use super::numbers::{cmp, exp, finish, join, squared};
-use super::product::{self, Ahead, Fetch, Operands, Weights};
-use super::recipe::Recipe;
+use super::product::{self, Ahead, BlockOperands, Fetch, WeightFragments};
+use super::recipe::PassRecipe;
 use super::spread::VECTOR;
 use crate::graph::ValueId;
 use crate::op::{
-    Axis, Binary, Elementwise, Norm, Num, Op, Product, REFUSED, Rearrange, Reduce, Reduction, RowOp, Source, Taps,
-    Unary,
+    Binary, Elementwise, FlowOp, InnerAxis, Norm, Num, ProductOp, REFUSED, Rearrange, Reduce, Reduction, RowOp,
+    SourceOp, Taps, Unary,
 };
 
 /// A lane's part of a row.
-pub(super) type Row<'k> = Vec<Val<'k, f32>>;
+pub(super) type LaneRow<'k> = Vec<Val<'k, f32>>;
 
 /// A row of a block: the distance back from the block that is computed, and the row of its `[d0,
 /// _]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct At {
+pub(super) struct BlockRow {
     /// Blocks before.
     pub back: u32,
     /// The row.
     pub row: u32,
 }
 
-impl At {
+impl BlockRow {
     /// A row of the block itself.
-    pub const fn row(row: u32) -> At {
-        At { back: 0, row }
+    pub const fn row(row: u32) -> BlockRow {
+        BlockRow { back: 0, row }
     }
 }
 
 /// Where values come from that no op gives.
 pub(super) trait Sources<'k> {
     /// A lane's part of a row of a source.
-    fn load(&self, source: Source, at: At) -> Row<'k>;
+    fn load(&self, source: SourceOp, at: BlockRow) -> LaneRow<'k>;
 
     /// Of a lane's part of a row some runs of eight as they are loaded, where they are not yet
     /// computed with.
-    fn fetch(&self, source: Source, at: At, runs: Range<u32>) -> Option<Vec<Words<'k>>>;
+    fn fetch(&self, source: SourceOp, at: BlockRow, runs: Range<u32>) -> Option<Vec<PackedBf16<'k>>>;
 
     /// A lane's part of a row of the queries, which may differ from lane to lane; where a row of
     /// the batch has some.
-    fn query(&self, row: Val<'k, u32>) -> Option<Row<'k>>;
+    fn query(&self, row: Val<'k, u32>) -> Option<LaneRow<'k>>;
 
     /// A lane's part of a learned query, made of all rows of the queries; where a row of the batch
     /// has some.
-    fn learned_query(&self, id: ValueId, queries: &[Row<'k>]) -> Row<'k>;
+    fn learned_query(&self, id: ValueId, queries: &[LaneRow<'k>]) -> LaneRow<'k>;
 
     /// Whether there is a block at that distance back.
     fn exists(&self, back: u32) -> Val<'k, bool>;
@@ -63,45 +63,45 @@ pub(super) trait Sources<'k> {
 #[derive(Clone)]
 pub(super) enum Gathered<'k> {
     /// The value itself.
-    Value(Vec<Row<'k>>),
+    Value(Vec<LaneRow<'k>>),
     /// The largest scaled element, and the sum of what a softmax divides by.
-    Softmax(Vec<Row<'k>>, Vec<Row<'k>>),
+    Softmax(Vec<LaneRow<'k>>, Vec<LaneRow<'k>>),
     /// The norm.
-    Norm(Vec<Row<'k>>),
+    Norm(Vec<LaneRow<'k>>),
 }
 
 /// The values of a block, or of what blocks have in common.
-pub(super) struct Values<'k, 'r> {
+pub(super) struct BlockValues<'k, 'r> {
     k: &'k Builder,
-    recipe: &'r Recipe,
+    recipe: &'r PassRecipe,
     /// The lane's place in its group.
     lane: Val<'k, u32>,
     sources: &'r dyn Sources<'k>,
-    known: HashMap<(ValueId, At), Row<'k>>,
+    known: HashMap<(ValueId, BlockRow), LaneRow<'k>>,
     /// What is on its way.
-    fetched: HashMap<(ValueId, At), Vec<Words<'k>>>,
+    fetched: HashMap<(ValueId, BlockRow), Vec<PackedBf16<'k>>>,
     gathered: HashMap<ValueId, Gathered<'k>>,
     /// The weights of values that tensor cores compute.
-    weights: HashMap<ValueId, Weights<'k>>,
+    weights: HashMap<ValueId, WeightFragments<'k>>,
 }
 
-impl<'k, 'r> Values<'k, 'r> {
-    pub fn new(k: &'k Builder, recipe: &'r Recipe, lane: Val<'k, u32>, sources: &'r dyn Sources<'k>) -> Self {
+impl<'k, 'r> BlockValues<'k, 'r> {
+    pub fn new(k: &'k Builder, recipe: &'r PassRecipe, lane: Val<'k, u32>, sources: &'r dyn Sources<'k>) -> Self {
         let known = HashMap::new();
         let fetched = HashMap::new();
-        Values { k, recipe, lane, sources, known, fetched, gathered: HashMap::new(), weights: HashMap::new() }
+        BlockValues { k, recipe, lane, sources, known, fetched, gathered: HashMap::new(), weights: HashMap::new() }
     }
 
     /// The values of a block, in an inner scope: values of all blocks are not computed again.
-    pub fn of_block<'s>(&self, sources: &'s dyn Sources<'k>) -> Values<'k, 's>
+    pub fn of_block<'s>(&self, sources: &'s dyn Sources<'k>) -> BlockValues<'k, 's>
     where
         'r: 's,
     {
-        let Values { k, recipe, lane, .. } = *self;
+        let BlockValues { k, recipe, lane, .. } = *self;
         let known = self.known.clone();
         let gathered = self.gathered.clone();
         let weights = self.weights.clone();
-        Values { k, recipe, lane, sources, known, fetched: HashMap::new(), gathered, weights }
+        BlockValues { k, recipe, lane, sources, known, fetched: HashMap::new(), gathered, weights }
     }
 
     /// Computes what blocks have in common, as far as it is known what blocks gave together.
@@ -125,7 +125,7 @@ impl<'k, 'r> Values<'k, 'r> {
     /// Whether every op across blocks that a value needs has seen them.
     fn is_ready(&self, id: ValueId) -> bool {
         let node = self.recipe.graph().node(id);
-        let gathers = matches!(&node.op, Op::Row(op) if !matches!(op, RowOp::Conv1d(_)));
+        let gathers = matches!(&node.op, FlowOp::Row(op) if !matches!(op, RowOp::Conv1d(_)));
         if gathers {
             self.gathered.contains_key(&id)
         } else {
@@ -137,9 +137,9 @@ impl<'k, 'r> Values<'k, 'r> {
     pub fn load_block(&mut self) {
         let recipe = self.recipe;
         for id in recipe.of_block(&|id| self.weights.contains_key(&id)) {
-            let Op::Source(source) = recipe.graph().node(id).op else { continue };
+            let FlowOp::Source(source) = recipe.graph().node(id).op else { continue };
             let runs = 0..recipe.spread.held(recipe.extents(id)[1]) / VECTOR;
-            for at in (0..recipe.extents(id)[0] as u32).map(At::row) {
+            for at in (0..recipe.extents(id)[0] as u32).map(BlockRow::row) {
                 match self.sources.fetch(source, at, runs.clone()) {
                     Some(words) => drop(self.fetched.insert((id, at), words)),
                     None => drop(self.row(id, at)),
@@ -149,21 +149,21 @@ impl<'k, 'r> Values<'k, 'r> {
     }
 
     /// A row of the weights of products.
-    pub fn weighed(&mut self, linear: &Linear, row: u32) -> Row<'k> {
-        let weights = self.broadcast(linear.weights, At::row(row));
+    pub fn weighed(&mut self, linear: &LinearValue, row: u32) -> LaneRow<'k> {
+        let weights = self.broadcast(linear.weights, BlockRow::row(row));
         self.masked(linear, weights)
     }
 
     /// A product whose row may differ from lane to lane, where weights are the queries.
-    pub fn weighed_in_lane(&self, linear: &Linear, row: Val<'k, u32>) -> Option<Row<'k>> {
-        let is_query = matches!(self.recipe.graph().node(linear.weights).op, Op::Source(Source::Query));
+    pub fn weighed_in_lane(&self, linear: &LinearValue, row: Val<'k, u32>) -> Option<LaneRow<'k>> {
+        let is_query = matches!(self.recipe.graph().node(linear.weights).op, FlowOp::Source(SourceOp::Query));
         let weights = if is_query { self.sources.query(row)? } else { return None };
         Some(self.masked(linear, weights))
     }
 
-    fn masked(&self, linear: &Linear, weights: Row<'k>) -> Row<'k> {
-        let constant = |row: Row<'k>, mask: &ValueId| -> Row<'k> {
-            let Op::Elementwise(op) = self.recipe.graph().node(*mask).op else { return row };
+    fn masked(&self, linear: &LinearValue, weights: LaneRow<'k>) -> LaneRow<'k> {
+        let constant = |row: LaneRow<'k>, mask: &ValueId| -> LaneRow<'k> {
+            let FlowOp::Elementwise(op) = self.recipe.graph().node(*mask).op else { return row };
             let of = |(e, x): (usize, Val<'k, f32>)| x * self.element(op, &[], [0, e as u32], true);
             row.into_iter().enumerate().map(of).collect()
         };
@@ -180,8 +180,8 @@ impl<'k, 'r> Values<'k, 'r> {
             let Some(weights) = blocks[0].weights.get(&linear.id).cloned() else { continue };
             let fetch = |round: usize, field: ValueId, runs: Range<u32>| blocks[round].words(field, runs);
             let operands = match ahead {
-                Some(ahead) => Operands::Ahead(ahead, next),
-                None => Operands::Loaded(&fetch),
+                Some(ahead) => BlockOperands::Ahead(ahead, next),
+                None => BlockOperands::Loaded(&fetch),
             };
             let sums = product::sums(k, linear, &weights, recipe.spread, blocks.len(), &operands);
             for (block, sums) in blocks.iter_mut().zip(sums) {
@@ -191,9 +191,9 @@ impl<'k, 'r> Values<'k, 'r> {
     }
 
     /// Runs of eight elements of a field `[1, D]` of the block, as they are loaded.
-    pub fn words(&self, field: ValueId, runs: Range<u32>) -> Vec<Words<'k>> {
-        let Op::Source(source) = self.recipe.graph().node(field).op else { return Vec::new() };
-        self.sources.fetch(source, At::row(0), runs).unwrap_or_default()
+    pub fn words(&self, field: ValueId, runs: Range<u32>) -> Vec<PackedBf16<'k>> {
+        let FlowOp::Source(source) = self.recipe.graph().node(field).op else { return Vec::new() };
+        self.sources.fetch(source, BlockRow::row(0), runs).unwrap_or_default()
     }
 
     /// Whether some of the block's values are computed by tensor cores.
@@ -202,12 +202,12 @@ impl<'k, 'r> Values<'k, 'r> {
     }
 
     /// What tensor cores computed of the block.
-    fn know(&mut self, linear: &Linear, sums: Row<'k>) {
+    fn know(&mut self, linear: &LinearValue, sums: LaneRow<'k>) {
         let reduce = if linear.is_mean { Reduce::Mean } else { Reduce::Sum };
-        let sums: Row<'k> = sums.into_iter().map(|x| finish(reduce, self.recipe.spread.dim, x)).collect();
+        let sums: LaneRow<'k> = sums.into_iter().map(|x| finish(reduce, self.recipe.spread.dim, x)).collect();
         match linear.is_row {
-            true => drop(self.known.insert((linear.id, At::row(0)), sums)),
-            false => self.known.extend((0..).zip(sums).map(|(row, x)| ((linear.id, At::row(row)), vec![x]))),
+            true => drop(self.known.insert((linear.id, BlockRow::row(0)), sums)),
+            false => self.known.extend((0..).zip(sums).map(|(row, x)| ((linear.id, BlockRow::row(row)), vec![x]))),
         }
     }
 
@@ -217,13 +217,13 @@ impl<'k, 'r> Values<'k, 'r> {
     }
 
     /// Every row of a value.
-    pub fn all(&mut self, id: ValueId) -> Vec<Row<'k>> {
-        (0..self.recipe.extents(id)[0] as u32).map(|row| self.row(id, At::row(row))).collect()
+    pub fn all(&mut self, id: ValueId) -> Vec<LaneRow<'k>> {
+        (0..self.recipe.extents(id)[0] as u32).map(|row| self.row(id, BlockRow::row(row))).collect()
     }
 
     /// A row of a value.
-    pub fn row(&mut self, id: ValueId, at: At) -> Row<'k> {
-        let at = if self.recipe.is_of_row(id) { At::row(at.row) } else { at };
+    pub fn row(&mut self, id: ValueId, at: BlockRow) -> LaneRow<'k> {
+        let at = if self.recipe.is_of_row(id) { BlockRow::row(at.row) } else { at };
         if let Some(row) = self.known.get(&(id, at)) {
             return row.clone();
         }
@@ -232,35 +232,35 @@ impl<'k, 'r> Values<'k, 'r> {
         row
     }
 
-    fn compute(&mut self, id: ValueId, at: At) -> Row<'k> {
+    fn compute(&mut self, id: ValueId, at: BlockRow) -> LaneRow<'k> {
         let recipe = self.recipe;
         let node = recipe.graph().node(id);
         let of = |which: usize| node.operands[which];
         match &node.op {
-            Op::Source(Source::Fill(_, number)) => {
+            FlowOp::Source(SourceOp::Fill(_, number)) => {
                 vec![self.number(*number); recipe.spread.held(recipe.extents(id)[1]) as usize]
             }
-            Op::Source(source) => match self.fetched.remove(&(id, at)) {
+            FlowOp::Source(source) => match self.fetched.remove(&(id, at)) {
                 Some(words) => words.into_iter().flat_map(widen).collect(),
                 None => self.sources.load(*source, at),
             },
-            Op::Effect(_) => self.row(of(0), at),
-            Op::Elementwise(op) => {
-                let rows: Vec<Row<'k>> = node.operands.iter().map(|&x| self.broadcast(x, at)).collect();
+            FlowOp::Effect(_) => self.row(of(0), at),
+            FlowOp::Elementwise(op) => {
+                let rows: Vec<LaneRow<'k>> = node.operands.iter().map(|&x| self.broadcast(x, at)).collect();
                 let held = recipe.spread.held(recipe.extents(id)[1]);
                 (0..held).map(|e| self.element(*op, &rows, [at.row, e], recipe.deals(id))).collect()
             }
-            Op::Reduction(op) => self.reduce(*op, of(0), at),
-            Op::Product(op) => self.product(*op, id, at),
-            Op::Rearrange(op) => self.rearrange(*op, id, of(0), at),
-            Op::Row(op) => self.across(op, id, of(0), at),
+            FlowOp::Reduction(op) => self.reduce(*op, of(0), at),
+            FlowOp::Product(op) => self.product(*op, id, at),
+            FlowOp::Rearrange(op) => self.rearrange(*op, id, of(0), at),
+            FlowOp::Row(op) => self.across(op, id, of(0), at),
         }
     }
 
     /// A row of an operand whose extents may be 1 where the result's are not.
-    fn broadcast(&mut self, id: ValueId, at: At) -> Row<'k> {
+    fn broadcast(&mut self, id: ValueId, at: BlockRow) -> LaneRow<'k> {
         let row = if self.recipe.extents(id)[0] == 1 { 0 } else { at.row };
-        self.row(id, At { row, ..at })
+        self.row(id, BlockRow { row, ..at })
     }
 
     fn number(&self, Num(number): Num) -> Val<'k, f32> {
@@ -268,15 +268,15 @@ impl<'k, 'r> Values<'k, 'r> {
     }
 
     /// Element `e` of what a lane holds of a row, which may be dealt.
-    fn element(&self, op: Elementwise, rows: &[Row<'k>], [row, e]: [u32; 2], dealt: bool) -> Val<'k, f32> {
+    fn element(&self, op: Elementwise, rows: &[LaneRow<'k>], [row, e]: [u32; 2], dealt: bool) -> Val<'k, f32> {
         let x = |which: usize| rows[which][if rows[which].len() == 1 { 0 } else { e as usize }];
         match op {
             Elementwise::Unary(unary) => self.unary(unary, x(0)),
             Elementwise::Binary(binary) => self.binary(binary, x(0), x(1)),
-            Elementwise::MaskSlice { axis: Axis::D0, start, end, inside, outside } => {
+            Elementwise::MaskSlice { axis: InnerAxis::D0, start, end, inside, outside } => {
                 self.number(if (start..end).contains(&row) { inside } else { outside })
             }
-            Elementwise::MaskSlice { axis: Axis::D1, start, end, inside, outside } => {
+            Elementwise::MaskSlice { axis: InnerAxis::D1, start, end, inside, outside } => {
                 if !dealt {
                     return self.number(if (start..end).contains(&e) { inside } else { outside });
                 }
@@ -312,15 +312,15 @@ impl<'k, 'r> Values<'k, 'r> {
         }
     }
 
-    fn reduce(&mut self, Reduction { reduce, axis, every }: Reduction, x: ValueId, at: At) -> Row<'k> {
+    fn reduce(&mut self, Reduction { reduce, axis, every }: Reduction, x: ValueId, at: BlockRow) -> LaneRow<'k> {
         let extents = self.recipe.extents(x);
         let count = every.map_or(extents[axis.index()], |every| every as usize) as u32;
         match axis {
-            Axis::D0 => {
-                let rows = (0..count).map(|n| At { row: at.row * count + n, ..at });
-                let mut all: Option<Row<'k>> = None;
+            InnerAxis::D0 => {
+                let rows = (0..count).map(|n| BlockRow { row: at.row * count + n, ..at });
+                let mut all: Option<LaneRow<'k>> = None;
                 for at in rows.collect::<Vec<_>>() {
-                    let row: Row<'k> = self.row(x, at).into_iter().map(|x| squared(reduce, x)).collect();
+                    let row: LaneRow<'k> = self.row(x, at).into_iter().map(|x| squared(reduce, x)).collect();
                     all = Some(match all {
                         None => row,
                         Some(all) => all.into_iter().zip(row).map(|(a, b)| join(reduce, a, b)).collect(),
@@ -328,7 +328,7 @@ impl<'k, 'r> Values<'k, 'r> {
                 }
                 all.unwrap_or_default().into_iter().map(|x| finish(reduce, count, x)).collect()
             }
-            Axis::D1 => {
+            InnerAxis::D1 => {
                 let row = self.row(x, at);
                 let dealt = self.recipe.deals(x);
                 let runs = if dealt { row.len() } else { count as usize };
@@ -354,58 +354,59 @@ impl<'k, 'r> Values<'k, 'r> {
         if dealt { self.recipe.spread.combine(mine, |a, b| a + b) } else { mine }
     }
 
-    fn product(&mut self, op: Product, id: ValueId, at: At) -> Row<'k> {
-        let [x, y, ..] = self.recipe.graph().node(id).operands[..] else { return Row::new() };
+    fn product(&mut self, op: ProductOp, id: ValueId, at: BlockRow) -> LaneRow<'k> {
+        let [x, y, ..] = self.recipe.graph().node(id).operands[..] else { return LaneRow::new() };
         let dealt = self.recipe.deals(x);
         match op {
-            Product::Gemv | Product::Gemm => {
+            ProductOp::Gemv | ProductOp::Gemm => {
                 let y = self.row(y, at);
-                let rows = if op == Product::Gemv { 1 } else { self.recipe.extents(x)[0] as u32 };
+                let rows = if op == ProductOp::Gemv { 1 } else { self.recipe.extents(x)[0] as u32 };
                 (0..rows)
-                    .map(|row| self.row(x, At { row, ..at }))
+                    .map(|row| self.row(x, BlockRow { row, ..at }))
                     .collect::<Vec<_>>()
                     .iter()
                     .map(|x| self.dot(x, &y, dealt))
                     .collect()
             }
-            Product::Kron([d0, d1]) => {
+            ProductOp::Kron([d0, d1]) => {
                 let of_y = self.recipe.extents(y)[0] as u32;
                 let (x, y) = match d0 {
-                    true => {
-                        (self.row(x, At { row: at.row / of_y, ..at }), self.row(y, At { row: at.row % of_y, ..at }))
-                    }
+                    true => (
+                        self.row(x, BlockRow { row: at.row / of_y, ..at }),
+                        self.row(y, BlockRow { row: at.row % of_y, ..at }),
+                    ),
                     false => (self.broadcast(x, at), self.broadcast(y, at)),
                 };
                 if d1 {
                     return x.iter().flat_map(|&x| y.iter().map(move |&y| x * y)).collect();
                 }
-                let element = |row: &Row<'k>, e: usize| row[if row.len() == 1 { 0 } else { e }];
+                let element = |row: &LaneRow<'k>, e: usize| row[if row.len() == 1 { 0 } else { e }];
                 (0..x.len().max(y.len())).map(|e| element(&x, e) * element(&y, e)).collect()
             }
-            Product::LearnedQuery(_) => {
+            ProductOp::LearnedQuery(_) => {
                 let queries = self.all(x);
                 self.sources.learned_query(id, &queries)
             }
         }
     }
 
-    fn rearrange(&mut self, op: Rearrange, id: ValueId, x: ValueId, at: At) -> Row<'k> {
+    fn rearrange(&mut self, op: Rearrange, id: ValueId, x: ValueId, at: BlockRow) -> LaneRow<'k> {
         let [rows, columns] = self.recipe.extents(x);
         match op {
             Rearrange::Transpose => {
-                (0..rows as u32).map(|row| self.row(x, At { row, ..at })[at.row as usize]).collect()
+                (0..rows as u32).map(|row| self.row(x, BlockRow { row, ..at })[at.row as usize]).collect()
             }
             Rearrange::Reshape(_) if self.recipe.deals(id) => self.row(x, at),
             Rearrange::Reshape(_) => {
                 let width = self.recipe.extents(id)[1];
-                let element = |index: usize| (At { row: (index / columns) as u32, ..at }, index % columns);
+                let element = |index: usize| (BlockRow { row: (index / columns) as u32, ..at }, index % columns);
                 let elements: Vec<_> = (0..width).map(|e| element(at.row as usize * width + e)).collect();
                 elements.into_iter().map(|(at, column)| self.row(x, at)[column]).collect()
             }
         }
     }
 
-    fn across(&mut self, op: &RowOp, id: ValueId, x: ValueId, at: At) -> Row<'k> {
+    fn across(&mut self, op: &RowOp, id: ValueId, x: ValueId, at: BlockRow) -> LaneRow<'k> {
         if let RowOp::Conv1d(taps) = op {
             return self.convolve(taps, id, x, at);
         }
@@ -415,7 +416,7 @@ impl<'k, 'r> Values<'k, 'r> {
             Some(Gathered::Softmax(largest, sums)) => {
                 let scale = self.recipe.scale(id);
                 let term = |(x, largest): (Val<'k, f32>, &Val<'k, f32>)| exp(x * scale - *largest);
-                let terms: Row<'k> = self.row(x, at).into_iter().zip(&largest[row]).map(term).collect();
+                let terms: LaneRow<'k> = self.row(x, at).into_iter().zip(&largest[row]).map(term).collect();
                 terms.into_iter().zip(&sums[row]).map(|(term, &sum)| term.div_rn(sum)).collect()
             }
             Some(Gathered::Norm(norms)) => {
@@ -423,15 +424,15 @@ impl<'k, 'r> Values<'k, 'r> {
                 self.row(x, at).into_iter().zip(&norms[row]).map(over).collect()
             }
             // Asked for in the order of the graph.
-            None => Row::new(),
+            None => LaneRow::new(),
         }
     }
 
-    fn convolve(&mut self, taps: &Taps, id: ValueId, x: ValueId, at: At) -> Row<'k> {
-        let mut sum: Option<Row<'k>> = None;
+    fn convolve(&mut self, taps: &Taps, id: ValueId, x: ValueId, at: BlockRow) -> LaneRow<'k> {
+        let mut sum: Option<LaneRow<'k>> = None;
         let dealt = self.recipe.deals(id) && taps.inner()[1] > 1;
         for back in 0..taps.len() as u32 {
-            let row = self.row(x, At { back: at.back + back, ..at });
+            let row = self.row(x, BlockRow { back: at.back + back, ..at });
             let exists = self.sources.exists(at.back + back);
             let term = |(e, x): (usize, Val<'k, f32>)| {
                 let weight = match dealt {
@@ -440,7 +441,7 @@ impl<'k, 'r> Values<'k, 'r> {
                 };
                 exists.select(x * weight, 0.0f32)
             };
-            let terms: Row<'k> = row.into_iter().enumerate().map(term).collect();
+            let terms: LaneRow<'k> = row.into_iter().enumerate().map(term).collect();
             sum = Some(match sum {
                 None => terms,
                 Some(sum) => sum.into_iter().zip(terms).map(|(a, b)| a + b).collect(),
@@ -461,16 +462,16 @@ impl<'k, 'r> Values<'k, 'r> {
     }
 
     /// What an op across blocks takes of a block: its operand, as it is added up.
-    pub fn terms(&mut self, id: ValueId, largest: Option<&[Row<'k>]>) -> Vec<Row<'k>> {
+    pub fn terms(&mut self, id: ValueId, largest: Option<&[LaneRow<'k>]>) -> Vec<LaneRow<'k>> {
         let node = self.recipe.graph().node(id);
         let rows = self.all(node.operands[0]);
         let scale = self.recipe.scale(id);
-        let of_row = |(at, row): (usize, Row<'k>)| {
+        let of_row = |(at, row): (usize, LaneRow<'k>)| {
             let of = |(e, x): (usize, Val<'k, f32>)| match (&node.op, largest) {
-                (Op::Row(RowOp::Softmax(_)), None) => x * scale,
-                (Op::Row(RowOp::Softmax(_)), Some(largest)) => exp(x * scale - largest[at][e]),
-                (Op::Row(RowOp::Normalize(Norm::L1)), _) => x.abs(),
-                (Op::Row(RowOp::Normalize(Norm::L2) | RowOp::Reduce(Reduce::L2Norm)), _) => x * x,
+                (FlowOp::Row(RowOp::Softmax(_)), None) => x * scale,
+                (FlowOp::Row(RowOp::Softmax(_)), Some(largest)) => exp(x * scale - largest[at][e]),
+                (FlowOp::Row(RowOp::Normalize(Norm::L1)), _) => x.abs(),
+                (FlowOp::Row(RowOp::Normalize(Norm::L2) | RowOp::Reduce(Reduce::L2Norm)), _) => x * x,
                 _ => x,
             };
             row.into_iter().enumerate().map(of).collect()

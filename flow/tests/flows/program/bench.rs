@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tilewright_codegen::target::Target;
 use tilewright_flow::memory::Budget;
 use tilewright_flow::program::{Score, Select, Summarise, register};
-use tilewright_flow::{Bound, Traced};
+use tilewright_flow::{BoundFlow, Traced};
 use tilewright_layout::DType;
 use tilewright_megakernel::ops::{Attention, Combine, KvAppend, Op, RowCells, SLOT_WORDS, Selection};
 use tilewright_megakernel::program::{BufferId, BufferKind, CounterId, Program, Source, Span, Wait};
@@ -107,7 +107,7 @@ impl Chain {
 }
 
 impl<'w> Layer<'w> {
-    pub fn new(world: &'w World, bound: &Bound<'_>, cut: Cut) -> Layer<'w> {
+    pub fn new(world: &'w World, bound: &BoundFlow<'_>, cut: Cut) -> Layer<'w> {
         let width = world.tables.iter().map(Vec::len).max().unwrap_or(1).max(1);
         let decode = Layer::program(world, bound, &cut, width, None);
         let prompt = Layer::program(world, bound, &cut, width, Some(cut.chunk));
@@ -129,7 +129,7 @@ impl<'w> Layer<'w> {
     }
 
     /// The step of `rows` rows of a prompt, or of one token of each request.
-    fn program(world: &World, bound: &Bound<'_>, cut: &Cut, width: usize, prompt: Option<usize>) -> Program {
+    fn program(world: &World, bound: &BoundFlow<'_>, cut: &Cut, width: usize, prompt: Option<usize>) -> Program {
         let model = world.model;
         let traced = bound.traced;
         let kv_heads = model.kv_heads;
@@ -186,7 +186,7 @@ impl<'w> Layer<'w> {
     }
 
     /// Scores, selection and attention of a decode step.
-    fn choose(world: &World, bound: &Bound<'_>, cut: &Cut, chain: &mut Chain, kept: &Kept) {
+    fn choose(world: &World, bound: &BoundFlow<'_>, cut: &Cut, chain: &mut Chain, kept: &Kept) {
         let model = world.model;
         let traced = bound.traced;
         let budget = world.budget;

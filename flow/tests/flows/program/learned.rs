@@ -19,8 +19,8 @@ struct Learned {
 #[derive(Clone, Copy, Debug)]
 struct Fields {
     mean: Field,
-    w_q: Weights,
-    w_k: Weights,
+    w_q: FlowParameter,
+    w_k: FlowParameter,
 }
 
 impl Flow for Learned {

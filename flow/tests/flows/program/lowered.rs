@@ -4,7 +4,7 @@
 use tilewright_codegen::target::Target;
 use tilewright_flow::memory::Budget;
 use tilewright_flow::program::{FlowSettings, Lowered, Phase, observed_names};
-use tilewright_flow::{Extents, ModelShape, Parameters, Traced, algorithms};
+use tilewright_flow::{FlowExtents, ModelShape, Parameters, Traced, algorithms};
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower_indexed};
 use tilewright_megakernel::model::{Family, LlamaSpec, Rope};
@@ -34,7 +34,7 @@ fn spec(qk_norm: bool) -> LlamaSpec {
 
 fn settings(traced: Traced, block_tokens: usize) -> FlowSettings {
     let model = ModelShape { kv_heads: 2, group: 3, head_dim: 16, block_tokens };
-    let Extents { parameters, .. } = traced.extents(&model).expect("a model that fits");
+    let FlowExtents { parameters, .. } = traced.extents(&model).expect("a model that fits");
     let declared = traced.declared.parameters.iter().zip(parameters);
     let layer: Parameters = declared.map(|(p, [d0, d1])| (p.name.clone(), vec![0.5; 2 * d0 * d1])).collect();
     let budget = Budget::new(4, 0.1, 1, 2).expect("a budget");

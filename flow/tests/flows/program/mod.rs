@@ -11,10 +11,10 @@ mod shapes;
 mod summaries;
 
 use proptest::prelude::*;
-use tilewright_flow::graph::Node;
-use tilewright_flow::memory::{Budget, Request};
-use tilewright_flow::op::Op;
-use tilewright_flow::run::{Interpreter, Machine, attend};
+use tilewright_flow::graph::OpNode;
+use tilewright_flow::memory::{Budget, FlowRequest};
+use tilewright_flow::op::FlowOp;
+use tilewright_flow::run::{FlowExecutor, Interpreter, attend};
 use tilewright_flow::{ModelShape, Traced, algorithms, trace};
 
 use crate::random_flow::RandomFlow;
@@ -34,7 +34,7 @@ fn expected(world: &World, machine: &Interpreter<'_>) -> Vec<Vec<Stepped>> {
         }
         let queries = convert::<f32>(&world.queries[step]);
         let rows = machine.step(&pool, &mut requests, &queries, &world.budget).expect("a step");
-        let of = |number: usize, request: &Request<f32>| {
+        let of = |number: usize, request: &FlowRequest<f32>| {
             let rows = &rows[number * model.kv_heads..][..model.kv_heads];
             let last_tokens = (request.tokens() - 1) % model.block_tokens + 1;
             // A program numbers the blocks of each key head by themselves.
@@ -92,7 +92,7 @@ fn agrees(world: &World, traced: &Traced, rng: &mut Rng, cut: &Cut) -> Result<()
 
 /// Whether each block is scored by itself.
 fn is_blockwise(traced: &Traced) -> bool {
-    let across = |node: &Node| matches!(node.op, Op::Row(_));
+    let across = |node: &OpNode| matches!(node.op, FlowOp::Row(_));
     traced.declared.states.is_empty() && !traced.indexer.nodes().iter().any(across)
 }
 

@@ -6,19 +6,20 @@ use super::super::board::Board;
 use super::super::chart::{Chart, Mark, WIDE, round_up};
 use super::{commit, link, nothing};
 use crate::cli::Failure;
-use crate::results::Entry;
+use crate::results::ResultEntry;
 
 /// The view.
 pub fn accuracy(board: &Board<'_>) -> Result<Markup, Failure> {
     let ours = board.ours("accuracy").into_iter().filter(|entry| entry.row.error.is_some()).collect();
     let ours = Board::newest(ours, |e| (e.row.shape.clone(), e.row.variant.clone(), e.call.device.clone()));
-    let refused: Vec<Entry<'_>> =
+    let refused: Vec<ResultEntry<'_>> =
         board.ours("accuracy").into_iter().filter(|entry| entry.row.error.is_none()).collect();
-    let cases: Vec<(Entry<'_>, Option<Entry<'_>>, Option<Entry<'_>>)> = ours
+    let cases: Vec<(ResultEntry<'_>, Option<ResultEntry<'_>>, Option<ResultEntry<'_>>)> = ours
         .into_iter()
         .map(|entry| (entry, peer(board, &entry, "pytorch bf16"), peer(board, &entry, "pytorch f32")))
         .collect();
-    let beside: Vec<(Entry<'_>, Entry<'_>)> = cases.iter().filter_map(|case| Some((case.0, case.1?))).collect();
+    let beside: Vec<(ResultEntry<'_>, ResultEntry<'_>)> =
+        cases.iter().filter_map(|case| Some((case.0, case.1?))).collect();
     let chart = if beside.is_empty() {
         html! {}
     } else {
@@ -54,27 +55,27 @@ pub fn accuracy(board: &Board<'_>) -> Result<Markup, Failure> {
     })
 }
 
-fn error(entry: &Entry<'_>) -> String {
+fn error(entry: &ResultEntry<'_>) -> String {
     entry.row.error.map_or_else(|| "–".to_owned(), |error| format!("{error:.2e}"))
 }
 
 /// A peer's error of the same step in the same call: one of the two rows that follow ours.
-fn peer<'r>(board: &Board<'r>, entry: &Entry<'_>, who: &str) -> Option<Entry<'r>> {
-    let same = |e: &&Entry<'_>| {
-        let key = |e: &Entry<'_>| (e.call.id.clone(), e.row.variant.clone(), e.row.shape.clone());
+fn peer<'r>(board: &Board<'r>, entry: &ResultEntry<'_>, who: &str) -> Option<ResultEntry<'r>> {
+    let same = |e: &&ResultEntry<'_>| {
+        let key = |e: &ResultEntry<'_>| (e.call.id.clone(), e.row.variant.clone(), e.row.shape.clone());
         e.row.who == who && key(e) == key(entry)
     };
     board.entries().iter().skip(entry.number + 1).take(2).find(same).copied()
 }
 
-fn chart(cases: &[(Entry<'_>, Entry<'_>)]) -> Result<Markup, Failure> {
+fn chart(cases: &[(ResultEntry<'_>, ResultEntry<'_>)]) -> Result<Markup, Failure> {
     let count = cases.len();
-    let name = |entry: &Entry<'_>| {
+    let name = |entry: &ResultEntry<'_>| {
         let model = entry.model().map_or("small", |model| model.0);
         format!("{model}, {} rows, {}", entry.extent("rows").unwrap_or(1), entry.row.variant)
     };
     let names: Vec<String> = cases.iter().map(|(ours, _)| name(ours)).collect();
-    let mark = |at: usize, entry: &Entry<'_>, series: usize| {
+    let mark = |at: usize, entry: &ResultEntry<'_>, series: usize| {
         let x = entry.row.error.unwrap_or(f64::NAN);
         let title = format!("{}: {x:.2e} by {}", name(entry), entry.row.who);
         Mark { x, y: (count - 1 - at) as f64, from: None, row: entry.number, series, title }

@@ -5,11 +5,12 @@ use maud::{Markup, html};
 use super::super::board::Board;
 use super::{commit, link, nothing};
 use crate::cli::report::significant;
-use crate::results::Entry;
+use crate::results::ResultEntry;
 
 /// The view.
 pub fn energy(board: &Board<'_>) -> Markup {
-    let known: Vec<Entry<'_>> = board.entries().iter().copied().filter(|entry| entry.row.joules.is_some()).collect();
+    let known: Vec<ResultEntry<'_>> =
+        board.entries().iter().copied().filter(|entry| entry.row.joules.is_some()).collect();
     html! {
         p { "Energy of one token: the device's energy counter before and after the timed launches, divided by their tokens." }
         @if known.is_empty() {

@@ -3,11 +3,11 @@
 use maud::{Markup, html};
 
 use super::super::board::Board;
-use super::super::chart::{Chart, HALF, Line, Mark, range_around};
+use super::super::chart::{Chart, ChartLine, HALF, Mark, range_around};
 use super::{microseconds, nothing};
 use crate::cli::Failure;
 use crate::cli::report::{suite_rank, suite_title};
-use crate::results::{Entry, Figures};
+use crate::results::{Figures, ResultEntry};
 
 /// Suites whose histories are drawn; the detail of a row lists the same measurement of other runs
 /// for every suite.
@@ -21,7 +21,7 @@ const CHARTS: usize = 60;
 
 /// The view.
 pub fn history(board: &Board<'_>) -> Result<Markup, Failure> {
-    let mut groups: Vec<(&Figures<'_>, Vec<Entry<'_>>)> = board
+    let mut groups: Vec<(&Figures<'_>, Vec<ResultEntry<'_>>)> = board
         .figures
         .iter()
         .filter(|figures| SUITES.contains(&figures.workload.suite))
@@ -41,11 +41,11 @@ pub fn history(board: &Board<'_>) -> Result<Markup, Failure> {
     })
 }
 
-fn chart(figures: &Figures<'_>, entries: &[Entry<'_>]) -> Result<Markup, Failure> {
+fn chart(figures: &Figures<'_>, entries: &[ResultEntry<'_>]) -> Result<Markup, Failure> {
     let entries = &entries[entries.len().saturating_sub(BUILDS)..];
     let names: Vec<String> = entries.iter().map(name).collect();
-    let range = range_around(entries.iter().map(Entry::us));
-    let mark = |(at, entry): (usize, &Entry<'_>)| Mark {
+    let range = range_around(entries.iter().map(ResultEntry::us));
+    let mark = |(at, entry): (usize, &ResultEntry<'_>)| Mark {
         x: at as f64,
         y: entry.us(),
         from: None,
@@ -63,7 +63,7 @@ fn chart(figures: &Figures<'_>, entries: &[Entry<'_>]) -> Result<Markup, Failure
         left: 76,
         legend: Vec::new(),
         marks: entries.iter().enumerate().map(mark).collect(),
-        lines: vec![Line {
+        lines: vec![ChartLine {
             points: entries.iter().enumerate().map(|(at, e)| (at as f64, e.us())).collect(),
             series: 0,
         }],
@@ -72,6 +72,6 @@ fn chart(figures: &Figures<'_>, entries: &[Entry<'_>]) -> Result<Markup, Failure
 }
 
 /// Seven digits of the commit, or the day if the commit is unknown.
-fn name(entry: &Entry<'_>) -> String {
+fn name(entry: &ResultEntry<'_>) -> String {
     entry.commit().map_or_else(|| entry.day().to_owned(), |commit| commit.get(..7).unwrap_or(commit).to_owned())
 }

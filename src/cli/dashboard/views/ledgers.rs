@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::super::board::Board;
 use super::{commit, link, nothing};
 use crate::cli::report::significant;
-use crate::results::Entry;
+use crate::results::ResultEntry;
 
 /// Suites of the ledgers: suite, title, what a row is and which verdicts are good.
 const LEDGERS: [(&str, &str, &str); 5] = [
@@ -55,8 +55,8 @@ pub fn ledgers(board: &Board<'_>) -> Markup {
 }
 
 /// The rows of each call.
-fn calls<'r>(rows: &[Entry<'r>]) -> Vec<Vec<Entry<'r>>> {
-    let mut calls: Vec<Vec<Entry<'r>>> = Vec::new();
+fn calls<'r>(rows: &[ResultEntry<'r>]) -> Vec<Vec<ResultEntry<'r>>> {
+    let mut calls: Vec<Vec<ResultEntry<'r>>> = Vec::new();
     for row in rows {
         match calls.last_mut().filter(|call| call[0].call.id == row.call.id) {
             Some(call) => call.push(*row),
@@ -67,7 +67,7 @@ fn calls<'r>(rows: &[Entry<'r>]) -> Vec<Vec<Entry<'r>>> {
 }
 
 /// Whether a row says that something was wrong.
-fn is_bad(entry: &Entry<'_>) -> bool {
+fn is_bad(entry: &ResultEntry<'_>) -> bool {
     let count = |name: &str| entry.row.values.get(name).is_some_and(|count| *count > 0.0);
     let verdict = entry.row.verdict.as_deref().unwrap_or_default();
     ["WRONG", "FAILED", "differs", "survived"].contains(&verdict)
@@ -76,7 +76,7 @@ fn is_bad(entry: &Entry<'_>) -> bool {
         || count("failed")
 }
 
-fn ledger(call: &[Entry<'_>]) -> Markup {
+fn ledger(call: &[ResultEntry<'_>]) -> Markup {
     let first = &call[0];
     let bad = call.iter().filter(|entry| is_bad(entry)).count();
     html! {
@@ -97,7 +97,7 @@ fn ledger(call: &[Entry<'_>]) -> Markup {
     }
 }
 
-fn figures(entry: &Entry<'_>) -> String {
+fn figures(entry: &ResultEntry<'_>) -> String {
     let values =
         entry.row.values.iter().map(|(name, value)| format!("{} {}", name.replace('_', " "), significant(*value, 4)));
     values.chain(entry.row.error.map(|error| format!("error {error:.1e}"))).collect::<Vec<_>>().join(", ")

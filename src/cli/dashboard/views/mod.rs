@@ -12,10 +12,10 @@ pub mod step;
 use maud::{Markup, html};
 
 use crate::cli::report::significant;
-use crate::results::Entry;
+use crate::results::ResultEntry;
 
 /// A number that leads to its row.
-fn link(entry: &Entry<'_>, text: &str) -> Markup {
+fn link(entry: &ResultEntry<'_>, text: &str) -> Markup {
     html! { a href={ "#row-" (entry.number) } { (text) } }
 }
 
@@ -26,7 +26,7 @@ fn nothing(what: &str) -> Markup {
 }
 
 /// A commit, or a dash; `+` if the tree had changes that were not committed.
-fn commit(entry: &Entry<'_>) -> String {
+fn commit(entry: &ResultEntry<'_>) -> String {
     let changed = if entry.call.clean == Some(false) { "+" } else { "" };
     entry.commit().map_or("–".to_owned(), |commit| format!("{commit}{changed}"))
 }

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use super::super::board::Board;
 use super::{commit, link, microseconds, nothing};
 use crate::cli::report::{kind_name, significant, suite_rank, suite_title};
-use crate::results::{Comparison, Entry, Figures, PeerKind, device_name, means};
+use crate::results::{Comparison, Figures, PeerKind, ResultEntry, device_name, means};
 
 /// One bar: a ratio with its labels.
 struct Bar {
@@ -104,7 +104,7 @@ fn kernels(figures: &[&Figures<'_>]) -> Vec<Bar> {
 }
 
 /// The group of a kernel's row; `None` for whole models and for suites without kernels.
-fn group(entry: &Entry<'_>) -> Option<String> {
+fn group(entry: &ResultEntry<'_>) -> Option<String> {
     match entry.row.suite.as_str() {
         "attention" => Some(match (entry.row.shape.contains_key("queries"), entry.extent("causal")) {
             (false, _) => "Attention, decode".to_owned(),
@@ -170,7 +170,7 @@ fn newest_builds(board: &Board<'_>) -> Markup {
     }
 }
 
-fn floor(board: &Board<'_>, entry: &Entry<'_>) -> String {
+fn floor(board: &Board<'_>, entry: &ResultEntry<'_>) -> String {
     board.peaks.floor(entry).map_or_else(|| "–".to_owned(), |floor| format!("{:.0} %", floor.share * 100.0))
 }
 

@@ -4,22 +4,22 @@ use maud::{Markup, html};
 use tilewright_megakernel::model::Architecture;
 
 use super::super::board::Board;
-use super::super::chart::{Chart, Line, Mark, WIDE, round_up};
+use super::super::chart::{Chart, ChartLine, Mark, WIDE, round_up};
 use super::{commit, link, microseconds, nothing};
 use crate::cli::Failure;
-use crate::cli::plan::cost::{Load, Step};
-use crate::results::{Entry, target_of};
+use crate::cli::plan::cost::{StepCost, StepLoad};
+use crate::results::{ResultEntry, target_of};
 
 /// A measured row and its prediction.
-struct Planned<'r> {
-    entry: Entry<'r>,
+struct PredictedRow<'r> {
+    entry: ResultEntry<'r>,
     us: f64,
     ratio: f64,
 }
 
 /// The view.
 pub fn plan(board: &Board<'_>) -> Result<Markup, Failure> {
-    let rows: Vec<Planned<'_>> = board.ours("decode").iter().filter_map(planned).collect();
+    let rows: Vec<PredictedRow<'_>> = board.ours("decode").iter().filter_map(planned).collect();
     let chart = if rows.is_empty() {
         html! {}
     } else {
@@ -33,7 +33,7 @@ pub fn plan(board: &Board<'_>) -> Result<Markup, Failure> {
         div class="scroll" tabindex="0" role="group" aria-label="plan" { table {
             thead { tr { @for head in ["workload", "device", "commit", "predicted, µs", "measured, µs", "ratio"] {
                 th scope="col" { (head) } } } }
-            tbody { @for Planned { entry, us, ratio } in &rows { tr data-row=(entry.number) {
+            tbody { @for PredictedRow { entry, us, ratio } in &rows { tr data-row=(entry.number) {
                 th scope="row" { (entry.label()) }
                 td { (entry.device()) }
                 td { (commit(entry)) }
@@ -52,7 +52,7 @@ const TOKENS: u64 = 200;
 const MOST_ROWS: u64 = 1024;
 const MOST_TOKENS: u64 = 1 << 24;
 
-fn planned<'r>(entry: &Entry<'r>) -> Option<Planned<'r>> {
+fn planned<'r>(entry: &ResultEntry<'r>) -> Option<PredictedRow<'r>> {
     if !entry.row.variant.starts_with("launches of 200") {
         return None;
     }
@@ -64,15 +64,16 @@ fn planned<'r>(entry: &Entry<'r>) -> Option<Planned<'r>> {
     }
     let context = context.saturating_sub(TOKENS / 2) as usize;
     let spec = spec.model().ok()?;
-    let planned = Step::of(&spec, &target, Load { rows: rows as usize, devices: 1, context }).seconds() * 1e6;
-    Some(Planned { entry: *entry, us: planned, ratio: planned / us })
+    let planned = StepCost::of(&spec, &target, StepLoad { rows: rows as usize, devices: 1, context }).seconds() * 1e6;
+    Some(PredictedRow { entry: *entry, us: planned, ratio: planned / us })
 }
 
-fn chart(rows: &[Planned<'_>]) -> Result<Markup, Failure> {
+fn chart(rows: &[PredictedRow<'_>]) -> Result<Markup, Failure> {
     let count = rows.len();
-    let name = |row: &Planned<'_>| format!("{}, {}, {}", row.entry.label(), row.entry.device(), commit(&row.entry));
+    let name =
+        |row: &PredictedRow<'_>| format!("{}, {}, {}", row.entry.label(), row.entry.device(), commit(&row.entry));
     let names: Vec<String> = rows.iter().map(name).collect();
-    let mark = |(at, row): (usize, &Planned<'_>)| Mark {
+    let mark = |(at, row): (usize, &PredictedRow<'_>)| Mark {
         x: row.ratio,
         y: (count - 1 - at) as f64,
         from: None,
@@ -80,7 +81,7 @@ fn chart(rows: &[Planned<'_>]) -> Result<Markup, Failure> {
         series: usize::from((row.ratio - 1.0).abs() > 0.1),
         title: format!("{}: {:.3}", name(row), row.ratio),
     };
-    let line = |x: f64| Line { points: vec![(x, -0.5), (x, count as f64 - 0.5)], series: 2 };
+    let line = |x: f64| ChartLine { points: vec![(x, -0.5), (x, count as f64 - 0.5)], series: 2 };
     let most = round_up(rows.iter().map(|row| row.ratio).fold(1.5, f64::max));
     let chart = Chart {
         title: "predicted ÷ measured time of decode steps",

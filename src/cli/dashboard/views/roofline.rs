@@ -4,11 +4,11 @@
 use maud::{Markup, html};
 
 use super::super::board::Board;
-use super::super::chart::{Chart, Line, Mark, WIDE};
+use super::super::chart::{Chart, ChartLine, Mark, WIDE};
 use super::nothing;
 use crate::cli::Failure;
 use crate::cli::report::significant;
-use crate::results::Entry;
+use crate::results::ResultEntry;
 
 /// The axes: operations per byte, and operations per second in units of 10^12.
 const X: (f64, f64) = (0.5, 20_000.0);
@@ -20,7 +20,7 @@ const SUITES: [&str; 6] = ["gemv", "attention", "gemm", "gemm e4m3", "gemm e4m3 
 /// The view: a chart for every device.
 pub fn roofline(board: &Board<'_>) -> Result<Markup, Failure> {
     let mut devices: Vec<String> = Vec::new();
-    let entries: Vec<Entry<'_>> =
+    let entries: Vec<ResultEntry<'_>> =
         SUITES.iter().flat_map(|suite| board.ours(suite)).filter(|entry| is_point(board, entry)).collect();
     for entry in &entries {
         if !devices.contains(&entry.call.device) {
@@ -37,17 +37,17 @@ pub fn roofline(board: &Board<'_>) -> Result<Markup, Failure> {
     })
 }
 
-fn is_point(board: &Board<'_>, entry: &Entry<'_>) -> bool {
+fn is_point(board: &Board<'_>, entry: &ResultEntry<'_>) -> bool {
     intensity(entry).is_some() && board.read_ceiling(entry).is_some()
 }
 
 /// Operations per byte.
-fn intensity(entry: &Entry<'_>) -> Option<f64> {
+fn intensity(entry: &ResultEntry<'_>) -> Option<f64> {
     Some(entry.row.throughput()? / entry.row.bandwidth()?)
 }
 
-fn chart(board: &Board<'_>, device: &str, entries: &[Entry<'_>]) -> Result<Markup, Failure> {
-    let here: Vec<&Entry<'_>> = entries.iter().filter(|entry| entry.call.device == device).collect();
+fn chart(board: &Board<'_>, device: &str, entries: &[ResultEntry<'_>]) -> Result<Markup, Failure> {
+    let here: Vec<&ResultEntry<'_>> = entries.iter().filter(|entry| entry.call.device == device).collect();
     let (memory, matrix) = (board.read_ceiling(here[0]), board.matrix_ceiling(here[0]));
     let mut legend: Vec<(usize, String)> =
         SUITES.iter().enumerate().filter(|(_, suite)| here.iter().any(|e| e.row.suite == **suite)).map(name).collect();
@@ -57,17 +57,17 @@ fn chart(board: &Board<'_>, device: &str, entries: &[Entry<'_>]) -> Result<Marku
         let slope = memory.rate * tera;
         let (from, to) = ((Y.0 / slope).clamp(X.0, X.1), (Y.1 / slope).clamp(X.0, X.1));
         let points = (0..=40).map(|at| from * (to / from).powf(f64::from(at) / 40.0));
-        lines.push(Line { points: points.map(|x| (x, (x * slope).clamp(Y.0, Y.1))).collect(), series: 6 });
+        lines.push(ChartLine { points: points.map(|x| (x, (x * slope).clamp(Y.0, Y.1))).collect(), series: 6 });
         legend.push((6, format!("reading memory, {} TB/s ({})", significant(slope, 3), memory.measured_in)));
     }
     if let Some(ceiling) = matrix {
         let rate = ceiling.rate * tera;
         let from = memory.map_or(X.0, |memory| ceiling.rate / memory.rate).clamp(X.0, X.1);
-        lines.push(Line { points: vec![(from, rate.clamp(Y.0, Y.1)), (X.1, rate.clamp(Y.0, Y.1))], series: 7 });
+        lines.push(ChartLine { points: vec![(from, rate.clamp(Y.0, Y.1)), (X.1, rate.clamp(Y.0, Y.1))], series: 7 });
         legend
             .push((7, format!("bf16 matrix instructions, {} TFLOP/s ({})", significant(rate, 3), ceiling.measured_in)));
     }
-    let mark = |entry: &&Entry<'_>| {
+    let mark = |entry: &&ResultEntry<'_>| {
         let series = SUITES.iter().position(|suite| *suite == entry.row.suite)?;
         let rate = entry.row.throughput()? * tera;
         let title =

@@ -8,7 +8,7 @@ use super::super::board::Board;
 use super::super::chart::{Chart, Mark, WIDE, round_up};
 use super::{commit, link, nothing};
 use crate::cli::Failure;
-use crate::results::Entry;
+use crate::results::ResultEntry;
 
 /// Phases of a task, and their names in a row's values.
 const PHASES: [(&str, &str); 4] =
@@ -19,14 +19,14 @@ const MOST_LEVELS: usize = 64;
 
 /// The view.
 pub fn step(board: &Board<'_>) -> Result<Markup, Failure> {
-    let mut steps: Vec<Vec<Entry<'_>>> = Vec::new();
+    let mut steps: Vec<Vec<ResultEntry<'_>>> = Vec::new();
     for entry in board
         .entries()
         .iter()
         .filter(|e| e.row.suite == "timeline" && e.row.variant != "step" && e.row.copy_of.is_none())
     {
         // A step's levels are next to each other; one name twice is the next step.
-        let follows = |step: &Vec<Entry<'_>>| {
+        let follows = |step: &Vec<ResultEntry<'_>>| {
             let last = &step[step.len() - 1];
             let same = (&last.call.id, &last.row.shape) == (&entry.call.id, &entry.row.shape);
             same && step.len() < MOST_LEVELS
@@ -57,7 +57,7 @@ pub fn step(board: &Board<'_>) -> Result<Markup, Failure> {
     })
 }
 
-fn chart(levels: &[Entry<'_>]) -> Result<Markup, Failure> {
+fn chart(levels: &[ResultEntry<'_>]) -> Result<Markup, Failure> {
     let count = levels.len();
     let names: Vec<String> = levels.iter().map(|level| level.row.variant.clone()).collect();
     let mut marks = Vec::new();
@@ -97,7 +97,7 @@ fn chart(levels: &[Entry<'_>]) -> Result<Markup, Failure> {
     chart.bars(&names, round_up(most))
 }
 
-fn table(board: &Board<'_>, levels: &[Entry<'_>]) -> Markup {
+fn table(board: &Board<'_>, levels: &[ResultEntry<'_>]) -> Markup {
     html! {
         div class="scroll" tabindex="0" role="group" aria-label="levels" { table {
             thead { tr {
@@ -133,7 +133,7 @@ fn shown(value: Option<f64>, digits: usize) -> String {
 }
 
 /// Bytes of device memory that one level of a known model reads, 16-bit weights, keys and values.
-fn level_bytes(level: &Entry<'_>) -> Option<f64> {
+fn level_bytes(level: &ResultEntry<'_>) -> Option<f64> {
     let (_, spec) = level.model()?;
     let LlamaSpec { hidden, heads, kv_heads, head_dim, intermediate, vocab, .. } = spec;
     let (rows, context) = (level.extent("batch")? as f64, level.extent("context")? as f64);

@@ -4,12 +4,12 @@ use serde_json::Value as Json;
 use tilewright_layout::view::ViewError;
 use tilewright_layout::{IntTuple, Layout, LayoutError};
 
-use super::Reason;
-use crate::cli::layout::{Refusal, Value};
+use super::SkipReason;
+use crate::cli::layout::{ExpressionRefusal, LayoutValue};
 
 /// A case: the function that it calls, in that library's words, and what must come out.
 #[derive(Clone, Copy)]
-pub(super) struct Case<'c> {
+pub(super) struct GoldenCase<'c> {
     pub(super) name: &'c str,
     pub(super) args: &'c Json,
     pub(super) expected: &'c Json,
@@ -19,25 +19,25 @@ pub(super) struct Case<'c> {
 /// Why there is no result.
 pub(super) enum Obstacle {
     /// This library refused.
-    Refused(Refusal),
+    Refused(ExpressionRefusal),
     /// The conventions differ.
-    Differs(Reason),
+    Differs(SkipReason),
 }
 
-pub(super) type Outcome = Result<Json, Obstacle>;
+pub(super) type CaseOutcome = Result<Json, Obstacle>;
 
-impl<'c> Case<'c> {
-    pub(super) fn of(json: &'c Json) -> Case<'c> {
+impl<'c> GoldenCase<'c> {
+    pub(super) fn of(json: &'c Json) -> GoldenCase<'c> {
         let text = |name: &str| json[name].as_str().unwrap_or_default();
-        Case { name: text("fn"), args: &json["args"], expected: &json["expected"], note: text("note") }
+        GoldenCase { name: text("fn"), args: &json["args"], expected: &json["expected"], note: text("note") }
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
         self.args.get(name).is_some()
     }
 
-    pub(super) fn value(&self, name: &str) -> Result<Value, Obstacle> {
-        Ok(Value::from_json(&self.args[name])?)
+    pub(super) fn value(&self, name: &str) -> Result<LayoutValue, Obstacle> {
+        Ok(LayoutValue::from_json(&self.args[name])?)
     }
 
     pub(super) fn tuple(&self, name: &str) -> Result<IntTuple, Obstacle> {
@@ -63,8 +63,8 @@ impl<'c> Case<'c> {
 }
 
 /// The integers of a tuple, none below 0.
-pub(super) fn indices(tuple: &IntTuple) -> Result<Vec<usize>, Refusal> {
-    let index = |&value| usize::try_from(value).map_err(|_| Refusal::Negative { value });
+pub(super) fn indices(tuple: &IntTuple) -> Result<Vec<usize>, ExpressionRefusal> {
+    let index = |&value| usize::try_from(value).map_err(|_| ExpressionRefusal::Negative { value });
     tuple.values().iter().map(index).collect()
 }
 
@@ -79,8 +79,8 @@ pub(super) fn between(text: &str, open: char, close: char) -> &str {
     inner.rsplit_once(close).map_or("", |(inner, _)| inner)
 }
 
-impl From<Refusal> for Obstacle {
-    fn from(refusal: Refusal) -> Obstacle {
+impl From<ExpressionRefusal> for Obstacle {
+    fn from(refusal: ExpressionRefusal) -> Obstacle {
         Obstacle::Refused(refusal)
     }
 }
@@ -93,6 +93,6 @@ impl From<LayoutError> for Obstacle {
 
 impl From<ViewError> for Obstacle {
     fn from(error: ViewError) -> Obstacle {
-        Obstacle::Refused(Refusal::View(error))
+        Obstacle::Refused(ExpressionRefusal::View(error))
     }
 }

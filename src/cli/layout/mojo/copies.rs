@@ -6,12 +6,12 @@ use serde_json::{Value as Json, json};
 use tilewright_layout::view::{Space, TensorView};
 use tilewright_layout::{Layout, Swizzled, Tiler};
 
-use super::Reason;
-use super::case::{Case, Obstacle, Outcome, between, numbers};
-use super::tensor::{Lanes, Tensor, memory, nested, plain, row_by_row, values};
+use super::SkipReason;
+use super::case::{CaseOutcome, GoldenCase, Obstacle, between, numbers};
+use super::tensor::{LaneOrder, Tensor, memory, nested, plain, row_by_row, values};
 
 /// What a case that writes gives.
-pub(super) fn counterpart(case: &Case<'_>) -> Option<Outcome> {
+pub(super) fn counterpart(case: &GoldenCase<'_>) -> Option<CaseOutcome> {
     let name = case.name;
     Some(match name {
         "copy_from (memory of dst in address order)" => copy(case, nested),
@@ -25,7 +25,7 @@ pub(super) fn counterpart(case: &Case<'_>) -> Option<Outcome> {
 }
 
 /// The memory of `dst` after a copy from `src`.
-fn copy(case: &Case<'_>, list: impl FnOnce(Vec<Json>, &[usize]) -> Json) -> Outcome {
+fn copy(case: &GoldenCase<'_>, list: impl FnOnce(Vec<Json>, &[usize]) -> Json) -> CaseOutcome {
     let (from, to) = (plain(case.layout("src")?), plain(case.layout("dst")?));
     let source = if case.has("src_data") { case.tuple("src_data")?.values().to_vec() } else { memory(case, &from)? };
     let mut target = vec![-1; flat_length(case.expected)];
@@ -42,7 +42,7 @@ fn flat_length(list: &Json) -> usize {
 
 /// A copy between views of other extents: element by element, first mode fastest, lanes before
 /// vectors.
-fn copy_vectors(case: &Case<'_>) -> Outcome {
+fn copy_vectors(case: &GoldenCase<'_>) -> CaseOutcome {
     let (from, to) = (plain(case.layout("src")?), plain(case.layout("dst")?));
     let source = memory(case, &from)?;
     let mut target = vec![-1; source.len()];
@@ -53,7 +53,7 @@ fn copy_vectors(case: &Case<'_>) -> Outcome {
         .flat_divide(&tiler(4, 1)?)?
         .compose(&order)?
         .copy_from(&vectors.compose(&order)?)?;
-    values(&Tensor::with_layout(&target, to)?.flat_divide(&tiler(4, 1)?)?, 2, Lanes::RowMajor)
+    values(&Tensor::with_layout(&target, to)?.flat_divide(&tiler(4, 1)?)?, 2, LaneOrder::RowMajor)
 }
 
 /// Numbers the elements of a view row by row, on from `counter`.
@@ -65,12 +65,12 @@ fn number<S: Space>(view: &TensorView<'_, Cell<i64>, Swizzled, S>, counter: &mut
     Ok(())
 }
 
-fn fill_tiles(case: &Case<'_>) -> Outcome {
+fn fill_tiles(case: &GoldenCase<'_>) -> CaseOutcome {
     let layout = plain(case.layout("layout")?);
     let mut memory = memory(case, &layout)?;
     let view = TensorView::<_, Swizzled>::with_layout_mut(&mut memory, layout)?;
     let sizes = numbers(between(case.name, '[', ']'));
-    let &[rows @ (1..), columns @ (1..)] = &sizes[..] else { return Err(Obstacle::Differs(Reason::NoCounterpart)) };
+    let &[rows @ (1..), columns @ (1..)] = &sizes[..] else { return Err(Obstacle::Differs(SkipReason::NoCounterpart)) };
     let tiler = Tiler::by_mode(&[Tiler::extent(rows as i64), Tiler::extent(columns as i64)])?;
     let mut counter = 0;
     for row in 0..view.extent(0) / rows {
@@ -81,7 +81,7 @@ fn fill_tiles(case: &Case<'_>) -> Outcome {
     Ok(json!(memory))
 }
 
-fn fill_fragments(case: &Case<'_>) -> Outcome {
+fn fill_fragments(case: &GoldenCase<'_>) -> CaseOutcome {
     let layout = plain(case.layout("layout")?);
     let mut memory = memory(case, &layout)?;
     let view = TensorView::<_, Swizzled>::with_layout_mut(&mut memory, layout)?;
@@ -94,7 +94,7 @@ fn fill_fragments(case: &Case<'_>) -> Outcome {
 }
 
 /// The elements as Rust prints a list of floating-point numbers.
-fn text(case: &Case<'_>) -> Outcome {
+fn text(case: &GoldenCase<'_>) -> CaseOutcome {
     let data: Vec<f32> = case.tuple("data")?.values().iter().map(|value| *value as f32).collect();
     let view = TensorView::<f32, Layout>::with_layout(&data, case.layout("layout")?)?;
     Ok(json!(format!("{:?}", view.iter().collect::<Vec<_>>())))

@@ -3,12 +3,12 @@
 use serde_json::Value as Json;
 use tilewright_layout::{IntTuple, Layout, LayoutError, Profile, Swizzle, Swizzled, Tiler, laws};
 
-use super::case::{Case, Obstacle, Outcome};
-use crate::cli::layout::Value;
+use super::case::{CaseOutcome, GoldenCase, Obstacle};
+use crate::cli::layout::LayoutValue;
 use crate::cli::layout::operations::{self, listed};
 
 /// What the operation of the same meaning gives, or `None` where no function here is meant.
-pub(super) fn counterpart(case: &Case<'_>) -> Option<Outcome> {
+pub(super) fn counterpart(case: &GoldenCase<'_>) -> Option<CaseOutcome> {
     let name = case.name;
     let (operation, fields): (&str, &[&str]) = match name {
         "logical_divide(layout,tiler_list)" | "zipped_divide(layout,tiler_list)" => {
@@ -47,18 +47,19 @@ pub(super) fn counterpart(case: &Case<'_>) -> Option<Outcome> {
     })())
 }
 
-fn json(layout: Layout) -> Outcome {
-    Ok(Value::from(layout).to_json())
+fn json(layout: Layout) -> CaseOutcome {
+    Ok(LayoutValue::from(layout).to_json())
 }
 
-fn special(case: &Case<'_>) -> Option<Outcome> {
+fn special(case: &GoldenCase<'_>) -> Option<CaseOutcome> {
     Some(match case.name {
         "Layout.row_major" | "tile.row_major" | "row_major_nested" => compact(case, Layout::row_major),
         "Layout.col_major" | "Layout.col_major[rank]" | "tile.col_major" | "col_major_nested" => {
             compact(case, Layout::col_major)
         }
         "compact_order" => {
-            (|| Ok(Value::from(Layout::ordered(&case.tuple("shape")?, &case.tuple("order")?)?.stride()).to_json()))()
+            (|| Ok(LayoutValue::from(Layout::ordered(&case.tuple("shape")?, &case.tuple("order")?)?.stride()).to_json()))(
+            )
         }
         "crd2idx" | "crd2idx(RuntimeTuple)" => (|| {
             let layout = Layout::new(&case.tuple("shape")?, &case.tuple("stride")?)?;
@@ -82,7 +83,8 @@ fn special(case: &Case<'_>) -> Option<Outcome> {
         }
         "RuntimeLayout.size" => (|| {
             let strides = case.layout("static_layout").map(|layout| layout.stride());
-            let strides = strides.or_else(|_| Value::from_json(&case.args["static_layout"]["stride"])?.tuple())?;
+            let strides =
+                strides.or_else(|_| LayoutValue::from_json(&case.args["static_layout"]["stride"])?.tuple())?;
             Ok(Json::from(Layout::new(&case.tuple("runtime_shape")?, &strides)?.size()))
         })(),
         "Layout.transpose" | "tile.Layout.transpose" | "tile.Layout.reverse" => {
@@ -107,7 +109,7 @@ fn special(case: &Case<'_>) -> Option<Outcome> {
     })
 }
 
-fn compact(case: &Case<'_>, build: fn(&IntTuple) -> Result<Layout, LayoutError>) -> Outcome {
+fn compact(case: &GoldenCase<'_>, build: fn(&IntTuple) -> Result<Layout, LayoutError>) -> CaseOutcome {
     json(build(&case.tuple("shape")?)?)
 }
 
@@ -136,7 +138,7 @@ fn transposed(layout: &Layout) -> Result<Layout, LayoutError> {
 }
 
 /// Whether an identity holds that a case states.
-fn law(case: &Case<'_>) -> Option<Result<bool, Obstacle>> {
+fn law(case: &GoldenCase<'_>) -> Option<Result<bool, Obstacle>> {
     let identity = case.name.strip_prefix("property: ")?;
     let starts = |start: &str| identity.starts_with(start);
     Some(if starts("composition(A,B)") {
@@ -173,7 +175,7 @@ fn law(case: &Case<'_>) -> Option<Result<bool, Obstacle>> {
 }
 
 /// A layout that is small enough to try every coordinate.
-fn enumerated(case: &Case<'_>) -> Result<Layout, Obstacle> {
+fn enumerated(case: &GoldenCase<'_>) -> Result<Layout, Obstacle> {
     let layout = case.layout("layout")?;
     listed("a law", layout.size())?;
     listed("a law", layout.cosize())?;

@@ -1,7 +1,7 @@
 //! The cases of Mojo's layout tests that share a convention with this algebra.
 //!
 //! A case names a function of that library; the files beside this one say what each is called here.
-//! What has no counterpart, or another meaning, is skipped, for a [`Reason`].
+//! What has no counterpart, or another meaning, is skipped, for a [`SkipReason`].
 
 mod case;
 mod copies;
@@ -16,12 +16,12 @@ mod views;
 use serde_json::Value as Json;
 
 use super::check::Verdict;
-use case::{Case, Obstacle, Outcome};
-pub use reason::Reason;
+use case::{CaseOutcome, GoldenCase, Obstacle};
+pub use reason::SkipReason;
 
 /// Judges a case, or skips one whose convention differs.
 pub(super) fn verdict(case: &Json) -> Verdict {
-    let case = Case::of(case);
+    let case = GoldenCase::of(case);
     let call = || format!("{}{}", case.name, case.args);
     match found(&case) {
         Ok(found) if same(&found, case.expected) => Verdict::Pass,
@@ -34,10 +34,10 @@ pub(super) fn verdict(case: &Json) -> Verdict {
 }
 
 /// What this library gives for a case.
-fn found(case: &Case<'_>) -> Outcome {
+fn found(case: &GoldenCase<'_>) -> CaseOutcome {
     // A text shows any integer; elsewhere -1 stands for a number that is known at run time only.
     if !case.name.starts_with("String(") && (unknown(case.args) || unknown(case.expected)) {
-        return Err(Obstacle::Differs(Reason::Unknown));
+        return Err(Obstacle::Differs(SkipReason::Unknown));
     }
     for table in [
         functions::counterpart,
@@ -51,7 +51,7 @@ fn found(case: &Case<'_>) -> Outcome {
             return outcome;
         }
     }
-    Err(Obstacle::Differs(Reason::NoCounterpart))
+    Err(Obstacle::Differs(SkipReason::NoCounterpart))
 }
 
 /// Whether a shape, stride or tuple has -1 in it. Next to the values of run time, a static layout

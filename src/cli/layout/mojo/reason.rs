@@ -3,7 +3,7 @@
 /// Why a case of Mojo's is not compared: a difference of convention, or something outside of this
 /// algebra.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reason {
+pub enum SkipReason {
     /// A number that is not known.
     Unknown,
     /// Arithmetic on lists of integers.
@@ -22,34 +22,36 @@ pub enum Reason {
     NoCounterpart,
 }
 
-impl Reason {
+impl SkipReason {
     /// Which cases they are.
     pub fn cases(self) -> &'static str {
         match self {
-            Reason::Unknown => "an extent or stride of -1",
-            Reason::Helper => "`abs`, `fill_like`, `mul`, `reverse`, `sorted`, `sum`, `tuple_min`",
-            Reason::Nothing => "shapes of tiles beyond the edge",
-            Reason::NestedTile => "tiles of a row-major nested mode",
-            Reason::Drawing => "`format_layout`",
-            Reason::Rounded => "`shape_div` of extents that do not divide",
-            Reason::Depth => "`depth` of several nested modes",
-            Reason::NoCounterpart => "anything else",
+            SkipReason::Unknown => "an extent or stride of -1",
+            SkipReason::Helper => "`abs`, `fill_like`, `mul`, `reverse`, `sorted`, `sum`, `tuple_min`",
+            SkipReason::Nothing => "shapes of tiles beyond the edge",
+            SkipReason::NestedTile => "tiles of a row-major nested mode",
+            SkipReason::Drawing => "`format_layout`",
+            SkipReason::Rounded => "`shape_div` of extents that do not divide",
+            SkipReason::Depth => "`depth` of several nested modes",
+            SkipReason::NoCounterpart => "anything else",
         }
     }
 
     /// What differs.
     pub fn why(self) -> &'static str {
         match self {
-            Reason::Unknown => "stands for \"known at run time\"; extents here are numbers, or absent from the type",
-            Reason::Helper => "lists of integers; here iterators over `IntTuple::values` do it",
-            Reason::Nothing => "extent 0 there; an extent here is at least 1, and there is no such tile",
-            Reason::NestedTile => {
+            SkipReason::Unknown => {
+                "stands for \"known at run time\"; extents here are numbers, or absent from the type"
+            }
+            SkipReason::Helper => "lists of integers; here iterators over `IntTuple::values` do it",
+            SkipReason::Nothing => "extent 0 there; an extent here is at least 1, and there is no such tile",
+            SkipReason::NestedTile => {
                 "counted row by row inside the mode there; first integer fastest here, as coordinates are"
             }
-            Reason::Drawing => "a picture with other rules; `TextGrid` draws the same numbers",
-            Reason::Rounded => "1 there; refused here",
-            Reason::Depth => "the sum of their depths there; the deepest counts here",
-            Reason::NoCounterpart => "an operation without a counterpart",
+            SkipReason::Drawing => "a picture with other rules; `TextGrid` draws the same numbers",
+            SkipReason::Rounded => "1 there; refused here",
+            SkipReason::Depth => "the sum of their depths there; the deepest counts here",
+            SkipReason::NoCounterpart => "an operation without a counterpart",
         }
     }
 }

@@ -4,12 +4,12 @@ use serde_json::{Value as Json, json};
 use tilewright_layout::view::{Split, ViewError};
 use tilewright_layout::{Coord, IntTuple};
 
-use super::Reason;
-use super::case::{Case, Obstacle, Outcome, between, numbers};
-use super::tensor::{Lanes, Tensor, element, extents, memory, modes, plain, values};
+use super::SkipReason;
+use super::case::{CaseOutcome, GoldenCase, Obstacle, between, numbers};
+use super::tensor::{LaneOrder, Tensor, element, extents, memory, modes, plain, values};
 
 /// What a case of a slice or a split gives.
-pub(super) fn counterpart(case: &Case<'_>) -> Option<Outcome> {
+pub(super) fn counterpart(case: &GoldenCase<'_>) -> Option<CaseOutcome> {
     if case.name.starts_with("slice") {
         return Some(slice(case));
     }
@@ -17,28 +17,30 @@ pub(super) fn counterpart(case: &Case<'_>) -> Option<Outcome> {
 }
 
 /// What is kept of a mode: a range of indices, or one index.
-enum Kept {
+enum ModeSlice {
     Range(Option<usize>, Option<usize>),
     One(usize),
 }
 
 /// What a slice keeps, from `:`, `1:3`, `:2`, `All`, `(1,3)` or an index.
-fn kept(text: &str) -> Option<Kept> {
+fn kept(text: &str) -> Option<ModeSlice> {
     let text = text.trim();
     if text == "All" {
-        return Some(Kept::Range(None, None));
+        return Some(ModeSlice::Range(None, None));
     }
     let pair = text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).and_then(|pair| pair.split_once(','));
-    let Some((start, end)) = pair.or_else(|| text.split_once(':')) else { return text.parse().ok().map(Kept::One) };
+    let Some((start, end)) = pair.or_else(|| text.split_once(':')) else {
+        return text.parse().ok().map(ModeSlice::One);
+    };
     let bound = |text: &str| if text.is_empty() { Some(None) } else { text.trim().parse().ok().map(Some) };
-    Some(Kept::Range(bound(start)?, bound(end)?))
+    Some(ModeSlice::Range(bound(start)?, bound(end)?))
 }
 
 /// What a slice keeps of each mode, as the case's name or its arguments say.
-fn selection(case: &Case<'_>) -> Option<Vec<Kept>> {
+fn selection(case: &GoldenCase<'_>) -> Option<Vec<ModeSlice>> {
     if case.has("rows") {
         let bound = |end: &Json| end.as_u64().and_then(|end| usize::try_from(end).ok());
-        let range = |range: &Json| Kept::Range(bound(&range[0]), bound(&range[1]));
+        let range = |range: &Json| ModeSlice::Range(bound(&range[0]), bound(&range[1]));
         return Some(vec![range(&case.args["rows"]), range(&case.args["cols"])]);
     }
     let call = case.name.split(": ").next()?;
@@ -63,46 +65,46 @@ fn selection(case: &Case<'_>) -> Option<Vec<Kept>> {
     modes.iter().map(|mode| kept(mode)).collect()
 }
 
-fn slice(case: &Case<'_>) -> Outcome {
+fn slice(case: &GoldenCase<'_>) -> CaseOutcome {
     let layout = plain(case.layout("layout")?);
     let memory = memory(case, &layout)?;
     let mut view = Tensor::with_layout(&memory, layout)?;
-    let Some(selection) = selection(case) else { return Err(Obstacle::Differs(Reason::NoCounterpart)) };
+    let Some(selection) = selection(case) else { return Err(Obstacle::Differs(SkipReason::NoCounterpart)) };
     let mut fixed = Vec::new();
     for (mode, kept) in selection.iter().enumerate() {
         fixed.push(match *kept {
-            Kept::One(index) => Coord::of(IntTuple::int(index as i64)),
-            Kept::Range(start, end) => {
+            ModeSlice::One(index) => Coord::of(IntTuple::int(index as i64)),
+            ModeSlice::Range(start, end) => {
                 view = view.range(mode, start.unwrap_or(0)..end.unwrap_or(view.extent(mode)))?;
                 Coord::ALL
             }
         });
     }
-    if selection.iter().any(|kept| matches!(kept, Kept::One(_))) {
+    if selection.iter().any(|kept| matches!(kept, ModeSlice::One(_))) {
         view = view.slice(&Coord::tuple(&fixed)?)?;
     }
     if case.has("c") {
         return element(&view, &case.indices("c")?);
     }
     match case.name.split_once(": ") {
-        None => values(&view, 0, Lanes::RowMajor),
+        None => values(&view, 0, LaneOrder::RowMajor),
         Some((_, wanted)) => results(&view, wanted),
     }
 }
 
 /// What a case asks for, such as `shape, [0,0], [0,3]`.
-fn results(view: &Tensor<'_>, wanted: &str) -> Outcome {
+fn results(view: &Tensor<'_>, wanted: &str) -> CaseOutcome {
     let one = |wanted: &str| match wanted {
         "shape" => Ok(extents(view, 0)),
         "layout" | "static layout" => modes(view, 0, view.rank()),
-        "values" => values(view, 0, Lanes::RowMajor),
+        "values" => values(view, 0, LaneOrder::RowMajor),
         place => element(view, &numbers(place.trim_start_matches("value at ").trim_matches(['[', ']']))),
     };
     let mut results = wanted.split(", ").map(one).collect::<Result<Vec<_>, _>>()?;
     Ok(if results.len() == 1 { results.remove(0) } else { Json::from(results) })
 }
 
-fn split(case: &Case<'_>) -> Outcome {
+fn split(case: &GoldenCase<'_>) -> CaseOutcome {
     let layout = plain(case.layout("layout")?);
     let memory = memory(case, &layout)?;
     let view = Tensor::with_layout(&memory, layout)?;
@@ -116,14 +118,14 @@ fn split(case: &Case<'_>) -> Outcome {
     };
     let part = view.split(split, if case.has("idx") { case.index("idx")? } else { case.index("part")? });
     let part = match part {
-        Err(ViewError::NoSuchTile { .. }) => return Err(Obstacle::Differs(Reason::Nothing)),
+        Err(ViewError::NoSuchTile { .. }) => return Err(Obstacle::Differs(SkipReason::Nothing)),
         part => part?,
     };
     if case.has("c") {
         return element(&part, &case.indices("c")?);
     }
     match case.name.split_once(": ") {
-        None => values(&part, 0, Lanes::RowMajor),
+        None => values(&part, 0, LaneOrder::RowMajor),
         Some((_, "extent along axis, value at [0,0]")) => {
             Ok(json!([part.extent(split.mode), element(&part, &[0, 0])?]))
         }

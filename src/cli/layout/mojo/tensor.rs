@@ -4,8 +4,8 @@ use serde_json::{Value as Json, json};
 use tilewright_layout::view::{OffsetMap, TensorView, ViewError};
 use tilewright_layout::{Layout, Swizzle, Swizzled};
 
-use super::case::{Case, Obstacle, Outcome};
-use crate::cli::layout::Value;
+use super::case::{CaseOutcome, GoldenCase, Obstacle};
+use crate::cli::layout::LayoutValue;
 use crate::cli::layout::operations::listed;
 
 /// A view of the memory of a case.
@@ -13,7 +13,7 @@ pub(super) type Tensor<'m> = TensorView<'m, i64, Swizzled>;
 
 /// In which order the lanes of a vector are listed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lanes {
+pub(super) enum LaneOrder {
     RowMajor,
     Colexicographic,
 }
@@ -25,7 +25,7 @@ pub(super) fn plain(layout: Layout) -> Swizzled {
 
 /// The memory of a tensor: the offsets themselves, or, for the fill `arange`, the row-major number
 /// of the element at each.
-pub(super) fn memory(case: &Case<'_>, layout: &Swizzled) -> Result<Vec<i64>, Obstacle> {
+pub(super) fn memory(case: &GoldenCase<'_>, layout: &Swizzled) -> Result<Vec<i64>, Obstacle> {
     let mut memory = offsets(layout)?;
     if case.args["fill"].as_str() == Some("arange") {
         let tensor = TensorView::<_, Swizzled>::with_layout_mut(&mut memory, *layout)?;
@@ -50,9 +50,9 @@ pub(super) fn row_by_row(rank: usize) -> Vec<usize> {
 }
 
 /// The elements, nested row-major. The first `lanes` modes number the elements of a vector.
-pub(super) fn values(view: &Tensor<'_>, lanes: usize, order: Lanes) -> Outcome {
+pub(super) fn values(view: &Tensor<'_>, lanes: usize, order: LaneOrder) -> CaseOutcome {
     let mut modes: Vec<usize> = (0..lanes).collect();
-    if order == Lanes::RowMajor {
+    if order == LaneOrder::RowMajor {
         modes.reverse();
     }
     modes.extend((lanes..view.rank()).rev());
@@ -76,7 +76,7 @@ pub(super) fn nested(mut items: Vec<Json>, extents: &[usize]) -> Json {
 }
 
 /// The element at a coordinate of up to four integers.
-pub(super) fn element(view: &Tensor<'_>, coordinate: &[usize]) -> Outcome {
+pub(super) fn element(view: &Tensor<'_>, coordinate: &[usize]) -> CaseOutcome {
     let found = match *coordinate {
         [a] => view.get([a]),
         [a, b] => view.get([a, b]),
@@ -93,8 +93,8 @@ pub(super) fn extents(view: &Tensor<'_>, from: usize) -> Json {
 }
 
 /// Some of a view's modes, as a layout.
-pub(super) fn modes(view: &Tensor<'_>, from: usize, to: usize) -> Outcome {
-    Ok(Value::from(view.layout().layout().take(from, to)?).to_json())
+pub(super) fn modes(view: &Tensor<'_>, from: usize, to: usize) -> CaseOutcome {
+    Ok(LayoutValue::from(view.layout().layout().take(from, to)?).to_json())
 }
 
 /// The offset at which a view begins.

@@ -9,9 +9,9 @@ use serde_json::{Value as Json, json};
 use tilewright_layout::view::ViewError;
 use tilewright_layout::{IntTuple, Layout, Swizzle, Swizzled, Tiler};
 
-use super::Reason;
-use super::case::{Case, Obstacle, Outcome, between, numbers};
-use super::tensor::{Lanes, Tensor, element, extents, memory, modes, start, values};
+use super::SkipReason;
+use super::case::{CaseOutcome, GoldenCase, Obstacle, between, numbers};
+use super::tensor::{LaneOrder, Tensor, element, extents, memory, modes, start, values};
 
 /// What a case may ask of the view at the end of the chain.
 const WANTED: [&str; 10] = [
@@ -36,14 +36,14 @@ struct Link<'m> {
 }
 
 /// What a chain of views gives, or `None` where a step has no counterpart.
-pub(super) fn counterpart(case: &Case<'_>) -> Option<Outcome> {
+pub(super) fn counterpart(case: &GoldenCase<'_>) -> Option<CaseOutcome> {
     let name = case.name;
     if name.starts_with("offset of .tile[") && name.contains("_nested(") {
-        return Some(Err(Obstacle::Differs(Reason::NestedTile)));
+        return Some(Err(Obstacle::Differs(SkipReason::NestedTile)));
     }
     let name = name.strip_prefix("dynamic tensor ").or_else(|| name.strip_prefix("dynamic ")).unwrap_or(name);
     let name = name.strip_prefix("TileTensor.").unwrap_or(name);
-    let lanes = if name.contains("colexicographic") { Lanes::Colexicographic } else { Lanes::RowMajor };
+    let lanes = if name.contains("colexicographic") { LaneOrder::Colexicographic } else { LaneOrder::RowMajor };
     let name = name.split_once(" values (").map_or(name, |(chain, _)| chain);
     let (chain, wanted) = match name.split_once(": ") {
         Some((chain, wanted)) => (chain, wanted.split(" (").next()?),
@@ -69,7 +69,7 @@ pub(super) fn counterpart(case: &Case<'_>) -> Option<Outcome> {
     Some(run(case, &steps, &wanted, at, lanes))
 }
 
-fn run(case: &Case<'_>, steps: &[&str], wanted: &[&str], at: bool, order: Lanes) -> Outcome {
+fn run(case: &GoldenCase<'_>, steps: &[&str], wanted: &[&str], at: bool, order: LaneOrder) -> CaseOutcome {
     let (layout, lanes) = source(case)?;
     let mut memory = memory(case, &layout)?;
     if case.name.ends_with("of data[i]=10*i") {
@@ -97,7 +97,7 @@ fn run(case: &Case<'_>, steps: &[&str], wanted: &[&str], at: bool, order: Lanes)
             Some(next) => next,
             // No element is within the bounds; no extent here is 0.
             None if wanted == ["values"] => return Ok(json!([])),
-            None => return Err(Obstacle::Differs(Reason::Nothing)),
+            None => return Err(Obstacle::Differs(SkipReason::Nothing)),
         };
     }
     if at {
@@ -109,7 +109,7 @@ fn run(case: &Case<'_>, steps: &[&str], wanted: &[&str], at: bool, order: Lanes)
 }
 
 /// The layout of a case's tensor, and how many of its first modes are lanes.
-fn source(case: &Case<'_>) -> Result<(Swizzled, usize), Obstacle> {
+fn source(case: &GoldenCase<'_>) -> Result<(Swizzled, usize), Obstacle> {
     let layout = if case.has("layout") { case.layout("layout")? } else { Layout::row_major(&case.tuple("shape")?)? };
     let swizzle = if case.has("swizzle") { case.value("swizzle")?.swizzle()? } else { Swizzle::IDENTITY };
     if !case.has("element_layout") {
@@ -126,7 +126,7 @@ fn axis(step: &str) -> Option<usize> {
     between(step, '[', ']').rsplit_once("axis=")?.1.parse().ok()
 }
 
-fn threads(case: &Case<'_>, text: &str) -> Result<Layout, Obstacle> {
+fn threads(case: &GoldenCase<'_>, text: &str) -> Result<Layout, Obstacle> {
     if case.has("thread_layout") {
         let threads = case.layout("thread_layout")?;
         return Ok(if case.has("element_layout") { threads.flatten() } else { threads });
@@ -192,7 +192,7 @@ impl<'m> Link<'m> {
         Ok(Link { view, lanes: sizes.len(), ..*self })
     }
 
-    fn result(&self, wanted: &str, order: Lanes) -> Outcome {
+    fn result(&self, wanted: &str, order: LaneOrder) -> CaseOutcome {
         let (view, lanes) = (&self.view, self.lanes);
         Ok(match wanted {
             "runtime shape" | "layout.shape" => extents(view, lanes),
