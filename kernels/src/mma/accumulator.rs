@@ -7,7 +7,7 @@ use crate::tile::{Index, LayoutTensor, TensorLayout, place};
 use tilewright_codegen::build::{Builder, Lane, Number, RegArray, Scalar, Shared, Val};
 use tilewright_codegen::ir::attr::Trans;
 use tilewright_layout::Layout;
-use tilewright_layout::fragment::{FragmentLayout, Operand, StaticFragment};
+use tilewright_layout::fragment::{FragmentLayout, MmaOperand, StaticFragment};
 
 /// The sums of a tile of `down`×`across` atoms, spread over the threads of a warp or of a
 /// warpgroup.
@@ -50,7 +50,7 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
     /// Zeros of a warp for `down`×`across` atoms of the `mma.sync` of `F`.
     #[track_caller]
     pub fn warp<F: InputType<Sum = A>>(k: &'k Builder, down: u32, across: u32) -> Accumulator<'k, A> {
-        let sums = Accumulator::unset(k, warp_fragment::<F>(Operand::C), down, across);
+        let sums = Accumulator::unset(k, warp_fragment::<F>(MmaOperand::C), down, across);
         sums.clear(k);
         sums
     }

@@ -7,7 +7,7 @@ use core::marker::PhantomData;
 use thiserror::Error;
 use tilewright_codegen::build::Builder;
 use tilewright_codegen::ir::{Arch, Needs, WgmmaAtom};
-use tilewright_layout::fragment::{Operand, StaticFragment};
+use tilewright_layout::fragment::{MmaOperand, StaticFragment};
 use tilewright_layout::typed::StaticLayout;
 
 /// A matrix instruction.
@@ -266,7 +266,7 @@ impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X,
         Self::expect_number(k, number);
         let [rows, columns] = Self::PART;
         let (fragment, across) = match X::COLUMNS {
-            Some(one) => (const { warp_fragment::<X::Input>(Operand::C) }, columns / one),
+            Some(one) => (const { warp_fragment::<X::Input>(MmaOperand::C) }, columns / one),
             None => (warpgroup_atom::<X::Input>(columns).1, 1),
         };
         let sums = Accumulator::unset(k, fragment, rows / X::ROWS, across);
