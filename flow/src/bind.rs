@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tilewright_layout::DType;
-use tilewright_layout::tensor::{TensorPlace, ShapeError, TensorId, VTensor};
+use tilewright_layout::tensor::{ShapeError, TensorId, TensorPlace, VTensor};
 
 use crate::declare::Declarations;
 use crate::dim::{Dim, Shape};

@@ -7,8 +7,8 @@ use half::{bf16, f16};
 use tilewright_codegen::build::{Number, Scalar};
 use tilewright_codegen::ir::{MmaAtom, WgmmaAtom, WgmmaKind};
 use tilewright_layout::fragment::{
-    Atom, FragmentA, FragmentB, FragmentC, FragmentLayout, MmaOperand, RegisterA, StaticFragment, WgmmaFamily, WgmmaTypes,
-    atoms, fragment,
+    Atom, FragmentA, FragmentB, FragmentC, FragmentLayout, MmaOperand, RegisterA, StaticFragment, WgmmaFamily,
+    WgmmaTypes, atoms, fragment,
 };
 use tilewright_layout::typed::{KMajor, OperandTile, StaticLayout, StaticMajor};
 

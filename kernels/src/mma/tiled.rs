@@ -175,14 +175,14 @@ impl<const DOWN: u32, const ACROSS: u32> AtomGrid for AtomLayout<DOWN, ACROSS> {
 /// it is an error of `verify`.
 pub struct TiledMma<'k, X: Atom, A, B, G = AtomLayout<1, 1>> {
     pub(super) k: &'k Builder,
-    pub(super) sums: Sums<'k, X>,
+    pub(super) sums: AtomSums<'k, X>,
     /// The number of this thread's warp or warpgroup in the grid.
     number: Index<'k>,
     tiles: PhantomData<(X, A, B, G)>,
 }
 
 /// The registers in which the products of an atom are summed.
-pub type Sums<'k, X> = Accumulator<'k, <<X as Atom>::Input as InputType>::Sum>;
+pub type AtomSums<'k, X> = Accumulator<'k, <<X as Atom>::Input as InputType>::Sum>;
 
 impl<X: Atom, A, B, G> Clone for TiledMma<'_, X, A, B, G> {
     fn clone(&self) -> Self {
@@ -311,7 +311,7 @@ impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X,
 
     /// The sums of this thread's warp or warpgroup. Those of `wgmma` are not to be touched while a
     /// group is in flight.
-    pub fn sums(self) -> Sums<'k, X> {
+    pub fn sums(self) -> AtomSums<'k, X> {
         self.sums
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use tilewright_codegen::build::Shared;
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::ir::attr::ProxyFence;
-use tilewright_codegen::sim::Element;
+use tilewright_codegen::sim::MemoryElement;
 use tilewright_kernels::mma::{
     InputType, LocalCopyError, MmaSync, OutputType, SharedOperand, TiledMma, Wgmma, local_sources,
 };
@@ -66,7 +66,7 @@ fn fragments_of_different_heights_are_refused() {
 }
 
 /// An element type that small numbers are exact in.
-trait Exact: InputType<Stored: Element + OutputType, Sum = f32> {
+trait Exact: InputType<Stored: MemoryElement + OutputType, Sum = f32> {
     fn of(value: f32) -> Self::Stored;
 }
 

@@ -58,18 +58,18 @@ macro_rules! table {
             sm: $sm,
             instruction: Instruction::MmaSync,
             mnk: [$m, $n, $k],
-            d: Element::$d,
-            a: Element::$a,
-            b: Element::$b,
-            c: Element::$c,
+            d: MmaElement::$d,
+            a: MmaElement::$a,
+            b: MmaElement::$b,
+            c: MmaElement::$c,
         }),*];
 
         /// Every `wgmma` family.
         pub const WGMMA_FAMILIES: &[WgmmaFamily] = &[$(WgmmaFamily {
             k: $fk,
-            d: Element::$fd,
-            a: Element::$fa,
-            b: Element::$fb,
+            d: MmaElement::$fd,
+            a: MmaElement::$fa,
+            b: MmaElement::$fb,
         }),*];
 
         #[cfg(test)]
@@ -78,7 +78,7 @@ macro_rules! table {
         /// The rows as types.
         #[expect(non_camel_case_types, reason = "the names of the field, which people search for")]
         pub(super) mod rows {
-            use super::{Atom, Element, Instruction, WgmmaFamily};
+            use super::{Atom, MmaElement, Instruction, WgmmaFamily};
             use crate::fragment::registers::{PerLane, bits, columns};
             use crate::fragment::{FragmentA, FragmentB, FragmentC, Registers, StaticAtom, WgmmaTypes};
             $(
@@ -90,10 +90,10 @@ macro_rules! table {
                         sm: $sm,
                         instruction: Instruction::MmaSync,
                         mnk: [$m, $n, $k],
-                        d: Element::$d,
-                        a: Element::$a,
-                        b: Element::$b,
-                        c: Element::$c,
+                        d: MmaElement::$d,
+                        a: MmaElement::$a,
+                        b: MmaElement::$b,
+                        c: MmaElement::$c,
                     };
                 }
                 impl Registers for FragmentA<$name> {
@@ -123,7 +123,7 @@ macro_rules! table {
                 pub struct $family;
                 impl WgmmaTypes for $family {
                     const FAMILY: WgmmaFamily =
-                        WgmmaFamily { k: $fk, d: Element::$fd, a: Element::$fa, b: Element::$fb };
+                        WgmmaFamily { k: $fk, d: MmaElement::$fd, a: MmaElement::$fa, b: MmaElement::$fb };
                     type Columns = columns::$fd;
                 }
             )*

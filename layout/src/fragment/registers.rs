@@ -110,7 +110,7 @@ macro_rules! fragments {
             $Fragment<X>: Registers,
         {
             const ATOM: Atom = X::ATOM;
-            const OPERAND: Operand = Operand::$operand;
+            const OPERAND: MmaOperand = MmaOperand::$operand;
         }
     )+ };
 }

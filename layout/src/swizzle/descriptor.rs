@@ -21,8 +21,9 @@ impl Swizzled {
     /// The descriptor of a tile (mn, k) of elements of `bits` bits, or why the hardware cannot read
     /// it.
     ///
-    /// Law: of copies of an atom ([`CanonicalAtom::tile_to_shape`](super::canonical::CanonicalAtom::tile_to_shape)),
-    /// major and width are the atom's.
+    /// Law: of copies of an atom
+    /// ([`CanonicalAtom::tile_to_shape`](super::canonical::CanonicalAtom::tile_to_shape)), major
+    /// and width are the atom's.
     ///
     /// Edge cases: `stride` and an MN-major `leading` are 0 where a tile has no second eight rows
     /// or stretch. What is added before the swizzle belongs to the address, not to the descriptor.
